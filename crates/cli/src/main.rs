@@ -1,0 +1,2 @@
+//! The `tidewire` command.
+fn main() {}

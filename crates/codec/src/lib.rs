@@ -1,0 +1,3 @@
+//! Erasure codes.
+#![no_std]
+extern crate alloc;
