@@ -1,0 +1,401 @@
+//! The sending half of a lane: turns what streams write into source symbols, keeps them until the peer has decoded them,
+//! and keeps the books that a redundancy policy decides by.
+//!
+//! The encoder's ring is send buffer, retransmit store and coding window in one. A symbol is open while streams write
+//! into it, queued once it is closed or about to be sent, and out after its first transmission; from then on its bytes never change. Only
+//! symbols that are out are mixed into repairs.
+
+use core::cmp::Reverse;
+use core::time::Duration;
+use std::collections::{BinaryHeap, VecDeque};
+
+use tidewire_codec::{Code, EncodeError, Encoder, RepairId, SourceId};
+
+use crate::Time;
+use crate::redundancy::{MAX_RUNS, RepairInFlight, Report};
+use crate::wire::{LaneReport, OpenStream, SEND_TIME_MODULUS, SYMBOL_HEADER_LEN, SymbolHeader, Writer};
+
+/// Unit of the send time in a symbol (wire.md section 6).
+pub(super) const TIME_UNIT: u64 = 16_000;
+/// Symbols the ring starts with.
+const INITIAL_CAPACITY: usize = 256;
+
+/// What is known of a source symbol that is out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// The first transmission's fate is open.
+    Open,
+    Arrived,
+    Lost,
+    /// Lost, and sent again: that packet's fate is open.
+    Again,
+}
+
+#[derive(Debug)]
+struct OpenSymbol {
+    len: usize,
+    limit: usize,
+    stream: Option<OpenStream>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct LaneSender {
+    encoder: Encoder,
+    max_capacity: usize,
+    open: Option<OpenSymbol>,
+    /// Source symbols from `base` to `sent`.
+    sources: VecDeque<Source>,
+    base: SourceId,
+    /// Next id to be sent for the first time.
+    sent: SourceId,
+    settled: SourceId,
+    /// The peer accepts ids below.
+    peer_limit: SourceId,
+    report: Report,
+    /// Number of the packet that brought `report`.
+    reported_in: Option<u64>,
+    repairs: Vec<RepairInFlight>,
+    /// Lost source symbols, lowest first; stale entries are dropped when they come up.
+    lost: BinaryHeap<Reverse<SourceId>>,
+    next_key: u16,
+    last_source: Time,
+    source_interval: Duration,
+}
+
+impl LaneSender {
+    /// `slot_len` bytes hold the longest symbol; the ring may grow to `memory` bytes. The peer accepts ids below `peer_limit`.
+    pub fn new(slot_len: usize, memory: usize, peer_limit: u64) -> Self {
+        let max_capacity = (memory / slot_len.max(1)).max(INITIAL_CAPACITY);
+        Self {
+            encoder: Encoder::new(slot_len, INITIAL_CAPACITY),
+            max_capacity,
+            open: None,
+            sources: VecDeque::new(),
+            base: SourceId(0),
+            sent: SourceId(0),
+            settled: SourceId(0),
+            peer_limit: SourceId(peer_limit),
+            report: Report::default(),
+            reported_in: None,
+            repairs: Vec::new(),
+            lost: BinaryHeap::new(),
+            next_key: 0,
+            last_source: Time::ZERO,
+            source_interval: Duration::from_millis(10),
+        }
+    }
+
+    /// Symbols that wait for their first transmission, the open one included.
+    pub fn queued(&self) -> usize {
+        let closed = self.encoder.window().end.0 - self.sent.0;
+        closed as usize + usize::from(self.open.is_some())
+    }
+
+    /// Appends bytes of a stream, as many as fit into `allowance` queued symbols of at most `symbol_len` bytes. Returns how many were
+    /// taken, and whether the end of the stream (`fin`: it follows the last byte) was.
+    pub fn write(
+        &mut self,
+        (stream, offset): (u64, u64),
+        data: &[u8],
+        fin: bool,
+        symbol_len: usize,
+        allowance: usize,
+    ) -> (usize, bool) {
+        let mut taken = 0;
+        loop {
+            let rest = &data[taken..];
+            if rest.is_empty() && !fin {
+                return (taken, false);
+            }
+            if !self.ensure_open(symbol_len, allowance) {
+                return (taken, false);
+            }
+            match self.append(stream, offset + taken as u64, rest, fin) {
+                Some((n, ended)) => {
+                    taken += n;
+                    if ended || (taken == data.len() && !fin) {
+                        return (taken, ended);
+                    }
+                }
+                None => self.close(),
+            }
+        }
+    }
+
+    /// Writes into the open symbol; `None` when it has no room left.
+    fn append(&mut self, stream: u64, offset: u64, data: &[u8], fin: bool) -> Option<(usize, bool)> {
+        let open = self.open.as_mut()?;
+        let slot = self.encoder.open()?.get_mut(..open.limit)?;
+        let mut writer = Writer::resume(slot, open.len);
+        let mut frame = match open.stream.filter(|frame| frame.continues(stream, offset)) {
+            Some(frame) => frame,
+            None => {
+                let least = OpenStream::header_len(stream, offset) + usize::from(!data.is_empty());
+                if writer.remaining() < least {
+                    return None;
+                }
+                OpenStream::begin(&mut writer, stream, offset).ok()?
+            }
+        };
+        let n = frame.append(&mut writer, data);
+        if n == 0 && !data.is_empty() {
+            return None;
+        }
+        let ended = fin && n == data.len();
+        if ended {
+            frame.finish(&mut writer);
+        }
+        open.len = writer.len();
+        open.stream = Some(frame);
+        Some((n, ended))
+    }
+
+    fn ensure_open(&mut self, symbol_len: usize, allowance: usize) -> bool {
+        if self.open.is_some() {
+            return true;
+        }
+        if self.queued() >= allowance {
+            return false;
+        }
+        if self.encoder.is_full() {
+            if self.encoder.capacity() >= self.max_capacity {
+                return false;
+            }
+            self.encoder.grow(self.encoder.capacity() * 2);
+        }
+        let limit = symbol_len.min(self.encoder.slot_len());
+        self.open = Some(OpenSymbol { len: SYMBOL_HEADER_LEN, limit, stream: None });
+        true
+    }
+
+    fn close(&mut self) {
+        if let Some(open) = self.open.take() {
+            let committed = self.encoder.commit(open.len);
+            debug_assert!(committed.is_ok(), "the ring had room when the symbol was opened: {committed:?}");
+        }
+    }
+
+    /// The source symbol to send next for the first time, if there is one and the peer accepts it.
+    pub fn next_source(&mut self) -> Option<SourceId> {
+        if self.sent >= self.peer_limit {
+            return None;
+        }
+        if self.sent == self.encoder.window().end {
+            self.close();
+        }
+        (self.sent < self.encoder.window().end).then_some(self.sent)
+    }
+
+    /// Whether a source symbol waits.
+    pub fn has_source(&self) -> bool {
+        self.queued() > 0 && self.sent < self.peer_limit
+    }
+
+    /// Source symbols wait, but the peer accepts no more.
+    pub fn is_blocked(&self) -> bool {
+        self.queued() > 0 && self.sent >= self.peer_limit
+    }
+
+    /// Stamps the symbol that [`Self::next_source`] named and returns its bytes: it leaves now.
+    pub fn send_source(&mut self, now: Time) -> Option<(SourceId, &[u8])> {
+        let id = self.sent;
+        let symbol = self.encoder.symbol_mut(id)?;
+        let header = SymbolHeader { length: symbol.len() as u16, time: send_time(now) };
+        header.emit(symbol).ok()?;
+        self.sources.push_back(Source::Open);
+        self.sent = SourceId(id.0 + 1);
+        // Mean over about eight symbols; a pause counts as no more than a quarter of a second.
+        let gap = now.since(self.last_source).min(Duration::from_millis(250));
+        self.source_interval = (self.source_interval * 7 + gap) / 8;
+        self.last_source = now;
+        self.encoder.symbol(id).map(|symbol| (id, symbol))
+    }
+
+    /// Bytes of a source symbol that is out, to be sent again as packet `packet`.
+    pub fn resend(&mut self, id: SourceId, packet: u64) -> Option<&[u8]> {
+        let index = self.index(id)?;
+        if self.sources[index] == Source::Lost {
+            self.sources[index] = Source::Again;
+        }
+        self.repairs.push(RepairInFlight { packet, first: id, count: 1, on_feedback: true });
+        self.encoder.symbol(id)
+    }
+
+    /// Names a repair over `count` symbols from `first`; a policy that wants a certain coefficient key gives it.
+    pub fn name_repair(&mut self, first: SourceId, count: u16, key: Option<u16>) -> RepairId {
+        let key = key.unwrap_or_else(|| {
+            self.next_key = self.next_key.wrapping_add(1);
+            self.next_key
+        });
+        RepairId { first, count, key }
+    }
+
+    /// Computes a repair that leaves as packet `packet`.
+    pub fn send_repair(
+        &mut self,
+        code: Code,
+        id: RepairId,
+        on_feedback: bool,
+        packet: u64,
+        out: &mut [u8],
+    ) -> Result<usize, EncodeError> {
+        let len = self.encoder.write_repair(code, id, out)?;
+        self.repairs.push(RepairInFlight { packet, first: id.first, count: id.count, on_feedback });
+        Ok(len)
+    }
+
+    fn index(&self, id: SourceId) -> Option<usize> {
+        let index = usize::try_from(id.0.checked_sub(self.base.0)?).ok()?;
+        (index < self.sources.len()).then_some(index)
+    }
+
+    /// The packet that carried source symbol `id` arrived.
+    pub fn on_source_acked(&mut self, id: SourceId) {
+        if let Some(index) = self.index(id) {
+            self.sources[index] = Source::Arrived;
+        }
+        self.advance();
+    }
+
+    /// The first transmission of source symbol `id` was lost.
+    pub fn on_source_lost(&mut self, id: SourceId) {
+        if let Some(index) = self.index(id) {
+            if self.sources[index] == Source::Open {
+                self.sources[index] = Source::Lost;
+                self.lost.push(Reverse(id));
+            }
+        }
+        self.advance();
+    }
+
+    /// The fate of the repair in packet `packet` is known; says which it was.
+    pub fn on_repair_settled(&mut self, packet: u64, arrived: bool) -> Option<RepairInFlight> {
+        let at = self.repairs.binary_search_by_key(&packet, |repair| repair.packet).ok()?;
+        let repair = self.repairs.remove(at);
+        if repair.count == 1 {
+            if let Some(index) = self.index(repair.first) {
+                if arrived {
+                    self.sources[index] = Source::Arrived;
+                    self.advance();
+                } else if self.sources[index] == Source::Again {
+                    self.sources[index] = Source::Lost;
+                    self.lost.push(Reverse(repair.first));
+                }
+            }
+        }
+        Some(repair)
+    }
+
+    /// What the peer says of the lane, in packet `number`; older reports than the newest are ignored. Returns false if it
+    /// speaks of symbols that were never sent.
+    pub fn on_report(&mut self, number: u64, report: &LaneReport<'_>) -> bool {
+        if report.end > self.sent || report.edge > self.sent {
+            return false;
+        }
+        self.peer_limit = self.peer_limit.max(report.limit);
+        if self.reported_in.is_some_and(|newest| newest > number) {
+            return true;
+        }
+        self.reported_in = Some(number);
+        self.report.edge = report.edge.max(self.report.edge);
+        self.report.end = report.end.max(report.edge);
+        self.report.deficit = report.deficit;
+        self.report.undecoded.clear();
+        self.report.undecoded.extend(report.undecoded.clone());
+        self.advance();
+        true
+    }
+
+    /// Moves base and settled edge over everything that is decided.
+    fn advance(&mut self) {
+        while self.base < self.sent {
+            if self.base >= self.report.edge && self.sources.front() != Some(&Source::Arrived) {
+                break;
+            }
+            self.sources.pop_front();
+            self.base = SourceId(self.base.0 + 1);
+        }
+        self.encoder.release_before(self.base);
+        self.settled = self.settled.max(self.base);
+        while let Some(index) = self.index(self.settled) {
+            if self.sources[index] == Source::Open && !self.is_decoded(self.settled) {
+                break;
+            }
+            self.settled = SourceId(self.settled.0 + 1);
+        }
+    }
+
+    /// Whether the peer said that it has the symbol.
+    fn is_decoded(&self, id: SourceId) -> bool {
+        if id < self.report.edge {
+            return true;
+        }
+        let runs = &self.report.undecoded;
+        let named_to = if runs.len() < MAX_RUNS { self.report.end } else { runs.last().map_or(id, |run| run.end) };
+        let run = runs.partition_point(|run| run.end <= id);
+        id < named_to && runs.get(run).is_none_or(|run| run.start > id)
+    }
+
+    /// The lowest source symbol that is lost, not known to be decoded and not under way again.
+    pub fn first_lost(&mut self) -> Option<SourceId> {
+        while let Some(&Reverse(id)) = self.lost.peek() {
+            let lost = self.index(id).is_some_and(|index| self.sources[index] == Source::Lost);
+            if lost && !self.is_decoded(id) {
+                return Some(id);
+            }
+            self.lost.pop();
+        }
+        None
+    }
+
+    /// Oldest source symbol that the peer may lack.
+    pub fn base(&self) -> SourceId {
+        self.base
+    }
+
+    /// First source symbol whose first transmission's fate is open.
+    pub fn settled(&self) -> SourceId {
+        self.settled
+    }
+
+    /// One past the newest source symbol that is out.
+    pub fn sent(&self) -> SourceId {
+        self.sent
+    }
+
+    /// What the peer last said.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Repairs whose fate is open.
+    pub fn repairs(&self) -> &[RepairInFlight] {
+        &self.repairs
+    }
+
+    /// When the newest source symbol left.
+    pub fn last_source(&self) -> Time {
+        self.last_source
+    }
+
+    /// Mean time between source symbols.
+    pub fn source_interval(&self) -> Duration {
+        self.source_interval
+    }
+
+    /// Longest symbol of a span: how long its repair is.
+    pub fn repair_len(&self, first: SourceId, count: u16) -> Result<usize, EncodeError> {
+        self.encoder.repair_len(first, count)
+    }
+
+    /// Symbols that the ring holds at most now: how far back a base can lie.
+    pub fn capacity(&self) -> usize {
+        self.encoder.capacity()
+    }
+}
+
+/// The clock as a symbol carries it.
+pub(super) fn send_time(now: Time) -> u32 {
+    ((now.0 / TIME_UNIT) % u64::from(SEND_TIME_MODULUS)) as u32
+}

@@ -1,0 +1,249 @@
+//! One stream's two halves: what was written of it, and what arrived.
+//!
+//! The receiving half does not own bytes: a piece names where in the lane's ring its bytes lie, and is copied out only when
+//! the ring needs the slot before the application has read it. Every byte of a stream is in exactly one symbol, so pieces
+//! never overlap; a peer that breaks this is at fault.
+
+use std::collections::VecDeque;
+
+use tidewire_codec::{Decoder, SourceId};
+
+/// Pieces that a stream may hold unread; a peer that needs more sends single bytes (RELIABILITY 2.3: 1,024 gaps).
+const MAX_PIECES: usize = 16_384;
+/// Gaps between them.
+const MAX_GAPS: usize = 1_024;
+
+/// What a peer did wrong with a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamFault {
+    /// Bytes beyond the credit given.
+    Credit,
+    /// Bytes that arrived before in another symbol, or another end than said before.
+    Contradiction,
+    /// More gaps than are kept.
+    Gaps,
+}
+
+/// The sending half.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    /// Bytes put into symbols.
+    pub written: u64,
+    /// The peer accepts bytes below this offset.
+    pub limit: u64,
+    /// The end is in a symbol.
+    pub finished: bool,
+    /// Waits for room, in the queue of the lane.
+    pub waiting: bool,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// In the ring: the bytes begin at `at` in the symbol `id`.
+    Slot { id: SourceId, at: usize },
+    /// Copied out of the ring; the bytes begin at `at`.
+    Own { bytes: Box<[u8]>, at: usize },
+}
+
+#[derive(Debug)]
+struct Piece {
+    offset: u64,
+    len: usize,
+    place: Place,
+}
+
+impl Piece {
+    fn end(&self) -> u64 {
+        self.offset + self.len as u64
+    }
+}
+
+/// The receiving half.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    /// Sorted by offset.
+    pieces: VecDeque<Piece>,
+    /// Bytes that the application has taken.
+    read: u64,
+    end: Option<u64>,
+    /// Bytes allowed beyond `read`.
+    window: u64,
+    /// The limit that the peer was told, and the highest it confirmed.
+    pub told: u64,
+    pub confirmed: u64,
+    /// Packet that told it.
+    pub told_in: Option<u64>,
+    gaps: usize,
+}
+
+impl Incoming {
+    /// `window` bytes may arrive unread.
+    pub fn new(window: u64) -> Self {
+        Self { pieces: VecDeque::new(), read: 0, end: None, window, told: window, confirmed: window, told_in: None, gaps: 0 }
+    }
+
+    /// Takes bytes at `offset` that lie in symbol `id` from position `at` on. Returns whether the next unread byte is there now.
+    pub fn insert(&mut self, offset: u64, len: usize, fin: bool, id: SourceId, at: usize) -> Result<bool, StreamFault> {
+        let end = offset + len as u64;
+        if end > self.told {
+            return Err(StreamFault::Credit);
+        }
+        if self.end.is_some_and(|known| end > known || (fin && end != known)) || (fin && self.arrived_end() > end) {
+            return Err(StreamFault::Contradiction);
+        }
+        if fin {
+            self.end = Some(end);
+        }
+        if len == 0 {
+            return Ok(fin && self.read == end);
+        }
+        if offset < self.read {
+            return Err(StreamFault::Contradiction);
+        }
+        // Nearly always the last place: a symbol decoded late fills a gap near the front.
+        let index = self.pieces.partition_point(|piece| piece.offset < offset);
+        let before_end = index.checked_sub(1).map_or(self.read, |before| self.pieces[before].end());
+        let after = self.pieces.get(index).map(|piece| piece.offset);
+        if before_end > offset || after.is_some_and(|after| after < end) {
+            return Err(StreamFault::Contradiction);
+        }
+        let was_gap = after.is_some_and(|after| after > before_end);
+        let gaps = self.gaps - usize::from(was_gap)
+            + usize::from(offset > before_end)
+            + usize::from(after.is_some_and(|after| after > end));
+        if gaps > MAX_GAPS || self.pieces.len() >= MAX_PIECES {
+            return Err(StreamFault::Gaps);
+        }
+        self.gaps = gaps;
+        self.pieces.insert(index, Piece { offset, len, place: Place::Slot { id, at } });
+        Ok(offset == self.read)
+    }
+
+    fn arrived_end(&self) -> u64 {
+        self.pieces.back().map_or(self.read, Piece::end)
+    }
+
+    /// The next unread bytes, if they are here.
+    pub fn chunk<'a>(&'a self, decoder: &'a Decoder) -> Option<&'a [u8]> {
+        let piece = self.pieces.front().filter(|piece| piece.offset == self.read)?;
+        match &piece.place {
+            Place::Slot { id, at } => decoder.symbol(*id)?.get(*at..*at + piece.len),
+            Place::Own { bytes, at } => bytes.get(*at..),
+        }
+    }
+
+    /// The first `n` bytes of the chunk were read.
+    pub fn consume(&mut self, n: usize) {
+        let Some(front) = self.pieces.front_mut() else { return };
+        let n = n.min(front.len);
+        front.offset += n as u64;
+        front.len -= n;
+        self.read += n as u64;
+        match &mut front.place {
+            Place::Slot { at, .. } | Place::Own { at, .. } => *at += n,
+        }
+        if front.len == 0 {
+            self.pieces.pop_front();
+        }
+    }
+
+    /// Copies out what lies in symbols below `floor`: the ring is about to reuse their slots.
+    pub fn copy_out(&mut self, floor: SourceId, decoder: &Decoder) {
+        for piece in &mut self.pieces {
+            let Place::Slot { id, at } = piece.place else { continue };
+            if id < floor {
+                let held = decoder.symbol(id).and_then(|symbol| symbol.get(at..at + piece.len));
+                piece.place = Place::Own { bytes: held.unwrap_or_default().into(), at: 0 };
+            }
+        }
+    }
+
+    /// Pieces that wait to be read.
+    pub fn piece_count(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// All bytes up to the end were read.
+    pub fn is_at_end(&self) -> bool {
+        self.end == Some(self.read)
+    }
+
+    /// Whether `read` would give bytes or the end.
+    pub fn is_readable(&self) -> bool {
+        self.is_at_end() || self.pieces.front().is_some_and(|piece| piece.offset == self.read)
+    }
+
+    /// The limit that the peer should know now. It moves once a quarter of the window was read, to spare the reverse path.
+    pub fn wanted_limit(&self) -> u64 {
+        let limit = self.read + self.window;
+        if self.end.is_none() && limit >= self.told + self.window / 4 { limit } else { self.told }
+    }
+
+    /// Lets more arrive unread: the reader keeps up and the window was the limit.
+    pub fn widen(&mut self, window: u64) {
+        self.window = self.window.max(window);
+    }
+
+    pub fn window(&self) -> u64 {
+        self.window
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidewire_codec::Limits;
+
+    fn decoder() -> Decoder {
+        let mut decoder = Decoder::new(Limits { slot_len: 64, capacity: 16, max_span: 16, max_rows: 16 });
+        for id in 0..4_u64 {
+            let symbol: Vec<u8> = (0..10).map(|n| (id * 10 + n) as u8).collect();
+            decoder.receive_source(SourceId(id), &symbol).expect("accepted");
+        }
+        decoder
+    }
+
+    #[test]
+    fn reads_in_order_whatever_the_order_of_arrival() {
+        let decoder = decoder();
+        let mut stream = Incoming::new(1_000);
+        assert_eq!(stream.insert(20, 10, true, SourceId(2), 0), Ok(false));
+        assert_eq!(stream.insert(0, 10, false, SourceId(0), 0), Ok(true));
+        assert_eq!(stream.chunk(&decoder), Some(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9][..]));
+        stream.consume(4);
+        assert_eq!(stream.chunk(&decoder), Some(&[4, 5, 6, 7, 8, 9][..]));
+        stream.consume(6);
+        assert!(!stream.is_readable());
+        assert_eq!(stream.insert(10, 10, false, SourceId(1), 0), Ok(true));
+        stream.consume(10);
+        stream.copy_out(SourceId(3), &decoder);
+        assert_eq!(stream.chunk(&decoder), Some(&[20, 21, 22, 23, 24, 25, 26, 27, 28, 29][..]));
+        stream.consume(10);
+        assert!(stream.is_at_end());
+    }
+
+    #[test]
+    fn contradictions_and_overruns_are_faults() {
+        let mut stream = Incoming::new(100);
+        assert_eq!(stream.insert(95, 10, false, SourceId(0), 0), Err(StreamFault::Credit));
+        assert_eq!(stream.insert(10, 10, false, SourceId(0), 0), Ok(false));
+        for (offset, len) in [(10, 10), (5, 6), (19, 2), (0, 30)] {
+            assert_eq!(stream.insert(offset, len, false, SourceId(1), 0), Err(StreamFault::Contradiction), "{offset}");
+        }
+        assert_eq!(stream.insert(15, 0, true, SourceId(1), 0), Err(StreamFault::Contradiction));
+        assert_eq!(stream.insert(20, 5, true, SourceId(1), 0), Ok(false));
+        assert_eq!(stream.insert(25, 1, false, SourceId(1), 0), Err(StreamFault::Contradiction));
+        assert_eq!(stream.insert(20, 6, true, SourceId(1), 0), Err(StreamFault::Contradiction));
+    }
+
+    #[test]
+    fn gaps_are_bounded() {
+        let mut stream = Incoming::new(1 << 20);
+        for n in 0..MAX_GAPS as u64 {
+            assert_eq!(stream.insert(2 * n + 1, 1, false, SourceId(0), 0), Ok(false));
+        }
+        assert_eq!(stream.insert(1 << 16, 1, false, SourceId(0), 0), Err(StreamFault::Gaps));
+        assert_eq!(stream.insert(2, 1, false, SourceId(0), 0), Ok(false));
+        assert_eq!(stream.insert(1 << 16, 1, false, SourceId(0), 0), Ok(false));
+    }
+}

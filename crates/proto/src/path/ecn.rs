@@ -1,0 +1,37 @@
+//! Congestion marks (RFC 3168): what a datagram carried, and how many of each the peer counted.
+
+/// The ECN field of an IP header, where it says that the sender is ECN-capable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ecn {
+    /// ECT(1), `01`.
+    Ect1 = 1,
+    /// ECT(0), `10`: what this transport sends.
+    Ect0 = 2,
+    /// Congestion experienced, `11`.
+    Ce = 3,
+}
+
+/// Packets received with each mark.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EcnTally {
+    pub ect0: u64,
+    pub ect1: u64,
+    pub ce: u64,
+}
+
+impl EcnTally {
+    /// Counts one received packet.
+    pub fn count(&mut self, mark: Option<Ecn>) {
+        match mark {
+            Some(Ecn::Ect0) => self.ect0 += 1,
+            Some(Ecn::Ect1) => self.ect1 += 1,
+            Some(Ecn::Ce) => self.ce += 1,
+            None => {}
+        }
+    }
+
+    /// Whether any marked packet was seen: else the counts need not be reported.
+    pub fn any(&self) -> bool {
+        self.ect0 + self.ect1 + self.ce > 0
+    }
+}

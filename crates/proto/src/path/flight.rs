@@ -1,0 +1,133 @@
+//! The packets of a path whose fate is open, and for a while those that were given up.
+//!
+//! A packet number is the index into one queue, so that every look-up is O(1). A packet leaves the queue from the front
+//! once it was acknowledged or was lost long enough ago that a late acknowledgement no longer tells anything.
+
+use std::collections::VecDeque;
+
+use tidewire_codec::SourceId;
+
+use crate::Time;
+
+/// What a packet carried besides control frames: what to do when its fate is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carried {
+    /// Nothing but control frames.
+    Control,
+    /// A probe of a larger packet size: its loss says nothing about the path's loss.
+    SizeProbe,
+    /// A source symbol of a lane.
+    Source { lane: u32, id: SourceId, again: bool },
+    /// A repair symbol over `count` source symbols from `first`.
+    Repair { lane: u32, first: SourceId, count: u16, on_feedback: bool },
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Not known yet.
+    Open,
+    Acked,
+    Lost { at: Time },
+    /// The number was never sent (it was left out on purpose).
+    Skipped,
+}
+
+/// One sent packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub at: Time,
+    /// Size with IP and UDP headers.
+    pub bytes: u32,
+    pub fate: Fate,
+    pub carried: Carried,
+    /// Asks for an acknowledgement and counts as in flight.
+    pub elicits: bool,
+    /// Sent when the application had nothing more to send.
+    pub app_limited: bool,
+    /// The path's [`super::delivery::Mark`] when it left: where the rate sample that its acknowledgement ends began.
+    pub mark: super::delivery::Mark,
+}
+
+/// Sent packets by number.
+#[derive(Debug, Default)]
+pub(crate) struct Flight {
+    packets: VecDeque<Sent>,
+    /// Number of the first packet in the queue.
+    first: u64,
+    /// Bytes of open packets that elicit an acknowledgement.
+    bytes: u64,
+    open: usize,
+}
+
+impl Flight {
+    /// The number that the next packet will have.
+    pub fn next_number(&self) -> u64 {
+        self.first + self.packets.len() as u64
+    }
+
+    /// The oldest number still held.
+    pub fn first_number(&self) -> u64 {
+        self.first
+    }
+
+    /// Bytes in flight.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether any packet that elicits an acknowledgement is open.
+    pub fn is_empty(&self) -> bool {
+        self.open == 0
+    }
+
+    /// Takes the next packet; its number is what [`Self::next_number`] said.
+    pub fn push(&mut self, sent: Sent) {
+        if sent.elicits && sent.fate == Fate::Open {
+            self.bytes += u64::from(sent.bytes);
+            self.open += 1;
+        }
+        self.packets.push_back(sent);
+    }
+
+    /// The packet of this number, while it is held.
+    pub fn get(&self, number: u64) -> Option<&Sent> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.packets.get(index)
+    }
+
+    /// Settles the fate of a packet and returns what it was before.
+    pub fn settle(&mut self, number: u64, fate: Fate) -> Option<Sent> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        let packet = self.packets.get_mut(index)?;
+        let before = *packet;
+        packet.fate = fate;
+        if before.fate == Fate::Open && before.elicits {
+            self.bytes -= u64::from(before.bytes);
+            self.open -= 1;
+        }
+        Some(before)
+    }
+
+    /// Forgets settled packets at the front: acknowledged ones, and those lost before `lost_before`.
+    pub fn forget(&mut self, lost_before: Time) {
+        while let Some(front) = self.packets.front() {
+            let settled = match front.fate {
+                Fate::Open => !front.elicits && front.at < lost_before,
+                Fate::Acked | Fate::Skipped => true,
+                Fate::Lost { at } => at < lost_before,
+            };
+            if !settled {
+                break;
+            }
+            self.packets.pop_front();
+            self.first += 1;
+        }
+    }
+
+    /// Packets from `number` on with their numbers.
+    pub fn iter_from(&self, number: u64) -> impl Iterator<Item = (u64, &Sent)> {
+        let skip = usize::try_from(number.saturating_sub(self.first)).unwrap_or(usize::MAX);
+        (self.first.max(number)..).zip(self.packets.iter().skip(skip))
+    }
+}

@@ -1,0 +1,159 @@
+//! Which packets are lost: RACK (RFC 8985) over packet numbers, with a reordering window that starts small and learns.
+//!
+//! A packet is lost once a packet sent later was acknowledged and the reordering window has passed since this one's own
+//! acknowledgement was due; while no reordering was ever seen, three later packets suffice (RFC 9002 section 6.1.1). An
+//! acknowledgement that comes after all widens the window to what would have avoided the mistake.
+
+use core::time::Duration;
+
+use super::flight::{Fate, Flight};
+use crate::Time;
+
+/// Later packets acknowledged before an older one counts as lost, while no reordering was seen (RFC 9002 section 6.1.1).
+const PACKET_THRESHOLD: u64 = 3;
+/// Reordering window at the start, as a fraction of the least round trip. RFC 8985 takes 1/4 once reordering was seen;
+/// half of that before, since the window learns upward from its mistakes.
+const INITIAL_WINDOW_DIVISOR: u32 = 8;
+/// A learnt window is halved after this many round trips without a mistake (RFC 8985 section 6.2 keeps it 16 recoveries).
+const WINDOW_LIFE: u32 = 16;
+
+/// Loss detection of one path.
+#[derive(Debug, Default)]
+pub(crate) struct LossDetector {
+    /// Newest acknowledged packet: number, when it left, round trip it saw.
+    newest: Option<(u64, Time, Duration)>,
+    learnt: Duration,
+    learnt_at: Time,
+    reordering: bool,
+    /// When the oldest open packet before the newest acknowledged becomes lost.
+    deadline: Option<Time>,
+    /// No open packet that elicits has a lower number.
+    scan_from: u64,
+}
+
+impl LossDetector {
+    /// The packet `number` that left at `sent` was acknowledged at `now`, for the first time.
+    pub fn on_acked(&mut self, number: u64, sent: Time, now: Time) {
+        if self.newest.is_none_or(|(newest, ..)| number > newest) {
+            self.newest = Some((number, sent, now.since(sent)));
+        }
+    }
+
+    /// A packet given up as lost was acknowledged: it left at `sent`.
+    pub fn on_spurious(&mut self, sent: Time, now: Time, smoothed: Duration) {
+        self.reordering = true;
+        let Some((_, _, rtt)) = self.newest else { return };
+        let late = now.since(sent).saturating_sub(rtt);
+        self.learnt = self.learnt.max(late + late / 4).min(smoothed);
+        self.learnt_at = now;
+    }
+
+    /// Highest number acknowledged so far.
+    pub fn newest(&self) -> Option<u64> {
+        self.newest.map(|(number, ..)| number)
+    }
+
+    /// When [`Self::detect`] wants to be called again.
+    pub fn deadline(&self) -> Option<Time> {
+        self.deadline
+    }
+
+    /// Settles the packets that are lost by now and hands each to `lost`, oldest first.
+    pub fn detect(&mut self, flight: &mut Flight, now: Time, min_rtt: Duration, lost: &mut Vec<u64>) {
+        self.deadline = None;
+        let Some((newest, newest_left, rtt)) = self.newest else { return };
+        if self.learnt > Duration::ZERO && now.since(self.learnt_at) > min_rtt * WINDOW_LIFE {
+            self.learnt /= 2;
+            self.learnt_at = now;
+        }
+        let window = (min_rtt / INITIAL_WINDOW_DIVISOR).max(super::rtt::GRANULARITY).max(self.learnt);
+        let first_lost = lost.len();
+        let mut oldest_open = None;
+        for (number, packet) in flight.iter_from(self.scan_from) {
+            if number >= newest {
+                break;
+            }
+            if packet.fate != Fate::Open || !packet.elicits {
+                continue;
+            }
+            let due = packet.at + rtt + window;
+            let overtaken = !self.reordering && number + PACKET_THRESHOLD <= newest && packet.at <= newest_left;
+            if overtaken || due <= now {
+                lost.push(number);
+            } else {
+                oldest_open = oldest_open.or(Some(number));
+                self.deadline = Some(self.deadline.map_or(due, |d| d.min(due)));
+            }
+        }
+        self.scan_from = oldest_open.unwrap_or(newest);
+        for &number in &lost[first_lost..] {
+            flight.settle(number, Fate::Lost { at: now });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::flight::{Carried, Sent};
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(60);
+
+    fn flight(count: u64) -> Flight {
+        let mut flight = Flight::default();
+        for n in 0..count {
+            flight.push(Sent {
+                at: Time::from_millis(n),
+                bytes: 1_000,
+                fate: Fate::Open,
+                carried: Carried::Control,
+                elicits: true,
+                app_limited: false,
+                mark: Default::default(),
+            });
+        }
+        flight
+    }
+
+    fn ack(flight: &mut Flight, detector: &mut LossDetector, number: u64, now: Time) -> Vec<u64> {
+        let sent = flight.settle(number, Fate::Acked).expect("held");
+        detector.on_acked(number, sent.at, now);
+        let mut lost = Vec::new();
+        detector.detect(flight, now, RTT, &mut lost);
+        lost
+    }
+
+    #[test]
+    fn three_later_packets_condemn_an_older_one() {
+        let (mut flight, mut detector) = (flight(10), LossDetector::default());
+        assert!(ack(&mut flight, &mut detector, 1, Time::from_millis(61)).is_empty());
+        assert!(ack(&mut flight, &mut detector, 2, Time::from_millis(62)).is_empty());
+        assert_eq!(ack(&mut flight, &mut detector, 3, Time::from_millis(63)), [0]);
+        assert_eq!(flight.bytes(), 6_000);
+    }
+
+    #[test]
+    fn the_window_condemns_without_more_packets() {
+        let (mut flight, mut detector) = (flight(2), LossDetector::default());
+        assert!(ack(&mut flight, &mut detector, 1, Time::from_millis(61)).is_empty());
+        let due = detector.deadline().expect("armed");
+        assert_eq!(due, Time::ZERO + RTT + RTT / 8);
+        let mut lost = Vec::new();
+        detector.detect(&mut flight, due - Duration::from_nanos(1), RTT, &mut lost);
+        assert!(lost.is_empty());
+        detector.detect(&mut flight, due, RTT, &mut lost);
+        assert_eq!(lost, [0]);
+    }
+
+    #[test]
+    fn a_mistake_widens_the_window() {
+        let (mut flight, mut detector) = (flight(20), LossDetector::default());
+        for n in 1..4 {
+            ack(&mut flight, &mut detector, n, Time::from_millis(60 + n));
+        }
+        // Packet 0 was condemned; it arrives 20 ms late.
+        detector.on_spurious(Time::ZERO, Time::from_millis(80), RTT);
+        assert!(ack(&mut flight, &mut detector, 10, Time::from_millis(81)).is_empty());
+        assert!(detector.deadline().expect("armed") >= Time::from_millis(4) + RTT + Duration::from_millis(20));
+    }
+}

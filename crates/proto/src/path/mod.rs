@@ -1,0 +1,30 @@
+//! A path: the way between two addresses, and everything that belongs to packets rather than to data.
+//!
+//! Packet numbers, round-trip time, loss detection, loss estimate, packet size, rate control and pacing live here. A
+//! connection has path 0 alone in this release; nothing in here knows of connections, lanes or symbols, so that a
+//! second path stays an addition.
+
+mod delivery;
+mod ecn;
+mod estimate;
+mod flight;
+mod loss;
+mod mtu;
+mod pacer;
+mod received;
+mod rtt;
+
+pub use delivery::{DeliveryRate, RateSample};
+pub use ecn::Ecn;
+pub(crate) use ecn::EcnTally;
+pub use estimate::{LossEstimate, LossEstimator};
+pub(crate) use flight::{Carried, Flight, Sent};
+pub(crate) use loss::LossDetector;
+pub(crate) use mtu::MtuProber;
+pub(crate) use pacer::Pacer;
+pub(crate) use received::{FeedbackClock, ReceivedPackets};
+pub use rtt::Rtt;
+
+/// IPv4 and UDP headers (RFC 791, RFC 768): what a datagram costs the link beyond its payload. IPv6 costs 20 more;
+/// rates are then a little higher on the wire than the controller believes, by 1.4 % at full size.
+pub const IP_UDP_HEADER: usize = 28;

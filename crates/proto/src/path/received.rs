@@ -1,0 +1,199 @@
+//! Packet numbers received, and when the next FEEDBACK is due.
+//!
+//! The ranges are bounded by [`MAX_RANGES`]: the oldest are forgotten first. A packet whose number was forgotten may then be
+//! given up by the peer although it arrived; the lane report corrects what follows from that.
+
+use core::ops::RangeInclusive;
+use core::time::Duration;
+
+use super::{Ecn, EcnTally};
+use crate::Time;
+
+/// Ranges of packet numbers kept and reported (wire.md section 5): at 20 % random loss they span some 400 packets.
+const MAX_RANGES: usize = 64;
+/// FEEDBACK waits for this many packets at least (RFC 9000 section 13.2.2), and ...
+const PACKETS_PER_FEEDBACK: u32 = 2;
+/// ... for this fraction of a round trip (DESIGN section 6).
+const RTT_FRACTION: u32 = 16;
+/// A lone packet is answered after half a round trip, but not later than this (RFC 9000 section 18.2, `max_ack_delay`).
+pub(crate) const MAX_DELAY: Duration = Duration::from_millis(25);
+
+/// Received packet numbers as ranges, newest first.
+#[derive(Debug, Default)]
+pub(crate) struct ReceivedPackets {
+    ranges: Vec<RangeInclusive<u64>>,
+    newest_at: Time,
+    ecn: EcnTally,
+}
+
+impl ReceivedPackets {
+    /// Takes an authentic packet. Returns whether it left a gap or filled one.
+    pub fn insert(&mut self, number: u64, at: Time, mark: Option<Ecn>) -> bool {
+        self.ecn.count(mark);
+        let in_order = self.ranges.first().is_none_or(|newest| newest.end() + 1 == number);
+        if self.ranges.first().is_none_or(|newest| number > *newest.end()) {
+            self.newest_at = at;
+        }
+        self.insert_number(number);
+        self.ranges.truncate(MAX_RANGES);
+        !in_order
+    }
+
+    fn insert_number(&mut self, number: u64) {
+        // Newest first: the first range that does not lie wholly above the number.
+        let at = self.ranges.iter().position(|range| *range.start() <= number + 1).unwrap_or(self.ranges.len());
+        let Some(range) = self.ranges.get(at).cloned() else {
+            self.ranges.push(number..=number);
+            return;
+        };
+        let (start, end) = range.into_inner();
+        if number > end + 1 {
+            self.ranges.insert(at, number..=number);
+        } else if number == end + 1 {
+            self.ranges[at] = start..=number;
+        } else if number + 1 == start {
+            match self.ranges.get(at + 1).cloned() {
+                Some(older) if older.end() + 1 == number => {
+                    self.ranges[at] = *older.start()..=end;
+                    self.ranges.remove(at + 1);
+                }
+                _ => self.ranges[at] = number..=end,
+            }
+        } else {
+            return;
+        }
+        // Growing upward may have closed the gap to the next newer range.
+        if at > 0 && *self.ranges[at].end() + 1 == *self.ranges[at - 1].start() {
+            self.ranges[at - 1] = *self.ranges[at].start()..=*self.ranges[at - 1].end();
+            self.ranges.remove(at);
+        }
+    }
+
+    /// Ranges, newest first.
+    pub fn ranges(&self) -> &[RangeInclusive<u64>] {
+        &self.ranges
+    }
+
+    /// How long ago the newest packet came.
+    pub fn delay(&self, now: Time) -> Duration {
+        now.since(self.newest_at)
+    }
+
+    /// ECN counts of all received packets.
+    pub fn ecn(&self) -> EcnTally {
+        self.ecn
+    }
+}
+
+/// Decides when FEEDBACK is due.
+#[derive(Debug, Default)]
+pub(crate) struct FeedbackClock {
+    eliciting: u32,
+    urgent: bool,
+    last: Time,
+    oldest: Time,
+}
+
+impl FeedbackClock {
+    /// A packet that elicits an acknowledgement came; `urgent` when it opened or closed a gap or decoded something.
+    pub fn on_eliciting(&mut self, now: Time, urgent: bool) {
+        if self.eliciting == 0 {
+            self.oldest = now;
+        }
+        self.eliciting += 1;
+        self.urgent |= urgent;
+    }
+
+    /// Feedback is wanted as soon as the spacing allows, whatever arrived (new credit).
+    pub fn request(&mut self, now: Time) {
+        self.on_eliciting(now, true);
+        self.eliciting = self.eliciting.max(PACKETS_PER_FEEDBACK);
+    }
+
+    /// A FEEDBACK left.
+    pub fn on_sent(&mut self, now: Time) {
+        *self = Self { last: now, ..Self::default() };
+    }
+
+    /// When the next FEEDBACK is due, if any is wanted.
+    pub fn due(&self, rtt: Duration) -> Option<Time> {
+        if self.eliciting == 0 {
+            return None;
+        }
+        let spaced = self.last + rtt / RTT_FRACTION;
+        if self.eliciting >= PACKETS_PER_FEEDBACK {
+            return Some(spaced);
+        }
+        let patience = if self.urgent { rtt / RTT_FRACTION } else { (rtt / 2).min(MAX_DELAY) };
+        Some(spaced.max(self.oldest + patience))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn model(set: &BTreeSet<u64>) -> Vec<RangeInclusive<u64>> {
+        let mut out: Vec<RangeInclusive<u64>> = Vec::new();
+        for &n in set.iter().rev() {
+            match out.last_mut() {
+                Some(last) if *last.start() == n + 1 => *last = n..=*last.end(),
+                _ => out.push(n..=n),
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn ranges_agree_with_a_set_for_all_orders_of_six() {
+        fn permute(rest: &mut Vec<u64>, chosen: &mut Vec<u64>) {
+            let mut received = ReceivedPackets::default();
+            let mut set = BTreeSet::new();
+            for &n in chosen.iter() {
+                received.insert(n, Time::ZERO, None);
+                set.insert(n);
+                assert_eq!(received.ranges().to_vec(), model(&set), "{chosen:?}");
+            }
+            for i in 0..rest.len() {
+                let n = rest.remove(i);
+                chosen.push(n);
+                permute(rest, chosen);
+                chosen.pop();
+                rest.insert(i, n);
+            }
+        }
+        permute(&mut vec![0, 1, 2, 4, 5, 7], &mut Vec::new());
+    }
+
+    #[test]
+    fn keeps_the_newest_ranges() {
+        let mut received = ReceivedPackets::default();
+        (0..1_000).for_each(|n| {
+            received.insert(2 * n, Time::ZERO, None);
+        });
+        let ranges = received.ranges();
+        assert_eq!((ranges.len(), ranges[0].clone()), (MAX_RANGES, 1_998..=1_998));
+    }
+
+    #[test]
+    fn feedback_waits_for_two_packets_and_a_sixteenth_of_a_round_trip() {
+        let rtt = Duration::from_millis(64);
+        let mut clock = FeedbackClock::default();
+        assert_eq!(clock.due(rtt), None);
+        clock.on_sent(Time::from_millis(100));
+        clock.on_eliciting(Time::from_millis(101), false);
+        assert_eq!(clock.due(rtt), Some(Time::from_millis(126)));
+        clock.on_eliciting(Time::from_millis(102), false);
+        assert_eq!(clock.due(rtt), Some(Time::from_millis(104)));
+    }
+
+    #[test]
+    fn a_gap_does_not_wait_for_a_second_packet() {
+        let rtt = Duration::from_millis(64);
+        let mut clock = FeedbackClock::default();
+        clock.on_sent(Time::from_millis(100));
+        clock.on_eliciting(Time::from_millis(110), true);
+        assert_eq!(clock.due(rtt), Some(Time::from_millis(114)));
+    }
+}

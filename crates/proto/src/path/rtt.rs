@@ -1,0 +1,152 @@
+//! Round-trip time of a path (RFC 9002 section 5), fed with each newly acknowledged packet that was the newest.
+//!
+//! `min` is the least of the last ten seconds, so that a route change is believed after at most that long.
+
+use core::time::Duration;
+
+use crate::Time;
+
+/// Assumed before the first sample (RFC 9002 section 6.2.2 says 333 ms; the handshake gives a sample before any data).
+const INITIAL: Duration = Duration::from_millis(333);
+/// How long a minimum is believed (BBR's choice, draft-ietf-ccwg-bbr section 2.10).
+const MIN_WINDOW: Duration = Duration::from_secs(10);
+/// Timer granularity (RFC 9002 section 6.1.2).
+pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
+
+/// Round-trip time estimate of one path.
+#[derive(Clone, Debug)]
+pub struct Rtt {
+    latest: Duration,
+    smoothed: Option<Duration>,
+    variation: Duration,
+    min: Duration,
+    min_at: Time,
+    /// Least sample since `min_at + MIN_WINDOW / 2`: what `min` becomes when it expires.
+    next_min: Duration,
+    lowest: Duration,
+    sum: Duration,
+    samples: u32,
+}
+
+impl Default for Rtt {
+    fn default() -> Self {
+        Self {
+            latest: INITIAL,
+            smoothed: None,
+            variation: INITIAL / 2,
+            min: Duration::MAX,
+            min_at: Time::ZERO,
+            next_min: Duration::MAX,
+            lowest: Duration::MAX,
+            sum: Duration::ZERO,
+            samples: 0,
+        }
+    }
+}
+
+impl Rtt {
+    /// Takes one sample: `now - sent` and the peer's own delay before it answered.
+    pub fn on_sample(&mut self, now: Time, sample: Duration, peer_delay: Duration) {
+        let sample = sample.max(Duration::from_micros(1));
+        self.update_min(now, sample);
+        // The peer's delay is taken off only as far as the minimum stays a minimum (RFC 9002 section 5.3).
+        let adjusted = if sample >= self.min + peer_delay { sample - peer_delay } else { sample };
+        self.latest = adjusted;
+        self.sum += adjusted;
+        self.samples = self.samples.saturating_add(1);
+        self.smoothed = Some(match self.smoothed {
+            None => {
+                self.variation = adjusted / 2;
+                adjusted
+            }
+            Some(smoothed) => {
+                self.variation = (self.variation * 3 + smoothed.abs_diff(adjusted)) / 4;
+                (smoothed * 7 + adjusted) / 8
+            }
+        });
+    }
+
+    fn update_min(&mut self, now: Time, sample: Duration) {
+        self.lowest = self.lowest.min(sample);
+        if sample <= self.min || now.since(self.min_at) > MIN_WINDOW {
+            self.min = if sample <= self.min { sample } else { sample.min(self.next_min) };
+            self.min_at = now;
+            self.next_min = Duration::MAX;
+        } else if now.since(self.min_at) > MIN_WINDOW / 2 {
+            self.next_min = self.next_min.min(sample);
+        }
+    }
+
+    /// Smoothed round-trip time, or the initial guess.
+    pub fn smoothed(&self) -> Duration {
+        self.smoothed.unwrap_or(INITIAL)
+    }
+
+    /// The latest sample, less the peer's delay.
+    pub fn latest(&self) -> Duration {
+        self.latest
+    }
+
+    /// Mean deviation (RFC 9002 `rttvar`).
+    pub fn variation(&self) -> Duration {
+        self.variation
+    }
+
+    /// Least sample of the last ten seconds; the smoothed value before the first.
+    pub fn min(&self) -> Duration {
+        if self.min == Duration::MAX { self.smoothed() } else { self.min }
+    }
+
+    /// Whether there was a sample yet.
+    pub fn is_measured(&self) -> bool {
+        self.smoothed.is_some()
+    }
+
+    /// Least sample ever, and the mean of all: for reports.
+    pub fn lowest_and_mean(&self) -> (Duration, Duration) {
+        if self.samples == 0 {
+            return (Duration::ZERO, Duration::ZERO);
+        }
+        (self.lowest, self.sum / self.samples)
+    }
+
+    /// Probe timeout: how long to wait for an acknowledgement before asking (RFC 9002 section 6.2.1).
+    pub fn probe_timeout(&self, peer_delay: Duration) -> Duration {
+        self.smoothed() + (self.variation * 4).max(GRANULARITY) + peer_delay
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn first_sample_sets_all() {
+        let mut rtt = Rtt::default();
+        rtt.on_sample(Time::from_millis(60), ms(60), Duration::ZERO);
+        assert_eq!((rtt.smoothed(), rtt.variation(), rtt.min()), (ms(60), ms(30), ms(60)));
+    }
+
+    #[test]
+    fn peer_delay_never_lowers_the_minimum() {
+        let mut rtt = Rtt::default();
+        rtt.on_sample(Time::from_millis(60), ms(60), ms(50));
+        assert_eq!(rtt.latest(), ms(60));
+        rtt.on_sample(Time::from_millis(130), ms(70), ms(8));
+        assert_eq!(rtt.latest(), ms(62));
+    }
+
+    #[test]
+    fn a_minimum_expires_after_ten_seconds() {
+        let mut rtt = Rtt::default();
+        rtt.on_sample(Time::from_millis(0), ms(20), Duration::ZERO);
+        for at in (100..=10_500).step_by(100) {
+            rtt.on_sample(Time::from_millis(at), ms(80), Duration::ZERO);
+        }
+        assert_eq!(rtt.min(), ms(80));
+    }
+}

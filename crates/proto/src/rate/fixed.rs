@@ -1,0 +1,33 @@
+//! A fixed rate: for experiments, and for a user who knows what the link carries. Never chosen silently.
+
+use core::time::Duration;
+
+use super::{AckSample, Budget, INITIAL_WINDOW, RateController};
+
+/// Window in bandwidth-delay products: the pace is the limit, the window only stops a sender that nobody answers.
+const WINDOW_GAIN: u64 = 4;
+
+/// Paces at the rate given, whatever happens.
+#[derive(Debug)]
+pub struct Fixed {
+    bytes_per_second: u64,
+    min_rtt: Duration,
+}
+
+impl Fixed {
+    /// `bits_per_second` counts IP headers.
+    pub fn new(bits_per_second: u64) -> Self {
+        Self { bytes_per_second: bits_per_second / 8, min_rtt: Duration::from_secs(1) }
+    }
+}
+
+impl RateController for Fixed {
+    fn on_ack(&mut self, ack: &AckSample) {
+        self.min_rtt = ack.min_rtt;
+    }
+
+    fn budget(&self) -> Budget {
+        let product = (u128::from(self.bytes_per_second) * self.min_rtt.as_micros() / 1_000_000) as u64;
+        Budget { window: product.saturating_mul(WINDOW_GAIN) + 4 * INITIAL_WINDOW, pacing: self.bytes_per_second }
+    }
+}

@@ -1,0 +1,114 @@
+//! A block code: generations of `k` source symbols followed by `r` Cauchy repairs each (paper K's baseline, K-A4).
+//!
+//! A generation whose packets are all settled and which still lacks symbols gets as many further repairs. One that the
+//! application leaves unfinished is closed after a quarter of a round trip.
+
+use std::collections::VecDeque;
+
+use tidewire_codec::{Code, SourceId};
+
+use super::{CodingContext, RedundancyPolicy, Repair, RepairInFlight};
+use crate::Time;
+
+/// Rows of a Cauchy matrix over GF(2^8) besides its `count` columns; further repairs are random combinations.
+const FIELD: u16 = 256;
+
+#[derive(Debug)]
+struct Generation {
+    first: SourceId,
+    count: u16,
+    /// Proactive repairs still to be sent.
+    owed: u16,
+    sent: u16,
+    arrived: u64,
+    in_flight: u64,
+}
+
+/// Generations of `k`, `r` repairs each.
+#[derive(Debug)]
+pub struct Block {
+    k: u16,
+    r: u16,
+    /// First source symbol of the generation that is being filled.
+    filling: SourceId,
+    closed: VecDeque<Generation>,
+}
+
+impl Block {
+    /// `k + r <= 255`, `k >= 1`.
+    pub fn new(k: u16, r: u16) -> Self {
+        Self { k, r, filling: SourceId(0), closed: VecDeque::new() }
+    }
+
+    fn close(&mut self, sent: SourceId) {
+        let count = (sent.0 - self.filling.0) as u16;
+        // A short generation gets its share of repairs.
+        let owed = (u32::from(self.r) * u32::from(count)).div_ceil(u32::from(self.k)) as u16;
+        let first = core::mem::replace(&mut self.filling, sent);
+        self.closed.push_back(Generation { first, count, owed, sent: 0, arrived: 0, in_flight: 0 });
+    }
+
+    fn idle_deadline(&self, cx: &CodingContext<'_>) -> Option<Time> {
+        (self.filling < cx.sent && !cx.backlog).then(|| cx.last_source + cx.rtt / 4)
+    }
+}
+
+impl Generation {
+    fn repair(&mut self, on_feedback: bool) -> Repair {
+        let key = self.sent;
+        self.sent += 1;
+        self.in_flight += 1;
+        let code = if key < FIELD - self.count { Code::Cauchy } else { Code::Rlc };
+        Repair::Coded { code, first: self.first, count: self.count, key: Some(key), on_feedback }
+    }
+
+    fn end(&self) -> SourceId {
+        SourceId(self.first.0 + u64::from(self.count))
+    }
+}
+
+impl RedundancyPolicy for Block {
+    fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
+        if cx.sent.0 - self.filling.0 >= u64::from(self.k) {
+            self.close(cx.sent);
+        }
+    }
+
+    fn on_repair_settled(&mut self, repair: &RepairInFlight, arrived: bool) {
+        if let Some(generation) = self.closed.iter_mut().find(|g| g.first == repair.first) {
+            generation.in_flight = generation.in_flight.saturating_sub(1);
+            generation.arrived += u64::from(arrived);
+        }
+    }
+
+    fn next_repair(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
+        if cx.probe || self.idle_deadline(cx).is_some_and(|deadline| deadline <= cx.now) {
+            if self.filling < cx.sent {
+                self.close(cx.sent);
+            }
+        }
+        while self.closed.front().is_some_and(|g| g.end() <= cx.base) {
+            self.closed.pop_front();
+        }
+        for generation in &mut self.closed {
+            if generation.end() <= cx.settled {
+                let lacking = cx.report.undecoded_below(generation.end()) - cx.report.undecoded_below(generation.first);
+                if lacking > generation.arrived + generation.in_flight {
+                    return Some(generation.repair(true));
+                }
+            }
+            if generation.owed > 0 {
+                generation.owed -= 1;
+                return Some(generation.repair(false));
+            }
+        }
+        if cx.probe {
+            return self.closed.front_mut().map(|generation| generation.repair(true));
+        }
+        None
+    }
+
+    fn poll_timeout(&self, cx: &CodingContext<'_>) -> Option<Time> {
+        self.idle_deadline(cx)
+    }
+}
