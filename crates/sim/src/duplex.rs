@@ -8,14 +8,20 @@ use tidewire_proto::Time;
 
 use crate::link::{Link, LinkConfig, opposite};
 
-/// Both directions of a link.
-#[derive(Clone, Debug, Default)]
+/// Both directions of a link. The default is two perfect ones.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DuplexConfig {
     /// From the end that sends the data.
     pub forward: LinkConfig,
     /// Towards it.
     pub back: LinkConfig,
+}
+
+impl Default for DuplexConfig {
+    fn default() -> Self {
+        Self::symmetric(LinkConfig::default())
+    }
 }
 
 impl DuplexConfig {
@@ -47,14 +53,14 @@ impl DuplexConfig {
 
 /// The two directions at work.
 #[derive(Clone, Debug)]
-pub struct Duplex<T> {
+pub struct DuplexLink<T> {
     /// From the end that sends the data.
     pub forward: Link<T>,
     /// Towards it.
     pub back: Link<T>,
 }
 
-impl<T> Duplex<T> {
+impl<T> DuplexLink<T> {
     /// Two links at rest. Where a direction names no queue, it holds one round trip of its capacity.
     pub fn new(config: &DuplexConfig) -> Self {
         let link = |direction| Link::with_round_trip(direction, config.rtt());
@@ -82,7 +88,7 @@ mod tests {
         assert_eq!(config.rtt(), Duration::from_nanos(60_000_001));
 
         // 1 byte a microsecond for 60 ms: 60 packets of 1,000 bytes wait, and one is in service.
-        let mut duplex = Duplex::new(&config);
+        let mut duplex = DuplexLink::new(&config);
         let carried = (0..100).filter(|_| matches!(duplex.forward.send(Time::ZERO, 972, ()), Fate::Carried { .. }));
         assert_eq!(carried.count(), 61);
         assert_eq!(duplex.poll_timeout(), Some(Time::from_millis(31)));

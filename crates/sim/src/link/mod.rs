@@ -241,7 +241,7 @@ impl<T> Link<T> {
 impl<T: Clone> Link<T> {
     /// The next datagram that has arrived by `now`, earliest first. Call until `None`.
     pub fn poll_delivery(&mut self, now: Time) -> Option<Delivery<T>> {
-        if let Some(copy) = self.copy.take() {
+        if let Some(copy) = self.copy.take_if(|copy| copy.at <= now) {
             self.stats.duplicated += 1;
             return Some(copy);
         }
