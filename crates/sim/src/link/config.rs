@@ -41,7 +41,7 @@ pub struct LinkConfig {
     /// When nothing passes.
     pub blackouts: Vec<Blackout>,
     /// Bytes counted on top of each payload, so that rates, queues and the MTU are of IP packets.
-    pub ip_overhead: usize,
+    pub headers: usize,
     /// Longest IP packet that passes; longer ones vanish without a word, as behind a router whose ICMP is filtered.
     pub mtu: Option<usize>,
     /// Where all randomness of this direction comes from.
@@ -60,7 +60,7 @@ impl Default for LinkConfig {
             corrupt: Probability::ZERO,
             loss: Loss::None,
             blackouts: Vec::new(),
-            ip_overhead: IPV4_UDP_HEADERS,
+            headers: IPV4_UDP_HEADERS,
             mtu: None,
             seed: 1,
         }

@@ -163,7 +163,7 @@ impl<T> Link<T> {
     /// Sends a datagram of `len` payload bytes. Calls come in order of `now`. The payload is dropped unless the datagram
     /// is [`Fate::Carried`].
     pub fn send(&mut self, now: Time, len: usize, payload: T) -> Fate {
-        let ip_len = len.saturating_add(self.config.ip_overhead);
+        let ip_len = len.saturating_add(self.config.headers);
         let ip_bytes = ip_len as u64;
         self.stats.offered += 1;
         self.stats.offered_bytes += ip_bytes;

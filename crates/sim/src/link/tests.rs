@@ -15,7 +15,7 @@ const MICRO: Duration = Duration::from_micros(1);
 
 /// 8 Mbit/s is one byte a microsecond; without headers a datagram of n bytes takes n microseconds.
 fn byte_a_microsecond() -> LinkConfig {
-    LinkConfig { capacity: fixed(8_000_000), ip_overhead: 0, ..LinkConfig::default() }
+    LinkConfig { capacity: fixed(8_000_000), headers: 0, ..LinkConfig::default() }
 }
 
 fn fixed(bits_per_second: u64) -> Capacity {
@@ -71,7 +71,7 @@ fn a_perfect_link_delivers_at_once_and_untouched() {
 
 #[test]
 fn delay_follows_serialisation_to_the_nanosecond() {
-    let mut link = Link::new(&LinkConfig { delay: 30 * MS, ip_overhead: 28, ..byte_a_microsecond() });
+    let mut link = Link::new(&LinkConfig { delay: 30 * MS, headers: 28, ..byte_a_microsecond() });
     // 972 + 28 header bytes: 1 ms each, one behind the other; the third finds the link idle again.
     assert_eq!(link.send(Time::ZERO, 972, 0), carried(31_000));
     assert_eq!(link.send(Time::ZERO, 972, 1), carried(32_000));
