@@ -160,7 +160,7 @@ pub enum ScenarioProblem {
     Syntax(String),
     /// There is no such section or top-level key.
     UnknownTopKey,
-    /// The seed is not a whole number from 0 to 2^63 - 1.
+    /// The seed is not a whole number from 0 to 2^64 - 1.
     NotASeed,
     /// The name of a section stands for a plain value.
     NotASection,
@@ -242,6 +242,8 @@ mod tests {
         let Scenario { seed, link } = parse("").unwrap();
         assert_eq!((seed, link.rtt()), (1, Duration::ZERO));
         assert_eq!(parse("seed = 0xff").unwrap().seed, 255);
+        assert_eq!(parse("seed = 1_000").unwrap().seed, 1_000);
+        assert_eq!(parse("seed = 18446744073709551615").unwrap().seed, u64::MAX);
     }
 
     #[test]

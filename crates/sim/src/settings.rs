@@ -79,8 +79,8 @@ impl DuplexConfig {
                 Ok(())
             }
             Direction::Both => {
-                self.forward.set(key, text, folder)?;
-                self.back.set(key, text, folder)
+                self.back.set(key, text, folder).map_err(SettingError::for_both)?;
+                self.forward.set(key, text, folder)
             }
         }
     }
@@ -106,7 +106,7 @@ impl LinkConfig {
             "mtu" if text == "none" => self.mtu = None,
             "mtu" => self.mtu = Some(parse_length(text)?),
             "headers" => self.headers = parse_length(text)?,
-            _ => return Err(SettingError::UnknownKey { key: key.to_owned() }),
+            _ => return Err(SettingError::unknown_key(key)),
         }
         Ok(())
     }
@@ -226,6 +226,8 @@ pub enum SettingError {
     UnknownKey {
         /// What was asked for.
         key: String,
+        /// All there are.
+        allowed: Vec<&'static str>,
     },
     /// The value is not put together as this setting's values are.
     Form {
@@ -250,6 +252,18 @@ pub enum SettingError {
 }
 
 impl SettingError {
+    fn unknown_key(key: &str) -> Self {
+        Self::UnknownKey { key: key.to_owned(), allowed: SETTINGS.iter().map(|setting| setting.key).collect() }
+    }
+
+    /// The same refusal where `rtt` would have been understood too.
+    fn for_both(mut self) -> Self {
+        if let Self::UnknownKey { allowed, .. } = &mut self {
+            allowed.push("rtt");
+        }
+        self
+    }
+
     fn form(text: &str, example: &'static str) -> Self {
         Self::Form { text: text.to_owned(), example }
     }
@@ -262,7 +276,7 @@ impl SettingError {
 impl fmt::Display for SettingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownKey { key } => unknown_key(f, key, &SETTINGS.map(|setting| setting.key)),
+            Self::UnknownKey { key, allowed } => unknown_key(f, key, allowed),
             Self::Form { text, example } => write!(f, "\"{text}\" is incomplete; write for example \"{example}\""),
             Self::Unit(error) => error.fmt(f),
             Self::Burst(error) => error.fmt(f),
@@ -391,6 +405,8 @@ mod tests {
         assert_eq!(both.back.delay, Duration::from_millis(30));
         both.set(Direction::Forward, "loss", "5%", folder).unwrap();
         assert_eq!((both.forward.loss.to_string().as_str(), &both.back.loss), ("5%", &Loss::None));
-        assert!(both.set(Direction::Forward, "rtt", "60ms", folder).is_err());
+        let refused = |direction, key| both.clone().set(direction, key, "60ms", folder).unwrap_err().to_string();
+        assert!(refused(Direction::Forward, "rtt").ends_with("mtu, headers)"));
+        assert!(refused(Direction::Both, "rt").starts_with("no such key; did you mean \"rtt\"?"));
     }
 }

@@ -97,7 +97,7 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
 }
 
 /// A text that is not a quantity of the kind wanted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct UnitError {
     /// What was written.
     pub text: String,
@@ -147,8 +147,6 @@ struct Kind {
     most: f64,
     range: &'static str,
 }
-
-impl Eq for Kind {}
 
 impl Kind {
     fn error(&'static self, text: &str, problem: UnitProblem) -> UnitError {

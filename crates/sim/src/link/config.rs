@@ -28,7 +28,8 @@ pub struct LinkConfig {
     /// Least one-way time, spent after the queue.
     pub delay: Duration,
     /// Extra one-way time, uniform in `[0, jitter]`, drawn for each datagram. Order is kept: a datagram whose draw would
-    /// let it overtake arrives together with the one before it.
+    /// let it overtake arrives together with the one before it. So the closer the datagrams, the nearer their delay
+    /// stays to the upper end, and the more of them arrive in clumps.
     pub jitter: Duration,
     /// Which datagrams are held back so that later ones overtake them.
     pub reorder: Reorder,

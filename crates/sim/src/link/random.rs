@@ -84,6 +84,22 @@ mod tests {
     }
 
     #[test]
+    fn the_streams_of_a_link_and_of_its_opposite_are_unrelated() {
+        use Purpose::{Corrupt, Damage, Duplicate, Jitter, Loss, Reorder};
+        let purposes = [Loss, Jitter, Reorder, Duplicate, Corrupt, Damage];
+        let seeds = [1, 2, opposite(1), opposite(2)];
+        let streams: Vec<Stream> =
+            seeds.iter().flat_map(|&seed| purposes.map(|purpose| Stream::new(seed, purpose))).collect();
+        for (i, a) in streams.iter().enumerate() {
+            for b in &streams[..i] {
+                // Two fair coins agree half of the time; 4 sigma of 1,000 throws is 63.
+                let agree = (0..1_000).filter(|&index| (a.bits(index) ^ b.bits(index)) >> 63 == 0).count();
+                assert!(agree.abs_diff(500) < 63, "{agree}");
+            }
+        }
+    }
+
+    #[test]
     fn draws_up_to_a_bound_reach_both_ends_and_stay_inside() {
         let stream = Stream::new(7, Purpose::Jitter);
         let most = Duration::from_nanos(3);
