@@ -261,6 +261,24 @@ fn a_duplicate_follows_its_original() {
 }
 
 #[test]
+fn impairments_fall_on_each_datagram_independently() {
+    let half = p(0.5);
+    let reorder = Reorder { probability: half, by: MS };
+    let config = LinkConfig { loss: Loss::Iid(half), duplicate: half, corrupt: half, reorder, ..LinkConfig::default() };
+    let mut link = Link::new(&config);
+    send_all(&mut link, 80_000, 50, 10 * MS);
+    let mut combinations = [0u64; 8];
+    for copies in drain(&mut link).chunk_by(|a, b| a.payload == b.payload) {
+        let Delivery { payload, at, corruption } = copies[0];
+        let held = at != Time::ZERO + 10 * MS * payload as u32;
+        let traits = [held, corruption.is_some(), copies.len() == 2];
+        combinations[traits.iter().fold(0, |bits, &is| bits * 2 + usize::from(is))] += 1;
+    }
+    // One in sixteen each: 5,000, and 4 sigma is 274.
+    assert!(combinations.iter().all(|count| count.abs_diff(5_000) < 274), "{combinations:?}");
+}
+
+#[test]
 fn the_copy_is_due_at_the_time_of_its_original() {
     let mut link = Link::new(&LinkConfig { duplicate: p(1.0), delay: MS, ..LinkConfig::default() });
     link.send(Time::ZERO, 1, ());

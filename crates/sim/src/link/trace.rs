@@ -178,6 +178,9 @@ mod tests {
         assert_eq!(cursor.start(0), 7 * MS);
         assert_eq!(cursor.serve(1_400), 7 * MS);
         assert_eq!(cursor.start(0), 10 * MS, "the opportunity at 7 ms is used up");
+        assert_eq!(cursor.start(20 * MS), 20 * MS, "the last of a round, from idle");
+        assert_eq!(cursor.serve(3_000), 20 * MS);
+        assert_eq!(cursor.start(20 * MS), 22 * MS);
     }
 
     #[test]
