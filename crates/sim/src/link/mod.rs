@@ -39,7 +39,6 @@ use random::{Purpose, Stream};
 pub use config::{
     Blackout, Capacity, EmptyBlackout, Gilbert, IPV4_UDP_HEADERS, ImpossibleBurst, LinkConfig, Loss, Queue, Reorder,
 };
-
 pub(crate) use random::opposite;
 pub use stats::LinkStats;
 pub use trace::{OPPORTUNITY_BYTES, RateTrace, TraceError};

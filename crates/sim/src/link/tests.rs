@@ -351,7 +351,7 @@ fn a_warm_link_allocates_nothing() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_run_for_ever() {
+fn the_same_seed_gives_the_same_run_and_another_seed_another() {
     let run = |seed| {
         let mut link = Link::new(&LinkConfig { seed, ..all_impairments() });
         let mut log = DefaultHasher::new();
