@@ -1,1 +1,52 @@
-//! The simulator.
+//! The simulator: links without clock or I/O, and the scenarios that describe them.
+//!
+//! - [`link`]: one direction of a link. Datagrams go in with a time and come out with a time.
+//! - [`duplex`]: two of them, the way there and the way back.
+//! - [`scenario`] and [`settings`]: the same configuration as a TOML file and as options of a command line.
+//! - [`units`]: rates, times, sizes and probabilities as people write them.
+//!
+//! The caller owns the clock, virtual or real. After every [`Link::send`](link::Link::send) ask
+//! [`poll_timeout`](link::Link::poll_timeout) when to come back, and then take deliveries until there are none:
+//!
+//! ```
+//! use std::path::Path;
+//! use tidewire_proto::Time;
+//! use tidewire_sim::duplex::DuplexLink;
+//! use tidewire_sim::link::Fate;
+//! use tidewire_sim::scenario::Scenario;
+//!
+//! let text = r#"
+//!     seed = 7
+//!     [link]
+//!     rate = "8mbit"
+//!     rtt = "60ms"
+//!     [forward]
+//!     loss = "gilbert:10%,4"
+//! "#;
+//! let scenario = Scenario::parse(text, Path::new("lossy.toml"))?;
+//! let mut link = DuplexLink::new(&scenario.link);
+//!
+//! // 972 bytes and 28 of headers take 1 ms at 8 Mbit/s, and then 30 ms to arrive.
+//! let datagram = vec![0; 972];
+//! let fate = link.forward.send(Time::ZERO, datagram.len(), datagram);
+//! assert_eq!(fate, Fate::Carried { arrives: Time::from_millis(31) });
+//!
+//! while let Some(now) = link.poll_timeout() {
+//!     while let Some(mut delivery) = link.forward.poll_delivery(now) {
+//!         if let Some(corruption) = delivery.corruption {
+//!             corruption.apply(&mut delivery.payload);
+//!         }
+//!         // ... hand delivery.payload to the far end, which may send on link.back.
+//!     }
+//! }
+//! assert_eq!(link.forward.stats().delivered, 1);
+//! # Ok::<(), tidewire_sim::scenario::ScenarioError>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod duplex;
+pub mod link;
+pub mod scenario;
+pub mod settings;
+pub mod units;

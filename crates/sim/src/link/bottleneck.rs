@@ -1,0 +1,126 @@
+//! The rate of a link and the drop-tail queue in front of it.
+//!
+//! First in, first out, and every packet's length is known: so the moments at which a packet will begin and end its
+//! service are fixed when it arrives, and nothing needs to happen in between. Only the list of those that wait is kept,
+//! for the queue's limit. Serialisation is exact: the fraction of a nanosecond that one packet leaves over is charged to
+//! the next, so that a busy link carries its rate over any length of time.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::config::{Capacity, Queue, nanos};
+use super::trace::TraceCursor;
+
+/// A queue and the server behind it. Times are nanoseconds since the start, lengths are IP bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Bottleneck {
+    server: Server,
+    /// Most bytes that may wait.
+    limit: u64,
+    /// Packets whose service has not begun, as (when it begins, length).
+    waiting: VecDeque<(u64, u64)>,
+    waiting_bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Server {
+    Fixed {
+        bits_per_second: u64,
+        /// When the last packet is out: `free_at` nanoseconds and `carry / bits_per_second` more.
+        free_at: u64,
+        carry: u64,
+    },
+    Trace(TraceCursor),
+}
+
+/// When a packet is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Service {
+    /// Its first byte leaves.
+    pub(super) start: u64,
+    /// Its last byte has left.
+    pub(super) end: u64,
+}
+
+impl Bottleneck {
+    /// `None` when the capacity is unlimited. Without a `queue` the limit is what `round_trip` carries.
+    pub(super) fn new(capacity: &Capacity, queue: Option<Queue>, round_trip: Duration) -> Option<Self> {
+        let server = match capacity {
+            Capacity::Unlimited => return None,
+            Capacity::Fixed(rate) => Server::Fixed { bits_per_second: rate.bits_per_second(), free_at: 0, carry: 0 },
+            Capacity::Trace(trace) => Server::Trace(TraceCursor::new(Arc::clone(trace))),
+        };
+        let limit = match queue {
+            Some(Queue::Bytes(bytes)) => bytes,
+            Some(Queue::Time(time)) => server.mean_bytes_in(nanos(time)),
+            None => server.mean_bytes_in(nanos(round_trip)).max(LEAST_DEFAULT_QUEUE),
+        };
+        Some(Self { server, limit, waiting: VecDeque::new(), waiting_bytes: 0 })
+    }
+
+    /// Offers a packet; `None` when the queue has no room for it.
+    pub(super) fn offer(&mut self, now: u64, bytes: u64) -> Option<Service> {
+        while let Some(&(start, waited)) = self.waiting.front()
+            && start <= now
+        {
+            self.waiting.pop_front();
+            self.waiting_bytes -= waited;
+        }
+        let start = self.server.start(now);
+        if start > now {
+            let waiting = self.waiting_bytes.saturating_add(bytes);
+            if waiting > self.limit {
+                return None;
+            }
+            self.waiting_bytes = waiting;
+            self.waiting.push_back((start, bytes));
+        }
+        Some(Service { start, end: self.server.serve(start, bytes) })
+    }
+}
+
+impl Server {
+    /// IP bytes that are served on average in `time` nanoseconds of work.
+    fn mean_bytes_in(&self, time: u64) -> u64 {
+        match self {
+            Self::Fixed { bits_per_second, .. } => {
+                let bits = u128::from(*bits_per_second) * u128::from(time) / u128::from(NANOS_PER_SECOND);
+                u64::try_from(bits / 8).unwrap_or(u64::MAX)
+            }
+            Self::Trace(cursor) => cursor.mean_bytes_in(time),
+        }
+    }
+
+    /// When a packet that arrives at `now` begins its service.
+    fn start(&mut self, now: u64) -> u64 {
+        match self {
+            Self::Fixed { free_at, carry, .. } => {
+                if now > *free_at {
+                    (*free_at, *carry) = (now, 0);
+                }
+                *free_at
+            }
+            Self::Trace(cursor) => cursor.start(now),
+        }
+    }
+
+    /// Serves a packet from `start` on; returns when it is out.
+    fn serve(&mut self, start: u64, bytes: u64) -> u64 {
+        match self {
+            Self::Fixed { bits_per_second, free_at, carry } => {
+                // Below 2^64 for packets up to 2 GB at rates up to 10^18 bit/s.
+                let work = bytes.saturating_mul(8 * NANOS_PER_SECOND).saturating_add(*carry);
+                *free_at = start.saturating_add(work / *bits_per_second);
+                *carry = work % *bits_per_second;
+                *free_at
+            }
+            Self::Trace(cursor) => cursor.serve(bytes),
+        }
+    }
+}
+
+/// Smallest queue that nobody asked for: ten full packets, the initial window of RFC 6928.
+const LEAST_DEFAULT_QUEUE: u64 = 10 * 1_500;
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;

@@ -1,0 +1,114 @@
+//! Randomness that can be looked up: draw number `index` of a stream is a function of (seed, stream, index) alone.
+//!
+//! Each impairment of a link owns one stream and draws by the serial number of the datagram, never by how often it was
+//! asked. So switching loss off changes no jitter, and the fate of datagram 1,000 does not depend on what happened to
+//! the other impairments before it. The generator is SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom
+//! number generators, OOPSLA 2014), whose n-th output is a hash of the n-th multiple of its increment.
+
+use core::time::Duration;
+
+use super::config::nanos;
+use crate::units::Probability;
+
+/// What a stream of draws decides. The number tells the streams of one link apart.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Purpose {
+    Loss = 1,
+    Jitter = 2,
+    Reorder = 3,
+    Duplicate = 4,
+    Corrupt = 5,
+    Damage = 6,
+}
+
+/// A sequence of independent draws, addressed by index.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stream {
+    key: u64,
+}
+
+impl Stream {
+    pub(super) fn new(seed: u64, purpose: Purpose) -> Self {
+        Self { key: mix(mix(seed).wrapping_add(purpose as u64)) }
+    }
+
+    /// Draw `index`: 64 uniform bits.
+    pub(super) fn bits(self, index: u64) -> u64 {
+        mix(self.key.wrapping_add(index.wrapping_add(1).wrapping_mul(INCREMENT)))
+    }
+
+    /// Draw `index`: uniform in `[0, 1)`, a multiple of 2^-53.
+    pub(super) fn unit(self, index: u64) -> f64 {
+        (self.bits(index) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    }
+
+    /// Whether the event of probability `p` happens at draw `index`. Exact at 0 and 1.
+    pub(super) fn happens(self, index: u64, p: Probability) -> bool {
+        p != Probability::ZERO && self.unit(index) < p.value()
+    }
+
+    /// Draw `index`: uniform over the whole nanoseconds of `[0, most]`.
+    pub(super) fn up_to(self, index: u64, most: Duration) -> u64 {
+        // The high half of a 64 x 65 bit product, which is at most `most`.
+        let choices = u128::from(nanos(most)) + 1;
+        ((u128::from(self.bits(index)) * choices) >> 64) as u64
+    }
+}
+
+/// A seed for the opposite direction of the link seeded with `seed`.
+pub(crate) fn opposite(seed: u64) -> u64 {
+    mix(seed ^ INCREMENT)
+}
+
+/// SplitMix64's output function: a bijection on 64 bits that passes as random on consecutive multiples of `INCREMENT`.
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// SplitMix64's increment: 2^64 over the golden ratio, made odd.
+const INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn matches_splitmix64_seeded_with_zero() {
+        // The published first outputs of SplitMix64 from seed 0.
+        let stream = Stream { key: 0 };
+        assert_eq!(stream.bits(0), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(stream.bits(1), 0x6e78_9e6a_a1b9_65f4);
+        assert_eq!(stream.bits(2), 0x06c4_5d18_8009_454f);
+    }
+
+    #[test]
+    fn the_streams_of_a_link_and_of_its_opposite_are_unrelated() {
+        use Purpose::{Corrupt, Damage, Duplicate, Jitter, Loss, Reorder};
+        let purposes = [Loss, Jitter, Reorder, Duplicate, Corrupt, Damage];
+        let seeds = [1, 2, opposite(1), opposite(2)];
+        let streams: Vec<Stream> =
+            seeds.iter().flat_map(|&seed| purposes.map(|purpose| Stream::new(seed, purpose))).collect();
+        for (i, a) in streams.iter().enumerate() {
+            for b in &streams[..i] {
+                // Two fair coins agree half of the time; 4 sigma of 1,000 throws is 63.
+                let agree = (0..1_000).filter(|&index| (a.bits(index) ^ b.bits(index)) >> 63 == 0).count();
+                assert!(agree.abs_diff(500) < 63, "{agree}");
+            }
+        }
+    }
+
+    #[test]
+    fn draws_up_to_a_bound_reach_both_ends_and_stay_inside() {
+        let stream = Stream::new(7, Purpose::Jitter);
+        let most = Duration::from_nanos(3);
+        let mut seen = [0u32; 4];
+        for index in 0..4_000 {
+            seen[stream.up_to(index, most) as usize] += 1;
+        }
+        // Four equally likely values, 1,000 expected each; 4 sigma is 110.
+        assert!(seen.iter().all(|&n| (890..=1_110).contains(&n)), "{seen:?}");
+        assert_eq!(stream.up_to(0, Duration::ZERO), 0);
+    }
+}

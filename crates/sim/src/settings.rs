@@ -1,0 +1,412 @@
+//! The settings of a link as text, one grammar for scenario files and for the options of `tidewire lab link`.
+//!
+//! Called while a configuration is read, never while a link works. A setting is a key of [`SETTINGS`] and a text;
+//! [`LinkConfig::set`] replaces what the field held before, and leaves it alone when the text is refused.
+
+use core::fmt;
+use core::time::Duration;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::duplex::DuplexConfig;
+use crate::link::{
+    Blackout, Capacity, EmptyBlackout, Gilbert, ImpossibleBurst, LinkConfig, Loss, Queue, RateTrace, Reorder,
+};
+use crate::units::{Probability, Rate, UnitError, parse_duration, parse_size};
+
+/// One setting of a link, for help texts.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Its name.
+    pub key: &'static str,
+    /// Values of each form it can take.
+    pub examples: &'static [&'static str],
+    /// What it does.
+    pub meaning: &'static str,
+}
+
+/// Every setting that a direction of a link has.
+pub const SETTINGS: [Setting; 11] = {
+    const fn setting(key: &'static str, examples: &'static [&'static str], meaning: &'static str) -> Setting {
+        Setting { key, examples, meaning }
+    }
+    [
+        setting("rate", &["25mbit", "trace:FILE", "unlimited"], "IP bits per second, or a mahimahi trace"),
+        setting("queue", &["60ms", "150kB"], "drop-tail limit; by default what the rate carries in a round trip"),
+        setting("delay", &["30ms"], "least one-way time"),
+        setting("jitter", &["5ms"], "random time on top of the delay, from 0 to this; keeps order"),
+        setting("reorder", &["2%,3ms", "none"], "share of the datagrams that is held back, and for how long"),
+        setting("duplicate", &["1%"], "share of the datagrams that arrives twice"),
+        setting("corrupt", &["0.1%"], "share of the datagrams that arrives with one byte changed"),
+        setting(
+            "loss",
+            &["10%", "gilbert:10%,4", "trace:FILE", "none"],
+            "independent, in bursts of a mean length, or as recorded (0 passes, 1 is lost)",
+        ),
+        setting(
+            "blackout",
+            &["2s..2.5s", "2s..2.5s every 10s", "1s..2s, 4s..5s", "none"],
+            "when nothing passes, since the start",
+        ),
+        setting("mtu", &["1400B", "none"], "longest IP packet that passes"),
+        setting("headers", &["28B"], "IP and UDP bytes counted on top of each payload"),
+    ]
+};
+
+/// The direction that a setting is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The way of the data.
+    Forward,
+    /// The way of the feedback.
+    Back,
+    /// Both, each for itself: `rate` is not shared, `delay` is one way.
+    Both,
+}
+
+impl DuplexConfig {
+    /// Sets `key` in one direction or both. For both directions there is one more key, `rtt`, which is split evenly.
+    /// Files that the text names are looked up in `folder`.
+    ///
+    /// # Errors
+    /// See [`SettingError`].
+    pub fn set(&mut self, direction: Direction, key: &str, text: &str, folder: &Path) -> Result<(), SettingError> {
+        match direction {
+            Direction::Forward => self.forward.set(key, text, folder),
+            Direction::Back => self.back.set(key, text, folder),
+            Direction::Both if key == "rtt" => {
+                self.set_rtt(parse_duration(text)?);
+                Ok(())
+            }
+            Direction::Both => {
+                self.back.set(key, text, folder).map_err(SettingError::for_both)?;
+                self.forward.set(key, text, folder)
+            }
+        }
+    }
+}
+
+impl LinkConfig {
+    /// Sets what `key`, one of [`SETTINGS`], stands for. Files that the text names are looked up in `folder`.
+    ///
+    /// # Errors
+    /// See [`SettingError`].
+    pub fn set(&mut self, key: &str, text: &str, folder: &Path) -> Result<(), SettingError> {
+        let text = text.trim();
+        match key {
+            "rate" => self.capacity = parse_capacity(text, folder)?,
+            "queue" => self.queue = Some(parse_queue(text)?),
+            "delay" => self.delay = parse_duration(text)?,
+            "jitter" => self.jitter = parse_duration(text)?,
+            "reorder" => self.reorder = parse_reorder(text)?,
+            "duplicate" => self.duplicate = text.parse()?,
+            "corrupt" => self.corrupt = text.parse()?,
+            "loss" => self.loss = parse_loss(text, folder)?,
+            "blackout" => self.blackouts = parse_blackouts(text)?,
+            "mtu" if text == "none" => self.mtu = None,
+            "mtu" => self.mtu = Some(parse_length(text)?),
+            "headers" => self.headers = parse_length(text)?,
+            _ => return Err(SettingError::unknown_key(key)),
+        }
+        Ok(())
+    }
+}
+
+fn parse_capacity(text: &str, folder: &Path) -> Result<Capacity, SettingError> {
+    if text == "unlimited" {
+        return Ok(Capacity::Unlimited);
+    }
+    let Some(file) = text.strip_prefix("trace:") else {
+        return Ok(Capacity::Fixed(text.parse::<Rate>()?));
+    };
+    let path = folder.join(file);
+    let trace = RateTrace::parse(&read(&path)?).map_err(|error| SettingError::file(path, error))?;
+    Ok(Capacity::Trace(Arc::new(trace)))
+}
+
+/// A size ends in `B`, which no time does.
+fn parse_queue(text: &str) -> Result<Queue, SettingError> {
+    if text.ends_with('B') { Ok(Queue::Bytes(parse_size(text)?)) } else { Ok(Queue::Time(parse_duration(text)?)) }
+}
+
+fn parse_reorder(text: &str) -> Result<Reorder, SettingError> {
+    if text == "none" {
+        return Ok(Reorder::default());
+    }
+    let (probability, by) = text.split_once(',').ok_or_else(|| SettingError::form(text, "2%,3ms"))?;
+    Ok(Reorder { probability: probability.parse()?, by: parse_duration(by)? })
+}
+
+fn parse_loss(text: &str, folder: &Path) -> Result<Loss, SettingError> {
+    if text == "none" {
+        return Ok(Loss::None);
+    }
+    if let Some(file) = text.strip_prefix("trace:") {
+        return parse_loss_trace(folder.join(file));
+    }
+    let Some(pair) = text.strip_prefix("gilbert:") else {
+        return Ok(Loss::Iid(text.parse()?));
+    };
+    let form = || SettingError::form(text, "gilbert:10%,4");
+    let (loss, burst) = pair.split_once(',').ok_or_else(form)?;
+    let loss: Probability = loss.parse()?;
+    let burst: f64 = burst.trim().parse().map_err(|_| form())?;
+    Ok(Loss::Gilbert(Gilbert::new(loss, burst)?))
+}
+
+/// One character a datagram: `0` passes, `1` is lost; white space is skipped.
+fn parse_loss_trace(path: PathBuf) -> Result<Loss, SettingError> {
+    let text = read(&path)?;
+    let marks = text.chars().filter(|c| !c.is_whitespace());
+    let fates: Option<Vec<bool>> =
+        marks.map(|c| ['0', '1'].iter().position(|&mark| mark == c).map(|i| i == 1)).collect();
+    match fates {
+        Some(fates) if !fates.is_empty() => Ok(Loss::Trace(fates.into())),
+        _ => Err(SettingError::file(path, "a loss trace is a row of 0 (passes) and 1 (lost), such as 00010110")),
+    }
+}
+
+fn parse_blackouts(text: &str) -> Result<Vec<Blackout>, SettingError> {
+    if text == "none" {
+        return Ok(Vec::new());
+    }
+    text.split(',').map(parse_blackout).collect()
+}
+
+fn parse_blackout(text: &str) -> Result<Blackout, SettingError> {
+    let (span, period) = match text.split_once("every") {
+        Some((span, period)) => (span, Some(parse_duration(period)?)),
+        None => (text, None),
+    };
+    let (start, end) = span.split_once("..").ok_or_else(|| SettingError::form(text, "2s..2.5s every 10s"))?;
+    let (start, end): (Duration, Duration) = (parse_duration(start)?, parse_duration(end)?);
+    Ok(match period {
+        Some(period) => Blackout::periodic(start, end, period)?,
+        None => Blackout::once(start, end)?,
+    })
+}
+
+/// A length in bytes of something in memory.
+fn parse_length(text: &str) -> Result<usize, SettingError> {
+    Ok(usize::try_from(parse_size(text)?).unwrap_or(usize::MAX))
+}
+
+fn read(path: &Path) -> Result<String, SettingError> {
+    std::fs::read_to_string(path).map_err(|error| SettingError::file(path.to_owned(), error))
+}
+
+impl fmt::Display for Capacity {
+    /// As [`LinkConfig::set`] reads it, but for a trace, whose file is not known any more.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unlimited => f.write_str("unlimited"),
+            Self::Fixed(rate) => rate.fmt(f),
+            Self::Trace(_) => f.write_str("trace"),
+        }
+    }
+}
+
+impl fmt::Display for Loss {
+    /// As [`LinkConfig::set`] reads it, but for a trace, whose file is not known any more.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Iid(probability) => probability.fmt(f),
+            Self::Gilbert(gilbert) => write!(f, "gilbert:{},{}", gilbert.loss(), gilbert.mean_burst()),
+            Self::Trace(_) => f.write_str("trace"),
+        }
+    }
+}
+
+/// Why a setting was refused.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum SettingError {
+    /// A link has no such setting.
+    UnknownKey {
+        /// What was asked for.
+        key: String,
+        /// All there are.
+        allowed: Vec<&'static str>,
+    },
+    /// The value is not put together as this setting's values are.
+    Form {
+        /// What was written.
+        text: String,
+        /// A value that would be right.
+        example: &'static str,
+    },
+    /// A quantity in the value is wrong.
+    Unit(UnitError),
+    /// No Gilbert model has this loss and burst length.
+    Burst(ImpossibleBurst),
+    /// A blackout covers nothing or everything.
+    Blackout(EmptyBlackout),
+    /// A file could not be read or is not a trace.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl SettingError {
+    fn unknown_key(key: &str) -> Self {
+        Self::UnknownKey { key: key.to_owned(), allowed: SETTINGS.iter().map(|setting| setting.key).collect() }
+    }
+
+    /// The same refusal where `rtt` would have been understood too.
+    fn for_both(mut self) -> Self {
+        if let Self::UnknownKey { allowed, .. } = &mut self {
+            allowed.push("rtt");
+        }
+        self
+    }
+
+    fn form(text: &str, example: &'static str) -> Self {
+        Self::Form { text: text.to_owned(), example }
+    }
+
+    fn file(path: PathBuf, reason: impl fmt::Display) -> Self {
+        Self::File { path, reason: reason.to_string() }
+    }
+}
+
+impl fmt::Display for SettingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownKey { key, allowed } => unknown_key(f, key, allowed),
+            Self::Form { text, example } => write!(f, "\"{text}\" is incomplete; write for example \"{example}\""),
+            Self::Unit(error) => error.fmt(f),
+            Self::Burst(error) => error.fmt(f),
+            Self::Blackout(error) => error.fmt(f),
+            Self::File { path, reason } => write!(f, "{}: {reason}", path.display()),
+        }
+    }
+}
+
+impl core::error::Error for SettingError {}
+
+impl From<UnitError> for SettingError {
+    fn from(error: UnitError) -> Self {
+        Self::Unit(error)
+    }
+}
+
+impl From<ImpossibleBurst> for SettingError {
+    fn from(error: ImpossibleBurst) -> Self {
+        Self::Burst(error)
+    }
+}
+
+impl From<EmptyBlackout> for SettingError {
+    fn from(error: EmptyBlackout) -> Self {
+        Self::Blackout(error)
+    }
+}
+
+/// Writes that `key` is not among `allowed`, which one was perhaps meant, and all there are.
+pub(crate) fn unknown_key(f: &mut fmt::Formatter<'_>, key: &str, allowed: &[&str]) -> fmt::Result {
+    write!(f, "no such key")?;
+    let nearest = allowed.iter().map(|known| (distance(key, known), known)).min();
+    // A third of the word wrong is still a slip of the finger; more is another word.
+    if let Some((_, known)) = nearest.filter(|&(wrong, known)| wrong <= known.len().div_ceil(3)) {
+        write!(f, "; did you mean \"{known}\"?")?;
+    }
+    write!(f, " (allowed: {})", allowed.join(", "))
+}
+
+/// Levenshtein's distance: insertions, deletions and substitutions that turn `a` into `b`.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let substituted = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(key: &str, text: &str) -> Result<LinkConfig, SettingError> {
+        let mut config = LinkConfig::default();
+        config.set(key, text, Path::new("/nowhere")).map(|()| config)
+    }
+
+    fn refused(key: &str, text: &str) -> String {
+        set(key, text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn every_setting_reads_its_examples() {
+        for Setting { key, examples, .. } in SETTINGS {
+            for example in examples {
+                match set(key, example) {
+                    Ok(_) => assert!(!example.starts_with("trace:")),
+                    Err(error) => assert!(matches!(error, SettingError::File { .. }), "{key} = {example}: {error}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn values_arrive_in_their_fields() {
+        assert_eq!(set("queue", "150kB").unwrap().queue, Some(Queue::Bytes(150_000)));
+        assert_eq!(set("queue", "60ms").unwrap().queue, Some(Queue::Time(Duration::from_millis(60))));
+        assert_eq!(set("mtu", "1400B").unwrap().mtu, Some(1_400));
+        let reorder = set("reorder", "2%, 3ms").unwrap().reorder;
+        assert_eq!((reorder.probability.value(), reorder.by), (0.02, Duration::from_millis(3)));
+        let blackouts = set("blackout", "2s..2.5s, 5s..6s every 30s").unwrap().blackouts;
+        let seconds = Duration::from_secs;
+        let second = Blackout::periodic(seconds(5), seconds(6), seconds(30)).unwrap();
+        assert_eq!(blackouts, [Blackout::once(seconds(2), Duration::from_millis(2_500)).unwrap(), second]);
+    }
+
+    #[test]
+    fn loss_and_rate_print_as_they_are_read() {
+        for text in ["none", "10%", "gilbert:10%,4", "gilbert:2.5%,1.5"] {
+            assert_eq!(set("loss", text).unwrap().loss.to_string(), text);
+        }
+        for text in ["unlimited", "25mbit", "1.5gbit"] {
+            assert_eq!(set("rate", text).unwrap().capacity.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn refusals_say_what_to_write() {
+        assert!(refused("loss", "0.1").starts_with(r#""0.1" has no unit; write for example "10%""#));
+        assert!(refused("loss", "110%").contains("out of range (0% to 100%)"));
+        assert_eq!(refused("loss", "gilbert:10%"), r#""gilbert:10%" is incomplete; write for example "gilbert:10%,4""#);
+        assert_eq!(
+            refused("loss", "gilbert:90%,4"),
+            "a mean burst of 4 is impossible at 90% loss: it must be at least 9.000"
+        );
+        assert!(refused("loss", "trace:missing.txt").starts_with("/nowhere/missing.txt: "));
+        assert!(refused("blackout", "2s").contains(r#"write for example "2s..2.5s every 10s""#));
+        assert!(refused("blackout", "3s..2s").contains("takes no time"));
+        assert!(refused("queue", "60").contains("has no unit"));
+        assert!(refused("los", "1%").starts_with(r#"no such key; did you mean "loss"? (allowed: rate, queue"#));
+        assert!(refused("bandwidth", "1%").starts_with("no such key (allowed: rate, "));
+    }
+
+    #[test]
+    fn a_round_trip_belongs_to_both_directions() {
+        let mut both = DuplexConfig::default();
+        let folder = Path::new("");
+        both.set(Direction::Both, "rtt", "60ms", folder).unwrap();
+        assert_eq!(both.back.delay, Duration::from_millis(30));
+        both.set(Direction::Forward, "loss", "5%", folder).unwrap();
+        assert_eq!((both.forward.loss.to_string().as_str(), &both.back.loss), ("5%", &Loss::None));
+        let refused = |direction, key| both.clone().set(direction, key, "60ms", folder).unwrap_err().to_string();
+        assert!(refused(Direction::Forward, "rtt").ends_with("mtu, headers)"));
+        assert!(refused(Direction::Both, "rt").starts_with("no such key; did you mean \"rtt\"?"));
+    }
+}
