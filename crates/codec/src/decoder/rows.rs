@@ -1,0 +1,284 @@
+//! The decoding matrix: which missing symbols each unsolved row mixes, in reduced row echelon form.
+//!
+//! Only coefficients live here; the bytes of a row lie in the ring, in the slot of the symbol the row will become, and
+//! [`Decoder`](super::Decoder) repeats there what this module does to the coefficients.
+//!
+//! Every row has a *pivot*, the lowest id it mentions, with coefficient 1, and no other row mentions that id. The
+//! other ids are *free*; only their coefficients are stored, one byte each, in columns that rows share. From this form
+//! follow the three things the decoder relies on:
+//! - a row whose free coefficients are all zero is a decoded symbol, and no other combination of rows is;
+//! - reducing a new row takes one pass over the rows whose pivots it mentions, in any order;
+//! - the rows with pivots from some id up are all that can be known without the ids below it.
+
+use alloc::vec::Vec;
+
+use crate::DecodeError;
+use crate::field::gf256;
+use crate::kernel::Kernel;
+
+/// Columns are added this many at a time at first, then doubled: one cache line of coefficients a row.
+const FIRST_WIDTH: usize = 64;
+
+pub(super) struct Rows {
+    /// Every id that a row mentions, ascending.
+    mentioned: Vec<Mentioned>,
+    /// The pivot of each row.
+    pivots: Vec<u64>,
+    /// Coefficients of the free ids: row after row, `width` columns each.
+    cells: Vec<u8>,
+    width: usize,
+    /// The row being worked in, not part of the matrix.
+    candidate: Vec<u8>,
+    /// Ids that only the candidate mentions.
+    added: Vec<u64>,
+    /// Columns below `columns` that no id uses.
+    unused: Vec<u32>,
+    columns: u32,
+    max_rows: usize,
+    max_free: usize,
+}
+
+struct Mentioned {
+    id: u64,
+    place: Place,
+}
+
+/// Where a mentioned id is found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It is the pivot of this row.
+    Pivot(usize),
+    /// It is free, and its coefficients are in this column.
+    Free(u32),
+}
+
+/// The lowest free id of the candidate: its pivot, once it is a row.
+#[derive(Clone, Copy)]
+pub(super) struct Lead {
+    pub id: u64,
+    column: u32,
+    /// The candidate mentions nothing else: it is a decoded symbol.
+    pub is_alone: bool,
+}
+
+impl Rows {
+    /// An empty matrix of at most `max_rows` rows that mention at most `max_free` ids besides their pivots. Allocates
+    /// when rows come, and keeps what it has for later ones.
+    pub fn new(max_rows: usize, max_free: usize) -> Self {
+        Self {
+            mentioned: Vec::new(),
+            pivots: Vec::new(),
+            cells: Vec::new(),
+            width: 0,
+            candidate: Vec::new(),
+            added: Vec::new(),
+            unused: Vec::new(),
+            columns: 0,
+            max_rows,
+            max_free,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.pivots.len()
+    }
+
+    pub fn place(&self, id: u64) -> Option<Place> {
+        self.find(id).ok().map(|at| self.mentioned[at].place)
+    }
+
+    /// Makes the candidate of the missing ids and coefficients of a repair symbol and reduces it by the rows. `used`
+    /// receives what was subtracted, as (pivot of the row, factor).
+    ///
+    /// # Errors
+    /// Too many free ids; nothing is changed.
+    pub fn load(&mut self, terms: impl Iterator<Item = (u64, u8)>, used: &mut Vec<(u64, u8)>) -> Result<(), DecodeError> {
+        used.clear();
+        self.added.clear();
+        self.candidate.fill(0);
+        for (id, factor) in terms {
+            let place = match self.find(id) {
+                Ok(at) => self.mentioned[at].place,
+                Err(at) => self.mention(id, at)?,
+            };
+            match place {
+                Place::Free(column) => self.candidate[column as usize] ^= factor,
+                Place::Pivot(row) => {
+                    let cells = &self.cells[row * self.width..][..self.width];
+                    Kernel::active().mul_add(&mut self.candidate, factor, cells);
+                    used.push((id, factor));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the candidate the plain symbol of a free column, as it became known.
+    pub fn load_known(&mut self, id: u64, column: u32) -> Lead {
+        self.candidate.fill(0);
+        self.candidate[column as usize] = 1;
+        Lead { id, column, is_alone: true }
+    }
+
+    /// Takes a row out of the matrix, without its pivot, which became known: what is left is the candidate.
+    pub fn load_row(&mut self, row: usize) {
+        self.candidate.copy_from_slice(&self.cells[row * self.width..][..self.width]);
+        self.remove(row);
+    }
+
+    /// The lowest id that the candidate mentions; `None` when the rows already knew all it says.
+    pub fn lead(&self) -> Option<Lead> {
+        let mut mentioned = self.mentioned.iter().filter_map(|&Mentioned { id, place }| match place {
+            Place::Free(column) if self.candidate[column as usize] != 0 => Some((id, column)),
+            _ => None,
+        });
+        let (id, column) = mentioned.next()?;
+        Some(Lead { id, column, is_alone: mentioned.next().is_none() })
+    }
+
+    /// Checks that the candidate may become a row.
+    ///
+    /// # Errors
+    /// All rows are taken; the candidate is forgotten and nothing else is changed.
+    pub fn check_room(&mut self) -> Result<(), DecodeError> {
+        if self.pivots.len() < self.max_rows {
+            return Ok(());
+        }
+        self.forget_added();
+        Err(DecodeError::TooManyRows { limit: self.max_rows })
+    }
+
+    /// Scales the candidate so that its lead has coefficient 1, and returns the factor.
+    pub fn normalise(&mut self, lead: Lead) -> u8 {
+        let factor = gf256::inv(self.candidate[lead.column as usize]);
+        Kernel::active().scale(&mut self.candidate, factor);
+        factor
+    }
+
+    /// Subtracts the normalised candidate from every row that mentions its lead, telling `on_row` the row's pivot and
+    /// the factor. Pivots of rows that are solved by it are added to `solved`.
+    pub fn eliminate(&mut self, lead: Lead, solved: &mut Vec<u64>, mut on_row: impl FnMut(u64, u8)) {
+        if self.width == 0 {
+            return;
+        }
+        for (cells, &pivot) in self.cells.chunks_exact_mut(self.width).zip(&self.pivots) {
+            let factor = cells[lead.column as usize];
+            if factor != 0 {
+                Kernel::active().mul_add(cells, factor, &self.candidate);
+                on_row(pivot, factor);
+                if cells.iter().all(|&cell| cell == 0) {
+                    solved.push(pivot);
+                }
+            }
+        }
+    }
+
+    /// Makes the candidate a row with its lead as pivot, or, when it mentions nothing else, forgets its lead.
+    pub fn settle(&mut self, lead: Lead) {
+        let Ok(at) = self.find(lead.id) else { return };
+        self.unused.push(lead.column);
+        if lead.is_alone {
+            self.mentioned.remove(at);
+        } else {
+            self.mentioned[at].place = Place::Pivot(self.pivots.len());
+            self.candidate[lead.column as usize] = 0;
+            self.pivots.push(lead.id);
+            self.cells.extend_from_slice(&self.candidate);
+        }
+    }
+
+    /// Removes the row of a solved pivot.
+    pub fn remove_solved(&mut self, pivot: u64) {
+        if let Some(Place::Pivot(row)) = self.place(pivot) {
+            self.remove(row);
+        }
+    }
+
+    /// Gives up the ids below `id`: what is left is all that the rows say about the others.
+    pub fn drop_below(&mut self, id: u64) {
+        let before = self.pivots.len();
+        for row in (0..before).rev() {
+            if self.pivots[row] < id {
+                self.remove(row);
+            }
+        }
+        if self.pivots.len() == before {
+            return;
+        }
+        // Free ids that only the dropped rows mentioned go with them.
+        let Self { mentioned, unused, cells, width, .. } = self;
+        mentioned.retain(|&Mentioned { place, .. }| match place {
+            Place::Pivot(_) => true,
+            Place::Free(column) => {
+                let is_used = cells.iter().skip(column as usize).step_by(*width).any(|&cell| cell != 0);
+                if !is_used {
+                    unused.push(column);
+                }
+                is_used
+            }
+        });
+    }
+
+    fn find(&self, id: u64) -> Result<usize, usize> {
+        self.mentioned.binary_search_by_key(&id, |mentioned| mentioned.id)
+    }
+
+    /// Gives a new id a free column; `at` is its place among the mentioned.
+    fn mention(&mut self, id: u64, at: usize) -> Result<Place, DecodeError> {
+        if self.mentioned.len() - self.pivots.len() >= self.max_free {
+            self.forget_added();
+            return Err(DecodeError::TooManyColumns { limit: self.max_free });
+        }
+        let column = self.unused.pop().unwrap_or_else(|| {
+            self.columns += 1;
+            self.columns - 1
+        });
+        if column as usize >= self.width {
+            self.widen();
+        }
+        let place = Place::Free(column);
+        self.mentioned.insert(at, Mentioned { id, place });
+        self.added.push(id);
+        Ok(place)
+    }
+
+    /// Forgets the ids that only an abandoned candidate mentions.
+    fn forget_added(&mut self) {
+        while let Some(id) = self.added.pop() {
+            if let Ok(at) = self.find(id)
+                && let Place::Free(column) = self.mentioned[at].place
+            {
+                self.mentioned.remove(at);
+                self.unused.push(column);
+            }
+        }
+    }
+
+    fn widen(&mut self) {
+        let width = (2 * self.width).max(FIRST_WIDTH);
+        let mut cells = Vec::with_capacity(self.pivots.len() * width);
+        for row in 0..self.pivots.len() {
+            cells.extend_from_slice(&self.cells[row * self.width..][..self.width]);
+            cells.resize((row + 1) * width, 0);
+        }
+        self.cells = cells;
+        self.candidate.resize(width, 0);
+        self.width = width;
+    }
+
+    /// Removes a row and the mention of its pivot; the last row takes its place.
+    fn remove(&mut self, row: usize) {
+        if let Ok(at) = self.find(self.pivots[row]) {
+            self.mentioned.remove(at);
+        }
+        let last = self.pivots.len() - 1;
+        self.cells.copy_within(last * self.width..(last + 1) * self.width, row * self.width);
+        self.cells.truncate(last * self.width);
+        self.pivots.swap_remove(row);
+        if row < last
+            && let Ok(at) = self.find(self.pivots[row])
+        {
+            self.mentioned[at].place = Place::Pivot(row);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The sender's side of a lane: symbols go in once and are sent, sent again and mixed from where they lie.
+//!
+//! The transport fills the next slot in place ([`open`](Encoder::open), [`commit`](Encoder::commit)), reads symbols
+//! for transmission, asks for repair symbols straight into the outgoing datagram, and releases what the peer has
+//! decoded. Invariant: every id in the window has its symbol; at most `capacity` of them.
+
+use core::ops::Range;
+
+use crate::ring::SymbolRing;
+use crate::{Code, EncodeError, RepairId, SourceId};
+
+/// Send buffer, retransmit store and coding window of one lane.
+pub struct Encoder {
+    ring: SymbolRing,
+    base: u64,
+    next: u64,
+}
+
+impl Encoder {
+    /// An encoder for symbols of up to `slot_len` bytes (rounded up to a multiple of 64) that holds up to `capacity`
+    /// of them (rounded up to a power of two).
+    ///
+    /// # Panics
+    /// The ring does not fit the address space.
+    pub fn new(slot_len: usize, capacity: usize) -> Self {
+        Self { ring: SymbolRing::new(slot_len, capacity), base: 0, next: 0 }
+    }
+
+    /// Bytes in a slot: the longest symbol.
+    pub fn slot_len(&self) -> usize {
+        self.ring.slot_len()
+    }
+
+    /// Most symbols held at once.
+    pub fn capacity(&self) -> usize {
+        self.ring.capacity()
+    }
+
+    /// Makes room for at least `capacity` symbols, keeping all that are held and the open slot. Copies the window;
+    /// never shrinks.
+    pub fn grow(&mut self, capacity: usize) {
+        // A full ring has no open slot to keep.
+        let open = u64::from(!self.is_full());
+        self.ring.grow(capacity, self.base..self.next + open);
+    }
+
+    /// Ids held: from the first not released to the one to be committed next.
+    pub fn window(&self) -> Range<SourceId> {
+        SourceId(self.base)..SourceId(self.next)
+    }
+
+    /// Whether every slot is taken.
+    pub fn is_full(&self) -> bool {
+        self.next - self.base == self.ring.capacity() as u64
+    }
+
+    /// The whole slot of the next id, to be filled. Its contents stay from call to call until the commit; they begin
+    /// with whatever an earlier symbol left there. `None` when the ring is full.
+    pub fn open(&mut self) -> Option<&mut [u8]> {
+        if self.is_full() { None } else { Some(self.ring.slot_mut(self.next)) }
+    }
+
+    /// Makes the first `len` bytes of the open slot the next source symbol.
+    ///
+    /// # Errors
+    /// `len` is 0 or longer than a slot, or the ring is full.
+    pub fn commit(&mut self, len: usize) -> Result<SourceId, EncodeError> {
+        self.check_symbol(len)?;
+        let id = self.next;
+        self.ring.close(id, len);
+        self.next += 1;
+        Ok(SourceId(id))
+    }
+
+    /// Copies a symbol into the next slot and commits it.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub fn push(&mut self, symbol: &[u8]) -> Result<SourceId, EncodeError> {
+        self.check_symbol(symbol.len())?;
+        self.ring.slot_mut(self.next)[..symbol.len()].copy_from_slice(symbol);
+        self.commit(symbol.len())
+    }
+
+    /// A symbol of the window.
+    pub fn symbol(&self, id: SourceId) -> Option<&[u8]> {
+        self.window().contains(&id).then(|| self.ring.symbol(id.0))
+    }
+
+    /// A symbol of the window, to be completed just before its first transmission (a time stamp). Once it was sent or
+    /// mixed into a repair symbol its bytes must never change: the receiver would decode neither the old nor the new.
+    pub fn symbol_mut(&mut self, id: SourceId) -> Option<&mut [u8]> {
+        let len = self.symbol(id)?.len();
+        Some(&mut self.ring.slot_mut(id.0)[..len])
+    }
+
+    /// Length of a repair symbol over the span: that of its longest source symbol, in bytes.
+    ///
+    /// # Errors
+    /// The span is empty or not wholly inside the window.
+    pub fn repair_len(&self, first: SourceId, count: u16) -> Result<usize, EncodeError> {
+        Code::Rlc.check(RepairId { first, count, key: 0 })?;
+        let end = first.plus(u64::from(count)).0;
+        if first.0 < self.base || end > self.next {
+            let Range { start: base, end: next } = self.window();
+            return Err(EncodeError::OutsideWindow { first, count, base, next });
+        }
+        Ok((first.0..end).map(|id| self.ring.len(id)).max().unwrap_or(0))
+    }
+
+    /// Writes the repair symbol `id` to the front of `out` and returns its length, that of
+    /// [`repair_len`](Self::repair_len). Costs one multiply-accumulate per symbol of the span.
+    ///
+    /// # Errors
+    /// The code has no such repair symbol, the span is not wholly inside the window, or `out` is too short. `out` is
+    /// unchanged then.
+    pub fn write_repair(&self, code: Code, id: RepairId, out: &mut [u8]) -> Result<usize, EncodeError> {
+        code.check(id)?;
+        let needed = self.repair_len(id.first, id.count)?;
+        let len = out.len();
+        let out = out.get_mut(..needed).ok_or(EncodeError::OutputTooShort { len, needed })?;
+        out.fill(0);
+        self.ring.mix(out, id.span().map(|source| (source, code.coefficient(id, SourceId(source)))));
+        Ok(needed)
+    }
+
+    /// Forgets all symbols below `id`; their slots are free for new ones.
+    pub fn release_before(&mut self, id: SourceId) {
+        self.base = id.0.clamp(self.base, self.next);
+    }
+
+    fn check_symbol(&self, len: usize) -> Result<(), EncodeError> {
+        let limit = self.slot_len();
+        if self.is_full() {
+            Err(EncodeError::RingFull { capacity: self.capacity() })
+        } else if len == 0 {
+            Err(EncodeError::EmptySymbol)
+        } else if len > limit {
+            Err(EncodeError::SymbolTooLong { len, limit })
+        } else {
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_name_the_limit_and_change_nothing() {
+        let mut encoder = Encoder::new(100, 3);
+        assert_eq!((encoder.slot_len(), encoder.capacity()), (128, 4));
+        assert_eq!(encoder.push(&[]), Err(EncodeError::EmptySymbol));
+        assert_eq!(encoder.push(&[0; 129]), Err(EncodeError::SymbolTooLong { len: 129, limit: 128 }));
+        for id in 0..4 {
+            assert_eq!(encoder.push(&[1; 100]), Ok(SourceId(id)));
+        }
+        assert_eq!(encoder.commit(1), Err(EncodeError::RingFull { capacity: 4 }));
+        assert!(encoder.open().is_none());
+        encoder.release_before(SourceId(2));
+        let (base, next, first) = (SourceId(2), SourceId(4), SourceId(1));
+        assert_eq!(encoder.repair_len(first, 2), Err(EncodeError::OutsideWindow { first, count: 2, base, next }));
+        let id = RepairId { first: base, count: 2, key: 0 };
+        assert_eq!(
+            encoder.write_repair(Code::Rlc, id, &mut [0; 99]),
+            Err(EncodeError::OutputTooShort { len: 99, needed: 100 })
+        );
+        assert_eq!(encoder.window(), base..next);
+    }
+
+    #[test]
+    fn growing_keeps_the_window_and_the_open_slot() {
+        let mut encoder = Encoder::new(64, 2);
+        encoder.push(b"zero").unwrap();
+        encoder.push(b"one").unwrap();
+        encoder.release_before(SourceId(1));
+        encoder.open().unwrap()[..3].copy_from_slice(b"two");
+        encoder.grow(8);
+        assert_eq!(encoder.commit(3), Ok(SourceId(2)));
+        assert_eq!(encoder.symbol(SourceId(0)), None);
+        assert_eq!(encoder.symbol(SourceId(1)), Some(&b"one"[..]));
+        assert_eq!(encoder.symbol(SourceId(2)), Some(&b"two"[..]));
+    }
+
+    #[test]
+    fn what_an_earlier_symbol_left_in_a_slot_is_never_mixed() {
+        let mut encoder = Encoder::new(64, 2);
+        encoder.push(&[0xAA; 64]).unwrap();
+        encoder.release_before(SourceId(1));
+        encoder.push(&[1; 64]).unwrap();
+        encoder.push(b"short").unwrap();
+        let mut out = [0; 64];
+        let id = RepairId { first: SourceId(1), count: 2, key: 0 };
+        assert_eq!(encoder.write_repair(Code::Cauchy, id, &mut out), Ok(64));
+        assert_eq!((&out[..2], &out[5..]), (&[1 ^ b's', 1 ^ b'h'][..], &[1; 59][..]));
+    }
+}

@@ -1,0 +1,175 @@
+//! What can be wrong with a request or a received symbol; one small enum per operation.
+//!
+//! Every error names the number that was wrong and the limit it broke, and leaves the state as it was. The errors of
+//! [`Decoder`](crate::Decoder) are answers to bytes off the wire: the caller counts them and drops the symbol.
+
+use core::error::Error;
+use core::fmt;
+
+use crate::SourceId;
+
+/// A [`RepairId`](crate::RepairId) that names no repair symbol of its code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SpanError {
+    /// The span holds no symbol.
+    Empty,
+    /// The span runs past the last possible source id.
+    PastLastId {
+        /// First id of the span.
+        first: SourceId,
+        /// Its length.
+        count: u16,
+    },
+    /// A Cauchy span has only `256 - count` repair symbols, with keys from 0 up.
+    KeyTooLarge {
+        /// The key asked for.
+        key: u16,
+        /// Length of the span.
+        count: u16,
+    },
+}
+
+impl fmt::Display for SpanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("the span is empty, a repair symbol mixes at least one source symbol"),
+            Self::PastLastId { first, count } => {
+                write!(f, "a span of {count} symbols from {first} runs past the last source id")
+            }
+            Self::KeyTooLarge { key, count } => {
+                write!(f, "key {key} over a Cauchy span of {count}: key + count must stay below 256")
+            }
+        }
+    }
+}
+
+impl Error for SpanError {}
+
+/// Why the [`Encoder`](crate::Encoder) did not do what was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// A symbol of no bytes carries nothing and cannot be told from a missing one.
+    EmptySymbol,
+    /// The symbol does not fit its slot.
+    SymbolTooLong {
+        /// Bytes offered.
+        len: usize,
+        /// Bytes in a slot.
+        limit: usize,
+    },
+    /// Every slot is taken: release symbols or grow the ring.
+    RingFull {
+        /// Slots in the ring.
+        capacity: usize,
+    },
+    /// The span is not wholly inside the window.
+    OutsideWindow {
+        /// First id of the span.
+        first: SourceId,
+        /// Its length.
+        count: u16,
+        /// First id still held.
+        base: SourceId,
+        /// The id to be committed next.
+        next: SourceId,
+    },
+    /// The code has no such repair symbol.
+    Span(SpanError),
+    /// The output buffer is shorter than the repair symbol.
+    OutputTooShort {
+        /// Bytes given.
+        len: usize,
+        /// Bytes needed.
+        needed: usize,
+    },
+}
+
+impl fmt::Display for EncodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EmptySymbol => f.write_str("the symbol is empty, commit at least one byte"),
+            Self::SymbolTooLong { len, limit } => write!(f, "a symbol of {len} bytes does not fit a slot of {limit}"),
+            Self::RingFull { capacity } => write!(f, "all {capacity} slots are taken, release symbols or grow"),
+            Self::OutsideWindow { first, count, base, next } => {
+                write!(f, "a span of {count} symbols from {first} is outside the window {base}..{next}")
+            }
+            Self::Span(error) => error.fmt(f),
+            Self::OutputTooShort { len, needed } => {
+                write!(f, "a repair symbol of {needed} bytes does not fit an output of {len}")
+            }
+        }
+    }
+}
+
+impl Error for EncodeError {}
+
+impl From<SpanError> for EncodeError {
+    fn from(error: SpanError) -> Self {
+        Self::Span(error)
+    }
+}
+
+/// Why the [`Decoder`](crate::Decoder) dropped a symbol. Nothing was changed by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// A symbol of no bytes.
+    EmptySymbol,
+    /// The symbol does not fit a slot.
+    SymbolTooLong {
+        /// Bytes received.
+        len: usize,
+        /// Bytes in a slot.
+        limit: usize,
+    },
+    /// The id is further ahead than the ring reaches.
+    BeyondLimit {
+        /// Highest id the symbol mentions.
+        id: SourceId,
+        /// Ids from here on are refused.
+        limit: SourceId,
+    },
+    /// The span mixes more symbols than this decoder accepts.
+    SpanTooLong {
+        /// Symbols in the span.
+        count: u16,
+        /// Most that are accepted.
+        limit: u16,
+    },
+    /// The code has no such repair symbol.
+    Span(SpanError),
+    /// The symbol would need one more unsolved row than may be held.
+    TooManyRows {
+        /// Most rows that may be held.
+        limit: usize,
+    },
+    /// The symbol mentions more missing ids than the rows may mention together.
+    TooManyColumns {
+        /// Most missing ids besides the pivots.
+        limit: usize,
+    },
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EmptySymbol => f.write_str("the symbol is empty"),
+            Self::SymbolTooLong { len, limit } => write!(f, "a symbol of {len} bytes does not fit a slot of {limit}"),
+            Self::BeyondLimit { id, limit } => write!(f, "source id {id} is not below the limit {limit}"),
+            Self::SpanTooLong { count, limit } => write!(f, "a span of {count} symbols exceeds the limit of {limit}"),
+            Self::Span(error) => error.fmt(f),
+            Self::TooManyRows { limit } => write!(f, "all {limit} unsolved rows are taken"),
+            Self::TooManyColumns { limit } => write!(f, "the unsolved rows would mention over {limit} missing ids"),
+        }
+    }
+}
+
+impl Error for DecodeError {}
+
+impl From<SpanError> for DecodeError {
+    fn from(error: SpanError) -> Self {
+        Self::Span(error)
+    }
+}

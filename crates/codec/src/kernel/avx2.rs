@@ -1,0 +1,76 @@
+//! AVX2: a product is two byte shuffles, one per nibble, out of tables held in registers.
+
+use core::arch::x86_64::{
+    __m128i, __m256i, _mm_loadu_si128, _mm256_and_si256, _mm256_broadcastsi128_si256, _mm256_loadu_si256,
+    _mm256_set1_epi8, _mm256_shuffle_epi8, _mm256_srli_epi64, _mm256_storeu_si256, _mm256_xor_si256,
+};
+
+use super::cpu::cpu;
+use super::vector::{Vector, tier};
+use crate::field::gf256::NIBBLES;
+
+// 8 registers hold the destination, 2 the tables, 1 the nibble mask; 5 of the 16 are left for the product.
+tier!(AVX2, "avx2", "avx2", Avx2, 8, || cpu().avx2);
+
+#[derive(Clone, Copy)]
+struct Avx2(__m256i);
+
+/// Products with the low nibble and with the high nibble, each table twice (a shuffle stays within 16 bytes).
+#[derive(Clone, Copy)]
+struct Tables {
+    low: __m256i,
+    high: __m256i,
+}
+
+// SAFETY of every block below: the trait's contract, AVX2 is there and `load` and `store` get 32 bytes.
+impl Vector for Avx2 {
+    const LEN: usize = 32;
+    type Factor = Tables;
+
+    #[inline(always)]
+    unsafe fn factor(value: u8) -> Tables {
+        let table = NIBBLES[usize::from(value)].as_ptr().cast::<__m128i>();
+        // SAFETY: a table is 32 bytes; AVX2 as above.
+        unsafe {
+            Tables {
+                low: _mm256_broadcastsi128_si256(_mm_loadu_si128(table)),
+                high: _mm256_broadcastsi128_si256(_mm_loadu_si128(table.add(1))),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm256_loadu_si256(from.cast()) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8) {
+        // SAFETY: as above.
+        unsafe { _mm256_storeu_si256(to.cast(), self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn xor(self, other: Self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm256_xor_si256(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn and(self, other: Self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm256_and_si256(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn mul(self, factor: Tables) -> Self {
+        // SAFETY: as above.
+        unsafe {
+            let nibble = _mm256_set1_epi8(0x0F);
+            let low = _mm256_and_si256(self.0, nibble);
+            let high = _mm256_and_si256(_mm256_srli_epi64::<4>(self.0), nibble);
+            Self(_mm256_xor_si256(_mm256_shuffle_epi8(factor.low, low), _mm256_shuffle_epi8(factor.high, high)))
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Which instructions this x86-64 processor and its operating system allow. By hand, since `core` has no detection.
+//!
+//! Called by [`Kernel::active`](super::Kernel::active) and its siblings, never on the data path. Bits are those of the
+//! Intel manual, volume 2, CPUID and volume 1, chapter 13 (XCR0).
+
+/// The vector extensions that the kernels want.
+#[derive(Clone, Copy)]
+pub(super) struct Cpu {
+    pub avx2: bool,
+    pub avx512f: bool,
+    pub gfni: bool,
+}
+
+/// What the build already takes for granted; also all that Miri, which has no CPUID, can go by.
+const COMPILED_FOR: Cpu = Cpu {
+    avx2: cfg!(target_feature = "avx2"),
+    avx512f: cfg!(target_feature = "avx512f"),
+    gfni: cfg!(target_feature = "gfni"),
+};
+
+#[cfg(miri)]
+pub(super) fn cpu() -> Cpu {
+    COMPILED_FOR
+}
+
+#[cfg(not(miri))]
+pub(super) fn cpu() -> Cpu {
+    use core::arch::x86_64::{__cpuid, __cpuid_count};
+
+    // XCR0: the registers whose state the operating system saves when it switches tasks.
+    const XMM_YMM: u64 = 0b110;
+    const MASK_ZMM: u64 = 0b1110_0000;
+
+    if __cpuid(0).eax < 7 {
+        return COMPILED_FOR;
+    }
+    let (basic, extended) = (__cpuid(1), __cpuid_count(7, 0));
+    let has_xgetbv = bit(basic.ecx, 27);
+    // SAFETY: OSXSAVE says that the operating system enabled XGETBV.
+    let saved = if has_xgetbv { unsafe { xcr0() } } else { 0 };
+    let wide = bit(basic.ecx, 28) && saved & XMM_YMM == XMM_YMM;
+    let widest = wide && saved & MASK_ZMM == MASK_ZMM;
+    Cpu {
+        avx2: COMPILED_FOR.avx2 || wide && bit(extended.ebx, 5),
+        avx512f: COMPILED_FOR.avx512f || widest && bit(extended.ebx, 16),
+        gfni: COMPILED_FOR.gfni || bit(extended.ecx, 8),
+    }
+}
+
+#[cfg(not(miri))]
+const fn bit(register: u32, index: u32) -> bool {
+    register >> index & 1 == 1
+}
+
+#[cfg(not(miri))]
+#[target_feature(enable = "xsave")]
+fn xcr0() -> u64 {
+    // SAFETY: this function's own caller vouches for the instruction; register 0 always exists.
+    unsafe { core::arch::x86_64::_xgetbv(0) }
+}

@@ -1,0 +1,131 @@
+//! Arithmetic on whole symbols: the loops in which the codec spends its time, one set per instruction set.
+//!
+//! [`Kernel::active`] is the fastest set this processor runs, found once per process; encoder and decoder use nothing
+//! else. [`Kernel::available`] and [`Kernel::named`] hand out the others, for tests and benchmarks. A `Kernel` can
+//! only be had where its instructions exist: that is what makes its safe methods safe.
+//!
+//! All `unsafe` of the crate is in this folder. Its shape: a safe method checks lengths, a function pointer leads to
+//! the tier's `#[target_feature]` function, which is [`vector`]'s generic loop over the tier's register type. The
+//! [`scalar`] tier is the judge of the others.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod cpu;
+#[cfg(target_arch = "x86_64")]
+mod gfni;
+mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod vector;
+
+use core::fmt;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// A set of symbol operations for one instruction set.
+pub struct Kernel {
+    name: &'static str,
+    is_supported: fn() -> bool,
+    operations: Operations,
+}
+
+/// Entry points of a tier. Calling one requires that the processor has the tier's instructions and that all slices
+/// of the call are of one length.
+struct Operations {
+    xor: unsafe fn(&mut [u8], &[u8]),
+    scale: unsafe fn(&mut [u8], u8),
+    mul_add_many: unsafe fn(&mut [u8], &[(u8, &[u8])]),
+}
+
+/// All tiers, fastest first.
+static TIERS: &[&Kernel] = &[
+    #[cfg(target_arch = "x86_64")]
+    &gfni::GFNI_512,
+    #[cfg(target_arch = "x86_64")]
+    &gfni::GFNI_256,
+    #[cfg(target_arch = "x86_64")]
+    &avx2::AVX2,
+    &scalar::SCALAR,
+];
+
+impl Kernel {
+    /// The fastest kernel this processor runs. Looks at the processor on the first call only.
+    pub fn active() -> &'static Self {
+        /// Index into [`TIERS`] plus one; 0 until someone looked. Two threads that race find the same.
+        static ACTIVE: AtomicUsize = AtomicUsize::new(0);
+        let mut chosen = ACTIVE.load(Ordering::Relaxed);
+        if chosen == 0 {
+            // The last tier, scalar, runs anywhere.
+            chosen = TIERS.iter().position(|tier| (tier.is_supported)()).unwrap_or(TIERS.len() - 1) + 1;
+            ACTIVE.store(chosen, Ordering::Relaxed);
+        }
+        TIERS[chosen - 1]
+    }
+
+    /// Every kernel this processor runs, fastest first; `scalar` is always the last.
+    pub fn available() -> impl Iterator<Item = &'static Self> {
+        TIERS.iter().copied().filter(|tier| (tier.is_supported)())
+    }
+
+    /// The kernel of this name, if this processor runs it: `scalar`, `avx2`, `gfni-256` or `gfni-512`.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        Self::available().find(|tier| tier.name == name)
+    }
+
+    /// What this kernel is called in reports.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// `dst ^= src`.
+    ///
+    /// # Panics
+    /// The lengths differ.
+    #[inline]
+    pub fn xor(&self, dst: &mut [u8], src: &[u8]) {
+        assert_eq!(dst.len(), src.len(), "symbols of different length");
+        // SAFETY: lengths checked; a kernel is only handed out where its instructions exist.
+        unsafe { (self.operations.xor)(dst, src) }
+    }
+
+    /// `dst = factor * dst`.
+    #[inline]
+    pub fn scale(&self, dst: &mut [u8], factor: u8) {
+        if factor != 1 {
+            // SAFETY: a kernel is only handed out where its instructions exist.
+            unsafe { (self.operations.scale)(dst, factor) }
+        }
+    }
+
+    /// `dst ^= factor * src`.
+    ///
+    /// # Panics
+    /// The lengths differ.
+    #[inline]
+    pub fn mul_add(&self, dst: &mut [u8], factor: u8, src: &[u8]) {
+        match factor {
+            0 => assert_eq!(dst.len(), src.len(), "symbols of different length"),
+            1 => self.xor(dst, src),
+            _ => self.mul_add_many(dst, &[(factor, src)]),
+        }
+    }
+
+    /// `dst ^= factor * src` for every pair: each piece of `dst` stays in registers while all sources go by, so give
+    /// as many at once as there are (16 to 64 is best; more crowd each other out of the nearest cache).
+    ///
+    /// # Panics
+    /// A source's length differs from that of `dst`.
+    #[inline]
+    pub fn mul_add_many(&self, dst: &mut [u8], sources: &[(u8, &[u8])]) {
+        for (_, src) in sources {
+            assert_eq!(dst.len(), src.len(), "symbols of different length");
+        }
+        // SAFETY: lengths checked; a kernel is only handed out where its instructions exist.
+        unsafe { (self.operations.mul_add_many)(dst, sources) }
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Kernel").field(&self.name).finish()
+    }
+}

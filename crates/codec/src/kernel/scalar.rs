@@ -1,0 +1,31 @@
+//! The kernel in plain Rust: for processors without a tier of their own, for short ends, and the judge of the rest.
+//!
+//! One table look-up a byte, no cleverness: it stays readable because every other tier is tested against it.
+
+use super::{Kernel, Operations};
+use crate::field::gf256::PRODUCTS;
+
+pub(super) static SCALAR: Kernel =
+    Kernel { name: "scalar", is_supported: || true, operations: Operations { xor, scale, mul_add_many } };
+
+pub(super) fn xor(dst: &mut [u8], src: &[u8]) {
+    for (to, from) in dst.iter_mut().zip(src) {
+        *to ^= from;
+    }
+}
+
+pub(super) fn scale(dst: &mut [u8], factor: u8) {
+    let products = &PRODUCTS[usize::from(factor)];
+    for byte in dst {
+        *byte = products[usize::from(*byte)];
+    }
+}
+
+pub(super) fn mul_add_many(dst: &mut [u8], sources: &[(u8, &[u8])]) {
+    for &(factor, src) in sources {
+        let products = &PRODUCTS[usize::from(factor)];
+        for (to, &from) in dst.iter_mut().zip(src) {
+            *to ^= products[usize::from(from)];
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The symbol ring: one block of memory in equal slots, each for the symbol of one source id.
+//!
+//! At the sender it is send buffer, retransmit store and coding window; at the receiver reorder buffer, read buffer
+//! and the storage of unsolved rows (a row lives in the slot of the symbol it will become). Slot `id mod capacity`
+//! belongs to `id`; the owner decides which window of ids is alive.
+//!
+//! Invariants: slots begin on 64-byte boundaries and are a multiple of 64 bytes, so that kernels run whole aligned
+//! registers; a slot is zero beyond its symbol's length, so that symbols of different length mix without special cases.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::kernel::Kernel;
+
+/// Alignment of slots: a cache line and the widest register.
+const ALIGNMENT: usize = 64;
+
+/// Sources handed to the kernel at once. 32 packets of 1,408 bytes are 45 KB, an L1 cache; the destination is loaded
+/// and stored once per block, 1/32 of the traffic (SPEED.md section 1 shows 32 at the full rate).
+const BLOCK: usize = 32;
+
+pub(crate) struct SymbolRing {
+    memory: Vec<u8>,
+    /// Offset of the first slot in `memory`: what aligns it.
+    start: usize,
+    slot_len: usize,
+    /// Length of the symbol in each slot; a power of two of them.
+    lens: Vec<u32>,
+}
+
+impl SymbolRing {
+    /// # Panics
+    /// `slot_len` is over 4 GiB, or the ring is larger than the address space.
+    pub fn new(slot_len: usize, capacity: usize) -> Self {
+        let slot_len = slot_len.max(1).next_multiple_of(ALIGNMENT);
+        let capacity = capacity.max(1).next_power_of_two();
+        assert!(u32::try_from(slot_len).is_ok(), "a slot of {slot_len} bytes");
+        let len = slot_len.checked_mul(capacity).and_then(|len| len.checked_add(ALIGNMENT)).expect("ring too large");
+        let memory: Vec<u8> = vec![0; len];
+        // A missing answer (allowed by its contract, never given for bytes) would cost speed only.
+        let start = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+        Self { memory, start, slot_len, lens: vec![0; capacity] }
+    }
+
+    pub fn slot_len(&self) -> usize {
+        self.slot_len
+    }
+
+    pub fn capacity(&self) -> usize {
+        self.lens.len()
+    }
+
+    /// Moves to at least `capacity` slots, keeping those of the ids in `window`. Never shrinks.
+    pub fn grow(&mut self, capacity: usize, window: Range<u64>) {
+        if capacity <= self.capacity() {
+            return;
+        }
+        let mut larger = Self::new(self.slot_len, capacity);
+        for id in window {
+            larger.slot_mut(id).copy_from_slice(self.slot(id));
+            let index = larger.index(id);
+            larger.lens[index] = self.lens[self.index(id)];
+        }
+        *self = larger;
+    }
+
+    pub fn slot(&self, id: u64) -> &[u8] {
+        &self.memory[self.bytes_of(id)]
+    }
+
+    pub fn slot_mut(&mut self, id: u64) -> &mut [u8] {
+        let bytes = self.bytes_of(id);
+        &mut self.memory[bytes]
+    }
+
+    /// Length of the symbol in the slot of `id`.
+    pub fn len(&self, id: u64) -> usize {
+        self.lens[self.index(id)] as usize
+    }
+
+    pub fn symbol(&self, id: u64) -> &[u8] {
+        &self.slot(id)[..self.len(id)]
+    }
+
+    /// Says that the first `len` bytes of the slot are the symbol, and clears the rest.
+    pub fn close(&mut self, id: u64, len: usize) {
+        self.slot_mut(id)[len..].fill(0);
+        let index = self.index(id);
+        self.lens[index] = len as u32;
+    }
+
+    /// Puts a symbol of at most `slot_len` bytes into the slot of `id`.
+    pub fn write(&mut self, id: u64, symbol: &[u8]) {
+        self.slot_mut(id)[..symbol.len()].copy_from_slice(symbol);
+        self.close(id, symbol.len());
+    }
+
+    /// Copies slot `from` to slot `to`.
+    pub fn copy(&mut self, from: u64, to: u64) {
+        let (source, target) = (self.bytes_of(from), self.bytes_of(to));
+        self.memory.copy_within(source, target.start);
+        let index = self.index(to);
+        self.lens[index] = self.lens[self.index(from)];
+    }
+
+    /// Slot of `id` times `factor`.
+    pub fn scale(&mut self, id: u64, factor: u8) {
+        let len = self.len(id);
+        Kernel::active().scale(&mut self.slot_mut(id)[..len], factor);
+    }
+
+    /// `out ^=` the sum of factor times slot over (id, factor); `out` is at most a slot long.
+    pub fn mix(&self, out: &mut [u8], terms: impl Iterator<Item = (u64, u8)>) {
+        let len = out.len();
+        mix_symbols(out, terms.map(|(id, factor)| (factor, &self.slot(id)[..len])));
+    }
+
+    /// Slot of `to ^=` the sum of factor times slot over (id, factor), none of them `to`. The symbol there becomes as
+    /// long as the longest of all.
+    pub fn mix_into(&mut self, to: u64, terms: impl Iterator<Item = (u64, u8)> + Clone) {
+        let len = terms.clone().fold(self.len(to), |len, (id, _)| len.max(self.len(id)));
+        let target = self.index(to);
+        self.lens[target] = len as u32;
+
+        let (mask, start, slot_len) = (self.lens.len() - 1, self.start, self.slot_len);
+        let (before, rest) = self.memory.split_at_mut(start + target * slot_len);
+        let (out, after) = rest.split_at_mut(slot_len);
+        let symbols = terms.map(|(id, factor)| {
+            let slot = id as usize & mask;
+            let symbol = if slot < target {
+                &before[start + slot * slot_len..][..len]
+            } else {
+                &after[(slot - target - 1) * slot_len..][..len]
+            };
+            (factor, symbol)
+        });
+        mix_symbols(&mut out[..len], symbols);
+    }
+
+    fn index(&self, id: u64) -> usize {
+        // Truncation is harmless: the number of slots is a power of two.
+        id as usize & (self.lens.len() - 1)
+    }
+
+    fn bytes_of(&self, id: u64) -> Range<usize> {
+        let at = self.start + self.index(id) * self.slot_len;
+        at..at + self.slot_len
+    }
+}
+
+/// Hands the terms to the kernel in blocks.
+fn mix_symbols<'a>(out: &mut [u8], terms: impl Iterator<Item = (u8, &'a [u8])>) {
+    let kernel = Kernel::active();
+    let mut block: [(u8, &[u8]); BLOCK] = [(0, &[]); BLOCK];
+    let mut filled = 0;
+    for term in terms {
+        block[filled] = term;
+        filled += 1;
+        if filled == BLOCK {
+            kernel.mul_add_many(out, &block);
+            filled = 0;
+        }
+    }
+    kernel.mul_add_many(out, &block[..filled]);
+}

@@ -1,0 +1,168 @@
+//! Every kernel this machine runs against the field itself: all lengths, all misalignments, nothing touched outside.
+//!
+//! Miri runs a reduced set, on it also the tiers that the machine lacks, since it interprets their instructions:
+//!
+//! ```sh
+//! RUSTFLAGS="-Ctarget-feature=+avx2,+gfni,+avx512f" cargo +nightly miri test -p tidewire-codec
+//! ```
+
+use tidewire_codec::field::gf256;
+use tidewire_codec::kernel::Kernel;
+
+/// Longest symbol tried; every length up to it is.
+const LONGEST: usize = 4_096;
+
+/// Misalignments tried run over a cache line, which is also the widest register.
+const LINE: usize = 64;
+
+/// Sources of the longest sum; more than one block of them is the ring's business.
+const SOURCES: usize = 5;
+
+/// Bytes that look random, different for each `salt`.
+fn noise(salt: u32) -> Vec<u8> {
+    (0..LONGEST as u32).map(|i| ((i + 1).wrapping_mul(0x9E37_79B9 ^ (salt << 7 | 1)) >> 19) as u8).collect()
+}
+
+/// Lengths and misalignments: all lengths, each with every misalignment of the source, and over 64 lengths with every
+/// pair of misalignments.
+fn cases() -> impl Iterator<Item = (usize, usize, usize)> {
+    let lengths = (0..=LONGEST).filter(|len| {
+        // For Miri: both sides of every step of the loops (1 to 11 registers of 32 or 64 bytes).
+        !cfg!(miri) || [0, 1, 31, 33, 63, 64, 65, 127, 160, 255, 289, 352, 383, 705, 1_377, 1_408].contains(len)
+    });
+    lengths.flat_map(|len| {
+        let misalignments = (0..LINE).step_by(if cfg!(miri) { 29 } else { 1 });
+        misalignments.map(move |from| (len, from, (from + len) % LINE))
+    })
+}
+
+/// A buffer in which symbols can be laid at any distance from a 64-byte boundary.
+struct Bench {
+    memory: Vec<u8>,
+    start: usize,
+}
+
+impl Bench {
+    /// What surrounds the symbol and must still be there afterwards.
+    const GUARD: u8 = 0xA5;
+
+    fn new() -> Self {
+        let memory = vec![Self::GUARD; LONGEST + 4 * LINE];
+        let start = memory.as_ptr().align_offset(LINE) + LINE;
+        Self { memory, start }
+    }
+
+    fn lay(&mut self, at: usize, bytes: &[u8]) -> &mut [u8] {
+        let slot = &mut self.memory[self.start + at..][..bytes.len()];
+        slot.copy_from_slice(bytes);
+        slot
+    }
+
+    /// Checks the symbol and its surroundings, and wipes it.
+    fn check(&mut self, at: usize, expected: &[u8], what: impl Fn() -> String) {
+        let (before, rest) = self.memory.split_at_mut(self.start + at);
+        let (symbol, after) = rest.split_at_mut(expected.len());
+        assert!(symbol == expected, "{}", what());
+        let guards = [&before[before.len() - LINE..], &after[..LINE]];
+        assert!(guards.iter().all(|guard| **guard == [Self::GUARD; LINE]), "{} wrote outside", what());
+        symbol.fill(Self::GUARD);
+    }
+}
+
+#[test]
+fn the_kernels_of_this_machine_are_found_fastest_first() {
+    let mut expected = vec!["scalar"];
+    #[cfg(target_arch = "x86_64")]
+    {
+        let (avx2, gfni) = (is_x86_feature_detected!("avx2"), is_x86_feature_detected!("gfni"));
+        let tiers = [("avx2", avx2), ("gfni-256", avx2 && gfni), ("gfni-512", gfni && is_x86_feature_detected!("avx512f"))];
+        expected.extend(tiers.iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name));
+    }
+    expected.reverse();
+    let names: Vec<_> = Kernel::available().map(Kernel::name).collect();
+    println!("kernels tested: {names:?}");
+    assert_eq!(names, expected);
+    assert_eq!(Kernel::active().name(), expected[0]);
+    for name in ["scalar", "avx2", "gfni-256", "gfni-512"] {
+        assert_eq!(Kernel::named(name).map(Kernel::name), expected.contains(&name).then_some(name));
+    }
+    if cfg!(miri) {
+        assert_eq!(names.len(), 4, "Miri must be told the target features, see the head of this file");
+    }
+}
+
+#[test]
+fn every_kernel_adds_and_scales_as_the_field_does() {
+    let (old, src) = (noise(1), noise(2));
+    let product = |factor| move |&byte: &u8| gf256::mul(factor, byte);
+    let factors: Vec<u8> = if cfg!(miri) { vec![0, 1, 0x8E] } else { (0..=255).collect() };
+    let scaled: Vec<Vec<u8>> = factors.iter().map(|&f| old.iter().map(product(f)).collect()).collect();
+    let added: Vec<Vec<u8>> =
+        factors.iter().map(|&f| old.iter().zip(src.iter().map(product(f))).map(|(a, b)| a ^ b).collect()).collect();
+    let xored: Vec<u8> = old.iter().zip(&src).map(|(a, b)| a ^ b).collect();
+    let (mut from, mut to) = (Bench::new(), Bench::new());
+    for kernel in Kernel::available() {
+        for (turn, (len, src_at, dst_at)) in cases().enumerate() {
+            let which = turn % factors.len();
+            let factor = factors[which];
+            let what =
+                |op: &str| format!("{} {op}, length {len}, factor {factor}, {src_at} to {dst_at}", kernel.name());
+            let src = &*from.lay(src_at, &src[..len]);
+
+            kernel.xor(to.lay(dst_at, &old[..len]), src);
+            to.check(dst_at, &xored[..len], || what("xor"));
+            kernel.mul_add(to.lay(dst_at, &old[..len]), factor, src);
+            to.check(dst_at, &added[which][..len], || what("mul_add"));
+            kernel.scale(to.lay(dst_at, &old[..len]), factor);
+            to.check(dst_at, &scaled[which][..len], || what("scale"));
+        }
+    }
+}
+
+#[test]
+fn every_kernel_sums_many_sources_as_the_field_does() {
+    let old = noise(1);
+    let sources: Vec<Vec<u8>> = (2..2 + SOURCES as u32).map(noise).collect();
+    let factors = [0x1D, 0, 1, 0xFF, 0x80];
+    // sums[n] is old plus the first n products.
+    let mut sums = vec![old.clone()];
+    for (src, factor) in sources.iter().zip(factors) {
+        let last = &sums[sums.len() - 1];
+        sums.push(last.iter().zip(src).map(|(a, b)| a ^ gf256::mul(factor, *b)).collect());
+    }
+    let mut froms: Vec<Bench> = sources.iter().map(|_| Bench::new()).collect();
+    let mut to = Bench::new();
+    for kernel in Kernel::available() {
+        for (turn, (len, src_at, dst_at)) in cases().enumerate() {
+            let count = turn % (SOURCES + 1);
+            let mut terms: Vec<(u8, &[u8])> = Vec::new();
+            for (i, from) in froms.iter_mut().enumerate().take(count) {
+                terms.push((factors[i], from.lay((src_at + 3 * i) % LINE, &sources[i][..len])));
+            }
+            kernel.mul_add_many(to.lay(dst_at, &old[..len]), &terms);
+            to.check(dst_at, &sums[count][..len], || {
+                format!("{} mul_add_many of {count}, length {len}, {src_at} to {dst_at}", kernel.name())
+            });
+        }
+    }
+}
+
+/// The tables behind the shuffles and the bit matrices, entry by entry.
+#[test]
+fn every_kernel_knows_all_65_536_products() {
+    let bytes: Vec<u8> = (0..=255).collect();
+    for kernel in Kernel::available() {
+        for factor in (0..=255).step_by(if cfg!(miri) { 23 } else { 1 }) {
+            let mut products = vec![0; 256];
+            kernel.mul_add(&mut products, factor, &bytes);
+            let expected: Vec<u8> = bytes.iter().map(|&byte| gf256::mul(factor, byte)).collect();
+            assert_eq!(products, expected, "{} times {factor}", kernel.name());
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "symbols of different length")]
+fn a_source_of_another_length_is_refused() {
+    Kernel::active().mul_add_many(&mut [0; 64], &[(2, &[0; 64]), (3, &[0; 63])]);
+}
