@@ -2,5 +2,6 @@
 #![forbid(unsafe_code)]
 
 mod time;
+pub mod wire;
 
 pub use time::Time;

@@ -1,0 +1,324 @@
+//! FEEDBACK (wire.md section 5): what arrived, what is decoded, what is lacking, what is accepted.
+//!
+//! [`Feedback`] is the view of a received frame, validated wholly by `parse`, so that its iterators cannot fail;
+//! [`FeedbackRepr`] is what the receiver side wants to say, and `emit` says as much of it as the packet has room for. The
+//! iterators are the parser: `parse` runs each once to the end and keeps a copy from the beginning.
+
+use core::ops::{Range, RangeInclusive};
+use core::time::Duration;
+
+use super::bytes::{Reader, VARINT_MAX};
+use super::codec_stub::SourceId;
+use super::frame::{Malformed, number};
+
+/// Packet number ranges of one FEEDBACK, at most.
+pub const MAX_RANGES: u64 = 64;
+/// Stream limits of one FEEDBACK, at most.
+pub const MAX_LIMITS: u64 = 64;
+/// Lanes of one FEEDBACK, at most.
+pub const MAX_LANES: u64 = 16;
+/// Undecoded runs of one lane, at most.
+pub const MAX_RUNS: u64 = 32;
+/// The unit of the delay field and of send times.
+pub(super) const TIME_UNIT_MICROS: u64 = 16;
+/// What `largest` says when nothing was received.
+pub(super) const NOTHING: u64 = VARINT_MAX;
+
+pub(super) mod flag {
+    pub const ECN: u8 = 1;
+    pub const STREAM_CREDIT: u8 = 2;
+    pub const LANES: u8 = 4;
+    pub const ELICITS: u8 = 8;
+    pub const ALL: u8 = 15;
+}
+
+/// Packets received with each ECN mark, since the path began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EcnCounts {
+    /// Marked ECT(0).
+    pub ect0: u64,
+    /// Marked ECT(1).
+    pub ect1: u64,
+    /// Marked CE.
+    pub ce: u64,
+}
+
+/// A received FEEDBACK.
+#[derive(Clone, Copy, Debug)]
+pub struct Feedback<'a> {
+    body: &'a [u8],
+    elicits: bool,
+    largest: Option<u64>,
+    delay: u64,
+    received: Received<'a>,
+    ecn: Option<EcnCounts>,
+    streams: Option<(u64, StreamLimits<'a>)>,
+    lanes: Lanes<'a>,
+}
+
+impl PartialEq for Feedback<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.body == other.body
+    }
+}
+
+impl<'a> Feedback<'a> {
+    pub(super) fn parse(r: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let start = r.rest();
+        let flags = r.u8()?;
+        if flags & !flag::ALL != 0 {
+            return Err(Malformed::Field("flags"));
+        }
+        let largest = r.varint()?;
+        let delay = r.varint()?;
+        let count = r.varint()?;
+        if count > MAX_RANGES || (count == 0) != (largest == NOTHING) {
+            return Err(Malformed::Field("ranges"));
+        }
+        let received = Received { reader: *r, left: count, newest: true, next: largest };
+        let mut walk = received;
+        while walk.step()?.is_some() {}
+        *r = walk.reader;
+        let ecn = match flags & flag::ECN {
+            0 => None,
+            _ => Some(EcnCounts { ect0: r.varint()?, ect1: r.varint()?, ce: r.varint()? }),
+        };
+        let streams = match flags & flag::STREAM_CREDIT {
+            0 => None,
+            _ => Some((r.varint()?, StreamLimits::parse(r)?)),
+        };
+        let lanes = match flags & flag::LANES {
+            0 => Lanes { reader: Reader::new(&[]), left: 0 },
+            _ => Lanes::parse(r)?,
+        };
+        let len = start.len().saturating_sub(r.remaining());
+        Ok(Self {
+            body: start.get(..len).unwrap_or_default(),
+            elicits: flags & flag::ELICITS != 0,
+            largest: (count > 0).then_some(largest),
+            delay,
+            received,
+            ecn,
+            streams,
+            lanes,
+        })
+    }
+
+    /// The frame's bytes after its type.
+    pub(super) const fn body(&self) -> &'a [u8] {
+        self.body
+    }
+
+    /// The highest packet number received; none when nothing was.
+    pub const fn largest(&self) -> Option<u64> {
+        self.largest
+    }
+
+    /// How long the peer had the packet of the highest number before it sent this.
+    pub const fn delay(&self) -> Duration {
+        Duration::from_micros(self.delay.saturating_mul(TIME_UNIT_MICROS))
+    }
+
+    /// The packet numbers received, newest range first.
+    pub const fn received(&self) -> Received<'a> {
+        self.received
+    }
+
+    /// The ECN marks received, if the peer can see them.
+    pub const fn ecn(&self) -> Option<EcnCounts> {
+        self.ecn
+    }
+
+    /// How many streams we may have opened in all, and the streams whose absolute limit is said.
+    pub const fn stream_credit(&self) -> Option<(u64, StreamLimits<'a>)> {
+        self.streams
+    }
+
+    /// The lanes that are reported.
+    pub const fn lanes(&self) -> Lanes<'a> {
+        self.lanes
+    }
+
+    /// Whether it carries credit that was not acknowledged yet, and so wants an acknowledgement.
+    pub const fn elicits(&self) -> bool {
+        self.elicits
+    }
+}
+
+/// Iterates over ranges of packet numbers received, newest first, disjoint and not adjacent.
+#[derive(Clone, Copy, Debug)]
+pub struct Received<'a> {
+    reader: Reader<'a>,
+    left: u64,
+    newest: bool,
+    /// Newest range: its largest number. Later ones: the smallest number of the range before.
+    next: u64,
+}
+
+impl Received<'_> {
+    fn step(&mut self) -> Result<Option<RangeInclusive<u64>>, Malformed> {
+        let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
+        let largest = if self.newest {
+            self.next
+        } else {
+            // RFC 9000 section 19.3.1: a gap of 0 leaves one number out, else the ranges would be one.
+            let gap = self.reader.varint()?.saturating_add(2);
+            self.next.checked_sub(gap).ok_or(Malformed::Field("gap"))?
+        };
+        let length = self.reader.varint()?;
+        let smallest = largest.checked_sub(length).ok_or(Malformed::Field("length"))?;
+        (self.left, self.newest, self.next) = (left, false, smallest);
+        Ok(Some(smallest..=largest))
+    }
+}
+
+impl Iterator for Received<'_> {
+    type Item = RangeInclusive<u64>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step().ok().flatten()
+    }
+}
+
+/// Iterates over `(stream, limit)`: the stream's absolute byte limit.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamLimits<'a> {
+    reader: Reader<'a>,
+    left: u64,
+}
+
+impl<'a> StreamLimits<'a> {
+    fn parse(r: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let left = r.varint()?;
+        if left > MAX_LIMITS {
+            return Err(Malformed::Field("streams"));
+        }
+        let limits = Self { reader: *r, left };
+        let mut walk = limits;
+        while walk.step()?.is_some() {}
+        *r = walk.reader;
+        Ok(limits)
+    }
+
+    fn step(&mut self) -> Result<Option<(u64, u64)>, Malformed> {
+        let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
+        let item = (self.reader.varint()?, self.reader.varint()?);
+        self.left = left;
+        Ok(Some(item))
+    }
+}
+
+impl Iterator for StreamLimits<'_> {
+    type Item = (u64, u64);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step().ok().flatten()
+    }
+}
+
+/// What the peer says about one lane.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneReport<'a> {
+    /// The lane.
+    pub lane: u32,
+    /// All ids below are decoded, or skipped.
+    pub edge: SourceId,
+    /// One past the highest id seen, in a source symbol or a span; at least `edge`.
+    pub end: SourceId,
+    /// Independent symbols lacking to decode all below `end`; at most `end - edge`.
+    pub deficit: u64,
+    /// Ids below are accepted; at least `edge`.
+    pub limit: SourceId,
+    /// Runs of ids not decoded, from the edge up, disjoint and not adjacent, all below `end`.
+    pub undecoded: Runs<'a>,
+}
+
+/// Iterates over the lanes of a FEEDBACK.
+#[derive(Clone, Copy, Debug)]
+pub struct Lanes<'a> {
+    reader: Reader<'a>,
+    left: u64,
+}
+
+impl<'a> Lanes<'a> {
+    fn parse(r: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let left = r.varint()?;
+        if !(1..=MAX_LANES).contains(&left) {
+            return Err(Malformed::Field("lanes"));
+        }
+        let lanes = Self { reader: *r, left };
+        let mut walk = lanes;
+        while walk.step()?.is_some() {}
+        *r = walk.reader;
+        Ok(lanes)
+    }
+
+    fn step(&mut self) -> Result<Option<LaneReport<'a>>, Malformed> {
+        let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
+        let r = &mut self.reader;
+        let lane = number(r, "lane")?;
+        let edge = r.varint()?;
+        let seen = r.varint()?;
+        let deficit = r.varint()?;
+        let credit = r.varint()?;
+        // None of them exceeds 62 bits, so that the sums do not wrap.
+        let end = edge.saturating_add(seen);
+        let limit = edge.saturating_add(credit);
+        if end > VARINT_MAX || deficit > seen || limit > VARINT_MAX {
+            return Err(Malformed::Field("lane report"));
+        }
+        let count = r.varint()?;
+        if count > MAX_RUNS {
+            return Err(Malformed::Field("runs"));
+        }
+        let undecoded = Runs { reader: *r, left: count, lowest: true, next: edge, end };
+        let mut walk = undecoded;
+        while walk.step()?.is_some() {}
+        *r = walk.reader;
+        self.left = left;
+        let (edge, end, limit) = (SourceId(edge), SourceId(end), SourceId(limit));
+        Ok(Some(LaneReport { lane, edge, end, deficit, limit, undecoded }))
+    }
+}
+
+impl<'a> Iterator for Lanes<'a> {
+    type Item = LaneReport<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step().ok().flatten()
+    }
+}
+
+/// Iterates over runs of undecoded source ids, lowest first.
+#[derive(Clone, Copy, Debug)]
+pub struct Runs<'a> {
+    reader: Reader<'a>,
+    left: u64,
+    lowest: bool,
+    /// One past the run before, or the edge.
+    next: u64,
+    end: u64,
+}
+
+impl Runs<'_> {
+    fn step(&mut self) -> Result<Option<Range<SourceId>>, Malformed> {
+        let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
+        // Between two runs lies at least one decoded id, else they would be one.
+        let least = u64::from(!self.lowest);
+        let start = self.next.saturating_add(self.reader.varint()?).saturating_add(least);
+        let end = start.saturating_add(self.reader.varint()?).saturating_add(1);
+        if end > self.end {
+            return Err(Malformed::Field("run"));
+        }
+        (self.left, self.lowest, self.next) = (left, false, end);
+        Ok(Some(SourceId(start)..SourceId(end)))
+    }
+}
+
+impl Iterator for Runs<'_> {
+    type Item = Range<SourceId>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step().ok().flatten()
+    }
+}

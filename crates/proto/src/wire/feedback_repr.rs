@@ -1,0 +1,254 @@
+//! Writing FEEDBACK: [`FeedbackRepr`] borrows what the receiver knows and says as much of it as there is room for.
+//!
+//! The connection fills one from its own state whenever feedback is due. What cannot be left out (flags, the newest
+//! range, ECN, credit, each lane's edge and deficit) is written whole or not at all; the older ranges and the undecoded
+//! runs share what room is left, since the next FEEDBACK can say them again.
+
+use core::ops::{Range, RangeInclusive};
+use core::time::Duration;
+
+use super::bytes::{Full, VARINT_MAX, Writer, varint_len};
+use super::codec_stub::SourceId;
+use super::feedback::{EcnCounts, MAX_LANES, MAX_LIMITS, MAX_RANGES, MAX_RUNS, NOTHING, TIME_UNIT_MICROS, flag};
+use super::frame::write_feedback_type;
+
+/// Ranges written at most: one less than the wire allows, so that their count is always one byte.
+const RANGES_WRITTEN: usize = MAX_RANGES as usize - 1;
+
+/// Stream credit to be said.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamCreditRepr<'a> {
+    /// Streams that the peer may have opened in all.
+    pub streams: u64,
+    /// `(stream, absolute byte limit)`; the first [`MAX_LIMITS`] are said.
+    pub limits: &'a [(u64, u64)],
+}
+
+/// One lane to be reported. The fields are those of [`super::LaneReport`].
+#[derive(Clone, Copy, Debug)]
+pub struct LaneRepr<'a> {
+    /// The lane.
+    pub lane: u32,
+    /// All ids below are decoded, or skipped.
+    pub edge: SourceId,
+    /// One past the highest id seen; at least `edge`.
+    pub end: SourceId,
+    /// Independent symbols lacking to decode all below `end`; at most `end - edge`.
+    pub deficit: u64,
+    /// Ids below are accepted; at least `edge`.
+    pub limit: SourceId,
+    /// Runs of ids not decoded, lowest first, none empty, disjoint, not adjacent, all in `edge .. end`. As many of the
+    /// lowest are said as there is room for, at most [`MAX_RUNS`].
+    pub undecoded: &'a [Range<SourceId>],
+}
+
+/// A FEEDBACK to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct FeedbackRepr<'a> {
+    /// Packet numbers received: newest range first, disjoint, not adjacent; empty when nothing was received. As many of
+    /// the newest are said as there is room for, at most one less than [`MAX_RANGES`].
+    pub received: &'a [RangeInclusive<u64>],
+    /// Since the packet of the highest number arrived; said in units of 16 us.
+    pub delay: Duration,
+    /// ECN marks received, where the socket shows them.
+    pub ecn: Option<EcnCounts>,
+    /// Stream credit, where it changed or was not acknowledged yet.
+    pub stream_credit: Option<StreamCreditRepr<'a>>,
+    /// The first [`MAX_LANES`] are said.
+    pub lanes: &'a [LaneRepr<'a>],
+    /// Whether it carries credit that was not acknowledged yet.
+    pub elicits: bool,
+}
+
+impl FeedbackRepr<'_> {
+    /// Writes the frame; all or nothing but for ranges and runs, which are cut to the room there is.
+    pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        let spare = w.remaining().checked_sub(self.least_len()).ok_or(Full)?;
+        // Half the room for the runs first: a repair sent for the right symbols saves a round trip, while a range left
+        // out costs nothing before the peer's loss detection asks for it.
+        let mut for_runs = spare / 2;
+        let mut shown_runs = [0_usize; MAX_LANES as usize];
+        for (shown, lane) in shown_runs.iter_mut().zip(self.lanes) {
+            let gaps = RunGaps::new(lane).take(MAX_RUNS as usize);
+            *shown = fitting(gaps, &mut for_runs);
+        }
+        let mut for_ranges = spare.saturating_sub((spare / 2).saturating_sub(for_runs));
+        let gaps = RangeGaps::new(self.received).skip(1).take(RANGES_WRITTEN.saturating_sub(1));
+        let ranges = fitting(gaps, &mut for_ranges).saturating_add(usize::from(!self.received.is_empty()));
+        w.atomically(|w| {
+            self.write_received(w, ranges)?;
+            self.write_counts(w)?;
+            self.write_lanes(w, &shown_runs)
+        })
+    }
+
+    fn flags(&self) -> u8 {
+        let bit = |present: bool, bit: u8| if present { bit } else { 0 };
+        bit(self.ecn.is_some(), flag::ECN)
+            | bit(self.stream_credit.is_some(), flag::STREAM_CREDIT)
+            | bit(!self.lanes.is_empty(), flag::LANES)
+            | bit(self.elicits, flag::ELICITS)
+    }
+
+    fn delay_units(&self) -> u64 {
+        let units = self.delay.as_micros().checked_div(TIME_UNIT_MICROS.into()).unwrap_or_default();
+        u64::try_from(units).unwrap_or(VARINT_MAX).min(VARINT_MAX)
+    }
+
+    fn largest(&self) -> u64 {
+        self.received.first().map_or(NOTHING, |newest| *newest.end())
+    }
+
+    /// Bytes with the newest range only and without runs.
+    fn least_len(&self) -> usize {
+        // Type, flags, number of ranges.
+        let mut len = 3_usize;
+        let mut add = |value: u64| len = len.saturating_add(varint_len(value));
+        add(self.largest());
+        add(self.delay_units());
+        RangeGaps::new(self.received).take(1).for_each(|(_, length)| add(length));
+        if let Some(ecn) = self.ecn {
+            [ecn.ect0, ecn.ect1, ecn.ce].into_iter().for_each(&mut add);
+        }
+        if let Some(credit) = self.stream_credit {
+            add(credit.streams);
+            add(credit.limits().len() as u64);
+            credit.limits().iter().flat_map(|(stream, limit)| [*stream, *limit]).for_each(&mut add);
+        }
+        if !self.lanes.is_empty() {
+            add(self.lanes().len() as u64);
+            // The last is the number of runs, at most 32.
+            self.lanes().iter().flat_map(|lane| lane.fixed().into_iter().chain([0])).for_each(&mut add);
+        }
+        len
+    }
+
+    fn lanes(&self) -> &[LaneRepr<'_>] {
+        self.lanes.get(..MAX_LANES as usize).unwrap_or(self.lanes)
+    }
+
+    fn write_received(&self, w: &mut Writer<'_>, ranges: usize) -> Result<(), Full> {
+        write_feedback_type(w)?;
+        w.u8(self.flags())?;
+        w.varint(self.largest())?;
+        w.varint(self.delay_units())?;
+        w.varint(ranges as u64)?;
+        for (index, (gap, length)) in RangeGaps::new(self.received).take(ranges).enumerate() {
+            if index > 0 {
+                w.varint(gap)?;
+            }
+            w.varint(length)?;
+        }
+        Ok(())
+    }
+
+    fn write_counts(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        if let Some(ecn) = self.ecn {
+            w.varint(ecn.ect0)?;
+            w.varint(ecn.ect1)?;
+            w.varint(ecn.ce)?;
+        }
+        if let Some(credit) = self.stream_credit {
+            w.varint(credit.streams)?;
+            w.varint(credit.limits().len() as u64)?;
+            for (stream, limit) in credit.limits() {
+                w.varint(*stream)?;
+                w.varint(*limit)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_lanes(&self, w: &mut Writer<'_>, shown_runs: &[usize]) -> Result<(), Full> {
+        if self.lanes.is_empty() {
+            return Ok(());
+        }
+        w.varint(self.lanes().len() as u64)?;
+        for (lane, shown) in self.lanes().iter().zip(shown_runs) {
+            for value in lane.fixed() {
+                w.varint(value)?;
+            }
+            w.varint(*shown as u64)?;
+            for (gap, length) in RunGaps::new(lane).take(*shown) {
+                w.varint(gap)?;
+                w.varint(length)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl StreamCreditRepr<'_> {
+    fn limits(&self) -> &[(u64, u64)] {
+        self.limits.get(..MAX_LIMITS as usize).unwrap_or(self.limits)
+    }
+}
+
+impl LaneRepr<'_> {
+    /// Lane, edge, seen, deficit, credit, as they stand on the wire.
+    fn fixed(&self) -> [u64; 5] {
+        debug_assert!(self.edge <= self.end && self.edge <= self.limit, "lane {} reported wrongly", self.lane);
+        let seen = self.end.0.saturating_sub(self.edge.0);
+        let credit = self.limit.0.saturating_sub(self.edge.0);
+        [self.lane.into(), self.edge.0, seen, self.deficit.min(seen), credit]
+    }
+}
+
+/// How many of the pairs fit `budget` bytes, from the first on; the budget is lowered by what they take.
+fn fitting(pairs: impl Iterator<Item = (u64, u64)>, budget: &mut usize) -> usize {
+    let mut count = 0_usize;
+    for (gap, length) in pairs {
+        let Some(rest) = budget.checked_sub(varint_len(gap).saturating_add(varint_len(length))) else { break };
+        *budget = rest;
+        count = count.saturating_add(1);
+    }
+    count
+}
+
+/// The `(gap, length)` of received ranges as they stand on the wire; the newest range's gap means nothing.
+struct RangeGaps<'a> {
+    ranges: core::slice::Iter<'a, RangeInclusive<u64>>,
+    smallest: u64,
+}
+
+impl<'a> RangeGaps<'a> {
+    fn new(ranges: &'a [RangeInclusive<u64>]) -> Self {
+        Self { ranges: ranges.iter(), smallest: VARINT_MAX }
+    }
+}
+
+impl Iterator for RangeGaps<'_> {
+    type Item = (u64, u64);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let range = self.ranges.next()?;
+        let gap = self.smallest.saturating_sub(*range.end()).saturating_sub(2);
+        self.smallest = *range.start();
+        Some((gap, range.end().saturating_sub(*range.start())))
+    }
+}
+
+/// The `(gap, length)` of a lane's undecoded runs as they stand on the wire.
+struct RunGaps<'a> {
+    runs: core::slice::Iter<'a, Range<SourceId>>,
+    /// The lowest id where the next run may begin.
+    from: u64,
+}
+
+impl<'a> RunGaps<'a> {
+    fn new(lane: &LaneRepr<'a>) -> Self {
+        Self { runs: lane.undecoded.iter(), from: lane.edge.0 }
+    }
+}
+
+impl Iterator for RunGaps<'_> {
+    type Item = (u64, u64);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let run = self.runs.next()?;
+        debug_assert!(self.from <= run.start.0 && run.start < run.end, "runs out of order: {run:?}");
+        let gap = run.start.0.saturating_sub(self.from);
+        self.from = run.end.0.saturating_add(1);
+        Some((gap, run.end.0.saturating_sub(run.start.0).saturating_sub(1)))
+    }
+}

@@ -1,0 +1,467 @@
+//! The frames of a packet (wire.md section 5): [`Frames`] walks them, [`Frame`] is one of them.
+//!
+//! The connection runs this over the payload of every authentic packet. A frame's body is validated wholly when the
+//! frame is yielded, so that nothing behind it can fail later; the first malformed frame ends the walk, and closes the
+//! connection. PAD and the ignorable types are skipped here and seen by nobody.
+
+use core::fmt;
+
+use super::bytes::{Full, Reader, Truncated, VARINT_MAX, Writer, varint_len};
+use super::codec_stub::{Code, RepairId, SourceId};
+use super::feedback::Feedback;
+use super::header::ConnectionId;
+
+/// The longest reason of a CLOSE and the longest text of a POLICY, in bytes.
+pub const MAX_TEXT: usize = 256;
+/// The longest span on the wire, in symbols: RELIABILITY 2.3 bounds decoder memory by it.
+pub const MAX_SPAN: u64 = 1024;
+/// The longest source symbol: what fits the largest UDP payload beside packet and repair headers.
+pub const MAX_SYMBOL: usize = 65_472;
+/// Types from here up are ignorable.
+const IGNORABLE: u64 = 0x40;
+
+mod kind {
+    pub const PAD: u8 = 0x00;
+    pub const PING: u8 = 0x01;
+    pub const FEEDBACK: u8 = 0x02;
+    pub const CLOSE: u8 = 0x03;
+    pub const POLICY: u8 = 0x04;
+    pub const PATH_CHALLENGE: u8 = 0x05;
+    pub const PATH_RESPONSE: u8 = 0x06;
+    pub const NEW_CID: u8 = 0x07;
+    pub const SLICE: u8 = 0x08;
+    pub const SOURCE: u8 = 0x10;
+    pub const SOURCE_AGAIN: u8 = 0x11;
+    pub const REPAIR: u8 = 0x12;
+    pub const REPAIR_ON_FEEDBACK: u8 = 0x13;
+}
+
+/// What is wrong with a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Malformed {
+    /// The packet or the section ends before the frame does.
+    Truncated,
+    /// A type below 0x40 that means nothing, or one that is not in its shortest form.
+    UnknownType,
+    /// A field has a value that it must not have; names the field.
+    Field(&'static str),
+    /// A code that this side did not offer; carries the code point.
+    UnknownCode(u8),
+    /// A text is not UTF-8.
+    NotText,
+}
+
+impl From<Truncated> for Malformed {
+    fn from(Truncated: Truncated) -> Self {
+        Self::Truncated
+    }
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated => f.write_str("ends too early"),
+            Self::UnknownType => f.write_str("has a type that means nothing"),
+            Self::Field(name) => write!(f, "has a field out of range: {name}"),
+            Self::UnknownCode(code) => write!(f, "names code {code}, which was not offered"),
+            Self::NotText => f.write_str("carries a text that is not utf-8"),
+        }
+    }
+}
+
+/// A malformed frame in an authentic packet: the peer has a bug, and the connection closes with `malformed`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameError {
+    /// The frame's type.
+    pub frame: u64,
+    /// Where in the payload the frame begins, in bytes.
+    pub offset: usize,
+    /// What is wrong with it.
+    pub kind: Malformed,
+}
+
+impl fmt::Display for FrameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "frame of type {:#04x} at byte {} {}", self.frame, self.offset, self.kind)
+    }
+}
+
+impl core::error::Error for FrameError {}
+
+/// One frame, borrowed from the packet it came in. One that can be constructed from parsed parts can be emitted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Frame<'a> {
+    /// Asks for an acknowledgement, says nothing.
+    Ping,
+    /// What the peer received, decoded, lacks and accepts.
+    Feedback(Feedback<'a>),
+    /// The connection is over.
+    Close {
+        /// Why; from 256 up the application's.
+        code: u64,
+        /// Why, for people; at most [`MAX_TEXT`] bytes.
+        reason: &'a str,
+    },
+    /// The redundancy that the peer asks of us, in the command line's words; at most [`MAX_TEXT`] bytes.
+    Policy(&'a str),
+    /// To be echoed on the same path.
+    PathChallenge([u8; 8]),
+    /// The echo.
+    PathResponse([u8; 8]),
+    /// A further id for the sender of the frame.
+    NewCid {
+        /// Numbers the ids of one sender.
+        sequence: u64,
+        /// Ids of lower sequence are given up; at most `sequence`.
+        retire: u64,
+        /// The path that packets to this id belong to.
+        path: u32,
+        /// The id.
+        id: ConnectionId,
+    },
+    /// Part of a source symbol that no longer fits the path.
+    Slice {
+        /// The symbol's lane.
+        lane: u32,
+        /// The symbol.
+        id: SourceId,
+        /// Where in the symbol these bytes stand.
+        offset: usize,
+        /// Length of the symbol; at most [`MAX_SYMBOL`].
+        total: usize,
+        /// At least one byte; they end at or before `total`.
+        bytes: &'a [u8],
+    },
+    /// A source symbol as it is.
+    Source {
+        /// The symbol's lane.
+        lane: u32,
+        /// The symbol.
+        id: SourceId,
+        /// No symbol of the lane below this will come.
+        base: SourceId,
+        /// The same symbol was sent before.
+        again: bool,
+        /// To the end of the packet.
+        symbol: &'a [u8],
+    },
+    /// A combination of the source symbols of a span.
+    Repair {
+        /// The span's lane.
+        lane: u32,
+        /// The rule of the coefficients.
+        code: Code,
+        /// The span and the key of the coefficients.
+        id: RepairId,
+        /// No symbol of the lane below this will come.
+        base: SourceId,
+        /// Answers a reported deficit; else proactive. For counting only.
+        on_feedback: bool,
+        /// To the end of the packet.
+        symbol: &'a [u8],
+    },
+}
+
+impl<'a> Frame<'a> {
+    /// Whether the packet that carries this frame is to be acknowledged.
+    pub fn elicits_ack(&self) -> bool {
+        match self {
+            Self::Feedback(feedback) => feedback.elicits(),
+            Self::Close { .. } => false,
+            _ => true,
+        }
+    }
+
+    fn parse(kind: u8, r: &mut Reader<'a>) -> Result<Self, Malformed> {
+        Ok(match kind {
+            kind::PING => Self::Ping,
+            kind::FEEDBACK => Self::Feedback(Feedback::parse(r)?),
+            kind::CLOSE => Self::Close { code: r.varint()?, reason: text(r)? },
+            kind::POLICY => Self::Policy(text(r)?),
+            kind::PATH_CHALLENGE => Self::PathChallenge(r.array()?),
+            kind::PATH_RESPONSE => Self::PathResponse(r.array()?),
+            kind::NEW_CID => new_cid(r)?,
+            kind::SLICE => slice(r)?,
+            kind::SOURCE | kind::SOURCE_AGAIN => source(kind == kind::SOURCE_AGAIN, r)?,
+            kind::REPAIR | kind::REPAIR_ON_FEEDBACK => repair(kind == kind::REPAIR_ON_FEEDBACK, r)?,
+            _ => return Err(Malformed::UnknownType),
+        })
+    }
+
+    /// Writes the frame, all or nothing. A FEEDBACK is written by [`super::FeedbackRepr`] instead, from what is to be
+    /// said; here the one parsed is repeated byte by byte.
+    pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        w.atomically(|w| match *self {
+            Self::Ping => w.u8(kind::PING),
+            Self::Feedback(feedback) => {
+                w.u8(kind::FEEDBACK)?;
+                w.bytes(feedback.body())
+            }
+            Self::Close { code, reason } => {
+                w.u8(kind::CLOSE)?;
+                w.varint(code)?;
+                write_text(w, reason)
+            }
+            Self::Policy(policy) => {
+                w.u8(kind::POLICY)?;
+                write_text(w, policy)
+            }
+            Self::PathChallenge(data) => {
+                w.u8(kind::PATH_CHALLENGE)?;
+                w.bytes(&data)
+            }
+            Self::PathResponse(data) => {
+                w.u8(kind::PATH_RESPONSE)?;
+                w.bytes(&data)
+            }
+            Self::NewCid { sequence, retire, path, id } => {
+                w.u8(kind::NEW_CID)?;
+                w.varint(sequence)?;
+                w.varint(retire)?;
+                w.varint(path.into())?;
+                w.bytes(&id.0)
+            }
+            Self::Slice { lane, id, offset, total, bytes } => {
+                w.u8(kind::SLICE)?;
+                w.varint(lane.into())?;
+                w.varint(id.0)?;
+                w.varint(offset as u64)?;
+                w.varint(total as u64)?;
+                w.varint(bytes.len() as u64)?;
+                w.bytes(bytes)
+            }
+            Self::Source { lane, id, base, again, symbol } => {
+                write_source_header(w, lane, id, base, again)?;
+                w.bytes(symbol)
+            }
+            Self::Repair { lane, code, id, base, on_feedback, symbol } => {
+                write_repair_header(w, lane, code, id, base, on_feedback)?;
+                w.bytes(symbol)
+            }
+        })
+    }
+}
+
+/// A lane or path number: 32 bits in a varint.
+pub(super) fn number(r: &mut Reader<'_>, name: &'static str) -> Result<u32, Malformed> {
+    u32::try_from(r.varint()?).map_err(|_| Malformed::Field(name))
+}
+
+fn text<'a>(r: &mut Reader<'a>) -> Result<&'a str, Malformed> {
+    let len = usize::try_from(r.varint()?).ok().filter(|len| *len <= MAX_TEXT).ok_or(Malformed::Field("length"))?;
+    core::str::from_utf8(r.bytes(len)?).map_err(|_| Malformed::NotText)
+}
+
+/// Writes as much of `text` as the wire allows, cut at a character.
+fn write_text(w: &mut Writer<'_>, text: &str) -> Result<(), Full> {
+    let end = (0..=MAX_TEXT.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    let text = text.get(..end).unwrap_or_default();
+    w.varint(text.len() as u64)?;
+    w.bytes(text.as_bytes())
+}
+
+fn new_cid<'a>(r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed> {
+    let sequence = r.varint()?;
+    let retire = r.varint()?;
+    if retire > sequence {
+        return Err(Malformed::Field("retire"));
+    }
+    Ok(Frame::NewCid { sequence, retire, path: number(r, "path")?, id: ConnectionId(r.array()?) })
+}
+
+fn slice<'a>(r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed> {
+    let lane = number(r, "lane")?;
+    let id = SourceId(r.varint()?);
+    let offset = r.varint()?;
+    let total = r.varint()?;
+    let len = r.varint()?;
+    if total > MAX_SYMBOL as u64 {
+        return Err(Malformed::Field("total"));
+    }
+    // None of the three exceeds 62 bits, so that the sum does not wrap.
+    if len == 0 || offset.saturating_add(len) > total {
+        return Err(Malformed::Field("length"));
+    }
+    let bytes = r.bytes(len as usize)?;
+    Ok(Frame::Slice { lane, id, offset: offset as usize, total: total as usize, bytes })
+}
+
+/// `back` of SRC and REPAIR: how far the lane's base lies below `id`.
+fn base(id: u64, r: &mut Reader<'_>) -> Result<SourceId, Malformed> {
+    id.checked_sub(r.varint()?).map(SourceId).ok_or(Malformed::Field("back"))
+}
+
+fn source<'a>(again: bool, r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed> {
+    let lane = number(r, "lane")?;
+    let id = r.varint()?;
+    let base = base(id, r)?;
+    Ok(Frame::Source { lane, id: SourceId(id), base, again, symbol: r.take_rest() })
+}
+
+fn repair<'a>(on_feedback: bool, r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed> {
+    let lane = number(r, "lane")?;
+    let code = match r.u8()? {
+        0 => Code::Rlc,
+        1 => Code::Cauchy,
+        other => return Err(Malformed::UnknownCode(other)),
+    };
+    let first = r.varint()?;
+    let count = r.varint()?;
+    if !(1..=MAX_SPAN).contains(&count) || first.saturating_add(count) > VARINT_MAX {
+        return Err(Malformed::Field("count"));
+    }
+    let key = r.u16()?;
+    let base = base(first, r)?;
+    let id = RepairId { first: SourceId(first), count: count as u16, key };
+    Ok(Frame::Repair { lane, code, id, base, on_feedback, symbol: r.take_rest() })
+}
+
+/// Code point of a code in a REPAIR. A code without one is not for the wire.
+const fn code_point(code: Code) -> Option<u8> {
+    match code {
+        Code::Rlc => Some(0),
+        Code::Cauchy => Some(1),
+        #[allow(unreachable_patterns)]
+        _ => None,
+    }
+}
+
+const fn back(id: SourceId, base: SourceId) -> u64 {
+    id.0.saturating_sub(base.0)
+}
+
+/// Bytes of [`write_source_header`].
+pub const fn source_header_len(lane: u32, id: SourceId, base: SourceId) -> usize {
+    1_usize
+        .saturating_add(varint_len(lane as u64))
+        .saturating_add(varint_len(id.0))
+        .saturating_add(varint_len(back(id, base)))
+}
+
+/// Writes a SRC frame up to its symbol, which the caller appends to the end of the packet. `base` is at most `id`.
+pub fn write_source_header(
+    w: &mut Writer<'_>,
+    lane: u32,
+    id: SourceId,
+    base: SourceId,
+    again: bool,
+) -> Result<(), Full> {
+    debug_assert!(base <= id, "base {base:?} above source id {id:?}");
+    w.atomically(|w| {
+        w.u8(if again { kind::SOURCE_AGAIN } else { kind::SOURCE })?;
+        w.varint(lane.into())?;
+        w.varint(id.0)?;
+        w.varint(back(id, base))
+    })
+}
+
+/// Bytes of [`write_repair_header`].
+pub const fn repair_header_len(lane: u32, id: RepairId, base: SourceId) -> usize {
+    // Type, code, key.
+    4_usize
+        .saturating_add(varint_len(lane as u64))
+        .saturating_add(varint_len(id.first.0))
+        .saturating_add(varint_len(id.count as u64))
+        .saturating_add(varint_len(back(id.first, base)))
+}
+
+/// Writes a REPAIR frame up to its symbol, which the caller appends to the end of the packet. `base` is at most the
+/// span's first id, the span at most [`MAX_SPAN`] long. A code without a code point is a bug of the caller: [`Full`].
+pub fn write_repair_header(
+    w: &mut Writer<'_>,
+    lane: u32,
+    code: Code,
+    id: RepairId,
+    base: SourceId,
+    on_feedback: bool,
+) -> Result<(), Full> {
+    debug_assert!(base <= id.first, "base {base:?} above span {id:?}");
+    debug_assert!(u64::from(id.count) <= MAX_SPAN && id.count > 0, "{id:?} is no span for the wire");
+    debug_assert!(code_point(code).is_some(), "{code:?} has no code point");
+    w.atomically(|w| {
+        w.u8(if on_feedback { kind::REPAIR_ON_FEEDBACK } else { kind::REPAIR })?;
+        w.varint(lane.into())?;
+        w.u8(code_point(code).ok_or(Full)?)?;
+        w.varint(id.first.0)?;
+        w.varint(id.count.into())?;
+        w.u16(id.key)?;
+        w.varint(back(id.first, base))
+    })
+}
+
+/// Writes the type of a FEEDBACK.
+pub(super) fn write_feedback_type(w: &mut Writer<'_>) -> Result<(), Full> {
+    w.u8(kind::FEEDBACK)
+}
+
+/// Writes an ignorable frame, as every sender does now and then so that receivers keep skipping them (RFC 9000 section
+/// 21 calls it greasing). `random` picks the type; `body` is at most 16 random bytes.
+pub fn write_grease(w: &mut Writer<'_>, random: u16, body: &[u8]) -> Result<(), Full> {
+    w.atomically(|w| {
+        w.varint(u64::from(random & 0x3fff).max(IGNORABLE))?;
+        w.varint(body.len() as u64)?;
+        w.bytes(body)
+    })
+}
+
+/// Fills the rest of the packet with PAD frames; path probes are made of them.
+pub fn pad(w: &mut Writer<'_>, to_len: usize) {
+    let want = to_len.saturating_sub(w.len()).min(w.remaining());
+    if let Some(spare) = w.spare().get_mut(..want) {
+        spare.fill(kind::PAD);
+    }
+    // `want` is at most what remains.
+    let _ = w.advance(want);
+}
+
+/// Walks the frames of one packet's payload. Ends after the first error.
+#[derive(Clone, Debug)]
+pub struct Frames<'a> {
+    reader: Reader<'a>,
+    total: usize,
+}
+
+impl<'a> Frames<'a> {
+    /// Starts at the first byte of `payload`.
+    pub const fn new(payload: &'a [u8]) -> Self {
+        Self { reader: Reader::new(payload), total: payload.len() }
+    }
+
+    /// The next frame that is to be seen, or none at the end. `kind` is left at the type read last.
+    fn step(&mut self, kind: &mut u64) -> Result<Option<Frame<'a>>, Malformed> {
+        while let Some(first) = self.reader.rest().first() {
+            *kind = u64::from(*first);
+            if *first < IGNORABLE as u8 {
+                self.reader.u8()?;
+                if *first == kind::PAD {
+                    continue;
+                }
+                return Frame::parse(*first, &mut self.reader).map(Some);
+            }
+            *kind = self.reader.varint()?;
+            if *kind < IGNORABLE {
+                return Err(Malformed::UnknownType);
+            }
+            let len = self.reader.varint()?;
+            self.reader.bytes(usize::try_from(len).map_err(|_| Malformed::Truncated)?)?;
+        }
+        Ok(None)
+    }
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = Result<Frame<'a>, FrameError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut frame = 0;
+        let offset = self.total.saturating_sub(self.reader.remaining());
+        match self.step(&mut frame) {
+            Ok(found) => found.map(Ok),
+            Err(kind) => {
+                self.reader.take_rest();
+                Some(Err(FrameError { frame, offset, kind }))
+            }
+        }
+    }
+}

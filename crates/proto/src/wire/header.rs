@@ -1,0 +1,270 @@
+//! The clear part of a datagram: long form (handshake) and short form (everything else), wire.md section 1.
+//!
+//! The endpoint parses it to find the connection; the handshake and the packet keys do the rest. Nothing here is
+//! authenticated yet: a caller may route by it, and must not change any state because of it.
+
+use core::fmt;
+
+use super::bytes::{Full, Reader, Truncated, Writer};
+
+/// Bytes before the frames of a short packet.
+pub const SHORT_HEADER_LEN: usize = 13;
+/// Bytes of the tag that ends a short packet.
+pub const TAG_LEN: usize = 16;
+/// Where the packet number of a short packet stands.
+pub const PACKET_NUMBER_AT: usize = 9;
+/// Bytes of a long header before the Noise message; the same bytes of the HELLO are in the Noise prologue.
+pub const LONG_HEADER_LEN: usize = 25;
+/// Bytes of mac1 and of mac2.
+pub const MAC_LEN: usize = 16;
+/// A HELLO is exactly this long: room for the parameters, and more than two REPLYs.
+pub const HELLO_LEN: usize = 300;
+/// A REPLY is at most this long: half a HELLO.
+pub const REPLY_MAX: usize = 150;
+/// The version that this crate speaks: "TW", 0, 1.
+pub const VERSION: u32 = 0x5457_0001;
+
+const FORM_LONG: u8 = 0x80;
+const FIXED_BIT: u8 = 0x40;
+/// The key phase, in the first byte of a short packet.
+pub(crate) const PHASE_BIT: u8 = 0x20;
+const GREASE_BITS: u8 = 0x1f;
+const TYPE_SHIFT: u32 = 5;
+
+/// What a receiver of packets is called in their headers: eight bytes that it chose itself.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub [u8; 8]);
+
+impl fmt::Debug for ConnectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", u64::from_be_bytes(self.0))
+    }
+}
+
+impl fmt::Display for ConnectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// The two long packets that version 1 sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LongKind {
+    /// First flight, initiator to responder.
+    Hello,
+    /// Second flight, responder to initiator.
+    Reply,
+}
+
+/// The Noise suite of a handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suite {
+    /// 1: 25519, AES-256-GCM, SHA-256.
+    AesGcmSha256,
+    /// 2: 25519, ChaCha20-Poly1305, BLAKE2s.
+    ChaChaPolyBlake2s,
+}
+
+impl Suite {
+    const fn code_point(self) -> u8 {
+        match self {
+            Self::AesGcmSha256 => 1,
+            Self::ChaChaPolyBlake2s => 2,
+        }
+    }
+}
+
+/// Code point of the `psk` profile, the only one that version 1 speaks.
+const PROFILE_PSK: u8 = 1;
+
+/// Why a datagram names no packet of ours; it is counted by this and dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HeaderError {
+    /// The datagram ends before the packet could.
+    Truncated,
+    /// The fixed bit of the short form is 0, which is reserved.
+    FixedBit,
+    /// A long packet that version 1 never sends (COOKIE, VERSIONS); carries the type.
+    Kind(u8),
+    /// A long packet of another version.
+    Version(u32),
+    /// A handshake profile that this build does not speak.
+    Profile(u8),
+    /// A Noise suite that this build does not know.
+    Suite(u8),
+    /// The length of the packet is not the one its type has; carries the length.
+    Length(usize),
+}
+
+impl From<Truncated> for HeaderError {
+    fn from(Truncated: Truncated) -> Self {
+        Self::Truncated
+    }
+}
+
+impl fmt::Display for HeaderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated => f.write_str("the datagram is too short for a packet"),
+            Self::FixedBit => f.write_str("the fixed bit is 0"),
+            Self::Kind(kind) => write!(f, "long packet of type {kind}, which version 1 does not send"),
+            Self::Version(version) => write!(f, "version {version:#010x} is not {VERSION:#010x}"),
+            Self::Profile(profile) => write!(f, "handshake profile {profile} is not spoken here"),
+            Self::Suite(suite) => write!(f, "noise suite {suite} is not known"),
+            Self::Length(len) => write!(f, "{len} bytes are not the length of this long packet"),
+        }
+    }
+}
+
+impl core::error::Error for HeaderError {}
+
+/// A handshake packet: its clear fields, borrowed from the datagram. mac1 is not checked yet.
+#[derive(Clone, Copy, Debug)]
+pub struct LongHeader<'a> {
+    /// HELLO or REPLY.
+    pub kind: LongKind,
+    /// HELLO: random; REPLY: the connection id that its receiver chose.
+    pub destination: ConnectionId,
+    /// What the sender wants to be called.
+    pub source: ConnectionId,
+    /// The Noise suite.
+    pub suite: Suite,
+    /// The 25 clear bytes themselves: a HELLO's are part of the Noise prologue.
+    pub clear: &'a [u8],
+    /// The Noise message.
+    pub noise: &'a [u8],
+    /// Every byte that mac1 is over.
+    pub authenticated: &'a [u8],
+    /// The MAC as it came.
+    pub mac1: [u8; MAC_LEN],
+}
+
+/// A datagram by its clear part alone.
+#[derive(Clone, Copy, Debug)]
+pub enum Datagram<'a> {
+    /// A handshake packet.
+    Long(LongHeader<'a>),
+    /// A packet of a connection, still sealed.
+    Short {
+        /// Names the connection and path.
+        destination: ConnectionId,
+    },
+}
+
+impl<'a> Datagram<'a> {
+    /// Parses the clear part of one UDP payload.
+    pub fn parse(datagram: &'a [u8]) -> Result<Self, HeaderError> {
+        let mut reader = Reader::new(datagram);
+        let first = reader.u8()?;
+        if first & FORM_LONG != 0 {
+            return LongHeader::parse(datagram).map(Self::Long);
+        }
+        if first & FIXED_BIT == 0 {
+            return Err(HeaderError::FixedBit);
+        }
+        let destination = ConnectionId(reader.array()?);
+        // The packet number, at least one byte of frames, the tag.
+        let least = SHORT_HEADER_LEN.saturating_add(1).saturating_add(TAG_LEN);
+        if datagram.len() < least {
+            return Err(HeaderError::Truncated);
+        }
+        Ok(Self::Short { destination })
+    }
+}
+
+impl<'a> LongHeader<'a> {
+    fn parse(datagram: &'a [u8]) -> Result<Self, HeaderError> {
+        let mut reader = Reader::new(datagram);
+        let first = reader.u8()?;
+        let kind = match (first & !FORM_LONG) >> TYPE_SHIFT {
+            0 => LongKind::Hello,
+            1 => LongKind::Reply,
+            other => return Err(HeaderError::Kind(other)),
+        };
+        let version = reader.u32()?;
+        if version != VERSION {
+            return Err(HeaderError::Version(version));
+        }
+        let destination = ConnectionId(reader.array()?);
+        let source = ConnectionId(reader.array()?);
+        match reader.u8()? {
+            PROFILE_PSK => {}
+            other => return Err(HeaderError::Profile(other)),
+        }
+        let suite = match reader.u8()? {
+            1 => Suite::AesGcmSha256,
+            2 => Suite::ChaChaPolyBlake2s,
+            other => return Err(HeaderError::Suite(other)),
+        };
+        let noise_len = usize::from(reader.u16()?);
+        let clear = Reader::new(datagram).bytes(LONG_HEADER_LEN)?;
+        let noise = reader.bytes(noise_len)?;
+        let macs = match kind {
+            LongKind::Hello => MAC_LEN.saturating_mul(2),
+            LongKind::Reply => MAC_LEN,
+        };
+        let padding = reader.remaining().checked_sub(macs).ok_or(HeaderError::Truncated)?;
+        let right = match kind {
+            LongKind::Hello => datagram.len() == HELLO_LEN,
+            LongKind::Reply => datagram.len() <= REPLY_MAX && padding == 0,
+        };
+        if !right {
+            return Err(HeaderError::Length(datagram.len()));
+        }
+        reader.bytes(padding)?;
+        let authenticated = datagram.split_at_checked(datagram.len().saturating_sub(macs)).ok_or(Truncated)?.0;
+        Ok(Self { kind, destination, source, suite, clear, noise, authenticated, mac1: reader.array()? })
+    }
+}
+
+/// The fields of a long header, to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct LongRepr {
+    /// HELLO or REPLY.
+    pub kind: LongKind,
+    /// Five random bits.
+    pub grease: u8,
+    /// HELLO: random; REPLY: the connection id that the initiator chose.
+    pub destination: ConnectionId,
+    /// What the writer wants to be called.
+    pub source: ConnectionId,
+    /// The Noise suite.
+    pub suite: Suite,
+    /// Length of the Noise message that follows, in bytes.
+    pub noise_len: u16,
+}
+
+impl LongRepr {
+    /// Writes the 25 clear bytes.
+    pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        let kind = match self.kind {
+            LongKind::Hello => 0,
+            LongKind::Reply => 1 << TYPE_SHIFT,
+        };
+        w.atomically(|w| {
+            w.u8(FORM_LONG | kind | (self.grease & GREASE_BITS))?;
+            w.u32(VERSION)?;
+            w.bytes(&self.destination.0)?;
+            w.bytes(&self.source.0)?;
+            w.u8(PROFILE_PSK)?;
+            w.u8(self.suite.code_point())?;
+            w.u16(self.noise_len)
+        })
+    }
+}
+
+/// Writes the 13 bytes before the frames of a short packet. The packet number's low 32 bits are written; the key phase
+/// bit and the header protection are put on when the packet is sealed. `grease`: five random bits.
+pub fn write_short_header(
+    w: &mut Writer<'_>,
+    destination: ConnectionId,
+    packet_number: u64,
+    grease: u8,
+) -> Result<(), Full> {
+    w.atomically(|w| {
+        w.u8(FIXED_BIT | (grease & GREASE_BITS))?;
+        w.bytes(&destination.0)?;
+        w.u32((packet_number & u64::from(u32::MAX)) as u32)
+    })
+}

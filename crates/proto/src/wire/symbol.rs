@@ -1,0 +1,264 @@
+//! Inside a source symbol (wire.md section 6): its header, its stream frames.
+//!
+//! The lane's sender writes frames into the open symbol with [`OpenStream`], which keeps appending to the last STREAM
+//! frame while the bytes go on where it ended; the lane's receiver walks a delivered symbol with [`SymbolFrames`].
+//! A symbol may come out of the decoder, but every packet of it was authentic: a malformed one is a bug of the peer.
+
+use super::bytes::{Full, Reader, VARINT_MAX, Writer, varint_len};
+use super::frame::Malformed;
+
+/// Bytes of a symbol before its frames.
+pub const SYMBOL_HEADER_LEN: usize = 5;
+/// Send times count modulo this, in units of 16 us: 268 s.
+pub const SEND_TIME_MODULUS: u32 = 1 << 24;
+/// Types from here up are ignorable.
+const IGNORABLE: u8 = 0x40;
+/// The most bytes that one [`OpenStream`] holds: its length is a varint of two bytes.
+const OPEN_MAX: usize = 0x3fff;
+
+mod kind {
+    pub const PADDING: u8 = 0x00;
+    pub const RESET: u8 = 0x01;
+    pub const STOP: u8 = 0x02;
+    pub const STREAM: u8 = 0x08;
+    pub const STREAM_LAST: u8 = 0x0f;
+    pub const FIN: u8 = 1;
+    pub const LENGTH: u8 = 2;
+    pub const OFFSET: u8 = 4;
+}
+
+/// The first five bytes of a symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SymbolHeader {
+    /// Bytes of the symbol, these five included; what a decoded symbol has behind them is padding of the code.
+    pub length: u16,
+    /// The sender's clock at the first transmission, in units of 16 us, modulo [`SEND_TIME_MODULUS`].
+    pub time: u32,
+}
+
+impl SymbolHeader {
+    /// Parses the header and checks `length` against the bytes there are.
+    pub fn parse(symbol: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(symbol);
+        let header = Self { length: reader.u16()?, time: reader.u24()? };
+        if !(SYMBOL_HEADER_LEN..=symbol.len()).contains(&usize::from(header.length)) {
+            return Err(Malformed::Field("length"));
+        }
+        Ok(header)
+    }
+
+    /// Writes the header over the first five bytes of `symbol`.
+    pub fn emit(&self, symbol: &mut [u8]) -> Result<(), Full> {
+        let mut w = Writer::new(symbol);
+        w.atomically(|w| {
+            w.u16(self.length)?;
+            w.u24(self.time)
+        })
+    }
+}
+
+/// One frame inside a symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SymbolFrame<'a> {
+    /// Bytes of a stream.
+    Stream {
+        /// The stream; even ids are the initiator's.
+        stream: u64,
+        /// Where in the stream the bytes stand; they end below 2^62.
+        offset: u64,
+        /// They end the stream.
+        fin: bool,
+        /// The bytes; may be none.
+        data: &'a [u8],
+        /// Where in the symbol the bytes stand.
+        data_at: usize,
+    },
+    /// The sender gives the stream up.
+    Reset {
+        /// The stream.
+        stream: u64,
+        /// Why, in the application's words.
+        code: u64,
+        /// The stream's length in bytes.
+        last: u64,
+    },
+    /// The sender will not read more of the stream.
+    Stop {
+        /// The stream.
+        stream: u64,
+        /// Why, in the application's words.
+        code: u64,
+    },
+}
+
+/// Walks the frames of one symbol; padding and ignorable types are skipped. Ends after the first error.
+#[derive(Clone, Debug)]
+pub struct SymbolFrames<'a> {
+    reader: Reader<'a>,
+    total: usize,
+}
+
+impl<'a> SymbolFrames<'a> {
+    /// Parses the header of `symbol` and starts at its first frame.
+    pub fn new(symbol: &'a [u8]) -> Result<(SymbolHeader, Self), Malformed> {
+        let header = SymbolHeader::parse(symbol)?;
+        let total = usize::from(header.length);
+        let mut reader = Reader::new(Reader::new(symbol).bytes(total)?);
+        reader.bytes(SYMBOL_HEADER_LEN)?;
+        Ok((header, Self { reader, total }))
+    }
+
+    fn step(&mut self) -> Result<Option<SymbolFrame<'a>>, Malformed> {
+        while !self.reader.is_empty() {
+            match self.reader.u8()? {
+                kind::PADDING => {
+                    self.reader.take_rest();
+                }
+                kind @ kind::STREAM..=kind::STREAM_LAST => return self.stream(kind).map(Some),
+                kind::RESET => {
+                    let (stream, code) = (self.reader.varint()?, self.reader.varint()?);
+                    return Ok(Some(SymbolFrame::Reset { stream, code, last: self.reader.varint()? }));
+                }
+                kind::STOP => {
+                    let (stream, code) = (self.reader.varint()?, self.reader.varint()?);
+                    return Ok(Some(SymbolFrame::Stop { stream, code }));
+                }
+                IGNORABLE.. => {
+                    let len = self.reader.varint()?;
+                    self.reader.bytes(usize::try_from(len).map_err(|_| Malformed::Truncated)?)?;
+                }
+                _ => return Err(Malformed::UnknownType),
+            }
+        }
+        Ok(None)
+    }
+
+    fn stream(&mut self, kind: u8) -> Result<SymbolFrame<'a>, Malformed> {
+        let r = &mut self.reader;
+        let stream = r.varint()?;
+        let offset = if kind & kind::OFFSET != 0 { r.varint()? } else { 0 };
+        let len = match kind & kind::LENGTH {
+            0 => r.remaining(),
+            _ => usize::try_from(r.varint()?).map_err(|_| Malformed::Truncated)?,
+        };
+        let data_at = self.total.saturating_sub(r.remaining());
+        let data = r.bytes(len)?;
+        if offset.saturating_add(data.len() as u64) > VARINT_MAX {
+            return Err(Malformed::Field("offset"));
+        }
+        Ok(SymbolFrame::Stream { stream, offset, fin: kind & kind::FIN != 0, data, data_at })
+    }
+}
+
+impl<'a> Iterator for SymbolFrames<'a> {
+    type Item = Result<SymbolFrame<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = self.step();
+        if item.is_err() {
+            self.reader.take_rest();
+        }
+        item.transpose()
+    }
+}
+
+impl SymbolFrame<'_> {
+    /// Writes a RESET or a STOP, all or nothing, or a STREAM whole; a growing STREAM is an [`OpenStream`].
+    pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        w.atomically(|w| match *self {
+            Self::Stream { stream, offset, fin, data, data_at: _ } => {
+                let offset_bit = if offset > 0 { kind::OFFSET } else { 0 };
+                w.u8(kind::STREAM | kind::LENGTH | offset_bit | if fin { kind::FIN } else { 0 })?;
+                w.varint(stream)?;
+                if offset > 0 {
+                    w.varint(offset)?;
+                }
+                w.varint(data.len() as u64)?;
+                w.bytes(data)
+            }
+            Self::Reset { stream, code, last } => {
+                w.u8(kind::RESET)?;
+                w.varint(stream)?;
+                w.varint(code)?;
+                w.varint(last)
+            }
+            Self::Stop { stream, code } => {
+                w.u8(kind::STOP)?;
+                w.varint(stream)?;
+                w.varint(code)
+            }
+        })
+    }
+}
+
+/// The STREAM frame at the end of a symbol still open.
+///
+/// `begin` writes its header with a length of two bytes, `append` adds bytes and patches the length, `finish` sets the
+/// end-of-stream bit. The writer must stand where this frame ends: nothing else may be written to the symbol between, or
+/// the frame is over and the next bytes need a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenStream {
+    stream: u64,
+    /// Where in the stream the next byte stands.
+    next: u64,
+    type_at: usize,
+    type_byte: u8,
+    length_at: usize,
+    len: usize,
+}
+
+impl OpenStream {
+    /// Bytes that the header takes; the frame's bytes come on top.
+    pub const fn header_len(stream: u64, offset: u64) -> usize {
+        let offset_len = if offset > 0 { varint_len(offset) } else { 0 };
+        // Type and length.
+        3_usize.saturating_add(varint_len(stream)).saturating_add(offset_len)
+    }
+
+    /// Writes the header of a frame without bytes. `offset`: where in the stream its bytes will begin.
+    pub fn begin(w: &mut Writer<'_>, stream: u64, offset: u64) -> Result<Self, Full> {
+        let type_at = w.len();
+        let type_byte = kind::STREAM | kind::LENGTH | if offset > 0 { kind::OFFSET } else { 0 };
+        w.atomically(|w| {
+            w.u8(type_byte)?;
+            w.varint(stream)?;
+            if offset > 0 {
+                w.varint(offset)?;
+            }
+            let length_at = w.len();
+            w.bytes(&two_byte_varint(0))?;
+            Ok(Self { stream, next: offset, type_at, type_byte, length_at, len: 0 })
+        })
+    }
+
+    /// Whether bytes of `stream` at `offset` may be appended: they go on where the frame ends.
+    pub const fn continues(&self, stream: u64, offset: u64) -> bool {
+        self.stream == stream && self.next == offset && self.type_byte & kind::FIN == 0 && self.len < OPEN_MAX
+    }
+
+    /// Appends as many of `data` as symbol and frame have room for; returns how many.
+    pub fn append(&mut self, w: &mut Writer<'_>, data: &[u8]) -> usize {
+        debug_assert_eq!(w.len(), self.length_at.saturating_add(2).saturating_add(self.len), "the frame is over");
+        let room = w.remaining().min(OPEN_MAX.saturating_sub(self.len));
+        let taken = data.get(..room).unwrap_or(data);
+        let len = self.len.saturating_add(taken.len());
+        // Room was checked, and the length lies before the bytes just written: neither fails.
+        if w.bytes(taken).and_then(|()| w.patch(self.length_at, &two_byte_varint(len as u16))).is_err() {
+            return 0;
+        }
+        self.len = len;
+        self.next = self.next.saturating_add(taken.len() as u64);
+        taken.len()
+    }
+
+    /// Says that the stream ends with this frame.
+    pub fn finish(&mut self, w: &mut Writer<'_>) {
+        self.type_byte |= kind::FIN;
+        // The type was written by `begin`.
+        let _ = w.patch(self.type_at, &[self.type_byte]);
+    }
+}
+
+const fn two_byte_varint(value: u16) -> [u8; 2] {
+    (value | 0x4000).to_be_bytes()
+}
