@@ -31,7 +31,6 @@ pub use frame::{
     Frame, FrameError, Frames, MAX_SPAN, MAX_SYMBOL, MAX_TEXT, Malformed, pad, repair_header_len, source_header_len,
     write_grease, write_repair_header, write_source_header,
 };
-#[allow(unused_imports)]
 pub(crate) use header::PHASE_BIT;
 pub use header::{
     ConnectionId, Datagram, HELLO_LEN, HeaderError, LONG_HEADER_LEN, LongHeader, LongKind, LongRepr, MAC_LEN,

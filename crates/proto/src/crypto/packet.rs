@@ -1,0 +1,327 @@
+//! Sealing and opening short packets in place (wire.md sections 1.2 and 3).
+//!
+//! ```text
+//! seal:  header, frames, 16 spare bytes -> AEAD -> header protection -> wire
+//! open:  wire -> header unprotected -> number expanded -> replay window checked -> AEAD -> window marked, phase moved
+//! ```
+//! The connection owns one of each per session. [`OpeningKey::open`] changes no state before the tag was verified;
+//! [`SealingKey::seal`] refuses to use a number twice. Release 1 has one path, 0; the path id is in the nonce already.
+
+use core::fmt;
+use core::ops::Range;
+use std::sync::Arc;
+
+use super::replay::{REPLAY_WIDTH, REPLAY_WORDS, ReplayWindow, Stale};
+use super::schedule::{PhaseKey, Schedule};
+use super::{Aead, HeaderKey, Provider};
+use crate::wire::{PACKET_NUMBER_AT, PHASE_BIT, SHORT_HEADER_LEN, TAG_LEN, VARINT_MAX};
+
+/// Packets that one key seals at most: RFC 9001 appendix B.1 allows 2^28 of at most 2^11 bytes under AES-GCM.
+pub const MAX_SEALED: u64 = 1 << 28;
+/// Bits of the first byte under header protection: key phase and grease.
+const PROTECTED_BITS: u8 = 0x3f;
+
+type Header = [u8; SHORT_HEADER_LEN];
+
+/// Why a packet was not sealed: all three are bugs of the caller, but for the key's age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SealError {
+    /// The key has sealed [`MAX_SEALED`] packets.
+    Exhausted,
+    /// The packet number is below the least that is unused; carries that.
+    Number(u64),
+    /// The packet has no room for a header, a frame and a tag, or is far longer than a datagram; carries its length.
+    Length(usize),
+}
+
+impl fmt::Display for SealError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exhausted => write!(f, "the key has sealed {MAX_SEALED} packets; start a new session"),
+            Self::Number(least) => write!(f, "the packet number is not one of {least} .. 2^62-1"),
+            Self::Length(len) => write!(f, "{len} bytes cannot hold one packet"),
+        }
+    }
+}
+
+impl core::error::Error for SealError {}
+
+/// The key phase cannot move on before a packet of the present one was acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotConfirmed;
+
+/// Seals the packets of one direction.
+pub struct SealingKey {
+    schedule: Schedule,
+    header: Box<dyn HeaderKey>,
+    key: PhaseKey,
+    phase: u64,
+    /// The first number of this phase.
+    phase_start: u64,
+    confirmed: bool,
+    next: u64,
+    sealed: u64,
+}
+
+impl SealingKey {
+    /// Keys from this direction's half of Noise's Split.
+    pub fn new(provider: Arc<dyn Provider>, aead: Aead, chaining_key: &[u8; 32]) -> Self {
+        let schedule = Schedule::new(provider, aead, chaining_key);
+        let (header, key) = (schedule.header_key(), schedule.phase_key());
+        Self { schedule, header, key, phase: 0, phase_start: 0, confirmed: false, next: 0, sealed: 0 }
+    }
+
+    /// The least packet number that is unused. Higher ones may be used instead, never lower ones.
+    pub const fn next_packet_number(&self) -> u64 {
+        self.next
+    }
+
+    /// Packets that the key has sealed in this phase, of [`MAX_SEALED`].
+    pub const fn sealed(&self) -> u64 {
+        self.sealed
+    }
+
+    /// The key phase, from 0.
+    pub const fn phase(&self) -> u64 {
+        self.phase
+    }
+
+    /// Seals `packet` in place: the header of [`crate::wire::write_short_header`], the frames, [`TAG_LEN`] spare bytes.
+    /// After an error the packet is as it was, but for an error of the cipher.
+    pub fn seal(&mut self, path: u32, number: u64, packet: &mut [u8]) -> Result<(), SealError> {
+        let len = packet.len();
+        if !(self.next..=VARINT_MAX).contains(&number) {
+            return Err(SealError::Number(self.next));
+        }
+        if self.sealed >= MAX_SEALED {
+            return Err(SealError::Exhausted);
+        }
+        let (header, payload, tag) = parts(packet).ok_or(SealError::Length(len))?;
+        // Only the low 32 bits travel.
+        header[PACKET_NUMBER_AT..].copy_from_slice(&(number as u32).to_be_bytes());
+        header[0] = header[0] & !PHASE_BIT | if self.phase & 1 == 1 { PHASE_BIT } else { 0 };
+        let nonce = self.key.nonce(path, number);
+        *tag = self.key.packet.seal(&nonce, header, payload).map_err(|_| SealError::Length(len))?;
+        self.next = number + 1;
+        self.sealed += 1;
+        protect(self.header.as_ref(), packet).ok_or(SealError::Length(len))
+    }
+
+    /// Takes note that the peer acknowledged packet `number`: it has the key of that packet's phase.
+    pub const fn on_acknowledged(&mut self, number: u64) {
+        self.confirmed |= number >= self.phase_start && number < self.next;
+    }
+
+    /// Moves to the next key phase; the peer follows by the packets it gets.
+    ///
+    /// # Errors
+    /// [`NotConfirmed`] while no packet of the present phase was acknowledged: two phases at once would be lost.
+    pub fn initiate_update(&mut self) -> Result<(), NotConfirmed> {
+        if !self.confirmed {
+            return Err(NotConfirmed);
+        }
+        self.schedule.advance();
+        self.key = self.schedule.phase_key();
+        self.phase += 1;
+        self.phase_start = self.next;
+        self.confirmed = false;
+        self.sealed = 0;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for SealingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SealingKey").field("phase", &self.phase).field("next", &self.next).finish_non_exhaustive()
+    }
+}
+
+/// Why a packet was not opened; it is counted by this and dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// Too short for a header, a frame and a tag; carries its length.
+    Length(usize),
+    /// Its number was opened before.
+    Replayed,
+    /// Its number is too far below the highest, or its key is gone.
+    TooOld,
+    /// The tag does not verify.
+    Forged,
+    /// No such path; carries its id.
+    Path(u32),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Length(len) => write!(f, "{len} bytes are too short for a packet"),
+            Self::Replayed => f.write_str("the packet was seen before"),
+            Self::TooOld => f.write_str("the packet is older than the replay window or its key"),
+            Self::Forged => f.write_str("the tag does not verify"),
+            Self::Path(path) => write!(f, "there is no path {path}"),
+        }
+    }
+}
+
+impl core::error::Error for OpenError {}
+
+/// An opened packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// The packet number.
+    pub number: u64,
+    /// Where in the packet the frames stand, now in clear.
+    pub payload: Range<usize>,
+    /// The key phase of the sender.
+    pub phase: u64,
+    /// No packet of a higher number was opened before.
+    pub highest: bool,
+}
+
+/// Opens the packets of one direction.
+pub struct OpeningKey {
+    schedule: Schedule,
+    header: Box<dyn HeaderKey>,
+    previous: Option<PhaseKey>,
+    key: PhaseKey,
+    /// Derived ahead, so that a packet of the next phase takes no longer to refuse than another (RFC 9001 section 9.5).
+    next: PhaseKey,
+    phase: u64,
+    /// The lowest number opened in this phase.
+    phase_start: u64,
+    window: Box<ReplayWindow<REPLAY_WORDS>>,
+}
+
+/// Which key a packet is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Previous,
+    Present,
+    Next,
+}
+
+impl OpeningKey {
+    /// Keys from the other direction's half of Noise's Split.
+    pub fn new(provider: Arc<dyn Provider>, aead: Aead, chaining_key: &[u8; 32]) -> Self {
+        let mut schedule = Schedule::new(provider, aead, chaining_key);
+        let (header, key) = (schedule.header_key(), schedule.phase_key());
+        schedule.advance();
+        let next = schedule.phase_key();
+        let window = Box::new(ReplayWindow::new());
+        Self { schedule, header, previous: None, key, next, phase: 0, phase_start: 0, window }
+    }
+
+    /// The key phase of the sender, as far as seen; from 0.
+    pub const fn phase(&self) -> u64 {
+        self.phase
+    }
+
+    /// The highest packet number opened.
+    pub const fn highest(&self) -> Option<u64> {
+        self.window.highest()
+    }
+
+    /// Opens `packet` in place. After an error nothing of this key has changed, and the packet's bytes mean nothing.
+    pub fn open(&mut self, path: u32, packet: &mut [u8]) -> Result<Opened, OpenError> {
+        if path != 0 {
+            return Err(OpenError::Path(path));
+        }
+        let len = packet.len();
+        protect(self.header.as_ref(), packet).ok_or(OpenError::Length(len))?;
+        let (header, payload, tag) = parts(packet).ok_or(OpenError::Length(len))?;
+        let [.., a, b, c, d] = *header;
+        let number = expand(u32::from_be_bytes([a, b, c, d]), self.highest());
+        self.window.check(number).map_err(|stale| match stale {
+            Stale::Replayed => OpenError::Replayed,
+            Stale::TooOld => OpenError::TooOld,
+        })?;
+        let turn = self.turn(header[0] & PHASE_BIT != 0, number);
+        let (key, phase) = match turn {
+            Turn::Previous => (self.previous.as_ref().ok_or(OpenError::TooOld)?, self.phase.saturating_sub(1)),
+            Turn::Present => (&self.key, self.phase),
+            Turn::Next => (&self.next, self.phase + 1),
+        };
+        let nonce = key.nonce(path, number);
+        key.packet.open(&nonce, header, payload, tag).map_err(|_| OpenError::Forged)?;
+
+        let highest = self.highest().is_none_or(|highest| number > highest);
+        self.window.mark(number);
+        self.follow(turn, number);
+        Ok(Opened { number, payload: SHORT_HEADER_LEN..len - TAG_LEN, phase, highest })
+    }
+
+    /// A phase bit that differs means the phase before for old numbers, else the next (RFC 9001 section 6.3).
+    const fn turn(&self, bit: bool, number: u64) -> Turn {
+        if bit == (self.phase & 1 == 1) {
+            Turn::Present
+        } else if number < self.phase_start {
+            Turn::Previous
+        } else {
+            Turn::Next
+        }
+    }
+
+    /// Moves the key phase after an authentic packet.
+    fn follow(&mut self, turn: Turn, number: u64) {
+        match turn {
+            Turn::Previous => {}
+            Turn::Present => self.phase_start = self.phase_start.min(number),
+            Turn::Next => {
+                self.schedule.advance();
+                let present = core::mem::replace(&mut self.next, self.schedule.phase_key());
+                self.previous = Some(core::mem::replace(&mut self.key, present));
+                self.phase += 1;
+                self.phase_start = number;
+            }
+        }
+        // Whatever that key could still open, the replay window no longer accepts.
+        if self.highest().is_some_and(|highest| highest >= self.phase_start.saturating_add(REPLAY_WIDTH)) {
+            self.previous = None;
+        }
+    }
+}
+
+impl fmt::Debug for OpeningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let highest = self.highest();
+        f.debug_struct("OpeningKey").field("phase", &self.phase).field("highest", &highest).finish_non_exhaustive()
+    }
+}
+
+/// Header, payload of at least one byte, tag.
+fn parts(packet: &mut [u8]) -> Option<(&mut Header, &mut [u8], &mut [u8; TAG_LEN])> {
+    let (header, rest) = packet.split_first_chunk_mut()?;
+    let (payload, tag) = rest.split_last_chunk_mut()?;
+    (!payload.is_empty()).then_some((header, payload, tag))
+}
+
+/// Puts header protection on or takes it off: the mask comes from sealed bytes, which it leaves alone.
+fn protect(key: &dyn HeaderKey, packet: &mut [u8]) -> Option<()> {
+    let (header, sealed) = packet.split_first_chunk_mut::<SHORT_HEADER_LEN>()?;
+    let [first, number @ ..] = key.mask(sealed.first_chunk()?);
+    header[0] ^= first & PROTECTED_BITS;
+    for (byte, mask) in header[PACKET_NUMBER_AT..].iter_mut().zip(number) {
+        *byte ^= mask;
+    }
+    Some(())
+}
+
+/// The number nearest to one past `highest` whose low 32 bits are `low` (RFC 9000 appendix A.3).
+const fn expand(low: u32, highest: Option<u64>) -> u64 {
+    const WINDOW: u64 = 1 << 32;
+    let expected = match highest {
+        Some(highest) => highest + 1,
+        None => 0,
+    };
+    let candidate = expected & !(WINDOW - 1) | low as u64;
+    if candidate + WINDOW / 2 <= expected && candidate + WINDOW <= VARINT_MAX {
+        candidate + WINDOW
+    } else if candidate > expected + WINDOW / 2 && candidate >= WINDOW {
+        candidate - WINDOW
+    } else {
+        candidate
+    }
+}
+
+#[cfg(all(test, feature = "aws-lc-rs"))]
+mod tests;

@@ -1,0 +1,65 @@
+//! The key schedule of one direction (wire.md section 3): from a chaining key to the keys of each phase.
+
+use std::sync::Arc;
+
+use hkdf::Hkdf;
+use sha2::Sha256;
+use zeroize::Zeroizing;
+
+use super::{Aead, HeaderKey, PacketKey, Provider};
+
+/// What seals or opens the packets of one key phase.
+pub(super) struct PhaseKey {
+    pub(super) packet: Box<dyn PacketKey>,
+    iv: [u8; 12],
+}
+
+impl PhaseKey {
+    /// iv XOR (path id : 32 | packet number : 64).
+    pub(super) fn nonce(&self, path: u32, packet_number: u64) -> [u8; 12] {
+        let mut wide = [0; 16];
+        wide[4..].copy_from_slice(&self.iv);
+        let mixed = u128::from_be_bytes(wide) ^ (u128::from(path) << 64 | u128::from(packet_number));
+        let mut nonce = [0; 12];
+        nonce.copy_from_slice(&mixed.to_be_bytes()[4..]);
+        nonce
+    }
+}
+
+/// Stands at one phase of one direction and steps to the next.
+pub(super) struct Schedule {
+    provider: Arc<dyn Provider>,
+    aead: Aead,
+    secret: Zeroizing<[u8; 32]>,
+}
+
+impl Schedule {
+    /// Stands at phase 0. `chaining_key`: this direction's half of Noise's Split.
+    pub(super) fn new(provider: Arc<dyn Provider>, aead: Aead, chaining_key: &[u8; 32]) -> Self {
+        Self { provider, aead, secret: Zeroizing::new(*chaining_key) }
+    }
+
+    /// The header key, which is the same in all phases and is taken at phase 0.
+    pub(super) fn header_key(&self) -> Box<dyn HeaderKey> {
+        self.provider.header_key(self.aead, &self.expand("tidewire 1 hp"))
+    }
+
+    /// The key of the phase stood at.
+    pub(super) fn phase_key(&self) -> PhaseKey {
+        let key = self.expand::<32>("tidewire 1 key");
+        PhaseKey { packet: self.provider.packet_key(self.aead, &key), iv: *self.expand("tidewire 1 iv") }
+    }
+
+    /// Steps to the next phase; the secret of this one is gone.
+    pub(super) fn advance(&mut self) {
+        self.secret = self.expand("tidewire 1 update");
+    }
+
+    fn expand<const N: usize>(&self, label: &str) -> Zeroizing<[u8; N]> {
+        let mut out = Zeroizing::new([0; N]);
+        Hkdf::<Sha256>::from_prk(self.secret.as_ref())
+            .and_then(|hkdf| hkdf.expand(label.as_bytes(), out.as_mut()).map_err(|_| hkdf::InvalidPrkLength))
+            .expect("32 bytes are a key for HKDF-SHA-256, and no output is longer than 255 of them");
+        out
+    }
+}
