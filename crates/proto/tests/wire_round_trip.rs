@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use tidewire_codec::{Code, RepairId, SourceId};
 use tidewire_proto::wire::*;
 
 /// Values of every varint length, and its edges.

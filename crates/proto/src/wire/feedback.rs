@@ -7,8 +7,9 @@
 use core::ops::{Range, RangeInclusive};
 use core::time::Duration;
 
+use tidewire_codec::SourceId;
+
 use super::bytes::{Reader, VARINT_MAX};
-use super::codec_stub::SourceId;
 use super::frame::{Malformed, number};
 
 /// Packet number ranges of one FEEDBACK, at most.

@@ -7,8 +7,9 @@
 use core::ops::{Range, RangeInclusive};
 use core::time::Duration;
 
+use tidewire_codec::SourceId;
+
 use super::bytes::{Full, VARINT_MAX, Writer, varint_len};
-use super::codec_stub::SourceId;
 use super::feedback::{EcnCounts, MAX_LANES, MAX_LIMITS, MAX_RANGES, MAX_RUNS, NOTHING, TIME_UNIT_MICROS, flag};
 use super::frame::write_feedback_type;
 

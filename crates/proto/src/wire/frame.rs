@@ -6,8 +6,9 @@
 
 use core::fmt;
 
+use tidewire_codec::{Code, RepairId, SourceId};
+
 use super::bytes::{Full, Reader, Truncated, VARINT_MAX, Writer, varint_len};
-use super::codec_stub::{Code, RepairId, SourceId};
 use super::feedback::Feedback;
 use super::header::ConnectionId;
 

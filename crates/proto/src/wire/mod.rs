@@ -14,7 +14,6 @@
 )]
 
 mod bytes;
-mod codec_stub;
 mod feedback;
 mod feedback_repr;
 mod frame;
@@ -22,7 +21,6 @@ mod header;
 mod symbol;
 
 pub use bytes::{Full, Reader, Truncated, VARINT_MAX, Writer, varint_len};
-pub use codec_stub::{Code, RepairId, SourceId};
 pub use feedback::{
     EcnCounts, Feedback, LaneReport, Lanes, MAX_LANES, MAX_LIMITS, MAX_RANGES, MAX_RUNS, Received, Runs, StreamLimits,
 };
