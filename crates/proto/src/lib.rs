@@ -1,9 +1,17 @@
 //! The Tidewire protocol as a pure state machine.
 #![forbid(unsafe_code)]
 
+pub mod config;
+pub mod connection;
 pub mod crypto;
-#[cfg(test)]
-mod hex;
+pub mod endpoint;
+pub mod handshake;
+mod lane;
+pub mod model;
+pub mod path;
+pub mod rate;
+pub mod redundancy;
+pub mod stats;
 mod time;
 pub mod wire;
 

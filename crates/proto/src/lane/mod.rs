@@ -9,7 +9,7 @@ mod sender;
 mod stream;
 mod streams;
 
-pub(crate) use receiver::{Arrival, INITIAL_CAPACITY, LaneReceiver};
+pub(crate) use receiver::{INITIAL_CAPACITY, LaneReceiver};
 pub(crate) use sender::LaneSender;
 pub(crate) use streams::Streams;
 

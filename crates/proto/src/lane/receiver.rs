@@ -223,7 +223,7 @@ impl LaneReceiver {
 
 /// Whether the decoder refused for a bound of its own.
 fn is_our_bound(error: &DecodeError) -> bool {
-    matches!(error, DecodeError::TooManyRows { .. } | DecodeError::TooManyColumns { .. } | DecodeError::OverBudget { .. })
+    matches!(error, DecodeError::TooManyRows { .. } | DecodeError::TooManyColumns { .. })
 }
 
 /// What the peer did wrong when the decoder refuses.

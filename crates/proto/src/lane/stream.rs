@@ -82,8 +82,8 @@ impl Incoming {
         Self { pieces: VecDeque::new(), read: 0, end: None, window, told: window, confirmed: window, told_in: None, gaps: 0 }
     }
 
-    /// Takes bytes at `offset` that lie in symbol `id` from position `at` on. Returns whether the next unread byte is there now.
-    pub fn insert(&mut self, offset: u64, len: usize, fin: bool, id: SourceId, at: usize) -> Result<bool, StreamFault> {
+    /// Takes bytes at `offset` that lie in symbol `id` from position `at` on.
+    pub fn insert(&mut self, offset: u64, len: usize, fin: bool, id: SourceId, at: usize) -> Result<(), StreamFault> {
         let end = offset + len as u64;
         if end > self.told {
             return Err(StreamFault::Credit);
@@ -95,7 +95,7 @@ impl Incoming {
             self.end = Some(end);
         }
         if len == 0 {
-            return Ok(fin && self.read == end);
+            return Ok(());
         }
         if offset < self.read {
             return Err(StreamFault::Contradiction);
@@ -116,7 +116,7 @@ impl Incoming {
         }
         self.gaps = gaps;
         self.pieces.insert(index, Piece { offset, len, place: Place::Slot { id, at } });
-        Ok(offset == self.read)
+        Ok(())
     }
 
     fn arrived_end(&self) -> u64 {
@@ -207,14 +207,14 @@ mod tests {
     fn reads_in_order_whatever_the_order_of_arrival() {
         let decoder = decoder();
         let mut stream = Incoming::new(1_000);
-        assert_eq!(stream.insert(20, 10, true, SourceId(2), 0), Ok(false));
-        assert_eq!(stream.insert(0, 10, false, SourceId(0), 0), Ok(true));
+        assert_eq!(stream.insert(20, 10, true, SourceId(2), 0), Ok(()));
+        assert_eq!(stream.insert(0, 10, false, SourceId(0), 0), Ok(()));
         assert_eq!(stream.chunk(&decoder), Some(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9][..]));
         stream.consume(4);
         assert_eq!(stream.chunk(&decoder), Some(&[4, 5, 6, 7, 8, 9][..]));
         stream.consume(6);
         assert!(!stream.is_readable());
-        assert_eq!(stream.insert(10, 10, false, SourceId(1), 0), Ok(true));
+        assert_eq!(stream.insert(10, 10, false, SourceId(1), 0), Ok(()));
         stream.consume(10);
         stream.copy_out(SourceId(3), &decoder);
         assert_eq!(stream.chunk(&decoder), Some(&[20, 21, 22, 23, 24, 25, 26, 27, 28, 29][..]));
@@ -226,12 +226,12 @@ mod tests {
     fn contradictions_and_overruns_are_faults() {
         let mut stream = Incoming::new(100);
         assert_eq!(stream.insert(95, 10, false, SourceId(0), 0), Err(StreamFault::Credit));
-        assert_eq!(stream.insert(10, 10, false, SourceId(0), 0), Ok(false));
+        assert_eq!(stream.insert(10, 10, false, SourceId(0), 0), Ok(()));
         for (offset, len) in [(10, 10), (5, 6), (19, 2), (0, 30)] {
             assert_eq!(stream.insert(offset, len, false, SourceId(1), 0), Err(StreamFault::Contradiction), "{offset}");
         }
         assert_eq!(stream.insert(15, 0, true, SourceId(1), 0), Err(StreamFault::Contradiction));
-        assert_eq!(stream.insert(20, 5, true, SourceId(1), 0), Ok(false));
+        assert_eq!(stream.insert(20, 5, true, SourceId(1), 0), Ok(()));
         assert_eq!(stream.insert(25, 1, false, SourceId(1), 0), Err(StreamFault::Contradiction));
         assert_eq!(stream.insert(20, 6, true, SourceId(1), 0), Err(StreamFault::Contradiction));
     }
@@ -240,10 +240,10 @@ mod tests {
     fn gaps_are_bounded() {
         let mut stream = Incoming::new(1 << 20);
         for n in 0..MAX_GAPS as u64 {
-            assert_eq!(stream.insert(2 * n + 1, 1, false, SourceId(0), 0), Ok(false));
+            assert_eq!(stream.insert(2 * n + 1, 1, false, SourceId(0), 0), Ok(()));
         }
         assert_eq!(stream.insert(1 << 16, 1, false, SourceId(0), 0), Err(StreamFault::Gaps));
-        assert_eq!(stream.insert(2, 1, false, SourceId(0), 0), Ok(false));
-        assert_eq!(stream.insert(1 << 16, 1, false, SourceId(0), 0), Ok(false));
+        assert_eq!(stream.insert(2, 1, false, SourceId(0), 0), Ok(()));
+        assert_eq!(stream.insert(1 << 16, 1, false, SourceId(0), 0), Ok(()));
     }
 }

@@ -140,13 +140,14 @@ impl Streams {
             return Ok(());
         };
         let Some(stream) = self.ensure(id)? else { return Err(CloseCode::Protocol) };
-        let readable = stream.incoming.insert(offset, data.len(), fin, symbol, data_at).map_err(|fault| match fault {
+        stream.incoming.insert(offset, data.len(), fin, symbol, data_at).map_err(|fault| match fault {
             StreamFault::Credit => CloseCode::FlowControl,
             StreamFault::Contradiction | StreamFault::Gaps => CloseCode::Protocol,
         })?;
+        let tell = stream.incoming.is_readable() && !stream.told_readable;
+        stream.told_readable |= tell;
         self.unread_pieces += usize::from(!data.is_empty());
-        if (readable || stream.incoming.is_readable()) && !stream.told_readable {
-            stream.told_readable = true;
+        if tell {
             self.events.push_back(Event::Readable(StreamId(id)));
         }
         Ok(())

@@ -18,11 +18,11 @@ pub use delivery::{DeliveryRate, RateSample};
 pub use ecn::Ecn;
 pub(crate) use ecn::EcnTally;
 pub use estimate::{LossEstimate, LossEstimator};
-pub(crate) use flight::{Carried, Flight, Sent};
+pub(crate) use flight::{Carried, Fate, Flight, Sent};
 pub(crate) use loss::LossDetector;
-pub(crate) use mtu::MtuProber;
-pub(crate) use pacer::Pacer;
-pub(crate) use received::{FeedbackClock, ReceivedPackets};
+pub(crate) use mtu::{BASE as BASE_DATAGRAM, MtuProber};
+pub(crate) use pacer::{Pacer, transmission_time};
+pub(crate) use received::{FeedbackClock, MAX_DELAY as MAX_FEEDBACK_DELAY, ReceivedPackets};
 pub use rtt::Rtt;
 
 /// IPv4 and UDP headers (RFC 791, RFC 768): what a datagram costs the link beyond its payload. IPv6 costs 20 more;

@@ -22,7 +22,7 @@ pub(crate) struct MtuProber {
     current: u16,
     limit: u16,
     too_large: u16,
-    probing: Option<u64>,
+    probing: bool,
     tries: u8,
     /// When the next probe may leave.
     next: Time,
@@ -33,7 +33,7 @@ impl MtuProber {
     /// Starts at 1,200 bytes of UDP payload; never beyond `limit`.
     pub fn new(limit: u16, enabled: bool) -> Self {
         let limit = limit.max(BASE);
-        Self { current: BASE, limit, too_large: limit + 1, probing: None, tries: 0, next: Time::ZERO, enabled }
+        Self { current: BASE, limit, too_large: limit + 1, probing: false, tries: 0, next: Time::ZERO, enabled }
     }
 
     /// UDP payload that may be sent now.
@@ -49,7 +49,7 @@ impl MtuProber {
 
     /// Size of a probe that should leave now.
     pub fn poll(&self, now: Time) -> Option<u16> {
-        if !self.enabled || self.probing.is_some() || now < self.next {
+        if !self.enabled || self.probing || now < self.next {
             return None;
         }
         let top = self.too_large - 1;
@@ -62,21 +62,26 @@ impl MtuProber {
         (top - self.current > RESOLUTION).then(|| self.current + (top - self.current).div_ceil(2))
     }
 
-    /// A probe left as packet `number`.
-    pub fn on_probe_sent(&mut self, number: u64) {
-        self.probing = Some(number);
+    /// A probe left.
+    pub fn on_probe_sent(&mut self) {
+        self.probing = true;
+    }
+
+    /// When the next probe is due, if there is one to send.
+    pub fn next_probe(&self) -> Option<Time> {
+        self.poll(self.next).map(|_| self.next)
     }
 
     /// A probe of `size` arrived.
     pub fn on_acked(&mut self, size: u16) {
         self.current = self.current.max(size.min(self.limit));
-        self.probing = None;
+        self.probing = false;
         self.tries = 0;
     }
 
     /// A probe of `size` was lost.
     pub fn on_lost(&mut self, size: u16, now: Time, rtt: Duration) {
-        self.probing = None;
+        self.probing = false;
         self.next = now + rtt;
         self.tries += 1;
         if self.tries >= TRIES {
@@ -102,7 +107,7 @@ mod tests {
             now += Duration::from_millis(60);
             let Some(size) = prober.poll(now) else { continue };
             probes += 1;
-            prober.on_probe_sent(0);
+            prober.on_probe_sent();
             if size <= truth {
                 prober.on_acked(size);
             } else {

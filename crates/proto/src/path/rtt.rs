@@ -10,6 +10,8 @@ use crate::Time;
 const INITIAL: Duration = Duration::from_millis(333);
 /// How long a minimum is believed (BBR's choice, draft-ietf-ccwg-bbr section 2.10).
 const MIN_WINDOW: Duration = Duration::from_secs(10);
+/// Largest delay of the peer that is taken off a sample: twice what it may take on purpose.
+const MAX_PEER_DELAY: Duration = Duration::from_millis(50);
 /// Timer granularity (RFC 9002 section 6.1.2).
 pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
 
@@ -47,10 +49,11 @@ impl Default for Rtt {
 impl Rtt {
     /// Takes one sample: `now - sent` and the peer's own delay before it answered.
     pub fn on_sample(&mut self, now: Time, sample: Duration, peer_delay: Duration) {
+        // The peer's own delay says nothing about the path; a peer that overstates it only hurts itself, and is believed so far.
         let sample = sample.max(Duration::from_micros(1));
-        self.update_min(now, sample);
-        // The peer's delay is taken off only as far as the minimum stays a minimum (RFC 9002 section 5.3).
-        let adjusted = if sample >= self.min + peer_delay { sample - peer_delay } else { sample };
+        let peer_delay = peer_delay.min(MAX_PEER_DELAY);
+        let adjusted = if sample > peer_delay { sample - peer_delay } else { sample };
+        self.update_min(now, adjusted);
         self.latest = adjusted;
         self.sum += adjusted;
         self.samples = self.samples.saturating_add(1);
@@ -132,12 +135,14 @@ mod tests {
     }
 
     #[test]
-    fn peer_delay_never_lowers_the_minimum() {
+    fn the_peers_delay_is_taken_off_up_to_a_bound() {
         let mut rtt = Rtt::default();
-        rtt.on_sample(Time::from_millis(60), ms(60), ms(50));
-        assert_eq!(rtt.latest(), ms(60));
-        rtt.on_sample(Time::from_millis(130), ms(70), ms(8));
-        assert_eq!(rtt.latest(), ms(62));
+        rtt.on_sample(Time::from_millis(70), ms(70), ms(10));
+        assert_eq!((rtt.latest(), rtt.min()), (ms(60), ms(60)));
+        rtt.on_sample(Time::from_millis(230), ms(160), ms(500));
+        assert_eq!((rtt.latest(), rtt.min()), (ms(110), ms(60)));
+        rtt.on_sample(Time::from_millis(260), ms(30), ms(40));
+        assert_eq!(rtt.latest(), ms(30));
     }
 
     #[test]

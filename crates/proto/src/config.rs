@@ -1,0 +1,96 @@
+//! What a connection may be told; all of it has a default that adapts.
+
+use core::time::Duration;
+
+use crate::rate::RateControl;
+use crate::redundancy::Redundancy;
+
+/// Settings of a connection. Every field has a default; [`Config::validate`] runs when an endpoint is made.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// Redundancy of our own data.
+    pub redundancy: Redundancy,
+    /// Rate controller of our own data.
+    pub rate_control: RateControl,
+    /// Never send faster, in bits per second of IP packets.
+    pub max_rate: Option<u64>,
+    /// Bound of proactive repair over source bytes, 0 to 1 (default 0.5).
+    pub max_overhead: f64,
+    /// Longest span of our repairs, 1 to 1,024 symbols (default 256); the peer may accept less.
+    pub max_span: u16,
+    /// Largest UDP payload to try, 1,200 to 65,527 bytes (default 1,472: an Ethernet frame).
+    pub max_datagram: u16,
+    /// Look for the largest datagram; off, 1,200 bytes are never exceeded.
+    pub probe_size: bool,
+    /// A connection that hears nothing for this long is closed (default 60 s).
+    pub idle_timeout: Duration,
+    /// A connection attempt that hears nothing for this long is given up (default 30 s).
+    pub handshake_timeout: Duration,
+    /// Bytes of each ring, sender's and receiver's, at most (default 64 MiB).
+    pub ring_memory: usize,
+    /// Streams that the peer may have open (default 128).
+    pub max_streams: u64,
+    /// Bytes that a stream may hold unread at first, and at most (default 256 KiB and 8 MiB).
+    pub stream_window: u64,
+    /// See `stream_window`.
+    pub max_stream_window: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            redundancy: Redundancy::Adaptive,
+            rate_control: RateControl::Bbr,
+            max_rate: None,
+            max_overhead: 0.5,
+            max_span: 256,
+            max_datagram: 1_472,
+            probe_size: true,
+            idle_timeout: Duration::from_secs(60),
+            handshake_timeout: Duration::from_secs(30),
+            ring_memory: 64 << 20,
+            max_streams: 128,
+            stream_window: 256 << 10,
+            max_stream_window: 8 << 20,
+        }
+    }
+}
+
+/// A setting outside its range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The field.
+    pub field: &'static str,
+    /// What it may be.
+    pub allowed: &'static str,
+}
+
+impl core::fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{} must be {}", self.field, self.allowed)
+    }
+}
+
+impl core::error::Error for ConfigError {}
+
+impl Config {
+    /// Checks every field against its range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let check = |ok: bool, field, allowed| if ok { Ok(()) } else { Err(ConfigError { field, allowed }) };
+        check((0.0..=1.0).contains(&self.max_overhead), "max_overhead", "from 0 to 1")?;
+        check((1..=1_024).contains(&self.max_span), "max_span", "from 1 to 1024 symbols")?;
+        check((1_200..=65_527).contains(&self.max_datagram), "max_datagram", "from 1200 to 65527 bytes")?;
+        check(self.max_rate.is_none_or(|rate| rate >= 8_000), "max_rate", "at least 8000 bits per second")?;
+        check(self.idle_timeout >= Duration::from_secs(1), "idle_timeout", "at least 1 s")?;
+        check(self.handshake_timeout >= Duration::from_millis(100), "handshake_timeout", "at least 100 ms")?;
+        check(self.ring_memory >= 1 << 20, "ring_memory", "at least 1 MiB")?;
+        check(self.max_streams <= 4_096, "max_streams", "at most 4096")?;
+        check(self.stream_window >= 2_048, "stream_window", "at least 2048 bytes")
+    }
+
+    /// Bytes of a ring slot: the longest symbol of the largest datagram, rounded up to a cache line.
+    pub(crate) fn slot_len(&self) -> usize {
+        usize::from(self.max_datagram).next_multiple_of(64)
+    }
+}

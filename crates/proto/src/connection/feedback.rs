@@ -1,0 +1,221 @@
+//! FEEDBACK, both ways: what the peer says of our packets and symbols, and what we say of its.
+//!
+//! Packet fates go to the path (round trip, loss, rate), symbol fates to the lane, each loss also to the rate controller
+//! whatever a repair made good (RFC 9265).
+
+use super::{CloseCode, Connection};
+use crate::Time;
+use crate::lane::STREAMS;
+use crate::path::{Carried, EcnTally, Sent};
+use crate::path::Fate;
+use crate::rate::{AckSample, LossSample};
+use crate::wire::{EcnCounts, Feedback, FeedbackRepr, StreamCreditRepr, Writer};
+
+/// Return bytes per delivered byte that FEEDBACK may cost (DESIGN section 6).
+const RETURN_SHARE: f64 = 0.04;
+/// FEEDBACK is never squeezed below this many bytes: acknowledgement, lane report and a few ranges.
+const LEAST_FEEDBACK: usize = 64;
+/// Lost packets are kept for this long beyond a round trip, to notice that they arrived after all.
+const SPURIOUS_WINDOW: core::time::Duration = core::time::Duration::from_millis(10);
+
+impl Connection {
+    /// The peer's FEEDBACK in packet `number`.
+    pub(super) fn on_feedback(&mut self, now: Time, number: u64, feedback: &Feedback<'_>) -> Result<(), CloseCode> {
+        self.settle_acked(now, feedback)?;
+        for report in feedback.lanes() {
+            if report.lane != STREAMS || !self.sender.on_report(number, &report) {
+                return Err(CloseCode::Protocol);
+            }
+        }
+        if let Some((streams, limits)) = feedback.stream_credit() {
+            self.streams.on_credit(streams, limits);
+        }
+        if let Some(ecn) = feedback.ecn() {
+            let seen = EcnTally { ect0: ecn.ect0, ect1: ecn.ect1, ce: ecn.ce };
+            let marked = seen.ce.saturating_sub(self.path.reported_ecn.ce);
+            if marked > 0 {
+                self.path.reported_ecn = seen;
+                self.path.rate.on_ecn(now, marked);
+            }
+        }
+        self.wake_writers();
+        Ok(())
+    }
+
+    /// Settles what is newly acknowledged, then what is thereby lost, then tells the rate controller.
+    fn settle_acked(&mut self, now: Time, feedback: &Feedback<'_>) -> Result<(), CloseCode> {
+        let path = &mut self.path;
+        let first = path.flight.first_number();
+        self.acked.clear();
+        for range in feedback.received() {
+            if *range.end() >= path.flight.next_number() {
+                return Err(CloseCode::Protocol);
+            }
+            if *range.end() < first {
+                break;
+            }
+            for n in (first.max(*range.start())..=*range.end()).rev() {
+                match path.flight.get(n).map(|sent| sent.fate) {
+                    Some(Fate::Skipped) => return Err(CloseCode::Protocol),
+                    Some(Fate::Open | Fate::Lost { .. }) => self.acked.push(n),
+                    Some(Fate::Acked) | None => {}
+                }
+            }
+        }
+        let acked = core::mem::take(&mut self.acked);
+        let mut sample = AckSample {
+            now,
+            bytes: 0,
+            in_flight: 0,
+            newest: 0,
+            next: self.path.flight.next_number(),
+            rtt: None,
+            min_rtt: self.path.rtt.min(),
+            rate: None,
+        };
+        for (index, &n) in acked.iter().rev().enumerate() {
+            let newest = index + 1 == acked.len();
+            self.settle_one(now, n, newest, feedback.delay(), &mut sample);
+        }
+        let any = !acked.is_empty();
+        self.acked = acked;
+        self.detect_losses(now);
+        if any {
+            self.path.probes = 0;
+            self.path.probe_pending = false;
+            sample.in_flight = self.path.flight.bytes();
+            sample.min_rtt = self.path.rtt.min();
+            sample.newest = self.path.loss.newest().unwrap_or(0);
+            self.path.rate.on_ack(&sample);
+        }
+        Ok(())
+    }
+
+    /// One packet is newly acknowledged.
+    fn settle_one(&mut self, now: Time, n: u64, newest: bool, delay: core::time::Duration, sample: &mut AckSample) {
+        let Some(before) = self.path.flight.settle(n, Fate::Acked) else { return };
+        self.stats.packets.acked += 1;
+        if !before.elicits {
+            self.path.loss.on_acked(n, before.at, now);
+            return;
+        }
+        if let Fate::Lost { .. } = before.fate {
+            self.stats.packets.lost -= 1;
+            self.path.loss.on_spurious(before.at, now, self.path.rtt.smoothed());
+            self.path.estimator.on_spurious();
+        } else {
+            sample.bytes += u64::from(before.bytes);
+        }
+        self.path.delivery.on_acked(before.bytes);
+        if newest && self.path.loss.newest().is_none_or(|known| n > known) {
+            self.path.rtt.on_sample(now, now.since(before.at), delay);
+            sample.rtt = Some(now.since(before.at).saturating_sub(delay));
+            let arrived = now - delay;
+            sample.rate = self.path.delivery.on_newest(n, before.at, before.mark, arrived, before.app_limited);
+        }
+        self.path.loss.on_acked(n, before.at, now);
+        self.carried_fate(now, n, &before, true);
+        self.streams.on_credit_acked(n);
+    }
+
+    /// Finds lost packets and settles them.
+    pub(super) fn detect_losses(&mut self, now: Time) {
+        let mut lost = core::mem::take(&mut self.lost);
+        lost.clear();
+        self.path.loss.detect(&mut self.path.flight, now, self.path.rtt.min(), &mut lost);
+        let (mut bytes, mut newest) = (0, Time::ZERO);
+        for &n in &lost {
+            let Some(sent) = self.path.flight.get(n).copied() else { continue };
+            if sent.carried != Carried::SizeProbe {
+                bytes += u64::from(sent.bytes);
+                newest = newest.max(sent.at);
+                self.stats.packets.lost += 1;
+            }
+            self.carried_fate(now, n, &sent, false);
+        }
+        if bytes > 0 {
+            self.path.rate.on_loss(&LossSample { now, bytes, sent: newest });
+        }
+        self.lost = lost;
+        self.tell_estimator();
+        self.path.flight.forget(now - self.path.rtt.smoothed() - SPURIOUS_WINDOW);
+    }
+
+    /// What the fate of a packet means for what it carried.
+    fn carried_fate(&mut self, now: Time, n: u64, sent: &Sent, arrived: bool) {
+        let udp = (sent.bytes as usize).saturating_sub(crate::path::IP_UDP_HEADER) as u16;
+        match sent.carried {
+            Carried::Source { id, again: false, .. } if arrived => self.sender.on_source_acked(id),
+            Carried::Source { id, again: false, .. } => self.sender.on_source_lost(id),
+            Carried::Source { id, again: true, .. } => {
+                if arrived {
+                    self.sender.on_source_acked(id);
+                }
+                self.repair_settled(n, arrived);
+            }
+            Carried::Repair { .. } => self.repair_settled(n, arrived),
+            Carried::SizeProbe if arrived => self.path.mtu.on_acked(udp),
+            Carried::SizeProbe => self.path.mtu.on_lost(udp, now, self.path.rtt.smoothed()),
+            Carried::Control => {}
+        }
+    }
+
+    fn repair_settled(&mut self, n: u64, arrived: bool) {
+        if let Some(repair) = self.sender.on_repair_settled(n, arrived) {
+            self.policy.on_repair_settled(&repair, arrived);
+        }
+    }
+
+    /// Gives the estimator the fates in the order of sending, as far as they are known.
+    fn tell_estimator(&mut self) {
+        let path = &mut self.path;
+        // Losses of a full queue are congestion: no redundancy answers them.
+        let congested = path.rate.is_congested();
+        for (n, sent) in path.flight.iter_from(path.fates_from) {
+            match sent.fate {
+                Fate::Open if sent.elicits => break,
+                Fate::Acked if sent.elicits => path.estimator.on_fate(false),
+                Fate::Lost { .. } if sent.carried != Carried::SizeProbe && !congested => path.estimator.on_fate(true),
+                _ => {}
+            }
+            path.fates_from = n + 1;
+        }
+    }
+
+    /// Writes FEEDBACK; returns whether it carries credit and so elicits an acknowledgement, `None` when there was no room.
+    pub(super) fn write_feedback(&mut self, now: Time, number: u64, w: &mut Writer<'_>) -> Option<bool> {
+        let elicits = self.streams.has_unconfirmed();
+        let spent = crate::path::IP_UDP_HEADER + crate::wire::SHORT_HEADER_LEN + crate::wire::TAG_LEN;
+        let earned = (self.delivered_since_feedback as f64 * RETURN_SHARE) as usize;
+        let room = w.remaining().min(earned.saturating_sub(spent).max(LEAST_FEEDBACK));
+        let tally = self.path.received.ecn();
+        let ecn = tally.any().then_some(EcnCounts { ect0: tally.ect0, ect1: tally.ect1, ce: tally.ce });
+        let stream_credit = elicits.then(|| {
+            let (streams, limits) = self.streams.unconfirmed();
+            StreamCreditRepr { streams, limits }
+        });
+        let credit_len = stream_credit.map_or(0, |credit| 10 + 16 * credit.limits.len());
+        let frame = FeedbackRepr {
+            received: self.path.received.ranges(),
+            delay: self.path.received.delay(now),
+            ecn,
+            stream_credit,
+            lanes: &[self.receiver.report(STREAMS)],
+            elicits,
+        };
+        let mut scratch = [0; MAX_FEEDBACK];
+        let room = (room + credit_len).min(w.remaining()).min(MAX_FEEDBACK);
+        let mut inner = Writer::new(scratch.get_mut(..room)?);
+        frame.emit(&mut inner).ok()?;
+        w.bytes(inner.written()).ok()?;
+        if elicits {
+            self.streams.on_credit_sent(number);
+        }
+        self.delivered_since_feedback = 0;
+        self.path.feedback.on_sent(now);
+        Some(elicits)
+    }
+}
+
+/// All of FEEDBACK with every range, run and limit at full length fits the smallest datagram.
+const MAX_FEEDBACK: usize = 1_100;

@@ -1,0 +1,339 @@
+//! One connection: dispatch between the driver, the path, the lane and the streams.
+//!
+//! The driver's contract (front page of the crate): after any `&mut self` call drain [`Connection::poll_transmit`], then
+//! [`Connection::poll_event`], then read [`Connection::poll_timeout`]; only then wait. Each concern has a file:
+//! `receive` (frames in), `feedback` (what comes back and what goes back), `send` (what fills a slot), `timers`, `app` (streams),
+//! `event` (types).
+
+mod app;
+mod event;
+mod feedback;
+mod receive;
+mod send;
+mod timers;
+
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+pub use app::{OpenError, ReadError, WriteError};
+pub use event::{CloseCode, CloseReason, Event, Received, Side, StreamId, Transmit, WakeReason};
+
+use crate::Time;
+use crate::config::Config;
+use crate::crypto::{OpeningKey, SealingKey};
+use crate::handshake::{Initiator, Session};
+use crate::lane::{LaneReceiver, LaneSender, Streams};
+use crate::path::{
+    DeliveryRate, EcnTally, FeedbackClock, Flight, LossDetector, LossEstimator, MtuProber, Pacer, ReceivedPackets, Rtt,
+};
+use crate::rate::RateController;
+use crate::redundancy::{RedundancyPolicy, Repair};
+use crate::stats::Stats;
+use crate::wire::ConnectionId;
+
+/// Where a connection stands.
+#[derive(Debug)]
+enum State {
+    /// HELLOs go out.
+    Connecting(Box<Initiator>),
+    /// Keys are agreed; a responder still waits for the first authentic packet.
+    Established { confirmed: bool },
+    /// We closed: CLOSE is repeated until `until`.
+    Closing { code: CloseCode, reason: String, next: Time, until: Time },
+    /// The peer closed: nothing is sent any more.
+    Draining { until: Time },
+    Closed,
+}
+
+/// Packet numbers, round trip, loss, size, rate and pace of path 0.
+#[derive(Debug)]
+struct Path {
+    remote: SocketAddr,
+    rtt: Rtt,
+    flight: Flight,
+    loss: LossDetector,
+    estimator: LossEstimator,
+    /// First packet whose fate the estimator has not been told.
+    fates_from: u64,
+    delivery: DeliveryRate,
+    mtu: MtuProber,
+    rate: Box<dyn RateController>,
+    pacer: Pacer,
+    received: ReceivedPackets,
+    feedback: FeedbackClock,
+    /// ECN counts that the peer last reported.
+    reported_ecn: EcnTally,
+    /// When a packet that elicits an acknowledgement last left.
+    last_eliciting: Time,
+    /// Probe timeouts since something was last acknowledged, and when the first of them was.
+    probes: u32,
+    probing_since: Time,
+    probe_pending: bool,
+    /// When a packet number is next left out.
+    skip_at: Time,
+    /// Since when slots were free with nothing to send; fraction of time that they were, over about one round trip.
+    idle_since: Option<Time>,
+    idle_share: f64,
+    last_data: Time,
+}
+
+/// Keys and ids, once agreed.
+#[derive(Debug)]
+struct Keys {
+    sealing: SealingKey,
+    opening: OpeningKey,
+    remote_id: ConnectionId,
+}
+
+/// A connection to one peer.
+#[derive(Debug)]
+pub struct Connection {
+    config: Arc<Config>,
+    side: Side,
+    state: State,
+    local_id: ConnectionId,
+    keys: Option<Keys>,
+    path: Path,
+    sender: LaneSender,
+    receiver: LaneReceiver,
+    streams: Streams,
+    policy: Box<dyn RedundancyPolicy>,
+    /// A repair that did not fit the segment size of the running batch: it goes first in the next.
+    deferred: Option<Repair>,
+    max_span: u16,
+    symbol_limit: usize,
+    idle_timeout: Duration,
+    last_heard: Time,
+    /// When `poll_transmit` was last called: what could leave then has left.
+    last_asked: Time,
+    events: VecDeque<Event>,
+    /// Scratch for the numbers of one FEEDBACK, so that the steady state allocates nothing.
+    acked: Vec<u64>,
+    lost: Vec<u64>,
+    /// Bits for greasing; any sequence will do.
+    grease: u64,
+    delivered_since_feedback: u64,
+    stats: Stats,
+    path_response: Option<[u8; 8]>,
+    /// When the first HELLO left.
+    hello_sent: Option<Time>,
+}
+
+impl Connection {
+    /// The initiator's end: HELLOs leave at once.
+    pub(crate) fn connect(
+        config: Arc<Config>,
+        initiator: Initiator,
+        local_id: ConnectionId,
+        remote: SocketAddr,
+        now: Time,
+        grease: u64,
+    ) -> Self {
+        Self::new(config, Side::Initiator, State::Connecting(Box::new(initiator)), local_id, remote, now, grease)
+    }
+
+    /// The responder's end, from an authentic HELLO.
+    pub(crate) fn accept(config: Arc<Config>, session: Session, remote: SocketAddr, now: Time, grease: u64) -> Self {
+        let state = State::Established { confirmed: false };
+        let mut connection = Self::new(config, Side::Responder, state, session.local, remote, now, grease);
+        connection.adopt(session);
+        connection
+    }
+
+    fn new(
+        config: Arc<Config>,
+        side: Side,
+        state: State,
+        local_id: ConnectionId,
+        remote: SocketAddr,
+        now: Time,
+        grease: u64,
+    ) -> Self {
+        let slot_len = config.slot_len();
+        let path = Path {
+            remote,
+            rtt: Rtt::default(),
+            flight: Flight::default(),
+            loss: LossDetector::default(),
+            estimator: LossEstimator::default(),
+            fates_from: 0,
+            delivery: DeliveryRate::default(),
+            mtu: MtuProber::new(config.max_datagram, config.probe_size),
+            rate: config.rate_control.build(),
+            pacer: Pacer::default(),
+            received: ReceivedPackets::default(),
+            feedback: FeedbackClock::default(),
+            reported_ecn: EcnTally::default(),
+            last_eliciting: now,
+            probes: 0,
+            probing_since: now,
+            probe_pending: false,
+            skip_at: now + SKIP_START,
+            idle_since: Some(now),
+            idle_share: 1.0,
+            last_data: now,
+        };
+        Self {
+            side,
+            state,
+            local_id,
+            keys: None,
+            path,
+            sender: LaneSender::new(slot_len, config.ring_memory, 0),
+            receiver: LaneReceiver::new(slot_len, config.max_span, config.ring_memory),
+            streams: Streams::new(side, config.max_streams, config.stream_window, config.max_stream_window),
+            policy: config.redundancy.build(),
+            deferred: None,
+            max_span: config.max_span,
+            symbol_limit: slot_len,
+            idle_timeout: config.idle_timeout,
+            last_heard: now,
+            last_asked: now,
+            events: VecDeque::new(),
+            acked: Vec::new(),
+            lost: Vec::new(),
+            grease,
+            delivered_since_feedback: 0,
+            stats: Stats::default(),
+            path_response: None,
+            hello_sent: None,
+            config,
+        }
+    }
+
+    /// Takes keys and the peer's parameters from a finished handshake.
+    fn adopt(&mut self, session: Session) {
+        let peer = &session.peer;
+        self.path.mtu.limit_to(peer.max_datagram);
+        self.sender = LaneSender::new(self.config.slot_len(), self.config.ring_memory, peer.lane_credit.into());
+        self.max_span = self.max_span.min(peer.max_span);
+        self.symbol_limit = self.symbol_limit.min(peer.max_symbol.into());
+        self.streams.set_peer_limits(peer.streams.into(), peer.stream_credit.into());
+        if peer.idle_timeout_ms > 0 {
+            self.idle_timeout = self.idle_timeout.min(Duration::from_millis(peer.idle_timeout_ms.into()));
+        }
+        self.keys =
+            Some(Keys { sealing: session.sealing, opening: session.opening, remote_id: session.remote });
+    }
+
+    /// A datagram whose destination id is ours.
+    pub fn handle_datagram(&mut self, received: Received<'_>) {
+        self.receive(received);
+    }
+
+    /// Time has passed. Early calls are harmless.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.expire(now);
+    }
+
+    /// Writes datagrams to be sent now into `out`: at most `max_segments` of one size. `None`: nothing to send.
+    ///
+    /// `out` must hold `max_segments` of the largest datagram ([`Config::max_datagram`]).
+    pub fn poll_transmit(&mut self, now: Time, max_segments: usize, out: &mut [u8]) -> Option<Transmit> {
+        self.transmit(now, max_segments, out)
+    }
+
+    /// The next thing the application should know.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front().or_else(|| self.streams.poll_event())
+    }
+
+    /// When to call [`Self::handle_timeout`], if nothing else happens before, and why.
+    pub fn poll_timeout(&mut self) -> Option<(Time, WakeReason)> {
+        self.next_timer()
+    }
+
+    /// Counts so far.
+    pub fn stats(&self) -> Stats {
+        let mut stats = self.stats.clone();
+        (stats.rtt_min, stats.rtt_mean) = self.path.rtt.lowest_and_mean();
+        stats.loss = self.path.estimator.overall();
+        let estimate = self.path.estimator.estimate();
+        (stats.recent_loss, stats.mean_burst) = (estimate.rate, estimate.burst);
+        stats.pacing_bps = self.pacing().saturating_mul(8);
+        stats.datagram_size = self.path.mtu.current();
+        stats.symbols = self.receiver.symbols;
+        stats.packets.redundant = self.receiver.redundant;
+        stats.delay = self.receiver.delay.clone();
+        stats
+    }
+
+    /// Which end this is.
+    pub fn side(&self) -> Side {
+        self.side
+    }
+
+    /// Where its packets go.
+    pub fn remote(&self) -> SocketAddr {
+        self.path.remote
+    }
+
+    /// The id by which the peer calls this end.
+    pub(crate) fn local_id(&self) -> ConnectionId {
+        self.local_id
+    }
+
+    /// Keys are agreed and the peer has proved that it has them.
+    pub fn is_established(&self) -> bool {
+        matches!(self.state, State::Established { confirmed: true })
+    }
+
+    /// Nothing will happen any more; it can be dropped.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed)
+    }
+
+    /// Ends the connection: the peer is told, without waiting for what was written to arrive.
+    pub fn close(&mut self, now: Time, code: CloseCode, reason: &str) {
+        match self.state {
+            State::Established { .. } => {
+                self.start_closing(now, code, reason.to_owned());
+                self.events.push_back(Event::Closed(CloseReason::Local));
+            }
+            State::Connecting(_) => self.end(CloseReason::Local),
+            State::Closing { .. } | State::Draining { .. } | State::Closed => {}
+        }
+    }
+
+    /// The peer broke the protocol.
+    fn fault(&mut self, now: Time, code: CloseCode) {
+        if matches!(self.state, State::Established { .. }) {
+            self.start_closing(now, code, String::new());
+            self.events.push_back(Event::Closed(CloseReason::Fault(code)));
+        }
+    }
+
+    fn start_closing(&mut self, now: Time, code: CloseCode, mut reason: String) {
+        while reason.len() > crate::wire::MAX_TEXT {
+            reason.pop();
+        }
+        let until = now + self.path.rtt.probe_timeout(Duration::ZERO) * CLOSING_TIMEOUTS;
+        self.state = State::Closing { code, reason, next: now, until };
+    }
+
+    fn end(&mut self, reason: CloseReason) {
+        self.state = State::Closed;
+        self.events.push_back(Event::Closed(reason));
+    }
+
+    /// Bytes per second at which packets leave.
+    fn pacing(&self) -> u64 {
+        let pacing = self.path.rate.budget().pacing;
+        self.config.max_rate.map_or(pacing, |bits| pacing.min(bits / 8))
+    }
+
+    fn is_saturated(&self) -> bool {
+        self.path.idle_share < SATURATED_IDLE
+    }
+}
+
+/// Probe timeouts that closing lasts (RFC 9000 section 10.2).
+const CLOSING_TIMEOUTS: u32 = 3;
+/// Less idle than this share of the last round trip: the path, not the application, is the limit. A driver's wake-ups leave gaps
+/// of some ten microseconds per millisecond; an application at 85 % of the rate leaves 15 %.
+const SATURATED_IDLE: f64 = 0.1;
+/// The first packet number is left out after this long, later ones every eight probe timeouts (RELIABILITY 5.5).
+const SKIP_START: Duration = Duration::from_secs(1);
+const SKIP_TIMEOUTS: u32 = 8;

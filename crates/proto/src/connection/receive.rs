@@ -1,0 +1,130 @@
+//! Datagrams in: opened in place, frames handed to who they are for.
+//!
+//! Nothing here changes before the packet's tag was verified. What a stranger sends is counted and dropped; what the peer sends
+//! wrongly closes the connection with a code.
+
+use super::{CloseCode, CloseReason, Connection, Event, Received, State};
+use crate::Time;
+use crate::path::IP_UDP_HEADER;
+use crate::wire::{Frame, Frames};
+
+/// What the frames of one packet ask for.
+#[derive(Default)]
+struct Asked {
+    elicits: bool,
+    urgent: bool,
+}
+
+impl Connection {
+    pub(super) fn receive(&mut self, received: Received<'_>) {
+        let Received { at: now, from, ecn, datagram } = received;
+        match &mut self.state {
+            State::Connecting(_) => return self.receive_reply(now, datagram),
+            State::Draining { .. } | State::Closed => return,
+            State::Established { .. } | State::Closing { .. } => {}
+        }
+        let len = datagram.len();
+        let Some(keys) = &mut self.keys else { return };
+        let Ok(opened) = keys.opening.open(0, datagram) else {
+            self.stats.packets.dropped += 1;
+            return;
+        };
+        self.stats.packets.received += 1;
+        self.stats.wire_bytes_received += (len + IP_UDP_HEADER) as u64;
+        self.last_heard = now;
+        // Release 1 knows no migration: the path stays where the handshake made it. A rebound port is followed because
+        // the packet is authentic and the newest (issue of its own: validation of new addresses).
+        if opened.highest && from.ip() == self.path.remote.ip() {
+            self.path.remote = from;
+        }
+        match &mut self.state {
+            State::Established { confirmed } if !*confirmed => {
+                *confirmed = true;
+                self.events.push_back(Event::Connected);
+                // Our own round trip: a receiver spaces its FEEDBACK by it.
+                self.path.probe_pending = true;
+            }
+            State::Closing { next, .. } => {
+                // One more CLOSE for a peer that has not heard of it.
+                *next = (*next).min(now);
+            }
+            _ => {}
+        }
+        let gap = self.path.received.insert(opened.number, now, ecn);
+        let Some(payload) = datagram.get(opened.payload) else { return };
+        self.delivered_since_feedback += (len + IP_UDP_HEADER) as u64;
+        match self.receive_frames(now, opened.number, payload) {
+            Ok(asked) if asked.elicits => self.path.feedback.on_eliciting(now, asked.urgent || gap),
+            Ok(_) => {}
+            Err(code) => self.fault(now, code),
+        }
+    }
+
+    fn receive_reply(&mut self, now: Time, datagram: &mut [u8]) {
+        let State::Connecting(initiator) = &mut self.state else { return };
+        let len = datagram.len();
+        let Ok(session) = initiator.handle_reply(datagram) else {
+            self.stats.packets.dropped += 1;
+            return;
+        };
+        if let Some(sent) = self.hello_sent {
+            // An upper bound: the answer may be to a later copy.
+            self.path.rtt.on_sample(now, now.since(sent), core::time::Duration::ZERO);
+        }
+        self.stats.wire_bytes_received += (len + IP_UDP_HEADER) as u64;
+        self.adopt(session);
+        self.last_heard = now;
+        self.state = State::Established { confirmed: true };
+        self.events.push_back(Event::Connected);
+        // The first packet proves to the responder that we have the keys; it also measures the round trip.
+        self.path.probe_pending = true;
+    }
+
+    fn receive_frames(&mut self, now: Time, number: u64, payload: &[u8]) -> Result<Asked, CloseCode> {
+        let mut asked = Asked::default();
+        if payload.is_empty() {
+            return Err(CloseCode::Malformed);
+        }
+        for frame in Frames::new(payload) {
+            let frame = frame.map_err(|_| CloseCode::Malformed)?;
+            asked.elicits |= frame.elicits_ack();
+            self.receive_frame(now, number, &frame, &mut asked)?;
+        }
+        Ok(asked)
+    }
+
+    fn receive_frame(&mut self, now: Time, number: u64, frame: &Frame<'_>, asked: &mut Asked) -> Result<(), CloseCode> {
+        match *frame {
+            Frame::Source { lane, id, base, again, symbol } => {
+                expect_streams(lane)?;
+                let arrival = self.receiver.on_source(now, (id, base, again), symbol, &mut self.streams)?;
+                asked.urgent |= arrival.notable;
+            }
+            Frame::Repair { lane, code, id, base, on_feedback: _, symbol } => {
+                expect_streams(lane)?;
+                let arrival = self.receiver.on_repair(now, (code, id, base), symbol, &mut self.streams)?;
+                asked.urgent |= arrival.notable;
+            }
+            Frame::Feedback(ref feedback) => self.on_feedback(now, number, feedback)?,
+            Frame::Close { code, reason } => {
+                let reason = CloseReason::Peer { code: CloseCode::from_wire(code), reason: reason.to_owned() };
+                let until = now + self.path.rtt.probe_timeout(core::time::Duration::ZERO);
+                if matches!(self.state, State::Established { .. }) {
+                    self.events.push_back(Event::Closed(reason));
+                }
+                self.state = State::Draining { until };
+            }
+            Frame::PathChallenge(data) => self.path_response = Some(data),
+            // Nothing is asked of path 0 yet: no challenge was sent, no second id is used, no policy is imposed, and
+            // no symbol of ours outgrows the path.
+            Frame::Ping | Frame::PathResponse(_) | Frame::NewCid { .. } | Frame::Policy(_) => {}
+            Frame::Slice { .. } => return Err(CloseCode::Protocol),
+        }
+        Ok(())
+    }
+}
+
+/// Lane 0 is the only one in this release.
+fn expect_streams(lane: u32) -> Result<(), CloseCode> {
+    if lane == crate::lane::STREAMS { Ok(()) } else { Err(CloseCode::Protocol) }
+}

@@ -1,0 +1,367 @@
+//! What fills a transmit slot: one decision per packet, taken when the packet leaves.
+//!
+//! Order: a probe that silence asks for, FEEDBACK that is due, a probe of the packet size, repair, source, nothing. Nothing coded is
+//! queued: a repair is computed from the freshest window straight into the outgoing buffer and sealed there.
+
+use core::time::Duration;
+
+use super::{Connection, SKIP_TIMEOUTS, State, Transmit};
+use crate::Time;
+use crate::lane::STREAMS;
+use crate::path::{Carried, Ecn, Fate, IP_UDP_HEADER, Sent, transmission_time};
+use crate::redundancy::{CodingContext, Repair};
+use crate::wire::{
+    Frame, SHORT_HEADER_LEN, TAG_LEN, Writer, pad, repair_header_len, source_header_len, write_repair_header,
+    write_short_header, write_source_header,
+};
+
+/// A batch of segments lasts no longer than this at the pacing rate (DESIGN section 7).
+const BATCH: Duration = Duration::from_micros(500);
+/// A packet of data carries at least this much around its symbol.
+const PACKET_OVERHEAD: usize = SHORT_HEADER_LEN + TAG_LEN;
+/// What a slot carries besides FEEDBACK.
+enum Slot {
+    Ping,
+    SizeProbe(u16),
+    Repair(Repair),
+    Source,
+}
+
+impl Connection {
+    pub(super) fn transmit(&mut self, now: Time, max_segments: usize, out: &mut [u8]) -> Option<Transmit> {
+        self.last_asked = now;
+        match &mut self.state {
+            State::Connecting(initiator) => {
+                let len = initiator.poll_transmit(now, out)?;
+                self.hello_sent.get_or_insert(now);
+                self.stats.wire_bytes_sent += (len + IP_UDP_HEADER) as u64;
+                Some(Transmit { destination: self.path.remote, ecn: None, len, segment_size: None })
+            }
+            State::Established { .. } => self.transmit_batch(now, max_segments, out),
+            State::Closing { .. } => self.transmit_close(now, out),
+            State::Draining { .. } | State::Closed => None,
+        }
+    }
+
+    fn transmit_batch(&mut self, now: Time, max_segments: usize, out: &mut [u8]) -> Option<Transmit> {
+        let size = usize::from(self.path.mtu.current());
+        let first = self.build_packet(now, out, None)?;
+        let each = transmission_time(first + IP_UDP_HEADER, self.pacing()).as_nanos().max(1);
+        let segments = max_segments.min((BATCH.as_nanos() / each) as usize);
+        let mut len = first;
+        let mut count = 1;
+        // Only full packets are worth a batch, and a larger one would not fit its segments.
+        while count < segments && first <= size {
+            let Some(rest) = out.get_mut(len..len + first) else { break };
+            let Some(more) = self.build_packet(now, rest, Some(first)) else { break };
+            len += more;
+            count += 1;
+            if more < first {
+                break;
+            }
+        }
+        let segment_size = (count > 1).then_some(first);
+        Some(Transmit { destination: self.path.remote, ecn: Some(Ecn::Ect0), len, segment_size })
+    }
+
+    /// Builds and seals one packet, of at most `segment` bytes if it joins a batch. `None`: nothing to send now.
+    fn build_packet(&mut self, now: Time, out: &mut [u8], segment: Option<usize>) -> Option<usize> {
+        self.skip_number(now);
+        let number = self.path.flight.next_number();
+        let limit = segment.unwrap_or_else(|| usize::from(self.path.mtu.current()));
+        let feedback = self.path.feedback.due(self.path.rtt.smoothed()).is_some_and(|due| due <= now);
+        let control = feedback || self.path_response.is_some();
+        // Data fills a packet to the byte, so FEEDBACK beside it would not fit: it has its own.
+        let slot = if control { None } else { Some(self.next_slot(now, limit)?) };
+        let limit = if let Some(Slot::SizeProbe(size)) = slot { usize::from(size) } else { limit };
+        let remote_id = self.keys.as_ref()?.remote_id;
+        let mut w = Writer::new(out.get_mut(..limit.checked_sub(TAG_LEN)?)?);
+        self.grease = self.grease.rotate_left(7).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
+        write_short_header(&mut w, remote_id, number, (self.grease >> 59) as u8).ok()?;
+        let mut elicits = false;
+        if let Some(data) = self.path_response.take() {
+            elicits |= Frame::PathResponse(data).emit(&mut w).is_ok();
+        }
+        if feedback {
+            elicits |= self.write_feedback(now, number, &mut w).unwrap_or(false);
+        }
+        let mut carried = Carried::Control;
+        if let Some(slot) = &slot {
+            carried = self.write_slot(now, number, slot, limit, &mut w)?;
+            elicits = true;
+        }
+        let len = w.len() + TAG_LEN;
+        if w.len() == SHORT_HEADER_LEN {
+            return None;
+        }
+        self.keys.as_mut()?.sealing.seal(0, number, out.get_mut(..len)?).ok()?;
+        self.record(now, len, carried, elicits);
+        Some(len)
+    }
+
+    /// Records a packet that leaves now.
+    fn record(&mut self, now: Time, len: usize, carried: Carried, elicits: bool) {
+        let bytes = (len + IP_UDP_HEADER) as u32;
+        let data = matches!(carried, Carried::Source { .. } | Carried::Repair { .. });
+        if data {
+            self.note_busy(now);
+        }
+        let app_limited = !self.is_saturated();
+        let path = &mut self.path;
+        let mark = path.delivery.on_sent(now, bytes, path.flight.is_empty());
+        path.flight.push(Sent { at: now, bytes, fate: Fate::Open, carried, elicits, app_limited, mark });
+        let packets = &mut self.stats.packets;
+        packets.sent += 1;
+        match carried {
+            Carried::Source { again: false, .. } => packets.source += 1,
+            Carried::Source { again: true, .. } | Carried::Repair { on_feedback: true, .. } => {
+                packets.feedback_repair += 1;
+            }
+            Carried::Repair { on_feedback: false, .. } => packets.repair += 1,
+            Carried::Control | Carried::SizeProbe => packets.control += 1,
+        }
+        self.stats.wire_bytes_sent += u64::from(bytes);
+        if elicits {
+            path.last_eliciting = now;
+            path.rate.on_sent(now, u64::from(bytes), path.flight.bytes());
+            let pacing = self.pacing();
+            self.path.pacer.on_sent(now, bytes as usize, pacing);
+        }
+    }
+
+    /// Keeps the share of time in which slots were free and nothing was there to fill them.
+    fn note_busy(&mut self, now: Time) {
+        let path = &mut self.path;
+        let idle = path.idle_since.take().map_or(Duration::ZERO, |since| now.since(since));
+        let passed = now.since(path.last_data).max(Duration::from_nanos(1));
+        let weight = (passed.as_secs_f64() / path.rtt.smoothed().as_secs_f64().max(1e-3)).min(1.0);
+        let share = (idle.as_secs_f64() / passed.as_secs_f64()).min(1.0);
+        path.idle_share += weight * (share - path.idle_share);
+        path.last_data = now;
+    }
+
+    /// Leaves out a packet number now and then, so that a peer that acknowledges what it never saw is found out.
+    fn skip_number(&mut self, now: Time) {
+        let path = &mut self.path;
+        if now < path.skip_at {
+            return;
+        }
+        path.skip_at = now + path.rtt.probe_timeout(Duration::ZERO) * SKIP_TIMEOUTS;
+        if path.flight.is_empty() {
+            return;
+        }
+        path.flight.push(Sent {
+            at: now,
+            bytes: 0,
+            fate: Fate::Skipped,
+            carried: Carried::Control,
+            elicits: false,
+            app_limited: false,
+            mark: Default::default(),
+        });
+    }
+
+    /// The decision: what the slot that is open now carries.
+    fn next_slot(&mut self, now: Time, limit: usize) -> Option<Slot> {
+        let probe = self.path.probe_pending;
+        if !probe && !self.path.pacer.is_open(now) {
+            return None;
+        }
+        if !probe && self.path.flight.bytes() + (limit + IP_UDP_HEADER) as u64 > self.path.rate.budget().window {
+            return None;
+        }
+        if let (Some(size), false) = (self.path.mtu.poll(now), probe) {
+            return Some(Slot::SizeProbe(size));
+        }
+        if let Some(repair) = self.deferred.take().or_else(|| self.next_repair(now)) {
+            if self.packet_len(&repair) <= limit {
+                self.path.probe_pending = false;
+                return Some(Slot::Repair(repair));
+            }
+            // Belongs to the next batch, whose segments may be larger; a symbol beyond the path's size cannot be sent at all.
+            if self.packet_len(&repair) <= usize::from(self.path.mtu.current()) {
+                self.deferred = Some(repair);
+                return None;
+            }
+        }
+        if self.sender.next_source().is_some_and(|id| self.source_len(id) <= limit) {
+            self.path.probe_pending = false;
+            return Some(Slot::Source);
+        }
+        if core::mem::take(&mut self.path.probe_pending) {
+            return Some(Slot::Ping);
+        }
+        if self.path.idle_since.is_none() && self.sender.queued() == 0 {
+            self.path.idle_since = Some(now);
+        }
+        None
+    }
+
+    fn next_repair(&mut self, now: Time) -> Option<Repair> {
+        let probe = self.path.probe_pending;
+        let lost = self.sender.first_lost();
+        let cx = coding_context(&self.sender, &self.path, now, lost, probe, self.max_span, self.config.max_overhead, {
+            self.streams.has_waiting()
+        });
+        self.policy.next_repair(&cx)
+    }
+
+    /// When the policy wants to be asked again.
+    pub(super) fn policy_timeout(&mut self, now: Time) -> Option<Time> {
+        let lost = self.sender.first_lost();
+        let waiting = self.streams.has_waiting();
+        let cx = coding_context(
+            &self.sender,
+            &self.path,
+            now,
+            lost,
+            false,
+            self.max_span,
+            self.config.max_overhead,
+            waiting,
+        );
+        self.policy.poll_timeout(&cx)
+    }
+
+    fn packet_len(&self, repair: &Repair) -> usize {
+        let base = self.sender.base();
+        PACKET_OVERHEAD
+            + match *repair {
+                Repair::Resend(id) => {
+                    source_header_len(STREAMS, id, base) + self.sender.repair_len(id, 1).unwrap_or(0)
+                }
+                Repair::Coded { first, count, .. } => {
+                    let id = tidewire_codec::RepairId { first, count, key: 0 };
+                    repair_header_len(STREAMS, id, base) + self.sender.repair_len(first, count).unwrap_or(0)
+                }
+            }
+    }
+
+    fn source_len(&self, id: tidewire_codec::SourceId) -> usize {
+        PACKET_OVERHEAD
+            + source_header_len(STREAMS, id, self.sender.base())
+            + self.sender.repair_len(id, 1).unwrap_or(0)
+    }
+
+    /// Longest symbol that still fits a packet as a repair, whose header is the longer one.
+    pub(super) fn symbol_len(&self) -> usize {
+        let base = self.sender.base();
+        let first = tidewire_codec::SourceId(self.sender.sent().0 + self.sender.capacity() as u64);
+        let far = tidewire_codec::SourceId(base.0.saturating_sub(self.sender.capacity() as u64));
+        let id = tidewire_codec::RepairId { first, count: self.max_span, key: 0 };
+        let header = repair_header_len(STREAMS, id, far.min(base));
+        (usize::from(self.path.mtu.current()) - PACKET_OVERHEAD - header).min(self.symbol_limit)
+    }
+
+    fn write_slot(
+        &mut self,
+        now: Time,
+        number: u64,
+        slot: &Slot,
+        limit: usize,
+        w: &mut Writer<'_>,
+    ) -> Option<Carried> {
+        match slot {
+            Slot::Ping => {
+                Frame::Ping.emit(w).ok()?;
+                Some(Carried::Control)
+            }
+            Slot::SizeProbe(_) => {
+                Frame::Ping.emit(w).ok()?;
+                pad(w, limit - TAG_LEN);
+                self.path.mtu.on_probe_sent();
+                Some(Carried::SizeProbe)
+            }
+            Slot::Source => {
+                let base = self.sender.base();
+                let (id, symbol) = self.sender.send_source(now)?;
+                write_source_header(w, STREAMS, id, base, false).ok()?;
+                w.bytes(symbol).ok()?;
+                self.on_source_sent(now);
+                self.wake_writers();
+                Some(Carried::Source { lane: STREAMS, id, again: false })
+            }
+            Slot::Repair(repair) => self.write_repair(*repair, number, w),
+        }
+    }
+
+    fn write_repair(&mut self, repair: Repair, number: u64, w: &mut Writer<'_>) -> Option<Carried> {
+        let base = self.sender.base();
+        match repair {
+            Repair::Resend(id) => {
+                if id < base {
+                    return None;
+                }
+                write_source_header(w, STREAMS, id, base, true).ok()?;
+                w.bytes(self.sender.resend(id, number)?).ok()?;
+                Some(Carried::Source { lane: STREAMS, id, again: true })
+            }
+            Repair::Coded { code, first, count, key, on_feedback } => {
+                // The window may have moved since a deferred decision: what is decoded needs no repair.
+                let gone = base.0.saturating_sub(first.0);
+                let count = u16::try_from(u64::from(count).checked_sub(gone).filter(|&left| left > 0)?).ok()?;
+                let id = self.sender.name_repair(first.max(base), count, key);
+                write_repair_header(w, STREAMS, code, id, base, on_feedback).ok()?;
+                let len = self.sender.send_repair(code, id, on_feedback, number, w.spare()).ok()?;
+                w.advance(len).ok()?;
+                Some(Carried::Repair { lane: STREAMS, first: id.first, count, on_feedback })
+            }
+        }
+    }
+
+    fn on_source_sent(&mut self, now: Time) {
+        let waiting = self.streams.has_waiting();
+        let (max_span, cap) = (self.max_span, self.config.max_overhead);
+        let cx = coding_context(&self.sender, &self.path, now, None, false, max_span, cap, waiting);
+        self.policy.on_source_sent(&cx);
+    }
+
+    fn transmit_close(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
+        let State::Closing { code, reason, next, until } = &mut self.state else { return None };
+        if now < *next || now >= *until {
+            return None;
+        }
+        *next = now + self.path.rtt.probe_timeout(Duration::ZERO);
+        let number = self.path.flight.next_number();
+        let keys = self.keys.as_mut()?;
+        let size = usize::from(crate::path::BASE_DATAGRAM);
+        let mut w = Writer::new(out.get_mut(..size - TAG_LEN)?);
+        write_short_header(&mut w, keys.remote_id, number, 0).ok()?;
+        Frame::Close { code: code.to_wire(), reason }.emit(&mut w).ok()?;
+        let len = w.len() + TAG_LEN;
+        keys.sealing.seal(0, number, out.get_mut(..len)?).ok()?;
+        self.record(now, len, Carried::Control, false);
+        Some(Transmit { destination: self.path.remote, ecn: None, len, segment_size: None })
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "the borrows of sender and path must stay apart from that of the policy")]
+fn coding_context<'a>(
+    sender: &'a crate::lane::LaneSender,
+    path: &super::Path,
+    now: Time,
+    lost: Option<tidewire_codec::SourceId>,
+    probe: bool,
+    max_span: u16,
+    max_overhead: f64,
+    writers_wait: bool,
+) -> CodingContext<'a> {
+    CodingContext {
+        now,
+        base: sender.base(),
+        settled: sender.settled(),
+        sent: sender.sent(),
+        report: sender.report(),
+        lost,
+        in_flight: sender.repairs(),
+        loss: path.estimator.estimate(),
+        rtt: path.rtt.smoothed(),
+        backlog: sender.has_source() || writers_wait,
+        saturated: path.idle_share < super::SATURATED_IDLE,
+        source_interval: sender.source_interval(),
+        last_source: sender.last_source(),
+        max_span,
+        max_overhead,
+        probe,
+    }
+}

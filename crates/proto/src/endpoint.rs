@@ -1,0 +1,327 @@
+//! An endpoint: one address, any number of connections, told apart by the connection id in each datagram.
+//!
+//! Owns what a socket needs beside its connections: the responder (when it listens), half-open sessions, ids. To a stranger it is
+//! silent: whatever does not name a connection or carry the secret's MAC is counted by reason and dropped.
+
+use core::fmt;
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+use crate::Time;
+use crate::config::{Config, ConfigError};
+use crate::connection::{Connection, Event, Received, Transmit, WakeReason};
+use crate::crypto::{Provider, Secret};
+use crate::handshake::{Initiator, Parameters, Responder};
+use crate::lane::INITIAL_CAPACITY;
+use crate::wire::{ConnectionId, Datagram};
+
+/// Half-open sessions at most (RELIABILITY H5), and how long one waits for its first packet: as long as the REPLY is cached.
+const MAX_HALF_OPEN: usize = 4_096;
+const HALF_OPEN_LIFE: Duration = Duration::from_secs(5);
+
+/// Names a connection of an endpoint; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionHandle(pub u64);
+
+/// What an endpoint needs.
+#[derive(Clone)]
+pub struct EndpointConfig {
+    /// Shared by all who may connect.
+    pub secret: Secret,
+    /// Answer HELLOs.
+    pub listen: bool,
+    /// For each connection.
+    pub connection: Config,
+    /// Where ciphers come from.
+    pub provider: Arc<dyn Provider>,
+}
+
+impl fmt::Debug for EndpointConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointConfig")
+            .field("listen", &self.listen)
+            .field("connection", &self.connection)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Datagrams that reached no connection, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EndpointStats {
+    /// All that came.
+    pub received: u64,
+    /// Not a packet of ours.
+    pub malformed: u64,
+    /// For an id that nobody has.
+    pub unknown: u64,
+    /// A handshake packet while we do not listen, or without the secret's MAC.
+    pub strangers: u64,
+    /// HELLOs whose copy was answered before.
+    pub repeated: u64,
+    /// HELLOs beyond the bound on half-open sessions.
+    pub full: u64,
+    /// HELLOs accepted.
+    pub accepted: u64,
+}
+
+struct HalfOpen {
+    connection: Connection,
+    expires: Time,
+}
+
+/// See the module.
+pub struct Endpoint {
+    secret: Secret,
+    provider: Arc<dyn Provider>,
+    config: Arc<Config>,
+    parameters: Parameters,
+    responder: Option<Responder>,
+    rng: ChaCha20Rng,
+    connections: BTreeMap<ConnectionHandle, Connection>,
+    half_open: HashMap<ConnectionId, HalfOpen>,
+    half_open_order: VecDeque<(Time, ConnectionId)>,
+    ids: HashMap<ConnectionId, ConnectionHandle>,
+    next_handle: u64,
+    /// Connections that events were promised for: all that were touched since the last poll.
+    stats: EndpointStats,
+    /// The connection that was last asked for datagrams, so that each gets its turn.
+    turn: ConnectionHandle,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("connections", &self.connections.len())
+            .field("half_open", &self.half_open.len())
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Endpoint {
+    /// `seed`: 32 bytes nobody else knows; all randomness of the endpoint follows from it.
+    pub fn new(config: EndpointConfig, seed: [u8; 32]) -> Result<Self, ConfigError> {
+        config.connection.validate()?;
+        let mut rng = ChaCha20Rng::from_seed(seed);
+        let mut responder_seed = [0; 32];
+        rng.fill_bytes(&mut responder_seed);
+        let responder =
+            config.listen.then(|| Responder::new(&config.secret, Arc::clone(&config.provider), responder_seed));
+        Ok(Self {
+            parameters: parameters(&config.connection),
+            config: Arc::new(config.connection),
+            secret: config.secret,
+            provider: config.provider,
+            responder,
+            rng,
+            connections: BTreeMap::new(),
+            half_open: HashMap::new(),
+            half_open_order: VecDeque::new(),
+            ids: HashMap::new(),
+            next_handle: 0,
+            stats: EndpointStats::default(),
+            turn: ConnectionHandle(0),
+        })
+    }
+
+    fn fresh_id(&mut self) -> ConnectionId {
+        loop {
+            let mut id = ConnectionId([0; 8]);
+            self.rng.fill_bytes(&mut id.0);
+            if !self.ids.contains_key(&id) && !self.half_open.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    fn insert(&mut self, connection: Connection) -> ConnectionHandle {
+        let handle = ConnectionHandle(self.next_handle);
+        self.next_handle += 1;
+        self.ids.insert(connection.local_id(), handle);
+        self.connections.insert(handle, connection);
+        handle
+    }
+
+    /// Starts to connect; [`Event::Connected`] or [`Event::Closed`] tells the outcome.
+    pub fn connect(&mut self, now: Time, remote: SocketAddr) -> ConnectionHandle {
+        let id = self.fresh_id();
+        let mut seed = [0; 32];
+        self.rng.fill_bytes(&mut seed);
+        let provider = Arc::clone(&self.provider);
+        let initiator = Initiator::new(&self.secret, id, &self.parameters, provider, seed, now)
+            .give_up_after(self.config.handshake_timeout);
+        let grease = self.rng.next_u64();
+        let connection = Connection::connect(Arc::clone(&self.config), initiator, id, remote, now, grease);
+        self.insert(connection)
+    }
+
+    /// A datagram came.
+    pub fn handle_datagram(&mut self, received: Received<'_>) {
+        self.stats.received += 1;
+        let destination = match Datagram::parse(received.datagram) {
+            Ok(Datagram::Short { destination }) => destination,
+            Ok(Datagram::Long(header)) if self.ids.contains_key(&header.destination) => header.destination,
+            Ok(Datagram::Long(_)) => return self.handle_hello(&received),
+            Err(_) => {
+                self.stats.malformed += 1;
+                return;
+            }
+        };
+        if let Some(connection) = self.ids.get(&destination).and_then(|handle| self.connections.get_mut(handle)) {
+            return connection.handle_datagram(received);
+        }
+        self.handle_first(destination, received);
+    }
+
+    /// The first packet under the keys of a half-open session makes it a connection.
+    fn handle_first(&mut self, destination: ConnectionId, received: Received<'_>) {
+        let Some(half_open) = self.half_open.get_mut(&destination) else {
+            self.stats.unknown += 1;
+            return;
+        };
+        half_open.connection.handle_datagram(received);
+        if half_open.connection.is_established() {
+            if let Some(half_open) = self.half_open.remove(&destination) {
+                self.insert(half_open.connection);
+            }
+        }
+    }
+
+    fn handle_hello(&mut self, received: &Received<'_>) {
+        let (now, from) = (received.at, received.from);
+        self.expire_half_open(now);
+        let id = self.fresh_id();
+        let Some(responder) = &mut self.responder else {
+            self.stats.strangers += 1;
+            return;
+        };
+        if self.half_open.len() >= MAX_HALF_OPEN {
+            self.stats.full += 1;
+            return;
+        }
+        let accepted = responder.handle_hello(now, from, received.datagram, &self.parameters, id);
+        let counts = *responder.stats();
+        self.stats.strangers = counts.strangers + counts.malformed;
+        self.stats.repeated = counts.repeated;
+        let Some(accepted) = accepted else { return };
+        self.stats.accepted += 1;
+        let grease = self.rng.next_u64();
+        let connection = Connection::accept(Arc::clone(&self.config), accepted.session, from, now, grease);
+        let expires = now + HALF_OPEN_LIFE;
+        self.half_open.insert(id, HalfOpen { connection, expires });
+        self.half_open_order.push_back((expires, id));
+    }
+
+    fn expire_half_open(&mut self, now: Time) {
+        while let Some(&(expires, id)) = self.half_open_order.front() {
+            if expires > now {
+                break;
+            }
+            self.half_open_order.pop_front();
+            if self.half_open.get(&id).is_some_and(|half_open| half_open.expires <= now) {
+                self.half_open.remove(&id);
+            }
+        }
+    }
+
+    /// Time has passed. Early calls are harmless.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.expire_half_open(now);
+        if let Some(responder) = &mut self.responder {
+            responder.handle_timeout(now);
+        }
+        for connection in self.connections.values_mut() {
+            connection.handle_timeout(now);
+        }
+    }
+
+    /// Datagrams to be sent now; see [`Connection::poll_transmit`].
+    pub fn poll_transmit(&mut self, now: Time, max_segments: usize, out: &mut [u8]) -> Option<Transmit> {
+        if let Some((destination, len)) = self.responder.as_mut().and_then(|responder| responder.poll_transmit(now, out)) {
+            return Some(Transmit { destination, ecn: None, len, segment_size: None });
+        }
+        let turn = self.turn;
+        let after = self.connections.range_mut(ConnectionHandle(turn.0 + 1)..);
+        for (&handle, connection) in after {
+            if let Some(transmit) = connection.poll_transmit(now, max_segments, out) {
+                self.turn = handle;
+                return Some(transmit);
+            }
+        }
+        for (&handle, connection) in self.connections.range_mut(..=turn) {
+            if let Some(transmit) = connection.poll_transmit(now, max_segments, out) {
+                self.turn = handle;
+                return Some(transmit);
+            }
+        }
+        None
+    }
+
+    /// The next event, and whose it is. After [`Event::Closed`] the connection is dropped as soon as it has finished ending.
+    pub fn poll_event(&mut self) -> Option<(ConnectionHandle, Event)> {
+        for (&handle, connection) in &mut self.connections {
+            if let Some(event) = connection.poll_event() {
+                return Some((handle, event));
+            }
+        }
+        let ids = &mut self.ids;
+        self.connections.retain(|_, connection| {
+            let keep = !connection.is_closed();
+            if !keep {
+                ids.remove(&connection.local_id());
+            }
+            keep
+        });
+        None
+    }
+
+    /// When to call [`Self::handle_timeout`], if nothing else happens before, and why.
+    pub fn poll_timeout(&mut self) -> Option<(Time, WakeReason)> {
+        let responder = self.responder.as_ref().and_then(Responder::poll_timeout);
+        let half_open = self.half_open_order.front().map(|&(at, _)| at);
+        let own = responder.into_iter().chain(half_open).map(|at| (at, WakeReason::Handshake));
+        let timers = self.connections.values_mut().filter_map(Connection::poll_timeout);
+        own.chain(timers).min_by_key(|&(at, _)| at)
+    }
+
+    /// A connection, until it has finished ending.
+    pub fn connection(&self, handle: ConnectionHandle) -> Option<&Connection> {
+        self.connections.get(&handle)
+    }
+
+    /// See [`Self::connection`].
+    pub fn connection_mut(&mut self, handle: ConnectionHandle) -> Option<&mut Connection> {
+        self.connections.get_mut(&handle)
+    }
+
+    /// Connections that have not finished ending.
+    pub fn connections(&self) -> impl Iterator<Item = (ConnectionHandle, &Connection)> {
+        self.connections.iter().map(|(&handle, connection)| (handle, connection))
+    }
+
+    /// Datagrams that reached no connection.
+    pub fn stats(&self) -> &EndpointStats {
+        &self.stats
+    }
+}
+
+/// What we announce in the handshake.
+fn parameters(config: &Config) -> Parameters {
+    let clamp32 = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+    Parameters {
+        max_datagram: config.max_datagram,
+        max_symbol: u16::try_from(config.slot_len()).unwrap_or(u16::MAX).min(crate::wire::MAX_SYMBOL as u16),
+        lane_credit: INITIAL_CAPACITY as u32,
+        max_span: config.max_span,
+        stream_credit: clamp32(config.stream_window),
+        streams: clamp32(config.max_streams),
+        idle_timeout_ms: clamp32(config.idle_timeout.as_millis() as u64),
+        ..Parameters::default()
+    }
+}

@@ -1,0 +1,283 @@
+//! The side that connects: sends HELLOs until a REPLY fits.
+//!
+//! The endpoint drives it: `poll_transmit` until it gives nothing, wait for `poll_timeout`, hand in every REPLY addressed
+//! to `source`. All flights are the same bytes. A REPLY that is not right leaves it as ready for the next as before,
+//! whatever was wrong with it.
+
+use core::fmt;
+use core::time::Duration;
+use std::sync::Arc;
+
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use snow::HandshakeState;
+use zeroize::Zeroizing;
+
+use super::noise::{self, NOISE_OVERHEAD, Role};
+use super::parameters::{Grease, HelloPayload, Offer, ParameterError, Parameters, ReplyPayload};
+use super::{COPY_GAP, FIRST_RETRY, GIVE_UP, RETRY_CAP, Session};
+use crate::Time;
+use crate::crypto::{MacKey, Provider, Secret};
+use crate::wire::{
+    ConnectionId, Datagram, HELLO_LEN, LONG_HEADER_LEN, LongHeader, LongKind, LongRepr, MAC_LEN, REPLY_MAX, Suite,
+    Writer,
+};
+
+/// Room for parameters in a HELLO.
+const PAYLOAD_MAX: usize = HELLO_LEN - LONG_HEADER_LEN - NOISE_OVERHEAD - 2 * MAC_LEN;
+
+/// Why a REPLY made no session; the handshake goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HandshakeError {
+    /// No REPLY to this HELLO: another packet, for another id, or of another suite.
+    NotForUs,
+    /// mac1 is wrong: whoever sent it does not know the secret.
+    Mac,
+    /// The Noise message does not open.
+    Noise,
+    /// The responder's parameters are wrong.
+    Parameters(ParameterError),
+    /// The responder chose an AEAD that was not offered, or its sealed source id is not the one of the header.
+    Binding,
+    /// A session was made already; this is the second copy.
+    Finished,
+}
+
+impl fmt::Display for HandshakeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotForUs => f.write_str("the packet is no reply to this hello"),
+            Self::Mac => f.write_str("the reply was made without the secret"),
+            Self::Noise => f.write_str("the reply's noise message does not open"),
+            Self::Parameters(error) => write!(f, "the reply's {error}"),
+            Self::Binding => f.write_str("the reply's sealed part contradicts its header or the offer"),
+            Self::Finished => f.write_str("the handshake is over"),
+        }
+    }
+}
+
+impl core::error::Error for HandshakeError {}
+
+/// One handshake, from the side that connects.
+pub struct Initiator {
+    secret: Secret,
+    mac: MacKey,
+    provider: Arc<dyn Provider>,
+    source: ConnectionId,
+    suite: Suite,
+    offer: Offer,
+    payload: Vec<u8>,
+    /// Of the Noise state: with it the state can be made again.
+    seed: Zeroizing<[u8; 32]>,
+    noise: HandshakeState,
+    hello: [u8; HELLO_LEN],
+    flights: Flights,
+    finished: bool,
+}
+
+impl Initiator {
+    /// Prepares the HELLO, due at `now`. `source`: what the responder shall call us. `seed`: 32 random bytes for this
+    /// handshake alone. Values of `parameters` out of range are held to it.
+    pub fn new(
+        secret: &Secret,
+        source: ConnectionId,
+        parameters: &Parameters,
+        provider: Arc<dyn Provider>,
+        seed: [u8; 32],
+        now: Time,
+    ) -> Self {
+        let mut rng = ChaCha20Rng::from_seed(seed);
+        let offer = Offer::new(provider.aes_hardware());
+        let suite = if provider.aes_hardware() { Suite::AesGcmSha256 } else { Suite::ChaChaPolyBlake2s };
+        let mut grease: Grease = [0; _];
+        rng.fill_bytes(&mut grease);
+        let mut payload = [0; PAYLOAD_MAX];
+        let mut w = Writer::new(&mut payload);
+        HelloPayload::emit(parameters, offer, &grease, &mut w).expect("the largest parameters fit a HELLO");
+        let payload = w.written().to_vec();
+
+        let mut destination = ConnectionId([0; 8]);
+        rng.fill_bytes(&mut destination.0);
+        let noise_len = payload.len() + NOISE_OVERHEAD;
+        let header = LongRepr {
+            kind: LongKind::Hello,
+            grease: rng.next_u32() as u8,
+            destination,
+            source,
+            suite,
+            noise_len: noise_len as u16,
+        };
+        let mut hello = [0; HELLO_LEN];
+        header.emit(&mut Writer::new(&mut hello)).expect("a HELLO has room for its header");
+        let mut noise_seed = Zeroizing::new([0; 32]);
+        rng.fill_bytes(noise_seed.as_mut());
+        let (clear, rest) = hello.split_at_mut(LONG_HEADER_LEN);
+        let noise = write_hello(suite, secret, clear, &noise_seed, &payload, &mut rest[..noise_len]);
+
+        let mac = MacKey::new(secret);
+        let (authenticated, macs) = hello.split_at_mut(HELLO_LEN - 2 * MAC_LEN);
+        macs[..MAC_LEN].copy_from_slice(&mac.tag(authenticated));
+        Self {
+            secret: secret.clone(),
+            mac,
+            provider,
+            source,
+            suite,
+            offer,
+            payload,
+            seed: noise_seed,
+            noise,
+            hello,
+            flights: Flights::new(rng, now),
+            finished: false,
+        }
+    }
+
+    /// Gives up after `duration` instead of 30 s, counted from construction.
+    #[must_use]
+    pub const fn give_up_after(mut self, duration: Duration) -> Self {
+        self.flights.give_up = duration;
+        self
+    }
+
+    /// What the responder calls us: REPLYs to this id are for [`Initiator::handle_reply`].
+    pub const fn source(&self) -> ConnectionId {
+        self.source
+    }
+
+    /// Writes the HELLO into `out` when one is due; returns its length, [`HELLO_LEN`]. Nothing is lost if `out` is
+    /// shorter: it stays due.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
+        let out = out.get_mut(..HELLO_LEN)?;
+        if self.finished || !self.flights.take(now) {
+            return None;
+        }
+        out.copy_from_slice(&self.hello);
+        Some(HELLO_LEN)
+    }
+
+    /// When the next HELLO is due or the handshake expires; none when it is over.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        (!self.finished).then(|| self.flights.due.min(self.flights.deadline()))
+    }
+
+    /// Whether no REPLY came in time: wrong host, port or secret, or nothing gets through.
+    pub fn expired(&self, now: Time) -> bool {
+        !self.finished && now >= self.flights.deadline()
+    }
+
+    /// Takes one datagram that is addressed to `source`.
+    pub fn handle_reply(&mut self, datagram: &[u8]) -> Result<Session, HandshakeError> {
+        if self.finished {
+            return Err(HandshakeError::Finished);
+        }
+        let Ok(Datagram::Long(reply)) = Datagram::parse(datagram) else { return Err(HandshakeError::NotForUs) };
+        if reply.kind != LongKind::Reply || reply.destination != self.source || reply.suite != self.suite {
+            return Err(HandshakeError::NotForUs);
+        }
+        if !self.mac.verify(reply.authenticated, &reply.mac1) {
+            return Err(HandshakeError::Mac);
+        }
+        let mut payload = [0; REPLY_MAX];
+        // A state that fails to read is as before.
+        let len = self.noise.read_message(reply.noise, &mut payload).map_err(|_| HandshakeError::Noise)?;
+        match self.judge(&reply, &payload[..len]) {
+            Ok(said) => {
+                self.finished = true;
+                let (ours, theirs) = self.noise.dangerously_get_raw_split();
+                let (ours, theirs) = (Zeroizing::new(ours), Zeroizing::new(theirs));
+                let ids = (self.source, reply.source);
+                Ok(Session::new(&self.provider, said.aead, (&ours, &theirs), said.parameters, ids))
+            }
+            Err(error) => {
+                self.rewind();
+                Err(error)
+            }
+        }
+    }
+
+    fn judge(&self, reply: &LongHeader<'_>, payload: &[u8]) -> Result<ReplyPayload, HandshakeError> {
+        let said = ReplyPayload::parse(payload).map_err(HandshakeError::Parameters)?;
+        if said.source != reply.source || (said.aead != self.offer.first && !self.offer.both) {
+            return Err(HandshakeError::Binding);
+        }
+        Ok(said)
+    }
+
+    /// Makes the Noise state anew, as it was after the HELLO, from the same seed.
+    fn rewind(&mut self) {
+        let mut again = [0; HELLO_LEN];
+        let (clear, _) = self.hello.split_at(LONG_HEADER_LEN);
+        self.noise = write_hello(self.suite, &self.secret, clear, &self.seed, &self.payload, &mut again);
+    }
+}
+
+/// Writes the Noise message of a HELLO; returns the state that waits for the REPLY.
+fn write_hello(
+    suite: Suite,
+    secret: &Secret,
+    clear: &[u8],
+    seed: &[u8; 32],
+    payload: &[u8],
+    out: &mut [u8],
+) -> HandshakeState {
+    let mut noise = noise::state(Role::Initiator, suite, secret, clear, seed);
+    noise.write_message(payload, out).expect("the message has room for key, payload and tag");
+    noise
+}
+
+impl fmt::Debug for Initiator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Initiator")
+            .field("source", &self.source)
+            .field("flights", &self.flights)
+            .finish_non_exhaustive()
+    }
+}
+
+/// When HELLOs go out: in pairs, the pairs ever further apart.
+struct Flights {
+    rng: ChaCha20Rng,
+    started: Time,
+    give_up: Duration,
+    due: Time,
+    /// When the next pair goes out, once the first of this pair is out.
+    next_pair: Option<Time>,
+    /// The wait after the next pair, before jitter.
+    wait: Duration,
+}
+
+impl Flights {
+    const fn new(rng: ChaCha20Rng, now: Time) -> Self {
+        Self { rng, started: now, give_up: GIVE_UP, due: now, next_pair: None, wait: FIRST_RETRY }
+    }
+
+    fn deadline(&self) -> Time {
+        self.started + self.give_up
+    }
+
+    /// Whether a HELLO is due; if so, the next is planned.
+    fn take(&mut self, now: Time) -> bool {
+        if now < self.due || now >= self.deadline() {
+            return false;
+        }
+        self.due = match self.next_pair.take() {
+            Some(next) => next,
+            None => {
+                // +-25 %, so that clients which lost the same link do not come back in step.
+                let jittered = self.wait * (768 + self.rng.next_u32() % 513) / 1024;
+                self.next_pair = Some(now + jittered);
+                self.wait = (self.wait * 3 / 2).min(RETRY_CAP);
+                now + COPY_GAP
+            }
+        };
+        true
+    }
+}
+
+impl fmt::Debug for Flights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flights").field("due", &self.due).field("wait", &self.wait).finish_non_exhaustive()
+    }
+}
