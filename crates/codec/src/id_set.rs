@@ -122,6 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "slow there, and no unsafe code in it")]
     fn answers_like_a_list_of_booleans() {
         for (capacity, start) in [(4, 0), (4, 62), (64, 100), (256, 1_000), (256, u64::MAX - 300)] {
             let mut set = IdSet::new(capacity);

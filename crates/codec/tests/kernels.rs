@@ -75,7 +75,8 @@ fn the_kernels_of_this_machine_are_found_fastest_first() {
     #[cfg(target_arch = "x86_64")]
     {
         let (avx2, gfni) = (is_x86_feature_detected!("avx2"), is_x86_feature_detected!("gfni"));
-        let tiers = [("avx2", avx2), ("gfni-256", avx2 && gfni), ("gfni-512", gfni && is_x86_feature_detected!("avx512f"))];
+        let tiers =
+            [("avx2", avx2), ("gfni-256", avx2 && gfni), ("gfni-512", gfni && is_x86_feature_detected!("avx512f"))];
         expected.extend(tiers.iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name));
     }
     expected.reverse();
