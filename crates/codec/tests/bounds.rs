@@ -239,10 +239,23 @@ fn full_columns_refuse_new_ids() {
         assert_eq!(decoder.receive_repair(Code::Rlc, repair(4 * span), &[1]), Ok(Reception::Innovative));
     }
     let before = state(&decoder);
-    assert_eq!(decoder.receive_repair(Code::Rlc, repair(20), &[1]), Err(DecodeError::TooManyColumns { limit: 16 }));
+    assert_eq!(decoder.receive_repair(Code::Rlc, repair(24), &[1]), Err(DecodeError::TooManyColumns { limit: 16 }));
     assert_eq!(state(&decoder), before);
     // The refused span left no trace: one with a single new id still fits.
     assert_eq!(decoder.receive_repair(Code::Rlc, repair(17), &[1]), Ok(Reception::Innovative));
+}
+
+/// However many repairs are refused for want of a row, their ids take no columns.
+#[test]
+fn refused_rows_take_no_columns() {
+    let mut decoder = Decoder::new(Limits { capacity: 256, max_span: 16, max_rows: 1, slot_len: SLOT });
+    let repair = |first| RepairId { first: SourceId(first), count: 16, key: 0 };
+    assert_eq!(decoder.receive_repair(Code::Rlc, repair(0), &[1]), Ok(Reception::Innovative));
+    // Fifteen free ids are there and 64 allowed: the fourth span would be over it if the three before it stayed.
+    for span in 1..10 {
+        let reception = decoder.receive_repair(Code::Rlc, repair(16 * span), &[1]);
+        assert_eq!(reception, Err(DecodeError::TooManyRows { limit: 1 }));
+    }
 }
 
 #[test]
