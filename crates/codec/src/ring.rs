@@ -11,7 +11,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Term};
 
 /// Alignment of slots: a cache line and the widest register.
 const ALIGNMENT: usize = 64;
@@ -150,9 +150,9 @@ impl SymbolRing {
 }
 
 /// Hands the terms to the kernel in blocks.
-fn mix_symbols<'a>(out: &mut [u8], terms: impl Iterator<Item = (u8, &'a [u8])>) {
+fn mix_symbols<'a>(out: &mut [u8], terms: impl Iterator<Item = Term<'a>>) {
     let kernel = Kernel::active();
-    let mut block: [(u8, &[u8]); BLOCK] = [(0, &[]); BLOCK];
+    let mut block: [Term; BLOCK] = [(0, &[]); BLOCK];
     let mut filled = 0;
     for term in terms {
         block[filled] = term;

@@ -92,7 +92,11 @@ impl Rows {
     ///
     /// # Errors
     /// Too many free ids; nothing is changed.
-    pub fn load(&mut self, terms: impl Iterator<Item = (u64, u8)>, used: &mut Vec<(u64, u8)>) -> Result<(), DecodeError> {
+    pub fn load(
+        &mut self,
+        terms: impl Iterator<Item = (u64, u8)>,
+        used: &mut Vec<(u64, u8)>,
+    ) -> Result<(), DecodeError> {
         used.clear();
         self.added.clear();
         self.candidate.fill(0);

@@ -143,6 +143,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "slow there, and no unsafe code in it")]
     fn all_products_are_the_bitwise_ones() {
         for a in elements() {
             for b in elements() {
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "16 million products; no unsafe code in them")]
+    #[cfg_attr(miri, ignore = "slow there, and no unsafe code in it")]
     fn products_distribute_and_associate() {
         for a in elements() {
             for b in elements() {

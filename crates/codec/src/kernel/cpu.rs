@@ -25,16 +25,14 @@ pub(super) fn cpu() -> Cpu {
 
 #[cfg(not(miri))]
 pub(super) fn cpu() -> Cpu {
-    use core::arch::x86_64::{__cpuid, __cpuid_count};
-
     // XCR0: the registers whose state the operating system saves when it switches tasks.
     const XMM_YMM: u64 = 0b110;
     const MASK_ZMM: u64 = 0b1110_0000;
 
-    if __cpuid(0).eax < 7 {
+    if cpuid(0).eax < 7 {
         return COMPILED_FOR;
     }
-    let (basic, extended) = (__cpuid(1), __cpuid_count(7, 0));
+    let (basic, extended) = (cpuid(1), cpuid(7));
     let has_xgetbv = bit(basic.ecx, 27);
     // SAFETY: OSXSAVE says that the operating system enabled XGETBV.
     let saved = if has_xgetbv { unsafe { xcr0() } } else { 0 };
@@ -50,6 +48,14 @@ pub(super) fn cpu() -> Cpu {
 #[cfg(not(miri))]
 const fn bit(register: u32, index: u32) -> bool {
     register >> index & 1 == 1
+}
+
+/// Leaf `leaf`, subleaf 0.
+#[cfg(not(miri))]
+#[allow(unused_unsafe, reason = "the intrinsic became safe after our oldest supported compiler")]
+fn cpuid(leaf: u32) -> core::arch::x86_64::CpuidResult {
+    // SAFETY: every x86-64 processor has CPUID.
+    unsafe { core::arch::x86_64::__cpuid_count(leaf, 0) }
 }
 
 #[cfg(not(miri))]

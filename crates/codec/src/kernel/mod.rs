@@ -5,8 +5,8 @@
 //! only be had where its instructions exist: that is what makes its safe methods safe.
 //!
 //! All `unsafe` of the crate is in this folder. Its shape: a safe method checks lengths, a function pointer leads to
-//! the tier's `#[target_feature]` function, which is [`vector`]'s generic loop over the tier's register type. The
-//! [`scalar`] tier is the judge of the others.
+//! the tier's `#[target_feature]` function, which is `vector.rs`'s generic loop over the tier's register type. The
+//! scalar tier is the judge of the others.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -21,6 +21,9 @@ mod vector;
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+/// A factor and the bytes it multiplies.
+pub type Term<'a> = (u8, &'a [u8]);
+
 /// A set of symbol operations for one instruction set.
 pub struct Kernel {
     name: &'static str,
@@ -33,7 +36,7 @@ pub struct Kernel {
 struct Operations {
     xor: unsafe fn(&mut [u8], &[u8]),
     scale: unsafe fn(&mut [u8], u8),
-    mul_add_many: unsafe fn(&mut [u8], &[(u8, &[u8])]),
+    mul_add_many: unsafe fn(&mut [u8], &[Term]),
 }
 
 /// All tiers, fastest first.
@@ -115,7 +118,7 @@ impl Kernel {
     /// # Panics
     /// A source's length differs from that of `dst`.
     #[inline]
-    pub fn mul_add_many(&self, dst: &mut [u8], sources: &[(u8, &[u8])]) {
+    pub fn mul_add_many(&self, dst: &mut [u8], sources: &[Term]) {
         for (_, src) in sources {
             assert_eq!(dst.len(), src.len(), "symbols of different length");
         }

@@ -2,7 +2,7 @@
 //!
 //! One table look-up a byte, no cleverness: it stays readable because every other tier is tested against it.
 
-use super::{Kernel, Operations};
+use super::{Kernel, Operations, Term};
 use crate::field::gf256::PRODUCTS;
 
 pub(super) static SCALAR: Kernel =
@@ -21,7 +21,7 @@ pub(super) fn scale(dst: &mut [u8], factor: u8) {
     }
 }
 
-pub(super) fn mul_add_many(dst: &mut [u8], sources: &[(u8, &[u8])]) {
+pub(super) fn mul_add_many(dst: &mut [u8], sources: &[Term]) {
     for &(factor, src) in sources {
         let products = &PRODUCTS[usize::from(factor)];
         for (to, &from) in dst.iter_mut().zip(src) {

@@ -9,7 +9,7 @@
 //! Safety, for the whole file: the caller has the instructions of `V`, and all slices of a call have one length. Every
 //! pointer made here is at an offset `at` with `at + V::LEN <= len` of its slice.
 
-use super::scalar;
+use super::{Term, scalar};
 
 /// A register of bytes. The methods are `unsafe` because the processor must have the instructions.
 pub(super) trait Vector: Copy {
@@ -78,7 +78,7 @@ pub(super) unsafe fn scale<V: Vector>(dst: &mut [u8], value: u8) {
 
 /// `dst ^= factor * src` for every pair, with `WIDE` registers of `dst` held at once while the sources go by.
 #[inline(always)]
-pub(super) unsafe fn mul_add_many<V: Vector, const WIDE: usize>(dst: &mut [u8], sources: &[(u8, &[u8])]) {
+pub(super) unsafe fn mul_add_many<V: Vector, const WIDE: usize>(dst: &mut [u8], sources: &[Term]) {
     let len = dst.len();
     if len < V::LEN {
         return scalar::mul_add_many(dst, sources);
@@ -110,7 +110,7 @@ pub(super) unsafe fn mul_add_many<V: Vector, const WIDE: usize>(dst: &mut [u8], 
 }
 
 #[inline(always)]
-unsafe fn block<V: Vector, const N: usize>(to: *mut u8, at: usize, sources: &[(u8, &[u8])]) {
+unsafe fn block<V: Vector, const N: usize>(to: *mut u8, at: usize, sources: &[Term]) {
     // SAFETY: the caller has N registers' bytes at `at`.
     unsafe {
         let mut held = [V::load(to.add(at)); N];
@@ -125,7 +125,7 @@ unsafe fn block<V: Vector, const N: usize>(to: *mut u8, at: usize, sources: &[(u
 
 /// The held registers plus every factor times its source at `at`.
 #[inline(always)]
-unsafe fn sum<V: Vector, const N: usize>(mut held: [V; N], at: usize, sources: &[(u8, &[u8])]) -> [V; N] {
+unsafe fn sum<V: Vector, const N: usize>(mut held: [V; N], at: usize, sources: &[Term]) -> [V; N] {
     for &(value, src) in sources {
         // SAFETY: sources are as long as the destination, which has N registers' bytes at `at`.
         unsafe {
@@ -173,7 +173,7 @@ macro_rules! tier {
                 unsafe { $crate::kernel::vector::scale::<$vector>(dst, factor) }
             }
             #[target_feature(enable = $features)]
-            fn mul_add_many(dst: &mut [u8], sources: &[(u8, &[u8])]) {
+            fn mul_add_many(dst: &mut [u8], sources: &[$crate::kernel::Term]) {
                 // SAFETY: the features are enabled here; `Kernel` checked the lengths.
                 unsafe { $crate::kernel::vector::mul_add_many::<$vector, $wide>(dst, sources) }
             }

@@ -1,0 +1,307 @@
+//! What a peer cannot do, whatever it sends: make the decoder panic, grow, or change on an error; and what a healthy
+//! stream does not do: allocate.
+#![cfg(not(miri))]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use proptest::prelude::*;
+use tidewire_codec::{Code, DecodeError, Decoder, Encoder, Limits, Reception, RepairId, SourceId, SpanError};
+
+const SLOT: usize = 64;
+const LIMITS: Limits = Limits { slot_len: SLOT, capacity: 32, max_span: 16, max_rows: 5 };
+
+/// The decoder's own promise (see `Limits`) for the largest ring that the steps below grow to, with the memory that a
+/// doubling vector may hold in excess, and 4 KiB for lists of ids.
+const MOST_BYTES: isize = 2 * (256 * (SLOT as isize + 5) + 5 * 4 * 16) + 4_096;
+
+/// Counts what each thread holds, so that tests do not see each other.
+struct Counting;
+
+thread_local! {
+    static HELD: Cell<isize> = const { Cell::new(0) };
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+// SAFETY: hands every request to the system allocator unchanged; the counters are plain cells that do not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        HELD.set(HELD.get() + layout.size() as isize);
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's contract is the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        HELD.set(HELD.get() - layout.size() as isize);
+        // SAFETY: as above.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// All that can be asked of a decoder from outside.
+#[derive(Debug, PartialEq)]
+struct State {
+    edge: SourceId,
+    end: SourceId,
+    limit: SourceId,
+    deficit: u64,
+    rows: usize,
+    undecoded: Vec<std::ops::Range<SourceId>>,
+    symbols: Vec<(u64, Vec<u8>)>,
+}
+
+fn state(decoder: &Decoder) -> State {
+    let reach = decoder.capacity() as u64 + 2;
+    let around = decoder.end().0.saturating_sub(reach)..decoder.end().0.saturating_add(2);
+    State {
+        edge: decoder.edge(),
+        end: decoder.end(),
+        limit: decoder.limit(),
+        deficit: decoder.rank_deficit(),
+        rows: decoder.rows(),
+        undecoded: decoder.undecoded().collect(),
+        symbols: around.filter_map(|id| Some((id, decoder.symbol(SourceId(id))?.to_vec()))).collect(),
+    }
+}
+
+fn check_invariants(decoder: &Decoder) {
+    let state = state(decoder);
+    assert!(state.edge <= state.end && state.end <= state.limit);
+    assert!(state.rows <= LIMITS.max_rows);
+    let missing: u64 = state.undecoded.iter().map(|run| run.end.since(run.start)).sum();
+    assert_eq!(state.deficit, missing - state.rows as u64);
+    assert!(missing <= decoder.capacity() as u64);
+    assert_eq!(decoder.undecoded_in(SourceId(0)..SourceId(u64::MAX)), missing);
+    assert_eq!(state.undecoded.first().map_or(state.end, |run| run.start), state.edge);
+    assert!(state.symbols.len() <= decoder.capacity());
+    for (id, symbol) in &state.symbols {
+        assert!(decoder.is_decoded(SourceId(*id)) && !symbol.is_empty() && symbol.len() <= SLOT);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Source(u64, Vec<u8>),
+    Repair(Code, RepairId, Vec<u8>),
+    /// Relative to the edge, so that windows move.
+    SourceAhead(u64, Vec<u8>),
+    RepairAhead(Code, i8, u16, u16, Vec<u8>),
+    Skip(u64),
+    SkipAhead(u64),
+    Poll,
+    Grow(usize),
+}
+
+fn id() -> impl Strategy<Value = u64> {
+    prop_oneof![6 => 0..100u64, 1 => u64::MAX - 40..=u64::MAX, 1 => any::<u64>()]
+}
+
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![30 => prop::collection::vec(any::<u8>(), 1..=SLOT), 1 => prop::collection::vec(any::<u8>(), 0..=SLOT + 2)]
+}
+
+fn code() -> impl Strategy<Value = Code> {
+    prop_oneof![Just(Code::Rlc), Just(Code::Cauchy)]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let count = || prop_oneof![10 => 0..20u16, 1 => any::<u16>()];
+    let key = || prop_oneof![3 => 0..3u16, 1 => any::<u16>()];
+    prop_oneof![
+        2 => (id(), bytes()).prop_map(|(id, bytes)| Step::Source(id, bytes)),
+        2 => (code(), id(), count(), key(), bytes()).prop_map(|(code, first, count, key, bytes)| {
+            Step::Repair(code, RepairId { first: SourceId(first), count, key }, bytes)
+        }),
+        8 => (0..40u64, bytes()).prop_map(|(ahead, bytes)| Step::SourceAhead(ahead, bytes)),
+        8 => (code(), -30..40i8, count(), key(), bytes()).prop_map(|(code, ahead, count, key, bytes)| {
+            Step::RepairAhead(code, ahead, count, key, bytes)
+        }),
+        1 => prop_oneof![20 => 0..100u64, 1 => id()].prop_map(Step::Skip),
+        1 => (0..50u64).prop_map(Step::SkipAhead),
+        3 => Just(Step::Poll),
+        1 => (0..200usize).prop_map(Step::Grow),
+    ]
+}
+
+/// Performs a step; receptions give their result.
+fn perform(decoder: &mut Decoder, step: Step) -> Option<Result<Reception, DecodeError>> {
+    let edge = decoder.edge();
+    match step {
+        Step::Source(id, bytes) => Some(decoder.receive_source(SourceId(id), &bytes)),
+        Step::Repair(code, id, bytes) => Some(decoder.receive_repair(code, id, &bytes)),
+        Step::SourceAhead(ahead, bytes) => Some(decoder.receive_source(edge.plus(ahead), &bytes)),
+        Step::RepairAhead(code, ahead, count, key, bytes) => {
+            let first = SourceId(edge.0.saturating_add_signed(ahead.into()));
+            Some(decoder.receive_repair(code, RepairId { first, count, key }, &bytes))
+        }
+        Step::Skip(id) => {
+            decoder.skip_before(SourceId(id));
+            None
+        }
+        Step::SkipAhead(ahead) => {
+            decoder.skip_before(edge.plus(ahead));
+            None
+        }
+        Step::Poll => {
+            while decoder.poll_decoded().is_some() {}
+            None
+        }
+        Step::Grow(capacity) => {
+            decoder.grow(capacity);
+            None
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    /// Contents are random bytes, so rows contradict each other most of the time.
+    #[test]
+    fn nothing_a_peer_sends_breaks_an_invariant(steps in prop::collection::vec(step(), 0..120)) {
+        let held = HELD.get();
+        let mut decoder = Decoder::new(LIMITS);
+        for step in steps {
+            let before = state(&decoder);
+            let result = perform(&mut decoder, step.clone());
+            check_invariants(&decoder);
+            let after = state(&decoder);
+            match result {
+                Some(Err(error)) => prop_assert_eq!(&before, &after, "{:?} gave {}", step, error),
+                Some(Ok(Reception::Redundant)) => prop_assert_eq!(&before, &after, "{:?}", step),
+                Some(Ok(Reception::Innovative)) => {
+                    let grown = before.end.0.max(after.end.0) - before.end.0;
+                    prop_assert_eq!(before.deficit + grown, after.deficit + 1, "{:?}", step);
+                }
+                Some(Ok(Reception::Stale)) | None => {}
+            }
+            drop((before, after));
+        }
+        prop_assert!(HELD.get() - held <= MOST_BYTES, "{} bytes held", HELD.get() - held);
+    }
+}
+
+#[test]
+fn errors_name_the_limit() {
+    let mut decoder = Decoder::new(LIMITS);
+    let repair = |first, count, key| RepairId { first: SourceId(first), count, key };
+    let long = [1; SLOT + 1];
+    assert_eq!(decoder.receive_source(SourceId(0), &[]), Err(DecodeError::EmptySymbol));
+    let too_long = Err(DecodeError::SymbolTooLong { len: SLOT + 1, limit: SLOT });
+    assert_eq!(decoder.receive_source(SourceId(0), &long), too_long);
+    assert_eq!(decoder.receive_repair(Code::Rlc, repair(0, 2, 0), &long), too_long);
+    let (id, limit) = (SourceId(32), SourceId(32));
+    assert_eq!(decoder.receive_source(id, &[1]), Err(DecodeError::BeyondLimit { id, limit }));
+    assert_eq!(decoder.receive_repair(Code::Rlc, repair(20, 13, 0), &[1]), Err(DecodeError::BeyondLimit { id, limit }));
+    let (id, limit) = (SourceId(u64::MAX), SourceId(32));
+    assert_eq!(decoder.receive_source(id, &[1]), Err(DecodeError::BeyondLimit { id, limit }));
+    assert_eq!(
+        decoder.receive_repair(Code::Rlc, repair(0, 17, 0), &[1]),
+        Err(DecodeError::SpanTooLong { count: 17, limit: 16 })
+    );
+    assert_eq!(decoder.receive_repair(Code::Rlc, repair(0, 0, 0), &[1]), Err(SpanError::Empty.into()));
+    assert_eq!(
+        decoder.receive_repair(Code::Cauchy, repair(0, 16, 240), &[1]),
+        Err(SpanError::KeyTooLarge { key: 240, count: 16 }.into())
+    );
+    assert_eq!(state(&decoder), state(&Decoder::new(LIMITS)));
+}
+
+#[test]
+fn full_rows_refuse_rows_and_nothing_else() {
+    let mut decoder = Decoder::new(LIMITS);
+    let repair = |key| RepairId { first: SourceId(0), count: 8, key };
+    for key in 0..5 {
+        assert_eq!(decoder.receive_repair(Code::Cauchy, repair(key), &[0; SLOT]), Ok(Reception::Innovative));
+    }
+    let full = Err(DecodeError::TooManyRows { limit: 5 });
+    assert_eq!(decoder.receive_repair(Code::Cauchy, repair(5), &[0; SLOT]), full);
+    // Source symbols and spans of one need no row, and bring the others down.
+    assert_eq!(decoder.receive_source(SourceId(3), &[0; SLOT]), Ok(Reception::Innovative));
+    let one = RepairId { first: SourceId(0), count: 1, key: 0 };
+    assert_eq!(decoder.receive_repair(Code::Cauchy, one, &[0; SLOT]), Ok(Reception::Innovative));
+    // The last one pins a symbol at once and all rows with it: no room is needed.
+    assert_eq!((decoder.rank_deficit(), decoder.rows()), (1, 5));
+    assert_eq!(decoder.receive_repair(Code::Cauchy, repair(5), &[0; SLOT]), Ok(Reception::Innovative));
+    assert_eq!((decoder.rank_deficit(), decoder.rows(), decoder.edge()), (0, 0, SourceId(8)));
+}
+
+/// Spans that overlap nowhere mention ever new ids: the columns run out before the ring does.
+#[test]
+fn full_columns_refuse_new_ids() {
+    let mut decoder = Decoder::new(Limits { capacity: 256, max_span: 4, max_rows: 100, slot_len: SLOT });
+    let repair = |first| RepairId { first: SourceId(first), count: 4, key: 0 };
+    // Each span is one pivot and three free ids; 16 are allowed.
+    for span in 0..5 {
+        assert_eq!(decoder.receive_repair(Code::Rlc, repair(4 * span), &[1]), Ok(Reception::Innovative));
+    }
+    let before = state(&decoder);
+    assert_eq!(decoder.receive_repair(Code::Rlc, repair(24), &[1]), Err(DecodeError::TooManyColumns { limit: 16 }));
+    assert_eq!(state(&decoder), before);
+    // The refused span left no trace: one with a single new id still fits.
+    assert_eq!(decoder.receive_repair(Code::Rlc, repair(17), &[1]), Ok(Reception::Innovative));
+}
+
+/// However many repairs are refused for want of a row, their ids take no columns.
+#[test]
+fn refused_rows_take_no_columns() {
+    let mut decoder = Decoder::new(Limits { capacity: 256, max_span: 16, max_rows: 1, slot_len: SLOT });
+    let repair = |first| RepairId { first: SourceId(first), count: 16, key: 0 };
+    assert_eq!(decoder.receive_repair(Code::Rlc, repair(0), &[1]), Ok(Reception::Innovative));
+    // Fifteen free ids are there and 64 allowed: the fourth span would be over it if the three before it stayed.
+    for span in 1..10 {
+        let reception = decoder.receive_repair(Code::Rlc, repair(16 * span), &[1]);
+        assert_eq!(reception, Err(DecodeError::TooManyRows { limit: 1 }));
+    }
+}
+
+#[test]
+fn a_repair_over_a_reused_slot_is_stale() {
+    let mut decoder = Decoder::new(LIMITS);
+    (0..20).for_each(|id| assert_eq!(decoder.receive_source(SourceId(id), &[1]), Ok(Reception::Innovative)));
+    // 20 is lost; 21..=44 push the floor to 13.
+    (21..45).for_each(|id| assert_eq!(decoder.receive_source(SourceId(id), &[1]), Ok(Reception::Innovative)));
+    assert_eq!((decoder.symbol(SourceId(12)), decoder.symbol(SourceId(13))), (None, Some(&[1][..])));
+    let repair = |first| RepairId { first: SourceId(first), count: 10, key: 0 };
+    assert_eq!(decoder.receive_repair(Code::Rlc, repair(12), &[1]), Ok(Reception::Stale));
+    assert_eq!(decoder.receive_repair(Code::Rlc, repair(2), &[1]), Ok(Reception::Redundant));
+    assert_eq!(decoder.receive_source(SourceId(12), &[1]), Ok(Reception::Stale));
+    assert_eq!(decoder.receive_source(SourceId(13), &[1]), Ok(Reception::Redundant));
+    assert_eq!(decoder.receive_repair(Code::Rlc, repair(13), &[1]), Ok(Reception::Innovative));
+    assert_eq!(decoder.edge(), SourceId(45));
+}
+
+/// An encoder and a decoder at 12 % loss: after the first thousand symbols nothing allocates any more.
+#[test]
+fn a_stream_allocates_nothing_once_it_is_warm() {
+    let limits = Limits { slot_len: 1_408, capacity: 256, max_span: 128, max_rows: 128 };
+    let (mut encoder, mut decoder) = (Encoder::new(1_408, 256), Decoder::new(limits));
+    let mut repair = [0; 1_408];
+    let mut warm = 0;
+    for round in 0..10_000u64 {
+        if round == 1_000 {
+            warm = ALLOCATIONS.get();
+        }
+        let id = encoder.push(&round.to_be_bytes()).unwrap();
+        // Losses in bursts of up to 6, so that rows pile up.
+        if round % 50 >= 6 {
+            decoder.receive_source(id, encoder.symbol(id).unwrap()).unwrap();
+        }
+        if round % 5 == 4 {
+            let count = id.next().since(encoder.window().start).min(128) as u16;
+            let span = RepairId { first: SourceId(id.0 + 1 - u64::from(count)), count, key: round as u16 };
+            let len = encoder.write_repair(Code::Rlc, span, &mut repair).unwrap();
+            decoder.receive_repair(Code::Rlc, span, &repair[..len]).unwrap();
+        }
+        while let Some(decoded) = decoder.poll_decoded() {
+            assert_eq!(decoder.symbol(decoded.id), Some(&decoded.id.0.to_be_bytes()[..]));
+        }
+        assert!(decoder.undecoded().count() <= 6);
+        encoder.release_before(decoder.edge());
+    }
+    assert!(decoder.rank_deficit() == 0);
+    assert_eq!(ALLOCATIONS.get(), warm);
+}
