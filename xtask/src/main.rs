@@ -1,2 +1,105 @@
-//! Project tasks.
-fn main() {}
+//! The project's task runner: `cargo xtask test` passes every check and test, `cargo xtask check` the quick part.
+//!
+//! Developers and `.ci/run` call it through the alias in `.cargo/config.toml`. Every check is one [`Step`]; each can
+//! be run alone by its name. A failing step never hides the ones after it, and the exit code is zero only when all
+//! passed. What a step needs beyond rustup, cargo and a C compiler it installs itself, see `tools.rs`.
+
+mod context;
+mod deny;
+mod fuzz;
+mod rust;
+mod size;
+mod steps;
+mod tools;
+mod wasm;
+
+use context::Context;
+use std::process::ExitCode;
+use steps::Step;
+
+/// Every step, cheapest answers first. `quick` marks the ones of `cargo xtask check`.
+const STEPS: &[Step] = &[
+    Step {
+        name: "setup",
+        quick: true,
+        about: "install the toolchain's components and a C compiler",
+        run: tools::setup,
+    },
+    Step { name: "fmt", quick: true, about: "formatting is rustfmt's", run: rust::fmt },
+    Step { name: "size", quick: true, about: "files and functions within the limits", run: size::check },
+    Step { name: "clippy", quick: true, about: "no lint, no warning, all targets", run: rust::clippy },
+    Step { name: "doc", quick: false, about: "documentation builds without a warning", run: rust::doc },
+    Step { name: "deny", quick: false, about: "licences, bans, sources and the number of crates", run: deny::check },
+    Step { name: "wasm", quick: false, about: "codec and proto ask nothing of an environment", run: wasm::check },
+    Step { name: "cargo-test", quick: true, about: "unit, integration and simulation tests", run: rust::test },
+    Step { name: "doc-test", quick: false, about: "examples in the documentation run", run: rust::doc_test },
+    Step { name: "miri", quick: false, about: "the SIMD kernels under Miri", run: rust::miri },
+    Step { name: "fuzz", quick: false, about: "replay every corpus, then fuzz each target", run: fuzz::check },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match plan(&arguments) {
+        Ok((steps, context)) => steps::run(&steps, &context),
+        Err(problem) => {
+            eprintln!("{problem}\n\n{}", help());
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Turns the command line into the steps to run and the settings they run with.
+fn plan(arguments: &[String]) -> Result<(Vec<&'static Step>, Context), String> {
+    let (command, rest) = arguments.split_first().ok_or("say what to do")?;
+    let mut context = Context::new(command == "check")?;
+    match rest {
+        [] => {}
+        [seconds] if command == "fuzz" => {
+            context.fuzz_seconds =
+                seconds.parse().map_err(|_| format!("`{seconds}` is not a number of seconds; try: fuzz 600"))?;
+        }
+        _ => return Err(format!("too many arguments after `{command}`")),
+    }
+    let chosen = |step: &&Step| match command.as_str() {
+        "test" => true,
+        "check" => step.quick,
+        name => step.name == name,
+    };
+    let steps: Vec<_> = STEPS.iter().filter(chosen).collect();
+    if steps.is_empty() { Err(format!("there is no task `{command}`")) } else { Ok((steps, context)) }
+}
+
+fn help() -> String {
+    let mut text = String::from("cargo xtask test              every step below\n");
+    text += "cargo xtask check             the quick ones, marked *; tests with TIDEWIRE_QUICK=1\n";
+    text += "cargo xtask STEP              one step; `fuzz` takes seconds per target\n\n";
+    for step in STEPS {
+        text += &format!("  {} {:<12} {}\n", if step.quick { '*' } else { ' ' }, step.name, step.about);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(line: &str) -> Result<Vec<&'static str>, String> {
+        let arguments: Vec<String> = line.split_whitespace().map(String::from).collect();
+        plan(&arguments).map(|(steps, _)| steps.iter().map(|step| step.name).collect())
+    }
+
+    #[test]
+    fn test_runs_every_step_and_check_the_quick_ones() {
+        assert_eq!(names("test").map(|steps| steps.len()), Ok(STEPS.len()));
+        assert_eq!(names("check"), Ok(vec!["setup", "fmt", "size", "clippy", "cargo-test"]));
+        assert_eq!(names("wasm"), Ok(vec!["wasm"]));
+    }
+
+    #[test]
+    fn a_wrong_command_line_is_refused() {
+        for line in ["", "tset", "test now", "fuzz soon", "fuzz 1 2"] {
+            assert!(names(line).is_err(), "{line:?} was accepted");
+        }
+        assert_eq!(names("fuzz 600"), Ok(vec!["fuzz"]));
+    }
+}

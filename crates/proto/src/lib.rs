@@ -1,5 +1,6 @@
 //! The Tidewire protocol as a pure state machine.
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod config;
 pub mod connection;

@@ -1,0 +1,110 @@
+//! What every step is given: where things are, how much to run, and the one way to start a program.
+//!
+//! Programs run in the workspace root with no standard input, so that nothing can wait for an answer, and each is
+//! printed before it starts, so that a reader of the log can repeat it by hand.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Settings and places of one run.
+pub struct Context {
+    /// The workspace root.
+    pub root: PathBuf,
+    /// Cargo's target directory; tools that steps install live in its `tools` folder.
+    pub target: PathBuf,
+    /// Whether tests that simulate many seeds are to run a tenth or less of them.
+    pub quick: bool,
+    /// How long each fuzz target runs after its corpus was replayed.
+    pub fuzz_seconds: u32,
+}
+
+impl Context {
+    /// Finds the workspace that cargo started this runner from. Asked at run time: where two checkouts share a target
+    /// directory, the binary may have been built in the other one.
+    pub fn new(quick: bool) -> Result<Self, String> {
+        let manifest = std::env::var_os("CARGO_MANIFEST_DIR").ok_or("start this as `cargo xtask`")?;
+        let root = Path::new(&manifest).parent().ok_or("the task runner does not lie in a workspace")?.to_path_buf();
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
+        Ok(Self { root, target, quick, fuzz_seconds: DEFAULT_FUZZ_SECONDS })
+    }
+
+    /// `program arguments...`, separated by spaces, to be run in the workspace root.
+    pub fn command(&self, line: &str) -> Command {
+        let (program, arguments) = line.split_once(' ').unwrap_or((line, ""));
+        self.program(program, arguments)
+    }
+
+    /// The same for a program that is named by its path.
+    pub fn program(&self, program: impl AsRef<OsStr>, arguments: &str) -> Command {
+        let mut command = Command::new(program);
+        command.args(arguments.split_whitespace()).current_dir(&self.root).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command line to its end; an exit code other than zero is an error.
+    pub fn run(&self, line: &str) -> Result<(), String> {
+        run(&mut self.command(line))
+    }
+
+    /// Whether a command line exists and succeeds. Its output is thrown away.
+    pub fn succeeds(&self, line: &str) -> bool {
+        let mut command = self.command(line);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    }
+
+    /// What a command line prints on standard output.
+    pub fn output_of(&self, line: &str) -> Result<String, String> {
+        let output = self.command(line).stderr(Stdio::inherit()).output().map_err(|e| format!("`{line}`: {e}"))?;
+        if !output.status.success() {
+            return Err(format!("`{line}` ended with {}", output.status));
+        }
+        String::from_utf8(output.stdout).map_err(|_| format!("`{line}` printed bytes that are not UTF-8"))
+    }
+}
+
+/// Prints and runs `command`; an exit code other than zero is an error.
+pub fn run(command: &mut Command) -> Result<(), String> {
+    let line = describe(command);
+    println!("$ {line}");
+    let status = command.status().map_err(|e| format!("cannot start `{line}`: {e}"))?;
+    if status.success() { Ok(()) } else { Err(format!("`{line}` ended with {status}")) }
+}
+
+/// The command as one would type it, with the environment it adds.
+fn describe(command: &Command) -> String {
+    let set = command.get_envs().filter_map(|(key, value)| Some((key, value?)));
+    let environment = set.filter(|(key, _)| *key != "PATH").map(|(key, value)| {
+        let value = value.to_string_lossy();
+        let quote = if value.contains(' ') { "'" } else { "" };
+        format!("{}={quote}{value}{quote}", key.to_string_lossy())
+    });
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words = words.map(|word| word.to_string_lossy().into_owned());
+    environment.chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// Chosen so that the full test stays within half an hour on two cores; `cargo xtask fuzz 600` digs deeper.
+const DEFAULT_FUZZ_SECONDS: u32 = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_described_as_one_would_type_it() {
+        let context = Context::new(false).unwrap();
+        let mut command = context.command("cargo doc --no-deps");
+        command.env("RUSTDOCFLAGS", "-D warnings").env("CI", "true").env("PATH", "/bin");
+        assert_eq!(describe(&command), "CI=true RUSTDOCFLAGS='-D warnings' cargo doc --no-deps");
+    }
+
+    #[test]
+    fn a_failing_program_and_a_missing_one_are_errors() {
+        let context = Context::new(false).unwrap();
+        assert!(context.run("false").is_err());
+        assert!(context.run("no-such-program-here").is_err());
+        assert!(!context.succeeds("false"));
+        assert!(context.succeeds("true"));
+    }
+}

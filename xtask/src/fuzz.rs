@@ -1,0 +1,61 @@
+//! Fuzzing: every committed corpus is replayed, then each target runs for a while on new input.
+//!
+//! The targets are those of `fuzz/Cargo.toml`, by cargo-fuzz on the nightly toolchain. What a run finds goes to
+//! `target/fuzz-found`, never into the committed corpus: a session must not change the working tree. A crash is kept
+//! under `fuzz/artifacts` and its command line is printed.
+
+use crate::context::{Context, run};
+use crate::tools;
+use std::path::Path;
+
+/// Replays and fuzzes every target; one that fails does not hide the others.
+pub fn check(context: &Context) -> Result<(), String> {
+    let manifest =
+        std::fs::read_to_string(context.root.join("fuzz/Cargo.toml")).map_err(|e| format!("fuzz/Cargo.toml: {e}"))?;
+    let targets = targets(&manifest);
+    if targets.is_empty() {
+        return Err("fuzz/Cargo.toml names no target".into());
+    }
+    tools::nightly(context, &[])?;
+    let cargo_fuzz = tools::subcommand(context, "cargo-fuzz", CARGO_FUZZ)?;
+    let failed: Vec<_> = targets.iter().filter(|target| fuzz(context, &cargo_fuzz, target).is_err()).copied().collect();
+    if failed.is_empty() { Ok(()) } else { Err(format!("fuzz targets failed: {}", failed.join(", "))) }
+}
+
+/// Replays the committed corpus of one target, then fuzzes it for the time of the context.
+fn fuzz(context: &Context, cargo_fuzz: &Path, target: &str) -> Result<(), String> {
+    let found = context.target.join("fuzz-found").join(target);
+    let corpus = context.root.join("fuzz/corpus").join(target);
+    for folder in [&found, &corpus] {
+        std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    }
+    let mut command = context.command("rustup run nightly");
+    command.arg(cargo_fuzz).args(["fuzz", "run"]);
+    // libFuzzer replays both folders first and writes only into the first one.
+    command.arg("--target-dir").arg(context.target.join("fuzz")).arg(target).args([&found, &corpus]);
+    command.args(["--", "-rss_limit_mb=2048", "-timeout=10"]);
+    run(command.arg(format!("-max_total_time={}", context.fuzz_seconds)))
+}
+
+/// The names of the `[[bin]]` tables of a manifest.
+fn targets(manifest: &str) -> Vec<&str> {
+    let bins = manifest.split("[[bin]]").skip(1);
+    bins.filter_map(|table| table.lines().find_map(|line| line.trim().strip_prefix("name = \"")?.strip_suffix('"')))
+        .collect()
+}
+
+/// The version the fuzz crate was written with.
+const CARGO_FUZZ: &str = "0.13.2";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_the_binaries_of_the_manifest_not_the_package() {
+        let manifest =
+            "[package]\nname = \"fuzz\"\n\n[[bin]]\nname = \"packet\"\npath = \"a.rs\"\n[[bin]]\nname = \"frames\"\n";
+        assert_eq!(targets(manifest), ["packet", "frames"]);
+        assert!(targets("[package]\nname = \"fuzz\"\n").is_empty());
+    }
+}

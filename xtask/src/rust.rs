@@ -1,0 +1,48 @@
+//! The steps that are one cargo command each: formatting, lints, documentation, tests, Miri.
+
+use crate::context::{Context, run};
+use crate::tools;
+
+/// Formatting is rustfmt's, in the workspace and in the fuzz crate beside it.
+pub fn fmt(context: &Context) -> Result<(), String> {
+    context.run("cargo fmt --all --check")?;
+    if context.root.join("fuzz/Cargo.toml").exists() {
+        context.run("cargo fmt --manifest-path fuzz/Cargo.toml --check")?;
+    }
+    Ok(())
+}
+
+/// Lints of all targets; a warning is an error.
+pub fn clippy(context: &Context) -> Result<(), String> {
+    context.run("cargo clippy --workspace --all-targets -- -D warnings")
+}
+
+/// Documentation of the workspace; a warning (a dead link, a missing comment) is an error.
+pub fn doc(context: &Context) -> Result<(), String> {
+    run(context.command("cargo doc --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// All tests at release speed with assertions and overflow checks on.
+pub fn test(context: &Context) -> Result<(), String> {
+    let mut command = context.command("cargo test --workspace --lib --bins --tests --examples --profile checked");
+    if context.quick {
+        command.env("TIDEWIRE_QUICK", "1");
+    }
+    // Without this, cargo stops at the first test binary that fails.
+    run(command.arg("--no-fail-fast"))
+}
+
+/// The examples in the documentation.
+pub fn doc_test(context: &Context) -> Result<(), String> {
+    context.run("cargo test --workspace --doc --profile checked --no-fail-fast")
+}
+
+/// The kernel tests under Miri, which checks every unsafe access and executes AVX2, AVX-512 and GFNI instructions
+/// whatever the machine has: it is where those kernels are tested on machines without them.
+pub fn miri(context: &Context) -> Result<(), String> {
+    tools::nightly(context, &["miri", "rust-src"])?;
+    let mut command = context.command("rustup run nightly cargo miri test -p tidewire-codec --test kernels");
+    command.env("RUSTFLAGS", "-Ctarget-feature=+gfni,+avx512f,+avx512bw,+avx2");
+    // Apart from the others: Miri's flags would make cargo rebuild what they share.
+    run(command.env("CARGO_TARGET_DIR", context.target.join("miri")))
+}

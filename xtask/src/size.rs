@@ -1,0 +1,193 @@
+//! The size report: lines of each crate, and every file and function over the limits.
+//!
+//! Large files are how projects of this field end up unreadable, so the limits are checked, not recommended. A file
+//! whose first line says `@generated` (tables written by a program) is counted but not limited. A function's length
+//! runs from the line of its `fn` to its closing brace, comments included, attributes and documentation not.
+
+use crate::context::Context;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use syn::visit::Visit;
+
+/// Prints the report; a file or function over its hard limit is an error.
+pub fn check(context: &Context) -> Result<(), String> {
+    let mut paths = Vec::new();
+    sources(&context.root, &mut paths)?;
+    paths.sort();
+    let mut files = Vec::new();
+    for path in &paths {
+        let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let name = path.strip_prefix(&context.root).unwrap_or(path).display().to_string();
+        files.push(measure(name, &text)?);
+    }
+    print!("{}", totals(&files));
+    let offences = files.iter().flat_map(File::offences).collect::<Vec<_>>();
+    for offence in &offences {
+        println!("{}", offence.text);
+    }
+    match offences.iter().filter(|offence| offence.hard).count() {
+        0 => Ok(()),
+        count => Err(format!("{count} files or functions over the hard limit: split them")),
+    }
+}
+
+/// Collects every Rust file below `folder`, except build output and hidden folders.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), String> {
+    for entry in fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))? {
+        let path = entry.map_err(|e| format!("{}: {e}", folder.display()))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            sources(&path, found)?;
+        } else if path.is_file() && name.ends_with(".rs") {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// One file's measures.
+struct File {
+    name: String,
+    lines: usize,
+    generated: bool,
+    functions: Vec<Function>,
+}
+
+/// One function, method or nested function.
+struct Function {
+    name: String,
+    line: usize,
+    lines: usize,
+}
+
+/// A file or function over a limit; `hard` fails the step.
+struct Offence {
+    text: String,
+    hard: bool,
+}
+
+fn measure(name: String, text: &str) -> Result<File, String> {
+    let generated = text.lines().next().is_some_and(|line| line.contains("@generated"));
+    let parsed = syn::parse_file(text).map_err(|e| format!("{name}: {e}"))?;
+    let mut functions = Functions(Vec::new());
+    functions.visit_file(&parsed);
+    Ok(File { name, lines: text.lines().count(), generated, functions: functions.0 })
+}
+
+impl File {
+    fn offences(&self) -> Vec<Offence> {
+        let mut offences = Vec::new();
+        if self.generated {
+            return offences;
+        }
+        if self.lines > FILE_LIMIT {
+            let text = format!("{}: {} lines, at most {FILE_LIMIT}", self.name, self.lines);
+            offences.push(Offence { text, hard: true });
+        }
+        for Function { name, line, lines } in self.functions.iter().filter(|function| function.lines > FUNCTION_AIM) {
+            let hard = *lines > FUNCTION_LIMIT;
+            let limit = if hard { format!("at most {FUNCTION_LIMIT}") } else { format!("aim for {FUNCTION_AIM}") };
+            offences.push(Offence { text: format!("{}:{line}: fn {name}: {lines} lines, {limit}", self.name), hard });
+        }
+        offences
+    }
+
+    /// The folder the file is counted under: its crate, or the first folder of its path.
+    fn room(&self) -> &str {
+        let depth = if self.name.starts_with("crates/") { 2 } else { 1 };
+        let end = self.name.match_indices('/').nth(depth - 1).map_or(self.name.len(), |(at, _)| at);
+        &self.name[..end]
+    }
+}
+
+/// One line per crate: files, lines, the longest file and the longest function.
+fn totals(files: &[File]) -> String {
+    let mut rooms: BTreeMap<&str, [usize; 4]> = BTreeMap::new();
+    for file in files {
+        let longest = file.functions.iter().map(|function| function.lines).max().unwrap_or(0);
+        let [count, lines, longest_file, longest_function] = rooms.entry(file.room()).or_default();
+        *count += 1;
+        *lines += file.lines;
+        *longest_file = (*longest_file).max(file.lines);
+        *longest_function = (*longest_function).max(longest);
+    }
+    let mut text = format!("{:<18}{:>7}{:>8}{:>14}{:>12}\n", "", "files", "lines", "longest file", "longest fn");
+    for (room, [count, lines, file, function]) in rooms {
+        text += &format!("{room:<18}{count:>7}{lines:>8}{file:>14}{function:>12}\n");
+    }
+    text
+}
+
+/// Collects the length of every function body met.
+struct Functions(Vec<Function>);
+
+impl Functions {
+    fn push(&mut self, signature: &syn::Signature, body: &syn::Block) {
+        let first = signature.fn_token.span.start().line;
+        let last = body.brace_token.span.close().end().line;
+        self.0.push(Function { name: signature.ident.to_string(), line: first, lines: last - first + 1 });
+    }
+}
+
+impl Visit<'_> for Functions {
+    fn visit_item_fn(&mut self, item: &syn::ItemFn) {
+        self.push(&item.sig, &item.block);
+        syn::visit::visit_item_fn(self, item);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &syn::ImplItemFn) {
+        self.push(&item.sig, &item.block);
+        syn::visit::visit_impl_item_fn(self, item);
+    }
+
+    fn visit_trait_item_fn(&mut self, item: &syn::TraitItemFn) {
+        if let Some(body) = &item.default {
+            self.push(&item.sig, body);
+        }
+        syn::visit::visit_trait_item_fn(self, item);
+    }
+}
+
+/// The most lines of a file; 150 to 400 is the aim (CONTRIBUTING.md).
+const FILE_LIMIT: usize = 600;
+/// The length a function should stay under: what fits on a screen.
+const FUNCTION_AIM: usize = 60;
+/// The most lines of a function.
+const FUNCTION_LIMIT: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file with one method of `lines` lines, behind attributes and braces in strings that must not count.
+    fn method_of(lines: usize) -> File {
+        let body = "    let _ = \"{\";\n".repeat(lines - 2);
+        let text = format!("struct S;\nimpl S {{\n/// Doc.\n#[inline]\nfn long(&self) {{\n{body}}}\n}}\n");
+        measure("crates/codec/src/a.rs".into(), &text).unwrap()
+    }
+
+    #[test]
+    fn functions_are_measured_from_signature_to_closing_brace() {
+        assert_eq!(method_of(60).functions[0].lines, 60);
+        assert_eq!(method_of(60).functions[0].line, 5);
+        assert!(method_of(60).offences().is_empty());
+        assert!(method_of(61).offences().iter().all(|offence| !offence.hard));
+        assert_eq!(method_of(61).offences().len(), 1);
+        assert!(method_of(101).offences()[0].hard);
+    }
+
+    #[test]
+    fn long_files_fail_unless_generated() {
+        let long = "\n".repeat(601);
+        assert!(measure("a.rs".into(), &long).unwrap().offences()[0].hard);
+        assert!(measure("a.rs".into(), &"\n".repeat(600)).unwrap().offences().is_empty());
+        assert!(measure("a.rs".into(), &format!("// @generated by x{long}")).unwrap().offences().is_empty());
+    }
+
+    #[test]
+    fn a_file_belongs_to_its_crate() {
+        assert_eq!(method_of(3).room(), "crates/codec");
+        assert_eq!(measure("xtask/src/main.rs".into(), "").unwrap().room(), "xtask");
+    }
+}

@@ -1,0 +1,73 @@
+//! Installs what a step needs and the machine lacks, and says so; what is there is left alone.
+//!
+//! Given are rustup and cargo. Rust components come by rustup, cargo's subcommands are built into `target/tools`
+//! (nothing of the user's is changed), and a C compiler comes from the system's package manager, which needs root on
+//! Debian: elsewhere the error names the package to install.
+
+use crate::context::{Context, run};
+use std::path::PathBuf;
+
+/// What building the workspace needs: rustfmt and clippy of the pinned toolchain, and compilers for the C of the
+/// cryptography crate and the C++ of libFuzzer.
+pub fn setup(context: &Context) -> Result<(), String> {
+    for (probe, component) in [("cargo fmt --version", "rustfmt"), ("cargo clippy --version", "clippy")] {
+        if !context.succeeds(probe) {
+            context.run(&format!("rustup component add {component}"))?;
+        }
+    }
+    let missing: Vec<_> = SYSTEM.iter().filter(|(probe, _)| !context.succeeds(probe)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let packages = missing.iter().map(|(_, package)| *package).collect::<Vec<_>>().join(" ");
+    let root = context.output_of("id -u").is_ok_and(|id| id.trim() == "0");
+    if !root || !context.succeeds("apt-get --version") {
+        return Err(format!("missing on this machine: {packages} (Debian names); install and run again"));
+    }
+    context.run("apt-get update --quiet")?;
+    let mut install = context.command("apt-get install --quiet --yes --no-install-recommends");
+    run(install.args(packages.split(' ')).env("DEBIAN_FRONTEND", "noninteractive"))
+}
+
+/// A target's standard library for the pinned toolchain.
+pub fn target(context: &Context, triple: &str) -> Result<(), String> {
+    let installed = context.output_of("rustup target list --installed")?;
+    if installed.lines().any(|line| line == triple) {
+        return Ok(());
+    }
+    context.run(&format!("rustup target add {triple}"))
+}
+
+/// The toolchain `nightly` with `components`. One that is installed already is used as it is.
+pub fn nightly(context: &Context, components: &[&str]) -> Result<(), String> {
+    if !context.succeeds("rustup run nightly rustc --version") {
+        context.run("rustup toolchain install nightly --profile minimal")?;
+    }
+    let installed = context.output_of("rustup component list --installed --toolchain nightly")?;
+    for component in components {
+        // Most components carry the host in their listed name, such as miri-x86_64-unknown-linux-gnu.
+        if !installed.lines().any(|line| line.starts_with(component)) {
+            context.run(&format!("rustup component add {component} --toolchain nightly"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Cargo's subcommand `name` at `version`: the user's own where it is that version, else one built on first use.
+pub fn subcommand(context: &Context, name: &str, version: &str) -> Result<PathBuf, String> {
+    let own = context.output_of(&format!("{name} --version"));
+    if own.is_ok_and(|text| text.trim() == format!("{name} {version}")) {
+        return Ok(PathBuf::from(name));
+    }
+    let home = context.target.join("tools").join(format!("{name}-{version}"));
+    let binary = home.join("bin").join(name);
+    if !binary.exists() {
+        println!("building {name} {version} into {}; this takes some minutes, once", home.display());
+        let mut install = context.command("cargo install --locked");
+        run(install.args([name, "--version", version]).arg("--root").arg(&home))?;
+    }
+    Ok(binary)
+}
+
+/// System tools: how to see that one is there, and the Debian package that brings it.
+const SYSTEM: &[(&str, &str)] = &[("cc --version", "gcc"), ("c++ --version", "g++")];
