@@ -16,6 +16,15 @@ pub struct Encoder {
     next: u64,
 }
 
+impl core::fmt::Debug for Encoder {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Encoder")
+            .field("window", &self.window())
+            .field("capacity", &self.capacity())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Encoder {
     /// An encoder for symbols of up to `slot_len` bytes (rounded up to a multiple of 64) that holds up to `capacity`
     /// of them (rounded up to a power of two).

@@ -243,7 +243,9 @@ impl Endpoint {
 
     /// Datagrams to be sent now; see [`Connection::poll_transmit`].
     pub fn poll_transmit(&mut self, now: Time, max_segments: usize, out: &mut [u8]) -> Option<Transmit> {
-        if let Some((destination, len)) = self.responder.as_mut().and_then(|responder| responder.poll_transmit(now, out)) {
+        if let Some((destination, len)) =
+            self.responder.as_mut().and_then(|responder| responder.poll_transmit(now, out))
+        {
             return Some(Transmit { destination, ecn: None, len, segment_size: None });
         }
         let turn = self.turn;

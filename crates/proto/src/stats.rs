@@ -123,7 +123,11 @@ impl DelayHistogram {
 
     /// Arithmetic mean; zero when nothing was recorded.
     pub fn mean(&self) -> Duration {
-        if self.count == 0 { Duration::ZERO } else { Duration::from_secs_f64(self.sum.as_secs_f64() / self.count as f64) }
+        if self.count == 0 {
+            Duration::ZERO
+        } else {
+            Duration::from_secs_f64(self.sum.as_secs_f64() / self.count as f64)
+        }
     }
 
     /// Largest delay.

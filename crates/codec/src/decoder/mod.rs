@@ -87,6 +87,17 @@ pub struct Decoder {
     solved: Vec<u64>,
 }
 
+impl core::fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Decoder")
+            .field("edge", &self.edge())
+            .field("end", &self.end())
+            .field("rank_deficit", &self.rank_deficit())
+            .field("capacity", &self.capacity())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Decoder {
     /// An empty decoder at source id 0.
     ///

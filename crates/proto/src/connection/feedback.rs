@@ -6,8 +6,8 @@
 use super::{CloseCode, Connection};
 use crate::Time;
 use crate::lane::STREAMS;
-use crate::path::{Carried, EcnTally, Sent};
 use crate::path::Fate;
+use crate::path::{Carried, EcnTally, Sent};
 use crate::rate::{AckSample, LossSample};
 use crate::wire::{EcnCounts, Feedback, FeedbackRepr, StreamCreditRepr, Writer};
 

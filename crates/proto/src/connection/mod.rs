@@ -39,11 +39,20 @@ enum State {
     /// HELLOs go out.
     Connecting(Box<Initiator>),
     /// Keys are agreed; a responder still waits for the first authentic packet.
-    Established { confirmed: bool },
+    Established {
+        confirmed: bool,
+    },
     /// We closed: CLOSE is repeated until `until`.
-    Closing { code: CloseCode, reason: String, next: Time, until: Time },
+    Closing {
+        code: CloseCode,
+        reason: String,
+        next: Time,
+        until: Time,
+    },
     /// The peer closed: nothing is sent any more.
-    Draining { until: Time },
+    Draining {
+        until: Time,
+    },
     Closed,
 }
 
@@ -214,8 +223,7 @@ impl Connection {
         if peer.idle_timeout_ms > 0 {
             self.idle_timeout = self.idle_timeout.min(Duration::from_millis(peer.idle_timeout_ms.into()));
         }
-        self.keys =
-            Some(Keys { sealing: session.sealing, opening: session.opening, remote_id: session.remote });
+        self.keys = Some(Keys { sealing: session.sealing, opening: session.opening, remote_id: session.remote });
     }
 
     /// A datagram whose destination id is ours.

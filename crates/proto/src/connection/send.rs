@@ -227,9 +227,7 @@ impl Connection {
         let base = self.sender.base();
         PACKET_OVERHEAD
             + match *repair {
-                Repair::Resend(id) => {
-                    source_header_len(STREAMS, id, base) + self.sender.repair_len(id, 1).unwrap_or(0)
-                }
+                Repair::Resend(id) => source_header_len(STREAMS, id, base) + self.sender.repair_len(id, 1).unwrap_or(0),
                 Repair::Coded { first, count, .. } => {
                     let id = tidewire_codec::RepairId { first, count, key: 0 };
                     repair_header_len(STREAMS, id, base) + self.sender.repair_len(first, count).unwrap_or(0)
@@ -253,14 +251,7 @@ impl Connection {
         (usize::from(self.path.mtu.current()) - PACKET_OVERHEAD - header).min(self.symbol_limit)
     }
 
-    fn write_slot(
-        &mut self,
-        now: Time,
-        number: u64,
-        slot: &Slot,
-        limit: usize,
-        w: &mut Writer<'_>,
-    ) -> Option<Carried> {
+    fn write_slot(&mut self, now: Time, number: u64, slot: &Slot, limit: usize, w: &mut Writer<'_>) -> Option<Carried> {
         match slot {
             Slot::Ping => {
                 Frame::Ping.emit(w).ok()?;

@@ -60,7 +60,8 @@ impl Connection {
         }
         let silent = self.path.last_eliciting.since(self.path.probing_since);
         // Doubling from then on: the wait is as long as the silence beyond the steady second.
-        let wait = if silent <= STEADY_PROBES { timeout } else { timeout.max((silent - STEADY_PROBES).min(SLOWEST_PROBES)) };
+        let wait =
+            if silent <= STEADY_PROBES { timeout } else { timeout.max((silent - STEADY_PROBES).min(SLOWEST_PROBES)) };
         Some(self.path.last_eliciting + wait)
     }
 

@@ -65,8 +65,7 @@ pub(crate) struct LaneReceiver {
 impl LaneReceiver {
     /// `slot_len` bytes hold the longest symbol, spans are at most `max_span`, the ring may grow to `memory` bytes.
     pub fn new(slot_len: usize, max_span: u16, memory: usize) -> Self {
-        let limits =
-            Limits { slot_len, capacity: INITIAL_CAPACITY, max_span, max_rows: usize::from(max_span) };
+        let limits = Limits { slot_len, capacity: INITIAL_CAPACITY, max_span, max_rows: usize::from(max_span) };
         Self {
             decoder: Decoder::new(limits),
             max_capacity: (memory / slot_len.max(1)).max(INITIAL_CAPACITY),

@@ -79,7 +79,16 @@ pub(crate) struct Incoming {
 impl Incoming {
     /// `window` bytes may arrive unread.
     pub fn new(window: u64) -> Self {
-        Self { pieces: VecDeque::new(), read: 0, end: None, window, told: window, confirmed: window, told_in: None, gaps: 0 }
+        Self {
+            pieces: VecDeque::new(),
+            read: 0,
+            end: None,
+            window,
+            told: window,
+            confirmed: window,
+            told_in: None,
+            gaps: 0,
+        }
     }
 
     /// Takes bytes at `offset` that lie in symbol `id` from position `at` on.

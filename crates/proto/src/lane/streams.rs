@@ -294,9 +294,4 @@ impl Streams {
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
-
-    /// Streams in use.
-    pub fn len(&self) -> usize {
-        self.open.len()
-    }
 }

@@ -28,7 +28,9 @@ pub(crate) enum Fate {
     /// Not known yet.
     Open,
     Acked,
-    Lost { at: Time },
+    Lost {
+        at: Time,
+    },
     /// The number was never sent (it was left out on purpose).
     Skipped,
 }

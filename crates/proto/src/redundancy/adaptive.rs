@@ -240,7 +240,8 @@ mod tests {
         for under_way in 0..=4 {
             let mut cx = context(&report, 0.1, 1.0, true);
             (cx.base, cx.settled, cx.in_flight) = (SourceId(10), SourceId(50), &flying[..under_way]);
-            let wanted = Repair::Coded { code: Code::Rlc, first: SourceId(10), count: 40, key: None, on_feedback: true };
+            let wanted =
+                Repair::Coded { code: Code::Rlc, first: SourceId(10), count: 40, key: None, on_feedback: true };
             let got = Adaptive::default().next_repair(&cx);
             assert_eq!(got, (under_way < 4).then_some(wanted), "{under_way} under way");
         }

@@ -160,9 +160,13 @@ impl CodingContext<'_> {
     /// they bring beyond those expected losses counts.
     pub fn under_way_for(&self, gap: SourceId) -> u64 {
         let covering = self.in_flight.iter().filter(|repair| repair.covers(gap));
-        let (answers, proactive) = covering.fold((0, 0), |(answers, proactive), repair| {
-            if repair.on_feedback { (answers + 1, proactive) } else { (answers, proactive + 1) }
-        });
+        let (answers, proactive) =
+            covering.fold(
+                (0, 0),
+                |(answers, proactive), repair| {
+                    if repair.on_feedback { (answers + 1, proactive) } else { (answers, proactive + 1) }
+                },
+            );
         let open = self.sent.0.saturating_sub(self.settled.0) as f64;
         let surplus = f64::from(proactive) * (1.0 - self.loss.rate) - open * self.loss.rate;
         answers + surplus.max(0.0) as u64
