@@ -30,7 +30,7 @@ impl Encoder {
     /// of them (rounded up to a power of two).
     ///
     /// # Panics
-    /// The ring does not fit the address space.
+    /// A slot is over 4 GiB, or the ring does not fit the address space.
     pub fn new(slot_len: usize, capacity: usize) -> Self {
         Self { ring: SymbolRing::new(slot_len, capacity), base: 0, next: 0 }
     }

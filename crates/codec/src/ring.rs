@@ -16,8 +16,8 @@ use crate::kernel::{Kernel, Term};
 /// Alignment of slots: a cache line and the widest register.
 const ALIGNMENT: usize = 64;
 
-/// Sources handed to the kernel at once. 32 packets of 1,408 bytes are 45 KB, an L1 cache; the destination is loaded
-/// and stored once per block, 1/32 of the traffic (SPEED.md section 1 shows 32 at the full rate).
+/// Sources handed to the kernel at once; the destination is loaded and stored once per block, 1/32 of the traffic.
+/// Chosen: 32 packets of 1,408 bytes fill an L1 cache, and blocks of 8 to 64 differed by under 5 % (AVX2, Zen 3).
 const BLOCK: usize = 32;
 
 pub(crate) struct SymbolRing {
@@ -31,7 +31,7 @@ pub(crate) struct SymbolRing {
 
 impl SymbolRing {
     /// # Panics
-    /// `slot_len` is over 4 GiB, or the ring is larger than the address space.
+    /// A slot is over 4 GiB, or the ring is larger than the address space.
     pub fn new(slot_len: usize, capacity: usize) -> Self {
         let slot_len = slot_len.max(1).next_multiple_of(ALIGNMENT);
         let capacity = capacity.max(1).next_power_of_two();

@@ -102,7 +102,7 @@ impl Decoder {
     /// An empty decoder at source id 0.
     ///
     /// # Panics
-    /// The ring does not fit the address space.
+    /// A slot is over 4 GiB, or the ring does not fit the address space.
     pub fn new(limits: Limits) -> Self {
         let Limits { slot_len, capacity, max_span, max_rows } = limits;
         let ring = SymbolRing::new(slot_len, capacity);
