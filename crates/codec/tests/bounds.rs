@@ -184,6 +184,36 @@ proptest! {
     }
 }
 
+proptest! {
+    /// The encoder's caller is trusted more, but its numbers come from a peer's feedback too.
+    #[test]
+    fn nothing_asked_of_an_encoder_breaks_its_window(
+        steps in prop::collection::vec((0..5u8, id(), 0..40u16, code(), prop::collection::vec(any::<u8>(), 0..70)), 0..100),
+    ) {
+        let mut encoder = Encoder::new(SLOT, 8);
+        for (step, id, number, code, bytes) in steps {
+            let before = encoder.window();
+            match step {
+                0 | 1 => prop_assert_eq!(encoder.push(&bytes).is_ok(), encoder.window().end > before.end),
+                2 => encoder.release_before(SourceId(id)),
+                3 => encoder.grow(number.into()),
+                _ => {
+                    let (first, mut out) = (SourceId(before.start.0.wrapping_add(id)), [0; SLOT]);
+                    let repair = RepairId { first, count: number, key: number };
+                    let len = encoder.write_repair(code, repair, &mut out);
+                    prop_assert!(len.is_err() || len == encoder.repair_len(first, number));
+                }
+            }
+            let window = encoder.window();
+            prop_assert!(before.start <= window.start && before.end <= window.end);
+            prop_assert!(window.end.since(window.start) <= encoder.capacity() as u64);
+            prop_assert_eq!(encoder.open().is_none(), encoder.is_full());
+            prop_assert_eq!(encoder.symbol(window.start).is_some(), !window.is_empty());
+            prop_assert_eq!(encoder.symbol(window.end), None);
+        }
+    }
+}
+
 #[test]
 fn errors_name_the_limit() {
     let mut decoder = Decoder::new(LIMITS);
