@@ -138,6 +138,7 @@ fn stream(total: u64, capacity: usize, max_span: u16, spacing: u64, mut link: Li
     let (mut decoded, mut now, mut key) = (0, 0u64, 0u16);
     while decoded < total {
         now += 1;
+        assert!(now < 100 * total, "stuck at {} with {decoded} decoded", decoder.edge());
         let window = encoder.window();
         let packet = if now.is_multiple_of(spacing + 1) && !window.is_empty() {
             key = key.wrapping_add(1);
