@@ -273,6 +273,11 @@ fn full_columns_refuse_new_ids() {
     assert_eq!(state(&decoder), before);
     // The refused span left no trace: one with a single new id still fits.
     assert_eq!(decoder.receive_repair(Code::Rlc, repair(17), &[1]), Ok(Reception::Innovative));
+    // What is given up leaves all columns to what comes after.
+    decoder.skip_before(SourceId(21));
+    for span in 6..11 {
+        assert_eq!(decoder.receive_repair(Code::Rlc, repair(4 * span), &[1]), Ok(Reception::Innovative));
+    }
 }
 
 /// However many repairs are refused for want of a row, their ids take no columns.
