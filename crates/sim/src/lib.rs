@@ -46,6 +46,8 @@
 #![forbid(unsafe_code)]
 
 pub mod duplex;
+pub mod load;
+pub mod pair;
 pub mod link;
 pub mod scenario;
 pub mod settings;

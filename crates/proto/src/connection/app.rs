@@ -113,9 +113,10 @@ impl Connection {
         }
         let (symbol_len, allowance) = (self.symbol_len(), self.queue_allowance());
         let stream = self.streams.get_mut(id).ok_or(WriteError::Finished)?;
-        if stream.outgoing.finished {
+        if stream.outgoing.finished || (stream.outgoing.ends && !fin) {
             return Err(WriteError::Finished);
         }
+        stream.outgoing.ends |= fin;
         let credit = usize::try_from(stream.outgoing.limit - stream.outgoing.written).unwrap_or(usize::MAX);
         let data = data.get(..credit).unwrap_or(data);
         let offset = stream.outgoing.written;

@@ -73,9 +73,12 @@ impl Connection {
             min_rtt: self.path.rtt.min(),
             rate: None,
         };
-        for (index, &n) in acked.iter().rev().enumerate() {
-            let newest = index + 1 == acked.len();
-            self.settle_one(now, n, newest, feedback.delay(), &mut sample);
+        let measures = acked.iter().any(|&n| self.path.flight.get(n).is_some_and(|sent| sent.elicits));
+        if let Some(&newest) = acked.first().filter(|_| measures) {
+            self.measure(now, newest, feedback.delay(), &mut sample);
+        }
+        for &n in acked.iter().rev() {
+            sample.bytes += self.settle_one(now, n);
         }
         let any = !acked.is_empty();
         self.acked = acked;
@@ -91,31 +94,35 @@ impl Connection {
         Ok(())
     }
 
-    /// One packet is newly acknowledged.
-    fn settle_one(&mut self, now: Time, n: u64, newest: bool, delay: core::time::Duration, sample: &mut AckSample) {
-        let Some(before) = self.path.flight.settle(n, Fate::Acked) else { return };
-        self.stats.packets.acked += 1;
-        if !before.elicits {
-            self.path.loss.on_acked(n, before.at, now);
+    /// Round trip and delivery rate from the newest packet of a FEEDBACK, if it is the newest of all.
+    fn measure(&mut self, now: Time, newest: u64, delay: core::time::Duration, sample: &mut AckSample) {
+        let path = &mut self.path;
+        let Some(sent) = path.flight.get(newest).filter(|sent| sent.fate == Fate::Open) else { return };
+        if path.loss.newest().is_some_and(|known| newest <= known) {
             return;
         }
+        path.rtt.on_sample(now, now.since(sent.at), delay);
+        sample.rtt = Some(path.rtt.latest());
+        sample.rate = path.delivery.on_newest(newest, sent.at, sent.mark, now - delay, sent.app_limited);
+    }
+
+    /// One packet is newly acknowledged; returns the bytes that thereby left the flight.
+    fn settle_one(&mut self, now: Time, n: u64) -> u64 {
+        let Some(before) = self.path.flight.settle(n, Fate::Acked) else { return 0 };
+        self.stats.packets.acked += 1;
+        self.path.delivery.on_acked(before.bytes);
+        let mut freed = 0;
         if let Fate::Lost { .. } = before.fate {
             self.stats.packets.lost -= 1;
             self.path.loss.on_spurious(before.at, now, self.path.rtt.smoothed());
             self.path.estimator.on_spurious();
-        } else {
-            sample.bytes += u64::from(before.bytes);
-        }
-        self.path.delivery.on_acked(before.bytes);
-        if newest && self.path.loss.newest().is_none_or(|known| n > known) {
-            self.path.rtt.on_sample(now, now.since(before.at), delay);
-            sample.rtt = Some(now.since(before.at).saturating_sub(delay));
-            let arrived = now - delay;
-            sample.rate = self.path.delivery.on_newest(n, before.at, before.mark, arrived, before.app_limited);
+        } else if before.elicits {
+            freed = u64::from(before.bytes);
         }
         self.path.loss.on_acked(n, before.at, now);
         self.carried_fate(now, n, &before, true);
         self.streams.on_credit_acked(n);
+        freed
     }
 
     /// Finds lost packets and settles them.
@@ -174,8 +181,9 @@ impl Connection {
         for (n, sent) in path.flight.iter_from(path.fates_from) {
             match sent.fate {
                 Fate::Open if sent.elicits => break,
+                _ if congested || sent.carried == Carried::SizeProbe => {}
                 Fate::Acked if sent.elicits => path.estimator.on_fate(false),
-                Fate::Lost { .. } if sent.carried != Carried::SizeProbe && !congested => path.estimator.on_fate(true),
+                Fate::Lost { .. } => path.estimator.on_fate(true),
                 _ => {}
             }
             path.fates_from = n + 1;
@@ -184,13 +192,15 @@ impl Connection {
 
     /// Writes FEEDBACK; returns whether it carries credit and so elicits an acknowledgement, `None` when there was no room.
     pub(super) fn write_feedback(&mut self, now: Time, number: u64, w: &mut Writer<'_>) -> Option<bool> {
-        let elicits = self.streams.has_unconfirmed();
+        let credit = self.streams.has_unconfirmed();
+        // A limit that moves all the time is confirmed once per round trip, not with every FEEDBACK that carries it.
+        let elicits = credit && now.since(self.credit_asked) >= self.path.rtt.smoothed();
         let spent = crate::path::IP_UDP_HEADER + crate::wire::SHORT_HEADER_LEN + crate::wire::TAG_LEN;
         let earned = (self.delivered_since_feedback as f64 * RETURN_SHARE) as usize;
         let room = w.remaining().min(earned.saturating_sub(spent).max(LEAST_FEEDBACK));
         let tally = self.path.received.ecn();
         let ecn = tally.any().then_some(EcnCounts { ect0: tally.ect0, ect1: tally.ect1, ce: tally.ce });
-        let stream_credit = elicits.then(|| {
+        let stream_credit = credit.then(|| {
             let (streams, limits) = self.streams.unconfirmed();
             StreamCreditRepr { streams, limits }
         });
@@ -208,8 +218,11 @@ impl Connection {
         let mut inner = Writer::new(scratch.get_mut(..room)?);
         frame.emit(&mut inner).ok()?;
         w.bytes(inner.written()).ok()?;
-        if elicits {
+        if credit {
             self.streams.on_credit_sent(number);
+        }
+        if elicits {
+            self.credit_asked = now;
         }
         self.delivered_since_feedback = 0;
         self.path.feedback.on_sent(now);

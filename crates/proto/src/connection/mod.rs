@@ -124,6 +124,8 @@ pub struct Connection {
     /// Bits for greasing; any sequence will do.
     grease: u64,
     delivered_since_feedback: u64,
+    /// When FEEDBACK last asked for a confirmation of credit.
+    credit_asked: Time,
     stats: Stats,
     path_response: Option<[u8; 8]>,
     /// When the first HELLO left.
@@ -205,6 +207,7 @@ impl Connection {
             lost: Vec::new(),
             grease,
             delivered_since_feedback: 0,
+            credit_asked: Time::ZERO,
             stats: Stats::default(),
             path_response: None,
             hello_sent: None,

@@ -31,6 +31,8 @@ pub(crate) struct Outgoing {
     pub written: u64,
     /// The peer accepts bytes below this offset.
     pub limit: u64,
+    /// Nothing more will be written: only the end is left, which needs no credit.
+    pub ends: bool,
     /// The end is in a symbol.
     pub finished: bool,
     /// Waits for room, in the queue of the lane.

@@ -22,6 +22,8 @@ pub(crate) struct Stream {
     pub outgoing: Outgoing,
     /// The application was told that it may read, and has not read since.
     told_readable: bool,
+    /// The application was given the end.
+    end_read: bool,
     limit_moved: Time,
 }
 
@@ -96,6 +98,7 @@ impl Streams {
             incoming: Incoming::new(self.window),
             outgoing: Outgoing { limit: self.peer_window, ..Outgoing::default() },
             told_readable: false,
+            end_read: false,
             limit_moved: Time::ZERO,
         };
         self.open.insert(id, stream);
@@ -170,6 +173,7 @@ impl Streams {
             stream.incoming.consume(n);
             self.unread_pieces -= pieces - stream.incoming.piece_count();
             stream.told_readable = false;
+            stream.end_read |= n == 0 && stream.incoming.is_at_end();
         }
     }
 
@@ -197,7 +201,7 @@ impl Streams {
 
     /// Forgets a stream whose end was sent and which was read to its end; a peer's stream makes room for another.
     pub fn forget_if_done(&mut self, id: StreamId) -> bool {
-        let done = self.get(id).is_some_and(|stream| stream.outgoing.finished && stream.incoming.is_at_end());
+        let done = self.get(id).is_some_and(|stream| stream.outgoing.finished && stream.end_read);
         if done {
             self.open.remove(&id.0);
             if !self.is_ours(id.0) {
@@ -272,7 +276,7 @@ impl Streams {
         for _ in 0..self.waiting.len() {
             let Some(id) = self.waiting.pop_front() else { return };
             let Some(stream) = self.open.get_mut(&id.0) else { continue };
-            if stream.outgoing.written < stream.outgoing.limit || stream.outgoing.written == 0 {
+            if stream.outgoing.written < stream.outgoing.limit || stream.outgoing.ends {
                 stream.outgoing.waiting = false;
                 self.events.push_back(Event::Writable(id));
             } else {

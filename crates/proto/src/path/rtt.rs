@@ -100,9 +100,9 @@ impl Rtt {
         if self.min == Duration::MAX { self.smoothed() } else { self.min }
     }
 
-    /// Whether there was a sample yet.
-    pub fn is_measured(&self) -> bool {
-        self.smoothed.is_some()
+    /// Smoothed round trip if there was a sample, else zero: for what should rather come too soon than too late.
+    pub fn smoothed_or_zero(&self) -> Duration {
+        self.smoothed.unwrap_or_default()
     }
 
     /// Least sample ever, and the mean of all: for reports.

@@ -29,7 +29,12 @@ const ENOUGH: f64 = 64.0;
 /// Proactive share before anything is known ("start near 0-3 %, grow on evidence": USERS.md complaint 2).
 const UNKNOWN: f64 = 0.03;
 /// Saturated: repair beyond what the loss takes, as a fraction of the rate (DESIGN section 6 allows 5 %).
-const EXCESS: f64 = 0.03;
+const EXCESS: f64 = 0.02;
+/// Saturated, an answer to a deficit leaves out this part of a proactive repair, since both work off the same deficit. 0 costs
+/// 3 % more goodput and halves the delay, 1 the other way round (measured on the L2 grid; 0.7 keeps 0.90 of C(1 - p) in every cell).
+const ANSWER_CHARGE: f64 = 0.7;
+/// Proactive repairs left out at most.
+const MAX_DEBT: f64 = 32.0;
 /// Predicted delay quantile that the target bounds.
 const QUANTILE: f64 = 0.99;
 /// Target when none is given: this fraction of the round trip, and no less than [`TARGET_FLOOR`] (DESIGN section 6).
@@ -55,6 +60,7 @@ pub struct Adaptive {
     tokens: f64,
     since_review: u32,
     reviewed: bool,
+    saturated: bool,
     /// Source symbols since the last repair over the newest span.
     unprotected: u32,
     tail_sent: u32,
@@ -66,7 +72,8 @@ impl RedundancyPolicy for Adaptive {
         if !self.reviewed || self.since_review >= REVIEW {
             self.reviewed = true;
             self.since_review = 0;
-            self.share = share(cx);
+            self.saturated = cx.saturated || cx.backlog;
+            self.share = share(cx, self.saturated);
         }
         self.tokens = (self.tokens + cx.max_overhead).min(BURST_TOKENS);
         self.due = (self.due + self.share).min(BURST_TOKENS);
@@ -75,7 +82,11 @@ impl RedundancyPolicy for Adaptive {
     }
 
     fn next_repair(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
-        if let Some(repair) = answer_deficit(cx, |missing| with_margin(missing, cx.loss.rate)) {
+        let loss = if self.saturated { 0.0 } else { cx.loss.rate };
+        if let Some(repair) = answer_deficit(cx, |missing| with_margin(missing, loss)) {
+            if self.saturated {
+                self.due = (self.due - ANSWER_CHARGE).max(-MAX_DEBT);
+            }
             return Some(repair);
         }
         let (first, count) = cx.newest_span(cx.max_span)?;
@@ -111,7 +122,7 @@ impl Adaptive {
 }
 
 /// Proactive repairs per source symbol.
-fn share(cx: &CodingContext<'_>) -> f64 {
+fn share(cx: &CodingContext<'_>, saturated: bool) -> f64 {
     let loss = &cx.loss;
     if loss.weight < ENOUGH {
         return UNKNOWN.min(cx.max_overhead);
@@ -119,7 +130,7 @@ fn share(cx: &CodingContext<'_>) -> f64 {
     if loss.upper < CLEAN {
         return 0.0;
     }
-    if cx.saturated || cx.backlog {
+    if saturated {
         let taken = loss.rate / (1.0 - loss.rate).max(0.1);
         return (taken + EXCESS.min(taken)).min(cx.max_overhead);
     }
@@ -206,7 +217,7 @@ mod tests {
     #[test]
     fn share_grows_with_loss_and_bursts_and_is_zero_when_clean() {
         let report = Report::default();
-        let of = |rate, burst, saturated| share(&context(&report, rate, burst, saturated));
+        let of = |rate, burst, saturated| share(&context(&report, rate, burst, saturated), saturated);
         assert_eq!(of(0.0, 1.0, false), 0.0);
         let (low, high, bursty) = (of(0.02, 1.0, false), of(0.1, 1.0, false), of(0.1, 4.0, false));
         assert!(0.0 < low && low < high && high < bursty && bursty <= 0.5, "{low} {high} {bursty}");

@@ -1,0 +1,325 @@
+//! Work for a pair: streams both ways whose bytes both ends can compute, so that a lost, changed, repeated or moved byte shows at
+//! its exact place.
+//!
+//! A flow is one stream with data one way. Its sender writes as fast as it may or at a rate; its reader reads at once or at a rate of
+//! its own. [`Load`] is the [`Application`] that runs them and the oracle that checks them.
+
+use core::time::Duration;
+
+use tidewire_proto::Time;
+use tidewire_proto::connection::{CloseReason, Connection, Event, ReadError, StreamId, WriteError};
+use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
+
+use crate::pair::{Application, End};
+
+/// One stream with data one way.
+#[derive(Clone, Copy, Debug)]
+pub struct Flow {
+    /// Who sends.
+    pub from: End,
+    /// How many bytes.
+    pub bytes: u64,
+    /// Bytes per second that the sender produces, in records of `record` bytes; as fast as it may without.
+    pub rate: Option<u64>,
+    /// Bytes of a record.
+    pub record: u64,
+    /// Bytes per second that the reader takes; all at once without.
+    pub reads: Option<u64>,
+    /// When it begins, after the connection.
+    pub start: Duration,
+}
+
+impl Flow {
+    /// As many bytes as fast as the path takes them.
+    pub fn bulk(from: End, bytes: u64) -> Self {
+        Self { from, bytes, rate: None, record: 1_200, reads: None, start: Duration::ZERO }
+    }
+
+    /// Records of 1,200 bytes at `rate` bytes per second.
+    pub fn paced(from: End, bytes: u64, rate: u64) -> Self {
+        Self { rate: Some(rate), ..Self::bulk(from, bytes) }
+    }
+}
+
+/// How often a slow reader reads.
+const SIP: Duration = Duration::from_millis(10);
+
+#[derive(Debug)]
+struct Running {
+    flow: Flow,
+    stream: Option<StreamId>,
+    written: u64,
+    finished: bool,
+    read: u64,
+    ended: bool,
+    blocked: bool,
+}
+
+impl Running {
+    /// Bytes that the application has produced by `now`.
+    fn produced(&self, since: Duration) -> u64 {
+        let Some(running) = since.checked_sub(self.flow.start) else { return 0 };
+        let Some(rate) = self.flow.rate else { return self.flow.bytes };
+        let bytes = u128::from(rate) * running.as_nanos() / 1_000_000_000;
+        let records = (bytes as u64) / self.flow.record + 1;
+        (records * self.flow.record).min(self.flow.bytes)
+    }
+
+    /// When the next record is there.
+    fn next_record(&self) -> Duration {
+        let Some(rate) = self.flow.rate.filter(|_| self.written > 0) else { return self.flow.start };
+        let records = self.written / self.flow.record;
+        let nanos = u128::from(records * self.flow.record) * 1_000_000_000 / u128::from(rate.max(1));
+        self.flow.start + Duration::from_nanos(nanos as u64 + 1)
+    }
+}
+
+/// The application; see the module.
+#[derive(Debug)]
+pub struct Load {
+    seed: u64,
+    flows: Vec<Running>,
+    began: Option<Time>,
+    next_sip: Time,
+    handles: [Option<ConnectionHandle>; 2],
+    /// What went wrong; empty while all is well.
+    pub errors: Vec<String>,
+    /// Why the connection ended, as each end saw it.
+    pub closed: [Option<CloseReason>; 2],
+    buffer: Vec<u8>,
+    /// Bytes read by the far end at moments to be looked up.
+    marks: Vec<(Time, u64)>,
+}
+
+/// Errors kept; a run that goes wrong goes wrong often.
+const MAX_ERRORS: usize = 8;
+
+impl Load {
+    /// These flows over one connection; `seed` makes their bytes.
+    pub fn new(flows: &[Flow], seed: u64) -> Self {
+        let flows = flows.iter().map(|&flow| Running {
+            flow,
+            stream: None,
+            written: 0,
+            finished: false,
+            read: 0,
+            ended: false,
+            blocked: false,
+        });
+        Self {
+            seed,
+            flows: flows.collect(),
+            began: None,
+            next_sip: Time::ZERO,
+            handles: [None; 2],
+            errors: Vec::new(),
+            closed: [None, None],
+            buffer: vec![0; 4_096],
+            marks: Vec::new(),
+        }
+    }
+
+    /// All bytes of all flows were read.
+    pub fn is_done(&self) -> bool {
+        !self.errors.is_empty() || self.flows.iter().all(|flow| flow.ended)
+    }
+
+    /// Bytes read at `end` by `at`.
+    pub fn read_by(&self, at: Time) -> u64 {
+        self.marks.iter().take_while(|&&(when, _)| when <= at).last().map_or(0, |&(_, bytes)| bytes)
+    }
+
+    /// Bytes read so far, all flows.
+    pub fn read(&self) -> u64 {
+        self.flows.iter().map(|flow| flow.read).sum()
+    }
+
+    /// The connection as `end` names it.
+    pub fn handle(&self, end: End) -> Option<ConnectionHandle> {
+        self.handles[end as usize]
+    }
+
+    /// When the connection was there.
+    pub fn began(&self) -> Option<Time> {
+        self.began
+    }
+
+    fn error(&mut self, text: String) {
+        if self.errors.len() < MAX_ERRORS {
+            self.errors.push(text);
+        }
+    }
+
+    fn on_event(&mut self, now: Time, end: End, handle: ConnectionHandle, endpoint: &mut Endpoint, event: &Event) {
+        match event {
+            Event::Connected => {
+                self.handles[end as usize] = Some(handle);
+                self.began.get_or_insert(now);
+                self.next_sip = now;
+            }
+            Event::StreamOpened(stream) => {
+                // Streams of a side open in the order of its flows' opening.
+                let nth = usize::try_from(stream.0 / 2).unwrap_or(usize::MAX);
+                let opened = self.flows.iter().position(|flow| flow.stream == Some(*stream) && flow.flow.from != end);
+                if opened.is_none() {
+                    self.error(format!("{end:?} was offered stream {nth} that nobody opened"));
+                }
+                if let Some(connection) = endpoint.connection_mut(handle) {
+                    // One-way flows: our half ends at once.
+                    let _ = connection.finish(*stream);
+                }
+            }
+            Event::Writable(stream) => {
+                let ours = self.flows.iter_mut().find(|flow| flow.stream == Some(*stream));
+                match ours {
+                    Some(flow) if flow.flow.from == end => flow.blocked = false,
+                    _ => {
+                        if let Some(connection) = endpoint.connection_mut(handle) {
+                            let _ = connection.finish(*stream);
+                        }
+                    }
+                }
+            }
+            Event::Closed(reason) => self.closed[end as usize] = Some(reason.clone()),
+            _ => {}
+        }
+    }
+
+    fn write(&mut self, now: Time, end: End, connection: &mut Connection) {
+        let Some(since) = self.began.map(|began| now.since(began)) else { return };
+        for index in 0..self.flows.len() {
+            let running = &mut self.flows[index];
+            if running.flow.from != end || running.finished || running.blocked || since < running.flow.start {
+                continue;
+            }
+            if running.stream.is_none() {
+                running.stream = connection.open_stream().ok();
+            }
+            let Some(stream) = running.stream else { continue };
+            let produced = running.produced(since);
+            while running.written < produced {
+                let n = usize::try_from(produced - running.written).unwrap_or(usize::MAX).min(self.buffer.len());
+                fill(self.seed, index, running.written, &mut self.buffer[..n]);
+                match connection.write(stream, &self.buffer[..n]) {
+                    Ok(taken) => running.written += taken as u64,
+                    Err(WriteError::Blocked) => {
+                        running.blocked = true;
+                        break;
+                    }
+                    Err(_) => break,
+                }
+            }
+            if running.written == running.flow.bytes && !running.blocked {
+                match connection.finish(stream) {
+                    Ok(()) => running.finished = true,
+                    Err(WriteError::Blocked) => running.blocked = true,
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+
+    fn read_all(&mut self, now: Time, end: End, connection: &mut Connection) {
+        let Some(since) = self.began.map(|began| now.since(began)) else { return };
+        for index in 0..self.flows.len() {
+            let running = &mut self.flows[index];
+            let Some(stream) = running.stream.filter(|_| running.flow.from != end && !running.ended) else { continue };
+            let allowed = running.flow.reads.map_or(u64::MAX, |rate| {
+                (u128::from(rate) * since.saturating_sub(running.flow.start).as_nanos() / 1_000_000_000) as u64
+            });
+            let mut wrong = None;
+            loop {
+                let running = &mut self.flows[index];
+                let left = usize::try_from(allowed.saturating_sub(running.read)).unwrap_or(usize::MAX);
+                match connection.chunk(stream) {
+                    Ok([]) => {
+                        if running.read != running.flow.bytes {
+                            wrong = Some(format!("flow {index} ended at {} of {} bytes", running.read, running.flow.bytes));
+                        }
+                        running.ended = true;
+                        connection.consume(now, stream, 0);
+                        break;
+                    }
+                    Ok(_) if left == 0 => break,
+                    Ok(chunk) => {
+                        let n = chunk.len().min(left).min(self.buffer.len());
+                        fill(self.seed, index, running.read, &mut self.buffer[..n]);
+                        if chunk[..n] != self.buffer[..n] {
+                            let at = chunk.iter().zip(&self.buffer).position(|(got, want)| got != want).unwrap_or(0);
+                            wrong = Some(format!("flow {index} differs at byte {}", running.read + at as u64));
+                            break;
+                        }
+                        running.read += n as u64;
+                        connection.consume(now, stream, n);
+                    }
+                    Err(ReadError::Blocked | ReadError::UnknownStream) => break,
+                }
+            }
+            if let Some(wrong) = wrong {
+                self.error(wrong);
+            }
+        }
+        let read = self.read();
+        if self.marks.last().is_none_or(|&(when, _)| now.since(when) >= Duration::from_millis(10)) {
+            self.marks.push((now, read));
+        }
+    }
+}
+
+impl Application for Load {
+    fn run(&mut self, now: Time, end: End, endpoint: &mut Endpoint, event: Option<(ConnectionHandle, Event)>) {
+        if let Some((handle, event)) = &event {
+            self.on_event(now, end, *handle, endpoint, event);
+        }
+        let Some(connection) = self.handle(end).and_then(|handle| endpoint.connection_mut(handle)) else { return };
+        self.write(now, end, connection);
+        self.read_all(now, end, connection);
+        if now >= self.next_sip + SIP {
+            self.next_sip = now;
+        }
+    }
+
+    fn poll_timeout(&self, end: End) -> Option<Time> {
+        let began = self.began?;
+        let records = self.flows.iter().filter(|flow| {
+            flow.flow.from == end && !flow.blocked && !flow.finished && flow.written < flow.flow.bytes
+        });
+        let next_record = records.map(|flow| began + flow.next_record()).min();
+        let sips = self.flows.iter().any(|flow| flow.flow.from != end && flow.flow.reads.is_some() && !flow.ended);
+        [next_record, sips.then(|| self.next_sip + SIP)].into_iter().flatten().min()
+    }
+}
+
+/// The bytes of flow `flow` from `offset` on: eight at a time from SplitMix64 of their place.
+fn fill(seed: u64, flow: usize, offset: u64, out: &mut [u8]) {
+    let stream = seed ^ (flow as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut at = offset;
+    let mut out = out;
+    while !out.is_empty() {
+        let mut z = (at / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(stream);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let bytes = (z ^ (z >> 31)).to_le_bytes();
+        let from = (at % 8) as usize;
+        let n = (8 - from).min(out.len());
+        out[..n].copy_from_slice(&bytes[from..from + n]);
+        out = &mut out[n..];
+        at += n as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_do_not_depend_on_how_they_are_cut() {
+        let mut whole = [0; 100];
+        fill(5, 1, 3, &mut whole);
+        let mut parts = [0; 100];
+        for (n, part) in parts.chunks_mut(7).enumerate() {
+            fill(5, 1, 3 + 7 * n as u64, part);
+        }
+        assert_eq!(whole, parts);
+    }
+}

@@ -1,0 +1,208 @@
+//! Two endpoints joined by a link, in virtual time.
+//!
+//! [`Pair`] keeps the clock: it jumps from one thing that happens to the next, hands datagrams over, and lets an [`Application`] act on
+//! both ends after every change. Real codec, real crypto, no socket, no thread; a run follows from its configuration and
+//! seeds alone.
+
+use core::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use tidewire_proto::Time;
+use tidewire_proto::config::{Config, ConfigError};
+use tidewire_proto::connection::{Event, Received};
+use tidewire_proto::crypto::{AwsLc, Secret};
+use tidewire_proto::endpoint::{ConnectionHandle, Endpoint, EndpointConfig};
+
+use crate::duplex::{DuplexConfig, DuplexLink};
+
+/// One of the two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The one that connects; its data goes forward.
+    Near,
+    /// The one that listens.
+    Far,
+}
+
+impl End {
+    /// The other one.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Near => Self::Far,
+            Self::Far => Self::Near,
+        }
+    }
+}
+
+/// What runs on top of the two endpoints.
+pub trait Application {
+    /// Something changed at `end`: `event` tells what, or the time that [`Self::poll_timeout`] named has come.
+    fn run(&mut self, now: Time, end: End, endpoint: &mut Endpoint, event: Option<(ConnectionHandle, Event)>);
+    /// When `end` wants to run although nothing happens.
+    fn poll_timeout(&self, end: End) -> Option<Time>;
+}
+
+/// Largest UDP payload that the driver passes on.
+const DATAGRAM: usize = 65_527;
+
+struct Side {
+    endpoint: Endpoint,
+    address: SocketAddr,
+    /// When the endpoint or the application wants to be woken.
+    wakes: Option<Time>,
+}
+
+/// The driver.
+pub struct Pair {
+    now: Time,
+    near: Side,
+    far: Side,
+    link: DuplexLink<Vec<u8>>,
+    buffer: Vec<u8>,
+    /// Datagram buffers to be used again.
+    spare: Vec<Vec<u8>>,
+    datagrams: u64,
+}
+
+impl Pair {
+    /// Endpoints with these settings, and a link; all randomness follows from `seed` and the link's own seeds.
+    pub fn new(near: Config, far: Config, link: &DuplexConfig, seed: u64) -> Result<Self, ConfigError> {
+        let side = |connection, listen, end: u8| {
+            let secret = Secret::new([7; 32]);
+            let config = EndpointConfig { secret, listen, connection, provider: Arc::new(AwsLc) };
+            let mut bytes = [end; 32];
+            bytes[..8].copy_from_slice(&seed.to_le_bytes());
+            let address = SocketAddr::from((Ipv4Addr::new(10, 0, 0, end), 7_700));
+            Ok::<_, ConfigError>(Side { endpoint: Endpoint::new(config, bytes)?, address, wakes: None })
+        };
+        Ok(Self {
+            now: Time::from_millis(1),
+            near: side(near, false, 1)?,
+            far: side(far, true, 2)?,
+            link: DuplexLink::new(link),
+            buffer: vec![0; DATAGRAM],
+            spare: Vec::new(),
+            datagrams: 0,
+        })
+    }
+
+    /// The virtual time.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Datagrams put on the link so far, both ways.
+    pub fn datagrams(&self) -> u64 {
+        self.datagrams
+    }
+
+    /// The link, for its counts, or to be changed in mid-run.
+    pub fn link_mut(&mut self) -> &mut DuplexLink<Vec<u8>> {
+        &mut self.link
+    }
+
+    /// The endpoint of one end.
+    pub fn endpoint(&mut self, end: End) -> &mut Endpoint {
+        &mut self.side(end).endpoint
+    }
+
+    /// The near end starts to connect to the far one.
+    pub fn connect(&mut self, application: &mut dyn Application) -> ConnectionHandle {
+        let handle = self.near.endpoint.connect(self.now, self.far.address);
+        self.settle(End::Near, application);
+        handle
+    }
+
+    fn side(&mut self, end: End) -> &mut Side {
+        match end {
+            End::Near => &mut self.near,
+            End::Far => &mut self.far,
+        }
+    }
+
+    /// Runs until `until`, or until nothing is left to happen, or `done` says so before a step. Returns whether `done` did.
+    pub fn run<A: Application>(&mut self, application: &mut A, until: Time, done: impl Fn(&A) -> bool) -> bool {
+        loop {
+            if done(application) {
+                return true;
+            }
+            let Some(next) = self.next_moment().filter(|&next| next <= until) else {
+                self.now = self.now.max(until);
+                return false;
+            };
+            self.now = self.now.max(next);
+            self.step(application);
+        }
+    }
+
+    fn next_moment(&self) -> Option<Time> {
+        [self.link.poll_timeout(), self.near.wakes, self.far.wakes].into_iter().flatten().min()
+    }
+
+    /// Everything that happens at `now`.
+    fn step(&mut self, application: &mut dyn Application) {
+        for end in [End::Near, End::Far] {
+            let mut touched = self.deliver(end);
+            let now = self.now;
+            let side = self.side(end);
+            if side.wakes.is_some_and(|at| at <= now) {
+                side.endpoint.handle_timeout(now);
+                touched = true;
+            }
+            if touched {
+                self.settle(end, application);
+            }
+        }
+    }
+
+    /// Hands over what the link delivers to `end` by now.
+    fn deliver(&mut self, end: End) -> bool {
+        let now = self.now;
+        let mut any = false;
+        loop {
+            let (link, side, from) = match end {
+                End::Near => (&mut self.link.back, &mut self.near, self.far.address),
+                End::Far => (&mut self.link.forward, &mut self.far, self.near.address),
+            };
+            let Some(mut delivery) = link.poll_delivery(now) else { return any };
+            if let Some(corruption) = delivery.corruption {
+                corruption.apply(&mut delivery.payload);
+            }
+            let datagram = &mut delivery.payload[..];
+            side.endpoint.handle_datagram(Received { at: delivery.at, from, ecn: None, datagram });
+            self.spare.push(delivery.payload);
+            any = true;
+        }
+    }
+
+    /// Drains one end as the contract asks: datagrams, then events, until neither is left; then its timer.
+    fn settle(&mut self, end: End, application: &mut dyn Application) {
+        let now = self.now;
+        let side = self.side(end);
+        application.run(now, end, &mut side.endpoint, None);
+        loop {
+            self.transmit(end);
+            let side = self.side(end);
+            let Some(event) = side.endpoint.poll_event() else { break };
+            application.run(now, end, &mut side.endpoint, Some(event));
+        }
+        let side = self.side(end);
+        let own = side.endpoint.poll_timeout().map(|(at, _)| at);
+        side.wakes = [own, application.poll_timeout(end)].into_iter().flatten().min();
+    }
+
+    fn transmit(&mut self, end: End) {
+        loop {
+            let (link, side) = match end {
+                End::Near => (&mut self.link.forward, &mut self.near),
+                End::Far => (&mut self.link.back, &mut self.far),
+            };
+            let Some(transmit) = side.endpoint.poll_transmit(self.now, 1, &mut self.buffer) else { return };
+            let mut datagram = self.spare.pop().unwrap_or_default();
+            datagram.clear();
+            datagram.extend_from_slice(&self.buffer[..transmit.len]);
+            self.datagrams += 1;
+            link.send(self.now, transmit.len, datagram);
+        }
+    }
+}
