@@ -7,6 +7,8 @@ pub mod connection;
 pub mod crypto;
 pub mod endpoint;
 pub mod handshake;
+#[cfg(test)]
+mod hex;
 mod lane;
 pub mod model;
 pub mod path;

@@ -281,3 +281,54 @@ impl fmt::Debug for Flights {
         f.debug_struct("Flights").field("due", &self.due).field("wait", &self.wait).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, feature = "aws-lc-rs"))]
+mod tests {
+    use super::*;
+    use crate::crypto::{Aead, AwsLc};
+
+    /// A REPLY with a right mac1 and a right Noise message that says `payload`.
+    fn reply(initiator: &Initiator, secret: &Secret, payload: &[u8], source: ConnectionId) -> Vec<u8> {
+        let (clear, rest) = initiator.hello.split_at(LONG_HEADER_LEN);
+        let mut noise = noise::state(Role::Responder, initiator.suite, secret, clear, &[9; 32]);
+        let mut buffer = [0; HELLO_LEN];
+        noise.read_message(&rest[..initiator.payload.len() + NOISE_OVERHEAD], &mut buffer).unwrap();
+        let noise_len = payload.len() + NOISE_OVERHEAD;
+        let header = LongRepr {
+            kind: LongKind::Reply,
+            grease: 0,
+            destination: initiator.source,
+            source,
+            suite: initiator.suite,
+            noise_len: noise_len as u16,
+        };
+        let mut reply = vec![0; LONG_HEADER_LEN + noise_len];
+        header.emit(&mut Writer::new(&mut reply)).unwrap();
+        noise.write_message(payload, &mut reply[LONG_HEADER_LEN..]).unwrap();
+        let mac = initiator.mac.tag(&reply);
+        reply.extend_from_slice(&mac);
+        reply
+    }
+
+    /// Even one who knows the secret cannot end the handshake by a REPLY that says nonsense.
+    #[test]
+    fn an_authentic_reply_with_wrong_contents_leaves_it_ready() {
+        let secret = Secret::new([1; 32]);
+        let local = ConnectionId([3; 8]);
+        let source = ConnectionId([4; 8]);
+        let mut initiator =
+            Initiator::new(&secret, local, &Parameters::default(), Arc::new(AwsLc), [2; 32], Time::ZERO);
+        let mut right = [0; 61];
+        let mut w = Writer::new(&mut right);
+        let says = ReplyPayload { parameters: Parameters::default(), aead: Aead::ChaCha20Poly1305, source };
+        says.emit(&[0; 17], &mut w).unwrap();
+        let right = w.written();
+        let wrong = reply(&initiator, &secret, &[3, 1, 0], source);
+        assert!(matches!(initiator.handle_reply(&wrong), Err(HandshakeError::Parameters(_))));
+        let unbound = reply(&initiator, &secret, right, ConnectionId([5; 8]));
+        assert_eq!(initiator.handle_reply(&unbound).err(), Some(HandshakeError::Binding));
+        let good = reply(&initiator, &secret, right, source);
+        let session = initiator.handle_reply(&good).unwrap();
+        assert_eq!((session.remote, session.aead), (source, Aead::ChaCha20Poly1305));
+    }
+}

@@ -37,9 +37,14 @@ const RETRY_CAP: Duration = Duration::from_secs(2);
 const GIVE_UP: Duration = Duration::from_secs(30);
 /// How long a REPLY is cached.
 const REPLY_CACHED: Duration = Duration::from_secs(5);
-/// A HELLO this soon after one that was answered is the other copy of that flight: the next flight is at least 187 ms
-/// away.
-const FLIGHT: Duration = Duration::from_millis(100);
+/// Copies that a HELLO is answered with.
+const COPIES: u32 = 2;
+/// REPLYs to one HELLO in [`FIRST_SECOND`] at most (RELIABILITY H4).
+const EARLY_REPLIES: u32 = 8;
+/// See [`EARLY_REPLIES`].
+const FIRST_SECOND: Duration = Duration::from_secs(1);
+/// Copies of one REPLY that wait at once, at most: those of both HELLOs of a flight.
+const MAX_WAITING: u32 = 4;
 /// REPLYs cached at most (RELIABILITY H5).
 const MAX_CACHED: usize = 4_096;
 /// Bytes sent to an address that is not validated, per byte it sent, at most (RFC 9000 section 8.1).

@@ -77,3 +77,6 @@ impl Random for Stream {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

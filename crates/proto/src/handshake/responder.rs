@@ -2,8 +2,8 @@
 //!
 //! The endpoint hands in each HELLO with the address it came from, and drains `poll_transmit`. A HELLO seen before gets
 //! the cached REPLY, not a second session. What bounds it: [`MAX_CACHED`] entries of at most 150 bytes for 5 s each, each
-//! with at most two copies waiting; and no address gets more than three bytes for one (asserted per entry; by
-//! construction it is one for one).
+//! with at most four copies waiting; and no address gets more than three bytes for one (checked per entry; a HELLO is as
+//! long as its two copies).
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, VecDeque};
@@ -15,7 +15,9 @@ use zeroize::Zeroizing;
 
 use super::noise::{self, NOISE_OVERHEAD, Role};
 use super::parameters::{Grease, HelloPayload, Parameters, ReplyPayload};
-use super::{AMPLIFICATION, COPY_GAP, FLIGHT, MAX_CACHED, REPLY_CACHED, Session};
+use super::{
+    AMPLIFICATION, COPIES, COPY_GAP, EARLY_REPLIES, FIRST_SECOND, MAX_CACHED, MAX_WAITING, REPLY_CACHED, Session,
+};
 use crate::Time;
 use crate::crypto::{MacKey, Provider, Secret};
 use crate::wire::{
@@ -45,7 +47,7 @@ pub struct ResponderStats {
     pub malformed: u64,
     /// mac1 was wrong: no secret, no answer.
     pub strangers: u64,
-    /// Answered, or about to be, by a copy that is cached or waiting.
+    /// Seen before; the cached REPLY goes out again.
     pub repeated: u64,
     /// Right, but [`MAX_CACHED`] handshakes were half open.
     pub full: u64,
@@ -70,9 +72,10 @@ enum Dropped {
 struct Cached {
     reply: Box<[u8]>,
     to: SocketAddr,
-    /// When copies were queued last.
-    answered: Time,
-    waiting: u8,
+    created: Time,
+    /// Copies queued so far, and those of them not sent yet.
+    queued: u32,
+    waiting: u32,
     /// Bytes from and to the address `to`.
     received: usize,
     sent: usize,
@@ -153,7 +156,8 @@ impl Responder {
         match self.answer(&hello, parameters, source) {
             Ok((session, reply)) => {
                 self.stats.accepted += 1;
-                let cached = Cached { reply, to: from, answered: now, waiting: 0, received: HELLO_LEN, sent: 0 };
+                let cached =
+                    Cached { reply, to: from, created: now, queued: 0, waiting: 0, received: HELLO_LEN, sent: 0 };
                 self.cache.insert(hello.mac1, cached);
                 self.expiries.push_back((now + REPLY_CACHED, hello.mac1));
                 self.queue(now, hello.mac1);
@@ -170,7 +174,7 @@ impl Responder {
         }
     }
 
-    /// A HELLO seen before: from the next flight on it is answered again.
+    /// A HELLO seen before is answered again.
     fn repeat(&mut self, now: Time, from: SocketAddr, hash: HelloHash) {
         let Some(cached) = self.cache.get_mut(&hash) else { return };
         if cached.to != from {
@@ -178,17 +182,20 @@ impl Responder {
             (cached.to, cached.received, cached.sent) = (from, 0, 0);
         }
         cached.received += HELLO_LEN;
-        if cached.waiting == 0 && now >= cached.answered + FLIGHT {
-            self.queue(now, hash);
-        }
+        self.queue(now, hash);
     }
 
+    /// Queues two copies, unless enough wait already or were queued in the first second.
     fn queue(&mut self, now: Time, hash: HelloHash) {
-        if let Some(cached) = self.cache.get_mut(&hash) {
-            (cached.answered, cached.waiting) = (now, 2);
-            self.first.push_back((now, hash));
-            self.second.push_back((now + COPY_GAP, hash));
+        let Some(cached) = self.cache.get_mut(&hash) else { return };
+        let early = now < cached.created + FIRST_SECOND && cached.queued + COPIES > EARLY_REPLIES;
+        if early || cached.waiting + COPIES > MAX_WAITING {
+            return;
         }
+        cached.queued += COPIES;
+        cached.waiting += COPIES;
+        self.first.push_back((now, hash));
+        self.second.push_back((now + COPY_GAP, hash));
     }
 
     /// Runs Noise over a HELLO whose mac1 is right.
