@@ -429,10 +429,12 @@ impl<'a> Frames<'a> {
         Self { reader: Reader::new(payload), total: payload.len() }
     }
 
-    /// The next frame that is to be seen, or none at the end. `kind` is left at the type read last.
-    fn step(&mut self, kind: &mut u64) -> Result<Option<Frame<'a>>, Malformed> {
+    /// The next frame that is to be seen, or none at the end. `kind` and `offset` are left at those of the frame read
+    /// last.
+    fn step(&mut self, kind: &mut u64, offset: &mut usize) -> Result<Option<Frame<'a>>, Malformed> {
         while let Some(first) = self.reader.rest().first() {
             *kind = u64::from(*first);
+            *offset = self.total.saturating_sub(self.reader.remaining());
             if *first < IGNORABLE as u8 {
                 self.reader.u8()?;
                 if *first == kind::PAD {
@@ -455,9 +457,8 @@ impl<'a> Iterator for Frames<'a> {
     type Item = Result<Frame<'a>, FrameError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let mut frame = 0;
-        let offset = self.total.saturating_sub(self.reader.remaining());
-        match self.step(&mut frame) {
+        let (mut frame, mut offset) = (0, 0);
+        match self.step(&mut frame, &mut offset) {
             Ok(found) => found.map(Ok),
             Err(kind) => {
                 self.reader.take_rest();
