@@ -119,6 +119,14 @@ impl Parameters {
         }
     }
 
+    /// Reads the payload of a handshake message, of either side, for what it says of these.
+    ///
+    /// # Errors
+    /// Names the first parameter that is wrong.
+    pub fn parse(payload: &[u8]) -> Result<Self, ParameterError> {
+        Said::parse(payload).map(|said| said.parameters)
+    }
+
     fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
         for ((kind, default, range), value) in self.numbers() {
             let value = value.clamp(*range.start(), *range.end());

@@ -1,0 +1,11 @@
+//! Any handshake payload through the parameter parser: what parses is within its ranges.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tidewire_proto::handshake::Parameters;
+
+fuzz_target!(|data: &[u8]| {
+    if let Ok(parameters) = Parameters::parse(data) {
+        assert_eq!(parameters.validate(), Ok(()));
+    }
+});
