@@ -27,7 +27,21 @@ fn main() {
     let flow = match rate { Some(r) => Flow::paced(End::Near, bytes, r), None => Flow::bulk(End::Near, bytes) };
     let mut load = Load::new(&[flow], 1);
     pair.connect(&mut load);
-    let done = pair.run(&mut load, Time::from_millis(120_000), Load::is_done);
+    let mut done = false;
+    let step: u64 = std::env::var("STEP").ok().and_then(|v| v.parse().ok()).unwrap_or(120_000);
+    let mut at = step;
+    let mut last = 0;
+    while !done && at <= 120_000 {
+        done = pair.run(&mut load, Time::from_millis(at), Load::is_done);
+        at += step;
+        if step < 120_000 {
+            let read = load.read();
+            let c = load.handle(End::Near).and_then(|h| pair.endpoint(End::Near).connection(h).map(|c| c.stats())).unwrap();
+            println!("{at} {:.2} Mbit/s {:?} pace {:.2} loss {:.3} burst {:.1} rtt {:?}", (read - last) as f64 * 8e-3 / step as f64, c.packets, c.pacing_bps as f64/1e6, c.recent_loss, c.mean_burst, c.rtt_mean);
+            if at > 18_100 { let f = load.handle(End::Far).and_then(|h| pair.endpoint(End::Far).connection(h).map(|c| format!("{c:?}"))); println!("FAR {}", f.unwrap().chars().take(9000).collect::<String>()); let f = load.handle(End::Near).and_then(|h| pair.endpoint(End::Near).connection(h).map(|c| format!("{c:?}"))); println!("NEAR {}", f.unwrap());}
+            last = read;
+        }
+    }
     let secs = pair.now().as_secs_f64();
     let near = load.handle(End::Near).and_then(|h| pair.endpoint(End::Near).connection(h).map(|c| c.stats()));
     let far = load.handle(End::Far).and_then(|h| pair.endpoint(End::Far).connection(h).map(|c| c.stats()));

@@ -85,7 +85,7 @@ impl Connection {
         self.detect_losses(now);
         if any {
             self.path.probes = 0;
-            self.path.probe_pending = false;
+            self.path.probes_owed = 0;
             sample.in_flight = self.path.flight.bytes();
             sample.min_rtt = self.path.rtt.min();
             sample.newest = self.path.loss.newest().unwrap_or(0);

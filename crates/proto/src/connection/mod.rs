@@ -79,7 +79,8 @@ struct Path {
     /// Probe timeouts since something was last acknowledged, and when the first of them was.
     probes: u32,
     probing_since: Time,
-    probe_pending: bool,
+    /// Packets that a probe timeout still asks for.
+    probes_owed: u8,
     /// When a packet number is next left out.
     skip_at: Time,
     /// Since when slots were free with nothing to send; fraction of time that they were, over about one round trip.
@@ -180,7 +181,7 @@ impl Connection {
             last_eliciting: now,
             probes: 0,
             probing_since: now,
-            probe_pending: false,
+            probes_owed: 0,
             skip_at: now + SKIP_START,
             idle_since: Some(now),
             idle_share: 1.0,

@@ -42,7 +42,7 @@ impl Connection {
                 *confirmed = true;
                 self.events.push_back(Event::Connected);
                 // Our own round trip: a receiver spaces its FEEDBACK by it.
-                self.path.probe_pending = true;
+                self.path.probes_owed = 1;
             }
             State::Closing { next, .. } => {
                 // One more CLOSE for a peer that has not heard of it.
@@ -77,7 +77,7 @@ impl Connection {
         self.state = State::Established { confirmed: true };
         self.events.push_back(Event::Connected);
         // The first packet proves to the responder that we have the keys; it also measures the round trip.
-        self.path.probe_pending = true;
+        self.path.probes_owed = 1;
     }
 
     fn receive_frames(&mut self, now: Time, number: u64, payload: &[u8]) -> Result<Asked, CloseCode> {

@@ -163,7 +163,7 @@ impl Connection {
 
     /// The decision: what the slot that is open now carries.
     fn next_slot(&mut self, now: Time, limit: usize) -> Option<Slot> {
-        let probe = self.path.probe_pending;
+        let probe = self.path.probes_owed > 0;
         if !probe && !self.path.pacer.is_open(now) {
             return None;
         }
@@ -175,7 +175,7 @@ impl Connection {
         }
         if let Some(repair) = self.deferred.take().or_else(|| self.next_repair(now)) {
             if self.packet_len(&repair) <= limit {
-                self.path.probe_pending = false;
+                self.path.probes_owed = self.path.probes_owed.saturating_sub(1);
                 return Some(Slot::Repair(repair));
             }
             // Belongs to the next batch, whose segments may be larger; a symbol beyond the path's size cannot be sent at all.
@@ -185,10 +185,11 @@ impl Connection {
             }
         }
         if self.sender.next_source().is_some_and(|id| self.source_len(id) <= limit) {
-            self.path.probe_pending = false;
+            self.path.probes_owed = self.path.probes_owed.saturating_sub(1);
             return Some(Slot::Source);
         }
-        if core::mem::take(&mut self.path.probe_pending) {
+        if probe {
+            self.path.probes_owed -= 1;
             return Some(Slot::Ping);
         }
         if self.path.idle_since.is_none() && self.sender.queued() == 0 {
@@ -198,7 +199,7 @@ impl Connection {
     }
 
     fn next_repair(&mut self, now: Time) -> Option<Repair> {
-        let probe = self.path.probe_pending;
+        let probe = self.path.probes_owed > 0;
         let lost = self.sender.first_lost();
         let cx = coding_context(&self.sender, &self.path, now, lost, probe, self.max_span, self.config.max_overhead, {
             self.streams.has_waiting()

@@ -11,6 +11,8 @@ use crate::path::MAX_FEEDBACK_DELAY;
 
 /// Without an answer one probe leaves per probe timeout for this long, then ever fewer (DESIGN section 6).
 const STEADY_PROBES: Duration = Duration::from_secs(1);
+/// Packets per probe timeout (RFC 9002 section 6.2.4): a single one is lost with the tail of a burst.
+const PROBES: u8 = 2;
 /// ... but never fewer than one in this time.
 const SLOWEST_PROBES: Duration = Duration::from_secs(2);
 
@@ -43,15 +45,16 @@ impl Connection {
                 self.path.probing_since = now;
             }
             self.path.probes += 1;
-            self.path.probe_pending = true;
+            self.path.probes_owed = PROBES;
         }
         self.wake_writers();
     }
 
-    /// When silence becomes suspicious: something is in flight, or the peer's credit is waited for.
+    /// When silence becomes suspicious: something is in flight, or is not known to be decoded, or the peer's credit is waited for.
     fn probe_deadline(&self) -> Option<Time> {
-        let waits = !self.path.flight.is_empty() || self.sender.is_blocked() || self.streams.is_blocked();
-        if !waits || self.path.probe_pending {
+        let lacking = self.sender.base() < self.sender.sent();
+        let waits = !self.path.flight.is_empty() || lacking || self.sender.is_blocked() || self.streams.is_blocked();
+        if !waits || self.path.probes_owed > 0 {
             return None;
         }
         let timeout = self.path.rtt.probe_timeout(MAX_FEEDBACK_DELAY);

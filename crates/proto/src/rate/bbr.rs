@@ -21,8 +21,8 @@ const DRAIN_GAIN: f64 = 0.5;
 /// Probing for more, and draining what the probe queued (draft-ietf-ccwg-bbr section 5.3.3).
 const UP_GAIN: f64 = 1.25;
 const DOWN_GAIN: f64 = 0.75;
-/// Paces a hair under the estimate, whose maximum errs upward (BBRv2's 1 % margin).
-const CRUISE_GAIN: f64 = 0.99;
+/// Paces at the estimate (BBRv2 stays 1 % under it; here the drain after each probe and the early end of a cruise bound the queue).
+const CRUISE_GAIN: f64 = 1.0;
 /// Round trips between probes (BBRv1's cycle of eight: up, down, six of cruise).
 const CRUISE_ROUNDS: u64 = 6;
 /// Rounds that a rate sample is believed (BBRv1: ten; longer than one probe cycle).

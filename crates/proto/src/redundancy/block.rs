@@ -54,12 +54,17 @@ impl Block {
 }
 
 impl Generation {
-    fn repair(&mut self, on_feedback: bool) -> Repair {
+    /// The next repair over what the peer may lack of it: a further row of its matrix while all of it may be lacking and rows are
+    /// left, else a random combination.
+    fn repair(&mut self, base: SourceId, on_feedback: bool) -> Repair {
         let key = self.sent;
         self.sent += 1;
         self.in_flight += 1;
-        let code = if key < FIELD - self.count { Code::Cauchy } else { Code::Rlc };
-        Repair::Coded { code, first: self.first, count: self.count, key: Some(key), on_feedback }
+        let gone = base.0.saturating_sub(self.first.0);
+        let whole = gone == 0 && key < FIELD - self.count;
+        let code = if whole { Code::Cauchy } else { Code::Rlc };
+        let (first, count) = (self.first.max(base), self.count - gone.min(u64::from(self.count) - 1) as u16);
+        Repair::Coded { code, first, count, key: Some(key), on_feedback }
     }
 
     fn end(&self) -> SourceId {
@@ -75,7 +80,7 @@ impl RedundancyPolicy for Block {
     }
 
     fn on_repair_settled(&mut self, repair: &RepairInFlight, arrived: bool) {
-        if let Some(generation) = self.closed.iter_mut().find(|g| g.first == repair.first) {
+        if let Some(generation) = self.closed.iter_mut().find(|g| g.first <= repair.first && repair.first < g.end()) {
             generation.in_flight = generation.in_flight.saturating_sub(1);
             generation.arrived += u64::from(arrived);
         }
@@ -94,16 +99,16 @@ impl RedundancyPolicy for Block {
             if generation.end() <= cx.settled {
                 let lacking = cx.report.undecoded_below(generation.end()) - cx.report.undecoded_below(generation.first);
                 if lacking > generation.arrived + generation.in_flight {
-                    return Some(generation.repair(true));
+                    return Some(generation.repair(cx.base, true));
                 }
             }
             if generation.owed > 0 {
                 generation.owed -= 1;
-                return Some(generation.repair(false));
+                return Some(generation.repair(cx.base, false));
             }
         }
         if cx.probe {
-            return self.closed.front_mut().map(|generation| generation.repair(true));
+            return self.closed.front_mut().map(|generation| generation.repair(cx.base, true));
         }
         None
     }
