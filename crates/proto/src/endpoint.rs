@@ -186,10 +186,10 @@ impl Endpoint {
             return;
         };
         half_open.connection.handle_datagram(received);
-        if half_open.connection.is_established() {
-            if let Some(half_open) = self.half_open.remove(&destination) {
-                self.insert(half_open.connection);
-            }
+        if half_open.connection.is_established()
+            && let Some(half_open) = self.half_open.remove(&destination)
+        {
+            self.insert(half_open.connection);
         }
     }
 

@@ -46,9 +46,9 @@
 #![forbid(unsafe_code)]
 
 pub mod duplex;
+pub mod link;
 pub mod load;
 pub mod pair;
-pub mod link;
 pub mod scenario;
 pub mod settings;
 pub mod units;

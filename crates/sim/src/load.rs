@@ -234,7 +234,8 @@ impl Load {
                 match connection.chunk(stream) {
                     Ok([]) => {
                         if running.read != running.flow.bytes {
-                            wrong = Some(format!("flow {index} ended at {} of {} bytes", running.read, running.flow.bytes));
+                            wrong =
+                                Some(format!("flow {index} ended at {} of {} bytes", running.read, running.flow.bytes));
                         }
                         running.ended = true;
                         connection.consume(now, stream, 0);
@@ -281,9 +282,10 @@ impl Application for Load {
 
     fn poll_timeout(&self, end: End) -> Option<Time> {
         let began = self.began?;
-        let records = self.flows.iter().filter(|flow| {
-            flow.flow.from == end && !flow.blocked && !flow.finished && flow.written < flow.flow.bytes
-        });
+        let records = self
+            .flows
+            .iter()
+            .filter(|flow| flow.flow.from == end && !flow.blocked && !flow.finished && flow.written < flow.flow.bytes);
         let next_record = records.map(|flow| began + flow.next_record()).min();
         let sips = self.flows.iter().any(|flow| flow.flow.from != end && flow.flow.reads.is_some() && !flow.ended);
         [next_record, sips.then(|| self.next_sip + SIP)].into_iter().flatten().min()

@@ -110,6 +110,9 @@ impl Connection {
     fn settle_one(&mut self, now: Time, n: u64) -> u64 {
         let Some(before) = self.path.flight.settle(n, Fate::Acked) else { return 0 };
         self.stats.packets.acked += 1;
+        if let Some(keys) = &mut self.keys {
+            keys.sealing.on_acknowledged(n);
+        }
         self.path.delivery.on_acked(before.bytes);
         let mut freed = 0;
         if let Fate::Lost { .. } = before.fate {

@@ -95,10 +95,8 @@ impl LaneReceiver {
         let reception = self.decoder.receive_source(id, symbol).map_err(fault)?;
         if reception == Reception::Innovative {
             self.set_origin(id, if again { Origin::Resent } else { Origin::Direct });
-            if !again {
-                if let Ok((header, _)) = SymbolFrames::new(symbol) {
-                    self.clock.observe(now, header.time);
-                }
+            if !again && let Ok((header, _)) = SymbolFrames::new(symbol) {
+                self.clock.observe(now, header.time);
             }
         }
         let decoded = self.deliver(now, streams)?;

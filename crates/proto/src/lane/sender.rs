@@ -260,11 +260,11 @@ impl LaneSender {
 
     /// The first transmission of source symbol `id` was lost.
     pub fn on_source_lost(&mut self, id: SourceId) {
-        if let Some(index) = self.index(id) {
-            if self.sources[index] == Source::Open {
-                self.sources[index] = Source::Lost;
-                self.lost.push(Reverse(id));
-            }
+        if let Some(index) = self.index(id)
+            && self.sources[index] == Source::Open
+        {
+            self.sources[index] = Source::Lost;
+            self.lost.push(Reverse(id));
         }
         self.advance();
     }
@@ -273,15 +273,15 @@ impl LaneSender {
     pub fn on_repair_settled(&mut self, packet: u64, arrived: bool) -> Option<RepairInFlight> {
         let at = self.repairs.binary_search_by_key(&packet, |repair| repair.packet).ok()?;
         let repair = self.repairs.remove(at);
-        if repair.count == 1 {
-            if let Some(index) = self.index(repair.first) {
-                if arrived {
-                    self.sources[index] = Source::Arrived;
-                    self.advance();
-                } else if self.sources[index] == Source::Again {
-                    self.sources[index] = Source::Lost;
-                    self.lost.push(Reverse(repair.first));
-                }
+        if repair.count == 1
+            && let Some(index) = self.index(repair.first)
+        {
+            if arrived {
+                self.sources[index] = Source::Arrived;
+                self.advance();
+            } else if self.sources[index] == Source::Again {
+                self.sources[index] = Source::Lost;
+                self.lost.push(Reverse(repair.first));
             }
         }
         Some(repair)
@@ -302,7 +302,7 @@ impl LaneSender {
         self.report.end = report.end.max(report.edge);
         self.report.deficit = report.deficit;
         self.report.undecoded.clear();
-        self.report.undecoded.extend(report.undecoded.clone());
+        self.report.undecoded.extend(report.undecoded);
         self.advance();
         true
     }

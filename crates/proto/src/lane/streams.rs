@@ -263,11 +263,11 @@ impl Streams {
 
     /// The stream could not write all it had: it is told when there is room.
     pub fn wait_for_room(&mut self, id: StreamId) {
-        if let Some(stream) = self.open.get_mut(&id.0) {
-            if !stream.outgoing.waiting {
-                stream.outgoing.waiting = true;
-                self.waiting.push_back(id);
-            }
+        if let Some(stream) = self.open.get_mut(&id.0)
+            && !stream.outgoing.waiting
+        {
+            stream.outgoing.waiting = true;
+            self.waiting.push_back(id);
         }
     }
 

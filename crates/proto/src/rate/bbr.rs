@@ -178,7 +178,9 @@ impl Bbr {
     fn leave_early(&mut self, ack: &AckSample) {
         let product = self.product();
         match self.phase {
-            Phase::Startup if self.standing_queue() > self.queue_limit() / STARTUP_QUEUE => self.enter(Phase::Drain, ack),
+            Phase::Startup if self.standing_queue() > self.queue_limit() / STARTUP_QUEUE => {
+                self.enter(Phase::Drain, ack)
+            }
             Phase::Drain | Phase::Down if ack.in_flight <= product => self.enter(Phase::Cruise, ack),
             Phase::Cruise if self.standing_queue() > self.queue_limit() => self.enter(Phase::Down, ack),
             _ => {}

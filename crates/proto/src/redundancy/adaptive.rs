@@ -197,7 +197,7 @@ fn more_than(m: u32, n: u32, p: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Report;
+    use super::super::{RepairInFlight, Report};
     use super::*;
     use crate::path::LossEstimate;
     use tidewire_codec::SourceId;

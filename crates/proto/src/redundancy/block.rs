@@ -87,10 +87,8 @@ impl RedundancyPolicy for Block {
     }
 
     fn next_repair(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
-        if cx.probe || self.idle_deadline(cx).is_some_and(|deadline| deadline <= cx.now) {
-            if self.filling < cx.sent {
-                self.close(cx.sent);
-            }
+        if (cx.probe || self.idle_deadline(cx).is_some_and(|deadline| deadline <= cx.now)) && self.filling < cx.sent {
+            self.close(cx.sent);
         }
         while self.closed.front().is_some_and(|g| g.end() <= cx.base) {
             self.closed.pop_front();

@@ -28,10 +28,10 @@ impl RedundancyPolicy for Every {
     }
 
     fn next_repair(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
-        if self.closed_loop {
-            if let Some(repair) = answer_deficit(cx, |missing| missing) {
-                return Some(repair);
-            }
+        if self.closed_loop
+            && let Some(repair) = answer_deficit(cx, |missing| missing)
+        {
+            return Some(repair);
         }
         // Rounding must not delay the fifth repair of every:5 by a slot.
         let proactive = self.due + 1e-9 >= 1.0;
