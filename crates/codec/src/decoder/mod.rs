@@ -163,11 +163,7 @@ impl Decoder {
         let missing = self.decoded.others(span.start.max(self.edge)..span.end.min(self.end));
         let unseen = span.start.max(self.end)..span.end;
         let terms = missing.chain(unseen).map(|source| (source, code.coefficient(id, SourceId(source))));
-        self.rows.load(terms, &mut self.used)?;
-        let Some(lead) = self.rows.lead() else { return Ok(Reception::Redundant) };
-        if !lead.is_alone {
-            self.rows.check_room()?;
-        }
+        let Some(lead) = self.rows.reduce(terms, &mut self.used)? else { return Ok(Reception::Redundant) };
 
         self.raise_end(span.end);
         self.ring.write(lead.id, symbol);

@@ -38,6 +38,9 @@ pub(super) struct Rows {
     max_free: usize,
 }
 
+/// Rows that one repair may push out of a full matrix: bounds the work of a datagram; a repair that needs more room is refused.
+const MOST_GIVEN_UP: usize = 8;
+
 struct Mentioned {
     id: u64,
     place: Place,
@@ -87,16 +90,43 @@ impl Rows {
         self.find(id).ok().map(|at| self.mentioned[at].place)
     }
 
+    /// Reduces a repair by the rows; its lead, or `None` when the rows know it already.
+    ///
+    /// Where the matrix is full, rows of later symbols give way to a repair for earlier ones: else a window with losses all over it could
+    /// fill the matrix with rows that help nobody yet, and its lowest gap would never close.
+    ///
+    /// # Errors
+    /// No room for the row or its columns; nothing but rows that gave way is changed.
+    pub fn reduce(
+        &mut self,
+        terms: impl Iterator<Item = (u64, u8)> + Clone,
+        used: &mut Vec<(u64, u8)>,
+    ) -> Result<Option<Lead>, DecodeError> {
+        let mut given_up = 0;
+        loop {
+            let (error, lowest) = match self.load(terms.clone(), used) {
+                Ok(()) => match self.lead() {
+                    Some(lead) if !lead.is_alone && self.pivots.len() >= self.max_rows => {
+                        self.forget_added();
+                        (DecodeError::TooManyRows { limit: self.max_rows }, lead.id)
+                    }
+                    lead => return Ok(lead),
+                },
+                Err(error) => (error, terms.clone().next().map_or(u64::MAX, |(id, _)| id)),
+            };
+            if given_up == MOST_GIVEN_UP || !self.make_way(lowest) {
+                return Err(error);
+            }
+            given_up += 1;
+        }
+    }
+
     /// Makes the candidate of the missing ids and coefficients of a repair symbol and reduces it by the rows. `used`
     /// receives what was subtracted, as (pivot of the row, factor).
     ///
     /// # Errors
     /// Too many free ids; nothing is changed.
-    pub fn load(
-        &mut self,
-        terms: impl Iterator<Item = (u64, u8)>,
-        used: &mut Vec<(u64, u8)>,
-    ) -> Result<(), DecodeError> {
+    fn load(&mut self, terms: impl Iterator<Item = (u64, u8)>, used: &mut Vec<(u64, u8)>) -> Result<(), DecodeError> {
         used.clear();
         self.added.clear();
         self.candidate.fill(0);
@@ -138,18 +168,6 @@ impl Rows {
         });
         let (id, column) = mentioned.next()?;
         Some(Lead { id, column, is_alone: mentioned.next().is_none() })
-    }
-
-    /// Checks that the candidate may become a row.
-    ///
-    /// # Errors
-    /// All rows are taken; the candidate is forgotten and nothing else is changed.
-    pub fn check_room(&mut self) -> Result<(), DecodeError> {
-        if self.pivots.len() < self.max_rows {
-            return Ok(());
-        }
-        self.forget_added();
-        Err(DecodeError::TooManyRows { limit: self.max_rows })
     }
 
     /// Scales the candidate so that its lead has coefficient 1, and returns the factor.
@@ -206,10 +224,25 @@ impl Rows {
                 self.remove(row);
             }
         }
-        if self.pivots.len() == before {
-            return;
+        if self.pivots.len() < before {
+            self.forget_unmentioned();
         }
-        // Free ids that only the dropped rows mentioned go with them.
+    }
+
+    /// Drops the row with the highest pivot, if that lies above `lowest`: what is needed first has the better claim to a bounded
+    /// matrix. Returns whether it did.
+    fn make_way(&mut self, lowest: u64) -> bool {
+        let Some((row, &pivot)) = self.pivots.iter().enumerate().max_by_key(|&(_, &pivot)| pivot) else { return false };
+        if pivot <= lowest {
+            return false;
+        }
+        self.remove(row);
+        self.forget_unmentioned();
+        true
+    }
+
+    /// Forgets free ids that no row mentions any more.
+    fn forget_unmentioned(&mut self) {
         let Self { mentioned, unused, cells, width, .. } = self;
         mentioned.retain(|&Mentioned { place, .. }| match place {
             Place::Pivot(_) => true,
