@@ -155,3 +155,57 @@ impl Inbox {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+
+    async fn exchange(transmit: &Transmit, bytes: &[u8], from: &Socket, to: &Socket) -> Vec<(Option<Ecn>, Vec<u8>)> {
+        poll_fn(|cx| from.poll_send(cx, transmit, bytes)).await;
+        let (mut inbox, mut received) = (Inbox::new(), Vec::new());
+        while received.iter().map(|(_, datagram): &(_, Vec<u8>)| datagram.len()).sum::<usize>() < bytes.len() {
+            poll_fn(|cx| to.poll_receive(cx, &mut inbox)).await.expect("receives");
+            for train in inbox.trains() {
+                received.extend(train.datagrams.map(|datagram| (train.ecn, datagram.to_vec())));
+            }
+        }
+        received
+    }
+
+    #[tokio::test]
+    #[cfg(target_os = "linux")]
+    async fn marks_and_borders_of_datagrams_survive() {
+        let bytes: Vec<u8> = (0..3_100_u16).map(|n| n as u8).collect();
+        for (host, via) in
+            [("127.0.0.1", "127.0.0.1"), ("[::1]", "[::1]"), ("[::]", "[::1]"), ("[::]", "[::ffff:127.0.0.1]")]
+        {
+            let bind = || Socket::bind(format!("{host}:0").parse().expect("an address"));
+            let (Ok(from), Ok(to)) = (bind(), bind()) else {
+                println!("skipped: no IPv6 here");
+                continue;
+            };
+            assert!(from.max_segments(1_000) >= 4, "Linux segments UDP since 4.18");
+            let port = to.local_addr().expect("bound").port();
+            let destination = format!("{via}:{port}").parse().expect("an address");
+            for ecn in [None, Some(Ecn::Ect0), Some(Ecn::Ect1), Some(Ecn::Ce)] {
+                let transmit = Transmit { destination, ecn, len: bytes.len(), segment_size: Some(1_000) };
+                let (marks, datagrams): (Vec<_>, Vec<_>) =
+                    exchange(&transmit, &bytes, &from, &to).await.into_iter().unzip();
+                assert_eq!(marks, [ecn; 4], "{host} via {via}");
+                assert!(datagrams.iter().eq(bytes.chunks(1_000)), "{host} via {via}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_sent_is_lost_and_the_next_goes() {
+        let bind = || Socket::bind("127.0.0.1:0".parse().expect("an address")).expect("binds");
+        let (from, to) = (bind(), bind());
+        let destination = "[2001:db8::1]:7700".parse().expect("an address");
+        let transmit = Transmit { destination, ecn: None, len: 1, segment_size: None };
+        poll_fn(|cx| from.poll_send(cx, &transmit, b"x")).await;
+        let transmit = Transmit { destination: to.local_addr().expect("bound"), ..transmit };
+        assert_eq!(exchange(&transmit, b"y", &from, &to).await, [(None, b"y".to_vec())]);
+    }
+}
