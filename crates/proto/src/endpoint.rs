@@ -283,6 +283,17 @@ impl Endpoint {
         None
     }
 
+    /// Takes a connection that has finished ending, so that what it received can still be read; else the next
+    /// [`Self::poll_event`] drops it. `None` while it lives.
+    pub fn take_closed(&mut self, handle: ConnectionHandle) -> Option<Connection> {
+        if !self.connections.get(&handle)?.is_closed() {
+            return None;
+        }
+        let connection = self.connections.remove(&handle)?;
+        self.ids.remove(&connection.local_id());
+        Some(connection)
+    }
+
     /// When to call [`Self::handle_timeout`], if nothing else happens before, and why.
     pub fn poll_timeout(&mut self) -> Option<(Time, WakeReason)> {
         let responder = self.responder.as_ref().and_then(Responder::poll_timeout);

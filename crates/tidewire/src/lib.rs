@@ -1,1 +1,74 @@
-//! Tidewire.
+//! Tidewire carries byte streams over UDP across paths that lose packets: in order, encrypted, at low delay, without waiting a round
+//! trip for each loss. It mixes repair packets into what it sends, as many as what it measures asks for.
+//!
+//! ```
+//! use tidewire::{CloseCode, Config, Endpoint, new_secret};
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let secret = new_secret()?;
+//! let server = Endpoint::bind("127.0.0.1:0".parse()?, secret.clone(), Config::default()).await?;
+//! let client = Endpoint::bind("127.0.0.1:0".parse()?, secret, Config::default()).await?;
+//! let (theirs, ours) = tokio::join!(server.accept(), client.connect(server.local_addr()));
+//! let (theirs, ours) = (theirs.expect("the endpoint is open"), ours?);
+//!
+//! let mut stream = ours.open().await?;
+//! stream.write_all(b"across a path that loses packets").await?;
+//! stream.shutdown().await?;
+//!
+//! let mut received = String::new();
+//! theirs.accept().await.expect("the connection is open").read_to_string(&mut received).await?;
+//! assert_eq!(received, "across a path that loses packets");
+//! theirs.close(CloseCode::Done, "thank you");
+//! println!("{}", ours.closed().await);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What to know
+//! - **Secret.** Both sides hold the same 32 bytes ([`Secret`]; [`new_secret`] makes one). To who does not, an endpoint is silent.
+//! - **Both ways.** Every [`Endpoint`] accepts and connects; either side of a [`Connection`] opens streams.
+//! - **Streams** are [`tokio::io::AsyncRead`] and [`tokio::io::AsyncWrite`]. They do not wait for each other: what is missing of one
+//!   holds up only that one. A reader that does not read stops its own writer, once [`Config::stream_window`] is full.
+//! - **Redundancy** ([`Config::redundancy`]) and **rate** ([`Config::rate_control`]) adapt by themselves; a default config is
+//!   made for use. [`Config`] is built by changing fields of [`Config::default`].
+//! - **Closing** tells the peer at once and does not wait for what was written to arrive. The side that *received* last closes, or
+//!   answers so that the other may.
+//! - **Stats** ([`Connection::stats`]) count packets, symbols and the in-order delay of everything received.
+//!
+//! # What drives it
+//! Each endpoint has one task on the tokio runtime it was bound in, which owns the socket; dropping the endpoint and all its connections
+//! ends it. Writing and reading call straight into the protocol: no channel, no further copy. On Linux datagrams are sent and received in
+//! batches (GSO, GRO) with their congestion marks (ECN), and packets are paced by a timer of the kernel; elsewhere by tokio's,
+//! which is coarser. The protocol itself, without sockets and clock, is the crate `tidewire-proto`.
+#![forbid(unsafe_code)]
+
+mod clock;
+mod connection;
+mod driver;
+mod endpoint;
+mod shared;
+mod socket;
+mod stream;
+
+use std::io;
+
+pub use connection::{Connection, ConnectionLost};
+pub use endpoint::{ConnectError, Endpoint};
+pub use stream::Stream;
+pub use tidewire_codec::Code;
+pub use tidewire_proto::config::{Config, ConfigError};
+pub use tidewire_proto::connection::{CloseCode, CloseReason};
+pub use tidewire_proto::crypto::{Secret, SecretError};
+pub use tidewire_proto::endpoint::EndpointStats;
+pub use tidewire_proto::rate::RateControl;
+pub use tidewire_proto::redundancy::Redundancy;
+pub use tidewire_proto::stats::{DelayHistogram, PacketStats, Stats, SymbolStats};
+
+/// A secret from the operating system's random source.
+pub fn new_secret() -> io::Result<Secret> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)?;
+    Ok(Secret::new(bytes))
+}

@@ -1,0 +1,141 @@
+//! A connection as the application holds it.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+
+use tidewire_proto::connection::{CloseCode, CloseReason, OpenError};
+use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
+use tidewire_proto::stats::Stats;
+use tokio::sync::Notify;
+
+use crate::shared::{Shared, Slot};
+use crate::stream::Stream;
+
+/// A connection to one peer. Clones are handles of the same connection; it is closed when the last of them and of its streams is dropped.
+#[derive(Clone)]
+pub struct Connection(Arc<Handle>);
+
+/// What keeps a connection alive.
+pub(crate) struct Handle {
+    pub shared: Arc<Shared>,
+    pub id: ConnectionHandle,
+    changed: Arc<Notify>,
+    remote: SocketAddr,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.forget(self.id);
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(shared: Arc<Shared>, (id, changed): (ConnectionHandle, Arc<Notify>), remote: SocketAddr) -> Self {
+        // The IPv4 address of a peer may come in its IPv6 form; nobody wants to see that.
+        let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
+        Self(Arc::new(Handle { shared, id, changed, remote }))
+    }
+
+    /// Opens a stream; waits while the peer allows no more. The peer hears of it with its first bytes.
+    pub async fn open(&self) -> Result<Stream, ConnectionLost> {
+        let id = self
+            .wait_for(|endpoint, slot| {
+                if let Some(reason) = &slot.closed {
+                    return Some(Err(ConnectionLost(reason.clone())));
+                }
+                match endpoint.connection_mut(self.0.id)?.open_stream() {
+                    Ok(id) => Some(Ok(id)),
+                    Err(OpenError::Limit | OpenError::NotConnected) => None,
+                }
+            })
+            .await?;
+        Ok(Stream::new(Arc::clone(&self.0), id))
+    }
+
+    /// The next stream that the peer opened; `None` when the connection is over.
+    pub async fn accept(&self) -> Option<Stream> {
+        let id = self
+            .wait_for(|_, slot| match slot.incoming.pop_front() {
+                None if slot.closed.is_none() => None,
+                end_or_id => Some(end_or_id),
+            })
+            .await?;
+        Some(Stream::new(Arc::clone(&self.0), id))
+    }
+
+    /// Ends the connection at once, without waiting for what was written to arrive: the side that received last closes. Of `reason`
+    /// the peer sees at most 255 bytes.
+    pub fn close(&self, code: CloseCode, reason: &str) {
+        self.0.shared.close(self.0.id, code, reason);
+    }
+
+    /// Waits until the connection is over; tells why. What arrived before can still be read.
+    pub async fn closed(&self) -> CloseReason {
+        self.wait_for(|_, slot| slot.closed.clone()).await
+    }
+
+    /// Waits until the handshake has ended, well or not.
+    pub(crate) async fn connected(&self) -> Result<(), CloseReason> {
+        self.wait_for(|_, slot| match &slot.closed {
+            _ if slot.connected => Some(Ok(())),
+            Some(reason) => Some(Err(reason.clone())),
+            None => None,
+        })
+        .await
+    }
+
+    /// Counts so far; the last ones when the connection is over.
+    pub fn stats(&self) -> Stats {
+        self.0.shared.lock().connection(self.0.id).map(|connection| connection.stats()).unwrap_or_default()
+    }
+
+    /// The peer's address when the connection was made.
+    pub fn remote(&self) -> SocketAddr {
+        self.0.remote
+    }
+
+    async fn wait_for<R>(&self, mut ready: impl FnMut(&mut Endpoint, &mut Slot) -> Option<R>) -> R {
+        loop {
+            let mut changed = pin!(self.0.changed.notified());
+            changed.as_mut().enable();
+            let result = self.0.shared.lock().with_slot(self.0.id, &mut ready);
+            if let Some(result) = result {
+                return result;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("remote", &self.0.remote).finish_non_exhaustive()
+    }
+}
+
+/// The connection is over. Reads and writes of its streams fail with an [`io::Error`] that carries it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionLost(pub CloseReason);
+
+impl fmt::Display for ConnectionLost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for ConnectionLost {}
+
+impl From<ConnectionLost> for io::Error {
+    fn from(lost: ConnectionLost) -> Self {
+        let kind = match lost.0 {
+            CloseReason::Local => io::ErrorKind::NotConnected,
+            CloseReason::Peer { .. } => io::ErrorKind::ConnectionReset,
+            CloseReason::Idle | CloseReason::NoAnswer => io::ErrorKind::TimedOut,
+            _ => io::ErrorKind::ConnectionAborted,
+        };
+        Self::new(kind, lost)
+    }
+}

@@ -1,0 +1,169 @@
+//! The driver: one task per socket that moves datagrams between it and the protocol, and wakes who waits.
+//!
+//! It keeps the protocol's contract: after anything changed, what is to be sent is sent, events are handed out, the next timer is read;
+//! only then it waits, for the socket, the timer or a handle. Each turn does bounded work, then lets other tasks run.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tidewire_proto::Time;
+use tidewire_proto::connection::{Received, Transmit};
+
+use crate::clock::Timer;
+use crate::shared::{Shared, State};
+use crate::socket::{Inbox, Socket};
+
+/// Rounds of receiving and sending before other tasks get their turn.
+const ROUNDS: usize = 4;
+/// Batches sent in a round, at most; a batch is at most 0.5 ms of the pacing rate.
+const BATCHES: usize = 32;
+/// Timers never wake the driver more often than this: a hundredth of what the pacer lets a late driver catch up.
+const LEAST_SLEEP: Duration = Duration::from_micros(20);
+/// The socket refused to receive (the kernel is out of memory): how long it is left alone.
+const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
+
+/// See the module.
+pub(crate) struct Driver {
+    shared: Arc<Shared>,
+    socket: Socket,
+    timer: Timer,
+    inbox: Inbox,
+    receive_from: Time,
+    /// A batch that waits for room in the socket, and its bytes.
+    pending: Option<Transmit>,
+    out: Vec<u8>,
+    largest: usize,
+    wake: Vec<Waker>,
+}
+
+/// How a round ended.
+enum Round {
+    /// There is more to do.
+    More,
+    /// Nothing to do before this moment.
+    Until(Time),
+    /// Nothing ever.
+    Over,
+}
+
+impl Driver {
+    /// `largest`: of our datagrams.
+    pub fn new(shared: Arc<Shared>, socket: Socket, timer: Timer, largest: u16) -> Self {
+        let largest = usize::from(largest);
+        let out = vec![0; largest * socket.max_segments(largest)];
+        Self {
+            shared,
+            socket,
+            timer,
+            inbox: Inbox::new(),
+            receive_from: Time::ZERO,
+            pending: None,
+            out,
+            largest,
+            wake: Vec::new(),
+        }
+    }
+
+    /// Until the endpoint was dropped and its connections have ended.
+    pub async fn run(mut self) {
+        std::future::poll_fn(|cx| self.poll(cx)).await;
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        for _ in 0..ROUNDS {
+            let received = self.receive(cx);
+            let round = self.send(cx);
+            self.wake.drain(..).for_each(Waker::wake);
+            match round {
+                Round::Over => return Poll::Ready(()),
+                Round::Until(at) if !received => {
+                    if self.timer.poll(cx, at).is_pending() {
+                        return Poll::Pending;
+                    }
+                }
+                Round::Until(_) | Round::More => {}
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Takes what one call gives. Returns whether there may be more.
+    fn receive(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.shared.clock.now() < self.receive_from {
+            return false;
+        }
+        let Poll::Ready(received) = self.socket.poll_receive(cx, &mut self.inbox) else { return false };
+        let at = self.shared.clock.now();
+        if received.is_err() {
+            self.receive_from = at + RECEIVE_PAUSE;
+            return false;
+        }
+        for train in self.inbox.trains() {
+            let mut state = self.shared.lock();
+            for datagram in train.datagrams {
+                state.endpoint.handle_datagram(Received { at, from: train.from, ecn: train.ecn, datagram });
+            }
+        }
+        true
+    }
+
+    /// Acts on timers and sends what there is, then settles.
+    fn send(&mut self, cx: &mut Context<'_>) -> Round {
+        for _ in 0..BATCHES {
+            if let Some(transmit) = &self.pending {
+                if self.socket.poll_send(cx, transmit, &self.out[..transmit.len]).is_pending() {
+                    return self.wait_for_room(cx);
+                }
+                self.pending = None;
+            }
+            let shared = Arc::clone(&self.shared);
+            let mut state = shared.lock();
+            let now = shared.clock.now();
+            if state.due() <= now {
+                state.endpoint.handle_timeout(now);
+            }
+            let segments = self.socket.max_segments(self.largest);
+            self.pending = state.endpoint.poll_transmit(now, segments, &mut self.out);
+            if self.pending.is_none() {
+                return self.settle(&mut state, now, cx);
+            }
+        }
+        Round::More
+    }
+
+    /// Nothing is left to send: hands out events and finds out when to look again.
+    fn settle(&mut self, state: &mut State, now: Time, cx: &mut Context<'_>) -> Round {
+        if state.hand_out(&self.shared, now, &mut self.wake) {
+            return Round::More;
+        }
+        if state.shut && state.endpoint.connections().next().is_none() {
+            self.shared.changed.notify_waiters();
+            if state.abandoned {
+                return Round::Over;
+            }
+        }
+        let due = state.endpoint.poll_timeout().map_or(Time::NEVER, |(at, _)| at);
+        state.sleep(cx.waker(), due);
+        let due = if self.receive_from > now { due.min(self.receive_from) } else { due };
+        Round::Until(due.max(now + LEAST_SLEEP))
+    }
+
+    /// The socket takes no more: the task is woken when it does. Timers can wait until then, readers need not.
+    fn wait_for_room(&mut self, cx: &mut Context<'_>) -> Round {
+        let mut state = self.shared.lock();
+        state.hand_out(&self.shared, self.shared.clock.now(), &mut self.wake);
+        state.sleep(cx.waker(), Time::ZERO);
+        Round::Until(Time::NEVER)
+    }
+}
+
+impl Drop for Driver {
+    /// Also when the runtime ends or something panicked: nobody waits for ever.
+    fn drop(&mut self) {
+        let wake = self.shared.lock().stop();
+        self.shared.changed.notify_waiters();
+        wake.into_iter().for_each(Waker::wake);
+    }
+}

@@ -1,0 +1,211 @@
+//! The UDP socket: many datagrams a system call, each with its congestion mark.
+//!
+//! Called by the driver only, from one task. A datagram that cannot be sent is lost, as it may be anywhere on its way: the caller
+//! learns nothing of it but that the next may go.
+
+use std::io::{self, IoSliceMut};
+use std::net::{Ipv6Addr, SocketAddr};
+use std::task::{Context, Poll, ready};
+
+use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, UdpSocketState};
+use tidewire_proto::connection::Transmit;
+use tidewire_proto::path::Ecn;
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+
+/// Bytes of each socket buffer that are asked for, and that are enough to stop asking: a burst of 4 MiB is 30 ms at 1 Gbit/s.
+const SOCKET_BUFFER: usize = 4 << 20;
+const LEAST_SOCKET_BUFFER: usize = 256 << 10;
+/// The largest UDP payload, and what a train of datagrams that the kernel joined can be at most.
+const LARGEST: usize = 65_535;
+/// Bytes that IPv4 and UDP put before them: the kernel takes no longer train.
+const HEADERS: usize = 28;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    io: UdpSocket,
+    state: UdpSocketState,
+}
+
+impl Socket {
+    /// Needs a runtime with I/O enabled. An IPv6 wildcard also takes IPv4.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let socket = socket2::Socket::new(
+            socket2::Domain::for_address(address),
+            socket2::Type::DGRAM,
+            Some(socket2::Protocol::UDP),
+        )?;
+        if address.ip() == Ipv6Addr::UNSPECIFIED {
+            socket.set_only_v6(false)?;
+        }
+        enlarge(|bytes| socket.set_recv_buffer_size(bytes));
+        enlarge(|bytes| socket.set_send_buffer_size(bytes));
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        let io = UdpSocket::from_std(socket.into())?;
+        let state = UdpSocketState::new((&io).into())?;
+        Ok(Self { io, state })
+    }
+
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.io.local_addr()
+    }
+
+    /// Segments of at most `largest` bytes that one call sends.
+    pub fn max_segments(&self, largest: usize) -> usize {
+        self.state.max_gso_segments().min((LARGEST - HEADERS) / largest).max(1)
+    }
+
+    /// Sends one batch. Ready also when the kernel refused it: then it is lost.
+    pub fn poll_send(&self, cx: &mut Context<'_>, transmit: &Transmit, bytes: &[u8]) -> Poll<()> {
+        let transmit = quinn_udp::Transmit {
+            destination: transmit.destination,
+            ecn: transmit.ecn.map(codepoint),
+            contents: bytes,
+            segment_size: transmit.segment_size,
+            src_ip: None,
+        };
+        loop {
+            if ready!(self.io.poll_send_ready(cx)).is_err() {
+                return Poll::Ready(());
+            }
+            let sent = self.io.try_io(Interest::WRITABLE, || self.state.try_send((&self.io).into(), &transmit));
+            if !sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+                return Poll::Ready(());
+            }
+        }
+    }
+
+    /// Fills the inbox.
+    pub fn poll_receive(&self, cx: &mut Context<'_>, inbox: &mut Inbox) -> Poll<io::Result<()>> {
+        inbox.filled = 0;
+        loop {
+            ready!(self.io.poll_recv_ready(cx))?;
+            let received = self.io.try_io(Interest::READABLE, || {
+                let mut slices = inbox.buffers.each_mut().map(|buffer| IoSliceMut::new(buffer));
+                self.state.recv((&self.io).into(), &mut slices, &mut inbox.meta)
+            });
+            match received {
+                Ok(filled) => {
+                    inbox.filled = filled;
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+/// Asks for a large buffer, and for less where that is refused: a small one works too.
+fn enlarge(set: impl Fn(usize) -> io::Result<()>) {
+    let mut bytes = SOCKET_BUFFER;
+    while set(bytes).is_err() && bytes > LEAST_SOCKET_BUFFER {
+        bytes /= 2;
+    }
+}
+
+fn codepoint(mark: Ecn) -> EcnCodepoint {
+    match mark {
+        Ecn::Ect0 => EcnCodepoint::Ect0,
+        Ecn::Ect1 => EcnCodepoint::Ect1,
+        Ecn::Ce => EcnCodepoint::Ce,
+    }
+}
+
+fn mark(codepoint: EcnCodepoint) -> Ecn {
+    match codepoint {
+        EcnCodepoint::Ect0 => Ecn::Ect0,
+        EcnCodepoint::Ect1 => Ecn::Ect1,
+        EcnCodepoint::Ce => Ecn::Ce,
+    }
+}
+
+/// Where datagrams are received; each buffer holds a train of them from one sender. Pages never used cost nothing.
+pub(crate) struct Inbox {
+    buffers: [Box<[u8]>; BATCH_SIZE],
+    meta: [RecvMeta; BATCH_SIZE],
+    filled: usize,
+}
+
+/// Datagrams of one sender that came together.
+#[derive(Debug)]
+pub(crate) struct Train<'a> {
+    pub from: SocketAddr,
+    pub ecn: Option<Ecn>,
+    pub datagrams: std::slice::ChunksMut<'a, u8>,
+}
+
+impl Inbox {
+    pub fn new() -> Self {
+        Self {
+            buffers: std::array::from_fn(|_| vec![0; LARGEST].into_boxed_slice()),
+            meta: [RecvMeta::default(); BATCH_SIZE],
+            filled: 0,
+        }
+    }
+
+    /// What the last call received.
+    pub fn trains(&mut self) -> impl Iterator<Item = Train<'_>> {
+        self.buffers.iter_mut().zip(&self.meta).take(self.filled).map(|(buffer, meta)| Train {
+            from: meta.addr,
+            ecn: meta.ecn.map(mark),
+            datagrams: buffer[..meta.len].chunks_mut(meta.stride.max(1)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+
+    async fn exchange(transmit: &Transmit, bytes: &[u8], from: &Socket, to: &Socket) -> Vec<(Option<Ecn>, Vec<u8>)> {
+        poll_fn(|cx| from.poll_send(cx, transmit, bytes)).await;
+        let (mut inbox, mut received) = (Inbox::new(), Vec::new());
+        while received.iter().map(|(_, datagram): &(_, Vec<u8>)| datagram.len()).sum::<usize>() < bytes.len() {
+            poll_fn(|cx| to.poll_receive(cx, &mut inbox)).await.expect("receives");
+            for train in inbox.trains() {
+                received.extend(train.datagrams.map(|datagram| (train.ecn, datagram.to_vec())));
+            }
+        }
+        received
+    }
+
+    #[tokio::test]
+    #[cfg(target_os = "linux")]
+    async fn marks_and_borders_of_datagrams_survive() {
+        let bytes: Vec<u8> = (0..3_100_u16).map(|n| n as u8).collect();
+        for (host, via) in
+            [("127.0.0.1", "127.0.0.1"), ("[::1]", "[::1]"), ("[::]", "[::1]"), ("[::]", "[::ffff:127.0.0.1]")]
+        {
+            let bind = || Socket::bind(format!("{host}:0").parse().expect("an address"));
+            let (Ok(from), Ok(to)) = (bind(), bind()) else {
+                println!("skipped: no IPv6 here");
+                continue;
+            };
+            assert!(from.max_segments(1_000) >= 4, "Linux segments UDP since 4.18");
+            let port = to.local_addr().expect("bound").port();
+            let destination = format!("{via}:{port}").parse().expect("an address");
+            for ecn in [None, Some(Ecn::Ect0), Some(Ecn::Ect1), Some(Ecn::Ce)] {
+                let transmit = Transmit { destination, ecn, len: bytes.len(), segment_size: Some(1_000) };
+                let (marks, datagrams): (Vec<_>, Vec<_>) =
+                    exchange(&transmit, &bytes, &from, &to).await.into_iter().unzip();
+                assert_eq!(marks, [ecn; 4], "{host} via {via}");
+                assert!(datagrams.iter().eq(bytes.chunks(1_000)), "{host} via {via}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_sent_is_lost_and_the_next_goes() {
+        let bind = || Socket::bind("127.0.0.1:0".parse().expect("an address")).expect("binds");
+        let (from, to) = (bind(), bind());
+        let destination = "[2001:db8::1]:7700".parse().expect("an address");
+        let transmit = Transmit { destination, ecn: None, len: 1, segment_size: None };
+        poll_fn(|cx| from.poll_send(cx, &transmit, b"x")).await;
+        let transmit = Transmit { destination: to.local_addr().expect("bound"), ..transmit };
+        assert_eq!(exchange(&transmit, b"y", &from, &to).await, [(None, b"y".to_vec())]);
+    }
+}

@@ -1,0 +1,208 @@
+//! Connections over real sockets on loopback: made, refused, ended, and what strangers can do.
+
+mod pair;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pair::{endpoint, pair, pseudo_random, secret, within};
+use tidewire::{CloseCode, CloseReason, Config, ConnectError, Endpoint, new_secret};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+#[tokio::test]
+async fn a_setting_out_of_range_is_named() {
+    let mut config = Config::default();
+    config.max_span = 0;
+    let error = Endpoint::bind("127.0.0.1:0".parse().unwrap(), secret(), config).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+    assert_eq!(error.to_string(), "max_span must be from 1 to 1024 symbols");
+}
+
+#[tokio::test]
+async fn who_has_another_secret_gets_no_answer_and_is_counted() {
+    let server = endpoint(Config::default()).await;
+    let mut config = Config::default();
+    config.handshake_timeout = Duration::from_millis(300);
+    let stranger = Endpoint::bind("127.0.0.1:0".parse().unwrap(), new_secret().unwrap(), config).await.unwrap();
+    let error = within(stranger.connect(server.local_addr())).await.unwrap_err();
+    assert_eq!(error, ConnectError::NoAnswer);
+    assert_eq!(error.to_string(), "no answer: wrong host, port or secret");
+    let stats = server.stats();
+    assert!(stats.strangers > 0 && stats.strangers == stats.received, "{stats:?}");
+    // Silence: nothing came back.
+    assert_eq!(stranger.stats().received, 0);
+}
+
+#[tokio::test]
+async fn addresses_that_cannot_be_reached_are_refused_at_once() {
+    let client = endpoint(Config::default()).await;
+    for (address, says) in [("[::1]:7700", "bind to [::]:0"), ("127.0.0.1:0", "no port"), ("0.0.0.0:7700", "no host")] {
+        let error = client.connect(address.parse().unwrap()).await.unwrap_err();
+        assert!(error.to_string().contains(says), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_ipv6_wildcard_takes_both_families() {
+    let Ok(server) = Endpoint::bind("[::]:0".parse().unwrap(), secret(), Config::default()).await else {
+        return println!("skipped: no IPv6 here");
+    };
+    for host in ["127.0.0.1", "::1"] {
+        let client =
+            Endpoint::bind(SocketAddr::new(host.parse().unwrap(), 0), secret(), Config::default()).await.unwrap();
+        let remote = SocketAddr::new(host.parse().unwrap(), server.local_addr().port());
+        let (ours, theirs) = within(async { tokio::join!(client.connect(remote), server.accept()) }).await;
+        assert_eq!(ours.unwrap().remote(), remote);
+        assert_eq!(theirs.unwrap().remote(), client.local_addr());
+        // And the other way round, from the wildcard socket to an IPv4 or IPv6 address.
+        let (ours, theirs) = within(async { tokio::join!(server.connect(client.local_addr()), client.accept()) }).await;
+        assert!(ours.is_ok() && theirs.is_some());
+    }
+}
+
+#[tokio::test]
+async fn both_sides_learn_why_a_connection_ended() {
+    let pair = pair(Config::default()).await;
+    within(async {
+        let waits_for_stream = tokio::spawn({
+            let theirs = pair.theirs.clone();
+            async move { theirs.accept().await.is_none() }
+        });
+        let mut stream = pair.ours.open().await.unwrap();
+        pair.ours.close(CloseCode::Done, "all is said");
+        assert_eq!(pair.ours.closed().await, CloseReason::Local);
+        let reason = CloseReason::Peer { code: CloseCode::Done, reason: "all is said".into() };
+        assert_eq!(pair.theirs.closed().await, reason);
+        assert!(waits_for_stream.await.unwrap());
+        assert_eq!(stream.write(b"x").await.unwrap_err().kind(), std::io::ErrorKind::NotConnected);
+        assert_eq!(pair.ours.open().await.unwrap_err().0, CloseReason::Local);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_dropped_connection_is_closed() {
+    let pair = pair(Config::default()).await;
+    drop(pair.ours);
+    let reason = within(pair.theirs.closed()).await;
+    assert_eq!(reason, CloseReason::Peer { code: CloseCode::Done, reason: String::new() });
+}
+
+#[tokio::test]
+async fn a_closed_endpoint_accepts_and_connects_no_more() {
+    let pair = pair(Config::default()).await;
+    within(pair.server.close()).await;
+    assert!(pair.server.accept().await.is_none());
+    assert_eq!(pair.server.connect(pair.client.local_addr()).await.unwrap_err(), ConnectError::EndpointClosed);
+    assert_eq!(pair.theirs.closed().await, CloseReason::Local);
+    assert!(matches!(within(pair.ours.closed()).await, CloseReason::Peer { .. }));
+}
+
+#[test]
+fn dropping_everything_ends_the_task_and_frees_the_port() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let pair = pair(Config::default()).await;
+        let address = pair.server.local_addr();
+        let mut stream = pair.ours.open().await.unwrap();
+        stream.write_all(&pseudo_random(1, 10_000)).await.unwrap();
+        drop((pair, stream));
+        let tasks = tokio::runtime::Handle::current().metrics();
+        within(async {
+            while tasks.num_alive_tasks() > 0 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        // The socket is closed with its task.
+        assert!(Endpoint::bind(address, secret(), Config::default()).await.is_ok());
+    });
+}
+
+#[test]
+fn the_end_of_the_runtime_ends_every_wait() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let pair = runtime.block_on(pair(Config::default()));
+    let mut stream = runtime.block_on(pair.ours.open()).unwrap();
+    runtime.shutdown_timeout(Duration::from_secs(60));
+    let other = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    other.block_on(within(async {
+        assert_eq!(pair.ours.closed().await, CloseReason::Local);
+        assert!(stream.read_u8().await.is_err());
+        assert!(pair.server.accept().await.is_none());
+        assert_eq!(pair.client.connect(pair.server.local_addr()).await.unwrap_err(), ConnectError::EndpointClosed);
+        pair.server.close().await;
+    }));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_connections_at_once() {
+    const CONNECTIONS: u64 = 50;
+    let server = Arc::new(endpoint(Config::default()).await);
+    let client = Arc::new(endpoint(Config::default()).await);
+    let echo = tokio::spawn({
+        let server = Arc::clone(&server);
+        async move {
+            while let Some(connection) = server.accept().await {
+                tokio::spawn(async move {
+                    let (mut reader, mut writer) = tokio::io::split(connection.accept().await.unwrap());
+                    tokio::io::copy(&mut reader, &mut writer).await.unwrap();
+                    writer.shutdown().await.unwrap();
+                    connection.closed().await;
+                });
+            }
+        }
+    });
+    let mut tasks = tokio::task::JoinSet::new();
+    for seed in 0..CONNECTIONS {
+        let (client, address) = (Arc::clone(&client), server.local_addr());
+        tasks.spawn(async move {
+            let connection = client.connect(address).await.unwrap();
+            let (mut reader, mut writer) = tokio::io::split(connection.open().await.unwrap());
+            let data = pseudo_random(seed, 50_000);
+            let mut back = Vec::new();
+            let write = async {
+                writer.write_all(&data).await.unwrap();
+                writer.shutdown().await.unwrap();
+            };
+            tokio::join!(write, async { reader.read_to_end(&mut back).await.unwrap() });
+            assert!(back == data, "connection {seed}");
+        });
+    }
+    within(tasks.join_all()).await;
+    assert_eq!(server.stats().accepted, CONNECTIONS);
+    within(server.close()).await;
+    within(echo).await.unwrap();
+}
+
+#[tokio::test]
+async fn garbage_changes_nothing() {
+    let pair = pair(Config::default()).await;
+    let address = pair.server.local_addr();
+    let garbage = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    within(async {
+        let (mut ours, data) = (pair.ours.open().await.unwrap(), pseudo_random(3, 200_000));
+        let write = async {
+            for (n, part) in data.chunks(1_000).enumerate() {
+                ours.write_all(part).await.unwrap();
+                let len = n * 7;
+                garbage.send_to(&pseudo_random(n as u64, len.min(1_400)), address).await.unwrap();
+            }
+            ours.shutdown().await.unwrap();
+        };
+        let mut received = Vec::new();
+        let read = async {
+            pair.theirs.accept().await.unwrap().read_to_end(&mut received).await.unwrap();
+        };
+        tokio::join!(write, read);
+        assert!(received == data);
+    })
+    .await;
+    let stats = pair.server.stats();
+    let refused = stats.malformed + stats.unknown + stats.strangers;
+    assert!(refused > 100, "{stats:?}");
+    // Nobody who sent garbage was answered.
+    let mut buffer = [0; 2_000];
+    assert_eq!(garbage.try_recv(&mut buffer).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+}

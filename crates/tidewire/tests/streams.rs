@@ -1,0 +1,136 @@
+//! Streams over real sockets on loopback: what arrives is what was written, whatever else goes on.
+
+mod pair;
+
+use pair::{pair, pseudo_random, within};
+use tidewire::{CloseCode, CloseReason, Config, ConnectionLost, Stream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+async fn send(mut stream: impl tokio::io::AsyncWrite + Unpin, seed: u64, len: usize) {
+    stream.write_all(&pseudo_random(seed, len)).await.unwrap();
+    stream.shutdown().await.unwrap();
+}
+
+async fn expect(mut stream: impl tokio::io::AsyncRead + Unpin, seed: u64, len: usize) {
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).await.unwrap();
+    assert!(received == pseudo_random(seed, len), "stream {seed}: {} of {len} bytes, or others", received.len());
+}
+
+/// Streams differ by their first byte, so that the peer knows which it accepted.
+async fn send_named(mut stream: Stream, name: u8, len: usize) {
+    stream.write_u8(name).await.unwrap();
+    let (reader, writer) = tokio::io::split(stream);
+    tokio::join!(send(writer, name.into(), len), expect(reader, u64::from(name) + 100, len));
+}
+
+async fn answer_named(mut stream: Stream, len: usize) {
+    let name = stream.read_u8().await.unwrap();
+    let (reader, writer) = tokio::io::split(stream);
+    tokio::join!(send(writer, u64::from(name) + 100, len), expect(reader, name.into(), len));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_streams_both_ways_at_once_arrive_identical() {
+    const LEN: usize = 1_000_000;
+    let pair = pair(Config::default()).await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for name in 0..4 {
+        // Both sides open some.
+        let (opener, accepter) = if name % 2 == 0 { (&pair.ours, &pair.theirs) } else { (&pair.theirs, &pair.ours) };
+        let (opener, accepter) = (opener.clone(), accepter.clone());
+        tasks.spawn(async move { send_named(opener.open().await.unwrap(), name, LEN).await });
+        tasks.spawn(async move { answer_named(accepter.accept().await.unwrap(), LEN).await });
+    }
+    within(tasks.join_all()).await;
+    let (ours, theirs) = (pair.ours.stats(), pair.theirs.stats());
+    assert_eq!(ours.app_bytes_received + theirs.app_bytes_received, 8 * LEN as u64 + 4);
+    assert_eq!(theirs.symbols.delivered, theirs.symbols.direct + theirs.symbols.repaired + theirs.symbols.resent);
+}
+
+#[tokio::test]
+async fn one_half_ends_and_the_other_goes_on() {
+    let pair = pair(Config::default()).await;
+    within(async {
+        let mut ours = pair.ours.open().await.unwrap();
+        ours.write_all(b"question").await.unwrap();
+        ours.shutdown().await.unwrap();
+        assert_eq!(ours.write(b"more").await.unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
+        let mut theirs = pair.theirs.accept().await.unwrap();
+        let mut question = String::new();
+        theirs.read_to_string(&mut question).await.unwrap();
+        assert_eq!(question, "question");
+        tokio::join!(send(theirs, 7, 300_000), expect(ours, 7, 300_000));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_reader_that_does_not_read_stops_no_other_stream() {
+    let mut config = Config::default();
+    config.stream_window = 64 << 10;
+    config.max_stream_window = 64 << 10;
+    let pair = pair(config).await;
+    within(async {
+        let stuck = pair.ours.open().await.unwrap();
+        let stuck = tokio::spawn(send(stuck, 1, 1_000_000));
+        let unread = pair.theirs.accept().await.unwrap();
+        let quick = pair.ours.open().await.unwrap();
+        let quick = tokio::spawn(send(quick, 2, 2_000_000));
+        expect(pair.theirs.accept().await.unwrap(), 2, 2_000_000).await;
+        quick.await.unwrap();
+        assert!(!stuck.is_finished());
+        expect(unread, 1, 1_000_000).await;
+        stuck.await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_dropped_stream_says_its_end_and_makes_room_for_another() {
+    let mut config = Config::default();
+    config.max_streams = 2;
+    let pair = pair(config).await;
+    within(async {
+        // More streams than are allowed at once: each is forgotten on both sides when it is done.
+        for n in 0..20 {
+            let mut ours = pair.ours.open().await.unwrap();
+            ours.write_all(&[n; 3_000]).await.unwrap();
+            drop(ours);
+            let mut theirs = pair.theirs.accept().await.unwrap();
+            let mut received = Vec::new();
+            theirs.read_to_end(&mut received).await.unwrap();
+            assert_eq!(received, [n; 3_000]);
+            // Nobody reads this.
+            theirs.write_all(&[n; 3_000]).await.unwrap();
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_arrived_before_the_end_can_be_read_after_it() {
+    let pair = pair(Config::default()).await;
+    within(async {
+        let mut ours = pair.ours.open().await.unwrap();
+        ours.write_all(b"the last words").await.unwrap();
+        let mut theirs = pair.theirs.accept().await.unwrap();
+        assert_eq!(theirs.read_u8().await.unwrap(), b't');
+        pair.ours.close(CloseCode::Application(300), "enough");
+        let reason = CloseReason::Peer { code: CloseCode::Application(300), reason: "enough".into() };
+        assert_eq!(pair.theirs.closed().await, reason);
+        // Also when the connection has finished ending.
+        pair.server.close().await;
+        let mut rest = [0; 13];
+        theirs.read_exact(&mut rest).await.unwrap();
+        assert_eq!(&rest, b"he last words");
+        let error = theirs.read_u8().await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        let lost = error.get_ref().and_then(|inner| inner.downcast_ref::<ConnectionLost>());
+        assert_eq!(lost, Some(&ConnectionLost(reason)));
+        assert_eq!(theirs.write(b"x").await.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+        assert!(pair.theirs.accept().await.is_none());
+        assert_eq!(pair.theirs.stats().app_bytes_received, 14);
+    })
+    .await;
+}
