@@ -11,14 +11,16 @@ use crate::lane::STREAMS;
 use crate::path::{Carried, Ecn, Fate, IP_UDP_HEADER, Sent, transmission_time};
 use crate::redundancy::{CodingContext, Repair};
 use crate::wire::{
-    Frame, SHORT_HEADER_LEN, TAG_LEN, Writer, pad, repair_header_len, source_header_len, write_repair_header,
-    write_short_header, write_source_header,
+    Frame, SHORT_HEADER_LEN, TAG_LEN, Writer, pad, repair_header_len, source_header_len, write_grease,
+    write_repair_header, write_short_header, write_source_header,
 };
 
 /// A batch of segments lasts no longer than this at the pacing rate (DESIGN section 7).
 const BATCH: Duration = Duration::from_micros(500);
 /// A packet of data carries at least this much around its symbol.
 const PACKET_OVERHEAD: usize = SHORT_HEADER_LEN + TAG_LEN;
+/// One FEEDBACK in this many has an ignorable frame beside it, so that peers keep ignoring them (RELIABILITY T26).
+const GREASE_RATE: u64 = 64;
 /// What a slot carries besides FEEDBACK.
 enum Slot {
     Ping,
@@ -84,6 +86,10 @@ impl Connection {
         }
         if feedback {
             elicits |= self.write_feedback(now, number, &mut w).unwrap_or(false);
+            if self.grease % GREASE_RATE == 0 {
+                // Nothing depends on its fitting.
+                let _ = write_grease(&mut w, (self.grease >> 16) as u16, &self.grease.to_be_bytes());
+            }
         }
         let mut carried = Carried::Control;
         if let Some(slot) = &slot {
