@@ -86,7 +86,7 @@ impl Connection {
         }
         if feedback {
             elicits |= self.write_feedback(now, number, &mut w).unwrap_or(false);
-            if self.grease % GREASE_RATE == 0 {
+            if self.grease.is_multiple_of(GREASE_RATE) {
                 // Nothing depends on its fitting.
                 let _ = write_grease(&mut w, (self.grease >> 16) as u16, &self.grease.to_be_bytes());
             }
