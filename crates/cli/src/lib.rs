@@ -7,4 +7,5 @@
 
 pub mod exit;
 pub mod link;
+pub mod proxy;
 pub mod transfer;

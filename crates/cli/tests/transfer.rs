@@ -70,8 +70,11 @@ fn entry(id: u32, kind: Kind, path: &str, size: u64) -> Record<'static> {
     Record::Entry(Entry { id, kind, executable: false, modified: (0, 0), size, offset: 0, path: path.into() })
 }
 
-/// Plays `records` to a receiver; its result and the RESULTs it gave.
-fn play(records: &[Record<'_>], to: &Path) -> (Result<Outcome, TransferError>, Vec<(u32, Option<Reason>)>) {
+/// The RESULTs a receiver gave: ids, and why they failed.
+type Results = Vec<(u32, Option<Reason>)>;
+
+/// Plays `records` to a receiver; how it ended and the RESULTs it gave.
+fn play(records: &[Record<'_>], to: &Path) -> (Result<Outcome, TransferError>, Results) {
     let destination = Destination::open(to).unwrap();
     let (near, far) = duplex(1 << 20);
     run(async {
@@ -171,13 +174,13 @@ async fn cut(mut from: DuplexStream, mut to: DuplexStream, most: usize) -> (Dupl
 #[test]
 fn a_stream_cut_at_any_byte_leaves_old_or_whole_files() {
     let from = tempfile::tempdir().unwrap();
-    fs::write(from.path().join("a"), vec![1; 700]).unwrap();
+    fs::write(from.path().join("a"), vec![1; 60]).unwrap();
     fs::create_dir(from.path().join("d")).unwrap();
     fs::write(from.path().join("d/b"), b"new").unwrap();
     let paths: Vec<_> = ["a", "d"].iter().map(|name| from.path().join(name)).collect();
     let found = scan(&paths).unwrap();
     let mut whole_runs = 0;
-    for most in 0..1200 {
+    for most in 0..400 {
         let to = tempfile::tempdir().unwrap();
         fs::write(to.path().join("a"), b"old").unwrap();
         let destination = Destination::open(to.path()).unwrap();
@@ -196,14 +199,14 @@ fn a_stream_cut_at_any_byte_leaves_old_or_whole_files() {
         for (path, content) in tree(to.path()) {
             let Some(content) = content else { continue };
             let whole = match path.to_str().unwrap() {
-                "a" => content == b"old" || content == vec![1; 700],
+                "a" => content == b"old" || content == vec![1; 60],
                 "d/b" => content == b"new",
                 other => panic!("{other} was left behind after {most} bytes"),
             };
             assert!(whole, "{} is a mix after {most} bytes", path.display());
         }
     }
-    assert!(whole_runs > 100, "the transfer must fit into the longest of these prefixes");
+    assert!(whole_runs > 20, "the transfer must fit into the longest of these prefixes");
 }
 
 #[test]
