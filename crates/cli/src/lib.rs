@@ -2,10 +2,13 @@
 //!
 //! `main.rs` parses the command line into a [`verb::Command`] and runs it. Each verb is one file in [`verb`]; what they
 //! share is here: [`link`] (how a connection is named), [`exit`] (how a process ends), [`transfer`] (files over one
-//! stream). A library only so that tests, examples of exit codes and the binary see the same code; it promises nobody else
-//! an interface.
+//! stream), [`report`] (what is told). A library only so that tests and the binary see the same code; it promises nobody
+//! else an interface.
 
+pub mod chart;
+pub mod distribution;
 pub mod exit;
 pub mod link;
 pub mod proxy;
+pub mod report;
 pub mod transfer;
