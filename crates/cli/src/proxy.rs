@@ -90,6 +90,11 @@ impl Proxy {
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether it still carries datagrams; if not, [`stop`](Self::stop) says why.
+    pub fn is_running(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
     /// Stops, and returns what was counted.
     ///
     /// # Errors

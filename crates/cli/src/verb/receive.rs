@@ -1,0 +1,155 @@
+//! `tidewire receive`: prints a link and keeps what is sent to it, until Ctrl-C.
+
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidewire::{Connection, Endpoint};
+use tokio::task::JoinSet;
+
+use crate::exit::{Exit, Failure, OrExit};
+use crate::link::{Link, SecretText, secret_from_file};
+use crate::options::{Coding, Output};
+use crate::progress::Meter;
+use crate::report::{Console, Event};
+use crate::session::{self, CUT_OFF, DONE, Role};
+use crate::transfer::{self, Destination};
+
+use super::send::judge;
+
+/// How long the sender may take to close after its last answer; it needs one round trip.
+const CLOSE_WAIT: Duration = Duration::from_secs(3);
+
+/// Arguments of `receive`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Folder to receive into
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    dir: PathBuf,
+    /// Address and UDP port to listen on
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:7700")]
+    listen: SocketAddr,
+    /// Host (or HOST:PORT) to print in the link, when senders reach this machine by another name
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+    /// File with the secret (see keygen); without it each start makes a fresh one
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// End after one transfer, with its exit code
+    #[arg(long)]
+    once: bool,
+    #[command(flatten)]
+    coding: Coding,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+/// Receives until Ctrl-C, or once.
+///
+/// # Errors
+/// [`Exit::LocalIo`] when the folder cannot be opened or the port not be listened on; with `--once` also those of the transfer.
+pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
+    let destination = Destination::open(&args.dir).map_err(|error| {
+        Failure::message(Exit::LocalIo, format_args!("cannot receive into `{}`: {error}", args.dir.display()))
+    })?;
+    let destination = Arc::new(destination);
+    let secret = match &args.key {
+        Some(path) => secret_from_file(path).or_exit(Exit::Usage)?,
+        None => SecretText::generate().or_exit(Exit::Other)?,
+    };
+    let config = args.coding.config(None).or_exit(Exit::Usage)?;
+    let endpoint = Endpoint::bind(args.listen, session::secret(&secret), config).await.map_err(|error| {
+        Failure::message(Exit::LocalIo, format_args!("cannot listen on {}: {error}; try another --listen", args.listen))
+    })?;
+    announce(&link(&args, endpoint.local_addr(), secret)?, &args, &console);
+    let mut transfers = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = endpoint.accept() => {
+                let Some(connection) = accepted else { return Err(Failure::message(Exit::Other, "the socket failed")) };
+                transfers.spawn(receive(connection, destination.clone(), console.clone()));
+            }
+            Some(ended) = transfers.join_next() => {
+                let ended = ended.or_exit(Exit::Other)?;
+                if args.once {
+                    endpoint.close().await;
+                    return ended;
+                }
+                if let Err(Failure { error: Some(error), .. }) = ended {
+                    console.warn(&format!("tidewire: {error:#}"));
+                }
+            }
+        }
+    }
+}
+
+/// One connection, from its first stream to its close.
+async fn receive(connection: Connection, destination: Arc<Destination>, console: Console) -> Result<(), Failure> {
+    let begun = Instant::now();
+    console.event(&Event::Connected { peer: connection.remote_addr().to_string() });
+    let Some(stream) = connection.accept().await else {
+        return Err(Failure::message(Exit::Unreachable, "the sender closed before it sent anything"));
+    };
+    let meter = Meter::new(&console, "receiving");
+    let watch = |event: transfer::Event<'_>| meter.take(&event);
+    let received = tokio::select! {
+        outcome = transfer::receive(stream, &destination, &watch) => outcome,
+        never = meter.show(|| session::sample(&connection.stats(), Role::Receiver)) => match never {},
+    };
+    let elapsed = begun.elapsed();
+    if received.is_ok() {
+        // The sender closes once it has the last answer; closing first could cut that off.
+        let _ = tokio::time::timeout(CLOSE_WAIT, connection.closed()).await;
+    }
+    connection.close(if received.is_ok() { DONE } else { CUT_OFF }, "");
+    let delivered = received.as_ref().map_or(0, |outcome| outcome.bytes);
+    if let Ok(outcome) = &received {
+        console.event(&Event::Tally { kept: outcome.kept, failed: outcome.failed });
+    }
+    console.summary(&session::summary(&connection.stats(), Role::Receiver, delivered, elapsed));
+    judge(&received.or_exit(Exit::Unreachable)?)
+}
+
+/// Prints the link alone on stdout, so that it can be piped, and what to do with it on stderr.
+fn announce(link: &Link, args: &Args, console: &Console) {
+    let text = link.reveal();
+    if console.json() {
+        return console.event(&Event::Link { link: &text });
+    }
+    console
+        .say(&format!("receiving into `{}`; on the other machine: tidewire send PATH... '{text}'", args.dir.display()));
+    let mut stdout = std::io::stdout().lock();
+    let _ = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+}
+
+fn link(args: &Args, listening: SocketAddr, secret: SecretText) -> Result<Link, Failure> {
+    if let Some(host) = &args.host {
+        // The link's own grammar reads HOST and HOST:PORT, and refuses what could not be read back.
+        let port =
+            if host.ends_with(']') || !host.contains(':') { format!(":{}", listening.port()) } else { String::new() };
+        let text = format!("tidewire://{host}{port}/#{}", secret.reveal());
+        return text.parse().or_exit(Exit::Usage);
+    }
+    let host = match listening.ip() {
+        ip if !ip.is_unspecified() => ip,
+        ip => default_route_address(ip).ok_or_else(|| {
+            let wanted = "this machine has no default route: give the address that senders reach it by with --host";
+            Failure::message(Exit::Usage, wanted)
+        })?,
+    };
+    Ok(Link { host: host.to_string(), port: listening.port(), query: Vec::new(), secret })
+}
+
+/// The address that this machine sends from toward the Internet. Connecting a UDP socket asks the routing table and sends
+/// nothing; the targets are documentation addresses (RFC 5737, RFC 3849).
+fn default_route_address(wildcard: IpAddr) -> Option<IpAddr> {
+    let target: SocketAddr = match wildcard {
+        IpAddr::V4(_) => ([192, 0, 2, 1], 9).into(),
+        IpAddr::V6(_) => ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1], 9).into(),
+    };
+    let socket = UdpSocket::bind((wildcard, 0)).ok()?;
+    socket.connect(target).ok()?;
+    socket.local_addr().ok().map(|address| address.ip())
+}
