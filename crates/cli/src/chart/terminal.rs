@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use super::{Axis, Curve};
 
-/// Rows of the plot; 4 dots each.
-const ROWS: usize = 14;
+/// Rows of the plot, 4 dots each; every third one is a quarter.
+const ROWS: usize = 13;
 /// Columns left of the plot: `100 % |`.
 const MARGIN: usize = 7;
 /// The narrowest plot that can be read.
@@ -84,7 +84,7 @@ pub fn draw(curves: &[Curve], style: Style) -> String {
     let mut out = String::from("  share of symbols delivered in order within\n");
     for (row, cells) in canvas.cells.chunks(width).enumerate() {
         let percent = 100.0 * (1.0 - row as f64 / (ROWS - 1) as f64);
-        let label = if row % 4 == 0 || row == ROWS - 1 { format!("{percent:3.0} %") } else { String::new() };
+        let label = if row % 3 == 0 { format!("{percent:3.0} %") } else { String::new() };
         let _ = write!(out, "{label:>5} \u{2502}");
         cells.iter().for_each(|&(dots, curve)| push_cell(&mut out, dots, curve, style.colour));
         out.push('\n');
