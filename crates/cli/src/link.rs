@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::str::FromStr;
 
-use data_encoding::BASE64URL_NOPAD;
+use tidewire::{Secret, SecretError};
 
 /// The port of a link that names none.
 pub const DEFAULT_PORT: u16 = 7700;
@@ -16,61 +16,16 @@ pub const DEFAULT_PORT: u16 = 7700;
 pub const LINK_VARIABLE: &str = "TIDEWIRE_LINK";
 /// What to copy when a link is wrong.
 const EXAMPLE: &str =
-    "a link looks like tidewire://192.0.2.7:7700/#tw1...; copy all of what `tidewire receive` printed";
+    "a link looks like tidewire://192.0.2.7:7700/#tws1...; copy all of what `tidewire receive` printed";
 
-/// Starts the text of a secret: profile psk, version 1.
-const SECRET_PREFIX: &str = "tw1";
-/// Bytes of BLAKE3 behind the secret, so that a slip of the keyboard is found here and not by a timeout.
-const CHECK: usize = 4;
-
-/// A shared secret as text: 32 random bytes and a checksum.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SecretText([u8; 32]);
-
-impl SecretText {
-    /// A fresh one, from the operating system's randomness.
-    ///
-    /// # Errors
-    /// When the operating system has none.
-    pub fn generate() -> std::io::Result<Self> {
-        let mut bytes = [0; 32];
-        getrandom::fill(&mut bytes)?;
-        Ok(Self(bytes))
-    }
-
-    /// The key itself.
-    pub fn bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-
-    /// The text of it; the only way it leaves the program.
-    pub fn reveal(&self) -> String {
-        let check = blake3::hash(&self.0);
-        let bytes: Vec<u8> = self.0.iter().chain(&check.as_bytes()[..CHECK]).copied().collect();
-        format!("{SECRET_PREFIX}{}", BASE64URL_NOPAD.encode(&bytes))
-    }
-}
-
-impl FromStr for SecretText {
-    type Err = LinkError;
-
-    fn from_str(text: &str) -> Result<Self, LinkError> {
-        let text = text.trim();
-        let body = text.strip_prefix(SECRET_PREFIX).ok_or(LinkError::SecretPrefix)?;
-        let bytes = BASE64URL_NOPAD.decode(body.as_bytes()).map_err(|_| LinkError::SecretDamaged)?;
-        let (secret, check) = bytes.split_first_chunk::<32>().ok_or(LinkError::SecretDamaged)?;
-        if blake3::hash(secret).as_bytes()[..CHECK] == *check {
-            Ok(Self(*secret))
-        } else {
-            Err(LinkError::SecretDamaged)
-        }
-    }
-}
-
-impl fmt::Debug for SecretText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SecretText(..)")
-    }
+/// A fresh secret, from the operating system's randomness.
+///
+/// # Errors
+/// When the operating system has none.
+pub fn fresh_secret() -> std::io::Result<Secret> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)?;
+    Ok(Secret::new(bytes))
 }
 
 /// Why a text is not a link. Never holds the secret.
@@ -93,10 +48,8 @@ pub enum LinkError {
     Key(String),
     /// A query value that is not understood: the key, and what is wrong.
     Value(String, String),
-    /// The secret does not begin with `tw1`.
-    SecretPrefix,
-    /// The secret's checksum is wrong: cut short or mistyped.
-    SecretDamaged,
+    /// The secret is cut short or mistyped.
+    Secret(SecretError),
 }
 
 impl fmt::Display for LinkError {
@@ -112,8 +65,7 @@ impl fmt::Display for LinkError {
             Self::Path(path) => write!(f, "`{path}` behind the port is not part of a link"),
             Self::Key(key) => write!(f, "`{key}=` is not known in a link: it takes latency=, maxbw= and mode="),
             Self::Value(key, wrong) => write!(f, "{key}= in the link: {wrong}"),
-            Self::SecretPrefix => write!(f, "the secret does not begin with {SECRET_PREFIX}"),
-            Self::SecretDamaged => write!(f, "the secret is cut short or mistyped: its checksum is wrong"),
+            Self::Secret(wrong) => wrong.fmt(f),
         }?;
         write!(f, "; {EXAMPLE}")
     }
@@ -131,7 +83,7 @@ pub struct Link {
     /// The query: `latency`, `maxbw`, `mode`, each at most once, as typed.
     pub query: Vec<(String, String)>,
     /// Opens the connection.
-    pub secret: SecretText,
+    pub secret: Secret,
 }
 
 impl Link {
@@ -156,7 +108,7 @@ impl Link {
         };
         let query: Vec<String> = self.query.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
-        format!("tidewire://{host}:{}/{query}#{}", self.port, self.secret.reveal())
+        format!("tidewire://{host}:{}/{query}#{}", self.port, *self.secret.reveal())
     }
 }
 
@@ -166,7 +118,7 @@ impl FromStr for Link {
     fn from_str(text: &str) -> Result<Self, LinkError> {
         let rest = text.trim().strip_prefix("tidewire://").ok_or(LinkError::Scheme)?;
         let (rest, secret) = rest.split_once('#').ok_or(LinkError::NoSecret)?;
-        let secret = secret.parse()?;
+        let secret = secret.parse().map_err(LinkError::Secret)?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         if !path.is_empty() {
@@ -246,7 +198,7 @@ pub fn is_link(argument: &str) -> bool {
 ///
 /// # Errors
 /// When the file cannot be read or holds no secret.
-pub fn secret_from_file(path: &Path) -> anyhow::Result<SecretText> {
+pub fn secret_from_file(path: &Path) -> anyhow::Result<Secret> {
     Ok(first_line(path)?.parse()?)
 }
 
@@ -261,7 +213,7 @@ mod tests {
     use super::*;
 
     fn secret() -> String {
-        SecretText([7; 32]).reveal()
+        Secret::new([7; 32]).reveal().to_string()
     }
 
     fn parse(authority_and_query: &str) -> Result<Link, LinkError> {
@@ -294,22 +246,18 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_in_the_secret_is_found_and_not_repeated() {
+    fn a_damaged_secret_is_found_and_not_repeated() {
         let good = secret();
-        for at in SECRET_PREFIX.len()..good.len() {
-            let mut wrong: Vec<u8> = good.bytes().collect();
-            wrong[at] = if wrong[at] == b'A' { b'B' } else { b'A' };
-            let wrong = String::from_utf8(wrong).unwrap();
-            let error = wrong.parse::<SecretText>().unwrap_err();
-            assert_eq!(error, LinkError::SecretDamaged);
-            assert!(!error.to_string().contains(&wrong[3..]));
+        for length in 0..good.len() {
+            let error = format!("tidewire://h/#{}", &good[..length]).parse::<Link>().unwrap_err();
+            assert!(matches!(error, LinkError::Secret(_)), "{error:?}");
+            assert!(length < 12 || !error.to_string().contains(&good[4..length]));
         }
-        assert!(good[..good.len() - 1].parse::<SecretText>().is_err());
-        assert!(!format!("{:?}", parse("h").unwrap()).contains(&good[3..]));
+        assert!(!format!("{:?}", parse("h").unwrap()).contains(&good[4..]));
     }
 
     #[test]
     fn secrets_differ() {
-        assert_ne!(SecretText::generate().unwrap(), SecretText::generate().unwrap());
+        assert_ne!(fresh_secret().unwrap(), fresh_secret().unwrap());
     }
 }

@@ -3,6 +3,8 @@
 //! Flattened into the arguments of each verb by clap. Values are parsed where they are typed, so a wrong one ends the
 //! program with what was wrong and a correct example (exit 2) before a socket is opened.
 
+use std::fmt::Display;
+
 use clap::{Args, ValueEnum};
 use tidewire::{Config, RateControl, Redundancy};
 use tidewire_sim::units::{Probability, Rate, parse_duration};
@@ -67,12 +69,17 @@ impl Coding {
         if let Some(control) = self.rate_control {
             config.rate_control = control;
         }
-        let of_link = link
-            .and_then(|link| link.query("maxbw"))
-            .map(|text| text.parse::<Rate>().map_err(|error| LinkError::Value("maxbw".into(), error.to_string())));
-        config.max_rate = self.max_rate.or(of_link.transpose()?).map(Rate::bits_per_second);
+        let query = |key| link.and_then(|link| link.query(key));
+        let wrong = |key: &str, error: &dyn Display| LinkError::Value(key.into(), error.to_string());
+        let of_link = query("maxbw").map(str::parse::<Rate>).transpose().map_err(|error| wrong("maxbw", &error))?;
+        config.max_rate = self.max_rate.or(of_link).map(Rate::bits_per_second);
+        // Understood in every link and without effect here: a file has no deadline, and who connects is the caller.
+        query("latency").map(parse_duration).transpose().map_err(|error| wrong("latency", &error))?;
+        if let Some(mode) = query("mode").filter(|mode| *mode != "caller") {
+            return Err(wrong("mode", &format_args!("`{mode}` is not the connecting side; write mode=caller")));
+        }
         if let Some(cap) = self.max_overhead {
-            config.max_overhead = Some(cap.value());
+            config.max_overhead = cap.value();
         }
         Ok(config)
     }

@@ -8,7 +8,7 @@ use tidewire::{Config, ConnectError, Connection, Endpoint, Secret, Stats};
 
 use crate::distribution::{Distribution, milliseconds};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::link::{Link, SecretText};
+use crate::link::Link;
 use crate::progress::Sample;
 use crate::report::{Delay, Packets, Rtt, Summary, Symbols};
 
@@ -26,11 +26,6 @@ pub enum Role {
     Receiver,
 }
 
-/// The key of a connection.
-pub fn secret(text: &SecretText) -> Secret {
-    Secret::from(*text.bytes())
-}
-
 /// Connects to where `link` leads, trying each of its addresses.
 ///
 /// # Errors
@@ -41,7 +36,7 @@ pub async fn connect(link: &Link, config: Config) -> Result<(Endpoint, Connectio
     })?;
     let mut last = Failure::message(Exit::Unreachable, format_args!("`{}` has no address", link.host));
     for address in addresses {
-        match connect_to(address, secret(&link.secret), config.clone()).await {
+        match connect_to(address, link.secret.clone(), config.clone()).await {
             Ok(connected) => return Ok(connected),
             Err(failure) => last = failure,
         }
@@ -111,7 +106,7 @@ pub fn delays(stats: &Stats) -> Distribution {
 /// What progress shows of a connection.
 pub fn sample(stats: &Stats, role: Role) -> Sample {
     Sample {
-        rtt_ms: known(stats.rtt.mean),
+        rtt_ms: known(stats.rtt_mean),
         loss: (role == Role::Sender).then_some(stats.loss),
         repaired: stats.symbols.repaired,
         wire_bytes: wire_bytes(stats, role),
@@ -122,7 +117,7 @@ pub fn sample(stats: &Stats, role: Role) -> Sample {
 pub fn summary(stats: &Stats, role: Role, bytes: u64, elapsed: Duration) -> Summary {
     let Stats { packets, symbols, .. } = stats;
     Summary {
-        rtt_ms: Rtt { min: known(stats.rtt.min), mean: known(stats.rtt.mean) },
+        rtt_ms: Rtt { min: known(stats.rtt_min), mean: known(stats.rtt_mean) },
         loss: (role == Role::Sender).then_some(stats.loss),
         packets: Packets {
             sent: packets.sent,

@@ -15,7 +15,7 @@ use tidewire_sim::settings::Direction;
 
 use crate::chart::{Curve, svg, terminal};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::link::SecretText;
+use crate::link::fresh_secret;
 use crate::options::{Output, redundancy};
 use crate::proxy::Proxy;
 use crate::report::{Console, Event, Summary, rate};
@@ -107,12 +107,12 @@ async fn one(
     into: &Path,
     console: &Console,
 ) -> Result<Run, Failure> {
-    let secret = SecretText::generate().or_exit(Exit::Other)?;
+    let secret = fresh_secret().or_exit(Exit::Other)?;
     let mut config = tidewire::Config::default();
     config.redundancy = redundancy;
     let loopback: SocketAddr = ([127, 0, 0, 1], 0).into();
     let destination = Destination::open(into).or_exit(Exit::LocalIo)?;
-    let far = Endpoint::bind(loopback, session::secret(&secret), config.clone()).await.or_exit(Exit::LocalIo)?;
+    let far = Endpoint::bind(loopback, secret.clone(), config.clone()).await.or_exit(Exit::LocalIo)?;
     let proxy = Proxy::start(loopback, far.local_addr(), &link()).or_exit(Exit::LocalIo)?;
 
     let begun = Instant::now();
@@ -124,7 +124,7 @@ async fn one(
         Ok(connection)
     };
     let sender = async {
-        let (near, connection) = session::connect_to(proxy.address(), session::secret(&secret), config).await?;
+        let (near, connection) = session::connect_to(proxy.address(), secret.clone(), config).await?;
         let outcome = send_over(&connection, found, console, name).await?;
         let elapsed = begun.elapsed();
         let stats = connection.stats();

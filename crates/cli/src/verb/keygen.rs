@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use crate::exit::{Exit, Failure, OrExit};
-use crate::link::SecretText;
+use crate::link::fresh_secret;
 
 /// Arguments of `keygen`.
 #[derive(Debug, clap::Args)]
@@ -19,10 +19,10 @@ pub struct Args {
 /// # Errors
 /// [`Exit::LocalIo`] when the file exists or cannot be written.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let text = SecretText::generate().or_exit(Exit::Other)?.reveal();
+    let text = fresh_secret().or_exit(Exit::Other)?.reveal();
     let Some(path) = &args.output else {
         // A closed pipe is the reader's business.
-        let _ = writeln!(std::io::stdout(), "{text}");
+        let _ = writeln!(std::io::stdout(), "{}", *text);
         return Ok(());
     };
     let mut options = std::fs::OpenOptions::new();
@@ -30,7 +30,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let written = options.open(path).and_then(|mut file| {
-        writeln!(file, "{text}")?;
+        writeln!(file, "{}", *text)?;
         file.sync_all()
     });
     written.map_err(|error| Failure::message(Exit::LocalIo, format_args!("cannot write `{}`: {error}", path.display())))

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidewire::{Connection, Endpoint};
+use tidewire::{Connection, Endpoint, Secret};
 use tokio::task::JoinSet;
 
 use crate::exit::{Exit, Failure, OrExit};
-use crate::link::{Link, SecretText, secret_from_file};
+use crate::link::{Link, fresh_secret, secret_from_file};
 use crate::options::{Coding, Output};
 use crate::progress::Meter;
 use crate::report::{Console, Event};
@@ -57,10 +57,10 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let destination = Arc::new(destination);
     let secret = match &args.key {
         Some(path) => secret_from_file(path).or_exit(Exit::Usage)?,
-        None => SecretText::generate().or_exit(Exit::Other)?,
+        None => fresh_secret().or_exit(Exit::Other)?,
     };
     let config = args.coding.config(None).or_exit(Exit::Usage)?;
-    let endpoint = Endpoint::bind(args.listen, session::secret(&secret), config).await.map_err(|error| {
+    let endpoint = Endpoint::bind(args.listen, secret.clone(), config).await.map_err(|error| {
         Failure::message(Exit::LocalIo, format_args!("cannot listen on {}: {error}; try another --listen", args.listen))
     })?;
     announce(&link(&args, endpoint.local_addr(), secret)?, &args, &console);
@@ -124,12 +124,12 @@ fn announce(link: &Link, args: &Args, console: &Console) {
     let _ = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
 }
 
-fn link(args: &Args, listening: SocketAddr, secret: SecretText) -> Result<Link, Failure> {
+fn link(args: &Args, listening: SocketAddr, secret: Secret) -> Result<Link, Failure> {
     if let Some(host) = &args.host {
         // The link's own grammar reads HOST and HOST:PORT, and refuses what could not be read back.
         let port =
             if host.ends_with(']') || !host.contains(':') { format!(":{}", listening.port()) } else { String::new() };
-        let text = format!("tidewire://{host}{port}/#{}", secret.reveal());
+        let text = format!("tidewire://{host}{port}/#{}", *secret.reveal());
         return text.parse().or_exit(Exit::Usage);
     }
     let host = match listening.ip() {

@@ -88,7 +88,7 @@ fn split(mut arguments: Vec<OsString>) -> Result<(Vec<PathBuf>, Link), Failure> 
             arguments.push(last);
             std::env::var(LINK_VARIABLE).map_err(|_| {
                 let wanted = "the last argument is not a link: give what `tidewire receive` printed \
-                     (tidewire://192.0.2.7:7700/#tw1...), @FILE, or set TIDEWIRE_LINK";
+                     (tidewire://192.0.2.7:7700/#tws1...), @FILE, or set TIDEWIRE_LINK";
                 Failure::message(Exit::Usage, wanted)
             })?
         }

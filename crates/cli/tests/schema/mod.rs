@@ -41,7 +41,7 @@ fn check(value: &Value, schema: &Value, root: &Value, at: &str) {
         "null" => value.is_null(),
         other => panic!("the schema has the type {other} at {at}"),
     };
-    assert!(types.iter().any(|name| fits(name)), "{value} at {at} is not {types:?}");
+    assert!(types.iter().any(fits), "{value} at {at} is not {types:?}");
     let Some(object) = value.as_object() else { return };
     for key in schema["required"].as_array().unwrap() {
         assert!(object.contains_key(key.as_str().unwrap()), "{key} is missing at {at}");
