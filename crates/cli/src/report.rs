@@ -10,6 +10,7 @@ use indicatif::MultiProgress;
 use serde::Serialize;
 
 use crate::distribution::Distribution;
+use crate::exit::Failure;
 use crate::transfer::FileFailure;
 
 /// Version of the JSON lines; grows when a name changes its meaning.
@@ -53,6 +54,13 @@ pub enum Event<'a> {
         kept: u32,
         /// Entries that did not arrive.
         failed: u32,
+    },
+    /// `lab link` waits for datagrams.
+    Listening {
+        /// Where senders send to.
+        listening: String,
+        /// Where it goes on to.
+        to: String,
     },
     /// What `lab link` has carried so far.
     LinkStats {
@@ -313,6 +321,29 @@ impl Console {
         if !self.json {
             self.warn(&format!("tidewire: {failure}"));
         }
+    }
+
+    /// Why the program ends early, unless that was said before.
+    pub fn error(&self, failure: &Failure) {
+        let Some(error) = &failure.error else { return };
+        let message = format!("{error:#}");
+        match self.json {
+            true => self.event(&Event::Error { exit: failure.exit.code(), message }),
+            false => self.warn(&format!("tidewire: {message}")),
+        }
+    }
+
+    /// Ends a job: why it failed, if it did, and then its summary as the last line.
+    ///
+    /// # Errors
+    /// When `ended` is one; it is then reported.
+    pub fn conclude(&self, summary: &Summary, ended: Result<(), Failure>) -> Result<(), Failure> {
+        let ended = ended.map_err(|failure| {
+            self.error(&failure);
+            Failure::reported(failure.exit)
+        });
+        self.summary(summary);
+        ended
     }
 
     /// The last word of a job.

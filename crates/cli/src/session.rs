@@ -17,6 +17,9 @@ pub const DONE: u32 = 0;
 /// Code of a close by Ctrl-C or an error.
 pub const CUT_OFF: u32 = 1;
 
+/// How long a peer may take to close, or to hear that we do. Chosen: three round trips of the slowest satellite link.
+pub const CLOSE_WAIT: Duration = Duration::from_secs(2);
+
 /// Which way the data goes, seen from this end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -62,6 +65,12 @@ pub async fn connect_to(
         }
         Err(error) => Err(Failure::new(Exit::Unreachable, error)),
     }
+}
+
+/// Closes an endpoint and all its connections, telling the peers; a peer that hears nothing holds it up no longer than
+/// [`CLOSE_WAIT`].
+pub async fn close(endpoint: &Endpoint) {
+    let _ = tokio::time::timeout(CLOSE_WAIT, endpoint.close()).await;
 }
 
 /// Runs `job` unless Ctrl-C (or a request to terminate) comes first; the job is then dropped, and with it whatever it

@@ -106,7 +106,7 @@ fn line(out: &mut String, index: usize, curve: &Curve, axis: Axis) {
 /// A line of the legend, in the lower right corner, where no cumulative curve goes.
 fn legend(out: &mut String, index: usize, curve: &Curve) {
     let colour = COLOURS[index % COLOURS.len()];
-    let (left, y) = (PLOT.2 - 330.0, PLOT.3 - 66.0 + 22.0 * index as f64);
+    let (left, y) = (PLOT.2 - 396.0, PLOT.3 - 66.0 + 22.0 * index as f64);
     let ms = |q| curve.delay.quantile(q).map_or_else(|| "-".into(), |delay| format!("{delay:.1} ms"));
     let _ = writeln!(
         out,
@@ -117,9 +117,9 @@ fn legend(out: &mut String, index: usize, curve: &Curve) {
         left + 32.0,
         y + 4.5,
         escape(&curve.label),
-        left + 222.0,
+        left + 276.0,
         ms(0.5),
-        left + 326.0,
+        left + 392.0,
         ms(0.99),
     );
 }

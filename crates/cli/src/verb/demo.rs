@@ -7,7 +7,7 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tidewire::{Connection, Endpoint, Redundancy};
 use tidewire_sim::duplex::DuplexConfig;
@@ -19,7 +19,7 @@ use crate::link::fresh_secret;
 use crate::options::{Output, redundancy};
 use crate::proxy::Proxy;
 use crate::report::{Console, Event, Summary, rate};
-use crate::session::{self, DONE, Role};
+use crate::session::{self, CLOSE_WAIT, DONE, Role};
 use crate::transfer::{self, Destination, Found, scan};
 
 use super::send::send_over;
@@ -38,9 +38,6 @@ const RUNS: [(&str, &str); 3] =
     [("ARQ (retransmission)", "none"), ("block code 32+8", "block:32,8"), ("Tidewire (default)", "adaptive")];
 /// Bytes of the file when none is given: five seconds of the link.
 const GENERATED: usize = 12_000_000;
-/// The far end waits so long for the close that follows the last answer.
-const CLOSE_WAIT: Duration = Duration::from_secs(2);
-
 /// Arguments of `demo`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -129,7 +126,7 @@ async fn one(
         let elapsed = begun.elapsed();
         let stats = connection.stats();
         connection.close(DONE, "");
-        near.close().await;
+        session::close(&near).await;
         Ok((session::summary(&stats, Role::Sender, outcome.bytes, elapsed), outcome))
     };
     let (connection, (mut summary, outcome)): (Connection, _) = tokio::try_join!(receiver, sender)?;
@@ -139,7 +136,7 @@ async fn one(
     // Delay and ways of delivery are known where the data arrives.
     (summary.symbols, summary.delay_ms) = (received.symbols, received.delay_ms);
     let curve = Curve { label: name.into(), delay: session::delays(&stats) };
-    far.close().await;
+    session::close(&far).await;
     proxy.stop().or_exit(Exit::Other)?;
     Ok(Run { name, redundancy, summary, hash_ok: false, curve })
 }
@@ -213,7 +210,7 @@ mod tests {
 
     #[test]
     fn its_link_and_redundancies_are_written_right() {
-        assert_eq!(link().rtt(), Duration::from_millis(60));
+        assert_eq!(link().rtt(), std::time::Duration::from_millis(60));
         assert_ne!(link().forward.loss, link().back.loss);
         assert_eq!(RUNS.map(|(_, text)| redundancy(text).to_string()), RUNS.map(|(_, text)| text));
     }

@@ -122,6 +122,7 @@ pub async fn link(args: Box<LinkArgs>, console: Console) -> Result<(), Failure> 
     let proxy = Proxy::start(args.listen, target, &config).map_err(|error| {
         Failure::message(Exit::LocalIo, format_args!("cannot listen on {}: {error}; try another --listen", args.listen))
     })?;
+    console.event(&Event::Listening { listening: proxy.address().to_string(), to: target.to_string() });
     console.say(&format!("link from {} to {target}; Ctrl-C ends it", proxy.address()));
     let ended = unless_interrupted(async {
         let mut ticks = tokio::time::interval(REPORT_PERIOD);
@@ -137,7 +138,8 @@ pub async fn link(args: Box<LinkArgs>, console: Console) -> Result<(), Failure> 
     let stats = proxy.stop().or_exit(Exit::LocalIo)?;
     report(&stats, &console);
     console.say(&describe(&stats));
-    ended
+    // Ctrl-C is how it is meant to end: the code says so, no sentence need to.
+    ended.map_err(|failure| if failure.exit == Exit::Sigint { Failure::reported(Exit::Sigint) } else { failure })
 }
 
 /// The link that the scenario and the options describe.

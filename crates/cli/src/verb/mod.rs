@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::exit::{Exit, Failure, OrExit};
-use crate::report::{Console, Event};
+use crate::report::Console;
 use crate::session::unless_interrupted;
 
 /// A coded transport for links that lose packets.
@@ -45,7 +45,9 @@ pub enum Command {
 /// Runs what was asked for; the process ends with the code returned.
 pub fn main(cli: Cli) -> ExitCode {
     let (console, ended) = match cli.command {
-        Command::Demo(args) => with(args.output.console(), |console| block_on(demo::run(args, console))),
+        Command::Demo(args) => {
+            with(args.output.console(), |console| block_on(unless_interrupted(demo::run(args, console))))
+        }
         Command::Send(args) => with(args.output.console(), |console| block_on(send::run(args, console))),
         Command::Receive(args) => with(args.output.console(), |console| block_on(receive::run(args, console))),
         Command::Keygen(args) => with(Console::new(false, false), |_| keygen::run(&args)),
@@ -57,13 +59,7 @@ pub fn main(cli: Cli) -> ExitCode {
     match ended {
         Ok(()) => Exit::Done.into(),
         Err(failure) => {
-            if failure.error.is_some() {
-                let message = failure.to_string();
-                match console.json() {
-                    true => console.event(&Event::Error { exit: failure.exit.code(), message }),
-                    false => console.warn(&format!("tidewire: {message}")),
-                }
-            }
+            console.error(&failure);
             failure.exit.into()
         }
     }
@@ -76,8 +72,8 @@ fn with(console: Console, verb: impl FnOnce(Console) -> Ended) -> (Console, Ende
     (console, ended)
 }
 
-/// Runs an asynchronous verb until it ends or Ctrl-C comes.
+/// Runs an asynchronous verb; each decides by itself what Ctrl-C ends.
 fn block_on(verb: impl Future<Output = Ended>) -> Ended {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().or_exit(Exit::Other)?;
-    runtime.block_on(unless_interrupted(verb))
+    runtime.block_on(verb)
 }

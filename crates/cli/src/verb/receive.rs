@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tidewire::{Connection, Endpoint, Secret};
 use tokio::task::JoinSet;
@@ -14,13 +14,10 @@ use crate::link::{Link, fresh_secret, secret_from_file};
 use crate::options::{Coding, Output};
 use crate::progress::Meter;
 use crate::report::{Console, Event};
-use crate::session::{self, CUT_OFF, DONE, Role};
+use crate::session::{self, CLOSE_WAIT, CUT_OFF, DONE, Role, unless_interrupted};
 use crate::transfer::{self, Destination};
 
 use super::send::judge;
-
-/// How long the sender may take to close after its last answer; it needs one round trip.
-const CLOSE_WAIT: Duration = Duration::from_secs(3);
 
 /// Arguments of `receive`.
 #[derive(Debug, clap::Args)]
@@ -64,6 +61,18 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
         Failure::message(Exit::LocalIo, format_args!("cannot listen on {}: {error}; try another --listen", args.listen))
     })?;
     announce(&link(&args, endpoint.local_addr(), secret)?, &args, &console);
+    let ended = unless_interrupted(serve(&endpoint, &destination, args.once, &console)).await;
+    session::close(&endpoint).await;
+    ended
+}
+
+/// Takes connections for as long as it is polled, or one. Dropped, it drops their transfers, and these their part files.
+async fn serve(
+    endpoint: &Endpoint,
+    destination: &Arc<Destination>,
+    once: bool,
+    console: &Console,
+) -> Result<(), Failure> {
     let mut transfers = JoinSet::new();
     loop {
         tokio::select! {
@@ -73,12 +82,8 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
             }
             Some(ended) = transfers.join_next() => {
                 let ended = ended.or_exit(Exit::Other)?;
-                if args.once {
-                    endpoint.close().await;
+                if once {
                     return ended;
-                }
-                if let Err(Failure { error: Some(error), .. }) = ended {
-                    console.warn(&format!("tidewire: {error:#}"));
                 }
             }
         }
@@ -90,7 +95,9 @@ async fn receive(connection: Connection, destination: Arc<Destination>, console:
     let begun = Instant::now();
     console.event(&Event::Connected { peer: connection.remote_addr().to_string() });
     let Some(stream) = connection.accept().await else {
-        return Err(Failure::message(Exit::Unreachable, "the sender closed before it sent anything"));
+        let failure = Failure::message(Exit::Unreachable, "the sender closed before it sent anything");
+        console.error(&failure);
+        return Err(Failure::reported(failure.exit));
     };
     let meter = Meter::new(&console, "receiving");
     let watch = |event: transfer::Event<'_>| meter.take(&event);
@@ -108,8 +115,8 @@ async fn receive(connection: Connection, destination: Arc<Destination>, console:
     if let Ok(outcome) = &received {
         console.event(&Event::Tally { kept: outcome.kept, failed: outcome.failed });
     }
-    console.summary(&session::summary(&connection.stats(), Role::Receiver, delivered, elapsed));
-    judge(&received.or_exit(Exit::Unreachable)?)
+    let summary = session::summary(&connection.stats(), Role::Receiver, delivered, elapsed);
+    console.conclude(&summary, received.or_exit(Exit::Unreachable).and_then(|outcome| judge(&outcome)))
 }
 
 /// Prints the link alone on stdout, so that it can be piped, and what to do with it on stderr.

@@ -11,7 +11,7 @@ use crate::link::{self, LINK_VARIABLE, Link};
 use crate::options::{Coding, Output};
 use crate::progress::Meter;
 use crate::report::{Console, Event};
-use crate::session::{self, CUT_OFF, DONE, Role};
+use crate::session::{self, CUT_OFF, DONE, Role, unless_interrupted};
 use crate::transfer::{self, Found, Outcome, scan};
 
 /// Arguments of `send`.
@@ -40,18 +40,19 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
         found.failures.iter().for_each(|failure| console.failed(failure));
         return Err(Failure::message(Exit::LocalIo, "nothing to send"));
     }
-    let (endpoint, connection) = session::connect(&link, config).await?;
+    let (endpoint, connection) = unless_interrupted(session::connect(&link, config)).await?;
     console.event(&Event::Connected { peer: connection.remote_addr().to_string() });
-    let sent = send_over(&connection, &found, &console, "sending").await;
+    let sent = unless_interrupted(send_over(&connection, &found, &console, "sending")).await;
+    let elapsed = begun.elapsed();
     connection.close(if sent.is_ok() { DONE } else { CUT_OFF }, "");
     let stats = connection.stats();
-    endpoint.close().await;
+    session::close(&endpoint).await;
     let delivered = sent.as_ref().map_or(0, |outcome| outcome.bytes);
     if let Ok(outcome) = &sent {
         console.event(&Event::Tally { kept: outcome.kept, failed: outcome.failed });
     }
-    console.summary(&session::summary(&stats, Role::Sender, delivered, begun.elapsed()));
-    judge(&sent?)
+    let summary = session::summary(&stats, Role::Sender, delivered, elapsed);
+    console.conclude(&summary, sent.and_then(|outcome| judge(&outcome)))
 }
 
 /// Sends `found` over a stream of its own, with progress.
