@@ -27,8 +27,8 @@ pub struct Sample {
     pub rtt_ms: Option<f64>,
     /// Fraction of our packets lost.
     pub loss: Option<f64>,
-    /// Symbols that arrived through a repair.
-    pub repaired: u64,
+    /// Symbols that arrived through a repair; known where they arrive.
+    pub repaired: Option<u64>,
     /// IP bytes of the direction the data goes.
     pub wire_bytes: u64,
 }
@@ -149,7 +149,9 @@ fn describe(progress: &Progress) -> String {
     if let Some(loss) = progress.loss {
         let _ = write!(text, ", loss {:.1} %", 100.0 * loss);
     }
-    let _ = write!(text, ", {} repaired", progress.repaired);
+    if let Some(repaired) = progress.repaired {
+        let _ = write!(text, ", {repaired} repaired");
+    }
     if let Some(overhead) = progress.overhead {
         let _ = write!(text, ", overhead {:.1} %", 100.0 * overhead);
     }

@@ -108,8 +108,8 @@ pub struct Progress {
     pub rtt_ms: Option<f64>,
     /// Fraction of our packets lost.
     pub loss: Option<f64>,
-    /// Symbols that arrived through a repair.
-    pub repaired: u64,
+    /// Symbols that arrived through a repair; known where they arrive.
+    pub repaired: Option<u64>,
     /// Wire bytes over file bytes, minus 1.
     pub overhead: Option<f64>,
 }

@@ -117,7 +117,7 @@ pub fn sample(stats: &Stats, role: Role) -> Sample {
     Sample {
         rtt_ms: known(stats.rtt_mean),
         loss: (role == Role::Sender).then_some(stats.loss),
-        repaired: stats.symbols.repaired,
+        repaired: (role == Role::Receiver).then_some(stats.symbols.repaired),
         wire_bytes: wire_bytes(stats, role),
     }
 }
