@@ -4,7 +4,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tidewire::{Config, ConnectError, Connection, Endpoint, Secret, Stats};
+use tidewire::{CloseCode, Config, ConnectError, Connection, Endpoint, Secret, Stats};
 
 use crate::distribution::{Distribution, milliseconds};
 use crate::exit::{Exit, Failure, OrExit};
@@ -13,9 +13,9 @@ use crate::progress::Sample;
 use crate::report::{Delay, Packets, Rtt, Summary, Symbols};
 
 /// Code of an orderly close.
-pub const DONE: u32 = 0;
-/// Code of a close by Ctrl-C or an error.
-pub const CUT_OFF: u32 = 1;
+pub const DONE: CloseCode = CloseCode::Done;
+/// Code of a close by Ctrl-C or an error; the first that the protocol leaves to applications.
+pub const CUT_OFF: CloseCode = CloseCode::Application(256);
 
 /// How long a peer may take to close, or to hear that we do. Chosen: three round trips of the slowest satellite link.
 pub const CLOSE_WAIT: Duration = Duration::from_secs(2);

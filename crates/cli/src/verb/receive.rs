@@ -93,7 +93,7 @@ async fn serve(
 /// One connection, from its first stream to its close.
 async fn receive(connection: Connection, destination: Arc<Destination>, console: Console) -> Result<(), Failure> {
     let begun = Instant::now();
-    console.event(&Event::Connected { peer: connection.remote_addr().to_string() });
+    console.event(&Event::Connected { peer: connection.remote().to_string() });
     let Some(stream) = connection.accept().await else {
         let failure = Failure::message(Exit::Unreachable, "the sender closed before it sent anything");
         console.error(&failure);

@@ -41,7 +41,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
         return Err(Failure::message(Exit::LocalIo, "nothing to send"));
     }
     let (endpoint, connection) = unless_interrupted(session::connect(&link, config)).await?;
-    console.event(&Event::Connected { peer: connection.remote_addr().to_string() });
+    console.event(&Event::Connected { peer: connection.remote().to_string() });
     let sent = unless_interrupted(send_over(&connection, &found, &console, "sending")).await;
     let elapsed = begun.elapsed();
     connection.close(if sent.is_ok() { DONE } else { CUT_OFF }, "");
