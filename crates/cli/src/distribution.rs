@@ -40,7 +40,8 @@ impl Distribution {
         for (delay, count) in &self.counts {
             below += count;
             if below as f64 >= wanted {
-                return Some(*delay);
+                // A count stands for the upper end of its bucket, which may lie above the greatest delay.
+                return Some(self.max.map_or(*delay, |max| delay.min(max)));
             }
         }
         None

@@ -137,6 +137,28 @@ fn help_states_the_exit_codes() {
     tidewire().arg("--help").assert().success().stdout(contains("130  stopped by Ctrl-C"));
 }
 
+#[test]
+fn sim_gives_the_same_figures_for_the_same_seed() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("lossy.toml");
+    let text = "seed = 7\n[link]\nrate = \"25mbit\"\nrtt = \"60ms\"\n[forward]\nloss = \"gilbert:10%,4\"\n";
+    fs::write(&scenario, text).unwrap();
+    let run = |redundancy: &str| {
+        let mut command = tidewire();
+        command.arg("sim").arg(&scenario).args(["--bytes", "1MB", "--json", "--redundancy", redundancy]);
+        command.assert().success().get_output().stdout.clone()
+    };
+    let coded = run("adaptive");
+    assert_eq!(coded, run("adaptive"));
+    let summary = |stdout: &[u8]| schema::lines(stdout).pop().unwrap();
+    let (coded, plain) = (summary(&coded), summary(&run("none")));
+    assert_eq!((&coded["event"], &coded["bytes"]), (&"summary".into(), &1_000_000.into()));
+    assert!(coded["packets"]["repair"].as_u64() > Some(0));
+    assert_eq!(plain["packets"]["repair"], 0);
+    fs::write(&scenario, text.replace("25mbit", "25")).unwrap();
+    refused(&["sim", scenario.to_str().unwrap()], &["rate", "25mbit"]);
+}
+
 /// The address that a `lab link` under way says it listens on.
 fn first_line(child: &mut std::process::Child) -> String {
     let mut line = String::new();
