@@ -1,7 +1,7 @@
 //! Pictures of delay distributions, cumulative, over a logarithmic axis: for the terminal and as SVG.
 //!
-//! `demo` draws both from what it measured. The axis is shared: [`Axis`] picks its ends from the data, so that no curve is
-//! cut off.
+//! `demo` draws both from what it measured. Both share one axis, whose ends come from the data, so that no
+//! curve is cut off.
 
 pub mod svg;
 pub mod terminal;

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::{Axis, Curve};
 
 const WIDTH: f64 = 800.0;
-const HEIGHT: f64 = 440.0;
+const HEIGHT: f64 = 512.0;
 /// The plot inside the picture: left, top, right, bottom.
 const PLOT: (f64, f64, f64, f64) = (64.0, 56.0, 776.0, 380.0);
 /// Points along the axis where a curve is sampled; more than pixels across.
@@ -103,10 +103,10 @@ fn line(out: &mut String, index: usize, curve: &Curve, axis: Axis) {
     }
 }
 
-/// A line of the legend, in the lower right corner, where no cumulative curve goes.
+/// A line of the legend, below the axis, where no curve can cross it.
 fn legend(out: &mut String, index: usize, curve: &Curve) {
     let colour = COLOURS[index % COLOURS.len()];
-    let (left, y) = (PLOT.2 - 396.0, PLOT.3 - 66.0 + 22.0 * index as f64);
+    let (left, y) = (PLOT.0, PLOT.3 + 70.0 + 22.0 * index as f64);
     let ms = |q| curve.delay.quantile(q).map_or_else(|| "-".into(), |delay| format!("{delay:.1} ms"));
     let _ = writeln!(
         out,
