@@ -1,0 +1,175 @@
+//! The picture in a terminal: braille dots, two by four to a character, one colour a curve. Without colour the curves
+//! differ by their dashes.
+
+use std::fmt::Write;
+
+use super::{Axis, Curve};
+
+/// Rows of the plot, 4 dots each; every third one is a quarter.
+const ROWS: usize = 13;
+/// Columns left of the plot: `100 % |`.
+const MARGIN: usize = 7;
+/// The narrowest plot that can be read.
+const LEAST_WIDTH: usize = 40;
+/// The widest that is still taken in at a glance.
+const MOST_WIDTH: usize = 120;
+
+/// ANSI colours of the curves: red, yellow, cyan; told apart by most colour-blind readers.
+const COLOURS: [u8; 3] = [31, 33, 36];
+/// Dots drawn and left out by the curves, in turn: dotted, dashed, solid.
+const DASHES: [(usize, usize); 3] = [(1, 2), (4, 3), (1, 0)];
+
+/// How to draw.
+#[derive(Clone, Copy, Debug)]
+pub struct Style {
+    /// Columns of the terminal.
+    pub columns: usize,
+    /// Whether to use colours.
+    pub colour: bool,
+}
+
+impl Style {
+    /// What the environment asks for: `COLUMNS` or the terminal's width; colours at a terminal unless `NO_COLOR` is set.
+    pub fn from_environment() -> Self {
+        let terminal = console::Term::stdout();
+        let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        let columns = columns.unwrap_or_else(|| usize::from(terminal.size().1));
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self { columns, colour: terminal.is_term() && !refused }
+    }
+}
+
+/// A plot being drawn: the dots of each character and the curve that drew there last.
+struct Canvas {
+    width: usize,
+    cells: Vec<(u8, usize)>,
+}
+
+impl Canvas {
+    fn dot(&mut self, x: usize, y: usize, curve: usize) {
+        // Unicode braille: dots 1-3 and 7 go down the left column, 4-6 and 8 down the right one.
+        const BITS: [[u8; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
+        let cell = &mut self.cells[(y / 4) * self.width + x / 2];
+        cell.0 |= BITS[y % 4][x % 2];
+        cell.1 = curve;
+    }
+
+    fn draw(&mut self, index: usize, curve: &Curve, axis: Axis) {
+        let (across, down) = (2 * self.width, 4 * ROWS);
+        let (on, off) = DASHES[index % DASHES.len()];
+        let mut previous = down - 1;
+        let mut drawn = 0;
+        for x in 0..across {
+            let share = curve.delay.share(axis.at((x as f64 + 0.5) / across as f64));
+            let y = ((1.0 - share) * (down - 1) as f64).round() as usize;
+            for y in (y..=previous.max(y)).rev() {
+                if drawn % (on + off) < on {
+                    self.dot(x, y, index);
+                }
+                drawn += 1;
+            }
+            previous = y;
+        }
+    }
+}
+
+/// The picture, with axes and legend, ending in a line break.
+pub fn draw(curves: &[Curve], style: Style) -> String {
+    let width = style.columns.saturating_sub(MARGIN + 1).clamp(LEAST_WIDTH, MOST_WIDTH);
+    let axis = Axis::covering(curves);
+    let mut canvas = Canvas { width, cells: vec![(0, 0); width * ROWS] };
+    for (index, curve) in curves.iter().enumerate() {
+        canvas.draw(index, curve, axis);
+    }
+    let mut out = String::from("  share of symbols delivered in order within\n");
+    for (row, cells) in canvas.cells.chunks(width).enumerate() {
+        let percent = 100.0 * (1.0 - row as f64 / (ROWS - 1) as f64);
+        let label = if row % 3 == 0 { format!("{percent:3.0} %") } else { String::new() };
+        let _ = write!(out, "{label:>5} \u{2502}");
+        cells.iter().for_each(|&(dots, curve)| push_cell(&mut out, dots, curve, style.colour));
+        out.push('\n');
+    }
+    push_axis(&mut out, axis, width);
+    for (index, curve) in curves.iter().enumerate() {
+        push_legend(&mut out, index, curve, style.colour);
+    }
+    out
+}
+
+fn push_cell(out: &mut String, dots: u8, curve: usize, colour: bool) {
+    let braille = char::from_u32(0x2800 + u32::from(dots)).unwrap_or(' ');
+    if dots == 0 {
+        out.push(' ');
+    } else {
+        push_coloured(out, &braille.to_string(), curve, colour);
+    }
+}
+
+fn push_coloured(out: &mut String, text: &str, curve: usize, colour: bool) {
+    let _ = match colour {
+        true => write!(out, "\x1b[{}m{text}\x1b[0m", COLOURS[curve % COLOURS.len()]),
+        false => write!(out, "{text}"),
+    };
+}
+
+fn push_axis(out: &mut String, axis: Axis, width: usize) {
+    let mut line = vec!['\u{2500}'; width];
+    let mut labels = vec![' '; width + 8];
+    for delay in axis.decades() {
+        let column = (axis.place(delay) * width as f64) as usize;
+        if let Some(tick) = line.get_mut(column) {
+            *tick = '\u{252c}';
+        }
+        for (slot, letter) in labels.iter_mut().skip(column).zip(format!("{delay} ms").chars()) {
+            *slot = letter;
+        }
+    }
+    let labels: String = labels.into_iter().collect();
+    let _ = writeln!(out, "{:>5} \u{2514}{}", "", line.into_iter().collect::<String>());
+    let _ = writeln!(out, "{:>6} {}", "", labels.trim_end());
+}
+
+fn push_legend(out: &mut String, index: usize, curve: &Curve, colour: bool) {
+    const SAMPLES: [&str; 3] =
+        ["\u{2802}\u{2810}\u{2802}\u{2810}", "\u{2812}\u{2802}\u{2812}\u{2802}", "\u{2812}\u{2812}\u{2812}\u{2812}"];
+    out.push_str("       ");
+    push_coloured(out, SAMPLES[index % SAMPLES.len()], index, colour);
+    let ms = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.1} ms"));
+    let (p50, p99) = (ms(curve.delay.quantile(0.5)), ms(curve.delay.quantile(0.99)));
+    let _ = writeln!(out, " {:<22} p50 {p50:>10}   p99 {p99:>10}", curve.label);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chart::tests::curves;
+
+    #[test]
+    fn fits_the_terminal_and_keeps_colours_out_when_told() {
+        let plain = draw(&curves(), Style { columns: 80, colour: false });
+        assert!(!plain.contains('\x1b'));
+        assert!(plain.lines().all(|line| line.chars().count() <= 80), "{plain}");
+        for text in ["100 %", "  0 %", "0.1 ms", "100 ms", "default", "p99"] {
+            assert!(plain.contains(text), "{text} is missing in\n{plain}");
+        }
+        let coloured = draw(&curves(), Style { columns: 80, colour: true });
+        for colour in COLOURS {
+            assert!(coloured.contains(&format!("\x1b[{colour}m")));
+        }
+        assert!(draw(&curves(), Style { columns: 0, colour: false }).lines().count() > ROWS);
+        assert!(draw(&[], Style { columns: 80, colour: false }).contains("100 %"));
+    }
+
+    #[test]
+    fn a_faster_curve_is_left_of_a_slower_one() {
+        let curves = curves();
+        let axis = Axis::covering(&curves);
+        let rise = |index: usize| {
+            let mut canvas = Canvas { width: 60, cells: vec![(0, 0); 60 * ROWS] };
+            canvas.draw(2, &curves[index], axis);
+            // The first column whose topmost row has a dot.
+            canvas.cells[..60].iter().position(|(dots, _)| *dots & 0x09 != 0).unwrap()
+        };
+        assert!(rise(2) < rise(1) && rise(1) < rise(0));
+    }
+}

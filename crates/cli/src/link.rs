@@ -1,0 +1,263 @@
+//! How a connection is named: `tidewire://HOST:PORT/?KEY=VALUE#SECRET`.
+//!
+//! The verbs that connect parse one from their last argument, from `@FILE` or from `TIDEWIRE_LINK`; the verbs that listen
+//! print one. Invariant: no error, `Debug` or log line contains the secret, or any part of a text that might be one.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::str::FromStr;
+
+use tidewire::{Secret, SecretError};
+
+/// The port of a link that names none.
+pub const DEFAULT_PORT: u16 = 7700;
+/// Where a link may stand instead of in argv.
+pub const LINK_VARIABLE: &str = "TIDEWIRE_LINK";
+/// What to copy when a link is wrong.
+const EXAMPLE: &str =
+    "a link looks like tidewire://192.0.2.7:7700/#tws1...; copy all of what `tidewire receive` printed";
+
+/// A fresh secret, from the operating system's randomness.
+///
+/// # Errors
+/// When the operating system has none.
+pub fn fresh_secret() -> std::io::Result<Secret> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)?;
+    Ok(Secret::new(bytes))
+}
+
+/// Why a text is not a link. Never holds the secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// It does not begin with `tidewire://`.
+    Scheme,
+    /// It has no `#SECRET`.
+    NoSecret,
+    /// It has no host.
+    NoHost,
+    /// The host is not a name, an IPv4 address or an IPv6 address in brackets.
+    Host(String),
+    /// The port is not a number from 1 to 65535.
+    Port(String),
+    /// Something stands between the port and the `?` or `#`.
+    Path(String),
+    /// A query key that is not known.
+    Key(String),
+    /// A query value that is not understood: the key, and what is wrong.
+    Value(String, String),
+    /// The secret is cut short or mistyped.
+    Secret(SecretError),
+}
+
+impl fmt::Display for LinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scheme => write!(f, "the link does not begin with tidewire://"),
+            Self::NoSecret => write!(f, "the link has no #SECRET at its end (quote it: a shell may cut it at `#`)"),
+            Self::NoHost => write!(f, "the link names no host"),
+            Self::Host(host) => {
+                write!(f, "`{host}` is not a host; an IPv6 address stands in brackets, as [2001:db8::1]")
+            }
+            Self::Port(port) => write!(f, "`{port}` is not a port: give a number from 1 to 65535"),
+            Self::Path(path) => write!(f, "`{path}` behind the port is not part of a link"),
+            Self::Key(key) => write!(f, "`{key}=` is not known in a link: it takes latency=, maxbw= and mode="),
+            Self::Value(key, wrong) => write!(f, "{key}= in the link: {wrong}"),
+            Self::Secret(wrong) => wrong.fmt(f),
+        }?;
+        write!(f, "; {EXAMPLE}")
+    }
+}
+
+impl std::error::Error for LinkError {}
+
+/// A parsed link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// A name or an address, without brackets.
+    pub host: String,
+    /// UDP port.
+    pub port: u16,
+    /// The query: `latency`, `maxbw`, `mode`, each at most once, as typed.
+    pub query: Vec<(String, String)>,
+    /// Opens the connection.
+    pub secret: Secret,
+}
+
+impl Link {
+    /// The value of a query key.
+    pub fn query(&self, key: &str) -> Option<&str> {
+        self.query.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// The addresses of the host, as the system resolves it.
+    ///
+    /// # Errors
+    /// What the resolver says.
+    pub fn resolve(&self) -> std::io::Result<Vec<SocketAddr>> {
+        Ok((self.host.as_str(), self.port).to_socket_addrs()?.collect())
+    }
+
+    /// The whole link, secret and all, to be printed by who made it.
+    pub fn reveal(&self) -> String {
+        let host = match self.host.parse::<IpAddr>() {
+            Ok(IpAddr::V6(_)) => format!("[{}]", self.host),
+            _ => self.host.clone(),
+        };
+        let query: Vec<String> = self.query.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
+        format!("tidewire://{host}:{}/{query}#{}", self.port, *self.secret.reveal())
+    }
+}
+
+impl FromStr for Link {
+    type Err = LinkError;
+
+    fn from_str(text: &str) -> Result<Self, LinkError> {
+        let rest = text.trim().strip_prefix("tidewire://").ok_or(LinkError::Scheme)?;
+        let (rest, secret) = rest.split_once('#').ok_or(LinkError::NoSecret)?;
+        let secret = secret.parse().map_err(LinkError::Secret)?;
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        if !path.is_empty() {
+            return Err(LinkError::Path(format!("/{path}")));
+        }
+        let (host, port) = parse_authority(authority)?;
+        Ok(Self { host, port, query: parse_query(query)?, secret })
+    }
+}
+
+fn parse_authority(authority: &str) -> Result<(String, u16), LinkError> {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']').ok_or_else(|| LinkError::Host(authority.into()))?;
+            if !matches!(host.parse(), Ok(IpAddr::V6(_))) {
+                return Err(LinkError::Host(host.into()));
+            }
+            match port {
+                "" => (host, None),
+                port => (host, Some(port.strip_prefix(':').ok_or_else(|| LinkError::Port(port.into()))?)),
+            }
+        }
+        None => match authority.split_once(':') {
+            Some((_, port)) if port.contains(':') => return Err(LinkError::Host(authority.into())),
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        },
+    };
+    let ordinary = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
+    match host {
+        "" => return Err(LinkError::NoHost),
+        host if !host.chars().all(ordinary) => return Err(LinkError::Host(host.into())),
+        _ => {}
+    }
+    let port = match port {
+        None => DEFAULT_PORT,
+        Some(port) => match port.parse::<u16>() {
+            Ok(number) if number != 0 => number,
+            _ => return Err(LinkError::Port(port.into())),
+        },
+    };
+    Ok((host.to_owned(), port))
+}
+
+fn parse_query(query: &str) -> Result<Vec<(String, String)>, LinkError> {
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if !matches!(key, "latency" | "maxbw" | "mode") {
+            return Err(LinkError::Key(key.into()));
+        }
+        if pairs.iter().any(|(name, _)| name == key) {
+            return Err(LinkError::Value(key.into(), "given twice".into()));
+        }
+        pairs.push((key.into(), value.into()));
+    }
+    Ok(pairs)
+}
+
+/// The link that `argument` means: itself, or the first line of the file behind `@`.
+///
+/// # Errors
+/// When the file cannot be read or the text is not a link.
+pub fn from_argument(argument: &str) -> anyhow::Result<Link> {
+    match argument.strip_prefix('@') {
+        Some(file) => Ok(first_line(Path::new(file))?.parse()?),
+        None => Ok(argument.parse()?),
+    }
+}
+
+/// Whether a last argument is a link and not a path.
+pub fn is_link(argument: &str) -> bool {
+    argument.starts_with("tidewire://") || argument.starts_with('@')
+}
+
+/// The secret in the file `path`, as `keygen -o` wrote it.
+///
+/// # Errors
+/// When the file cannot be read or holds no secret.
+pub fn secret_from_file(path: &Path) -> anyhow::Result<Secret> {
+    Ok(first_line(path)?.parse()?)
+}
+
+fn first_line(path: &Path) -> anyhow::Result<String> {
+    use anyhow::Context;
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))?;
+    Ok(text.lines().next().unwrap_or_default().trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret() -> String {
+        Secret::new([7; 32]).reveal().to_string()
+    }
+
+    fn parse(authority_and_query: &str) -> Result<Link, LinkError> {
+        format!("tidewire://{authority_and_query}#{}", secret()).parse()
+    }
+
+    #[test]
+    fn what_is_printed_is_what_is_read() {
+        for text in ["192.0.2.7:7701/", "[2001:db8::1]:7700/", "example.org:1/", "h:9/?latency=80ms&maxbw=20mbit"] {
+            let link = parse(text).unwrap();
+            assert_eq!(link.reveal(), format!("tidewire://{text}#{}", secret()));
+        }
+        assert_eq!(parse("host").unwrap().port, DEFAULT_PORT);
+        assert_eq!(parse("[::1]").unwrap().host, "::1");
+        assert_eq!(parse("host:5/?latency=80ms").unwrap().query("latency"), Some("80ms"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        assert_eq!(parse("2001:db8::1:7700/"), Err(LinkError::Host("2001:db8::1:7700".into())));
+        assert_eq!(parse("[host]:1/"), Err(LinkError::Host("host".into())));
+        assert_eq!(parse(":7700/"), Err(LinkError::NoHost));
+        assert_eq!(parse("h:0/"), Err(LinkError::Port("0".into())));
+        assert_eq!(parse("h:65536/"), Err(LinkError::Port("65536".into())));
+        assert_eq!(parse("h/x"), Err(LinkError::Path("/x".into())));
+        assert_eq!(parse("h/?speed=1"), Err(LinkError::Key("speed".into())));
+        assert!(matches!(parse("h/?mode=a&mode=b"), Err(LinkError::Value(..))));
+        assert_eq!("http://h/#x".parse::<Link>(), Err(LinkError::Scheme));
+        assert_eq!("tidewire://h:1/".parse::<Link>(), Err(LinkError::NoSecret));
+    }
+
+    #[test]
+    fn a_damaged_secret_is_found_and_not_repeated() {
+        let good = secret();
+        for length in 0..good.len() {
+            let error = format!("tidewire://h/#{}", &good[..length]).parse::<Link>().unwrap_err();
+            assert!(matches!(error, LinkError::Secret(_)), "{error:?}");
+            assert!(length < 12 || !error.to_string().contains(&good[4..length]));
+        }
+        assert!(!format!("{:?}", parse("h").unwrap()).contains(&good[4..]));
+    }
+
+    #[test]
+    fn secrets_differ() {
+        assert_ne!(fresh_secret().unwrap(), fresh_secret().unwrap());
+    }
+}

@@ -1,0 +1,125 @@
+//! The options that every job shares: how to code, how fast, and how to speak.
+//!
+//! Flattened into the arguments of each verb by clap. Values are parsed where they are typed, so a wrong one ends the
+//! program with what was wrong and a correct example (exit 2) before a socket is opened.
+
+use std::fmt::Display;
+
+use clap::{Args, ValueEnum};
+use tidewire::{Config, RateControl, Redundancy};
+use tidewire_sim::units::{Probability, Rate, parse_duration};
+
+use crate::link::{Link, LinkError};
+use crate::report::Console;
+
+/// A named choice of code, redundancy and rate control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Profile {
+    /// Sliding window code whose redundancy follows the loss (default)
+    Stream,
+    /// No repair before a loss is reported
+    Arq,
+    /// Blocks of 32 source symbols with 8 repair symbols
+    Block,
+}
+
+impl Profile {
+    /// The redundancy it stands for, as `--redundancy` takes it.
+    const fn redundancy(self) -> &'static str {
+        match self {
+            Self::Stream => "adaptive",
+            Self::Arq => "none",
+            Self::Block => "block:32,8",
+        }
+    }
+}
+
+/// How to code and how fast. The connecting side decides; nothing must match at the other.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Coding and rate")]
+pub struct Coding {
+    /// A named bundle of the choices below
+    #[arg(long, value_name = "NAME", default_value = "stream")]
+    pub profile: Profile,
+    /// Repair symbols: none, every:L (one per L source symbols), block:K,R or adaptive; overrides the profile's
+    #[arg(long, value_name = "POLICY")]
+    pub redundancy: Option<Redundancy>,
+    /// What decides how fast to send
+    #[arg(long, value_name = "NAME")]
+    pub rate_control: Option<RateControl>,
+    /// Never send faster than this [example: 20mbit]
+    #[arg(long, value_name = "RATE")]
+    pub max_rate: Option<Rate>,
+    /// Most bytes of proactive repair per byte of data [example: 25%]
+    #[arg(long, value_name = "PERCENT")]
+    pub max_overhead: Option<Probability>,
+}
+
+impl Coding {
+    /// The transport's configuration; `link` may bound the rate too.
+    ///
+    /// # Errors
+    /// When a value in the link's query is not understood.
+    pub fn config(&self, link: Option<&Link>) -> Result<Config, LinkError> {
+        let mut config = Config::default();
+        config.redundancy = match self.redundancy {
+            Some(redundancy) => redundancy,
+            None => redundancy(self.profile.redundancy()),
+        };
+        if let Some(control) = self.rate_control {
+            config.rate_control = control;
+        }
+        let query = |key| link.and_then(|link| link.query(key));
+        let wrong = |key: &str, error: &dyn Display| LinkError::Value(key.into(), error.to_string());
+        let of_link = query("maxbw").map(str::parse::<Rate>).transpose().map_err(|error| wrong("maxbw", &error))?;
+        config.max_rate = self.max_rate.or(of_link).map(Rate::bits_per_second);
+        // Understood in every link and without effect here: a file has no deadline, and who connects is the caller.
+        query("latency").map(parse_duration).transpose().map_err(|error| wrong("latency", &error))?;
+        if let Some(mode) = query("mode").filter(|mode| *mode != "caller") {
+            return Err(wrong("mode", &format_args!("`{mode}` is not the connecting side; write mode=caller")));
+        }
+        if let Some(cap) = self.max_overhead {
+            config.max_overhead = cap.value();
+        }
+        Ok(config)
+    }
+}
+
+/// A redundancy written in this program.
+///
+/// # Panics
+/// When it is written wrong; a test reads them all.
+pub(crate) fn redundancy(text: &str) -> Redundancy {
+    text.parse().unwrap_or_else(|error| unreachable!("{text}: {error}"))
+}
+
+/// How to speak.
+#[derive(Args, Clone, Copy, Debug)]
+#[command(next_help_heading = "Output")]
+pub struct Output {
+    /// One JSON object a line on stdout (docs/json-schema.json), the summary last
+    #[arg(long)]
+    pub json: bool,
+    /// Only failures
+    #[arg(long, short, conflicts_with = "json")]
+    pub quiet: bool,
+}
+
+impl Output {
+    /// Where to speak.
+    pub fn console(self) -> Console {
+        Console::new(self.json, self.quiet)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_is_a_redundancy() {
+        for profile in Profile::value_variants() {
+            redundancy(profile.redundancy());
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Progress of one transfer: a bar for people at a terminal, a line every five seconds for a log, an event every second for
+//! a program. Reads the transfer's own events and the connection's statistics; never touches either.
+
+use std::convert::Infallible;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::report::{Console, Event, Progress, rate};
+use crate::transfer;
+
+/// How often a bar is drawn.
+const BAR_PERIOD: Duration = Duration::from_millis(200);
+/// How often a JSON event is written.
+const EVENT_PERIOD: Duration = Duration::from_secs(1);
+/// How often a line is written.
+const LINE_PERIOD: Duration = Duration::from_secs(5);
+/// Time over which the rate is taken.
+const RATE_WINDOW: Duration = Duration::from_secs(1);
+
+/// What the connection knows at a moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sample {
+    /// Round trip in milliseconds.
+    pub rtt_ms: Option<f64>,
+    /// Fraction of our packets lost.
+    pub loss: Option<f64>,
+    /// Symbols that arrived through a repair; known where they arrive.
+    pub repaired: Option<u64>,
+    /// IP bytes of the direction the data goes.
+    pub wire_bytes: u64,
+}
+
+/// Counts what a transfer reports.
+#[derive(Debug)]
+pub struct Meter {
+    console: Console,
+    title: String,
+    begun: Instant,
+    total: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Meter {
+    /// A meter at zero.
+    pub fn new(console: &Console, title: &str) -> Self {
+        Self {
+            console: console.clone(),
+            title: title.to_owned(),
+            begun: Instant::now(),
+            total: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes an event of the transfer; what failed is named at once.
+    pub fn take(&self, event: &transfer::Event<'_>) {
+        match event {
+            transfer::Event::Total { bytes, .. } => self.total.store(*bytes, Ordering::Relaxed),
+            transfer::Event::Bytes(bytes) => {
+                self.bytes.fetch_add(*bytes, Ordering::Relaxed);
+            }
+            transfer::Event::Kept { path, bytes } => {
+                let bytes = Some(*bytes);
+                self.console.event(&Event::File { path, ok: true, bytes, reason: None, detail: None });
+            }
+            transfer::Event::Failed(failure) => self.console.failed(failure),
+        }
+    }
+
+    /// Shows progress for as long as it is polled; run it beside the transfer and drop it with it.
+    pub async fn show(&self, sample: impl Fn() -> Sample) -> Infallible {
+        let bar = self.console.bars().map(|bars| ClearOnDrop(bars.add(bar(&self.title))));
+        let period = match (&bar, self.console.json()) {
+            (Some(_), _) => BAR_PERIOD,
+            (None, true) => EVENT_PERIOD,
+            (None, false) => LINE_PERIOD,
+        };
+        let mut ticks = tokio::time::interval(period);
+        ticks.tick().await;
+        let mut before = (self.begun, 0);
+        loop {
+            ticks.tick().await;
+            let progress = self.progress(sample(), before);
+            if before.0.elapsed() >= RATE_WINDOW {
+                before = (Instant::now(), progress.bytes);
+            }
+            match &bar {
+                Some(ClearOnDrop(bar)) => {
+                    bar.set_length(progress.total_bytes.max(progress.bytes));
+                    bar.set_position(progress.bytes);
+                    bar.set_message(describe(&progress));
+                }
+                None if self.console.json() => self.console.event(&Event::Progress(progress)),
+                None => self.console.say(&line(&self.title, &progress)),
+            }
+        }
+    }
+
+    fn progress(&self, sample: Sample, (since, bytes_then): (Instant, u64)) -> Progress {
+        let (total_bytes, bytes) = (self.total.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
+        let rate_bps = 8.0 * (bytes - bytes_then) as f64 / since.elapsed().as_secs_f64().max(1e-3);
+        let mean = bytes as f64 / self.begun.elapsed().as_secs_f64().max(1e-3);
+        let overhead = (bytes > 0).then(|| sample.wire_bytes as f64 / bytes as f64 - 1.0);
+        Progress {
+            bytes,
+            total_bytes,
+            rate_bps,
+            eta_seconds: (bytes > 0).then(|| total_bytes.saturating_sub(bytes) as f64 / mean),
+            rtt_ms: sample.rtt_ms,
+            loss: sample.loss,
+            repaired: sample.repaired,
+            overhead,
+        }
+    }
+}
+
+/// Takes its bar off the screen in the end, whichever way that comes.
+struct ClearOnDrop(ProgressBar);
+
+impl Drop for ClearOnDrop {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+fn bar(title: &str) -> ProgressBar {
+    // The template is a constant; were it wrong, the default bar would do.
+    let style = ProgressStyle::with_template("{prefix} {bar:24} {decimal_bytes}/{decimal_total_bytes} {msg}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(0).with_style(style).with_prefix(title.to_owned())
+}
+
+fn line(title: &str, progress: &Progress) -> String {
+    let percent = 100.0 * progress.bytes as f64 / progress.total_bytes.max(1) as f64;
+    format!("{title}: {percent:.0} %, {}", describe(progress))
+}
+
+fn describe(progress: &Progress) -> String {
+    let mut text = rate(progress.rate_bps);
+    if let Some(eta) = progress.eta_seconds {
+        let _ = write!(text, ", {} left", indicatif::HumanDuration(Duration::from_secs_f64(eta.min(1e9))));
+    }
+    if let Some(rtt) = progress.rtt_ms {
+        let _ = write!(text, ", RTT {rtt:.0} ms");
+    }
+    if let Some(loss) = progress.loss {
+        let _ = write!(text, ", loss {:.1} %", 100.0 * loss);
+    }
+    if let Some(repaired) = progress.repaired {
+        let _ = write!(text, ", {repaired} repaired");
+    }
+    if let Some(overhead) = progress.overhead {
+        let _ = write!(text, ", overhead {:.1} %", 100.0 * overhead);
+    }
+    text
+}

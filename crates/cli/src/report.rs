@@ -1,0 +1,354 @@
+//! What the program tells its caller: one JSON object a line on stdout with `--json`, or sentences on stderr.
+//!
+//! Every verb writes through one [`Console`]; `docs/json-schema.json` describes the lines. Invariant: the last line of a
+//! job that ran is its [`Summary`], whatever its exit code; with `--json` nothing else is ever on stdout. A reader that
+//! goes away (a broken pipe) is no failure.
+
+use std::io::{IsTerminal, Write};
+
+use indicatif::MultiProgress;
+use serde::Serialize;
+
+use crate::distribution::Distribution;
+use crate::exit::Failure;
+use crate::transfer::FileFailure;
+
+/// Version of the JSON lines; grows when a name changes its meaning.
+const VERSION: u8 = 1;
+
+/// One line of `--json`.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event<'a> {
+    /// A listener waits; the link opens it.
+    Link {
+        /// The whole link, secret and all.
+        link: &'a str,
+    },
+    /// A peer is connected.
+    Connected {
+        /// Its address.
+        peer: String,
+    },
+    /// About once a second while a transfer runs.
+    Progress(Progress),
+    /// A file is whole at the receiver, or failed.
+    File {
+        /// Its path.
+        path: &'a str,
+        /// Whether it is whole, verified and under its final name.
+        ok: bool,
+        /// Its size, if it is.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bytes: Option<u64>,
+        /// Why not, if it is not: one of the reasons of `docs/transfer.md`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<&'static str>,
+        /// What the operating system or the peer said.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<&'a str>,
+    },
+    /// How many entries a transfer kept and lost.
+    Tally {
+        /// Files and directories kept by the receiver.
+        kept: u32,
+        /// Entries that did not arrive.
+        failed: u32,
+    },
+    /// `lab link` waits for datagrams.
+    Listening {
+        /// Where senders send to.
+        listening: String,
+        /// Where it goes on to.
+        to: String,
+    },
+    /// What `lab link` has carried so far.
+    LinkStats {
+        /// Toward the target.
+        forward: LinkCounts,
+        /// From the target.
+        back: LinkCounts,
+        /// Clients seen.
+        clients: u64,
+    },
+    /// One of the runs of `demo`.
+    Run {
+        /// What was run, in words.
+        name: &'a str,
+        /// The redundancy, as `--redundancy` takes it.
+        redundancy: String,
+        /// Whether the file arrived with the hash it left with.
+        hash_ok: bool,
+        /// As measured at the receiver.
+        summary: &'a Summary,
+    },
+    /// Why the program ends early.
+    Error {
+        /// The exit code.
+        exit: u8,
+        /// What was wrong and what to do.
+        message: String,
+    },
+    /// The last line.
+    Summary(&'a Summary),
+}
+
+/// How far a transfer is.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Progress {
+    /// Bytes of files written to the stream or read from it.
+    pub bytes: u64,
+    /// Bytes announced.
+    pub total_bytes: u64,
+    /// Over the last second or so.
+    pub rate_bps: f64,
+    /// Seconds left at the mean rate so far; absent before anything moved.
+    pub eta_seconds: Option<f64>,
+    /// Round trip, smoothed.
+    pub rtt_ms: Option<f64>,
+    /// Fraction of our packets lost.
+    pub loss: Option<f64>,
+    /// Symbols that arrived through a repair; known where they arrive.
+    pub repaired: Option<u64>,
+    /// Wire bytes over file bytes, minus 1.
+    pub overhead: Option<f64>,
+}
+
+/// What one direction of an emulated link did with its datagrams.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct LinkCounts {
+    /// Datagrams that came.
+    pub offered: u64,
+    /// Datagrams that went on.
+    pub delivered: u64,
+    /// Taken by the loss model, blackouts or the MTU.
+    pub lost: u64,
+    /// Dropped by the full queue.
+    pub queue_dropped: u64,
+    /// Mean wait in the queue.
+    pub queueing_ms: f64,
+    /// IP bytes that went on.
+    pub delivered_bytes: u64,
+}
+
+/// How a job went. The names are the same for every verb; what this end cannot know is null.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Summary {
+    /// Bytes of the job delivered: of whole files.
+    pub bytes: u64,
+    /// From the first handshake packet to the last answer.
+    pub seconds: f64,
+    /// `8 * bytes / seconds`.
+    pub goodput_bps: f64,
+    /// IP bytes of the direction the data goes, as counted at this end.
+    pub wire_bytes: u64,
+    /// `wire_bytes / bytes - 1`; null when nothing was delivered.
+    pub overhead: Option<f64>,
+    /// Round trip in milliseconds.
+    pub rtt_ms: Rtt,
+    /// Fraction of our packets that were lost.
+    pub loss: Option<f64>,
+    /// Packets of this end.
+    pub packets: Packets,
+    /// Symbols delivered at this end: direct + repaired + resent = delivered.
+    pub symbols: Symbols,
+    /// In-order delivery delay of the symbols delivered at this end, in milliseconds.
+    pub delay_ms: Delay,
+}
+
+/// Round trip in milliseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Rtt {
+    /// Least seen.
+    pub min: Option<f64>,
+    /// Mean.
+    pub mean: Option<f64>,
+}
+
+/// Packets of this end.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[expect(missing_docs, reason = "the glossary defines each of these words")]
+pub struct Packets {
+    pub sent: u64,
+    pub source: u64,
+    pub repair: u64,
+    pub feedback_repair: u64,
+    pub received: u64,
+    pub redundant: u64,
+}
+
+/// Symbols delivered at this end.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[expect(missing_docs, reason = "the glossary defines each of these words")]
+pub struct Symbols {
+    pub delivered: u64,
+    pub direct: u64,
+    pub repaired: u64,
+    pub resent: u64,
+    pub expired: u64,
+}
+
+/// A delay distribution in milliseconds; null when nothing was delivered at this end.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[expect(missing_docs, reason = "the names say it: mean, quantiles, maximum")]
+pub struct Delay {
+    pub mean: Option<f64>,
+    pub p50: Option<f64>,
+    pub p95: Option<f64>,
+    pub p99: Option<f64>,
+    pub p999: Option<f64>,
+    pub max: Option<f64>,
+}
+
+impl From<&Distribution> for Delay {
+    fn from(delay: &Distribution) -> Self {
+        let quantile = |q| delay.quantile(q);
+        Self {
+            mean: delay.mean(),
+            p50: quantile(0.5),
+            p95: quantile(0.95),
+            p99: quantile(0.99),
+            p999: quantile(0.999),
+            max: delay.max(),
+        }
+    }
+}
+
+impl Summary {
+    /// The figures that follow from bytes, time and wire bytes; the rest is filled in by who knows it.
+    pub fn new(bytes: u64, seconds: f64, wire_bytes: u64) -> Self {
+        let goodput_bps = if seconds > 0.0 { 8.0 * bytes as f64 / seconds } else { 0.0 };
+        let overhead = (bytes > 0).then(|| wire_bytes as f64 / bytes as f64 - 1.0);
+        Self { bytes, seconds, goodput_bps, wire_bytes, overhead, ..Self::default() }
+    }
+
+    /// One sentence.
+    fn sentence(&self) -> String {
+        let mut text =
+            format!("{} in {:.1} s, {}", indicatif::DecimalBytes(self.bytes), self.seconds, rate(self.goodput_bps));
+        let mut add = |value: Option<f64>, say: &dyn Fn(f64) -> String| {
+            if let Some(value) = value {
+                text.push_str(&say(value));
+            }
+        };
+        add(self.overhead, &|overhead| format!(", overhead {:.1} %", 100.0 * overhead));
+        add(self.loss, &|loss| format!(", loss {:.1} %", 100.0 * loss));
+        add(self.rtt_ms.mean, &|rtt| format!(", RTT {rtt:.1} ms"));
+        add(self.delay_ms.p99, &|p99| format!(", in-order delay p99 {p99:.1} ms"));
+        text
+    }
+}
+
+/// A rate for people: `21.4 Mbit/s`.
+pub fn rate(bits_per_second: f64) -> String {
+    let (scale, unit) = match bits_per_second {
+        b if b >= 1e9 => (1e9, "Gbit/s"),
+        b if b >= 1e6 => (1e6, "Mbit/s"),
+        b if b >= 1e3 => (1e3, "kbit/s"),
+        _ => (1.0, "bit/s"),
+    };
+    format!("{:.1} {unit}", bits_per_second / scale)
+}
+
+/// Where a verb speaks. Clones share one terminal.
+#[derive(Clone, Debug)]
+pub struct Console {
+    json: bool,
+    quiet: bool,
+    bars: Option<MultiProgress>,
+}
+
+impl Console {
+    /// JSON lines on stdout, or sentences on stderr unless `quiet`; bars only for people at a terminal.
+    pub fn new(json: bool, quiet: bool) -> Self {
+        let people = !json && !quiet && std::io::stderr().is_terminal();
+        Self { json, quiet, bars: people.then(MultiProgress::new) }
+    }
+
+    /// Whether lines are JSON.
+    pub fn json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether progress is wanted at all.
+    pub fn quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// Where progress bars are drawn, if someone sees them.
+    pub fn bars(&self) -> Option<&MultiProgress> {
+        self.bars.as_ref()
+    }
+
+    /// Writes an event, with `--json`.
+    pub fn event(&self, event: &Event<'_>) {
+        #[derive(Serialize)]
+        struct Line<'a> {
+            v: u8,
+            #[serde(flatten)]
+            event: &'a Event<'a>,
+        }
+        if self.json
+            && let Ok(line) = serde_json::to_string(&Line { v: VERSION, event })
+        {
+            let _ = writeln!(std::io::stdout().lock(), "{line}");
+        }
+    }
+
+    /// A sentence on stderr, unless quiet or JSON.
+    pub fn say(&self, sentence: &str) {
+        if !self.json && !self.quiet {
+            self.warn(sentence);
+        }
+    }
+
+    /// A sentence on stderr, always.
+    pub fn warn(&self, sentence: &str) {
+        let write = || {
+            let _ = writeln!(std::io::stderr().lock(), "{sentence}");
+        };
+        match &self.bars {
+            Some(bars) => bars.suspend(write),
+            None => write(),
+        }
+    }
+
+    /// Names a file that did not arrive; never silenced.
+    pub fn failed(&self, failure: &FileFailure) {
+        let FileFailure { path, reason, detail } = failure;
+        let detail = (!detail.is_empty()).then_some(detail.as_str());
+        self.event(&Event::File { path, ok: false, bytes: None, reason: Some(reason.name()), detail });
+        if !self.json {
+            self.warn(&format!("tidewire: {failure}"));
+        }
+    }
+
+    /// Why the program ends early, unless that was said before.
+    pub fn error(&self, failure: &Failure) {
+        let Some(error) = &failure.error else { return };
+        let message = format!("{error:#}");
+        match self.json {
+            true => self.event(&Event::Error { exit: failure.exit.code(), message }),
+            false => self.warn(&format!("tidewire: {message}")),
+        }
+    }
+
+    /// Ends a job: why it failed, if it did, and then its summary as the last line.
+    ///
+    /// # Errors
+    /// When `ended` is one; it is then reported.
+    pub fn conclude(&self, summary: &Summary, ended: Result<(), Failure>) -> Result<(), Failure> {
+        let ended = ended.map_err(|failure| {
+            self.error(&failure);
+            Failure::reported(failure.exit)
+        });
+        self.summary(summary);
+        ended
+    }
+
+    /// The last word of a job.
+    pub fn summary(&self, summary: &Summary) {
+        self.event(&Event::Summary(summary));
+        self.say(&summary.sentence());
+    }
+}

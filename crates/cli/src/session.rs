@@ -1,0 +1,161 @@
+//! The one place where the verbs meet the transport: connecting, and turning its statistics into reports.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tidewire::{CloseCode, Config, ConnectError, Connection, Endpoint, Secret, Stats};
+
+use crate::distribution::{Distribution, milliseconds};
+use crate::exit::{Exit, Failure, OrExit};
+use crate::link::Link;
+use crate::progress::Sample;
+use crate::report::{Delay, Packets, Rtt, Summary, Symbols};
+
+/// Code of an orderly close.
+pub const DONE: CloseCode = CloseCode::Done;
+/// Code of a close by Ctrl-C or an error; the first that the protocol leaves to applications.
+pub const CUT_OFF: CloseCode = CloseCode::Application(256);
+
+/// How long a peer may take to close, or to hear that we do. Chosen: three round trips of the slowest satellite link.
+pub const CLOSE_WAIT: Duration = Duration::from_secs(2);
+
+/// Which way the data goes, seen from this end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// This end sends it.
+    Sender,
+    /// This end receives it.
+    Receiver,
+}
+
+/// Connects to where `link` leads, trying each of its addresses.
+///
+/// # Errors
+/// [`Exit::Unreachable`] when the name is not known or nothing answers.
+pub async fn connect(link: &Link, config: Config) -> Result<(Endpoint, Connection), Failure> {
+    let addresses = link.resolve().map_err(|error| {
+        Failure::message(Exit::Unreachable, format_args!("`{}` has no address: {error}", link.host))
+    })?;
+    let mut last = Failure::message(Exit::Unreachable, format_args!("`{}` has no address", link.host));
+    for address in addresses {
+        match connect_to(address, link.secret.clone(), config.clone()).await {
+            Ok(connected) => return Ok(connected),
+            Err(failure) => last = failure,
+        }
+    }
+    Err(last)
+}
+
+/// Connects to one address from a fresh port.
+///
+/// # Errors
+/// [`Exit::Unreachable`] when nothing answers.
+pub async fn connect_to(
+    address: SocketAddr,
+    secret: Secret,
+    config: Config,
+) -> Result<(Endpoint, Connection), Failure> {
+    let any: SocketAddr = if address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
+    let endpoint = Endpoint::bind(any, secret, config).await.or_exit(Exit::Other)?;
+    match endpoint.connect(address).await {
+        Ok(connection) => Ok((endpoint, connection)),
+        Err(ConnectError::NoAnswer) => {
+            Err(Failure::message(Exit::Unreachable, "no answer: wrong host, port or secret"))
+        }
+        Err(error) => Err(Failure::new(Exit::Unreachable, error)),
+    }
+}
+
+/// Closes an endpoint and all its connections, telling the peers; a peer that hears nothing holds it up no longer than
+/// [`CLOSE_WAIT`].
+pub async fn close(endpoint: &Endpoint) {
+    let _ = tokio::time::timeout(CLOSE_WAIT, endpoint.close()).await;
+}
+
+/// Runs `job` unless Ctrl-C (or a request to terminate) comes first; the job is then dropped, and with it whatever it
+/// had half done.
+///
+/// # Errors
+/// The job's, or [`Exit::Sigint`].
+pub async fn unless_interrupted<T>(job: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::select! {
+        ended = job => ended,
+        () = interrupted() => Err(Failure::message(Exit::Sigint, "interrupted")),
+    }
+}
+
+/// Waits for Ctrl-C, or a request to terminate.
+#[cfg(unix)]
+async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        // Without handlers the system ends the process by itself.
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+#[cfg(not(unix))]
+async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
+}
+
+/// The delays of the symbols delivered at this end.
+pub fn delays(stats: &Stats) -> Distribution {
+    Distribution::new(stats.delay.buckets(), stats.delay.mean(), stats.delay.max())
+}
+
+/// What progress shows of a connection.
+pub fn sample(stats: &Stats, role: Role) -> Sample {
+    Sample {
+        rtt_ms: known(stats.rtt_mean),
+        loss: (role == Role::Sender).then_some(stats.loss),
+        repaired: (role == Role::Receiver).then_some(stats.symbols.repaired),
+        wire_bytes: wire_bytes(stats, role),
+    }
+}
+
+/// What is to be said of a job that delivered `bytes` in `elapsed`.
+pub fn summary(stats: &Stats, role: Role, bytes: u64, elapsed: Duration) -> Summary {
+    let Stats { packets, symbols, .. } = stats;
+    Summary {
+        rtt_ms: Rtt { min: known(stats.rtt_min), mean: known(stats.rtt_mean) },
+        loss: (role == Role::Sender).then_some(stats.loss),
+        packets: Packets {
+            sent: packets.sent,
+            source: packets.source,
+            repair: packets.repair,
+            feedback_repair: packets.feedback_repair,
+            received: packets.received,
+            redundant: packets.redundant,
+        },
+        symbols: Symbols {
+            delivered: symbols.delivered,
+            direct: symbols.direct,
+            repaired: symbols.repaired,
+            resent: symbols.resent,
+            expired: symbols.expired,
+        },
+        delay_ms: Delay::from(&delays(stats)),
+        ..Summary::new(bytes, elapsed.as_secs_f64(), wire_bytes(stats, role))
+    }
+}
+
+fn wire_bytes(stats: &Stats, role: Role) -> u64 {
+    match role {
+        Role::Sender => stats.wire_bytes_sent,
+        Role::Receiver => stats.wire_bytes_received,
+    }
+}
+
+/// A round trip that was measured.
+fn known(rtt: Duration) -> Option<f64> {
+    (!rtt.is_zero()).then(|| milliseconds(rtt))
+}

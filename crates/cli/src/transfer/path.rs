@@ -1,0 +1,162 @@
+//! The name of an entry: relative, normal, and the same on every system. Parsed once on each side, by the sender so that
+//! it fails early and by the receiver because the sender may be hostile; all later code may rely on it.
+
+use std::ffi::OsStr;
+use std::fmt;
+
+/// Longest path in bytes: PATH_MAX of Linux.
+const MAX_PATH: usize = 4096;
+/// Longest component in bytes: NAME_MAX of Linux, and of most other systems.
+const MAX_COMPONENT: usize = 255;
+/// Most components. Chosen: far deeper than source trees go, far less than the open directories a process may hold.
+const MAX_DEPTH: usize = 128;
+
+/// Why a path is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PathError {
+    /// Not UTF-8.
+    NotUtf8,
+    /// More than 4,096 bytes.
+    TooLong(usize),
+    /// A component of more than 255 bytes.
+    ComponentTooLong(usize),
+    /// More than 128 components.
+    TooDeep(usize),
+    /// Empty, or with an empty component, as in `/x`, `x/` or `x//y`.
+    Empty,
+    /// A component `.` or `..`.
+    Dots,
+    /// A character that some system takes for more than a letter.
+    Character(char),
+}
+
+impl fmt::Display for PathError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotUtf8 => write!(f, "the name is not UTF-8; rename it"),
+            Self::TooLong(length) => write!(f, "the path has {length} bytes, the most is {MAX_PATH}"),
+            Self::ComponentTooLong(length) => write!(f, "a name has {length} bytes, the most is {MAX_COMPONENT}"),
+            Self::TooDeep(depth) => write!(f, "the path has {depth} levels, the most is {MAX_DEPTH}"),
+            Self::Empty => write!(f, "the path is absolute, empty or has an empty part"),
+            Self::Dots => write!(f, "the path has a part `.` or `..`"),
+            Self::Character(character) => write!(f, "the path holds {character:?}"),
+        }
+    }
+}
+
+impl std::error::Error for PathError {}
+
+/// A path below the destination: components of 1 to 255 bytes, none of them `.` or `..`, joined by `/`. Its `Display`
+/// escapes control characters, so that a hostile name cannot drive a terminal.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RelativePath(String);
+
+impl RelativePath {
+    /// Parses the bytes of an ENTRY's path.
+    ///
+    /// # Errors
+    /// Which rule of `docs/transfer.md` section 2 it breaks.
+    pub fn parse(bytes: &[u8]) -> Result<Self, PathError> {
+        if bytes.len() > MAX_PATH {
+            return Err(PathError::TooLong(bytes.len()));
+        }
+        let text = std::str::from_utf8(bytes).map_err(|_| PathError::NotUtf8)?;
+        let depth = text.split('/').count();
+        if depth > MAX_DEPTH {
+            return Err(PathError::TooDeep(depth));
+        }
+        text.split('/').try_for_each(check_component)?;
+        Ok(Self(text.to_owned()))
+    }
+
+    /// The path of `name` inside this one; `None` as a base is the destination itself.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn join(base: Option<&Self>, name: &OsStr) -> Result<Self, PathError> {
+        let name = name.to_str().ok_or(PathError::NotUtf8)?;
+        check_component(name)?;
+        match base {
+            Some(base) => Self::parse(format!("{}/{name}", base.0).as_bytes()),
+            None => Self::parse(name.as_bytes()),
+        }
+    }
+
+    /// The path as on the wire.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The names on the way, and the last one.
+    pub fn split(&self) -> (impl Iterator<Item = &str>, &str) {
+        let (parents, name) = self.0.rsplit_once('/').unwrap_or(("", &self.0));
+        (parents.split('/').filter(|parent| !parent.is_empty()), name)
+    }
+}
+
+impl fmt::Display for RelativePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&printable(&self.0))
+    }
+}
+
+/// `text` with control characters and the marks that reorder text (Unicode UAX 9) escaped, safe for a terminal.
+pub(super) fn printable(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
+            safe.extend(character.escape_default());
+        } else {
+            safe.push(character);
+        }
+    }
+    safe
+}
+
+fn check_component(component: &str) -> Result<(), PathError> {
+    match component {
+        "" => return Err(PathError::Empty),
+        "." | ".." => return Err(PathError::Dots),
+        _ if component.len() > MAX_COMPONENT => return Err(PathError::ComponentTooLong(component.len())),
+        _ => {}
+    }
+    let special = |c: char| matches!(c, '\0' | '/') || (cfg!(windows) && matches!(c, '\\' | ':'));
+    component.chars().find(|&c| special(c)).map_or(Ok(()), |c| Err(PathError::Character(c)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_paths_are_refused_by_name() {
+        let parse = |text: &str| RelativePath::parse(text.as_bytes()).map(|_| ());
+        for empty in ["", "/", "/etc/passwd", "x/", "x//y"] {
+            assert_eq!(parse(empty), Err(PathError::Empty), "{empty:?}");
+        }
+        for dots in [".", "..", "../x", "x/../y", "x/./y", "x/.."] {
+            assert_eq!(parse(dots), Err(PathError::Dots), "{dots:?}");
+        }
+        assert_eq!(parse("a\0b"), Err(PathError::Character('\0')));
+        assert_eq!(parse(&"x".repeat(256)), Err(PathError::ComponentTooLong(256)));
+        assert_eq!(parse(&"x/".repeat(2100)), Err(PathError::TooLong(4200)));
+        assert_eq!(parse(&vec!["x"; 129].join("/")), Err(PathError::TooDeep(129)));
+        assert_eq!(RelativePath::parse(b"\xff"), Err(PathError::NotUtf8));
+    }
+
+    #[test]
+    fn ordinary_names_pass_and_split() {
+        let path = RelativePath::parse("a b/c..d/日本語/...".as_bytes()).unwrap();
+        let (parents, name) = path.split();
+        assert_eq!(parents.collect::<Vec<_>>(), ["a b", "c..d", "日本語"]);
+        assert_eq!(name, "...");
+        assert_eq!(RelativePath::parse(b"x").unwrap().split().0.count(), 0);
+    }
+
+    #[test]
+    fn a_name_cannot_drive_the_terminal() {
+        let path = RelativePath::parse("\x1b[2Jx\u{202e}y".as_bytes()).unwrap();
+        assert_eq!(path.to_string(), "\\u{1b}[2Jx\\u{202e}y");
+    }
+}

@@ -1,0 +1,382 @@
+//! Records: the unit both sides of a transfer exchange (`docs/transfer.md` section 1). A reader holds one record at a time
+//! in a buffer it reuses; a length beyond [`MAX_RECORD`] ends the stream before anything is allocated for it.
+
+use std::io;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::{Reason, TransferError};
+
+/// Longest body of a record in bytes.
+pub const MAX_RECORD: usize = 256 * 1024;
+/// Longest detail of a RESULT in bytes.
+const MAX_DETAIL: usize = 512;
+/// Bytes of a file in one CHUNK: 20 ms at 25 Mbit/s, so that progress moves smoothly and a refused file stops soon.
+const CHUNK: usize = 64 * 1024;
+
+const MAGIC: &[u8; 7] = b"TWFILES";
+const VERSION: u8 = 1;
+/// Record types from here on may be skipped.
+const SKIPPABLE: u8 = 0x80;
+/// Bytes in front of a body: type and length.
+const HEADER: usize = 5;
+
+const TOTAL: u8 = 0x01;
+const ENTRY: u8 = 0x02;
+const CHUNK_TYPE: u8 = 0x03;
+const END: u8 = 0x04;
+const ABORT: u8 = 0x05;
+const DONE: u8 = 0x06;
+const RESULT: u8 = 0x11;
+const TALLY: u8 = 0x12;
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// Something a later version or a hostile sender means; refused.
+    Other(u8),
+}
+
+/// The body of an ENTRY.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Names it in results; grows from entry to entry.
+    pub id: u32,
+    /// What it is.
+    pub kind: Kind,
+    /// Whether its owner may execute it.
+    pub executable: bool,
+    /// Seconds (signed) and nanoseconds since 1970.
+    pub modified: (i64, u32),
+    /// Bytes that follow.
+    pub size: u64,
+    /// Where they begin in the file.
+    pub offset: u64,
+    /// Its path, not yet checked.
+    pub path: Vec<u8>,
+}
+
+/// One record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record<'a> {
+    /// How much the sender means to send.
+    Total {
+        /// Files, without directories.
+        files: u32,
+        /// Their bytes.
+        bytes: u64,
+    },
+    /// The next file or directory.
+    Entry(Entry),
+    /// Bytes of the entry under way.
+    Chunk(&'a [u8]),
+    /// The entry under way is complete and has this BLAKE3 hash.
+    End([u8; 32]),
+    /// The entry under way will not be completed.
+    Abort(Reason),
+    /// Nothing more comes.
+    Done {
+        /// ENTRYs sent.
+        announced: u32,
+        /// Entries of the source that could not be announced.
+        unsent: u32,
+    },
+    /// What became of an entry; `None` is kept.
+    Result {
+        /// The entry.
+        id: u32,
+        /// Why it failed.
+        failure: Option<Reason>,
+        /// What the operating system said.
+        detail: &'a str,
+    },
+    /// What became of all of them.
+    Tally {
+        /// Entries kept.
+        kept: u32,
+        /// Entries that failed.
+        failed: u32,
+        /// Bytes of the files kept.
+        bytes: u64,
+    },
+}
+
+/// Reads records.
+#[derive(Debug)]
+pub struct RecordReader<R> {
+    from: R,
+    body: Vec<u8>,
+}
+
+impl<R: AsyncRead + Unpin> RecordReader<R> {
+    /// Reads and checks the magic of the peer.
+    ///
+    /// # Errors
+    /// When the stream fails or the peer does not speak this protocol.
+    pub async fn open(mut from: R) -> Result<Self, TransferError> {
+        let mut magic = [0; 8];
+        from.read_exact(&mut magic).await?;
+        match magic.split_last() {
+            Some((&VERSION, name)) if name == MAGIC => Ok(Self { from, body: Vec::new() }),
+            Some((&version, name)) if name == MAGIC => Err(TransferError::Version(version)),
+            _ => Err(TransferError::NotTransfer),
+        }
+    }
+
+    /// The next record that is not to be skipped.
+    ///
+    /// # Errors
+    /// When the stream fails or ends, or the record is not one of this protocol.
+    pub async fn next(&mut self) -> Result<Record<'_>, TransferError> {
+        let kind = loop {
+            let mut header = [0; HEADER];
+            self.from.read_exact(&mut header).await?;
+            let [kind, length @ ..] = header;
+            let length = u32::from_be_bytes(length);
+            if length as usize > MAX_RECORD {
+                return Err(TransferError::TooLong(length));
+            }
+            self.body.resize(length as usize, 0);
+            self.from.read_exact(&mut self.body).await?;
+            if kind < SKIPPABLE {
+                break kind;
+            }
+        };
+        parse(kind, &self.body)
+    }
+}
+
+/// Writes records.
+#[derive(Debug)]
+pub struct RecordWriter<W> {
+    to: W,
+    buffer: Vec<u8>,
+}
+
+impl<W: AsyncWrite + Unpin> RecordWriter<W> {
+    /// Writes the magic and a record of the skippable range, so that skipping stays true.
+    ///
+    /// # Errors
+    /// When the stream fails.
+    pub async fn open(to: W) -> Result<Self, TransferError> {
+        let [kind, length, noise @ ..] = getrandom::u64().map_err(io::Error::from)?.to_be_bytes();
+        let mut writer = Self { to, buffer: Vec::new() };
+        writer.buffer.extend_from_slice(MAGIC);
+        writer.buffer.push(VERSION);
+        writer.buffer.push(SKIPPABLE | kind);
+        let length = usize::from(length % 16);
+        writer.buffer.extend_from_slice(&(length as u32).to_be_bytes());
+        writer.buffer.extend(noise.iter().cycle().take(length));
+        writer.to.write_all(&writer.buffer).await?;
+        Ok(writer)
+    }
+
+    /// Writes one record.
+    ///
+    /// # Errors
+    /// When the stream fails.
+    pub async fn write(&mut self, record: &Record<'_>) -> Result<(), TransferError> {
+        self.buffer.clear();
+        self.buffer.resize(HEADER, 0);
+        let kind = emit(record, &mut self.buffer);
+        self.finish(kind).await
+    }
+
+    /// Writes a CHUNK of what `read` puts into the space it is given, at most `most` bytes; 0 bytes write nothing.
+    ///
+    /// # Errors
+    /// The outer one when the stream fails, the inner one when `read` does.
+    pub async fn write_chunk(
+        &mut self,
+        most: u64,
+        read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
+    ) -> Result<io::Result<&[u8]>, TransferError> {
+        let space = usize::try_from(most).map_or(CHUNK, |most| most.min(CHUNK));
+        self.buffer.resize(HEADER + space, 0);
+        let length = match read(&mut self.buffer[HEADER..]) {
+            Ok(length) => length.min(space),
+            Err(error) => return Ok(Err(error)),
+        };
+        self.buffer.truncate(HEADER + length);
+        if length > 0 {
+            self.finish(CHUNK_TYPE).await?;
+        }
+        Ok(Ok(&self.buffer[HEADER..]))
+    }
+
+    /// Closes this direction: the peer reads the end after the last record.
+    ///
+    /// # Errors
+    /// When the stream fails.
+    pub async fn close(mut self) -> Result<(), TransferError> {
+        Ok(self.to.shutdown().await?)
+    }
+
+    async fn finish(&mut self, kind: u8) -> Result<(), TransferError> {
+        let length = (self.buffer.len() - HEADER) as u32;
+        self.buffer[0] = kind;
+        self.buffer[1..HEADER].copy_from_slice(&length.to_be_bytes());
+        self.to.write_all(&self.buffer).await?;
+        Ok(self.to.flush().await?)
+    }
+}
+
+/// Appends the body of `record` and returns its type.
+fn emit(record: &Record<'_>, out: &mut Vec<u8>) -> u8 {
+    let mut put = |bytes: &[u8]| out.extend_from_slice(bytes);
+    match record {
+        Record::Total { files, bytes } => {
+            put(&files.to_be_bytes());
+            put(&bytes.to_be_bytes());
+            TOTAL
+        }
+        Record::Entry(entry) => {
+            emit_entry(entry, out);
+            ENTRY
+        }
+        Record::Chunk(bytes) => {
+            put(bytes);
+            CHUNK_TYPE
+        }
+        Record::End(hash) => {
+            put(hash);
+            END
+        }
+        Record::Abort(reason) => {
+            put(&[*reason as u8]);
+            ABORT
+        }
+        Record::Done { announced, unsent } => {
+            put(&announced.to_be_bytes());
+            put(&unsent.to_be_bytes());
+            DONE
+        }
+        Record::Result { id, failure, detail } => {
+            put(&id.to_be_bytes());
+            put(&[failure.map_or(0, |reason| reason as u8)]);
+            put(cut(detail, MAX_DETAIL).as_bytes());
+            RESULT
+        }
+        Record::Tally { kept, failed, bytes } => {
+            put(&kept.to_be_bytes());
+            put(&failed.to_be_bytes());
+            put(&bytes.to_be_bytes());
+            TALLY
+        }
+    }
+}
+
+/// The longest beginning of `text` with at most `most` bytes.
+pub(super) fn cut(text: &str, most: usize) -> &str {
+    let end = (0..=text.len().min(most)).rev().find(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or(0)]
+}
+
+fn emit_entry(entry: &Entry, out: &mut Vec<u8>) {
+    let kind = match entry.kind {
+        Kind::File => 0,
+        Kind::Directory => 1,
+        Kind::Other(kind) => kind,
+    };
+    out.extend_from_slice(&entry.id.to_be_bytes());
+    out.extend_from_slice(&[kind, u8::from(entry.executable)]);
+    out.extend_from_slice(&entry.modified.0.to_be_bytes());
+    out.extend_from_slice(&entry.modified.1.to_be_bytes());
+    out.extend_from_slice(&entry.size.to_be_bytes());
+    out.extend_from_slice(&entry.offset.to_be_bytes());
+    out.extend_from_slice(&(entry.path.len() as u16).to_be_bytes());
+    out.extend_from_slice(&entry.path);
+}
+
+/// A body being read; running out of bytes is `None`.
+struct Body<'a>(&'a [u8]);
+
+impl<'a> Body<'a> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*head)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    /// `value`, if nothing is left over.
+    fn end<T>(&self, value: T) -> Option<T> {
+        self.0.is_empty().then_some(value)
+    }
+}
+
+fn parse(kind: u8, body: &[u8]) -> Result<Record<'_>, TransferError> {
+    let body = &mut Body(body);
+    let (name, record) = match kind {
+        TOTAL => ("TOTAL", parse_total(body)),
+        ENTRY => ("ENTRY", parse_entry(body).map(Record::Entry)),
+        CHUNK_TYPE => ("CHUNK", (!body.0.is_empty()).then_some(Record::Chunk(body.0))),
+        END => ("END", body.array().and_then(|hash| body.end(Record::End(hash)))),
+        ABORT => ("ABORT", body.u8().and_then(|reason| body.end(Record::Abort(Reason::from_wire(reason))))),
+        DONE => ("DONE", parse_done(body)),
+        RESULT => ("RESULT", parse_result(body)),
+        TALLY => ("TALLY", parse_tally(body)),
+        _ => return Err(TransferError::UnknownRecord(kind)),
+    };
+    record.ok_or(TransferError::Malformed(name))
+}
+
+fn parse_total<'a>(body: &mut Body<'a>) -> Option<Record<'a>> {
+    let record = Record::Total { files: body.u32()?, bytes: body.u64()? };
+    body.end(record)
+}
+
+fn parse_entry(body: &mut Body<'_>) -> Option<Entry> {
+    let id = body.u32()?;
+    let kind = match body.u8()? {
+        0 => Kind::File,
+        1 => Kind::Directory,
+        kind => Kind::Other(kind),
+    };
+    let executable = body.u8()? & 1 != 0;
+    let modified = (body.array().map(i64::from_be_bytes)?, body.u32().filter(|nanos| *nanos < 1_000_000_000)?);
+    let (size, offset) = (body.u64()?, body.u64()?);
+    let length = body.array().map(u16::from_be_bytes)?;
+    let path = body.take(usize::from(length))?.to_vec();
+    Some(Entry { id, kind, executable, modified, size, offset, path })
+}
+
+fn parse_done<'a>(body: &mut Body<'a>) -> Option<Record<'a>> {
+    let record = Record::Done { announced: body.u32()?, unsent: body.u32()? };
+    body.end(record)
+}
+
+fn parse_result<'a>(body: &mut Body<'a>) -> Option<Record<'a>> {
+    let id = body.u32()?;
+    let failure = match body.u8()? {
+        0 => None,
+        reason => Some(Reason::from_wire(reason)),
+    };
+    let detail = std::str::from_utf8(body.0).ok().filter(|detail| detail.len() <= MAX_DETAIL)?;
+    Some(Record::Result { id, failure, detail })
+}
+
+fn parse_tally<'a>(body: &mut Body<'a>) -> Option<Record<'a>> {
+    Some(Record::Tally { kept: body.u32()?, failed: body.u32()?, bytes: body.u64()? })
+}

@@ -1,0 +1,79 @@
+//! The verbs, one file each: its arguments, and `run`.
+
+mod demo;
+mod keygen;
+mod lab;
+mod receive;
+mod send;
+mod sim;
+
+use std::future::Future;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::exit::{Exit, Failure, OrExit};
+use crate::report::Console;
+use crate::session::unless_interrupted;
+
+/// A coded transport for links that lose packets.
+#[derive(Debug, Parser)]
+#[command(name = "tidewire", version, max_term_width = 100, after_help = Exit::help())]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show the main job on this machine: a file over an emulated lossy link, three ways
+    Demo(demo::Args),
+    /// Send files and folders to whoever printed the link
+    Send(send::Args),
+    /// Print a link and receive what is sent to it
+    Receive(receive::Args),
+    /// Make a secret
+    Keygen(keygen::Args),
+    /// Emulate links
+    #[command(subcommand)]
+    Lab(lab::Command),
+    /// Run a scenario in virtual time
+    Sim(sim::Args),
+}
+
+/// Runs what was asked for; the process ends with the code returned.
+pub fn main(cli: Cli) -> ExitCode {
+    let (console, ended) = match cli.command {
+        Command::Demo(args) => {
+            with(args.output.console(), |console| block_on(unless_interrupted(demo::run(args, console))))
+        }
+        Command::Send(args) => with(args.output.console(), |console| block_on(send::run(args, console))),
+        Command::Receive(args) => with(args.output.console(), |console| block_on(receive::run(args, console))),
+        Command::Keygen(args) => with(Console::new(false, false), |_| keygen::run(&args)),
+        Command::Lab(lab::Command::Link(args)) => {
+            with(args.output.console(), |console| block_on(lab::link(args, console)))
+        }
+        Command::Sim(args) => with(args.output.console(), |console| sim::run(&args, &console)),
+    };
+    match ended {
+        Ok(()) => Exit::Done.into(),
+        Err(failure) => {
+            console.error(&failure);
+            failure.exit.into()
+        }
+    }
+}
+
+type Ended = Result<(), Failure>;
+
+fn with(console: Console, verb: impl FnOnce(Console) -> Ended) -> (Console, Ended) {
+    let ended = verb(console.clone());
+    (console, ended)
+}
+
+/// Runs an asynchronous verb; each decides by itself what Ctrl-C ends.
+fn block_on(verb: impl Future<Output = Ended>) -> Ended {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().or_exit(Exit::Other)?;
+    runtime.block_on(verb)
+}

@@ -1,0 +1,102 @@
+//! `tidewire send PATH... LINK`: files and folders to whoever printed the link.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use tidewire::Connection;
+
+use crate::exit::{Exit, Failure, OrExit};
+use crate::link::{self, LINK_VARIABLE, Link};
+use crate::options::{Coding, Output};
+use crate::progress::Meter;
+use crate::report::{Console, Event};
+use crate::session::{self, CUT_OFF, DONE, Role, unless_interrupted};
+use crate::transfer::{self, Found, Outcome, scan};
+
+/// Arguments of `send`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Files and folders, then the link: tidewire://..., or @FILE that holds it; without it, TIDEWIRE_LINK is used
+    #[arg(required = true, value_name = "PATH... LINK")]
+    arguments: Vec<OsString>,
+    #[command(flatten)]
+    coding: Coding,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+/// Sends what was named.
+///
+/// # Errors
+/// [`Exit::Usage`] for a wrong link, [`Exit::Unreachable`] when nothing answers, [`Exit::LocalIo`] when a file did not
+/// arrive, [`Exit::Integrity`] when one arrived wrong.
+pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let (paths, link) = split(args.arguments)?;
+    let config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
+    let found = scan(&paths).or_exit(Exit::Usage)?;
+    if found.sources.is_empty() {
+        found.failures.iter().for_each(|failure| console.failed(failure));
+        return Err(Failure::message(Exit::LocalIo, "nothing to send"));
+    }
+    let (endpoint, connection) = unless_interrupted(session::connect(&link, config)).await?;
+    console.event(&Event::Connected { peer: connection.remote().to_string() });
+    let sent = unless_interrupted(send_over(&connection, &found, &console, "sending")).await;
+    let elapsed = begun.elapsed();
+    connection.close(if sent.is_ok() { DONE } else { CUT_OFF }, "");
+    let stats = connection.stats();
+    session::close(&endpoint).await;
+    let delivered = sent.as_ref().map_or(0, |outcome| outcome.bytes);
+    if let Ok(outcome) = &sent {
+        console.event(&Event::Tally { kept: outcome.kept, failed: outcome.failed });
+    }
+    let summary = session::summary(&stats, Role::Sender, delivered, elapsed);
+    console.conclude(&summary, sent.and_then(|outcome| judge(&outcome)))
+}
+
+/// Sends `found` over a stream of its own, with progress.
+pub(super) async fn send_over(
+    connection: &Connection,
+    found: &Found,
+    console: &Console,
+    title: &str,
+) -> Result<Outcome, Failure> {
+    let stream = connection.open().await.or_exit(Exit::Unreachable)?;
+    let meter = Meter::new(console, title);
+    let watch = |event: transfer::Event<'_>| meter.take(&event);
+    tokio::select! {
+        outcome = transfer::send(stream, found, &watch) => outcome.or_exit(Exit::Unreachable),
+        never = meter.show(|| session::sample(&connection.stats(), Role::Sender)) => match never {},
+    }
+}
+
+/// The exit code that an outcome deserves.
+pub(super) fn judge(outcome: &Outcome) -> Result<(), Failure> {
+    match outcome {
+        Outcome { mismatch: true, .. } => Err(Failure::reported(Exit::Integrity)),
+        Outcome { failed: 1.., .. } => Err(Failure::reported(Exit::LocalIo)),
+        _ => Ok(()),
+    }
+}
+
+/// Tells the paths from the link behind them.
+fn split(mut arguments: Vec<OsString>) -> Result<(Vec<PathBuf>, Link), Failure> {
+    let last = arguments.pop().unwrap_or_default();
+    let link = match last.to_str().filter(|last| link::is_link(last)) {
+        Some(text) => text.to_owned(),
+        None => {
+            arguments.push(last);
+            std::env::var(LINK_VARIABLE).map_err(|_| {
+                let wanted = "the last argument is not a link: give what `tidewire receive` printed \
+                     (tidewire://192.0.2.7:7700/#tws1...), @FILE, or set TIDEWIRE_LINK";
+                Failure::message(Exit::Usage, wanted)
+            })?
+        }
+    };
+    let link = link::from_argument(&link).or_exit(Exit::Usage)?;
+    if arguments.is_empty() {
+        return Err(Failure::message(Exit::Usage, "name what to send before the link: tidewire send FILE LINK"));
+    }
+    Ok((arguments.into_iter().map(PathBuf::from).collect(), link))
+}

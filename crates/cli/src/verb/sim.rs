@@ -1,0 +1,98 @@
+//! `tidewire sim SCENARIO`: one bulk transfer over the scenario's link in virtual time, by the same protocol code, checked byte
+//! by byte. The same file, options and seed give the same figures on every machine.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tidewire_proto::Time;
+use tidewire_proto::stats::Stats;
+use tidewire_sim::load::{Flow, Load};
+use tidewire_sim::pair::{End, Pair};
+use tidewire_sim::scenario::Scenario;
+use tidewire_sim::units::parse_size;
+
+use crate::distribution::milliseconds;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::options::{Coding, Output};
+use crate::report::{Console, Summary, rate};
+use crate::session::{self, Role};
+
+/// Arguments of `sim`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Scenario file
+    scenario: PathBuf,
+    /// How much to send
+    #[arg(long, value_name = "SIZE", default_value = "12MB", value_parser = parse_size)]
+    bytes: u64,
+    /// Give up after this much virtual time
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = tidewire_sim::units::parse_duration)]
+    limit: Duration,
+    #[command(flatten)]
+    coding: Coding,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+/// Runs the scenario.
+///
+/// # Errors
+/// [`Exit::Usage`] for a wrong scenario, [`Exit::Unreachable`] when the bytes did not arrive in time, [`Exit::Integrity`] when
+/// a wrong one did.
+pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
+    let scenario = Scenario::read(&args.scenario).or_exit(Exit::Usage)?;
+    let config = args.coding.config(None).or_exit(Exit::Usage)?;
+    let mut pair = Pair::new(config.clone(), config, &scenario.link, scenario.seed).or_exit(Exit::Usage)?;
+    let mut load = Load::new(&[Flow::bulk(End::Near, args.bytes)], scenario.seed);
+    pair.connect(&mut load);
+    let done = pair.run(&mut load, Time::ZERO + args.limit, Load::is_done);
+    let elapsed = pair.now().since(Time::ZERO);
+    let (near, far) = (stats(&mut pair, &load, End::Near), stats(&mut pair, &load, End::Far));
+    let mut summary = session::summary(&near, Role::Sender, load.read(), elapsed);
+    // Delay and ways of delivery are known where the data arrives.
+    let received = session::summary(&far, Role::Receiver, load.read(), elapsed);
+    (summary.symbols, summary.delay_ms) = (received.symbols, received.delay_ms);
+    if !console.json() {
+        let queueing = milliseconds(pair.link_mut().forward.stats().mean_queueing());
+        // A closed pipe is the reader's business.
+        let _ = write!(std::io::stdout().lock(), "{}", table(&summary, queueing));
+    }
+    console.conclude(&summary, judge(done, &load))
+}
+
+fn judge(done: bool, load: &Load) -> Result<(), Failure> {
+    match load.errors.first() {
+        Some(error) => Err(Failure::message(Exit::Integrity, error)),
+        None if done => Ok(()),
+        None => Err(Failure::message(Exit::Unreachable, "not all bytes arrived within --limit")),
+    }
+}
+
+fn stats(pair: &mut Pair, load: &Load, end: End) -> Stats {
+    let handle = load.handle(end);
+    let connection = handle.and_then(|handle| pair.endpoint(end).connection(handle));
+    connection.map(tidewire_proto::connection::Connection::stats).unwrap_or_default()
+}
+
+/// One figure a line, in the words of the JSON summary.
+fn table(summary: &Summary, queueing_ms: f64) -> String {
+    let ms = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.1} ms"));
+    let percent = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{:.2} %", 100.0 * value));
+    let (packets, symbols, delay) = (summary.packets, summary.symbols, summary.delay_ms);
+    let mut out = String::new();
+    let mut row = |name: &str, value: String| out.push_str(&format!("{name:<16} {value}\n"));
+    row("virtual time", format!("{:.2} s", summary.seconds));
+    row("goodput", rate(summary.goodput_bps));
+    row("overhead", percent(summary.overhead));
+    row("loss", percent(summary.loss));
+    row("RTT", format!("min {}, mean {}", ms(summary.rtt_ms.min), ms(summary.rtt_ms.mean)));
+    row("queueing", ms(Some(queueing_ms)));
+    row("in-order delay", format!("mean {}, p50 {}, p99 {}", ms(delay.mean), ms(delay.p50), ms(delay.p99)));
+    row(
+        "packets",
+        format!("{} source, {} repair, {} feedback repair", packets.source, packets.repair, packets.feedback_repair),
+    );
+    row("symbols", format!("{} direct, {} repaired, {} resent", symbols.direct, symbols.repaired, symbols.resent));
+    out
+}

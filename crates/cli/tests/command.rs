@@ -1,0 +1,193 @@
+//! The command line as its users meet it: what each wrong input ends with, and what is said about it.
+
+mod schema;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::process::{Command as Process, Stdio};
+use std::time::Duration;
+
+use assert_cmd::Command;
+use predicates::prelude::*;
+use predicates::str::contains;
+
+fn tidewire() -> Command {
+    let mut command = Command::cargo_bin("tidewire").unwrap();
+    command.env_remove("TIDEWIRE_LINK");
+    command
+}
+
+/// A fresh secret.
+fn secret() -> String {
+    let output = tidewire().arg("keygen").output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// Runs with `arguments`; it must be refused as wrong usage, with all of `texts` said.
+fn refused(arguments: &[&str], texts: &[&str]) {
+    let mut assert = tidewire().args(arguments).assert().code(2);
+    for text in texts {
+        assert = assert.stderr(contains(*text));
+    }
+}
+
+#[test]
+fn wrong_options_and_units_end_with_2_and_an_example() {
+    let link = format!("tidewire://127.0.0.1:1/#{}", secret());
+    refused(&["send", "x", &link, "--max-rate", "20"], &["\"20\" has no unit", "25mbit"]);
+    refused(&["send", "x", &link, "--max-rate", "fast"], &["\"fast\" is not a rate", "25mbit"]);
+    refused(&["send", "x", &link, "--max-overhead", "0.25"], &["has no unit", "10%"]);
+    refused(&["send", "x", &link, "--redundancy", "lots"], &["lots", "every:5"]);
+    refused(&["send", "x", &link, "--profile", "fast"], &["fast", "stream"]);
+    refused(&["send", "x", &link, "--rate-control", "warp"], &["warp"]);
+    refused(&["send", "x", &link, "--latencey", "1ms"], &["--latencey"]);
+    refused(&["send", "x", &link, "--json", "--quiet"], &["cannot be used with"]);
+    refused(&["receive", "--listen", "7700"], &["7700"]);
+    refused(&["lab", "link"], &["--to"]);
+    refused(&["lab", "link", "--to", "nowhere"], &["--to", "127.0.0.1:7700"]);
+    let to = ["lab", "link", "--to", "127.0.0.1:9"];
+    refused(&[&to[..], &["--rate", "25"]].concat(), &["--rate", "\"25\" has no unit", "25mbit"]);
+    refused(&[&to[..], &["--loss", "gilbert:10%"]].concat(), &["--loss", "gilbert:10%,4"]);
+    refused(&[&to[..], &["--loss", "gilbert:90%,2"]].concat(), &["--loss", "impossible"]);
+    refused(&["sim", "no-such-scenario.toml"], &["no-such-scenario.toml"]);
+    refused(&["fly"], &["fly"]);
+}
+
+#[test]
+fn wrong_links_end_with_2_and_never_show_the_secret() {
+    let secret = secret();
+    for (link, text) in [
+        (format!("tidewire://h:99999/#{secret}"), "99999"),
+        (format!("tidewire://2001:db8::1:7700/#{secret}"), "brackets"),
+        (format!("tidewire://h/?speed=1#{secret}"), "latency="),
+        (format!("tidewire://h/?maxbw=20#{secret}"), "has no unit"),
+        (format!("tidewire://h/?latency=80#{secret}"), "has no unit"),
+        (format!("tidewire://h/?mode=listener#{secret}"), "mode=caller"),
+        (format!("tidewire://h/#{}", &secret[..secret.len() - 2]), "copy all of it"),
+        ("tidewire://h/".to_owned(), "no #SECRET"),
+    ] {
+        let hidden = contains(&secret[4..20]).not();
+        tidewire().args(["send", "x", &link]).assert().code(2).stderr(contains(text)).stderr(hidden);
+    }
+    refused(&["send", "x"], &["TIDEWIRE_LINK", "tidewire://"]);
+    refused(&["send", &format!("tidewire://h/#{secret}")], &["name what to send"]);
+    tidewire().args(["send", "x"]).env("TIDEWIRE_LINK", "tidewire://h").assert().code(2).stderr(contains("no #SECRET"));
+    refused(&["send", "x", "@no-such-file"], &["no-such-file"]);
+}
+
+#[test]
+fn a_link_is_also_read_from_a_file_and_from_the_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("link");
+    let link = format!("tidewire://127.0.0.1:1/#{}", secret());
+    fs::write(&file, format!("{link}\n")).unwrap();
+    // Past the link: the source is what is missed.
+    let at = format!("@{}", file.display());
+    tidewire().args(["send", "/no/such/source", &at]).assert().code(7).stderr(contains("vanished"));
+    tidewire().args(["send", "/no/such/source"]).env("TIDEWIRE_LINK", &link).assert().code(7);
+}
+
+#[test]
+fn sources_that_cannot_be_sent_end_with_7_and_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = format!("tidewire://127.0.0.1:1/#{}", secret());
+    let device = ["send", "--json", "/dev/null", &link];
+    let assert = tidewire().args(device).assert().code(7);
+    let lines = schema::lines(&assert.get_output().stdout);
+    assert_eq!((&lines[0]["event"], &lines[0]["reason"]), (&"file".into(), &"not a file".into()));
+    assert_eq!((&lines[1]["event"], &lines[1]["exit"]), (&"error".into(), &7.into()));
+    for name in ["one", "two"] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+        fs::write(folder.path().join(name).join("same"), b"x").unwrap();
+    }
+    let same = |name: &str| folder.path().join(name).join("same").display().to_string();
+    refused(&["send", &same("one"), &same("two"), &link], &["two paths would both arrive as `same`"]);
+    refused(&["send", "/", &link], &["has no name"]);
+}
+
+#[test]
+fn a_folder_that_cannot_be_received_into_ends_with_7() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    tidewire().args(["receive", "--dir", path]).assert().code(7).stderr(contains(path));
+    tidewire().args(["receive", "--dir", "/no/such/folder"]).assert().code(7).stderr(contains("/no/such/folder"));
+    refused(&["receive", "--key", "/no/such/key"], &["/no/such/key"]);
+}
+
+#[test]
+fn keygen_writes_for_its_owner_only_and_over_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("key");
+    let name = path.to_str().unwrap();
+    tidewire().args(["keygen", "-o", name]).assert().success().stdout("");
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.starts_with("tws1") && text.trim().len() == 60, "{text}");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    tidewire().args(["keygen", "-o", name]).assert().code(7).stderr(contains(name));
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+}
+
+#[test]
+fn help_states_the_exit_codes() {
+    tidewire().arg("--help").assert().success().stdout(contains("130  stopped by Ctrl-C"));
+}
+
+#[test]
+fn sim_gives_the_same_figures_for_the_same_seed() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("lossy.toml");
+    let text = "seed = 7\n[link]\nrate = \"25mbit\"\nrtt = \"60ms\"\n[forward]\nloss = \"gilbert:10%,4\"\n";
+    fs::write(&scenario, text).unwrap();
+    let run = |redundancy: &str| {
+        let mut command = tidewire();
+        command.arg("sim").arg(&scenario).args(["--bytes", "1MB", "--json", "--redundancy", redundancy]);
+        command.assert().success().get_output().stdout.clone()
+    };
+    let coded = run("adaptive");
+    assert_eq!(coded, run("adaptive"));
+    let summary = |stdout: &[u8]| schema::lines(stdout).pop().unwrap();
+    let (coded, plain) = (summary(&coded), summary(&run("none")));
+    assert_eq!((&coded["event"], &coded["bytes"]), (&"summary".into(), &1_000_000.into()));
+    assert!(coded["packets"]["repair"].as_u64() > Some(0));
+    assert_eq!(plain["packets"]["repair"], 0);
+    fs::write(&scenario, text.replace("25mbit", "25")).unwrap();
+    refused(&["sim", scenario.to_str().unwrap()], &["rate", "25mbit"]);
+}
+
+/// The address that a `lab link` under way says it listens on.
+fn first_line(child: &mut std::process::Child) -> String {
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    line
+}
+
+#[cfg(unix)]
+#[test]
+fn lab_link_carries_loses_and_tells() {
+    let target = UdpSocket::bind("127.0.0.1:0").unwrap();
+    target.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let to = target.local_addr().unwrap().to_string();
+    let mut process = Process::new(assert_cmd::cargo::cargo_bin("tidewire"))
+        .args(["lab", "link", "--listen", "127.0.0.1:0", "--to", &to, "--loss", "50%", "--rtt", "20ms", "--seed", "3"])
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let line = first_line(&mut process);
+    let address = line.split_whitespace().nth(2).unwrap().to_owned();
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..200 {
+        client.send_to(b"tide", &address).unwrap();
+    }
+    let mut buffer = [0; 16];
+    let arrived = std::iter::from_fn(|| target.recv(&mut buffer).ok()).count();
+    assert!((60..=140).contains(&arrived), "{arrived} of 200 passed a loss of 50 %");
+    let pid = rustix::process::Pid::from_child(&process);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(process.wait().unwrap().code(), Some(130));
+}

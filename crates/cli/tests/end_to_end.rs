@@ -1,0 +1,255 @@
+//! Real processes over real sockets: `receive`, `lab link` and `send`, with losses between them.
+#![cfg(unix)]
+
+mod schema;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+fn tidewire(arguments: &[&str]) -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin("tidewire"));
+    command.args(arguments).env_remove("TIDEWIRE_LINK").stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A verb that runs until it is told to stop; killed when the test ends early.
+struct Running {
+    child: Child,
+    stdout: BufReader<std::process::ChildStdout>,
+}
+
+impl Running {
+    fn start(arguments: &[&str]) -> Self {
+        let mut child = tidewire(arguments).stderr(Stdio::inherit()).spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        Self { child, stdout }
+    }
+
+    fn line(&mut self) -> Value {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        schema::lines(line.as_bytes()).remove(0)
+    }
+
+    fn interrupt(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+    }
+
+    /// The exit code and all lines not yet read.
+    fn end(mut self) -> (Option<i32>, Vec<Value>) {
+        let mut rest = Vec::new();
+        self.stdout.read_to_end(&mut rest).unwrap();
+        (self.child.wait().unwrap().code(), schema::lines(&rest))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A receiver into a folder of its own, and a lossy link in front of it.
+struct Stage {
+    folder: tempfile::TempDir,
+    receiver: Running,
+    link: Running,
+    /// Leads through the lossy link.
+    address: String,
+}
+
+impl Stage {
+    fn new(settings: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let into = folder.path().join("into");
+        fs::create_dir(&into).unwrap();
+        Self::into(folder, &into, settings)
+    }
+
+    fn into(folder: tempfile::TempDir, into: &Path, settings: &[&str]) -> Self {
+        let into = into.to_str().unwrap();
+        let mut receiver = Running::start(&["receive", "--json", "--once", "--listen", "127.0.0.1:0", "--dir", into]);
+        let direct = receiver.line()["link"].as_str().unwrap().to_owned();
+        let to = direct.strip_prefix("tidewire://").unwrap().split('/').next().unwrap().to_owned();
+        let mut link =
+            Running::start(&[&["lab", "link", "--json", "--listen", "127.0.0.1:0", "--to", &to], settings].concat());
+        let listening = link.line()["listening"].as_str().unwrap().to_owned();
+        Self { folder, receiver, link, address: direct.replace(&to, &listening) }
+    }
+
+    fn destination(&self) -> PathBuf {
+        self.folder.path().join("into")
+    }
+
+    /// Makes a file to send.
+    fn source(&self, name: &str, bytes: usize) -> PathBuf {
+        let path = self.folder.path().join("from").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let mut content = vec![0; bytes];
+        blake3::Hasher::new().update(name.as_bytes()).finalize_xof().fill(&mut content);
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    fn send(&self, paths: &[&Path]) -> Output {
+        let mut command = tidewire(&["send", "--json"]);
+        command.args(paths).arg(&self.address).output().unwrap()
+    }
+
+    /// Stops the lossy link; what it counted last.
+    fn counted(self) -> Value {
+        self.link.interrupt();
+        let (code, lines) = self.link.end();
+        assert_eq!(code, Some(130));
+        lines.last().unwrap().clone()
+    }
+}
+
+fn tree(root: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+    let steps = walkdir::WalkDir::new(root).min_depth(1).into_iter().map(Result::unwrap);
+    steps
+        .map(|step| {
+            let content = step.file_type().is_file().then(|| fs::read(step.path()).unwrap());
+            (step.path().strip_prefix(root).unwrap().to_owned(), content)
+        })
+        .collect()
+}
+
+fn find<'a>(lines: &'a [Value], event: &str) -> &'a Value {
+    lines.iter().rev().find(|line| line["event"] == event).unwrap_or_else(|| panic!("no {event} in {lines:?}"))
+}
+
+#[test]
+fn a_folder_crosses_twenty_percent_loss_whole() {
+    let stage = Stage::new(&["--rate", "50mbit", "--rtt", "20ms", "--loss", "20%", "--back-loss", "5%"]);
+    for (name, bytes) in [("tree/big", 3_000_000), ("tree/empty", 0), ("tree/deep/er/ü", 100_000), ("tree/deep/x", 1)]
+    {
+        stage.source(name, bytes);
+    }
+    let sent = stage.send(&[&stage.folder.path().join("from/tree")]);
+    assert_eq!(sent.status.code(), Some(0), "{}", String::from_utf8_lossy(&sent.stderr));
+    assert_eq!(tree(&stage.folder.path().join("from")), tree(&stage.destination()));
+    let lines = schema::lines(&sent.stdout);
+    let summary = lines.last().unwrap();
+    assert_eq!((&summary["event"], &summary["bytes"]), (&"summary".into(), &3_100_001.into()));
+    assert!(summary["packets"]["repair"].as_u64().unwrap() > 0, "the default must code: {summary}");
+    let loss = summary["loss"].as_f64().unwrap();
+    assert!((0.1..0.3).contains(&loss), "{summary}");
+
+    let Stage { receiver, .. } = stage;
+    let (code, lines) = receiver.end();
+    assert_eq!(code, Some(0));
+    assert_eq!(find(&lines, "tally")["failed"], 0);
+    let symbols = &lines.last().unwrap()["symbols"];
+    let count = |name: &str| symbols[name].as_u64().unwrap();
+    assert!(count("repaired") > 0, "{symbols}");
+    assert_eq!(count("direct") + count("repaired") + count("resent"), count("delivered"));
+}
+
+#[test]
+fn a_wrong_secret_is_never_answered_and_ends_with_3() {
+    let stage = Stage::new(&[]);
+    let source = stage.source("f", 10);
+    let fresh = tidewire(&["keygen"]).output().unwrap().stdout;
+    let (host, _) = stage.address.split_once('#').unwrap();
+    let wrong = format!("{host}#{}", String::from_utf8(fresh).unwrap().trim());
+    let sent = tidewire(&["send", "--json", source.to_str().unwrap(), &wrong]).output().unwrap();
+    assert_eq!(sent.status.code(), Some(3));
+    let lines = schema::lines(&sent.stdout);
+    assert_eq!(find(&lines, "error")["message"], "no answer: wrong host, port or secret");
+    let counted = stage.counted();
+    assert!(counted["forward"]["delivered"].as_u64().unwrap() > 0);
+    assert_eq!(counted["back"]["offered"], 0, "something was answered");
+}
+
+#[test]
+fn what_cannot_be_sent_or_placed_is_named_and_the_rest_arrives() {
+    let stage = Stage::new(&["--loss", "10%"]);
+    let (good, blocked) = (stage.source("good", 50_000), stage.source("blocked/f", 2_000_000));
+    // A file where a folder should be: unwritable for every user, root too.
+    fs::write(stage.destination().join("blocked"), b"in the way").unwrap();
+    let link = stage.folder.path().join("link");
+    std::os::unix::fs::symlink(&good, &link).unwrap();
+    let missing = stage.folder.path().join("missing");
+    let sent = stage.send(&[&missing, &link, Path::new("/dev/null"), blocked.parent().unwrap(), &good]);
+    assert_eq!(sent.status.code(), Some(7));
+    let lines = schema::lines(&sent.stdout);
+    let mut reasons: Vec<_> = lines.iter().filter_map(|line| line["reason"].as_str()).collect();
+    reasons.sort_unstable();
+    assert_eq!(reasons, ["not a file", "not a file", "unwritable", "unwritable", "vanished"]);
+    assert_eq!(fs::read(stage.destination().join("good")).unwrap(), fs::read(&good).unwrap());
+    assert_eq!(tree(&stage.destination()).len(), 2);
+    let Stage { receiver, .. } = stage;
+    assert_eq!(receiver.end().0, Some(7));
+}
+
+#[test]
+fn a_full_disk_is_named_and_leaves_nothing_half_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let into = folder.path().join("into");
+    fs::create_dir(&into).unwrap();
+    let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&into).output();
+    if !mount.is_ok_and(|mount| mount.status.success()) {
+        eprintln!("SKIPPED: mounting a small tmpfs needs root");
+        return;
+    }
+    let stage = Stage::into(folder, &into, &[]);
+    let (large, small) = (stage.source("large", 4_000_000), stage.source("small", 1_000));
+    let sent = stage.send(&[&large, &small]);
+    let kept: Vec<_> = tree(&into).into_keys().collect();
+    let unmounted = Command::new("umount").arg(&into).status();
+    assert!(unmounted.is_ok_and(|status| status.success()));
+    assert_eq!(sent.status.code(), Some(7));
+    assert_eq!(find(&schema::lines(&sent.stdout), "file")["ok"], true);
+    let lines = schema::lines(&sent.stdout);
+    assert!(lines.iter().any(|line| line["path"] == "large" && line["reason"] == "no space"), "{lines:?}");
+    assert_eq!(kept, [PathBuf::from("small")]);
+}
+
+#[test]
+fn an_interrupted_receiver_leaves_no_part_and_the_sender_hears_of_it() {
+    let stage = Stage::new(&["--rate", "4mbit"]);
+    let source = stage.source("large", 20_000_000);
+    let mut sender = Running::start(&["send", "--json", source.to_str().unwrap(), &stage.address]);
+    // Under way for certain once bytes were read from the stream.
+    let Stage { folder, mut receiver, link, .. } = stage;
+    while receiver.line()["bytes"].as_u64().unwrap_or(0) == 0 {}
+    assert_eq!(tree(&folder.path().join("into")).len(), 1, "the part file");
+    receiver.interrupt();
+    assert_eq!(receiver.end().0, Some(130));
+    assert_eq!(tree(&folder.path().join("into")), BTreeMap::new());
+    let _ = sender.line();
+    assert_eq!(sender.end().0, Some(3));
+    drop(link);
+}
+
+#[test]
+fn the_demo_measures_three_runs_and_draws_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, svg) = (folder.path().join("f"), folder.path().join("demo.svg"));
+    let mut content = vec![0; 3_000_000];
+    blake3::Hasher::new().update(b"demo").finalize_xof().fill(&mut content);
+    fs::write(&file, content).unwrap();
+    let arguments = ["demo", file.to_str().unwrap(), "--svg", svg.to_str().unwrap(), "--json"];
+    let output = tidewire(&arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = schema::lines(&output.stdout);
+    let runs: Vec<_> = lines.iter().filter(|line| line["event"] == "run").collect();
+    let redundancies: Vec<_> = runs.iter().filter_map(|run| run["redundancy"].as_str()).collect();
+    assert_eq!(redundancies, ["none", "block:32,8", "adaptive"]);
+    assert!(runs.iter().all(|run| run["hash_ok"] == true));
+    // What each run is for really happened.
+    let packets = |run: usize, name: &str| runs[run]["summary"]["packets"][name].as_u64().unwrap();
+    assert_eq!(packets(0, "repair"), 0);
+    assert!(packets(1, "repair") > 0 && packets(2, "repair") > 0);
+    assert!(runs.iter().all(|run| run["summary"]["delay_ms"]["p99"].as_f64().unwrap() > 0.0));
+    assert_eq!(lines.last().unwrap()["event"], "summary");
+    assert!(fs::read_to_string(svg).unwrap().starts_with("<svg"));
+}

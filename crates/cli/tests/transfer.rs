@@ -1,0 +1,389 @@
+//! The file transfer over a pipe in memory: whole trees arrive as they were, and nothing that is cut off, changed or
+//! hostile ever stands under a final name.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use proptest::prelude::*;
+use tidewire_cli::transfer::{
+    Destination, Entry, Event, Kind, Outcome, Reason, Record, RecordReader, RecordWriter, TransferError, receive, scan,
+    send,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+/// Small, so that both directions fill up and wait.
+const PIPE: usize = 3000;
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap().block_on(future)
+}
+
+#[derive(Default)]
+struct Seen {
+    failures: Mutex<Vec<(String, Reason)>>,
+    bytes: Mutex<u64>,
+}
+
+impl Seen {
+    fn watch(&self) -> impl Fn(Event<'_>) + Send + Sync {
+        |event| match event {
+            Event::Failed(failure) => self.failures.lock().unwrap().push((failure.path.clone(), failure.reason)),
+            Event::Bytes(bytes) => *self.bytes.lock().unwrap() += bytes,
+            _ => {}
+        }
+    }
+
+    fn reasons(&self) -> Vec<Reason> {
+        self.failures.lock().unwrap().iter().map(|(_, reason)| *reason).collect()
+    }
+}
+
+/// Sends `paths` into `to`; the outcomes and failures of both ends.
+fn transfer(paths: &[PathBuf], to: &Path) -> ((Outcome, Seen), (Outcome, Seen)) {
+    let found = scan(paths).unwrap();
+    let destination = Destination::open(to).unwrap();
+    let (here, there) = (Seen::default(), Seen::default());
+    let (near, far) = duplex(PIPE);
+    let (sent, received) = run(async {
+        let (watch_here, watch_there) = (here.watch(), there.watch());
+        tokio::join!(send(near, &found, &watch_here), receive(far, &destination, &watch_there))
+    });
+    ((sent.unwrap(), here), (received.unwrap(), there))
+}
+
+/// Every file (content) and directory (`None`) below `root`.
+fn tree(root: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+    walkdir::WalkDir::new(root)
+        .min_depth(1)
+        .into_iter()
+        .map(|step| {
+            let step = step.unwrap();
+            let content = step.file_type().is_file().then(|| fs::read(step.path()).unwrap());
+            (step.path().strip_prefix(root).unwrap().to_owned(), content)
+        })
+        .collect()
+}
+
+fn entry(id: u32, kind: Kind, path: &str, size: u64) -> Record<'static> {
+    Record::Entry(Entry { id, kind, executable: false, modified: (0, 0), size, offset: 0, path: path.into() })
+}
+
+/// The RESULTs a receiver gave: ids, and why they failed.
+type Results = Vec<(u32, Option<Reason>)>;
+
+/// Plays `records` to a receiver; how it ended and the RESULTs it gave.
+fn play(records: &[Record<'_>], to: &Path) -> (Result<Outcome, TransferError>, Results) {
+    let destination = Destination::open(to).unwrap();
+    let (near, far) = duplex(1 << 20);
+    run(async {
+        let hostile = async {
+            let (read, write) = tokio::io::split(near);
+            let mut writer = RecordWriter::open(write).await.unwrap();
+            for record in records {
+                if writer.write(record).await.is_err() {
+                    break;
+                }
+            }
+            let _ = writer.close().await;
+            let mut reader = RecordReader::open(read).await.unwrap();
+            let mut results = Vec::new();
+            while let Ok(record) = reader.next().await {
+                if let Record::Result { id, failure, .. } = record {
+                    results.push((id, failure));
+                }
+            }
+            results
+        };
+        tokio::join!(receive(far, &destination, &|_| {}), hostile)
+    })
+}
+
+fn name() -> impl Strategy<Value = String> {
+    prop_oneof!["[a-z]{1,8}", "[ -.0-~]{1,12}", "\\PC{1,20}", Just("ü日本 語".to_owned())]
+        .prop_map(|name| name.replace('/', "_"))
+        .prop_filter("a name", |name| !matches!(name.as_str(), "." | "..") && name.len() <= 255 && !name.contains('\0'))
+}
+
+fn content() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        Just(Vec::new()),
+        prop::collection::vec(any::<u8>(), 1..40),
+        (1usize..200_000, any::<u8>()).prop_map(|(length, byte)| vec![byte; length]),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn any_tree_arrives_as_it_was(files in prop::collection::btree_map(prop::collection::vec(name(), 1..6), content(), 0..12)) {
+        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let root = from.path().join("root");
+        fs::create_dir(&root).unwrap();
+        for (names, content) in &files {
+            let path = names.iter().fold(root.clone(), |path, name| path.join(name));
+            // One file's name may be another's directory; what cannot be made is not part of the tree.
+            if fs::create_dir_all(path.parent().unwrap()).is_ok() && !path.is_dir() {
+                let _ = fs::write(&path, content);
+            }
+        }
+        let ((sent, here), (received, _)) = transfer(&[root], to.path());
+        prop_assert_eq!(tree(from.path()), tree(to.path()));
+        prop_assert_eq!(&sent, &received);
+        prop_assert_eq!(sent.failed, 0);
+        prop_assert_eq!(*here.bytes.lock().unwrap(), sent.bytes);
+    }
+
+    #[test]
+    fn no_bytes_make_the_receiver_panic_or_escape(noise in prop::collection::vec(any::<u8>(), 0..300)) {
+        let outside = tempfile::tempdir().unwrap();
+        let inside = outside.path().join("inside");
+        fs::create_dir(&inside).unwrap();
+        let destination = Destination::open(&inside).unwrap();
+        let (mut near, far) = duplex(1 << 16);
+        let received = run(async {
+            near.write_all(b"TWFILES\x01").await.unwrap();
+            near.write_all(&noise).await.unwrap();
+            near.shutdown().await.unwrap();
+            receive(far, &destination, &|_| {}).await
+        });
+        prop_assert!(received.is_err() || noise.contains(&6));
+        prop_assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+    }
+}
+
+/// Passes the first `most` bytes from one pipe to the other, then ends it. Returns the pipes, so that they stay open the
+/// other way.
+async fn cut(mut from: DuplexStream, mut to: DuplexStream, most: usize) -> (DuplexStream, DuplexStream) {
+    let mut left = most;
+    let mut buffer = vec![0; 512];
+    while left > 0 {
+        let space = left.min(buffer.len());
+        let length = from.read(&mut buffer[..space]).await.unwrap();
+        if length == 0 || to.write_all(&buffer[..length]).await.is_err() {
+            break;
+        }
+        left -= length;
+    }
+    let _ = to.shutdown().await;
+    (from, to)
+}
+
+#[test]
+fn a_stream_cut_at_any_byte_leaves_old_or_whole_files() {
+    let from = tempfile::tempdir().unwrap();
+    fs::write(from.path().join("a"), vec![1; 60]).unwrap();
+    fs::create_dir(from.path().join("d")).unwrap();
+    fs::write(from.path().join("d/b"), b"new").unwrap();
+    let paths: Vec<_> = ["a", "d"].iter().map(|name| from.path().join(name)).collect();
+    let found = scan(&paths).unwrap();
+    let mut whole_runs = 0;
+    for most in 0..400 {
+        let to = tempfile::tempdir().unwrap();
+        fs::write(to.path().join("a"), b"old").unwrap();
+        let destination = Destination::open(to.path()).unwrap();
+        let received = run(async {
+            let (near, middle_near) = duplex(PIPE);
+            let (middle_far, far) = duplex(PIPE);
+            tokio::select! {
+                received = async {
+                    let (received, _) = tokio::join!(receive(far, &destination, &|_| {}), cut(middle_near, middle_far, most));
+                    received
+                } => received,
+                _ = async { let _ = send(near, &found, &|_| {}).await; std::future::pending::<()>().await } => unreachable!(),
+            }
+        });
+        whole_runs += u32::from(received.is_ok());
+        for (path, content) in tree(to.path()) {
+            let Some(content) = content else { continue };
+            let whole = match path.to_str().unwrap() {
+                "a" => content == b"old" || content == vec![1; 60],
+                "d/b" => content == b"new",
+                other => panic!("{other} was left behind after {most} bytes"),
+            };
+            assert!(whole, "{} is a mix after {most} bytes", path.display());
+        }
+    }
+    assert!(whole_runs > 20, "the transfer must fit into the longest of these prefixes");
+}
+
+#[test]
+fn hostile_paths_are_refused_and_others_go_on() {
+    let outside = tempfile::tempdir().unwrap();
+    let inside = outside.path().join("inside");
+    fs::create_dir(&inside).unwrap();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(outside.path(), inside.join("link")).unwrap();
+    let mut records = Vec::new();
+    let hostile = ["../x", "/tmp/x", "a/../../x", "", "a//b", ".", "a\0b", "link/x"];
+    for (id, path) in (0..).zip(hostile) {
+        records.extend([entry(id, Kind::File, path, 1), Record::Chunk(b"x"), Record::End(blake3::hash(b"x").into())]);
+    }
+    records.push(entry(8, Kind::Other(2), "device", 0));
+    records.push(entry(9, Kind::Directory, "link/made", 0));
+    records.extend([entry(10, Kind::File, "good", 1), Record::Chunk(b"x"), Record::End(blake3::hash(b"x").into())]);
+    records.push(Record::Done { announced: 11, unsent: 0 });
+    let (received, results) = play(&records, &inside);
+    assert_eq!(received.unwrap(), Outcome { kept: 1, bytes: 1, failed: 10, mismatch: false });
+    for (id, reason) in &results[..8] {
+        assert_eq!(*reason, Some(Reason::PathRefused), "{:?}", hostile[*id as usize]);
+    }
+    assert_eq!(results[8], (8, Some(Reason::NotAFile)));
+    assert_eq!(results[9], (9, Some(Reason::PathRefused)));
+    assert_eq!(results[10], (10, None));
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1, "something was written outside");
+}
+
+#[test]
+fn wrong_hashes_and_sizes_are_mismatches_and_leave_nothing() {
+    let to = tempfile::tempdir().unwrap();
+    fs::write(to.path().join("f"), b"old").unwrap();
+    let hash = Record::End(blake3::hash(b"xy").into());
+    let records = [
+        entry(0, Kind::File, "f", 2),
+        Record::Chunk(b"xz"),
+        hash.clone(),
+        entry(1, Kind::File, "f", 3),
+        Record::Chunk(b"xy"),
+        hash.clone(),
+        entry(2, Kind::File, "f", 1),
+        Record::Chunk(b"xy"),
+        hash,
+        entry(3, Kind::File, "f", 9),
+        Record::Chunk(b"x"),
+        Record::Abort(Reason::Changed),
+        Record::Done { announced: 4, unsent: 0 },
+    ];
+    let (received, results) = play(&records, to.path());
+    assert!(received.unwrap().mismatch);
+    let mismatch = Some(Reason::Mismatch);
+    assert_eq!(results, [(0, mismatch), (1, mismatch), (2, mismatch), (3, Some(Reason::Aborted))]);
+    assert_eq!(tree(to.path()), BTreeMap::from([("f".into(), Some(b"old".to_vec()))]));
+}
+
+#[test]
+fn records_out_of_turn_end_the_transfer() {
+    let to = tempfile::tempdir().unwrap();
+    let file = entry(5, Kind::File, "f", 1);
+    let done = Record::Done { announced: 2, unsent: 0 };
+    for (records, name) in [
+        (vec![Record::Chunk(b"x")], "CHUNK"),
+        (vec![Record::End([0; 32])], "END"),
+        (vec![Record::Abort(Reason::Changed)], "ABORT"),
+        (vec![file.clone(), file.clone()], "ENTRY"),
+        (vec![file.clone(), Record::Abort(Reason::Changed), entry(5, Kind::File, "g", 1)], "ENTRY"),
+        (vec![file.clone(), done.clone()], "DONE"),
+        (vec![file, Record::Abort(Reason::Changed), done], "DONE"),
+        (vec![Record::Tally { kept: 0, failed: 0, bytes: 0 }], "TALLY"),
+    ] {
+        match play(&records, to.path()).0 {
+            Err(TransferError::Unexpected(found)) => assert_eq!(found, name),
+            other => panic!("{records:?} gave {other:?}"),
+        }
+    }
+    assert_eq!(tree(to.path()), BTreeMap::new());
+}
+
+#[test]
+fn a_peer_of_another_kind_is_named() {
+    let destination = tempfile::tempdir().unwrap();
+    for (bytes, wanted) in [
+        (&b"GET / HTTP/1.1\r\n"[..], "does not transfer files"),
+        (b"TWFILES\x02", "version 2"),
+        (b"TWFILES\x01\x03\xff\xff\xff\xff", "4294967295 bytes"),
+        (b"TWFILES\x01\x44\0\0\0\0", "unknown type 0x44"),
+        (b"TWFILES\x01\x02\0\0\0\x01x", "malformed ENTRY"),
+        (b"TWFI", "early"),
+    ] {
+        let destination = Destination::open(destination.path()).unwrap();
+        let (mut near, far) = duplex(1 << 10);
+        let error = run(async {
+            near.write_all(bytes).await.unwrap();
+            near.shutdown().await.unwrap();
+            receive(far, &destination, &|_| {}).await
+        });
+        let message = error.unwrap_err().to_string();
+        assert!(message.contains(wanted), "{message}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn modes_and_times_arrive_and_links_do_not() {
+    use std::os::unix::fs::PermissionsExt;
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let tool = from.path().join("tool");
+    fs::write(&tool, b"#!").unwrap();
+    fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+    let old = std::time::SystemTime::UNIX_EPOCH - std::time::Duration::from_millis(1500);
+    fs::File::options().write(true).open(&tool).unwrap().set_modified(old).unwrap();
+    let (link, missing) = (from.path().join("link"), from.path().join("missing"));
+    std::os::unix::fs::symlink(&tool, &link).unwrap();
+    let ((sent, here), _) = transfer(&[link, missing, tool, "/dev/null".into()], to.path());
+    assert_eq!(here.reasons(), [Reason::NotAFile, Reason::Vanished, Reason::NotAFile]);
+    assert_eq!((sent.kept, sent.failed), (1, 3));
+    let metadata = fs::metadata(to.path().join("tool")).unwrap();
+    assert_eq!(metadata.permissions().mode() & 0o100, 0o100);
+    assert_eq!(metadata.modified().unwrap(), old);
+}
+
+#[test]
+fn a_source_that_vanishes_or_cannot_be_placed_is_named_and_others_go_on() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let paths: Vec<_> = ["gone", "blocked", "good"].iter().map(|name| from.path().join(name)).collect();
+    fs::write(&paths[0], b"1").unwrap();
+    fs::create_dir(&paths[1]).unwrap();
+    fs::write(paths[1].join("f"), vec![0; 300_000]).unwrap();
+    fs::write(&paths[2], b"3").unwrap();
+    // A file stands where the folder should be: unwritable for every user, root too.
+    fs::write(to.path().join("blocked"), b"in the way").unwrap();
+    let found = scan(&paths).unwrap();
+    fs::remove_file(&paths[0]).unwrap();
+    let destination = Destination::open(to.path()).unwrap();
+    let seen = Seen::default();
+    let (near, far) = duplex(PIPE);
+    let (sent, received) = run(async {
+        let watch = seen.watch();
+        tokio::join!(send(near, &found, &watch), receive(far, &destination, &|_| {}))
+    });
+    let sent = sent.unwrap();
+    assert_eq!((sent.kept, sent.failed, received.unwrap().kept), (1, 3, 1));
+    let mut reasons = seen.reasons();
+    reasons.sort_by_key(|reason| *reason as u8);
+    assert_eq!(reasons, [Reason::Vanished, Reason::Unwritable, Reason::Unwritable]);
+    assert_eq!(fs::read(to.path().join("blocked")).unwrap(), b"in the way");
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_is_not_kept() {
+    for (after, detail) in [(100_000u64, "shorter"), (600_000, "longer"), (500_000, "touched")] {
+        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let path = from.path().join("f");
+        fs::write(&path, vec![7; 500_000]).unwrap();
+        let old = std::time::SystemTime::UNIX_EPOCH;
+        fs::File::options().write(true).open(&path).unwrap().set_modified(old).unwrap();
+        let found = scan(std::slice::from_ref(&path)).unwrap();
+        let destination = Destination::open(to.path()).unwrap();
+        let seen = Seen::default();
+        let record = seen.watch();
+        let watch = |event: Event<'_>| {
+            if matches!(event, Event::Bytes(_)) {
+                fs::File::options().write(true).open(&path).unwrap().set_len(after).unwrap();
+                fs::File::options()
+                    .write(true)
+                    .open(&path)
+                    .unwrap()
+                    .set_modified(std::time::SystemTime::now())
+                    .unwrap();
+            }
+            record(event);
+        };
+        let (near, far) = duplex(PIPE);
+        let (sent, _) = run(async { tokio::join!(send(near, &found, &watch), receive(far, &destination, &|_| {})) });
+        assert_eq!(sent.unwrap().failed, 1, "{detail}");
+        assert_eq!(seen.reasons(), [Reason::Changed], "{detail}");
+        assert_eq!(tree(to.path()), BTreeMap::new(), "{detail}");
+    }
+}
