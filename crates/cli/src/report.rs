@@ -152,7 +152,7 @@ pub struct Summary {
     pub packets: Packets,
     /// Symbols delivered at this end: direct + repaired + resent = delivered.
     pub symbols: Symbols,
-    /// In-order delivery delay of the symbols delivered at this end, in milliseconds.
+    /// In-order delivery delay of the symbols delivered at this end, in milliseconds; null at a sender.
     pub delay_ms: Delay,
 }
 
@@ -188,7 +188,7 @@ pub struct Symbols {
     pub expired: u64,
 }
 
-/// A delay distribution in milliseconds; null when nothing was delivered at this end.
+/// A delay distribution in milliseconds; null at a sender and when nothing was delivered.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[expect(missing_docs, reason = "the names say it: mean, quantiles, maximum")]
 pub struct Delay {

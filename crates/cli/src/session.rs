@@ -143,7 +143,8 @@ pub fn summary(stats: &Stats, role: Role, bytes: u64, elapsed: Duration) -> Summ
             resent: symbols.resent,
             expired: symbols.expired,
         },
-        delay_ms: Delay::from(&delays(stats)),
+        // A sender receives answers only; their delay says nothing about the job.
+        delay_ms: if role == Role::Receiver { Delay::from(&delays(stats)) } else { Delay::default() },
         ..Summary::new(bytes, elapsed.as_secs_f64(), wire_bytes(stats, role))
     }
 }

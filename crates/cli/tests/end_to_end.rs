@@ -147,6 +147,8 @@ fn a_folder_crosses_twenty_percent_loss_whole() {
     let (code, lines) = receiver.end();
     assert_eq!(code, Some(0));
     assert_eq!(find(&lines, "tally")["failed"], 0);
+    assert!(summary["delay_ms"]["p99"].is_null(), "a sender does not know the delay at the other end");
+    assert!(lines.last().unwrap()["delay_ms"]["p99"].as_f64().unwrap() > 0.0);
     let symbols = &lines.last().unwrap()["symbols"];
     let count = |name: &str| symbols[name].as_u64().unwrap();
     assert!(count("repaired") > 0, "{symbols}");
