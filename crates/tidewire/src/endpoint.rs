@@ -47,7 +47,7 @@ impl Endpoint {
         let socket = Socket::bind(address)?;
         let local = socket.local_addr()?;
         let clock = Clock::start();
-        let timer = Timer::new(clock)?;
+        let timer = Timer::new(clock);
         let shared = Arc::new(Shared::new(endpoint, clock));
         tokio::spawn(Driver::new(Arc::clone(&shared), socket, timer, largest).run());
         Ok(Self { shared, local })

@@ -40,8 +40,7 @@
 //! # What drives it
 //! Each endpoint has one task on the tokio runtime it was bound in, which owns the socket; dropping the endpoint and all its connections
 //! ends it. Writing and reading call straight into the protocol: no channel, no further copy. On Linux datagrams are sent and received in
-//! batches (GSO, GRO) with their congestion marks (ECN), and packets are paced by a timer of the kernel; elsewhere by tokio's,
-//! which is coarser. The protocol itself, without sockets and clock, is the crate `tidewire-proto`.
+//! batches (GSO, GRO) with their congestion marks (ECN). The protocol itself, without sockets and clock, is the crate `tidewire-proto`.
 #![forbid(unsafe_code)]
 
 mod clock;
