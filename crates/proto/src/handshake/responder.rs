@@ -1,7 +1,7 @@
 //! The side that listens: answers every right HELLO once, with a REPLY sent twice.
 //!
 //! The endpoint hands in each HELLO with the address it came from, and drains `poll_transmit`. A HELLO seen before gets
-//! the cached REPLY, not a second session. What bounds it: [`MAX_CACHED`] entries of at most 150 bytes for 5 s each, each
+//! the cached REPLY, not a second session. What bounds it: `MAX_CACHED` entries of at most 150 bytes for 5 s each, each
 //! with at most four copies waiting; and no address gets more than three bytes for one (checked per entry; a HELLO is as
 //! long as its two copies).
 
@@ -49,7 +49,7 @@ pub struct ResponderStats {
     pub strangers: u64,
     /// Seen before; the cached REPLY goes out again.
     pub repeated: u64,
-    /// Right, but [`MAX_CACHED`] handshakes were half open.
+    /// Right, but `MAX_CACHED` handshakes were half open.
     pub full: u64,
     /// mac1 was right, the Noise message was not.
     pub noise: u64,

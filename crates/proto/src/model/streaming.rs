@@ -73,7 +73,7 @@ pub fn tail_ratio(e: f64, l: f64) -> f64 {
 }
 
 /// In-order delay in slots that a fraction `q` of source symbols does not exceed, approximately: the geometric tail of the
-/// busy period, scaled by [`TAIL_SCALE`] to the exact p99 (within one slot or 15 % of it at e = 0.1, l = 2 .. 9).
+/// busy period, scaled by a constant to the exact p99 (within one slot or 15 % of it at e = 0.1, l = 2 .. 9).
 pub fn quantile(e: f64, l: f64, q: f64) -> f64 {
     if !is_stable(e, l) {
         return f64::INFINITY;
