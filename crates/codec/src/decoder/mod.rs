@@ -254,7 +254,8 @@ impl Decoder {
         if id <= self.edge {
             return;
         }
-        self.rows.drop_below(id);
+        let ring = &mut self.ring;
+        while self.rows.give_up_below(id, |to, from, factor| ring.mix_into(to, iter::once((from, factor)))) {}
         self.raise_end(id);
         self.edge = id;
         self.undecoded = self.undecoded_in(SourceId(id)..SourceId(self.end));

@@ -3,12 +3,12 @@
 //! Only coefficients live here; the bytes of a row lie in the ring, in the slot of the symbol the row will become, and
 //! [`Decoder`](super::Decoder) repeats there what this module does to the coefficients.
 //!
-//! Every row has a *pivot*, the lowest id it mentions, with coefficient 1, and no other row mentions that id. The
+//! Every row has a *pivot*, the highest id it mentions, with coefficient 1, and no other row mentions that id. The
 //! other ids are *free*; only their coefficients are stored, one byte each, in columns that rows share. From this form
 //! follow the three things the decoder relies on:
 //! - a row whose free coefficients are all zero is a decoded symbol, and no other combination of rows is;
 //! - reducing a new row takes one pass over the rows whose pivots it mentions, in any order;
-//! - the rows with pivots from some id up are all that can be known without the ids below it.
+//! - the rows with pivots up to some id are all that is known of the ids up to it: a full matrix can give up the others.
 
 use alloc::vec::Vec;
 
@@ -55,7 +55,7 @@ pub(super) enum Place {
     Free(u32),
 }
 
-/// The lowest free id of the candidate: its pivot, once it is a row.
+/// The highest free id of the candidate: its pivot, once it is a row.
 #[derive(Clone, Copy)]
 pub(super) struct Lead {
     pub id: u64,
@@ -102,19 +102,21 @@ impl Rows {
         terms: impl Iterator<Item = (u64, u8)> + Clone,
         used: &mut Vec<(u64, u8)>,
     ) -> Result<Option<Lead>, DecodeError> {
+        let highest = terms.clone().last().map_or(u64::MAX, |(id, _)| id);
         let mut given_up = 0;
         loop {
-            let (error, lowest) = match self.load(terms.clone(), used) {
+            let error = match self.load(terms.clone(), used) {
                 Ok(()) => match self.lead() {
                     Some(lead) if !lead.is_alone && self.pivots.len() >= self.max_rows => {
                         self.forget_added();
-                        (DecodeError::TooManyRows { limit: self.max_rows }, lead.id)
+                        DecodeError::TooManyRows { limit: self.max_rows }
                     }
                     lead => return Ok(lead),
                 },
-                Err(error) => (error, terms.clone().next().map_or(u64::MAX, |(id, _)| id)),
+                Err(error) => error,
             };
-            if given_up == MOST_GIVEN_UP || !self.make_way(lowest) {
+            // Only a row that says something of symbols above the span: one within it would be swapped for its equal.
+            if given_up == MOST_GIVEN_UP || !self.make_way(highest) {
                 return Err(error);
             }
             given_up += 1;
@@ -160,9 +162,9 @@ impl Rows {
         self.remove(row);
     }
 
-    /// The lowest id that the candidate mentions; `None` when the rows already knew all it says.
+    /// The highest id that the candidate mentions; `None` when the rows already knew all it says.
     pub fn lead(&self) -> Option<Lead> {
-        let mut mentioned = self.mentioned.iter().filter_map(|&Mentioned { id, place }| match place {
+        let mut mentioned = self.mentioned.iter().rev().filter_map(|&Mentioned { id, place }| match place {
             Place::Free(column) if self.candidate[column as usize] != 0 => Some((id, column)),
             _ => None,
         });
@@ -216,24 +218,57 @@ impl Rows {
         }
     }
 
-    /// Gives up the ids below `id`: what is left is all that the rows say about the others.
-    pub fn drop_below(&mut self, id: u64) {
-        let before = self.pivots.len();
-        for row in (0..before).rev() {
-            if self.pivots[row] < id {
-                self.remove(row);
+    /// Gives up the lowest mentioned id if it is below `id`, with one row that mentions it; what the others say about the ids that
+    /// are left is kept. `on_row` is told what was added to a row: (its pivot, pivot of the row that was dropped, factor). Returns
+    /// whether there was such an id; call it until there is none.
+    pub fn give_up_below(&mut self, id: u64, mut on_row: impl FnMut(u64, u64, u8)) -> bool {
+        let Some(&Mentioned { id: lowest, place }) = self.mentioned.first().filter(|mentioned| mentioned.id < id)
+        else {
+            return false;
+        };
+        match place {
+            Place::Pivot(row) => self.remove(row),
+            Place::Free(column) => {
+                // The row of the lowest pivot: the others keep a pivot above all they mention.
+                let mentioning = (0..self.len()).filter(|&row| self.cells[row * self.width + column as usize] != 0);
+                if let Some(row) = mentioning.min_by_key(|&row| self.pivots[row]) {
+                    self.exchange(row, lowest, column, &mut on_row);
+                }
             }
         }
-        if self.pivots.len() < before {
-            self.forget_unmentioned();
+        self.forget_unmentioned();
+        true
+    }
+
+    /// Solves a row for the id of a free column, puts that into the other rows, and drops the row: its pivot is free from now on, in
+    /// the column that the id leaves.
+    fn exchange(&mut self, row: usize, id: u64, column: u32, on_row: &mut impl FnMut(u64, u64, u8)) {
+        let (column_at, pivot) = (column as usize, self.pivots[row]);
+        self.candidate.copy_from_slice(&self.cells[row * self.width..][..self.width]);
+        let factor = gf256::inv(self.candidate[column_at]);
+        Kernel::active().scale(&mut self.candidate, factor);
+        self.candidate[column_at] = factor;
+        for (other, cells) in self.cells.chunks_exact_mut(self.width).enumerate() {
+            let mentioned = core::mem::take(&mut cells[column_at]);
+            if other != row && mentioned != 0 {
+                Kernel::active().mul_add(cells, mentioned, &self.candidate);
+                on_row(self.pivots[other], pivot, cells[column_at]);
+            }
+        }
+        self.remove(row);
+        if let Ok(at) = self.find(id) {
+            self.mentioned.remove(at);
+        }
+        if let Err(at) = self.find(pivot) {
+            self.mentioned.insert(at, Mentioned { id: pivot, place: Place::Free(column) });
         }
     }
 
-    /// Drops the row with the highest pivot, if that lies above `lowest`: what is needed first has the better claim to a bounded
+    /// Drops the row with the highest pivot, if that lies above `highest`: what is needed first has the better claim to a bounded
     /// matrix. Returns whether it did.
-    fn make_way(&mut self, lowest: u64) -> bool {
+    fn make_way(&mut self, highest: u64) -> bool {
         let Some((row, &pivot)) = self.pivots.iter().enumerate().max_by_key(|&(_, &pivot)| pivot) else { return false };
-        if pivot <= lowest {
+        if pivot <= highest {
             return false;
         }
         self.remove(row);
