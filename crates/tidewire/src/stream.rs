@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::{ConnectionLost, Handle};
 
-/// A stream of bytes in order, both ways at once; [`tokio::io::split`] parts the two.
+/// A stream of bytes in order, both ways at once; `tokio::io::split` parts the two.
 ///
 /// `shutdown` says the end of what we send and leaves the other half open. A stream that is dropped says its end too; what the peer
 /// still sends on it is thrown away. Writes are taken as fast as the path carries them, and nothing is held back, so `flush` has

@@ -195,6 +195,7 @@ impl Connection {
 
     /// Writes FEEDBACK; returns whether it carries credit and so elicits an acknowledgement, `None` when there was no room.
     pub(super) fn write_feedback(&mut self, now: Time, number: u64, w: &mut Writer<'_>) -> Option<bool> {
+        self.receiver.tune(now, self.path.rtt.smoothed());
         let credit = self.streams.has_unconfirmed();
         // A limit that moves all the time is confirmed once per round trip, not with every FEEDBACK that carries it.
         let elicits = credit && now.since(self.credit_asked) >= self.path.rtt.smoothed();

@@ -60,6 +60,8 @@ pub(crate) struct LaneReceiver {
     pub redundant: u64,
     /// Repairs that came too late or were too many to be kept.
     pub refused: u64,
+    /// Where the edge was, about a round trip ago.
+    round: (Time, SourceId),
 }
 
 impl LaneReceiver {
@@ -78,6 +80,7 @@ impl LaneReceiver {
             symbols: SymbolStats::default(),
             redundant: 0,
             refused: 0,
+            round: (Time::ZERO, SourceId(0)),
         }
     }
 
@@ -151,6 +154,22 @@ impl LaneReceiver {
         }
         let floor = end.0.saturating_sub(self.decoder.capacity() as u64);
         streams.copy_out(SourceId(floor), &self.decoder);
+    }
+
+    /// Once per round trip: widens the ring, and with it the credit, when a fraction of it came meanwhile. Without loss nothing lies
+    /// between edge and highest id, and yet the sender needs credit for all that is on its way.
+    pub fn tune(&mut self, now: Time, rtt: Duration) {
+        let (since, edge) = self.round;
+        let passed = now.since(since);
+        if passed < rtt {
+            return;
+        }
+        self.round = (now, self.decoder.edge());
+        let per_round = u128::from(self.round.1.0 - edge.0) * rtt.as_nanos() / passed.as_nanos().max(1);
+        let capacity = self.decoder.capacity();
+        if per_round > u128::from(capacity as u64 / GROW_DIVISOR) && capacity < self.max_capacity {
+            self.decoder.grow((capacity * 2).min(self.max_capacity.next_power_of_two()));
+        }
     }
 
     fn set_origin(&mut self, id: SourceId, origin: Origin) {
