@@ -71,3 +71,8 @@ pub fn new_secret() -> io::Result<Secret> {
     getrandom::fill(&mut bytes)?;
     Ok(Secret::new(bytes))
 }
+
+/// The examples of the README are compiled with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
