@@ -2,10 +2,11 @@
 //!
 //! Developers and `.ci/run` call it through the alias in `.cargo/config.toml`. Every check is one [`Step`]; each can
 //! be run alone by its name. A failing step never hides the ones after it, and the exit code is zero only when all
-//! passed. What a step needs beyond rustup, cargo and a C compiler it installs itself, see `tools.rs`.
+//! passed. `figures` is no step: it measures, and what is timed is no test. What a step needs beyond rustup, cargo and a C compiler it installs itself, see `tools.rs`.
 
 mod context;
 mod deny;
+mod figures;
 mod fuzz;
 mod rust;
 mod size;
@@ -39,6 +40,11 @@ const STEPS: &[Step] = &[
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some((command, rest)) = arguments.split_first()
+        && command == "figures"
+    {
+        return figures::main(rest);
+    }
     match plan(&arguments) {
         Ok((steps, context)) => steps::run(&steps, &context),
         Err(problem) => {
@@ -72,7 +78,8 @@ fn plan(arguments: &[String]) -> Result<(Vec<&'static Step>, Context), String> {
 fn help() -> String {
     let mut text = String::from("cargo xtask test              every step below\n");
     text += "cargo xtask check             the quick ones, marked *; tests with TIDEWIRE_QUICK=1\n";
-    text += "cargo xtask STEP              one step; `fuzz` takes seconds per target\n\n";
+    text += "cargo xtask STEP              one step; `fuzz` takes seconds per target\n";
+    text += &format!("cargo xtask figures           {}\n\n", figures::ABOUT);
     for step in STEPS {
         text += &format!("  {} {:<12} {}\n", if step.quick { '*' } else { ' ' }, step.name, step.about);
     }

@@ -1,0 +1,242 @@
+//! One run: receiver, link and sender as processes on loopback, and what their lines say.
+//!
+//! The clock starts before the sender's process does and stops when it prints that the file is whole and verified, so
+//! start-up, handshake and the last answer count. Invariant: a run whose file differs, or in which a coding policy
+//! repaired nothing although there was enough to repair, gives no figures but an error.
+
+use super::cell::{Cell, LINK_OPTIONS};
+use super::process::{Line, Process};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// What all runs have in common.
+pub struct Setup<'a> {
+    pub binary: &'a Path,
+    pub folder: &'a Folder,
+    /// What `send --redundancy` is given.
+    pub redundancy: Option<&'a str>,
+}
+
+/// What one run measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    /// Of the whole file, in bits per second.
+    pub goodput: f64,
+    /// The same over C(1-p).
+    pub share: f64,
+    /// Goodput after [`STEADY_FROM`] over C(1-p).
+    pub steady: f64,
+    /// Percent of the packets that came to the queue that it dropped, being full.
+    pub queue_drops: f64,
+    pub queueing_ms: f64,
+    /// IP bytes the sender put on the link over bytes of the file.
+    pub sent_per_app: f64,
+    /// The same of the way back.
+    pub back_per_app: f64,
+    /// In-order delay: mean, p50, p95, p99.
+    pub delay_ms: [f64; 4],
+    /// Symbols that arrived directly, through a repair, and sent again.
+    pub symbols: [f64; 3],
+    /// Repairs sent: proactive, and on feedback (sources sent again among them).
+    pub repairs: [f64; 2],
+    /// Packets sent that the emulator never saw: the kernel had no room since the emulator did not run.
+    pub unseen: u64,
+}
+
+/// When the steady state begins, after the start of the sender.
+pub const STEADY_FROM: Duration = Duration::from_secs(3);
+
+/// Sends the file once over the link of `cell`.
+pub fn run(cell: &Cell, seed: u64, setup: &Setup<'_>) -> Result<Figures, String> {
+    let Setup { binary, folder, redundancy } = setup;
+    let deadline = Instant::now() + patience(cell, folder.bytes);
+    let received = folder.empty()?;
+
+    let mut receive = Command::new(binary);
+    receive.args(["receive", "--json", "--once", "--listen", "127.0.0.1:0", "--dir"]).arg(&received);
+    let mut receiver = Process::start("the receiver", &mut receive)?;
+    let link = receiver.wait_for("link", deadline)?.text("/link")?.to_owned();
+    let target = host(&link).ok_or_else(|| format!("the receiver printed no link: {link}"))?;
+
+    let seed = seed.to_string();
+    let mut lab = Command::new(binary);
+    lab.args(["lab", "link", "--json", "--listen", "127.0.0.1:0", "--to", target, "--seed", &seed]);
+    lab.args(LINK_OPTIONS).args(["--loss", cell.loss, "--back-loss", cell.back_loss]);
+    let mut emulator = Process::start("the link", &mut lab)?;
+    let listening = emulator.wait_for("listening", deadline)?;
+    let link = link.replacen(target, listening.text("/listening")?, 1);
+
+    let mut send = Command::new(binary);
+    send.args(["send", "--json"]).args(redundancy.iter().flat_map(|policy| ["--redundancy", policy]));
+    let started = Instant::now();
+    let sender = Process::start("the sender", send.arg(folder.file()).arg(link))?;
+    let lines = Lines {
+        sender: sender.finish(0, deadline)?,
+        receiver: receiver.finish(0, deadline)?,
+        link: {
+            emulator.interrupt()?;
+            emulator.finish(INTERRUPTED, deadline)?
+        },
+    };
+    folder.compare(&received)?;
+    let figures = lines.figures(cell, started, folder.bytes as f64)?;
+    let coded = *redundancy != Some("none");
+    if coded && cell.needs_repair() && figures.symbols[1] == 0.0 {
+        return Err(format!("nothing was repaired by coding: {figures:?}"));
+    }
+    Ok(figures)
+}
+
+/// How long a run may take: ten times what the link needs, and half a minute to start on a busy machine.
+fn patience(cell: &Cell, bytes: usize) -> Duration {
+    Duration::from_secs_f64(30.0 + 10.0 * 8.0 * bytes as f64 / cell.capacity())
+}
+
+/// `HOST:PORT` of a link.
+fn host(link: &str) -> Option<&str> {
+    Some(link.strip_prefix("tidewire://")?.split_once('/')?.0)
+}
+
+/// Everything the three processes printed.
+struct Lines {
+    sender: Vec<Line>,
+    receiver: Vec<Line>,
+    link: Vec<Line>,
+}
+
+impl Lines {
+    fn figures(&self, cell: &Cell, started: Instant, bytes: f64) -> Result<Figures, String> {
+        let verified = last(&self.sender, "file")?;
+        let (sent, got, link) =
+            (last(&self.sender, "summary")?, last(&self.receiver, "summary")?, last(&self.link, "link_stats")?);
+        let goodput = 8.0 * bytes / verified.at.duration_since(started).as_secs_f64();
+        let offered = link.number("/forward/offered")?;
+        // The link counts the bytes that went on; those it lost on the way back were sent all the same.
+        let back_bytes = link.number("/back/delivered_bytes")? * link.number("/back/offered")?
+            / link.number("/back/delivered")?.max(1.0);
+        Ok(Figures {
+            goodput,
+            share: goodput / cell.capacity(),
+            steady: steady(&progress(&self.receiver, started, bytes)?)? / cell.capacity(),
+            queue_drops: 100.0 * link.number("/forward/queue_dropped")? / offered,
+            queueing_ms: link.number("/forward/queueing_ms")?,
+            sent_per_app: sent.number("/wire_bytes")? / bytes,
+            back_per_app: back_bytes / bytes,
+            delay_ms: numbers(got, ["/delay_ms/mean", "/delay_ms/p50", "/delay_ms/p95", "/delay_ms/p99"])?,
+            symbols: numbers(got, ["/symbols/direct", "/symbols/repaired", "/symbols/resent"])?,
+            repairs: numbers(sent, ["/packets/repair", "/packets/feedback_repair"])?,
+            unseen: (sent.number("/packets/sent")? - offered).max(0.0) as u64,
+        })
+    }
+}
+
+fn last<'a>(lines: &'a [Line], event: &str) -> Result<&'a Line, String> {
+    lines.iter().rfind(|line| line.is(event)).ok_or_else(|| format!("no event `{event}` was printed"))
+}
+
+fn numbers<const N: usize>(line: &Line, pointers: [&str; N]) -> Result<[f64; N], String> {
+    let mut numbers = [0.0; N];
+    for (number, pointer) in numbers.iter_mut().zip(pointers) {
+        *number = line.number(pointer)?;
+    }
+    Ok(numbers)
+}
+
+/// Seconds since the start and bytes in order, at each progress event before the file was whole.
+fn progress(receiver: &[Line], started: Instant, bytes: f64) -> Result<Vec<(f64, f64)>, String> {
+    let events = receiver.iter().filter(|line| line.is("progress"));
+    let points = events.map(|line| Ok((line.at.duration_since(started).as_secs_f64(), line.number("/bytes")?)));
+    let points = points.collect::<Result<Vec<_>, String>>()?;
+    Ok(points.into_iter().filter(|(_, so_far)| *so_far < bytes).collect())
+}
+
+/// Bits per second from [`STEADY_FROM`], between two events by interpolation, to the last event.
+fn steady(points: &[(f64, f64)]) -> Result<f64, String> {
+    let from = STEADY_FROM.as_secs_f64();
+    let around = points.windows(2).find(|pair| pair[0].0 <= from && from < pair[1].0);
+    let (Some(&[(before, least), (after, most)]), Some(&(end, bytes))) = (around, points.last()) else {
+        return Err(format!("no progress was reported before and after {from} s"));
+    };
+    let then = least + (most - least) * (from - before) / (after - before);
+    Ok(8.0 * (bytes - then) / (end - from))
+}
+
+/// The folder of all runs; removed when dropped.
+pub struct Folder {
+    path: PathBuf,
+    bytes: usize,
+}
+
+impl Folder {
+    /// Makes the folder and in it a file of so many bytes that no compression would shorten.
+    pub fn new(bytes: usize) -> Result<Self, String> {
+        let folder =
+            Self { path: std::env::temp_dir().join(format!("tidewire-figures-{}", std::process::id())), bytes };
+        std::fs::create_dir_all(&folder.path).map_err(|e| folder.problem(&e))?;
+        std::fs::write(folder.file(), incompressible(bytes)).map_err(|e| folder.problem(&e))?;
+        Ok(folder)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.path.join(FILE)
+    }
+
+    /// A folder to receive into, with nothing in it.
+    fn empty(&self) -> Result<PathBuf, String> {
+        let received = self.path.join("received");
+        match std::fs::remove_dir_all(&received) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(self.problem(&error)),
+            _ => {}
+        }
+        std::fs::create_dir(&received).map_err(|e| self.problem(&e))?;
+        Ok(received)
+    }
+
+    /// Whether the file below `received` is the one that was sent.
+    fn compare(&self, received: &Path) -> Result<(), String> {
+        let read = |path: PathBuf| std::fs::read(path).map_err(|e| self.problem(&e));
+        if read(self.file())? == read(received.join(FILE))? {
+            Ok(())
+        } else {
+            Err("the file received differs from the file sent".into())
+        }
+    }
+
+    fn problem(&self, error: &std::io::Error) -> String {
+        format!("{}: {error}", self.path.display())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed is the temporary folder's own business.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// The same bytes in every call: SplitMix64 from zero (Steele, Lea, Flood 2014).
+fn incompressible(bytes: usize) -> Vec<u8> {
+    let mut state = 0_u64;
+    let mut words = std::iter::repeat_with(|| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    });
+    let mut data = vec![0; bytes];
+    for chunk in data.chunks_mut(8) {
+        let word = words.next().unwrap_or_default().to_le_bytes();
+        chunk.copy_from_slice(&word[..chunk.len()]);
+    }
+    data
+}
+
+/// Name of the file, at both ends.
+const FILE: &str = "incompressible";
+/// The exit code of `lab link` when it was asked to stop.
+const INTERRUPTED: i32 = 130;
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;
