@@ -29,15 +29,13 @@ const LOSSY: f64 = 0.005;
 const ENOUGH: f64 = 64.0;
 /// Proactive share before anything is known ("start near 0-3 %, grow on evidence": USERS.md complaint 2).
 const UNKNOWN: f64 = 0.03;
-/// Saturated: repair beyond what the loss takes, as a fraction of the rate (DESIGN section 6 allows 5 %; the header takes 5.4 %, and
-/// 0.90 of C(1 - p) is to be left). It is also what a round trip's repairs drain of a deficit without being asked: that much is not answered,
-/// since both would be sent for the same loss (L2 grid, Gilbert 10 % x 4: 33 instead of 49 ms mean delay at the same goodput).
+/// Saturated: repair beyond what the loss takes, as a fraction of the rate (DESIGN section 6 allows 5 %; headers take 5.4 %, and 0.90 of C(1 - p)
+/// is to be left). It is also what drains a deficit without being asked: so much is not answered, since both would be sent for the same loss.
+/// What these rules are worth is measured in docs/recovery.md.
 const EXCESS: f64 = 0.03;
-/// Saturated, an answer to a deficit leaves out this part of a proactive repair, so that answers come out of the same budget in the long run
-/// (same grid, Gilbert 10 % x 4: 0.2 leaves 0.896 of C(1 - p) at 30 ms mean delay, 0.4 leaves 0.902 at 36 ms).
-const ANSWER_CHARGE: f64 = 0.4;
-/// Proactive repairs left out at most.
-const MAX_DEBT: f64 = 32.0;
+/// Saturated, each answer to a deficit leaves out one proactive repair, when next nothing is lacking: both come out of one budget. At most this many
+/// are owed.
+const MAX_DEBT: u32 = 32;
 /// Predicted delay quantile that the target bounds.
 const QUANTILE: f64 = 0.99;
 /// Target when none is given: this fraction of the round trip, and no less than [`TARGET_FLOOR`] (DESIGN section 6).
@@ -60,6 +58,8 @@ pub struct Adaptive {
     /// Proactive repairs per source symbol.
     share: f64,
     due: f64,
+    /// Proactive repairs to be left out for answers that were sent.
+    debt: u32,
     tokens: f64,
     since_review: u32,
     reviewed: bool,
@@ -89,6 +89,10 @@ impl RedundancyPolicy for Adaptive {
             return Some(repair);
         }
         let (first, count) = cx.newest_span(cx.max_span)?;
+        if self.due >= 1.0 && self.debt > 0 && cx.report.deficit == 0 {
+            self.due -= 1.0;
+            self.debt -= 1;
+        }
         if self.due >= 1.0 && self.tokens >= 1.0 {
             self.due -= 1.0;
             self.tokens -= 1.0;
@@ -118,7 +122,7 @@ impl Adaptive {
         let excess = (self.share - taken(&cx.loss)).max(0.0);
         let drained = excess * cx.sent.0.saturating_sub(cx.settled.0) as f64;
         let answer = answer_deficit(cx, |missing| missing.saturating_sub(drained as u64))?;
-        self.due = (self.due - ANSWER_CHARGE).max(-MAX_DEBT);
+        self.debt = (self.debt + 1).min(MAX_DEBT);
         Some(answer)
     }
 
