@@ -3,6 +3,7 @@
 //! - [`link`]: one direction of a link. Datagrams go in with a time and come out with a time.
 //! - [`duplex`]: two of them, the way there and the way back.
 //! - [`scenario`] and [`settings`]: the same configuration as a TOML file and as options of a command line.
+//! - [`pair`], [`load`] and [`report`]: two endpoints over a link, the bytes they carry, and what came of it.
 //! - [`units`]: rates, times, sizes and probabilities as people write them.
 //!
 //! The caller owns the clock, virtual or real. After every [`Link::send`](link::Link::send) ask
@@ -49,6 +50,7 @@ pub mod duplex;
 pub mod link;
 pub mod load;
 pub mod pair;
+pub mod report;
 pub mod scenario;
 pub mod settings;
 pub mod units;

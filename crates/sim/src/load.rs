@@ -9,6 +9,7 @@ use core::time::Duration;
 use tidewire_proto::Time;
 use tidewire_proto::connection::{CloseReason, Connection, Event, ReadError, StreamId, WriteError};
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
+use tidewire_proto::stats::Stats;
 
 use crate::pair::{Application, End};
 
@@ -25,6 +26,8 @@ pub struct Flow {
     pub record: u64,
     /// Bytes per second that the reader takes; all at once without.
     pub reads: Option<u64>,
+    /// The reader takes nothing for this long after the beginning.
+    pub deaf: Duration,
     /// When it begins, after the connection.
     pub start: Duration,
 }
@@ -32,7 +35,7 @@ pub struct Flow {
 impl Flow {
     /// As many bytes as fast as the path takes them.
     pub fn bulk(from: End, bytes: u64) -> Self {
-        Self { from, bytes, rate: None, record: 1_200, reads: None, start: Duration::ZERO }
+        Self { from, bytes, rate: None, record: 1_200, reads: None, deaf: Duration::ZERO, start: Duration::ZERO }
     }
 
     /// Records of 1,200 bytes at `rate` bytes per second.
@@ -65,6 +68,17 @@ impl Running {
         (records * self.flow.record).min(self.flow.bytes)
     }
 
+    /// Whether the reader wants to be asked although nothing came.
+    fn is_slow(&self) -> bool {
+        self.flow.reads.is_some() || !self.flow.deaf.is_zero()
+    }
+
+    /// Bytes that the reader may have taken.
+    fn allowed(&self, since: Duration) -> u64 {
+        let Some(reading) = since.checked_sub(self.flow.start + self.flow.deaf) else { return 0 };
+        self.flow.reads.map_or(u64::MAX, |rate| (u128::from(rate) * reading.as_nanos() / 1_000_000_000) as u64)
+    }
+
     /// When the next record is there.
     fn next_record(&self) -> Duration {
         let Some(rate) = self.flow.rate.filter(|_| self.written > 0) else { return self.flow.start };
@@ -86,6 +100,7 @@ pub struct Load {
     pub errors: Vec<String>,
     /// Why the connection ended, as each end saw it.
     pub closed: [Option<CloseReason>; 2],
+    last_stats: [Option<Stats>; 2],
     buffer: Vec<u8>,
     /// Bytes read by the far end at moments to be looked up.
     marks: Vec<(Time, u64)>,
@@ -114,14 +129,25 @@ impl Load {
             handles: [None; 2],
             errors: Vec::new(),
             closed: [None, None],
+            last_stats: [None, None],
             buffer: vec![0; 4_096],
             marks: Vec::new(),
         }
     }
 
-    /// All bytes of all flows were read.
+    /// All bytes of all flows were read, and they were the right ones.
     pub fn is_done(&self) -> bool {
-        !self.errors.is_empty() || self.flows.iter().all(|flow| flow.ended)
+        self.errors.is_empty() && self.flows.iter().all(|flow| flow.ended)
+    }
+
+    /// Nothing more will come of it: all is done, something is wrong, or the connection is gone at both ends.
+    pub fn is_over(&self) -> bool {
+        self.is_done() || !self.errors.is_empty() || self.closed.iter().all(Option::is_some)
+    }
+
+    /// The counts of a connection at the moment it ended.
+    pub fn last_stats(&self, end: End) -> Option<&Stats> {
+        self.last_stats[end as usize].as_ref()
     }
 
     /// Bytes read at `end` by `at`.
@@ -180,7 +206,14 @@ impl Load {
                     }
                 }
             }
-            Event::Closed(reason) => self.closed[end as usize] = Some(reason.clone()),
+            Event::StreamsAvailable => {
+                let waiting = self.flows.iter_mut().filter(|flow| flow.flow.from == end && flow.stream.is_none());
+                waiting.for_each(|flow| flow.blocked = false);
+            }
+            Event::Closed(reason) => {
+                self.closed[end as usize] = Some(reason.clone());
+                self.last_stats[end as usize] = endpoint.connection(handle).map(Connection::stats);
+            }
             _ => {}
         }
     }
@@ -195,7 +228,10 @@ impl Load {
             if running.stream.is_none() {
                 running.stream = connection.open_stream().ok();
             }
-            let Some(stream) = running.stream else { continue };
+            let Some(stream) = running.stream else {
+                running.blocked = true;
+                continue;
+            };
             let produced = running.produced(since);
             while running.written < produced {
                 let n = usize::try_from(produced - running.written).unwrap_or(usize::MAX).min(self.buffer.len());
@@ -224,9 +260,7 @@ impl Load {
         for index in 0..self.flows.len() {
             let running = &mut self.flows[index];
             let Some(stream) = running.stream.filter(|_| running.flow.from != end && !running.ended) else { continue };
-            let allowed = running.flow.reads.map_or(u64::MAX, |rate| {
-                (u128::from(rate) * since.saturating_sub(running.flow.start).as_nanos() / 1_000_000_000) as u64
-            });
+            let allowed = running.allowed(since);
             let mut wrong = None;
             loop {
                 let running = &mut self.flows[index];
@@ -281,13 +315,13 @@ impl Application for Load {
     }
 
     fn poll_timeout(&self, end: End) -> Option<Time> {
-        let began = self.began?;
+        let began = self.began.filter(|_| self.closed[end as usize].is_none())?;
         let records = self
             .flows
             .iter()
             .filter(|flow| flow.flow.from == end && !flow.blocked && !flow.finished && flow.written < flow.flow.bytes);
         let next_record = records.map(|flow| began + flow.next_record()).min();
-        let sips = self.flows.iter().any(|flow| flow.flow.from != end && flow.flow.reads.is_some() && !flow.ended);
+        let sips = self.flows.iter().any(|flow| flow.flow.from != end && flow.is_slow() && !flow.ended);
         [next_record, sips.then(|| self.next_sip + SIP)].into_iter().flatten().min()
     }
 }

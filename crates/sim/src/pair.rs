@@ -4,6 +4,7 @@
 //! both ends after every change. Real codec, real crypto, no socket, no thread; a run follows from its configuration and
 //! seeds alone.
 
+use core::fmt;
 use core::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -62,6 +63,15 @@ pub struct Pair {
     /// Datagram buffers to be used again.
     spare: Vec<Vec<u8>>,
     datagrams: u64,
+    wakes: u64,
+    overdue: u64,
+    fingerprint: u64,
+}
+
+impl fmt::Debug for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pair").field("now", &self.now).field("datagrams", &self.datagrams).finish_non_exhaustive()
+    }
 }
 
 impl Pair {
@@ -83,6 +93,9 @@ impl Pair {
             buffer: vec![0; DATAGRAM],
             spare: Vec::new(),
             datagrams: 0,
+            wakes: 0,
+            overdue: 0,
+            fingerprint: 0,
         })
     }
 
@@ -94,6 +107,21 @@ impl Pair {
     /// Datagrams put on the link so far, both ways.
     pub fn datagrams(&self) -> u64 {
         self.datagrams
+    }
+
+    /// Times that an endpoint was woken for its own timer.
+    pub fn wakes(&self) -> u64 {
+        self.wakes
+    }
+
+    /// Times that an endpoint, woken and drained, asked to be woken at a moment that was not later: a busy loop.
+    pub fn overdue(&self) -> u64 {
+        self.overdue
+    }
+
+    /// Hash of all datagrams sent so far; equal for equal runs.
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint
     }
 
     /// The link, for its counts, or to be changed in mid-run.
@@ -145,13 +173,17 @@ impl Pair {
             let mut touched = self.deliver(end);
             let now = self.now;
             let side = self.side(end);
-            if side.wakes.is_some_and(|at| at <= now) {
+            let woken = side.wakes.is_some_and(|at| at <= now);
+            if woken {
                 side.endpoint.handle_timeout(now);
+                self.wakes += 1;
                 touched = true;
             }
             if touched {
                 self.settle(end, application);
             }
+            let own = self.side(end).endpoint.poll_timeout();
+            self.overdue += u64::from(woken && own.is_some_and(|(at, _)| at <= now));
         }
     }
 
@@ -202,7 +234,16 @@ impl Pair {
             datagram.clear();
             datagram.extend_from_slice(&self.buffer[..transmit.len]);
             self.datagrams += 1;
+            self.fingerprint = digest(self.fingerprint, self.now, end, &datagram);
             link.send(self.now, transmit.len, datagram);
         }
     }
+}
+
+/// Adds a datagram to the hash of a run. Every bit of a datagram shows in its tag, the last bytes.
+fn digest(before: u64, now: Time, end: End, datagram: &[u8]) -> u64 {
+    let tag = datagram.last_chunk().map_or(0, |tag| u64::from_le_bytes(*tag));
+    [now.0, end as u64, datagram.len() as u64, tag]
+        .into_iter()
+        .fold(before, |hash, value| (hash.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
