@@ -2,7 +2,7 @@
 //!
 //! - [`link`]: one direction of a link. Datagrams go in with a time and come out with a time.
 //! - [`duplex`]: two of them, the way there and the way back.
-//! - [`scenario`] and [`settings`]: the same configuration as a TOML file and as options of a command line.
+//! - [`scenario`], [`settings`] and [`work`]: the same configuration as a TOML file and as options of a command line.
 //! - [`pair`], [`load`] and [`report`]: two endpoints over a link, the bytes they carry, and what came of it.
 //! - [`units`]: rates, times, sizes and probabilities as people write them.
 //!
@@ -54,3 +54,4 @@ pub mod report;
 pub mod scenario;
 pub mod settings;
 pub mod units;
+pub mod work;

@@ -12,21 +12,35 @@
 //!
 //! [back]                      # where the feedback goes; overrides [link]
 //! loss = "5%"
+//!
+//! [near]                      # the end that connects; [far] is the one that listens
+//! redundancy = "every:5"
+//!
+//! [[flow]]                    # one stream with data one way; any number of them
+//! from = "near"
+//! bytes = "48MB"
+//! rate = "12.5mbit"           # without: as fast as the path takes it
 //! ```
 //!
-//! The keys of a direction are [`SETTINGS`](crate::settings::SETTINGS). Every value but the seed is a text with its
-//! unit. Files named by a value are looked up beside the scenario. A file is read whole before anything runs, and every
+//! The keys of a direction are [`SETTINGS`](crate::settings::SETTINGS), those of an end
+//! [`END_KEYS`](crate::work::END_KEYS), those of a flow [`FLOW_KEYS`](crate::work::FLOW_KEYS). A file without flows describes
+//! a link only. Every value but the seed is a text with its unit. Files named by a value are looked up beside the scenario. A file is read whole before anything runs, and every
 //! refusal names file, line and key.
 
 use core::fmt;
 use core::ops::Range;
 use std::path::{Path, PathBuf};
 
+use tidewire_proto::config::Config;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::duplex::DuplexConfig;
+use crate::load::Flow;
+use crate::pair::End;
+use crate::report::Trial;
 use crate::settings::{Direction, SettingError, unknown_key};
+use crate::work::{set_end, set_flow};
 
 /// What a scenario file says.
 #[derive(Clone, Debug)]
@@ -36,6 +50,12 @@ pub struct Scenario {
     pub seed: u64,
     /// The link, seeded.
     pub link: DuplexConfig,
+    /// The end that connects.
+    pub near: Config,
+    /// The end that listens.
+    pub far: Config,
+    /// What is sent; nothing if the file names no flow.
+    pub flows: Vec<Flow>,
 }
 
 impl Scenario {
@@ -60,10 +80,16 @@ impl Scenario {
     pub fn parse(text: &str, path: &Path) -> Result<Self, ScenarioError> {
         Reader { text, path }.scenario()
     }
+
+    /// The run that the scenario describes.
+    pub fn trial(&self) -> Trial {
+        let trial = Trial::new(self.link.clone(), self.flows.clone(), self.seed);
+        Trial { near: self.near.clone(), far: self.far.clone(), ..trial }
+    }
 }
 
 /// The top-level keys.
-const TOP: [&str; 4] = ["seed", "link", "forward", "back"];
+const TOP: [&str; 7] = ["seed", "link", "forward", "back", "near", "far", "flow"];
 
 /// A file while it is read.
 struct Reader<'a> {
@@ -93,7 +119,37 @@ impl<'a> Reader<'a> {
                 self.section(entry, direction, &mut link)?;
             }
         }
-        Ok(Scenario { seed, link })
+        let end = |name| {
+            let mut config = Config::default();
+            let entry = table.get_key_value(name);
+            entry.map_or(Ok(()), |entry| self.end(entry, &mut config)).map(|()| config)
+        };
+        let flows = table.get_key_value("flow").map_or(Ok(Vec::new()), |entry| self.flows(entry))?;
+        Ok(Scenario { seed, link, near: end("near")?, far: end("far")?, flows })
+    }
+
+    fn end(&self, (name, value): Entry<'_, 'a>, config: &mut Config) -> Result<(), ScenarioError> {
+        let name = name.get_ref();
+        let table = self.table(name, value)?;
+        self.texts(name, table, |key, text| set_end(config, key, text))
+    }
+
+    fn flows(&self, (name, value): Entry<'_, 'a>) -> Result<Vec<Flow>, ScenarioError> {
+        let name = name.get_ref();
+        let refuse = || self.error(value.span(), name.to_string(), ScenarioProblem::NotAList);
+        value.get_ref().as_array().ok_or_else(refuse)?.iter().map(|value| self.flow(name, value)).collect()
+    }
+
+    fn flow(&self, name: &str, value: &Spanned<DeValue<'a>>) -> Result<Flow, ScenarioError> {
+        let table = self.table(name, value)?;
+        for needed in ["from", "bytes"] {
+            if !table.contains_key(needed) {
+                return Err(self.error(value.span(), format!("{name}.{needed}"), ScenarioProblem::Missing));
+            }
+        }
+        let mut flow = Flow::bulk(End::Near, 0);
+        self.texts(name, table, |key, text| set_flow(&mut flow, key, text))?;
+        Ok(flow)
     }
 
     fn seed(&self, (key, value): Entry<'_, 'a>) -> Result<u64, ScenarioError> {
@@ -109,19 +165,32 @@ impl<'a> Reader<'a> {
         link: &mut DuplexConfig,
     ) -> Result<(), ScenarioError> {
         let name = name.get_ref();
-        let Some(table) = value.get_ref().as_table() else {
-            return Err(self.error(value.span(), name.to_string(), ScenarioProblem::NotASection));
-        };
+        let table = self.table(name, value)?;
         let folder = self.path.parent().unwrap_or(Path::new(""));
         if let (Some((rtt, _)), true) = (table.get_key_value("rtt"), table.contains_key("delay")) {
             return Err(self.error(rtt.span(), format!("{name}.rtt"), ScenarioProblem::RttAndDelay));
         }
+        self.texts(name, table, |key, text| link.set(direction, key, text, folder))
+    }
+
+    fn table<'t>(&self, name: &str, value: &'t Spanned<DeValue<'a>>) -> Result<&'t DeTable<'a>, ScenarioError> {
+        let refuse = || self.error(value.span(), name.to_owned(), ScenarioProblem::NotASection);
+        value.get_ref().as_table().ok_or_else(refuse)
+    }
+
+    /// Hands every key and its text to `set`.
+    fn texts(
+        &self,
+        name: &str,
+        table: &DeTable<'a>,
+        mut set: impl FnMut(&str, &str) -> Result<(), SettingError>,
+    ) -> Result<(), ScenarioError> {
         for (key, value) in table {
             let refuse = |span, problem| self.error(span, format!("{name}.{}", key.get_ref()), problem);
             let Some(text) = value.get_ref().as_str() else {
                 return Err(refuse(value.span(), ScenarioProblem::NotText));
             };
-            link.set(direction, key.get_ref(), text, folder).map_err(|error| {
+            set(key.get_ref(), text).map_err(|error| {
                 let unknown = matches!(error, SettingError::UnknownKey { .. });
                 let span = if unknown { key.span() } else { value.span() };
                 refuse(span, ScenarioProblem::Setting(error))
@@ -164,6 +233,10 @@ pub enum ScenarioProblem {
     NotASeed,
     /// The name of a section stands for a plain value.
     NotASection,
+    /// `flow` stands for something else than a list of sections.
+    NotAList,
+    /// A flow does not say this.
+    Missing,
     /// A setting is a number or something else where a text is wanted.
     NotText,
     /// Both `rtt` and `delay` say how long the way is.
@@ -188,6 +261,8 @@ impl fmt::Display for ScenarioError {
             ScenarioProblem::UnknownTopKey => unknown_key(f, &self.key, &TOP),
             ScenarioProblem::NotASeed => write!(f, "write a whole number, such as seed = 7"),
             ScenarioProblem::NotASection => write!(f, "this is a section: write [{}] on a line of its own", self.key),
+            ScenarioProblem::NotAList => write!(f, "flows are a list: write [[{}]] on a line of its own", self.key),
+            ScenarioProblem::Missing => write!(f, "this must be there: from = \"near\", bytes = \"48MB\""),
             ScenarioProblem::NotText => write!(f, "write the value with its unit in quotes, such as \"60ms\""),
             ScenarioProblem::RttAndDelay => write!(f, "rtt and delay both say how long the way is: remove one"),
             ScenarioProblem::Setting(error) => error.fmt(f),
@@ -200,6 +275,9 @@ impl core::error::Error for ScenarioError {}
 #[cfg(test)]
 mod tests {
     use core::time::Duration;
+
+    use tidewire_proto::rate::RateControl;
+    use tidewire_proto::redundancy::Redundancy;
 
     use super::*;
     use crate::link::Capacity;
@@ -226,7 +304,7 @@ mod tests {
             [forward]
             delay = "40ms"
         "#;
-        let Scenario { seed, link } = parse(text).unwrap();
+        let Scenario { seed, link, .. } = parse(text).unwrap();
         assert_eq!((seed, link.forward.seed), (7, 7));
         assert_ne!(link.back.seed, 7);
         assert_eq!(link.rtt(), Duration::from_millis(70));
@@ -239,7 +317,7 @@ mod tests {
 
     #[test]
     fn an_empty_file_is_a_perfect_link() {
-        let Scenario { seed, link } = parse("").unwrap();
+        let Scenario { seed, link, .. } = parse("").unwrap();
         assert_eq!((seed, link.rtt()), (1, Duration::ZERO));
         assert_eq!(parse("seed = 0xff").unwrap().seed, 255);
         assert_eq!(parse("seed = 1_000").unwrap().seed, 1_000);
@@ -258,7 +336,7 @@ mod tests {
         );
         front(
             "seed = 1\n[forwrd]\nloss = \"1%\"",
-            "lossy.toml:2: forwrd: no such key; did you mean \"forward\"? (allowed: seed, link, forward, back)",
+            "lossy.toml:2: forwrd: no such key; did you mean \"forward\"? (allowed: seed, link, forward, back, near, far, flow)",
         );
         front("[link]\n\nloss = \"120%\"", "lossy.toml:3: link.loss: \"120%\" is out of range (0% to 100%); write");
         front("[link]\nrate = 25", "lossy.toml:2: link.rate: write the value with its unit in quotes");
@@ -271,6 +349,39 @@ mod tests {
         front("[link", "lossy.toml:1: ");
         let missing = Scenario::read(Path::new("/nowhere/x.toml")).unwrap_err();
         assert_eq!((missing.line, matches!(missing.problem, ScenarioProblem::Unreadable(_))), (None, true));
+    }
+
+    #[test]
+    fn flows_and_ends_are_read() {
+        let text = r#"
+            [near]
+            redundancy = "block:32,8"
+            rate_control = "fixed:25mbit"
+            max_overhead = "30%"
+            [[flow]]
+            from = "near"
+            bytes = "48MB"
+            [[flow]]
+            from = "far"
+            bytes = "1MB"
+            rate = "1mbit"
+            deaf = "2s"
+            start = "500ms"
+        "#;
+        let scenario = parse(text).unwrap();
+        assert_eq!(scenario.near.redundancy, Redundancy::Block { k: 32, r: 8 });
+        assert_eq!(scenario.near.rate_control, RateControl::Fixed { bits_per_second: 25_000_000 });
+        assert_eq!((scenario.near.max_overhead, scenario.far.redundancy), (0.3, Redundancy::Adaptive));
+        assert_eq!(scenario.flows[0].bytes, 48_000_000);
+        let second = scenario.flows[1];
+        assert_eq!((second.from, second.rate, second.deaf.as_millis()), (End::Far, Some(125_000), 2_000));
+        assert_eq!(scenario.trial().flows.len(), 2);
+
+        assert!(refused("[near]\nredundancy = \"most\"").starts_with("lossy.toml:2: near.redundancy: bad redundancy"));
+        assert!(refused("[[flow]]\nfrom = \"near\"").contains("flow.bytes: this must be there"));
+        assert!(refused("[[flow]]\nfrom = \"left\"\nbytes = \"1B\"").contains("lossy.toml:2: flow.from:"));
+        assert!(refused("[[flow]]\nbyte = \"1B\"\nbytes = \"1B\"\nfrom = \"far\"").contains("flow.byte: no such key"));
+        assert!(refused("flow = \"fast\"").contains("write [[flow]]"));
     }
 
     #[test]

@@ -242,6 +242,8 @@ pub enum SettingError {
     Burst(ImpossibleBurst),
     /// A blackout covers nothing or everything.
     Blackout(EmptyBlackout),
+    /// The protocol does not take the value, for its own reason.
+    Refused(String),
     /// A file could not be read or is not a trace.
     File {
         /// The file.
@@ -281,6 +283,7 @@ impl fmt::Display for SettingError {
             Self::Unit(error) => error.fmt(f),
             Self::Burst(error) => error.fmt(f),
             Self::Blackout(error) => error.fmt(f),
+            Self::Refused(reason) => f.write_str(reason),
             Self::File { path, reason } => write!(f, "{}: {reason}", path.display()),
         }
     }

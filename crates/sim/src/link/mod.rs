@@ -31,6 +31,7 @@ use std::collections::binary_heap::{BinaryHeap, PeekMut};
 
 use tidewire_proto::Time;
 
+use crate::units::Probability;
 use bottleneck::{Bottleneck, Service};
 use config::nanos;
 use loss::LossProcess;
@@ -190,6 +191,17 @@ impl<T> Link<T> {
         }
         let arrives = self.launch(serial, service.end, len, ip_bytes, payload);
         Fate::Carried { arrives: Time(arrives) }
+    }
+
+    /// From now on nothing is lost, changed, doubled, delayed at random or held back; rate, queue, delay and MTU stay. What is
+    /// under way keeps its fate.
+    pub fn calm(&mut self) {
+        let Self { config, loss, .. } = self;
+        config.jitter = Duration::ZERO;
+        config.reorder = Reorder::default();
+        (config.duplicate, config.corrupt) = (Probability::ZERO, Probability::ZERO);
+        config.blackouts.clear();
+        *loss = LossProcess::new(&Loss::None, config.seed);
     }
 
     /// When [`poll_delivery`](Self::poll_delivery) will have something; `None` when nothing is under way.

@@ -391,6 +391,24 @@ fn switching_one_impairment_off_leaves_the_others_draws_alone() {
     assert_eq!(lost(&LinkConfig { blackouts: Vec::new(), ..all_impairments() }), lost(&only_loss));
 }
 
+#[test]
+fn a_calmed_link_keeps_only_rate_and_delay() {
+    let mut link = Link::new(&all_impairments());
+    send_all(&mut link, 1_000, 972, MS);
+    drain(&mut link);
+    link.calm();
+    let before = *link.stats();
+    for number in 0..1_000u64 {
+        // 1,000 bytes at 10 Mbit/s take 0.8 ms.
+        let now = Time::from_millis(2_000 + number);
+        let arrives = now + Duration::from_micros(30_800);
+        assert_eq!(link.send(now, 972, number), Fate::Carried { arrives });
+    }
+    assert_eq!(drain(&mut link).len(), 1_000);
+    let after = link.stats();
+    assert_eq!((after.corrupted, after.duplicated), (before.corrupted, before.duplicated));
+}
+
 prop_compose! {
     fn any_config()(
         rate in proptest::option::of(1_000u64..1_000_000_000),

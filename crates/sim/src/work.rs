@@ -1,0 +1,63 @@
+//! The settings of flows and of the two ends as text, for scenario files; those of the link are in [`crate::settings`].
+
+use tidewire_proto::config::Config;
+
+use crate::load::Flow;
+use crate::pair::End;
+use crate::settings::SettingError;
+use crate::units::{Probability, Rate, parse_duration, parse_size};
+
+/// Keys of a `[[flow]]`; `from` and `bytes` must be there.
+pub const FLOW_KEYS: [&str; 7] = ["from", "bytes", "rate", "record", "reads", "deaf", "start"];
+
+/// Keys of `[near]` and `[far]`.
+pub const END_KEYS: [&str; 4] = ["redundancy", "rate_control", "max_overhead", "max_rate"];
+
+/// Sets what `key`, one of [`FLOW_KEYS`], stands for.
+///
+/// # Errors
+/// See [`SettingError`].
+pub fn set_flow(flow: &mut Flow, key: &str, text: &str) -> Result<(), SettingError> {
+    match key {
+        "from" => flow.from = parse_end(text)?,
+        "bytes" => flow.bytes = parse_size(text)?,
+        "rate" => flow.rate = Some(bytes_per_second(text)?),
+        "record" => flow.record = parse_size(text)?.max(1),
+        "reads" => flow.reads = Some(bytes_per_second(text)?),
+        "deaf" => flow.deaf = parse_duration(text)?,
+        "start" => flow.start = parse_duration(text)?,
+        _ => return Err(SettingError::UnknownKey { key: key.to_owned(), allowed: FLOW_KEYS.to_vec() }),
+    }
+    Ok(())
+}
+
+/// Sets what `key`, one of [`END_KEYS`], stands for.
+///
+/// # Errors
+/// See [`SettingError`].
+pub fn set_end(config: &mut Config, key: &str, text: &str) -> Result<(), SettingError> {
+    match key {
+        "redundancy" => config.redundancy = text.parse().map_err(|e| refused(&e))?,
+        "rate_control" => config.rate_control = text.parse().map_err(|e| refused(&e))?,
+        "max_overhead" => config.max_overhead = text.parse::<Probability>()?.value(),
+        "max_rate" => config.max_rate = Some(text.parse::<Rate>()?.bits_per_second()),
+        _ => return Err(SettingError::UnknownKey { key: key.to_owned(), allowed: END_KEYS.to_vec() }),
+    }
+    config.validate().map_err(|e| refused(&e))
+}
+
+fn refused(error: &dyn core::error::Error) -> SettingError {
+    SettingError::Refused(error.to_string())
+}
+
+fn parse_end(text: &str) -> Result<End, SettingError> {
+    match text.trim() {
+        "near" => Ok(End::Near),
+        "far" => Ok(End::Far),
+        _ => Err(SettingError::Form { text: text.to_owned(), example: "near" }),
+    }
+}
+
+fn bytes_per_second(text: &str) -> Result<u64, SettingError> {
+    Ok((text.parse::<Rate>()?.bits_per_second() / 8).max(1))
+}
