@@ -44,6 +44,17 @@ impl Flow {
     }
 }
 
+/// Where a flow stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// The flow.
+    pub flow: Flow,
+    /// Bytes that its sender has written.
+    pub written: u64,
+    /// Bytes that its reader has read.
+    pub read: u64,
+}
+
 /// How often a slow reader reads.
 const SIP: Duration = Duration::from_millis(10);
 
@@ -158,6 +169,11 @@ impl Load {
     /// Bytes read so far, all flows.
     pub fn read(&self) -> u64 {
         self.flows.iter().map(|flow| flow.read).sum()
+    }
+
+    /// Where every flow stands.
+    pub fn progress(&self) -> impl Iterator<Item = Progress> + '_ {
+        self.flows.iter().map(|flow| Progress { flow: flow.flow, written: flow.written, read: flow.read })
     }
 
     /// The connection as `end` names it.

@@ -45,6 +45,8 @@ pub trait Application {
 
 /// Largest UDP payload that the driver passes on.
 const DATAGRAM: usize = 65_527;
+/// Steps at one moment beyond which time stands still: a step delivers all that is there, and two ends answer each other once.
+const MOST_STEPS: u32 = 10_000;
 
 struct Side {
     endpoint: Endpoint,
@@ -66,6 +68,8 @@ pub struct Pair {
     wakes: u64,
     overdue: u64,
     fingerprint: u64,
+    /// Steps since the clock last moved.
+    steps: u32,
 }
 
 impl fmt::Debug for Pair {
@@ -96,6 +100,7 @@ impl Pair {
             wakes: 0,
             overdue: 0,
             fingerprint: 0,
+            steps: 0,
         })
     }
 
@@ -149,6 +154,8 @@ impl Pair {
     }
 
     /// Runs until `until`, or until nothing is left to happen, or `done` says so before a step. Returns whether `done` did.
+    ///
+    /// Also gives up when time stands still, as when an end asks over and over to be woken at once.
     pub fn run<A: Application>(&mut self, application: &mut A, until: Time, done: impl Fn(&A) -> bool) -> bool {
         loop {
             if done(application) {
@@ -158,6 +165,10 @@ impl Pair {
                 self.now = self.now.max(until);
                 return false;
             };
+            self.steps = if next > self.now { 0 } else { self.steps + 1 };
+            if self.steps > MOST_STEPS {
+                return false;
+            }
             self.now = self.now.max(next);
             self.step(application);
         }

@@ -1,0 +1,225 @@
+//! The swarm: thousands of seeds, each a link with its own faults and its own work, first with the faults, then without.
+//!
+//! No byte may be lost, changed, doubled or moved; every seed must be live at the end; the counts must sum. Replay one seed
+//! by `SIM_SEED=N cargo test --profile checked -p tidewire-sim --test swarm`. `TIDEWIRE_QUICK=1` runs a twentieth.
+
+mod case;
+
+use core::time::Duration;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use case::Case;
+use tidewire_proto::connection::CloseReason;
+use tidewire_proto::redundancy::Redundancy;
+use tidewire_proto::stats::Stats;
+use tidewire_sim::link::LinkStats;
+use tidewire_sim::pair::End;
+use tidewire_sim::report::{Report, Run};
+
+/// Seeds of a full run (the goal is 2,000 seeds and 20 M datagrams), and of a quick one.
+const SEEDS: u64 = 2_100;
+const QUICK_SEEDS: u64 = SEEDS / 20;
+const DATAGRAMS: u64 = 20_000_000;
+
+/// Seeds that once failed, and what they found.
+const KEPT_SEEDS: [u64; 0] = [];
+
+/// What one seed came to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outcome {
+    datagrams: u64,
+    lossy: bool,
+    connected: bool,
+    /// Time to finish after the faults, over what is allowed.
+    liveness: f64,
+    /// Return bytes per delivered byte, of bulk one way.
+    returned: Option<f64>,
+    wakes_per_datagram: f64,
+    fingerprint: u64,
+}
+
+#[test]
+fn no_seed_loses_a_byte_or_stands_still() {
+    if let Some(seed) = std::env::var("SIM_SEED").ok().map(|text| text.parse().expect("SIM_SEED is a whole number")) {
+        let case = Case::new(seed);
+        println!("{case:#?}");
+        println!("{:?}", run(&case).unwrap_or_else(|error| panic!("seed {seed}: {error}")));
+        return;
+    }
+    let quick = std::env::var_os("TIDEWIRE_QUICK").is_some();
+    let fresh = if quick { QUICK_SEEDS } else { SEEDS };
+    let seeds: Vec<u64> = KEPT_SEEDS.into_iter().chain(1..=fresh).collect();
+    let outcomes = run_all(&seeds);
+    let datagrams: u64 = outcomes.iter().map(|outcome| outcome.datagrams).sum();
+    let lossy = outcomes.iter().filter(|outcome| outcome.lossy).count();
+    let unconnected = outcomes.iter().filter(|outcome| !outcome.connected).count();
+    println!("{} seeds, {datagrams} datagrams, {lossy} seeds at 5 % loss or more", outcomes.len());
+    println!("{unconnected} seeds told that nobody answered their handshake");
+    distribution("finished after the faults, of the time allowed", outcomes.iter().map(|outcome| outcome.liveness));
+    distribution("return bytes per delivered byte", outcomes.iter().filter_map(|outcome| outcome.returned));
+    distribution("wakes per datagram", outcomes.iter().map(|outcome| outcome.wakes_per_datagram));
+    assert!(lossy * 2 >= outcomes.len(), "half of the seeds are to be lossy");
+    // A handshake of 30 s against both directions at 60 % in bursts, or a blackout on top, may rightly give up.
+    assert!(unconnected * 200 <= outcomes.len(), "more than 0.5 % of the handshakes failed");
+    assert!(quick || datagrams >= DATAGRAMS, "the seeds draw too little work");
+}
+
+#[test]
+fn a_seed_is_a_run() {
+    let seeds: Vec<u64> = (10_001..=10_050).collect();
+    let fingerprints = || -> Vec<u64> { run_all(&seeds).iter().map(|outcome| outcome.fingerprint).collect() };
+    assert_eq!(fingerprints(), fingerprints());
+}
+
+fn distribution(what: &str, values: impl Iterator<Item = f64>) {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let at = |q: f64| values.get((q * (values.len().saturating_sub(1)) as f64) as usize).copied().unwrap_or(0.0);
+    println!("{what}: p50 {:.4} p90 {:.4} p99 {:.4} most {:.4}", at(0.5), at(0.9), at(0.99), at(1.0));
+}
+
+/// Runs seeds on all cores. Panics with every seed that failed and how to replay it.
+fn run_all(seeds: &[u64]) -> Vec<Outcome> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new((Vec::new(), Vec::new()));
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                while let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = catch_unwind(AssertUnwindSafe(|| run(&Case::new(seed))));
+                    let result = result.unwrap_or_else(|_| Err("panicked, see above".to_owned()));
+                    let mut results = results.lock().expect("nobody panics with the lock");
+                    match result {
+                        Ok(outcome) => results.0.push((seed, outcome)),
+                        Err(error) => results.1.push(format!("SIM_SEED={seed}: {error}")),
+                    }
+                    let done = results.0.len() + results.1.len();
+                    if done.is_multiple_of(200) {
+                        let datagrams: u64 = results.0.iter().map(|(_, outcome)| outcome.datagrams).sum();
+                        println!("{done} of {} seeds, {datagrams} datagrams, {} failed", seeds.len(), results.1.len());
+                    }
+                }
+            });
+        }
+    });
+    let (mut outcomes, failures) = results.into_inner().expect("nobody panicked with the lock");
+    assert!(failures.is_empty(), "{} of {} seeds failed:\n{}", failures.len(), seeds.len(), failures.join("\n"));
+    outcomes.sort_by_key(|&(seed, _)| seed);
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+/// Faults first, then a calm link on which all that is left must arrive in time.
+fn run(case: &Case) -> Result<Outcome, String> {
+    let mut run = case.trial.start().map_err(|error| error.to_string())?;
+    let calm_from = run.began() + case.faults;
+    let mut liveness = 0.0;
+    if !run.until(calm_from) {
+        run.pair.link_mut().forward.calm();
+        run.pair.link_mut().back.calm();
+        let allowed = allowed(case, &mut run);
+        run.until(calm_from + allowed * 4);
+        liveness = run.pair.now().since(calm_from).as_secs_f64() / allowed.as_secs_f64();
+    }
+    let report = run.report();
+    let connected = report.closed != [Some(CloseReason::NoAnswer), None];
+    if !report.errors.is_empty() {
+        return Err(format!("wrong bytes: {:?}", report.errors));
+    }
+    if connected && !report.done {
+        let left: Vec<_> = run.load.progress().collect();
+        return Err(format!("not live: {left:?} after {:.3} s, {:?}", report.seconds, report.closed));
+    }
+    if liveness > 1.0 {
+        return Err(format!("late: {liveness:.2} times the time allowed after the faults"));
+    }
+    check(case, &report)?;
+    Ok(Outcome {
+        datagrams: report.datagrams,
+        lossy: case.loss >= 0.05,
+        connected,
+        liveness,
+        returned: (case.is_bulk() && report.receiving().symbols.delivered > 1_000).then(|| report.returned_per_byte()),
+        wakes_per_datagram: report.wakes as f64 / report.datagrams as f64,
+        fingerprint: report.fingerprint,
+    })
+}
+
+/// How long a calm link may take for what is left.
+///
+/// Ten round trips and two of the longest probe timeouts for recovery (RELIABILITY G3), the bytes that are left at the
+/// link's rate, and what the application itself holds back.
+fn allowed(case: &Case, run: &mut Run) -> Duration {
+    let rtt = case.longest_rtt;
+    let probe = SLOWEST_PROBE.max(rtt * 3);
+    let mut seconds: f64 = 0.0;
+    for end in [End::Near, End::Far] {
+        let left: u64 = run.load.progress().filter(|at| at.flow.from == end).map(|at| at.flow.bytes - at.read).sum();
+        seconds = seconds.max(left as f64 * 8.0 / (case.rate * share(case, end)));
+    }
+    let since = run.load.began().map_or(Duration::ZERO, |began| run.pair.now().since(began));
+    let mut application = Duration::ZERO;
+    for flow in run.load.progress().filter(|at| at.read < at.flow.bytes).map(|at| at.flow) {
+        let at = |rate: Option<u64>, bytes: u64| rate.map_or(0.0, |rate| bytes as f64 / rate as f64);
+        let produced = flow.start + Duration::from_secs_f64(at(flow.rate, flow.bytes));
+        let taken = flow.start + flow.deaf + Duration::from_secs_f64(at(flow.reads, flow.bytes));
+        application = application.max(produced.max(taken).saturating_sub(since));
+    }
+    rtt * 10 + probe * 2 + Duration::from_secs_f64(seconds) + application
+}
+
+/// Part of the link's rate that new stream bytes get: the policy's source symbols, of them all but the headers.
+fn share(case: &Case, end: End) -> f64 {
+    let source = match case.config(end).redundancy {
+        Redundancy::Every { spacing, .. } => 1.0 - 1.0 / spacing,
+        Redundancy::Block { k, r } => f64::from(k) / f64::from(k + r),
+        Redundancy::None => 1.0,
+        _ => 1.0 / (1.0 + case.config(end).max_overhead),
+    };
+    source * 0.8
+}
+
+/// Nothing is asked more seldom when nothing answers (DESIGN section 6).
+const SLOWEST_PROBE: Duration = Duration::from_secs(2);
+
+/// What must hold for the counts of any run.
+fn check(case: &Case, report: &Report) -> Result<(), String> {
+    let ensure = |ok: bool, what: &str| if ok { Ok(()) } else { Err(format!("{what}: {report:?}")) };
+    ensure(report.overdue == 0, "a timer was not later than the wake-up it followed")?;
+    let seconds = report.seconds.max(1.0);
+    ensure((report.wakes as f64) < 4.0 * report.datagrams as f64 + 500.0 * seconds, "woken too often")?;
+    for stats in [&report.near, &report.far] {
+        ensure(packets_sum(stats), "packets do not sum")?;
+        ensure(symbols_sum(stats), "symbols do not sum")?;
+    }
+    ensure(link_sums(&report.forward) && link_sums(&report.back), "link counts do not sum")?;
+    let sent = report.sending().packets;
+    let coded = match case.config(report.sender).redundancy {
+        Redundancy::None | Redundancy::Block { r: 0, .. } => false,
+        Redundancy::Every { spacing, .. } => spacing < 30.0,
+        _ => true,
+    };
+    if coded && case.loss >= 0.05 && sent.source >= 1_000 {
+        ensure(sent.repair + sent.feedback_repair > 0, "a coded policy sent no repair")?;
+    }
+    Ok(())
+}
+
+fn packets_sum(stats: &Stats) -> bool {
+    let packets = &stats.packets;
+    packets.sent == packets.source + packets.repair + packets.feedback_repair + packets.control
+        && packets.acked + packets.lost <= packets.sent
+}
+
+fn symbols_sum(stats: &Stats) -> bool {
+    let symbols = &stats.symbols;
+    symbols.delivered == symbols.direct + symbols.repaired + symbols.resent && symbols.expired == 0
+}
+
+fn link_sums(link: &LinkStats) -> bool {
+    let gone = link.queue_dropped + link.too_long + link.lost + link.blacked_out;
+    link.offered == link.delivered + gone + link.in_flight
+}
