@@ -331,7 +331,7 @@ impl Application for Load {
     }
 
     fn poll_timeout(&self, end: End) -> Option<Time> {
-        let began = self.began.filter(|_| self.closed[end as usize].is_none())?;
+        let began = self.began.filter(|_| self.handle(end).is_some() && self.closed[end as usize].is_none())?;
         let records = self
             .flows
             .iter()

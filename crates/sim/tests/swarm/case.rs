@@ -18,7 +18,6 @@ use tidewire_sim::units::{Probability, Rate};
 /// A seed, unfolded.
 #[derive(Debug)]
 pub struct Case {
-    pub seed: u64,
     pub trial: Trial,
     /// When the link becomes calm.
     pub faults: Duration,
@@ -60,7 +59,7 @@ impl Case {
         let wait = queue * 8.0 / rate * 2.0;
         let random = trial.link.forward.jitter * 2 + trial.link.forward.reorder.by * 2;
         let longest_rtt = rtt + Duration::from_secs_f64(wait) + random;
-        Self { seed, trial, faults, loss, rate, longest_rtt }
+        Self { trial, faults, loss, rate, longest_rtt }
     }
 
     /// The redundancy of the end that has more to send.
