@@ -74,7 +74,8 @@ impl Generation {
 
 impl RedundancyPolicy for Block {
     fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
-        if cx.sent.0 - self.filling.0 >= u64::from(self.k) {
+        // A generation is a span: what the peer does not accept as one is cut, with its share of repairs.
+        if cx.sent.0 - self.filling.0 >= u64::from(self.k.min(cx.max_span)) {
             self.close(cx.sent);
         }
     }
