@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 
 use tidewire_codec::{Decoder, SourceId};
 
-/// Pieces that a stream may hold unread; a peer that needs more sends single bytes (RELIABILITY 2.3: 1,024 gaps).
+/// Pieces that a stream may hold unread; a peer that needs more sends single bytes.
 const MAX_PIECES: usize = 16_384;
-/// Gaps between them.
-const MAX_GAPS: usize = 1_024;
+/// Gaps between them: 8 MiB of credit in symbols of a little over 1,024 bytes, every second of them lost.
+const MAX_GAPS: usize = 4_096;
 
 /// What a peer did wrong with a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
