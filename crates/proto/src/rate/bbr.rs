@@ -125,7 +125,8 @@ impl RateController for Bbr {
         let rate = self.rate();
         // The initial window over one round trip: what start-up begins with, and what the first few packets' rates must not lower.
         let initial = (INITIAL_WINDOW as f64 / self.min_rtt.as_secs_f64().max(1e-4)) as u64;
-        let rate = if self.phase == Phase::Startup { rate.max(initial) } else { rate };
+        // A queue may end start-up before anything could be measured; a pace of zero would never measure anything.
+        let rate = if self.phase == Phase::Startup || rate == 0 { rate.max(initial) } else { rate };
         let gain = match self.phase {
             Phase::Startup => STARTUP_GAIN,
             Phase::Drain => DRAIN_GAIN,
