@@ -12,7 +12,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use tidewire_codec::{Code, EncodeError, Encoder, RepairId, SourceId};
 
 use crate::Time;
-use crate::redundancy::{MAX_RUNS, RepairInFlight, Report};
+use crate::redundancy::{RepairInFlight, Report};
 use crate::wire::{LaneReport, OpenStream, SEND_TIME_MODULUS, SYMBOL_HEADER_LEN, SymbolHeader, Writer};
 
 /// Unit of the send time in a symbol (wire.md section 6).
@@ -332,9 +332,8 @@ impl LaneSender {
             return true;
         }
         let runs = &self.report.undecoded;
-        let named_to = if runs.len() < MAX_RUNS { self.report.end } else { runs.last().map_or(id, |run| run.end) };
         let run = runs.partition_point(|run| run.end <= id);
-        id < named_to && runs.get(run).is_none_or(|run| run.start > id)
+        id < self.report.end && runs.get(run).is_none_or(|run| run.start > id)
     }
 
     /// The lowest source symbol that is lost, not known to be decoded and not under way again.

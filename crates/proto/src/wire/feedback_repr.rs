@@ -166,7 +166,7 @@ impl FeedbackRepr<'_> {
         }
         w.varint(self.lanes().len() as u64)?;
         for (lane, shown) in self.lanes().iter().zip(shown_runs) {
-            for value in lane.fixed() {
+            for value in lane.cut_to(*shown).fixed() {
                 w.varint(value)?;
             }
             w.varint(*shown as u64)?;
@@ -186,6 +186,14 @@ impl StreamCreditRepr<'_> {
 }
 
 impl LaneRepr<'_> {
+    /// The same report if only its first `shown` runs are said: of ids behind the last of them it then says nothing, or the peer
+    /// would take them for decoded. As many runs as there can be may have been cut before.
+    fn cut_to(self, shown: usize) -> Self {
+        let whole = shown == self.undecoded.len() && shown < MAX_RUNS as usize;
+        let named = self.undecoded.get(..shown).and_then(|runs| runs.last()).map_or(self.edge, |run| run.end);
+        Self { end: if whole { self.end } else { named }, ..self }
+    }
+
     /// Lane, edge, seen, deficit, credit, as they stand on the wire.
     fn fixed(&self) -> [u64; 5] {
         debug_assert!(self.edge <= self.end && self.edge <= self.limit, "lane {} reported wrongly", self.lane);
