@@ -229,10 +229,14 @@ proptest! {
         prop_assert_eq!(back.lanes().count(), lanes.len().min(16));
         let mut whole = shown.len() == received.len().min(63);
         for (said, meant) in back.lanes().zip(&lanes) {
-            prop_assert_eq!((said.lane, said.edge, said.end), (meant.lane, meant.edge, meant.end));
-            prop_assert_eq!((said.deficit, said.limit), (meant.deficit, meant.limit));
+            prop_assert_eq!((said.lane, said.edge, said.limit), (meant.lane, meant.edge, meant.limit));
+            let (end, deficit) = (said.end, said.deficit);
             let shown: Vec<_> = said.undecoded.collect();
             prop_assert_eq!(&shown[..], &meant.undecoded[..shown.len()]);
+            // Nothing is said of ids behind the last run shown, unless all are.
+            let cut = shown.len() < meant.undecoded.len() || shown.len() == 32;
+            prop_assert_eq!(end, if cut { shown.last().map_or(meant.edge, |run| run.end) } else { meant.end });
+            prop_assert_eq!(deficit, meant.deficit.min(end.0 - meant.edge.0));
             whole &= shown.len() == meant.undecoded.len().min(32);
         }
         // What was cut was cut for want of room: neither a gap of 8 bytes nor a length of 8 bytes would still fit.

@@ -28,8 +28,7 @@ const DATAGRAMS: u64 = 20_000_000;
 /// Seeds that once failed, and what they found.
 const KEPT_SEEDS: [u64; 4] = [
     // A generation longer than the span that the peer accepts.
-    33,
-    // A matrix full of rows of later symbols, so that the lowest gap never closed.
+    33, // A matrix full of rows of later symbols, so that the lowest gap never closed.
     12, 73, 94,
 ];
 

@@ -1,0 +1,67 @@
+//! The streaming code of Karzand, Leith, Cloud and Médard in the simulator, against the closed form of its mean in-order delay
+//! (rows K-1 to K-6 of the papers' catalogue, `tidewire_proto::model::streaming`).
+//!
+//! Open loop as in the paper: one repair after every `l - 1` source symbols whatever is heard, over a lossless way back. The real
+//! code, the real packets. A slot is the time that one packet takes at the fixed rate.
+
+use core::time::Duration;
+use std::path::Path;
+use std::thread;
+
+use tidewire_proto::config::Config;
+use tidewire_proto::model::streaming::mean_delay;
+use tidewire_proto::rate::RateControl;
+use tidewire_proto::redundancy::Redundancy;
+use tidewire_sim::duplex::DuplexConfig;
+use tidewire_sim::load::Flow;
+use tidewire_sim::pair::End;
+use tidewire_sim::report::Trial;
+use tidewire_sim::settings::Direction;
+
+/// Source symbols of one run: some 10,000 busy periods.
+const SYMBOLS: u64 = 100_000;
+/// IP bytes of a full packet without size probing (1,200 bytes of UDP payload), and bits per second.
+const PACKET: f64 = 1_228.0;
+const RATE: u64 = 25_000_000;
+
+/// Mean in-order delay in slots over one run.
+fn measured(spacing: u32, seed: u64) -> f64 {
+    let mut link = DuplexConfig::default();
+    let mut set = |direction, key, text: &str| link.set(direction, key, text, Path::new("")).unwrap();
+    set(Direction::Both, "rtt", "20ms");
+    set(Direction::Forward, "loss", "10%");
+    link.set_seed(seed);
+    let mut trial = Trial::new(link, vec![Flow::bulk(End::Near, SYMBOLS * 1_100)], seed);
+    trial.near = Config::default();
+    trial.near.redundancy = Redundancy::Every { spacing: spacing.into(), closed_loop: false };
+    trial.near.rate_control = RateControl::Fixed { bits_per_second: RATE };
+    trial.near.probe_size = false;
+    let mut run = trial.start().unwrap();
+    run.until(run.began() + Duration::from_secs(120));
+    let report = run.report();
+    assert!(report.errors.is_empty() && report.near.packets.repair > SYMBOLS / u64::from(spacing) / 2, "{report:?}");
+    report.delay().mean().as_secs_f64() * RATE as f64 / 8.0 / PACKET
+}
+
+#[test]
+fn mean_delay_of_the_streaming_code_is_the_papers() {
+    for (spacing, seeds, tolerance) in [(3, 16, 0.03), (5, 24, 0.03)] {
+        let runs = thread::scope(|scope| {
+            let halves = [0, 1].map(|half| {
+                scope.spawn(move || (1..=seeds / 2).map(|n| measured(spacing, 2 * n + half)).collect::<Vec<_>>())
+            });
+            halves.map(|half| half.join().unwrap()).concat()
+        });
+        let mean = runs.iter().sum::<f64>() / runs.len() as f64;
+        let variance = runs.iter().map(|run| (run - mean).powi(2)).sum::<f64>() / (runs.len() - 1) as f64;
+        let error = (variance / runs.len() as f64).sqrt() / mean;
+        let expected = mean_delay(0.1, spacing).unwrap();
+        println!(
+            "l = {spacing}: {mean:.4} slots, model {expected:.4}, off {:+.2} %, standard error {:.2} %",
+            (mean / expected - 1.0) * 100.0,
+            error * 100.0
+        );
+        assert!(error < 0.007, "too few symbols to tell");
+        assert!((mean / expected - 1.0).abs() < tolerance, "l = {spacing}: {mean} instead of {expected} slots");
+    }
+}
