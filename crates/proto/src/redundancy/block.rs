@@ -96,7 +96,10 @@ impl RedundancyPolicy for Block {
         }
         for generation in &mut self.closed {
             if generation.end() <= cx.settled {
-                let lacking = cx.report.undecoded_below(generation.end()) - cx.report.undecoded_below(generation.first);
+                let named = cx.report.undecoded_below(generation.end()) - cx.report.undecoded_below(generation.first);
+                // A report that had no room for all says nothing of the rest: it may all be lacking.
+                let unsaid = generation.end().0.saturating_sub(cx.report.end.max(generation.first).0);
+                let lacking = named + unsaid;
                 if lacking > generation.arrived + generation.in_flight {
                     return Some(generation.repair(cx.base, true));
                 }
