@@ -20,9 +20,10 @@ use crate::handshake::{Initiator, Parameters, Responder};
 use crate::lane::INITIAL_CAPACITY;
 use crate::wire::{ConnectionId, Datagram};
 
-/// Half-open sessions at most (RELIABILITY H5), and how long one waits for its first packet: as long as the REPLY is cached.
+/// Half-open sessions at most (RELIABILITY H5), and how long one waits for its first packet: an initiator that has the REPLY asks
+/// ever more seldom on a bad path, and does not know that it is not heard.
 const MAX_HALF_OPEN: usize = 4_096;
-const HALF_OPEN_LIFE: Duration = Duration::from_secs(5);
+const HALF_OPEN_LIFE: Duration = Duration::from_secs(30);
 
 /// Names a connection of an endpoint; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
