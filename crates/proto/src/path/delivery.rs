@@ -79,12 +79,13 @@ impl DeliveryRate {
         }
         self.newest = Some(number);
         let span = arrived.since(mark.arrived).max(left.since(mark.left));
-        // A restarted span measures arrival from departure: it contains a round trip and says too little.
+        // A restarted span measures arrival from departure: it contains a round trip and says too little, but is all there is
+        // where a round trip is shorter than the gap between two packets.
         let restarted = core::mem::take(&mut self.restart);
-        let sample = (span >= Duration::from_micros(1) && mark.sent > mark.passed && !restarted).then(|| RateSample {
+        let sample = (span >= Duration::from_micros(1) && mark.sent > mark.passed).then(|| RateSample {
             acked: per_second(self.now.acked.saturating_sub(mark.acked), span),
             passed: per_second(mark.sent - mark.passed, span),
-            app_limited,
+            app_limited: app_limited || restarted,
         });
         self.now.passed = mark.sent;
         self.now.arrived = arrived;
