@@ -70,6 +70,8 @@ pub struct Pair {
     fingerprint: u64,
     /// Steps since the clock last moved.
     steps: u32,
+    /// Times that each datagram is handed over.
+    copies: usize,
 }
 
 impl fmt::Debug for Pair {
@@ -81,8 +83,19 @@ impl fmt::Debug for Pair {
 impl Pair {
     /// Endpoints with these settings, and a link; all randomness follows from `seed` and the link's own seeds.
     pub fn new(near: Config, far: Config, link: &DuplexConfig, seed: u64) -> Result<Self, ConfigError> {
-        let side = |connection, listen, end: u8| {
-            let secret = Secret::new([7; 32]);
+        let secret = || Secret::new([7; 32]);
+        Self::with_secrets(near, far, link, seed, [secret(), secret()])
+    }
+
+    /// The same with secrets of one's choice, for the near and the far end.
+    pub fn with_secrets(
+        near: Config,
+        far: Config,
+        link: &DuplexConfig,
+        seed: u64,
+        [near_secret, far_secret]: [Secret; 2],
+    ) -> Result<Self, ConfigError> {
+        let side = |connection, secret, listen, end: u8| {
             let config = EndpointConfig { secret, listen, connection, provider: Arc::new(AwsLc) };
             let mut bytes = [end; 32];
             bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -91,8 +104,8 @@ impl Pair {
         };
         Ok(Self {
             now: Time::from_millis(1),
-            near: side(near, false, 1)?,
-            far: side(far, true, 2)?,
+            near: side(near, near_secret, false, 1)?,
+            far: side(far, far_secret, true, 2)?,
             link: DuplexLink::new(link),
             buffer: vec![0; DATAGRAM],
             spare: Vec::new(),
@@ -101,6 +114,7 @@ impl Pair {
             overdue: 0,
             fingerprint: 0,
             steps: 0,
+            copies: 1,
         })
     }
 
@@ -132,6 +146,16 @@ impl Pair {
     /// The link, for its counts, or to be changed in mid-run.
     pub fn link_mut(&mut self) -> &mut DuplexLink<Vec<u8>> {
         &mut self.link
+    }
+
+    /// Every datagram is handed over this many times in a row, beside what the link itself doubles.
+    pub fn copies(&mut self, copies: usize) {
+        self.copies = copies;
+    }
+
+    /// Has `end` looked at in the next step: it was changed from outside.
+    pub fn wake(&mut self, end: End) {
+        self.side(end).wakes = Some(self.now);
     }
 
     /// The endpoint of one end.
@@ -210,6 +234,10 @@ impl Pair {
             let Some(mut delivery) = link.poll_delivery(now) else { return any };
             if let Some(corruption) = delivery.corruption {
                 corruption.apply(&mut delivery.payload);
+            }
+            for _ in 1..self.copies {
+                let datagram = &mut delivery.payload.clone()[..];
+                side.endpoint.handle_datagram(Received { at: delivery.at, from, ecn: None, datagram });
             }
             let datagram = &mut delivery.payload[..];
             side.endpoint.handle_datagram(Received { at: delivery.at, from, ecn: None, datagram });

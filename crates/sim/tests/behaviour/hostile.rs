@@ -1,0 +1,80 @@
+//! Datagrams that the peer did not send so: garbage, changed bits, copies, another order.
+
+use core::net::{Ipv4Addr, SocketAddr};
+use core::time::Duration;
+
+use tidewire_proto::Time;
+use tidewire_proto::connection::Received;
+use tidewire_sim::pair::End;
+use tidewire_sim::settings::Direction;
+
+use super::{bulk, whole};
+
+#[test]
+fn garbage_is_counted_and_changes_nothing() {
+    let trial = bulk(4_000_000, &[]);
+    let clean = trial.run().unwrap();
+    let mut run = trial.start().unwrap();
+    let from = SocketAddr::from((Ipv4Addr::new(10, 0, 0, 1), 7_700));
+    let (mut state, mut thrown) = (1_u64, 0);
+    for millis in 0..1_000 {
+        let at = Time::from_millis(100 + millis);
+        run.until(at);
+        for _ in 0..100 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let len = (state >> 33) as usize % 1_500;
+            let mut datagram: Vec<u8> =
+                (0..len).map(|i| (state >> (i % 56)) as u8 ^ (i as u8).wrapping_mul(31)).collect();
+            run.pair.endpoint(End::Far).handle_datagram(Received { at, from, ecn: None, datagram: &mut datagram });
+            thrown += 1;
+        }
+    }
+    run.until(Time::from_millis(60_000));
+    let report = run.report();
+    whole(&report);
+    let far = report.endpoints[End::Far as usize];
+    assert_eq!(thrown, 100_000);
+    assert_eq!(far.malformed + far.unknown + far.strangers - clean.endpoints[1].strangers, thrown, "{far:?}");
+    // Not a datagram more, fewer or later than without.
+    assert_eq!((report.fingerprint, report.seconds), (clean.fingerprint, clean.seconds));
+}
+
+#[test]
+fn changed_bits_cost_only_the_datagram() {
+    let report = bulk(100_000_000, &[(Direction::Both, "corrupt", "100%")]).start().map(|mut run| {
+        run.until(Time::from_millis(5_000));
+        run.report()
+    });
+    assert_eq!(report.unwrap().bytes, 0, "nothing authentic gets through");
+    let trial = bulk(24_000_000, &[(Direction::Both, "corrupt", "20%")]);
+    let report = trial.run().unwrap();
+    whole(&report);
+    let dropped = report.far.packets.dropped + report.endpoints[1].unknown + report.endpoints[1].malformed;
+    assert!(report.forward.corrupted > 4_000, "{report:?}");
+    // A changed bit in the destination's id makes an unknown datagram, one in the first byte another kind; a few of those count
+    // as strangers or come before the connection.
+    assert!(dropped + report.endpoints[1].strangers >= report.forward.corrupted * 99 / 100, "{report:?}");
+}
+
+#[test]
+fn copies_and_another_order_change_no_byte() {
+    let settings = [
+        (Direction::Both, "duplicate", "100%"),
+        (Direction::Both, "reorder", "30%,20ms"),
+        (Direction::Both, "jitter", "10ms"),
+    ];
+    let report = bulk(12_000_000, &settings).run().unwrap();
+    whole(&report);
+    assert!(report.forward.duplicated > 8_000 && report.forward.reordered > 2_000, "{:?}", report.forward);
+    assert!(report.far.packets.dropped >= report.forward.duplicated * 99 / 100, "copies are dropped by number");
+}
+
+#[test]
+fn ten_copies_of_every_datagram_are_taken_once() {
+    let mut run = bulk(2_000_000, &[]).start().unwrap();
+    run.pair.copies(10);
+    run.until(Time::ZERO + Duration::from_secs(60));
+    let report = run.report();
+    whole(&report);
+    assert!(report.far.packets.dropped >= 9 * report.far.packets.received, "{:?}", report.far.packets);
+}

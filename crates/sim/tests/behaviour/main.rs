@@ -1,0 +1,38 @@
+//! One behaviour of a connected pair per file, in virtual time.
+
+mod close;
+mod handshake;
+mod hostile;
+mod mtu;
+mod silence;
+mod streams;
+
+use core::time::Duration;
+use std::path::Path;
+
+use tidewire_sim::duplex::DuplexConfig;
+use tidewire_sim::load::Flow;
+use tidewire_sim::pair::End;
+use tidewire_sim::report::{Report, Trial};
+use tidewire_sim::settings::Direction;
+
+/// 25 Mbit/s and 60 ms, and what `settings` say of each direction.
+fn link(settings: &[(Direction, &str, &str)]) -> DuplexConfig {
+    let mut link = DuplexConfig::default();
+    let base = [(Direction::Both, "rate", "25mbit"), (Direction::Both, "rtt", "60ms")];
+    for (direction, key, text) in base.iter().chain(settings) {
+        link.set(*direction, key, text, Path::new("")).unwrap();
+    }
+    link
+}
+
+const RTT: Duration = Duration::from_millis(60);
+
+/// Bulk from near to far.
+fn bulk(bytes: u64, settings: &[(Direction, &str, &str)]) -> Trial {
+    Trial::new(link(settings), vec![Flow::bulk(End::Near, bytes)], 7)
+}
+
+fn whole(report: &Report) {
+    assert!(report.done && report.closed == [None, None], "{report:?}");
+}
