@@ -41,6 +41,8 @@ const STARTUP_QUEUE: u32 = 2;
 /// Feedbacks whose least round trip is believed: a quarter of a round trip's worth. HyStart++ takes 8 of a round, too late by half a
 /// round where the rate doubles in one (measured: 120 instead of 5 packets dropped by a queue of one round trip).
 const RECENT: usize = 4;
+/// Two full packets: the one that is timed and one before it.
+const OWN_BYTES: f64 = 3_000.0;
 /// The least round trip is looked for when nothing near it was seen for this long (BBRv2 probes every 5 s).
 const MIN_RTT_LIFE: Duration = Duration::from_secs(5);
 
@@ -144,7 +146,7 @@ impl RateController for Bbr {
     }
 
     fn is_congested(&self) -> bool {
-        self.queue > (self.min_rtt / 4).max(2 * QUEUE_FLOOR)
+        self.queue > (self.min_rtt / 4).max(2 * QUEUE_FLOOR).max(self.own_time())
     }
 }
 
@@ -164,7 +166,13 @@ impl Bbr {
     }
 
     fn queue_limit(&self) -> Duration {
-        (self.min_rtt / QUEUE_DIVISOR).max(QUEUE_FLOOR)
+        (self.min_rtt / QUEUE_DIVISOR).max(QUEUE_FLOOR).max(self.own_time())
+    }
+
+    /// What two full packets take at the estimate: on a slow path a round trip that a short packet measured lacks that, and it is no
+    /// queue.
+    fn own_time(&self) -> Duration {
+        if self.rate() == 0 { Duration::ZERO } else { Duration::from_secs_f64(OWN_BYTES / self.rate() as f64) }
     }
 
     fn enter(&mut self, phase: Phase, ack: &AckSample) {
