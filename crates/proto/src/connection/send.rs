@@ -71,7 +71,7 @@ impl Connection {
         self.skip_number(now);
         let number = self.path.flight.next_number();
         let limit = segment.unwrap_or_else(|| usize::from(self.path.mtu.current()));
-        let feedback = self.path.feedback.due(self.path.rtt.smoothed_or_zero()).is_some_and(|due| due <= now);
+        let feedback = self.path.feedback.due(self.path.rtt.least_or_zero()).is_some_and(|due| due <= now);
         let control = feedback || self.path_response.is_some();
         // Data fills a packet to the byte, so FEEDBACK beside it would not fit: it has its own.
         let slot = if control { None } else { Some(self.next_slot(now, limit)?) };

@@ -84,7 +84,7 @@ impl Connection {
         };
         arm(self.path.loss.deadline(), WakeReason::Loss);
         arm(self.probe_deadline(), WakeReason::Probe);
-        arm(self.path.feedback.due(self.path.rtt.smoothed_or_zero()), WakeReason::Feedback);
+        arm(self.path.feedback.due(self.path.rtt.least_or_zero()), WakeReason::Feedback);
         let budget = self.path.rate.budget();
         let size = u64::from(self.path.mtu.current()) + crate::path::IP_UDP_HEADER as u64;
         if self.path.flight.bytes() + size <= budget.window {

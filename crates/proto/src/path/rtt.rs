@@ -100,9 +100,10 @@ impl Rtt {
         if self.min == Duration::MAX { self.smoothed() } else { self.min }
     }
 
-    /// Smoothed round trip if there was a sample, else zero: for what should rather come too soon than too late.
-    pub fn smoothed_or_zero(&self) -> Duration {
-        self.smoothed.unwrap_or_default()
+    /// Least round trip if there was a sample, else zero: for what should rather come too soon than too late. An end that sends
+    /// little has a smoothed round trip of another time.
+    pub fn least_or_zero(&self) -> Duration {
+        self.smoothed.map_or(Duration::ZERO, |smoothed| smoothed.min(self.min))
     }
 
     /// Least sample ever, and the mean of all: for reports.
