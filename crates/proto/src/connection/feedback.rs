@@ -116,7 +116,7 @@ impl Connection {
         self.path.delivery.on_acked(before.bytes);
         let mut freed = 0;
         if let Fate::Lost { .. } = before.fate {
-            self.stats.packets.lost -= 1;
+            self.stats.packets.lost -= u64::from(before.carried != Carried::SizeProbe);
             self.path.loss.on_spurious(before.at, now, self.path.rtt.smoothed());
             self.path.estimator.on_spurious();
         } else if before.elicits {

@@ -10,6 +10,8 @@ mod event;
 mod feedback;
 mod receive;
 mod send;
+#[cfg(all(test, feature = "aws-lc-rs"))]
+mod tests;
 mod timers;
 
 use core::net::SocketAddr;
