@@ -58,6 +58,9 @@ impl Connection {
             Ok(_) => {}
             Err(code) => self.fault(now, code),
         }
+        if self.path.flight.is_full() {
+            self.fault(now, CloseCode::Protocol);
+        }
     }
 
     fn receive_reply(&mut self, now: Time, datagram: &mut [u8]) {
