@@ -131,8 +131,6 @@ pub struct Connection {
     credit_asked: Time,
     stats: Stats,
     path_response: Option<[u8; 8]>,
-    /// When the first HELLO left.
-    hello_sent: Option<Time>,
 }
 
 impl Connection {
@@ -213,7 +211,6 @@ impl Connection {
             credit_asked: Time::ZERO,
             stats: Stats::default(),
             path_response: None,
-            hello_sent: None,
             config,
         }
     }

@@ -70,8 +70,8 @@ impl Connection {
             self.stats.packets.dropped += 1;
             return;
         };
-        if let Some(sent) = self.hello_sent {
-            // An upper bound: the answer may be to a later copy.
+        if let Some(sent) = initiator.sent_once() {
+            // At most the gap between the two copies too long.
             self.path.rtt.on_sample(now, now.since(sent), core::time::Duration::ZERO);
         }
         self.stats.wire_bytes_received += (len + IP_UDP_HEADER) as u64;

@@ -35,7 +35,6 @@ impl Connection {
         match &mut self.state {
             State::Connecting(initiator) => {
                 let len = initiator.poll_transmit(now, out)?;
-                self.hello_sent.get_or_insert(now);
                 self.stats.wire_bytes_sent += (len + IP_UDP_HEADER) as u64;
                 Some(Transmit { destination: self.path.remote, ecn: None, len, segment_size: None })
             }

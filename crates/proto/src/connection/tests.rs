@@ -131,3 +131,27 @@ fn a_peer_that_acknowledges_nothing_cannot_make_us_remember_without_bound() {
     assert!(most <= MAX_FLIGHT as u64 + 2, "{most} packets");
     assert_eq!(close_reason(&mut us), Some(CloseReason::Fault(CloseCode::Protocol)));
 }
+
+#[test]
+fn a_reply_to_one_of_many_hellos_says_nothing_of_the_round_trip() {
+    let (secret, start) = (Secret::new([7; 32]), Time::from_millis(1));
+    let (ours, theirs) = (ConnectionId([1; 8]), ConnectionId([2; 8]));
+    let mut responder = Responder::new(&secret, Arc::new(AwsLc), [4; 32]);
+    let mut buffer = [0; DATAGRAM];
+    // What a link of 40 ms did to the first HELLOs, and what the round trip is then held for.
+    for (lost_until, believed) in [(Duration::ZERO, 40), (Duration::from_secs(8), 333)] {
+        let initiator = Initiator::new(&secret, ours, &Parameters::default(), Arc::new(AwsLc), [3; 32], start);
+        let mut us = Connection::connect(Arc::default(), initiator, ours, address(), start, 1);
+        let mut now = start;
+        while now < start + lost_until {
+            while us.poll_transmit(now, 1, &mut buffer).is_some() {}
+            now = us.poll_timeout().expect("the next HELLO is due").0;
+        }
+        let len = us.poll_transmit(now, 1, &mut buffer).expect("a HELLO").len;
+        responder.handle_hello(now, address(), &buffer[..len], &Parameters::default(), theirs);
+        let (_, len) = responder.poll_transmit(now, &mut buffer).expect("a REPLY");
+        let at = now + Duration::from_millis(40);
+        us.handle_datagram(Received { at, from: address(), ecn: None, datagram: &mut buffer[..len] });
+        assert_eq!((us.is_established(), us.path.rtt.smoothed().as_millis()), (true, believed));
+    }
+}
