@@ -24,7 +24,7 @@ pub use event::{CloseCode, CloseReason, Event, Received, Side, StreamId, Transmi
 
 use crate::Time;
 use crate::config::Config;
-use crate::crypto::{OpeningKey, SealingKey};
+use crate::crypto::{MAX_SEALED, OpeningKey, SealingKey};
 use crate::handshake::{Initiator, Session};
 use crate::lane::{LaneReceiver, LaneSender, Streams};
 use crate::path::{
@@ -316,6 +316,17 @@ impl Connection {
         }
     }
 
+    /// Moves to the next key in time; a peer that never answers is left before the last one is worn out.
+    fn renew_key(&mut self, now: Time) {
+        let State::Established { .. } = self.state else { return };
+        let Some(keys) = &mut self.keys else { return };
+        let sealed = keys.sealing.sealed();
+        if sealed >= RENEW_KEY && keys.sealing.initiate_update().is_err() && sealed >= MAX_SEALED - LAST_PACKETS {
+            self.start_closing(now, CloseCode::Internal, String::new());
+            self.events.push_back(Event::Closed(CloseReason::KeyExhausted));
+        }
+    }
+
     fn start_closing(&mut self, now: Time, code: CloseCode, mut reason: String) {
         while reason.len() > crate::wire::MAX_TEXT {
             reason.pop();
@@ -345,6 +356,10 @@ const CLOSING_TIMEOUTS: u32 = 3;
 /// Less idle than this share of the last round trip: the path, not the application, is the limit. A driver's wake-ups leave gaps
 /// of some ten microseconds per millisecond; an application at 85 % of the rate leaves 15 %.
 const SATURATED_IDLE: f64 = 0.1;
+/// A key is renewed after this many packets (RELIABILITY 5.5), provided that the peer has answered some of them.
+const RENEW_KEY: u64 = 1 << 22;
+/// Packets that a key which could not be renewed still seals: to say that the connection is over.
+const LAST_PACKETS: u64 = 1 << 10;
 /// The first packet number is left out after this long, later ones every eight probe timeouts (RELIABILITY 5.5).
 const SKIP_START: Duration = Duration::from_secs(1);
 const SKIP_TIMEOUTS: u32 = 8;

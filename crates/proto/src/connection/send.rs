@@ -32,6 +32,7 @@ enum Slot {
 impl Connection {
     pub(super) fn transmit(&mut self, now: Time, max_segments: usize, out: &mut [u8]) -> Option<Transmit> {
         self.last_asked = now;
+        self.renew_key(now);
         match &mut self.state {
             State::Connecting(initiator) => {
                 let len = initiator.poll_transmit(now, out)?;

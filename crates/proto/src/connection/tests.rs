@@ -6,10 +6,10 @@ use core::ops::RangeInclusive;
 use core::time::Duration;
 use std::sync::Arc;
 
-use super::{CloseCode, CloseReason, Connection, Event, Received, State};
+use super::{CloseCode, CloseReason, Connection, Event, LAST_PACKETS, RENEW_KEY, Received, State};
 use crate::Time;
 use crate::config::Config;
-use crate::crypto::{AwsLc, OpeningKey, SealingKey, Secret};
+use crate::crypto::{AwsLc, MAX_SEALED, OpeningKey, SealingKey, Secret};
 use crate::handshake::{Initiator, Parameters, Responder};
 use crate::path::{Carried, MAX_FLIGHT};
 use crate::wire::{ConnectionId, FeedbackRepr, Frame, TAG_LEN, Writer, write_short_header};
@@ -154,4 +154,29 @@ fn a_reply_to_one_of_many_hellos_says_nothing_of_the_round_trip() {
         us.handle_datagram(Received { at, from: address(), ecn: None, datagram: &mut buffer[..len] });
         assert_eq!((us.is_established(), us.path.rtt.smoothed().as_millis()), (true, believed));
     }
+}
+
+#[test]
+fn a_worn_key_is_renewed_once_the_peer_has_answered_under_it() {
+    let (mut us, mut peer) = connected(Config::default());
+    for phase in 1..4 {
+        us.keys.as_mut().expect("keys").sealing.wear(RENEW_KEY);
+        peer.say(&mut us, &[Frame::Ping]);
+        peer.wait(Duration::from_millis(50));
+        let newest = *peer.hear(&mut us).last().expect("FEEDBACK");
+        assert_eq!(peer.opening.phase(), phase - 1, "nothing was answered under this key");
+        peer.acknowledge(&mut us, &[newest..=newest]);
+        peer.say(&mut us, &[Frame::Ping]);
+        peer.wait(Duration::from_millis(50));
+        peer.hear(&mut us);
+        assert_eq!(peer.opening.phase(), phase);
+    }
+}
+
+#[test]
+fn a_key_that_cannot_be_renewed_ends_the_connection_in_words() {
+    let (mut us, mut peer) = connected(Config::default());
+    us.keys.as_mut().expect("keys").sealing.wear(MAX_SEALED - LAST_PACKETS);
+    assert!(!peer.hear(&mut us).is_empty(), "CLOSE leaves");
+    assert_eq!(close_reason(&mut us), Some(CloseReason::KeyExhausted));
 }
