@@ -179,7 +179,9 @@ impl Connection {
         if let (Some(size), false) = (self.path.mtu.poll(now), probe) {
             return Some(Slot::SizeProbe(size));
         }
-        if let Some(repair) = self.deferred.take().or_else(|| self.next_repair(now)) {
+        // The peer may have decoded meanwhile what a deferred repair is for.
+        let deferred = self.deferred.take().filter(|repair| repair.end() > self.sender.base());
+        if let Some(repair) = deferred.or_else(|| self.next_repair(now)) {
             if self.packet_len(&repair) <= limit {
                 self.path.probes_owed = self.path.probes_owed.saturating_sub(1);
                 return Some(Slot::Repair(repair));

@@ -6,12 +6,15 @@ use core::ops::RangeInclusive;
 use core::time::Duration;
 use std::sync::Arc;
 
+use tidewire_codec::{Code, SourceId};
+
 use super::{CloseCode, CloseReason, Connection, Event, LAST_PACKETS, RENEW_KEY, Received, State};
 use crate::Time;
 use crate::config::Config;
 use crate::crypto::{AwsLc, MAX_SEALED, OpeningKey, SealingKey, Secret};
 use crate::handshake::{Initiator, Parameters, Responder};
 use crate::path::{Carried, MAX_FLIGHT};
+use crate::redundancy::Repair;
 use crate::wire::{ConnectionId, FeedbackRepr, Frame, TAG_LEN, Writer, write_short_header};
 
 const DATAGRAM: usize = 1_472;
@@ -179,4 +182,22 @@ fn a_key_that_cannot_be_renewed_ends_the_connection_in_words() {
     us.keys.as_mut().expect("keys").sealing.wear(MAX_SEALED - LAST_PACKETS);
     assert!(!peer.hear(&mut us).is_empty(), "CLOSE leaves");
     assert_eq!(close_reason(&mut us), Some(CloseReason::KeyExhausted));
+}
+
+#[test]
+fn a_deferred_repair_of_what_is_decoded_meanwhile_does_not_take_the_slot() {
+    let (mut us, mut peer) = connected(Config::default());
+    let stream = us.open_stream().expect("allowed");
+    us.write(stream, b"first").expect("room");
+    peer.wait(Duration::from_millis(50));
+    let newest = *peer.hear(&mut us).last().expect("the symbol");
+    peer.acknowledge(&mut us, &[0..=newest]);
+    peer.wait(Duration::from_millis(50));
+    peer.hear(&mut us);
+    assert_eq!(us.sender.base().0, 1);
+    us.deferred = Some(Repair::Coded { code: Code::Rlc, first: SourceId(0), count: 1, key: None, on_feedback: true });
+    us.write(stream, b"second").expect("room");
+    peer.wait(Duration::from_millis(50));
+    peer.hear(&mut us);
+    assert_eq!(us.stats().packets.source, 2);
 }
