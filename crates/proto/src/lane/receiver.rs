@@ -11,14 +11,13 @@ use tidewire_codec::{Code, DecodeError, Decoder, Limits, Reception, RepairId, So
 
 use super::sender::{TIME_UNIT, send_time};
 use super::streams::Streams;
+use super::{INITIAL_CAPACITY, most_symbols};
 use crate::Time;
 use crate::connection::CloseCode;
 use crate::redundancy::MAX_RUNS;
 use crate::stats::{DelayHistogram, SymbolStats};
 use crate::wire::{LaneRepr, SEND_TIME_MODULUS, SymbolFrames};
 
-/// Symbols the ring starts with: the lane credit given in the handshake.
-pub(crate) const INITIAL_CAPACITY: usize = 256;
 /// The ring doubles when more than this fraction of it lies between edge and highest id: room for 2.5 bandwidth-delay products and
 /// a round trip of repair (DESIGN section 5).
 const GROW_DIVISOR: u64 = 4;
@@ -70,7 +69,7 @@ impl LaneReceiver {
         let limits = Limits { slot_len, capacity: INITIAL_CAPACITY, max_span, max_rows: usize::from(max_span) };
         Self {
             decoder: Decoder::new(limits),
-            max_capacity: (memory / slot_len.max(1)).max(INITIAL_CAPACITY),
+            max_capacity: most_symbols(slot_len, memory),
             base: SourceId(0),
             origins: VecDeque::new(),
             edge: SourceId(0),
@@ -150,7 +149,7 @@ impl LaneReceiver {
         let span = end.0 - self.decoder.edge().0;
         let capacity = self.decoder.capacity();
         if span > capacity as u64 / GROW_DIVISOR && capacity < self.max_capacity {
-            self.decoder.grow((capacity * 2).min(self.max_capacity.next_power_of_two()));
+            self.decoder.grow(capacity * 2);
         }
         let floor = end.0.saturating_sub(self.decoder.capacity() as u64);
         streams.copy_out(SourceId(floor), &self.decoder);
@@ -168,7 +167,7 @@ impl LaneReceiver {
         let per_round = u128::from(self.round.1.0 - edge.0) * rtt.as_nanos() / passed.as_nanos().max(1);
         let capacity = self.decoder.capacity();
         if per_round > u128::from(capacity as u64 / GROW_DIVISOR) && capacity < self.max_capacity {
-            self.decoder.grow((capacity * 2).min(self.max_capacity.next_power_of_two()));
+            self.decoder.grow(capacity * 2);
         }
     }
 
