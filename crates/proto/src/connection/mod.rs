@@ -91,6 +91,34 @@ struct Path {
     last_data: Time,
 }
 
+impl Path {
+    fn new(config: &Config, remote: SocketAddr, now: Time) -> Self {
+        Self {
+            remote,
+            rtt: Rtt::default(),
+            flight: Flight::default(),
+            loss: LossDetector::default(),
+            estimator: LossEstimator::default(),
+            fates_from: 0,
+            delivery: DeliveryRate::default(),
+            mtu: MtuProber::new(config.max_datagram, config.probe_size),
+            rate: config.rate_control.build(),
+            pacer: Pacer::default(),
+            received: ReceivedPackets::default(),
+            feedback: FeedbackClock::default(),
+            reported_ecn: EcnTally::default(),
+            last_eliciting: now,
+            probes: 0,
+            probing_since: now,
+            probes_owed: 0,
+            skip_at: now + SKIP_START,
+            idle_since: Some(now),
+            idle_share: 1.0,
+            last_data: now,
+        }
+    }
+}
+
 /// Keys and ids, once agreed.
 #[derive(Debug)]
 struct Keys {
@@ -164,29 +192,7 @@ impl Connection {
         grease: u64,
     ) -> Self {
         let slot_len = config.slot_len();
-        let path = Path {
-            remote,
-            rtt: Rtt::default(),
-            flight: Flight::default(),
-            loss: LossDetector::default(),
-            estimator: LossEstimator::default(),
-            fates_from: 0,
-            delivery: DeliveryRate::default(),
-            mtu: MtuProber::new(config.max_datagram, config.probe_size),
-            rate: config.rate_control.build(),
-            pacer: Pacer::default(),
-            received: ReceivedPackets::default(),
-            feedback: FeedbackClock::default(),
-            reported_ecn: EcnTally::default(),
-            last_eliciting: now,
-            probes: 0,
-            probing_since: now,
-            probes_owed: 0,
-            skip_at: now + SKIP_START,
-            idle_since: Some(now),
-            idle_share: 1.0,
-            last_data: now,
-        };
+        let path = Path::new(&config, remote, now);
         Self {
             side,
             state,

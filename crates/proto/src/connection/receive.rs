@@ -100,13 +100,11 @@ impl Connection {
         match *frame {
             Frame::Source { lane, id, base, again, symbol } => {
                 expect_streams(lane)?;
-                let arrival = self.receiver.on_source(now, (id, base, again), symbol, &mut self.streams)?;
-                asked.urgent |= arrival.notable;
+                asked.urgent |= self.receiver.on_source(now, (id, base, again), symbol, &mut self.streams)?;
             }
             Frame::Repair { lane, code, id, base, on_feedback: _, symbol } => {
                 expect_streams(lane)?;
-                let arrival = self.receiver.on_repair(now, (code, id, base), symbol, &mut self.streams)?;
-                asked.urgent |= arrival.notable;
+                asked.urgent |= self.receiver.on_repair(now, (code, id, base), symbol, &mut self.streams)?;
             }
             Frame::Feedback(ref feedback) => self.on_feedback(now, number, feedback)?,
             Frame::Close { code, reason } => {

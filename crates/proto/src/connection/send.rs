@@ -52,7 +52,7 @@ impl Connection {
         let segments = max_segments.min((BATCH.as_nanos() / each) as usize);
         let mut len = first;
         let mut count = 1;
-        // Only full packets are worth a batch, and a larger one would not fit its segments.
+        // A probe of the packet size goes alone: nothing else is as long.
         while count < segments && first <= size {
             let Some(rest) = out.get_mut(len..len + first) else { break };
             let Some(more) = self.build_packet(now, rest, Some(first)) else { break };

@@ -33,15 +33,6 @@ enum Origin {
     Repaired,
 }
 
-/// What a symbol's arrival did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Arrival {
-    /// It raised the rank.
-    pub innovative: bool,
-    /// It made at least one other symbol than itself known, or opened a gap.
-    pub notable: bool,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct LaneReceiver {
@@ -55,10 +46,8 @@ pub(crate) struct LaneReceiver {
     runs: Vec<Range<SourceId>>,
     pub delay: DelayHistogram,
     pub symbols: SymbolStats,
-    /// Receptions that did not raise the rank.
+    /// Receptions that did not raise the rank, refused ones included.
     pub redundant: u64,
-    /// Repairs that came too late or were too many to be kept.
-    pub refused: u64,
     /// Where the edge was, about a round trip ago.
     round: (Time, SourceId),
 }
@@ -78,19 +67,18 @@ impl LaneReceiver {
             delay: DelayHistogram::default(),
             symbols: SymbolStats::default(),
             redundant: 0,
-            refused: 0,
             round: (Time::ZERO, SourceId(0)),
         }
     }
 
-    /// A source symbol came.
+    /// A source symbol came. Returns whether it made at least one other symbol than itself known, or opened a gap.
     pub fn on_source(
         &mut self,
         now: Time,
         (id, base, again): (SourceId, SourceId, bool),
         symbol: &[u8],
         streams: &mut Streams,
-    ) -> Result<Arrival, CloseCode> {
+    ) -> Result<bool, CloseCode> {
         self.move_base(base)?;
         self.make_room(SourceId(id.0.saturating_add(1)), streams);
         let end = self.decoder.end();
@@ -104,32 +92,31 @@ impl LaneReceiver {
         let decoded = self.deliver(now, streams)?;
         let innovative = reception == Reception::Innovative;
         self.redundant += u64::from(!innovative);
-        Ok(Arrival { innovative, notable: decoded != u64::from(innovative) || id != end })
+        Ok(decoded != u64::from(innovative) || id != end)
     }
 
-    /// A repair symbol came.
+    /// A repair symbol came. Returns whether it made a symbol known.
     pub fn on_repair(
         &mut self,
         now: Time,
         (code, id, base): (Code, RepairId, SourceId),
         symbol: &[u8],
         streams: &mut Streams,
-    ) -> Result<Arrival, CloseCode> {
+    ) -> Result<bool, CloseCode> {
         self.move_base(base)?;
         self.make_room(SourceId(id.first.0.saturating_add(u64::from(id.count))), streams);
         let reception = match self.decoder.receive_repair(code, id, symbol) {
             Ok(reception) => reception,
             // Our own bound on rows or work, not the peer's fault: the repair is as good as lost.
             Err(error) if is_our_bound(&error) => {
-                self.refused += 1;
-                return Ok(Arrival::default());
+                self.redundant += 1;
+                return Ok(false);
             }
             Err(error) => return Err(fault(error)),
         };
         let decoded = self.deliver(now, streams)?;
-        let innovative = reception == Reception::Innovative;
-        self.redundant += u64::from(!innovative);
-        Ok(Arrival { innovative, notable: decoded > 0 })
+        self.redundant += u64::from(reception != Reception::Innovative);
+        Ok(decoded > 0)
     }
 
     /// The peer says that nothing below `base` will come. On a reliable lane that can only be what is decoded.
