@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use crate::lane::INITIAL_CAPACITY;
 use crate::rate::RateControl;
 use crate::redundancy::Redundancy;
 
@@ -84,7 +85,8 @@ impl Config {
         check(self.max_rate.is_none_or(|rate| rate >= 8_000), "max_rate", "at least 8000 bits per second")?;
         check(self.idle_timeout >= Duration::from_secs(1), "idle_timeout", "at least 1 s")?;
         check(self.handshake_timeout >= Duration::from_millis(100), "handshake_timeout", "at least 100 ms")?;
-        check(self.ring_memory >= 1 << 20, "ring_memory", "at least 1 MiB")?;
+        let least_ring = (INITIAL_CAPACITY * self.slot_len()).max(1 << 20);
+        check(self.ring_memory >= least_ring, "ring_memory", "at least 1 MiB, and 256 datagrams")?;
         check(self.max_streams <= 4_096, "max_streams", "at most 4096")?;
         check(self.stream_window >= 2_048, "stream_window", "at least 2048 bytes")
     }

@@ -67,6 +67,8 @@ pub struct EndpointStats {
     pub repeated: u64,
     /// HELLOs beyond the bound on half-open sessions.
     pub full: u64,
+    /// HELLOs of one who knows the secret and did not use it rightly.
+    pub refused: u64,
     /// HELLOs accepted.
     pub accepted: u64,
 }
@@ -89,7 +91,6 @@ pub struct Endpoint {
     half_open_order: VecDeque<(Time, ConnectionId)>,
     ids: HashMap<ConnectionId, ConnectionHandle>,
     next_handle: u64,
-    /// Connections that events were promised for: all that were touched since the last poll.
     stats: EndpointStats,
     /// The connection that was last asked for datagrams, so that each gets its turn.
     turn: ConnectionHandle,
@@ -206,10 +207,13 @@ impl Endpoint {
             self.stats.full += 1;
             return;
         }
+        let full = responder.stats().full;
         let accepted = responder.handle_hello(now, from, received.datagram, &self.parameters, id);
         let counts = *responder.stats();
         self.stats.strangers = counts.strangers + counts.malformed;
         self.stats.repeated = counts.repeated;
+        self.stats.full += counts.full - full;
+        self.stats.refused = counts.noise + counts.parameters;
         let Some(accepted) = accepted else { return };
         self.stats.accepted += 1;
         let grease = self.rng.next_u64();

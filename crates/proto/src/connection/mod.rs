@@ -10,6 +10,8 @@ mod event;
 mod feedback;
 mod receive;
 mod send;
+#[cfg(all(test, feature = "aws-lc-rs"))]
+mod tests;
 mod timers;
 
 use core::net::SocketAddr;
@@ -22,7 +24,7 @@ pub use event::{CloseCode, CloseReason, Event, Received, Side, StreamId, Transmi
 
 use crate::Time;
 use crate::config::Config;
-use crate::crypto::{OpeningKey, SealingKey};
+use crate::crypto::{MAX_SEALED, OpeningKey, SealingKey};
 use crate::handshake::{Initiator, Session};
 use crate::lane::{LaneReceiver, LaneSender, Streams};
 use crate::path::{
@@ -89,6 +91,34 @@ struct Path {
     last_data: Time,
 }
 
+impl Path {
+    fn new(config: &Config, remote: SocketAddr, now: Time) -> Self {
+        Self {
+            remote,
+            rtt: Rtt::default(),
+            flight: Flight::default(),
+            loss: LossDetector::default(),
+            estimator: LossEstimator::default(),
+            fates_from: 0,
+            delivery: DeliveryRate::default(),
+            mtu: MtuProber::new(config.max_datagram, config.probe_size),
+            rate: config.rate_control.build(),
+            pacer: Pacer::default(),
+            received: ReceivedPackets::default(),
+            feedback: FeedbackClock::default(),
+            reported_ecn: EcnTally::default(),
+            last_eliciting: now,
+            probes: 0,
+            probing_since: now,
+            probes_owed: 0,
+            skip_at: now + SKIP_START,
+            idle_since: Some(now),
+            idle_share: 1.0,
+            last_data: now,
+        }
+    }
+}
+
 /// Keys and ids, once agreed.
 #[derive(Debug)]
 struct Keys {
@@ -129,8 +159,6 @@ pub struct Connection {
     credit_asked: Time,
     stats: Stats,
     path_response: Option<[u8; 8]>,
-    /// When the first HELLO left.
-    hello_sent: Option<Time>,
 }
 
 impl Connection {
@@ -164,29 +192,7 @@ impl Connection {
         grease: u64,
     ) -> Self {
         let slot_len = config.slot_len();
-        let path = Path {
-            remote,
-            rtt: Rtt::default(),
-            flight: Flight::default(),
-            loss: LossDetector::default(),
-            estimator: LossEstimator::default(),
-            fates_from: 0,
-            delivery: DeliveryRate::default(),
-            mtu: MtuProber::new(config.max_datagram, config.probe_size),
-            rate: config.rate_control.build(),
-            pacer: Pacer::default(),
-            received: ReceivedPackets::default(),
-            feedback: FeedbackClock::default(),
-            reported_ecn: EcnTally::default(),
-            last_eliciting: now,
-            probes: 0,
-            probing_since: now,
-            probes_owed: 0,
-            skip_at: now + SKIP_START,
-            idle_since: Some(now),
-            idle_share: 1.0,
-            last_data: now,
-        };
+        let path = Path::new(&config, remote, now);
         Self {
             side,
             state,
@@ -211,7 +217,6 @@ impl Connection {
             credit_asked: Time::ZERO,
             stats: Stats::default(),
             path_response: None,
-            hello_sent: None,
             config,
         }
     }
@@ -317,6 +322,17 @@ impl Connection {
         }
     }
 
+    /// Moves to the next key in time; a peer that never answers is left before the last one is worn out.
+    fn renew_key(&mut self, now: Time) {
+        let State::Established { .. } = self.state else { return };
+        let Some(keys) = &mut self.keys else { return };
+        let sealed = keys.sealing.sealed();
+        if sealed >= RENEW_KEY && keys.sealing.initiate_update().is_err() && sealed >= MAX_SEALED - LAST_PACKETS {
+            self.start_closing(now, CloseCode::Internal, String::new());
+            self.events.push_back(Event::Closed(CloseReason::KeyExhausted));
+        }
+    }
+
     fn start_closing(&mut self, now: Time, code: CloseCode, mut reason: String) {
         while reason.len() > crate::wire::MAX_TEXT {
             reason.pop();
@@ -346,6 +362,10 @@ const CLOSING_TIMEOUTS: u32 = 3;
 /// Less idle than this share of the last round trip: the path, not the application, is the limit. A driver's wake-ups leave gaps
 /// of some ten microseconds per millisecond; an application at 85 % of the rate leaves 15 %.
 const SATURATED_IDLE: f64 = 0.1;
+/// A key is renewed after this many packets (RELIABILITY 5.5), provided that the peer has answered some of them.
+const RENEW_KEY: u64 = 1 << 22;
+/// Packets that a key which could not be renewed still seals: to say that the connection is over.
+const LAST_PACKETS: u64 = 1 << 10;
 /// The first packet number is left out after this long, later ones every eight probe timeouts (RELIABILITY 5.5).
 const SKIP_START: Duration = Duration::from_secs(1);
 const SKIP_TIMEOUTS: u32 = 8;

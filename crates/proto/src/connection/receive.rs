@@ -58,6 +58,9 @@ impl Connection {
             Ok(_) => {}
             Err(code) => self.fault(now, code),
         }
+        if self.path.flight.is_full() {
+            self.fault(now, CloseCode::Protocol);
+        }
     }
 
     fn receive_reply(&mut self, now: Time, datagram: &mut [u8]) {
@@ -67,8 +70,8 @@ impl Connection {
             self.stats.packets.dropped += 1;
             return;
         };
-        if let Some(sent) = self.hello_sent {
-            // An upper bound: the answer may be to a later copy.
+        if let Some(sent) = initiator.sent_once() {
+            // At most the gap between the two copies too long.
             self.path.rtt.on_sample(now, now.since(sent), core::time::Duration::ZERO);
         }
         self.stats.wire_bytes_received += (len + IP_UDP_HEADER) as u64;
@@ -97,13 +100,11 @@ impl Connection {
         match *frame {
             Frame::Source { lane, id, base, again, symbol } => {
                 expect_streams(lane)?;
-                let arrival = self.receiver.on_source(now, (id, base, again), symbol, &mut self.streams)?;
-                asked.urgent |= arrival.notable;
+                asked.urgent |= self.receiver.on_source(now, (id, base, again), symbol, &mut self.streams)?;
             }
             Frame::Repair { lane, code, id, base, on_feedback: _, symbol } => {
                 expect_streams(lane)?;
-                let arrival = self.receiver.on_repair(now, (code, id, base), symbol, &mut self.streams)?;
-                asked.urgent |= arrival.notable;
+                asked.urgent |= self.receiver.on_repair(now, (code, id, base), symbol, &mut self.streams)?;
             }
             Frame::Feedback(ref feedback) => self.on_feedback(now, number, feedback)?,
             Frame::Close { code, reason } => {

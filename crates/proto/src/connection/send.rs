@@ -9,7 +9,7 @@ use super::{Connection, SKIP_TIMEOUTS, State, Transmit};
 use crate::Time;
 use crate::lane::STREAMS;
 use crate::path::{Carried, Ecn, Fate, IP_UDP_HEADER, Sent, transmission_time};
-use crate::redundancy::{CodingContext, Repair};
+use crate::redundancy::{CodingContext, RedundancyPolicy, Repair};
 use crate::wire::{
     Frame, SHORT_HEADER_LEN, TAG_LEN, Writer, pad, repair_header_len, source_header_len, write_grease,
     write_repair_header, write_short_header, write_source_header,
@@ -32,10 +32,10 @@ enum Slot {
 impl Connection {
     pub(super) fn transmit(&mut self, now: Time, max_segments: usize, out: &mut [u8]) -> Option<Transmit> {
         self.last_asked = now;
+        self.renew_key(now);
         match &mut self.state {
             State::Connecting(initiator) => {
                 let len = initiator.poll_transmit(now, out)?;
-                self.hello_sent.get_or_insert(now);
                 self.stats.wire_bytes_sent += (len + IP_UDP_HEADER) as u64;
                 Some(Transmit { destination: self.path.remote, ecn: None, len, segment_size: None })
             }
@@ -52,7 +52,7 @@ impl Connection {
         let segments = max_segments.min((BATCH.as_nanos() / each) as usize);
         let mut len = first;
         let mut count = 1;
-        // Only full packets are worth a batch, and a larger one would not fit its segments.
+        // A probe of the packet size goes alone: nothing else is as long.
         while count < segments && first <= size {
             let Some(rest) = out.get_mut(len..len + first) else { break };
             let Some(more) = self.build_packet(now, rest, Some(first)) else { break };
@@ -179,7 +179,9 @@ impl Connection {
         if let (Some(size), false) = (self.path.mtu.poll(now), probe) {
             return Some(Slot::SizeProbe(size));
         }
-        if let Some(repair) = self.deferred.take().or_else(|| self.next_repair(now)) {
+        // The peer may have decoded meanwhile what a deferred repair is for.
+        let deferred = self.deferred.take().filter(|repair| repair.end() > self.sender.base());
+        if let Some(repair) = deferred.or_else(|| self.next_repair(now)) {
             if self.packet_len(&repair) <= limit {
                 self.path.probes_owed = self.path.probes_owed.saturating_sub(1);
                 return Some(Slot::Repair(repair));
@@ -206,28 +208,43 @@ impl Connection {
 
     fn next_repair(&mut self, now: Time) -> Option<Repair> {
         let probe = self.path.probes_owed > 0;
-        let lost = self.sender.first_lost();
-        let cx = coding_context(&self.sender, &self.path, now, lost, probe, self.max_span, self.config.max_overhead, {
-            self.streams.has_waiting()
-        });
-        self.policy.next_repair(&cx)
+        self.ask_policy(now, probe, |policy, cx| policy.next_repair(cx))
     }
 
     /// When the policy wants to be asked again.
     pub(super) fn policy_timeout(&mut self, now: Time) -> Option<Time> {
+        self.ask_policy(now, false, |policy, cx| policy.poll_timeout(cx))
+    }
+
+    /// Shows the policy what it may know.
+    fn ask_policy<R>(
+        &mut self,
+        now: Time,
+        probe: bool,
+        ask: impl FnOnce(&mut dyn RedundancyPolicy, &CodingContext<'_>) -> R,
+    ) -> R {
+        let saturated = self.is_saturated();
         let lost = self.sender.first_lost();
-        let waiting = self.streams.has_waiting();
-        let cx = coding_context(
-            &self.sender,
-            &self.path,
+        let (sender, path) = (&self.sender, &self.path);
+        let cx = CodingContext {
             now,
+            base: sender.base(),
+            settled: sender.settled(),
+            sent: sender.sent(),
+            report: sender.report(),
             lost,
-            false,
-            self.max_span,
-            self.config.max_overhead,
-            waiting,
-        );
-        self.policy.poll_timeout(&cx)
+            in_flight: sender.repairs(),
+            loss: path.estimator.estimate(),
+            rtt: path.rtt.smoothed(),
+            backlog: sender.has_source() || self.streams.has_waiting(),
+            saturated,
+            source_interval: sender.source_interval(),
+            last_source: sender.last_source(),
+            max_span: self.max_span,
+            max_overhead: self.config.max_overhead,
+            probe,
+        };
+        ask(self.policy.as_mut(), &cx)
     }
 
     fn packet_len(&self, repair: &Repair) -> usize {
@@ -275,7 +292,7 @@ impl Connection {
                 let (id, symbol) = self.sender.send_source(now)?;
                 write_source_header(w, STREAMS, id, base, false).ok()?;
                 w.bytes(symbol).ok()?;
-                self.on_source_sent(now);
+                self.ask_policy(now, false, |policy, cx| policy.on_source_sent(cx));
                 self.wake_writers();
                 Some(Carried::Source { lane: STREAMS, id, again: false })
             }
@@ -307,13 +324,6 @@ impl Connection {
         }
     }
 
-    fn on_source_sent(&mut self, now: Time) {
-        let waiting = self.streams.has_waiting();
-        let (max_span, cap) = (self.max_span, self.config.max_overhead);
-        let cx = coding_context(&self.sender, &self.path, now, None, false, max_span, cap, waiting);
-        self.policy.on_source_sent(&cx);
-    }
-
     fn transmit_close(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
         let State::Closing { code, reason, next, until } = &mut self.state else { return None };
         if now < *next || now >= *until {
@@ -330,36 +340,5 @@ impl Connection {
         keys.sealing.seal(0, number, out.get_mut(..len)?).ok()?;
         self.record(now, len, Carried::Control, false);
         Some(Transmit { destination: self.path.remote, ecn: None, len, segment_size: None })
-    }
-}
-
-#[allow(clippy::too_many_arguments, reason = "the borrows of sender and path must stay apart from that of the policy")]
-fn coding_context<'a>(
-    sender: &'a crate::lane::LaneSender,
-    path: &super::Path,
-    now: Time,
-    lost: Option<tidewire_codec::SourceId>,
-    probe: bool,
-    max_span: u16,
-    max_overhead: f64,
-    writers_wait: bool,
-) -> CodingContext<'a> {
-    CodingContext {
-        now,
-        base: sender.base(),
-        settled: sender.settled(),
-        sent: sender.sent(),
-        report: sender.report(),
-        lost,
-        in_flight: sender.repairs(),
-        loss: path.estimator.estimate(),
-        rtt: path.rtt.smoothed(),
-        backlog: sender.has_source() || writers_wait,
-        saturated: path.idle_share < super::SATURATED_IDLE,
-        source_interval: sender.source_interval(),
-        last_source: sender.last_source(),
-        max_span,
-        max_overhead,
-        probe,
     }
 }

@@ -157,6 +157,11 @@ impl Initiator {
         Some(HELLO_LEN)
     }
 
+    /// When the HELLO left, if a REPLY now can only answer its first flight: what comes after a second one may answer either.
+    pub fn sent_once(&self) -> Option<Time> {
+        (self.flights.pairs == 1).then_some(self.flights.first_left)
+    }
+
     /// When the next HELLO is due or the handshake expires; none when it is over.
     pub fn poll_timeout(&self) -> Option<Time> {
         (!self.finished).then(|| self.flights.due.min(self.flights.deadline()))
@@ -246,11 +251,23 @@ struct Flights {
     next_pair: Option<Time>,
     /// The wait after the next pair, before jitter.
     wait: Duration,
+    /// Pairs begun, and when the first was.
+    pairs: u32,
+    first_left: Time,
 }
 
 impl Flights {
     const fn new(rng: ChaCha20Rng, now: Time) -> Self {
-        Self { rng, started: now, give_up: GIVE_UP, due: now, next_pair: None, wait: FIRST_RETRY }
+        Self {
+            rng,
+            started: now,
+            give_up: GIVE_UP,
+            due: now,
+            next_pair: None,
+            wait: FIRST_RETRY,
+            pairs: 0,
+            first_left: now,
+        }
     }
 
     fn deadline(&self) -> Time {
@@ -265,6 +282,8 @@ impl Flights {
         self.due = match self.next_pair.take() {
             Some(next) => next,
             None => {
+                self.pairs += 1;
+                self.first_left = if self.pairs == 1 { now } else { self.first_left };
                 // +-25 %, so that clients which lost the same link do not come back in step.
                 let jittered = self.wait * (768 + self.rng.next_u32() % 513) / 1024;
                 self.next_pair = Some(now + jittered);

@@ -9,9 +9,30 @@ mod sender;
 mod stream;
 mod streams;
 
-pub(crate) use receiver::{INITIAL_CAPACITY, LaneReceiver};
+pub(crate) use receiver::LaneReceiver;
 pub(crate) use sender::LaneSender;
 pub(crate) use streams::Streams;
 
+/// Symbols a ring starts with: the receiver's is the lane credit given in the handshake.
+pub(crate) const INITIAL_CAPACITY: usize = 256;
+
+/// Symbols that a ring of at most `memory` bytes holds: rings double, so it is a power of two, and no less than they begin with.
+fn most_symbols(slot_len: usize, memory: usize) -> usize {
+    1 << (memory / slot_len.max(1)).max(INITIAL_CAPACITY).ilog2()
+}
+
 /// Lane 0: reliable streams.
 pub(crate) const STREAMS: u32 = 0;
+
+#[cfg(test)]
+mod tests {
+    use super::most_symbols;
+
+    #[test]
+    fn a_full_grown_ring_is_within_its_memory() {
+        for (slot_len, memory) in [(1_472, 1 << 20), (1_472, 64 << 20), (1_216, 3 << 20), (65_536, 16 << 20)] {
+            let symbols = most_symbols(slot_len, memory);
+            assert!(symbols.is_power_of_two() && slot_len * symbols <= memory, "{slot_len} {memory}: {symbols}");
+        }
+    }
+}

@@ -11,14 +11,13 @@ use tidewire_codec::{Code, DecodeError, Decoder, Limits, Reception, RepairId, So
 
 use super::sender::{TIME_UNIT, send_time};
 use super::streams::Streams;
+use super::{INITIAL_CAPACITY, most_symbols};
 use crate::Time;
 use crate::connection::CloseCode;
 use crate::redundancy::MAX_RUNS;
 use crate::stats::{DelayHistogram, SymbolStats};
 use crate::wire::{LaneRepr, SEND_TIME_MODULUS, SymbolFrames};
 
-/// Symbols the ring starts with: the lane credit given in the handshake.
-pub(crate) const INITIAL_CAPACITY: usize = 256;
 /// The ring doubles when more than this fraction of it lies between edge and highest id: room for 2.5 bandwidth-delay products and
 /// a round trip of repair (DESIGN section 5).
 const GROW_DIVISOR: u64 = 4;
@@ -34,15 +33,6 @@ enum Origin {
     Repaired,
 }
 
-/// What a symbol's arrival did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Arrival {
-    /// It raised the rank.
-    pub innovative: bool,
-    /// It made at least one other symbol than itself known, or opened a gap.
-    pub notable: bool,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct LaneReceiver {
@@ -56,10 +46,8 @@ pub(crate) struct LaneReceiver {
     runs: Vec<Range<SourceId>>,
     pub delay: DelayHistogram,
     pub symbols: SymbolStats,
-    /// Receptions that did not raise the rank.
+    /// Receptions that did not raise the rank, refused ones included.
     pub redundant: u64,
-    /// Repairs that came too late or were too many to be kept.
-    pub refused: u64,
     /// Where the edge was, about a round trip ago.
     round: (Time, SourceId),
 }
@@ -70,7 +58,7 @@ impl LaneReceiver {
         let limits = Limits { slot_len, capacity: INITIAL_CAPACITY, max_span, max_rows: usize::from(max_span) };
         Self {
             decoder: Decoder::new(limits),
-            max_capacity: (memory / slot_len.max(1)).max(INITIAL_CAPACITY),
+            max_capacity: most_symbols(slot_len, memory),
             base: SourceId(0),
             origins: VecDeque::new(),
             edge: SourceId(0),
@@ -79,19 +67,18 @@ impl LaneReceiver {
             delay: DelayHistogram::default(),
             symbols: SymbolStats::default(),
             redundant: 0,
-            refused: 0,
             round: (Time::ZERO, SourceId(0)),
         }
     }
 
-    /// A source symbol came.
+    /// A source symbol came. Returns whether it made at least one other symbol than itself known, or opened a gap.
     pub fn on_source(
         &mut self,
         now: Time,
         (id, base, again): (SourceId, SourceId, bool),
         symbol: &[u8],
         streams: &mut Streams,
-    ) -> Result<Arrival, CloseCode> {
+    ) -> Result<bool, CloseCode> {
         self.move_base(base)?;
         self.make_room(SourceId(id.0.saturating_add(1)), streams);
         let end = self.decoder.end();
@@ -105,32 +92,31 @@ impl LaneReceiver {
         let decoded = self.deliver(now, streams)?;
         let innovative = reception == Reception::Innovative;
         self.redundant += u64::from(!innovative);
-        Ok(Arrival { innovative, notable: decoded != u64::from(innovative) || id != end })
+        Ok(decoded != u64::from(innovative) || id != end)
     }
 
-    /// A repair symbol came.
+    /// A repair symbol came. Returns whether it made a symbol known.
     pub fn on_repair(
         &mut self,
         now: Time,
         (code, id, base): (Code, RepairId, SourceId),
         symbol: &[u8],
         streams: &mut Streams,
-    ) -> Result<Arrival, CloseCode> {
+    ) -> Result<bool, CloseCode> {
         self.move_base(base)?;
         self.make_room(SourceId(id.first.0.saturating_add(u64::from(id.count))), streams);
         let reception = match self.decoder.receive_repair(code, id, symbol) {
             Ok(reception) => reception,
             // Our own bound on rows or work, not the peer's fault: the repair is as good as lost.
             Err(error) if is_our_bound(&error) => {
-                self.refused += 1;
-                return Ok(Arrival::default());
+                self.redundant += 1;
+                return Ok(false);
             }
             Err(error) => return Err(fault(error)),
         };
         let decoded = self.deliver(now, streams)?;
-        let innovative = reception == Reception::Innovative;
-        self.redundant += u64::from(!innovative);
-        Ok(Arrival { innovative, notable: decoded > 0 })
+        self.redundant += u64::from(reception != Reception::Innovative);
+        Ok(decoded > 0)
     }
 
     /// The peer says that nothing below `base` will come. On a reliable lane that can only be what is decoded.
@@ -150,7 +136,7 @@ impl LaneReceiver {
         let span = end.0 - self.decoder.edge().0;
         let capacity = self.decoder.capacity();
         if span > capacity as u64 / GROW_DIVISOR && capacity < self.max_capacity {
-            self.decoder.grow((capacity * 2).min(self.max_capacity.next_power_of_two()));
+            self.decoder.grow(capacity * 2);
         }
         let floor = end.0.saturating_sub(self.decoder.capacity() as u64);
         streams.copy_out(SourceId(floor), &self.decoder);
@@ -168,7 +154,7 @@ impl LaneReceiver {
         let per_round = u128::from(self.round.1.0 - edge.0) * rtt.as_nanos() / passed.as_nanos().max(1);
         let capacity = self.decoder.capacity();
         if per_round > u128::from(capacity as u64 / GROW_DIVISOR) && capacity < self.max_capacity {
-            self.decoder.grow((capacity * 2).min(self.max_capacity.next_power_of_two()));
+            self.decoder.grow(capacity * 2);
         }
     }
 

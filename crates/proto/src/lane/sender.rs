@@ -11,14 +11,13 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use tidewire_codec::{Code, EncodeError, Encoder, RepairId, SourceId};
 
+use super::{INITIAL_CAPACITY, most_symbols};
 use crate::Time;
 use crate::redundancy::{RepairInFlight, Report};
 use crate::wire::{LaneReport, OpenStream, SEND_TIME_MODULUS, SYMBOL_HEADER_LEN, SymbolHeader, Writer};
 
 /// Unit of the send time in a symbol (wire.md section 6).
 pub(super) const TIME_UNIT: u64 = 16_000;
-/// Symbols the ring starts with.
-const INITIAL_CAPACITY: usize = 256;
 
 /// What is known of a source symbol that is out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,10 +65,9 @@ pub(crate) struct LaneSender {
 impl LaneSender {
     /// `slot_len` bytes hold the longest symbol; the ring may grow to `memory` bytes. The peer accepts ids below `peer_limit`.
     pub fn new(slot_len: usize, memory: usize, peer_limit: u64) -> Self {
-        let max_capacity = (memory / slot_len.max(1)).max(INITIAL_CAPACITY);
         Self {
             encoder: Encoder::new(slot_len, INITIAL_CAPACITY),
-            max_capacity,
+            max_capacity: most_symbols(slot_len, memory),
             open: None,
             sources: VecDeque::new(),
             base: SourceId(0),

@@ -13,6 +13,10 @@ const MAX_PIECES: usize = 16_384;
 /// Gaps between them: 8 MiB of credit in symbols of a little over 1,024 bytes, every second of them lost.
 const MAX_GAPS: usize = 4_096;
 
+/// Pieces copied out of the ring are joined up to this many bytes: else many small writes that a reader lets lie would look like
+/// a peer that sends single bytes. No more, since the memory of a piece is given back when all of it was read.
+const JOINED: usize = 16 << 10;
+
 /// What a peer did wrong with a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamFault {
@@ -44,7 +48,7 @@ enum Place {
     /// In the ring: the bytes begin at `at` in the symbol `id`.
     Slot { id: SourceId, at: usize },
     /// Copied out of the ring; the bytes begin at `at`.
-    Own { bytes: Box<[u8]>, at: usize },
+    Own { bytes: Vec<u8>, at: usize },
 }
 
 #[derive(Debug)]
@@ -160,18 +164,25 @@ impl Incoming {
 
     /// Copies out what lies in symbols below `floor`: the ring is about to reuse their slots.
     pub fn copy_out(&mut self, floor: SourceId, decoder: &Decoder) {
-        for piece in &mut self.pieces {
-            let Place::Slot { id, at } = piece.place else { continue };
-            if id < floor {
-                let held = decoder.symbol(id).and_then(|symbol| symbol.get(at..at + piece.len));
-                piece.place = Place::Own { bytes: held.unwrap_or_default().into(), at: 0 };
+        let mut kept: VecDeque<Piece> = VecDeque::with_capacity(self.pieces.len());
+        for mut piece in self.pieces.drain(..) {
+            if let Place::Slot { id, at } = piece.place
+                && id < floor
+            {
+                let bytes = decoder.symbol(id).and_then(|symbol| symbol.get(at..at + piece.len)).unwrap_or_default();
+                if let Some(before) = kept.back_mut().filter(|before| before.end() == piece.offset)
+                    && let Place::Own { bytes: joined, .. } = &mut before.place
+                    && joined.len() + bytes.len() <= JOINED
+                {
+                    joined.extend_from_slice(bytes);
+                    before.len += bytes.len();
+                    continue;
+                }
+                piece.place = Place::Own { bytes: bytes.to_vec(), at: 0 };
             }
+            kept.push_back(piece);
         }
-    }
-
-    /// Pieces that wait to be read.
-    pub fn piece_count(&self) -> usize {
-        self.pieces.len()
+        self.pieces = kept;
     }
 
     /// All bytes up to the end were read.
@@ -245,6 +256,23 @@ mod tests {
         assert_eq!(stream.insert(20, 5, true, SourceId(1), 0), Ok(()));
         assert_eq!(stream.insert(25, 1, false, SourceId(1), 0), Err(StreamFault::Contradiction));
         assert_eq!(stream.insert(20, 6, true, SourceId(1), 0), Err(StreamFault::Contradiction));
+    }
+
+    #[test]
+    fn any_number_of_small_writes_may_lie_unread() {
+        let mut decoder = decoder();
+        let mut stream = Incoming::new(1 << 20);
+        let count = 3 * MAX_PIECES as u64;
+        for n in 0..count {
+            decoder.receive_source(SourceId(4 + n), &[n as u8]).expect("accepted");
+            assert_eq!(stream.insert(n, 1, false, SourceId(4 + n), 0), Ok(()), "{n}");
+            stream.copy_out(SourceId(n), &decoder);
+        }
+        for n in 0..count {
+            assert_eq!(stream.chunk(&decoder).and_then(|chunk| chunk.first()), Some(&(n as u8)), "{n}");
+            stream.consume(1);
+        }
+        assert!(!stream.is_readable());
     }
 
     #[test]

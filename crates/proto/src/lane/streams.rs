@@ -16,6 +16,9 @@ use crate::wire::SymbolFrame;
 /// A window doubles when it was used up within this many round trips (quinn and Linux's receive autotuning do about the same).
 const WIDEN_ROUNDS: u32 = 4;
 
+/// An eighth of the ring is copied out at a time: one walk over what lies unread per so many packets. Chosen.
+const COPY_AHEAD: usize = 8;
+
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub incoming: Incoming,
@@ -48,7 +51,8 @@ pub(crate) struct Streams {
     waiting: VecDeque<StreamId>,
     events: VecDeque<Event>,
     limits: Vec<(u64, u64)>,
-    unread_pieces: usize,
+    /// No unread byte lies in a symbol below.
+    copied_below: SourceId,
 }
 
 impl Streams {
@@ -69,7 +73,7 @@ impl Streams {
             waiting: VecDeque::new(),
             events: VecDeque::new(),
             limits: Vec::new(),
-            unread_pieces: 0,
+            copied_below: SourceId(0),
         }
     }
 
@@ -149,29 +153,29 @@ impl Streams {
         })?;
         let tell = stream.incoming.is_readable() && !stream.told_readable;
         stream.told_readable |= tell;
-        self.unread_pieces += usize::from(!data.is_empty());
+        self.copied_below = self.copied_below.min(symbol);
         if tell {
             self.events.push_back(Event::Readable(StreamId(id)));
         }
         Ok(())
     }
 
-    /// Saves unread bytes of symbols below `floor` before the ring reuses their slots.
+    /// Saves unread bytes of symbols below `floor` before the ring reuses their slots; also of some above it, so that a reader who
+    /// lets much lie does not cost a walk over all of it for each packet.
     pub fn copy_out(&mut self, floor: SourceId, decoder: &Decoder) {
-        if self.unread_pieces == 0 {
+        if floor <= self.copied_below {
             return;
         }
+        self.copied_below = floor.plus((decoder.capacity() / COPY_AHEAD) as u64);
         for stream in self.open.values_mut() {
-            stream.incoming.copy_out(floor, decoder);
+            stream.incoming.copy_out(self.copied_below, decoder);
         }
     }
 
     /// The application took `n` bytes of what it was lent.
     pub fn consume(&mut self, id: StreamId, n: usize) {
         if let Some(stream) = self.open.get_mut(&id.0) {
-            let pieces = stream.incoming.piece_count();
             stream.incoming.consume(n);
-            self.unread_pieces -= pieces - stream.incoming.piece_count();
             stream.told_readable = false;
             stream.end_read |= n == 0 && stream.incoming.is_at_end();
         }

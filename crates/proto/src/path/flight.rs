@@ -9,6 +9,9 @@ use tidewire_codec::SourceId;
 
 use crate::Time;
 
+/// Packets remembered at most: 10 Gbit/s over 300 ms. Whoever leaves more without an answer keeps us from forgetting on purpose.
+pub(crate) const MAX_FLIGHT: usize = 1 << 18;
+
 /// What a packet carried besides control frames: what to do when its fate is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carried {
@@ -81,6 +84,11 @@ impl Flight {
     /// Whether any packet that elicits an acknowledgement is open.
     pub fn is_empty(&self) -> bool {
         self.open == 0
+    }
+
+    /// The peer must acknowledge something before more can be remembered.
+    pub fn is_full(&self) -> bool {
+        self.packets.len() >= MAX_FLIGHT
     }
 
     /// Takes the next packet; its number is what [`Self::next_number`] said.

@@ -18,6 +18,8 @@ pub use delivery::{DeliveryRate, RateSample};
 pub use ecn::Ecn;
 pub(crate) use ecn::EcnTally;
 pub use estimate::{LossEstimate, LossEstimator};
+#[cfg(all(test, feature = "aws-lc-rs"))]
+pub(crate) use flight::MAX_FLIGHT;
 pub(crate) use flight::{Carried, Fate, Flight, Sent};
 pub(crate) use loss::LossDetector;
 pub(crate) use mtu::{BASE as BASE_DATAGRAM, MtuProber};

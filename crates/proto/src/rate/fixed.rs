@@ -27,7 +27,22 @@ impl RateController for Fixed {
     }
 
     fn budget(&self) -> Budget {
-        let product = (u128::from(self.bytes_per_second) * self.min_rtt.as_micros() / 1_000_000) as u64;
-        Budget { window: product.saturating_mul(WINDOW_GAIN) + 4 * INITIAL_WINDOW, pacing: self.bytes_per_second }
+        let product = u128::from(self.bytes_per_second) * self.min_rtt.as_micros() / 1_000_000;
+        let product = u64::try_from(product).unwrap_or(u64::MAX);
+        Budget {
+            window: product.saturating_mul(WINDOW_GAIN).saturating_add(4 * INITIAL_WINDOW),
+            pacing: self.bytes_per_second,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_rate_has_a_window() {
+        let largest = Fixed { bytes_per_second: u64::MAX, min_rtt: Duration::from_secs(2) };
+        assert_eq!(largest.budget().window, u64::MAX);
     }
 }

@@ -80,7 +80,7 @@ impl RedundancyPolicy for Adaptive {
         }
         self.tokens = (self.tokens + cx.max_overhead).min(BURST_TOKENS);
         self.due = (self.due + self.share).min(BURST_TOKENS);
-        self.unprotected += 1;
+        self.unprotected = self.unprotected.saturating_add(1);
         self.tail_sent = 0;
     }
 

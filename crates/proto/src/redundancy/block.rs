@@ -58,7 +58,8 @@ impl Generation {
     /// left, else a random combination.
     fn repair(&mut self, base: SourceId, on_feedback: bool) -> Repair {
         let key = self.sent;
-        self.sent += 1;
+        // A peer may ask for ever; a row sent again after 65,536 others does no harm.
+        self.sent = self.sent.wrapping_add(1);
         self.in_flight += 1;
         let gone = base.0.saturating_sub(self.first.0);
         let whole = gone == 0 && key < FIELD - self.count;
@@ -117,5 +118,20 @@ impl RedundancyPolicy for Block {
 
     fn poll_timeout(&self, cx: &CodingContext<'_>) -> Option<Time> {
         self.idle_deadline(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generation_may_be_asked_for_more_repairs_than_there_are_keys() {
+        let mut generation = Generation { first: SourceId(0), count: 3, owed: 0, sent: 0, arrived: 0, in_flight: 0 };
+        let keys = (0..70_000_u32).map(|_| match generation.repair(SourceId(0), true) {
+            Repair::Coded { key: Some(key), .. } => u32::from(key),
+            other => panic!("{other:?}"),
+        });
+        assert!(keys.enumerate().all(|(n, key)| n as u32 % 65_536 == key));
     }
 }

@@ -44,6 +44,16 @@ pub enum Repair {
     },
 }
 
+impl Repair {
+    /// One past the newest source symbol that it can give.
+    pub fn end(&self) -> SourceId {
+        match *self {
+            Self::Resend(id) => id.next(),
+            Self::Coded { first, count, .. } => first.plus(u64::from(count)),
+        }
+    }
+}
+
 /// A repair packet that was sent and whose fate is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepairInFlight {

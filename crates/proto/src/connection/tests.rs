@@ -1,0 +1,203 @@
+//! A connection against a peer that holds the right keys and says whatever a test wants: what no honest peer sends, and what
+//! no link would carry in this order.
+
+use core::net::{Ipv4Addr, SocketAddr};
+use core::ops::RangeInclusive;
+use core::time::Duration;
+use std::sync::Arc;
+
+use tidewire_codec::{Code, SourceId};
+
+use super::{CloseCode, CloseReason, Connection, Event, LAST_PACKETS, RENEW_KEY, Received, State};
+use crate::Time;
+use crate::config::Config;
+use crate::crypto::{AwsLc, MAX_SEALED, OpeningKey, SealingKey, Secret};
+use crate::handshake::{Initiator, Parameters, Responder};
+use crate::path::{Carried, MAX_FLIGHT};
+use crate::redundancy::Repair;
+use crate::wire::{ConnectionId, FeedbackRepr, Frame, TAG_LEN, Writer, write_short_header};
+
+const DATAGRAM: usize = 1_472;
+
+/// The other end, by hand.
+struct Peer {
+    sealing: SealingKey,
+    opening: OpeningKey,
+    /// What it calls us.
+    us: ConnectionId,
+    /// Number of its next packet.
+    next: u64,
+    now: Time,
+}
+
+fn address() -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, 7_700))
+}
+
+/// A responder's connection that is live, and its peer.
+fn connected(config: Config) -> (Connection, Peer) {
+    let (secret, now) = (Secret::new([7; 32]), Time::from_millis(1));
+    let (ours, theirs) = (ConnectionId([1; 8]), ConnectionId([2; 8]));
+    let mut initiator = Initiator::new(&secret, theirs, &Parameters::default(), Arc::new(AwsLc), [3; 32], now);
+    let mut responder = Responder::new(&secret, Arc::new(AwsLc), [4; 32]);
+    let mut buffer = [0; DATAGRAM];
+    let len = initiator.poll_transmit(now, &mut buffer).expect("a HELLO");
+    let accepted = responder.handle_hello(now, address(), &buffer[..len], &Parameters::default(), ours);
+    let (_, len) = responder.poll_transmit(now, &mut buffer).expect("a REPLY");
+    let session = initiator.handle_reply(&buffer[..len]).expect("the REPLY fits");
+    let accepted = accepted.expect("the HELLO is right").session;
+    let mut us = Connection::accept(Arc::new(config), accepted, address(), now, 1);
+    let mut peer = Peer { sealing: session.sealing, opening: session.opening, us: ours, next: 0, now };
+    peer.say(&mut us, &[Frame::Ping]);
+    assert_eq!(us.poll_event(), Some(Event::Connected));
+    (us, peer)
+}
+
+impl Peer {
+    /// Sends one packet of these frames.
+    fn say(&mut self, us: &mut Connection, frames: &[Frame<'_>]) {
+        self.write(us, |w| frames.iter().for_each(|frame| frame.emit(w).expect("room")));
+    }
+
+    /// Acknowledges these packets, and says nothing else.
+    fn acknowledge(&mut self, us: &mut Connection, received: &[RangeInclusive<u64>]) {
+        let delay = Duration::ZERO;
+        let feedback = FeedbackRepr { received, delay, ecn: None, stream_credit: None, lanes: &[], elicits: false };
+        self.write(us, |w| feedback.emit(w).expect("room"));
+    }
+
+    fn write(&mut self, us: &mut Connection, frames: impl FnOnce(&mut Writer<'_>)) {
+        let mut datagram = [0; DATAGRAM];
+        let mut w = Writer::new(&mut datagram);
+        write_short_header(&mut w, self.us, self.next, 0).expect("room");
+        frames(&mut w);
+        let len = w.len() + TAG_LEN;
+        let datagram = &mut datagram[..len];
+        self.sealing.seal(0, self.next, datagram).expect("sealed");
+        self.next += 1;
+        us.handle_datagram(Received { at: self.now, from: address(), ecn: None, datagram });
+    }
+
+    /// Takes all that may leave now; returns the packet numbers.
+    fn hear(&mut self, us: &mut Connection) -> Vec<u64> {
+        let mut buffer = [0; DATAGRAM];
+        let mut numbers = Vec::new();
+        us.handle_timeout(self.now);
+        while let Some(transmit) = us.poll_transmit(self.now, 1, &mut buffer) {
+            numbers.push(self.opening.open(0, &mut buffer[..transmit.len]).expect("authentic").number);
+        }
+        let timer = us.poll_timeout();
+        assert!(timer.is_none_or(|(at, _)| at > self.now), "{timer:?} is not after {:?}", self.now);
+        numbers
+    }
+
+    fn wait(&mut self, duration: Duration) {
+        self.now += duration;
+    }
+}
+
+/// Events up to the end of the connection.
+fn close_reason(us: &mut Connection) -> Option<CloseReason> {
+    std::iter::from_fn(|| us.poll_event()).find_map(|event| match event {
+        Event::Closed(reason) => Some(reason),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_size_probe_that_arrives_after_all_was_never_counted_as_lost() {
+    let (mut us, mut peer) = connected(Config::default());
+    let mut newest = 0;
+    for _ in 0..30 {
+        newest = peer.hear(&mut us).last().copied().unwrap_or(newest);
+        peer.wait(Duration::from_millis(100));
+    }
+    let probe = us.path.flight.iter_from(0).find(|(_, sent)| sent.carried == Carried::SizeProbe).expect("a probe").0;
+    peer.acknowledge(&mut us, &[newest..=newest]);
+    let lost = us.stats().packets.lost;
+    peer.acknowledge(&mut us, &[newest..=newest, probe..=probe]);
+    assert_eq!((us.stats().packets.lost, close_reason(&mut us)), (lost, None));
+}
+
+#[test]
+fn a_peer_that_acknowledges_nothing_cannot_make_us_remember_without_bound() {
+    let (mut us, mut peer) = connected(Config::default());
+    let mut most = 0;
+    while matches!(us.state, State::Established { .. }) && most < 1 << 20 {
+        for _ in 0..3 {
+            peer.say(&mut us, &[Frame::Ping]);
+        }
+        peer.hear(&mut us);
+        most = us.path.flight.next_number() - us.path.flight.first_number();
+        peer.wait(Duration::from_millis(25));
+    }
+    assert!(most <= MAX_FLIGHT as u64 + 2, "{most} packets");
+    assert_eq!(close_reason(&mut us), Some(CloseReason::Fault(CloseCode::Protocol)));
+}
+
+#[test]
+fn a_reply_to_one_of_many_hellos_says_nothing_of_the_round_trip() {
+    let (secret, start) = (Secret::new([7; 32]), Time::from_millis(1));
+    let (ours, theirs) = (ConnectionId([1; 8]), ConnectionId([2; 8]));
+    let mut responder = Responder::new(&secret, Arc::new(AwsLc), [4; 32]);
+    let mut buffer = [0; DATAGRAM];
+    // What a link of 40 ms did to the first HELLOs, and what the round trip is then held for.
+    for (lost_until, believed) in [(Duration::ZERO, 40), (Duration::from_secs(8), 333)] {
+        let initiator = Initiator::new(&secret, ours, &Parameters::default(), Arc::new(AwsLc), [3; 32], start);
+        let mut us = Connection::connect(Arc::default(), initiator, ours, address(), start, 1);
+        let mut now = start;
+        while now < start + lost_until {
+            while us.poll_transmit(now, 1, &mut buffer).is_some() {}
+            now = us.poll_timeout().expect("the next HELLO is due").0;
+        }
+        let len = us.poll_transmit(now, 1, &mut buffer).expect("a HELLO").len;
+        responder.handle_hello(now, address(), &buffer[..len], &Parameters::default(), theirs);
+        let (_, len) = responder.poll_transmit(now, &mut buffer).expect("a REPLY");
+        let at = now + Duration::from_millis(40);
+        us.handle_datagram(Received { at, from: address(), ecn: None, datagram: &mut buffer[..len] });
+        assert_eq!((us.is_established(), us.path.rtt.smoothed().as_millis()), (true, believed));
+    }
+}
+
+#[test]
+fn a_worn_key_is_renewed_once_the_peer_has_answered_under_it() {
+    let (mut us, mut peer) = connected(Config::default());
+    for phase in 1..4 {
+        us.keys.as_mut().expect("keys").sealing.wear(RENEW_KEY);
+        peer.say(&mut us, &[Frame::Ping]);
+        peer.wait(Duration::from_millis(50));
+        let newest = *peer.hear(&mut us).last().expect("FEEDBACK");
+        assert_eq!(peer.opening.phase(), phase - 1, "nothing was answered under this key");
+        peer.acknowledge(&mut us, &[newest..=newest]);
+        peer.say(&mut us, &[Frame::Ping]);
+        peer.wait(Duration::from_millis(50));
+        peer.hear(&mut us);
+        assert_eq!(peer.opening.phase(), phase);
+    }
+}
+
+#[test]
+fn a_key_that_cannot_be_renewed_ends_the_connection_in_words() {
+    let (mut us, mut peer) = connected(Config::default());
+    us.keys.as_mut().expect("keys").sealing.wear(MAX_SEALED - LAST_PACKETS);
+    assert!(!peer.hear(&mut us).is_empty(), "CLOSE leaves");
+    assert_eq!(close_reason(&mut us), Some(CloseReason::KeyExhausted));
+}
+
+#[test]
+fn a_deferred_repair_of_what_is_decoded_meanwhile_does_not_take_the_slot() {
+    let (mut us, mut peer) = connected(Config::default());
+    let stream = us.open_stream().expect("allowed");
+    us.write(stream, b"first").expect("room");
+    peer.wait(Duration::from_millis(50));
+    let newest = *peer.hear(&mut us).last().expect("the symbol");
+    peer.acknowledge(&mut us, &[0..=newest]);
+    peer.wait(Duration::from_millis(50));
+    peer.hear(&mut us);
+    assert_eq!(us.sender.base().0, 1);
+    us.deferred = Some(Repair::Coded { code: Code::Rlc, first: SourceId(0), count: 1, key: None, on_feedback: true });
+    us.write(stream, b"second").expect("room");
+    peer.wait(Duration::from_millis(50));
+    peer.hear(&mut us);
+    assert_eq!(us.stats().packets.source, 2);
+}
