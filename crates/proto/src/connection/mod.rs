@@ -25,7 +25,7 @@ pub use event::{CloseCode, CloseReason, Event, Received, Side, StreamId, Transmi
 use crate::Time;
 use crate::config::Config;
 use crate::crypto::{MAX_SEALED, OpeningKey, SealingKey};
-use crate::handshake::{Initiator, Session};
+use crate::handshake::{CodeSet, Initiator, Session};
 use crate::lane::{LaneReceiver, LaneSender, Streams};
 use crate::path::{
     DeliveryRate, EcnTally, FeedbackClock, Flight, LossDetector, LossEstimator, MtuProber, Pacer, ReceivedPackets, Rtt,
@@ -143,6 +143,8 @@ pub struct Connection {
     /// A repair that did not fit the segment size of the running batch: it goes first in the next.
     deferred: Option<Repair>,
     max_span: u16,
+    /// Codes that the peer decodes.
+    codes: CodeSet,
     symbol_limit: usize,
     idle_timeout: Duration,
     last_heard: Time,
@@ -205,6 +207,7 @@ impl Connection {
             policy: config.redundancy.build(),
             deferred: None,
             max_span: config.max_span,
+            codes: CodeSet::ALL,
             symbol_limit: slot_len,
             idle_timeout: config.idle_timeout,
             last_heard: now,
@@ -227,6 +230,7 @@ impl Connection {
         self.path.mtu.limit_to(peer.max_datagram);
         self.sender = LaneSender::new(self.config.slot_len(), self.config.ring_memory, peer.lane_credit.into());
         self.max_span = self.max_span.min(peer.max_span);
+        self.codes = peer.codes;
         self.symbol_limit = self.symbol_limit.min(peer.max_symbol.into());
         self.streams.set_peer_limits(peer.streams.into(), peer.stream_credit.into());
         if peer.idle_timeout_ms > 0 {

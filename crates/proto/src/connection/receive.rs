@@ -13,6 +13,8 @@ use crate::wire::{Frame, Frames};
 struct Asked {
     elicits: bool,
     urgent: bool,
+    /// A FEEDBACK was there: one per packet, since each costs a walk over what is in flight.
+    feedback: bool,
 }
 
 impl Connection {
@@ -106,7 +108,12 @@ impl Connection {
                 expect_streams(lane)?;
                 asked.urgent |= self.receiver.on_repair(now, (code, id, base), symbol, &mut self.streams)?;
             }
-            Frame::Feedback(ref feedback) => self.on_feedback(now, number, feedback)?,
+            Frame::Feedback(ref feedback) => {
+                if core::mem::replace(&mut asked.feedback, true) {
+                    return Err(CloseCode::Protocol);
+                }
+                self.on_feedback(now, number, feedback)?;
+            }
             Frame::Close { code, reason } => {
                 let reason = CloseReason::Peer { code: CloseCode::from_wire(code), reason: reason.to_owned() };
                 let until = now + self.path.rtt.probe_timeout(core::time::Duration::ZERO);

@@ -312,6 +312,8 @@ impl Connection {
                 Some(Carried::Source { lane: STREAMS, id, again: true })
             }
             Repair::Coded { code, first, count, key, on_feedback } => {
+                // Every peer decodes the random code; a span is a span to any code.
+                let code = if self.codes.contains(code) { code } else { tidewire_codec::Code::Rlc };
                 // The window may have moved since a deferred decision: what is decoded needs no repair.
                 let gone = base.0.saturating_sub(first.0);
                 let count = u16::try_from(u64::from(count).checked_sub(gone).filter(|&left| left > 0)?).ok()?;

@@ -178,8 +178,8 @@ impl Responder {
     fn repeat(&mut self, now: Time, from: SocketAddr, hash: HelloHash) {
         let Some(cached) = self.cache.get_mut(&hash) else { return };
         if cached.to != from {
-            // Bytes of one address do not pay for another's.
-            (cached.to, cached.received, cached.sent) = (from, 0, 0);
+            // Replayed from elsewhere: neither the answer nor its budget may follow. An initiator whose address changed meanwhile starts anew.
+            return;
         }
         cached.received += HELLO_LEN;
         self.queue(now, hash);

@@ -143,8 +143,8 @@ impl Streams {
     /// A frame of symbol `symbol` became known.
     pub fn on_frame(&mut self, symbol: SourceId, frame: &SymbolFrame<'_>) -> Result<(), CloseCode> {
         let SymbolFrame::Stream { stream: id, offset, fin, data, data_at } = *frame else {
-            // RESET and STOP: a stream given up ends like one that is done; nobody reads what is missing.
-            return Ok(());
+            // RESET and STOP come with their issue; to ignore them would leave a reader waiting for ever.
+            return Err(CloseCode::Protocol);
         };
         let Some(stream) = self.ensure(id)? else { return Err(CloseCode::Protocol) };
         stream.incoming.insert(offset, data.len(), fin, symbol, data_at).map_err(|fault| match fault {

@@ -29,6 +29,8 @@ const CRUISE_ROUNDS: u64 = 6;
 const RATE_ROUNDS: usize = 10;
 /// Flight in bandwidth-delay products: room for delayed and lost feedback (BBRv1 cwnd_gain).
 const WINDOW_GAIN: u64 = 2;
+/// The rate falls to this when the path marks congestion: a mark comes before the queue is full (ABE, RFC 8511: 0.85 instead of 0.7).
+const MARK_GAIN: f64 = 0.85;
 /// Start-up ends after three rounds that grew by less than a quarter (BBRv1).
 const FULL_ROUNDS: u32 = 3;
 const FULL_GROWTH: f64 = 1.25;
@@ -76,6 +78,8 @@ pub struct Bbr {
     full_rate: u64,
     full_rounds: u32,
     queue: Duration,
+    /// The peer counted congestion marks since the round began, and the rate has not fallen for them yet.
+    marked: bool,
 }
 
 impl Default for Bbr {
@@ -95,6 +99,7 @@ impl Default for Bbr {
             full_rate: 0,
             full_rounds: 0,
             queue: Duration::ZERO,
+            marked: false,
         }
     }
 }
@@ -121,6 +126,10 @@ impl RateController for Bbr {
         if ack.newest >= self.round_ends {
             self.end_round(ack);
         }
+    }
+
+    fn on_ecn(&mut self, _now: Time, _marked: u64) {
+        self.marked = true;
     }
 
     fn budget(&self) -> Budget {
@@ -185,6 +194,12 @@ impl Bbr {
 
     /// Phases that end on what an acknowledgement shows rather than at the end of a round.
     fn leave_early(&mut self, ack: &AckSample) {
+        if core::mem::take(&mut self.marked) && !matches!(self.phase, Phase::Drain | Phase::Down) {
+            // Once per drain, so at most once per round trip (RFC 8511 section 3).
+            self.rates.iter_mut().for_each(|rate| *rate = (*rate as f64 * MARK_GAIN) as u64);
+            let drain = if self.phase == Phase::Startup { Phase::Drain } else { Phase::Down };
+            return self.enter(drain, ack);
+        }
         let product = self.product();
         match self.phase {
             Phase::Startup if self.standing_queue() > self.queue_limit() / STARTUP_QUEUE => {
@@ -239,5 +254,64 @@ impl Bbr {
         if self.full_rounds >= FULL_ROUNDS {
             self.enter(Phase::Drain, ack);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::RateSample;
+
+    const RTT: Duration = Duration::from_millis(60);
+
+    /// One round trip of feedbacks, each a sixteenth apart, over a path that passes `rate` bytes per second at this round trip.
+    fn round(bbr: &mut Bbr, now: &mut Time, packet: &mut u64, rate: u64, rtt: Duration) {
+        for _ in 0..16 {
+            *now += RTT / 16;
+            *packet += 8;
+            bbr.on_ack(&AckSample {
+                now: *now,
+                bytes: 12_000,
+                in_flight: bbr.product(),
+                newest: *packet,
+                next: *packet + 128,
+                rtt: Some(rtt),
+                min_rtt: RTT,
+                rate: Some(RateSample { acked: rate, passed: rate, app_limited: false }),
+            });
+        }
+    }
+
+    #[test]
+    fn finds_the_rate_and_stays_at_it() {
+        let (mut bbr, mut now, mut packet) = (Bbr::default(), Time::ZERO, 0);
+        for _ in 0..12 {
+            round(&mut bbr, &mut now, &mut packet, 3_125_000, RTT);
+        }
+        assert_ne!(bbr.phase, Phase::Startup);
+        assert_eq!(bbr.rate(), 3_125_000);
+        assert!((2_300_000..=4_000_000).contains(&bbr.budget().pacing), "{:?}", bbr.budget());
+    }
+
+    #[test]
+    fn a_queue_ends_start_up_before_the_rate_stops_growing() {
+        let (mut bbr, mut now, mut packet) = (Bbr::default(), Time::ZERO, 0);
+        round(&mut bbr, &mut now, &mut packet, 1_000_000, RTT);
+        assert_eq!(bbr.phase, Phase::Startup);
+        round(&mut bbr, &mut now, &mut packet, 2_000_000, RTT + Duration::from_millis(6));
+        assert_ne!(bbr.phase, Phase::Startup);
+    }
+
+    #[test]
+    fn a_congestion_mark_lowers_the_rate_once_a_drain() {
+        let (mut bbr, mut now, mut packet) = (Bbr::default(), Time::ZERO, 0);
+        for _ in 0..12 {
+            round(&mut bbr, &mut now, &mut packet, 3_125_000, RTT);
+        }
+        bbr.on_ecn(now, 3);
+        bbr.on_ecn(now, 1);
+        round(&mut bbr, &mut now, &mut packet, 2_000_000, RTT);
+        let expected = (3_125_000.0 * MARK_GAIN) as u64;
+        assert!(bbr.rate().abs_diff(expected) <= 1, "{}", bbr.rate());
     }
 }

@@ -95,15 +95,20 @@ impl RedundancyPolicy for Block {
         while self.closed.front().is_some_and(|g| g.end() <= cx.base) {
             self.closed.pop_front();
         }
+        let mut lowest = true;
         for generation in &mut self.closed {
             if generation.end() <= cx.settled {
                 let named = cx.report.undecoded_below(generation.end()) - cx.report.undecoded_below(generation.first);
                 // A report that had no room for all says nothing of the rest: it may all be lacking.
                 let unsaid = generation.end().0.saturating_sub(cx.report.end.max(generation.first).0);
                 let lacking = named + unsaid;
-                if lacking > generation.arrived + generation.in_flight {
+                // A repair that arrived need not have helped (a random combination may say nothing new). For the lowest generation that lacks
+                // anything the receiver's own deficit counts, so that it cannot wait for ever.
+                let stuck = lowest && cx.report.settled_deficit(generation.end()) > generation.in_flight;
+                if lacking > generation.arrived + generation.in_flight || (lacking > 0 && stuck) {
                     return Some(generation.repair(cx.base, true));
                 }
+                lowest &= lacking == 0;
             }
             if generation.owed > 0 {
                 generation.owed -= 1;
