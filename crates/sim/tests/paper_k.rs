@@ -45,7 +45,11 @@ fn measured(spacing: u32, seed: u64) -> f64 {
 
 #[test]
 fn mean_delay_of_the_streaming_code_is_the_papers() {
-    for (spacing, seeds, tolerance) in [(3, 12, 0.03), (5, 60, 0.03)] {
+    // As many symbols as bring the standard error of the mean, taken from the spread of the runs, below 0.7 %.
+    let full = [(3, 30, 0.007, 0.03), (5, 64, 0.007, 0.03)];
+    let quick = [(3, 4, 0.03, 0.09), (5, 8, 0.03, 0.09)];
+    let few = std::env::var_os("TIDEWIRE_QUICK").is_some();
+    for (spacing, seeds, precision, tolerance) in if few { quick } else { full } {
         let runs = thread::scope(|scope| {
             let halves = [0, 1].map(|half| {
                 scope.spawn(move || (1..=seeds / 2).map(|n| measured(spacing, 2 * n + half)).collect::<Vec<_>>())
@@ -61,7 +65,7 @@ fn mean_delay_of_the_streaming_code_is_the_papers() {
             (mean / expected - 1.0) * 100.0,
             error * 100.0
         );
-        assert!(error < 0.007, "too few symbols to tell");
+        assert!(error < precision, "too few symbols to tell");
         assert!((mean / expected - 1.0).abs() < tolerance, "l = {spacing}: {mean} instead of {expected} slots");
     }
 }

@@ -69,13 +69,13 @@ fn no_seed_loses_a_byte_or_stands_still() {
     let lossy = outcomes.iter().filter(|outcome| outcome.lossy).count();
     let unconnected = outcomes.iter().filter(|outcome| !outcome.connected).count();
     println!("{} seeds, {datagrams} datagrams, {lossy} seeds at 5 % loss or more", outcomes.len());
-    println!("{unconnected} seeds told that nobody answered their handshake");
+    println!("{unconnected} seeds whose faults ended the connection, each told so");
     distribution("finished after the faults, of the time allowed", outcomes.iter().map(|outcome| outcome.liveness));
     distribution("return bytes per delivered byte", outcomes.iter().filter_map(|outcome| outcome.returned));
     distribution("wakes per datagram", outcomes.iter().map(|outcome| outcome.wakes_per_datagram));
     assert!(lossy * 2 >= outcomes.len(), "half of the seeds are to be lossy");
-    // A handshake of 30 s against both directions at 60 % in bursts, or a blackout on top, may rightly give up.
-    assert!(unconnected * 200 <= outcomes.len(), "more than 0.5 % of the handshakes failed");
+    // 30 s of handshake or 60 s of probes, against both directions at 60 % in bursts, may rightly give up.
+    assert!(unconnected * 200 <= outcomes.len(), "more than 0.5 % of the connections failed");
     assert!(quick || datagrams >= DATAGRAMS, "the seeds draw too little work");
 }
 
@@ -129,7 +129,11 @@ fn run(case: &Case) -> Result<Outcome, String> {
     let mut run = case.trial.start().map_err(|error| error.to_string())?;
     let calm_from = run.began() + case.faults;
     let mut liveness = 0.0;
-    if !run.until(calm_from) {
+    let over = run.until(calm_from);
+    // Told by name: nobody answered, the first packets after the handshake never arrived, or the faults were as long as the idle
+    // timeout. All else must live.
+    let silenced = run.load.closed.contains(&Some(CloseReason::Idle));
+    if !over {
         run.pair.link_mut().forward.calm();
         run.pair.link_mut().back.calm();
         let allowed = allowed(case, &mut run);
@@ -137,8 +141,7 @@ fn run(case: &Case) -> Result<Outcome, String> {
         liveness = run.pair.now().since(calm_from).as_secs_f64() / allowed.as_secs_f64();
     }
     let report = run.report();
-    // Both are told by name: nobody answered, or the first packets after the handshake never arrived.
-    let connected = !matches!(report.closed, [Some(CloseReason::NoAnswer | CloseReason::Idle), None]);
+    let connected = !silenced && !matches!(report.closed, [Some(CloseReason::NoAnswer | CloseReason::Idle), None]);
     if !report.errors.is_empty() {
         return Err(format!("wrong bytes: {:?}", report.errors));
     }
@@ -150,12 +153,17 @@ fn run(case: &Case) -> Result<Outcome, String> {
         return Err(format!("late: {liveness:.2} times the time allowed after the faults"));
     }
     check(case, &report)?;
+    let bulk = case.is_bulk() && report.receiving().symbols.delivered > 1_000;
+    let returned = bulk.then(|| report.returned_per_byte());
+    if returned.is_some_and(|share| share > MOST_RETURNED) {
+        return Err(format!("{returned:?} bytes returned for each delivered"));
+    }
     Ok(Outcome {
         datagrams: report.datagrams,
         lossy: case.loss >= 0.05,
         connected,
         liveness: if connected { liveness } else { 0.0 },
-        returned: (case.is_bulk() && report.receiving().symbols.delivered > 1_000).then(|| report.returned_per_byte()),
+        returned,
         wakes_per_datagram: report.wakes as f64 / report.datagrams as f64,
         fingerprint: report.fingerprint,
     })
@@ -202,6 +210,9 @@ fn share(case: &Case, end: End) -> f64 {
 
 /// Faults may have left an estimate of a thousandth of the rate, which grows by a quarter every eight round trips.
 const FIND_RATE: u32 = 250;
+/// One FEEDBACK of some 110 bytes with its headers for two packets is 5 % where nothing is lost; six in ten lost, and an
+/// answer for every copy, make it four times as much.
+const MOST_RETURNED: f64 = 0.25;
 /// Nothing is asked more seldom when nothing answers (DESIGN section 6).
 const SLOWEST_PROBE: Duration = Duration::from_secs(2);
 
