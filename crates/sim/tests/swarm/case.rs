@@ -15,6 +15,9 @@ use tidewire_sim::pair::End;
 use tidewire_sim::report::Trial;
 use tidewire_sim::units::{Probability, Rate};
 
+/// Handshake and idle timeouts: beyond any fault.
+const GIVE_UP: Duration = Duration::from_secs(600);
+
 /// A seed, unfolded.
 #[derive(Debug)]
 pub struct Case {
@@ -121,6 +124,8 @@ fn loss_model(draw: &mut Draw, loss: f64) -> Loss {
 
 fn config(draw: &mut Draw, rate: f64) -> Config {
     let mut config = Config::default();
+    // No fault of a case lasts so long that a connection might rightly give up: every seed must live.
+    (config.idle_timeout, config.handshake_timeout) = (GIVE_UP, GIVE_UP);
     config.redundancy = match draw.below(6) {
         0 => Redundancy::None,
         1 => Redundancy::Every { spacing: draw.log(1.5, 30.0), closed_loop: true },

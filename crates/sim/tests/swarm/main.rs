@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use case::Case;
-use tidewire_proto::connection::CloseReason;
 use tidewire_proto::rate::RateControl;
 use tidewire_proto::redundancy::Redundancy;
 use tidewire_proto::stats::Stats;
@@ -44,7 +43,6 @@ const KEPT_SEEDS: &[u64] = &[
 struct Outcome {
     datagrams: u64,
     lossy: bool,
-    connected: bool,
     /// Time to finish after the faults, over what is allowed.
     liveness: f64,
     /// Return bytes per delivered byte, of bulk one way.
@@ -67,15 +65,11 @@ fn no_seed_loses_a_byte_or_stands_still() {
     let outcomes = run_all(&seeds);
     let datagrams: u64 = outcomes.iter().map(|outcome| outcome.datagrams).sum();
     let lossy = outcomes.iter().filter(|outcome| outcome.lossy).count();
-    let unconnected = outcomes.iter().filter(|outcome| !outcome.connected).count();
     println!("{} seeds, {datagrams} datagrams, {lossy} seeds at 5 % loss or more", outcomes.len());
-    println!("{unconnected} seeds whose faults ended the connection, each told so");
     distribution("finished after the faults, of the time allowed", outcomes.iter().map(|outcome| outcome.liveness));
     distribution("return bytes per delivered byte", outcomes.iter().filter_map(|outcome| outcome.returned));
     distribution("wakes per datagram", outcomes.iter().map(|outcome| outcome.wakes_per_datagram));
     assert!(lossy * 2 >= outcomes.len(), "half of the seeds are to be lossy");
-    // 30 s of handshake or 60 s of probes, against both directions at 60 % in bursts, may rightly give up.
-    assert!(unconnected * 200 <= outcomes.len(), "more than 0.5 % of the connections failed");
     assert!(quick || datagrams >= DATAGRAMS, "the seeds draw too little work");
 }
 
@@ -130,9 +124,6 @@ fn run(case: &Case) -> Result<Outcome, String> {
     let calm_from = run.began() + case.faults;
     let mut liveness = 0.0;
     let over = run.until(calm_from);
-    // Told by name: nobody answered, the first packets after the handshake never arrived, or the faults were as long as the idle
-    // timeout. All else must live.
-    let silenced = run.load.closed.contains(&Some(CloseReason::Idle));
     if !over {
         run.pair.link_mut().forward.calm();
         run.pair.link_mut().back.calm();
@@ -141,15 +132,14 @@ fn run(case: &Case) -> Result<Outcome, String> {
         liveness = run.pair.now().since(calm_from).as_secs_f64() / allowed.as_secs_f64();
     }
     let report = run.report();
-    let connected = !silenced && !matches!(report.closed, [Some(CloseReason::NoAnswer | CloseReason::Idle), None]);
     if !report.errors.is_empty() {
         return Err(format!("wrong bytes: {:?}", report.errors));
     }
-    if connected && !report.done {
+    if !report.done {
         let left: Vec<_> = run.load.progress().collect();
         return Err(format!("not live: {left:?} after {:.3} s, {:?}", report.seconds, report.closed));
     }
-    if connected && liveness > 1.0 {
+    if liveness > 1.0 {
         return Err(format!("late: {liveness:.2} times the time allowed after the faults"));
     }
     check(case, &report)?;
@@ -161,8 +151,7 @@ fn run(case: &Case) -> Result<Outcome, String> {
     Ok(Outcome {
         datagrams: report.datagrams,
         lossy: case.loss >= 0.05,
-        connected,
-        liveness: if connected { liveness } else { 0.0 },
+        liveness,
         returned,
         wakes_per_datagram: report.wakes as f64 / report.datagrams as f64,
         fingerprint: report.fingerprint,
