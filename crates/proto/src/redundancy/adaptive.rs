@@ -4,7 +4,8 @@
 //!   least 5 ms), from the model of the streaming code at the upper confidence bound of the loss rate.
 //! - *Saturated*: what the loss takes, `p/(1-p)`, and a few percent more: every repair beyond costs goodput.
 //! - *Feedback*: what the settled part of the window lacks is repaired at once, less what is under way for it and is not
-//!   needed by newer losses, plus a margin against the loss of repairs.
+//!   needed by newer losses. Application-limited, with a margin against the loss of repairs; saturated, less what the running
+//!   repairs drain anyway, and each answer leaves out one proactive repair when next nothing is lacking.
 //! - *Tail*: when the sources pause, as many repairs as make it likely that the tail can be decoded.
 //! - On a clean path nothing is sent before it is asked for: the policy is then plain ARQ.
 //!
