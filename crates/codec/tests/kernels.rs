@@ -149,6 +149,46 @@ fn every_kernel_sums_many_sources_as_the_field_does() {
     }
 }
 
+#[test]
+fn every_kernel_sums_into_four_destinations_as_the_field_does() {
+    let olds: [Vec<u8>; 4] = [11, 12, 13, 14].map(noise);
+    let sources: Vec<Vec<u8>> = (2..2 + SOURCES as u32).map(noise).collect();
+    // Every destination meets 0 and 1, and no two destinations have the same factors.
+    let factors = [[0x1D, 0, 1, 0xFF], [0, 1, 0x80, 2], [1, 0x53, 0, 0xCA], [0xFF, 0xFE, 3, 0], [9, 0x8E, 0xB4, 1]];
+    // sums[n][d] is destination d plus the first n products.
+    let mut sums = vec![olds.clone()];
+    for (src, factors) in sources.iter().zip(factors) {
+        let mut next = sums[sums.len() - 1].clone();
+        for (sum, factor) in next.iter_mut().zip(factors) {
+            for (to, &byte) in sum.iter_mut().zip(src) {
+                *to ^= gf256::mul(factor, byte);
+            }
+        }
+        sums.push(next);
+    }
+    let mut froms: Vec<Bench> = sources.iter().map(|_| Bench::new()).collect();
+    let mut tos = [(); 4].map(|()| Bench::new());
+    for kernel in Kernel::available() {
+        for (turn, (len, src_at, dst_at)) in cases().enumerate() {
+            let count = turn % (SOURCES + 1);
+            let mut terms: Vec<([u8; 4], &[u8])> = Vec::new();
+            for (i, from) in froms.iter_mut().enumerate().take(count) {
+                terms.push((factors[i], from.lay((src_at + 3 * i) % LINE, &sources[i][..len])));
+            }
+            // Each destination at a misalignment of its own.
+            let places = [0, 5, 32, 49].map(|more| (dst_at + more) % LINE);
+            let mut lanes = tos.iter_mut().zip(places).zip(&olds).map(|((to, at), old)| to.lay(at, &old[..len]));
+            let mut next = || lanes.next().expect("there are four");
+            kernel.mul_add_four([next(), next(), next(), next()], &terms);
+            for (d, to) in tos.iter_mut().enumerate() {
+                to.check(places[d], &sums[count][d][..len], || {
+                    format!("{} mul_add_four of {count}, destination {d}, length {len}, {src_at}", kernel.name())
+                });
+            }
+        }
+    }
+}
+
 /// The tables behind the shuffles and the bit matrices, entry by entry.
 #[test]
 fn every_kernel_knows_all_65_536_products() {
@@ -167,4 +207,18 @@ fn every_kernel_knows_all_65_536_products() {
 #[should_panic(expected = "symbols of different length")]
 fn a_source_of_another_length_is_refused() {
     Kernel::active().mul_add_many(&mut [0; 64], &[(2, &[0; 64]), (3, &[0; 63])]);
+}
+
+#[test]
+#[should_panic(expected = "symbols of different length")]
+fn a_source_of_another_length_is_refused_for_four() {
+    let [mut a, mut b, mut c, mut d] = [[0; 64]; 4];
+    Kernel::active().mul_add_four([&mut a, &mut b, &mut c, &mut d], &[([2; 4], &[0; 64]), ([3; 4], &[0; 65])]);
+}
+
+#[test]
+#[should_panic(expected = "symbols of different length")]
+fn four_destinations_of_different_length_are_refused() {
+    let [mut a, mut b, mut c] = [[0; 64]; 3];
+    Kernel::active().mul_add_four([&mut a, &mut b, &mut c, &mut [0; 65]], &[([2; 4], &[0; 64])]);
 }

@@ -9,8 +9,9 @@ use super::cpu::cpu;
 use super::vector::{Vector, tier};
 use crate::field::gf256::NIBBLES;
 
-// 8 registers hold the destination, 2 the tables, 1 the nibble mask; 5 of the 16 are left for the product.
-tier!(AVX2, "avx2", "avx2", Avx2, 8, || cpu().avx2);
+// One destination: 8 registers hold it, 2 the tables, 1 the nibble mask; 5 of the 16 are left for the product. Four:
+// 4 x 2 hold them and 4 the nibbles of two source registers, so that tables come from memory, one at a time.
+tier!(AVX2, "avx2", "avx2", Avx2, 8, 2, || cpu().avx2);
 
 #[derive(Clone, Copy)]
 struct Avx2(__m256i);
@@ -22,9 +23,17 @@ struct Tables {
     high: __m256i,
 }
 
+/// The low and the high nibble of every byte.
+#[derive(Clone, Copy)]
+struct Nibbles {
+    low: __m256i,
+    high: __m256i,
+}
+
 // SAFETY of every block below: the trait's contract, AVX2 is there and `load` and `store` get 32 bytes.
 impl Vector for Avx2 {
     const LEN: usize = 32;
+    type Split = Nibbles;
     type Factor = Tables;
 
     #[inline(always)]
@@ -64,13 +73,22 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn mul(self, factor: Tables) -> Self {
+    unsafe fn split(self) -> Nibbles {
         // SAFETY: as above.
         unsafe {
             let nibble = _mm256_set1_epi8(0x0F);
             let low = _mm256_and_si256(self.0, nibble);
             let high = _mm256_and_si256(_mm256_srli_epi64::<4>(self.0), nibble);
-            Self(_mm256_xor_si256(_mm256_shuffle_epi8(factor.low, low), _mm256_shuffle_epi8(factor.high, high)))
+            Nibbles { low, high }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn mul(split: Nibbles, factor: Tables) -> Self {
+        // SAFETY: as above.
+        unsafe {
+            let low = _mm256_shuffle_epi8(factor.low, split.low);
+            Self(_mm256_xor_si256(low, _mm256_shuffle_epi8(factor.high, split.high)))
         }
     }
 }

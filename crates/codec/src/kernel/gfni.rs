@@ -14,8 +14,9 @@ use super::vector::{Vector, tier};
 use crate::field::gf256::MATRICES;
 
 // 11 registers: a packet of 1,408 bytes is two blocks of 11 x 64 or four of 11 x 32, and 16 registers suffice.
-tier!(GFNI_256, "gfni-256", "avx2,gfni", Gfni256, 11, || cpu().avx2 && cpu().gfni);
-tier!(GFNI_512, "gfni-512", "avx512f,gfni", Gfni512, 11, || cpu().avx512f && cpu().gfni);
+// Four destinations: 4 x 2 of 16 registers and 4 x 4 of 32, by the rule (destinations + 1) x registers + 1.
+tier!(GFNI_256, "gfni-256", "avx2,gfni", Gfni256, 11, 2, || cpu().avx2 && cpu().gfni);
+tier!(GFNI_512, "gfni-512", "avx512f,gfni", Gfni512, 11, 4, || cpu().avx512f && cpu().gfni);
 
 #[derive(Clone, Copy)]
 struct Gfni256(__m256i);
@@ -26,6 +27,7 @@ struct Gfni512(__m512i);
 // SAFETY of every block below: the trait's contract, GFNI and AVX2 are there and `load` and `store` get 32 bytes.
 impl Vector for Gfni256 {
     const LEN: usize = 32;
+    type Split = Self;
     type Factor = __m256i;
 
     #[inline(always)]
@@ -59,15 +61,21 @@ impl Vector for Gfni256 {
     }
 
     #[inline(always)]
-    unsafe fn mul(self, factor: __m256i) -> Self {
+    unsafe fn split(self) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    unsafe fn mul(split: Self, factor: __m256i) -> Self {
         // SAFETY: as above.
-        Self(unsafe { _mm256_gf2p8affine_epi64_epi8::<0>(self.0, factor) })
+        Self(unsafe { _mm256_gf2p8affine_epi64_epi8::<0>(split.0, factor) })
     }
 }
 
 // SAFETY of every block below: the trait's contract, GFNI and AVX-512F are there and `load` and `store` get 64 bytes.
 impl Vector for Gfni512 {
     const LEN: usize = 64;
+    type Split = Self;
     type Factor = __m512i;
 
     #[inline(always)]
@@ -101,8 +109,13 @@ impl Vector for Gfni512 {
     }
 
     #[inline(always)]
-    unsafe fn mul(self, factor: __m512i) -> Self {
+    unsafe fn split(self) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    unsafe fn mul(split: Self, factor: __m512i) -> Self {
         // SAFETY: as above.
-        Self(unsafe { _mm512_gf2p8affine_epi64_epi8::<0>(self.0, factor) })
+        Self(unsafe { _mm512_gf2p8affine_epi64_epi8::<0>(split.0, factor) })
     }
 }

@@ -24,6 +24,9 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 /// A factor and the bytes it multiplies.
 pub type Term<'a> = (u8, &'a [u8]);
 
+/// Four factors, one for each destination, and the bytes they multiply.
+pub type FourTerm<'a> = ([u8; 4], &'a [u8]);
+
 /// A set of symbol operations for one instruction set.
 pub struct Kernel {
     name: &'static str,
@@ -37,6 +40,7 @@ struct Operations {
     xor: unsafe fn(&mut [u8], &[u8]),
     scale: unsafe fn(&mut [u8], u8),
     mul_add_many: unsafe fn(&mut [u8], &[Term]),
+    mul_add_four: unsafe fn([&mut [u8]; 4], &[FourTerm]),
 }
 
 /// All tiers, fastest first.
@@ -124,6 +128,21 @@ impl Kernel {
         }
         // SAFETY: lengths checked; a kernel is only handed out where its instructions exist.
         unsafe { (self.operations.mul_add_many)(dst, sources) }
+    }
+
+    /// `dsts[d] ^= factors[d] * src` for all four destinations and every source: four sums for the reading of one,
+    /// which is how to make several repair symbols of one span. Give many sources at once, as above.
+    ///
+    /// # Panics
+    /// The lengths of destinations and sources differ.
+    #[inline]
+    pub fn mul_add_four(&self, dsts: [&mut [u8]; 4], sources: &[FourTerm]) {
+        let len = dsts[0].len();
+        for other in dsts.iter().map(|dst| dst.len()).chain(sources.iter().map(|(_, src)| src.len())) {
+            assert_eq!(len, other, "symbols of different length");
+        }
+        // SAFETY: lengths checked; a kernel is only handed out where its instructions exist.
+        unsafe { (self.operations.mul_add_four)(dsts, sources) }
     }
 }
 

@@ -2,11 +2,11 @@
 //!
 //! One table look-up a byte, no cleverness: it stays readable because every other tier is tested against it.
 
-use super::{Kernel, Operations, Term};
+use super::{FourTerm, Kernel, Operations, Term};
 use crate::field::gf256::PRODUCTS;
 
 pub(super) static SCALAR: Kernel =
-    Kernel { name: "scalar", is_supported: || true, operations: Operations { xor, scale, mul_add_many } };
+    Kernel { name: "scalar", is_supported: || true, operations: Operations { xor, scale, mul_add_many, mul_add_four } };
 
 pub(super) fn xor(dst: &mut [u8], src: &[u8]) {
     for (to, from) in dst.iter_mut().zip(src) {
@@ -21,11 +21,23 @@ pub(super) fn scale(dst: &mut [u8], factor: u8) {
     }
 }
 
-pub(super) fn mul_add_many(dst: &mut [u8], sources: &[Term]) {
+pub(super) fn mul_add(dst: &mut [u8], factor: u8, src: &[u8]) {
+    let products = &PRODUCTS[usize::from(factor)];
+    for (to, &from) in dst.iter_mut().zip(src) {
+        *to ^= products[usize::from(from)];
+    }
+}
+
+fn mul_add_many(dst: &mut [u8], sources: &[Term]) {
     for &(factor, src) in sources {
-        let products = &PRODUCTS[usize::from(factor)];
-        for (to, &from) in dst.iter_mut().zip(src) {
-            *to ^= products[usize::from(from)];
+        mul_add(dst, factor, src);
+    }
+}
+
+fn mul_add_four(mut dsts: [&mut [u8]; 4], sources: &[FourTerm]) {
+    for (factors, src) in sources {
+        for (dst, factor) in dsts.iter_mut().zip(factors) {
+            mul_add(dst, *factor, src);
         }
     }
 }

@@ -9,12 +9,14 @@
 //! Safety, for the whole file: the caller has the instructions of `V`, and all slices of a call have one length. Every
 //! pointer made here is at an offset `at` with `at + V::LEN <= len` of its slice.
 
-use super::{Term, scalar};
+use super::scalar;
 
 /// A register of bytes. The methods are `unsafe` because the processor must have the instructions.
 pub(super) trait Vector: Copy {
     /// Bytes in the register.
     const LEN: usize;
+    /// A register as products want it: what of a multiplication does not depend on the factor.
+    type Split: Copy;
     /// A factor, laid out as [`mul`](Self::mul) wants it.
     type Factor: Copy;
 
@@ -25,7 +27,8 @@ pub(super) trait Vector: Copy {
     unsafe fn store(self, to: *mut u8);
     unsafe fn xor(self, other: Self) -> Self;
     unsafe fn and(self, other: Self) -> Self;
-    unsafe fn mul(self, factor: Self::Factor) -> Self;
+    unsafe fn split(self) -> Self::Split;
+    unsafe fn mul(split: Self::Split, factor: Self::Factor) -> Self;
 }
 
 /// `dst ^= src`.
@@ -64,75 +67,120 @@ pub(super) unsafe fn scale<V: Vector>(dst: &mut [u8], value: u8) {
         let factor = V::factor(value);
         let mut at = 0;
         while len - at >= V::LEN {
-            V::load(to.add(at)).mul(factor).store(to.add(at));
+            V::mul(V::load(to.add(at)).split(), factor).store(to.add(at));
             at += V::LEN;
         }
         if at < len {
             let end = to.add(len - V::LEN);
             let old = V::load(end);
-            let change = old.xor(old.mul(factor)).and(last::<V>(len - at));
+            let change = old.xor(V::mul(old.split(), factor)).and(last::<V>(len - at));
             old.xor(change).store(end);
         }
     }
 }
 
-/// `dst ^= factor * src` for every pair, with `WIDE` registers of `dst` held at once while the sources go by.
+/// `dsts[d] ^= factors[d] * src` for every destination and source, with `WIDE` registers of each destination held at
+/// once while the sources go by; what is left in blocks of `NARROW`, then of one.
 #[inline(always)]
-pub(super) unsafe fn mul_add_many<V: Vector, const WIDE: usize>(dst: &mut [u8], sources: &[Term]) {
-    let len = dst.len();
+pub(super) unsafe fn mul_add<'a, V: Vector, const D: usize, const WIDE: usize, const NARROW: usize>(
+    mut dsts: [&mut [u8]; D],
+    sources: impl Iterator<Item = ([u8; D], &'a [u8])> + Clone,
+) {
+    let len = dsts[0].len();
     if len < V::LEN {
-        return scalar::mul_add_many(dst, sources);
+        return short(dsts, sources);
     }
-    let to = dst.as_mut_ptr();
+    let to = dsts.each_mut().map(|dst| dst.as_mut_ptr());
     // SAFETY: see the head of the file; a block of N registers at `at` is only entered with N * V::LEN bytes left.
     unsafe {
         let mut at = 0;
         while len - at >= WIDE * V::LEN {
-            block::<V, WIDE>(to, at, sources);
+            block::<V, D, WIDE>(to, at, sources.clone());
             at += WIDE * V::LEN;
         }
-        while len - at >= 4 * V::LEN {
-            block::<V, 4>(to, at, sources);
-            at += 4 * V::LEN;
+        while len - at >= NARROW * V::LEN {
+            block::<V, D, NARROW>(to, at, sources.clone());
+            at += NARROW * V::LEN;
         }
         while len - at >= V::LEN {
-            block::<V, 1>(to, at, sources);
+            block::<V, D, 1>(to, at, sources.clone());
             at += V::LEN;
         }
         if at < len {
             let end = len - V::LEN;
-            let old = V::load(to.add(end));
-            let [new] = sum([old], end, sources);
-            let change = old.xor(new).and(last::<V>(len - at));
-            old.xor(change).store(to.add(end));
+            let old = load::<V, D, 1>(to, end);
+            let new = sum(old, end, sources);
+            let mask = last::<V>(len - at);
+            for d in 0..D {
+                let change = old[d][0].xor(new[d][0]).and(mask);
+                old[d][0].xor(change).store(to[d].add(end));
+            }
+        }
+    }
+}
+
+/// Symbols shorter than a register.
+#[inline(never)]
+fn short<'a, const D: usize>(mut dsts: [&mut [u8]; D], sources: impl Iterator<Item = ([u8; D], &'a [u8])>) {
+    for (factors, src) in sources {
+        for (dst, factor) in dsts.iter_mut().zip(factors) {
+            scalar::mul_add(dst, factor, src);
         }
     }
 }
 
 #[inline(always)]
-unsafe fn block<V: Vector, const N: usize>(to: *mut u8, at: usize, sources: &[Term]) {
-    // SAFETY: the caller has N registers' bytes at `at`.
+unsafe fn block<'a, V: Vector, const D: usize, const N: usize>(
+    to: [*mut u8; D],
+    at: usize,
+    sources: impl Iterator<Item = ([u8; D], &'a [u8])>,
+) {
+    // SAFETY: the caller has N registers' bytes at `at` of every destination.
     unsafe {
-        let mut held = [V::load(to.add(at)); N];
-        for (i, register) in held.iter_mut().enumerate().skip(1) {
-            *register = V::load(to.add(at + i * V::LEN));
+        let held = sum(load::<V, D, N>(to, at), at, sources);
+        for (to, held) in to.into_iter().zip(held) {
+            for (i, register) in held.into_iter().enumerate() {
+                register.store(to.add(at + i * V::LEN));
+            }
         }
-        for (i, register) in sum(held, at, sources).into_iter().enumerate() {
-            register.store(to.add(at + i * V::LEN));
+    }
+}
+
+/// `N` registers of every destination.
+#[inline(always)]
+unsafe fn load<V: Vector, const D: usize, const N: usize>(from: [*mut u8; D], at: usize) -> [[V; N]; D] {
+    // SAFETY: the caller has N registers' bytes at `at` of every destination.
+    unsafe {
+        let mut held = [[V::load(from[0].add(at)); N]; D];
+        for (held, from) in held.iter_mut().zip(from) {
+            for (i, register) in held.iter_mut().enumerate() {
+                *register = V::load(from.add(at + i * V::LEN));
+            }
         }
+        held
     }
 }
 
 /// The held registers plus every factor times its source at `at`.
 #[inline(always)]
-unsafe fn sum<V: Vector, const N: usize>(mut held: [V; N], at: usize, sources: &[Term]) -> [V; N] {
-    for &(value, src) in sources {
-        // SAFETY: sources are as long as the destination, which has N registers' bytes at `at`.
+unsafe fn sum<'a, V: Vector, const D: usize, const N: usize>(
+    mut held: [[V; N]; D],
+    at: usize,
+    sources: impl Iterator<Item = ([u8; D], &'a [u8])>,
+) -> [[V; N]; D] {
+    for (factors, src) in sources {
+        // SAFETY: sources are as long as the destinations, which have N registers' bytes at `at`.
         unsafe {
-            let factor = V::factor(value);
             let from = src.as_ptr().add(at);
-            for (i, register) in held.iter_mut().enumerate() {
-                *register = register.xor(V::load(from.add(i * V::LEN)).mul(factor));
+            let mut splits = [V::load(from).split(); N];
+            for (i, split) in splits.iter_mut().enumerate() {
+                *split = V::load(from.add(i * V::LEN)).split();
+            }
+            for (held, value) in held.iter_mut().zip(factors) {
+                let factor = V::factor(value);
+                for (register, split) in held.iter_mut().zip(splits) {
+                    *register = register.xor(V::mul(split, factor));
+                }
             }
         }
     }
@@ -157,31 +205,36 @@ unsafe fn last<V: Vector>(count: usize) -> V {
     unsafe { V::load(ZEROS_THEN_ONES.as_ptr().add(MAX + count - V::LEN)) }
 }
 
-/// Defines a `Kernel` from a [`Vector`]: its static, its name, its instructions, how many registers hold `dst`, and
-/// the test for support.
+/// Defines a `Kernel` from a [`Vector`]: its static, its name, its instructions, how many registers hold a single
+/// destination and how many each of four, and the test for support.
 macro_rules! tier {
-    ($kernel:ident, $name:literal, $features:literal, $vector:ty, $wide:literal, $is_supported:expr) => {
+    ($kernel:ident, $name:literal, $features:literal, $vector:ty, $one:literal, $four:literal, $is_supported:expr) => {
         pub(super) static $kernel: $crate::kernel::Kernel = {
+            use $crate::kernel::{FourTerm, Kernel, Operations, Term, vector};
+
             #[target_feature(enable = $features)]
             fn xor(dst: &mut [u8], src: &[u8]) {
                 // SAFETY: the features are enabled here; `Kernel` checked the lengths.
-                unsafe { $crate::kernel::vector::xor::<$vector>(dst, src) }
+                unsafe { vector::xor::<$vector>(dst, src) }
             }
             #[target_feature(enable = $features)]
             fn scale(dst: &mut [u8], factor: u8) {
                 // SAFETY: the features are enabled here.
-                unsafe { $crate::kernel::vector::scale::<$vector>(dst, factor) }
+                unsafe { vector::scale::<$vector>(dst, factor) }
             }
             #[target_feature(enable = $features)]
-            fn mul_add_many(dst: &mut [u8], sources: &[$crate::kernel::Term]) {
+            fn mul_add_many(dst: &mut [u8], sources: &[Term]) {
+                let sources = sources.iter().map(|&(factor, src)| ([factor], src));
                 // SAFETY: the features are enabled here; `Kernel` checked the lengths.
-                unsafe { $crate::kernel::vector::mul_add_many::<$vector, $wide>(dst, sources) }
+                unsafe { vector::mul_add::<$vector, 1, $one, 4>([dst], sources) }
             }
-            $crate::kernel::Kernel {
-                name: $name,
-                is_supported: $is_supported,
-                operations: $crate::kernel::Operations { xor, scale, mul_add_many },
+            #[target_feature(enable = $features)]
+            fn mul_add_four(dsts: [&mut [u8]; 4], sources: &[FourTerm]) {
+                // SAFETY: the features are enabled here; `Kernel` checked the lengths.
+                unsafe { vector::mul_add::<$vector, 4, $four, 2>(dsts, sources.iter().copied()) }
             }
+            let operations = Operations { xor, scale, mul_add_many, mul_add_four };
+            Kernel { name: $name, is_supported: $is_supported, operations }
         };
     };
 }
