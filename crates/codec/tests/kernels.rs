@@ -76,20 +76,31 @@ fn the_kernels_of_this_machine_are_found_fastest_first() {
     #[cfg(target_arch = "x86_64")]
     {
         let (avx2, gfni) = (is_x86_feature_detected!("avx2"), is_x86_feature_detected!("gfni"));
-        let tiers =
-            [("avx2", avx2), ("gfni-256", avx2 && gfni), ("gfni-512", gfni && is_x86_feature_detected!("avx512f"))];
+        let tiers = [
+            ("ssse3", is_x86_feature_detected!("ssse3")),
+            ("avx2", avx2),
+            ("gfni-256", avx2 && gfni),
+            ("gfni-512", gfni && is_x86_feature_detected!("avx512f")),
+        ];
         expected.extend(tiers.iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name));
+    }
+    if cfg!(all(target_arch = "aarch64", target_feature = "neon")) {
+        expected.push("neon");
     }
     expected.reverse();
     let names: Vec<_> = Kernel::available().map(Kernel::name).collect();
     println!("kernels tested: {names:?}");
     assert_eq!(names, expected);
-    assert_eq!(Kernel::active().name(), expected[0]);
-    for name in ["scalar", "avx2", "gfni-256", "gfni-512"] {
+    for name in ["scalar", "neon", "ssse3", "avx2", "gfni-256", "gfni-512"] {
         assert_eq!(Kernel::named(name).map(Kernel::name), expected.contains(&name).then_some(name));
     }
-    if cfg!(miri) {
-        assert_eq!(names.len(), 4, "Miri must be told the target features, see the head of this file");
+    assert_eq!(Kernel::active().name(), expected[0]);
+    Kernel::available().last().expect("scalar").activate();
+    assert_eq!(Kernel::active().name(), "scalar");
+    Kernel::available().next().expect("the fastest").activate();
+    assert_eq!(Kernel::active().name(), expected[0]);
+    if cfg!(all(miri, target_arch = "x86_64")) {
+        assert_eq!(names.len(), 5, "Miri must be told the target features, see the head of this file");
     }
 }
 

@@ -6,6 +6,7 @@
 /// The vector extensions that the kernels want.
 #[derive(Clone, Copy)]
 pub(super) struct Cpu {
+    pub ssse3: bool,
     pub avx2: bool,
     pub avx512f: bool,
     pub gfni: bool,
@@ -13,6 +14,7 @@ pub(super) struct Cpu {
 
 /// What the build already takes for granted; also all that Miri, which has no CPUID, can go by.
 const COMPILED_FOR: Cpu = Cpu {
+    ssse3: cfg!(target_feature = "ssse3"),
     avx2: cfg!(target_feature = "avx2"),
     avx512f: cfg!(target_feature = "avx512f"),
     gfni: cfg!(target_feature = "gfni"),
@@ -29,16 +31,19 @@ pub(super) fn cpu() -> Cpu {
     const XMM_YMM: u64 = 0b110;
     const MASK_ZMM: u64 = 0b1110_0000;
 
+    let basic = cpuid(1);
+    let ssse3 = COMPILED_FOR.ssse3 || bit(basic.ecx, 9);
     if cpuid(0).eax < 7 {
-        return COMPILED_FOR;
+        return Cpu { ssse3, ..COMPILED_FOR };
     }
-    let (basic, extended) = (cpuid(1), cpuid(7));
+    let extended = cpuid(7);
     let has_xgetbv = bit(basic.ecx, 27);
     // SAFETY: OSXSAVE says that the operating system enabled XGETBV.
     let saved = if has_xgetbv { unsafe { xcr0() } } else { 0 };
     let wide = bit(basic.ecx, 28) && saved & XMM_YMM == XMM_YMM;
     let widest = wide && saved & MASK_ZMM == MASK_ZMM;
     Cpu {
+        ssse3,
         avx2: COMPILED_FOR.avx2 || wide && bit(extended.ebx, 5),
         avx512f: COMPILED_FOR.avx512f || widest && bit(extended.ebx, 16),
         gfni: COMPILED_FOR.gfni || bit(extended.ecx, 8),

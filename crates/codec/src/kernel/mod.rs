@@ -1,8 +1,9 @@
 //! Arithmetic on whole symbols: the loops in which the codec spends its time, one set per instruction set.
 //!
 //! [`Kernel::active`] is the fastest set this processor runs, found once per process; encoder and decoder use nothing
-//! else. [`Kernel::available`] and [`Kernel::named`] hand out the others, for tests and benchmarks. A `Kernel` can
-//! only be had where its instructions exist: that is what makes its safe methods safe.
+//! else. [`Kernel::available`] and [`Kernel::named`] hand out the others, for tests and benchmarks, which can also
+//! [`activate`](Kernel::activate) one for the whole process. A `Kernel` can only be had where its instructions exist:
+//! that is what makes its safe methods safe.
 //!
 //! All `unsafe` of the crate is in this folder. Its shape: a safe method checks lengths, a function pointer leads to
 //! the tier's `#[target_feature]` function, which is `vector.rs`'s generic loop over the tier's register type. The
@@ -14,8 +15,12 @@ mod avx2;
 mod cpu;
 #[cfg(target_arch = "x86_64")]
 mod gfni;
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+mod neon;
 mod scalar;
 #[cfg(target_arch = "x86_64")]
+mod ssse3;
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
 mod vector;
 
 use core::fmt;
@@ -51,21 +56,39 @@ static TIERS: &[&Kernel] = &[
     &gfni::GFNI_256,
     #[cfg(target_arch = "x86_64")]
     &avx2::AVX2,
+    #[cfg(target_arch = "x86_64")]
+    &ssse3::SSSE3,
+    #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+    &neon::NEON,
     &scalar::SCALAR,
 ];
 
+/// Index of the active tier in [`TIERS`] plus one; 0 until someone asked.
+static ACTIVE: AtomicUsize = AtomicUsize::new(0);
+
 impl Kernel {
-    /// The fastest kernel this processor runs. Looks at the processor on the first call only.
+    /// The kernel that encoders and decoders use: the fastest this processor runs, found on the first call, unless
+    /// [`activate`](Self::activate) chose another.
     pub fn active() -> &'static Self {
-        /// Index into [`TIERS`] plus one; 0 until someone looked. Two threads that race find the same.
-        static ACTIVE: AtomicUsize = AtomicUsize::new(0);
         let mut chosen = ACTIVE.load(Ordering::Relaxed);
         if chosen == 0 {
             // The last tier, scalar, runs anywhere.
-            chosen = TIERS.iter().position(|tier| (tier.is_supported)()).unwrap_or(TIERS.len() - 1) + 1;
-            ACTIVE.store(chosen, Ordering::Relaxed);
+            let fastest = TIERS.iter().position(|tier| (tier.is_supported)()).unwrap_or(TIERS.len() - 1) + 1;
+            // Whoever was quicker, another thread that looked or an `activate`, has decided.
+            let was = ACTIVE.compare_exchange(0, fastest, Ordering::Relaxed, Ordering::Relaxed);
+            chosen = was.err().unwrap_or(fastest);
         }
         TIERS[chosen - 1]
+    }
+
+    /// Makes this kernel the active one, so that tests and benchmarks can run whole codecs on each tier.
+    ///
+    /// It is for the whole process, every thread and every encoder and decoder that lives, from their next operation
+    /// on. No result changes by it, for all kernels compute the same; only speed does.
+    pub fn activate(&'static self) {
+        // Every kernel there is comes from the list.
+        let index = TIERS.iter().position(|tier| tier.name == self.name);
+        ACTIVE.store(index.map_or(0, |index| index + 1), Ordering::Relaxed);
     }
 
     /// Every kernel this processor runs, fastest first; `scalar` is always the last.
@@ -73,7 +96,8 @@ impl Kernel {
         TIERS.iter().copied().filter(|tier| (tier.is_supported)())
     }
 
-    /// The kernel of this name, if this processor runs it: `scalar`, `avx2`, `gfni-256` or `gfni-512`.
+    /// The kernel of this name, if this processor runs it: `gfni-512`, `gfni-256`, `avx2`, `ssse3`, `neon`
+    /// or `scalar`.
     pub fn named(name: &str) -> Option<&'static Self> {
         Self::available().find(|tier| tier.name == name)
     }
