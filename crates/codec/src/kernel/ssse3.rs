@@ -11,7 +11,7 @@ use crate::field::gf256::NIBBLES;
 
 // One destination: 8 registers hold it, 2 the tables, 1 the nibble mask; 5 of the 16 are left for the product. Four:
 // 4 x 2 hold them and 4 the nibbles of two source registers, so that tables come from memory, one at a time.
-tier!(SSSE3, "ssse3", "ssse3", Ssse3, 8, 2, || cpu().ssse3);
+tier!(SSSE3, "ssse3", "ssse3", Ssse3, 6, 2, || cpu().ssse3);
 
 #[derive(Clone, Copy)]
 struct Ssse3(__m128i);

@@ -31,6 +31,25 @@ pub(super) trait Vector: Copy {
     unsafe fn mul(split: Self::Split, factor: Self::Factor) -> Self;
 }
 
+/// What a source is multiplied by: one factor for each of `D` destinations.
+pub(super) trait Factors<const D: usize>: Copy {
+    fn each(self) -> [u8; D];
+}
+
+impl Factors<1> for u8 {
+    #[inline(always)]
+    fn each(self) -> [u8; 1] {
+        [self]
+    }
+}
+
+impl Factors<4> for [u8; 4] {
+    #[inline(always)]
+    fn each(self) -> [u8; 4] {
+        self
+    }
+}
+
 /// `dst ^= src`.
 #[inline(always)]
 pub(super) unsafe fn xor<V: Vector>(dst: &mut [u8], src: &[u8]) {
@@ -82,9 +101,9 @@ pub(super) unsafe fn scale<V: Vector>(dst: &mut [u8], value: u8) {
 /// `dsts[d] ^= factors[d] * src` for every destination and source, with `WIDE` registers of each destination held at
 /// once while the sources go by; what is left in blocks of `NARROW`, then of one.
 #[inline(always)]
-pub(super) unsafe fn mul_add<'a, V: Vector, const D: usize, const WIDE: usize, const NARROW: usize>(
+pub(super) unsafe fn mul_add<V: Vector, F: Factors<D>, const D: usize, const WIDE: usize, const NARROW: usize>(
     mut dsts: [&mut [u8]; D],
-    sources: impl Iterator<Item = ([u8; D], &'a [u8])> + Clone,
+    sources: &[(F, &[u8])],
 ) {
     let len = dsts[0].len();
     if len < V::LEN {
@@ -95,15 +114,15 @@ pub(super) unsafe fn mul_add<'a, V: Vector, const D: usize, const WIDE: usize, c
     unsafe {
         let mut at = 0;
         while len - at >= WIDE * V::LEN {
-            block::<V, D, WIDE>(to, at, sources.clone());
+            block::<V, F, D, WIDE>(to, at, sources);
             at += WIDE * V::LEN;
         }
         while len - at >= NARROW * V::LEN {
-            block::<V, D, NARROW>(to, at, sources.clone());
+            block::<V, F, D, NARROW>(to, at, sources);
             at += NARROW * V::LEN;
         }
         while len - at >= V::LEN {
-            block::<V, D, 1>(to, at, sources.clone());
+            block::<V, F, D, 1>(to, at, sources);
             at += V::LEN;
         }
         if at < len {
@@ -121,19 +140,19 @@ pub(super) unsafe fn mul_add<'a, V: Vector, const D: usize, const WIDE: usize, c
 
 /// Symbols shorter than a register.
 #[inline(never)]
-fn short<'a, const D: usize>(mut dsts: [&mut [u8]; D], sources: impl Iterator<Item = ([u8; D], &'a [u8])>) {
-    for (factors, src) in sources {
-        for (dst, factor) in dsts.iter_mut().zip(factors) {
+fn short<F: Factors<D>, const D: usize>(mut dsts: [&mut [u8]; D], sources: &[(F, &[u8])]) {
+    for &(factors, src) in sources {
+        for (dst, factor) in dsts.iter_mut().zip(factors.each()) {
             scalar::mul_add(dst, factor, src);
         }
     }
 }
 
 #[inline(always)]
-unsafe fn block<'a, V: Vector, const D: usize, const N: usize>(
+unsafe fn block<V: Vector, F: Factors<D>, const D: usize, const N: usize>(
     to: [*mut u8; D],
     at: usize,
-    sources: impl Iterator<Item = ([u8; D], &'a [u8])>,
+    sources: &[(F, &[u8])],
 ) {
     // SAFETY: the caller has N registers' bytes at `at` of every destination.
     unsafe {
@@ -163,12 +182,12 @@ unsafe fn load<V: Vector, const D: usize, const N: usize>(from: [*mut u8; D], at
 
 /// The held registers plus every factor times its source at `at`.
 #[inline(always)]
-unsafe fn sum<'a, V: Vector, const D: usize, const N: usize>(
+unsafe fn sum<V: Vector, F: Factors<D>, const D: usize, const N: usize>(
     mut held: [[V; N]; D],
     at: usize,
-    sources: impl Iterator<Item = ([u8; D], &'a [u8])>,
+    sources: &[(F, &[u8])],
 ) -> [[V; N]; D] {
-    for (factors, src) in sources {
+    for &(factors, src) in sources {
         // SAFETY: sources are as long as the destinations, which have N registers' bytes at `at`.
         unsafe {
             let from = src.as_ptr().add(at);
@@ -176,7 +195,7 @@ unsafe fn sum<'a, V: Vector, const D: usize, const N: usize>(
             for (i, split) in splits.iter_mut().enumerate() {
                 *split = V::load(from.add(i * V::LEN)).split();
             }
-            for (held, value) in held.iter_mut().zip(factors) {
+            for (held, value) in held.iter_mut().zip(factors.each()) {
                 let factor = V::factor(value);
                 for (register, split) in held.iter_mut().zip(splits) {
                     *register = register.xor(V::mul(split, factor));
@@ -224,14 +243,13 @@ macro_rules! tier {
             }
             #[target_feature(enable = $features)]
             fn mul_add_many(dst: &mut [u8], sources: &[Term]) {
-                let sources = sources.iter().map(|&(factor, src)| ([factor], src));
                 // SAFETY: the features are enabled here; `Kernel` checked the lengths.
-                unsafe { vector::mul_add::<$vector, 1, $one, 4>([dst], sources) }
+                unsafe { vector::mul_add::<$vector, u8, 1, $one, 4>([dst], sources) }
             }
             #[target_feature(enable = $features)]
             fn mul_add_four(dsts: [&mut [u8]; 4], sources: &[FourTerm]) {
                 // SAFETY: the features are enabled here; `Kernel` checked the lengths.
-                unsafe { vector::mul_add::<$vector, 4, $four, 2>(dsts, sources.iter().copied()) }
+                unsafe { vector::mul_add::<$vector, [u8; 4], 4, $four, 2>(dsts, sources) }
             }
             let operations = Operations { xor, scale, mul_add_many, mul_add_four };
             Kernel { name: $name, is_supported: $is_supported, operations }
