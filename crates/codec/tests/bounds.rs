@@ -2,6 +2,8 @@
 //! stream does not do: allocate.
 #![cfg(not(miri))]
 
+mod setup;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -158,7 +160,7 @@ fn perform(decoder: &mut Decoder, step: Step) -> Option<Result<Reception, Decode
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(setup::cases(1_000))]
     /// Contents are random bytes, so rows contradict each other most of the time.
     #[test]
     fn nothing_a_peer_sends_breaks_an_invariant(steps in prop::collection::vec(step(), 0..120)) {
@@ -188,6 +190,8 @@ proptest! {
 }
 
 proptest! {
+    #![proptest_config(setup::cases(256))]
+
     /// The encoder's caller is trusted more, but its numbers come from a peer's feedback too.
     #[test]
     fn nothing_asked_of_an_encoder_breaks_its_window(
@@ -338,6 +342,7 @@ fn a_repair_over_a_reused_slot_is_stale() {
 /// An encoder and a decoder at 12 % loss: after the first thousand symbols nothing allocates any more.
 #[test]
 fn a_stream_allocates_nothing_once_it_is_warm() {
+    setup::activate_kernel();
     let limits = Limits { slot_len: 1_408, capacity: 256, max_span: 128, max_rows: 128 };
     let (mut encoder, mut decoder) = (Encoder::new(1_408, 256), Decoder::new(limits));
     let mut repair = [0; 1_408];

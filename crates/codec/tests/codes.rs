@@ -1,6 +1,8 @@
 //! What the codes promise: enough symbols decode, whichever they are, in generations and along a sliding window.
 #![cfg(not(miri))]
 
+mod setup;
+
 use proptest::prelude::*;
 use tidewire_codec::DecodeError::{TooManyColumns, TooManyRows};
 use tidewire_codec::{Code, Decoder, Encoder, Limits, Reception, RepairId, SourceId};
@@ -59,6 +61,8 @@ fn generation(most: u16) -> impl Strategy<Value = (u16, Vec<usize>)> {
 }
 
 proptest! {
+    #![proptest_config(setup::cases(256))]
+
     #[test]
     fn any_k_innovative_symbols_decode_a_random_generation((k, order) in generation(80)) {
         receive_generation(Code::Rlc, k, &order);
@@ -85,6 +89,7 @@ proptest! {
 fn random_repairs_are_dependent_about_as_often_as_theory_says() {
     const GENERATIONS: u16 = 4_000;
     const K: usize = 6;
+    setup::activate_kernel();
     let failed = (0..GENERATIONS).filter(|generation| {
         let keys = (0..K).map(|i| K + usize::from(*generation) * K + i);
         receive_generation(Code::Rlc, K as u16, &keys.collect::<Vec<_>>()).0 < K as u16
@@ -172,7 +177,7 @@ fn stream(total: u64, capacity: usize, max_span: u16, spacing: u64, mut link: Li
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(setup::cases(64))]
     #[test]
     fn a_sliding_window_streams_through_loss_reordering_and_duplication(
         seed in 1..u64::MAX, loss_percent in 0..40u64, spacing in 1..12u64, span in 2..64u16, capacity in 16..200usize,

@@ -5,6 +5,7 @@
 #![cfg(not(miri))]
 
 mod reference;
+mod setup;
 
 use std::collections::BTreeSet;
 
@@ -133,6 +134,8 @@ impl Pair {
 }
 
 proptest! {
+    #![proptest_config(setup::cases(256))]
+
     #[test]
     fn agrees_with_the_naive_decoder_after_every_step(steps in steps()) {
         let mut pair = Pair::new();

@@ -1,0 +1,38 @@
+//! What the environment tells a run of the codec's tests: `TIDEWIRE_KERNEL=ssse3` runs them on that kernel instead of
+//! the fastest, `TIDEWIRE_QUICK=1` with a tenth of the cases.
+//!
+//! The library itself reads no environment. A test file says `mod setup;`, takes its `proptest` settings from
+//! [`cases`], and calls [`activate_kernel`] first thing in other tests. A name that is unknown or that this
+//! processor does not run fails every test; nothing falls back.
+#![allow(dead_code, reason = "not every test file needs all of it")]
+
+use proptest::test_runner::Config;
+use tidewire_codec::kernel::Kernel;
+
+/// Makes the kernel of `TIDEWIRE_KERNEL` the active one, for the whole process.
+pub fn activate_kernel() {
+    let Some(name) = asked_for() else { return };
+    let Some(kernel) = Kernel::named(&name) else {
+        let names: Vec<_> = Kernel::available().map(Kernel::name).collect();
+        panic!("TIDEWIRE_KERNEL={name}: this processor runs {}", names.join(", "));
+    };
+    kernel.activate();
+}
+
+/// Settings for a property: so many cases, on the kernel asked for.
+pub fn cases(cases: u32) -> Config {
+    activate_kernel();
+    let is_quick = std::env::var_os("TIDEWIRE_QUICK").is_some_and(|quick| quick == "1");
+    Config::with_cases(if is_quick { cases.div_ceil(10) } else { cases })
+}
+
+fn asked_for() -> Option<String> {
+    std::env::var("TIDEWIRE_KERNEL").ok()
+}
+
+#[test]
+fn the_kernel_asked_for_is_active() {
+    activate_kernel();
+    let fastest = Kernel::available().next().map(Kernel::name);
+    assert_eq!(Some(Kernel::active().name()), asked_for().as_deref().or(fastest));
+}
