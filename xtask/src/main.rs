@@ -11,6 +11,7 @@ mod fuzz;
 mod rust;
 mod size;
 mod steps;
+mod tiers;
 mod tools;
 mod wasm;
 
@@ -34,6 +35,13 @@ const STEPS: &[Step] = &[
     Step { name: "wasm", quick: false, about: "codec and proto ask nothing of an environment", run: wasm::check },
     Step { name: "cargo-test", quick: true, about: "unit, integration and simulation tests", run: rust::test },
     Step { name: "doc-test", quick: false, about: "examples in the documentation run", run: rust::doc_test },
+    Step {
+        name: "tiers",
+        quick: false,
+        about: "the codec's tests on every kernel this machine has",
+        run: tiers::native,
+    },
+    Step { name: "foreign", quick: false, about: "the same on AArch64 and 32-bit ARM, emulated", run: tiers::foreign },
     Step { name: "miri", quick: false, about: "the SIMD kernels under Miri", run: rust::miri },
     Step { name: "fuzz", quick: false, about: "replay every corpus, then fuzz each target", run: fuzz::check },
 ];

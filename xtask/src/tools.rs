@@ -1,8 +1,8 @@
 //! Installs what a step needs and the machine lacks, and says so; what is there is left alone.
 //!
 //! Given are rustup and cargo. Rust components come by rustup, cargo's subcommands are built into `target/tools`
-//! (nothing of the user's is changed), and a C compiler comes from the system's package manager, which needs root on
-//! Debian: elsewhere the error names the package to install.
+//! (nothing of the user's is changed), and compilers and emulators come from the system's package manager, which needs
+//! root on Debian: elsewhere the error names the packages to install.
 
 use crate::context::{Context, run};
 use std::path::PathBuf;
@@ -15,11 +15,17 @@ pub fn setup(context: &Context) -> Result<(), String> {
             context.run(&format!("rustup component add {component}"))?;
         }
     }
-    let missing: Vec<_> = SYSTEM.iter().filter(|(probe, _)| !context.succeeds(probe)).collect();
+    packages(context, SYSTEM)
+}
+
+/// Installs what of the system's tools is missing: each with a command that shows it is there, and the Debian
+/// packages that bring it.
+pub fn packages(context: &Context, tools: &[(&str, &str)]) -> Result<(), String> {
+    let missing: Vec<_> = tools.iter().filter(|(probe, _)| !context.succeeds(probe)).collect();
     if missing.is_empty() {
         return Ok(());
     }
-    let packages = missing.iter().map(|(_, package)| *package).collect::<Vec<_>>().join(" ");
+    let packages = missing.iter().map(|(_, packages)| *packages).collect::<Vec<_>>().join(" ");
     let root = context.output_of("id -u").is_ok_and(|id| id.trim() == "0");
     if !root || !context.succeeds("apt-get --version") {
         return Err(format!("missing on this machine: {packages} (Debian names); install and run again"));
@@ -69,5 +75,5 @@ pub fn subcommand(context: &Context, name: &str, version: &str) -> Result<PathBu
     Ok(binary)
 }
 
-/// System tools: how to see that one is there, and the Debian package that brings it.
+/// What every step builds with.
 const SYSTEM: &[(&str, &str)] = &[("cc --version", "gcc"), ("c++ --version", "g++")];

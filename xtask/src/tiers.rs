@@ -1,0 +1,95 @@
+//! The codec's tests where `cargo test` does not take them: on every kernel of this processor, and on processors that
+//! this machine is not.
+//!
+//! The kernels are held to the scalar one by tests of their own; here whole encoders and decoders run on each, by
+//! `TIDEWIRE_KERNEL`, which fails where that kernel is not active. Foreign processors are emulated by QEMU's user
+//! mode, ten times slower, and so run the quick tests only.
+
+use crate::context::{Context, run};
+use crate::tools;
+
+/// The codec's tests on every kernel of this processor but the fastest, which `cargo-test` had.
+pub fn native(context: &Context) -> Result<(), String> {
+    let kernels = kernels();
+    println!("kernels of this processor: {}", kernels.join(", "));
+    for kernel in kernels.iter().skip(1) {
+        let mut command = context.command(TEST);
+        if context.quick {
+            command.env("TIDEWIRE_QUICK", "1");
+        }
+        run(command.env("TIDEWIRE_KERNEL", kernel))?;
+    }
+    Ok(())
+}
+
+/// The codec's tests on foreign processors.
+pub fn foreign(context: &Context) -> Result<(), String> {
+    for foreign in FOREIGN {
+        tools::target(context, foreign.triple)?;
+        tools::packages(context, foreign.tools)?;
+        let variable = |name| format!("CARGO_TARGET_{}_{name}", foreign.triple.to_uppercase().replace('-', "_"));
+        let mut command = context.command(TEST);
+        command.args(["--target", foreign.triple]).env("TIDEWIRE_KERNEL", foreign.kernel).env("TIDEWIRE_QUICK", "1");
+        run(command.env(variable("LINKER"), foreign.linker).env(variable("RUNNER"), foreign.runner))?;
+    }
+    Ok(())
+}
+
+/// Names of this processor's kernels, fastest first, found apart from the codec, whose choice is under test.
+fn kernels() -> Vec<&'static str> {
+    let mut kernels = vec!["scalar"];
+    #[cfg(target_arch = "x86_64")]
+    {
+        let (avx2, gfni) = (is_x86_feature_detected!("avx2"), is_x86_feature_detected!("gfni"));
+        let tiers = [
+            ("ssse3", is_x86_feature_detected!("ssse3")),
+            ("avx2", avx2),
+            ("gfni-256", avx2 && gfni),
+            ("gfni-512", gfni && is_x86_feature_detected!("avx512f")),
+        ];
+        kernels.extend(tiers.iter().filter(|(_, is_there)| *is_there).map(|(name, _)| *name));
+    }
+    if cfg!(target_arch = "aarch64") {
+        kernels.push("neon");
+    }
+    kernels.reverse();
+    kernels
+}
+
+/// A processor that is emulated.
+struct Foreign {
+    triple: &'static str,
+    /// The kernel that must be the active one there.
+    kernel: &'static str,
+    linker: &'static str,
+    /// The emulator, and where it finds the C library.
+    runner: &'static str,
+    /// Probes and Debian packages, as [`tools::packages`] wants them.
+    tools: &'static [(&'static str, &'static str)],
+}
+
+/// One for NEON, one for pointers of 32 bits.
+const FOREIGN: &[Foreign] = &[
+    Foreign {
+        triple: "aarch64-unknown-linux-gnu",
+        kernel: "neon",
+        linker: "aarch64-linux-gnu-gcc",
+        runner: "qemu-aarch64 -L /usr/aarch64-linux-gnu",
+        tools: &[
+            ("qemu-aarch64 --version", "qemu-user"),
+            ("aarch64-linux-gnu-gcc --version", "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"),
+        ],
+    },
+    Foreign {
+        triple: "armv7-unknown-linux-gnueabihf",
+        kernel: "scalar",
+        linker: "arm-linux-gnueabihf-gcc",
+        runner: "qemu-arm -L /usr/arm-linux-gnueabihf",
+        tools: &[
+            ("qemu-arm --version", "qemu-user"),
+            ("arm-linux-gnueabihf-gcc --version", "gcc-arm-linux-gnueabihf libc6-dev-armhf-cross"),
+        ],
+    },
+];
+
+const TEST: &str = "cargo test --package tidewire-codec --lib --tests --profile checked --no-fail-fast";
