@@ -43,6 +43,7 @@ const STEPS: &[Step] = &[
     },
     Step { name: "foreign", quick: false, about: "the same on AArch64 and 32-bit ARM, emulated", run: tiers::foreign },
     Step { name: "miri", quick: false, about: "the SIMD kernels under Miri", run: rust::miri },
+    Step { name: "asan", quick: false, about: "the codec's tests under the address sanitizer", run: rust::asan },
     Step { name: "fuzz", quick: false, about: "replay every corpus, then fuzz each target", run: fuzz::check },
 ];
 

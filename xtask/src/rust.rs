@@ -37,12 +37,28 @@ pub fn doc_test(context: &Context) -> Result<(), String> {
     context.run("cargo test --workspace --doc --profile checked --no-fail-fast")
 }
 
-/// The kernel tests under Miri, which checks every unsafe access and executes AVX2, AVX-512 and GFNI instructions
-/// whatever the machine has: it is where those kernels are tested on machines without them.
+/// The kernel tests under Miri, which checks every unsafe access and executes AVX2, AVX-512, GFNI and NEON
+/// instructions whatever the machine has: it is where those kernels are tested on machines without them.
 pub fn miri(context: &Context) -> Result<(), String> {
     tools::nightly(context, &["miri", "rust-src"])?;
-    let mut command = context.command("rustup run nightly cargo miri test -p tidewire-codec --test kernels");
-    command.env("RUSTFLAGS", "-Ctarget-feature=+gfni,+avx512f,+avx512bw,+avx2");
-    // Apart from the others: Miri's flags would make cargo rebuild what they share.
-    run(command.env("CARGO_TARGET_DIR", context.target.join("miri")))
+    for (triple, features) in
+        [("x86_64-unknown-linux-gnu", "+gfni,+avx512f,+avx512bw,+avx2"), ("aarch64-unknown-linux-gnu", "+neon")]
+    {
+        let mut command = context.command("rustup run nightly cargo miri test -p tidewire-codec --test kernels");
+        command.args(["--target", triple]).env("RUSTFLAGS", format!("-Ctarget-feature={features}"));
+        // Apart from the others: Miri's flags would make cargo rebuild what they share.
+        run(command.env("CARGO_TARGET_DIR", context.target.join("miri")))?;
+    }
+    Ok(())
+}
+
+/// The codec's tests under the address sanitizer, which sees what Miri is too slow for: whole streams, every length.
+pub fn asan(context: &Context) -> Result<(), String> {
+    tools::nightly(context, &[])?;
+    let host = context.output_of("rustc --print host-tuple")?;
+    let mut command =
+        context.command("rustup run nightly cargo test -p tidewire-codec --lib --tests --profile checked");
+    // Named, so that build scripts and macros are built without it.
+    command.args(["--target", host.trim()]).env("RUSTFLAGS", "-Zsanitizer=address").env("TIDEWIRE_QUICK", "1");
+    run(command.env("CARGO_TARGET_DIR", context.target.join("asan")))
 }

@@ -200,6 +200,25 @@ fn every_kernel_sums_into_four_destinations_as_the_field_does() {
     }
 }
 
+/// In allocations that end where the symbol does, so that Miri and the address sanitizer see what reads too far.
+#[test]
+fn no_kernel_reads_outside_of_its_symbols() {
+    let noise = noise(3);
+    for kernel in Kernel::available() {
+        for (len, ..) in cases().filter(|(_, from, _)| *from == 0) {
+            let src = noise[..len].to_vec();
+            let mut dsts = [(); 4].map(|()| noise[..len].to_vec());
+            kernel.xor(&mut dsts[0], &src);
+            kernel.mul_add(&mut dsts[0], 2, &src);
+            kernel.scale(&mut dsts[0], 3);
+            let [first, second, third, fourth] = &mut dsts;
+            kernel.mul_add_four([first, second, third, fourth], &[([2, 3, 4, 5], &src)]);
+            let expected = gf256::mul(3, gf256::mul(2, noise[0])) ^ gf256::mul(2, noise[0]);
+            assert_eq!(dsts[0].first().copied().unwrap_or(expected), expected, "{}, length {len}", kernel.name());
+        }
+    }
+}
+
 /// The tables behind the shuffles and the bit matrices, entry by entry.
 #[test]
 fn every_kernel_knows_all_65_536_products() {

@@ -9,8 +9,7 @@ use super::cpu::cpu;
 use super::vector::{Vector, tier};
 use crate::field::gf256::NIBBLES;
 
-// One destination: 8 registers hold it, 2 the tables, 1 the nibble mask; 5 of the 16 are left for the product. Four:
-// 4 x 2 hold them and 4 the nibbles of two source registers, so that tables come from memory, one at a time.
+// As for AVX2, but that a shuffle overwrites its table, so that copies of it take registers too: 8 would spill.
 tier!(SSSE3, "ssse3", "ssse3", Ssse3, 6, 2, || cpu().ssse3);
 
 #[derive(Clone, Copy)]
