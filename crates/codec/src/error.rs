@@ -134,12 +134,14 @@ pub enum DecodeError {
     /// The span mixes more symbols than this decoder accepts.
     SpanTooLong {
         /// Symbols in the span.
-        count: u16,
+        count: usize,
         /// Most that are accepted.
         limit: u16,
     },
-    /// The code has no such repair symbol.
+    /// The code has no such repair symbol, or the span of a recoded symbol is impossible.
     Span(SpanError),
+    /// A recoded symbol of which all coefficients are 0: it says nothing, and no honest relay makes one.
+    AllZero,
     /// The symbol would need one more unsolved row than may be held.
     TooManyRows {
         /// Most rows that may be held.
@@ -160,6 +162,7 @@ impl fmt::Display for DecodeError {
             Self::BeyondLimit { id, limit } => write!(f, "source id {id} is not below the limit {limit}"),
             Self::SpanTooLong { count, limit } => write!(f, "a span of {count} symbols exceeds the limit of {limit}"),
             Self::Span(error) => error.fmt(f),
+            Self::AllZero => f.write_str("all coefficients are 0, a recoded symbol mixes at least one source symbol"),
             Self::TooManyRows { limit } => write!(f, "all {limit} unsolved rows are taken"),
             Self::TooManyColumns { limit } => write!(f, "the unsolved rows would mention over {limit} missing ids"),
         }

@@ -48,7 +48,7 @@ mod id_set;
 pub mod kernel;
 mod ring;
 
-pub use code::Code;
+pub use code::{Code, Row};
 pub use decoder::{Decoded, Decoder, Limits, Reception};
 pub use encoder::Encoder;
 pub use error::{DecodeError, EncodeError, SpanError};

@@ -90,6 +90,8 @@ enum Step {
     /// Relative to the edge, so that windows move.
     SourceAhead(u64, Vec<u8>),
     RepairAhead(Code, i8, u16, u16, Vec<u8>),
+    Recoded(u64, Vec<u8>, Vec<u8>),
+    RecodedAhead(i8, Vec<u8>, Vec<u8>),
     Skip(u64),
     SkipAhead(u64),
     Poll,
@@ -108,6 +110,10 @@ fn code() -> impl Strategy<Value = Code> {
     prop_oneof![Just(Code::Rlc), Just(Code::Cauchy)]
 }
 
+fn coefficients() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(prop_oneof![1 => Just(0), 1 => any::<u8>()], 0..20)
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let count = || prop_oneof![10 => 0..20u16, 1 => any::<u16>()];
     let key = || prop_oneof![3 => 0..3u16, 1 => any::<u16>()];
@@ -120,6 +126,8 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (code(), -30..40i8, count(), key(), bytes()).prop_map(|(code, ahead, count, key, bytes)| {
             Step::RepairAhead(code, ahead, count, key, bytes)
         }),
+        1 => (id(), coefficients(), bytes()).prop_map(|(first, row, bytes)| Step::Recoded(first, row, bytes)),
+        4 => (-30..40i8, coefficients(), bytes()).prop_map(|(ahead, row, bytes)| Step::RecodedAhead(ahead, row, bytes)),
         1 => prop_oneof![20 => 0..100u64, 1 => id()].prop_map(Step::Skip),
         1 => (0..50u64).prop_map(Step::SkipAhead),
         3 => Just(Step::Poll),
@@ -137,6 +145,11 @@ fn perform(decoder: &mut Decoder, step: Step) -> Option<Result<Reception, Decode
         Step::RepairAhead(code, ahead, count, key, bytes) => {
             let first = SourceId(edge.0.saturating_add_signed(ahead.into()));
             Some(decoder.receive_repair(code, RepairId { first, count, key }, &bytes))
+        }
+        Step::Recoded(first, row, bytes) => Some(decoder.receive_recoded(SourceId(first), &row, &bytes)),
+        Step::RecodedAhead(ahead, row, bytes) => {
+            let first = SourceId(edge.0.saturating_add_signed(ahead.into()));
+            Some(decoder.receive_recoded(first, &row, &bytes))
         }
         Step::Skip(id) => {
             decoder.skip_before(SourceId(id));
@@ -240,7 +253,19 @@ fn errors_name_the_limit() {
         decoder.receive_repair(Code::Cauchy, repair(0, 16, 240), &[1]),
         Err(SpanError::KeyTooLarge { key: 240, count: 16 }.into())
     );
+    // A recoded symbol is held to the same limits, by the ids that it mentions.
+    let too_many = Err(DecodeError::SpanTooLong { count: 70_000, limit: 16 });
+    assert_eq!(decoder.receive_recoded(SourceId(0), &[1; 70_000], &[1]), too_many);
+    assert_eq!(decoder.receive_recoded(SourceId(0), &[], &[1]), Err(SpanError::Empty.into()));
+    assert_eq!(decoder.receive_recoded(SourceId(0), &[0; 16], &[1]), Err(DecodeError::AllZero));
+    assert_eq!(decoder.receive_recoded(SourceId(0), &[1, 1], &[]), Err(DecodeError::EmptySymbol));
+    assert_eq!(decoder.receive_recoded(SourceId(0), &[1, 1], &long), too_long);
+    let (id, limit, last) = (SourceId(32), SourceId(32), SourceId(u64::MAX));
+    assert_eq!(decoder.receive_recoded(SourceId(30), &[0, 1, 2], &[1]), Err(DecodeError::BeyondLimit { id, limit }));
+    let past = SpanError::PastLastId { first: last, count: 2 };
+    assert_eq!(decoder.receive_recoded(last, &[1, 1], &[1]), Err(past.into()));
     assert_eq!(state(&decoder), state(&Decoder::new(LIMITS)));
+    assert_eq!(decoder.receive_recoded(SourceId(30), &[1, 2, 0], &[1]), Ok(Reception::Innovative));
 }
 
 #[test]
