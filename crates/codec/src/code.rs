@@ -9,6 +9,7 @@ use core::iter::FusedIterator;
 
 use crate::field::gf256;
 use crate::id::span;
+use crate::tinymt::TinyMt32;
 use crate::{RepairId, SourceId, SpanError};
 
 /// A rule for coefficients.
@@ -18,6 +19,12 @@ pub enum Code {
     /// Random linear code: the coefficient is a hash of key and source id, never 0. For sliding spans and generations
     /// of any length: k repair symbols over the same k missing symbols decode them with probability about 0.996.
     Rlc,
+    /// Random linear code of RFC 8681 over GF(2^8) with density threshold 15, for interoperability with other
+    /// implementations of it: the coefficients of a span are drawn one after the other from TinyMT32 (RFC 8682), seeded
+    /// with the key (Repair_Key), never 0. As good as [`Code::Rlc`]. The RFC makes no exception for a span of one, so
+    /// that here it is a multiple of the source symbol. Spans over 4,095 have coefficients, but no place in the RFC's
+    /// payload id (NSS, 12 bits).
+    Rlc8681,
     /// Cauchy matrix: any `count` of the source and repair symbols over one span decode it (MDS), as long as `count`
     /// plus the number of keys is at most 256. It promises nothing for spans that overlap without being equal; use
     /// [`Code::Rlc`] there.
@@ -31,7 +38,8 @@ impl Code {
     #[inline]
     pub fn row(self, id: RepairId) -> Row {
         let rule = match self {
-            _ if id.count == 1 => Rule::One,
+            Self::Rlc8681 => Rule::Drawn(TinyMt32::new(id.key.into())),
+            Self::Rlc | Self::Cauchy if id.count == 1 => Rule::One,
             Self::Rlc => Rule::Hashed { counter: hash_counter(id.key, id.first) },
             Self::Cauchy => Rule::Cauchy { row: id.key as u8, column: 0 },
         };
@@ -46,7 +54,7 @@ impl Code {
         let RepairId { first, count, key } = id;
         span(first, count)?;
         match self {
-            Self::Rlc => Ok(()),
+            Self::Rlc | Self::Rlc8681 => Ok(()),
             Self::Cauchy if u32::from(key) + u32::from(count) < 256 => Ok(()),
             Self::Cauchy => Err(SpanError::KeyTooLarge { key, count }),
         }
@@ -65,6 +73,7 @@ pub struct Row {
 enum Rule {
     /// A span of one: the repair symbol is the source symbol, so that a retransmission needs no code of its own.
     One,
+    Drawn(TinyMt32),
     Hashed {
         counter: u64,
     },
@@ -82,6 +91,7 @@ impl Iterator for Row {
         self.left = self.left.checked_sub(1)?;
         Some(match &mut self.rule {
             Rule::One => 1,
+            Rule::Drawn(generator) => drawn(generator),
             Rule::Hashed { counter } => {
                 let coefficient = hashed(*counter);
                 *counter = counter.wrapping_add(ID_STEP);
@@ -125,6 +135,18 @@ fn hashed(counter: u64) -> u8 {
     (((z >> 32) * 255) >> 32) as u8 + 1
 }
 
+/// RFC 8681 sections 3.5 and 3.6 with m = 8 and dt = 15: the low 8 bits of an output (tinymt32_rand256), drawn again
+/// while they are 0. One coefficient in 255 takes a second draw.
+#[inline]
+fn drawn(generator: &mut TinyMt32) -> u8 {
+    loop {
+        let coefficient = generator.draw() as u8;
+        if coefficient != 0 {
+            return coefficient;
+        }
+    }
+}
+
 /// Entry (row, column) of the Cauchy matrix 1 / (x + y) with x = column and y = 255 - row, which never meet while
 /// row + column < 255, each column scaled by its entry of row 0. Scaling a column keeps every minor non-zero, hence
 /// the code MDS, and makes row 0 all ones: the first repair symbol is a plain XOR.
@@ -150,9 +172,13 @@ mod tests {
     #[test]
     fn a_row_has_one_non_zero_coefficient_for_each_symbol_of_the_span() {
         let most = u16::MAX;
-        for (code, count, key) in
-            [(Code::Rlc, 300, 65_535), (Code::Rlc, most, 0), (Code::Cauchy, 255, 0), (Code::Cauchy, 2, 253)]
-        {
+        for (code, count, key) in [
+            (Code::Rlc, 300, 65_535),
+            (Code::Rlc, most, 0),
+            (Code::Rlc8681, most, 0),
+            (Code::Cauchy, 255, 0),
+            (Code::Cauchy, 2, 253),
+        ] {
             let id = id(1_000, count, key);
             assert_eq!(code.check(id), Ok(()));
             assert_eq!((code.row(id).len(), row(code, id).len()), (count.into(), count.into()));
@@ -175,6 +201,14 @@ mod tests {
         assert_eq!(row(Code::Rlc, id(1 << 40, 4, 65_535)), [206, 25, 159, 191]);
         // The middle of a longer span, and its end: a coefficient of `Rlc` depends on key and source id alone.
         assert_eq!(row(Code::Rlc, id((1 << 40) - 300, 304, 65_535))[300..], [206, 25, 159, 191]);
+    }
+
+    /// RFC 8681 appendix A: the low bytes of the outputs for seed 1, none of which is 0; they begin with the span,
+    /// whatever its ids are and even where it is of one symbol.
+    #[test]
+    fn coefficients_of_rfc_8681_are_the_low_bytes_for_the_key() {
+        assert_eq!(row(Code::Rlc8681, id(77, 10, 1)), [37, 225, 177, 176, 21, 246, 54, 139, 168, 237]);
+        assert_eq!(row(Code::Rlc8681, id(u64::MAX - 1, 1, 1)), [37]);
     }
 
     /// Pearson's chi-squared over 255 values has mean 254 and deviation 22.5; the seedless hash sits where it sits.

@@ -47,6 +47,7 @@ mod id_set;
 #[allow(unsafe_code)]
 pub mod kernel;
 mod ring;
+mod tinymt;
 
 pub use code::{Code, Row};
 pub use decoder::{Decoded, Decoder, Limits, Reception};

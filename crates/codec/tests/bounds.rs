@@ -107,7 +107,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn code() -> impl Strategy<Value = Code> {
-    prop_oneof![Just(Code::Rlc), Just(Code::Cauchy)]
+    prop_oneof![Just(Code::Rlc), Just(Code::Rlc8681), Just(Code::Cauchy)]
 }
 
 fn coefficients() -> impl Strategy<Value = Vec<u8>> {

@@ -30,10 +30,10 @@ enum Step {
 
 fn repair() -> impl Strategy<Value = Step> {
     // Few keys: duplicates are part of life. Short spans more often than long ones.
-    let span = (0..IDS, prop_oneof![1..8usize, 1..=IDS], any::<bool>(), 0..6u16);
-    span.prop_map(|(first, count, is_cauchy, key)| {
+    let code = prop_oneof![Just(Code::Rlc), Just(Code::Rlc8681), Just(Code::Cauchy)];
+    let span = (0..IDS, prop_oneof![1..8usize, 1..=IDS], code, 0..6u16);
+    span.prop_map(|(first, count, code, key)| {
         let count = count.min(IDS - first) as u16;
-        let code = if is_cauchy { Code::Cauchy } else { Code::Rlc };
         Step::Repair(code, RepairId { first: SourceId(first as u64), count, key })
     })
 }
