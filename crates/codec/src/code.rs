@@ -124,15 +124,27 @@ fn hash_counter(key: u16, source: SourceId) -> u64 {
     source.0.wrapping_mul(ID_STEP).wrapping_add((u64::from(key) + 1).wrapping_mul(KEY_STEP))
 }
 
-/// Hash of a counter onto 1..=255: the SplitMix64 output function. The upper 32 bits are scaled to 255 values, each of
-/// which has a share of 2^32 / 255 rounded up or down: uniform within one part in 2^24 if the hash is.
+/// The output function of SplitMix64: every bit of the result depends on every bit of the counter.
+#[inline]
+fn mixed(counter: u64) -> u64 {
+    let z = (counter ^ (counter >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// Hash of a counter onto 1..=255. The upper 32 bits are scaled to 255 values, each of which has a share of 2^32 / 255
+/// rounded up or down: uniform within one part in 2^24 if the hash is.
 #[inline]
 fn hashed(counter: u64) -> u8 {
-    let mut z = counter;
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^= z >> 31;
-    (((z >> 32) * 255) >> 32) as u8 + 1
+    (((mixed(counter) >> 32) * 255) >> 32) as u8 + 1
+}
+
+/// Multipliers of a recoded symbol, without end, none of them 0: SplitMix64 from a start that is itself a hash of the
+/// key. Were it a counter like that of a coefficient, a relay that holds source symbols would repeat the sender's own
+/// repair symbol of the same key.
+pub(crate) fn multipliers(key: u64) -> impl Iterator<Item = u8> {
+    let start = mixed(key.wrapping_add(1).wrapping_mul(KEY_STEP));
+    (0..).map(move |index: u64| hashed(start.wrapping_add(index.wrapping_mul(ID_STEP))))
 }
 
 /// RFC 8681 sections 3.5 and 3.6 with m = 8 and dt = 15: the low 8 bits of an output (tinymt32_rand256), drawn again
@@ -170,6 +182,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "slow there, and no unsafe code in it")]
     fn a_row_has_one_non_zero_coefficient_for_each_symbol_of_the_span() {
         let most = u16::MAX;
         for (code, count, key) in [
@@ -209,6 +222,16 @@ mod tests {
     fn coefficients_of_rfc_8681_are_the_low_bytes_for_the_key() {
         assert_eq!(row(Code::Rlc8681, id(77, 10, 1)), [37, 225, 177, 176, 21, 246, 54, 139, 168, 237]);
         assert_eq!(row(Code::Rlc8681, id(u64::MAX - 1, 1, 1)), [37]);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "slow there, and no unsafe code in it")]
+    fn a_relay_does_not_repeat_the_repair_symbols_of_the_sender() {
+        for key in 0..1_000 {
+            let sender = Code::Rlc.row(id(0, 8, key));
+            assert!(!multipliers(key.into()).take(8).eq(sender), "key {key}");
+            assert!(multipliers(key.into()).take(1_000).all(|multiplier| multiplier != 0));
+        }
     }
 
     /// Pearson's chi-squared over 255 values has mean 254 and deviation 22.5; the seedless hash sits where it sits.

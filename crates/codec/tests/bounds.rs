@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use proptest::prelude::*;
-use tidewire_codec::{Code, DecodeError, Decoder, Encoder, Limits, Reception, RepairId, SourceId, SpanError};
+use tidewire_codec::{Code, DecodeError, Decoder, Encoder, Limits, Reception, Recoder, RepairId, SourceId, SpanError};
 
 const SLOT: usize = 64;
 const LIMITS: Limits = Limits { slot_len: SLOT, capacity: 32, max_span: 16, max_rows: 5 };
@@ -389,5 +389,30 @@ fn a_stream_allocates_nothing_once_it_is_warm() {
         encoder.release_before(decoder.edge());
     }
     assert!(decoder.rank_deficit() == 0);
+    assert_eq!(ALLOCATIONS.get(), warm);
+}
+
+/// A relay takes its memory once, within its promise; generations pass through it without another allocation.
+#[test]
+fn a_relay_allocates_nothing_after_its_construction() {
+    const COUNT: u16 = 64;
+    let held = HELD.get();
+    let mut relay = Recoder::new(1_408, COUNT);
+    // Beside slots and vectors: three lengths and a mark for each symbol, and what aligns three rings.
+    let count = COUNT as isize;
+    let promised = count * (1_408 + 2 * count) + count * (3 * 4 + 2) + 3 * 64;
+    assert!(HELD.get() - held <= promised, "{} bytes held, {promised} promised", HELD.get() - held);
+    let (mut coefficients, mut symbol) = ([0; COUNT as usize], [0; 1_408]);
+    let warm = ALLOCATIONS.get();
+    for generation in 0..20 {
+        let first = SourceId(generation * u64::from(COUNT));
+        relay.begin(first, COUNT).unwrap();
+        for key in 0..COUNT {
+            relay.receive_source(first.plus(u64::from(key) / 2), &[1; 1_408]).unwrap();
+            relay.receive_repair(Code::Rlc, RepairId { first, count: COUNT, key }, &[1; 1_408]).unwrap();
+            let len = relay.write_recoded(key.into(), &mut coefficients, &mut symbol).unwrap();
+            relay.receive_recoded(first, &coefficients, &symbol[..len]).unwrap();
+        }
+    }
     assert_eq!(ALLOCATIONS.get(), warm);
 }

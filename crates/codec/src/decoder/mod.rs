@@ -54,7 +54,8 @@ pub struct Decoded {
 }
 
 /// The bounds of a [`Decoder`]. Its memory is at most `capacity * (slot_len + 5)` bytes from the start and, once there
-/// are rows, `max_rows * 4 * max_span` bytes for their coefficients, taken as they are needed.
+/// are rows, `max_rows * 4 * max_span` bytes for their coefficients and `max_span` for those of the symbol being received,
+/// taken as they are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Longest symbol in bytes; rounded up to a multiple of 64.
