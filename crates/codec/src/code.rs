@@ -1,11 +1,15 @@
 //! Which coefficients: a linear code over GF(2^8) is a rule that gives the coefficient of each source symbol in each
 //! repair symbol.
 //!
-//! Encoder and decoder ask the same rule, so a repair symbol travels with its [`RepairId`] and without its
-//! coefficients. Each coefficient costs O(1) and depends on nothing but the names, and a repair symbol over a span of
-//! one is the source symbol itself in every code: a retransmission needs no code of its own.
+//! Encoder, decoder and recoder ask the same rule, so a repair symbol travels with its [`RepairId`] and without its
+//! coefficients. A rule gives them in the order of the span, as [`Row`]: some codes draw each from the one before.
+//! They depend on nothing but the name, and there are as many as the span has symbols.
+
+use core::iter::FusedIterator;
 
 use crate::field::gf256;
+use crate::id::span;
+use crate::tinymt::TinyMt32;
 use crate::{RepairId, SourceId, SpanError};
 
 /// A rule for coefficients.
@@ -15,6 +19,12 @@ pub enum Code {
     /// Random linear code: the coefficient is a hash of key and source id, never 0. For sliding spans and generations
     /// of any length: k repair symbols over the same k missing symbols decode them with probability about 0.996.
     Rlc,
+    /// Random linear code of RFC 8681 over GF(2^8) with density threshold 15, for interoperability with other
+    /// implementations of it: the coefficients of a span are drawn one after the other from TinyMT32 (RFC 8682), seeded
+    /// with the key (Repair_Key), never 0. As good as [`Code::Rlc`]. The RFC makes no exception for a span of one, so
+    /// that here it is a multiple of the source symbol. Spans over 4,095 have coefficients, but no place in the RFC's
+    /// payload id (NSS, 12 bits).
+    Rlc8681,
     /// Cauchy matrix: any `count` of the source and repair symbols over one span decode it (MDS), as long as `count`
     /// plus the number of keys is at most 256. It promises nothing for spans that overlap without being equal; use
     /// [`Code::Rlc`] there.
@@ -22,21 +32,18 @@ pub enum Code {
 }
 
 impl Code {
-    /// Coefficient of `source` in the repair symbol `id`; 0 outside its span, never 0 inside.
+    /// The coefficients of the repair symbol `id`, in the order of its span; none is 0.
     ///
-    /// Meaningful for ids that pass [`check`](Self::check); others get some value without panic.
+    /// Meaningful for ids that pass [`check`](Self::check); others get some values without panic.
     #[inline]
-    pub fn coefficient(self, id: RepairId, source: SourceId) -> u8 {
-        if !id.span().contains(&source.0) {
-            return 0;
-        }
-        if id.count == 1 {
-            return 1;
-        }
-        match self {
-            Self::Rlc => hashed(id.key, source),
-            Self::Cauchy => cauchy(id.key as u8, (source.0 - id.first.0) as u8),
-        }
+    pub fn row(self, id: RepairId) -> Row {
+        let rule = match self {
+            Self::Rlc8681 => Rule::Drawn(TinyMt32::new(id.key.into())),
+            Self::Rlc | Self::Cauchy if id.count == 1 => Rule::One,
+            Self::Rlc => Rule::Hashed { counter: hash_counter(id.key, id.first) },
+            Self::Cauchy => Rule::Cauchy { row: id.key as u8, column: 0 },
+        };
+        Row { left: id.count, rule }
     }
 
     /// Whether the code has a repair symbol of this name.
@@ -45,34 +52,111 @@ impl Code {
     /// The span is empty or runs past the last source id, or the key is beyond the rows of a Cauchy matrix.
     pub fn check(self, id: RepairId) -> Result<(), SpanError> {
         let RepairId { first, count, key } = id;
-        if count == 0 {
-            return Err(SpanError::Empty);
-        }
-        if first.0.checked_add(u64::from(count)).is_none() {
-            return Err(SpanError::PastLastId { first, count });
-        }
+        span(first, count)?;
         match self {
-            Self::Rlc => Ok(()),
+            Self::Rlc | Self::Rlc8681 => Ok(()),
             Self::Cauchy if u32::from(key) + u32::from(count) < 256 => Ok(()),
             Self::Cauchy => Err(SpanError::KeyTooLarge { key, count }),
         }
     }
 }
 
-/// Hash of (key, source id) onto 1..=255: the SplitMix64 output function over a counter in which key and id step by
-/// different odd constants. The upper 32 bits are scaled to 255 values, each of which has a share of 2^32 / 255
+/// The coefficients of one repair symbol, in the order of its span. Made by [`Code::row`]; owns no memory.
+#[derive(Clone, Debug)]
+pub struct Row {
+    left: u16,
+    rule: Rule,
+}
+
+/// What the next coefficient is made of.
+#[derive(Clone, Debug)]
+enum Rule {
+    /// A span of one: the repair symbol is the source symbol, so that a retransmission needs no code of its own.
+    One,
+    Drawn(TinyMt32),
+    Hashed {
+        counter: u64,
+    },
+    Cauchy {
+        row: u8,
+        column: u8,
+    },
+}
+
+impl Iterator for Row {
+    type Item = u8;
+
+    #[inline]
+    fn next(&mut self) -> Option<u8> {
+        self.left = self.left.checked_sub(1)?;
+        Some(match &mut self.rule {
+            Rule::One => 1,
+            Rule::Drawn(generator) => drawn(generator),
+            Rule::Hashed { counter } => {
+                let coefficient = hashed(*counter);
+                *counter = counter.wrapping_add(ID_STEP);
+                coefficient
+            }
+            Rule::Cauchy { row, column } => {
+                let coefficient = cauchy(*row, *column);
+                *column = column.wrapping_add(1);
+                coefficient
+            }
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (usize::from(self.left), Some(usize::from(self.left)))
+    }
+}
+
+impl ExactSizeIterator for Row {}
+impl FusedIterator for Row {}
+
+// 2^64 over the golden ratio (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014), and the
+// fractional bits of the square root of 2, made odd: any odd constant unrelated to the first would do.
+const ID_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+const KEY_STEP: u64 = 0x6A09_E667_F3BC_C909;
+
+/// What is hashed: a counter in which source id and key step by different odd constants.
+#[inline]
+fn hash_counter(key: u16, source: SourceId) -> u64 {
+    source.0.wrapping_mul(ID_STEP).wrapping_add((u64::from(key) + 1).wrapping_mul(KEY_STEP))
+}
+
+/// The output function of SplitMix64: every bit of the result depends on every bit of the counter.
+#[inline]
+fn mixed(counter: u64) -> u64 {
+    let z = (counter ^ (counter >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// Hash of a counter onto 1..=255. The upper 32 bits are scaled to 255 values, each of which has a share of 2^32 / 255
 /// rounded up or down: uniform within one part in 2^24 if the hash is.
 #[inline]
-fn hashed(key: u16, source: SourceId) -> u8 {
-    // 2^64 over the golden ratio (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014), and the
-    // fractional bits of the square root of 2, made odd: any odd constant unrelated to the first would do.
-    const ID_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-    const KEY_STEP: u64 = 0x6A09_E667_F3BC_C909;
-    let mut z = source.0.wrapping_mul(ID_STEP).wrapping_add((u64::from(key) + 1).wrapping_mul(KEY_STEP));
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^= z >> 31;
-    (((z >> 32) * 255) >> 32) as u8 + 1
+fn hashed(counter: u64) -> u8 {
+    (((mixed(counter) >> 32) * 255) >> 32) as u8 + 1
+}
+
+/// Multipliers of a recoded symbol, without end, none of them 0: SplitMix64 from a start that is itself a hash of the
+/// key. Were it a counter like that of a coefficient, a relay that holds source symbols would repeat the sender's own
+/// repair symbol of the same key.
+pub(crate) fn multipliers(key: u64) -> impl Iterator<Item = u8> {
+    let start = mixed(key.wrapping_add(1).wrapping_mul(KEY_STEP));
+    (0..).map(move |index: u64| hashed(start.wrapping_add(index.wrapping_mul(ID_STEP))))
+}
+
+/// RFC 8681 sections 3.5 and 3.6 with m = 8 and dt = 15: the low 8 bits of an output (tinymt32_rand256), drawn again
+/// while they are 0. One coefficient in 255 takes a second draw.
+#[inline]
+fn drawn(generator: &mut TinyMt32) -> u8 {
+    loop {
+        let coefficient = generator.draw() as u8;
+        if coefficient != 0 {
+            return coefficient;
+        }
+    }
 }
 
 /// Entry (row, column) of the Cauchy matrix 1 / (x + y) with x = column and y = 255 - row, which never meet while
@@ -85,37 +169,69 @@ fn cauchy(row: u8, column: u8) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
 
     fn id(first: u64, count: u16, key: u16) -> RepairId {
         RepairId { first: SourceId(first), count, key }
     }
 
+    fn row(code: Code, id: RepairId) -> Vec<u8> {
+        code.row(id).collect()
+    }
+
     #[test]
-    fn coefficients_are_non_zero_in_the_span_and_zero_outside() {
-        for (code, count, key) in [(Code::Rlc, 300, 65_535), (Code::Cauchy, 255, 0), (Code::Cauchy, 2, 253)] {
+    #[cfg_attr(miri, ignore = "slow there, and no unsafe code in it")]
+    fn a_row_has_one_non_zero_coefficient_for_each_symbol_of_the_span() {
+        let most = u16::MAX;
+        for (code, count, key) in [
+            (Code::Rlc, 300, 65_535),
+            (Code::Rlc, most, 0),
+            (Code::Rlc8681, most, 0),
+            (Code::Cauchy, 255, 0),
+            (Code::Cauchy, 2, 253),
+        ] {
             let id = id(1_000, count, key);
             assert_eq!(code.check(id), Ok(()));
-            for source in 990..2_000 {
-                let inside = (1_000..1_000 + u64::from(count)).contains(&source);
-                assert_eq!(code.coefficient(id, SourceId(source)) != 0, inside, "{code:?} {source}");
-            }
+            assert_eq!((code.row(id).len(), row(code, id).len()), (count.into(), count.into()));
+            assert!(code.row(id).all(|coefficient| coefficient != 0), "{code:?} {id:?}");
         }
+        assert_eq!(Code::Rlc.row(id(0, 0, 0)).next(), None);
     }
 
     #[test]
     fn a_span_of_one_is_the_symbol_itself_and_cauchy_key_0_the_sum() {
-        assert_eq!(Code::Rlc.coefficient(id(5, 1, 9), SourceId(5)), 1);
-        assert_eq!(Code::Cauchy.coefficient(id(5, 1, 9), SourceId(5)), 1);
-        assert!((0..255).all(|i| Code::Cauchy.coefficient(id(0, 255, 0), SourceId(i)) == 1));
+        assert_eq!(row(Code::Rlc, id(5, 1, 9)), [1]);
+        assert_eq!(row(Code::Cauchy, id(5, 1, 9)), [1]);
+        assert_eq!(row(Code::Cauchy, id(0, 255, 0)), [1; 255]);
     }
 
     /// The wire format of `Rlc`: other implementations must find these (computed apart, with unbounded integers).
     #[test]
     fn hashed_coefficients_are_pinned() {
-        let row = |key, first| [0, 1, 2, 3].map(|i| Code::Rlc.coefficient(id(first, 4, key), SourceId(first + i)));
-        assert_eq!(row(0, 0), [54, 100, 220, 9]);
-        assert_eq!(row(65_535, 1 << 40), [206, 25, 159, 191]);
+        assert_eq!(row(Code::Rlc, id(0, 4, 0)), [54, 100, 220, 9]);
+        assert_eq!(row(Code::Rlc, id(1 << 40, 4, 65_535)), [206, 25, 159, 191]);
+        // The middle of a longer span, and its end: a coefficient of `Rlc` depends on key and source id alone.
+        assert_eq!(row(Code::Rlc, id((1 << 40) - 300, 304, 65_535))[300..], [206, 25, 159, 191]);
+    }
+
+    /// RFC 8681 appendix A: the low bytes of the outputs for seed 1, none of which is 0; they begin with the span,
+    /// whatever its ids are and even where it is of one symbol.
+    #[test]
+    fn coefficients_of_rfc_8681_are_the_low_bytes_for_the_key() {
+        assert_eq!(row(Code::Rlc8681, id(77, 10, 1)), [37, 225, 177, 176, 21, 246, 54, 139, 168, 237]);
+        assert_eq!(row(Code::Rlc8681, id(u64::MAX - 1, 1, 1)), [37]);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "slow there, and no unsafe code in it")]
+    fn a_relay_does_not_repeat_the_repair_symbols_of_the_sender() {
+        for key in 0..1_000 {
+            let sender = Code::Rlc.row(id(0, 8, key));
+            assert!(!multipliers(key.into()).take(8).eq(sender), "key {key}");
+            assert!(multipliers(key.into()).take(1_000).all(|multiplier| multiplier != 0));
+        }
     }
 
     /// Pearson's chi-squared over 255 values has mean 254 and deviation 22.5; the seedless hash sits where it sits.
@@ -126,7 +242,7 @@ mod tests {
             let mut seen = [0u32; 256];
             for i in 0..51_000u32 {
                 let (key, source) = if over_keys { (i as u16, 77) } else { (77, u64::from(i)) };
-                seen[usize::from(hashed(key, SourceId(source)))] += 1;
+                seen[usize::from(hashed(hash_counter(key, SourceId(source))))] += 1;
             }
             assert_eq!(seen[0], 0);
             let chi: f64 = seen[1..].iter().map(|&n| (f64::from(n) - 200.0).powi(2) / 200.0).sum();

@@ -129,7 +129,7 @@ impl Encoder {
         let len = out.len();
         let out = out.get_mut(..needed).ok_or(EncodeError::OutputTooShort { len, needed })?;
         out.fill(0);
-        self.ring.mix(out, id.span().map(|source| (source, code.coefficient(id, SourceId(source)))));
+        self.ring.mix(out, id.span().zip(code.row(id)));
         Ok(needed)
     }
 

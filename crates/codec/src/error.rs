@@ -5,8 +5,12 @@
 
 use core::error::Error;
 use core::fmt;
+use core::ops::Range;
 
 use crate::SourceId;
+
+/// Said by relay and sink alike.
+const ALL_ZERO: &str = "all coefficients are 0, a recoded symbol mixes at least one source symbol";
 
 /// A [`RepairId`](crate::RepairId) that names no repair symbol of its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +115,89 @@ impl From<SpanError> for EncodeError {
     }
 }
 
+/// Why the [`Recoder`](crate::Recoder) did not do what was asked. Nothing was changed by it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RecodeError {
+    /// The generation has more symbols than there is room for.
+    GenerationTooLong {
+        /// Symbols in the generation.
+        count: u16,
+        /// Most there is room for.
+        limit: u16,
+    },
+    /// A received symbol that is, or mixes, one of another generation.
+    OutsideGeneration {
+        /// First id of its span.
+        first: SourceId,
+        /// Length of its span.
+        count: usize,
+        /// The generation begun; empty before the first.
+        generation: Range<SourceId>,
+    },
+    /// No such span, or the code has no such repair symbol.
+    Span(SpanError),
+    /// A recoded symbol of which all coefficients are 0: it says nothing, and no honest relay makes one.
+    AllZero,
+    /// A symbol of no bytes.
+    EmptySymbol,
+    /// The symbol does not fit a slot.
+    SymbolTooLong {
+        /// Bytes received.
+        len: usize,
+        /// Bytes in a slot.
+        limit: usize,
+    },
+    /// There is nothing to mix yet.
+    NothingHeld,
+    /// The buffer for the coding vector has not one coefficient for each symbol of the generation.
+    WrongCoefficients {
+        /// Coefficients given room for.
+        len: usize,
+        /// Symbols in the generation.
+        count: u16,
+    },
+    /// The output buffer is shorter than the recoded symbol.
+    OutputTooShort {
+        /// Bytes given.
+        len: usize,
+        /// Bytes needed.
+        needed: usize,
+    },
+}
+
+impl fmt::Display for RecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::GenerationTooLong { count, limit } => {
+                write!(f, "a generation of {count} symbols exceeds the limit of {limit}")
+            }
+            Self::OutsideGeneration { first, count, generation: Range { start, end } } => {
+                write!(f, "a span of {count} symbols from {first} is outside the generation {start}..{end}")
+            }
+            Self::Span(error) => error.fmt(f),
+            Self::AllZero => f.write_str(ALL_ZERO),
+            Self::EmptySymbol => f.write_str("the symbol is empty"),
+            Self::SymbolTooLong { len, limit } => write!(f, "a symbol of {len} bytes does not fit a slot of {limit}"),
+            Self::NothingHeld => f.write_str("nothing of the generation was received yet, there is nothing to mix"),
+            Self::WrongCoefficients { len, count } => {
+                write!(f, "room for {len} coefficients, the generation has {count} symbols")
+            }
+            Self::OutputTooShort { len, needed } => {
+                write!(f, "a recoded symbol of {needed} bytes does not fit an output of {len}")
+            }
+        }
+    }
+}
+
+impl Error for RecodeError {}
+
+impl From<SpanError> for RecodeError {
+    fn from(error: SpanError) -> Self {
+        Self::Span(error)
+    }
+}
+
 /// Why the [`Decoder`](crate::Decoder) dropped a symbol. Nothing was changed by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -134,12 +221,14 @@ pub enum DecodeError {
     /// The span mixes more symbols than this decoder accepts.
     SpanTooLong {
         /// Symbols in the span.
-        count: u16,
+        count: usize,
         /// Most that are accepted.
         limit: u16,
     },
-    /// The code has no such repair symbol.
+    /// The code has no such repair symbol, or the span of a recoded symbol is impossible.
     Span(SpanError),
+    /// A recoded symbol of which all coefficients are 0: it says nothing, and no honest relay makes one.
+    AllZero,
     /// The symbol would need one more unsolved row than may be held.
     TooManyRows {
         /// Most rows that may be held.
@@ -160,6 +249,7 @@ impl fmt::Display for DecodeError {
             Self::BeyondLimit { id, limit } => write!(f, "source id {id} is not below the limit {limit}"),
             Self::SpanTooLong { count, limit } => write!(f, "a span of {count} symbols exceeds the limit of {limit}"),
             Self::Span(error) => error.fmt(f),
+            Self::AllZero => f.write_str(ALL_ZERO),
             Self::TooManyRows { limit } => write!(f, "all {limit} unsolved rows are taken"),
             Self::TooManyColumns { limit } => write!(f, "the unsolved rows would mention over {limit} missing ids"),
         }

@@ -6,6 +6,8 @@
 use core::fmt;
 use core::ops::Range;
 
+use crate::SpanError;
+
 /// The number of a source symbol in its lane: 0, 1, 2, ... (RFC 8681 calls it the encoding symbol id, ESI).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SourceId(pub u64);
@@ -49,4 +51,13 @@ impl RepairId {
     pub(crate) const fn span(self) -> Range<u64> {
         self.first.0..self.first.plus(self.count as u64).0
     }
+}
+
+/// A span as plain numbers, if there is such a span.
+pub(crate) fn span(first: SourceId, count: u16) -> Result<Range<u64>, SpanError> {
+    if count == 0 {
+        return Err(SpanError::Empty);
+    }
+    let end = first.0.checked_add(count.into()).ok_or(SpanError::PastLastId { first, count })?;
+    Ok(first.0..end)
 }

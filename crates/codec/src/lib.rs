@@ -1,9 +1,9 @@
-//! Erasure codes over GF(2^8): one encoder, one decoder, a rule for the coefficients.
+//! Erasure codes over GF(2^8): one encoder, one decoder, a rule for the coefficients, and a recoder for relays.
 //!
 //! A *source symbol* is a unit of original data with an id 0, 1, 2, ...; a *repair symbol* is a linear combination of
 //! the source symbols of one *span*. Whoever received as many independent symbols as were lost gets all of them back,
 //! whichever they are. A block code is spans that do not overlap; a sliding code is spans that do; a retransmission is
-//! a span of one.
+//! a span of one. A relay between the two makes new combinations of what it has ([`Recoder`]), without decoding.
 //!
 //! ```
 //! use tidewire_codec::{Code, Decoder, Encoder, Limits, RepairId, SourceId};
@@ -46,10 +46,13 @@ mod id;
 mod id_set;
 #[allow(unsafe_code)]
 pub mod kernel;
+mod recoder;
 mod ring;
+mod tinymt;
 
-pub use code::Code;
+pub use code::{Code, Row};
 pub use decoder::{Decoded, Decoder, Limits, Reception};
 pub use encoder::Encoder;
-pub use error::{DecodeError, EncodeError, SpanError};
+pub use error::{DecodeError, EncodeError, RecodeError, SpanError};
 pub use id::{RepairId, SourceId};
+pub use recoder::Recoder;

@@ -8,7 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use proptest::prelude::*;
-use tidewire_codec::{Code, DecodeError, Decoder, Encoder, Limits, Reception, RepairId, SourceId, SpanError};
+use tidewire_codec::{Code, DecodeError, Decoder, Encoder, Limits, Reception, Recoder, RepairId, SourceId, SpanError};
 
 const SLOT: usize = 64;
 const LIMITS: Limits = Limits { slot_len: SLOT, capacity: 32, max_span: 16, max_rows: 5 };
@@ -92,6 +92,8 @@ enum Step {
     /// Relative to the edge, so that windows move.
     SourceAhead(u64, Vec<u8>),
     RepairAhead(Code, i8, u16, u16, Vec<u8>),
+    Recoded(u64, Vec<u8>, Vec<u8>),
+    RecodedAhead(i8, Vec<u8>, Vec<u8>),
     Skip(u64),
     SkipAhead(u64),
     Poll,
@@ -107,7 +109,11 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn code() -> impl Strategy<Value = Code> {
-    prop_oneof![Just(Code::Rlc), Just(Code::Cauchy)]
+    prop_oneof![Just(Code::Rlc), Just(Code::Rlc8681), Just(Code::Cauchy)]
+}
+
+fn coefficients() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(prop_oneof![1 => Just(0), 1 => any::<u8>()], 0..20)
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -122,6 +128,8 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (code(), -30..40i8, count(), key(), bytes()).prop_map(|(code, ahead, count, key, bytes)| {
             Step::RepairAhead(code, ahead, count, key, bytes)
         }),
+        1 => (id(), coefficients(), bytes()).prop_map(|(first, row, bytes)| Step::Recoded(first, row, bytes)),
+        4 => (-30..40i8, coefficients(), bytes()).prop_map(|(ahead, row, bytes)| Step::RecodedAhead(ahead, row, bytes)),
         1 => prop_oneof![20 => 0..100u64, 1 => id()].prop_map(Step::Skip),
         1 => (0..50u64).prop_map(Step::SkipAhead),
         3 => Just(Step::Poll),
@@ -139,6 +147,11 @@ fn perform(decoder: &mut Decoder, step: Step) -> Option<Result<Reception, Decode
         Step::RepairAhead(code, ahead, count, key, bytes) => {
             let first = SourceId(edge.0.saturating_add_signed(ahead.into()));
             Some(decoder.receive_repair(code, RepairId { first, count, key }, &bytes))
+        }
+        Step::Recoded(first, row, bytes) => Some(decoder.receive_recoded(SourceId(first), &row, &bytes)),
+        Step::RecodedAhead(ahead, row, bytes) => {
+            let first = SourceId(edge.0.saturating_add_signed(ahead.into()));
+            Some(decoder.receive_recoded(first, &row, &bytes))
         }
         Step::Skip(id) => {
             decoder.skip_before(SourceId(id));
@@ -244,7 +257,19 @@ fn errors_name_the_limit() {
         decoder.receive_repair(Code::Cauchy, repair(0, 16, 240), &[1]),
         Err(SpanError::KeyTooLarge { key: 240, count: 16 }.into())
     );
+    // A recoded symbol is held to the same limits, by the ids that it mentions.
+    let too_many = Err(DecodeError::SpanTooLong { count: 70_000, limit: 16 });
+    assert_eq!(decoder.receive_recoded(SourceId(0), &[1; 70_000], &[1]), too_many);
+    assert_eq!(decoder.receive_recoded(SourceId(0), &[], &[1]), Err(SpanError::Empty.into()));
+    assert_eq!(decoder.receive_recoded(SourceId(0), &[0; 16], &[1]), Err(DecodeError::AllZero));
+    assert_eq!(decoder.receive_recoded(SourceId(0), &[1, 1], &[]), Err(DecodeError::EmptySymbol));
+    assert_eq!(decoder.receive_recoded(SourceId(0), &[1, 1], &long), too_long);
+    let (id, limit, last) = (SourceId(32), SourceId(32), SourceId(u64::MAX));
+    assert_eq!(decoder.receive_recoded(SourceId(30), &[0, 1, 2], &[1]), Err(DecodeError::BeyondLimit { id, limit }));
+    let past = SpanError::PastLastId { first: last, count: 2 };
+    assert_eq!(decoder.receive_recoded(last, &[1, 1], &[1]), Err(past.into()));
     assert_eq!(state(&decoder), state(&Decoder::new(LIMITS)));
+    assert_eq!(decoder.receive_recoded(SourceId(30), &[1, 2, 0], &[1]), Ok(Reception::Innovative));
 }
 
 #[test]
@@ -369,5 +394,30 @@ fn a_stream_allocates_nothing_once_it_is_warm() {
         encoder.release_before(decoder.edge());
     }
     assert!(decoder.rank_deficit() == 0);
+    assert_eq!(ALLOCATIONS.get(), warm);
+}
+
+/// A relay takes its memory once, within its promise; generations pass through it without another allocation.
+#[test]
+fn a_relay_allocates_nothing_after_its_construction() {
+    const COUNT: u16 = 64;
+    let held = HELD.get();
+    let mut relay = Recoder::new(1_408, COUNT);
+    // Beside slots and vectors: three lengths and a mark for each symbol, and what aligns three rings.
+    let count = COUNT as isize;
+    let promised = count * (1_408 + 2 * count) + count * (3 * 4 + 2) + 3 * 64;
+    assert!(HELD.get() - held <= promised, "{} bytes held, {promised} promised", HELD.get() - held);
+    let (mut coefficients, mut symbol) = ([0; COUNT as usize], [0; 1_408]);
+    let warm = ALLOCATIONS.get();
+    for generation in 0..20 {
+        let first = SourceId(generation * u64::from(COUNT));
+        relay.begin(first, COUNT).unwrap();
+        for key in 0..COUNT {
+            relay.receive_source(first.plus(u64::from(key) / 2), &[1; 1_408]).unwrap();
+            relay.receive_repair(Code::Rlc, RepairId { first, count: COUNT, key }, &[1; 1_408]).unwrap();
+            let len = relay.write_recoded(key.into(), &mut coefficients, &mut symbol).unwrap();
+            relay.receive_recoded(first, &coefficients, &symbol[..len]).unwrap();
+        }
+    }
     assert_eq!(ALLOCATIONS.get(), warm);
 }

@@ -64,8 +64,10 @@ proptest! {
     #![proptest_config(setup::cases(256))]
 
     #[test]
-    fn any_k_innovative_symbols_decode_a_random_generation((k, order) in generation(80)) {
-        receive_generation(Code::Rlc, k, &order);
+    fn any_k_innovative_symbols_decode_a_random_generation(
+        (k, order) in generation(80), code in prop_oneof![Just(Code::Rlc), Just(Code::Rlc8681)],
+    ) {
+        receive_generation(code, k, &order);
     }
 
     #[test]
@@ -90,12 +92,14 @@ fn random_repairs_are_dependent_about_as_often_as_theory_says() {
     const GENERATIONS: u16 = 4_000;
     const K: usize = 6;
     setup::activate_kernel();
-    let failed = (0..GENERATIONS).filter(|generation| {
-        let keys = (0..K).map(|i| K + usize::from(*generation) * K + i);
-        receive_generation(Code::Rlc, K as u16, &keys.collect::<Vec<_>>()).0 < K as u16
-    });
-    let failed = failed.count();
-    assert!((1..=32).contains(&failed), "{failed} of {GENERATIONS}");
+    for code in [Code::Rlc, Code::Rlc8681] {
+        let failed = (0..GENERATIONS).filter(|generation| {
+            let keys = (0..K).map(|i| K + usize::from(*generation) * K + i);
+            receive_generation(code, K as u16, &keys.collect::<Vec<_>>()).0 < K as u16
+        });
+        let failed = failed.count();
+        assert!((1..=32).contains(&failed), "{code:?}: {failed} of {GENERATIONS}");
+    }
 }
 
 /// One datagram on its way: a source symbol or a repair symbol with its bytes.

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use reference::Reference;
+use tidewire_codec::field::gf256;
 use tidewire_codec::{Code, Decoded, Decoder, Encoder, Limits, Reception, RepairId, SourceId};
 
 /// Ids in play: a few words of the decoder's sets, and small enough for the naive elimination.
@@ -23,23 +24,36 @@ const LIMITS: Limits = Limits { slot_len: SLOT, capacity: IDS, max_span: IDS as 
 enum Step {
     Source(usize),
     Repair(Code, RepairId),
+    /// First id and coefficients, not all of them 0.
+    Recoded(usize, Vec<u8>),
     Skip(usize),
 }
 
 fn repair() -> impl Strategy<Value = Step> {
     // Few keys: duplicates are part of life. Short spans more often than long ones.
-    let span = (0..IDS, prop_oneof![1..8usize, 1..=IDS], any::<bool>(), 0..6u16);
-    span.prop_map(|(first, count, is_cauchy, key)| {
+    let code = prop_oneof![Just(Code::Rlc), Just(Code::Rlc8681), Just(Code::Cauchy)];
+    let span = (0..IDS, prop_oneof![1..8usize, 1..=IDS], code, 0..6u16);
+    span.prop_map(|(first, count, code, key)| {
         let count = count.min(IDS - first) as u16;
-        let code = if is_cauchy { Code::Cauchy } else { Code::Rlc };
         Step::Repair(code, RepairId { first: SourceId(first as u64), count, key })
     })
+}
+
+fn recoded() -> impl Strategy<Value = Step> {
+    // Zeros at the ends, in the middle, everywhere but in one place.
+    let coefficient = prop_oneof![2 => Just(0), 1 => any::<u8>()];
+    let coefficients =
+        prop_oneof![1..8usize, 1..=IDS].prop_flat_map(move |n| prop::collection::vec(coefficient.clone(), n));
+    let coefficients = coefficients.prop_filter("all zero", |row| row.iter().any(|&factor| factor != 0));
+    (coefficients, any::<Index>())
+        .prop_map(|(coefficients, first)| Step::Recoded(first.index(IDS + 1 - coefficients.len()), coefficients))
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         8 => (0..IDS).prop_map(Step::Source),
         8 => repair(),
+        8 => recoded(),
         1 => (0..IDS).prop_map(Step::Skip),
     ];
     prop::collection::vec(step, 0..150)
@@ -54,6 +68,14 @@ fn sender() -> Encoder {
         encoder.push(&symbol).unwrap();
     }
     encoder
+}
+
+/// Coefficients from `first` on, among all ids.
+fn wide(first: usize, coefficients: impl Iterator<Item = u8>) -> Vec<u8> {
+    let mut row = vec![0; first];
+    row.extend(coefficients);
+    row.resize(IDS, 0);
+    row
 }
 
 /// Both decoders, and what the real one reported.
@@ -90,16 +112,34 @@ impl Pair {
                 let mut symbol = [0; SLOT];
                 let len = self.encoder.write_repair(code, id, &mut symbol).unwrap();
                 let reception = self.decoder.receive_repair(code, id, &symbol[..len]).unwrap();
-                let row = (0..IDS).map(|column| code.coefficient(id, SourceId(column as u64))).collect();
-                let expected = self.reference.receive(row);
+                let expected = self.reference.receive(wide(id.first.0 as usize, code.row(id)));
                 assert_eq!(reception == Reception::Innovative, expected, "{step:?}: {reception:?}");
                 self.end = self.end.max(id.first.0 as usize + usize::from(id.count));
+            }
+            Step::Recoded(first, ref coefficients) => {
+                let symbol = self.mixed(first, coefficients);
+                let reception = self.decoder.receive_recoded(SourceId(first as u64), coefficients, &symbol).unwrap();
+                let expected = self.reference.receive(wide(first, coefficients.iter().copied()));
+                assert_eq!(reception == Reception::Innovative, expected, "{step:?}: {reception:?}");
+                let last = coefficients.iter().rposition(|&factor| factor != 0).unwrap();
+                self.end = self.end.max(first + last + 1);
             }
         }
         while let Some(Decoded { id, .. }) = self.decoder.poll_decoded() {
             assert!(self.reported.insert(id.0), "{id} was told twice");
         }
         self.agree();
+    }
+
+    /// What a relay would send: as long as the longest symbol it mixes.
+    fn mixed(&self, first: usize, coefficients: &[u8]) -> Vec<u8> {
+        let mut mixed = Vec::new();
+        for (id, &factor) in (first as u64..).zip(coefficients).filter(|&(_, &factor)| factor != 0) {
+            let symbol = self.encoder.symbol(SourceId(id)).unwrap();
+            mixed.resize(mixed.len().max(symbol.len()), 0);
+            mixed.iter_mut().zip(symbol).for_each(|(sum, &byte)| *sum ^= gf256::mul(factor, byte));
+        }
+        mixed
     }
 
     fn agree(&self) {
@@ -144,7 +184,7 @@ proptest! {
 
     #[test]
     fn order_and_copies_of_receptions_do_not_matter(
-        steps in prop::collection::vec(prop_oneof![(0..IDS).prop_map(Step::Source), repair()], 1..100),
+        steps in prop::collection::vec(prop_oneof![(0..IDS).prop_map(Step::Source), repair(), recoded()], 1..100),
         order in prop::collection::vec(any::<Index>(), 0..200),
     ) {
         let mut first = Pair::new();

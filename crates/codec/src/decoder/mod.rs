@@ -22,6 +22,8 @@ use alloc::vec::Vec;
 use core::iter;
 use core::ops::Range;
 
+use crate::field::gf256;
+use crate::id::span;
 use crate::id_set::IdSet;
 use crate::ring::SymbolRing;
 use crate::{Code, DecodeError, RepairId, SourceId};
@@ -52,7 +54,8 @@ pub struct Decoded {
 }
 
 /// The bounds of a [`Decoder`]. Its memory is at most `capacity * (slot_len + 5)` bytes from the start and, once there
-/// are rows, `max_rows * 4 * max_span` bytes for their coefficients, taken as they are needed.
+/// are rows, `max_rows * 4 * max_span` bytes for their coefficients and `max_span` for those of the symbol being received,
+/// taken as they are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Longest symbol in bytes; rounded up to a multiple of 64.
@@ -85,6 +88,8 @@ pub struct Decoder {
     used: Vec<(u64, u8)>,
     /// Pivots of rows that the current reception solved. Kept for its memory.
     solved: Vec<u64>,
+    /// Coefficients of the symbol being received, in the order of its span. Kept for its memory.
+    row: Vec<u8>,
 }
 
 impl core::fmt::Debug for Decoder {
@@ -121,6 +126,7 @@ impl Decoder {
             rows: Rows::new(max_rows, FREE_SPANS * usize::from(max_span)),
             used: Vec::new(),
             solved: Vec::new(),
+            row: Vec::new(),
         }
     }
 
@@ -131,7 +137,7 @@ impl Decoder {
     pub fn receive_source(&mut self, id: SourceId, symbol: &[u8]) -> Result<Reception, DecodeError> {
         self.check_symbol(symbol)?;
         self.check_below_limit(id)?;
-        Ok(self.accept(id.0, symbol, false))
+        Ok(self.accept(id.0, symbol, 1, false))
     }
 
     /// Takes a repair symbol. When nothing in its span is missing that costs a look at the span's bits.
@@ -142,36 +148,40 @@ impl Decoder {
     /// changed: such a symbol counts as lost.
     pub fn receive_repair(&mut self, code: Code, id: RepairId, symbol: &[u8]) -> Result<Reception, DecodeError> {
         code.check(id)?;
-        if id.count > self.max_span {
-            return Err(DecodeError::SpanTooLong { count: id.count, limit: self.max_span });
-        }
+        let span = self.check_span(id.first, id.count.into())?;
         self.check_symbol(symbol)?;
-        let span = id.span();
         self.check_below_limit(SourceId(span.end - 1))?;
-        if id.count == 1 {
-            return Ok(self.accept(span.start, symbol, true));
-        }
-        if span.end <= self.end && self.decoded.first_out(span.start.max(self.edge)..span.end).is_none() {
+        if id.count > 1 && self.is_nothing_missing(span) {
             return Ok(Reception::Redundant);
         }
-        if self.is_beyond_use(span.clone()) {
-            self.raise_end(span.end);
-            return Ok(Reception::Stale);
+        self.take_row(code.row(id));
+        self.combine(id.first.0, symbol)
+    }
+
+    /// Takes a recoded symbol: a combination that a relay made of what it had, with the coefficients that say how, the
+    /// first of them that of `first`. Any of them may be 0, but not all; what the symbol says of the others is used as
+    /// if it were a repair symbol, within the same limits.
+    ///
+    /// # Errors
+    /// As [`receive_repair`](Self::receive_repair), for the span that the coefficients are given for; no coefficient
+    /// differs from 0, so that the symbol says nothing.
+    pub fn receive_recoded(
+        &mut self,
+        first: SourceId,
+        coefficients: &[u8],
+        symbol: &[u8],
+    ) -> Result<Reception, DecodeError> {
+        self.check_span(first, coefficients.len())?;
+        self.check_symbol(symbol)?;
+        let (skipped, coefficients) = without_outer_zeros(coefficients).ok_or(DecodeError::AllZero)?;
+        let first = first.0 + skipped as u64;
+        let span = first..first + coefficients.len() as u64;
+        self.check_below_limit(SourceId(span.end - 1))?;
+        if coefficients.len() > 1 && self.is_nothing_missing(span) {
+            return Ok(Reception::Redundant);
         }
-
-        // Coefficients first: most redundant symbols, and all refused ones, never touch a payload.
-        let missing = self.decoded.others(span.start.max(self.edge)..span.end.min(self.end));
-        let unseen = span.start.max(self.end)..span.end;
-        let terms = missing.chain(unseen).map(|source| (source, code.coefficient(id, SourceId(source))));
-        let Some(lead) = self.rows.reduce(terms, &mut self.used)? else { return Ok(Reception::Redundant) };
-
-        self.raise_end(span.end);
-        self.ring.write(lead.id, symbol);
-        let known = self.decoded.members(span).map(|source| (source, code.coefficient(id, SourceId(source))));
-        self.ring.mix_into(lead.id, self.used.iter().copied().chain(known));
-        self.settle(lead);
-        self.finish();
-        Ok(Reception::Innovative)
+        self.take_row(coefficients.iter().copied());
+        self.combine(first, symbol)
     }
 
     /// The next symbol that became readable since the last call, lowest id first; each id once. Drain it after every
@@ -187,7 +197,7 @@ impl Decoder {
     }
 
     /// A decoded symbol; `None` when it is not decoded, was given up, or its slot has been reused, which happens when
-    /// an id a whole capacity higher is received. A repaired symbol is as long as the repair, zeros at its end.
+    /// an id a whole capacity higher is received. A repaired symbol is at least as long as the repair, zeros at its end.
     pub fn symbol(&self, id: SourceId) -> Option<&[u8]> {
         self.is_held(id.0).then(|| self.ring.symbol(id.0))
     }
@@ -262,8 +272,46 @@ impl Decoder {
         self.finish();
     }
 
-    /// Takes the plain bytes of one symbol, from a source symbol or a repair of span one.
-    fn accept(&mut self, id: u64, symbol: &[u8], repaired: bool) -> Reception {
+    /// Keeps the coefficients of the symbol being received.
+    fn take_row(&mut self, coefficients: impl ExactSizeIterator<Item = u8>) {
+        self.row.clear();
+        // All at once: later symbols of any span find the memory there.
+        self.row.reserve(self.max_span.into());
+        self.row.resize(coefficients.len(), 0);
+        self.row.iter_mut().zip(coefficients).for_each(|(slot, coefficient)| *slot = coefficient);
+    }
+
+    /// Takes the combination of the symbols from `first` that `row` says. The first and last coefficient are not 0.
+    fn combine(&mut self, first: u64, symbol: &[u8]) -> Result<Reception, DecodeError> {
+        if let [factor] = self.row[..] {
+            return Ok(self.accept(first, symbol, gf256::inv(factor), true));
+        }
+        let span = first..first + self.row.len() as u64;
+        if self.is_beyond_use(first) {
+            self.raise_end(span.end);
+            return Ok(Reception::Stale);
+        }
+
+        // Coefficients first: most redundant symbols, and all refused ones, never touch a payload.
+        let missing = self.decoded.others(span.start.max(self.edge)..span.end.min(self.end));
+        let unseen = span.start.max(self.end)..span.end;
+        let terms =
+            missing.chain(unseen).map(|id| (id, self.row[(id - first) as usize])).filter(|&(_, factor)| factor != 0);
+        let Some(lead) = self.rows.reduce(terms, &mut self.used)? else { return Ok(Reception::Redundant) };
+
+        self.raise_end(span.end);
+        self.ring.write(lead.id, symbol);
+        let held = self.decoded.members(span.start.max(self.floor)..span.end);
+        // A zero in a recoded symbol adds nothing; to leave it out would cost every repair symbol 7 %.
+        let known = held.map(|id| (id, self.row[(id - first) as usize]));
+        self.ring.mix_into(lead.id, self.used.iter().copied().chain(known));
+        self.settle(lead);
+        self.finish();
+        Ok(Reception::Innovative)
+    }
+
+    /// Takes `factor` times the bytes of one symbol, from a source symbol or a combination of one.
+    fn accept(&mut self, id: u64, symbol: &[u8], factor: u8, repaired: bool) -> Reception {
         if self.is_held(id) {
             return Reception::Redundant;
         }
@@ -272,9 +320,9 @@ impl Decoder {
         }
         self.raise_end(id + 1);
         match self.rows.place(id) {
-            None => self.ring.write(id, symbol),
+            None => self.write_scaled(id, symbol, factor),
             Some(Place::Free(column)) => {
-                self.ring.write(id, symbol);
+                self.write_scaled(id, symbol, factor);
                 let lead = self.rows.load_known(id, column);
                 self.eliminate(lead);
                 self.rows.settle(lead);
@@ -282,9 +330,12 @@ impl Decoder {
             Some(Place::Pivot(row)) => {
                 // The row gets another pivot: without the known symbol it is a candidate like any other.
                 self.rows.load_row(row);
-                if let Some(lead) = self.rows.lead() {
+                let lead = self.rows.lead();
+                if let Some(lead) = lead {
                     self.ring.copy(id, lead.id);
-                    self.ring.write(id, symbol);
+                }
+                self.write_scaled(id, symbol, factor);
+                if let Some(lead) = lead {
                     self.ring.mix_into(lead.id, iter::once((id, 1)));
                     self.settle(lead);
                 }
@@ -293,6 +344,11 @@ impl Decoder {
         self.mark_decoded(id, repaired);
         self.finish();
         Reception::Innovative
+    }
+
+    fn write_scaled(&mut self, id: u64, symbol: &[u8], factor: u8) {
+        self.ring.write(id, symbol);
+        self.ring.scale(id, factor);
     }
 
     /// Makes the candidate, whose payload lies in its lead's slot, a row or a decoded symbol.
@@ -349,15 +405,32 @@ impl Decoder {
         self.end = end;
     }
 
-    /// Whether a span that holds missing ids also holds one whose bytes are gone, once the end is raised to its own.
-    fn is_beyond_use(&self, span: Range<u64>) -> bool {
-        let floor = self.floor.max(span.end.saturating_sub(self.ring.capacity() as u64));
-        let below = span.start..span.end.min(self.edge);
-        !below.is_empty() && (below.start < floor || self.decoded.first_out(below).is_some())
+    /// Whether all that a span mixes is decoded, or was given up.
+    fn is_nothing_missing(&self, span: Range<u64>) -> bool {
+        span.end <= self.end && self.decoded.first_out(span.start.max(self.edge)..span.end).is_none()
+    }
+
+    /// Whether the symbol being received mentions an id whose bytes are gone, once the end is raised to its own.
+    fn is_beyond_use(&self, first: u64) -> bool {
+        let end = first + self.row.len() as u64;
+        let floor = self.floor.max(end.saturating_sub(self.ring.capacity() as u64));
+        let below = first..end.min(self.edge);
+        // The bits answer for most spans, and for all without zeros.
+        !below.is_empty()
+            && (below.start < floor || self.decoded.first_out(below.clone()).is_some())
+            && below.zip(&self.row).any(|(id, &factor)| factor != 0 && (id < floor || !self.is_held(id)))
     }
 
     fn is_held(&self, id: u64) -> bool {
         (self.floor..self.end).contains(&id) && self.decoded.contains(id)
+    }
+
+    fn check_span(&self, first: SourceId, count: usize) -> Result<Range<u64>, DecodeError> {
+        let limit = self.max_span;
+        match u16::try_from(count) {
+            Ok(count) if count <= limit => Ok(span(first, count)?),
+            _ => Err(DecodeError::SpanTooLong { count, limit }),
+        }
     }
 
     fn check_symbol(&self, symbol: &[u8]) -> Result<(), DecodeError> {
@@ -373,4 +446,11 @@ impl Decoder {
         let limit = self.limit();
         if id < limit { Ok(()) } else { Err(DecodeError::BeyondLimit { id, limit }) }
     }
+}
+
+/// The coefficients from the first to the last that is not 0, and how many come before; `None` when all are 0.
+fn without_outer_zeros(coefficients: &[u8]) -> Option<(usize, &[u8])> {
+    let first = coefficients.iter().position(|&factor| factor != 0)?;
+    let last = coefficients.iter().rposition(|&factor| factor != 0)?;
+    Some((first, &coefficients[first..=last]))
 }
