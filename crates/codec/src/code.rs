@@ -59,6 +59,13 @@ impl Code {
             Self::Cauchy => Err(SpanError::KeyTooLarge { key, count }),
         }
     }
+
+    /// Whether the code has `repairs` repair symbols over one span, with the keys from that of `id` up.
+    pub(crate) fn check_keys(self, id: RepairId, repairs: usize) -> Result<(), SpanError> {
+        let last = usize::from(id.key) + repairs.saturating_sub(1);
+        let last = u16::try_from(last).map_err(|_| SpanError::PastLastKey { key: id.key, repairs })?;
+        self.check(RepairId { key: last, ..id })
+    }
 }
 
 /// The coefficients of one repair symbol, in the order of its span. Made by [`Code::row`]; owns no memory.

@@ -3,7 +3,8 @@
 //! A *source symbol* is a unit of original data with an id 0, 1, 2, ...; a *repair symbol* is a linear combination of
 //! the source symbols of one *span*. Whoever received as many independent symbols as were lost gets all of them back,
 //! whichever they are. A block code is spans that do not overlap; a sliding code is spans that do; a retransmission is
-//! a span of one. A relay between the two makes new combinations of what it has ([`Recoder`]), without decoding.
+//! a span of one. A relay between the two makes new combinations of what it has ([`Recoder`]), without decoding. Who
+//! holds whole blocks in memory of his own, storage for example, needs none of these: see [`generation`].
 //!
 //! ```
 //! use tidewire_codec::{Code, Decoder, Encoder, Limits, RepairId, SourceId};
@@ -42,10 +43,12 @@ mod decoder;
 mod encoder;
 mod error;
 pub mod field;
+pub mod generation;
 mod id;
 mod id_set;
 #[allow(unsafe_code)]
 pub mod kernel;
+mod mix;
 mod recoder;
 mod ring;
 mod tinymt;
@@ -53,6 +56,7 @@ mod tinymt;
 pub use code::{Code, Row};
 pub use decoder::{Decoded, Decoder, Limits, Reception};
 pub use encoder::Encoder;
-pub use error::{DecodeError, EncodeError, RecodeError, SpanError};
+pub use error::{DecodeError, EncodeError, GenerationError, PlanError, RecodeError, SpanError};
+pub use generation::{DecodePlan, Generation};
 pub use id::{RepairId, SourceId};
 pub use recoder::Recoder;

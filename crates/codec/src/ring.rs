@@ -11,14 +11,11 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::kernel::{Kernel, Term};
+use crate::kernel::Kernel;
+use crate::mix;
 
 /// Alignment of slots: a cache line and the widest register.
 const ALIGNMENT: usize = 64;
-
-/// Sources handed to the kernel at once; the destination is loaded and stored once per block, 1/32 of the traffic.
-/// Chosen: 32 packets of 1,408 bytes fill an L1 cache, and blocks of 8 to 64 differed by under 5 % (AVX2, Zen 3).
-const BLOCK: usize = 32;
 
 pub(crate) struct SymbolRing {
     memory: Vec<u8>,
@@ -113,7 +110,7 @@ impl SymbolRing {
     /// `out ^=` the sum of factor times slot over (id, factor); `out` is at most a slot long.
     pub fn mix(&self, out: &mut [u8], terms: impl Iterator<Item = (u64, u8)>) {
         let len = out.len();
-        mix_symbols(out, terms.map(|(id, factor)| (factor, &self.slot(id)[..len])));
+        mix::add(out, terms.map(|(id, factor)| (factor, &self.slot(id)[..len])));
     }
 
     /// Slot of `to ^=` the sum of factor times slot over (id, factor), none of them `to`. The symbol there becomes as
@@ -135,7 +132,7 @@ impl SymbolRing {
             };
             (factor, symbol)
         });
-        mix_symbols(&mut out[..len], symbols);
+        mix::add(&mut out[..len], symbols);
     }
 
     fn index(&self, id: u64) -> usize {
@@ -147,20 +144,4 @@ impl SymbolRing {
         let at = self.start + self.index(id) * self.slot_len;
         at..at + self.slot_len
     }
-}
-
-/// Hands the terms to the kernel in blocks.
-fn mix_symbols<'a>(out: &mut [u8], terms: impl Iterator<Item = Term<'a>>) {
-    let kernel = Kernel::active();
-    let mut block: [Term; BLOCK] = [(0, &[]); BLOCK];
-    let mut filled = 0;
-    for term in terms {
-        block[filled] = term;
-        filled += 1;
-        if filled == BLOCK {
-            kernel.mul_add_many(out, &block);
-            filled = 0;
-        }
-    }
-    kernel.mul_add_many(out, &block[..filled]);
 }

@@ -161,7 +161,7 @@ fn every_kernel_sums_many_sources_as_the_field_does() {
 }
 
 #[test]
-fn every_kernel_sums_into_four_destinations_as_the_field_does() {
+fn every_kernel_sums_into_one_to_four_destinations_as_the_field_does() {
     let olds: [Vec<u8>; 4] = [11, 12, 13, 14].map(noise);
     let sources: Vec<Vec<u8>> = (2..2 + SOURCES as u32).map(noise).collect();
     // Every destination meets 0 and 1, and no two destinations have the same factors.
@@ -181,19 +181,21 @@ fn every_kernel_sums_into_four_destinations_as_the_field_does() {
     let mut tos = [(); 4].map(|()| Bench::new());
     for kernel in Kernel::available() {
         for (turn, (len, src_at, dst_at)) in cases().enumerate() {
-            let count = turn % (SOURCES + 1);
+            let (count, few) = (turn % (SOURCES + 1), 1 + turn / (SOURCES + 1) % 4);
             let mut terms: Vec<([u8; 4], &[u8])> = Vec::new();
             for (i, from) in froms.iter_mut().enumerate().take(count) {
                 terms.push((factors[i], from.lay((src_at + 3 * i) % LINE, &sources[i][..len])));
             }
             // Each destination at a misalignment of its own.
             let places = [0, 5, 32, 49].map(|more| (dst_at + more) % LINE);
-            let mut lanes = tos.iter_mut().zip(places).zip(&olds).map(|((to, at), old)| to.lay(at, &old[..len]));
-            let mut next = || lanes.next().expect("there are four");
-            kernel.mul_add_four([next(), next(), next(), next()], &terms);
-            for (d, to) in tos.iter_mut().enumerate() {
+            let lanes = tos.iter_mut().zip(places).zip(&olds).map(|((to, at), old)| to.lay(at, &old[..len]));
+            kernel.mul_add_few(&mut lanes.take(few).collect::<Vec<_>>(), &terms);
+            for (d, to) in tos.iter_mut().enumerate().take(few) {
                 to.check(places[d], &sums[count][d][..len], || {
-                    format!("{} mul_add_four of {count}, destination {d}, length {len}, {src_at}", kernel.name())
+                    format!(
+                        "{} mul_add_few of {count}, destination {d} of {few}, length {len}, {src_at}",
+                        kernel.name()
+                    )
                 });
             }
         }
@@ -244,6 +246,13 @@ fn a_source_of_another_length_is_refused() {
 fn a_source_of_another_length_is_refused_for_four() {
     let [mut a, mut b, mut c, mut d] = [[0; 64]; 4];
     Kernel::active().mul_add_four([&mut a, &mut b, &mut c, &mut d], &[([2; 4], &[0; 64]), ([3; 4], &[0; 65])]);
+}
+
+#[test]
+#[should_panic(expected = "5 destinations")]
+fn more_than_four_destinations_are_refused() {
+    let mut dsts = [[0; 64]; 5];
+    Kernel::active().mul_add_few(&mut dsts.each_mut().map(|dst| &mut dst[..]), &[]);
 }
 
 #[test]

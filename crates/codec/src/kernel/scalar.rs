@@ -6,7 +6,7 @@ use super::{FourTerm, Kernel, Operations, Term};
 use crate::field::gf256::PRODUCTS;
 
 pub(super) static SCALAR: Kernel =
-    Kernel { name: "scalar", is_supported: || true, operations: Operations { xor, scale, mul_add_many, mul_add_four } };
+    Kernel { name: "scalar", is_supported: || true, operations: Operations { xor, scale, mul_add_many, mul_add_few } };
 
 pub(super) fn xor(dst: &mut [u8], src: &[u8]) {
     for (to, from) in dst.iter_mut().zip(src) {
@@ -34,7 +34,7 @@ fn mul_add_many(dst: &mut [u8], sources: &[Term]) {
     }
 }
 
-fn mul_add_four(mut dsts: [&mut [u8]; 4], sources: &[FourTerm]) {
+fn mul_add_few(dsts: &mut [&mut [u8]], sources: &[FourTerm]) {
     for (factors, src) in sources {
         for (dst, factor) in dsts.iter_mut().zip(factors) {
             mul_add(dst, *factor, src);

@@ -43,10 +43,11 @@ impl Factors<1> for u8 {
     }
 }
 
-impl Factors<4> for [u8; 4] {
+/// The first `D` of four.
+impl<const D: usize> Factors<D> for [u8; 4] {
     #[inline(always)]
-    fn each(self) -> [u8; 4] {
-        self
+    fn each(self) -> [u8; D] {
+        core::array::from_fn(|d| self[d])
     }
 }
 
@@ -247,11 +248,20 @@ macro_rules! tier {
                 unsafe { vector::mul_add::<$vector, u8, 1, $one, 4>([dst], sources) }
             }
             #[target_feature(enable = $features)]
-            fn mul_add_four(dsts: [&mut [u8]; 4], sources: &[FourTerm]) {
+            fn mul_add_few(dsts: &mut [&mut [u8]], sources: &[FourTerm]) {
                 // SAFETY: the features are enabled here; `Kernel` checked the lengths.
-                unsafe { vector::mul_add::<$vector, [u8; 4], 4, $four, 2>(dsts, sources) }
+                unsafe {
+                    match dsts {
+                        [a] => vector::mul_add::<$vector, _, 1, $one, 4>([a], sources),
+                        // Two leave registers for one block more.
+                        [a, b] => vector::mul_add::<$vector, _, 2, { $four + 1 }, 2>([a, b], sources),
+                        [a, b, c] => vector::mul_add::<$vector, _, 3, $four, 2>([a, b, c], sources),
+                        [a, b, c, d] => vector::mul_add::<$vector, _, 4, $four, 2>([a, b, c, d], sources),
+                        _ => {}
+                    }
+                }
             }
-            let operations = Operations { xor, scale, mul_add_many, mul_add_four };
+            let operations = Operations { xor, scale, mul_add_many, mul_add_few };
             Kernel { name: $name, is_supported: $is_supported, operations }
         };
     };

@@ -1,0 +1,174 @@
+//! Block codes: any `m` of the repair symbols of a generation bring back any `m` lost symbols of it.
+//!
+//! For those who hold all symbols of a block at once, in memory of their own: erasure-coded storage, multicast, the
+//! closed generations of a transport. A [`Generation`] is a closed span of source symbols under a code and encodes
+//! them; a [`DecodePlan`] says how to get lost ones back out of what is left. Both read and write slices where they
+//! lie, at any alignment, and neither keeps a byte of them.
+//!
+//! ```
+//! use tidewire_codec::{Code, Generation};
+//!
+//! let sources = [b"the tide", b"comes in", b"goes out"];
+//! let generation = Generation::new(Code::Cauchy, 3)?;
+//! let mut repairs = [[0; 8]; 2];
+//! generation.encode(&sources, 0, &mut repairs)?; // the repair symbols with keys 0 and 1
+//!
+//! // The first two symbols are lost: say so, and which repair symbols are there.
+//! let plan = generation.plan(&[0, 1], &[0, 1])?;
+//! let mut decoded = [[0; 8]; 2];
+//! plan.decode(&[&[], &[], &sources[2][..]], &repairs, &mut decoded)?;
+//! assert_eq!([&decoded[0], &decoded[1]], [b"the tide", b"comes in"]);
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
+//!
+//! Decoding comes in two parts because the first often serves many times: what to multiply by what depends on which
+//! symbols are lost, not on their bytes. A disk that fails takes the same symbol out of every stripe:
+//!
+//! ```
+//! use tidewire_codec::{Code, Generation};
+//!
+//! // Eight stripes of ten symbols over ten disks, and four disks of repair symbols.
+//! let stripes: Vec<Vec<[u8; 512]>> = (0..80).map(|n| [n; 512]).collect::<Vec<_>>().chunks(10).map(Vec::from).collect();
+//! let generation = Generation::new(Code::Cauchy, 10)?;
+//! let mut repairs = vec![vec![[0; 512]; 4]; 8];
+//! for (stripe, repairs) in stripes.iter().zip(&mut repairs) {
+//!     generation.encode(stripe, 0, repairs)?;
+//! }
+//!
+//! // Disks 3 and 7 fail, and the first two disks of repair symbols: one plan for all stripes.
+//! let plan = generation.plan(&[3, 7], &[2, 3])?;
+//! for (stripe, repairs) in stripes.iter().zip(&repairs) {
+//!     let mut decoded = [[0; 512]; 2];
+//!     plan.decode(stripe, &repairs[2..], &mut decoded)?; // what stands at 3 and 7 is not looked at
+//!     assert_eq!(decoded, [stripe[3], stripe[7]]);
+//! }
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
+//!
+//! A plan that is [renewed](DecodePlan::renew) for other losses keeps its memory. The repair symbols are those of
+//! [`Encoder`](crate::Encoder) and [`Decoder`](crate::Decoder) under the name [`Generation::repair_id`].
+
+mod inverse;
+mod plan;
+
+pub use plan::DecodePlan;
+
+use crate::mix::combine;
+use crate::{Code, GenerationError, PlanError, RepairId, SourceId, SpanError};
+
+/// A closed span of source symbols under a code. Symbols are counted from 0 within it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Generation {
+    code: Code,
+    first: SourceId,
+    count: u16,
+}
+
+impl Generation {
+    /// The generation of `count` source symbols from id 0.
+    ///
+    /// # Errors
+    /// `count` is 0, or over the 255 that a Cauchy matrix has room for beside its first repair symbol.
+    pub fn new(code: Code, count: u16) -> Result<Self, SpanError> {
+        Self { code, first: SourceId(0), count }.at(SourceId(0))
+    }
+
+    /// The generation of the same length and code that begins at the source id `first`, as a lane has many. The ids go
+    /// into the coefficients of [`Code::Rlc`]: encode and decode with the same.
+    ///
+    /// # Errors
+    /// It would run past the last source id.
+    pub fn at(self, first: SourceId) -> Result<Self, SpanError> {
+        let generation = Self { first, ..self };
+        self.code.check(generation.repair_id(0))?;
+        Ok(generation)
+    }
+
+    /// Its code.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// Id of its first source symbol.
+    pub fn first(&self) -> SourceId {
+        self.first
+    }
+
+    /// How many source symbols it has.
+    pub fn count(&self) -> u16 {
+        self.count
+    }
+
+    /// The name of a repair symbol of this generation.
+    pub fn repair_id(&self, key: u16) -> RepairId {
+        RepairId { first: self.first, count: self.count, key }
+    }
+
+    /// Writes the repair symbols with the keys `first_key`, `first_key + 1`, ..., as many as `repairs` has room for.
+    ///
+    /// All repair symbols are of one length, and no source symbol is longer; shorter ones count as padded with zeros,
+    /// which costs nothing. One multiply-accumulate for each source and repair symbol, four repair symbols a pass:
+    /// fours are best. Nothing is allocated.
+    ///
+    /// # Errors
+    /// `sources` are not as many as the generation has, lengths contradict each other or are 0, or the code lacks such
+    /// a key. Nothing is written then.
+    pub fn encode<S: AsRef<[u8]>, R: AsMut<[u8]>>(
+        &self,
+        sources: &[S],
+        first_key: u16,
+        repairs: &mut [R],
+    ) -> Result<(), GenerationError> {
+        let (given, expected) = (sources.len(), usize::from(self.count));
+        if given != expected {
+            return Err(GenerationError::SourceCount { given, expected });
+        }
+        self.code.check_keys(self.repair_id(first_key), repairs.len())?;
+        let Some(len) = one_length(repairs).map_err(|(index, len, expected)| GenerationError::RepairLen {
+            index,
+            len,
+            expected,
+        })?
+        else {
+            return Ok(());
+        };
+        check_not_longer(sources.iter().map(S::as_ref).enumerate(), len)?;
+        combine(repairs, len, sources.iter().map(S::as_ref), |j| self.code.row(self.repair_id(first_key + j as u16)));
+        Ok(())
+    }
+
+    /// How to decode the source symbols `lost` from the others and from repair symbols with these `keys`, in any order.
+    /// More keys than losses do no harm: the first independent ones are used, and [`DecodePlan::used`] says which.
+    ///
+    /// # Errors
+    /// As [`DecodePlan::renew`].
+    pub fn plan(self, lost: &[u16], keys: &[u16]) -> Result<DecodePlan, PlanError> {
+        let mut plan = DecodePlan::nothing_lost(self);
+        plan.renew(self, lost, keys)?;
+        Ok(plan)
+    }
+}
+
+/// The length that all these buffers have, `None` if there is no buffer; else the first that differs, its length, and
+/// that of the first.
+fn one_length<B: AsMut<[u8]>>(buffers: &mut [B]) -> Result<Option<usize>, (usize, usize, usize)> {
+    let mut lens = buffers.iter_mut().map(|buffer| buffer.as_mut().len()).enumerate();
+    let Some((_, expected)) = lens.next() else { return Ok(None) };
+    match lens.find(|&(_, len)| len != expected) {
+        Some((index, len)) => Err((index, len, expected)),
+        None => Ok(Some(expected)),
+    }
+}
+
+fn check_not_longer<'a>(
+    mut sources: impl Iterator<Item = (usize, &'a [u8])>,
+    limit: usize,
+) -> Result<(), GenerationError> {
+    if limit == 0 {
+        return Err(GenerationError::EmptySymbol);
+    }
+    match sources.find(|(_, source)| source.len() > limit) {
+        Some((index, source)) => Err(GenerationError::SourceTooLong { index, len: source.len(), limit }),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,208 @@
+//! Which symbols to multiply by what to get the lost ones back: made from names alone, applied to bytes.
+//!
+//! With `m` of `k` source symbols lost, `m` repair symbols are `m` equations. The plan inverts the `m x m` matrix of the
+//! lost symbols' coefficients and multiplies it by the rest, so that each lost symbol is one sum over `k` symbols: the
+//! sources that are there and, in the places of those that are not, the repair symbols. Applying it is `m * k`
+//! products, the least there can be, four lost symbols a pass. Invariant: a plan is always that of some pattern that
+//! can be decoded; whatever fails leaves the one before.
+
+use alloc::vec::Vec;
+
+use super::inverse::Inverse;
+use super::{Generation, check_not_longer, one_length};
+use crate::mix::{combine, combine_piece};
+use crate::{GenerationError, PlanError};
+
+/// Rows begin at multiples of this: operations are whole registers of any kernel.
+const ALIGNMENT: usize = 64;
+
+/// How to decode one pattern of losses in a generation, in any number of stripes. Made by [`Generation::plan`].
+///
+/// Its memory is `2 * m * k + m * m` bytes for `m` lost symbols of `k`, and stays with it: renewed for no more losses in
+/// a generation no larger it allocates nothing.
+#[derive(Debug)]
+pub struct DecodePlan {
+    generation: Generation,
+    lost: Vec<u16>,
+    /// Number of repair symbols there were to choose from.
+    offered: usize,
+    /// What each column multiplies: a source symbol or, from `count` on, one of the repair symbols.
+    columns: Vec<u32>,
+    /// Row after row the coefficients of the lost symbols.
+    matrix: Vec<u8>,
+    scratch: Scratch,
+}
+
+/// What is only used while a plan is made. Kept for its memory.
+#[derive(Debug, Default)]
+struct Scratch {
+    sorted: Vec<u16>,
+    inverse: Inverse,
+    /// Of each repair symbol that is used: which it is, and the lost symbol in whose place it goes.
+    chosen: Vec<(u32, usize)>,
+    /// Row after row the coefficients of the repair symbols in `chosen`; in the places of lost symbols those of the
+    /// repair symbols themselves.
+    known: Vec<u8>,
+}
+
+impl DecodePlan {
+    /// The plan that decodes nothing, to be [renewed](Self::renew) later. It allocates nothing.
+    pub fn nothing_lost(generation: Generation) -> Self {
+        let (lost, columns, matrix) = (Vec::new(), Vec::new(), Vec::new());
+        Self { generation, lost, offered: 0, columns, matrix, scratch: Scratch::default() }
+    }
+
+    /// Makes it the plan for another pattern of losses, also in another generation: `lost` are the source symbols to
+    /// decode, counted from 0 within the generation, `keys` the repair symbols to use, each in any order. All other
+    /// source symbols must be there.
+    ///
+    /// # Errors
+    /// A lost symbol is outside the generation, or is named twice, as may be a key; the code has no repair symbol of
+    /// such a key; or the repair symbols are too few or too dependent, and then the error says how many more are
+    /// needed. The plan stays as it was.
+    pub fn renew(&mut self, generation: Generation, lost: &[u16], keys: &[u16]) -> Result<(), PlanError> {
+        let count = generation.count();
+        if let Some(&index) = lost.iter().find(|&&index| index >= count) {
+            return Err(PlanError::LostOutside { index, count });
+        }
+        for &key in keys {
+            generation.code().check(generation.repair_id(key))?;
+        }
+        if let Some(index) = self.scratch.first_twice(lost) {
+            return Err(PlanError::LostTwice { index });
+        }
+        if let Some(key) = self.scratch.first_twice(keys) {
+            return Err(PlanError::KeyTwice { key });
+        }
+        self.scratch.choose(generation, lost, keys)?;
+
+        self.generation = generation;
+        self.lost.clear();
+        self.lost.extend_from_slice(lost);
+        self.offered = keys.len();
+        self.columns.clear();
+        self.columns.extend(0..u32::from(count));
+        for &(repair, place) in &self.scratch.chosen {
+            self.columns[usize::from(lost[place])] = u32::from(count) + repair;
+        }
+        self.scratch.solve(lost.len(), width(generation), &mut self.matrix);
+        Ok(())
+    }
+
+    /// The generation it is for.
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// The source symbols that it decodes, in the order they were given.
+    pub fn lost(&self) -> &[u16] {
+        &self.lost
+    }
+
+    /// The repair symbols that it uses, as places in the `keys` it was made with: as many as symbols are lost.
+    pub fn used(&self) -> impl Iterator<Item = usize> {
+        let count = u32::from(self.generation.count());
+        self.columns.iter().filter_map(move |column| column.checked_sub(count)).map(|repair| repair as usize)
+    }
+
+    /// Writes the lost symbols to `decoded`, in the order of [`lost`](Self::lost).
+    ///
+    /// `sources` has a place for each symbol of the generation, where what stands for a lost one is not looked at, and
+    /// `repairs` one for each of the keys the plan was made with, where only those [used](Self::used) are. Repair and
+    /// decoded symbols are of one length, which no source symbol exceeds; shorter ones count as padded with zeros, and
+    /// a decoded symbol that was shorter ends in them.
+    ///
+    /// # Errors
+    /// There are not as many symbols as the plan says, or lengths contradict each other or are 0. Nothing is written
+    /// then.
+    pub fn decode<S: AsRef<[u8]>, R: AsRef<[u8]>, D: AsMut<[u8]>>(
+        &self,
+        sources: &[S],
+        repairs: &[R],
+        decoded: &mut [D],
+    ) -> Result<(), GenerationError> {
+        let count = usize::from(self.generation.count());
+        if sources.len() != count {
+            return Err(GenerationError::SourceCount { given: sources.len(), expected: count });
+        }
+        if repairs.len() != self.offered {
+            return Err(GenerationError::RepairCount { given: repairs.len(), expected: self.offered });
+        }
+        if decoded.len() != self.lost.len() {
+            return Err(GenerationError::DecodedCount { given: decoded.len(), expected: self.lost.len() });
+        }
+        let one_length = one_length(decoded);
+        let len = match one_length {
+            Ok(None) => return Ok(()),
+            Ok(Some(len)) => len,
+            Err((index, len, expected)) => return Err(GenerationError::DecodedLen { index, len, expected }),
+        };
+        let there = self.columns.iter().map(|&column| column as usize).filter(|&column| column < count);
+        check_not_longer(there.map(|index| (index, sources[index].as_ref())), len)?;
+        if let Some((index, repair)) =
+            self.used().map(|index| (index, repairs[index].as_ref())).find(|(_, repair)| repair.len() != len)
+        {
+            return Err(GenerationError::RepairLen { index, len: repair.len(), expected: len });
+        }
+
+        let symbols = self.columns.iter().map(|&column| match (column as usize).checked_sub(count) {
+            None => sources[column as usize].as_ref(),
+            Some(repair) => repairs[repair].as_ref(),
+        });
+        let width = width(self.generation);
+        combine(decoded, len, symbols, |row| self.matrix[row * width..][..count].iter().copied());
+        Ok(())
+    }
+}
+
+/// Bytes from one row of coefficients over a generation to the next.
+fn width(generation: Generation) -> usize {
+    usize::from(generation.count()).next_multiple_of(ALIGNMENT)
+}
+
+impl Scratch {
+    /// The lowest number that occurs twice.
+    fn first_twice(&mut self, numbers: &[u16]) -> Option<u16> {
+        self.sorted.clear();
+        self.sorted.extend_from_slice(numbers);
+        self.sorted.sort_unstable();
+        self.sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+    }
+
+    /// Takes repair symbols until there is an independent one for each lost symbol: fills `chosen`, `known` and the
+    /// inverse.
+    fn choose(&mut self, generation: Generation, lost: &[u16], keys: &[u16]) -> Result<(), PlanError> {
+        let width = width(generation);
+        self.chosen.clear();
+        self.known.clear();
+        self.known.resize(lost.len() * width, 0);
+        self.inverse.reset(lost.len());
+        for (repair, &key) in keys.iter().enumerate() {
+            if self.chosen.len() == lost.len() {
+                break;
+            }
+            let row = &mut self.known[self.chosen.len() * width..][..width];
+            for (cell, coefficient) in row.iter_mut().zip(generation.code().row(generation.repair_id(key))) {
+                *cell = coefficient;
+            }
+            if let Some(place) = self.inverse.take(lost.iter().map(|&index| row[usize::from(index)])) {
+                lost.iter().for_each(|&index| row[usize::from(index)] = 0);
+                row[usize::from(lost[place])] = 1;
+                self.chosen.push((repair as u32, place));
+            }
+        }
+        match lost.len() - self.chosen.len() {
+            0 => Ok(()),
+            deficit => Err(PlanError::Deficit { lost: lost.len(), offered: keys.len(), deficit }),
+        }
+    }
+
+    /// Inverse times `known`: the coefficients of the lost symbols.
+    fn solve(&self, lost: usize, width: usize, matrix: &mut Vec<u8>) {
+        matrix.resize(lost * width, 0);
+        combine_piece(matrix.chunks_exact_mut(width), self.known.chunks_exact(width), |row| {
+            let row = self.inverse.row(row);
+            self.chosen.iter().map(|&(_, place)| row[place])
+        });
+    }
+}
