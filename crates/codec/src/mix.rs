@@ -84,9 +84,12 @@ fn add_to_few<'a>(
     let kernel = Kernel::active();
     let load = |batch: &mut [FourTerm<'a>]| {
         let loaded = batch.iter_mut().zip(&mut symbols).map(|(term, symbol)| term.1 = symbol).count();
-        // Row by row: a rule runs twice as fast in a loop of its own.
-        for (j, row) in rows.iter_mut().flatten().enumerate() {
-            batch[..loaded].iter_mut().zip(row).for_each(|(term, factor)| term.0[j] = factor);
+        // Row by row and out of a place of its own: kept in registers, a rule runs several times as fast.
+        for (j, place) in rows.iter_mut().enumerate() {
+            if let Some(mut row) = place.take() {
+                batch[..loaded].iter_mut().zip(&mut row).for_each(|(term, factor)| term.0[j] = factor);
+                *place = Some(row);
+            }
         }
         loaded
     };

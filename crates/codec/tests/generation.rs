@@ -40,7 +40,7 @@ static COUNTING: Counting = Counting;
 
 /// Bytes without a pattern that a mistake could keep.
 fn symbol(index: usize, len: usize) -> Vec<u8> {
-    (0..len).map(|i| (i * 31 ^ index * 101 ^ i / 7 * index) as u8).collect()
+    (0..len).map(|i| ((i * 31) ^ (index * 101) ^ (i / 7 * index)) as u8).collect()
 }
 
 fn row(generation: Generation, key: u16) -> Vec<u8> {
@@ -124,7 +124,7 @@ proptest! {
 
     #[test]
     fn repair_symbols_are_the_matrix_times_the_sources(
-        (generation, sources, len) in filled(), first_key in 0..100u16, repairs in 0..10usize, offset in 0..64usize,
+        (generation, sources, len) in filled(), first_key in 0..100u16, repairs in 0..20usize, offset in 0..64usize,
     ) {
         let mut memory = vec![0x55; repairs * len + offset];
         let mut outs: Vec<&mut [u8]> = memory[offset..].chunks_exact_mut(len).collect();
