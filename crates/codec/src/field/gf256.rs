@@ -26,7 +26,7 @@ static INVERSES: [u8; 256] = inverses();
 
 /// Row c holds c times 0..16, then c times 16 * (0..16): a product is one entry of each half, by nibble. This is the
 /// form that a byte shuffle instruction looks up in registers.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
 pub(crate) static NIBBLES: [[u8; 32]; 256] = nibbles();
 
 /// Entry c is multiplication by c as an 8 x 8 bit matrix in the order of GF2P8AFFINEQB: byte 7 - i holds the row
@@ -79,7 +79,7 @@ const fn inverses() -> [u8; 256] {
     table
 }
 
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
 const fn nibbles() -> [[u8; 32]; 256] {
     let mut table = [[0; 32]; 256];
     let mut c = 0;
