@@ -228,8 +228,8 @@ impl Decoder {
     /// Gives up the missing ids below `id`; they will not come, or come too late. What the rows say about the ids from
     /// `id` up without them is kept, as long as finding it takes no more than `max_rows` row operations: for each given
     /// up id that stands in `n` rows, one of these rows is lost and `n - 1` are written. Beyond that bound all `n` are
-    /// lost. Returns how many rows that cost more than was needed: nearly always 0, as it takes spans that share a
-    /// hundred missing symbols to reach the bound. Lost rows count as lost repair symbols: the deficit grows by them.
+    /// lost. Returns how many rows that bound cost, at most: 0 unless dozens of rows share dozens of given up ids. A
+    /// lost row is as good as a lost repair symbol: the deficit grows by it, and others make up for it.
     pub fn skip_before(&mut self, id: SourceId) -> usize {
         let id = id.0;
         if id <= self.edge {
