@@ -125,18 +125,19 @@ impl SymbolRing {
         mix_symbols(out, terms.map(|(id, factor)| (factor, &self.slot(id)[..len])));
     }
 
-    /// Slot of `to ^=` the sum of factor times slot over (id, factor), none of them `to`. The symbol there becomes as
-    /// long as the longest of all.
-    pub fn mix_into(&mut self, to: u64, terms: &[(u64, u8)]) {
-        let len = terms.iter().fold(self.len(to), |len, &(id, _)| len.max(self.len(id)));
-        let target = self.index(to);
-        self.lens[target] = len as u32;
+    /// Slot of `to ^=` the sum of factor times slot over the ids from `first` on, the factor of `to` being 0. The symbol
+    /// there becomes as long as the longest of all.
+    pub fn mix_span_into(&mut self, to: u64, first: u64, factors: &[u8]) {
+        let (mask, start, slot_len, target) = (self.lens.len() - 1, self.start, self.slot_len, self.index(to));
+        let slots =
+            (first as usize..).map(|id| id & mask).zip(factors.iter().copied()).filter(|&(_, factor)| factor != 0);
+        let len = slots.clone().fold(self.lens[target], |len, (slot, _)| len.max(self.lens[slot]));
+        self.lens[target] = len;
 
-        let (mask, start, slot_len) = (self.lens.len() - 1, self.start, self.slot_len);
+        let len = len as usize;
         let (before, rest) = self.memory.split_at_mut(start + target * slot_len);
         let (out, after) = rest.split_at_mut(slot_len);
-        let symbols = terms.iter().map(|&(id, factor)| {
-            let slot = id as usize & mask;
+        let symbols = slots.map(|(slot, factor)| {
             let symbol = if slot < target {
                 &before[start + slot * slot_len..][..len]
             } else {
@@ -147,10 +148,11 @@ impl SymbolRing {
         mix_symbols(&mut out[..len], symbols);
     }
 
-    /// Slot `^=` factor times slot of `from`, for every (id, factor), none of them `from`.
+    /// Slot `^=` factor times slot of `from`, for every (id, factor), none of them `from`. The symbols there become as
+    /// long as that of `from`.
     pub fn add_to(&mut self, from: u64, targets: &[(u64, u8)]) {
         for &(to, factor) in targets {
-            self.mix_into(to, &[(from, factor)]);
+            self.mix_span_into(to, from, &[factor]);
         }
     }
 

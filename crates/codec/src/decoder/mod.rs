@@ -31,7 +31,7 @@ use rows::Rows;
 /// feedback repairs work on, and two that reordering or a burst leaves behind. Chosen; more would only be memory.
 const FREE_SPANS: usize = 4;
 
-/// Slots or rows by id, each with its factor.
+/// Rows by pivot, each with its factor.
 type Terms = Vec<(u64, u8)>;
 
 /// What a received symbol was good for.
@@ -90,7 +90,7 @@ pub struct Decoder {
     fresh_from: u64,
     rows: Rows,
     operations: u64,
-    /// What is to be added to the candidate, or the rows that the candidate is to be added to. Kept for its memory.
+    /// Rows that are added to the candidate, or that the candidate is added to. Kept for its memory.
     terms: Terms,
     /// Pivots of rows that the current reception solved. Kept for its memory.
     solved: Vec<u64>,
@@ -249,11 +249,9 @@ impl Decoder {
 
     /// Takes the memory that rows need besides their own.
     fn reserve(&mut self) {
-        let (span, capacity) = (usize::from(self.max_span), self.ring.capacity());
+        let span = usize::from(self.max_span);
         let Self { terms, solved, row, rows, .. } = self;
-        // Each id of a span is a term once, whether known or a pivot; each row is a target once.
-        let most = span.max(rows.limit()).min(capacity);
-        terms.reserve_exact(most.saturating_sub(terms.len()));
+        terms.reserve_exact(rows.limit().saturating_sub(terms.len()));
         solved.reserve_exact(rows.limit().saturating_sub(solved.len()));
         row.reserve_exact(span.saturating_sub(row.len()));
     }

@@ -95,45 +95,21 @@ impl Decoder {
             return Ok(Reception::Stale);
         }
 
-        self.list_known(span.clone(), symbol.len())?;
+        self.check_as_long(first, symbol.len())?;
         // Coefficients first: most redundant symbols, and all refused ones, never touch a payload.
         let Self { decoded, row, rows, terms, .. } = self;
         let missing = decoded.others(span.start.max(self.edge)..span.end.min(self.end));
         let unseen = span.start.max(self.end)..span.end;
-        let unknown =
-            missing.chain(unseen).map(|id| (id, row[(id - first) as usize])).filter(|&(_, factor)| factor != 0);
-        let Some(lead) = rows.reduce(unknown, terms)? else { return self.check_again(name, symbol) };
+        let Some(lead) = rows.reduce(missing.chain(unseen), first, row, terms)? else {
+            return self.check_again(first, symbol, name);
+        };
 
         self.raise_end(span.end);
         self.ring.write(lead.id, symbol);
-        self.ring.mix_into(lead.id, &self.terms);
+        self.ring.mix_span_into(lead.id, first, &self.row);
         self.settle(lead, name);
         self.finish();
         Ok(Reception::Innovative)
-    }
-
-    /// Lists the known symbols that `row` mixes, in `terms`.
-    ///
-    /// # Errors
-    /// One of them is longer than the repair, `len` bytes.
-    fn list_known(&mut self, span: Range<u64>, len: usize) -> Result<(), DecodeError> {
-        let Self { decoded, ring, row, terms, .. } = self;
-        let mut longest = 0;
-        for id in decoded.members(span.start.max(self.floor)..span.end.min(self.end)) {
-            let factor = row[(id - span.start) as usize];
-            if factor != 0 {
-                terms.push((id, factor));
-                longest = longest.max(ring.len(id));
-            }
-        }
-        // A repaired symbol is as long as what repaired it: that may be more than it was.
-        let is_longer = |&&(id, _): &&(u64, u8)| ring.len(id) > len && !self.repaired.contains(id);
-        match self.terms.iter().find(is_longer) {
-            Some(&(id, _)) if longest > len => {
-                Err(DecodeError::RepairTooShort { len, source: SourceId(id), source_len: self.ring.len(id) })
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Takes `factor` times the bytes of one symbol, from a source symbol or a combination of one.
@@ -161,7 +137,7 @@ impl Decoder {
                 }
                 self.write_scaled(id, symbol, factor);
                 if let Some(lead) = lead {
-                    self.ring.mix_into(lead.id, &[(id, 1)]);
+                    self.ring.add_to(id, &[(lead.id, 1)]);
                     self.settle(lead, name);
                 }
             }
@@ -234,17 +210,30 @@ impl Decoder {
     ///
     /// # Errors
     /// They do.
-    fn check_again(&mut self, name: Name, symbol: &[u8]) -> Result<Reception, DecodeError> {
+    fn check_again(&mut self, first: u64, symbol: &[u8], name: Name) -> Result<Reception, DecodeError> {
         let spare = name.and_then(|name| self.rows.spare_slot_beside(name));
         if let (Some(spare), Some((_, id))) = (spare, name) {
             self.ring.write(spare, symbol);
-            self.ring.mix_into(spare, &self.terms);
+            self.ring.mix_span_into(spare, first, &self.row);
             self.operations += 1;
             if let Some(at) = self.ring.symbol(spare).iter().position(|&byte| byte != 0) {
                 return Err(DecodeError::RepairChanged { id, at });
             }
         }
         Ok(Reception::Redundant)
+    }
+
+    /// The symbol being received, of `len` bytes, is as long as every source symbol it mixes. A repaired one is as long
+    /// as what repaired it, which may be more than it was.
+    fn check_as_long(&self, first: u64, len: usize) -> Result<(), DecodeError> {
+        let is_longer = |id| self.ring.len(id) > len && self.is_held(id) && !self.repaired.contains(id);
+        let mut mixed = (first..).zip(&self.row).filter(|&(_, &factor)| factor != 0);
+        match mixed.find(|&(id, _)| is_longer(id)) {
+            Some((id, _)) => {
+                Err(DecodeError::RepairTooShort { len, source: SourceId(id), source_len: self.ring.len(id) })
+            }
+            None => Ok(()),
+        }
     }
 
     /// A row is at least as long as every symbol it mixes.

@@ -1,8 +1,8 @@
 //! What the matrix gives up: rows that would take more room or more work than there may be.
 //!
 //! A part of [`Rows`]: [`reduce`](Rows::reduce) makes room for a repair at the cost of rows of later symbols, and
-//! [`Decoder::skip_before`](crate::Decoder::skip_before) takes given up ids out of the rows. Nothing here looks at
-//! payloads, and whoever mentions a dropped pivot or an abandoned column is gone when a function returns.
+//! [`Decoder::skip_before`](crate::Decoder::skip_before) takes given up ids out of the rows. Both leave the invariants of
+//! the matrix as they were; only exchanges touch payloads, which the caller repeats.
 
 use super::{Place, Rows};
 use crate::DecodeError;

@@ -112,9 +112,10 @@ impl Rows {
         if self.names.contains(&Some(name)) { self.free.first().copied() } else { None }
     }
 
-    /// Makes the candidate of the missing ids and coefficients of a repair, ascending, and reduces it by the rows.
-    /// Returns its lead, or `None` when the rows know it already. The pivots and factors of what was subtracted are
-    /// appended to `used`.
+    /// Makes the candidate of the `missing` ids that a repair mixes, ascending, with their factors in `row`, the first
+    /// of them that of `first`, and reduces it by the rows. Returns its lead, or `None` when the rows know it already.
+    /// What `row` says then is what is to be subtracted from the repair's payload: the factors of known symbols as they
+    /// were, those of rows at their pivots, and zero for all free ids. `used` is for its memory.
     ///
     /// Where the matrix is full, rows of later symbols give way to a repair for earlier ones: else a window with losses
     /// all over it could fill the matrix with rows that help nobody yet, and its lowest gap would never close. The
@@ -124,26 +125,33 @@ impl Rows {
     /// No room for the row or its columns; nothing is changed.
     pub fn reduce(
         &mut self,
-        terms: impl Iterator<Item = (u64, u8)> + Clone,
+        missing: impl Iterator<Item = u64> + Clone,
+        first: u64,
+        row: &mut [u8],
         used: &mut Terms,
     ) -> Result<Option<Lead>, DecodeError> {
         self.allocate();
         self.candidate.fill(0);
-        let (mut highest, mut added, old) = (0, 0, used.len());
-        for (id, factor) in terms.clone() {
+        used.clear();
+        let (mut highest, mut added) = (0, 0);
+        for id in missing.clone() {
+            let factor = &mut row[(id - first) as usize];
+            if *factor == 0 {
+                continue;
+            }
             highest = id;
             match self.places[self.slot(id)] {
                 Place::Unmentioned => added += 1,
-                Place::Free(column) => self.candidate[column as usize] = factor,
-                Place::Pivot(_) => used.push((id, factor)),
+                Place::Free(column) => self.candidate[column as usize] = core::mem::take(factor),
+                Place::Pivot(_) => used.push((id, *factor)),
             }
         }
         self.make_columns(added, highest)?;
         if added > 0 {
-            self.add_columns(terms);
+            self.add_columns(missing, first, row);
         }
         let Self { places, capacity, cells, stride, free, candidate, .. } = self;
-        let rows = used[old..].iter().filter_map(|&(id, factor)| match places[id as usize & (*capacity - 1)] {
+        let rows = used.iter().filter_map(|&(id, factor)| match places[id as usize & (*capacity - 1)] {
             Place::Pivot(row) => Some((factor, &cells[row as usize * *stride..][..free.len()])),
             _ => None,
         });
@@ -245,12 +253,13 @@ impl Rows {
     }
 
     /// Gives the ids that no row mentions yet a column each, with their coefficients in the candidate.
-    fn add_columns(&mut self, terms: impl Iterator<Item = (u64, u8)>) {
-        for (id, factor) in terms {
-            if self.places[self.slot(id)] == Place::Unmentioned {
+    fn add_columns(&mut self, missing: impl Iterator<Item = u64>, first: u64, row: &mut [u8]) {
+        for id in missing {
+            let factor = &mut row[(id - first) as usize];
+            if *factor != 0 && self.places[self.slot(id)] == Place::Unmentioned {
                 let column = self.free.len();
                 self.set_place(id, Place::Free(column as u32));
-                self.candidate[column] = factor;
+                self.candidate[column] = core::mem::take(factor);
                 self.free.push(id);
             }
         }
