@@ -286,14 +286,14 @@ fn a_stream_allocates_nothing_once_it_is_warm() {
 #[test]
 fn a_relay_allocates_nothing_after_its_construction() {
     const COUNT: u16 = 64;
-    let held = HELD.get();
-    let mut relay = Recoder::new(1_408, COUNT);
+    let mut meter = Meter::default();
+    let mut relay = meter.run(|| Recoder::new(1_408, COUNT));
     // Beside slots and vectors: three lengths and a mark for each symbol, and what aligns three rings.
     let count = COUNT as isize;
     let promised = count * (1_408 + 2 * count) + count * (3 * 4 + 2) + 3 * 64;
-    assert!(HELD.get() - held <= promised, "{} bytes held, {promised} promised", HELD.get() - held);
+    assert!(meter.most <= promised, "{} bytes held, {promised} promised", meter.most);
     let (mut coefficients, mut symbol) = ([0; COUNT as usize], [0; 1_408]);
-    let warm = ALLOCATIONS.get();
+    let warm = allocations();
     for generation in 0..20 {
         let first = SourceId(generation * u64::from(COUNT));
         relay.begin(first, COUNT).unwrap();
@@ -304,5 +304,5 @@ fn a_relay_allocates_nothing_after_its_construction() {
             relay.receive_recoded(first, &coefficients, &symbol[..len]).unwrap();
         }
     }
-    assert_eq!(ALLOCATIONS.get(), warm);
+    assert_eq!(allocations(), warm);
 }
