@@ -12,7 +12,7 @@ use crate::{RepairId, SourceId};
 /// Said by relay and sink alike.
 const ALL_ZERO: &str = "all coefficients are 0, a recoded symbol mixes at least one source symbol";
 
-/// A [`RepairId`](crate::RepairId) that names no repair symbol of its code.
+/// A [`RepairId`] that names no repair symbol of its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SpanError {

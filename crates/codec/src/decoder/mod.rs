@@ -58,7 +58,7 @@ pub struct Decoded {
 ///
 /// With `W` for the capacity it is never more than `W * (slot_len + 80) + rows * columns + max_span + 64` bytes, where
 /// `rows` is the lesser of `max_rows` and `W`, and `columns` (missing ids that rows may mention besides their pivots)
-/// the lesser of `4 * max_span` and `W`; less than `W * (slot_len + W)` and a tenth for symbols of 1,024 bytes and more.
+/// the lesser of `4 * max_span` and `W`; less than `W * (slot_len + W)` and a tenth from eight symbols of 1,024 bytes on.
 /// `W * (slot_len + 5)` of it is taken at construction, the rest by the first repair symbol that finds something
 /// missing; then nothing allocates until the decoder [grows](Decoder::grow).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
