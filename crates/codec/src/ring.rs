@@ -129,8 +129,9 @@ impl SymbolRing {
     /// there becomes as long as the longest of all.
     pub fn mix_span_into(&mut self, to: u64, first: u64, factors: &[u8]) {
         let (mask, start, slot_len, target) = (self.lens.len() - 1, self.start, self.slot_len, self.index(to));
-        let slots =
-            (first as usize..).map(|id| id & mask).zip(factors.iter().copied()).filter(|&(_, factor)| factor != 0);
+        // Factors before ids: they end, while counting ids past the last number would overflow.
+        let slots = factors.iter().zip(first..).filter(|&(&factor, _)| factor != 0);
+        let slots = slots.map(|(&factor, id)| (id as usize & mask, factor));
         let len = slots.clone().fold(self.lens[target], |len, (slot, _)| len.max(self.lens[slot]));
         self.lens[target] = len;
 

@@ -306,3 +306,19 @@ fn a_relay_allocates_nothing_after_its_construction() {
     }
     assert_eq!(allocations(), warm);
 }
+
+/// The end of a span may be the last number there is: nothing counts past it.
+#[test]
+fn the_last_ids_are_ids_like_others() {
+    let mut decoder = Decoder::new(LIMITS);
+    decoder.skip_before(SourceId(u64::MAX - 8));
+    let repair = |key| RepairId { first: SourceId(u64::MAX - 8), count: 8, key };
+    for key in 0..2 {
+        assert_eq!(decoder.receive_repair(Code::Rlc, repair(key), &[0; SLOT]), Ok(Reception::Innovative));
+        assert_eq!(decoder.receive_repair(Code::Rlc, repair(key), &[0; SLOT]), Ok(Reception::Redundant));
+    }
+    for id in u64::MAX - 6..u64::MAX {
+        assert_eq!(decoder.receive_source(SourceId(id), &[0; SLOT]), Ok(Reception::Innovative));
+    }
+    assert_eq!((decoder.edge(), decoder.rows()), (SourceId(u64::MAX), 0));
+}

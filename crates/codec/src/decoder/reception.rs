@@ -227,9 +227,9 @@ impl Decoder {
     /// as what repaired it, which may be more than it was.
     fn check_as_long(&self, first: u64, len: usize) -> Result<(), DecodeError> {
         let is_longer = |id| self.ring.len(id) > len && self.is_held(id) && !self.repaired.contains(id);
-        let mut mixed = (first..).zip(&self.row).filter(|&(_, &factor)| factor != 0);
-        match mixed.find(|&(id, _)| is_longer(id)) {
-            Some((id, _)) => {
+        let mut mixed = self.row.iter().zip(first..).filter(|&(&factor, _)| factor != 0);
+        match mixed.find(|&(_, id)| is_longer(id)) {
+            Some((_, id)) => {
                 Err(DecodeError::RepairTooShort { len, source: SourceId(id), source_len: self.ring.len(id) })
             }
             None => Ok(()),
