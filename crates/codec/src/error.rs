@@ -7,12 +7,12 @@ use core::error::Error;
 use core::fmt;
 use core::ops::Range;
 
-use crate::SourceId;
+use crate::{RepairId, SourceId};
 
 /// Said by relay and sink alike.
 const ALL_ZERO: &str = "all coefficients are 0, a recoded symbol mixes at least one source symbol";
 
-/// A [`RepairId`](crate::RepairId) that names no repair symbol of its code.
+/// A [`RepairId`] that names no repair symbol of its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SpanError {
@@ -237,6 +237,38 @@ pub enum DecodeError {
     },
     /// The code has no such repair symbol, or the span of a recoded symbol is impossible.
     Span(SpanError),
+    /// The repair symbol is shorter than a source symbol it mixes.
+    RepairTooShort {
+        /// Bytes received.
+        len: usize,
+        /// The source symbol.
+        source: SourceId,
+        /// Its bytes.
+        source_len: usize,
+    },
+    /// The source symbol is longer than a repair symbol that mixes it.
+    LongerThanRow {
+        /// Which source symbol.
+        id: SourceId,
+        /// Bytes received.
+        len: usize,
+        /// Bytes in the row that the repair symbol became.
+        limit: usize,
+    },
+    /// The source symbol is held with other contents: a source id names one symbol for ever.
+    SourceChanged {
+        /// Which source symbol.
+        id: SourceId,
+        /// First byte that differs.
+        at: usize,
+    },
+    /// A repair symbol of this name is held, made of other contents.
+    RepairChanged {
+        /// Its name.
+        id: RepairId,
+        /// First byte that differs, once all that is known was subtracted.
+        at: usize,
+    },
     /// A recoded symbol of which all coefficients are 0: it says nothing, and no honest relay makes one.
     AllZero,
     /// The symbol would need one more unsolved row than may be held.
@@ -259,6 +291,19 @@ impl fmt::Display for DecodeError {
             Self::BeyondLimit { id, limit } => write!(f, "source id {id} is not below the limit {limit}"),
             Self::SpanTooLong { count, limit } => write!(f, "a span of {count} symbols exceeds the limit of {limit}"),
             Self::Span(error) => error.fmt(f),
+            Self::RepairTooShort { len, source, source_len } => {
+                write!(f, "a repair of {len} bytes mixes source symbol {source}, which has {source_len}")
+            }
+            Self::LongerThanRow { id, len, limit } => {
+                write!(f, "source symbol {id} has {len} bytes, a repair that mixes it only {limit}")
+            }
+            Self::SourceChanged { id, at } => {
+                write!(f, "source symbol {id} came before with other contents, from byte {at} on")
+            }
+            Self::RepairChanged { id: RepairId { first, count, key }, at } => write!(
+                f,
+                "repair {key} over {count} symbols from {first} came before with other contents, from byte {at} on"
+            ),
             Self::AllZero => f.write_str(ALL_ZERO),
             Self::TooManyRows { limit } => write!(f, "all {limit} unsolved rows are taken"),
             Self::TooManyColumns { limit } => write!(f, "the unsolved rows would mention over {limit} missing ids"),

@@ -33,11 +33,8 @@ impl SymbolRing {
         let slot_len = slot_len.max(1).next_multiple_of(ALIGNMENT);
         let capacity = capacity.max(1).next_power_of_two();
         assert!(u32::try_from(slot_len).is_ok(), "a slot of {slot_len} bytes");
-        let len = slot_len.checked_mul(capacity).and_then(|len| len.checked_add(ALIGNMENT)).expect("ring too large");
-        let memory: Vec<u8> = vec![0; len];
-        // A missing answer (allowed by its contract, never given for bytes) would cost speed only.
-        let start = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        Self { memory, start, slot_len, lens: vec![0; capacity] }
+        let memory: Vec<u8> = vec![0; bytes(slot_len, capacity)];
+        Self { start: aligned(&memory), memory, slot_len, lens: vec![0; capacity] }
     }
 
     pub fn slot_len(&self) -> usize {
@@ -48,18 +45,30 @@ impl SymbolRing {
         self.lens.len()
     }
 
-    /// Moves to at least `capacity` slots, keeping those of the ids in `window`. Never shrinks.
+    /// Lengthens to at least `capacity` slots, keeping those of the ids in `window`, which is no longer than the ring
+    /// was. In place: the memory of both rings at once would be half as much again as the longer one. Never shrinks.
     pub fn grow(&mut self, capacity: usize, window: Range<u64>) {
-        if capacity <= self.capacity() {
+        let (old, capacity) = (self.capacity(), capacity.next_power_of_two());
+        if capacity <= old {
             return;
         }
-        let mut larger = Self::new(self.slot_len, capacity);
+        let len = bytes(self.slot_len, capacity);
+        self.memory.reserve_exact(len - self.memory.len());
+        self.memory.resize(len, 0);
+        let start = aligned(&self.memory);
+        self.memory.copy_within(self.start..self.start + old * self.slot_len, start);
+        self.start = start;
+        self.lens.reserve_exact(capacity - old);
+        self.lens.resize(capacity, 0);
+        // A slot stays, or moves to the new part by a multiple of the old length.
         for id in window {
-            larger.slot_mut(id).copy_from_slice(self.slot(id));
-            let index = larger.index(id);
-            larger.lens[index] = self.lens[self.index(id)];
+            let (from, to) = (id as usize & (old - 1), self.index(id));
+            if from != to {
+                let at = start + from * self.slot_len;
+                self.memory.copy_within(at..at + self.slot_len, start + to * self.slot_len);
+                self.lens[to] = self.lens[from];
+            }
         }
-        *self = larger;
     }
 
     pub fn slot(&self, id: u64) -> &[u8] {
@@ -113,18 +122,20 @@ impl SymbolRing {
         mix::add(out, terms.map(|(id, factor)| (factor, &self.slot(id)[..len])));
     }
 
-    /// Slot of `to ^=` the sum of factor times slot over (id, factor), none of them `to`. The symbol there becomes as
-    /// long as the longest of all.
-    pub fn mix_into(&mut self, to: u64, terms: impl Iterator<Item = (u64, u8)> + Clone) {
-        let len = terms.clone().fold(self.len(to), |len, (id, _)| len.max(self.len(id)));
-        let target = self.index(to);
-        self.lens[target] = len as u32;
+    /// Slot of `to ^=` the sum of factor times slot over the ids from `first` on, the factor of `to` being 0. The symbol
+    /// there becomes as long as the longest of all.
+    pub fn mix_span_into(&mut self, to: u64, first: u64, factors: &[u8]) {
+        let (mask, start, slot_len, target) = (self.lens.len() - 1, self.start, self.slot_len, self.index(to));
+        // Factors before ids: they end, while counting ids past the last number would overflow.
+        let slots = factors.iter().zip(first..).filter(|&(&factor, _)| factor != 0);
+        let slots = slots.map(|(&factor, id)| (id as usize & mask, factor));
+        let len = slots.clone().fold(self.lens[target], |len, (slot, _)| len.max(self.lens[slot]));
+        self.lens[target] = len;
 
-        let (mask, start, slot_len) = (self.lens.len() - 1, self.start, self.slot_len);
+        let len = len as usize;
         let (before, rest) = self.memory.split_at_mut(start + target * slot_len);
         let (out, after) = rest.split_at_mut(slot_len);
-        let symbols = terms.map(|(id, factor)| {
-            let slot = id as usize & mask;
+        let symbols = slots.map(|(slot, factor)| {
             let symbol = if slot < target {
                 &before[start + slot * slot_len..][..len]
             } else {
@@ -133,6 +144,14 @@ impl SymbolRing {
             (factor, symbol)
         });
         mix::add(&mut out[..len], symbols);
+    }
+
+    /// Slot `^=` factor times slot of `from`, for every (id, factor), none of them `from`. The symbols there become as
+    /// long as that of `from`.
+    pub fn add_to(&mut self, from: u64, targets: &[(u64, u8)]) {
+        for &(to, factor) in targets {
+            self.mix_span_into(to, from, &[factor]);
+        }
     }
 
     fn index(&self, id: u64) -> usize {
@@ -144,4 +163,15 @@ impl SymbolRing {
         let at = self.start + self.index(id) * self.slot_len;
         at..at + self.slot_len
     }
+}
+
+/// Bytes of a ring and its alignment.
+fn bytes(slot_len: usize, capacity: usize) -> usize {
+    slot_len.checked_mul(capacity).and_then(|len| len.checked_add(ALIGNMENT)).expect("ring too large")
+}
+
+/// Where the first aligned byte is.
+fn aligned(memory: &[u8]) -> usize {
+    // A missing answer (allowed by its contract, never given for bytes) would cost speed only.
+    memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT)
 }

@@ -4,6 +4,7 @@
 
 #[expect(dead_code, reason = "the decoder's tests use more of it")]
 mod reference;
+mod setup;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -163,7 +164,7 @@ fn agree(reception: Reception, reference: &mut Reference, row: Vec<u8>, rank: &m
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(setup::cases(48))]
     #[test]
     fn relays_agree_with_naive_algebra_after_every_step(count in prop_oneof![1..12u16, 1..=MOST], steps in steps()) {
         let mut line = Line::new(count);

@@ -2,6 +2,8 @@
 //! what the other encoded.
 #![cfg(not(miri))]
 
+mod setup;
+
 use cu_fec::{
     DensityThreshold, EncodingSymbolId, Field, RepairParameters, RepairPayloadId, RlcConfig, RlcDecoder, RlcEncoder,
     generate_coding_coefficients,
@@ -51,6 +53,8 @@ fn losses() -> impl Strategy<Value = (u32, usize, Vec<bool>, u16)> {
 }
 
 proptest! {
+    #![proptest_config(setup::cases(256))]
+
     #[test]
     fn ours_decodes_what_theirs_encoded((first, count, lost, key) in losses()) {
         let config = RlcConfig::new(LEN, count, Field::Gf256).unwrap();

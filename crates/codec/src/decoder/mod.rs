@@ -12,26 +12,27 @@
 //! ```
 //! One ring holds it all: the bytes of an unsolved row lie in the slot of its pivot (see [`rows`]), so that the row
 //! which pins one symbol already *is* that symbol. Invariants: `floor <= edge <= end <= limit` and
-//! `end - floor <= capacity`; the bits of the three sets are clear outside `floor..end`; every pivot is a missing id
-//! of `edge..end`. One reception costs at most one pass over the span and the rows to reduce it, and one row operation
-//! per row to eliminate it: `2 x max_rows` row operations, whatever a peer sends.
+//! `end - floor <= capacity`; the bits of the three sets are clear outside `floor..end`; every pivot and every free id
+//! is a missing id of `edge..end`. What a call may cost, whatever a peer sends, is said at
+//! [`row_operations`](Decoder::row_operations), what the decoder may hold at [`Limits`].
 
+mod reception;
 mod rows;
 
 use alloc::vec::Vec;
-use core::iter;
 use core::ops::Range;
 
-use crate::field::gf256;
-use crate::id::span;
+use crate::SourceId;
 use crate::id_set::IdSet;
 use crate::ring::SymbolRing;
-use crate::{Code, DecodeError, RepairId, SourceId};
-use rows::{Lead, Place, Rows};
+use rows::Rows;
 
 /// Missing ids that rows may mention besides their pivots, in units of the longest span: the newest span, the one that
 /// feedback repairs work on, and two that reordering or a burst leaves behind. Chosen; more would only be memory.
 const FREE_SPANS: usize = 4;
+
+/// Rows by pivot, each with its factor.
+type Terms = Vec<(u64, u8)>;
 
 /// What a received symbol was good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +54,13 @@ pub struct Decoded {
     pub repaired: bool,
 }
 
-/// The bounds of a [`Decoder`]. Its memory is at most `capacity * (slot_len + 5)` bytes from the start and, once there
-/// are rows, `max_rows * 4 * max_span` bytes for their coefficients and `max_span` for those of the symbol being received,
-/// taken as they are needed.
+/// The bounds of a [`Decoder`], and of its memory.
+///
+/// With `W` for the capacity it is never more than `W * (slot_len + 80) + rows * columns + max_span + 64` bytes, where
+/// `rows` is the lesser of `max_rows` and `W`, and `columns` (missing ids that rows may mention besides their pivots)
+/// the lesser of `4 * max_span` and `W`; less than `W * (slot_len + W)` and a tenth from eight symbols of 1,024 bytes on.
+/// `W * (slot_len + 5)` of it is taken at construction, the rest by the first repair symbol that finds something
+/// missing; then nothing allocates until the decoder [grows](Decoder::grow).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Longest symbol in bytes; rounded up to a multiple of 64.
@@ -84,8 +89,9 @@ pub struct Decoder {
     fresh: IdSet,
     fresh_from: u64,
     rows: Rows,
-    /// Rows subtracted from the candidate: (pivot, factor). Kept for its memory.
-    used: Vec<(u64, u8)>,
+    operations: u64,
+    /// Rows that are added to the candidate, or that the candidate is added to. Kept for its memory.
+    terms: Terms,
     /// Pivots of rows that the current reception solved. Kept for its memory.
     solved: Vec<u64>,
     /// Coefficients of the symbol being received, in the order of its span. Kept for its memory.
@@ -123,65 +129,12 @@ impl Decoder {
             repaired: IdSet::new(capacity),
             fresh: IdSet::new(capacity),
             fresh_from: 0,
-            rows: Rows::new(max_rows, FREE_SPANS * usize::from(max_span)),
-            used: Vec::new(),
+            rows: Rows::new(max_rows, FREE_SPANS * usize::from(max_span), capacity),
+            operations: 0,
+            terms: Vec::new(),
             solved: Vec::new(),
             row: Vec::new(),
         }
-    }
-
-    /// Takes a source symbol.
-    ///
-    /// # Errors
-    /// The symbol is empty or longer than a slot, or its id is not below [`limit`](Self::limit). Nothing is changed.
-    pub fn receive_source(&mut self, id: SourceId, symbol: &[u8]) -> Result<Reception, DecodeError> {
-        self.check_symbol(symbol)?;
-        self.check_below_limit(id)?;
-        Ok(self.accept(id.0, symbol, 1, false))
-    }
-
-    /// Takes a repair symbol. When nothing in its span is missing that costs a look at the span's bits.
-    ///
-    /// # Errors
-    /// The code has no such repair symbol, its span is longer than allowed or reaches [`limit`](Self::limit), the
-    /// symbol is empty or longer than a slot, or it would take more rows or columns than there may be. Nothing is
-    /// changed: such a symbol counts as lost.
-    pub fn receive_repair(&mut self, code: Code, id: RepairId, symbol: &[u8]) -> Result<Reception, DecodeError> {
-        code.check(id)?;
-        let span = self.check_span(id.first, id.count.into())?;
-        self.check_symbol(symbol)?;
-        self.check_below_limit(SourceId(span.end - 1))?;
-        if id.count > 1 && self.is_nothing_missing(span) {
-            return Ok(Reception::Redundant);
-        }
-        self.take_row(code.row(id));
-        self.combine(id.first.0, symbol)
-    }
-
-    /// Takes a recoded symbol: a combination that a relay made of what it had, with the coefficients that say how, the
-    /// first of them that of `first`. Any of them may be 0, but not all; what the symbol says of the others is used as
-    /// if it were a repair symbol, within the same limits.
-    ///
-    /// # Errors
-    /// As [`receive_repair`](Self::receive_repair), for the span that the coefficients are given for; no coefficient
-    /// differs from 0, so that the symbol says nothing.
-    pub fn receive_recoded(
-        &mut self,
-        first: SourceId,
-        coefficients: &[u8],
-        symbol: &[u8],
-    ) -> Result<Reception, DecodeError> {
-        self.check_span(first, coefficients.len())?;
-        self.check_symbol(symbol)?;
-        let (skipped, coefficients) = without_outer_zeros(coefficients).ok_or(DecodeError::AllZero)?;
-        let first = first.0 + skipped as u64;
-        let span = first..first + coefficients.len() as u64;
-        self.check_below_limit(SourceId(span.end - 1))?;
-        if coefficients.len() > 1 && self.is_nothing_missing(span) {
-            return Ok(Reception::Redundant);
-        }
-        self.take_row(coefficients.iter().copied());
-        self.combine(first, symbol)
     }
 
     /// The next symbol that became readable since the last call, lowest id first; each id once. Drain it after every
@@ -227,12 +180,16 @@ impl Decoder {
         self.ring.capacity()
     }
 
-    /// Makes room for at least `capacity` symbols, keeping all that are held. Copies the ring; never shrinks.
+    /// Makes room for at least `capacity` symbols, keeping all that are held. Moves the ring; never shrinks.
     pub fn grow(&mut self, capacity: usize) {
         let window = self.floor..self.end;
         self.ring.grow(capacity, window.clone());
         for set in [&mut self.decoded, &mut self.repaired, &mut self.fresh] {
             set.grow(self.ring.capacity(), window.clone());
+        }
+        self.rows.grow(self.ring.capacity());
+        if self.terms.capacity() > 0 {
+            self.reserve();
         }
     }
 
@@ -246,6 +203,17 @@ impl Decoder {
         self.rows.len()
     }
 
+    /// Row operations since the beginning: the measure of the decoder's work besides copying what it receives.
+    ///
+    /// A row operation is one pass that writes one row, coefficients and payload: a repair symbol, from which known
+    /// symbols and held rows are subtracted (as many as its span is long at most), or a held row, from which one
+    /// symbol or one other row is subtracted. A reception does at most one for itself and one for each row held, and
+    /// [`skip_before`](Self::skip_before) at most `max_rows`; so no call does more than `max_rows + 1`, nor more than
+    /// there are missing symbols, which is at most the capacity.
+    pub fn row_operations(&self) -> u64 {
+        self.operations
+    }
+
     /// Maximal runs of missing ids between edge and end, ascending.
     pub fn undecoded(&self) -> impl Iterator<Item = Range<SourceId>> + '_ {
         self.decoded.gaps(self.edge..self.end).map(|gap| SourceId(gap.start)..SourceId(gap.end))
@@ -257,123 +225,40 @@ impl Decoder {
         if range.is_empty() { 0 } else { range.end - range.start - self.decoded.count(range) }
     }
 
-    /// Gives up the missing ids below `id`; they will not come, or come too late. Rows that mention them are dropped;
-    /// all that the rows say about the ids from `id` up without them is kept.
-    pub fn skip_before(&mut self, id: SourceId) {
+    /// Gives up the missing ids below `id`; they will not come, or come too late. What the rows say about the ids from
+    /// `id` up without them is kept, as long as finding it takes no more than `max_rows` row operations: for each given
+    /// up id that stands in `n` rows, one of these rows is lost and `n - 1` are written. Beyond that bound all `n` are
+    /// lost. Returns how many rows that bound cost, at most: 0 unless dozens of rows share dozens of given up ids. A
+    /// lost row is as good as a lost repair symbol: the deficit grows by it, and others make up for it.
+    pub fn skip_before(&mut self, id: SourceId) -> usize {
         let id = id.0;
         if id <= self.edge {
-            return;
+            return 0;
         }
-        let ring = &mut self.ring;
-        while self.rows.give_up_below(id, |to, from, factor| ring.mix_into(to, iter::once((from, factor)))) {}
+        let Self { ring, operations, .. } = self;
+        let lost = self.rows.give_up_below(id, &mut self.terms, |from, targets| {
+            ring.add_to(from, targets);
+            *operations += targets.len() as u64;
+        });
         self.raise_end(id);
         self.edge = id;
         self.undecoded = self.undecoded_in(SourceId(id)..SourceId(self.end));
         self.finish();
+        lost
     }
 
-    /// Keeps the coefficients of the symbol being received.
-    fn take_row(&mut self, coefficients: impl ExactSizeIterator<Item = u8>) {
-        self.row.clear();
-        // All at once: later symbols of any span find the memory there.
-        self.row.reserve(self.max_span.into());
-        self.row.resize(coefficients.len(), 0);
-        self.row.iter_mut().zip(coefficients).for_each(|(slot, coefficient)| *slot = coefficient);
-    }
-
-    /// Takes the combination of the symbols from `first` that `row` says. The first and last coefficient are not 0.
-    fn combine(&mut self, first: u64, symbol: &[u8]) -> Result<Reception, DecodeError> {
-        if let [factor] = self.row[..] {
-            return Ok(self.accept(first, symbol, gf256::inv(factor), true));
-        }
-        let span = first..first + self.row.len() as u64;
-        if self.is_beyond_use(first) {
-            self.raise_end(span.end);
-            return Ok(Reception::Stale);
-        }
-
-        // Coefficients first: most redundant symbols, and all refused ones, never touch a payload.
-        let missing = self.decoded.others(span.start.max(self.edge)..span.end.min(self.end));
-        let unseen = span.start.max(self.end)..span.end;
-        let terms =
-            missing.chain(unseen).map(|id| (id, self.row[(id - first) as usize])).filter(|&(_, factor)| factor != 0);
-        let Some(lead) = self.rows.reduce(terms, &mut self.used)? else { return Ok(Reception::Redundant) };
-
-        self.raise_end(span.end);
-        self.ring.write(lead.id, symbol);
-        let held = self.decoded.members(span.start.max(self.floor)..span.end);
-        // A zero in a recoded symbol adds nothing; to leave it out would cost every repair symbol 7 %.
-        let known = held.map(|id| (id, self.row[(id - first) as usize]));
-        self.ring.mix_into(lead.id, self.used.iter().copied().chain(known));
-        self.settle(lead);
-        self.finish();
-        Ok(Reception::Innovative)
-    }
-
-    /// Takes `factor` times the bytes of one symbol, from a source symbol or a combination of one.
-    fn accept(&mut self, id: u64, symbol: &[u8], factor: u8, repaired: bool) -> Reception {
-        if self.is_held(id) {
-            return Reception::Redundant;
-        }
-        if id < self.edge {
-            return Reception::Stale;
-        }
-        self.raise_end(id + 1);
-        match self.rows.place(id) {
-            None => self.write_scaled(id, symbol, factor),
-            Some(Place::Free(column)) => {
-                self.write_scaled(id, symbol, factor);
-                let lead = self.rows.load_known(id, column);
-                self.eliminate(lead);
-                self.rows.settle(lead);
-            }
-            Some(Place::Pivot(row)) => {
-                // The row gets another pivot: without the known symbol it is a candidate like any other.
-                self.rows.load_row(row);
-                let lead = self.rows.lead();
-                if let Some(lead) = lead {
-                    self.ring.copy(id, lead.id);
-                }
-                self.write_scaled(id, symbol, factor);
-                if let Some(lead) = lead {
-                    self.ring.mix_into(lead.id, iter::once((id, 1)));
-                    self.settle(lead);
-                }
-            }
-        }
-        self.mark_decoded(id, repaired);
-        self.finish();
-        Reception::Innovative
-    }
-
-    fn write_scaled(&mut self, id: u64, symbol: &[u8], factor: u8) {
-        self.ring.write(id, symbol);
-        self.ring.scale(id, factor);
-    }
-
-    /// Makes the candidate, whose payload lies in its lead's slot, a row or a decoded symbol.
-    fn settle(&mut self, lead: Lead) {
-        let factor = self.rows.normalise(lead);
-        self.ring.scale(lead.id, factor);
-        self.eliminate(lead);
-        self.rows.settle(lead);
-        if lead.is_alone {
-            self.mark_decoded(lead.id, true);
-        }
-    }
-
-    /// Subtracts the candidate from all rows that mention its lead, coefficients and payload.
-    fn eliminate(&mut self, lead: Lead) {
-        let ring = &mut self.ring;
-        self.rows.eliminate(lead, &mut self.solved, |pivot, factor| {
-            ring.mix_into(pivot, iter::once((lead.id, factor)));
-        });
+    /// Takes the memory that rows need besides their own.
+    fn reserve(&mut self) {
+        let span = usize::from(self.max_span);
+        let Self { terms, solved, row, rows, .. } = self;
+        terms.reserve_exact(rows.limit().saturating_sub(terms.len()));
+        solved.reserve_exact(rows.limit().saturating_sub(solved.len()));
+        row.reserve_exact(span.saturating_sub(row.len()));
     }
 
     /// Turns solved rows into decoded symbols and moves the edge.
     fn finish(&mut self) {
         while let Some(pivot) = self.solved.pop() {
-            self.rows.remove_solved(pivot);
             self.mark_decoded(pivot, true);
         }
         self.edge = self.decoded.first_out(self.edge..self.end).unwrap_or(self.end);
@@ -405,52 +290,7 @@ impl Decoder {
         self.end = end;
     }
 
-    /// Whether all that a span mixes is decoded, or was given up.
-    fn is_nothing_missing(&self, span: Range<u64>) -> bool {
-        span.end <= self.end && self.decoded.first_out(span.start.max(self.edge)..span.end).is_none()
-    }
-
-    /// Whether the symbol being received mentions an id whose bytes are gone, once the end is raised to its own.
-    fn is_beyond_use(&self, first: u64) -> bool {
-        let end = first + self.row.len() as u64;
-        let floor = self.floor.max(end.saturating_sub(self.ring.capacity() as u64));
-        let below = first..end.min(self.edge);
-        // The bits answer for most spans, and for all without zeros.
-        !below.is_empty()
-            && (below.start < floor || self.decoded.first_out(below.clone()).is_some())
-            && below.zip(&self.row).any(|(id, &factor)| factor != 0 && (id < floor || !self.is_held(id)))
-    }
-
     fn is_held(&self, id: u64) -> bool {
         (self.floor..self.end).contains(&id) && self.decoded.contains(id)
     }
-
-    fn check_span(&self, first: SourceId, count: usize) -> Result<Range<u64>, DecodeError> {
-        let limit = self.max_span;
-        match u16::try_from(count) {
-            Ok(count) if count <= limit => Ok(span(first, count)?),
-            _ => Err(DecodeError::SpanTooLong { count, limit }),
-        }
-    }
-
-    fn check_symbol(&self, symbol: &[u8]) -> Result<(), DecodeError> {
-        let (len, limit) = (symbol.len(), self.ring.slot_len());
-        match len {
-            0 => Err(DecodeError::EmptySymbol),
-            _ if len > limit => Err(DecodeError::SymbolTooLong { len, limit }),
-            _ => Ok(()),
-        }
-    }
-
-    fn check_below_limit(&self, id: SourceId) -> Result<(), DecodeError> {
-        let limit = self.limit();
-        if id < limit { Ok(()) } else { Err(DecodeError::BeyondLimit { id, limit }) }
-    }
-}
-
-/// The coefficients from the first to the last that is not 0, and how many come before; `None` when all are 0.
-fn without_outer_zeros(coefficients: &[u8]) -> Option<(usize, &[u8])> {
-    let first = coefficients.iter().position(|&factor| factor != 0)?;
-    let last = coefficients.iter().rposition(|&factor| factor != 0)?;
-    Some((first, &coefficients[first..=last]))
 }

@@ -2,6 +2,8 @@
 //!
 //! It holds coefficients only; what the bytes must be is known from the sender. Source symbols are unit rows.
 
+pub mod pair;
+
 use tidewire_codec::field::gf256::{inv, mul};
 
 /// Rows in reduced row echelon form, each as wide as there are ids.

@@ -1,0 +1,361 @@
+//! The decoding matrix: which missing symbols each unsolved row mixes, in reduced row echelon form.
+//!
+//! Only coefficients live here; the bytes of a row lie in the ring, in the slot of the symbol the row will become, and
+//! [`Decoder`](super::Decoder) repeats there what this module does to the coefficients.
+//!
+//! Every row has a *pivot*, the highest id it mentions, with coefficient 1, and no other row mentions that id. The
+//! other ids are *free*; only their coefficients are stored, one byte each, in columns that rows share. From this form
+//! follow the three things the decoder relies on:
+//! - a row whose free coefficients are all zero is a decoded symbol, and no other combination of rows is;
+//! - reducing a new row takes one pass over the rows whose pivots it mentions, in any order;
+//! - the rows with pivots up to some id are all that is known of the ids up to it: a full matrix can give up the others.
+//!
+//! Invariants: every column is mentioned by a row, but between the calls of one reception; columns are numbered
+//! without gaps; all cells beyond the last column or the last row are zero. Pivots and free ids are missing ids, each
+//! in one place: rows and columns together never exceed the ring's capacity. Memory is taken when the first row comes,
+//! all of it at once and to the byte, and when the ring grows.
+
+mod give_up;
+
+use alloc::vec::Vec;
+
+use super::Terms;
+use crate::field::gf256;
+use crate::kernel::Kernel;
+use crate::mix;
+use crate::{Code, DecodeError, RepairId};
+
+/// The repair that became a row, if it has a name.
+pub(super) type Name = Option<(Code, RepairId)>;
+
+pub(super) struct Rows {
+    max_rows: usize,
+    max_free: usize,
+    /// Slots of the ring, a power of two.
+    capacity: usize,
+    /// What the matrix says of the id of each slot; empty before the first row.
+    places: Vec<Place>,
+    /// The pivot of each row.
+    pivots: Vec<u64>,
+    names: Vec<Name>,
+    /// The id of each column.
+    free: Vec<u64>,
+    /// Coefficients of the free ids: row after row, `stride` columns each.
+    cells: Vec<u8>,
+    stride: usize,
+    /// The row being worked in, not part of the matrix.
+    candidate: Vec<u8>,
+    /// Not zero where a column is mentioned; see [`mention`](Self::mention).
+    mentions: Vec<u8>,
+}
+
+/// Where an id is found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Unmentioned,
+    /// It is the pivot of this row.
+    Pivot(u32),
+    /// It is free, and its coefficients are in this column.
+    Free(u32),
+}
+
+/// The highest id of the candidate: its pivot, once it is a row.
+#[derive(Clone, Copy)]
+pub(super) struct Lead {
+    pub id: u64,
+    column: usize,
+    /// The candidate mentions nothing else: it is a decoded symbol.
+    pub is_alone: bool,
+}
+
+impl Rows {
+    /// An empty matrix of at most `max_rows` rows that mention at most `max_free` ids besides their pivots, for a ring
+    /// of `capacity` slots.
+    pub fn new(max_rows: usize, max_free: usize, capacity: usize) -> Self {
+        Self {
+            max_rows,
+            max_free,
+            capacity,
+            places: Vec::new(),
+            pivots: Vec::new(),
+            names: Vec::new(),
+            free: Vec::new(),
+            cells: Vec::new(),
+            stride: 0,
+            candidate: Vec::new(),
+            mentions: Vec::new(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.pivots.len()
+    }
+
+    /// Most rows there can be.
+    pub fn limit(&self) -> usize {
+        self.max_rows.min(self.capacity)
+    }
+
+    pub fn place(&self, id: u64) -> Place {
+        if self.free.is_empty() { Place::Unmentioned } else { self.places[self.slot(id)] }
+    }
+
+    /// Pivots of the rows that mention an id.
+    pub fn mentioning(&self, id: u64) -> impl Iterator<Item = u64> + '_ {
+        let place = self.place(id);
+        let rows = if place == Place::Unmentioned { 0 } else { self.len() };
+        (0..rows).filter(move |&row| self.is_mentioned(row, place)).map(|row| self.pivots[row])
+    }
+
+    /// A missing id without a row, if a row that is still held came from this repair: its slot has no bytes of use.
+    pub fn spare_slot_beside(&self, name: (Code, RepairId)) -> Option<u64> {
+        if self.names.contains(&Some(name)) { self.free.first().copied() } else { None }
+    }
+
+    /// Makes the candidate of the `missing` ids that a repair mixes, ascending, with their factors in `row`, the first
+    /// of them that of `first`, and reduces it by the rows. Returns its lead, or `None` when the rows know it already.
+    /// What `row` says then is what is to be subtracted from the repair's payload: the factors of known symbols as they
+    /// were, those of rows at their pivots, and zero for all free ids. `used` is for its memory.
+    ///
+    /// Where the matrix is full, rows of later symbols give way to a repair for earlier ones: else a window with losses
+    /// all over it could fill the matrix with rows that help nobody yet, and its lowest gap would never close. The
+    /// candidate needs none of them: it mentions nothing above its highest id, nor does what is subtracted from it.
+    ///
+    /// # Errors
+    /// No room for the row or its columns; nothing is changed.
+    pub fn reduce(
+        &mut self,
+        missing: impl Iterator<Item = u64> + Clone,
+        first: u64,
+        row: &mut [u8],
+        used: &mut Terms,
+    ) -> Result<Option<Lead>, DecodeError> {
+        self.allocate();
+        self.candidate.fill(0);
+        used.clear();
+        let (mut highest, mut added) = (0, 0);
+        for id in missing.clone() {
+            let factor = &mut row[(id - first) as usize];
+            if *factor == 0 {
+                continue;
+            }
+            highest = id;
+            match self.places[self.slot(id)] {
+                Place::Unmentioned => added += 1,
+                Place::Free(column) => self.candidate[column as usize] = core::mem::take(factor),
+                Place::Pivot(_) => used.push((id, *factor)),
+            }
+        }
+        self.make_columns(added, highest)?;
+        if added > 0 {
+            self.add_columns(missing, first, row);
+        }
+        let Self { places, capacity, cells, stride, free, candidate, .. } = self;
+        let rows = used.iter().filter_map(|&(id, factor)| match places[id as usize & (*capacity - 1)] {
+            Place::Pivot(row) => Some((factor, &cells[row as usize * *stride..][..free.len()])),
+            _ => None,
+        });
+        mix::add(&mut candidate[..free.len()], rows);
+
+        let lead = self.lead();
+        if self.len() < self.limit() || lead.is_none_or(|lead| lead.is_alone) {
+            return Ok(lead);
+        }
+        let Some(row) = self.highest_row(highest, u64::MAX) else {
+            self.forget_last_columns(added);
+            return Err(DecodeError::TooManyRows { limit: self.max_rows });
+        };
+        self.remove(row);
+        self.forget_unmentioned();
+        Ok(self.lead())
+    }
+
+    /// Makes the candidate the plain symbol of a free column, as it became known.
+    pub fn load_known(&mut self, id: u64, column: u32) -> Lead {
+        let column = column as usize;
+        self.candidate.fill(0);
+        self.candidate[column] = 1;
+        Lead { id, column, is_alone: true }
+    }
+
+    /// Takes a row out of the matrix, without its pivot, which became known: what is left is the candidate.
+    pub fn load_row(&mut self, row: u32) -> (Option<Lead>, Name) {
+        let (row, width) = (row as usize, self.free.len());
+        self.candidate.fill(0);
+        self.candidate[..width].copy_from_slice(&self.cells[row * self.stride..][..width]);
+        let name = self.names[row];
+        self.remove(row);
+        (self.lead(), name)
+    }
+
+    /// Scales the candidate so that its lead has coefficient 1, and returns the factor.
+    pub fn normalise(&mut self, lead: Lead) -> u8 {
+        let factor = gf256::inv(self.candidate[lead.column]);
+        Kernel::active().scale(&mut self.candidate[..self.free.len()], factor);
+        factor
+    }
+
+    /// Makes the normalised candidate a row with its lead as pivot, or, when it mentions nothing else, forgets its lead,
+    /// a decoded symbol. It is subtracted from every row that mentions its lead: `targets` receives their pivots and
+    /// factors. Rows that are solved by that are removed and their pivots added to `solved`.
+    pub fn settle(&mut self, lead: Lead, name: Name, targets: &mut Terms, solved: &mut Vec<u64>) {
+        targets.clear();
+        let width = self.free.len();
+        for row in (0..self.len()).rev() {
+            let cells = &mut self.cells[row * self.stride..][..width];
+            let factor = cells[lead.column];
+            if factor == 0 {
+                continue;
+            }
+            if lead.is_alone {
+                cells[lead.column] = 0;
+            } else {
+                Kernel::active().mul_add(cells, factor, &self.candidate[..width]);
+            }
+            targets.push((self.pivots[row], factor));
+            if cells.iter().all(|&cell| cell == 0) {
+                solved.push(self.pivots[row]);
+                // The row that takes its place was looked at before.
+                self.remove(row);
+            }
+        }
+        self.candidate[lead.column] = 0;
+        self.forget_column(lead.column);
+        if !lead.is_alone {
+            let row = self.len();
+            self.cells[row * self.stride..][..self.stride].copy_from_slice(&self.candidate);
+            self.set_place(lead.id, Place::Pivot(row as u32));
+            self.pivots.push(lead.id);
+            self.names.push(name);
+        }
+    }
+
+    /// Follows the ring to `capacity` slots.
+    pub fn grow(&mut self, capacity: usize) {
+        self.capacity = capacity;
+        if self.stride > 0 {
+            self.resize();
+        }
+    }
+
+    /// The highest id that the candidate mentions; `None` when the rows already knew all it says.
+    fn lead(&self) -> Option<Lead> {
+        let mentioned = self.candidate.iter().zip(&self.free).enumerate().filter(|(_, (cell, _))| **cell != 0);
+        let mut lead: Option<Lead> = None;
+        for (column, (_, &id)) in mentioned {
+            lead = Some(match lead {
+                None => Lead { id, column, is_alone: true },
+                Some(lead) if lead.id > id => Lead { is_alone: false, ..lead },
+                Some(_) => Lead { id, column, is_alone: false },
+            });
+        }
+        lead
+    }
+
+    /// Gives the ids that no row mentions yet a column each, with their coefficients in the candidate.
+    fn add_columns(&mut self, missing: impl Iterator<Item = u64>, first: u64, row: &mut [u8]) {
+        for id in missing {
+            let factor = &mut row[(id - first) as usize];
+            if *factor != 0 && self.places[self.slot(id)] == Place::Unmentioned {
+                let column = self.free.len();
+                self.set_place(id, Place::Free(column as u32));
+                self.candidate[column] = core::mem::take(factor);
+                self.free.push(id);
+            }
+        }
+    }
+
+    /// Forgets the columns added last, which no row mentions.
+    fn forget_last_columns(&mut self, count: usize) {
+        for _ in 0..count {
+            if let Some(id) = self.free.pop() {
+                self.set_place(id, Place::Unmentioned);
+            }
+        }
+    }
+
+    /// Removes a column that is zero in all rows and in the candidate; the last one takes its place.
+    fn forget_column(&mut self, column: usize) {
+        let last = self.free.len() - 1;
+        self.set_place(self.free[column], Place::Unmentioned);
+        self.free.swap_remove(column);
+        if column == last {
+            return;
+        }
+        self.set_place(self.free[column], Place::Free(column as u32));
+        for row in 0..self.len() {
+            let cells = &mut self.cells[row * self.stride..][..=last];
+            cells.swap(column, last);
+        }
+        self.candidate.swap(column, last);
+    }
+
+    /// Removes a row and the mention of its pivot; the last row takes its place.
+    fn remove(&mut self, row: usize) {
+        let (last, stride) = (self.len() - 1, self.stride);
+        self.set_place(self.pivots[row], Place::Unmentioned);
+        self.pivots.swap_remove(row);
+        self.names.swap_remove(row);
+        if row < last {
+            self.set_place(self.pivots[row], Place::Pivot(row as u32));
+            self.cells.copy_within(last * stride..(last + 1) * stride, row * stride);
+        }
+        self.cells[last * stride..][..stride].fill(0);
+    }
+
+    fn is_mentioned(&self, row: usize, place: Place) -> bool {
+        match place {
+            Place::Unmentioned => false,
+            Place::Pivot(pivot) => pivot as usize == row,
+            Place::Free(column) => self.cells[row * self.stride + column as usize] != 0,
+        }
+    }
+
+    fn slot(&self, id: u64) -> usize {
+        // Truncation is harmless: the number of slots is a power of two.
+        id as usize & (self.capacity - 1)
+    }
+
+    fn set_place(&mut self, id: u64, place: Place) {
+        let slot = self.slot(id);
+        self.places[slot] = place;
+    }
+
+    fn allocate(&mut self) {
+        if self.stride == 0 {
+            self.resize();
+        }
+    }
+
+    /// Takes the memory for all rows and columns that may come, and moves those that are there to their new places.
+    fn resize(&mut self) {
+        let (rows, columns, old) = (self.limit(), self.max_free.min(self.capacity).max(1), self.stride);
+        self.stride = columns;
+        fit(&mut self.cells, rows * columns, 0);
+        if columns > old {
+            for row in (0..self.len()).rev() {
+                self.cells.copy_within(row * old..(row + 1) * old, row * columns);
+                self.cells[row * columns + old..(row + 1) * columns].fill(0);
+            }
+        }
+        fit(&mut self.candidate, columns, 0);
+        fit(&mut self.mentions, columns, 0);
+        self.pivots.reserve_exact(rows - self.pivots.len());
+        self.names.reserve_exact(rows - self.names.len());
+        self.free.reserve_exact(columns - self.free.len());
+        self.places.clear();
+        fit(&mut self.places, self.capacity, Place::Unmentioned);
+        for row in 0..self.len() {
+            self.set_place(self.pivots[row], Place::Pivot(row as u32));
+        }
+        for column in 0..self.free.len() {
+            self.set_place(self.free[column], Place::Free(column as u32));
+        }
+    }
+}
+
+/// Lengthens without room to spare.
+fn fit<T: Copy>(list: &mut Vec<T>, len: usize, value: T) {
+    list.reserve_exact(len.saturating_sub(list.len()));
+    list.resize(len, value);
+}
