@@ -44,20 +44,20 @@ pub fn run(tiers: &[&'static Kernel], effort: Effort, report: &mut Report) {
 
     for (at, tier) in tiers.iter().enumerate() {
         let Some(goal) = goals::kernel(tier.name()) else { continue };
-        let mut judge = |goal, case: &str, times: &Times, copies: &Times, bytes: usize, copied: usize, limit| {
-            let measured =
-                times.with(copies, |ns, copy| bytes as f64 / ns / goals::yardstick(copied as f64 / copy, clock));
-            let case = case.to_string();
-            report.verdicts.push(Verdict { goal, tier: tier.name(), case, measured, unit: "", limit, at_least: true });
+        let copied = ONE_BY_ONE[L2].1 * LEN;
+        let mut judge = |goal, what, times: &Times, copies: &Times, bytes: usize, limit| {
+            let yardstick = |copy| goals::yardstick(copied as f64 / copy, clock);
+            let measured = times.with(copies, |ns, copy| bytes as f64 / ns / yardstick(copy));
+            let (tier, case) = (tier.name(), String::new());
+            report.verdicts.push(Verdict { goal, tier, what, case, measured, unit: "", limit, at_least: true });
         };
-        let (copies, copied) = (&one_by_one.copies[L2], ONE_BY_ONE[L2].1 * LEN);
-        judge(1, "mul_add in L2, over memcpy", &one_by_one.mul_adds[at][L2], copies, copied, copied, goal.one_source);
+        let what = "multiply-accumulate, L2, over memcpy";
+        judge(1, what, &one_by_one.mul_adds[at][L2], &one_by_one.copies[L2], copied, goal.one_source);
         let bytes = SUMS[K128].2 * LEN;
-        let (copies, copied) = (&sums.copies, ONE_BY_ONE[L2].1 * LEN);
-        let case = "mul_add_many, k=128, over memcpy";
-        judge(2, case, &sums.ones[at][K128], copies, bytes, copied, goal.one_destination);
-        let case = "mul_add_four, k=128, per destination, over memcpy";
-        judge(2, case, &sums.fours[at][K128], copies, 4 * bytes, copied, goal.four_destinations);
+        let what = "sum into one, k=128, over memcpy";
+        judge(2, what, &sums.ones[at][K128], &sums.copies, bytes, goal.one_destination);
+        let what = "sum into four, k=128, each, over memcpy";
+        judge(2, what, &sums.fours[at][K128], &sums.copies, 4 * bytes, goal.four_destinations);
     }
 }
 

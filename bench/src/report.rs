@@ -37,7 +37,9 @@ pub struct Verdict {
     pub goal: u8,
     /// The kernel it was measured with.
     pub tier: &'static str,
-    /// Which case of the goal.
+    /// What is compared with what.
+    pub what: &'static str,
+    /// Which case of that; empty where there is one.
     pub case: String,
     /// What is bounded.
     pub measured: Spread,
@@ -81,7 +83,13 @@ impl Cell {
 impl Verdict {
     /// Whether the median keeps the bound.
     pub fn is_reached(&self) -> bool {
-        if self.at_least { self.measured.median >= self.limit } else { self.measured.median <= self.limit }
+        self.margin() >= 1.0
+    }
+
+    /// By what factor it keeps the bound; below 1 it does not.
+    fn margin(&self) -> f64 {
+        let over = self.measured.median / self.limit;
+        if self.at_least { over } else { 1.0 / over.max(f64::MIN_POSITIVE) }
     }
 }
 
@@ -107,10 +115,25 @@ impl Report {
             text += "### Goals\n\n";
             let missed = self.verdicts.iter().filter(|verdict| !verdict.is_reached()).count();
             text += &format!("{} of {} reached.\n\n", self.verdicts.len() - missed, self.verdicts.len());
-            let heads = ["goal", "kernel", "case", "measured", "quartiles", "asked", "verdict"].map(String::from);
-            text += &grid(&heads, self.verdicts.iter().map(Verdict::row).collect());
+            let heads =
+                ["goal", "what", "kernel", "case", "measured", "quartiles", "asked", "verdict"].map(String::from);
+            text += &grid(&heads, self.telling().map(Verdict::row).collect());
         }
         text
+    }
+
+    /// The verdicts that say it all: of those about one thing on one kernel every one that is missed or else, of those
+    /// that are reached, the tightest; by goal.
+    fn telling(&self) -> impl Iterator<Item = &Verdict> {
+        let mut sorted: Vec<&Verdict> = self.verdicts.iter().collect();
+        // Stable: kernels and cases stay in their order, fastest first.
+        sorted.sort_by_key(|verdict| verdict.goal);
+        let is_telling = |verdict: &&Verdict| {
+            let alike = |other: &&Verdict| other.what == verdict.what && other.tier == verdict.tier;
+            let tightest = self.verdicts.iter().filter(alike).map(Verdict::margin).fold(f64::INFINITY, f64::min);
+            !verdict.is_reached() || verdict.margin() == tightest
+        };
+        sorted.into_iter().filter(move |verdict| is_telling(verdict)).collect::<Vec<_>>().into_iter()
     }
 
     /// The same, every quartile of it.
@@ -128,7 +151,8 @@ impl Report {
         };
         let verdict = |verdict: &Verdict| {
             json!({
-                "goal": verdict.goal, "kernel": verdict.tier, "case": verdict.case, "unit": verdict.unit,
+                "goal": verdict.goal, "what": verdict.what, "kernel": verdict.tier, "case": verdict.case,
+                "unit": verdict.unit,
                 "measured": spread(verdict.measured), "limit": verdict.limit, "at_least": verdict.at_least,
                 "reached": verdict.is_reached(),
             })
@@ -146,6 +170,7 @@ impl Verdict {
         let unit = if self.unit.is_empty() { String::new() } else { format!(" {}", self.unit) };
         vec![
             self.goal.to_string(),
+            self.what.into(),
             self.tier.into(),
             self.case.clone(),
             format!("{}{unit}", number(median)),
@@ -202,13 +227,24 @@ mod tests {
     const HALF: Spread = Spread { low: 0.4, median: 0.5, high: 0.6 };
 
     fn verdict(limit: f64, at_least: bool) -> Verdict {
-        Verdict { goal: 1, tier: "avx2", case: "mul_add".into(), measured: HALF, unit: "", limit, at_least }
+        Verdict { goal: 1, tier: "avx2", what: "mul_add", case: "L2".into(), measured: HALF, unit: "", limit, at_least }
     }
 
     #[test]
     fn a_bound_is_kept_on_its_own_side() {
         assert!(verdict(0.5, true).is_reached() && verdict(0.5, false).is_reached());
         assert!(!verdict(0.51, true).is_reached() && !verdict(0.49, false).is_reached());
+    }
+
+    #[test]
+    fn all_misses_are_told_or_else_the_tightest_case() {
+        let report = |limits: &[f64]| {
+            let verdicts = limits.iter().map(|&limit| verdict(limit, true)).collect();
+            Report { tables: Vec::new(), verdicts }
+        };
+        let told = |report: &Report| report.telling().map(|verdict| verdict.limit).collect::<Vec<_>>();
+        assert_eq!(told(&report(&[0.1, 0.4, 0.2])), [0.4]);
+        assert_eq!(told(&report(&[0.1, 0.7, 0.2, 0.6])), [0.7, 0.6]);
     }
 
     #[test]

@@ -63,7 +63,17 @@ impl Times {
 
     /// A figure made of this case's nanoseconds and another's in the same round.
     pub fn with(&self, other: &Self, figure: impl Fn(f64, f64) -> f64) -> Spread {
-        Spread::of(self.rounds.iter().zip(&other.rounds).map(|(&ns, &other)| figure(ns, other)))
+        self.combined(other, figure).map(|value| value)
+    }
+
+    /// These times less others of the same round.
+    pub fn less(&self, other: &Self) -> Self {
+        self.combined(other, |ns, other| ns - other)
+    }
+
+    /// Times computed from two of the same round.
+    pub fn combined(&self, other: &Self, time: impl Fn(f64, f64) -> f64) -> Self {
+        Self { rounds: self.rounds.iter().zip(&other.rounds).map(|(&ns, &other)| time(ns, other)).collect() }
     }
 }
 

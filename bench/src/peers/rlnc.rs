@@ -4,8 +4,7 @@
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use rlnc::full::decoder::Decoder;
-use rlnc::full::encoder::Encoder;
+use rlnc::full::{Decoder, Encoder};
 
 use super::{Block, BlockCodec};
 
