@@ -15,12 +15,15 @@ mod goals;
 mod kernels;
 mod machine;
 mod peers;
+mod plot;
+mod recoder;
 mod report;
 mod stream;
 mod symbols;
 mod timing;
 
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use machine::Machine;
@@ -32,8 +35,13 @@ use timing::Effort;
 /// A suite: its name on the command line and its function.
 type Suite = (&'static str, fn(&[&'static Kernel], Effort, &mut Report));
 
-const SUITES: &[Suite] =
-    &[("kernels", kernels::run), ("stream", stream::run), ("decoder", decoder::run), ("blocks", blocks::run)];
+const SUITES: &[Suite] = &[
+    ("kernels", kernels::run),
+    ("stream", stream::run),
+    ("decoder", decoder::run),
+    ("recoder", recoder::run),
+    ("blocks", blocks::run),
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -111,7 +119,9 @@ fn run(options: &Options) -> Result<ExitCode, String> {
         // One short round says that everything runs and is right, nothing else.
         report.verdicts.clear();
     }
-    let text = format!("{machine}\n{}", report.markdown());
+    let caution =
+        if options.quick { "**One short round: all results are right, the times say nothing.**\n\n" } else { "" };
+    let text = format!("{machine}\n{caution}{}", report.markdown());
     if options.json {
         let facts = machine.facts.iter().map(|(name, value)| (name.to_string(), json!(value)));
         println!("{}", json!({ "v": 1, "machine": facts.collect::<serde_json::Map<_, _>>(), "report": report.json() }));
@@ -119,24 +129,29 @@ fn run(options: &Options) -> Result<ExitCode, String> {
         print!("{text}");
     }
     if options.write {
-        write(&text)?;
+        write(&text, &report)?;
     }
     Ok(if options.require && !report.is_reached() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Puts the tables into `docs/performance.md`.
-fn write(tables: &str) -> Result<(), String> {
+/// Puts the tables into `docs/performance.md` and draws the picture beside it.
+fn write(tables: &str, report: &Report) -> Result<(), String> {
     // Asked at run time: where two checkouts share a target directory, the program may be of the other one.
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").ok_or("start this by cargo run, so that it finds docs/")?;
-    let path = PathBuf::from(manifest).join("../docs/performance.md");
-    let name = path.display();
-    let document = std::fs::read_to_string(&path).map_err(|problem| format!("{name}: {problem}"))?;
-    let document = report::insert(&document, tables).map_err(|problem| format!("{name}: {problem}"))?;
-    std::fs::write(&path, document).map_err(|problem| format!("{name}: {problem}"))
+    let docs = PathBuf::from(manifest).join("../docs");
+    let path = docs.join("performance.md");
+    let in_file = |path: &Path, problem: &dyn Display| format!("{}: {problem}", path.display());
+    let document = std::fs::read_to_string(&path).map_err(|problem| in_file(&path, &problem))?;
+    let document = report::insert(&document, tables).map_err(|problem| in_file(&path, &problem))?;
+    std::fs::write(&path, document).map_err(|problem| in_file(&path, &problem))?;
+    let path = docs.join("performance.svg");
+    let picture = plot::blocks(report).ok_or("a full run has the tables of the picture")?;
+    std::fs::write(&path, picture).map_err(|problem| in_file(&path, &problem))
 }
 
 const HELP: &str = "\
-codec [SUITE...] [OPTION...]    the erasure codes; suites: kernels, stream, decoder, blocks; all by default
+codec [SUITE...] [OPTION...]    the erasure codes; suites: kernels, stream, decoder, recoder,
+                                blocks; all by default
   --tier NAME    this kernel only (may be repeated): gfni-512, gfni-256, avx2, ssse3, neon, scalar
   --quick        one short round: whether all runs and is right; no goal is judged
   --json         for programs: every figure with its quartiles

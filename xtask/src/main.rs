@@ -4,6 +4,7 @@
 //! be run alone by its name. A failing step never hides the ones after it, and the exit code is zero only when all
 //! passed. `figures` is no step: it measures, and what is timed is no test. What a step needs beyond rustup, cargo and a C compiler it installs itself, see `tools.rs`.
 
+mod bench;
 mod context;
 mod deny;
 mod figures;
@@ -34,6 +35,7 @@ const STEPS: &[Step] = &[
     Step { name: "wasm", quick: false, about: "codec and proto ask nothing of an environment", run: wasm::check },
     Step { name: "cargo-test", quick: true, about: "unit, integration and simulation tests", run: rust::test },
     Step { name: "doc-test", quick: false, about: "examples in the documentation run", run: rust::doc_test },
+    Step { name: "bench", quick: false, about: "benchmarks build, and what they time is right", run: bench::check },
     Step { name: "miri", quick: false, about: "the SIMD kernels under Miri", run: rust::miri },
     Step { name: "fuzz", quick: false, about: "replay every corpus, then fuzz each target", run: fuzz::check },
 ];
