@@ -6,11 +6,11 @@
 
 use std::hint::black_box;
 
-use tidewire_codec::kernel::{FourTerm, Kernel, Term};
+use tidewire_codec::kernel::{FourTerm, Kernel};
 use tidewire_codec::{Code, DecodePlan, Generation};
 
 use crate::goals;
-use crate::kernels::{clock_ghz, four};
+use crate::kernels::{clock_ghz, into_few};
 use crate::peers::{Block, BlockCodec, PEERS};
 use crate::report::{Cell, Report, Table, Verdict};
 use crate::symbols::Symbols;
@@ -86,22 +86,19 @@ fn measure(block: &Block, direction: Direction, tiers: &[&'static Kernel], effor
         let codec = (peer.open)(block).map(|codec| checked(block, peer.name, codec));
         rows.push((peer.name.into(), codec.map(|codec| direction.case(codec, None))));
     }
-    // The kernel comes last, one and four destinations of each tier by itself.
+    // The kernels come last.
     let names: Vec<String> = rows.iter().map(|row| row.0.clone()).collect();
     let is_there: Vec<bool> = rows.iter().map(|row| row.1.is_some()).collect();
     let mut cases: Vec<Case> = rows.into_iter().filter_map(|row| row.1).collect();
-    cases.extend(tiers.iter().flat_map(|tier| products(tier, block)));
+    let sums = if direction == Direction::Encode { block.repairs } else { block.lost.len() };
+    cases.extend(tiers.iter().map(|tier| products(tier, block, sums)));
 
     let what = if direction == Direction::Encode { "encode" } else { "decode" };
     let mut times = race(&format!("blocks, {what}, k={}", block.k()), &mut cases, effort).into_iter();
     let codecs =
         names.into_iter().zip(is_there).map(|(name, is_there)| (name, if is_there { times.next() } else { None }));
     let mut rows: Vec<(String, Option<Times>)> = codecs.collect();
-    let sums = if direction == Direction::Encode { block.repairs } else { block.lost.len() };
-    for tier in tiers {
-        let (one, four) = times.next().zip(times.next()).expect("two cases for each tier");
-        rows.push((kernel(tier.name()), Some(sums_of_products(sums, &one, &four))));
-    }
+    rows.extend(tiers.iter().map(|tier| (kernel(tier.name()), times.next())));
     Column { k: block.k(), rows }
 }
 
@@ -115,21 +112,11 @@ impl Direction {
     }
 }
 
-/// The kernel over all sources of the block into one destination and into four, with everything prepared.
-fn products<'a>(tier: &'static Kernel, block: &'a Block) -> [Case<'a>; 2] {
-    let (mut one, mut all) = (Symbols::zeros(1, LEN), Symbols::zeros(4, LEN));
-    let ones: Vec<Term> = block.sources.iter().map(|source| (0x8E, source)).collect();
-    let fours: Vec<FourTerm> = block.sources.iter().map(|source| ([0x8E, 0x53, 2, 0xF1], source)).collect();
-    [
-        Case::new("kernel, one", move || tier.mul_add_many(black_box(one.get_mut(0)), &ones)),
-        Case::new("kernel, four", move || tier.mul_add_four(black_box(four(&mut all)), &fours)),
-    ]
-}
-
-/// What `sums` combinations of a block cost the kernel: four a pass, the rest in the cheaper way.
-fn sums_of_products(sums: usize, one: &Times, four: &Times) -> Times {
-    let (passes, rest) = ((sums / 4) as f64, (sums % 4) as f64);
-    one.combined(four, |one, four| passes * four + (rest * one).min(four))
+/// The kernel's part of `sums` combinations of the block, with everything prepared.
+fn products<'a>(tier: &'static Kernel, block: &'a Block, sums: usize) -> Case<'a> {
+    let mut outs = Symbols::zeros(sums, LEN);
+    let terms: Vec<FourTerm> = block.sources.iter().map(|source| ([0x8E, 0x53, 2, 0xF1], source)).collect();
+    Case::new("kernel", move || into_few(tier, black_box(&mut outs), &terms))
 }
 
 impl Column {

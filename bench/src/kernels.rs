@@ -55,9 +55,9 @@ pub fn run(tiers: &[&'static Kernel], effort: Effort, report: &mut Report) {
         judge(1, what, &one_by_one.mul_adds[at][L2], &one_by_one.copies[L2], copied, goal.one_source);
         let bytes = SUMS[K128].2 * LEN;
         let what = "sum into one, k=128, over memcpy";
-        judge(2, what, &sums.ones[at][K128], &sums.copies, bytes, goal.one_destination);
+        judge(2, what, &sums.times[at][0][K128], &sums.copies, bytes, goal.one_destination);
         let what = "sum into four, k=128, each, over memcpy";
-        judge(2, what, &sums.fours[at][K128], &sums.copies, 4 * bytes, goal.four_destinations);
+        judge(2, what, &sums.times[at][MOST - 1][K128], &sums.copies, 4 * bytes, goal.four_destinations);
     }
 }
 
@@ -129,47 +129,63 @@ impl OneByOne {
     }
 }
 
-/// What the second table is made of; kernels by tier, then column.
+/// What the second table is made of: by tier, then number of destinations (1 to 4), then column.
 struct Sums {
     copies: Times,
-    ones: Vec<Vec<Times>>,
-    fours: Vec<Vec<Times>>,
+    times: Vec<[Vec<Times>; MOST]>,
 }
+
+/// Destinations of one pass.
+const MOST: usize = 4;
 
 fn sums(tiers: &[&'static Kernel], effort: Effort) -> Sums {
     let sources = SUMS.map(|(_, _, count, offset)| Symbols::misaligned(count, LEN, offset).filled());
     let factor = |i: usize| (i % 254) as u8 + 2;
-    let one_terms = sources
-        .each_ref()
-        .map(|sources| (0..sources.count()).map(|i| (factor(i), sources.get(i))).collect::<Vec<Term>>());
-    let four_terms = sources.each_ref().map(|sources| {
-        let term = |i| (array::from_fn(|d| factor(i + 50 * d)), sources.get(i));
-        (0..sources.count()).map(term).collect::<Vec<FourTerm>>()
+    let terms = sources.each_ref().map(|sources| {
+        let term = |(i, source)| (array::from_fn(|d| factor(i + 50 * d)), source);
+        sources.iter().enumerate().map(term).collect::<Vec<FourTerm>>()
     });
+    let single =
+        terms.each_ref().map(|terms| terms.iter().map(|&([factor, ..], s)| (factor, s)).collect::<Vec<Term>>());
+
     let copied = Symbols::noise(ONE_BY_ONE[L2].1, LEN);
     let mut copy = Symbols::zeros(1, LEN);
     let mut cases = vec![Case::new("memcpy", || {
         copied.iter().for_each(|source| black_box(copy.get_mut(0)).copy_from_slice(source));
     })];
     for &tier in tiers {
-        for (terms, (_, k, ..)) in one_terms.iter().zip(SUMS) {
+        for (terms, (_, k, ..)) in single.iter().zip(SUMS) {
             let mut out = Symbols::zeros(1, LEN);
-            cases.push(Case::new(format!("{} into one", tier.name()), move || {
+            cases.push(Case::new(format!("{} into 1", tier.name()), move || {
                 terms.chunks(k).for_each(|terms| tier.mul_add_many(black_box(out.get_mut(0)), terms));
             }));
         }
-        for (terms, (_, k, ..)) in four_terms.iter().zip(SUMS) {
-            let mut out = Symbols::zeros(4, LEN);
-            cases.push(Case::new(format!("{} into four", tier.name()), move || {
-                terms.chunks(k).for_each(|terms| tier.mul_add_four(black_box(four(&mut out)), terms));
-            }));
+        for destinations in 2..=MOST {
+            for (terms, (_, k, ..)) in terms.iter().zip(SUMS) {
+                let mut out = Symbols::zeros(destinations, LEN);
+                cases.push(Case::new(format!("{} into {destinations}", tier.name()), move || {
+                    terms.chunks(k).for_each(|terms| into_few(tier, black_box(&mut out), terms));
+                }));
+            }
         }
     }
     let mut times = race("kernels, sums", &mut cases, effort).into_iter();
     let copies = times.next().expect("the first case");
-    let mut take = || times.by_ref().take(SUMS.len()).collect();
-    let (ones, fours) = tiers.iter().map(|_| (take(), take())).unzip();
-    Sums { copies, ones, fours }
+    let times = tiers.iter().map(|_| array::from_fn(|_| times.by_ref().take(SUMS.len()).collect()));
+    Sums { copies, times: times.collect() }
+}
+
+/// As many sums at once as there are symbols in `outs`, at most four a pass.
+pub fn into_few(kernel: &Kernel, outs: &mut Symbols, terms: &[FourTerm]) {
+    let mut outs = outs.iter_mut();
+    loop {
+        let mut count = 0;
+        let mut few: [&mut [u8]; MOST] = array::from_fn(|_| outs.next().inspect(|_| count += 1).unwrap_or_default());
+        match count {
+            0 => return,
+            count => kernel.mul_add_few(&mut few[..count], terms),
+        }
+    }
 }
 
 impl Sums {
@@ -182,9 +198,8 @@ impl Sums {
             });
             (name, cells.collect())
         };
-        let rows = tiers.iter().enumerate().flat_map(|(at, tier)| {
-            let one = row(format!("{} into one", tier.name()), &self.ones[at], 1);
-            [one, row(format!("{} into four", tier.name()), &self.fours[at], 4)]
+        let rows = tiers.iter().zip(&self.times).flat_map(|(tier, times)| {
+            (1..=MOST).zip(times).map(|(count, times)| row(format!("{} into {count}", tier.name()), times, count))
         });
         Table {
             id: "kernels/sums",
@@ -196,12 +211,6 @@ impl Sums {
             rows: rows.collect(),
         }
     }
-}
-
-/// The first four symbols.
-pub fn four(symbols: &mut Symbols) -> [&mut [u8]; 4] {
-    let mut symbols = symbols.iter_mut();
-    array::from_fn(|_| symbols.next().expect("four symbols"))
 }
 
 /// The clock, for suites that need it alone.
@@ -259,11 +268,14 @@ fn check(tier: &'static Kernel) {
             &sources.iter().enumerate().map(|(i, s)| (factor(i, 0), s)).collect::<Vec<_>>(),
         );
         compare("mul_add_many", out.get(0), expected(33, 0, &|i| factor(i, 0)));
-        let mut out = fresh();
         let term = |(i, source)| (array::from_fn(|d| factor(i, d)), source);
-        tier.mul_add_four(four(&mut out), &sources.iter().enumerate().map(term).collect::<Vec<FourTerm>>());
-        for d in 0..4 {
-            compare("mul_add_four", out.get(d), expected(33, d, &|i| factor(i, d)));
+        let terms: Vec<FourTerm> = sources.iter().enumerate().map(term).collect();
+        for destinations in 1..=MOST {
+            let mut out = Symbols::noise(destinations, len);
+            into_few(tier, &mut out, &terms);
+            for d in 0..destinations {
+                compare("mul_add_few", out.get(d), expected(33, d, &|i| factor(i, d)));
+            }
         }
     }
 }

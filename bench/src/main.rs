@@ -142,7 +142,8 @@ fn write(tables: &str, report: &Report) -> Result<(), String> {
     let path = docs.join("performance.md");
     let in_file = |path: &Path, problem: &dyn Display| format!("{}: {problem}", path.display());
     let document = std::fs::read_to_string(&path).map_err(|problem| in_file(&path, &problem))?;
-    let document = report::insert(&document, tables).map_err(|problem| in_file(&path, &problem))?;
+    let tables = format!("![Block codes: GB/s of source over k](performance.svg)\n\n{tables}");
+    let document = report::insert(&document, &tables).map_err(|problem| in_file(&path, &problem))?;
     std::fs::write(&path, document).map_err(|problem| in_file(&path, &problem))?;
     let path = docs.join("performance.svg");
     let picture = plot::blocks(report).ok_or("a full run has the tables of the picture")?;
@@ -157,3 +158,22 @@ codec [SUITE...] [OPTION...]    the erasure codes; suites: kernels, stream, deco
   --json         for programs: every figure with its quartiles
   --write        put the tables of a full run into docs/performance.md
   --require      exit with 1 when a goal is missed";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        Options::parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn suites_and_tiers_are_filters_and_only_a_full_run_is_written() {
+        let options = parse("codec blocks kernels --tier avx2 --quick").unwrap();
+        assert_eq!((options.suites.len(), options.tiers.len(), options.quick), (2, 1, true));
+        assert!(parse("codec --write --json").is_ok());
+        for line in ["", "blocks", "codec block", "codec --tier", "codec --write --quick", "codec blocks --write"] {
+            assert!(parse(line).is_err(), "{line:?} was accepted");
+        }
+    }
+}
