@@ -6,11 +6,13 @@ use crate::tools;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// Runs all checks; advisories only where a copy of the RustSec database lies on this machine.
+/// Runs all checks, of the benchmarks' peers those of licences and sources; advisories only where a copy of the RustSec database lies on this machine.
 pub fn check(context: &Context) -> Result<(), String> {
     let cargo_deny = tools::subcommand(context, "cargo-deny", CARGO_DENY)?;
     let checks = "--workspace check --hide-inclusion-graph --allow unused-wrapper licenses bans sources";
     run(&mut context.program(&cargo_deny, checks))?;
+    let peers = "--manifest-path bench/Cargo.toml --config deny.toml check --hide-inclusion-graph licenses sources";
+    run(&mut context.program(&cargo_deny, peers))?;
     if advisory_database().is_some_and(|folder| folder.exists()) {
         run(&mut context.program(&cargo_deny, "--workspace --offline check --hide-inclusion-graph advisories"))?;
     } else {

@@ -4,6 +4,7 @@
 //! be run alone by its name. A failing step never hides the ones after it, and the exit code is zero only when all
 //! passed. `figures` is no step: it measures, and what is timed is no test. What a step needs beyond rustup, cargo and a C compiler it installs itself, see `tools.rs`.
 
+mod bench;
 mod context;
 mod deny;
 mod figures;
@@ -42,6 +43,7 @@ const STEPS: &[Step] = &[
         run: tiers::native,
     },
     Step { name: "foreign", quick: false, about: "the same on AArch64 and 32-bit ARM, emulated", run: tiers::foreign },
+    Step { name: "bench", quick: false, about: "benchmarks build, and what they time is right", run: bench::check },
     Step { name: "miri", quick: false, about: "the SIMD kernels under Miri", run: rust::miri },
     Step { name: "asan", quick: false, about: "the codec's tests under the address sanitizer", run: rust::asan },
     Step { name: "fuzz", quick: false, about: "replay every corpus, then fuzz each target", run: fuzz::check },

@@ -3,13 +3,11 @@
 use crate::context::{Context, run};
 use crate::tools;
 
-/// Formatting is rustfmt's, in the workspace and in the fuzz crate beside it.
+/// Formatting is rustfmt's, in the workspace and in the crates beside it.
 pub fn fmt(context: &Context) -> Result<(), String> {
     context.run("cargo fmt --all --check")?;
-    if context.root.join("fuzz/Cargo.toml").exists() {
-        context.run("cargo fmt --manifest-path fuzz/Cargo.toml --check")?;
-    }
-    Ok(())
+    context.run("cargo fmt --manifest-path bench/Cargo.toml --check")?;
+    context.run("cargo fmt --manifest-path fuzz/Cargo.toml --check")
 }
 
 /// Lints of all targets; a warning is an error.

@@ -1,0 +1,92 @@
+//! The goals, by tier: where each bound comes from, and what is fair on a machine other than the one they were set on.
+//!
+//! Rows and figures are those of SPEED section 7; `docs/performance.md` repeats them with the derivation. The reference
+//! machine is that of SPEED: an Emerald Rapids core at about 2.85 GHz, memcpy out of L2 85 GB/s.
+
+/// Bounds for the kernels, in units of the yardstick (see [`yardstick`]).
+pub struct KernelGoals {
+    /// Row 1: multiply-accumulate, one source at a time, sources in L2.
+    pub one_source: f64,
+    /// Row 2: many sources into one destination.
+    pub one_destination: f64,
+    /// Row 2: many sources into four destinations, per destination.
+    pub four_destinations: f64,
+}
+
+/// Bounds of rows 1 and 2 for the kernel of this name; `None` for those that SPEED did not measure.
+///
+/// Row 1 names all tiers. Row 2 names GFNI-512 (1.25 and 1.6); the others scale by what section 1 measured. For one
+/// destination out of L2: 74, 36.7 and 16.5 of 116 GB/s. For four: 0.62, 0.24 and 0.11 of 150 GB/s.
+pub fn kernel(tier: &str) -> Option<KernelGoals> {
+    let (one_source, of_116, of_150) = match tier {
+        "gfni-512" => (0.90, 1.0, 1.0),
+        "gfni-256" => (0.58, 74.0 / 116.0, 0.62),
+        "avx2" => (0.34, 36.7 / 116.0, 0.24),
+        "ssse3" => (0.18, 16.5 / 116.0, 0.11),
+        _ => return None,
+    };
+    Some(KernelGoals { one_source, one_destination: 1.25 * of_116, four_destinations: 1.6 * of_150 })
+}
+
+/// What a kernel's rate is divided by, in GB/s: memcpy out of L2, but no more than memcpy did per cycle on the reference
+/// machine. Split tables and GFNI are bound by arithmetic, and no kernel is slow because a machine copies faster.
+pub fn yardstick(memcpy: f64, clock_ghz: Option<f64>) -> f64 {
+    clock_ghz.map_or(memcpy, |clock| memcpy.min(clock * REFERENCE_MEMCPY / REFERENCE_GHZ))
+}
+
+/// Nanoseconds that the decoder of SPEED section 2 spends beside its products (inversion, copies, set-up), on a machine
+/// of this clock: what its rates leave over m k products at 150 GB/s. `None` for block lengths not measured there.
+pub fn decode_overhead(k: usize, clock_ghz: Option<f64>) -> Option<f64> {
+    // Source GB/s of the reference decoder, 10 % of the sources lost, symbols of 1,280 bytes.
+    let (lost, rate) = match k {
+        16 => (2.0, 34.6),
+        32 => (3.0, 22.8),
+        64 => (6.0, 14.7),
+        200 => (20.0, 5.9),
+        256 => (26.0, 4.8),
+        1_024 => (102.0, 1.20),
+        _ => return None,
+    };
+    let bytes = k as f64 * 1_280.0;
+    let overhead = bytes / rate - lost * bytes / REFERENCE_KERNEL;
+    Some(overhead * REFERENCE_GHZ / clock_ghz.unwrap_or(REFERENCE_GHZ))
+}
+
+/// Row 3: share of the kernel in the time of a block encoder.
+pub const BLOCK_ENCODE: f64 = 0.90;
+/// Row 4: rate of the block decoder over that of the reference decoder.
+pub const BLOCK_DECODE: f64 = 0.90;
+/// Row 11: rate of the public streaming encoder over that of the loop written by hand.
+pub const STREAM_ENCODE: f64 = 0.80;
+/// Row 12: nanoseconds of a clean source symbol above its copy.
+pub const CLEAN_SYMBOL_NS: f64 = 60.0;
+/// Row 12: cost of a repaired loss over that of a coded packet at the encoder.
+pub const REPAIRED_LOSS: f64 = 1.5;
+/// Row 12: rate of the streaming decoder over (kernel rate) / (p W).
+pub const STREAM_DECODE: f64 = 0.7;
+
+/// SPEED section 1: memcpy out of L2, GB/s.
+const REFERENCE_MEMCPY: f64 = 85.0;
+/// SPEED, head: the clock was found between 2.7 and 3.0 GHz.
+const REFERENCE_GHZ: f64 = 2.85;
+/// SPEED section 1: GFNI-512, four destinations a pass, GB/s.
+const REFERENCE_KERNEL: f64 = 150.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_copies_faster_is_not_asked_for_more() {
+        assert_eq!(yardstick(40.0, Some(2.85)), 40.0);
+        assert_eq!(yardstick(200.0, Some(2.85)), 85.0);
+        assert_eq!(yardstick(200.0, Some(5.7)), 170.0);
+        assert_eq!(yardstick(200.0, None), 200.0);
+    }
+
+    #[test]
+    fn the_reference_decoder_has_an_overhead_at_every_length() {
+        let overhead = [16, 32, 64, 200, 256, 1_024].map(|k| decode_overhead(k, None).unwrap());
+        assert!(overhead.is_sorted() && overhead[0] > 100.0, "{overhead:?}");
+    }
+}

@@ -1,0 +1,179 @@
+//! Benchmarks of Tidewire: how fast the codec is on this machine, per tier, beside its peers, in ratios that hold on
+//! other machines too. People run it by hand; `cargo xtask bench` runs `codec --quick`, which judges no time but keeps
+//! every check of results alive.
+//!
+//! ```sh
+//! cargo run --release --manifest-path bench/Cargo.toml -- codec              # everything
+//! cargo run --release --manifest-path bench/Cargo.toml -- codec kernels --tier avx2
+//! ```
+//! What is timed was checked for right results before: a suite panics when a codec, ours or a peer's, is wrong.
+#![deny(unsafe_code)]
+
+mod blocks;
+mod decoder;
+mod goals;
+mod kernels;
+mod machine;
+mod peers;
+mod plot;
+mod recoder;
+mod report;
+mod stream;
+mod symbols;
+mod timing;
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use machine::Machine;
+use report::Report;
+use serde_json::json;
+use tidewire_codec::kernel::Kernel;
+use timing::Effort;
+
+/// A suite: its name on the command line and its function.
+type Suite = (&'static str, fn(&[&'static Kernel], Effort, &mut Report));
+
+const SUITES: &[Suite] = &[
+    ("kernels", kernels::run),
+    ("stream", stream::run),
+    ("decoder", decoder::run),
+    ("recoder", recoder::run),
+    ("blocks", blocks::run),
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match Options::parse(&arguments).and_then(|options| run(&options)) {
+        Ok(code) => code,
+        Err(problem) => {
+            eprintln!("{problem}\n\n{HELP}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// What the command line asks for.
+#[derive(Default)]
+struct Options {
+    /// Names of suites; all when empty.
+    suites: Vec<String>,
+    /// Names of tiers; all that this processor runs when empty.
+    tiers: Vec<String>,
+    quick: bool,
+    json: bool,
+    write: bool,
+    require: bool,
+}
+
+impl Options {
+    fn parse(arguments: &[String]) -> Result<Self, String> {
+        let mut arguments = arguments.iter().map(String::as_str);
+        if arguments.next() != Some("codec") {
+            return Err("say what to measure: codec".into());
+        }
+        let mut options = Self::default();
+        while let Some(argument) = arguments.next() {
+            match argument {
+                "--quick" => options.quick = true,
+                "--json" => options.json = true,
+                "--write" => options.write = true,
+                "--require" => options.require = true,
+                "--tier" => options.tiers.push(arguments.next().ok_or("--tier wants a name")?.into()),
+                suite if SUITES.iter().any(|(name, _)| *name == suite) => options.suites.push(suite.into()),
+                other => return Err(format!("there is no suite or option `{other}`")),
+            }
+        }
+        if options.write && (options.quick || !options.suites.is_empty() || !options.tiers.is_empty()) {
+            return Err(
+                "only a full run is written into the document: --write goes with no filter and no --quick".into()
+            );
+        }
+        Ok(options)
+    }
+
+    fn kernels(&self) -> Result<Vec<&'static Kernel>, String> {
+        if self.tiers.is_empty() {
+            // The scalar kernel is the judge of the others; nobody asks how fast it is where there are others.
+            let is_fast = |tier: &&Kernel| tier.name() != "scalar";
+            let fast: Vec<_> = Kernel::available().filter(is_fast).collect();
+            return Ok(if fast.is_empty() { Kernel::available().collect() } else { fast });
+        }
+        let named = |name: &String| Kernel::named(name).ok_or_else(|| format!("this processor has no kernel `{name}`"));
+        self.tiers.iter().map(named).collect()
+    }
+}
+
+fn run(options: &Options) -> Result<ExitCode, String> {
+    let tiers = options.kernels()?;
+    let machine = Machine::look();
+    let effort = if options.quick { Effort::QUICK } else { Effort::FULL };
+    let mut report = Report::default();
+    for (name, suite) in SUITES {
+        if options.suites.is_empty() || options.suites.iter().any(|asked| asked == name) {
+            suite(&tiers, effort, &mut report);
+        }
+    }
+    if options.quick {
+        // One short round says that everything runs and is right, nothing else.
+        report.verdicts.clear();
+    }
+    let caution =
+        if options.quick { "**One short round: all results are right, the times say nothing.**\n\n" } else { "" };
+    let text = format!("{machine}\n{caution}{}", report.markdown());
+    if options.json {
+        let facts = machine.facts.iter().map(|(name, value)| (name.to_string(), json!(value)));
+        println!("{}", json!({ "v": 1, "machine": facts.collect::<serde_json::Map<_, _>>(), "report": report.json() }));
+    } else {
+        print!("{text}");
+    }
+    if options.write {
+        write(&text, &report)?;
+    }
+    Ok(if options.require && !report.is_reached() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Puts the tables into `docs/performance.md` and draws the picture beside it.
+fn write(tables: &str, report: &Report) -> Result<(), String> {
+    // Asked at run time: where two checkouts share a target directory, the program may be of the other one.
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").ok_or("start this by cargo run, so that it finds docs/")?;
+    let docs = PathBuf::from(manifest).join("../docs");
+    let path = docs.join("performance.md");
+    let in_file = |path: &Path, problem: &dyn Display| format!("{}: {problem}", path.display());
+    let document = std::fs::read_to_string(&path).map_err(|problem| in_file(&path, &problem))?;
+    let tables = format!("![Block codes: GB/s of source over k](performance.svg)\n\n{tables}");
+    let document = report::insert(&document, &tables).map_err(|problem| in_file(&path, &problem))?;
+    std::fs::write(&path, document).map_err(|problem| in_file(&path, &problem))?;
+    let path = docs.join("performance.svg");
+    let picture = plot::blocks(report).ok_or("a full run has the tables of the picture")?;
+    std::fs::write(&path, picture).map_err(|problem| in_file(&path, &problem))
+}
+
+const HELP: &str = "\
+codec [SUITE...] [OPTION...]    the erasure codes; suites: kernels, stream, decoder, recoder,
+                                blocks; all by default
+  --tier NAME    this kernel only (may be repeated): gfni-512, gfni-256, avx2, ssse3, neon, scalar
+  --quick        one short round: whether all runs and is right; no goal is judged
+  --json         for programs: every figure with its quartiles
+  --write        put the tables of a full run into docs/performance.md
+  --require      exit with 1 when a goal is missed";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        Options::parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn suites_and_tiers_are_filters_and_only_a_full_run_is_written() {
+        let options = parse("codec blocks kernels --tier avx2 --quick").unwrap();
+        assert_eq!((options.suites.len(), options.tiers.len(), options.quick), (2, 1, true));
+        assert!(parse("codec --write --json").is_ok());
+        for line in ["", "blocks", "codec block", "codec --tier", "codec --write --quick", "codec blocks --write"] {
+            assert!(parse(line).is_err(), "{line:?} was accepted");
+        }
+    }
+}

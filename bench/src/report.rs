@@ -1,0 +1,272 @@
+//! What the suites hand back, and its three forms: Markdown for people and `docs/performance.md`, JSON for programs,
+//! and the verdict on the goals.
+//!
+//! A cell is an absolute figure and, in brackets, its ratio to the reference that the table names, measured in the same
+//! rounds. The spread shown is that of the ratio where there is one, since the ratio is the figure to hold on to.
+
+use serde_json::{Value, json};
+
+use crate::timing::Spread;
+
+/// Figures of one kind.
+pub struct Table {
+    /// The suite and the table in it, as JSON names it.
+    pub id: &'static str,
+    /// Heading.
+    pub title: &'static str,
+    /// What was measured, in which unit, and what the ratio is to.
+    pub note: String,
+    /// Heads of all columns, that of the row names included.
+    pub columns: Vec<String>,
+    /// Name and cells of each row; a cell is missing where something cannot be done.
+    pub rows: Vec<(String, Vec<Option<Cell>>)>,
+}
+
+/// One figure.
+#[derive(Clone, Copy)]
+pub struct Cell {
+    /// In the table's unit.
+    pub value: Spread,
+    /// To the table's reference.
+    pub ratio: Option<Spread>,
+}
+
+/// A goal and what was measured.
+pub struct Verdict {
+    /// Its row in the table of goals of `docs/performance.md`.
+    pub goal: u8,
+    /// The kernel it was measured with.
+    pub tier: &'static str,
+    /// What is compared with what.
+    pub what: &'static str,
+    /// Which case of that; empty where there is one.
+    pub case: String,
+    /// What is bounded.
+    pub measured: Spread,
+    /// Unit of it, empty for a ratio.
+    pub unit: &'static str,
+    /// The bound.
+    pub limit: f64,
+    /// Whether the bound is the least, rather than the most, that is asked.
+    pub at_least: bool,
+}
+
+/// All that a run found.
+#[derive(Default)]
+pub struct Report {
+    /// In the order of the suites.
+    pub tables: Vec<Table>,
+    /// In the order of the suites.
+    pub verdicts: Vec<Verdict>,
+}
+
+impl Cell {
+    /// A figure without a reference.
+    pub fn plain(value: Spread) -> Self {
+        Self { value, ratio: None }
+    }
+
+    /// A figure and its ratio.
+    pub fn with_ratio(value: Spread, ratio: Spread) -> Self {
+        Self { value, ratio: Some(ratio) }
+    }
+
+    fn text(&self) -> String {
+        let value = number(self.value.median);
+        match self.ratio {
+            None => format!("{value} ±{:.0}%", self.value.percent()),
+            Some(ratio) => format!("{value} ({}) ±{:.0}%", number(ratio.median), ratio.percent()),
+        }
+    }
+}
+
+impl Verdict {
+    /// Whether the median keeps the bound.
+    pub fn is_reached(&self) -> bool {
+        self.margin() >= 1.0
+    }
+
+    /// By what factor it keeps the bound; below 1 it does not.
+    fn margin(&self) -> f64 {
+        let over = self.measured.median / self.limit;
+        if self.at_least { over } else { 1.0 / over.max(f64::MIN_POSITIVE) }
+    }
+}
+
+impl Report {
+    /// Whether every goal that could be measured is reached.
+    pub fn is_reached(&self) -> bool {
+        self.verdicts.iter().all(Verdict::is_reached)
+    }
+
+    /// All tables, then the goals.
+    pub fn markdown(&self) -> String {
+        let mut text = String::new();
+        for table in &self.tables {
+            text += &format!("### {}\n\n{}\n\n", table.title, table.note);
+            let cell = |cell: &Option<Cell>| cell.map_or("–".into(), |cell| cell.text());
+            let rows = table
+                .rows
+                .iter()
+                .map(|(name, cells)| std::iter::once(name.clone()).chain(cells.iter().map(cell)).collect::<Vec<_>>());
+            text += &grid(&table.columns, rows.collect());
+        }
+        if !self.verdicts.is_empty() {
+            text += "### Goals\n\n";
+            let missed = self.verdicts.iter().filter(|verdict| !verdict.is_reached()).count();
+            text += &format!("{} of {} reached.\n\n", self.verdicts.len() - missed, self.verdicts.len());
+            let heads =
+                ["goal", "what", "kernel", "case", "measured", "quartiles", "asked", "verdict"].map(String::from);
+            text += &grid(&heads, self.telling().map(Verdict::row).collect());
+        }
+        text
+    }
+
+    /// The verdicts that say it all: of those about one thing on one kernel every one that is missed or else, of those
+    /// that are reached, the tightest; by goal.
+    fn telling(&self) -> impl Iterator<Item = &Verdict> {
+        let mut sorted: Vec<&Verdict> = self.verdicts.iter().collect();
+        // Stable: kernels and cases stay in their order, fastest first.
+        sorted.sort_by_key(|verdict| verdict.goal);
+        let is_telling = |verdict: &&Verdict| {
+            let alike = |other: &&Verdict| other.what == verdict.what && other.tier == verdict.tier;
+            let tightest = self.verdicts.iter().filter(alike).map(Verdict::margin).fold(f64::INFINITY, f64::min);
+            !verdict.is_reached() || verdict.margin() == tightest
+        };
+        sorted.into_iter().filter(move |verdict| is_telling(verdict)).collect::<Vec<_>>().into_iter()
+    }
+
+    /// The same, every quartile of it.
+    pub fn json(&self) -> Value {
+        let spread = |spread: Spread| json!([spread.low, spread.median, spread.high]);
+        let table = |table: &Table| {
+            let rows = table.rows.iter().flat_map(|(name, cells)| {
+                cells.iter().zip(&table.columns[1..]).filter_map(move |(cell, column)| {
+                    let cell = (*cell)?;
+                    let (value, ratio) = (spread(cell.value), cell.ratio.map(spread));
+                    Some(json!({ "row": name, "column": column, "value": value, "ratio": ratio }))
+                })
+            });
+            json!({ "id": table.id, "title": table.title, "note": table.note, "figures": rows.collect::<Vec<_>>() })
+        };
+        let verdict = |verdict: &Verdict| {
+            json!({
+                "goal": verdict.goal, "what": verdict.what, "kernel": verdict.tier, "case": verdict.case,
+                "unit": verdict.unit,
+                "measured": spread(verdict.measured), "limit": verdict.limit, "at_least": verdict.at_least,
+                "reached": verdict.is_reached(),
+            })
+        };
+        json!({
+            "tables": self.tables.iter().map(table).collect::<Vec<_>>(),
+            "goals": self.verdicts.iter().map(verdict).collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl Verdict {
+    fn row(&self) -> Vec<String> {
+        let Spread { low, median, high } = self.measured;
+        let unit = if self.unit.is_empty() { String::new() } else { format!(" {}", self.unit) };
+        vec![
+            self.goal.to_string(),
+            self.what.into(),
+            self.tier.into(),
+            self.case.clone(),
+            format!("{}{unit}", number(median)),
+            format!("{} – {}", number(low), number(high)),
+            format!("{} {}{unit}", if self.at_least { "≥" } else { "≤" }, number(self.limit)),
+            if self.is_reached() { "ok" } else { "**missed**" }.into(),
+        ]
+    }
+}
+
+/// Three digits, as far as a spread of a few percent allows.
+pub fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 99.95 => format!("{value:.0}"),
+        size if size >= 9.995 => format!("{value:.1}"),
+        size if size >= 0.0995 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// A Markdown table with aligned columns, so that it can be read on a terminal too.
+fn grid(heads: &[String], rows: Vec<Vec<String>>) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).chain([&heads[column]]);
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    let line = |cells: &[String]| {
+        let cells = cells.iter().zip(&widths).map(|(cell, &width)| format!(" {cell:<width$} |"));
+        format!("|{}\n", cells.collect::<String>())
+    };
+    let rule: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();
+    let body: String = rows.iter().map(|row| line(row)).collect();
+    format!("{}{}{body}\n", line(heads), line(&rule))
+}
+
+/// Puts `tables` between the markers of a document.
+///
+/// # Errors
+/// The document has no such markers.
+pub fn insert(document: &str, tables: &str) -> Result<String, String> {
+    let (before, rest) = document.split_once(BEGIN).ok_or_else(|| format!("the line `{BEGIN}` is missing"))?;
+    let (_, after) = rest.split_once(END).ok_or_else(|| format!("the line `{END}` is missing"))?;
+    Ok(format!("{before}{BEGIN}\n\n{tables}{END}{after}"))
+}
+
+const BEGIN: &str = "<!-- tables: written by the program, see the command below -->";
+const END: &str = "<!-- end of tables -->";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HALF: Spread = Spread { low: 0.4, median: 0.5, high: 0.6 };
+
+    fn verdict(limit: f64, at_least: bool) -> Verdict {
+        Verdict { goal: 1, tier: "avx2", what: "mul_add", case: "L2".into(), measured: HALF, unit: "", limit, at_least }
+    }
+
+    #[test]
+    fn a_bound_is_kept_on_its_own_side() {
+        assert!(verdict(0.5, true).is_reached() && verdict(0.5, false).is_reached());
+        assert!(!verdict(0.51, true).is_reached() && !verdict(0.49, false).is_reached());
+    }
+
+    #[test]
+    fn all_misses_are_told_or_else_the_tightest_case() {
+        let report = |limits: &[f64]| {
+            let verdicts = limits.iter().map(|&limit| verdict(limit, true)).collect();
+            Report { tables: Vec::new(), verdicts }
+        };
+        let told = |report: &Report| report.telling().map(|verdict| verdict.limit).collect::<Vec<_>>();
+        assert_eq!(told(&report(&[0.1, 0.4, 0.2])), [0.4]);
+        assert_eq!(told(&report(&[0.1, 0.7, 0.2, 0.6])), [0.7, 0.6]);
+    }
+
+    #[test]
+    fn tables_show_figure_ratio_and_spread() {
+        let cell = Cell::with_ratio(Spread { low: 36.0, median: 36.44, high: 37.0 }, HALF);
+        let rows = vec![("avx2".into(), vec![Some(cell), None])];
+        let columns = ["kernel", "L1", "L2"].map(String::from).into();
+        let table = Table { id: "kernels", title: "Kernels", note: "GB/s.".into(), columns, rows };
+        let report = Report { tables: vec![table], verdicts: vec![verdict(0.6, true)] };
+        let text = report.markdown();
+        assert!(text.contains("| avx2   | 36.4 (0.50) ±20% | –  |\n"), "{text}");
+        assert!(text.contains("0 of 1 reached") && text.contains("**missed**"), "{text}");
+        assert_eq!(report.json()["tables"][0]["figures"][0]["ratio"][1], 0.5);
+        assert!(!report.is_reached());
+    }
+
+    #[test]
+    fn tables_replace_those_between_the_markers() {
+        let document = format!("head\n{BEGIN}\nold\n{END}\ntail\n");
+        let new = insert(&document, "new\n").unwrap();
+        assert_eq!(new, format!("head\n{BEGIN}\n\nnew\n{END}\ntail\n"));
+        assert_eq!(insert(&new, "new\n").unwrap(), new);
+        assert!(insert("head", "new").is_err());
+    }
+}
