@@ -1,10 +1,34 @@
-//! Erasure codes over GF(2^8): one encoder, one decoder, a rule for the coefficients, and a recoder for relays.
+//! Erasure codes over GF(2^8): blocks, sliding windows and relays, at the speed of the machine, in bounded memory.
 //!
 //! A *source symbol* is a unit of original data with an id 0, 1, 2, ...; a *repair symbol* is a linear combination of
 //! the source symbols of one *span*. Whoever received as many independent symbols as were lost gets all of them back,
 //! whichever they are. A block code is spans that do not overlap; a sliding code is spans that do; a retransmission is
-//! a span of one. A relay between the two makes new combinations of what it has ([`Recoder`]), without decoding. Who
-//! holds whole blocks in memory of his own, storage for example, needs none of these: see [`generation`].
+//! a span of one. A [`Code`] is the rule that gives the coefficients, and all codes work everywhere.
+//!
+//! # Simple: a block in memory
+//!
+//! [`Generation`] and [`DecodePlan`] work on slices where they lie: storage, multicast, anything that has a block at
+//! hand. [`generation`] shows more, one plan for many stripes among it.
+//!
+//! ```
+//! use tidewire_codec::{Code, Generation};
+//!
+//! let data = [*b"the tide", *b"comes in", *b"goes out"];
+//! let block = Generation::new(Code::Cauchy, 3)?;
+//! let mut repairs = [[0; 8]; 2];
+//! block.encode(&data, 0, &mut repairs)?;
+//!
+//! // Symbols 0 and 2 are lost, both repair symbols are there.
+//! let mut decoded = [[0; 8]; 2];
+//! block.plan(&[0, 2], &[0, 1])?.decode(&[&[], &data[1][..], &[]], &repairs, &mut decoded)?;
+//! assert_eq!(decoded, [*b"the tide", *b"goes out"]);
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
+//!
+//! # Basic: a stream of packets
+//!
+//! [`Encoder`] keeps what was sent until it is released, and mixes any span of it. [`Decoder`] takes what arrives, in
+//! any order, and has each lost symbol as soon as it is determined; it is reorder buffer and read buffer in one.
 //!
 //! ```
 //! use tidewire_codec::{Code, Decoder, Encoder, Limits, RepairId, SourceId};
@@ -31,9 +55,40 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Nothing here reads a clock, a socket or a source of randomness, and after the first use of each lane nothing
-//! allocates. All memory is bounded by the numbers given at construction. The arithmetic runs on the fastest
-//! [`kernel`](kernel::Kernel) this processor has, chosen once per process; `unsafe` lives there and nowhere else.
+//! # Advanced: relays
+//!
+//! A [`Recoder`] between the two makes new combinations of whatever it has received, without decoding, and sends their
+//! coefficients along; relays behind it do the same with those. What reaches the end is worth as much as if the source
+//! had sent it over a single hop.
+//!
+//! ```
+//! use tidewire_codec::{Decoder, Limits, Recoder, SourceId};
+//!
+//! let mut relay = Recoder::new(64, 4);
+//! relay.begin(SourceId(0), 2)?;
+//! relay.receive_source(SourceId(0), b"high")?;
+//! relay.receive_source(SourceId(1), b"low ")?;
+//!
+//! let mut decoder = Decoder::new(Limits { slot_len: 64, capacity: 16, max_span: 4, max_rows: 4 });
+//! let (mut coefficients, mut symbol) = ([0; 2], [0; 64]);
+//! for key in 0..2 {
+//!     let len = relay.write_recoded(key, &mut coefficients, &mut symbol)?;
+//!     decoder.receive_recoded(SourceId(0), &coefficients, &symbol[..len])?;
+//! }
+//! assert_eq!(decoder.symbol(SourceId(0)), Some(&b"high"[..]));
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
+//!
+//! `examples/relay.rs` sends through two relays over three hops that all lose packets.
+//!
+//! # What holds everywhere
+//!
+//! Nothing here reads a clock, a socket or a source of randomness. All memory is bounded by the numbers given at
+//! construction, and once a lane has seen its first loss nothing allocates. No symbol that is received panics: errors
+//! name the number that was wrong and the limit it broke, and leave the state as it was. Symbols are kept in slots that begin on
+//! 64-byte boundaries: what arrives at any alignment is copied there once, and the arithmetic reads nothing else. It
+//! runs on the fastest [`kernel`](kernel::Kernel) this processor has, chosen once per process; `unsafe` lives there and
+//! nowhere else.
 #![no_std]
 #![deny(unsafe_code)]
 extern crate alloc;
@@ -60,3 +115,8 @@ pub use error::{DecodeError, EncodeError, GenerationError, PlanError, RecodeErro
 pub use generation::{DecodePlan, Generation};
 pub use id::{RepairId, SourceId};
 pub use recoder::Recoder;
+
+/// The example of the README is compiled with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
