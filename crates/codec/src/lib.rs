@@ -84,7 +84,7 @@
 //! # What holds everywhere
 //!
 //! Nothing here reads a clock, a socket or a source of randomness. All memory is bounded by the numbers given at
-//! construction, and once a lane has seen its first loss nothing allocates. No symbol that is received panics: errors
+//! construction, and once a lane has seen its first loss nothing allocates. No received symbol makes it panic: errors
 //! name the number that was wrong and the limit it broke, and leave the state as it was. Symbols are kept in slots that begin on
 //! 64-byte boundaries: what arrives at any alignment is copied there once, and the arithmetic reads nothing else. It
 //! runs on the fastest [`kernel`](kernel::Kernel) this processor has, chosen once per process; `unsafe` lives there and
