@@ -55,12 +55,28 @@ pub enum Event<'a> {
         /// Entries that did not arrive.
         failed: u32,
     },
-    /// `lab link` waits for datagrams.
+    /// `lab link` waits for datagrams, `forward` for TCP connections.
     Listening {
-        /// Where senders send to.
+        /// Where others send or connect to.
         listening: String,
         /// Where it goes on to.
         to: String,
+    },
+    /// A forwarded TCP connection ended, or a request for one was refused.
+    Forwarded {
+        /// Who asked: the TCP client, at the far end the tidewire client.
+        peer: String,
+        /// What for.
+        target: &'a str,
+        /// Whether both directions came to their own end.
+        ok: bool,
+        /// Bytes written toward the target.
+        there_bytes: u64,
+        /// Bytes written back from it.
+        back_bytes: u64,
+        /// What was wrong, if something was.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<&'a str>,
     },
     /// What `lab link` has carried so far.
     LinkStats {

@@ -1,10 +1,12 @@
 //! The verbs, one file each: its arguments, and `run`.
 
 mod demo;
+mod forward;
 mod keygen;
 mod lab;
 mod receive;
 mod send;
+mod serve;
 mod sim;
 
 use std::future::Future;
@@ -33,6 +35,10 @@ pub enum Command {
     Send(send::Args),
     /// Print a link and receive what is sent to it
     Receive(receive::Args),
+    /// Have TCP connections to this machine taken up by whoever printed the link, as ssh -L does
+    Forward(forward::Args),
+    /// Print a link and connect those who forward to what is allowed
+    Serve(serve::Args),
     /// Make a secret
     Keygen(keygen::Args),
     /// Emulate links
@@ -50,6 +56,8 @@ pub fn main(cli: Cli) -> ExitCode {
         }
         Command::Send(args) => with(args.output.console(), |console| block_on(send::run(args, console))),
         Command::Receive(args) => with(args.output.console(), |console| block_on(receive::run(args, console))),
+        Command::Forward(args) => with(args.output.console(), |console| block_on(forward::run(args, console))),
+        Command::Serve(args) => with(args.output.console(), |console| block_on(serve::run(args, console))),
         Command::Keygen(args) => with(Console::new(false, false), |_| keygen::run(&args)),
         Command::Lab(lab::Command::Link(args)) => {
             with(args.output.console(), |console| block_on(lab::link(args, console)))
