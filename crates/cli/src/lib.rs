@@ -2,9 +2,10 @@
 //!
 //! `main.rs` parses the command line into a [`verb::Command`] and runs it. Each verb is one file in [`verb`]; what they
 //! share is here: [`link`] (how a connection is named), [`listen`] (how one is waited for), [`exit`] (how a process ends),
-//! [`transfer`] (files over one stream), [`forward`] (TCP connections over streams), [`report`] (what is told). A library only
+//! [`transfer`] (files over one stream), [`forward`] (TCP connections over streams), [`pipe`], [`bench`], [`report`] (what is told). A library only
 //! so that tests and the binary see the same code; it promises nobody else an interface.
 
+pub mod bench;
 pub mod chart;
 pub mod distribution;
 pub mod exit;
@@ -12,6 +13,7 @@ pub mod forward;
 pub mod link;
 pub mod listen;
 pub mod options;
+pub mod pipe;
 pub mod progress;
 pub mod proxy;
 pub mod report;

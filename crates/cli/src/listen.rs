@@ -3,7 +3,6 @@
 //! Called once by each verb that waits for connections, before it takes the first. Invariant: what is printed leads back to
 //! the socket that was opened, or the verb ends before it prints anything.
 
-use std::io::Write;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 
@@ -55,8 +54,7 @@ pub fn announce(link: &str, what_to_do: &str, console: &Console) {
         return console.event(&Event::Link { link });
     }
     console.say(what_to_do);
-    let mut stdout = std::io::stdout().lock();
-    let _ = writeln!(stdout, "{link}").and_then(|()| stdout.flush());
+    console.print(link);
 }
 
 fn link(host: Option<&str>, listening: SocketAddr, secret: Secret) -> Result<Link, Failure> {

@@ -1,9 +1,11 @@
 //! The verbs, one file each: its arguments, and `run`.
 
+mod bench;
 mod demo;
 mod forward;
 mod keygen;
 mod lab;
+mod pipe;
 mod receive;
 mod send;
 mod serve;
@@ -39,6 +41,10 @@ pub enum Command {
     Forward(forward::Args),
     /// Print a link and connect those who forward to what is allowed
     Serve(serve::Args),
+    /// Standard input there, the other side's to standard output, like netcat
+    Pipe(pipe::Args),
+    /// Measure goodput, delay and overhead between two machines, with iperf3's letters
+    Bench(Box<bench::Args>),
     /// Make a secret
     Keygen(keygen::Args),
     /// Emulate links
@@ -58,6 +64,8 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Receive(args) => with(args.output.console(), |console| block_on(receive::run(args, console))),
         Command::Forward(args) => with(args.output.console(), |console| block_on(forward::run(args, console))),
         Command::Serve(args) => with(args.output.console(), |console| block_on(serve::run(args, console))),
+        Command::Pipe(args) => with(args.output.console().beside_data(), |console| block_on(pipe::run(args, console))),
+        Command::Bench(args) => with(args.output.console(), |console| block_on(bench::run(*args, console))),
         Command::Keygen(args) => with(Console::new(false, false), |_| keygen::run(&args)),
         Command::Lab(lab::Command::Link(args)) => {
             with(args.output.console(), |console| block_on(lab::link(args, console)))

@@ -1,14 +1,11 @@
 //! `forward` and `serve` as processes, with a lossy link between them: TCP connections come out as they went in.
-#![cfg(unix)]
-
-mod process;
-mod schema;
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 
-use process::{Running, address, lossy_link, tidewire};
+use crate::process::{Running, address, lossy_link, tidewire};
+use crate::schema;
 
 /// A server of the kind that HTTP/1.0 is: reads the request to its end, which names a length, and answers so many bytes, and their hash.
 fn start_server() -> String {
