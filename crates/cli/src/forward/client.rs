@@ -216,8 +216,9 @@ impl Gate {
     }
 
     async fn relay(&mut self, tcp: &mut TcpStream, carried: &Carried) -> io::Result<()> {
-        let lost = |_| io::Error::new(io::ErrorKind::TimedOut, "the connection to the far side is lost");
-        let stream = timeout(OUTAGE_PATIENCE, self.open()).await.map_err(lost)??;
+        let late = "no stream to the far side: the connection is lost, or it carries too many";
+        let late = |_| io::Error::new(io::ErrorKind::TimedOut, late);
+        let stream = timeout(OUTAGE_PATIENCE, self.open()).await.map_err(late)??;
         let (mut stream_reader, mut stream_writer) = tokio::io::split(stream);
         let (mut tcp_reader, mut tcp_writer) = tcp.split();
         let there = async {

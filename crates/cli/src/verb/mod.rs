@@ -1,10 +1,13 @@
 //! The verbs, one file each: its arguments, and `run`.
 
 mod bench;
+mod completions;
+mod config;
 mod demo;
 mod forward;
 mod keygen;
 mod lab;
+mod man;
 mod pipe;
 mod receive;
 mod send;
@@ -14,11 +17,12 @@ mod sim;
 use std::future::Future;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::exit::{Exit, Failure, OrExit};
 use crate::report::Console;
 use crate::session::unless_interrupted;
+use crate::settings::Settings;
 
 /// A coded transport for links that lose packets.
 #[derive(Debug, Parser)]
@@ -52,10 +56,40 @@ pub enum Command {
     Lab(lab::Command),
     /// Run a scenario in virtual time
     Sim(sim::Args),
+    /// Check and show settings from files and the environment
+    #[command(subcommand)]
+    Config(config::Command),
+    /// Print what a shell needs to complete verbs and options
+    Completions(completions::Args),
+    /// Print the manual page [example: tidewire man | man -l -]
+    Man,
+}
+
+/// Parses the command line, over the settings of files and the environment.
+///
+/// # Errors
+/// [`Exit::Usage`] for a wrong setting. A wrong command line ends the process, as does a request for help.
+fn parse() -> Result<Cli, Failure> {
+    let command = Cli::command();
+    let settings = match Settings::load(&command) {
+        Ok(settings) => settings,
+        // What is wrong with settings is what this verb is for.
+        Err(_) if std::env::args_os().nth(1).is_some_and(|verb| verb == "config") => Settings::default(),
+        Err(error) => return Err(Failure::new(Exit::Usage, error)),
+    };
+    let matches = settings.apply(command).get_matches();
+    Cli::from_arg_matches(&matches).or_exit(Exit::Usage)
 }
 
 /// Runs what was asked for; the process ends with the code returned.
-pub fn main(cli: Cli) -> ExitCode {
+pub fn main() -> ExitCode {
+    let cli = match parse() {
+        Ok(cli) => cli,
+        Err(failure) => {
+            Console::new(false, false).error(&failure);
+            return failure.exit.into();
+        }
+    };
     let (console, ended) = match cli.command {
         Command::Demo(args) => {
             with(args.output.console(), |console| block_on(unless_interrupted(demo::run(args, console))))
@@ -70,6 +104,15 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Lab(lab::Command::Link(args)) => {
             with(args.output.console(), |console| block_on(lab::link(args, console)))
         }
+        Command::Config(command) => with(Console::new(false, false), |_| config::run(&command)),
+        Command::Completions(args) => with(Console::new(false, false), |_| {
+            completions::run(&args);
+            Ok(())
+        }),
+        Command::Man => with(Console::new(false, false), |_| {
+            man::run();
+            Ok(())
+        }),
         Command::Sim(args) => with(args.output.console(), |console| sim::run(&args, &console)),
     };
     match ended {

@@ -12,7 +12,12 @@ use crate::schema;
 /// The command, with pipes.
 pub fn tidewire(arguments: &[&str]) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin("tidewire"));
-    command.args(arguments).env_remove("TIDEWIRE_LINK").stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(arguments)
+        .env_remove("TIDEWIRE_LINK")
+        .env("TIDEWIRE_CONFIG", "/dev/null")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command
 }
 
