@@ -158,6 +158,9 @@ fn a_full_disk_is_named_and_leaves_nothing_half_written() {
     let stage = Stage::into(folder, &into, &[]);
     let (large, small) = (stage.source("large", 4_000_000), stage.source("small", 1_000));
     let sent = stage.send(&[&large, &small]);
+    // The receiver holds the folder until it has ended.
+    let Stage { receiver, folder: _folder, .. } = stage;
+    assert_eq!(receiver.end().0, Some(7));
     let kept: Vec<_> = tree(&into).into_keys().collect();
     let unmounted = Command::new("umount").arg(&into).status();
     assert!(unmounted.is_ok_and(|status| status.success()));

@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::control::{Control, Message};
 use super::records::{Taking, make_all};
-use super::{Interval, Plan, is_our_clock};
+use super::{Interval, LEAST_INTERVAL, Plan, is_our_clock};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::report::{Console, Event, Summary, rate};
 use crate::session::{self, Role};
@@ -122,6 +122,10 @@ fn join(sent: Summary, arrived: Summary) -> Summary {
 fn show(interval: &Interval, console: &Console) {
     console.event(&Event::Interval(interval));
     let Interval { from_seconds, to_seconds, goodput_bps, record_delay_ms: delay, .. } = interval;
+    if to_seconds - from_seconds < LEAST_INTERVAL.as_secs_f64() {
+        // What the last round trip brought: no rate can be made of it.
+        return;
+    }
     let ms = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.1}"));
     console.say(&format!(
         "{from_seconds:6.2}-{to_seconds:<6.2} s {:>12}   delay p50 {}, p95 {}, p99 {} ms",

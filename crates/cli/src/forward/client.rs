@@ -15,11 +15,11 @@ use tokio::time::{sleep, timeout};
 
 use super::header::{Answer, Request, read_answer, write_request};
 use super::target::{LocalForward, Target};
-use super::{Carried, MAX_CONNECTIONS, PING_PERIOD, pump, report, tune};
+use super::{Carried, MAX_CONNECTIONS, pump, report, tune};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::link::Link;
 use crate::report::{Console, Event, Summary};
-use crate::session::{self, CUT_OFF, DONE, Role};
+use crate::session::{self, CUT_OFF, DONE, PING_PERIOD, Role};
 
 /// How long a new TCP connection waits for a lost connection to come back, before it is reset. Chosen: shorter than what browsers
 /// wait for, longer than most outages.

@@ -29,9 +29,6 @@ pub const MAX_CONNECTIONS: usize = 512;
 pub const MAX_STREAMS: u64 = MAX_CONNECTIONS as u64 + 16;
 /// Bytes that are read at once of either side: what two packets of the pace of 100 Mbit/s take, 1.3 ms.
 const BUFFER: usize = 16 << 10;
-/// How often the client asks for a sign of life, so that idle connections outlive NATs: RFC 4787 section 4.3 lets a mapping
-/// die after two minutes, many do after 30 s.
-const PING_PERIOD: Duration = Duration::from_secs(10);
 /// A peer that is silent for this long is gone: three pings.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -6,6 +6,7 @@
 
 mod stdio;
 
+use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
 
@@ -14,10 +15,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::time::timeout;
 
 use crate::exit::{Exit, Failure, OrExit};
-use crate::session::{CLOSE_WAIT, CUT_OFF, DONE};
+use crate::session::{CLOSE_WAIT, CUT_OFF, DONE, PING_PERIOD};
 
 /// First bytes of each direction: a name and the version.
 const HEAD: &[u8; 8] = b"TWPIPED\x01";
+/// First byte of every further stream.
+const SIGN_OF_LIFE: u8 = 0;
+const CONFIRMATION: u8 = 1;
 /// Code of a close because nobody reads our output any more.
 const OUTPUT_GONE: CloseCode = CloseCode::Application(257);
 /// Bytes read at once; two such wait on each way between a thread and the stream.
@@ -49,7 +53,10 @@ pub struct Moved {
 /// [`Exit::LocalIo`] when this side's input or the output of either side fails, [`Exit::Unreachable`] when the connection is lost,
 /// [`Exit::Integrity`] when the peer wrote another number of bytes than were sent.
 pub async fn run(connection: &Connection, side: Side) -> Result<Moved, Failure> {
-    let ended = exchange(connection, side).await;
+    let ended = tokio::select! {
+        ended = exchange(connection, side) => ended,
+        never = stay_alive(connection), if side == Side::Connects => match never {},
+    };
     let Err(failure) = ended else { return ended };
     connection.close(if failure.exit == Exit::LocalIo { OUTPUT_GONE } else { CUT_OFF }, "");
     match timeout(REASON_WAIT, connection.closed()).await {
@@ -73,8 +80,7 @@ async fn exchange(connection: &Connection, side: Side) -> Result<Moved, Failure>
         }
         Ok(received)
     };
-    let (sent, received) = tokio::try_join!(input(writer), receive)?;
-    let confirmed = confirmation(connection).await?;
+    let (sent, received, confirmed) = tokio::try_join!(input(writer), receive, confirmation(connection))?;
     if confirmed != sent {
         let wrong = format_args!("{sent} bytes were sent, and {confirmed} written at the other side");
         return Err(Failure::message(Exit::Integrity, wrong));
@@ -142,11 +148,27 @@ fn local(what: &str, error: &io::Error) -> Failure {
 /// Tells the peer that its end was read and all before it written.
 async fn confirm(connection: &Connection, written: u64) -> io::Result<()> {
     let mut stream = connection.open().await?;
+    stream.write_u8(CONFIRMATION).await?;
     stream.write_u64(written).await?;
     stream.shutdown().await
 }
 
-/// What the peer confirms.
+/// What the peer confirms, between its signs of life.
 async fn confirmation(connection: &Connection) -> Result<u64, Failure> {
-    accept(connection).await?.read_u64().await.or_exit(Exit::Unreachable)
+    loop {
+        let mut stream = accept(connection).await?;
+        if stream.read_u8().await.or_exit(Exit::Unreachable)? == CONFIRMATION {
+            return stream.read_u64().await.or_exit(Exit::Unreachable);
+        }
+    }
+}
+
+/// Gives signs of life while nothing is typed; that they are not heard is noticed by the connection.
+async fn stay_alive(connection: &Connection) -> Infallible {
+    loop {
+        tokio::time::sleep(PING_PERIOD).await;
+        if let Ok(mut stream) = connection.open().await {
+            let _ = stream.write_u8(SIGN_OF_LIFE).await;
+        }
+    }
 }
