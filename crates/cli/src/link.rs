@@ -189,6 +189,20 @@ pub fn from_argument(argument: &str) -> anyhow::Result<Link> {
     }
 }
 
+/// The link that was typed, or else the one in [`LINK_VARIABLE`].
+///
+/// # Errors
+/// As [`from_argument`], and when there is neither.
+pub fn given(argument: Option<&str>) -> anyhow::Result<Link> {
+    match (argument, std::env::var(LINK_VARIABLE)) {
+        (Some(argument), _) => from_argument(argument),
+        (None, Ok(text)) => from_argument(&text),
+        (None, Err(_)) => {
+            anyhow::bail!("no link: give what the other side printed (tidewire://...), @FILE, or set {LINK_VARIABLE}")
+        }
+    }
+}
+
 /// Whether a last argument is a link and not a path.
 pub fn is_link(argument: &str) -> bool {
     argument.starts_with("tidewire://") || argument.starts_with('@')

@@ -2,9 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use tidewire_cli::verb::Cli;
-
 fn main() -> ExitCode {
-    tidewire_cli::verb::main(Cli::parse())
+    tidewire_cli::verb::main()
 }

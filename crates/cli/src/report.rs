@@ -1,14 +1,16 @@
 //! What the program tells its caller: one JSON object a line on stdout with `--json`, or sentences on stderr.
 //!
 //! Every verb writes through one [`Console`]; `docs/json-schema.json` describes the lines. Invariant: the last line of a
-//! job that ran is its [`Summary`], whatever its exit code; with `--json` nothing else is ever on stdout. A reader that
+//! job that ran is its [`Summary`], whatever its exit code; with `--json` nothing else is ever on stdout (the verb `pipe`,
+//! whose stdout is data, writes its lines to stderr). A reader that
 //! goes away (a broken pipe) is no failure.
 
 use std::io::{IsTerminal, Write};
 
 use indicatif::MultiProgress;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use crate::bench::{Interval, Records};
 use crate::distribution::Distribution;
 use crate::exit::Failure;
 use crate::transfer::FileFailure;
@@ -55,12 +57,28 @@ pub enum Event<'a> {
         /// Entries that did not arrive.
         failed: u32,
     },
-    /// `lab link` waits for datagrams.
+    /// `lab link` waits for datagrams, `forward` for TCP connections.
     Listening {
-        /// Where senders send to.
+        /// Where others send or connect to.
         listening: String,
         /// Where it goes on to.
         to: String,
+    },
+    /// A forwarded TCP connection ended, or a request for one was refused.
+    Forwarded {
+        /// Who asked: the TCP client, at the far end the tidewire client.
+        peer: String,
+        /// What for.
+        target: &'a str,
+        /// Whether both directions came to their own end.
+        ok: bool,
+        /// Bytes written toward the target.
+        there_bytes: u64,
+        /// Bytes written back from it.
+        back_bytes: u64,
+        /// What was wrong, if something was.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<&'a str>,
     },
     /// What `lab link` has carried so far.
     LinkStats {
@@ -81,6 +99,17 @@ pub enum Event<'a> {
         hash_ok: bool,
         /// As measured at the receiver.
         summary: &'a Summary,
+    },
+    /// What arrived within a part of a `bench`.
+    Interval(&'a Interval),
+    /// Whether a figure that `bench --require` names was reached.
+    Requirement {
+        /// As typed.
+        text: &'a str,
+        /// In the unit of the summary; null when it was not measured.
+        measured: Option<f64>,
+        /// Whether it holds.
+        met: bool,
     },
     /// Why the program ends early.
     Error {
@@ -132,7 +161,7 @@ pub struct LinkCounts {
 }
 
 /// How a job went. The names are the same for every verb; what this end cannot know is null.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
     /// Bytes of the job delivered: of whole files.
     pub bytes: u64,
@@ -154,10 +183,13 @@ pub struct Summary {
     pub symbols: Symbols,
     /// In-order delivery delay of the symbols delivered at this end, in milliseconds; null at a sender.
     pub delay_ms: Delay,
+    /// The records of `bench`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub records: Option<Records>,
 }
 
 /// Round trip in milliseconds.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Rtt {
     /// Least seen.
     pub min: Option<f64>,
@@ -166,7 +198,7 @@ pub struct Rtt {
 }
 
 /// Packets of this end.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the glossary defines each of these words")]
 pub struct Packets {
     pub sent: u64,
@@ -178,7 +210,7 @@ pub struct Packets {
 }
 
 /// Symbols delivered at this end.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the glossary defines each of these words")]
 pub struct Symbols {
     pub delivered: u64,
@@ -189,7 +221,7 @@ pub struct Symbols {
 }
 
 /// A delay distribution in milliseconds; null at a sender and when nothing was delivered.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it: mean, quantiles, maximum")]
 pub struct Delay {
     pub mean: Option<f64>,
@@ -234,7 +266,7 @@ impl Summary {
         add(self.overhead, &|overhead| format!(", overhead {:.1} %", 100.0 * overhead));
         add(self.loss, &|loss| format!(", loss {:.1} %", 100.0 * loss));
         add(self.rtt_ms.mean, &|rtt| format!(", RTT {rtt:.1} ms"));
-        add(self.delay_ms.p99, &|p99| format!(", in-order delay p99 {p99:.1} ms"));
+        add(self.delay_ms.p99.filter(|_| self.records.is_none()), &|p99| format!(", in-order delay p99 {p99:.1} ms"));
         text
     }
 }
@@ -255,6 +287,8 @@ pub fn rate(bits_per_second: f64) -> String {
 pub struct Console {
     json: bool,
     quiet: bool,
+    /// Stdout carries the job's own bytes: JSON and links go to stderr.
+    stdout_is_data: bool,
     bars: Option<MultiProgress>,
 }
 
@@ -262,7 +296,12 @@ impl Console {
     /// JSON lines on stdout, or sentences on stderr unless `quiet`; bars only for people at a terminal.
     pub fn new(json: bool, quiet: bool) -> Self {
         let people = !json && !quiet && std::io::stderr().is_terminal();
-        Self { json, quiet, bars: people.then(MultiProgress::new) }
+        Self { json, quiet, stdout_is_data: false, bars: people.then(MultiProgress::new) }
+    }
+
+    /// The same, but with nothing on stdout: that carries the job's own bytes.
+    pub fn beside_data(self) -> Self {
+        Self { stdout_is_data: true, bars: None, ..self }
     }
 
     /// Whether lines are JSON.
@@ -291,8 +330,17 @@ impl Console {
         if self.json
             && let Ok(line) = serde_json::to_string(&Line { v: VERSION, event })
         {
-            let _ = writeln!(std::io::stdout().lock(), "{line}");
+            self.print(&line);
         }
+    }
+
+    /// A line that a program may want to read: on stdout, unless that carries bytes of the job. A reader that went away is no failure.
+    pub fn print(&self, line: &str) {
+        if self.stdout_is_data {
+            return self.warn(line);
+        }
+        let mut stdout = std::io::stdout().lock();
+        let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
     }
 
     /// A sentence on stderr, unless quiet or JSON.

@@ -20,6 +20,10 @@ pub const CUT_OFF: CloseCode = CloseCode::Application(256);
 /// How long a peer may take to close, or to hear that we do. Chosen: three round trips of the slowest satellite link.
 pub const CLOSE_WAIT: Duration = Duration::from_secs(2);
 
+/// How often a job that may be idle gives a sign of life, so that its connection outlives NATs: RFC 4787 section 4.3 lets a mapping die
+/// after two minutes, many do after 30 s.
+pub const PING_PERIOD: Duration = Duration::from_secs(10);
+
 /// Which way the data goes, seen from this end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -27,6 +31,18 @@ pub enum Role {
     Sender,
     /// This end receives it.
     Receiver,
+    /// Both at once.
+    Both,
+}
+
+impl Role {
+    fn sends(self) -> bool {
+        self != Self::Receiver
+    }
+
+    fn receives(self) -> bool {
+        self != Self::Sender
+    }
 }
 
 /// Connects to where `link` leads, trying each of its addresses.
@@ -85,6 +101,14 @@ pub async fn unless_interrupted<T>(job: impl Future<Output = Result<T, Failure>>
     }
 }
 
+/// For a job that has no other end than Ctrl-C: the exit code says so, no sentence need to.
+///
+/// # Errors
+/// The same, but for what is said.
+pub fn quietly(ended: Result<(), Failure>) -> Result<(), Failure> {
+    ended.map_err(|failure| if failure.exit == Exit::Sigint { Failure::reported(Exit::Sigint) } else { failure })
+}
+
 /// Waits for Ctrl-C, or a request to terminate.
 #[cfg(unix)]
 async fn interrupted() {
@@ -116,8 +140,8 @@ pub fn delays(stats: &Stats) -> Distribution {
 pub fn sample(stats: &Stats, role: Role) -> Sample {
     Sample {
         rtt_ms: known(stats.rtt_mean),
-        loss: (role == Role::Sender).then_some(stats.loss),
-        repaired: (role == Role::Receiver).then_some(stats.symbols.repaired),
+        loss: role.sends().then_some(stats.loss),
+        repaired: role.receives().then_some(stats.symbols.repaired),
         wire_bytes: wire_bytes(stats, role),
     }
 }
@@ -127,7 +151,7 @@ pub fn summary(stats: &Stats, role: Role, bytes: u64, elapsed: Duration) -> Summ
     let Stats { packets, symbols, .. } = stats;
     Summary {
         rtt_ms: Rtt { min: known(stats.rtt_min), mean: known(stats.rtt_mean) },
-        loss: (role == Role::Sender).then_some(stats.loss),
+        loss: role.sends().then_some(stats.loss),
         packets: Packets {
             sent: packets.sent,
             source: packets.source,
@@ -144,7 +168,7 @@ pub fn summary(stats: &Stats, role: Role, bytes: u64, elapsed: Duration) -> Summ
             expired: symbols.expired,
         },
         // A sender receives answers only; their delay says nothing about the job.
-        delay_ms: if role == Role::Receiver { Delay::from(&delays(stats)) } else { Delay::default() },
+        delay_ms: if role.receives() { Delay::from(&delays(stats)) } else { Delay::default() },
         ..Summary::new(bytes, elapsed.as_secs_f64(), wire_bytes(stats, role))
     }
 }
@@ -153,6 +177,7 @@ fn wire_bytes(stats: &Stats, role: Role) -> u64 {
     match role {
         Role::Sender => stats.wire_bytes_sent,
         Role::Receiver => stats.wire_bytes_received,
+        Role::Both => stats.wire_bytes_sent + stats.wire_bytes_received,
     }
 }
 

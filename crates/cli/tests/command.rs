@@ -14,7 +14,7 @@ use predicates::str::contains;
 
 fn tidewire() -> Command {
     let mut command = Command::cargo_bin("tidewire").unwrap();
-    command.env_remove("TIDEWIRE_LINK");
+    command.env_remove("TIDEWIRE_LINK").env("TIDEWIRE_CONFIG", "/dev/null");
     command
 }
 
@@ -44,6 +44,15 @@ fn wrong_options_and_units_end_with_2_and_an_example() {
     refused(&["send", "x", &link, "--latencey", "1ms"], &["--latencey"]);
     refused(&["send", "x", &link, "--json", "--quiet"], &["cannot be used with"]);
     refused(&["receive", "--listen", "7700"], &["7700"]);
+    refused(&["forward", "-L", "8080:web", &link], &["8080:web", "8080:web.example:80"]);
+    refused(&["forward", "-L", "8080:web:80"], &["TIDEWIRE_LINK", "tidewire://"]);
+    refused(&["forward", &link], &["-L"]);
+    refused(&["serve"], &["--allow"]);
+    refused(&["serve", "--allow", "web"], &["web", "HOST:PORT"]);
+    refused(&["pipe", &link, "--listen", "127.0.0.1:0"], &["cannot be used with"]);
+    refused(&["bench"], &["--server"]);
+    refused(&["bench", "-s", "--require", "p95<=1ms"], &["cannot be used with"]);
+    refused(&["bench", "-c", &link, "--require", "p95<1ms"], &["p95<1ms", "goodput>=20mbit"]);
     refused(&["lab", "link"], &["--to"]);
     refused(&["lab", "link", "--to", "nowhere"], &["--to", "127.0.0.1:7700"]);
     let to = ["lab", "link", "--to", "127.0.0.1:9"];
@@ -135,6 +144,54 @@ fn keygen_writes_for_its_owner_only_and_over_nothing() {
 #[test]
 fn help_states_the_exit_codes() {
     tidewire().arg("--help").assert().success().stdout(contains("130  stopped by Ctrl-C"));
+}
+
+#[test]
+fn completions_and_manual_name_every_verb() {
+    for shell in ["bash", "fish", "zsh"] {
+        tidewire().args(["completions", shell]).assert().success().stdout(contains("redundancy"));
+    }
+    refused(&["completions", "tcsh"], &["tcsh", "bash"]);
+    let manual = tidewire().arg("man").output().unwrap();
+    let manual = String::from_utf8(manual.stdout).unwrap();
+    for verb in ["send", "receive", "forward", "serve", "pipe", "bench", "lab link", "sim", "keygen", "demo"] {
+        assert!(manual.contains(&format!(".SS tidewire {verb}\n")), "{verb} is missing");
+    }
+}
+
+#[test]
+fn settings_are_checked_and_shown_with_their_origin() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.toml");
+    let path = file.to_str().unwrap();
+    let with_file = |arguments: &[&str]| {
+        let mut command = tidewire();
+        command.args(arguments).env("TIDEWIRE_CONFIG", path);
+        command
+    };
+    fs::write(&file, "max-rate = \"20mbit\"\n[receive]\ndir = \"/no/such/folder\"\n").unwrap();
+    with_file(&["config", "check"]).assert().success().stdout(contains("2 settings"));
+    // In force: the folder of the file is what is missed.
+    with_file(&["receive"]).assert().code(7).stderr(contains("/no/such/folder"));
+    let mut show = with_file(&["config", "show", "receive", "--listen", "[::1]:1"]);
+    let shown = show.env("TIDEWIRE_PROFILE", "arq").assert().success();
+    let shown = String::from_utf8(shown.get_output().stdout.clone()).unwrap();
+    for (key, value, origin) in [
+        ("max-rate", "20mbit", &*format!("{path}:1")),
+        ("dir", "/no/such/folder", &format!("{path}:3")),
+        ("profile", "arq", "TIDEWIRE_PROFILE"),
+        ("listen", "[::1]:1", "command line"),
+        ("once", "false", "default"),
+    ] {
+        let line = shown.lines().find(|line| line.split_whitespace().next() == Some(key)).unwrap();
+        assert_eq!(line.split_whitespace().skip(1).collect::<Vec<_>>().join(" "), format!("{value} {origin}"));
+    }
+    fs::write(&file, "max-rte = \"20mbit\"\n").unwrap();
+    for arguments in [&["config", "check"][..], &["config", "check", path], &["keygen"]] {
+        let said = format!("{path}:1: max-rte: no such key; did you mean \"max-rate\"?");
+        with_file(arguments).assert().code(2).stderr(contains(said));
+    }
+    with_file(&["keygen"]).env("TIDEWIRE_CONFIG", "/no/such/file").assert().code(2).stderr(contains("/no/such/file"));
 }
 
 #[test]

@@ -1,60 +1,16 @@
 //! Real processes over real sockets: `receive`, `lab link` and `send`, with losses between them.
 #![cfg(unix)]
 
+mod process;
 mod schema;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 
-use rustix::process::{Pid, Signal, kill_process};
+use process::{Running, lossy_link, tidewire};
 use serde_json::Value;
-
-fn tidewire(arguments: &[&str]) -> Command {
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin("tidewire"));
-    command.args(arguments).env_remove("TIDEWIRE_LINK").stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-/// A verb that runs until it is told to stop; killed when the test ends early.
-struct Running {
-    child: Child,
-    stdout: BufReader<std::process::ChildStdout>,
-}
-
-impl Running {
-    fn start(arguments: &[&str]) -> Self {
-        let mut child = tidewire(arguments).stderr(Stdio::inherit()).spawn().unwrap();
-        let stdout = BufReader::new(child.stdout.take().unwrap());
-        Self { child, stdout }
-    }
-
-    fn line(&mut self) -> Value {
-        let mut line = String::new();
-        self.stdout.read_line(&mut line).unwrap();
-        schema::lines(line.as_bytes()).remove(0)
-    }
-
-    fn interrupt(&self) {
-        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
-    }
-
-    /// The exit code and all lines not yet read.
-    fn end(mut self) -> (Option<i32>, Vec<Value>) {
-        let mut rest = Vec::new();
-        self.stdout.read_to_end(&mut rest).unwrap();
-        (self.child.wait().unwrap().code(), schema::lines(&rest))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// A receiver into a folder of its own, and a lossy link in front of it.
 struct Stage {
@@ -77,11 +33,8 @@ impl Stage {
         let into = into.to_str().unwrap();
         let mut receiver = Running::start(&["receive", "--json", "--once", "--listen", "127.0.0.1:0", "--dir", into]);
         let direct = receiver.line()["link"].as_str().unwrap().to_owned();
-        let to = direct.strip_prefix("tidewire://").unwrap().split('/').next().unwrap().to_owned();
-        let mut link =
-            Running::start(&[&["lab", "link", "--json", "--listen", "127.0.0.1:0", "--to", &to], settings].concat());
-        let listening = link.line()["listening"].as_str().unwrap().to_owned();
-        Self { folder, receiver, link, address: direct.replace(&to, &listening) }
+        let (link, address) = lossy_link(&direct, settings);
+        Self { folder, receiver, link, address }
     }
 
     fn destination(&self) -> PathBuf {
@@ -205,6 +158,9 @@ fn a_full_disk_is_named_and_leaves_nothing_half_written() {
     let stage = Stage::into(folder, &into, &[]);
     let (large, small) = (stage.source("large", 4_000_000), stage.source("small", 1_000));
     let sent = stage.send(&[&large, &small]);
+    // The receiver holds the folder until it has ended.
+    let Stage { receiver, folder: _folder, .. } = stage;
+    assert_eq!(receiver.end().0, Some(7));
     let kept: Vec<_> = tree(&into).into_keys().collect();
     let unmounted = Command::new("umount").arg(&into).status();
     assert!(unmounted.is_ok_and(|status| status.success()));

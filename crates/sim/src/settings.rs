@@ -310,7 +310,7 @@ impl From<EmptyBlackout> for SettingError {
 }
 
 /// Writes that `key` is not among `allowed`, which one was perhaps meant, and all there are.
-pub(crate) fn unknown_key(f: &mut fmt::Formatter<'_>, key: &str, allowed: &[&str]) -> fmt::Result {
+pub fn unknown_key(f: &mut fmt::Formatter<'_>, key: &str, allowed: &[&str]) -> fmt::Result {
     write!(f, "no such key")?;
     let nearest = allowed.iter().map(|known| (distance(key, known), known)).min();
     // A third of the word wrong is still a slip of the finger; more is another word.

@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::options::Output;
 use crate::proxy::{Proxy, ProxyStats};
 use crate::report::{Console, Event, LinkCounts};
-use crate::session::unless_interrupted;
+use crate::session::{self, unless_interrupted};
 
 /// How often `--json` reports.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
@@ -138,8 +138,7 @@ pub async fn link(args: Box<LinkArgs>, console: Console) -> Result<(), Failure> 
     let stats = proxy.stop().or_exit(Exit::LocalIo)?;
     report(&stats, &console);
     console.say(&describe(&stats));
-    // Ctrl-C is how it is meant to end: the code says so, no sentence need to.
-    ended.map_err(|failure| if failure.exit == Exit::Sigint { Failure::reported(Exit::Sigint) } else { failure })
+    session::quietly(ended)
 }
 
 /// The link that the scenario and the options describe.

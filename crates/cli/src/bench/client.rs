@@ -1,0 +1,147 @@
+//! The side that asks: sends its plan, makes or takes the records, and has the result of both sides.
+
+use std::io;
+
+use tidewire::{Connection, Stream};
+use tokio::io::AsyncWriteExt;
+
+use super::control::{Control, Message};
+use super::records::{Taking, make_all};
+use super::{Interval, LEAST_INTERVAL, Plan, is_our_clock};
+use crate::exit::{Exit, Failure, OrExit};
+use crate::report::{Console, Event, Summary, rate};
+use crate::session::{self, Role};
+
+/// Runs the plan. Symbols, delay and records of the summary are those of the side where records arrive; packets, losses and wire bytes
+/// those of the other.
+///
+/// # Errors
+/// [`Exit::Usage`] when the server refuses the plan, [`Exit::Unreachable`] when the connection is lost, [`Exit::Other`] when the other side
+/// is of another kind.
+pub async fn run(connection: &Connection, plan: &Plan, console: &Console) -> Result<Summary, Failure> {
+    let (mut control, same_clock) = agree(connection, plan).await?;
+    let streams = open(connection, plan).await.or_exit(Exit::Unreachable)?;
+    if plan.reverse {
+        download(connection, streams, plan, &mut control, same_clock, console).await.map_err(failure)
+    } else {
+        upload(connection, streams, plan, &mut control, console).await.map_err(failure)
+    }
+}
+
+/// Tells the plan; whether the server's clock is ours.
+async fn agree(connection: &Connection, plan: &Plan) -> Result<(Control, bool), Failure> {
+    let meet = async {
+        let mut control = Control::begin(connection.open().await?).await?;
+        control.writer.say(&Message::Plan(plan.clone())).await?;
+        control.meet().await?;
+        let answer = control.reader.next().await?;
+        Ok((control, answer))
+    };
+    match meet.await.map_err(failure)? {
+        (control, Message::Ready { clock }) => Ok((control, is_our_clock(&clock))),
+        (_, Message::Refused { why }) => Err(Failure::message(Exit::Usage, format_args!("the server refuses: {why}"))),
+        (_, other) => Err(failure(unexpected(&other))),
+    }
+}
+
+/// The streams for the records; the peer hears of each by its first byte.
+async fn open(connection: &Connection, plan: &Plan) -> io::Result<Vec<Stream>> {
+    let mut streams = Vec::new();
+    for _ in 0..plan.parallel {
+        let mut stream = connection.open().await?;
+        stream.write_u8(0).await?;
+        streams.push(stream);
+    }
+    Ok(streams)
+}
+
+async fn upload(
+    connection: &Connection,
+    streams: Vec<Stream>,
+    plan: &Plan,
+    control: &mut Control,
+    console: &Console,
+) -> io::Result<Summary> {
+    let outcome = async {
+        loop {
+            match control.reader.next().await? {
+                Message::Interval(interval) => show(&interval, console),
+                Message::Outcome(arrived) => return Ok(*arrived),
+                other => return Err(unexpected(&other)),
+            }
+        }
+    };
+    let ((), arrived) = tokio::try_join!(make_all(streams, plan), outcome)?;
+    let sent = session::summary(&connection.stats(), Role::Sender, arrived.bytes, std::time::Duration::ZERO);
+    Ok(join(sent, arrived))
+}
+
+async fn download(
+    connection: &Connection,
+    streams: Vec<Stream>,
+    plan: &Plan,
+    control: &mut Control,
+    same_clock: bool,
+    console: &Console,
+) -> io::Result<Summary> {
+    let mut taking = Taking::begin(streams, plan);
+    while let Some(interval) = taking.next().await? {
+        show(&interval, console);
+    }
+    control.writer.say(&Message::Arrived).await?;
+    let sent = match control.reader.next().await? {
+        Message::Outcome(sent) => *sent,
+        other => return Err(unexpected(&other)),
+    };
+    Ok(join(sent, arrived(connection, &taking, same_clock)))
+}
+
+/// What the side where the records arrived knows.
+pub(super) fn arrived(connection: &Connection, taking: &Taking, same_clock: bool) -> Summary {
+    let (elapsed, records) = taking.end(same_clock);
+    let bytes = records.delivered * u64::from(records.bytes_each);
+    let summary = session::summary(&connection.stats(), Role::Receiver, bytes, elapsed);
+    Summary { records: Some(records), ..summary }
+}
+
+/// Each figure from the side that knows it.
+fn join(sent: Summary, arrived: Summary) -> Summary {
+    let Summary { symbols, delay_ms, records, .. } = arrived;
+    let Summary { rtt_ms, loss, packets, .. } = sent;
+    Summary {
+        rtt_ms,
+        loss,
+        packets,
+        symbols,
+        delay_ms,
+        records,
+        ..Summary::new(arrived.bytes, arrived.seconds, sent.wire_bytes)
+    }
+}
+
+fn show(interval: &Interval, console: &Console) {
+    console.event(&Event::Interval(interval));
+    let Interval { from_seconds, to_seconds, goodput_bps, record_delay_ms: delay, .. } = interval;
+    if to_seconds - from_seconds < LEAST_INTERVAL.as_secs_f64() {
+        // What the last round trip brought: no rate can be made of it.
+        return;
+    }
+    let ms = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.1}"));
+    console.say(&format!(
+        "{from_seconds:6.2}-{to_seconds:<6.2} s {:>12}   delay p50 {}, p95 {}, p99 {} ms",
+        rate(*goodput_bps),
+        ms(delay.p50),
+        ms(delay.p95),
+        ms(delay.p99)
+    ));
+}
+
+pub(super) fn unexpected(message: &Message) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("the other side said {message:?} out of turn"))
+}
+
+/// Wrong words are the peer's, all else the path's.
+pub(super) fn failure(error: io::Error) -> Failure {
+    let exit = if error.kind() == io::ErrorKind::InvalidData { Exit::Other } else { Exit::Unreachable };
+    Failure::new(exit, error)
+}

@@ -1,0 +1,87 @@
+//! The side that is asked: takes a plan, makes or takes the records, and says how it went.
+
+use std::io;
+use std::time::Instant;
+
+use tidewire::{Connection, ConnectionLost, Stream};
+use tokio::io::AsyncReadExt;
+
+use super::client::{arrived, failure, unexpected};
+use super::control::{Control, Message};
+use super::records::{Taking, make_all};
+use super::{Plan, clock_name, is_our_clock};
+use crate::exit::Failure;
+use crate::report::Summary;
+use crate::session::{self, Role};
+
+/// Runs the plan of one connection; what this side knows of it.
+///
+/// # Errors
+/// When the connection is lost or the client is of another kind.
+pub async fn serve(connection: &Connection) -> Result<Summary, Failure> {
+    run(connection).await.map_err(failure)
+}
+
+async fn run(connection: &Connection) -> io::Result<Summary> {
+    let mut control = Control::begin(accept(connection).await?).await?;
+    control.meet().await?;
+    let plan = match control.reader.next().await? {
+        Message::Plan(plan) => plan,
+        other => return Err(unexpected(&other)),
+    };
+    if let Err(why) = plan.check() {
+        control.writer.say(&Message::Refused { why: why.into() }).await?;
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    control.writer.say(&Message::Ready { clock: clock_name() }).await?;
+    let mut streams = Vec::new();
+    for _ in 0..plan.parallel {
+        let mut stream = accept(connection).await?;
+        stream.read_u8().await?;
+        streams.push(stream);
+    }
+    let summary = if plan.reverse {
+        send(connection, streams, &plan, &mut control).await?
+    } else {
+        receive(connection, streams, &plan, &mut control).await?
+    };
+    control.writer.say(&Message::Outcome(Box::new(summary.clone()))).await?;
+    Ok(summary)
+}
+
+async fn send(
+    connection: &Connection,
+    streams: Vec<Stream>,
+    plan: &Plan,
+    control: &mut Control,
+) -> io::Result<Summary> {
+    let begun = Instant::now();
+    make_all(streams, plan).await?;
+    // Until then losses are not all known.
+    match control.reader.next().await? {
+        Message::Arrived => {}
+        other => return Err(unexpected(&other)),
+    }
+    let stats = connection.stats();
+    Ok(session::summary(&stats, Role::Sender, stats.app_bytes_sent, begun.elapsed()))
+}
+
+async fn receive(
+    connection: &Connection,
+    streams: Vec<Stream>,
+    plan: &Plan,
+    control: &mut Control,
+) -> io::Result<Summary> {
+    let mut taking = Taking::begin(streams, plan);
+    while let Some(interval) = taking.next().await? {
+        control.writer.say(&Message::Interval(interval)).await?;
+    }
+    Ok(arrived(connection, &taking, is_our_clock(&plan.clock)))
+}
+
+async fn accept(connection: &Connection) -> io::Result<Stream> {
+    match connection.accept().await {
+        Some(stream) => Ok(stream),
+        None => Err(ConnectionLost(connection.closed().await).into()),
+    }
+}

@@ -1,0 +1,252 @@
+//! The near end: accepts TCP connections and opens a stream for each, over one connection that it makes anew when it is lost.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidewire::{Config, Connection, Endpoint, Stream};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::header::{Answer, Request, read_answer, write_request};
+use super::target::{LocalForward, Target};
+use super::{Carried, MAX_CONNECTIONS, pump, report, tune};
+use crate::exit::{Exit, Failure, OrExit};
+use crate::link::Link;
+use crate::report::{Console, Event, Summary};
+use crate::session::{self, CUT_OFF, DONE, PING_PERIOD, Role};
+
+/// How long a new TCP connection waits for a lost connection to come back, before it is reset. Chosen: shorter than what browsers
+/// wait for, longer than most outages.
+const OUTAGE_PATIENCE: Duration = Duration::from_secs(10);
+/// Time between attempts to connect again: at first, doubling, and at most. Chosen: at once for who restarts a server, a packet
+/// a second for who switched it off.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Pause after the system refused to accept (no more open files).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
+
+/// A connection to the far side, and its socket.
+struct Live {
+    endpoint: Endpoint,
+    connection: Connection,
+    begun: Instant,
+}
+
+/// The near end of a forwarding.
+pub struct Client {
+    link: Link,
+    config: Config,
+    console: Console,
+    /// `None` while the connection is lost.
+    current: watch::Sender<Option<Arc<Live>>>,
+}
+
+impl Client {
+    /// A client that will connect to where `link` leads.
+    pub fn new(link: Link, config: Config, console: &Console) -> Self {
+        Self { link, config, console: console.clone(), current: watch::Sender::new(None) }
+    }
+
+    /// Forwards for as long as it is polled. The first connection must succeed, and every target be allowed; later it connects again
+    /// whenever the connection is lost, for ever.
+    ///
+    /// # Errors
+    /// [`Exit::LocalIo`] when a port is taken, [`Exit::Unreachable`] when nothing answers at first, [`Exit::Authentication`] when a
+    /// target is not allowed.
+    pub async fn run(&self, forwards: &[LocalForward]) -> Result<(), Failure> {
+        let listeners = bind(forwards).await?;
+        let mut live = self.connect().await?;
+        for (_, target) in &listeners {
+            check(&live.connection, target).await?;
+        }
+        let mut accepting = JoinSet::new();
+        let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        for (listener, target) in listeners {
+            let listening = listener.local_addr().or_exit(Exit::LocalIo)?.to_string();
+            self.console.say(&format!("{listening} leads to {target}"));
+            self.console.event(&Event::Listening { listening, to: target.to_string() });
+            let gate = Gate { current: self.current.subscribe(), target, console: self.console.clone() };
+            accepting.spawn(gate.accept(listener, Arc::clone(&room)));
+        }
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let reason = tokio::select! {
+                reason = live.connection.closed() => reason,
+                never = stay_alive(&live.connection) => match never {},
+            };
+            self.current.send_replace(None);
+            self.console.warn(&format!("connection lost: {reason}; connecting again"));
+            self.console.summary(&live.summary());
+            // A server that ends answers once more, and refuses: that is no reason to ask at once again.
+            if live.begun.elapsed() > LONGEST_PAUSE {
+                pause = FIRST_PAUSE;
+            }
+            live = self.connect_again(&mut pause).await;
+        }
+    }
+
+    async fn connect(&self) -> Result<Arc<Live>, Failure> {
+        let (endpoint, connection) = session::connect(&self.link, self.config.clone()).await?;
+        self.console.event(&Event::Connected { peer: connection.remote().to_string() });
+        let live = Arc::new(Live { endpoint, connection, begun: Instant::now() });
+        self.current.send_replace(Some(Arc::clone(&live)));
+        Ok(live)
+    }
+
+    async fn connect_again(&self, pause: &mut Duration) -> Arc<Live> {
+        loop {
+            sleep(*pause).await;
+            *pause = (2 * *pause).min(LONGEST_PAUSE);
+            match self.connect().await {
+                Ok(live) => {
+                    self.console.say("connected again");
+                    return live;
+                }
+                Err(failure) => self.console.say(&format!("not yet: {failure}")),
+            }
+        }
+    }
+
+    /// Closes the connection, if there is one; its summary is the last word.
+    pub async fn close(&self, ended: Result<(), Failure>) -> Result<(), Failure> {
+        let Some(live) = self.current.send_replace(None) else { return ended };
+        live.connection.close(if ended.is_ok() { DONE } else { CUT_OFF }, "");
+        let summary = live.summary();
+        session::close(&live.endpoint).await;
+        self.console.conclude(&summary, ended)
+    }
+}
+
+impl Live {
+    fn summary(&self) -> Summary {
+        let stats = self.connection.stats();
+        session::summary(&stats, Role::Both, stats.app_bytes_sent + stats.app_bytes_received, self.begun.elapsed())
+    }
+}
+
+async fn bind(forwards: &[LocalForward]) -> Result<Vec<(TcpListener, Target)>, Failure> {
+    let mut listeners = Vec::new();
+    for LocalForward { listen, target } in forwards {
+        let listener = TcpListener::bind(listen).await.map_err(|error| {
+            Failure::message(Exit::LocalIo, format_args!("cannot listen on {listen}: {error}; try another port"))
+        })?;
+        listeners.push((listener, target.clone()));
+    }
+    Ok(listeners)
+}
+
+/// Whether the far side would connect to a target: who mistyped it learns it now, and not with the first TCP connection.
+async fn check(connection: &Connection, target: &Target) -> Result<(), Failure> {
+    match ask(connection, &Request::Check(target.clone())).await {
+        Ok(answer) if answer.is_ready() => Ok(()),
+        Ok(answer) => {
+            let exit = if answer.is_not_allowed() { Exit::Authentication } else { Exit::Other };
+            Err(Failure::message(exit, format_args!("{target}: {answer}")))
+        }
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(Failure::new(Exit::Other, error)),
+        Err(error) => Err(Failure::new(Exit::Unreachable, error)),
+    }
+}
+
+/// Asks something on a stream of its own.
+async fn ask(connection: &Connection, request: &Request) -> io::Result<Answer> {
+    let mut stream = connection.open().await?;
+    write_request(&mut stream, request).await?;
+    stream.shutdown().await?;
+    read_answer(&mut stream).await
+}
+
+/// Asks for signs of life; that they fail to come is noticed by the connection.
+async fn stay_alive(connection: &Connection) -> Infallible {
+    let mut ticks = tokio::time::interval(PING_PERIOD);
+    loop {
+        ticks.tick().await;
+        let _ = ask(connection, &Request::Ping).await;
+    }
+}
+
+/// One listening port.
+#[derive(Clone)]
+struct Gate {
+    current: watch::Receiver<Option<Arc<Live>>>,
+    target: Target,
+    console: Console,
+}
+
+impl Gate {
+    /// Accepts for ever; `room` is shared by all gates.
+    async fn accept(self, listener: TcpListener, room: Arc<Semaphore>) {
+        let mut carrying = JoinSet::new();
+        loop {
+            // Where there is no room they wait in the kernel's queue.
+            let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((tcp, peer)) => {
+                        carrying.spawn(self.clone().carry(tcp, peer, place));
+                    }
+                    Err(error) => {
+                        self.console.warn(&format!("{}: cannot accept: {error}", self.target));
+                        sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+                Some(_) = carrying.join_next() => {}
+            }
+        }
+    }
+
+    /// One TCP connection, from its acceptance to its end.
+    async fn carry(mut self, mut tcp: TcpStream, peer: SocketAddr, _place: OwnedSemaphorePermit) {
+        tune(&tcp);
+        let carried = Carried::default();
+        let failure = self.relay(&mut tcp, &carried).await.err().map(|error| error.to_string());
+        if failure.is_some() {
+            // A reset: the application must not take what it got for all there was.
+            let _ = tcp.set_zero_linger();
+        }
+        drop(tcp);
+        let target = self.target.to_string();
+        report(&self.console, (peer, &target), &carried, failure.as_deref());
+    }
+
+    async fn relay(&mut self, tcp: &mut TcpStream, carried: &Carried) -> io::Result<()> {
+        let late = "no stream to the far side: the connection is lost, or it carries too many";
+        let late = |_| io::Error::new(io::ErrorKind::TimedOut, late);
+        let stream = timeout(OUTAGE_PATIENCE, self.open()).await.map_err(late)??;
+        let (mut stream_reader, mut stream_writer) = tokio::io::split(stream);
+        let (mut tcp_reader, mut tcp_writer) = tcp.split();
+        let there = async {
+            // What the application says first goes with the request, and waits there until the target has accepted.
+            write_request(&mut stream_writer, &Request::Connect(self.target.clone())).await?;
+            pump(&mut tcp_reader, &mut stream_writer, &carried.there).await
+        };
+        let back = async {
+            let answer = read_answer(&mut stream_reader).await?;
+            if !answer.is_ready() {
+                return Err(io::Error::other(answer));
+            }
+            pump(&mut stream_reader, &mut tcp_writer, &carried.back).await
+        };
+        tokio::try_join!(there, back).map(|_| ())
+    }
+
+    /// A stream over the connection there is, or the next one.
+    async fn open(&mut self) -> io::Result<Stream> {
+        loop {
+            let gone = |_| io::Error::from(io::ErrorKind::Interrupted);
+            let live = self.current.wait_for(Option::is_some).await.map_err(gone)?.clone();
+            let Some(live) = live else { continue };
+            match live.connection.open().await {
+                Ok(stream) => return Ok(stream),
+                // It has just been lost: the next one is waited for.
+                Err(_) => self.current.changed().await.map_err(gone)?,
+            }
+        }
+    }
+}

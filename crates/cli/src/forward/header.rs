@@ -1,0 +1,240 @@
+//! The head of each forwarded stream, both ways (`docs/forward.md` section 1): what the client asks for, what the server answers.
+//!
+//! A reader allocates nothing for what a length claims, and reads not one byte beyond the head: what follows belongs to the
+//! TCP connection.
+
+use std::io;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::target::{MAX_HOST, Target};
+
+const MAGIC: &[u8; 7] = b"TWFORWD";
+const VERSION: u8 = 1;
+/// Longest body of a request: the fields of this version, and as much again for later ones.
+const MAX_BODY: usize = 512;
+/// Fields of a body in front of the host.
+const FIXED: usize = 4;
+
+const PING: u8 = 0;
+const CHECK: u8 = 1;
+const CONNECT: u8 = 2;
+
+/// What a client wants of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// An answer, so that the connection stays alive.
+    Ping,
+    /// To know whether a target is allowed.
+    Check(Target),
+    /// A TCP connection.
+    Connect(Target),
+}
+
+/// How a server answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Code {
+    /// Yes: allowed, or connected; the bytes of the TCP connection follow.
+    Ready = 0,
+    /// No `--allow` names this target.
+    NotAllowed = 1,
+    /// The target's host refused.
+    Refused = 2,
+    /// The target could not be reached, or its name not be found.
+    Unreachable = 3,
+    /// The request was of another version or kind.
+    NotUnderstood = 4,
+}
+
+/// A server's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The code as it came: one that is not in [`Code`] is a failure of unknown kind.
+    pub code: u8,
+    /// What the server's system said; at most 255 bytes.
+    pub detail: String,
+}
+
+impl Answer {
+    /// An answer with words; what is beyond 255 bytes is cut.
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        let mut detail = detail.into();
+        let fits = (0..=detail.len().min(usize::from(u8::MAX))).rev().find(|&end| detail.is_char_boundary(end));
+        detail.truncate(fits.unwrap_or(0));
+        Self { code: code as u8, detail }
+    }
+
+    /// Whether it is [`Code::Ready`].
+    pub fn is_ready(&self) -> bool {
+        self.code == Code::Ready as u8
+    }
+
+    /// Whether no `--allow` names the target.
+    pub fn is_not_allowed(&self) -> bool {
+        self.code == Code::NotAllowed as u8
+    }
+}
+
+impl std::fmt::Display for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.code {
+            0 => f.write_str("ready"),
+            1 => f.write_str("not allowed at the far side: `tidewire serve` must be started with --allow for it"),
+            2 => f.write_str("refused by the target"),
+            3 => f.write_str("the far side cannot reach it"),
+            4 => f.write_str("the far side is of another version"),
+            other => write!(f, "refused with the unknown code {other}"),
+        }?;
+        match self.detail.as_str() {
+            "" => Ok(()),
+            detail => write!(f, " ({})", detail.escape_debug()),
+        }
+    }
+}
+
+impl std::error::Error for Answer {}
+
+/// Writes a request.
+///
+/// # Errors
+/// When the stream fails.
+pub async fn write_request(to: &mut (impl AsyncWrite + Unpin), request: &Request) -> io::Result<()> {
+    let (kind, target) = match request {
+        Request::Ping => (PING, None),
+        Request::Check(target) => (CHECK, Some(target)),
+        Request::Connect(target) => (CONNECT, Some(target)),
+    };
+    let (host, port) = target.map_or(("", 0), |target| (target.host(), target.port()));
+    let mut bytes = Vec::with_capacity(MAGIC.len() + 3 + FIXED + host.len());
+    bytes.extend_from_slice(MAGIC);
+    bytes.push(VERSION);
+    bytes.extend_from_slice(&((FIXED + host.len()) as u16).to_be_bytes());
+    bytes.push(kind);
+    bytes.extend_from_slice(&port.to_be_bytes());
+    // A target's host is at most MAX_HOST bytes.
+    bytes.push(host.len() as u8);
+    bytes.extend_from_slice(host.as_bytes());
+    to.write_all(&bytes).await
+}
+
+/// Reads a request. The outer error is the stream's; the inner one is what to answer.
+///
+/// # Errors
+/// When the stream fails or ends.
+pub async fn read_request(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Result<Request, Answer>> {
+    let not_understood = |why: &str| Ok(Err(Answer::new(Code::NotUnderstood, why)));
+    let mut magic = [0; MAGIC.len() + 1];
+    from.read_exact(&mut magic).await?;
+    if !magic.starts_with(MAGIC) {
+        return not_understood("this is tidewire serve: connect with tidewire forward");
+    }
+    if magic.last() != Some(&VERSION) {
+        return not_understood("version 1 is spoken here");
+    }
+    let length = usize::from(from.read_u16().await?);
+    let mut body = [0; MAX_BODY];
+    let Some(body) = body.get_mut(..length) else { return not_understood("the request is too long") };
+    from.read_exact(body).await?;
+    Ok(parse(body).ok_or_else(|| Answer::new(Code::NotUnderstood, "the request is malformed")))
+}
+
+/// Bytes behind the host belong to later versions.
+fn parse(body: &[u8]) -> Option<Request> {
+    let (&[kind, high, low, length], rest) = body.split_first_chunk::<FIXED>()?;
+    let host = std::str::from_utf8(rest.get(..usize::from(length))?).ok()?;
+    let target = || Target::new(host, u16::from_be_bytes([high, low])).ok();
+    match kind {
+        PING => Some(Request::Ping),
+        CHECK => target().map(Request::Check),
+        CONNECT => target().map(Request::Connect),
+        _ => None,
+    }
+}
+
+/// Writes an answer.
+///
+/// # Errors
+/// When the stream fails.
+pub async fn write_answer(to: &mut (impl AsyncWrite + Unpin), answer: &Answer) -> io::Result<()> {
+    let mut bytes = Vec::with_capacity(MAGIC.len() + 3 + answer.detail.len());
+    bytes.extend_from_slice(MAGIC);
+    bytes.extend_from_slice(&[VERSION, answer.code, answer.detail.len() as u8]);
+    bytes.extend_from_slice(answer.detail.as_bytes());
+    to.write_all(&bytes).await
+}
+
+/// Reads an answer.
+///
+/// # Errors
+/// When the stream fails or ends; [`io::ErrorKind::InvalidData`] when the peer is no `tidewire serve` of this version.
+pub async fn read_answer(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Answer> {
+    let mut head = [0; MAGIC.len() + 3];
+    from.read_exact(&mut head).await?;
+    let (magic, &[version, code, length]) = head.split_at(MAGIC.len()) else { unreachable!("three bytes are left") };
+    if magic != MAGIC || version != VERSION {
+        let other = "the far side does not forward: it must run `tidewire serve` of this version";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, other));
+    }
+    let mut detail = [0; u8::MAX as usize];
+    let detail = &mut detail[..usize::from(length)];
+    from.read_exact(detail).await?;
+    Ok(Answer { code, detail: String::from_utf8_lossy(detail).into_owned() })
+}
+
+const _: () = assert!(FIXED + MAX_HOST <= MAX_BODY && MAX_HOST <= u8::MAX as usize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    }
+
+    fn read(mut bytes: &[u8]) -> (io::Result<Result<Request, Answer>>, usize) {
+        let read = run(read_request(&mut bytes));
+        (read, bytes.len())
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_behind_it() {
+        let target = |text: &str| text.parse::<Target>().unwrap();
+        let long = Target::new(&"a".repeat(MAX_HOST), 65_535).unwrap();
+        for request in [Request::Ping, Request::Check(target("[::1]:22")), Request::Connect(long)] {
+            let mut bytes = Vec::new();
+            run(write_request(&mut bytes, &request)).unwrap();
+            bytes.extend_from_slice(b"GET /");
+            let (read, left) = read(&bytes);
+            assert_eq!((read.unwrap().unwrap(), left), (request, 5));
+        }
+        let answer = Answer::new(Code::Refused, "ü".repeat(200));
+        assert_eq!(answer.detail.len(), 254);
+        let mut bytes = Vec::new();
+        run(write_answer(&mut bytes, &answer)).unwrap();
+        assert_eq!(run(read_answer(&mut &bytes[..])).unwrap(), answer);
+    }
+
+    #[test]
+    fn what_is_not_a_request_gets_an_answer_that_says_so() {
+        for (bytes, says) in [
+            (&b"TWFILES\x01\0\0"[..], "tidewire forward"),
+            (b"TWFORWD\x02\0\0", "version 1"),
+            (b"TWFORWD\x01\xff\xff", "too long"),
+            (b"TWFORWD\x01\0\x01\0", "malformed"),
+            (b"TWFORWD\x01\0\x04\x09\0\x01\0", "malformed"),
+            (b"TWFORWD\x01\0\x05\x02\0\0\x01a", "malformed"),
+            (b"TWFORWD\x01\0\x05\x02\0\x50\x01\x00", "malformed"),
+            (b"TWFORWD\x01\0\x05\x02\0\x50\x02a", "malformed"),
+        ] {
+            let answer = read(bytes).0.unwrap().unwrap_err();
+            assert!(answer.detail.contains(says) && !answer.is_ready(), "{answer}");
+        }
+        assert_eq!(
+            read(b"TWFORWD\x01\0\x07\x02\0\x50\x01axy").0.unwrap(),
+            Ok(Request::Connect("a:80".parse().unwrap()))
+        );
+        assert!(read(b"TWFORWD\x01\0\x05\x02").0.is_err());
+        assert!(run(read_answer(&mut &b"TWFILES\x01\x80\0\0\0"[..])).unwrap_err().to_string().contains("serve"));
+    }
+}

@@ -1,0 +1,177 @@
+//! What is forwarded to, and from where: `HOST:PORT`, and ssh's `[ADDR:]PORT:HOST:PORT`.
+//!
+//! Parsed from the command line by both verbs, and from the wire by `serve`. Invariant: two spellings of one address are
+//! equal, so that an allow-list compares what is meant and not what was typed.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::str::FromStr;
+
+/// Longest host in bytes: a domain name (RFC 1035 section 2.3.4).
+pub const MAX_HOST: usize = 255;
+
+/// A TCP port of a host.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Target {
+    /// A name in lower case, or an address in its shortest form, without brackets.
+    host: String,
+    port: u16,
+}
+
+impl Target {
+    /// From a host without brackets and a port.
+    ///
+    /// # Errors
+    /// When the host is neither a name nor an address, or the port is 0.
+    pub fn new(host: &str, port: u16) -> Result<Self, TargetError> {
+        let wrong = || TargetError { text: format!("{}:{port}", host.escape_debug()), wanted: TARGET };
+        let ordinary = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        let host = match host.parse::<IpAddr>() {
+            Ok(address) => address.to_string(),
+            Err(_) if !host.is_empty() && host.len() <= MAX_HOST && host.chars().all(ordinary) => {
+                host.to_ascii_lowercase()
+            }
+            Err(_) => return Err(wrong()),
+        };
+        if port == 0 { Err(wrong()) } else { Ok(Self { host, port }) }
+    }
+
+    /// The host, without brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Whether its own words name this machine, so that a loopback address is what was meant.
+    pub fn names_loopback(&self) -> bool {
+        let name = self.host.as_str();
+        name == "localhost" || name.ends_with(".localhost") || self.host.parse::<IpAddr>().is_ok()
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let wrong = || TargetError { text: text.to_owned(), wanted: TARGET };
+        match fields(text).ok_or_else(wrong)?[..] {
+            [host, port] => Self::new(host, port.parse().map_err(|_| wrong())?).map_err(|_| wrong()),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+/// One `-L`: where to listen, and what for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalForward {
+    /// Where TCP connections are accepted; port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// Where the far side takes them.
+    pub target: Target,
+}
+
+impl FromStr for LocalForward {
+    type Err = TargetError;
+
+    /// `[ADDR:]PORT:HOST:PORT`; without ADDR, this machine only.
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let wrong = || TargetError { text: text.to_owned(), wanted: LOCAL_FORWARD };
+        let (address, port, host, target_port) = match fields(text).ok_or_else(wrong)?[..] {
+            [port, host, target_port] => (Ipv4Addr::LOCALHOST.into(), port, host, target_port),
+            ["localhost", port, host, target_port] => (Ipv4Addr::LOCALHOST.into(), port, host, target_port),
+            [address, port, host, target_port] => {
+                (address.parse::<IpAddr>().map_err(|_| wrong())?, port, host, target_port)
+            }
+            _ => return Err(wrong()),
+        };
+        let number = |text: &str| text.parse::<u16>().map_err(|_| wrong());
+        let target = Target::new(host, number(target_port)?).map_err(|_| wrong())?;
+        Ok(Self { listen: SocketAddr::new(address, number(port)?), target })
+    }
+}
+
+/// Parts at colons outside of brackets, without the brackets; `None` where brackets do not match.
+fn fields(text: &str) -> Option<Vec<&str>> {
+    let mut fields = Vec::new();
+    let mut rest = text;
+    loop {
+        let (field, after) = match rest.strip_prefix('[') {
+            Some(inside) => inside.split_once(']')?,
+            None => rest.split_at(rest.find(':').unwrap_or(rest.len())),
+        };
+        fields.push(field);
+        match after.strip_prefix(':') {
+            Some(next) => rest = next,
+            None if after.is_empty() => return Some(fields),
+            None => return None,
+        }
+    }
+}
+
+const TARGET: &str = "HOST:PORT, as web.example:80 or [2001:db8::1]:80";
+const LOCAL_FORWARD: &str = "[ADDR:]PORT:HOST:PORT, as 8080:web.example:80 or [::1]:8080:[2001:db8::1]:80";
+
+/// A text that names no target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetError {
+    text: String,
+    wanted: &'static str,
+}
+
+impl fmt::Display for TargetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is not {}", self.text, self.wanted)
+    }
+}
+
+impl std::error::Error for TargetError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_one_target_are_equal() {
+        for (one, other) in [("Web.Example:80", "web.example:80"), ("[2001:DB8:0::1]:443", "[2001:db8::1]:443")] {
+            assert_eq!(one.parse::<Target>(), other.parse());
+            assert_eq!(other.parse::<Target>().unwrap().to_string(), other);
+        }
+        assert_ne!("localhost:80".parse::<Target>(), "127.0.0.1:80".parse());
+        assert_ne!("a:80".parse::<Target>(), "a:81".parse());
+    }
+
+    #[test]
+    fn what_is_no_target_is_refused() {
+        for text in ["", "a", ":80", "a:", "a:0", "a:65536", "a:b", "a b:1", "a:1:2", "[::1:80", "[::1]80", "::1:80"] {
+            let error = text.parse::<Target>().unwrap_err().to_string();
+            assert!(error.contains("HOST:PORT"), "{text}: {error}");
+        }
+        assert!(Target::new("a\nb", 1).is_err() && Target::new(&"a".repeat(256), 1).is_err());
+    }
+
+    #[test]
+    fn ssh_users_can_type_what_they_know() {
+        let forward = |text: &str| text.parse::<LocalForward>().map(|f| (f.listen.to_string(), f.target.to_string()));
+        let is = |listen: &str, target: &str| Ok((listen.to_owned(), target.to_owned()));
+        assert_eq!(forward("8080:web:80"), is("127.0.0.1:8080", "web:80"));
+        assert_eq!(forward("localhost:1:web:80"), is("127.0.0.1:1", "web:80"));
+        assert_eq!(forward("0.0.0.0:0:[::1]:80"), is("0.0.0.0:0", "[::1]:80"));
+        assert_eq!(forward("[::1]:8080:10.0.0.1:80"), is("[::1]:8080", "10.0.0.1:80"));
+        for text in ["8080", "8080:web", "x:web:80", "8080:web:0", "nowhere:1:web:80", "1:2:3:4:5", "70000:web:80"] {
+            assert!(forward(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Standard input and output as channels, each with a thread that blocks on it.
+//!
+//! Threads of our own, since a read of a terminal cannot be called back: the runtime would wait for it when the job has ended
+//! otherwise, the process does not wait for these.
+
+use std::io::{self, Read, Write};
+use std::thread;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::BUFFER;
+
+/// Buffers that wait in a channel: one to be filled while the other is sent.
+const DEPTH: usize = 2;
+
+/// What is read, until the end or an error.
+pub fn input() -> mpsc::Receiver<io::Result<Vec<u8>>> {
+    let (chunks, receiver) = mpsc::channel(DEPTH);
+    thread::spawn(move || {
+        let mut stdin = io::stdin().lock();
+        loop {
+            let mut buffer = vec![0; BUFFER];
+            let read = match stdin.read(&mut buffer) {
+                Ok(0) => return,
+                Ok(length) => {
+                    buffer.truncate(length);
+                    Ok(buffer)
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => Err(error),
+            };
+            let failed = read.is_err();
+            if chunks.blocking_send(read).is_err() || failed {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// Takes what is to be written; when the sender is dropped and all is written, standard output is closed and the other channel says so.
+pub fn output() -> (mpsc::Sender<Vec<u8>>, oneshot::Receiver<io::Result<()>>) {
+    let (sender, mut chunks) = mpsc::channel::<Vec<u8>>(DEPTH);
+    let (ended, end) = oneshot::channel();
+    thread::spawn(move || {
+        let mut write_all = || {
+            let mut stdout = io::stdout().lock();
+            while let Some(chunk) = chunks.blocking_recv() {
+                stdout.write_all(&chunk)?;
+                // What came may be an answer that somebody waits for.
+                stdout.flush()?;
+            }
+            Ok(())
+        };
+        let written = write_all().and_then(|()| close_stdout());
+        let _ = ended.send(written);
+    });
+    (sender, end)
+}
+
+/// Lets who reads our output see its end while our input goes on: closed by putting another file in its place.
+fn close_stdout() -> io::Result<()> {
+    let nowhere = std::fs::File::options().write(true).open("/dev/null")?;
+    Ok(rustix::stdio::dup2_stdout(nowhere)?)
+}

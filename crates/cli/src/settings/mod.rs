@@ -1,0 +1,304 @@
+//! Settings outside of the command line: what is the same every day, in files and in the environment.
+//!
+//! `main` loads them before it parses; they become the defaults of the options, so that each is read by the option's own parser and the
+//! command line wins. Precedence: command line, `TIDEWIRE_KEY`, the user's file, the system's file, built-in default. Invariant: a
+//! wrong setting ends the program before a verb runs, with file, line and what is allowed; nothing is ignored.
+
+mod file;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, Command};
+use tidewire_sim::settings::unknown_key;
+
+/// Names another file to read in place of the user's and the system's.
+pub const FILE_VARIABLE: &str = "TIDEWIRE_CONFIG";
+/// Keys for every verb that has the option; each is also read from the environment. In a verb's own section all its options may stand.
+const SHARED: [&str; 10] =
+    ["profile", "redundancy", "rate-control", "max-rate", "max-overhead", "listen", "host", "key", "json", "quiet"];
+/// The system's file.
+const SYSTEM_FILE: &str = "/etc/tidewire/config.toml";
+
+/// Where a setting stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// In this variable.
+    Environment(String),
+    /// In this line of a file.
+    File(PathBuf, usize),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Environment(name) => f.write_str(name),
+            Self::File(path, line) => write!(f, "{}:{line}", path.display()),
+        }
+    }
+}
+
+/// One key with its values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The section: a verb; `None` for all verbs.
+    verb: Option<String>,
+    key: String,
+    /// One, but for options that may be repeated.
+    values: Vec<String>,
+    /// Where it stands.
+    pub origin: Origin,
+}
+
+/// All settings; of two for the same the first counts.
+#[derive(Clone, Debug, Default)]
+pub struct Settings(Vec<Setting>);
+
+impl Settings {
+    /// Those of the environment and of the files there are.
+    ///
+    /// # Errors
+    /// For the first wrong one.
+    pub fn load(command: &Command) -> Result<Self, SettingsError> {
+        let mut settings = environment();
+        for path in files() {
+            settings.extend(file::read(&path)?);
+        }
+        Self(settings).checked(command)
+    }
+
+    /// Those of one file.
+    ///
+    /// # Errors
+    /// For the first wrong one.
+    pub fn of_file(path: &Path, command: &Command) -> Result<Self, SettingsError> {
+        Self(file::read(path)?).checked(command)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The setting that counts for an option of a verb: of its own section before that for all, within one file.
+    pub fn find(&self, verb: &str, option: &str) -> Option<&Setting> {
+        let mut fit = self.0.iter().filter(|setting| {
+            setting.key == option && setting.verb.as_deref().map_or(SHARED.contains(&option), |of| of == verb)
+        });
+        let first = fit.next()?;
+        match (&first.verb, &first.origin) {
+            (None, Origin::File(path, _)) => {
+                let own = fit.find(|s| s.verb.is_some() && matches!(&s.origin, Origin::File(of, _) if of == path));
+                own.or(Some(first))
+            }
+            _ => Some(first),
+        }
+    }
+
+    /// The command with these settings as defaults.
+    pub fn apply(&self, mut command: Command) -> Command {
+        for name in verbs(&command) {
+            command = command.mut_subcommand(&name, |mut verb| {
+                let options: Vec<_> =
+                    options(&verb).map(|(long, arg)| (long.to_owned(), arg.get_id().clone())).collect();
+                for (long, id) in options {
+                    if let Some(setting) = self.find(&name, &long) {
+                        verb = verb.mut_arg(id, |arg| arg.required(false).default_values(setting.values.clone()));
+                    }
+                }
+                verb
+            });
+        }
+        command
+    }
+
+    fn checked(self, command: &Command) -> Result<Self, SettingsError> {
+        self.0.iter().try_for_each(|setting| setting.check(command))?;
+        for verb in verbs(command).iter().filter_map(|name| command.find_subcommand(name)) {
+            let on = |arg: &&Arg| {
+                let setting = arg.get_long().and_then(|long| self.find(verb.get_name(), long));
+                setting.filter(|setting| setting.values == ["true"])
+            };
+            for (_, arg) in options(verb) {
+                let Some(setting) = on(&arg) else { continue };
+                if let Some(other) = verb.get_arg_conflicts_with(arg).into_iter().find(|other| on(other).is_some()) {
+                    let contradicts = format!("it contradicts {}: remove one", other.get_long().unwrap_or_default());
+                    return Err(setting.error(contradicts));
+                }
+            }
+        }
+        Ok(self)
+    }
+}
+
+impl Setting {
+    /// Its values as typed.
+    pub fn text(&self) -> String {
+        self.values.join(", ")
+    }
+
+    fn error(&self, problem: impl Into<String>) -> SettingsError {
+        let key = self.verb.iter().chain([&self.key]).map(String::as_str).collect::<Vec<_>>().join(".");
+        SettingsError { origin: self.origin.to_string(), key, problem: problem.into() }
+    }
+
+    /// Whether some verb takes it, and the option its values.
+    fn check(&self, command: &Command) -> Result<(), SettingsError> {
+        let names = verbs(command);
+        let verbs: Vec<&Command> = match &self.verb {
+            None => names.iter().filter_map(|name| command.find_subcommand(name)).collect(),
+            Some(verb) if names.contains(verb) => command.find_subcommand(verb).into_iter().collect(),
+            Some(verb) => {
+                return Err(SettingsError { key: verb.clone(), ..self.error(Unknown(verb, &names).to_string()) });
+            }
+        };
+        let mut known: Vec<String> =
+            verbs.iter().flat_map(|verb| options(verb)).map(|(long, _)| long.to_owned()).collect();
+        if self.verb.is_none() {
+            known = SHARED.map(str::to_owned).to_vec();
+        }
+        if !known.contains(&self.key) {
+            return Err(self.error(Unknown(&self.key, &known).to_string()));
+        }
+        let takers = verbs.iter().flat_map(|verb| options(verb)).filter(|(long, _)| *long == self.key);
+        for (_, arg) in takers {
+            self.check_for(arg)?;
+        }
+        Ok(())
+    }
+
+    fn check_for(&self, arg: &Arg) -> Result<(), SettingsError> {
+        if !arg.get_action().takes_values() {
+            let switch = matches!(&self.values[..], [value] if value == "true" || value == "false");
+            return if switch { Ok(()) } else { Err(self.error("write true or false")) };
+        }
+        // The option alone, so that nothing else of its verb is missed.
+        let alone = Arg::new("value").long(self.key.clone()).value_parser(arg.get_value_parser().clone());
+        let alone = alone.action(arg.get_action().clone());
+        let typed = self.values.iter().map(|value| format!("--{}={value}", self.key));
+        let parsed = Command::new("tidewire")
+            .arg(alone)
+            .try_get_matches_from([String::from("tidewire")].into_iter().chain(typed));
+        parsed.map(|_| ()).map_err(|error| {
+            let text = error.to_string();
+            self.error(text.lines().next().unwrap_or_default().trim_start_matches("error: "))
+        })
+    }
+}
+
+/// The verbs that have options of their own.
+pub fn verbs(command: &Command) -> Vec<String> {
+    let verbs = command.get_subcommands().filter(|verb| !verb.has_subcommands() && verb.get_name() != "help");
+    verbs.map(|verb| verb.get_name().to_owned()).collect()
+}
+
+/// The long options of a verb.
+pub fn options(verb: &Command) -> impl Iterator<Item = (&str, &Arg)> {
+    let named = verb.get_arguments().filter_map(|arg| Some((arg.get_long()?, arg)));
+    named.filter(|(long, _)| !matches!(*long, "help" | "version"))
+}
+
+/// The files that are read when none is named: the user's first. One that is named must be there.
+fn files() -> Vec<PathBuf> {
+    if let Some(path) = std::env::var_os(FILE_VARIABLE) {
+        return vec![path.into()];
+    }
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".config"));
+    let user = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home);
+    let user = user.map(|folder| folder.join("tidewire/config.toml"));
+    user.into_iter().chain([PathBuf::from(SYSTEM_FILE)]).filter(|path| path.exists()).collect()
+}
+
+fn environment() -> Vec<Setting> {
+    let setting = |key: &str| {
+        let name = format!("TIDEWIRE_{}", key.replace('-', "_").to_uppercase());
+        let value = std::env::var(&name).ok()?;
+        let value = match value.as_str() {
+            "1" => "true".to_owned(),
+            "0" => "false".to_owned(),
+            _ => value,
+        };
+        Some(Setting { verb: None, key: key.to_owned(), values: vec![value], origin: Origin::Environment(name) })
+    };
+    SHARED.iter().filter_map(|key| setting(key)).collect()
+}
+
+/// A key that is not among those known.
+struct Unknown<'a>(&'a str, &'a [String]);
+
+impl fmt::Display for Unknown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        unknown_key(f, self.0, &self.1.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+}
+
+/// A wrong setting, and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingsError {
+    origin: String,
+    /// With its section; empty when the file is no TOML.
+    key: String,
+    problem: String,
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.key.as_str() {
+            "" => write!(f, "{}: {}", self.origin, self.problem),
+            key => write!(f, "{}: {key}: {}", self.origin, self.problem),
+        }
+    }
+}
+
+impl std::error::Error for SettingsError {}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::verb::Cli;
+
+    fn settings(text: &str) -> Result<Settings, SettingsError> {
+        Settings(file::parse(text, Path::new("c.toml"))?).checked(&Cli::command())
+    }
+
+    #[test]
+    fn files_become_defaults_and_the_command_line_wins() {
+        let settings =
+            settings("max-rate = \"20mbit\"\n[serve]\nallow = [\"a:1\", \"b:2\"]\nmax-rate = \"5mbit\"\n").unwrap();
+        let max_rate = |arguments: &[&str]| {
+            let matches = settings.apply(Cli::command()).try_get_matches_from(arguments).unwrap();
+            let (_, verb) = matches.subcommand().unwrap();
+            verb.get_raw("max_rate").unwrap().map(|value| value.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(max_rate(&["tidewire", "receive"]), ["20mbit"]);
+        assert_eq!(max_rate(&["tidewire", "receive", "--max-rate", "1mbit"]), ["1mbit"]);
+        // Its own section counts more, and gives what is required.
+        assert_eq!(max_rate(&["tidewire", "serve"]), ["5mbit"]);
+        assert_eq!(settings.find("serve", "max-rate").unwrap().origin, Origin::File("c.toml".into(), 4));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_file_line_and_key() {
+        for (text, wanted) in [
+            ("max-rat = \"1mbit\"", "c.toml:1: max-rat: no such key; did you mean \"max-rate\"?"),
+            ("\nmax-rate = \"20\"", "c.toml:2: max-rate: invalid value '20'"),
+            ("[recieve]\ndir = \"x\"", "c.toml:2: recieve: no such key; did you mean \"receive\"?"),
+            ("[receive]\nallow = \"a:1\"", "c.toml:2: receive.allow: no such key"),
+            ("json = true\nquiet = true", "contradicts"),
+            ("json = \"yes\"", "c.toml:1: json: write true or false"),
+            ("json = [[1]]", "c.toml:1: json: write a text"),
+            ("a b", "c.toml"),
+            ("json = true\njson = true", "c.toml"),
+        ] {
+            let error = settings(text).unwrap_err().to_string();
+            assert!(error.contains(wanted), "{text}: {error}");
+        }
+    }
+}

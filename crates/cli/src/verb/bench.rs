@@ -1,0 +1,206 @@
+//! `tidewire bench -s` and `tidewire bench -c LINK`: what a path gives, with the letters of iperf3.
+
+use std::io::Write;
+use std::time::Duration;
+
+use tidewire::{Connection, Endpoint};
+use tidewire_sim::units::{Rate, parse_duration, parse_size};
+use tokio::task::JoinSet;
+
+use crate::bench::require::Requirement;
+use crate::bench::{Plan, client, clock_name, server};
+use crate::exit::{Exit, Failure, OrExit};
+use crate::link;
+use crate::listen::{self, Listen, Naming};
+use crate::options::{Coding, Output};
+use crate::report::{Console, Event, Summary, rate};
+use crate::session::{self, CLOSE_WAIT, CUT_OFF, DONE, unless_interrupted};
+
+/// Arguments of `bench`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Print a link and wait for clients, until Ctrl-C
+    #[arg(short, long, conflicts_with_all = ["client", "require"], required_unless_present = "client")]
+    server: bool,
+    /// Measure to what `bench -s` printed: tidewire://..., or @FILE that holds it; without it, TIDEWIRE_LINK is used
+    #[arg(short, long, value_name = "LINK", num_args = 0..=1)]
+    client: Option<Option<String>>,
+    /// End after one client, with its exit code
+    #[arg(short = '1', long, requires = "server")]
+    once: bool,
+    #[command(flatten)]
+    listen: Listen,
+    #[command(flatten)]
+    naming: Naming,
+    #[command(flatten)]
+    load: Load,
+    /// End with 8 unless these hold: goodput, mean, p50, p95, p99, p999, max (delay of records), loss, overhead [example: goodput>=20mbit,p95<=40ms]
+    #[arg(long, value_name = "BOUND,...", value_delimiter = ',')]
+    require: Vec<Requirement>,
+    #[command(flatten)]
+    coding: Coding,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+/// What to send.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Load")]
+struct Load {
+    /// How long to send
+    #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    time: Duration,
+    /// Make records at this rate, all streams together; without it, as fast as the path takes them [example: 12.5mbit]
+    #[arg(short, long, value_name = "RATE")]
+    bitrate: Option<Rate>,
+    /// The server sends
+    #[arg(short = 'R', long)]
+    reverse: bool,
+    /// Streams at once
+    #[arg(short = 'P', long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=100))]
+    parallel: u16,
+    /// Length of a record, which holds the time it was made [examples: 1200, 16kB]
+    #[arg(short, long, value_name = "BYTES", default_value = "1200", value_parser = length)]
+    length: u32,
+    /// Time between reports
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    interval: Duration,
+}
+
+/// As iperf3 takes it, seconds without a unit; or with one.
+fn duration(text: &str) -> Result<Duration, String> {
+    match text.parse::<u32>() {
+        Ok(seconds) => Ok(Duration::from_secs(seconds.into())),
+        Err(_) => parse_duration(text).map_err(|error| error.to_string()),
+    }
+}
+
+/// As iperf3 takes it, bytes without a unit; or with one.
+fn length(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(bytes) => Ok(bytes),
+        Err(_) => {
+            let bytes = parse_size(text).map_err(|error| error.to_string())?;
+            u32::try_from(bytes).map_err(|_| format!("{text} is longer than a record may be, 1 MiB"))
+        }
+    }
+}
+
+/// Serves, or measures.
+///
+/// # Errors
+/// [`Exit::Usage`] for a wrong link or load, [`Exit::Unreachable`] when nothing answers, [`Exit::TargetNotMet`] when a requirement does not hold.
+pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
+    if args.server { serve(&args, &console).await } else { measure(&args, &console).await }
+}
+
+async fn serve(args: &Args, console: &Console) -> Result<(), Failure> {
+    let config = args.coding.config(None).or_exit(Exit::Usage)?;
+    let (endpoint, link) = listen::open(args.listen.listen, &args.naming, config).await?;
+    let link = link.reveal();
+    listen::announce(&link, &format!("waiting; on the other machine: tidewire bench -c '{link}'"), console);
+    let ended = unless_interrupted(serve_all(&endpoint, args.once, console)).await;
+    session::close(&endpoint).await;
+    session::quietly(ended)
+}
+
+async fn serve_all(endpoint: &Endpoint, once: bool, console: &Console) -> Result<(), Failure> {
+    let mut serving = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = endpoint.accept() => {
+                let Some(connection) = accepted else { return Err(Failure::message(Exit::Other, "the socket failed")) };
+                serving.spawn(serve_one(connection, console.clone()));
+            }
+            Some(ended) = serving.join_next() => {
+                let ended = ended.or_exit(Exit::Other)?;
+                if once {
+                    return ended;
+                }
+            }
+        }
+    }
+}
+
+async fn serve_one(connection: Connection, console: Console) -> Result<(), Failure> {
+    console.event(&Event::Connected { peer: connection.remote().to_string() });
+    let served = server::serve(&connection).await;
+    // The client closes once it has the last word; closing first could cut that off.
+    let _ = tokio::time::timeout(CLOSE_WAIT, connection.closed()).await;
+    connection.close(if served.is_ok() { DONE } else { CUT_OFF }, "");
+    match served {
+        Ok(summary) => console.conclude(&summary, Ok(())),
+        Err(failure) => {
+            console.error(&failure);
+            Err(Failure::reported(failure.exit))
+        }
+    }
+}
+
+async fn measure(args: &Args, console: &Console) -> Result<(), Failure> {
+    let link = link::given(args.client.as_ref().and_then(|link| link.as_deref())).or_exit(Exit::Usage)?;
+    let config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
+    let Load { time, bitrate, reverse, parallel, length, interval } = args.load;
+    let plan = Plan {
+        reverse,
+        seconds: time.as_secs_f64(),
+        rate_bps: bitrate.map(Rate::bits_per_second),
+        parallel,
+        record_bytes: length,
+        interval_seconds: interval.as_secs_f64(),
+        clock: clock_name(),
+    };
+    plan.check().map_err(|wrong| Failure::message(Exit::Usage, wrong))?;
+    let (endpoint, connection) = unless_interrupted(session::connect(&link, config)).await?;
+    console.event(&Event::Connected { peer: connection.remote().to_string() });
+    let measured = unless_interrupted(client::run(&connection, &plan, console)).await;
+    connection.close(if measured.is_ok() { DONE } else { CUT_OFF }, "");
+    session::close(&endpoint).await;
+    let summary = measured?;
+    if !console.json() {
+        // A closed pipe is the reader's business.
+        let _ = write!(std::io::stdout().lock(), "{}", table(&summary));
+    }
+    let ended = judge(&args.require, &summary, console);
+    console.conclude(&summary, ended)
+}
+
+fn judge(requirements: &[Requirement], summary: &Summary, console: &Console) -> Result<(), Failure> {
+    let mut missed = Vec::new();
+    for requirement in requirements {
+        let (measured, met) = (requirement.measured(summary), requirement.is_met(summary));
+        console.event(&Event::Requirement { text: &requirement.to_string(), measured, met });
+        if !met {
+            missed.push(format!("{requirement} (measured: {})", requirement.describe(measured)));
+        }
+    }
+    if missed.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::message(Exit::TargetNotMet, format_args!("not met: {}", missed.join(", "))))
+    }
+}
+
+/// One figure a line, in the words of the JSON summary.
+fn table(summary: &Summary) -> String {
+    let ms = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.1} ms"));
+    let percent = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{:.2} %", 100.0 * value));
+    let mut out = String::new();
+    let mut row = |name: &str, value: String| out.push_str(&format!("{name:<16} {value}\n"));
+    row("goodput", rate(summary.goodput_bps));
+    row("overhead", percent(summary.overhead));
+    row("loss", percent(summary.loss));
+    row("RTT", format!("min {}, mean {}", ms(summary.rtt_ms.min), ms(summary.rtt_ms.mean)));
+    if let Some(records) = summary.records {
+        let delay = records.delay_ms;
+        let figures =
+            [("mean", delay.mean), ("p50", delay.p50), ("p95", delay.p95), ("p99", delay.p99), ("max", delay.max)];
+        row("record delay", figures.map(|(name, value)| format!("{name} {}", ms(value))).join(", "));
+        if records.one_way_ms.is_some() {
+            row("one way", format!("{} at least", ms(records.one_way_ms)));
+        }
+    }
+    let symbols = summary.symbols;
+    row("symbols", format!("{} direct, {} repaired, {} resent", symbols.direct, symbols.repaired, symbols.resent));
+    out
+}

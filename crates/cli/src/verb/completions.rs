@@ -1,0 +1,22 @@
+//! `tidewire completions SHELL`: what a shell needs to complete verbs and options.
+
+use std::io::Write;
+
+use clap::CommandFactory;
+use clap_complete::{Shell, generate};
+
+/// Arguments of `completions`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "For bash: tidewire completions bash > ~/.local/share/bash-completion/completions/tidewire")]
+pub struct Args {
+    /// The shell
+    shell: Shell,
+}
+
+/// Prints the script on stdout.
+pub fn run(args: &Args) {
+    let mut script = Vec::new();
+    generate(args.shell, &mut super::Cli::command(), "tidewire", &mut script);
+    // A closed pipe is the reader's business.
+    let _ = std::io::stdout().lock().write_all(&script);
+}

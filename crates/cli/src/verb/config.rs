@@ -1,0 +1,82 @@
+//! `tidewire config check` and `config show`: whether the settings are right, and which count.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory};
+
+use super::Cli;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::settings::{Settings, options, verbs};
+
+/// The verbs of the configuration.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Check a file of settings, or those that are in force
+    Check {
+        /// The file; without it, $TIDEWIRE_CONFIG, or ~/.config/tidewire/config.toml and /etc/tidewire/config.toml
+        file: Option<PathBuf>,
+    },
+    /// Show what each option of a verb would be, and why [example: tidewire config show receive --max-rate 5mbit]
+    Show {
+        /// The verb
+        verb: String,
+        /// Options of the verb, as they would be typed
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<OsString>,
+    },
+}
+
+/// Checks or shows.
+///
+/// # Errors
+/// [`Exit::Usage`] for a wrong setting or verb.
+pub fn run(command: &Command) -> Result<(), Failure> {
+    let text = match command {
+        Command::Check { file: Some(file) } => {
+            format!("{} settings, all right\n", Settings::of_file(file, &Cli::command()).or_exit(Exit::Usage)?.len())
+        }
+        Command::Check { file: None } => {
+            format!("{} settings, all right\n", Settings::load(&Cli::command()).or_exit(Exit::Usage)?.len())
+        }
+        Command::Show { verb, options } => show(verb, options)?,
+    };
+    // A closed pipe is the reader's business.
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    Ok(())
+}
+
+/// A line for each option: value and origin.
+fn show(verb: &str, typed: &[OsString]) -> Result<String, Failure> {
+    let settings = Settings::load(&Cli::command()).or_exit(Exit::Usage)?;
+    let mut command = settings.apply(Cli::command());
+    let names = verbs(&command);
+    let known = names.iter().any(|name| name == verb).then(|| command.find_subcommand(verb).cloned()).flatten();
+    let known = known.ok_or_else(|| {
+        Failure::message(Exit::Usage, format_args!("`{verb}` has no options to show; verbs: {}", names.join(" ")))
+    })?;
+    command = command.ignore_errors(true);
+    let arguments = ["tidewire", verb].into_iter().map(OsString::from).chain(typed.iter().cloned());
+    let matches = command.try_get_matches_from(arguments).or_exit(Exit::Usage)?;
+    let matches = matches.subcommand_matches(verb);
+    let mut out = String::new();
+    for (long, arg) in options(&known) {
+        let id = arg.get_id().as_str();
+        let source = matches.and_then(|matches| matches.value_source(id));
+        let value = matches.and_then(|matches| values(matches, id)).unwrap_or_else(|| "-".into());
+        let origin = match (source, settings.find(verb, long)) {
+            (Some(ValueSource::CommandLine), _) => "command line".to_owned(),
+            (_, Some(setting)) => setting.origin.to_string(),
+            (_, None) => "default".to_owned(),
+        };
+        out.push_str(&format!("{long:<16} {value:<24} {origin}\n"));
+    }
+    Ok(out)
+}
+
+fn values(matches: &ArgMatches, id: &str) -> Option<String> {
+    let values: Vec<_> = matches.get_raw(id)?.map(|value| value.to_string_lossy().into_owned()).collect();
+    Some(values.join(", "))
+}

@@ -1,0 +1,64 @@
+//! `tidewire pipe LINK` and `tidewire pipe --listen ADDRESS:PORT`: standard input there, the other's to standard output.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use tidewire::{Connection, Endpoint};
+
+use crate::exit::{Exit, Failure, OrExit};
+use crate::link;
+use crate::listen::{self, Naming};
+use crate::options::{Coding, Output};
+use crate::pipe::{self, Side};
+use crate::report::{Console, Event};
+use crate::session::{self, Role, unless_interrupted};
+
+/// Arguments of `pipe`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What `tidewire pipe --listen` printed: tidewire://..., or @FILE that holds it; without it, TIDEWIRE_LINK is used
+    #[arg(value_name = "LINK", conflicts_with_all = ["listen", "host", "key"])]
+    link: Option<String>,
+    /// Wait for the other side on this address and UDP port; the link is printed on stderr
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    #[command(flatten)]
+    naming: Naming,
+    #[command(flatten)]
+    coding: Coding,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+/// Moves bytes until both directions have ended.
+///
+/// # Errors
+/// [`Exit::Usage`] for a wrong link, [`Exit::Unreachable`] when nothing answers or the connection is lost, [`Exit::LocalIo`] when
+/// nobody reads what arrives.
+pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
+    let (endpoint, connection, side) = unless_interrupted(connect(&args, &console)).await?;
+    let begun = Instant::now();
+    console.event(&Event::Connected { peer: connection.remote().to_string() });
+    let ended = unless_interrupted(pipe::run(&connection, side)).await;
+    let elapsed = begun.elapsed();
+    connection.close(session::CUT_OFF, "");
+    let stats = connection.stats();
+    session::close(&endpoint).await;
+    let bytes = ended.as_ref().map_or(0, |moved| moved.sent + moved.received);
+    console.conclude(&session::summary(&stats, Role::Both, bytes, elapsed), ended.map(|_| ()))
+}
+
+async fn connect(args: &Args, console: &Console) -> Result<(Endpoint, Connection, Side), Failure> {
+    let Some(address) = args.listen else {
+        let link = link::given(args.link.as_deref()).or_exit(Exit::Usage)?;
+        let config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
+        let (endpoint, connection) = session::connect(&link, config).await?;
+        return Ok((endpoint, connection, Side::Connects));
+    };
+    let config = args.coding.config(None).or_exit(Exit::Usage)?;
+    let (endpoint, link) = listen::open(address, &args.naming, config).await?;
+    let link = link.reveal();
+    listen::announce(&link, &format!("waiting; on the other machine: tidewire pipe '{link}'"), console);
+    let connection = endpoint.accept().await.ok_or_else(|| Failure::message(Exit::Other, "the socket failed"))?;
+    Ok((endpoint, connection, Side::Listens))
+}

@@ -1,0 +1,73 @@
+//! `tidewire serve`: the far end of `forward`. Prints a link and connects to the targets that are allowed, until Ctrl-C.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tidewire::{Connection, Endpoint};
+use tokio::task::JoinSet;
+
+use crate::exit::{Exit, Failure, OrExit};
+use crate::forward::server::{self, Allowed};
+use crate::forward::{IDLE_TIMEOUT, MAX_STREAMS, Target};
+use crate::listen::{self, Listen, Naming};
+use crate::options::{Coding, Output};
+use crate::report::{Console, Event};
+use crate::session::{self, Role, unless_interrupted};
+
+/// Arguments of `serve`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A target that clients may reach, written as they write it; repeat it for more. All others are refused
+    #[arg(long, value_name = "HOST:PORT", required = true)]
+    allow: Vec<Target>,
+    #[command(flatten)]
+    listen: Listen,
+    #[command(flatten)]
+    naming: Naming,
+    #[command(flatten)]
+    coding: Coding,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+/// Serves until Ctrl-C.
+///
+/// # Errors
+/// [`Exit::LocalIo`] when the port cannot be listened on; [`Exit::Sigint`] in the end.
+pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
+    let mut config = args.coding.config(None).or_exit(Exit::Usage)?;
+    (config.max_streams, config.idle_timeout) = (MAX_STREAMS, IDLE_TIMEOUT);
+    let (endpoint, link) = listen::open(args.listen.listen, &args.naming, config).await?;
+    let link = link.reveal();
+    let targets: Vec<_> = args.allow.iter().map(Target::to_string).collect();
+    let (all, one) = (targets.join(", "), &targets[0]);
+    let what = format!("leads to {all}; on the other machine: tidewire forward -L 8080:{one} '{link}'");
+    listen::announce(&link, &what, &console);
+    let allowed = Arc::new(Allowed::new(args.allow));
+    let ended = unless_interrupted(serve(&endpoint, &allowed, &console)).await;
+    session::close(&endpoint).await;
+    session::quietly(ended)
+}
+
+/// Takes connections for as long as it is polled. Dropped, it drops all that they carry.
+async fn serve(endpoint: &Endpoint, allowed: &Arc<Allowed>, console: &Console) -> Result<(), Failure> {
+    let mut serving = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = endpoint.accept() => {
+                let Some(connection) = accepted else { return Err(Failure::message(Exit::Other, "the socket failed")) };
+                serving.spawn(serve_one(connection, Arc::clone(allowed), console.clone()));
+            }
+            Some(_) = serving.join_next() => {}
+        }
+    }
+}
+
+async fn serve_one(connection: Connection, allowed: Arc<Allowed>, console: Console) {
+    let begun = Instant::now();
+    console.event(&Event::Connected { peer: connection.remote().to_string() });
+    server::serve(&connection, &allowed, &console).await;
+    let stats = connection.stats();
+    let bytes = stats.app_bytes_sent + stats.app_bytes_received;
+    console.summary(&session::summary(&stats, Role::Both, bytes, begun.elapsed()));
+}

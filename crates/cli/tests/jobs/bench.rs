@@ -1,0 +1,68 @@
+//! `bench` at both ends: what it says it measured was there to be measured.
+
+use serde_json::Value;
+
+use crate::process::{Running, lossy_link, tidewire};
+use crate::schema;
+
+fn server() -> (Running, String) {
+    let mut server = Running::start(&["bench", "-s", "--json", "--listen", "127.0.0.1:0"]);
+    let link = server.line()["link"].as_str().unwrap().to_owned();
+    (server, link)
+}
+
+/// Exit code and lines of a client.
+fn measure(link: &str, arguments: &[&str]) -> (Option<i32>, Vec<Value>) {
+    let client = tidewire(&[&["bench", "--json", "-c", link], arguments].concat()).output().unwrap();
+    (client.status.code(), schema::lines(&client.stdout))
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+#[test]
+fn each_way_and_several_streams_give_figures_that_fit_together() {
+    let (mut server, direct) = server();
+    let (_proxy, link) = lossy_link(&direct, &["--rate", "25mbit", "--rtt", "40ms", "--loss", "10%"]);
+    for (arguments, lossy) in [(&["-P", "4"][..], true), (&["-R"][..], false)] {
+        let common = ["-b", "4mbit", "-t", "2", "-l", "1000", "-i", "500ms"];
+        let (code, lines) = measure(&link, &[&common, arguments].concat());
+        assert_eq!(code, Some(0), "{lines:?}");
+        let summary = lines.last().unwrap();
+        // 4 Mbit/s for 2 s in records of 1,000 bytes.
+        let records = &summary["records"];
+        assert_eq!((&records["delivered"], &summary["bytes"]), (&1_000.into(), &1_000_000.into()));
+        let intervals: Vec<_> = lines.iter().filter(|line| line["event"] == "interval").collect();
+        assert_eq!(intervals.iter().map(|interval| interval["bytes"].as_u64().unwrap()).sum::<u64>(), 1_000_000);
+        let delay = |name: &str| number(&records["delay_ms"][name]);
+        assert!(delay("p50") <= delay("p95") && delay("p95") <= delay("p99") && delay("p99") <= delay("max"));
+        // Both ends share a clock here, and nothing is faster than the link.
+        assert!(number(&records["one_way_ms"]) >= 20.0, "{records}");
+        // The data's direction alone loses packets, and its sender alone knows.
+        let loss = number(&summary["loss"]);
+        assert_eq!(loss > 0.05, lossy, "{summary}");
+        assert_eq!(summary["symbols"]["repaired"].as_u64().unwrap() > 0, lossy, "{summary}");
+        assert!(number(&summary["overhead"]) > 0.0);
+        assert_eq!(server.wait_for("summary")["event"], "summary");
+    }
+    server.interrupt();
+    assert_eq!(server.end().0, Some(130));
+}
+
+#[test]
+fn what_is_required_and_not_met_ends_with_8() {
+    let (_server, link) = server();
+    let load = ["-b", "1mbit", "-t", "300ms"];
+    let (code, lines) = measure(&link, &[&load[..], &["--require", "goodput>=1gbit,loss<=50%"]].concat());
+    assert_eq!(code, Some(8));
+    let met: Vec<_> = lines.iter().filter(|line| line["event"] == "requirement").map(|line| &line["met"]).collect();
+    assert_eq!(met, [false, true]);
+    let error = lines.iter().find(|line| line["event"] == "error").unwrap();
+    assert!(error["message"].as_str().unwrap().starts_with("not met: goodput>=1gbit"), "{error}");
+    assert_eq!(lines.last().unwrap()["event"], "summary");
+    assert_eq!(measure(&link, &[&load[..], &["--require", "goodput>=1kbit"]].concat()).0, Some(0));
+    for wrong in [&["--require", "p95<40ms"][..], &["-l", "8"], &["-P", "0"], &["-t", "0"], &["-b", "20"]] {
+        assert_eq!(measure(&link, wrong).0, Some(2), "{wrong:?}");
+    }
+}

@@ -1,0 +1,151 @@
+//! `forward` and `serve` as processes, with a lossy link between them: TCP connections come out as they went in.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::thread;
+
+use crate::process::{Running, address, lossy_link, tidewire};
+use crate::schema;
+
+/// A server of the kind that HTTP/1.0 is: reads the request to its end, which names a length, and answers so many bytes, and their hash.
+fn start_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || answer(client));
+        }
+    });
+    address
+}
+
+fn answer(mut client: TcpStream) -> std::io::Result<()> {
+    let mut request = BufReader::new(client.try_clone()?);
+    let mut line = String::new();
+    request.read_line(&mut line)?;
+    // The body of the request must be whole before the answer begins: what ends it is the half-close.
+    let mut body = Vec::new();
+    request.read_to_end(&mut body)?;
+    let mut answer = vec![0; line.trim().parse().unwrap()];
+    blake3::Hasher::new().update(&body).finalize_xof().fill(&mut answer);
+    client.write_all(&answer)
+}
+
+/// Asks for `length` bytes with a body of `sent`; the answer must be the one to just that body.
+fn exchange(address: &str, sent: usize, length: usize) {
+    let mut client = TcpStream::connect(address).unwrap();
+    let body: Vec<u8> = (0..sent).map(|n| (n ^ length) as u8).collect();
+    write!(client, "{length}\r\n").unwrap();
+    client.write_all(&body).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).unwrap();
+    let mut wanted = vec![0; length];
+    blake3::Hasher::new().update(&body).finalize_xof().fill(&mut wanted);
+    assert!(answer == wanted, "{} of {length} bytes, or others", answer.len());
+}
+
+fn serve(allow: &[&str], more: &[&str]) -> (Running, String) {
+    let allow: Vec<&str> = allow.iter().flat_map(|target| ["--allow", target]).collect();
+    let mut server = Running::start(&[&["serve", "--json", "--listen", "127.0.0.1:0"], &allow[..], more].concat());
+    let link = server.line()["link"].as_str().unwrap().to_owned();
+    (server, link)
+}
+
+/// A client that listens for `target` on a port of its own; where that is.
+fn forward(target: &str, link: &str) -> (Running, String) {
+    let mut client = Running::start(&["forward", "--json", "-L", &format!("0:{target}"), link]);
+    let local = client.wait_for("listening")["listening"].as_str().unwrap().to_owned();
+    (client, local)
+}
+
+#[test]
+fn two_hundred_connections_cross_losses_and_one_that_is_not_read_stops_none() {
+    let target = start_server();
+    let (server, direct) = serve(&[&target], &[]);
+    let lossy = ["--rate", "100mbit", "--rtt", "20ms", "--loss", "10%", "--back-loss", "5%"];
+    let (_proxy, link) = lossy_link(&direct, &lossy);
+    let (client, local) = forward(&target, &link);
+    let mut unread = TcpStream::connect(&local).unwrap();
+    unread.write_all(b"100000000\r\n").unwrap();
+    unread.shutdown(Shutdown::Write).unwrap();
+    // Its answer has begun.
+    unread.read_exact(&mut [0; 1000]).unwrap();
+    thread::scope(|scope| {
+        for n in 0..200 {
+            let local = &local;
+            scope.spawn(move || exchange(local, 100 * n, 50_000 + n));
+        }
+    });
+    drop(unread);
+    client.interrupt();
+    let (code, lines) = client.end();
+    assert_eq!(code, Some(130));
+    let whole = lines.iter().filter(|line| line["event"] == "forwarded" && line["ok"] == true).count();
+    assert_eq!(whole, 200);
+    let summary = lines.last().unwrap();
+    assert_eq!(summary["event"], "summary");
+    assert!(summary["symbols"]["repaired"].as_u64().unwrap() > 0, "{summary}");
+    drop(server);
+}
+
+#[test]
+fn a_target_that_is_not_allowed_ends_the_client_with_4() {
+    let (mut server, link) = serve(&["web.example:80"], &[]);
+    for target in ["web.example:81", "127.0.0.1:80", "other.example:80"] {
+        let client = tidewire(&["forward", "--json", "-L", &format!("0:{target}"), &link]).output().unwrap();
+        assert_eq!(client.status.code(), Some(4), "{target}");
+        let lines = schema::lines(&client.stdout);
+        let error = lines.iter().find(|line| line["event"] == "error").unwrap();
+        assert!(error["message"].as_str().unwrap().contains("--allow"), "{error}");
+        let refused = server.wait_for("forwarded");
+        assert_eq!((&refused["target"], &refused["ok"]), (&target.into(), &false.into()));
+    }
+}
+
+#[test]
+fn a_target_that_refuses_resets_the_connection_and_is_named() {
+    // Bound and closed again: nobody listens there.
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let (_server, link) = serve(&[&closed], &[]);
+    let (mut client, local) = forward(&closed, &link);
+    let mut tcp = TcpStream::connect(&local).unwrap();
+    assert_eq!(tcp.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    let ended = client.wait_for("forwarded");
+    assert_eq!(ended["ok"], false);
+    assert!(ended["detail"].as_str().unwrap().contains("refused by the target"), "{ended}");
+    client.interrupt();
+    assert_eq!(client.end().0, Some(130));
+}
+
+#[test]
+fn a_server_that_starts_again_is_found_again() {
+    let target = start_server();
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key");
+    let key = key.to_str().unwrap();
+    assert!(tidewire(&["keygen", "-o", key]).status().unwrap().success());
+    let (server, link) = serve(&[&target], &["--key", key]);
+    let (mut client, local) = forward(&target, &link);
+    exchange(&local, 10, 1000);
+    server.interrupt();
+    assert_eq!(server.end().0, Some(130));
+    client.wait_for("summary");
+    let arguments = ["serve", "--json", "--listen", &address(&link), "--allow", &target, "--key", key];
+    let mut again = Running::start(&arguments);
+    // Waits at the client until there is a connection again.
+    exchange(&local, 20, 2000);
+    again.wait_for("forwarded");
+    client.wait_for("connected");
+}
+
+#[test]
+fn a_port_that_is_taken_ends_with_7() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let local = format!("{}:web:80", taken.local_addr().unwrap());
+    let (_server, link) = serve(&["web:80"], &[]);
+    let client = tidewire(&["forward", "-L", &local, &link]).output().unwrap();
+    assert_eq!(client.status.code(), Some(7));
+    let server = tidewire(&["serve", "--listen", &address(&link), "--allow", "web:80"]).output().unwrap();
+    assert_eq!(server.status.code(), Some(7));
+}

@@ -1,0 +1,10 @@
+//! The jobs that run between two processes, with a lossy link between them: forwarding, pipes, measuring.
+#![cfg(unix)]
+
+mod bench;
+mod forward;
+mod pipe;
+#[path = "../process/mod.rs"]
+mod process;
+#[path = "../schema/mod.rs"]
+mod schema;

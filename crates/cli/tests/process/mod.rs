@@ -1,0 +1,87 @@
+//! Verbs as processes: started, listened to, stopped.
+#![allow(dead_code, reason = "not every test needs all of it")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::schema;
+
+/// The command, with pipes.
+pub fn tidewire(arguments: &[&str]) -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin("tidewire"));
+    command
+        .args(arguments)
+        .env_remove("TIDEWIRE_LINK")
+        .env("TIDEWIRE_CONFIG", "/dev/null")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// A verb that runs until it is told to stop; killed when the test ends early.
+pub struct Running {
+    pub child: Child,
+    stdout: BufReader<std::process::ChildStdout>,
+}
+
+impl Running {
+    pub fn start(arguments: &[&str]) -> Self {
+        let mut child = tidewire(arguments).stderr(Stdio::inherit()).spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        Self { child, stdout }
+    }
+
+    /// The next line of `--json`.
+    pub fn line(&mut self) -> Value {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        schema::lines(line.as_bytes()).remove(0)
+    }
+
+    pub fn interrupt(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+    }
+
+    /// The exit code and all lines not yet read.
+    pub fn end(mut self) -> (Option<i32>, Vec<Value>) {
+        let mut rest = Vec::new();
+        self.stdout.read_to_end(&mut rest).unwrap();
+        (self.child.wait().unwrap().code(), schema::lines(&rest))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    /// The next line that tells this event; those before are skipped.
+    pub fn wait_for(&mut self, event: &str) -> Value {
+        loop {
+            let line = self.line();
+            if line["event"] == event {
+                return line;
+            }
+        }
+    }
+}
+
+/// A lossy link in front of the listener that printed `link`; the link through it.
+pub fn lossy_link(link: &str, settings: &[&str]) -> (Running, String) {
+    let to = address(link);
+    let mut proxy =
+        Running::start(&[&["lab", "link", "--json", "--listen", "127.0.0.1:0", "--to", &to], settings].concat());
+    let listening = proxy.line()["listening"].as_str().unwrap().to_owned();
+    (proxy, link.replace(&to, &listening))
+}
+
+/// HOST:PORT of a link.
+pub fn address(link: &str) -> String {
+    link.strip_prefix("tidewire://").unwrap().split('/').next().unwrap().to_owned()
+}
