@@ -30,7 +30,8 @@
 //! - **Secret.** Both sides hold the same 32 bytes ([`Secret`]; [`new_secret`] makes one). To who does not, an endpoint is silent.
 //! - **Both ways.** Every [`Endpoint`] accepts and connects; either side of a [`Connection`] opens streams.
 //! - **Streams** are [`tokio::io::AsyncRead`] and [`tokio::io::AsyncWrite`]. They do not wait for each other: what is missing of one
-//!   holds up only that one. A reader that does not read stops its own writer, once [`Config::stream_window`] is full.
+//!   holds up only that one. A reader that does not read stops its own writer, once [`Config::stream_window`] is full. Writers share
+//!   the path evenly, and one that writes little is next. Either half may be given up: [`Stream::reset`], [`Stream::stop`].
 //! - **Redundancy** ([`Config::redundancy`]) and **rate** ([`Config::rate_control`]) adapt by themselves; a default config is
 //!   made for use. [`Config`] is built by changing fields of [`Config::default`].
 //! - **Closing** tells the peer at once and does not wait for what was written to arrive. The side that *received* last closes, or
@@ -55,7 +56,7 @@ use std::io;
 
 pub use connection::{Connection, ConnectionLost};
 pub use endpoint::{ConnectError, Endpoint};
-pub use stream::Stream;
+pub use stream::{ReadHalf, Stream, StreamError, WriteHalf};
 pub use tidewire_codec::Code;
 pub use tidewire_proto::config::{Config, ConfigError};
 pub use tidewire_proto::connection::{CloseCode, CloseReason};

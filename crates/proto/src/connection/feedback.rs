@@ -38,7 +38,7 @@ impl Connection {
                 self.path.rate.on_ecn(now, marked);
             }
         }
-        self.wake_writers();
+        self.wake_writers(now);
         Ok(())
     }
 

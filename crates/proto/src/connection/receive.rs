@@ -55,7 +55,9 @@ impl Connection {
         let gap = self.path.received.insert(opened.number, now, ecn);
         let Some(payload) = datagram.get(opened.payload) else { return };
         self.delivered_since_feedback += (len + IP_UDP_HEADER) as u64;
-        match self.receive_frames(now, opened.number, payload) {
+        let asked = self.receive_frames(now, opened.number, payload);
+        self.give_up_stopped();
+        match asked {
             Ok(asked) if asked.elicits => self.path.feedback.on_eliciting(now, asked.urgent || gap),
             Ok(_) => {}
             Err(code) => self.fault(now, code),

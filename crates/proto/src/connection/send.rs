@@ -293,7 +293,7 @@ impl Connection {
                 write_source_header(w, STREAMS, id, base, false).ok()?;
                 w.bytes(symbol).ok()?;
                 self.ask_policy(now, false, |policy, cx| policy.on_source_sent(cx));
-                self.wake_writers();
+                self.wake_writers(now);
                 Some(Carried::Source { lane: STREAMS, id, again: false })
             }
             Slot::Repair(repair) => self.write_repair(*repair, number, w),

@@ -47,7 +47,7 @@ impl Connection {
             self.path.probes += 1;
             self.path.probes_owed = PROBES;
         }
-        self.wake_writers();
+        self.wake_writers(now);
     }
 
     /// When silence becomes suspicious: something is in flight, or is not known to be decoded, or the peer's credit is waited for.

@@ -8,9 +8,11 @@ mod receiver;
 mod sender;
 mod stream;
 mod streams;
+mod turns;
 
 pub(crate) use receiver::LaneReceiver;
 pub(crate) use sender::LaneSender;
+pub(crate) use stream::Sending;
 pub(crate) use streams::Streams;
 
 /// Symbols a ring starts with: the receiver's is the lane credit given in the handshake.

@@ -14,7 +14,9 @@ use tidewire_codec::{Code, EncodeError, Encoder, RepairId, SourceId};
 use super::{INITIAL_CAPACITY, most_symbols};
 use crate::Time;
 use crate::redundancy::{RepairInFlight, Report};
-use crate::wire::{LaneReport, OpenStream, SEND_TIME_MODULUS, SYMBOL_HEADER_LEN, SymbolHeader, Writer};
+use crate::wire::{
+    LaneReport, OpenStream, SEND_TIME_MODULUS, SYMBOL_HEADER_LEN, SymbolFrame, SymbolFrames, SymbolHeader, Writer,
+};
 
 /// Unit of the send time in a symbol (wire.md section 6).
 pub(super) const TIME_UNIT: u64 = 16_000;
@@ -90,6 +92,13 @@ impl LaneSender {
         closed as usize + usize::from(self.open.is_some())
     }
 
+    /// Symbols that may still be written into when `allowance` may wait, the open one included.
+    pub fn room(&self, allowance: usize) -> usize {
+        let stuck = self.encoder.is_full() && self.encoder.capacity() >= self.max_capacity;
+        let fresh = if stuck { 0 } else { allowance.saturating_sub(self.queued()) };
+        fresh + usize::from(self.open.is_some())
+    }
+
     /// Appends bytes of a stream, as many as fit into `allowance` queued symbols of at most `symbol_len` bytes. Returns how many were
     /// taken, and whether the end of the stream (`fin`: it follows the last byte) was.
     pub fn write(
@@ -149,6 +158,47 @@ impl LaneSender {
         Some((n, ended))
     }
 
+    /// Writes a frame without bytes, whatever waits already. Returns false when the ring is full.
+    pub fn write_control(&mut self, frame: &SymbolFrame<'_>, symbol_len: usize) -> bool {
+        loop {
+            if !self.ensure_open(symbol_len, usize::MAX) {
+                return false;
+            }
+            let Some((open, slot)) = self.open.as_mut().zip(self.encoder.open()) else { return false };
+            let Some(slot) = slot.get_mut(..open.limit) else { return false };
+            let mut writer = Writer::resume(slot, open.len);
+            if frame.emit(&mut writer).is_ok() {
+                open.len = writer.len();
+                open.stream = None;
+                return true;
+            }
+            if open.len == SYMBOL_HEADER_LEN {
+                return false;
+            }
+            self.close();
+        }
+    }
+
+    /// Takes the bytes of a stream out of the symbols that were not sent yet; returns the offset of the first of them.
+    pub fn withdraw(&mut self, stream: u64) -> Option<u64> {
+        let mut first: Option<u64> = None;
+        let mut took = |offset| first = Some(first.map_or(offset, |first| first.min(offset)));
+        for id in self.sent.0..self.encoder.window().end.0 {
+            if let Some(symbol) = self.encoder.symbol_mut(SourceId(id)) {
+                without(stream, symbol, &mut took);
+            }
+        }
+        if let Some((open, slot)) = self.open.as_mut().zip(self.encoder.open())
+            && let Some(symbol) = slot.get_mut(..open.len)
+            && (SymbolHeader { length: open.len as u16, time: 0 }).emit(symbol).is_ok()
+        {
+            // What follows goes into a frame of its own.
+            open.stream = None;
+            open.len = without(stream, symbol, &mut took);
+        }
+        first
+    }
+
     fn ensure_open(&mut self, symbol_len: usize, allowance: usize) -> bool {
         if self.open.is_some() {
             return true;
@@ -169,6 +219,9 @@ impl LaneSender {
 
     fn close(&mut self) {
         if let Some(open) = self.open.take() {
+            let header = SymbolHeader { length: open.len as u16, time: 0 };
+            let emitted = self.encoder.open().is_some_and(|slot| header.emit(slot).is_ok());
+            debug_assert!(emitted, "a slot holds a header");
             let committed = self.encoder.commit(open.len);
             debug_assert!(committed.is_ok(), "the ring had room when the symbol was opened: {committed:?}");
         }
@@ -199,15 +252,22 @@ impl LaneSender {
     pub fn send_source(&mut self, now: Time) -> Option<(SourceId, &[u8])> {
         let id = self.sent;
         let symbol = self.encoder.symbol_mut(id)?;
-        let header = SymbolHeader { length: symbol.len() as u16, time: send_time(now) };
-        header.emit(symbol).ok()?;
+        let length = SymbolHeader::parse(symbol).ok()?.length;
+        SymbolHeader { length, time: send_time(now) }.emit(symbol).ok()?;
         self.sources.push_back(Source::Open);
         self.sent = SourceId(id.0 + 1);
         // Mean over about eight symbols; a pause counts as no more than a quarter of a second.
         let gap = now.since(self.last_source).min(Duration::from_millis(250));
         self.source_interval = (self.source_interval * 7 + gap) / 8;
         self.last_source = now;
-        self.encoder.symbol(id).map(|symbol| (id, symbol))
+        self.symbol(id).map(|symbol| (id, symbol))
+    }
+
+    /// A source symbol as it is sent: what was withdrawn from it before left zeros behind its end, which the code pads with anyway.
+    fn symbol(&self, id: SourceId) -> Option<&[u8]> {
+        let symbol = self.encoder.symbol(id)?;
+        let length = SymbolHeader::parse(symbol).ok()?.length;
+        symbol.get(..length.into())
     }
 
     /// Bytes of a source symbol that is out, to be sent again as packet `packet`.
@@ -217,7 +277,7 @@ impl LaneSender {
             self.sources[index] = Source::Again;
         }
         self.repairs.push(RepairInFlight { packet, first: id, count: 1, on_feedback: true });
-        self.encoder.symbol(id)
+        self.symbol(id)
     }
 
     /// Names a repair over `count` symbols from `first`; a policy that wants a certain coefficient key gives it.
@@ -390,6 +450,32 @@ impl LaneSender {
     pub fn capacity(&self) -> usize {
         self.encoder.capacity()
     }
+}
+
+/// Rewrites a symbol that was not sent without the bytes of `stream`; `took` learns their offsets. Returns its new length.
+fn without(stream: u64, symbol: &mut [u8], mut took: impl FnMut(u64)) -> usize {
+    let len = symbol.len();
+    let of_stream = |frame: &SymbolFrame<'_>| matches!(frame, SymbolFrame::Stream { stream: id, .. } if *id == stream);
+    let before = symbol.to_vec();
+    let Ok((header, frames)) = SymbolFrames::new(&before) else { return len };
+    if !frames.clone().flatten().any(|frame| of_stream(&frame)) {
+        return header.length.into();
+    }
+    let mut w = Writer::resume(symbol, SYMBOL_HEADER_LEN);
+    for frame in frames.flatten() {
+        match frame {
+            SymbolFrame::Stream { offset, .. } if of_stream(&frame) => took(offset),
+            _ => {
+                let emitted = frame.emit(&mut w);
+                debug_assert!(emitted.is_ok(), "no frame becomes longer");
+            }
+        }
+    }
+    let length = w.len();
+    symbol[length..].fill(0);
+    let emitted = SymbolHeader { length: length as u16, ..header }.emit(symbol);
+    debug_assert!(emitted.is_ok(), "a symbol holds its header");
+    length
 }
 
 /// The clock as a symbol carries it.

@@ -1,6 +1,8 @@
 //! A connection against a peer that holds the right keys and says whatever a test wants: what no honest peer sends, and what
 //! no link would carry in this order.
 
+mod streams;
+
 use core::net::{Ipv4Addr, SocketAddr};
 use core::ops::RangeInclusive;
 use core::time::Duration;
