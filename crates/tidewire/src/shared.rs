@@ -51,7 +51,7 @@ pub(crate) struct Slot {
     pub connected: bool,
     pub closed: Option<CloseReason>,
     /// The protocol's part, once it has finished ending: what it received can still be read.
-    ended: Option<Box<Connection>>,
+    pub ended: Option<Box<Connection>>,
     /// Streams that the peer opened and nobody accepted.
     pub incoming: VecDeque<StreamId>,
     streams: BTreeMap<StreamId, Waiting>,

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::{Connection, State, StreamId};
 use crate::Time;
-use crate::lane::Sending;
+use crate::lane::{STREAMS, Sending};
 use crate::wire::VARINT_MAX;
 
 /// What may wait in the lane for its first transmission, as time at the pacing rate: enough that a driver that wakes each
@@ -99,7 +99,7 @@ impl Connection {
         }
         let (taken, _) = self.write_or_finish(stream, data, false)?;
         if taken < data.len() {
-            let wanted = (data.len() - taken).min(self.symbol_len());
+            let wanted = (data.len() - taken).min(self.symbol_len(STREAMS));
             self.streams.wait_for_room(stream, wanted);
         }
         if taken == 0 { Err(WriteError::Blocked) } else { Ok(taken) }
@@ -120,7 +120,7 @@ impl Connection {
         if !matches!(self.state, State::Established { .. }) {
             return Err(WriteError::NotConnected);
         }
-        let (symbol_len, allowance) = (self.symbol_len(), self.queue_allowance());
+        let (symbol_len, allowance) = (self.symbol_len(STREAMS), self.queue_allowance());
         let stream = self.streams.get_mut(id).ok_or(WriteError::Finished)?;
         let outgoing = &mut stream.outgoing;
         if let Some(code) = outgoing.stopped.filter(|_| outgoing.sending == Sending::Reset) {
@@ -137,12 +137,12 @@ impl Connection {
         let credit = usize::try_from(outgoing.limit - outgoing.written).unwrap_or(usize::MAX);
         let (offset, served) = (outgoing.written, outgoing.served);
         let wanted = data.len().min(symbol_len);
-        let share = self.streams.turns.share(id, served, wanted, self.sender.room(allowance));
+        let share = self.streams.turns.share(id, served, wanted, self.lanes.streams.sender.room(allowance));
         if share == 0 {
             return Ok((0, false));
         }
         let data = &data[..data.len().min(credit).min(share * symbol_len)];
-        let (taken, ended) = self.sender.write((id.0, offset), data, fin, symbol_len, allowance);
+        let (taken, ended) = self.lanes.streams.sender.write((id.0, offset), data, fin, symbol_len, allowance);
         let served = self.streams.turns.take(id, served, taken);
         if let Some(stream) = self.streams.get_mut(id) {
             stream.outgoing.served = served;
@@ -184,7 +184,7 @@ impl Connection {
     /// Withdraws what of a stream was not sent, and says that nothing more comes.
     fn give_up(&mut self, id: StreamId, code: u64) {
         let Some(written) = self.streams.get(id).map(|stream| stream.outgoing.written) else { return };
-        let last = self.sender.withdraw(id.0).unwrap_or(written);
+        let last = self.lanes.streams.sender.withdraw(id.0).unwrap_or(written);
         self.streams.give_up(id, code, last);
         self.say_control();
     }
@@ -209,8 +209,8 @@ impl Connection {
 
     /// RESET and STOP that wait go into symbols.
     fn say_control(&mut self) {
-        let (symbol_len, before) = (self.symbol_len(), self.streams.remote_limit());
-        self.streams.say(|frame| self.sender.write_control(frame, symbol_len));
+        let (symbol_len, before) = (self.symbol_len(STREAMS), self.streams.remote_limit());
+        self.streams.say(|frame| self.lanes.streams.sender.write_control(frame, symbol_len));
         self.tell_new_limit(before);
     }
 
@@ -230,14 +230,14 @@ impl Connection {
     /// Symbols that may wait in the lane.
     fn queue_allowance(&self) -> usize {
         let bytes = u128::from(self.pacing()) * QUEUE.as_nanos() / 1_000_000_000;
-        (bytes as usize / self.symbol_len().max(1)).max(LEAST_QUEUE)
+        (bytes as usize / self.symbol_len(STREAMS).max(1)).max(LEAST_QUEUE)
     }
 
     /// Says what waits to be said of streams, and tells those that wait that there is room, if there is.
     pub(super) fn wake_writers(&mut self, now: Time) {
         if self.streams.has_waiting() {
             self.say_control();
-            let free = self.sender.room(self.queue_allowance());
+            let free = self.lanes.streams.sender.room(self.queue_allowance());
             self.streams.wake_writers(now, free);
         }
     }

@@ -5,6 +5,7 @@
 
 use super::{CloseCode, CloseReason, Connection, Event, Received, State};
 use crate::Time;
+use crate::lane::Arrival;
 use crate::path::IP_UDP_HEADER;
 use crate::wire::{Frame, Frames};
 
@@ -103,13 +104,12 @@ impl Connection {
     fn receive_frame(&mut self, now: Time, number: u64, frame: &Frame<'_>, asked: &mut Asked) -> Result<(), CloseCode> {
         match *frame {
             Frame::Source { lane, id, base, again, symbol } => {
-                expect_streams(lane)?;
-                asked.urgent |= self.receiver.on_source(now, (id, base, again), symbol, &mut self.streams)?;
+                asked.urgent |= self.on_arrival(now, lane, base, Arrival::Source { id, again, symbol })?;
             }
             Frame::Repair { lane, code, id, base, on_feedback: _, symbol } => {
-                expect_streams(lane)?;
-                asked.urgent |= self.receiver.on_repair(now, (code, id, base), symbol, &mut self.streams)?;
+                asked.urgent |= self.on_arrival(now, lane, base, Arrival::Repair { code, id, symbol })?;
             }
+            Frame::Base { lane, base } => asked.urgent |= self.on_arrival(now, lane, base, Arrival::Nothing)?,
             Frame::Feedback(ref feedback) => {
                 if core::mem::replace(&mut asked.feedback, true) {
                     return Err(CloseCode::Protocol);
@@ -132,9 +132,4 @@ impl Connection {
         }
         Ok(())
     }
-}
-
-/// Lane 0 is the only one in this release.
-fn expect_streams(lane: u32) -> Result<(), CloseCode> {
-    if lane == crate::lane::STREAMS { Ok(()) } else { Err(CloseCode::Protocol) }
 }

@@ -5,18 +5,21 @@
 //! into it, queued once it is closed or about to be sent, and out after its first transmission; from then on its bytes never change. Only
 //! symbols that are out are mixed into repairs.
 
+mod expiry;
+mod fill;
+
 use core::cmp::Reverse;
 use core::time::Duration;
 use std::collections::{BinaryHeap, VecDeque};
 
 use tidewire_codec::{Code, EncodeError, Encoder, RepairId, SourceId};
 
+use self::expiry::Deadline;
+pub(crate) use self::expiry::Expired;
 use super::{INITIAL_CAPACITY, most_symbols};
 use crate::Time;
 use crate::redundancy::{RepairInFlight, Report};
-use crate::wire::{
-    LaneReport, OpenStream, SEND_TIME_MODULUS, SYMBOL_HEADER_LEN, SymbolFrame, SymbolFrames, SymbolHeader, Writer,
-};
+use crate::wire::{LaneReport, OpenStream, SEND_TIME_MODULUS, SymbolHeader};
 
 /// Unit of the send time in a symbol (wire.md section 6).
 pub(super) const TIME_UNIT: u64 = 16_000;
@@ -62,6 +65,13 @@ pub(crate) struct LaneSender {
     next_key: u16,
     last_source: Time,
     source_interval: Duration,
+    /// Messages that the peer may lack, oldest first.
+    deadlines: VecDeque<Deadline>,
+    /// Symbols below were given up though the peer may lack them, and the packet that said so.
+    given_up: SourceId,
+    said_in: Option<u64>,
+    /// Messages and symbols whose time was over before the peer was known to have them.
+    pub expired: Expired,
 }
 
 impl LaneSender {
@@ -83,6 +93,10 @@ impl LaneSender {
             next_key: 0,
             last_source: Time::ZERO,
             source_interval: Duration::from_millis(10),
+            deadlines: VecDeque::new(),
+            given_up: SourceId(0),
+            said_in: None,
+            expired: Expired::default(),
         }
     }
 
@@ -90,141 +104,6 @@ impl LaneSender {
     pub fn queued(&self) -> usize {
         let closed = self.encoder.window().end.0 - self.sent.0;
         closed as usize + usize::from(self.open.is_some())
-    }
-
-    /// Symbols that may still be written into when `allowance` may wait, the open one included.
-    pub fn room(&self, allowance: usize) -> usize {
-        let stuck = self.encoder.is_full() && self.encoder.capacity() >= self.max_capacity;
-        let fresh = if stuck { 0 } else { allowance.saturating_sub(self.queued()) };
-        fresh + usize::from(self.open.is_some())
-    }
-
-    /// Appends bytes of a stream, as many as fit into `allowance` queued symbols of at most `symbol_len` bytes. Returns how many were
-    /// taken, and whether the end of the stream (`fin`: it follows the last byte) was.
-    pub fn write(
-        &mut self,
-        (stream, offset): (u64, u64),
-        data: &[u8],
-        fin: bool,
-        symbol_len: usize,
-        allowance: usize,
-    ) -> (usize, bool) {
-        let mut taken = 0;
-        loop {
-            let rest = &data[taken..];
-            if rest.is_empty() && !fin {
-                return (taken, false);
-            }
-            if !self.ensure_open(symbol_len, allowance) {
-                return (taken, false);
-            }
-            match self.append(stream, offset + taken as u64, rest, fin) {
-                Some((n, ended)) => {
-                    taken += n;
-                    if ended || (taken == data.len() && !fin) {
-                        return (taken, ended);
-                    }
-                }
-                None => self.close(),
-            }
-        }
-    }
-
-    /// Writes into the open symbol; `None` when it has no room left.
-    fn append(&mut self, stream: u64, offset: u64, data: &[u8], fin: bool) -> Option<(usize, bool)> {
-        let open = self.open.as_mut()?;
-        let slot = self.encoder.open()?.get_mut(..open.limit)?;
-        let mut writer = Writer::resume(slot, open.len);
-        let mut frame = match open.stream.filter(|frame| frame.continues(stream, offset)) {
-            Some(frame) => frame,
-            None => {
-                let least = OpenStream::header_len(stream, offset) + usize::from(!data.is_empty());
-                if writer.remaining() < least {
-                    return None;
-                }
-                OpenStream::begin(&mut writer, stream, offset).ok()?
-            }
-        };
-        let n = frame.append(&mut writer, data);
-        if n == 0 && !data.is_empty() {
-            return None;
-        }
-        let ended = fin && n == data.len();
-        if ended {
-            frame.finish(&mut writer);
-        }
-        open.len = writer.len();
-        open.stream = Some(frame);
-        Some((n, ended))
-    }
-
-    /// Writes a frame without bytes, whatever waits already. Returns false when the ring is full.
-    pub fn write_control(&mut self, frame: &SymbolFrame<'_>, symbol_len: usize) -> bool {
-        loop {
-            if !self.ensure_open(symbol_len, usize::MAX) {
-                return false;
-            }
-            let Some((open, slot)) = self.open.as_mut().zip(self.encoder.open()) else { return false };
-            let Some(slot) = slot.get_mut(..open.limit) else { return false };
-            let mut writer = Writer::resume(slot, open.len);
-            if frame.emit(&mut writer).is_ok() {
-                open.len = writer.len();
-                open.stream = None;
-                return true;
-            }
-            if open.len == SYMBOL_HEADER_LEN {
-                return false;
-            }
-            self.close();
-        }
-    }
-
-    /// Takes the bytes of a stream out of the symbols that were not sent yet; returns the offset of the first of them.
-    pub fn withdraw(&mut self, stream: u64) -> Option<u64> {
-        let mut first: Option<u64> = None;
-        let mut took = |offset| first = Some(first.map_or(offset, |first| first.min(offset)));
-        for id in self.sent.0..self.encoder.window().end.0 {
-            if let Some(symbol) = self.encoder.symbol_mut(SourceId(id)) {
-                without(stream, symbol, &mut took);
-            }
-        }
-        if let Some((open, slot)) = self.open.as_mut().zip(self.encoder.open())
-            && let Some(symbol) = slot.get_mut(..open.len)
-            && (SymbolHeader { length: open.len as u16, time: 0 }).emit(symbol).is_ok()
-        {
-            // What follows goes into a frame of its own.
-            open.stream = None;
-            open.len = without(stream, symbol, &mut took);
-        }
-        first
-    }
-
-    fn ensure_open(&mut self, symbol_len: usize, allowance: usize) -> bool {
-        if self.open.is_some() {
-            return true;
-        }
-        if self.queued() >= allowance {
-            return false;
-        }
-        if self.encoder.is_full() {
-            if self.encoder.capacity() >= self.max_capacity {
-                return false;
-            }
-            self.encoder.grow(self.encoder.capacity() * 2);
-        }
-        let limit = symbol_len.min(self.encoder.slot_len());
-        self.open = Some(OpenSymbol { len: SYMBOL_HEADER_LEN, limit, stream: None });
-        true
-    }
-
-    fn close(&mut self) {
-        if let Some(open) = self.open.take() {
-            let header = SymbolHeader { length: open.len as u16, time: 0 };
-            let emitted = self.encoder.open().is_some_and(|slot| header.emit(slot).is_ok());
-            debug_assert!(emitted, "a slot holds a header");
-            let committed = self.encoder.commit(open.len);
-            debug_assert!(committed.is_ok(), "the ring had room when the symbol was opened: {committed:?}");
-        }
     }
 
     /// The source symbol to send next for the first time, if there is one and the peer accepts it.
@@ -361,6 +240,9 @@ impl LaneSender {
         self.report.deficit = report.deficit;
         self.report.undecoded.clear();
         self.report.undecoded.extend(report.undecoded);
+        if self.is_base_news() {
+            self.forget_given_up();
+        }
         self.advance();
         true
     }
@@ -450,32 +332,6 @@ impl LaneSender {
     pub fn capacity(&self) -> usize {
         self.encoder.capacity()
     }
-}
-
-/// Rewrites a symbol that was not sent without the bytes of `stream`; `took` learns their offsets. Returns its new length.
-fn without(stream: u64, symbol: &mut [u8], mut took: impl FnMut(u64)) -> usize {
-    let len = symbol.len();
-    let of_stream = |frame: &SymbolFrame<'_>| matches!(frame, SymbolFrame::Stream { stream: id, .. } if *id == stream);
-    let before = symbol.to_vec();
-    let Ok((header, frames)) = SymbolFrames::new(&before) else { return len };
-    if !frames.clone().flatten().any(|frame| of_stream(&frame)) {
-        return header.length.into();
-    }
-    let mut w = Writer::resume(symbol, SYMBOL_HEADER_LEN);
-    for frame in frames.flatten() {
-        match frame {
-            SymbolFrame::Stream { offset, .. } if of_stream(&frame) => took(offset),
-            _ => {
-                let emitted = frame.emit(&mut w);
-                debug_assert!(emitted.is_ok(), "no frame becomes longer");
-            }
-        }
-    }
-    let length = w.len();
-    symbol[length..].fill(0);
-    let emitted = SymbolHeader { length: length as u16, ..header }.emit(symbol);
-    debug_assert!(emitted.is_ok(), "a symbol holds its header");
-    length
 }
 
 /// The clock as a symbol carries it.

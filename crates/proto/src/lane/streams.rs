@@ -8,11 +8,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tidewire_codec::{Decoder, SourceId};
 
+use super::receiver::Delivery;
 use super::stream::{Incoming, Outgoing, Sending, StreamFault};
 use super::turns::Turns;
 use crate::Time;
 use crate::connection::{CloseCode, Event, Side, StreamId};
-use crate::wire::SymbolFrame;
+use crate::wire::{SymbolFrame, SymbolFrames};
 
 /// A window doubles when it was used up within this many round trips (quinn and Linux's receive autotuning do about the same).
 const WIDEN_ROUNDS: u32 = 4;
@@ -24,8 +25,8 @@ const COPY_AHEAD: usize = 8;
 /// then stall must not hold `max_stream_window` for each of 4,096 streams. Eight of the largest default windows; chosen.
 const MAX_WIDENED: u64 = 64 << 20;
 
-/// Streams whose credit one FEEDBACK names (wire.md section 5).
-const MAX_LIMITS: usize = 64;
+/// Streams whose credit one FEEDBACK names: half of what the wire allows, so that all else has room beside them.
+const MAX_LIMITS: usize = 32;
 
 #[derive(Debug)]
 pub(crate) struct Stream {
@@ -179,7 +180,7 @@ impl Streams {
     }
 
     /// A frame of symbol `symbol` became known.
-    pub fn on_frame(&mut self, symbol: SourceId, frame: &SymbolFrame<'_>) -> Result<(), CloseCode> {
+    fn on_frame(&mut self, symbol: SourceId, frame: &SymbolFrame<'_>) -> Result<(), CloseCode> {
         match *frame {
             SymbolFrame::Stream { stream: id, offset, fin, data, data_at } => {
                 // All bytes of a stream that is forgotten have come.
@@ -200,6 +201,7 @@ impl Streams {
                 }
                 self.stopped.push_back(StreamId(id));
             }
+            SymbolFrame::Message { .. } => return Err(CloseCode::Protocol),
         }
         Ok(())
     }
@@ -273,18 +275,6 @@ impl Streams {
             self.forget_if_done(id);
         }
         said
-    }
-
-    /// Saves unread bytes of symbols below `floor` before the ring reuses their slots; also of some above it, so that a reader who
-    /// lets much lie does not cost a walk over all of it for each packet.
-    pub fn copy_out(&mut self, floor: SourceId, decoder: &Decoder) {
-        if floor <= self.copied_below {
-            return;
-        }
-        self.copied_below = floor.plus((decoder.capacity() / COPY_AHEAD) as u64);
-        for stream in self.open.values_mut() {
-            stream.incoming.copy_out(self.copied_below, decoder);
-        }
     }
 
     /// The application took `n` bytes of what it was lent.
@@ -439,6 +429,29 @@ impl Streams {
 
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+}
+
+impl Delivery for Streams {
+    const MAY_SKIP: bool = false;
+
+    fn on_symbol(&mut self, id: SourceId, frames: SymbolFrames<'_>, _: &Decoder) -> Result<(), CloseCode> {
+        for frame in frames {
+            self.on_frame(id, &frame.map_err(|_| CloseCode::Malformed)?)?;
+        }
+        Ok(())
+    }
+
+    /// Saves unread bytes of symbols below `floor` before the ring reuses their slots; also of some above it, so that a reader who
+    /// lets much lie does not cost a walk over all of it for each packet.
+    fn before_reuse(&mut self, floor: SourceId, decoder: &Decoder) {
+        if floor <= self.copied_below {
+            return;
+        }
+        self.copied_below = floor.plus((decoder.capacity() / COPY_AHEAD) as u64);
+        for stream in self.open.values_mut() {
+            stream.incoming.copy_out(self.copied_below, decoder);
+        }
     }
 }
 

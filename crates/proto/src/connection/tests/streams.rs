@@ -2,42 +2,7 @@
 
 use super::*;
 use crate::connection::{ReadError, StreamId, WriteError};
-use crate::wire::{SYMBOL_HEADER_LEN, SymbolFrame, SymbolHeader};
-
-impl Peer {
-    /// Sends one source symbol of these stream frames.
-    fn symbol(&mut self, us: &mut Connection, id: u64, frames: &[SymbolFrame<'_>]) {
-        let mut symbol = [0; 1_200];
-        let mut w = Writer::resume(&mut symbol, SYMBOL_HEADER_LEN);
-        frames.iter().for_each(|frame| frame.emit(&mut w).expect("room"));
-        let len = w.len();
-        SymbolHeader { length: len as u16, time: 0 }.emit(&mut symbol).expect("room");
-        let id = SourceId(id);
-        self.say(us, &[Frame::Source { lane: 0, id, base: SourceId(0), again: false, symbol: &symbol[..len] }]);
-    }
-
-    /// Takes all source symbols that leave within 50 ms, and returns their frames in words.
-    fn frames(&mut self, us: &mut Connection) -> Vec<String> {
-        self.wait(Duration::from_millis(50));
-        us.handle_timeout(self.now);
-        let (mut buffer, mut frames) = ([0; DATAGRAM], Vec::new());
-        while let Some(transmit) = us.poll_transmit(self.now, 1, &mut buffer) {
-            let opened = self.opening.open(0, &mut buffer[..transmit.len]).expect("authentic");
-            for frame in crate::wire::Frames::new(&buffer[opened.payload]) {
-                let Ok(Frame::Source { symbol, again: false, .. }) = frame else { continue };
-                let (_, inner) = crate::wire::SymbolFrames::new(symbol).expect("well formed");
-                frames.extend(inner.map(|frame| match frame.expect("well formed") {
-                    SymbolFrame::Stream { stream, offset, fin, data, .. } => {
-                        format!("{stream}: {} from {offset}{}", data.len(), if fin { ", end" } else { "" })
-                    }
-                    SymbolFrame::Reset { stream, code, last } => format!("{stream}: reset {code} at {last}"),
-                    SymbolFrame::Stop { stream, code } => format!("{stream}: stop {code}"),
-                }));
-            }
-        }
-        frames
-    }
-}
+use crate::wire::SymbolFrame;
 
 fn data(stream: u64, offset: u64, fin: bool, data: &[u8]) -> SymbolFrame<'_> {
     SymbolFrame::Stream { stream, offset, fin, data, data_at: 0 }
@@ -144,8 +109,7 @@ fn a_stop_of_ours_is_said_once_and_only_where_more_may_come() {
 
 #[test]
 fn a_flood_of_resets_and_stops_costs_no_memory() {
-    let mut config = Config::default();
-    config.max_streams = 16;
+    let config = Config { max_streams: 16, ..Config::default() };
     let (mut us, mut peer) = connected(config);
     // Nobody accepts, nobody answers: sixteen streams, whatever comes for them and for those that are over.
     peer.symbol(&mut us, 0, &[reset(30, 0)]);
@@ -169,8 +133,7 @@ fn a_flood_of_resets_and_stops_costs_no_memory() {
 
 #[test]
 fn windows_widen_together_no_further_than_their_bound() {
-    let mut config = Config::default();
-    (config.stream_window, config.max_streams) = (1 << 20, 64);
+    let config = Config { stream_window: 1 << 20, max_streams: 64, ..Config::default() };
     let (mut us, mut peer) = connected(config);
     let mut next = 0;
     for stream in (0..128).step_by(2) {
