@@ -30,7 +30,7 @@ pub struct PacketStats {
     pub dropped: u64,
 }
 
-/// Source symbols delivered by this end: `delivered = direct + repaired + resent`.
+/// Source symbols delivered by this end: `delivered = direct + repaired + resent`. Only lanes of messages have expired ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SymbolStats {
@@ -46,6 +46,33 @@ pub struct SymbolStats {
     pub expired: u64,
 }
 
+impl SymbolStats {
+    /// Adds what another lane counted.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.delivered += other.delivered;
+        self.direct += other.direct;
+        self.repaired += other.repaired;
+        self.resent += other.resent;
+        self.expired += other.expired;
+    }
+}
+
+/// Messages with deadlines, those of our lanes and those of the peer's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MessageStats {
+    /// Ours that were taken to be sent.
+    pub sent: u64,
+    /// Ours whose time was over before the peer was known to have them, and their source symbols that it was not known to have.
+    pub expired: u64,
+    /// See `expired`.
+    pub expired_symbols: u64,
+    /// The peer's that came whole, and were kept for the application.
+    pub delivered: u64,
+    /// The peer's that began and lost a part, or that nobody took until others needed their room.
+    pub dropped: u64,
+}
+
 /// Everything a connection counts.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -54,11 +81,13 @@ pub struct Stats {
     pub packets: PacketStats,
     /// Source symbols received.
     pub symbols: SymbolStats,
+    /// Messages.
+    pub messages: MessageStats,
     /// Bytes on the wire, IP and UDP headers included: sent and received.
     pub wire_bytes_sent: u64,
     /// See `wire_bytes_sent`.
     pub wire_bytes_received: u64,
-    /// Stream bytes taken from the application, and given to it.
+    /// Bytes of streams and messages taken from the application, and given to it.
     pub app_bytes_sent: u64,
     /// See `app_bytes_sent`.
     pub app_bytes_received: u64,

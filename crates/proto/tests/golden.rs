@@ -72,6 +72,7 @@ fn frames() -> Vec<(&'static str, Frame<'static>)> {
         ("path_response", Frame::PathResponse(*b"12345678")),
         ("new_cid", Frame::NewCid { sequence: 3, retire: 2, path: 0, id: ConnectionId(*b"abcdefgh") }),
         ("slice", Frame::Slice { lane: 1, id: SourceId(70_000), offset: 1_000, total: 1_400, bytes: &[9; 20] }),
+        ("base", Frame::Base { lane: 1, base: SourceId(70_000) }),
         ("src", Frame::Source { lane: 0, id: SourceId(5), base: SourceId(5), again: false, symbol }),
         (
             "src_again",
@@ -164,7 +165,7 @@ fn mangle(bytes: &[u8], mut parse: impl FnMut(&[u8])) {
 #[test]
 fn truncated_frames_are_errors() {
     let mut list: Vec<_> =
-        frames().iter().take(7).map(|(name, frame)| (*name, written(300, |w| frame.emit(w)))).collect();
+        frames().iter().take(8).map(|(name, frame)| (*name, written(300, |w| frame.emit(w)))).collect();
     list.extend(feedbacks());
     for (name, bytes) in list {
         for len in 1..bytes.len() {
@@ -177,7 +178,7 @@ fn truncated_frames_are_errors() {
 #[test]
 fn malformed_frames_are_named() {
     let cases: [(&[u8], usize, Malformed); 21] = [
-        (&[0x09], 0, Malformed::UnknownType),
+        (&[0x0a], 0, Malformed::UnknownType),
         (&[0x00, 0x3f], 1, Malformed::UnknownType),
         (&[0x01, 0x40, 0x01], 1, Malformed::UnknownType),
         (&[0x03, 0x00, 0x41, 0x01], 0, Malformed::Field("length")),
@@ -212,6 +213,8 @@ fn symbols_as_bytes() {
         SymbolFrame::Stream { stream: 4, offset: 3, fin: true, data: b"tide", data_at: 15 },
         SymbolFrame::Reset { stream: 8, code: 500, last: 1 << 20 },
         SymbolFrame::Stop { stream: 9, code: 1 },
+        SymbolFrame::Message { begins: false, ends: true, in_order: false, data: b"of it" },
+        SymbolFrame::Message { begins: true, ends: false, in_order: true, data: b"" },
     ];
     let mut symbol = written(100, |w| {
         w.bytes(&[0; SYMBOL_HEADER_LEN])?;
@@ -225,8 +228,8 @@ fn symbols_as_bytes() {
     let (parsed, walk) = SymbolFrames::new(&symbol).unwrap();
     assert_eq!(parsed, header);
     let walked: Vec<_> = walk.collect::<Result<_, _>>().unwrap();
-    assert_eq!(walked[..4], frames);
-    let SymbolFrame::Stream { data, .. } = walked[4] else { panic!("{:?}", walked[4]) };
+    assert_eq!(walked[..6], frames);
+    let SymbolFrame::Stream { data, .. } = walked[6] else { panic!("{:?}", walked[6]) };
     assert_eq!(data, b"the rest");
     let list = [("frames", symbol.clone()), ("padded", vec![0, 7, 0, 0, 0, 0, 0, 0])];
     golden("symbols.txt", &list);

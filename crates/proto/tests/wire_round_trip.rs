@@ -67,6 +67,7 @@ fn frames(p: &Parts) -> Vec<Frame<'_>> {
             total: (c % 60_000) as usize + p.bytes.len(),
             bytes: &p.bytes,
         },
+        Frame::Base { lane: p.lane, base: SourceId(c) },
         Frame::Source { lane: p.lane, id: SourceId(a), base: SourceId(a - b.min(a)), again: p.flag, symbol: &p.bytes },
         Frame::Repair {
             lane: p.lane,
@@ -249,9 +250,10 @@ proptest! {
         let list = [
             SymbolFrame::Stop { stream: a, code: b },
             SymbolFrame::Reset { stream: c, code: a, last: b },
+            SymbolFrame::Message { begins: p.flag, ends: a % 2 == 0, in_order: b % 2 == 0, data: &p.bytes },
             SymbolFrame::Stream { stream: a, offset: b.min(VARINT_MAX - 400), fin: p.flag, data: &p.bytes, data_at: 0 },
         ];
-        let mut symbol = vec![0; 1000];
+        let mut symbol = vec![0; 2000];
         let mut w = Writer::resume(&mut symbol, SYMBOL_HEADER_LEN);
         for frame in &list {
             frame.emit(&mut w).unwrap();
@@ -262,9 +264,9 @@ proptest! {
         let (header, frames) = SymbolFrames::new(&symbol).unwrap();
         prop_assert_eq!(header, SymbolHeader { length: length as u16, time });
         let back: Vec<_> = frames.collect::<Result<_, _>>().unwrap();
-        prop_assert_eq!(back.len(), 3);
-        prop_assert_eq!(&back[..2], &list[..2]);
-        let SymbolFrame::Stream { stream, offset, fin, data, data_at } = back[2] else { panic!() };
+        prop_assert_eq!(back.len(), 4);
+        prop_assert_eq!(&back[..3], &list[..3]);
+        let SymbolFrame::Stream { stream, offset, fin, data, data_at } = back[3] else { panic!() };
         prop_assert_eq!((stream, offset, fin, data), (a, b.min(VARINT_MAX - 400), p.flag, &p.bytes[..]));
         prop_assert_eq!(&symbol[data_at..data_at + data.len()], data);
     }

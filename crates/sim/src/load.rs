@@ -304,6 +304,10 @@ impl Load {
                         connection.consume(now, stream, n);
                     }
                     Err(ReadError::Blocked | ReadError::UnknownStream) => break,
+                    Err(ReadError::Reset(code)) => {
+                        wrong = Some(format!("flow {index} was given up with code {code}, by nobody"));
+                        break;
+                    }
                 }
             }
             if let Some(wrong) = wrong {

@@ -5,8 +5,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tidewire_proto::connection::{CloseCode, CloseReason, OpenError};
+use tidewire_proto::connection::{CloseCode, CloseReason, LaneConfig, LaneError, Message, MessageError, OpenError};
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
 use tidewire_proto::stats::Stats;
 use tokio::sync::Notify;
@@ -64,6 +65,53 @@ impl Connection {
             })
             .await?;
         Some(Stream::new(Arc::clone(&self.0), id))
+    }
+
+    /// Opens a lane of messages, one of at most 15, and returns its number; the peer hears of it with its first message.
+    ///
+    /// # Errors
+    /// See [`LaneError`].
+    pub fn open_lane(&self, config: &LaneConfig) -> Result<u32, LaneError> {
+        let mut state = self.0.shared.lock();
+        let opened =
+            state.with_slot(self.0.id, |endpoint, _| Some(endpoint.connection_mut(self.0.id)?.open_lane(config)));
+        opened.unwrap_or(Err(LaneError::NotConnected))
+    }
+
+    /// Sends a message of at most 256 KiB that is worth something to the peer for `lifetime` from now; later it is given up, as a whole.
+    /// Waits while the lane has no room, and gives up with [`MessageError::Blocked`] when the message's own time is over by then. A message
+    /// that was taken may still be lost.
+    ///
+    /// # Errors
+    /// See [`MessageError`].
+    pub async fn send_message(&self, lane: u32, data: &[u8], lifetime: Duration) -> Result<(), MessageError> {
+        let deadline = self.0.shared.clock.now() + lifetime;
+        let taken = self.wait_for(|endpoint, slot| {
+            let now = self.0.shared.clock.now();
+            let connection = endpoint.connection_mut(self.0.id).filter(|_| slot.closed.is_none());
+            let Some(connection) = connection else { return Some(Err(MessageError::NotConnected)) };
+            match connection.send_message(now, lane, data, deadline.since(now)) {
+                Err(MessageError::Blocked) => None,
+                result => Some(result),
+            }
+        });
+        let taken = tokio::time::timeout(lifetime, taken).await.unwrap_or(Err(MessageError::Blocked));
+        self.0.shared.wake_driver();
+        taken
+    }
+
+    /// The next message that came, whole, on whatever lane of the peer's; `None` when the connection is over. Who does not take
+    /// messages loses the oldest beyond 1 MiB of each lane.
+    pub async fn receive_message(&self) -> Option<Message> {
+        self.wait_for(|endpoint, slot| {
+            let ended = slot.closed.is_some();
+            let connection = slot.ended.as_deref_mut().or(endpoint.connection_mut(self.0.id));
+            match connection.and_then(|connection| connection.take_message()) {
+                None if !ended => None,
+                message => Some(message),
+            }
+        })
+        .await
     }
 
     /// Ends the connection at once, without waiting for what was written to arrive: the side that received last closes. Of `reason`

@@ -26,11 +26,38 @@
 //! # }
 //! ```
 //!
+//! Messages with a deadline, as live video sends them: what cannot be there in 200 ms is not sent any more.
+//!
+//! ```
+//! # use tidewire::{Config, Endpoint, new_secret};
+//! use std::time::Duration;
+//! use tidewire::LaneConfig;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let secret = new_secret()?;
+//! # let server = Endpoint::bind("127.0.0.1:0".parse()?, secret.clone(), Config::default()).await?;
+//! # let client = Endpoint::bind("127.0.0.1:0".parse()?, secret, Config::default()).await?;
+//! # let (theirs, ours) = tokio::join!(server.accept(), client.connect(server.local_addr()));
+//! # let (theirs, ours) = (theirs.expect("the endpoint is open"), ours?);
+//! let video = ours.open_lane(&LaneConfig::default())?;
+//! let frame = vec![7; 30_000];
+//! ours.send_message(video, &frame, Duration::from_millis(200)).await?;
+//!
+//! let message = theirs.receive_message().await.expect("the connection is open");
+//! assert_eq!((message.lane, message.data), (video, frame));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # What to know
 //! - **Secret.** Both sides hold the same 32 bytes ([`Secret`]; [`new_secret`] makes one). To who does not, an endpoint is silent.
 //! - **Both ways.** Every [`Endpoint`] accepts and connects; either side of a [`Connection`] opens streams.
 //! - **Streams** are [`tokio::io::AsyncRead`] and [`tokio::io::AsyncWrite`]. They do not wait for each other: what is missing of one
-//!   holds up only that one. A reader that does not read stops its own writer, once [`Config::stream_window`] is full.
+//!   holds up only that one. A reader that does not read stops its own writer, once [`Config::stream_window`] is full. Writers share
+//!   the path evenly, and one that writes little is next. Either half may be given up: [`Stream::reset`], [`Stream::stop`].
+//! - **Messages** have a lifetime and lanes of their own ([`Connection::open_lane`]): each comes whole or, when its time is over, not at all.
+//!   Up to 256 KiB long, they share the path with the streams by bytes.
 //! - **Redundancy** ([`Config::redundancy`]) and **rate** ([`Config::rate_control`]) adapt by themselves; a default config is
 //!   made for use. [`Config`] is built by changing fields of [`Config::default`].
 //! - **Closing** tells the peer at once and does not wait for what was written to arrive. The side that *received* last closes, or
@@ -55,15 +82,15 @@ use std::io;
 
 pub use connection::{Connection, ConnectionLost};
 pub use endpoint::{ConnectError, Endpoint};
-pub use stream::Stream;
+pub use stream::{ReadHalf, Stream, StreamError, WriteHalf};
 pub use tidewire_codec::Code;
 pub use tidewire_proto::config::{Config, ConfigError};
-pub use tidewire_proto::connection::{CloseCode, CloseReason};
+pub use tidewire_proto::connection::{CloseCode, CloseReason, LaneConfig, LaneError, Message, MessageError};
 pub use tidewire_proto::crypto::{Secret, SecretError};
 pub use tidewire_proto::endpoint::EndpointStats;
 pub use tidewire_proto::rate::RateControl;
 pub use tidewire_proto::redundancy::Redundancy;
-pub use tidewire_proto::stats::{DelayHistogram, PacketStats, Stats, SymbolStats};
+pub use tidewire_proto::stats::{DelayHistogram, MessageStats, PacketStats, Stats, SymbolStats};
 
 /// A secret from the operating system's random source.
 pub fn new_secret() -> io::Result<Secret> {

@@ -9,9 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 use tidewire_proto::Time;
-use tidewire_proto::connection::{
-    CloseCode, CloseReason, Connection, Event, ReadError, StreamId, WakeReason, WriteError,
-};
+use tidewire_proto::connection::{CloseCode, CloseReason, Connection, Event, StreamId, WakeReason, WriteError};
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
 use tokio::sync::Notify;
 
@@ -53,7 +51,7 @@ pub(crate) struct Slot {
     pub connected: bool,
     pub closed: Option<CloseReason>,
     /// The protocol's part, once it has finished ending: what it received can still be read.
-    ended: Option<Box<Connection>>,
+    pub ended: Option<Box<Connection>>,
     /// Streams that the peer opened and nobody accepted.
     pub incoming: VecDeque<StreamId>,
     streams: BTreeMap<StreamId, Waiting>,
@@ -66,8 +64,10 @@ pub(crate) struct Slot {
 pub(crate) struct Waiting {
     pub reader: Option<Waker>,
     pub writer: Option<Waker>,
-    /// The handle was dropped: what comes is thrown away, and the end is sent as soon as there is room.
-    dropped: bool,
+    /// The half was dropped: what comes is thrown away.
+    reader_gone: bool,
+    /// The half was dropped: the end is sent as soon as there is room.
+    writer_gone: bool,
 }
 
 impl Shared {
@@ -136,6 +136,36 @@ impl Shared {
             connection.close(now, code, reason);
         }
         drop(state);
+        self.wake_driver();
+    }
+
+    /// Reads no more of a stream.
+    pub fn stop_reader(&self, (handle, id): (ConnectionHandle, StreamId), code: u64) {
+        if let Some(connection) = self.lock().connection_mut(handle) {
+            // A stream that is over needs no stopping.
+            let _ = connection.stop(id, code);
+        }
+        self.wake_driver();
+    }
+
+    /// Gives up what we send on a stream.
+    pub fn reset_writer(&self, (handle, id): (ConnectionHandle, StreamId), code: u64) {
+        if let Some(connection) = self.lock().connection_mut(handle) {
+            // What is over cannot be given up.
+            let _ = connection.reset(id, code);
+        }
+        self.wake_driver();
+    }
+
+    /// The reading half of a stream was dropped.
+    pub fn drop_reader(&self, half: (ConnectionHandle, StreamId)) {
+        self.stop_reader(half, 0);
+        self.lock().drop_half(half, |waiting| (waiting.reader, waiting.reader_gone) = (None, true));
+    }
+
+    /// The writing half of a stream was dropped.
+    pub fn drop_writer(&self, half: (ConnectionHandle, StreamId)) {
+        self.lock().drop_half(half, |waiting| (waiting.writer, waiting.writer_gone) = (None, true));
         self.wake_driver();
     }
 
@@ -280,8 +310,8 @@ impl State {
             Event::StreamOpened(id) => slot.incoming.push_back(id),
             Event::Readable(id) | Event::Writable(id) => {
                 let Some(waiting) = slot.streams.get_mut(&id) else { return false };
-                if waiting.dropped {
-                    self.finish_dropped(now, handle, id);
+                if waiting.writer_gone && matches!(event, Event::Writable(_)) {
+                    self.end_writer((handle, id));
                     return true;
                 }
                 let whom = if matches!(event, Event::Readable(_)) { &mut waiting.reader } else { &mut waiting.writer };
@@ -311,30 +341,24 @@ impl State {
         false
     }
 
-    /// The handle of a stream was dropped.
-    pub fn drop_stream(&mut self, now: Time, handle: ConnectionHandle, id: StreamId) {
+    /// Says the end of what nobody writes any more, and forgets who waited when the other half is gone too.
+    fn end_writer(&mut self, (handle, id): (ConnectionHandle, StreamId)) {
+        let Some(connection) = self.connection_mut(handle) else { return };
+        let over = connection.finish(id) != Err(WriteError::Blocked);
         let Some(slot) = self.slots.get_mut(&handle) else { return };
-        slot.streams.insert(id, Waiting { dropped: true, ..Waiting::default() });
-        self.finish_dropped(now, handle, id);
+        if over && slot.streams.get(&id).is_some_and(|waiting| waiting.reader_gone) {
+            slot.streams.remove(&id);
+        }
     }
 
-    /// Says the end of a stream that nobody holds, throws away what came, and forgets it when both ends are known.
-    fn finish_dropped(&mut self, now: Time, handle: ConnectionHandle, id: StreamId) {
-        let Some(connection) = self.connection_mut(handle) else { return };
-        let finished = connection.finish(id) != Err(WriteError::Blocked);
-        let read = loop {
-            match connection.chunk(id).map(<[u8]>::len) {
-                Ok(len) => {
-                    connection.consume(now, id, len);
-                    if len == 0 {
-                        break true;
-                    }
-                }
-                Err(error) => break error == ReadError::UnknownStream,
+    /// Marks halves of a stream as gone.
+    fn drop_half(&mut self, (handle, id): (ConnectionHandle, StreamId), drop: impl FnOnce(&mut Waiting)) {
+        if let Some(slot) = self.slots.get_mut(&handle) {
+            let waiting = slot.streams.entry(id).or_default();
+            drop(waiting);
+            if waiting.writer_gone {
+                self.end_writer((handle, id));
             }
-        };
-        if let (true, true, Some(slot)) = (finished, read, self.slots.get_mut(&handle)) {
-            slot.streams.remove(&id);
         }
     }
 

@@ -3,7 +3,7 @@
 mod pair;
 
 use pair::{pair, pseudo_random, within};
-use tidewire::{CloseCode, CloseReason, Config, ConnectionLost, Stream};
+use tidewire::{CloseCode, CloseReason, Config, ConnectionLost, Stream, StreamError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 async fn send(mut stream: impl tokio::io::AsyncWrite + Unpin, seed: u64, len: usize) {
@@ -101,8 +101,82 @@ async fn a_dropped_stream_says_its_end_and_makes_room_for_another() {
             let mut received = Vec::new();
             theirs.read_to_end(&mut received).await.unwrap();
             assert_eq!(received, [n; 3_000]);
-            // Nobody reads this.
-            theirs.write_all(&[n; 3_000]).await.unwrap();
+            // Nobody reads this, and whoever writes it learns that sooner or later.
+            let _ = theirs.write_all(&[n; 3_000]).await;
+        }
+    })
+    .await;
+}
+
+/// The typed error inside an I/O error.
+fn stream_error(error: &std::io::Error) -> Option<StreamError> {
+    error.get_ref().and_then(|inner| inner.downcast_ref::<StreamError>()).copied()
+}
+
+#[tokio::test]
+async fn a_reset_reaches_the_reader_with_its_code_and_the_other_half_goes_on() {
+    let pair = pair(Config::default()).await;
+    within(async {
+        let mut ours = pair.ours.open().await.unwrap();
+        ours.write_all(b"half of it").await.unwrap();
+        let mut theirs = pair.theirs.accept().await.unwrap();
+        assert_eq!(theirs.read_u8().await.unwrap(), b'h');
+        ours.reset(42);
+        for _ in 0..2 {
+            let error = theirs.read_to_end(&mut Vec::new()).await.unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+            assert_eq!(stream_error(&error), Some(StreamError::Reset(42)));
+        }
+        assert_eq!(stream_error(&ours.write_u8(1).await.unwrap_err()), Some(StreamError::Finished));
+        tokio::join!(send(theirs, 7, 300_000), expect(ours, 7, 300_000));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_reader_that_stops_ends_the_writing_and_what_it_sends_goes_on() {
+    let pair = pair(Config::default()).await;
+    within(async {
+        let mut ours = pair.ours.open().await.unwrap();
+        ours.write_u8(0).await.unwrap();
+        let mut theirs = pair.theirs.accept().await.unwrap();
+        theirs.stop(7);
+        assert_eq!(theirs.read(&mut [0]).await.unwrap(), 0);
+        let (reader, mut writer) = ours.split();
+        let error = loop {
+            if let Err(error) = writer.write_all(&[1; 10_000]).await {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
+        assert_eq!(stream_error(&error), Some(StreamError::Stopped(7)));
+        assert_eq!(stream_error(&writer.shutdown().await.unwrap_err()), Some(StreamError::Stopped(7)));
+        tokio::join!(send(theirs, 7, 300_000), expect(reader, 7, 300_000));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_dropped_half_stops_or_ends_what_is_its_own() {
+    let mut config = Config::default();
+    config.max_streams = 1;
+    let pair = pair(config).await;
+    within(async {
+        for _ in 0..5 {
+            let (reader, mut writer) = pair.ours.open().await.unwrap().split();
+            drop(reader);
+            writer.write_all(b"question").await.unwrap();
+            let (mut their_reader, mut their_writer) = pair.theirs.accept().await.unwrap().split();
+            let error = loop {
+                if let Err(error) = their_writer.write_all(&[1; 10_000]).await {
+                    break error;
+                }
+            };
+            assert_eq!(stream_error(&error), Some(StreamError::Stopped(0)));
+            drop((writer, their_writer));
+            let mut question = String::new();
+            their_reader.read_to_string(&mut question).await.unwrap();
+            assert_eq!(question, "question");
         }
     })
     .await;

@@ -1,10 +1,12 @@
-//! The application's side: streams opened, written, read.
+//! The application's side: streams opened, written, read, given up.
 
 use core::fmt;
 use core::time::Duration;
 
 use super::{Connection, State, StreamId};
 use crate::Time;
+use crate::lane::{STREAMS, Sending};
+use crate::wire::VARINT_MAX;
 
 /// What may wait in the lane for its first transmission, as time at the pacing rate: enough that a driver that wakes each
 /// millisecond never runs dry, short enough that a key stroke does not wait behind a bulk stream (DESIGN section 4).
@@ -37,19 +39,22 @@ impl core::error::Error for OpenError {}
 pub enum WriteError {
     /// No room now; [`super::Event::Writable`] tells when there is.
     Blocked,
-    /// The stream was finished by us, or never was.
+    /// The stream was finished or reset by us, or never was.
     Finished,
+    /// The peer reads no more of the stream, and says why in the application's words.
+    Stopped(u64),
     /// The connection is not established, or over.
     NotConnected,
 }
 
 impl fmt::Display for WriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Blocked => "no room to write now",
-            Self::Finished => "the stream was finished",
-            Self::NotConnected => "the connection is not established",
-        })
+        match self {
+            Self::Blocked => f.write_str("no room to write now"),
+            Self::Finished => f.write_str("the stream was finished or reset by us"),
+            Self::Stopped(code) => write!(f, "the peer reads no more of the stream (code {code})"),
+            Self::NotConnected => f.write_str("the connection is not established"),
+        }
     }
 }
 
@@ -60,16 +65,19 @@ impl core::error::Error for WriteError {}
 pub enum ReadError {
     /// Nothing has come yet; [`super::Event::Readable`] tells when it has.
     Blocked,
-    /// There is no such stream, or it was read to its end before.
+    /// There is no such stream, or it was read to its end, or stopped, before.
     UnknownStream,
+    /// The peer gave the stream up, and says why in the application's words; what of it was not read is lost.
+    Reset(u64),
 }
 
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Blocked => "nothing to read now",
-            Self::UnknownStream => "there is no such stream",
-        })
+        match self {
+            Self::Blocked => f.write_str("nothing to read now"),
+            Self::UnknownStream => f.write_str("there is no such stream, or it is over"),
+            Self::Reset(code) => write!(f, "the peer gave the stream up (code {code})"),
+        }
     }
 }
 
@@ -91,7 +99,8 @@ impl Connection {
         }
         let (taken, _) = self.write_or_finish(stream, data, false)?;
         if taken < data.len() {
-            self.streams.wait_for_room(stream);
+            let wanted = (data.len() - taken).min(self.symbol_len(STREAMS));
+            self.streams.wait_for_room(stream, wanted);
         }
         if taken == 0 { Err(WriteError::Blocked) } else { Ok(taken) }
     }
@@ -100,10 +109,10 @@ impl Connection {
     pub fn finish(&mut self, stream: StreamId) -> Result<(), WriteError> {
         let (_, ended) = self.write_or_finish(stream, &[], true)?;
         if !ended {
-            self.streams.wait_for_room(stream);
+            self.streams.wait_for_room(stream, 0);
             return Err(WriteError::Blocked);
         }
-        self.streams.forget_if_done(stream);
+        self.forget_if_done(stream);
         Ok(())
     }
 
@@ -111,42 +120,143 @@ impl Connection {
         if !matches!(self.state, State::Established { .. }) {
             return Err(WriteError::NotConnected);
         }
-        let (symbol_len, allowance) = (self.symbol_len(), self.queue_allowance());
+        let (symbol_len, allowance) = (self.symbol_len(STREAMS), self.queue_allowance());
         let stream = self.streams.get_mut(id).ok_or(WriteError::Finished)?;
-        if stream.outgoing.finished || (stream.outgoing.ends && !fin) {
-            return Err(WriteError::Finished);
+        let outgoing = &mut stream.outgoing;
+        if let Some(code) = outgoing.stopped.filter(|_| outgoing.sending == Sending::Reset) {
+            let news = !core::mem::replace(&mut outgoing.told_stopped, true);
+            self.forget_if_done(id);
+            return Err(if news { WriteError::Stopped(code) } else { WriteError::Finished });
         }
-        stream.outgoing.ends |= fin;
-        let credit = usize::try_from(stream.outgoing.limit - stream.outgoing.written).unwrap_or(usize::MAX);
-        let data = data.get(..credit).unwrap_or(data);
-        let offset = stream.outgoing.written;
-        let (taken, ended) = self.sender.write((id.0, offset), data, fin, symbol_len, allowance);
-        stream.outgoing.written += taken as u64;
-        stream.outgoing.finished |= ended;
+        match outgoing.sending {
+            Sending::Open if fin => outgoing.sending = Sending::Ends,
+            Sending::Open => {}
+            Sending::Ends if fin => {}
+            Sending::Ends | Sending::Finished | Sending::Reset => return Err(WriteError::Finished),
+        }
+        let credit = usize::try_from(outgoing.limit - outgoing.written).unwrap_or(usize::MAX);
+        let (offset, served) = (outgoing.written, outgoing.served);
+        let wanted = data.len().min(symbol_len);
+        let share = self.streams.turns.share(id, served, wanted, self.lanes.streams.sender.room(allowance));
+        if share == 0 {
+            return Ok((0, false));
+        }
+        let data = &data[..data.len().min(credit).min(share * symbol_len)];
+        let (taken, ended) = self.lanes.streams.sender.write((id.0, offset), data, fin, symbol_len, allowance);
+        let served = self.streams.turns.take(id, served, taken);
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.outgoing.served = served;
+            stream.outgoing.written += taken as u64;
+            if ended {
+                stream.outgoing.sending = Sending::Finished;
+            }
+        }
         self.stats.app_bytes_sent += taken as u64;
         Ok((taken, ended))
+    }
+
+    /// Gives our half of the stream up: what was not sent yet is withdrawn, and the peer learns `code`, at most 2^62-1, in place of the
+    /// rest. The other half goes on.
+    pub fn reset(&mut self, stream: StreamId, code: u64) -> Result<(), WriteError> {
+        if !matches!(self.state, State::Established { .. }) {
+            return Err(WriteError::NotConnected);
+        }
+        let outgoing = &mut self.streams.get_mut(stream).ok_or(WriteError::Finished)?.outgoing;
+        outgoing.told_stopped = true;
+        if outgoing.sending == Sending::Reset {
+            self.forget_if_done(stream);
+            return Err(WriteError::Finished);
+        }
+        self.give_up(stream, code.min(VARINT_MAX));
+        Ok(())
+    }
+
+    /// Reads no more of the stream: what has come is thrown away, and the peer is asked, with `code`, at most 2^62-1, to send no more.
+    pub fn stop(&mut self, stream: StreamId, code: u64) -> Result<(), ReadError> {
+        self.streams.get(stream).ok_or(ReadError::UnknownStream)?;
+        let before = self.streams.remote_limit();
+        self.streams.stop(stream, code.min(VARINT_MAX));
+        self.say_control();
+        self.tell_new_limit(before);
+        Ok(())
+    }
+
+    /// Withdraws what of a stream was not sent, and says that nothing more comes.
+    fn give_up(&mut self, id: StreamId, code: u64) {
+        let Some(written) = self.streams.get(id).map(|stream| stream.outgoing.written) else { return };
+        let last = self.lanes.streams.sender.withdraw(id.0).unwrap_or(written);
+        self.streams.give_up(id, code, last);
+        self.say_control();
+    }
+
+    /// Streams that the peer stopped are given up, unless their end has left already.
+    pub(super) fn give_up_stopped(&mut self) {
+        while let Some((id, code)) = self.streams.next_stopped() {
+            let Some(stream) = self.streams.get_mut(id) else { continue };
+            match stream.outgoing.sending {
+                Sending::Open | Sending::Ends => {
+                    self.give_up(id, code);
+                    self.streams.tell_stopped(id);
+                }
+                // Whoever finished it has nothing to learn.
+                Sending::Finished | Sending::Reset => {
+                    stream.outgoing.told_stopped = true;
+                    self.forget_if_done(id);
+                }
+            }
+        }
+    }
+
+    /// RESET and STOP that wait go into symbols.
+    fn say_control(&mut self) {
+        let (symbol_len, before) = (self.symbol_len(STREAMS), self.streams.remote_limit());
+        self.streams.say(|frame| self.lanes.streams.sender.write_control(frame, symbol_len));
+        self.tell_new_limit(before);
+    }
+
+    fn forget_if_done(&mut self, id: StreamId) {
+        let before = self.streams.remote_limit();
+        self.streams.forget_if_done(id);
+        self.tell_new_limit(before);
+    }
+
+    /// The peer learns soon that it may open more streams than `before`.
+    fn tell_new_limit(&mut self, before: u64) {
+        if self.streams.remote_limit() > before {
+            self.path.feedback.request(self.last_asked);
+        }
     }
 
     /// Symbols that may wait in the lane.
     fn queue_allowance(&self) -> usize {
         let bytes = u128::from(self.pacing()) * QUEUE.as_nanos() / 1_000_000_000;
-        (bytes as usize / self.symbol_len().max(1)).max(LEAST_QUEUE)
+        (bytes as usize / self.symbol_len(STREAMS).max(1)).max(LEAST_QUEUE)
     }
 
-    /// Tells streams that wait that there is room, if there is.
-    pub(super) fn wake_writers(&mut self) {
-        if self.streams.has_waiting() && self.sender.queued() < self.queue_allowance() {
-            self.streams.wake_writers();
+    /// Says what waits to be said of streams, and tells those that wait that there is room, if there is.
+    pub(super) fn wake_writers(&mut self, now: Time) {
+        if self.streams.has_waiting() {
+            self.say_control();
+            let free = self.lanes.streams.sender.room(self.queue_allowance());
+            self.streams.wake_writers(now, free);
         }
     }
 
     /// Lends the next unread bytes of a stream. `Ok(&[])` is its end. What was used is given back by [`Self::consume`].
     pub fn chunk(&mut self, stream: StreamId) -> Result<&[u8], ReadError> {
-        let state = self.streams.get(stream).ok_or(ReadError::UnknownStream)?;
-        if state.incoming.is_at_end() {
+        let incoming = &mut self.streams.get_mut(stream).ok_or(ReadError::UnknownStream)?.incoming;
+        if incoming.is_stopped() {
+            return Err(ReadError::UnknownStream);
+        }
+        if let Some(code) = incoming.reset_code() {
+            incoming.told_end = true;
+            self.forget_if_done(stream);
+            return Err(ReadError::Reset(code));
+        }
+        if incoming.is_at_end() {
             return Ok(&[]);
         }
-        if !state.incoming.is_readable() {
+        if !incoming.is_readable() {
             self.streams.wants_read(stream);
             return Err(ReadError::Blocked);
         }

@@ -19,6 +19,15 @@ pub enum Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u64);
 
+/// A message that came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The peer's lane that carried it.
+    pub lane: u32,
+    /// Its bytes.
+    pub data: Vec<u8>,
+}
+
 /// A datagram that came.
 #[derive(Debug)]
 pub struct Received<'a> {
@@ -63,6 +72,8 @@ pub enum WakeReason {
     Redundancy,
     /// The next probe of the packet size is due.
     PacketSize,
+    /// The time of a message is over.
+    Deadline,
     /// The connection ends for silence, or has finished ending.
     Idle,
 }
@@ -81,6 +92,10 @@ pub enum Event {
     Writable(StreamId),
     /// The peer allows more streams.
     StreamsAvailable,
+    /// A message is to be taken: [`super::Connection::take_message`].
+    MessageReadable,
+    /// A lane that had no room for a message may have some.
+    LaneWritable(u32),
     /// The connection is over.
     Closed(CloseReason),
 }

@@ -3,13 +3,18 @@
 //! Packet fates go to the path (round trip, loss, rate), symbol fates to the lane, each loss also to the rate controller
 //! whatever a repair made good (RFC 9265).
 
+use std::collections::BTreeMap;
+
+use tidewire_codec::SourceId;
+
+use super::lanes::{Inbound, Lane};
 use super::{CloseCode, Connection};
 use crate::Time;
-use crate::lane::STREAMS;
+use crate::lane::{LaneReceiver, MAX_LANES, STREAMS};
 use crate::path::Fate;
 use crate::path::{Carried, EcnTally, Sent};
 use crate::rate::{AckSample, LossSample};
-use crate::wire::{EcnCounts, Feedback, FeedbackRepr, StreamCreditRepr, Writer};
+use crate::wire::{EcnCounts, Feedback, FeedbackRepr, LaneRepr, StreamCreditRepr, Writer};
 
 /// Return bytes per delivered byte that FEEDBACK may cost (DESIGN section 6).
 const RETURN_SHARE: f64 = 0.04;
@@ -23,7 +28,8 @@ impl Connection {
     pub(super) fn on_feedback(&mut self, now: Time, number: u64, feedback: &Feedback<'_>) -> Result<(), CloseCode> {
         self.settle_acked(now, feedback)?;
         for report in feedback.lanes() {
-            if report.lane != STREAMS || !self.sender.on_report(number, &report) {
+            let lane = self.lanes.get_mut(report.lane).ok_or(CloseCode::Protocol)?;
+            if !lane.sender.on_report(number, &report) {
                 return Err(CloseCode::Protocol);
             }
         }
@@ -38,7 +44,7 @@ impl Connection {
                 self.path.rate.on_ecn(now, marked);
             }
         }
-        self.wake_writers();
+        self.wake_writers(now);
         Ok(())
     }
 
@@ -155,24 +161,38 @@ impl Connection {
     fn carried_fate(&mut self, now: Time, n: u64, sent: &Sent, arrived: bool) {
         let udp = (sent.bytes as usize).saturating_sub(crate::path::IP_UDP_HEADER) as u16;
         match sent.carried {
-            Carried::Source { id, again: false, .. } if arrived => self.sender.on_source_acked(id),
-            Carried::Source { id, again: false, .. } => self.sender.on_source_lost(id),
-            Carried::Source { id, again: true, .. } => {
-                if arrived {
-                    self.sender.on_source_acked(id);
+            Carried::Source { lane, id, again } => {
+                self.source_fate(lane, id, again, arrived);
+                if again {
+                    self.repair_settled(lane, n, arrived);
                 }
-                self.repair_settled(n, arrived);
             }
-            Carried::Repair { .. } => self.repair_settled(n, arrived),
+            Carried::Repair { lane, .. } => self.repair_settled(lane, n, arrived),
             Carried::SizeProbe if arrived => self.path.mtu.on_acked(udp),
             Carried::SizeProbe => self.path.mtu.on_lost(udp, now, self.path.rtt.smoothed()),
-            Carried::Control => {}
+            Carried::Base { .. } | Carried::Control => {}
+        }
+        if let Carried::Source { lane, .. } | Carried::Repair { lane, .. } | Carried::Base { lane } = sent.carried
+            && !arrived
+            && let Some(lane) = self.lanes.get_mut(lane)
+        {
+            lane.sender.on_packet_lost(n);
         }
     }
 
-    fn repair_settled(&mut self, n: u64, arrived: bool) {
-        if let Some(repair) = self.sender.on_repair_settled(n, arrived) {
-            self.policy.on_repair_settled(&repair, arrived);
+    fn source_fate(&mut self, lane: u32, id: SourceId, again: bool, arrived: bool) {
+        let Some(Lane { sender, .. }) = self.lanes.get_mut(lane) else { return };
+        if arrived {
+            sender.on_source_acked(id);
+        } else if !again {
+            sender.on_source_lost(id);
+        }
+    }
+
+    fn repair_settled(&mut self, lane: u32, n: u64, arrived: bool) {
+        let Some(Lane { sender, policy, .. }) = self.lanes.get_mut(lane) else { return };
+        if let Some(repair) = sender.on_repair_settled(n, arrived) {
+            policy.on_repair_settled(&repair, arrived);
         }
     }
 
@@ -195,7 +215,12 @@ impl Connection {
 
     /// Writes FEEDBACK; returns whether it carries credit and so elicits an acknowledgement, `None` when there was no room.
     pub(super) fn write_feedback(&mut self, now: Time, number: u64, w: &mut Writer<'_>) -> Option<bool> {
-        self.receiver.tune(now, self.path.rtt.smoothed());
+        let rtt = self.path.rtt.smoothed();
+        self.receiver.review(now, rtt);
+        let inbound = self.inbound.values_mut().map(|inbound| &mut inbound.receiver);
+        inbound.filter(|receiver| receiver.is_reportable()).for_each(|receiver| receiver.review(now, rtt));
+        let (reports, count) = lane_reports(&self.receiver, &self.inbound);
+        let lanes = &reports[..count];
         let credit = self.streams.has_unconfirmed();
         // A limit that moves all the time is confirmed once per round trip, not with every FEEDBACK that carries it.
         let elicits = credit && now.since(self.credit_asked) >= self.path.rtt.smoothed();
@@ -214,11 +239,11 @@ impl Connection {
             delay: self.path.received.delay(now),
             ecn,
             stream_credit,
-            lanes: &[self.receiver.report(STREAMS)],
+            lanes,
             elicits,
         };
         let mut scratch = [0; MAX_FEEDBACK];
-        let room = (room + credit_len).min(w.remaining()).min(MAX_FEEDBACK);
+        let room = (room + credit_len + LANE_REPORT * (lanes.len() - 1)).min(w.remaining()).min(MAX_FEEDBACK);
         let mut inner = Writer::new(scratch.get_mut(..room)?);
         frame.emit(&mut inner).ok()?;
         w.bytes(inner.written()).ok()?;
@@ -228,11 +253,29 @@ impl Connection {
         if elicits {
             self.credit_asked = now;
         }
+        self.inbound.values_mut().for_each(|inbound| inbound.receiver.news = false);
         self.delivered_since_feedback = 0;
         self.path.feedback.on_sent(now);
         Some(elicits)
     }
 }
 
+/// What is to be said of the lanes: of lane 0 always, of the others what is new or lacking.
+fn lane_reports<'a>(
+    streams: &'a LaneReceiver,
+    inbound: &'a BTreeMap<u32, Inbound>,
+) -> ([LaneRepr<'a>; MAX_LANES], usize) {
+    let mut reports = [streams.report(STREAMS); MAX_LANES];
+    let mut count = 1;
+    let others = inbound.iter().filter(|(_, inbound)| inbound.receiver.is_reportable());
+    for (report, (&lane, inbound)) in reports.iter_mut().skip(1).zip(others) {
+        *report = inbound.receiver.report(lane);
+        count += 1;
+    }
+    (reports, count)
+}
+
+/// Bytes of a lane's report without runs, for all but the first.
+const LANE_REPORT: usize = 20;
 /// All of FEEDBACK with every range, run and limit at full length fits the smallest datagram.
 const MAX_FEEDBACK: usize = 1_100;

@@ -2,12 +2,14 @@
 //!
 //! The driver's contract (front page of the crate): after any `&mut self` call drain [`Connection::poll_transmit`], then
 //! [`Connection::poll_event`], then read [`Connection::poll_timeout`]; only then wait. Each concern has a file:
-//! `receive` (frames in), `feedback` (what comes back and what goes back), `send` (what fills a slot), `timers`, `app` (streams),
-//! `event` (types).
+//! `receive` (frames in), `feedback` (what comes back and what goes back), `send` (what fills a slot), `lanes` (whose turn it is to fill it), `timers`,
+//! `app` (streams), `messages`, `event` (types).
 
 mod app;
 mod event;
 mod feedback;
+mod lanes;
+mod messages;
 mod receive;
 mod send;
 #[cfg(all(test, feature = "aws-lc-rs"))]
@@ -16,11 +18,12 @@ mod timers;
 
 use core::net::SocketAddr;
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 pub use app::{OpenError, ReadError, WriteError};
-pub use event::{CloseCode, CloseReason, Event, Received, Side, StreamId, Transmit, WakeReason};
+pub use event::{CloseCode, CloseReason, Event, Message, Received, Side, StreamId, Transmit, WakeReason};
+pub use messages::{LaneConfig, LaneError, MessageError};
 
 use crate::Time;
 use crate::config::Config;
@@ -31,9 +34,9 @@ use crate::path::{
     DeliveryRate, EcnTally, FeedbackClock, Flight, LossDetector, LossEstimator, MtuProber, Pacer, ReceivedPackets, Rtt,
 };
 use crate::rate::RateController;
-use crate::redundancy::{RedundancyPolicy, Repair};
 use crate::stats::Stats;
 use crate::wire::ConnectionId;
+use lanes::{Inbound, Lanes};
 
 /// Where a connection stands.
 #[derive(Debug)]
@@ -136,16 +139,20 @@ pub struct Connection {
     local_id: ConnectionId,
     keys: Option<Keys>,
     path: Path,
-    sender: LaneSender,
+    lanes: Lanes,
+    /// Of lane 0.
     receiver: LaneReceiver,
     streams: Streams,
-    policy: Box<dyn RedundancyPolicy>,
-    /// A repair that did not fit the segment size of the running batch: it goes first in the next.
-    deferred: Option<Repair>,
+    /// The peer's lanes of messages.
+    inbound: BTreeMap<u32, Inbound>,
+    /// The application was told that a message is to be taken, and has not found the end of them since.
+    told_message: bool,
     max_span: u16,
     /// Codes that the peer decodes.
     codes: CodeSet,
     symbol_limit: usize,
+    /// Symbols of each lane that the peer accepts from the start.
+    lane_credit: u64,
     idle_timeout: Duration,
     last_heard: Time,
     /// When `poll_transmit` was last called: what could leave then has left.
@@ -201,14 +208,15 @@ impl Connection {
             local_id,
             keys: None,
             path,
-            sender: LaneSender::new(slot_len, config.ring_memory, 0),
+            lanes: Lanes::new(LaneSender::new(slot_len, config.ring_memory, 0), config.redundancy),
             receiver: LaneReceiver::new(slot_len, config.max_span, config.ring_memory),
             streams: Streams::new(side, config.max_streams, config.stream_window, config.max_stream_window),
-            policy: config.redundancy.build(),
-            deferred: None,
+            inbound: BTreeMap::new(),
+            told_message: false,
             max_span: config.max_span,
             codes: CodeSet::ALL,
             symbol_limit: slot_len,
+            lane_credit: 0,
             idle_timeout: config.idle_timeout,
             last_heard: now,
             last_asked: now,
@@ -228,7 +236,9 @@ impl Connection {
     fn adopt(&mut self, session: Session) {
         let peer = &session.peer;
         self.path.mtu.limit_to(peer.max_datagram);
-        self.sender = LaneSender::new(self.config.slot_len(), self.config.ring_memory, peer.lane_credit.into());
+        self.lane_credit = peer.lane_credit.into();
+        let sender = LaneSender::new(self.config.slot_len(), self.config.ring_memory, self.lane_credit);
+        self.lanes = Lanes::new(sender, self.config.redundancy);
         self.max_span = self.max_span.min(peer.max_span);
         self.codes = peer.codes;
         self.symbol_limit = self.symbol_limit.min(peer.max_symbol.into());
@@ -275,9 +285,15 @@ impl Connection {
         (stats.recent_loss, stats.mean_burst) = (estimate.rate, estimate.burst);
         stats.pacing_bps = self.pacing().saturating_mul(8);
         stats.datagram_size = self.path.mtu.current();
-        stats.symbols = self.receiver.symbols;
-        stats.packets.redundant = self.receiver.redundant;
         stats.delay = self.receiver.delay.clone();
+        for receiver in self.inbound.values().map(|inbound| &inbound.receiver) {
+            stats.delay.merge(&receiver.delay);
+        }
+        for receiver in [&self.receiver].into_iter().chain(self.inbound.values().map(|inbound| &inbound.receiver)) {
+            stats.symbols.add(&receiver.symbols);
+            stats.packets.redundant += receiver.redundant;
+        }
+        self.count_messages(&mut stats.messages);
         stats
     }
 

@@ -5,6 +5,7 @@
 
 use super::{CloseCode, CloseReason, Connection, Event, Received, State};
 use crate::Time;
+use crate::lane::Arrival;
 use crate::path::IP_UDP_HEADER;
 use crate::wire::{Frame, Frames};
 
@@ -55,7 +56,9 @@ impl Connection {
         let gap = self.path.received.insert(opened.number, now, ecn);
         let Some(payload) = datagram.get(opened.payload) else { return };
         self.delivered_since_feedback += (len + IP_UDP_HEADER) as u64;
-        match self.receive_frames(now, opened.number, payload) {
+        let asked = self.receive_frames(now, opened.number, payload);
+        self.give_up_stopped();
+        match asked {
             Ok(asked) if asked.elicits => self.path.feedback.on_eliciting(now, asked.urgent || gap),
             Ok(_) => {}
             Err(code) => self.fault(now, code),
@@ -101,13 +104,12 @@ impl Connection {
     fn receive_frame(&mut self, now: Time, number: u64, frame: &Frame<'_>, asked: &mut Asked) -> Result<(), CloseCode> {
         match *frame {
             Frame::Source { lane, id, base, again, symbol } => {
-                expect_streams(lane)?;
-                asked.urgent |= self.receiver.on_source(now, (id, base, again), symbol, &mut self.streams)?;
+                asked.urgent |= self.on_arrival(now, lane, base, Arrival::Source { id, again, symbol })?;
             }
             Frame::Repair { lane, code, id, base, on_feedback: _, symbol } => {
-                expect_streams(lane)?;
-                asked.urgent |= self.receiver.on_repair(now, (code, id, base), symbol, &mut self.streams)?;
+                asked.urgent |= self.on_arrival(now, lane, base, Arrival::Repair { code, id, symbol })?;
             }
+            Frame::Base { lane, base } => asked.urgent |= self.on_arrival(now, lane, base, Arrival::Nothing)?,
             Frame::Feedback(ref feedback) => {
                 if core::mem::replace(&mut asked.feedback, true) {
                     return Err(CloseCode::Protocol);
@@ -130,9 +132,4 @@ impl Connection {
         }
         Ok(())
     }
-}
-
-/// Lane 0 is the only one in this release.
-fn expect_streams(lane: u32) -> Result<(), CloseCode> {
-    if lane == crate::lane::STREAMS { Ok(()) } else { Err(CloseCode::Protocol) }
 }

@@ -3,11 +3,15 @@
 //! Order: a probe that silence asks for, FEEDBACK that is due, a probe of the packet size, repair, source, nothing. Nothing coded is
 //! queued: a repair is computed from the freshest window straight into the outgoing buffer and sealed there.
 
+use core::ops::ControlFlow;
 use core::time::Duration;
 
+use tidewire_codec::{Code, RepairId, SourceId};
+
+use super::lanes::Lane;
 use super::{Connection, SKIP_TIMEOUTS, State, Transmit};
 use crate::Time;
-use crate::lane::STREAMS;
+use crate::lane::{LaneSender, STREAMS};
 use crate::path::{Carried, Ecn, Fate, IP_UDP_HEADER, Sent, transmission_time};
 use crate::redundancy::{CodingContext, RedundancyPolicy, Repair};
 use crate::wire::{
@@ -25,8 +29,10 @@ const GREASE_RATE: u64 = 64;
 enum Slot {
     Ping,
     SizeProbe(u16),
-    Repair(Repair),
-    Source,
+    Repair(u32, Repair),
+    Source(u32),
+    /// The base of a lane that has no symbol to say it with.
+    Base(u32),
 }
 
 impl Connection {
@@ -39,7 +45,10 @@ impl Connection {
                 self.stats.wire_bytes_sent += (len + IP_UDP_HEADER) as u64;
                 Some(Transmit { destination: self.path.remote, ecn: None, len, segment_size: None })
             }
-            State::Established { .. } => self.transmit_batch(now, max_segments, out),
+            State::Established { .. } => {
+                self.expire_messages(now);
+                self.transmit_batch(now, max_segments, out)
+            }
             State::Closing { .. } => self.transmit_close(now, out),
             State::Draining { .. } | State::Closed => None,
         }
@@ -108,9 +117,9 @@ impl Connection {
     /// Records a packet that leaves now.
     fn record(&mut self, now: Time, len: usize, carried: Carried, elicits: bool) {
         let bytes = (len + IP_UDP_HEADER) as u32;
-        let data = matches!(carried, Carried::Source { .. } | Carried::Repair { .. });
-        if data {
+        if let Carried::Source { lane, .. } | Carried::Repair { lane, .. } = carried {
             self.note_busy(now);
+            self.lanes.charge(lane, bytes);
         }
         let app_limited = !self.is_saturated();
         let path = &mut self.path;
@@ -124,7 +133,7 @@ impl Connection {
                 packets.feedback_repair += 1;
             }
             Carried::Repair { on_feedback: false, .. } => packets.repair += 1,
-            Carried::Control | Carried::SizeProbe => packets.control += 1,
+            Carried::Control | Carried::SizeProbe | Carried::Base { .. } => packets.control += 1,
         }
         self.stats.wire_bytes_sent += u64::from(bytes);
         if elicits {
@@ -179,53 +188,79 @@ impl Connection {
         if let (Some(size), false) = (self.path.mtu.poll(now), probe) {
             return Some(Slot::SizeProbe(size));
         }
-        // The peer may have decoded meanwhile what a deferred repair is for.
-        let deferred = self.deferred.take().filter(|repair| repair.end() > self.sender.base());
-        if let Some(repair) = deferred.or_else(|| self.next_repair(now)) {
-            if self.packet_len(&repair) <= limit {
-                self.path.probes_owed = self.path.probes_owed.saturating_sub(1);
-                return Some(Slot::Repair(repair));
+        let mut tried = 0;
+        while let Some(lane) = self.lanes.next(tried) {
+            tried |= 1 << lane;
+            match self.lane_slot(now, lane, limit) {
+                ControlFlow::Break(Some(slot)) => {
+                    self.path.probes_owed = self.path.probes_owed.saturating_sub(1);
+                    return Some(slot);
+                }
+                ControlFlow::Break(None) => return None,
+                ControlFlow::Continue(()) => {}
             }
-            // Belongs to the next batch, whose segments may be larger; a symbol beyond the path's size cannot be sent at all.
-            if self.packet_len(&repair) <= usize::from(self.path.mtu.current()) {
-                self.deferred = Some(repair);
-                return None;
-            }
-        }
-        if self.sender.next_source().is_some_and(|id| self.source_len(id) <= limit) {
-            self.path.probes_owed = self.path.probes_owed.saturating_sub(1);
-            return Some(Slot::Source);
         }
         if probe {
             self.path.probes_owed -= 1;
             return Some(Slot::Ping);
         }
-        if self.path.idle_since.is_none() && self.sender.queued() == 0 {
+        if self.path.idle_since.is_none() && self.lanes.iter().all(|(_, lane)| lane.sender.queued() == 0) {
             self.path.idle_since = Some(now);
         }
         None
     }
 
-    fn next_repair(&mut self, now: Time) -> Option<Repair> {
+    /// What a lane would fill a slot of `limit` bytes with; breaks without when that has to wait for the next batch.
+    fn lane_slot(&mut self, now: Time, id: u32, limit: usize) -> ControlFlow<Option<Slot>> {
         let probe = self.path.probes_owed > 0;
-        self.ask_policy(now, probe, |policy, cx| policy.next_repair(cx))
+        let Some(lane) = self.lanes.get_mut(id) else { return ControlFlow::Continue(()) };
+        // A probe may as well say what the peer is not known to have heard.
+        let owes_base = lane.sender.owes_base() || (probe && lane.sender.is_base_news());
+        if owes_base && !lane.sender.has_source() {
+            return ControlFlow::Break(Some(Slot::Base(id)));
+        }
+        // The peer may have decoded meanwhile what a deferred repair is for.
+        let base = lane.sender.base();
+        let deferred = lane.deferred.take().filter(|repair| repair.end() > base);
+        let repair = deferred.or_else(|| self.ask_policy(now, id, probe, |policy, cx| policy.next_repair(cx))?);
+        let Some(lane) = self.lanes.get_mut(id) else { return ControlFlow::Continue(()) };
+        if let Some(repair) = repair {
+            let len = packet_len(id, &lane.sender, &repair);
+            if len <= limit {
+                return ControlFlow::Break(Some(Slot::Repair(id, repair)));
+            }
+            // Belongs to the next batch, whose segments may be larger; a symbol beyond the path's size cannot be sent at all.
+            if len <= usize::from(self.path.mtu.current()) {
+                lane.deferred = Some(repair);
+                return ControlFlow::Break(None);
+            }
+        }
+        match lane.sender.next_source() {
+            Some(source) if source_len(id, &lane.sender, source) <= limit => ControlFlow::Break(Some(Slot::Source(id))),
+            _ => ControlFlow::Continue(()),
+        }
     }
 
-    /// When the policy wants to be asked again.
+    /// When a policy wants to be asked again.
     pub(super) fn policy_timeout(&mut self, now: Time) -> Option<Time> {
-        self.ask_policy(now, false, |policy, cx| policy.poll_timeout(cx))
+        let lanes = self.lanes.iter().count() as u32;
+        (0..lanes).filter_map(|lane| self.ask_policy(now, lane, false, |policy, cx| policy.poll_timeout(cx))?).min()
     }
 
     /// Shows the policy what it may know.
     fn ask_policy<R>(
         &mut self,
         now: Time,
+        lane: u32,
         probe: bool,
         ask: impl FnOnce(&mut dyn RedundancyPolicy, &CodingContext<'_>) -> R,
-    ) -> R {
+    ) -> Option<R> {
         let saturated = self.is_saturated();
-        let lost = self.sender.first_lost();
-        let (sender, path) = (&self.sender, &self.path);
+        let waiting = lane == STREAMS && self.streams.has_waiting();
+        let path = &self.path;
+        let Lane { sender, policy, .. } = self.lanes.get_mut(lane)?;
+        let lost = sender.first_lost();
+        let sender = &*sender;
         let cx = CodingContext {
             now,
             base: sender.base(),
@@ -236,7 +271,7 @@ impl Connection {
             in_flight: sender.repairs(),
             loss: path.estimator.estimate(),
             rtt: path.rtt.smoothed(),
-            backlog: sender.has_source() || self.streams.has_waiting(),
+            backlog: sender.has_source() || waiting,
             saturated,
             source_interval: sender.source_interval(),
             last_source: sender.last_source(),
@@ -244,34 +279,16 @@ impl Connection {
             max_overhead: self.config.max_overhead,
             probe,
         };
-        ask(self.policy.as_mut(), &cx)
+        Some(ask(policy.as_mut(), &cx))
     }
 
-    fn packet_len(&self, repair: &Repair) -> usize {
-        let base = self.sender.base();
-        PACKET_OVERHEAD
-            + match *repair {
-                Repair::Resend(id) => source_header_len(STREAMS, id, base) + self.sender.repair_len(id, 1).unwrap_or(0),
-                Repair::Coded { first, count, .. } => {
-                    let id = tidewire_codec::RepairId { first, count, key: 0 };
-                    repair_header_len(STREAMS, id, base) + self.sender.repair_len(first, count).unwrap_or(0)
-                }
-            }
-    }
-
-    fn source_len(&self, id: tidewire_codec::SourceId) -> usize {
-        PACKET_OVERHEAD
-            + source_header_len(STREAMS, id, self.sender.base())
-            + self.sender.repair_len(id, 1).unwrap_or(0)
-    }
-
-    /// Longest symbol that still fits a packet as a repair, whose header is the longer one.
-    pub(super) fn symbol_len(&self) -> usize {
-        let base = self.sender.base();
-        let first = tidewire_codec::SourceId(self.sender.sent().0 + self.sender.capacity() as u64);
-        let far = tidewire_codec::SourceId(base.0.saturating_sub(self.sender.capacity() as u64));
-        let id = tidewire_codec::RepairId { first, count: self.max_span, key: 0 };
-        let header = repair_header_len(STREAMS, id, far.min(base));
+    /// Longest symbol of a lane that still fits a packet as a repair, whose header is the longer one.
+    pub(super) fn symbol_len(&self, lane: u32) -> usize {
+        let Some(Lane { sender, .. }) = self.lanes.get(lane) else { return 0 };
+        let first = SourceId(sender.sent().0 + sender.capacity() as u64);
+        let far = SourceId(sender.base().0.saturating_sub(sender.capacity() as u64));
+        let id = RepairId { first, count: self.max_span, key: 0 };
+        let header = repair_header_len(lane, id, far);
         (usize::from(self.path.mtu.current()) - PACKET_OVERHEAD - header).min(self.symbol_limit)
     }
 
@@ -287,43 +304,54 @@ impl Connection {
                 self.path.mtu.on_probe_sent();
                 Some(Carried::SizeProbe)
             }
-            Slot::Source => {
-                let base = self.sender.base();
-                let (id, symbol) = self.sender.send_source(now)?;
-                write_source_header(w, STREAMS, id, base, false).ok()?;
-                w.bytes(symbol).ok()?;
-                self.ask_policy(now, false, |policy, cx| policy.on_source_sent(cx));
-                self.wake_writers();
-                Some(Carried::Source { lane: STREAMS, id, again: false })
+            Slot::Base(id) => {
+                let Lane { sender, .. } = self.lanes.get_mut(*id)?;
+                Frame::Base { lane: *id, base: sender.base() }.emit(w).ok()?;
+                sender.on_base_said(number);
+                Some(Carried::Base { lane: *id })
             }
-            Slot::Repair(repair) => self.write_repair(*repair, number, w),
+            Slot::Source(lane) => {
+                let Lane { sender, .. } = self.lanes.get_mut(*lane)?;
+                let base = sender.base();
+                let (id, symbol) = sender.send_source(now)?;
+                write_source_header(w, *lane, id, base, false).ok()?;
+                w.bytes(symbol).ok()?;
+                sender.on_base_said(number);
+                self.ask_policy(now, *lane, false, |policy, cx| policy.on_source_sent(cx));
+                self.wake_writers(now);
+                Some(Carried::Source { lane: *lane, id, again: false })
+            }
+            Slot::Repair(lane, repair) => self.write_repair(*lane, *repair, number, w),
         }
     }
 
-    fn write_repair(&mut self, repair: Repair, number: u64, w: &mut Writer<'_>) -> Option<Carried> {
-        let base = self.sender.base();
-        match repair {
+    fn write_repair(&mut self, lane: u32, repair: Repair, number: u64, w: &mut Writer<'_>) -> Option<Carried> {
+        let Lane { sender, .. } = self.lanes.get_mut(lane)?;
+        let base = sender.base();
+        let carried = match repair {
             Repair::Resend(id) => {
                 if id < base {
                     return None;
                 }
-                write_source_header(w, STREAMS, id, base, true).ok()?;
-                w.bytes(self.sender.resend(id, number)?).ok()?;
-                Some(Carried::Source { lane: STREAMS, id, again: true })
+                write_source_header(w, lane, id, base, true).ok()?;
+                w.bytes(sender.resend(id, number)?).ok()?;
+                Carried::Source { lane, id, again: true }
             }
             Repair::Coded { code, first, count, key, on_feedback } => {
                 // Every peer decodes the random code; a span is a span to any code.
-                let code = if self.codes.contains(code) { code } else { tidewire_codec::Code::Rlc };
+                let code = if self.codes.contains(code) { code } else { Code::Rlc };
                 // The window may have moved since a deferred decision: what is decoded needs no repair.
                 let gone = base.0.saturating_sub(first.0);
                 let count = u16::try_from(u64::from(count).checked_sub(gone).filter(|&left| left > 0)?).ok()?;
-                let id = self.sender.name_repair(first.max(base), count, key);
-                write_repair_header(w, STREAMS, code, id, base, on_feedback).ok()?;
-                let len = self.sender.send_repair(code, id, on_feedback, number, w.spare()).ok()?;
+                let id = sender.name_repair(first.max(base), count, key);
+                write_repair_header(w, lane, code, id, base, on_feedback).ok()?;
+                let len = sender.send_repair(code, id, on_feedback, number, w.spare()).ok()?;
                 w.advance(len).ok()?;
-                Some(Carried::Repair { lane: STREAMS, first: id.first, count, on_feedback })
+                Carried::Repair { lane, first: id.first, count, on_feedback }
             }
-        }
+        };
+        sender.on_base_said(number);
+        Some(carried)
     }
 
     fn transmit_close(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
@@ -343,4 +371,20 @@ impl Connection {
         self.record(now, len, Carried::Control, false);
         Some(Transmit { destination: self.path.remote, ecn: None, len, segment_size: None })
     }
+}
+
+/// Bytes of the packet that carries a repair.
+fn packet_len(lane: u32, sender: &LaneSender, repair: &Repair) -> usize {
+    match *repair {
+        Repair::Resend(id) => source_len(lane, sender, id),
+        Repair::Coded { first, count, .. } => {
+            let id = RepairId { first, count, key: 0 };
+            PACKET_OVERHEAD + repair_header_len(lane, id, sender.base()) + sender.repair_len(first, count).unwrap_or(0)
+        }
+    }
+}
+
+/// Bytes of the packet that carries a source symbol.
+fn source_len(lane: u32, sender: &LaneSender, id: SourceId) -> usize {
+    PACKET_OVERHEAD + source_header_len(lane, id, sender.base()) + sender.repair_len(id, 1).unwrap_or(0)
 }

@@ -47,13 +47,14 @@ impl Connection {
             self.path.probes += 1;
             self.path.probes_owed = PROBES;
         }
-        self.wake_writers();
+        self.expire_messages(now);
+        self.wake_writers(now);
     }
 
     /// When silence becomes suspicious: something is in flight, or is not known to be decoded, or the peer's credit is waited for.
     fn probe_deadline(&self) -> Option<Time> {
-        let lacking = self.sender.base() < self.sender.sent();
-        let waits = !self.path.flight.is_empty() || lacking || self.sender.is_blocked() || self.streams.is_blocked();
+        let blocked = self.lanes.is_blocked() || self.streams.is_blocked();
+        let waits = !self.path.flight.is_empty() || self.lanes.is_lacking() || blocked;
         if !waits || self.path.probes_owed > 0 {
             return None;
         }
@@ -85,6 +86,7 @@ impl Connection {
         arm(self.path.loss.deadline(), WakeReason::Loss);
         arm(self.probe_deadline(), WakeReason::Probe);
         arm(self.path.feedback.due(self.path.rtt.least_or_zero()), WakeReason::Feedback);
+        arm(self.next_deadline(), WakeReason::Deadline);
         let budget = self.path.rate.budget();
         let size = u64::from(self.path.mtu.current()) + crate::path::IP_UDP_HEADER as u64;
         if self.path.flight.bytes() + size <= budget.window {
@@ -92,7 +94,7 @@ impl Connection {
             let asked = self.last_asked;
             let later = |at: Time| Some(at).filter(|&at| at > asked);
             let open = self.path.pacer.due();
-            if self.sender.base() < self.sender.sent() || self.sender.has_source() {
+            if self.lanes.has_work() {
                 arm(later(open), WakeReason::Pace);
             }
             arm(self.path.mtu.next_probe().and_then(|at| later(at.max(open))), WakeReason::PacketSize);

@@ -1,16 +1,20 @@
 //! A lane: one coded sequence of source symbols, with its own code, policy and delivery rule.
 //!
-//! Lane 0 carries the streams. The sender turns what streams write into source symbols and keeps them until the peer has
-//! decoded them; the receiver turns source and repair symbols back into streams. Neither knows of packets: they are told
-//! fates by source id, and the connection keeps the books of packet numbers.
+//! Lane 0 carries the streams, the others messages. The sender turns what is written into source symbols and keeps them until the peer has
+//! decoded them or their time is over; the receiver turns source and repair symbols back into what was written. Neither knows of packets: they are
+//! told fates by source id, and the connection keeps the books of packet numbers.
 
+mod messages;
 mod receiver;
 mod sender;
 mod stream;
 mod streams;
+mod turns;
 
-pub(crate) use receiver::LaneReceiver;
+pub(crate) use messages::{MAX_MESSAGE, Messages};
+pub(crate) use receiver::{Arrival, LaneReceiver};
 pub(crate) use sender::LaneSender;
+pub(crate) use stream::Sending;
 pub(crate) use streams::Streams;
 
 /// Symbols a ring starts with: the receiver's is the lane credit given in the handshake.
@@ -23,6 +27,12 @@ fn most_symbols(slot_len: usize, memory: usize) -> usize {
 
 /// Lane 0: reliable streams.
 pub(crate) const STREAMS: u32 = 0;
+
+/// Lanes of a connection, each way (wire.md section 5).
+pub(crate) const MAX_LANES: usize = 16;
+
+/// Bytes of a ring of a lane of messages: four of the longest message, and some to spare. Never less than [`INITIAL_CAPACITY`] symbols.
+pub(crate) const MESSAGE_RING: usize = 2 << 20;
 
 #[cfg(test)]
 mod tests {

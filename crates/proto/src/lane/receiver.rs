@@ -1,5 +1,6 @@
-//! The receiving half of a lane: source and repair symbols in, stream frames out, and what FEEDBACK says of it.
+//! The receiving half of a lane: source and repair symbols in, their frames out, and what FEEDBACK says of it.
 //!
+//! What becomes of the frames is the lane's delivery rule ([`Delivery`]): streams on lane 0, messages on the others.
 //! The decoder's ring is reorder buffer, decoder storage and read buffer in one. Each symbol's in-order delay is taken when the
 //! edge below which all is decoded passes it: now, less the send time in the symbol, less the least one-way time of the last minute.
 
@@ -10,7 +11,6 @@ use std::collections::VecDeque;
 use tidewire_codec::{Code, DecodeError, Decoder, Limits, Reception, RepairId, SourceId};
 
 use super::sender::{TIME_UNIT, send_time};
-use super::streams::Streams;
 use super::{INITIAL_CAPACITY, most_symbols};
 use crate::Time;
 use crate::connection::CloseCode;
@@ -23,6 +23,32 @@ use crate::wire::{LaneRepr, SEND_TIME_MODULUS, SymbolFrames};
 const GROW_DIVISOR: u64 = 4;
 /// Half of the time that the least one-way time is believed.
 const HALF_MINUTE: Duration = Duration::from_secs(30);
+
+/// What came of a lane.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Arrival<'a> {
+    /// A source symbol; `again`: not for the first time.
+    Source { id: SourceId, again: bool, symbol: &'a [u8] },
+    /// A repair symbol.
+    Repair { code: Code, id: RepairId, symbol: &'a [u8] },
+    /// Only word of the base.
+    Nothing,
+}
+
+/// What a lane does with symbols that become known.
+pub(crate) trait Delivery {
+    /// Whether the base may pass what is not decoded.
+    const MAY_SKIP: bool;
+
+    /// A symbol became known, in whatever order; these are its frames.
+    fn on_symbol(&mut self, id: SourceId, frames: SymbolFrames<'_>, decoder: &Decoder) -> Result<(), CloseCode>;
+    /// The edge passes a symbol, each once and in order; `None`: it was skipped.
+    fn on_passed(&mut self, _id: SourceId, _symbol: Option<&[u8]>) -> Result<(), CloseCode> {
+        Ok(())
+    }
+    /// Slots of symbols below `floor` are about to be used for others.
+    fn before_reuse(&mut self, _floor: SourceId, _decoder: &Decoder) {}
+}
 
 /// How a symbol came to be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +64,6 @@ enum Origin {
 pub(crate) struct LaneReceiver {
     decoder: Decoder,
     max_capacity: usize,
-    base: SourceId,
     /// Origins of the ids from the edge up.
     origins: VecDeque<Origin>,
     edge: SourceId,
@@ -50,6 +75,8 @@ pub(crate) struct LaneReceiver {
     pub redundant: u64,
     /// Where the edge was, about a round trip ago.
     round: (Time, SourceId),
+    /// The peer has not been told what came last.
+    pub news: bool,
 }
 
 impl LaneReceiver {
@@ -59,7 +86,6 @@ impl LaneReceiver {
         Self {
             decoder: Decoder::new(limits),
             max_capacity: most_symbols(slot_len, memory),
-            base: SourceId(0),
             origins: VecDeque::new(),
             edge: SourceId(0),
             clock: OneWayClock::default(),
@@ -68,19 +94,35 @@ impl LaneReceiver {
             symbols: SymbolStats::default(),
             redundant: 0,
             round: (Time::ZERO, SourceId(0)),
+            news: false,
         }
     }
 
-    /// A source symbol came. Returns whether it made at least one other symbol than itself known, or opened a gap.
-    pub fn on_source(
+    /// Something came in a packet that says the base too. Returns whether the peer should hear of it soon: it made another symbol known
+    /// than the one that came, or opened a gap.
+    pub fn receive<D: Delivery>(
         &mut self,
         now: Time,
-        (id, base, again): (SourceId, SourceId, bool),
-        symbol: &[u8],
-        streams: &mut Streams,
+        base: SourceId,
+        arrival: Arrival<'_>,
+        delivery: &mut D,
     ) -> Result<bool, CloseCode> {
-        self.move_base(base)?;
-        self.make_room(SourceId(id.0.saturating_add(1)), streams);
+        self.on_base(now, base, delivery)?;
+        match arrival {
+            Arrival::Source { id, again, symbol } => self.on_source(now, (id, again), symbol, delivery),
+            Arrival::Repair { code, id, symbol } => self.on_repair(now, (code, id), symbol, delivery),
+            Arrival::Nothing => Ok(true),
+        }
+    }
+
+    fn on_source<D: Delivery>(
+        &mut self,
+        now: Time,
+        (id, again): (SourceId, bool),
+        symbol: &[u8],
+        delivery: &mut D,
+    ) -> Result<bool, CloseCode> {
+        self.make_room(SourceId(id.0.saturating_add(1)), delivery);
         let end = self.decoder.end();
         let reception = self.decoder.receive_source(id, symbol).map_err(fault)?;
         if reception == Reception::Innovative {
@@ -89,22 +131,20 @@ impl LaneReceiver {
                 self.clock.observe(now, header.time);
             }
         }
-        let decoded = self.deliver(now, streams)?;
+        let decoded = self.deliver(now, delivery)?;
         let innovative = reception == Reception::Innovative;
         self.redundant += u64::from(!innovative);
         Ok(decoded != u64::from(innovative) || id != end)
     }
 
-    /// A repair symbol came. Returns whether it made a symbol known.
-    pub fn on_repair(
+    fn on_repair<D: Delivery>(
         &mut self,
         now: Time,
-        (code, id, base): (Code, RepairId, SourceId),
+        (code, id): (Code, RepairId),
         symbol: &[u8],
-        streams: &mut Streams,
+        delivery: &mut D,
     ) -> Result<bool, CloseCode> {
-        self.move_base(base)?;
-        self.make_room(SourceId(id.first.0.saturating_add(u64::from(id.count))), streams);
+        self.make_room(SourceId(id.first.0.saturating_add(u64::from(id.count))), delivery);
         let reception = match self.decoder.receive_repair(code, id, symbol) {
             Ok(reception) => reception,
             // Our own bound on rows or work, not the peer's fault: the repair is as good as lost.
@@ -114,22 +154,29 @@ impl LaneReceiver {
             }
             Err(error) => return Err(fault(error)),
         };
-        let decoded = self.deliver(now, streams)?;
+        let decoded = self.deliver(now, delivery)?;
         self.redundant += u64::from(reception != Reception::Innovative);
         Ok(decoded > 0)
     }
 
-    /// The peer says that nothing below `base` will come. On a reliable lane that can only be what is decoded.
-    fn move_base(&mut self, base: SourceId) -> Result<(), CloseCode> {
+    /// The peer says that nothing below `base` will come. On a lane that may not skip that can only be what is decoded.
+    fn on_base<D: Delivery>(&mut self, now: Time, base: SourceId, delivery: &mut D) -> Result<(), CloseCode> {
+        self.news = true;
         if base > self.decoder.edge() {
-            return Err(CloseCode::Protocol);
+            if !D::MAY_SKIP {
+                return Err(CloseCode::Protocol);
+            }
+            if base > self.decoder.limit() {
+                return Err(CloseCode::FlowControl);
+            }
+            self.decoder.skip_before(base);
+            self.deliver(now, delivery)?;
         }
-        self.base = self.base.max(base);
         Ok(())
     }
 
     /// Before ids up to `end` are taken: widens the ring where it may, else saves unread bytes from the slots that will be reused.
-    fn make_room(&mut self, end: SourceId, streams: &mut Streams) {
+    fn make_room<D: Delivery>(&mut self, end: SourceId, delivery: &mut D) {
         if end <= self.decoder.end() || end > self.decoder.limit() {
             return;
         }
@@ -139,12 +186,12 @@ impl LaneReceiver {
             self.decoder.grow(capacity * 2);
         }
         let floor = end.0.saturating_sub(self.decoder.capacity() as u64);
-        streams.copy_out(SourceId(floor), &self.decoder);
+        delivery.before_reuse(SourceId(floor), &self.decoder);
     }
 
     /// Once per round trip: widens the ring, and with it the credit, when a fraction of it came meanwhile. Without loss nothing lies
     /// between edge and highest id, and yet the sender needs credit for all that is on its way.
-    pub fn tune(&mut self, now: Time, rtt: Duration) {
+    fn tune(&mut self, now: Time, rtt: Duration) {
         let (since, edge) = self.round;
         let passed = now.since(since);
         if passed < rtt {
@@ -167,8 +214,8 @@ impl LaneReceiver {
         self.origins[index] = origin;
     }
 
-    /// Hands what became known to the streams, and lets the edge pass what is complete. Returns how many symbols became known.
-    fn deliver(&mut self, now: Time, streams: &mut Streams) -> Result<u64, CloseCode> {
+    /// Hands on what became known, and lets the edge pass what is complete or skipped. Returns how many symbols became known.
+    fn deliver<D: Delivery>(&mut self, now: Time, delivery: &mut D) -> Result<u64, CloseCode> {
         let mut count = 0;
         while let Some(decoded) = self.decoder.poll_decoded() {
             count += 1;
@@ -177,36 +224,45 @@ impl LaneReceiver {
             }
             let Some(symbol) = self.decoder.symbol(decoded.id) else { continue };
             let (_, frames) = SymbolFrames::new(symbol).map_err(|_| CloseCode::Malformed)?;
-            for frame in frames {
-                streams.on_frame(decoded.id, &frame.map_err(|_| CloseCode::Malformed)?)?;
-            }
+            delivery.on_symbol(decoded.id, frames, &self.decoder)?;
         }
         while self.edge < self.decoder.edge() {
             self.pass(now);
+            let passed = SourceId(self.edge.0 - 1);
+            delivery.on_passed(passed, self.decoder.symbol(passed))?;
         }
         Ok(count)
     }
 
-    /// The edge passes one symbol: it is delivered in order.
+    /// The edge passes one symbol: it is delivered in order, or was skipped.
     fn pass(&mut self, now: Time) {
         let origin = self.origins.pop_front().unwrap_or(Origin::Unknown);
+        let symbol = self.decoder.symbol(self.edge);
+        self.edge = SourceId(self.edge.0 + 1);
         match origin {
+            Origin::Unknown if symbol.is_none() => {
+                self.symbols.expired += 1;
+                return;
+            }
             Origin::Repaired => self.symbols.repaired += 1,
             Origin::Resent => self.symbols.resent += 1,
             Origin::Direct | Origin::Unknown => self.symbols.direct += 1,
         }
         self.symbols.delivered += 1;
-        let header = self.decoder.symbol(self.edge).and_then(|symbol| SymbolFrames::new(symbol).ok());
-        if let Some((header, _)) = header {
+        if let Some((header, _)) = symbol.and_then(|symbol| SymbolFrames::new(symbol).ok()) {
             self.delay.record(self.clock.delay(now, header.time));
         }
-        self.edge = SourceId(self.edge.0 + 1);
+    }
+
+    /// Finds out what is lacking, for [`Self::report`].
+    pub fn review(&mut self, now: Time, rtt: Duration) {
+        self.tune(now, rtt);
+        self.runs.clear();
+        self.runs.extend(self.decoder.undecoded().take(MAX_RUNS));
     }
 
     /// What FEEDBACK says of this lane.
-    pub fn report(&mut self, lane: u32) -> LaneRepr<'_> {
-        self.runs.clear();
-        self.runs.extend(self.decoder.undecoded().take(MAX_RUNS));
+    pub fn report(&self, lane: u32) -> LaneRepr<'_> {
         LaneRepr {
             lane,
             edge: self.decoder.edge(),
@@ -215,6 +271,11 @@ impl LaneReceiver {
             limit: self.decoder.limit(),
             undecoded: &self.runs,
         }
+    }
+
+    /// Whether FEEDBACK has something to say of the lane.
+    pub fn is_reportable(&self) -> bool {
+        self.news || self.decoder.edge() < self.decoder.end()
     }
 
     /// Where streams find their bytes.

@@ -5,16 +5,21 @@
 //! into it, queued once it is closed or about to be sent, and out after its first transmission; from then on its bytes never change. Only
 //! symbols that are out are mixed into repairs.
 
+mod expiry;
+mod fill;
+
 use core::cmp::Reverse;
 use core::time::Duration;
 use std::collections::{BinaryHeap, VecDeque};
 
 use tidewire_codec::{Code, EncodeError, Encoder, RepairId, SourceId};
 
+use self::expiry::Deadline;
+pub(crate) use self::expiry::Expired;
 use super::{INITIAL_CAPACITY, most_symbols};
 use crate::Time;
 use crate::redundancy::{RepairInFlight, Report};
-use crate::wire::{LaneReport, OpenStream, SEND_TIME_MODULUS, SYMBOL_HEADER_LEN, SymbolHeader, Writer};
+use crate::wire::{LaneReport, OpenStream, SEND_TIME_MODULUS, SymbolHeader};
 
 /// Unit of the send time in a symbol (wire.md section 6).
 pub(super) const TIME_UNIT: u64 = 16_000;
@@ -60,6 +65,13 @@ pub(crate) struct LaneSender {
     next_key: u16,
     last_source: Time,
     source_interval: Duration,
+    /// Messages that the peer may lack, oldest first.
+    deadlines: VecDeque<Deadline>,
+    /// Symbols below were given up though the peer may lack them, and the packet that said so.
+    given_up: SourceId,
+    said_in: Option<u64>,
+    /// Messages and symbols whose time was over before the peer was known to have them.
+    pub expired: Expired,
 }
 
 impl LaneSender {
@@ -81,6 +93,10 @@ impl LaneSender {
             next_key: 0,
             last_source: Time::ZERO,
             source_interval: Duration::from_millis(10),
+            deadlines: VecDeque::new(),
+            given_up: SourceId(0),
+            said_in: None,
+            expired: Expired::default(),
         }
     }
 
@@ -88,90 +104,6 @@ impl LaneSender {
     pub fn queued(&self) -> usize {
         let closed = self.encoder.window().end.0 - self.sent.0;
         closed as usize + usize::from(self.open.is_some())
-    }
-
-    /// Appends bytes of a stream, as many as fit into `allowance` queued symbols of at most `symbol_len` bytes. Returns how many were
-    /// taken, and whether the end of the stream (`fin`: it follows the last byte) was.
-    pub fn write(
-        &mut self,
-        (stream, offset): (u64, u64),
-        data: &[u8],
-        fin: bool,
-        symbol_len: usize,
-        allowance: usize,
-    ) -> (usize, bool) {
-        let mut taken = 0;
-        loop {
-            let rest = &data[taken..];
-            if rest.is_empty() && !fin {
-                return (taken, false);
-            }
-            if !self.ensure_open(symbol_len, allowance) {
-                return (taken, false);
-            }
-            match self.append(stream, offset + taken as u64, rest, fin) {
-                Some((n, ended)) => {
-                    taken += n;
-                    if ended || (taken == data.len() && !fin) {
-                        return (taken, ended);
-                    }
-                }
-                None => self.close(),
-            }
-        }
-    }
-
-    /// Writes into the open symbol; `None` when it has no room left.
-    fn append(&mut self, stream: u64, offset: u64, data: &[u8], fin: bool) -> Option<(usize, bool)> {
-        let open = self.open.as_mut()?;
-        let slot = self.encoder.open()?.get_mut(..open.limit)?;
-        let mut writer = Writer::resume(slot, open.len);
-        let mut frame = match open.stream.filter(|frame| frame.continues(stream, offset)) {
-            Some(frame) => frame,
-            None => {
-                let least = OpenStream::header_len(stream, offset) + usize::from(!data.is_empty());
-                if writer.remaining() < least {
-                    return None;
-                }
-                OpenStream::begin(&mut writer, stream, offset).ok()?
-            }
-        };
-        let n = frame.append(&mut writer, data);
-        if n == 0 && !data.is_empty() {
-            return None;
-        }
-        let ended = fin && n == data.len();
-        if ended {
-            frame.finish(&mut writer);
-        }
-        open.len = writer.len();
-        open.stream = Some(frame);
-        Some((n, ended))
-    }
-
-    fn ensure_open(&mut self, symbol_len: usize, allowance: usize) -> bool {
-        if self.open.is_some() {
-            return true;
-        }
-        if self.queued() >= allowance {
-            return false;
-        }
-        if self.encoder.is_full() {
-            if self.encoder.capacity() >= self.max_capacity {
-                return false;
-            }
-            self.encoder.grow(self.encoder.capacity() * 2);
-        }
-        let limit = symbol_len.min(self.encoder.slot_len());
-        self.open = Some(OpenSymbol { len: SYMBOL_HEADER_LEN, limit, stream: None });
-        true
-    }
-
-    fn close(&mut self) {
-        if let Some(open) = self.open.take() {
-            let committed = self.encoder.commit(open.len);
-            debug_assert!(committed.is_ok(), "the ring had room when the symbol was opened: {committed:?}");
-        }
     }
 
     /// The source symbol to send next for the first time, if there is one and the peer accepts it.
@@ -199,15 +131,22 @@ impl LaneSender {
     pub fn send_source(&mut self, now: Time) -> Option<(SourceId, &[u8])> {
         let id = self.sent;
         let symbol = self.encoder.symbol_mut(id)?;
-        let header = SymbolHeader { length: symbol.len() as u16, time: send_time(now) };
-        header.emit(symbol).ok()?;
+        let length = SymbolHeader::parse(symbol).ok()?.length;
+        SymbolHeader { length, time: send_time(now) }.emit(symbol).ok()?;
         self.sources.push_back(Source::Open);
         self.sent = SourceId(id.0 + 1);
         // Mean over about eight symbols; a pause counts as no more than a quarter of a second.
         let gap = now.since(self.last_source).min(Duration::from_millis(250));
         self.source_interval = (self.source_interval * 7 + gap) / 8;
         self.last_source = now;
-        self.encoder.symbol(id).map(|symbol| (id, symbol))
+        self.symbol(id).map(|symbol| (id, symbol))
+    }
+
+    /// A source symbol as it is sent: what was withdrawn from it before left zeros behind its end, which the code pads with anyway.
+    fn symbol(&self, id: SourceId) -> Option<&[u8]> {
+        let symbol = self.encoder.symbol(id)?;
+        let length = SymbolHeader::parse(symbol).ok()?.length;
+        symbol.get(..length.into())
     }
 
     /// Bytes of a source symbol that is out, to be sent again as packet `packet`.
@@ -217,7 +156,7 @@ impl LaneSender {
             self.sources[index] = Source::Again;
         }
         self.repairs.push(RepairInFlight { packet, first: id, count: 1, on_feedback: true });
-        self.encoder.symbol(id)
+        self.symbol(id)
     }
 
     /// Names a repair over `count` symbols from `first`; a policy that wants a certain coefficient key gives it.
@@ -301,6 +240,9 @@ impl LaneSender {
         self.report.deficit = report.deficit;
         self.report.undecoded.clear();
         self.report.undecoded.extend(report.undecoded);
+        if self.is_base_news() {
+            self.forget_given_up();
+        }
         self.advance();
         true
     }

@@ -2,7 +2,8 @@
 //!
 //! The receiving half does not own bytes: a piece names where in the lane's ring its bytes lie, and is copied out only when
 //! the ring needs the slot before the application has read it. Every byte of a stream is in exactly one symbol, so pieces
-//! never overlap; a peer that breaks this is at fault.
+//! never overlap; a peer that breaks this is at fault. Bytes that nobody will read are counted and thrown away: how many came says
+//! when the half is over.
 
 use std::collections::VecDeque;
 
@@ -35,12 +36,40 @@ pub(crate) struct Outgoing {
     pub written: u64,
     /// The peer accepts bytes below this offset.
     pub limit: u64,
+    pub sending: Sending,
+    /// The peer reads no more, said with this code.
+    pub stopped: Option<u64>,
+    /// The application knows that.
+    pub told_stopped: bool,
+    /// Waits for the peer's credit.
+    pub starved: bool,
+    /// Where it stands in the order of turns.
+    pub served: u64,
+}
+
+/// How far the sending half is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Sending {
+    #[default]
+    Open,
     /// Nothing more will be written: only the end is left, which needs no credit.
-    pub ends: bool,
+    Ends,
     /// The end is in a symbol.
-    pub finished: bool,
-    /// Waits for room, in the queue of the lane.
-    pub waiting: bool,
+    Finished,
+    /// Given up.
+    Reset,
+}
+
+impl Outgoing {
+    /// Nothing is to be done any more for this half, and the application knows all there is to know of it.
+    pub fn is_over(&self) -> bool {
+        matches!(self.sending, Sending::Finished | Sending::Reset) && (self.stopped.is_none() || self.told_stopped)
+    }
+
+    /// Whether only the peer's credit keeps the stream from being written.
+    pub fn lacks_credit(&self) -> bool {
+        self.sending == Sending::Open && self.written >= self.limit
+    }
 }
 
 #[derive(Debug)]
@@ -64,19 +93,33 @@ impl Piece {
     }
 }
 
+/// Who reads what comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    Open,
+    /// We said that we would not.
+    Stopped,
+    /// The peer gave the stream up, with this code.
+    Reset(u64),
+}
+
 /// The receiving half.
 #[derive(Debug)]
 pub(crate) struct Incoming {
-    /// Sorted by offset.
+    /// Sorted by offset; none once nobody reads.
     pieces: VecDeque<Piece>,
-    /// Bytes that the application has taken.
+    /// Bytes that the application has taken; once nobody reads, bytes that came.
     read: u64,
+    /// One past the highest byte that came.
+    highest: u64,
     end: Option<u64>,
+    reading: Reading,
+    /// The application was given the end, or the code of a reset.
+    pub told_end: bool,
     /// Bytes allowed beyond `read`.
     window: u64,
-    /// The limit that the peer was told, and the highest it confirmed.
+    /// The limit that the peer was told.
     pub told: u64,
-    pub confirmed: u64,
     /// Packet that told it.
     pub told_in: Option<u64>,
     gaps: usize,
@@ -88,10 +131,12 @@ impl Incoming {
         Self {
             pieces: VecDeque::new(),
             read: 0,
+            highest: 0,
             end: None,
+            reading: Reading::Open,
+            told_end: false,
             window,
             told: window,
-            confirmed: window,
             told_in: None,
             gaps: 0,
         }
@@ -103,7 +148,7 @@ impl Incoming {
         if end > self.told {
             return Err(StreamFault::Credit);
         }
-        if self.end.is_some_and(|known| end > known || (fin && end != known)) || (fin && self.arrived_end() > end) {
+        if self.end.is_some_and(|known| end > known || (fin && end != known)) || (fin && self.highest > end) {
             return Err(StreamFault::Contradiction);
         }
         if fin {
@@ -111,6 +156,11 @@ impl Incoming {
         }
         if len == 0 {
             return Ok(());
+        }
+        if self.reading != Reading::Open {
+            self.highest = self.highest.max(end);
+            self.read += len as u64;
+            return if self.read > self.highest { Err(StreamFault::Contradiction) } else { Ok(()) };
         }
         if offset < self.read {
             return Err(StreamFault::Contradiction);
@@ -130,12 +180,63 @@ impl Incoming {
             return Err(StreamFault::Gaps);
         }
         self.gaps = gaps;
+        self.highest = self.highest.max(end);
         self.pieces.insert(index, Piece { offset, len, place: Place::Slot { id, at } });
         Ok(())
     }
 
-    fn arrived_end(&self) -> u64 {
-        self.pieces.back().map_or(self.read, Piece::end)
+    /// The peer gave the stream up at length `last`. Without meaning when all bytes are here.
+    pub fn on_reset(&mut self, code: u64, last: u64) -> Result<(), StreamFault> {
+        if last > self.told {
+            return Err(StreamFault::Credit);
+        }
+        if self.highest > last || self.end.is_some_and(|end| end != last) {
+            return Err(StreamFault::Contradiction);
+        }
+        let is_whole = self.end == Some(last) && self.highest == last && self.gaps == 0;
+        self.end = Some(last);
+        match self.reading {
+            Reading::Open if is_whole => {}
+            Reading::Open => self.discard(Reading::Reset(code)),
+            Reading::Stopped => {}
+            Reading::Reset(_) => return Err(StreamFault::Contradiction),
+        }
+        Ok(())
+    }
+
+    /// The application reads no more. Returns whether the peer should hear of it: it may have more to send.
+    pub fn stop(&mut self) -> bool {
+        if self.reading == Reading::Open {
+            self.discard(Reading::Stopped);
+        }
+        self.told_end = true;
+        self.end.is_none()
+    }
+
+    /// From now on nobody reads: what lies here is counted and thrown away.
+    fn discard(&mut self, reading: Reading) {
+        self.reading = reading;
+        self.read += self.pieces.drain(..).map(|piece| piece.len as u64).sum::<u64>();
+        self.pieces.shrink_to_fit();
+        self.gaps = 0;
+    }
+
+    /// The peer's code, if it gave the stream up.
+    pub fn reset_code(&self) -> Option<u64> {
+        match self.reading {
+            Reading::Reset(code) => Some(code),
+            Reading::Open | Reading::Stopped => None,
+        }
+    }
+
+    /// We said that we would not read.
+    pub fn is_stopped(&self) -> bool {
+        self.reading == Reading::Stopped
+    }
+
+    /// All bytes came and were read or thrown away, and the application knows how the half ended.
+    pub fn is_over(&self) -> bool {
+        self.told_end && self.is_at_end()
     }
 
     /// The next unread bytes, if they are here.
@@ -190,20 +291,23 @@ impl Incoming {
         self.end == Some(self.read)
     }
 
-    /// Whether `read` would give bytes or the end.
+    /// Whether `read` would give bytes or the end, in whatever way it came.
     pub fn is_readable(&self) -> bool {
-        self.is_at_end() || self.pieces.front().is_some_and(|piece| piece.offset == self.read)
+        self.is_at_end()
+            || self.reading != Reading::Open
+            || self.pieces.front().is_some_and(|piece| piece.offset == self.read)
     }
 
     /// The limit that the peer should know now. It moves once a quarter of the window was read, to spare the reverse path.
     pub fn wanted_limit(&self) -> u64 {
         let limit = self.read + self.window;
-        if self.end.is_none() && limit >= self.told + self.window / 4 { limit } else { self.told }
+        let more = self.end.is_none() && self.reading == Reading::Open;
+        if more && limit >= self.told + self.window / 4 { limit } else { self.told }
     }
 
     /// Lets more arrive unread: the reader keeps up and the window was the limit.
-    pub fn widen(&mut self, window: u64) {
-        self.window = self.window.max(window);
+    pub fn widen(&mut self, bytes: u64) {
+        self.window += bytes;
     }
 
     pub fn window(&self) -> u64 {
@@ -256,6 +360,50 @@ mod tests {
         assert_eq!(stream.insert(20, 5, true, SourceId(1), 0), Ok(()));
         assert_eq!(stream.insert(25, 1, false, SourceId(1), 0), Err(StreamFault::Contradiction));
         assert_eq!(stream.insert(20, 6, true, SourceId(1), 0), Err(StreamFault::Contradiction));
+    }
+
+    #[test]
+    fn a_reset_throws_away_what_came_and_waits_for_what_will() {
+        let mut stream = Incoming::new(100);
+        assert_eq!(stream.insert(0, 10, false, SourceId(0), 0), Ok(()));
+        assert_eq!(stream.insert(30, 10, false, SourceId(1), 0), Ok(()));
+        assert_eq!(stream.on_reset(7, 101), Err(StreamFault::Credit));
+        assert_eq!(stream.on_reset(7, 39), Err(StreamFault::Contradiction));
+        assert_eq!(stream.on_reset(7, 50), Ok(()));
+        assert_eq!((stream.reset_code(), stream.is_readable(), stream.is_over()), (Some(7), true, false));
+        assert_eq!(stream.on_reset(7, 50), Err(StreamFault::Contradiction));
+        stream.told_end = true;
+        assert_eq!(stream.insert(45, 10, false, SourceId(2), 0), Err(StreamFault::Contradiction));
+        assert_eq!(stream.insert(40, 10, true, SourceId(2), 0), Ok(()));
+        assert!(!stream.is_over(), "20 bytes are on their way");
+        assert_eq!(stream.insert(10, 20, false, SourceId(3), 0), Ok(()));
+        assert!(stream.is_over());
+        assert_eq!(stream.insert(10, 1, false, SourceId(3), 0), Err(StreamFault::Contradiction), "more than there are");
+    }
+
+    #[test]
+    fn a_reset_of_what_is_whole_changes_nothing() {
+        let decoder = decoder();
+        let mut stream = Incoming::new(100);
+        assert_eq!(stream.insert(0, 10, true, SourceId(0), 0), Ok(()));
+        assert_eq!(stream.on_reset(7, 10), Ok(()));
+        assert_eq!((stream.reset_code(), stream.chunk(&decoder).map(<[u8]>::len)), (None, Some(10)));
+        let mut early = Incoming::new(100);
+        assert_eq!(early.insert(10, 10, true, SourceId(1), 0), Ok(()));
+        assert_eq!(early.on_reset(7, 20), Ok(()));
+        assert_eq!((early.reset_code(), early.chunk(&decoder)), (Some(7), None));
+    }
+
+    #[test]
+    fn a_stopped_stream_takes_no_more_credit_and_is_over_with_its_last_byte() {
+        let mut stream = Incoming::new(100);
+        assert_eq!(stream.insert(0, 90, false, SourceId(0), 0), Ok(()));
+        assert!(stream.stop(), "the peer does not know");
+        assert_eq!(stream.wanted_limit(), 100);
+        assert_eq!(stream.on_reset(7, 95), Ok(()));
+        assert_eq!((stream.reset_code(), stream.is_over()), (None, false));
+        assert_eq!(stream.insert(90, 5, false, SourceId(1), 0), Ok(()));
+        assert!(stream.is_over() && !stream.stop());
     }
 
     #[test]

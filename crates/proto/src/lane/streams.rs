@@ -1,17 +1,19 @@
-//! All streams of a connection: who may open how many, how many bytes each side accepts, and whom to wake.
+//! All streams of a connection: who may open how many, how many bytes each side accepts, whom to wake, and what is to be said of them.
 //!
 //! Stream ids are even for the initiator, odd for the responder, and open in order; both halves of a stream exist from its
-//! start. A stream is forgotten when its end was sent and all that came was read.
+//! start. A stream is forgotten when both halves are over: its end or its RESET was sent, and all that was to come came.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use tidewire_codec::{Decoder, SourceId};
 
-use super::stream::{Incoming, Outgoing, StreamFault};
+use super::receiver::Delivery;
+use super::stream::{Incoming, Outgoing, Sending, StreamFault};
+use super::turns::Turns;
 use crate::Time;
 use crate::connection::{CloseCode, Event, Side, StreamId};
-use crate::wire::SymbolFrame;
+use crate::wire::{SymbolFrame, SymbolFrames};
 
 /// A window doubles when it was used up within this many round trips (quinn and Linux's receive autotuning do about the same).
 const WIDEN_ROUNDS: u32 = 4;
@@ -19,15 +21,29 @@ const WIDEN_ROUNDS: u32 = 4;
 /// An eighth of the ring is copied out at a time: one walk over what lies unread per so many packets. Chosen.
 const COPY_AHEAD: usize = 8;
 
+/// Bytes by which the windows of all streams together may grow beyond what each begins with: a peer whose readers first keep up and
+/// then stall must not hold `max_stream_window` for each of 4,096 streams. Eight of the largest default windows; chosen.
+const MAX_WIDENED: u64 = 64 << 20;
+
+/// Streams whose credit one FEEDBACK names: half of what the wire allows, so that all else has room beside them.
+const MAX_LIMITS: usize = 32;
+
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub incoming: Incoming,
     pub outgoing: Outgoing,
     /// The application was told that it may read, and has not read since.
     told_readable: bool,
-    /// The application was given the end.
-    end_read: bool,
     limit_moved: Time,
+    /// RESET and STOP that are not in a symbol yet.
+    unsaid: u8,
+}
+
+/// What is to be said of a stream as soon as there is room.
+#[derive(Clone, Copy, Debug)]
+enum Control {
+    Reset { id: StreamId, code: u64 },
+    Stop { id: StreamId, code: u64 },
 }
 
 /// See the module.
@@ -47,10 +63,21 @@ pub(crate) struct Streams {
     window: u64,
     max_window: u64,
     peer_window: u64,
-    /// Streams that wait for room in the lane, first come first served.
-    waiting: VecDeque<StreamId>,
+    pub turns: Turns,
+    /// Streams that wait for credit.
+    starved: usize,
+    /// The application wanted to open a stream and might not.
+    wants_streams: bool,
+    /// At most one RESET and one STOP for each open stream.
+    control: VecDeque<Control>,
+    /// Streams that the peer stopped, and that have to be given up.
+    stopped: VecDeque<StreamId>,
     events: VecDeque<Event>,
+    /// Streams whose limit the peer may not know, the one least recently told first.
+    unconfirmed: VecDeque<u64>,
     limits: Vec<(u64, u64)>,
+    /// Bytes by which windows have grown.
+    widened: u64,
     /// No unread byte lies in a symbol below.
     copied_below: SourceId,
 }
@@ -70,9 +97,15 @@ impl Streams {
             window,
             max_window: max_window.max(window),
             peer_window: 0,
-            waiting: VecDeque::new(),
+            turns: Turns::default(),
+            starved: 0,
+            wants_streams: false,
+            control: VecDeque::new(),
+            stopped: VecDeque::new(),
             events: VecDeque::new(),
+            unconfirmed: VecDeque::new(),
             limits: Vec::new(),
+            widened: 0,
             copied_below: SourceId(0),
         }
     }
@@ -88,7 +121,8 @@ impl Streams {
 
     /// Opens the next stream of our side.
     pub fn open(&mut self) -> Option<StreamId> {
-        if self.local >= self.local_limit {
+        self.wants_streams = self.local >= self.local_limit;
+        if self.wants_streams {
             return None;
         }
         let id = 2 * self.local + u64::from(self.side == Side::Responder);
@@ -102,8 +136,8 @@ impl Streams {
             incoming: Incoming::new(self.window),
             outgoing: Outgoing { limit: self.peer_window, ..Outgoing::default() },
             told_readable: false,
-            end_read: false,
             limit_moved: Time::ZERO,
+            unsaid: 0,
         };
         self.open.insert(id, stream);
     }
@@ -114,6 +148,11 @@ impl Streams {
 
     pub fn get_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
         self.open.get_mut(&id.0)
+    }
+
+    /// Streams that the peer may have opened in all.
+    pub fn remote_limit(&self) -> u64 {
+        self.remote_limit
     }
 
     fn is_ours(&self, id: u64) -> bool {
@@ -141,35 +180,101 @@ impl Streams {
     }
 
     /// A frame of symbol `symbol` became known.
-    pub fn on_frame(&mut self, symbol: SourceId, frame: &SymbolFrame<'_>) -> Result<(), CloseCode> {
-        let SymbolFrame::Stream { stream: id, offset, fin, data, data_at } = *frame else {
-            // RESET and STOP come with their issue; to ignore them would leave a reader waiting for ever.
-            return Err(CloseCode::Protocol);
-        };
-        let Some(stream) = self.ensure(id)? else { return Err(CloseCode::Protocol) };
-        stream.incoming.insert(offset, data.len(), fin, symbol, data_at).map_err(|fault| match fault {
-            StreamFault::Credit => CloseCode::FlowControl,
-            StreamFault::Contradiction | StreamFault::Gaps => CloseCode::Protocol,
-        })?;
-        let tell = stream.incoming.is_readable() && !stream.told_readable;
-        stream.told_readable |= tell;
-        self.copied_below = self.copied_below.min(symbol);
-        if tell {
-            self.events.push_back(Event::Readable(StreamId(id)));
+    fn on_frame(&mut self, symbol: SourceId, frame: &SymbolFrame<'_>) -> Result<(), CloseCode> {
+        match *frame {
+            SymbolFrame::Stream { stream: id, offset, fin, data, data_at } => {
+                // All bytes of a stream that is forgotten have come.
+                let stream = self.ensure(id)?.ok_or(CloseCode::Protocol)?;
+                stream.incoming.insert(offset, data.len(), fin, symbol, data_at).map_err(fault)?;
+                self.copied_below = self.copied_below.min(symbol);
+                self.came(id);
+            }
+            SymbolFrame::Reset { stream: id, code, last } => {
+                let Some(stream) = self.ensure(id)? else { return Ok(()) };
+                stream.incoming.on_reset(code, last).map_err(fault)?;
+                self.came(id);
+            }
+            SymbolFrame::Stop { stream: id, code } => {
+                let Some(stream) = self.ensure(id)? else { return Ok(()) };
+                if stream.outgoing.stopped.replace(code).is_some() {
+                    return Err(CloseCode::Protocol);
+                }
+                self.stopped.push_back(StreamId(id));
+            }
+            SymbolFrame::Message { .. } => return Err(CloseCode::Protocol),
         }
         Ok(())
     }
 
-    /// Saves unread bytes of symbols below `floor` before the ring reuses their slots; also of some above it, so that a reader who
-    /// lets much lie does not cost a walk over all of it for each packet.
-    pub fn copy_out(&mut self, floor: SourceId, decoder: &Decoder) {
-        if floor <= self.copied_below {
-            return;
+    /// Something came for the reader of a stream.
+    fn came(&mut self, id: u64) {
+        let Some(stream) = self.open.get_mut(&id) else { return };
+        if stream.incoming.is_readable() && !stream.told_readable && !stream.incoming.told_end {
+            stream.told_readable = true;
+            self.events.push_back(Event::Readable(StreamId(id)));
         }
-        self.copied_below = floor.plus((decoder.capacity() / COPY_AHEAD) as u64);
-        for stream in self.open.values_mut() {
-            stream.incoming.copy_out(self.copied_below, decoder);
+        self.forget_if_done(StreamId(id));
+    }
+
+    /// The next stream that the peer wants given up, with its code.
+    pub fn next_stopped(&mut self) -> Option<(StreamId, u64)> {
+        while let Some(id) = self.stopped.pop_front() {
+            if let Some(code) = self.get(id).and_then(|stream| stream.outgoing.stopped) {
+                return Some((id, code));
+            }
         }
+        None
+    }
+
+    /// The peer stopped the stream: whoever writes is to learn of it.
+    pub fn tell_stopped(&mut self, id: StreamId) {
+        self.turns.leave(id);
+        self.events.push_back(Event::Writable(id));
+    }
+
+    /// Our half is given up at length `last`.
+    pub fn give_up(&mut self, id: StreamId, code: u64, last: u64) {
+        self.turns.leave(id);
+        self.feed(id);
+        let Some(stream) = self.open.get_mut(&id.0) else { return };
+        stream.outgoing.sending = Sending::Reset;
+        stream.outgoing.written = last;
+        stream.unsaid += 1;
+        self.control.push_back(Control::Reset { id, code });
+    }
+
+    /// The application reads no more of the stream.
+    pub fn stop(&mut self, id: StreamId, code: u64) {
+        let Some(stream) = self.open.get_mut(&id.0) else { return };
+        if !stream.incoming.is_stopped() && stream.incoming.stop() {
+            stream.unsaid += 1;
+            self.control.push_back(Control::Stop { id, code });
+        }
+        self.forget_if_done(id);
+    }
+
+    /// Says what is to be said of streams, as far as `write` takes it. Returns whether anything was.
+    pub fn say(&mut self, mut write: impl FnMut(&SymbolFrame<'_>) -> bool) -> bool {
+        let mut said = false;
+        while let Some(&control) = self.control.front() {
+            let (Control::Reset { id, code } | Control::Stop { id, code }) = control;
+            let stream = id.0;
+            let last = self.get(id).map_or(0, |stream| stream.outgoing.written);
+            let frame = match control {
+                Control::Reset { .. } => SymbolFrame::Reset { stream, code, last },
+                Control::Stop { .. } => SymbolFrame::Stop { stream, code },
+            };
+            if !write(&frame) {
+                break;
+            }
+            said = true;
+            self.control.pop_front();
+            if let Some(stream) = self.open.get_mut(&id.0) {
+                stream.unsaid -= 1;
+            }
+            self.forget_if_done(id);
+        }
+        said
     }
 
     /// The application took `n` bytes of what it was lent.
@@ -177,7 +282,7 @@ impl Streams {
         if let Some(stream) = self.open.get_mut(&id.0) {
             stream.incoming.consume(n);
             stream.told_readable = false;
-            stream.end_read |= n == 0 && stream.incoming.is_at_end();
+            stream.incoming.told_end |= n == 0 && stream.incoming.is_at_end();
         }
     }
 
@@ -195,19 +300,28 @@ impl Streams {
             return false;
         }
         if now.since(stream.limit_moved) < rtt * WIDEN_ROUNDS {
-            stream.incoming.widen((stream.incoming.window() * 2).min(self.max_window));
+            let window = stream.incoming.window();
+            let more = window.min(self.max_window.saturating_sub(window)).min(MAX_WIDENED - self.widened);
+            self.widened += more;
+            stream.incoming.widen(more);
         }
         stream.limit_moved = now;
         stream.incoming.told = stream.incoming.wanted_limit();
         stream.incoming.told_in = None;
+        if !self.unconfirmed.contains(&id.0) {
+            self.unconfirmed.push_back(id.0);
+        }
         true
     }
 
-    /// Forgets a stream whose end was sent and which was read to its end; a peer's stream makes room for another.
+    /// Forgets a stream whose halves are over; a peer's stream makes room for another.
     pub fn forget_if_done(&mut self, id: StreamId) -> bool {
-        let done = self.get(id).is_some_and(|stream| stream.outgoing.finished && stream.end_read);
-        if done {
-            self.open.remove(&id.0);
+        let done = self
+            .get(id)
+            .is_some_and(|stream| stream.unsaid == 0 && stream.outgoing.is_over() && stream.incoming.is_over());
+        if done && let Some(stream) = self.open.remove(&id.0) {
+            self.widened -= stream.incoming.window().saturating_sub(self.window);
+            self.unconfirmed.retain(|&other| other != id.0);
             if !self.is_ours(id.0) {
                 self.remote_limit += 1;
                 self.remote_told_in = None;
@@ -216,28 +330,28 @@ impl Streams {
         done
     }
 
-    /// Credit that the peer has not confirmed; empty when it knows all.
+    /// Credit that the peer has not confirmed; empty when it knows all. Of more streams than fit, the others come next time.
     pub fn unconfirmed(&mut self) -> (u64, &[(u64, u64)]) {
         self.limits.clear();
-        let unconfirmed = self.open.iter().filter(|(_, stream)| stream.incoming.told > stream.incoming.confirmed);
-        self.limits.extend(unconfirmed.map(|(&id, stream)| (id, stream.incoming.told)).take(64));
+        let ids = self.unconfirmed.iter().take(MAX_LIMITS);
+        self.limits.extend(ids.filter_map(|id| self.open.get(id).map(|stream| (*id, stream.incoming.told))));
         (self.remote_limit, &self.limits)
     }
 
     /// Whether [`Self::unconfirmed`] has anything to say.
     pub fn has_unconfirmed(&self) -> bool {
-        self.remote_limit > self.remote_confirmed
-            || self.open.values().any(|stream| stream.incoming.told > stream.incoming.confirmed)
+        self.remote_limit > self.remote_confirmed || !self.unconfirmed.is_empty()
     }
 
     /// Credit left in packet `number`.
     pub fn on_credit_sent(&mut self, number: u64) {
         self.remote_told_in = Some(number);
-        for &(id, _) in &self.limits {
-            if let Some(stream) = self.open.get_mut(&id) {
+        for (id, _) in &self.limits {
+            if let Some(stream) = self.open.get_mut(id) {
                 stream.incoming.told_in = Some(number);
             }
         }
+        self.unconfirmed.rotate_left(self.limits.len().min(self.unconfirmed.len()));
     }
 
     /// The packet `number` with credit arrived.
@@ -245,61 +359,106 @@ impl Streams {
         if self.remote_told_in == Some(number) {
             self.remote_confirmed = self.remote_limit;
         }
-        for stream in self.open.values_mut() {
-            if stream.incoming.told_in == Some(number) {
-                stream.incoming.confirmed = stream.incoming.told;
-            }
-        }
+        let open = &self.open;
+        self.unconfirmed.retain(|id| open.get(id).is_some_and(|stream| stream.incoming.told_in != Some(number)));
     }
 
     /// The peer grants more.
     pub fn on_credit(&mut self, streams: u64, limits: impl Iterator<Item = (u64, u64)>) {
         if streams > self.local_limit {
             self.local_limit = streams;
+            self.wants_streams = false;
             self.events.push_back(Event::StreamsAvailable);
         }
         for (id, limit) in limits {
-            if let Some(stream) = self.open.get_mut(&id) {
-                stream.outgoing.limit = stream.outgoing.limit.max(limit);
+            let Some(stream) = self.open.get_mut(&id) else { continue };
+            stream.outgoing.limit = stream.outgoing.limit.max(limit);
+            if stream.outgoing.starved && !stream.outgoing.lacks_credit() {
+                self.wait_for_room(StreamId(id), 0);
             }
         }
     }
 
-    /// The stream could not write all it had: it is told when there is room.
-    pub fn wait_for_room(&mut self, id: StreamId) {
-        if let Some(stream) = self.open.get_mut(&id.0)
-            && !stream.outgoing.waiting
-        {
-            stream.outgoing.waiting = true;
-            self.waiting.push_back(id);
+    /// The stream could not write all it had, `bytes`, or a symbol if that is less: it is told when there is room, and credit.
+    pub fn wait_for_room(&mut self, id: StreamId, bytes: usize) {
+        self.feed(id);
+        let Some(stream) = self.open.get_mut(&id.0) else { return };
+        if stream.outgoing.lacks_credit() {
+            stream.outgoing.starved = true;
+            self.starved += 1;
+            self.turns.leave(id);
+        } else {
+            self.turns.wait(id, stream.outgoing.served, bytes);
         }
     }
 
-    /// There is room in the lane: tells those who wait and have credit, in the order of their asking.
-    pub fn wake_writers(&mut self) {
-        for _ in 0..self.waiting.len() {
-            let Some(id) = self.waiting.pop_front() else { return };
-            let Some(stream) = self.open.get_mut(&id.0) else { continue };
-            if stream.outgoing.written < stream.outgoing.limit || stream.outgoing.ends {
-                stream.outgoing.waiting = false;
-                self.events.push_back(Event::Writable(id));
-            } else {
-                self.waiting.push_back(id);
-            }
+    /// The stream no longer waits for credit.
+    fn feed(&mut self, id: StreamId) {
+        if let Some(stream) = self.open.get_mut(&id.0) {
+            self.starved -= usize::from(core::mem::take(&mut stream.outgoing.starved));
         }
     }
 
-    /// Whether a writer waits for room.
+    /// The lane has room for `free` symbols: tells those whose turn it is.
+    pub fn wake_writers(&mut self, now: Time, free: usize) {
+        let events = &mut self.events;
+        self.turns.wake(now, free, |id| events.push_back(Event::Writable(id)));
+    }
+
+    /// Whether something waits for room.
     pub fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        self.turns.has_waiting() || !self.control.is_empty()
     }
 
-    /// Whether a writer waits for the peer's credit.
+    /// Whether a writer waits for the peer's credit, or somebody for a stream.
     pub fn is_blocked(&self) -> bool {
-        self.waiting.iter().any(|id| self.get(*id).is_some_and(|s| s.outgoing.written >= s.outgoing.limit))
+        self.starved > 0 || self.wants_streams
+    }
+
+    /// Streams that are not over.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Bytes that each stream may hold unread.
+    #[cfg(test)]
+    pub fn windows(&self) -> impl Iterator<Item = u64> + '_ {
+        self.open.values().map(|stream| stream.incoming.window())
     }
 
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+}
+
+impl Delivery for Streams {
+    const MAY_SKIP: bool = false;
+
+    fn on_symbol(&mut self, id: SourceId, frames: SymbolFrames<'_>, _: &Decoder) -> Result<(), CloseCode> {
+        for frame in frames {
+            self.on_frame(id, &frame.map_err(|_| CloseCode::Malformed)?)?;
+        }
+        Ok(())
+    }
+
+    /// Saves unread bytes of symbols below `floor` before the ring reuses their slots; also of some above it, so that a reader who
+    /// lets much lie does not cost a walk over all of it for each packet.
+    fn before_reuse(&mut self, floor: SourceId, decoder: &Decoder) {
+        if floor <= self.copied_below {
+            return;
+        }
+        self.copied_below = floor.plus((decoder.capacity() / COPY_AHEAD) as u64);
+        for stream in self.open.values_mut() {
+            stream.incoming.copy_out(self.copied_below, decoder);
+        }
+    }
+}
+
+/// What the peer did wrong.
+fn fault(fault: StreamFault) -> CloseCode {
+    match fault {
+        StreamFault::Credit => CloseCode::FlowControl,
+        StreamFault::Contradiction | StreamFault::Gaps => CloseCode::Protocol,
     }
 }

@@ -19,6 +19,8 @@ pub(crate) enum Carried {
     Control,
     /// A probe of a larger packet size: its loss says nothing about the path's loss.
     SizeProbe,
+    /// The base of a lane, alone.
+    Base { lane: u32 },
     /// A source symbol of a lane.
     Source { lane: u32, id: SourceId, again: bool },
     /// A repair symbol over `count` source symbols from `first`.

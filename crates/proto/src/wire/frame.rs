@@ -31,6 +31,7 @@ mod kind {
     pub const PATH_RESPONSE: u8 = 0x06;
     pub const NEW_CID: u8 = 0x07;
     pub const SLICE: u8 = 0x08;
+    pub const BASE: u8 = 0x09;
     pub const SOURCE: u8 = 0x10;
     pub const SOURCE_AGAIN: u8 = 0x11;
     pub const REPAIR: u8 = 0x12;
@@ -134,6 +135,13 @@ pub enum Frame<'a> {
         /// At least one byte; they end at or before `total`.
         bytes: &'a [u8],
     },
+    /// Symbols of a lane of messages are given up, where no symbol is sent that would say so.
+    Base {
+        /// The lane.
+        lane: u32,
+        /// No symbol of the lane below this will come.
+        base: SourceId,
+    },
     /// A source symbol as it is.
     Source {
         /// The symbol's lane.
@@ -184,6 +192,7 @@ impl<'a> Frame<'a> {
             kind::PATH_RESPONSE => Self::PathResponse(r.array()?),
             kind::NEW_CID => new_cid(r)?,
             kind::SLICE => slice(r)?,
+            kind::BASE => Self::Base { lane: number(r, "lane")?, base: SourceId(r.varint()?) },
             kind::SOURCE | kind::SOURCE_AGAIN => source(kind == kind::SOURCE_AGAIN, r)?,
             kind::REPAIR | kind::REPAIR_ON_FEEDBACK => repair(kind == kind::REPAIR_ON_FEEDBACK, r)?,
             _ => return Err(Malformed::UnknownType),
@@ -231,6 +240,11 @@ impl<'a> Frame<'a> {
                 w.varint(total as u64)?;
                 w.varint(bytes.len() as u64)?;
                 w.bytes(bytes)
+            }
+            Self::Base { lane, base } => {
+                w.u8(kind::BASE)?;
+                w.varint(lane.into())?;
+                w.varint(base.0)
             }
             Self::Source { lane, id, base, again, symbol } => {
                 write_source_header(w, lane, id, base, again)?;

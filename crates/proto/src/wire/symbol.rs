@@ -22,6 +22,11 @@ mod kind {
     pub const STOP: u8 = 0x02;
     pub const STREAM: u8 = 0x08;
     pub const STREAM_LAST: u8 = 0x0f;
+    pub const MESSAGE: u8 = 0x10;
+    pub const MESSAGE_LAST: u8 = 0x17;
+    pub const BEGINS: u8 = 1;
+    pub const ENDS: u8 = 2;
+    pub const IN_ORDER: u8 = 4;
     pub const FIN: u8 = 1;
     pub const LENGTH: u8 = 2;
     pub const OFFSET: u8 = 4;
@@ -73,6 +78,17 @@ pub enum SymbolFrame<'a> {
         /// Where in the symbol the bytes stand.
         data_at: usize,
     },
+    /// Bytes of a message: the whole of it, or the part that this symbol of consecutive ones carries.
+    Message {
+        /// The message begins with these bytes; else the symbol before ends with its part before.
+        begins: bool,
+        /// The message ends with these bytes; else the symbol behind begins with its next part.
+        ends: bool,
+        /// It is delivered after those before it, rather than as soon as it is whole; holds where the message begins.
+        in_order: bool,
+        /// The bytes; may be none.
+        data: &'a [u8],
+    },
     /// The sender gives the stream up.
     Reset {
         /// The stream.
@@ -115,6 +131,16 @@ impl<'a> SymbolFrames<'a> {
                     self.reader.take_rest();
                 }
                 kind @ kind::STREAM..=kind::STREAM_LAST => return self.stream(kind).map(Some),
+                kind @ kind::MESSAGE..=kind::MESSAGE_LAST => {
+                    let len = usize::try_from(self.reader.varint()?).map_err(|_| Malformed::Truncated)?;
+                    let has = |bit| kind & bit != 0;
+                    return Ok(Some(SymbolFrame::Message {
+                        begins: has(kind::BEGINS),
+                        ends: has(kind::ENDS),
+                        in_order: has(kind::IN_ORDER),
+                        data: self.reader.bytes(len)?,
+                    }));
+                }
                 kind::RESET => {
                     let (stream, code) = (self.reader.varint()?, self.reader.varint()?);
                     return Ok(Some(SymbolFrame::Reset { stream, code, last: self.reader.varint()? }));
@@ -163,7 +189,7 @@ impl<'a> Iterator for SymbolFrames<'a> {
 }
 
 impl SymbolFrame<'_> {
-    /// Writes a RESET or a STOP, all or nothing, or a STREAM whole; a growing STREAM is an [`OpenStream`].
+    /// Writes the frame, all or nothing; a growing STREAM is an [`OpenStream`].
     pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
         w.atomically(|w| match *self {
             Self::Stream { stream, offset, fin, data, data_at: _ } => {
@@ -173,6 +199,13 @@ impl SymbolFrame<'_> {
                 if offset > 0 {
                     w.varint(offset)?;
                 }
+                w.varint(data.len() as u64)?;
+                w.bytes(data)
+            }
+            Self::Message { begins, ends, in_order, data } => {
+                let bit = |set: bool, bit: u8| if set { bit } else { 0 };
+                let bits = bit(begins, kind::BEGINS) | bit(ends, kind::ENDS) | bit(in_order, kind::IN_ORDER);
+                w.u8(kind::MESSAGE | bits)?;
                 w.varint(data.len() as u64)?;
                 w.bytes(data)
             }
@@ -189,6 +222,11 @@ impl SymbolFrame<'_> {
             }
         })
     }
+}
+
+/// Bytes of a message that fit one MESSAGE frame in `room` bytes; `None` when not even its header does.
+pub const fn message_room(room: usize) -> Option<usize> {
+    room.checked_sub(1_usize.saturating_add(varint_len(room as u64)))
 }
 
 /// The STREAM frame at the end of a symbol still open.

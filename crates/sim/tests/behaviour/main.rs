@@ -1,9 +1,12 @@
 //! One behaviour of a connected pair per file, in virtual time.
 
 mod close;
+mod crowd;
 mod handshake;
 mod hostile;
+mod messages;
 mod mtu;
+mod resets;
 mod silence;
 mod streams;
 

@@ -1,6 +1,9 @@
 //! A connection against a peer that holds the right keys and says whatever a test wants: what no honest peer sends, and what
 //! no link would carry in this order.
 
+mod messages;
+mod streams;
+
 use core::net::{Ipv4Addr, SocketAddr};
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -15,7 +18,10 @@ use crate::crypto::{AwsLc, MAX_SEALED, OpeningKey, SealingKey, Secret};
 use crate::handshake::{Initiator, Parameters, Responder};
 use crate::path::{Carried, MAX_FLIGHT};
 use crate::redundancy::Repair;
-use crate::wire::{ConnectionId, FeedbackRepr, Frame, TAG_LEN, Writer, write_short_header};
+use crate::wire::{
+    ConnectionId, FeedbackRepr, Frame, Frames, SYMBOL_HEADER_LEN, SymbolFrame, SymbolFrames, SymbolHeader, TAG_LEN,
+    Writer, write_short_header,
+};
 
 const DATAGRAM: usize = 1_472;
 
@@ -93,6 +99,47 @@ impl Peer {
 
     fn wait(&mut self, duration: Duration) {
         self.now += duration;
+    }
+}
+
+impl Peer {
+    /// Sends one source symbol of these frames on lane 0.
+    fn symbol(&mut self, us: &mut Connection, id: u64, frames: &[SymbolFrame<'_>]) {
+        self.symbol_of(us, (0, id, 0), frames);
+    }
+
+    /// Sends one source symbol of these frames on a lane, and says the base.
+    fn symbol_of(&mut self, us: &mut Connection, (lane, id, base): (u32, u64, u64), frames: &[SymbolFrame<'_>]) {
+        let mut symbol = [0; 1_200];
+        let mut w = Writer::resume(&mut symbol, SYMBOL_HEADER_LEN);
+        frames.iter().for_each(|frame| frame.emit(&mut w).expect("room"));
+        let len = w.len();
+        SymbolHeader { length: len as u16, time: 0 }.emit(&mut symbol).expect("room");
+        let (id, base) = (SourceId(id), SourceId(base));
+        self.say(us, &[Frame::Source { lane, id, base, again: false, symbol: &symbol[..len] }]);
+    }
+
+    /// Takes all source symbols that leave within 50 ms, and returns their frames in words.
+    fn frames(&mut self, us: &mut Connection) -> Vec<String> {
+        self.wait(Duration::from_millis(50));
+        us.handle_timeout(self.now);
+        let (mut buffer, mut frames) = ([0; DATAGRAM], Vec::new());
+        while let Some(transmit) = us.poll_transmit(self.now, 1, &mut buffer) {
+            let opened = self.opening.open(0, &mut buffer[..transmit.len]).expect("authentic");
+            for frame in Frames::new(&buffer[opened.payload]) {
+                let Ok(Frame::Source { symbol, again: false, .. }) = frame else { continue };
+                let (_, inner) = SymbolFrames::new(symbol).expect("well formed");
+                frames.extend(inner.map(|frame| match frame.expect("well formed") {
+                    SymbolFrame::Stream { stream, offset, fin, data, .. } => {
+                        format!("{stream}: {} from {offset}{}", data.len(), if fin { ", end" } else { "" })
+                    }
+                    SymbolFrame::Reset { stream, code, last } => format!("{stream}: reset {code} at {last}"),
+                    SymbolFrame::Stop { stream, code } => format!("{stream}: stop {code}"),
+                    SymbolFrame::Message { data, .. } => format!("message of {}", data.len()),
+                }));
+            }
+        }
+        frames
     }
 }
 
@@ -194,8 +241,9 @@ fn a_deferred_repair_of_what_is_decoded_meanwhile_does_not_take_the_slot() {
     peer.acknowledge(&mut us, &[0..=newest]);
     peer.wait(Duration::from_millis(50));
     peer.hear(&mut us);
-    assert_eq!(us.sender.base().0, 1);
-    us.deferred = Some(Repair::Coded { code: Code::Rlc, first: SourceId(0), count: 1, key: None, on_feedback: true });
+    assert_eq!(us.lanes.streams.sender.base().0, 1);
+    us.lanes.streams.deferred =
+        Some(Repair::Coded { code: Code::Rlc, first: SourceId(0), count: 1, key: None, on_feedback: true });
     us.write(stream, b"second").expect("room");
     peer.wait(Duration::from_millis(50));
     peer.hear(&mut us);

@@ -1,0 +1,163 @@
+//! The application's side: messages with deadlines, on lanes of their own.
+
+use core::fmt;
+use core::time::Duration;
+
+use super::lanes::Lane;
+use super::{Connection, Event, Message, State};
+use crate::Time;
+use crate::lane::{LaneSender, MAX_LANES, MAX_MESSAGE, MESSAGE_RING, STREAMS};
+use crate::redundancy::Redundancy;
+use crate::stats::MessageStats;
+
+/// A lane of messages. The default is the connection's redundancy, and delivery of each message as soon as it is whole.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct LaneConfig {
+    /// Redundancy of the lane; the connection's when none is given.
+    pub redundancy: Option<Redundancy>,
+    /// Messages are delivered in order: each after those before it have come or have expired.
+    pub in_order: bool,
+}
+
+/// A lane cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneError {
+    /// All lanes are open: 15 of messages.
+    Limit,
+    /// The connection is not established, or over.
+    NotConnected,
+}
+
+impl fmt::Display for LaneError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Limit => write!(f, "all {} lanes of messages are open", MAX_LANES - 1),
+            Self::NotConnected => f.write_str("the connection is not established"),
+        }
+    }
+}
+
+impl core::error::Error for LaneError {}
+
+/// A message cannot be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessageError {
+    /// The lane has no room for it now; [`Event::LaneWritable`] tells when there may be.
+    Blocked,
+    /// It is longer than `most` bytes; send it in parts, or on a stream.
+    TooLong {
+        /// Its length.
+        len: usize,
+        /// The longest that is taken.
+        most: usize,
+    },
+    /// The lane was not opened.
+    UnknownLane,
+    /// The connection is not established, or over.
+    NotConnected,
+}
+
+impl fmt::Display for MessageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Blocked => f.write_str("no room for the message now"),
+            Self::TooLong { len, most } => {
+                write!(f, "a message of {len} bytes is longer than {most}: send it in parts, or on a stream")
+            }
+            Self::UnknownLane => f.write_str("the lane was not opened"),
+            Self::NotConnected => f.write_str("the connection is not established"),
+        }
+    }
+}
+
+impl core::error::Error for MessageError {}
+
+impl Connection {
+    /// Opens a lane of messages and returns its number; the peer hears of it with its first message.
+    pub fn open_lane(&mut self, config: &LaneConfig) -> Result<u32, LaneError> {
+        if self.keys.is_none() || !matches!(self.state, State::Established { .. }) {
+            return Err(LaneError::NotConnected);
+        }
+        let lane = STREAMS + 1 + self.lanes.messages.len() as u32;
+        if lane as usize >= MAX_LANES {
+            return Err(LaneError::Limit);
+        }
+        let memory = MESSAGE_RING.min(self.config.ring_memory);
+        let sender = LaneSender::new(self.config.slot_len(), memory, self.lane_credit);
+        let redundancy = config.redundancy.unwrap_or(self.config.redundancy);
+        self.lanes.messages.push(Lane::new(sender, redundancy, config.in_order));
+        Ok(lane)
+    }
+
+    /// Sends a message of at most 256 KiB that is worth something to the peer for `lifetime` from now: later it is given up, as a whole.
+    /// It is taken whole or not at all. Messages of a lane are given up in the order in which they were sent.
+    pub fn send_message(&mut self, now: Time, lane: u32, data: &[u8], lifetime: Duration) -> Result<(), MessageError> {
+        if !matches!(self.state, State::Established { .. }) {
+            return Err(MessageError::NotConnected);
+        }
+        if data.len() > MAX_MESSAGE {
+            return Err(MessageError::TooLong { len: data.len(), most: MAX_MESSAGE });
+        }
+        if lane == STREAMS || self.lanes.get(lane).is_none() {
+            return Err(MessageError::UnknownLane);
+        }
+        self.expire_messages(now);
+        let symbol_len = self.symbol_len(lane);
+        let Some(Lane { sender, in_order, blocked, .. }) = self.lanes.get_mut(lane) else {
+            return Err(MessageError::UnknownLane);
+        };
+        *blocked = !sender.send_message(data, *in_order, now + lifetime, symbol_len);
+        if *blocked {
+            return Err(MessageError::Blocked);
+        }
+        self.stats.messages.sent += 1;
+        self.stats.app_bytes_sent += data.len() as u64;
+        Ok(())
+    }
+
+    /// The next message that came, on whatever lane.
+    pub fn take_message(&mut self) -> Option<Message> {
+        let message = self.inbound.values_mut().find_map(|inbound| inbound.messages.take());
+        self.told_message &= message.is_some();
+        self.stats.app_bytes_received += message.as_ref().map_or(0, |message| message.data.len() as u64);
+        message
+    }
+
+    /// Gives up messages that would be too late, and tells who waits that there may be room.
+    pub(super) fn expire_messages(&mut self, now: Time) {
+        let arrival = now + self.one_way();
+        for (lane, id) in self.lanes.messages.iter_mut().zip(STREAMS + 1..) {
+            lane.sender.expire(arrival);
+            if lane.blocked && lane.sender.is_half_free() {
+                lane.blocked = false;
+                self.events.push_back(Event::LaneWritable(id));
+            }
+        }
+    }
+
+    /// When the time of a message is over.
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        let first = self.lanes.messages.iter().filter_map(|lane| lane.sender.next_deadline()).min()?;
+        Some(first - self.one_way())
+    }
+
+    /// How long what is sent now will be on its way, as far as that can be known: half of the least round trip, and what queues add to it,
+    /// which are taken to be on our way.
+    fn one_way(&self) -> Duration {
+        let least = self.path.rtt.least_or_zero();
+        if least.is_zero() { least } else { self.path.rtt.smoothed().saturating_sub(least / 2) }
+    }
+
+    /// What the lanes count of messages.
+    pub(super) fn count_messages(&self, stats: &mut MessageStats) {
+        for expired in self.lanes.messages.iter().map(|lane| lane.sender.expired) {
+            stats.expired += expired.messages;
+            stats.expired_symbols += expired.symbols;
+        }
+        for inbound in self.inbound.values() {
+            stats.delivered += inbound.messages.stats.delivered;
+            stats.dropped += inbound.messages.stats.dropped;
+        }
+    }
+}

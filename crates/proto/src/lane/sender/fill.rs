@@ -1,0 +1,223 @@
+//! How symbols are filled: with bytes of streams, with frames that say something of a stream, with messages.
+//!
+//! One symbol is open at a time. What is in a symbol that was not sent yet can still be taken out, as when a stream is given up.
+
+use tidewire_codec::SourceId;
+
+use super::{LaneSender, OpenSymbol};
+use crate::wire::{OpenStream, SYMBOL_HEADER_LEN, SymbolFrame, SymbolFrames, SymbolHeader, Writer, message_room};
+
+/// A message does not begin in what is left of a symbol when fewer of its bytes than this would fit there: an end of a symbol is cheaper
+/// than one more symbol to wait for.
+const LEAST_PART: usize = 128;
+
+impl LaneSender {
+    /// Symbols that may still be written into when `allowance` may wait, the open one included.
+    pub fn room(&self, allowance: usize) -> usize {
+        let stuck = self.encoder.is_full() && self.encoder.capacity() >= self.max_capacity;
+        let fresh = if stuck { 0 } else { allowance.saturating_sub(self.queued()) };
+        fresh + usize::from(self.open.is_some())
+    }
+
+    /// Appends bytes of a stream, as many as fit into `allowance` queued symbols of at most `symbol_len` bytes. Returns how many were
+    /// taken, and whether the end of the stream (`fin`: it follows the last byte) was.
+    pub fn write(
+        &mut self,
+        (stream, offset): (u64, u64),
+        data: &[u8],
+        fin: bool,
+        symbol_len: usize,
+        allowance: usize,
+    ) -> (usize, bool) {
+        let mut taken = 0;
+        loop {
+            let rest = &data[taken..];
+            if rest.is_empty() && !fin {
+                return (taken, false);
+            }
+            if !self.ensure_open(symbol_len, allowance) {
+                return (taken, false);
+            }
+            match self.append(stream, offset + taken as u64, rest, fin) {
+                Some((n, ended)) => {
+                    taken += n;
+                    if ended || (taken == data.len() && !fin) {
+                        return (taken, ended);
+                    }
+                }
+                None => self.close(),
+            }
+        }
+    }
+
+    /// Writes into the open symbol; `None` when it has no room left.
+    fn append(&mut self, stream: u64, offset: u64, data: &[u8], fin: bool) -> Option<(usize, bool)> {
+        let open = self.open.as_mut()?;
+        let slot = self.encoder.open()?.get_mut(..open.limit)?;
+        let mut writer = Writer::resume(slot, open.len);
+        let mut frame = match open.stream.filter(|frame| frame.continues(stream, offset)) {
+            Some(frame) => frame,
+            None => {
+                let least = OpenStream::header_len(stream, offset) + usize::from(!data.is_empty());
+                if writer.remaining() < least {
+                    return None;
+                }
+                OpenStream::begin(&mut writer, stream, offset).ok()?
+            }
+        };
+        let n = frame.append(&mut writer, data);
+        if n == 0 && !data.is_empty() {
+            return None;
+        }
+        let ended = fin && n == data.len();
+        if ended {
+            frame.finish(&mut writer);
+        }
+        open.len = writer.len();
+        open.stream = Some(frame);
+        Some((n, ended))
+    }
+
+    /// Writes a frame without bytes, whatever waits already. Returns false when the ring is full.
+    pub fn write_control(&mut self, frame: &SymbolFrame<'_>, symbol_len: usize) -> bool {
+        loop {
+            if !self.ensure_open(symbol_len, usize::MAX) {
+                return false;
+            }
+            let Some((open, slot)) = self.open.as_mut().zip(self.encoder.open()) else { return false };
+            let Some(slot) = slot.get_mut(..open.limit) else { return false };
+            let mut writer = Writer::resume(slot, open.len);
+            if frame.emit(&mut writer).is_ok() {
+                open.len = writer.len();
+                open.stream = None;
+                return true;
+            }
+            if open.len == SYMBOL_HEADER_LEN {
+                return false;
+            }
+            self.close();
+        }
+    }
+
+    /// Takes the bytes of a stream out of the symbols that were not sent yet; returns the offset of the first of them.
+    pub fn withdraw(&mut self, stream: u64) -> Option<u64> {
+        let mut first: Option<u64> = None;
+        let mut took = |offset| first = Some(first.map_or(offset, |first| first.min(offset)));
+        for id in self.sent.0..self.encoder.window().end.0 {
+            if let Some(symbol) = self.encoder.symbol_mut(SourceId(id)) {
+                without(stream, symbol, &mut took);
+            }
+        }
+        if let Some((open, slot)) = self.open.as_mut().zip(self.encoder.open())
+            && let Some(symbol) = slot.get_mut(..open.len)
+            && (SymbolHeader { length: open.len as u16, time: 0 }).emit(symbol).is_ok()
+        {
+            // What follows goes into a frame of its own.
+            open.stream = None;
+            open.len = without(stream, symbol, &mut took);
+        }
+        first
+    }
+
+    fn ensure_open(&mut self, symbol_len: usize, allowance: usize) -> bool {
+        if self.open.is_some() {
+            return true;
+        }
+        if self.queued() >= allowance {
+            return false;
+        }
+        if self.encoder.is_full() {
+            if self.encoder.capacity() >= self.max_capacity {
+                return false;
+            }
+            self.encoder.grow(self.encoder.capacity() * 2);
+        }
+        let limit = symbol_len.min(self.encoder.slot_len());
+        self.open = Some(OpenSymbol { len: SYMBOL_HEADER_LEN, limit, stream: None });
+        true
+    }
+
+    pub(super) fn close(&mut self) {
+        if let Some(open) = self.open.take() {
+            let header = SymbolHeader { length: open.len as u16, time: 0 };
+            let emitted = self.encoder.open().is_some_and(|slot| header.emit(slot).is_ok());
+            debug_assert!(emitted, "a slot holds a header");
+            let committed = self.encoder.commit(open.len);
+            debug_assert!(committed.is_ok(), "the ring had room when the symbol was opened: {committed:?}");
+        }
+    }
+
+    /// Whether half of the ring is free: there is room for a message again.
+    pub fn is_half_free(&self) -> bool {
+        self.held() <= self.max_capacity / 2
+    }
+
+    /// Symbols that are kept, the open one aside.
+    fn held(&self) -> usize {
+        (self.encoder.window().end.0 - self.encoder.window().start.0) as usize
+    }
+
+    /// Writes a message, whatever waits already. Returns the ids of its first symbol and behind its last; `None` when the ring has no room
+    /// for all of it.
+    pub(super) fn write_message(
+        &mut self,
+        message: &[u8],
+        in_order: bool,
+        symbol_len: usize,
+    ) -> Option<(SourceId, SourceId)> {
+        let part = message_room(symbol_len.min(self.encoder.slot_len()).checked_sub(SYMBOL_HEADER_LEN)?)?;
+        if self.held() + message.len() / part.max(1) + 2 > self.max_capacity {
+            return None;
+        }
+        let (mut rest, mut first) = (message, None);
+        loop {
+            if !self.ensure_open(symbol_len, usize::MAX) {
+                return None;
+            }
+            let id = self.encoder.window().end;
+            let (open, slot) = self.open.as_mut().zip(self.encoder.open())?;
+            let mut writer = Writer::resume(slot.get_mut(..open.limit)?, open.len);
+            let least = if first.is_none() { rest.len().min(LEAST_PART) } else { rest.len().min(1) };
+            let Some(room) = message_room(writer.remaining()).filter(|&room| room >= least) else {
+                self.close();
+                continue;
+            };
+            let (data, behind) = rest.split_at(rest.len().min(room));
+            let (begins, ends) = (first.is_none(), behind.is_empty());
+            SymbolFrame::Message { begins, ends, in_order, data }.emit(&mut writer).ok()?;
+            open.len = writer.len();
+            let first = *first.get_or_insert(id);
+            if ends {
+                return Some((first, id.next()));
+            }
+            self.close();
+            rest = behind;
+        }
+    }
+}
+
+/// Rewrites a symbol that was not sent without the bytes of `stream`; `took` learns their offsets. Returns its new length.
+fn without(stream: u64, symbol: &mut [u8], mut took: impl FnMut(u64)) -> usize {
+    let len = symbol.len();
+    let of_stream = |frame: &SymbolFrame<'_>| matches!(frame, SymbolFrame::Stream { stream: id, .. } if *id == stream);
+    let before = symbol.to_vec();
+    let Ok((header, frames)) = SymbolFrames::new(&before) else { return len };
+    if !frames.clone().flatten().any(|frame| of_stream(&frame)) {
+        return header.length.into();
+    }
+    let mut w = Writer::resume(symbol, SYMBOL_HEADER_LEN);
+    for frame in frames.flatten() {
+        match frame {
+            SymbolFrame::Stream { offset, .. } if of_stream(&frame) => took(offset),
+            _ => {
+                let emitted = frame.emit(&mut w);
+                debug_assert!(emitted.is_ok(), "no frame becomes longer");
+            }
+        }
+    }
+    let length = w.len();
+    symbol[length..].fill(0);
+    let emitted = SymbolHeader { length: length as u16, ..header }.emit(symbol);
+    debug_assert!(emitted.is_ok(), "a symbol holds its header");
+    length
+}

@@ -1,0 +1,120 @@
+//! Two hundred streams on one connection: one that nobody reads, bulk on all others, and key strokes beside them.
+
+use core::time::Duration;
+
+use tidewire_proto::Time;
+use tidewire_proto::config::Config;
+use tidewire_proto::connection::{Connection, Event, StreamId, WriteError};
+use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
+use tidewire_proto::rate::RateControl;
+use tidewire_sim::pair::{Application, End, Pair};
+use tidewire_sim::settings::Direction;
+
+use super::link;
+
+const STREAMS: usize = 200;
+/// The stream that nobody reads, and that of the key strokes.
+const UNREAD: usize = 0;
+const KEYS: usize = 1;
+const KEY_INTERVAL: Duration = Duration::from_millis(20);
+
+#[derive(Default)]
+struct Crowd {
+    handles: [Option<ConnectionHandle>; 2],
+    streams: Vec<StreamId>,
+    written: Vec<u64>,
+    read: Vec<u64>,
+    next_key: Time,
+    /// A key stroke that could not be written yet: when it was struck.
+    held: Option<Time>,
+    delays: Vec<Duration>,
+}
+
+impl Crowd {
+    fn write(&mut self, now: Time, connection: &mut Connection) {
+        while self.streams.len() < STREAMS {
+            self.streams.push(connection.open_stream().expect("allowed"));
+        }
+        if now >= self.next_key {
+            self.next_key = now + KEY_INTERVAL;
+            self.held.get_or_insert(now);
+        }
+        // The greedy ones first.
+        for (index, &id) in self.streams.iter().enumerate().filter(|&(index, _)| index != KEYS) {
+            while let Ok(taken) = connection.write(id, &[7; 4_096]) {
+                self.written[index] += taken as u64;
+            }
+        }
+        if let Some(struck) = self.held {
+            match connection.write(self.streams[KEYS], &struck.0.to_be_bytes()) {
+                Ok(taken) => {
+                    assert_eq!(taken, 8);
+                    self.held = None;
+                }
+                Err(WriteError::Blocked) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    fn read(&mut self, now: Time, connection: &mut Connection) {
+        for (index, &id) in self.streams.iter().enumerate().filter(|&(index, _)| index != UNREAD) {
+            let mut bytes = [0; 4_096];
+            while let Ok(n) = connection.read(now, id, &mut bytes) {
+                self.read[index] += n as u64;
+                let keys = bytes[..n].chunks(8).filter(|_| index == KEYS);
+                self.delays.extend(keys.map(|key| now.since(Time(u64::from_be_bytes(key.try_into().expect("whole"))))));
+            }
+        }
+    }
+}
+
+impl Application for Crowd {
+    fn run(&mut self, now: Time, end: End, endpoint: &mut Endpoint, event: Option<(ConnectionHandle, Event)>) {
+        if let Some((handle, Event::Connected)) = event {
+            self.handles[end as usize] = Some(handle);
+        }
+        let Some(connection) = self.handles[end as usize].and_then(|handle| endpoint.connection_mut(handle)) else {
+            return;
+        };
+        match end {
+            End::Near => self.write(now, connection),
+            End::Far => self.read(now, connection),
+        }
+    }
+
+    fn poll_timeout(&self, end: End) -> Option<Time> {
+        (end == End::Near && self.handles[0].is_some()).then_some(self.next_key)
+    }
+}
+
+#[test]
+fn two_hundred_streams_share_evenly_and_a_key_stroke_waits_for_none_of_them() {
+    for (loss, most) in [("0%", Duration::from_millis(5)), ("5%", Duration::from_millis(80))] {
+        let mut config = Config::default();
+        config.max_streams = STREAMS as u64;
+        // Below the link's rate: what a key stroke waits for is then our own queue, and not the link's.
+        config.rate_control = RateControl::Fixed { bits_per_second: 22_000_000 };
+        let link = link(&[(Direction::Forward, "loss", loss)]);
+        let mut pair = Pair::new(config.clone(), config.clone(), &link, 3).unwrap();
+        let mut crowd = Crowd { written: vec![0; STREAMS], read: vec![0; STREAMS], ..Crowd::default() };
+        pair.connect(&mut crowd);
+        let until = pair.now() + Duration::from_secs(20);
+        pair.run(&mut crowd, until, |_| false);
+
+        assert!(crowd.written[UNREAD] <= config.stream_window, "{}", crowd.written[UNREAD]);
+        let read: Vec<u64> = crowd.read[KEYS + 1..].to_vec();
+        let (least, most_read) = (read.iter().min().unwrap(), read.iter().max().unwrap());
+        let sum: u64 = read.iter().sum();
+        assert!(sum > 40_000_000, "{sum} bytes in 20 s at 25 Mbit/s, {loss} lost");
+        assert!(most_read - least < sum / 198 / 10, "{least} to {most_read}");
+        crowd.delays.sort();
+        let p99 = crowd.delays[crowd.delays.len() * 99 / 100];
+        println!(
+            "{loss}: {} key strokes, p50 {:?} p99 {p99:?}, {sum} bytes, each {least} to {most_read}",
+            crowd.delays.len(),
+            crowd.delays[crowd.delays.len() / 2]
+        );
+        assert!(crowd.delays.len() > 900 && p99 < Duration::from_millis(30) + most, "{loss} lost: p99 {p99:?}");
+    }
+}

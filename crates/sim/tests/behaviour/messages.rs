@@ -1,0 +1,241 @@
+//! Messages with deadlines over links that lose: what comes is right, whole, in time and once; what does not come was given up.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use tidewire_proto::Time;
+use tidewire_proto::config::Config;
+use tidewire_proto::connection::{Connection, Event, LaneConfig};
+use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
+use tidewire_proto::redundancy::Redundancy;
+use tidewire_proto::stats::Stats;
+use tidewire_sim::pair::{Application, End, Pair};
+use tidewire_sim::settings::Direction;
+
+use super::link;
+
+/// What may come after its time: what was sent in time and met random delay, or a queue that the sender had not seen yet.
+const LATE: Duration = Duration::from_millis(30);
+
+/// A sender of messages of random lengths on several lanes, and the oracle at the other end.
+struct Feed {
+    draw: u64,
+    handles: [Option<ConnectionHandle>; 2],
+    lanes: Vec<LaneConfig>,
+    /// Mean bytes of a message, and time between two.
+    mean: u64,
+    interval: Duration,
+    lifetime: Duration,
+    next: Time,
+    until: Time,
+    /// Messages sent on each lane, and when each was.
+    sent: Vec<Vec<(usize, Time)>>,
+    /// Those that came, by lane and number, with the time that they took.
+    came: BTreeMap<(usize, usize), Duration>,
+    newest: Vec<usize>,
+    refused: u32,
+    /// Bulk beside them.
+    bulk: bool,
+    read: u64,
+}
+
+impl Feed {
+    fn new(seed: u64, lanes: Vec<LaneConfig>) -> Self {
+        Self {
+            draw: seed,
+            handles: [None; 2],
+            sent: vec![Vec::new(); lanes.len()],
+            newest: vec![0; lanes.len()],
+            lanes,
+            mean: 3_000,
+            interval: Duration::from_millis(10),
+            lifetime: Duration::from_millis(150),
+            next: Time::ZERO,
+            until: Time::NEVER,
+            came: BTreeMap::new(),
+            refused: 0,
+            bulk: false,
+            read: 0,
+        }
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.draw = self.draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.draw >> 33) % bound
+    }
+
+    fn send(&mut self, now: Time, connection: &mut Connection) {
+        if self.sent.iter().all(Vec::is_empty) && self.next == Time::ZERO {
+            for (n, lane) in self.lanes.iter().enumerate() {
+                assert_eq!(connection.open_lane(lane), Ok(n as u32 + 1));
+            }
+            self.until = now + Duration::from_secs(10);
+            self.next = now;
+        }
+        while self.next <= now && now < self.until {
+            self.next += self.interval;
+            for lane in 0..self.lanes.len() {
+                // Small ones, those of several symbols, and now and then a large one.
+                let most =
+                    [self.mean / 4, self.mean, self.mean * 2, self.mean * 12][self.below(8) as usize % 4 * 3 / 4];
+                let len = 8 + self.below(most) as usize;
+                let number = self.sent[lane].len();
+                match connection.send_message(now, lane as u32 + 1, &body(lane, number, len), self.lifetime) {
+                    Ok(()) => self.sent[lane].push((len, now)),
+                    Err(_) => self.refused += 1,
+                }
+            }
+        }
+        if self.bulk {
+            let id = tidewire_proto::connection::StreamId(0);
+            if self.read == 0 && connection.write(id, b"x").is_err() {
+                let _ = connection.open_stream();
+            }
+            while connection.write(id, &[9; 4_096]).is_ok() {}
+        }
+    }
+
+    fn take(&mut self, now: Time, connection: &mut Connection) {
+        while let Some(message) = connection.take_message() {
+            let lane = message.lane as usize - 1;
+            let number = u64::from_be_bytes(message.data[..8].try_into().expect("eight bytes")) as usize;
+            let &(len, at) = self.sent[lane].get(number).expect("a message that was sent");
+            assert!(message.data == body(lane, number, len), "message {number} of lane {lane} is another");
+            assert_eq!(self.came.insert((lane, number), now.since(at)), None, "message {number} of lane {lane} again");
+            if self.lanes[lane].in_order {
+                assert!(number == 0 || number > self.newest[lane], "{number} after {}", self.newest[lane]);
+            }
+            self.newest[lane] = number;
+        }
+        let mut bytes = [0; 4_096];
+        while let Ok(n) = connection.read(now, tidewire_proto::connection::StreamId(0), &mut bytes) {
+            self.read += n as u64;
+        }
+    }
+}
+
+impl Application for Feed {
+    fn run(&mut self, now: Time, end: End, endpoint: &mut Endpoint, event: Option<(ConnectionHandle, Event)>) {
+        match event {
+            Some((handle, Event::Connected)) => self.handles[end as usize] = Some(handle),
+            Some((_, Event::Closed(reason))) => panic!("closed: {reason}"),
+            _ => {}
+        }
+        let Some(connection) = self.handles[end as usize].and_then(|handle| endpoint.connection_mut(handle)) else {
+            return;
+        };
+        match end {
+            End::Near => self.send(now, connection),
+            End::Far => self.take(now, connection),
+        }
+    }
+
+    fn poll_timeout(&self, end: End) -> Option<Time> {
+        (end == End::Near && self.handles[0].is_some() && self.next < self.until).then_some(self.next)
+    }
+}
+
+/// The bytes of a message: its number, then what depends on the place.
+fn body(lane: usize, number: usize, len: usize) -> Vec<u8> {
+    let mut bytes = (number as u64).to_be_bytes().to_vec();
+    bytes.extend((8..len).map(|at| ((at * 31) ^ (number * 7) ^ (lane << 5)) as u8));
+    bytes
+}
+
+fn lane(in_order: bool, redundancy: Option<&str>) -> LaneConfig {
+    let mut lane = LaneConfig::default();
+    lane.in_order = in_order;
+    lane.redundancy = redundancy.map(|text| text.parse::<Redundancy>().expect("a policy"));
+    lane
+}
+
+/// Runs for ten seconds of messages and two more; returns the counts of both ends.
+fn run(feed: &mut Feed, settings: &[(Direction, &str, &str)], seed: u64) -> [Stats; 2] {
+    let mut link = link(settings);
+    link.set_seed(seed);
+    let mut pair = Pair::new(Config::default(), Config::default(), &link, seed).unwrap();
+    pair.connect(feed);
+    let until = pair.now() + Duration::from_secs(14);
+    pair.run(feed, until, |_| false);
+    assert_eq!(pair.overdue(), 0);
+    [End::Near, End::Far].map(|end| {
+        let handle = feed.handles[end as usize].expect("connected");
+        pair.endpoint(end).connection(handle).expect("alive").stats()
+    })
+}
+
+/// Every message either came or was given up, and the counts of both ends agree.
+fn settle(feed: &Feed, [near, far]: &[Stats; 2], what: &str) {
+    let sent: usize = feed.sent.iter().map(Vec::len).sum();
+    let came = feed.came.len();
+    assert_eq!((near.messages.sent as usize, far.messages.delivered as usize), (sent, came), "{what}");
+    assert!(sent - came <= near.messages.expired as usize, "{what}: {came} of {sent}, {:?}", near.messages);
+    // The receiver skips no more than the sender gave up: what came after that was not known to have come.
+    assert!(far.symbols.expired <= near.messages.expired_symbols, "{what}: {:?} {:?}", near.messages, far.symbols);
+    assert_eq!(far.symbols.delivered, far.symbols.direct + far.symbols.repaired + far.symbols.resent);
+    // A message in order may be held up until word comes that one before it was given up; that word may be lost too.
+    for (&(lane, number), &took) in &feed.came {
+        let word = if feed.lanes[lane].in_order { Duration::from_secs(1) } else { Duration::ZERO };
+        assert!(took <= feed.lifetime + LATE + word, "{what}: {number} of lane {lane} came after {took:?}");
+    }
+}
+
+#[test]
+fn what_comes_is_whole_right_in_time_and_once_whatever_is_lost() {
+    for seed in 0..40 {
+        let lanes = vec![lane(false, None), lane(true, None), lane(false, Some("none")), lane(true, Some("every:4"))];
+        let mut feed = Feed::new(seed, lanes);
+        feed.mean = [300, 2_000, 6_000][seed as usize % 3];
+        feed.lifetime = Duration::from_millis([40, 80, 200][seed as usize / 3 % 3]);
+        let loss = ["0%", "3%", "10%", "30%"][seed as usize % 4];
+        let settings = [
+            (Direction::Both, "loss", loss),
+            (Direction::Both, "reorder", "3%,8ms"),
+            (Direction::Both, "duplicate", "2%"),
+        ];
+        let stats = run(&mut feed, &settings, seed);
+        settle(&feed, &stats, &format!("seed {seed}, {loss} lost"));
+        let sent: usize = feed.sent.iter().map(Vec::len).sum();
+        assert!(feed.came.len() > sent / 10, "seed {seed}: {} of {sent} came", feed.came.len());
+    }
+}
+
+#[test]
+fn with_time_for_a_repair_nearly_all_come_and_without_loss_all_do() {
+    for (loss, least) in [("0%", 1.0), ("5%", 0.995), ("10%", 0.99)] {
+        let mut feed = Feed::new(1, vec![lane(true, None), lane(false, None)]);
+        feed.mean = 1_500;
+        feed.lifetime = Duration::from_millis(200);
+        let stats = run(&mut feed, &[(Direction::Both, "loss", loss)], 1);
+        settle(&feed, &stats, loss);
+        let sent: usize = feed.sent.iter().map(Vec::len).sum();
+        let share = feed.came.len() as f64 / sent as f64;
+        println!("{loss}: {share:.4} of {sent} came");
+        assert!(sent > 1_900 && share >= least, "{loss}: {share:.4} of {sent}");
+    }
+}
+
+#[test]
+fn more_than_the_link_carries_is_given_up_and_bulk_keeps_its_half() {
+    // 40 Mbit/s of messages and bulk, on 25.
+    let mut feed = Feed::new(1, vec![lane(false, None)]);
+    (feed.mean, feed.interval, feed.bulk) = (12_000, Duration::from_millis(2), true);
+    let stats = run(&mut feed, &[(Direction::Both, "loss", "2%")], 1);
+    settle(&feed, &stats, "overload");
+    let bytes: usize = feed.came.keys().map(|&(lane, number)| feed.sent[lane][number].0).sum();
+    println!("{bytes} of messages, {} of bulk, {:?}", feed.read, stats[0].messages);
+    assert!(bytes > 5_000_000 && feed.read > 8_000_000, "{bytes} of messages, {} of bulk", feed.read);
+}
+
+#[test]
+fn a_blackout_costs_the_messages_of_its_time_and_no_more() {
+    for in_order in [false, true] {
+        let mut feed = Feed::new(1, vec![lane(in_order, None)]);
+        feed.mean = 1_500;
+        let stats = run(&mut feed, &[(Direction::Both, "blackout", "3s..4s")], 1);
+        settle(&feed, &stats, "blackout");
+        let lost = feed.sent[0].len() - feed.came.len();
+        println!("in order {in_order}: {lost} of {}", feed.sent[0].len());
+        assert!((60..180).contains(&lost), "{lost} of 100 a second");
+    }
+}

@@ -1,0 +1,79 @@
+//! Messages over real sockets on loopback.
+
+mod pair;
+
+use std::time::Duration;
+
+use pair::{pair, pseudo_random, within};
+use tidewire::{CloseCode, Config, LaneConfig, LaneError, MessageError};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test]
+async fn messages_of_all_lengths_come_whole_and_in_order() {
+    let pair = pair(Config::default()).await;
+    let mut config = LaneConfig::default();
+    config.in_order = true;
+    let lane = pair.ours.open_lane(&config).unwrap();
+    let lengths = [0, 1, 1_000, 1_500, 40_000, 256 << 10, 3, 100_000];
+    within(async {
+        let send = async {
+            for (n, len) in lengths.into_iter().enumerate() {
+                pair.ours.send_message(lane, &pseudo_random(n as u64, len), 60 * SECOND).await.unwrap();
+            }
+        };
+        let receive = async {
+            for (n, len) in lengths.into_iter().enumerate() {
+                let message = pair.theirs.receive_message().await.unwrap();
+                assert!((message.lane, message.data) == (lane, pseudo_random(n as u64, len)), "message {n}");
+            }
+        };
+        tokio::join!(send, receive);
+    })
+    .await;
+    let (ours, theirs) = (pair.ours.stats().messages, pair.theirs.stats().messages);
+    assert_eq!((ours.sent, theirs.delivered, theirs.dropped), (8, 8, 0));
+}
+
+#[tokio::test]
+async fn a_sender_faster_than_the_path_waits_for_room() {
+    let mut config = Config::default();
+    config.max_rate = Some(100_000_000);
+    let pair = pair(config).await;
+    let lane = pair.ours.open_lane(&LaneConfig::default()).unwrap();
+    within(async {
+        let send = async {
+            for n in 0..60 {
+                pair.ours.send_message(lane, &pseudo_random(n, 100_000), 60 * SECOND).await.unwrap();
+            }
+        };
+        let receive = async {
+            for _ in 0..60 {
+                assert_eq!(pair.theirs.receive_message().await.unwrap().data.len(), 100_000);
+            }
+        };
+        tokio::join!(send, receive);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_sent_says_why() {
+    let pair = pair(Config::default()).await;
+    let ours = &pair.ours;
+    within(async {
+        assert_eq!(ours.send_message(1, b"x", SECOND).await, Err(MessageError::UnknownLane));
+        let lane = ours.open_lane(&LaneConfig::default()).unwrap();
+        let long = vec![0; (256 << 10) + 1];
+        let too_long = MessageError::TooLong { len: long.len(), most: 256 << 10 };
+        assert_eq!(ours.send_message(lane, &long, SECOND).await, Err(too_long));
+        ours.send_message(lane, b"last words", SECOND).await.unwrap();
+        assert_eq!(pair.theirs.receive_message().await.unwrap().data, b"last words");
+        ours.close(CloseCode::Done, "");
+        assert_eq!(pair.theirs.receive_message().await, None);
+        assert_eq!(ours.send_message(lane, b"x", SECOND).await, Err(MessageError::NotConnected));
+        ours.closed().await;
+        assert_eq!(ours.open_lane(&LaneConfig::default()), Err(LaneError::NotConnected));
+    })
+    .await;
+}
