@@ -8,6 +8,7 @@ use core::array;
 use core::cmp::Reverse;
 use core::ops::Range;
 
+use crate::Row;
 use crate::kernel::{FourTerm, Kernel, Term};
 
 /// Sources handed to the kernel at once; outputs are loaded and stored once per batch, 1/32 of the traffic. Chosen: 32
@@ -26,13 +27,36 @@ const MANY: usize = 16;
 /// 96 to 256 KiB differed by under 5 % (AVX2, Zen 3).
 const TILE: usize = 192 << 10;
 
+/// Coefficients of one output, in the order of the symbols.
+pub(crate) trait Coefficients {
+    /// Writes the next ones, as many as there is room for.
+    fn fill(&mut self, cells: &mut [u8]);
+}
+
+impl Coefficients for Row {
+    #[inline]
+    fn fill(&mut self, cells: &mut [u8]) {
+        Row::fill(self, cells);
+    }
+}
+
+/// Those that were made before.
+impl Coefficients for &[u8] {
+    #[inline]
+    fn fill(&mut self, cells: &mut [u8]) {
+        let (next, rest) = self.split_at(cells.len().min(self.len()));
+        cells[..next.len()].copy_from_slice(next);
+        *self = rest;
+    }
+}
+
 /// `outs[j] = sum of row(j)[i] * symbols[i]` for every `j`, in the first `len` bytes of each. Symbols are at most `len`
 /// bytes, shorter ones count as padded with zeros.
 pub(crate) fn combine<'a, R, S, C>(outs: &mut [R], len: usize, symbols: S, row: impl Fn(usize) -> C)
 where
     R: AsMut<[u8]>,
     S: Iterator<Item = &'a [u8]> + Clone,
-    C: Iterator<Item = u8>,
+    C: Coefficients,
 {
     let each = piece_len(len);
     for start in (0..len).step_by(each) {
@@ -50,7 +74,7 @@ pub(crate) fn combine_piece<'a, 'b, S, C>(
     row: impl Fn(usize) -> C,
 ) where
     S: Iterator<Item = &'a [u8]> + Clone,
-    C: Iterator<Item = u8>,
+    C: Coefficients,
 {
     for first in (0..).step_by(MANY) {
         let mut count = 0;
@@ -59,46 +83,51 @@ pub(crate) fn combine_piece<'a, 'b, S, C>(
         if many.is_empty() {
             return;
         }
-        many.iter_mut().for_each(|out| out.fill(0));
         let mut rows: [Option<C>; MANY] = array::from_fn(|j| (j < count).then(|| row(first + j)));
-        let tile = (TILE / many[0].len() / BATCH).max(1) * BATCH;
         let mut left = symbols.clone();
-        loop {
-            let mut taken = 0;
+        let mut batch = [([0; FEW], &[][..]); BATCH];
+        for is_first in (0..).map(|turn| turn == 0) {
+            let taken = batch.iter_mut().zip(&mut left).map(|(term, symbol)| term.1 = symbol).count();
             for (few, rows) in many.chunks_mut(FEW).zip(rows.chunks_mut(FEW)) {
-                taken = add_to_few(few, rows, left.clone().take(tile));
+                load(&mut batch[..taken], rows);
+                sum_to_few(few, &batch[..taken], is_first);
             }
-            if taken < tile || left.nth(tile - 1).is_none() {
+            if taken < BATCH {
                 break;
             }
         }
     }
 }
 
-/// `few[j] ^=` the sum of the next of `rows[j]` times the symbols, as many as there are; returns how many.
-fn add_to_few<'a>(
-    few: &mut [&mut [u8]],
-    rows: &mut [Option<impl Iterator<Item = u8>>],
-    mut symbols: impl Iterator<Item = &'a [u8]>,
-) -> usize {
+/// The next coefficients of each row.
+fn load(terms: &mut [FourTerm], rows: &mut [Option<impl Coefficients>]) {
+    let mut cells = [[0; BATCH]; FEW];
+    for (cells, row) in cells.iter_mut().zip(rows.iter_mut().flatten()) {
+        row.fill(&mut cells[..terms.len()]);
+    }
+    for (i, (factors, _)) in terms.iter_mut().enumerate() {
+        *factors = [cells[0][i], cells[1][i], cells[2][i], cells[3][i]];
+    }
+}
+
+/// The sum of the terms to each of a few outputs: sets them if this `is_first`, else adds.
+fn sum_to_few(few: &mut [&mut [u8]], terms: &[FourTerm], is_first: bool) {
     let kernel = Kernel::active();
-    let load = |batch: &mut [FourTerm<'a>]| {
-        let loaded = batch.iter_mut().zip(&mut symbols).map(|(term, symbol)| term.1 = symbol).count();
-        // Row by row and out of a place of its own: kept in registers, a rule runs several times as fast.
-        for (j, place) in rows.iter_mut().enumerate() {
-            if let Some(mut row) = place.take() {
-                batch[..loaded].iter_mut().zip(&mut row).for_each(|(term, factor)| term.0[j] = factor);
-                *place = Some(row);
-            }
-        }
-        loaded
-    };
+    let len = few[0].len();
+    if terms.iter().all(|(_, symbol)| symbol.len() == len) {
+        return if is_first { kernel.mul_few(few, terms) } else { kernel.mul_add_few(few, terms) };
+    }
+    if is_first {
+        few.iter_mut().for_each(|out| out.fill(0));
+    }
     let count = few.len();
-    in_batches(few[0].len(), load, |bytes, terms| {
+    let mut sorted = [([0; FEW], &[][..]); BATCH];
+    sorted[..terms.len()].copy_from_slice(terms);
+    add_ragged(&mut sorted[..terms.len()], &mut |bytes, terms| {
         let mut outs = few.iter_mut();
         let mut few = [(); FEW].map(|()| outs.next().map(|out| &mut out[bytes.clone()]).unwrap_or_default());
         kernel.mul_add_few(&mut few[..count], terms);
-    })
+    });
 }
 
 /// `out ^=` the sum of the terms, none longer than `out`.
