@@ -9,6 +9,7 @@ use core::iter::FusedIterator;
 
 use crate::field::gf256;
 use crate::id::span;
+use crate::kernel::Kernel;
 use crate::tinymt::TinyMt32;
 use crate::{RepairId, SourceId, SpanError};
 
@@ -41,7 +42,7 @@ impl Code {
             Self::Rlc8681 => Rule::Drawn(TinyMt32::new(id.key.into())),
             Self::Rlc | Self::Cauchy if id.count == 1 => Rule::One,
             Self::Rlc => Rule::Hashed { counter: hash_counter(id.key, id.first) },
-            Self::Cauchy => Rule::Cauchy { row: id.key as u8, column: 0 },
+            Self::Cauchy => Rule::Listed { row: &CAUCHY[usize::from(id.key as u8)], column: 0 },
         };
         Row { left: id.count, rule }
     }
@@ -84,10 +85,31 @@ enum Rule {
     Hashed {
         counter: u64,
     },
-    Cauchy {
-        row: u8,
+    Listed {
+        row: &'static [u8; 256],
         column: u8,
     },
+}
+
+impl Row {
+    /// Writes the next coefficients, as many as there is room for: what taking them one by one gives, several times as
+    /// fast.
+    pub(crate) fn fill(&mut self, cells: &mut [u8]) {
+        let count = cells.len().min(self.left.into());
+        let cells = &mut cells[..count];
+        match &mut self.rule {
+            Rule::Hashed { counter } => {
+                Kernel::active().hash(*counter, cells);
+                *counter = counter.wrapping_add(ID_STEP.wrapping_mul(count as u64));
+            }
+            Rule::Listed { row, column } if usize::from(*column) + count <= row.len() => {
+                cells.copy_from_slice(&row[usize::from(*column)..][..count]);
+                *column = column.wrapping_add(count as u8);
+            }
+            _ => return cells.iter_mut().zip(self).for_each(|(cell, coefficient)| *cell = coefficient),
+        }
+        self.left -= count as u16;
+    }
 }
 
 impl Iterator for Row {
@@ -104,8 +126,8 @@ impl Iterator for Row {
                 *counter = counter.wrapping_add(ID_STEP);
                 coefficient
             }
-            Rule::Cauchy { row, column } => {
-                let coefficient = cauchy(*row, *column);
+            Rule::Listed { row, column } => {
+                let coefficient = row[usize::from(*column)];
                 *column = column.wrapping_add(1);
                 coefficient
             }
@@ -132,7 +154,7 @@ fn hash_counter(key: u16, source: SourceId) -> u64 {
 }
 
 /// The output function of SplitMix64: every bit of the result depends on every bit of the counter.
-#[inline]
+#[inline(always)]
 fn mixed(counter: u64) -> u64 {
     let z = (counter ^ (counter >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -141,9 +163,18 @@ fn mixed(counter: u64) -> u64 {
 
 /// Hash of a counter onto 1..=255. The upper 32 bits are scaled to 255 values, each of which has a share of 2^32 / 255
 /// rounded up or down: uniform within one part in 2^24 if the hash is.
-#[inline]
+#[inline(always)]
 fn hashed(counter: u64) -> u8 {
     (((mixed(counter) >> 32) * 255) >> 32) as u8 + 1
+}
+
+/// The hashes of a counter and of those that follow it in steps of one source id. In a function of its own for the
+/// kernels, each of which has it compiled for its instructions.
+#[inline(always)]
+pub(crate) fn hash_all(counter: u64, hashes: &mut [u8]) {
+    for (i, hash) in (0..).zip(hashes) {
+        *hash = hashed(counter.wrapping_add(ID_STEP.wrapping_mul(i)));
+    }
 }
 
 /// Multipliers of a recoded symbol, without end, none of them 0: SplitMix64 from a start that is itself a hash of the
@@ -169,10 +200,24 @@ fn drawn(generator: &mut TinyMt32) -> u8 {
 /// Entry (row, column) of the Cauchy matrix 1 / (x + y) with x = column and y = 255 - row, which never meet while
 /// row + column < 255, each column scaled by its entry of row 0. Scaling a column keeps every minor non-zero, hence
 /// the code MDS, and makes row 0 all ones: the first repair symbol is a plain XOR.
-#[inline]
-fn cauchy(row: u8, column: u8) -> u8 {
+const fn cauchy(row: u8, column: u8) -> u8 {
     gf256::mul(column ^ 255, gf256::inv(column ^ (255 - row)))
 }
+
+/// The Cauchy matrix, row after row: read, a coefficient costs a third of what it does computed.
+static CAUCHY: [[u8; 256]; 256] = {
+    let mut rows = [[0; 256]; 256];
+    let mut row = 0;
+    while row < 256 {
+        let mut column = 0;
+        while column < 256 {
+            rows[row][column] = cauchy(row as u8, column as u8);
+            column += 1;
+        }
+        row += 1;
+    }
+    rows
+};
 
 #[cfg(test)]
 mod tests {

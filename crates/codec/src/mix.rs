@@ -4,10 +4,10 @@
 //! the work so that the kernel runs at its best: four outputs a pass while there are four, sources in batches, long
 //! symbols in pieces. Nothing here allocates, and nothing asks how symbols or rows are stored.
 
-use core::array;
 use core::cmp::Reverse;
 use core::ops::Range;
 
+use crate::Row;
 use crate::kernel::{FourTerm, Kernel, Term};
 
 /// Sources handed to the kernel at once; outputs are loaded and stored once per batch, 1/32 of the traffic. Chosen: 32
@@ -26,21 +26,50 @@ const MANY: usize = 16;
 /// 96 to 256 KiB differed by under 5 % (AVX2, Zen 3).
 const TILE: usize = 192 << 10;
 
+/// Coefficients of one output, in the order of the symbols.
+pub(crate) trait Coefficients {
+    /// Writes the next ones, as many as there is room for.
+    fn fill(&mut self, cells: &mut [u8]);
+}
+
+impl Coefficients for Row {
+    #[inline]
+    fn fill(&mut self, cells: &mut [u8]) {
+        Row::fill(self, cells);
+    }
+}
+
+/// Those that were made before.
+impl Coefficients for &[u8] {
+    #[inline]
+    fn fill(&mut self, cells: &mut [u8]) {
+        let (next, rest) = self.split_at(cells.len().min(self.len()));
+        cells[..next.len()].copy_from_slice(next);
+        *self = rest;
+    }
+}
+
 /// `outs[j] = sum of row(j)[i] * symbols[i]` for every `j`, in the first `len` bytes of each. Symbols are at most `len`
 /// bytes, shorter ones count as padded with zeros.
 pub(crate) fn combine<'a, R, S, C>(outs: &mut [R], len: usize, symbols: S, row: impl Fn(usize) -> C)
 where
     R: AsMut<[u8]>,
     S: Iterator<Item = &'a [u8]> + Clone,
-    C: Iterator<Item = u8>,
+    C: Coefficients,
 {
     let each = piece_len(len);
     for start in (0..len).step_by(each) {
         let piece = start..len.min(start + each);
         let outs = outs.iter_mut().map(|out| &mut out.as_mut()[piece.clone()]);
-        let symbols = symbols.clone().map(|symbol| &symbol[piece.start.min(symbol.len())..piece.end.min(symbol.len())]);
+        let symbols = symbols.clone().map(|symbol| part(symbol, &piece));
         combine_piece(outs, symbols, &row);
     }
+}
+
+/// What a symbol has of a piece: mostly all.
+#[inline]
+fn part<'a>(symbol: &'a [u8], piece: &Range<usize>) -> &'a [u8] {
+    symbol.get(piece.clone()).unwrap_or_else(|| &symbol[piece.start.min(symbol.len())..])
 }
 
 /// [`combine`] for outputs that are whole slices, of one length and no longer than a piece should be.
@@ -50,55 +79,64 @@ pub(crate) fn combine_piece<'a, 'b, S, C>(
     row: impl Fn(usize) -> C,
 ) where
     S: Iterator<Item = &'a [u8]> + Clone,
-    C: Iterator<Item = u8>,
+    C: Coefficients,
 {
+    let mut batch = [([0; FEW], &[][..]); BATCH];
     for first in (0..).step_by(MANY) {
-        let mut count = 0;
-        let mut many = [(); MANY].map(|()| outs.next().inspect(|_| count += 1).unwrap_or_default());
-        let many = &mut many[..count];
-        if many.is_empty() {
+        let mut many: [&mut [u8]; MANY] = Default::default();
+        let count = many.iter_mut().zip(&mut outs).map(|(place, out)| *place = out).count();
+        if count == 0 {
             return;
         }
-        many.iter_mut().for_each(|out| out.fill(0));
-        let mut rows: [Option<C>; MANY] = array::from_fn(|j| (j < count).then(|| row(first + j)));
-        let tile = (TILE / many[0].len() / BATCH).max(1) * BATCH;
+        let len = many[0].len();
+        let mut rows = [const { None }; MANY];
+        rows[..count].iter_mut().enumerate().for_each(|(j, place)| *place = Some(row(first + j)));
         let mut left = symbols.clone();
-        loop {
-            let mut taken = 0;
-            for (few, rows) in many.chunks_mut(FEW).zip(rows.chunks_mut(FEW)) {
-                taken = add_to_few(few, rows, left.clone().take(tile));
+        for is_first in (0..).map(|turn| turn == 0) {
+            let taken = batch.iter_mut().zip(&mut left).map(|(term, symbol)| term.1 = symbol).count();
+            let terms = &mut batch[..taken];
+            let is_even = terms.iter().all(|(_, symbol)| symbol.len() == len);
+            for (few, rows) in many[..count].chunks_mut(FEW).zip(rows.chunks_mut(FEW)) {
+                load(terms, rows);
+                match (is_even, is_first) {
+                    (true, true) => Kernel::active().mul_few(few, terms),
+                    (true, false) => Kernel::active().mul_add_few(few, terms),
+                    (false, _) => sum_ragged(few, terms, is_first),
+                }
             }
-            if taken < tile || left.nth(tile - 1).is_none() {
+            if taken < BATCH {
                 break;
             }
         }
     }
 }
 
-/// `few[j] ^=` the sum of the next of `rows[j]` times the symbols, as many as there are; returns how many.
-fn add_to_few<'a>(
-    few: &mut [&mut [u8]],
-    rows: &mut [Option<impl Iterator<Item = u8>>],
-    mut symbols: impl Iterator<Item = &'a [u8]>,
-) -> usize {
-    let kernel = Kernel::active();
-    let load = |batch: &mut [FourTerm<'a>]| {
-        let loaded = batch.iter_mut().zip(&mut symbols).map(|(term, symbol)| term.1 = symbol).count();
-        // Row by row and out of a place of its own: kept in registers, a rule runs several times as fast.
-        for (j, place) in rows.iter_mut().enumerate() {
-            if let Some(mut row) = place.take() {
-                batch[..loaded].iter_mut().zip(&mut row).for_each(|(term, factor)| term.0[j] = factor);
-                *place = Some(row);
-            }
-        }
-        loaded
-    };
+/// The next coefficients of each row.
+#[inline]
+fn load(terms: &mut [FourTerm], rows: &mut [Option<impl Coefficients>]) {
+    let mut columns = [0; BATCH];
+    for (row, shift) in rows.iter_mut().flatten().zip([0, 8, 16, 24]) {
+        let mut cells = [0; BATCH];
+        row.fill(&mut cells[..terms.len()]);
+        columns.iter_mut().zip(cells).for_each(|(column, cell)| *column |= u32::from(cell) << shift);
+    }
+    terms.iter_mut().zip(columns).for_each(|(term, column)| term.0 = column.to_le_bytes());
+}
+
+/// The sum of terms that differ in length.
+#[inline(never)]
+fn sum_ragged(few: &mut [&mut [u8]], terms: &[FourTerm], is_first: bool) {
+    if is_first {
+        few.iter_mut().for_each(|out| out.fill(0));
+    }
     let count = few.len();
-    in_batches(few[0].len(), load, |bytes, terms| {
+    let mut sorted = [([0; FEW], &[][..]); BATCH];
+    sorted[..terms.len()].copy_from_slice(terms);
+    add_ragged(&mut sorted[..terms.len()], &mut |bytes, terms| {
         let mut outs = few.iter_mut();
         let mut few = [(); FEW].map(|()| outs.next().map(|out| &mut out[bytes.clone()]).unwrap_or_default());
-        kernel.mul_add_few(&mut few[..count], terms);
-    })
+        Kernel::active().mul_add_few(&mut few[..count], terms);
+    });
 }
 
 /// `out ^=` the sum of the terms, none longer than `out`.
