@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use super::header::{Answer, Request, read_answer, write_request};
 use super::target::{LocalForward, Target};
-use super::{Carried, MAX_CONNECTIONS, pump, report, tune};
+use super::{Carried, MAX_CONNECTIONS, abandon, pump, report, tune};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::link::Link;
 use crate::report::{Console, Event, Summary};
@@ -219,7 +219,7 @@ impl Gate {
         let late = "no stream to the far side: the connection is lost, or it carries too many";
         let late = |_| io::Error::new(io::ErrorKind::TimedOut, late);
         let stream = timeout(OUTAGE_PATIENCE, self.open()).await.map_err(late)??;
-        let (mut stream_reader, mut stream_writer) = tokio::io::split(stream);
+        let (mut stream_reader, mut stream_writer) = stream.split();
         let (mut tcp_reader, mut tcp_writer) = tcp.split();
         let there = async {
             // What the application says first goes with the request, and waits there until the target has accepted.
@@ -233,7 +233,11 @@ impl Gate {
             }
             pump(&mut stream_reader, &mut tcp_writer, &carried.back).await
         };
-        tokio::try_join!(there, back).map(|_| ())
+        let both = tokio::try_join!(there, back);
+        if both.is_err() {
+            abandon(&mut stream_reader, &mut stream_writer);
+        }
+        both.map(|_| ())
     }
 
     /// A stream over the connection there is, or the next one.

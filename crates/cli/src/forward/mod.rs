@@ -3,7 +3,7 @@
 //! [`client`] listens for TCP and opens a stream for each connection; [`server`] takes streams and connects to what it allows.
 //! The verbs `forward` and `serve` call them. Invariants: nothing is reached that the server's user did not name; a TCP connection
 //! that stalls stops only its stream; an end of bytes that is not the sender's own reaches the application as a reset, never as
-//! an orderly end (but see `docs/forward.md` section 3).
+//! an orderly end.
 
 pub mod client;
 pub mod header;
@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_keepalive;
 pub use target::{LocalForward, Target, TargetError};
+use tidewire::{ReadHalf, WriteHalf};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -32,6 +33,9 @@ const BUFFER: usize = 16 << 10;
 /// A peer that is silent for this long is gone: three pings.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Why a stream was given up, for the far side: the TCP connection at our side failed (docs/forward.md section 3).
+const TCP_FAILED: u64 = 1;
+
 /// Bytes that one TCP connection carried, as they go.
 #[derive(Debug, Default)]
 struct Carried {
@@ -39,6 +43,12 @@ struct Carried {
     there: AtomicU64,
     /// From the target.
     back: AtomicU64,
+}
+
+/// The TCP connection failed: the far side learns that what it got is not all there was, and that what it sends is not taken.
+fn abandon(reader: &mut ReadHalf, writer: &mut WriteHalf) {
+    writer.reset(TCP_FAILED);
+    reader.stop(TCP_FAILED);
 }
 
 /// Small writes leave at once, and a peer that vanished is noticed some day.

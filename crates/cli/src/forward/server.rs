@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::header::{Answer, Code, Request, read_request, write_answer};
 use super::target::Target;
-use super::{Carried, pump, report, tune};
+use super::{Carried, abandon, pump, report, tune};
 use crate::report::Console;
 
 /// How long a target may take to accept, all its addresses together. Chosen: TCP's first three tries (RFC 6298: 1, 2 and 4 s) and an answer.
@@ -137,13 +137,14 @@ fn is_private_to_host(address: IpAddr) -> bool {
 async fn relay(mut tcp: TcpStream, mut stream: Stream, carried: &Carried) -> io::Result<()> {
     tune(&tcp);
     write_answer(&mut stream, &Answer::new(Code::Ready, "")).await?;
-    let (mut stream_reader, mut stream_writer) = tokio::io::split(stream);
+    let (mut stream_reader, mut stream_writer) = stream.split();
     let (mut tcp_reader, mut tcp_writer) = tcp.split();
     let both = tokio::try_join!(
         pump(&mut stream_reader, &mut tcp_writer, &carried.there),
         pump(&mut tcp_reader, &mut stream_writer, &carried.back),
     );
     if both.is_err() {
+        abandon(&mut stream_reader, &mut stream_writer);
         let _ = tcp.set_zero_linger();
     }
     both.map(|_| ())

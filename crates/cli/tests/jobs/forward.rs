@@ -118,6 +118,25 @@ fn a_target_that_refuses_resets_the_connection_and_is_named() {
     assert_eq!(client.end().0, Some(130));
 }
 
+/// A target that fails in the middle of its answer: the client must not take the part for the whole.
+#[test]
+fn a_target_that_resets_in_the_middle_resets_the_client() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        let mut client = listener.accept().unwrap().0;
+        client.write_all(&[7; 1000]).unwrap();
+        // Unread bytes at the closing make it a reset.
+        client.peek(&mut [0]).unwrap();
+    });
+    let (_server, link) = serve(&[&target], &[]);
+    let (_client, local) = forward(&target, &link);
+    let mut tcp = TcpStream::connect(&local).unwrap();
+    tcp.read_exact(&mut [0; 1000]).unwrap();
+    tcp.write_all(b"unread").unwrap();
+    assert_eq!(tcp.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+}
+
 #[test]
 fn a_server_that_starts_again_is_found_again() {
     let target = start_server();

@@ -245,8 +245,8 @@ unsafe fn last<V: Vector>(count: usize) -> V {
 macro_rules! tier {
     ($kernel:ident, $name:literal, $features:literal, $vector:ty, $one:literal, $four:literal, $is_supported:expr) => {
         pub(super) static $kernel: $crate::kernel::Kernel = {
-            use $crate::kernel::{FourTerm, Kernel, Operations, Start, Term, vector};
             use $crate::code::hash_all;
+            use $crate::kernel::{FourTerm, Kernel, Operations, Start, Term, vector};
 
             #[target_feature(enable = $features)]
             fn xor(dst: &mut [u8], src: &[u8]) {
