@@ -7,7 +7,9 @@
 use core::array;
 use core::cmp::Reverse;
 use core::ops::Range;
+use core::slice;
 
+use crate::Row;
 use crate::kernel::{FourTerm, Kernel, Term};
 
 /// Sources handed to the kernel at once; outputs are loaded and stored once per batch, 1/32 of the traffic. Chosen: 32
@@ -26,13 +28,34 @@ const MANY: usize = 16;
 /// 96 to 256 KiB differed by under 5 % (AVX2, Zen 3).
 const TILE: usize = 192 << 10;
 
+/// Coefficients of one output, in the order of the symbols.
+pub(crate) trait Coefficients {
+    /// Writes the next ones, one to each place.
+    fn fill<'a>(&mut self, places: impl Iterator<Item = &'a mut u8>);
+}
+
+impl Coefficients for Row {
+    #[inline]
+    fn fill<'a>(&mut self, places: impl Iterator<Item = &'a mut u8>) {
+        Row::fill(self, places);
+    }
+}
+
+/// Coefficients that were made before.
+impl Coefficients for slice::Iter<'_, u8> {
+    #[inline]
+    fn fill<'a>(&mut self, places: impl Iterator<Item = &'a mut u8>) {
+        places.zip(self).for_each(|(place, &coefficient)| *place = coefficient);
+    }
+}
+
 /// `outs[j] = sum of row(j)[i] * symbols[i]` for every `j`, in the first `len` bytes of each. Symbols are at most `len`
 /// bytes, shorter ones count as padded with zeros.
 pub(crate) fn combine<'a, R, S, C>(outs: &mut [R], len: usize, symbols: S, row: impl Fn(usize) -> C)
 where
     R: AsMut<[u8]>,
     S: Iterator<Item = &'a [u8]> + Clone,
-    C: Iterator<Item = u8>,
+    C: Coefficients,
 {
     let each = piece_len(len);
     for start in (0..len).step_by(each) {
@@ -50,7 +73,7 @@ pub(crate) fn combine_piece<'a, 'b, S, C>(
     row: impl Fn(usize) -> C,
 ) where
     S: Iterator<Item = &'a [u8]> + Clone,
-    C: Iterator<Item = u8>,
+    C: Coefficients,
 {
     for first in (0..).step_by(MANY) {
         let mut count = 0;
@@ -59,27 +82,30 @@ pub(crate) fn combine_piece<'a, 'b, S, C>(
         if many.is_empty() {
             return;
         }
-        many.iter_mut().for_each(|out| out.fill(0));
         let mut rows: [Option<C>; MANY] = array::from_fn(|j| (j < count).then(|| row(first + j)));
         let tile = (TILE / many[0].len() / BATCH).max(1) * BATCH;
         let mut left = symbols.clone();
+        let mut is_first = true;
         loop {
             let mut taken = 0;
             for (few, rows) in many.chunks_mut(FEW).zip(rows.chunks_mut(FEW)) {
-                taken = add_to_few(few, rows, left.clone().take(tile));
+                taken = sum_to_few(few, rows, left.clone().take(tile), is_first);
             }
             if taken < tile || left.nth(tile - 1).is_none() {
                 break;
             }
+            is_first = false;
         }
     }
 }
 
-/// `few[j] ^=` the sum of the next of `rows[j]` times the symbols, as many as there are; returns how many.
-fn add_to_few<'a>(
+/// The sum of the next of `rows[j]` times the symbols, as many as there are, to `few[j]`: sets it if this `is_first`,
+/// else adds. Returns how many symbols there were.
+fn sum_to_few<'a>(
     few: &mut [&mut [u8]],
-    rows: &mut [Option<impl Iterator<Item = u8>>],
+    rows: &mut [Option<impl Coefficients>],
     mut symbols: impl Iterator<Item = &'a [u8]>,
+    mut is_first: bool,
 ) -> usize {
     let kernel = Kernel::active();
     let load = |batch: &mut [FourTerm<'a>]| {
@@ -87,7 +113,7 @@ fn add_to_few<'a>(
         // Row by row and out of a place of its own: kept in registers, a rule runs several times as fast.
         for (j, place) in rows.iter_mut().enumerate() {
             if let Some(mut row) = place.take() {
-                batch[..loaded].iter_mut().zip(&mut row).for_each(|(term, factor)| term.0[j] = factor);
+                row.fill(batch[..loaded].iter_mut().map(|term| &mut term.0[j]));
                 *place = Some(row);
             }
         }
@@ -97,7 +123,8 @@ fn add_to_few<'a>(
     in_batches(few[0].len(), load, |bytes, terms| {
         let mut outs = few.iter_mut();
         let mut few = [(); FEW].map(|()| outs.next().map(|out| &mut out[bytes.clone()]).unwrap_or_default());
-        kernel.mul_add_few(&mut few[..count], terms);
+        let few = &mut few[..count];
+        if core::mem::take(&mut is_first) { kernel.mul_few(few, terms) } else { kernel.mul_add_few(few, terms) }
     })
 }
 

@@ -40,8 +40,8 @@ struct Scratch {
     inverse: Inverse,
     /// Of each repair symbol that is used: which it is, and the lost symbol in whose place it goes.
     chosen: Vec<(u32, usize)>,
-    /// Row after row the coefficients of the repair symbols in `chosen`; in the places of lost symbols those of the
-    /// repair symbols themselves.
+    /// Row after row, in the order of the lost symbols, the coefficients of the repair symbols in their places; in the
+    /// columns of lost symbols those of the repair symbols themselves. And one row more, for the next candidate.
     known: Vec<u8>,
 }
 
@@ -150,7 +150,7 @@ impl DecodePlan {
             Some(repair) => repairs[repair].as_ref(),
         });
         let width = width(self.generation);
-        combine(decoded, len, symbols, |row| self.matrix[row * width..][..count].iter().copied());
+        combine(decoded, len, symbols, |row| self.matrix[row * width..][..count].iter());
         Ok(())
     }
 }
@@ -175,19 +175,18 @@ impl Scratch {
         let width = width(generation);
         self.chosen.clear();
         self.known.clear();
-        self.known.resize(lost.len() * width, 0);
+        self.known.resize((lost.len() + 1) * width, 0);
         self.inverse.reset(lost.len());
         for (repair, &key) in keys.iter().enumerate() {
             if self.chosen.len() == lost.len() {
                 break;
             }
-            let row = &mut self.known[self.chosen.len() * width..][..width];
-            for (cell, coefficient) in row.iter_mut().zip(generation.code().row(generation.repair_id(key))) {
-                *cell = coefficient;
-            }
+            let row = &mut self.known[lost.len() * width..];
+            generation.code().row(generation.repair_id(key)).fill(row.iter_mut());
             if let Some(place) = self.inverse.take(lost.iter().map(|&index| row[usize::from(index)])) {
                 lost.iter().for_each(|&index| row[usize::from(index)] = 0);
                 row[usize::from(lost[place])] = 1;
+                self.known.copy_within(lost.len() * width.., place * width);
                 self.chosen.push((repair as u32, place));
             }
         }
@@ -200,9 +199,7 @@ impl Scratch {
     /// Inverse times `known`: the coefficients of the lost symbols.
     fn solve(&self, lost: usize, width: usize, matrix: &mut Vec<u8>) {
         matrix.resize(lost * width, 0);
-        combine_piece(matrix.chunks_exact_mut(width), self.known.chunks_exact(width), |row| {
-            let row = self.inverse.row(row);
-            self.chosen.iter().map(|&(_, place)| row[place])
-        });
+        let rows = self.known[..lost * width].chunks_exact(width);
+        combine_piece(matrix.chunks_exact_mut(width), rows, |row| self.inverse.row(row).iter());
     }
 }

@@ -46,7 +46,25 @@ struct Operations {
     scale: unsafe fn(&mut [u8], u8),
     mul_add_many: unsafe fn(&mut [u8], &[Term]),
     /// One to four destinations.
-    mul_add_few: unsafe fn(&mut [&mut [u8]], &[FourTerm]),
+    mul_few: unsafe fn(&mut [&mut [u8]], &[FourTerm], Start),
+}
+
+/// What a sum is added to.
+#[derive(Clone, Copy)]
+enum Start {
+    /// What the destination holds.
+    Old,
+    /// Zero: the destination is written without being read.
+    Zero,
+}
+
+impl Start {
+    /// Makes it so by clearing the destinations: the slow way.
+    fn prepare(self, dsts: &mut [&mut [u8]]) {
+        if let Self::Zero = self {
+            dsts.iter_mut().for_each(|dst| dst.fill(0));
+        }
+    }
 }
 
 /// All tiers, fastest first.
@@ -172,13 +190,28 @@ impl Kernel {
     /// There is no destination or there are over four; the lengths of destinations and sources differ.
     #[inline]
     pub fn mul_add_few(&self, dsts: &mut [&mut [u8]], sources: &[FourTerm]) {
+        self.sum_few(dsts, sources, Start::Old);
+    }
+
+    /// [`mul_add_few`](Self::mul_add_few) into destinations that count as zero, whatever they hold: the first batch of
+    /// sources sets them, and nobody need clear them.
+    ///
+    /// # Panics
+    /// As there.
+    #[inline]
+    pub fn mul_few(&self, dsts: &mut [&mut [u8]], sources: &[FourTerm]) {
+        self.sum_few(dsts, sources, Start::Zero);
+    }
+
+    #[inline]
+    fn sum_few(&self, dsts: &mut [&mut [u8]], sources: &[FourTerm], start: Start) {
         assert!((1..=4).contains(&dsts.len()), "{} destinations", dsts.len());
         let len = dsts[0].len();
         for other in dsts.iter().map(|dst| dst.len()).chain(sources.iter().map(|(_, src)| src.len())) {
             assert_eq!(len, other, "symbols of different length");
         }
         // SAFETY: lengths checked; a kernel is only handed out where its instructions exist.
-        unsafe { (self.operations.mul_add_few)(dsts, sources) }
+        unsafe { (self.operations.mul_few)(dsts, sources, start) }
     }
 }
 

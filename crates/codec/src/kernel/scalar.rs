@@ -2,11 +2,11 @@
 //!
 //! One table look-up a byte, no cleverness: it stays readable because every other tier is tested against it.
 
-use super::{FourTerm, Kernel, Operations, Term};
+use super::{FourTerm, Kernel, Operations, Start, Term};
 use crate::field::gf256::PRODUCTS;
 
 pub(super) static SCALAR: Kernel =
-    Kernel { name: "scalar", is_supported: || true, operations: Operations { xor, scale, mul_add_many, mul_add_few } };
+    Kernel { name: "scalar", is_supported: || true, operations: Operations { xor, scale, mul_add_many, mul_few } };
 
 pub(super) fn xor(dst: &mut [u8], src: &[u8]) {
     for (to, from) in dst.iter_mut().zip(src) {
@@ -34,7 +34,8 @@ fn mul_add_many(dst: &mut [u8], sources: &[Term]) {
     }
 }
 
-fn mul_add_few(dsts: &mut [&mut [u8]], sources: &[FourTerm]) {
+fn mul_few(dsts: &mut [&mut [u8]], sources: &[FourTerm], start: Start) {
+    start.prepare(dsts);
     for (factors, src) in sources {
         for (dst, factor) in dsts.iter_mut().zip(factors) {
             mul_add(dst, *factor, src);

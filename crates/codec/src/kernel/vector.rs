@@ -9,7 +9,7 @@
 //! Safety, for the whole file: the caller has the instructions of `V`, and all slices of a call have one length. Every
 //! pointer made here is at an offset `at` with `at + V::LEN <= len` of its slice.
 
-use super::scalar;
+use super::{Start, scalar};
 
 /// A register of bytes. The methods are `unsafe` because the processor must have the instructions.
 pub(super) trait Vector: Copy {
@@ -99,37 +99,38 @@ pub(super) unsafe fn scale<V: Vector>(dst: &mut [u8], value: u8) {
     }
 }
 
-/// `dsts[d] ^= factors[d] * src` for every destination and source, with `WIDE` registers of each destination held at
-/// once while the sources go by; what is left in blocks of `NARROW`, then of one.
+/// The sum of `factors[d] * src` over all sources, for every destination, added to what `start` says, with `WIDE`
+/// registers of each destination held at once while the sources go by; what is left in blocks of `NARROW`, then of one.
 #[inline(always)]
-pub(super) unsafe fn mul_add<V: Vector, F: Factors<D>, const D: usize, const WIDE: usize, const NARROW: usize>(
+pub(super) unsafe fn mul_sum<V: Vector, F: Factors<D>, const D: usize, const WIDE: usize, const NARROW: usize>(
     mut dsts: [&mut [u8]; D],
     sources: &[(F, &[u8])],
+    start: Start,
 ) {
     let len = dsts[0].len();
     if len < V::LEN {
-        return short(dsts, sources);
+        return short(dsts, sources, start);
     }
     let to = dsts.each_mut().map(|dst| dst.as_mut_ptr());
     // SAFETY: see the head of the file; a block of N registers at `at` is only entered with N * V::LEN bytes left.
     unsafe {
         let mut at = 0;
         while len - at >= WIDE * V::LEN {
-            block::<V, F, D, WIDE>(to, at, sources);
+            block::<V, F, D, WIDE>(to, at, sources, start);
             at += WIDE * V::LEN;
         }
         while len - at >= NARROW * V::LEN {
-            block::<V, F, D, NARROW>(to, at, sources);
+            block::<V, F, D, NARROW>(to, at, sources, start);
             at += NARROW * V::LEN;
         }
         while len - at >= V::LEN {
-            block::<V, F, D, 1>(to, at, sources);
+            block::<V, F, D, 1>(to, at, sources, start);
             at += V::LEN;
         }
         if at < len {
             let end = len - V::LEN;
             let old = load::<V, D, 1>(to, end);
-            let new = sum(old, end, sources);
+            let new = sum(begin::<V, D, 1>(to, end, start), end, sources);
             let mask = last::<V>(len - at);
             for d in 0..D {
                 let change = old[d][0].xor(new[d][0]).and(mask);
@@ -141,7 +142,8 @@ pub(super) unsafe fn mul_add<V: Vector, F: Factors<D>, const D: usize, const WID
 
 /// Symbols shorter than a register.
 #[inline(never)]
-fn short<F: Factors<D>, const D: usize>(mut dsts: [&mut [u8]; D], sources: &[(F, &[u8])]) {
+fn short<F: Factors<D>, const D: usize>(mut dsts: [&mut [u8]; D], sources: &[(F, &[u8])], start: Start) {
+    start.prepare(&mut dsts);
     for &(factors, src) in sources {
         for (dst, factor) in dsts.iter_mut().zip(factors.each()) {
             scalar::mul_add(dst, factor, src);
@@ -154,14 +156,27 @@ unsafe fn block<V: Vector, F: Factors<D>, const D: usize, const N: usize>(
     to: [*mut u8; D],
     at: usize,
     sources: &[(F, &[u8])],
+    start: Start,
 ) {
     // SAFETY: the caller has N registers' bytes at `at` of every destination.
     unsafe {
-        let held = sum(load::<V, D, N>(to, at), at, sources);
+        let held = sum(begin::<V, D, N>(to, at, start), at, sources);
         for (to, held) in to.into_iter().zip(held) {
             for (i, register) in held.into_iter().enumerate() {
                 register.store(to.add(at + i * V::LEN));
             }
+        }
+    }
+}
+
+/// What sums begin with.
+#[inline(always)]
+unsafe fn begin<V: Vector, const D: usize, const N: usize>(to: [*mut u8; D], at: usize, start: Start) -> [[V; N]; D] {
+    // SAFETY: the caller has N registers' bytes at `at` of every destination.
+    unsafe {
+        match start {
+            Start::Old => load(to, at),
+            Start::Zero => [[last::<V>(0); N]; D],
         }
     }
 }
@@ -230,7 +245,7 @@ unsafe fn last<V: Vector>(count: usize) -> V {
 macro_rules! tier {
     ($kernel:ident, $name:literal, $features:literal, $vector:ty, $one:literal, $four:literal, $is_supported:expr) => {
         pub(super) static $kernel: $crate::kernel::Kernel = {
-            use $crate::kernel::{FourTerm, Kernel, Operations, Term, vector};
+            use $crate::kernel::{FourTerm, Kernel, Operations, Start, Term, vector};
 
             #[target_feature(enable = $features)]
             fn xor(dst: &mut [u8], src: &[u8]) {
@@ -245,23 +260,23 @@ macro_rules! tier {
             #[target_feature(enable = $features)]
             fn mul_add_many(dst: &mut [u8], sources: &[Term]) {
                 // SAFETY: the features are enabled here; `Kernel` checked the lengths.
-                unsafe { vector::mul_add::<$vector, u8, 1, $one, 4>([dst], sources) }
+                unsafe { vector::mul_sum::<$vector, u8, 1, $one, 4>([dst], sources, Start::Old) }
             }
             #[target_feature(enable = $features)]
-            fn mul_add_few(dsts: &mut [&mut [u8]], sources: &[FourTerm]) {
+            fn mul_few(dsts: &mut [&mut [u8]], sources: &[FourTerm], start: Start) {
                 // SAFETY: the features are enabled here; `Kernel` checked the lengths.
                 unsafe {
                     match dsts {
-                        [a] => vector::mul_add::<$vector, _, 1, $one, 4>([a], sources),
+                        [a] => vector::mul_sum::<$vector, _, 1, $one, 4>([a], sources, start),
                         // Two leave registers for one block more.
-                        [a, b] => vector::mul_add::<$vector, _, 2, { $four + 1 }, 2>([a, b], sources),
-                        [a, b, c] => vector::mul_add::<$vector, _, 3, $four, 2>([a, b, c], sources),
-                        [a, b, c, d] => vector::mul_add::<$vector, _, 4, $four, 2>([a, b, c, d], sources),
+                        [a, b] => vector::mul_sum::<$vector, _, 2, { $four + 1 }, 2>([a, b], sources, start),
+                        [a, b, c] => vector::mul_sum::<$vector, _, 3, $four, 2>([a, b, c], sources, start),
+                        [a, b, c, d] => vector::mul_sum::<$vector, _, 4, $four, 2>([a, b, c, d], sources, start),
                         _ => {}
                     }
                 }
             }
-            let operations = Operations { xor, scale, mul_add_many, mul_add_few };
+            let operations = Operations { xor, scale, mul_add_many, mul_few };
             Kernel { name: $name, is_supported: $is_supported, operations }
         };
     };
