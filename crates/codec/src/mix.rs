@@ -7,7 +7,6 @@
 use core::array;
 use core::cmp::Reverse;
 use core::ops::Range;
-use core::slice;
 
 use crate::Row;
 use crate::kernel::{FourTerm, Kernel, Term};
@@ -30,22 +29,24 @@ const TILE: usize = 192 << 10;
 
 /// Coefficients of one output, in the order of the symbols.
 pub(crate) trait Coefficients {
-    /// Writes the next ones, one to each place.
-    fn fill<'a>(&mut self, places: impl Iterator<Item = &'a mut u8>);
+    /// Writes the next ones, as many as there is room for.
+    fn fill(&mut self, cells: &mut [u8]);
 }
 
 impl Coefficients for Row {
     #[inline]
-    fn fill<'a>(&mut self, places: impl Iterator<Item = &'a mut u8>) {
-        Row::fill(self, places);
+    fn fill(&mut self, cells: &mut [u8]) {
+        Row::fill(self, cells);
     }
 }
 
-/// Coefficients that were made before.
-impl Coefficients for slice::Iter<'_, u8> {
+/// Those that were made before.
+impl Coefficients for &[u8] {
     #[inline]
-    fn fill<'a>(&mut self, places: impl Iterator<Item = &'a mut u8>) {
-        places.zip(self).for_each(|(place, &coefficient)| *place = coefficient);
+    fn fill(&mut self, cells: &mut [u8]) {
+        let (next, rest) = self.split_at(cells.len().min(self.len()));
+        cells[..next.len()].copy_from_slice(next);
+        *self = rest;
     }
 }
 
@@ -83,49 +84,50 @@ pub(crate) fn combine_piece<'a, 'b, S, C>(
             return;
         }
         let mut rows: [Option<C>; MANY] = array::from_fn(|j| (j < count).then(|| row(first + j)));
-        let tile = (TILE / many[0].len() / BATCH).max(1) * BATCH;
         let mut left = symbols.clone();
-        let mut is_first = true;
-        loop {
-            let mut taken = 0;
+        let mut batch = [([0; FEW], &[][..]); BATCH];
+        for is_first in (0..).map(|turn| turn == 0) {
+            let taken = batch.iter_mut().zip(&mut left).map(|(term, symbol)| term.1 = symbol).count();
             for (few, rows) in many.chunks_mut(FEW).zip(rows.chunks_mut(FEW)) {
-                taken = sum_to_few(few, rows, left.clone().take(tile), is_first);
+                load(&mut batch[..taken], rows);
+                sum_to_few(few, &batch[..taken], is_first);
             }
-            if taken < tile || left.nth(tile - 1).is_none() {
+            if taken < BATCH {
                 break;
             }
-            is_first = false;
         }
     }
 }
 
-/// The sum of the next of `rows[j]` times the symbols, as many as there are, to `few[j]`: sets it if this `is_first`,
-/// else adds. Returns how many symbols there were.
-fn sum_to_few<'a>(
-    few: &mut [&mut [u8]],
-    rows: &mut [Option<impl Coefficients>],
-    mut symbols: impl Iterator<Item = &'a [u8]>,
-    mut is_first: bool,
-) -> usize {
+/// The next coefficients of each row.
+fn load(terms: &mut [FourTerm], rows: &mut [Option<impl Coefficients>]) {
+    let mut cells = [[0; BATCH]; FEW];
+    for (cells, row) in cells.iter_mut().zip(rows.iter_mut().flatten()) {
+        row.fill(&mut cells[..terms.len()]);
+    }
+    for (i, (factors, _)) in terms.iter_mut().enumerate() {
+        *factors = [cells[0][i], cells[1][i], cells[2][i], cells[3][i]];
+    }
+}
+
+/// The sum of the terms to each of a few outputs: sets them if this `is_first`, else adds.
+fn sum_to_few(few: &mut [&mut [u8]], terms: &[FourTerm], is_first: bool) {
     let kernel = Kernel::active();
-    let load = |batch: &mut [FourTerm<'a>]| {
-        let loaded = batch.iter_mut().zip(&mut symbols).map(|(term, symbol)| term.1 = symbol).count();
-        // Row by row and out of a place of its own: kept in registers, a rule runs several times as fast.
-        for (j, place) in rows.iter_mut().enumerate() {
-            if let Some(mut row) = place.take() {
-                row.fill(batch[..loaded].iter_mut().map(|term| &mut term.0[j]));
-                *place = Some(row);
-            }
-        }
-        loaded
-    };
+    let len = few[0].len();
+    if terms.iter().all(|(_, symbol)| symbol.len() == len) {
+        return if is_first { kernel.mul_few(few, terms) } else { kernel.mul_add_few(few, terms) };
+    }
+    if is_first {
+        few.iter_mut().for_each(|out| out.fill(0));
+    }
     let count = few.len();
-    in_batches(few[0].len(), load, |bytes, terms| {
+    let mut sorted = [([0; FEW], &[][..]); BATCH];
+    sorted[..terms.len()].copy_from_slice(terms);
+    add_ragged(&mut sorted[..terms.len()], &mut |bytes, terms| {
         let mut outs = few.iter_mut();
         let mut few = [(); FEW].map(|()| outs.next().map(|out| &mut out[bytes.clone()]).unwrap_or_default());
-        let few = &mut few[..count];
-        if core::mem::take(&mut is_first) { kernel.mul_few(few, terms) } else { kernel.mul_add_few(few, terms) }
-    })
+        kernel.mul_add_few(&mut few[..count], terms);
+    });
 }
 
 /// `out ^=` the sum of the terms, none longer than `out`.

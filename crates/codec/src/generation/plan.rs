@@ -150,7 +150,7 @@ impl DecodePlan {
             Some(repair) => repairs[repair].as_ref(),
         });
         let width = width(self.generation);
-        combine(decoded, len, symbols, |row| self.matrix[row * width..][..count].iter());
+        combine(decoded, len, symbols, |row| &self.matrix[row * width..][..count]);
         Ok(())
     }
 }
@@ -182,7 +182,7 @@ impl Scratch {
                 break;
             }
             let row = &mut self.known[lost.len() * width..];
-            generation.code().row(generation.repair_id(key)).fill(row.iter_mut());
+            generation.code().row(generation.repair_id(key)).fill(row);
             if let Some(place) = self.inverse.take(lost.iter().map(|&index| row[usize::from(index)])) {
                 lost.iter().for_each(|&index| row[usize::from(index)] = 0);
                 row[usize::from(lost[place])] = 1;
@@ -200,6 +200,6 @@ impl Scratch {
     fn solve(&self, lost: usize, width: usize, matrix: &mut Vec<u8>) {
         matrix.resize(lost * width, 0);
         let rows = self.known[..lost * width].chunks_exact(width);
-        combine_piece(matrix.chunks_exact_mut(width), rows, |row| self.inverse.row(row).iter());
+        combine_piece(matrix.chunks_exact_mut(width), rows, |row| self.inverse.row(row));
     }
 }

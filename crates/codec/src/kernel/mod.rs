@@ -47,6 +47,7 @@ struct Operations {
     mul_add_many: unsafe fn(&mut [u8], &[Term]),
     /// One to four destinations.
     mul_few: unsafe fn(&mut [&mut [u8]], &[FourTerm], Start),
+    hash: unsafe fn(u64, &mut [u8]),
 }
 
 /// What a sum is added to.
@@ -212,6 +213,14 @@ impl Kernel {
         }
         // SAFETY: lengths checked; a kernel is only handed out where its instructions exist.
         unsafe { (self.operations.mul_few)(dsts, sources, start) }
+    }
+
+    /// The coefficients of [`Code::Rlc`](crate::Code::Rlc) from this counter on. No matter of symbols, but the one
+    /// computation beside theirs that every product needs; in registers it takes half the time or less.
+    #[inline]
+    pub(crate) fn hash(&self, counter: u64, coefficients: &mut [u8]) {
+        // SAFETY: a kernel is only handed out where its instructions exist.
+        unsafe { (self.operations.hash)(counter, coefficients) }
     }
 }
 

@@ -3,10 +3,11 @@
 //! One table look-up a byte, no cleverness: it stays readable because every other tier is tested against it.
 
 use super::{FourTerm, Kernel, Operations, Start, Term};
+use crate::code::hash_all;
 use crate::field::gf256::PRODUCTS;
 
 pub(super) static SCALAR: Kernel =
-    Kernel { name: "scalar", is_supported: || true, operations: Operations { xor, scale, mul_add_many, mul_few } };
+    Kernel { name: "scalar", is_supported: || true, operations: Operations { xor, scale, mul_add_many, mul_few, hash: hash_all } };
 
 pub(super) fn xor(dst: &mut [u8], src: &[u8]) {
     for (to, from) in dst.iter_mut().zip(src) {

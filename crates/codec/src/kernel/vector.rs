@@ -246,6 +246,7 @@ macro_rules! tier {
     ($kernel:ident, $name:literal, $features:literal, $vector:ty, $one:literal, $four:literal, $is_supported:expr) => {
         pub(super) static $kernel: $crate::kernel::Kernel = {
             use $crate::kernel::{FourTerm, Kernel, Operations, Start, Term, vector};
+            use $crate::code::hash_all;
 
             #[target_feature(enable = $features)]
             fn xor(dst: &mut [u8], src: &[u8]) {
@@ -276,7 +277,12 @@ macro_rules! tier {
                     }
                 }
             }
-            let operations = Operations { xor, scale, mul_add_many, mul_few };
+            #[target_feature(enable = $features)]
+            fn hash(counter: u64, coefficients: &mut [u8]) {
+                // Plain code: inlined here, the compiler does it in these registers.
+                hash_all(counter, coefficients);
+            }
+            let operations = Operations { xor, scale, mul_add_many, mul_few, hash };
             Kernel { name: $name, is_supported: $is_supported, operations }
         };
     };
