@@ -4,7 +4,6 @@
 //! the work so that the kernel runs at its best: four outputs a pass while there are four, sources in batches, long
 //! symbols in pieces. Nothing here allocates, and nothing asks how symbols or rows are stored.
 
-use core::array;
 use core::cmp::Reverse;
 use core::ops::Range;
 
@@ -76,21 +75,28 @@ pub(crate) fn combine_piece<'a, 'b, S, C>(
     S: Iterator<Item = &'a [u8]> + Clone,
     C: Coefficients,
 {
+    let mut batch = [([0; FEW], &[][..]); BATCH];
     for first in (0..).step_by(MANY) {
-        let mut count = 0;
-        let mut many = [(); MANY].map(|()| outs.next().inspect(|_| count += 1).unwrap_or_default());
-        let many = &mut many[..count];
-        if many.is_empty() {
+        let mut many: [&mut [u8]; MANY] = Default::default();
+        let count = many.iter_mut().zip(&mut outs).map(|(place, out)| *place = out).count();
+        if count == 0 {
             return;
         }
-        let mut rows: [Option<C>; MANY] = array::from_fn(|j| (j < count).then(|| row(first + j)));
+        let len = many[0].len();
+        let mut rows = [const { None }; MANY];
+        rows[..count].iter_mut().enumerate().for_each(|(j, place)| *place = Some(row(first + j)));
         let mut left = symbols.clone();
-        let mut batch = [([0; FEW], &[][..]); BATCH];
         for is_first in (0..).map(|turn| turn == 0) {
             let taken = batch.iter_mut().zip(&mut left).map(|(term, symbol)| term.1 = symbol).count();
-            for (few, rows) in many.chunks_mut(FEW).zip(rows.chunks_mut(FEW)) {
-                load(&mut batch[..taken], rows);
-                sum_to_few(few, &batch[..taken], is_first);
+            let terms = &mut batch[..taken];
+            let is_even = terms.iter().all(|(_, symbol)| symbol.len() == len);
+            for (few, rows) in many[..count].chunks_mut(FEW).zip(rows.chunks_mut(FEW)) {
+                load(terms, rows);
+                match (is_even, is_first) {
+                    (true, true) => Kernel::active().mul_few(few, terms),
+                    (true, false) => Kernel::active().mul_add_few(few, terms),
+                    (false, _) => sum_ragged(few, terms, is_first),
+                }
             }
             if taken < BATCH {
                 break;
@@ -100,23 +106,24 @@ pub(crate) fn combine_piece<'a, 'b, S, C>(
 }
 
 /// The next coefficients of each row.
+#[inline]
 fn load(terms: &mut [FourTerm], rows: &mut [Option<impl Coefficients>]) {
     let mut cells = [[0; BATCH]; FEW];
     for (cells, row) in cells.iter_mut().zip(rows.iter_mut().flatten()) {
         row.fill(&mut cells[..terms.len()]);
     }
-    for (i, (factors, _)) in terms.iter_mut().enumerate() {
-        *factors = [cells[0][i], cells[1][i], cells[2][i], cells[3][i]];
+    // In two steps, of which the first is a few operations on registers.
+    let [a, b, c, d] = cells;
+    let mut turned = [[0; FEW]; BATCH];
+    for i in 0..BATCH {
+        turned[i] = [a[i], b[i], c[i], d[i]];
     }
+    terms.iter_mut().zip(turned).for_each(|(term, factors)| term.0 = factors);
 }
 
-/// The sum of the terms to each of a few outputs: sets them if this `is_first`, else adds.
-fn sum_to_few(few: &mut [&mut [u8]], terms: &[FourTerm], is_first: bool) {
-    let kernel = Kernel::active();
-    let len = few[0].len();
-    if terms.iter().all(|(_, symbol)| symbol.len() == len) {
-        return if is_first { kernel.mul_few(few, terms) } else { kernel.mul_add_few(few, terms) };
-    }
+/// The sum of terms that differ in length.
+#[inline(never)]
+fn sum_ragged(few: &mut [&mut [u8]], terms: &[FourTerm], is_first: bool) {
     if is_first {
         few.iter_mut().for_each(|out| out.fill(0));
     }
@@ -126,7 +133,7 @@ fn sum_to_few(few: &mut [&mut [u8]], terms: &[FourTerm], is_first: bool) {
     add_ragged(&mut sorted[..terms.len()], &mut |bytes, terms| {
         let mut outs = few.iter_mut();
         let mut few = [(); FEW].map(|()| outs.next().map(|out| &mut out[bytes.clone()]).unwrap_or_default());
-        kernel.mul_add_few(&mut few[..count], terms);
+        Kernel::active().mul_add_few(&mut few[..count], terms);
     });
 }
 
