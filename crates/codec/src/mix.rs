@@ -61,9 +61,15 @@ where
     for start in (0..len).step_by(each) {
         let piece = start..len.min(start + each);
         let outs = outs.iter_mut().map(|out| &mut out.as_mut()[piece.clone()]);
-        let symbols = symbols.clone().map(|symbol| &symbol[piece.start.min(symbol.len())..piece.end.min(symbol.len())]);
+        let symbols = symbols.clone().map(|symbol| part(symbol, &piece));
         combine_piece(outs, symbols, &row);
     }
+}
+
+/// What a symbol has of a piece: mostly all.
+#[inline]
+fn part<'a>(symbol: &'a [u8], piece: &Range<usize>) -> &'a [u8] {
+    symbol.get(piece.clone()).unwrap_or_else(|| &symbol[piece.start.min(symbol.len())..])
 }
 
 /// [`combine`] for outputs that are whole slices, of one length and no longer than a piece should be.
@@ -108,17 +114,13 @@ pub(crate) fn combine_piece<'a, 'b, S, C>(
 /// The next coefficients of each row.
 #[inline]
 fn load(terms: &mut [FourTerm], rows: &mut [Option<impl Coefficients>]) {
-    let mut cells = [[0; BATCH]; FEW];
-    for (cells, row) in cells.iter_mut().zip(rows.iter_mut().flatten()) {
+    let mut columns = [0; BATCH];
+    for (row, shift) in rows.iter_mut().flatten().zip([0, 8, 16, 24]) {
+        let mut cells = [0; BATCH];
         row.fill(&mut cells[..terms.len()]);
+        columns.iter_mut().zip(cells).for_each(|(column, cell)| *column |= u32::from(cell) << shift);
     }
-    // In two steps, of which the first is a few operations on registers.
-    let [a, b, c, d] = cells;
-    let mut turned = [[0; FEW]; BATCH];
-    for i in 0..BATCH {
-        turned[i] = [a[i], b[i], c[i], d[i]];
-    }
-    terms.iter_mut().zip(turned).for_each(|(term, factors)| term.0 = factors);
+    terms.iter_mut().zip(columns).for_each(|(term, column)| term.0 = column.to_le_bytes());
 }
 
 /// The sum of terms that differ in length.
