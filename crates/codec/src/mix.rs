@@ -1,8 +1,9 @@
 //! Linear combinations of symbols: the loop under every repair symbol and every decoded generation.
 //!
 //! Encoder, generation and decode plan hand over symbols and one row of coefficients for each output; this file cuts
-//! the work so that the kernel runs at its best: four outputs a pass while there are four, sources in batches, long
-//! symbols in pieces. Nothing here allocates, and nothing asks how symbols or rows are stored.
+//! the work so that the kernel runs at its best: symbols in batches that stay in the cache for all outputs, four
+//! outputs a pass while there are four, long symbols in pieces. Nothing here allocates, and nothing asks how symbols
+//! or rows are stored.
 
 use core::cmp::Reverse;
 use core::ops::Range;
@@ -11,19 +12,18 @@ use crate::Row;
 use crate::kernel::{FourTerm, Kernel, Term};
 
 /// Sources handed to the kernel at once; outputs are loaded and stored once per batch, 1/32 of the traffic. Chosen: 32
-/// packets of 1,408 bytes fill an L1 cache, and batches of 8 to 64 differed by under 5 % (AVX2, Zen 3).
+/// packets of 1,408 bytes fill an L1 cache, and 16 to 64 differed by under 5 % (AVX2, Zen 3).
 const BATCH: usize = 32;
 
-/// Outputs of one pass over the sources: the most that the kernel keeps in registers.
+/// Outputs of one pass over a batch: the most that the kernel keeps in registers.
 const FEW: usize = 4;
 
-/// Outputs that are made of one tile of sources before the next tile is read. At 16 a source that comes from beyond
-/// the L2 cache has all the time of 16 products to arrive.
+/// Outputs that are made of one batch before the next is read. At 16 a source that comes from beyond the L2 cache has
+/// all the time of 16 products to arrive; 8 to 32 differed by under 5 %, and each has its row on the stack.
 const MANY: usize = 16;
 
-/// A tile: bytes of sources that stay in an L2 cache from one pass to the next, beside the outputs. Chosen for the
-/// 512 KiB of Zen 2 and later; Intel has more. 1,024 sources of 1,280 bytes: 1.4 times as fast as without tiles, and
-/// 96 to 256 KiB differed by under 5 % (AVX2, Zen 3).
+/// Most bytes in a batch, so that it stays in an L2 cache from one pass to the next, beside the outputs. Chosen for the
+/// 512 KiB of Zen 2 and later; Intel has more.
 const TILE: usize = 192 << 10;
 
 /// Coefficients of one output, in the order of the symbols.
@@ -111,7 +111,8 @@ pub(crate) fn combine_piece<'a, 'b, S, C>(
     }
 }
 
-/// The next coefficients of each row.
+/// Gives the terms the next coefficients of each row. Four bytes as one number, which the compiler can do for several
+/// terms at once.
 #[inline]
 fn load(terms: &mut [FourTerm], rows: &mut [Option<impl Coefficients>]) {
     let mut columns = [0; BATCH];

@@ -177,6 +177,9 @@ fn every_kernel_sums_into_one_to_four_destinations_as_the_field_does() {
         }
         sums.push(next);
     }
+    // The same without the destinations' old bytes.
+    let without = |sum: &[u8], old: &[u8]| sum.iter().zip(old).map(|(a, b)| a ^ b).collect::<Vec<u8>>();
+    let products: Vec<[Vec<u8>; 4]> = sums.iter().map(|sum| [0, 1, 2, 3].map(|d| without(&sum[d], &olds[d]))).collect();
     let mut froms: Vec<Bench> = sources.iter().map(|_| Bench::new()).collect();
     let mut tos = [(); 4].map(|()| Bench::new());
     for kernel in Kernel::available() {
@@ -188,15 +191,21 @@ fn every_kernel_sums_into_one_to_four_destinations_as_the_field_does() {
             }
             // Each destination at a misalignment of its own.
             let places = [0, 5, 32, 49].map(|more| (dst_at + more) % LINE);
-            let lanes = tos.iter_mut().zip(places).zip(&olds).map(|((to, at), old)| to.lay(at, &old[..len]));
-            kernel.mul_add_few(&mut lanes.take(few).collect::<Vec<_>>(), &terms);
-            for (d, to) in tos.iter_mut().enumerate().take(few) {
-                to.check(places[d], &sums[count][d][..len], || {
-                    format!(
-                        "{} mul_add_few of {count}, destination {d} of {few}, length {len}, {src_at}",
-                        kernel.name()
-                    )
-                });
+            for adds in [true, false] {
+                let lanes = tos.iter_mut().zip(places).zip(&olds).map(|((to, at), old)| to.lay(at, &old[..len]));
+                let mut lanes: Vec<_> = lanes.take(few).collect();
+                if adds {
+                    kernel.mul_add_few(&mut lanes, &terms)
+                } else {
+                    kernel.mul_few(&mut lanes, &terms)
+                }
+                for (d, to) in tos.iter_mut().enumerate().take(few) {
+                    let sum = if adds { &sums[count][d] } else { &products[count][d] };
+                    to.check(places[d], &sum[..len], || {
+                        let (kernel, op) = (kernel.name(), if adds { "mul_add_few" } else { "mul_few" });
+                        format!("{kernel} {op} of {count}, destination {d} of {few}, length {len}, {src_at}")
+                    });
+                }
             }
         }
     }

@@ -46,7 +46,8 @@ struct Operations {
     scale: unsafe fn(&mut [u8], u8),
     mul_add_many: unsafe fn(&mut [u8], &[Term]),
     /// One to four destinations.
-    mul_few: unsafe fn(&mut [&mut [u8]], &[FourTerm], Start),
+    sum_few: unsafe fn(&mut [&mut [u8]], &[FourTerm], Start),
+    /// [`hash_all`](crate::code::hash_all).
     hash: unsafe fn(u64, &mut [u8]),
 }
 
@@ -194,11 +195,11 @@ impl Kernel {
         self.sum_few(dsts, sources, Start::Old);
     }
 
-    /// [`mul_add_few`](Self::mul_add_few) into destinations that count as zero, whatever they hold: the first batch of
-    /// sources sets them, and nobody need clear them.
+    /// `dsts[d] = sum of factors[d] * src` for the first one to four destinations: [`mul_add_few`](Self::mul_add_few)
+    /// without what they hold, for the first batch of sources; nobody need clear them before.
     ///
     /// # Panics
-    /// As there.
+    /// There is no destination or there are over four; the lengths of destinations and sources differ.
     #[inline]
     pub fn mul_few(&self, dsts: &mut [&mut [u8]], sources: &[FourTerm]) {
         self.sum_few(dsts, sources, Start::Zero);
@@ -212,7 +213,7 @@ impl Kernel {
             assert_eq!(len, other, "symbols of different length");
         }
         // SAFETY: lengths checked; a kernel is only handed out where its instructions exist.
-        unsafe { (self.operations.mul_few)(dsts, sources, start) }
+        unsafe { (self.operations.sum_few)(dsts, sources, start) }
     }
 
     /// The coefficients of [`Code::Rlc`](crate::Code::Rlc) from this counter on. No matter of symbols, but the one

@@ -9,7 +9,7 @@ use crate::field::gf256::PRODUCTS;
 pub(super) static SCALAR: Kernel = Kernel {
     name: "scalar",
     is_supported: || true,
-    operations: Operations { xor, scale, mul_add_many, mul_few, hash: hash_all },
+    operations: Operations { xor, scale, mul_add_many, sum_few, hash: hash_all },
 };
 
 pub(super) fn xor(dst: &mut [u8], src: &[u8]) {
@@ -38,7 +38,7 @@ fn mul_add_many(dst: &mut [u8], sources: &[Term]) {
     }
 }
 
-fn mul_few(dsts: &mut [&mut [u8]], sources: &[FourTerm], start: Start) {
+fn sum_few(dsts: &mut [&mut [u8]], sources: &[FourTerm], start: Start) {
     start.prepare(dsts);
     for (factors, src) in sources {
         for (dst, factor) in dsts.iter_mut().zip(factors) {

@@ -264,7 +264,7 @@ macro_rules! tier {
                 unsafe { vector::mul_sum::<$vector, u8, 1, $one, 4>([dst], sources, Start::Old) }
             }
             #[target_feature(enable = $features)]
-            fn mul_few(dsts: &mut [&mut [u8]], sources: &[FourTerm], start: Start) {
+            fn sum_few(dsts: &mut [&mut [u8]], sources: &[FourTerm], start: Start) {
                 // SAFETY: the features are enabled here; `Kernel` checked the lengths.
                 unsafe {
                     match dsts {
@@ -282,7 +282,7 @@ macro_rules! tier {
                 // Plain code: inlined here, the compiler does it in these registers.
                 hash_all(counter, coefficients);
             }
-            let operations = Operations { xor, scale, mul_add_many, mul_few, hash };
+            let operations = Operations { xor, scale, mul_add_many, sum_few, hash };
             Kernel { name: $name, is_supported: $is_supported, operations }
         };
     };
