@@ -181,6 +181,9 @@ impl Decoder {
     }
 
     /// Makes room for at least `capacity` symbols, keeping all that are held. Moves the ring; never shrinks.
+    ///
+    /// # Panics
+    /// The ring does not fit the address space.
     pub fn grow(&mut self, capacity: usize) {
         let window = self.floor..self.end;
         self.ring.grow(capacity, window.clone());
