@@ -166,17 +166,21 @@ fn every_kernel_sums_into_one_to_four_destinations_as_the_field_does() {
     let sources: Vec<Vec<u8>> = (2..2 + SOURCES as u32).map(noise).collect();
     // Every destination meets 0 and 1, and no two destinations have the same factors.
     let factors = [[0x1D, 0, 1, 0xFF], [0, 1, 0x80, 2], [1, 0x53, 0, 0xCA], [0xFF, 0xFE, 3, 0], [9, 0x8E, 0xB4, 1]];
-    // sums[n][d] is destination d plus the first n products.
-    let mut sums = vec![olds.clone()];
-    for (src, factors) in sources.iter().zip(factors) {
-        let mut next = sums[sums.len() - 1].clone();
-        for (sum, factor) in next.iter_mut().zip(factors) {
-            for (to, &byte) in sum.iter_mut().zip(src) {
-                *to ^= gf256::mul(factor, byte);
+    // Entry n, d is destination d plus the first n products.
+    let sums_from = |start: &[Vec<u8>; 4]| {
+        let mut sums = vec![start.clone()];
+        for (src, factors) in sources.iter().zip(factors) {
+            let mut next = sums[sums.len() - 1].clone();
+            for (sum, factor) in next.iter_mut().zip(factors) {
+                for (to, &byte) in sum.iter_mut().zip(src) {
+                    *to ^= gf256::mul(factor, byte);
+                }
             }
+            sums.push(next);
         }
-        sums.push(next);
-    }
+        sums
+    };
+    let (added, set) = (sums_from(&olds), sums_from(&[(); 4].map(|()| vec![0; LONGEST])));
     let mut froms: Vec<Bench> = sources.iter().map(|_| Bench::new()).collect();
     let mut tos = [(); 4].map(|()| Bench::new());
     for kernel in Kernel::available() {
@@ -188,15 +192,19 @@ fn every_kernel_sums_into_one_to_four_destinations_as_the_field_does() {
             }
             // Each destination at a misalignment of its own.
             let places = [0, 5, 32, 49].map(|more| (dst_at + more) % LINE);
-            let lanes = tos.iter_mut().zip(places).zip(&olds).map(|((to, at), old)| to.lay(at, &old[..len]));
-            kernel.mul_add_few(&mut lanes.take(few).collect::<Vec<_>>(), &terms);
-            for (d, to) in tos.iter_mut().enumerate().take(few) {
-                to.check(places[d], &sums[count][d][..len], || {
-                    format!(
-                        "{} mul_add_few of {count}, destination {d} of {few}, length {len}, {src_at}",
-                        kernel.name()
-                    )
-                });
+            for (op, sums) in [("mul_add_few", &added), ("mul_few", &set)] {
+                let lanes = tos.iter_mut().zip(places).zip(&olds).map(|((to, at), old)| to.lay(at, &old[..len]));
+                let mut lanes: Vec<_> = lanes.take(few).collect();
+                if op == "mul_few" {
+                    kernel.mul_few(&mut lanes, &terms);
+                } else {
+                    kernel.mul_add_few(&mut lanes, &terms);
+                }
+                for (d, to) in tos.iter_mut().enumerate().take(few) {
+                    to.check(places[d], &sums[count][d][..len], || {
+                        format!("{} {op} of {count}, destination {d} of {few}, length {len}, {src_at}", kernel.name())
+                    });
+                }
             }
         }
     }
@@ -215,6 +223,7 @@ fn no_kernel_reads_outside_of_its_symbols() {
             kernel.scale(&mut dsts[0], 3);
             let [first, second, third, fourth] = &mut dsts;
             kernel.mul_add_four([first, second, third, fourth], &[([2, 3, 4, 5], &src)]);
+            kernel.mul_few(&mut [second, third, fourth], &[([2, 3, 4, 5], &src)]);
             let expected = gf256::mul(3, gf256::mul(2, noise[0])) ^ gf256::mul(2, noise[0]);
             assert_eq!(dsts[0].first().copied().unwrap_or(expected), expected, "{}, length {len}", kernel.name());
         }
