@@ -48,6 +48,9 @@ impl Encoder {
 
     /// Makes room for at least `capacity` symbols, keeping all that are held and the open slot. Copies the window;
     /// never shrinks.
+    ///
+    /// # Panics
+    /// The ring does not fit the address space.
     pub fn grow(&mut self, capacity: usize) {
         // A full ring has no open slot to keep.
         let open = u64::from(!self.is_full());

@@ -250,7 +250,7 @@ pub enum DecodeError {
     LongerThanRow {
         /// Which source symbol.
         id: SourceId,
-        /// Bytes received.
+        /// Bytes received; of a recoded symbol those up to the last that is not 0.
         len: usize,
         /// Bytes in the row that the repair symbol became.
         limit: usize,

@@ -30,8 +30,8 @@ impl SymbolRing {
     /// # Panics
     /// A slot is over 4 GiB, or the ring is larger than the address space.
     pub fn new(slot_len: usize, capacity: usize) -> Self {
-        let slot_len = slot_len.max(1).next_multiple_of(ALIGNMENT);
-        let capacity = capacity.max(1).next_power_of_two();
+        let slot_len = slot_len.max(1).checked_next_multiple_of(ALIGNMENT).expect("slot too long");
+        let capacity = slots(capacity);
         assert!(u32::try_from(slot_len).is_ok(), "a slot of {slot_len} bytes");
         let memory: Vec<u8> = vec![0; bytes(slot_len, capacity)];
         Self { start: aligned(&memory), memory, slot_len, lens: vec![0; capacity] }
@@ -47,8 +47,11 @@ impl SymbolRing {
 
     /// Lengthens to at least `capacity` slots, keeping those of the ids in `window`, which is no longer than the ring
     /// was. In place: the memory of both rings at once would be half as much again as the longer one. Never shrinks.
+    ///
+    /// # Panics
+    /// The ring is larger than the address space.
     pub fn grow(&mut self, capacity: usize, window: Range<u64>) {
-        let (old, capacity) = (self.capacity(), capacity.next_power_of_two());
+        let (old, capacity) = (self.capacity(), slots(capacity));
         if capacity <= old {
             return;
         }
@@ -163,6 +166,11 @@ impl SymbolRing {
         let at = self.start + self.index(id) * self.slot_len;
         at..at + self.slot_len
     }
+}
+
+/// Slots of a ring for so many symbols.
+fn slots(capacity: usize) -> usize {
+    capacity.checked_next_power_of_two().expect("ring too large")
 }
 
 /// Bytes of a ring and its alignment.

@@ -326,3 +326,21 @@ fn the_last_ids_are_ids_like_others() {
     }
     assert_eq!((decoder.edge(), decoder.rows()), (SourceId(u64::MAX), 0));
 }
+
+#[test]
+#[should_panic(expected = "ring too large")]
+fn a_capacity_past_the_address_space_panics() {
+    Decoder::new(Limits { capacity: usize::MAX, ..LIMITS });
+}
+
+#[test]
+#[should_panic(expected = "slot too long")]
+fn a_slot_past_the_address_space_panics() {
+    Encoder::new(usize::MAX, 1);
+}
+
+#[test]
+#[should_panic(expected = "ring too large")]
+fn growing_past_the_address_space_panics() {
+    Encoder::new(SLOT, 4).grow(usize::MAX);
+}

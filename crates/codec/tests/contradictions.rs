@@ -96,6 +96,28 @@ fn a_source_symbol_longer_than_a_row_that_mixes_it() {
     }
 }
 
+/// A relay pads: a combination of all it holds is as long as the longest of it, also where that cancels out.
+#[test]
+fn a_recoded_symbol_padded_beyond_a_row_that_mixes_it_is_no_contradiction() {
+    let encoder = sender();
+    for lost in 0..2 {
+        let mut decoder = Decoder::new(LIMITS);
+        let id = repair(0, 2, 0);
+        assert_eq!(decoder.receive_repair(Code::Rlc, id, &written(&encoder, id)), Ok(Reception::Innovative));
+        let mut padded = encoder.symbol(SourceId(lost)).unwrap().to_vec();
+        padded.resize(70, 0);
+        let mut too_long = padded.clone();
+        too_long[42] = 1;
+        let error = DecodeError::LongerThanRow { id: SourceId(lost), len: 43, limit: 42 };
+        refuses(&mut decoder, error, |decoder| decoder.receive_recoded(SourceId(lost), &[1], &too_long));
+        assert_eq!(decoder.receive_recoded(SourceId(lost), &[1], &padded), Ok(Reception::Innovative));
+        for id in (0..2).map(SourceId) {
+            let (truth, found) = (encoder.symbol(id).unwrap(), decoder.symbol(id).unwrap());
+            assert!(found.starts_with(truth) && found[truth.len()..].iter().all(|&byte| byte == 0), "{id}");
+        }
+    }
+}
+
 #[test]
 fn a_source_symbol_again_with_other_contents() {
     let (encoder, mut decoder) = (sender(), Decoder::new(LIMITS));

@@ -13,7 +13,7 @@ const SYMBOL: usize = 1_408;
 fn all_limits() -> impl Iterator<Item = Limits> {
     let window = |w: usize| Limits { slot_len: SYMBOL, capacity: w, max_span: w as u16, max_rows: w };
     let transport = |capacity| Limits { slot_len: SYMBOL, capacity, max_span: 256, max_rows: 256 };
-    [64, 128, 256, 1_024].into_iter().map(window).chain([256, 2_048].map(transport))
+    [2, 4, 8, 64, 128, 256, 1_024].into_iter().map(window).chain([256, 2_048].map(transport))
 }
 
 /// The bound of the design, and the closer one that `Limits` promises.

@@ -56,7 +56,7 @@ pub struct Decoded {
 
 /// The bounds of a [`Decoder`], and of its memory.
 ///
-/// With `W` for the capacity it is never more than `W * (slot_len + 80) + rows * columns + max_span + 64` bytes, where
+/// With `W` for the capacity it is never more than `W * (slot_len + 80) + rows * columns + max_span + 88` bytes, where
 /// `rows` is the lesser of `max_rows` and `W`, and `columns` (missing ids that rows may mention besides their pivots)
 /// the lesser of `4 * max_span` and `W`; less than `W * (slot_len + W)` and a tenth from eight symbols of 1,024 bytes on.
 /// `W * (slot_len + 5)` of it is taken at construction, the rest by the first repair symbol that finds something
@@ -181,6 +181,9 @@ impl Decoder {
     }
 
     /// Makes room for at least `capacity` symbols, keeping all that are held. Moves the ring; never shrinks.
+    ///
+    /// # Panics
+    /// The ring does not fit the address space.
     pub fn grow(&mut self, capacity: usize) {
         let window = self.floor..self.end;
         self.ring.grow(capacity, window.clone());

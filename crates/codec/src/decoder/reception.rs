@@ -120,7 +120,9 @@ impl Decoder {
         if id < self.edge {
             return Ok(Reception::Stale);
         }
-        self.check_rows_as_long(id, symbol.len())?;
+        // A combination may be padded: a relay's is as long as the longest symbol that it held.
+        let padding = if repaired { symbol.iter().rev().take_while(|&&byte| byte == 0).count() } else { 0 };
+        self.check_rows_as_long(id, symbol.len() - padding)?;
         self.raise_end(id + 1);
         match self.rows.place(id) {
             Place::Unmentioned => self.write_scaled(id, symbol, factor),
@@ -236,7 +238,7 @@ impl Decoder {
         }
     }
 
-    /// A row is at least as long as every symbol it mixes.
+    /// A row is at least as long as every symbol it mixes, which has `len` bytes for certain.
     fn check_rows_as_long(&self, id: u64, len: usize) -> Result<(), DecodeError> {
         let mut limits = self.rows.mentioning(id).map(|pivot| self.ring.len(pivot));
         match limits.find(|&limit| limit < len) {

@@ -113,13 +113,17 @@ impl Pair {
         }
     }
 
-    /// What a relay would send: as long as the longest symbol it mixes.
+    /// What a relay would send: as long as the longest symbol it mixes, or longer, for it may have held longer ones
+    /// that cancel out. Half of all lengths of coding vectors stand for that.
     fn mixed(&self, first: usize, coefficients: &[u8]) -> Vec<u8> {
         let mut mixed = Vec::new();
         for (id, &factor) in (first as u64..).zip(coefficients).filter(|&(_, &factor)| factor != 0) {
             let symbol = self.encoder.symbol(SourceId(id)).unwrap();
             mixed.resize(mixed.len().max(symbol.len()), 0);
             mixed.iter_mut().zip(symbol).for_each(|(sum, &byte)| *sum ^= gf256::mul(factor, byte));
+        }
+        if coefficients.len().is_multiple_of(2) {
+            mixed.resize(SLOT, 0);
         }
         mixed
     }
