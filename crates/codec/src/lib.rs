@@ -84,11 +84,11 @@
 //! # What holds everywhere
 //!
 //! Nothing here reads a clock, a socket or a source of randomness. All memory is bounded by the numbers given at
-//! construction, and once a lane has seen its first loss nothing allocates. No received symbol makes it panic: errors
-//! name the number that was wrong and the limit it broke, and leave the state as it was. Symbols are kept in slots that begin on
-//! 64-byte boundaries: what arrives at any alignment is copied there once, and the arithmetic reads nothing else. It
-//! runs on the fastest [`kernel`](kernel::Kernel) this processor has, chosen once per process; `unsafe` lives there and
-//! nowhere else.
+//! construction, a plan's by its generation, and once a lane has seen its first loss nothing allocates until it grows.
+//! No received symbol makes it panic: errors name the number that was wrong and the limit it broke, and leave the state
+//! as it was. Symbols are kept in slots that begin on 64-byte boundaries: what arrives at any alignment is copied there
+//! once, and the arithmetic reads nothing else. It runs on the fastest [`kernel`](kernel::Kernel) this processor has,
+//! chosen once per process; `unsafe` lives there and nowhere else.
 #![no_std]
 #![deny(unsafe_code)]
 extern crate alloc;

@@ -94,6 +94,9 @@ pub(crate) fn combine_piece<'a, 'b, S, C>(
         let mut left = symbols.clone();
         for is_first in (0..).map(|turn| turn == 0) {
             let taken = batch.iter_mut().zip(&mut left).map(|(term, symbol)| term.1 = symbol).count();
+            if taken == 0 && !is_first {
+                break;
+            }
             let terms = &mut batch[..taken];
             let is_even = terms.iter().all(|(_, symbol)| symbol.len() == len);
             for (few, rows) in many[..count].chunks_mut(FEW).zip(rows.chunks_mut(FEW)) {

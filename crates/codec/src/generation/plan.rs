@@ -18,8 +18,8 @@ const ALIGNMENT: usize = 64;
 
 /// How to decode one pattern of losses in a generation, in any number of stripes. Made by [`Generation::plan`].
 ///
-/// Its memory is `(2 * m + 1) * k + m * m` bytes for `m` lost symbols of `k`, and stays with it: renewed for no more losses in
-/// a generation no larger it allocates nothing.
+/// Its memory is about `2 * m * k + m * m` bytes for `m` lost symbols of `k`, rows rounded up to 64, and stays with it:
+/// renewed for no more losses and keys in a generation no larger it allocates nothing.
 #[derive(Debug)]
 pub struct DecodePlan {
     generation: Generation,
