@@ -6,8 +6,7 @@
 use super::{CloseCode, Connection};
 use crate::Time;
 use crate::lane::STREAMS;
-use crate::path::Fate;
-use crate::path::{Carried, EcnTally, Sent};
+use crate::path::{Carried, EcnTally, Fate, MAX_FEEDBACK_DELAY, Sent, is_persistent};
 use crate::rate::{AckSample, LossSample};
 use crate::wire::{EcnCounts, Feedback, FeedbackRepr, StreamCreditRepr, Writer};
 
@@ -32,10 +31,10 @@ impl Connection {
         }
         if let Some(ecn) = feedback.ecn() {
             let seen = EcnTally { ect0: ecn.ect0, ect1: ecn.ect1, ce: ecn.ce };
-            let marked = seen.ce.saturating_sub(self.path.reported_ecn.ce);
-            if marked > 0 {
+            let newest = self.path.loss.newest_left();
+            if let Some(left) = newest.filter(|_| seen.ce > self.path.reported_ecn.ce) {
                 self.path.reported_ecn = seen;
-                self.path.rate.on_ecn(now, marked);
+                self.path.rate.on_ecn(now, left);
             }
         }
         self.wake_writers();
@@ -68,8 +67,10 @@ impl Connection {
             bytes: 0,
             in_flight: 0,
             newest: 0,
+            left: Time::ZERO,
             next: self.path.flight.next_number(),
             rtt: None,
+            smoothed: self.path.rtt.smoothed(),
             min_rtt: self.path.rtt.min(),
             rate: None,
         };
@@ -87,8 +88,9 @@ impl Connection {
             self.path.probes = 0;
             self.path.probes_owed = 0;
             sample.in_flight = self.path.flight.bytes();
-            sample.min_rtt = self.path.rtt.min();
+            (sample.smoothed, sample.min_rtt) = (self.path.rtt.smoothed(), self.path.rtt.min());
             sample.newest = self.path.loss.newest().unwrap_or(0);
+            sample.left = self.path.loss.newest_left().unwrap_or(now);
             self.path.rate.on_ack(&sample);
         }
         Ok(())
@@ -144,7 +146,8 @@ impl Connection {
             self.carried_fate(now, n, &sent, false);
         }
         if bytes > 0 {
-            self.path.rate.on_loss(&LossSample { now, bytes, sent: newest });
+            let persistent = is_persistent(&self.path.flight, &lost, self.path.rtt.persistent_span(MAX_FEEDBACK_DELAY));
+            self.path.rate.on_loss(&LossSample { now, bytes, sent: newest, persistent });
         }
         self.lost = lost;
         self.tell_estimator();

@@ -274,6 +274,7 @@ impl Connection {
         let estimate = self.path.estimator.estimate();
         (stats.recent_loss, stats.mean_burst) = (estimate.rate, estimate.burst);
         stats.pacing_bps = self.pacing().saturating_mul(8);
+        stats.window = self.path.rate.budget().window;
         stats.datagram_size = self.path.mtu.current();
         stats.symbols = self.receiver.symbols;
         stats.packets.redundant = self.receiver.redundant;

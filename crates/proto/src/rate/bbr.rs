@@ -11,7 +11,7 @@
 
 use core::time::Duration;
 
-use super::{AckSample, Budget, INITIAL_WINDOW, RateController};
+use super::{AckSample, Budget, INITIAL_WINDOW, RateController, own_time, queue_is_long};
 use crate::Time;
 
 /// Start-up doubles the rate each round trip (2/ln 2; draft-ietf-ccwg-bbr section 5.3.1.1).
@@ -43,8 +43,6 @@ const STARTUP_QUEUE: u32 = 2;
 /// Feedbacks whose least round trip is believed: a quarter of a round trip's worth. HyStart++ takes 8 of a round, too late by half a
 /// round where the rate doubles in one (measured: 120 instead of 5 packets dropped by a queue of one round trip).
 const RECENT: usize = 4;
-/// Two full packets: the one that is timed and one before it.
-const OWN_BYTES: f64 = 3_000.0;
 /// The least round trip is looked for when nothing near it was seen for this long (BBRv2 probes every 5 s).
 const MIN_RTT_LIFE: Duration = Duration::from_secs(5);
 
@@ -78,8 +76,10 @@ pub struct Bbr {
     full_rate: u64,
     full_rounds: u32,
     queue: Duration,
-    /// The peer counted congestion marks since the round began, and the rate has not fallen for them yet.
+    /// The peer counted congestion marks for which the rate has not fallen yet.
     marked: bool,
+    /// When it last fell for marks: those on packets that left until then are answered.
+    lowered: Option<Time>,
 }
 
 impl Default for Bbr {
@@ -100,6 +100,7 @@ impl Default for Bbr {
             full_rounds: 0,
             queue: Duration::ZERO,
             marked: false,
+            lowered: None,
         }
     }
 }
@@ -128,8 +129,11 @@ impl RateController for Bbr {
         }
     }
 
-    fn on_ecn(&mut self, _now: Time, _marked: u64) {
-        self.marked = true;
+    fn on_ecn(&mut self, now: Time, sent: Time) {
+        if self.lowered.is_none_or(|lowered| sent > lowered) {
+            self.lowered = Some(now);
+            self.marked = true;
+        }
     }
 
     fn budget(&self) -> Budget {
@@ -155,7 +159,7 @@ impl RateController for Bbr {
     }
 
     fn is_congested(&self) -> bool {
-        self.queue > (self.min_rtt / 4).max(2 * QUEUE_FLOOR).max(self.own_time())
+        queue_is_long(self.queue, self.min_rtt, self.rate())
     }
 }
 
@@ -175,13 +179,7 @@ impl Bbr {
     }
 
     fn queue_limit(&self) -> Duration {
-        (self.min_rtt / QUEUE_DIVISOR).max(QUEUE_FLOOR).max(self.own_time())
-    }
-
-    /// What two full packets take at the estimate: on a slow path a round trip that a short packet measured lacks that, and it is no
-    /// queue.
-    fn own_time(&self) -> Duration {
-        if self.rate() == 0 { Duration::ZERO } else { Duration::from_secs_f64(OWN_BYTES / self.rate() as f64) }
+        (self.min_rtt / QUEUE_DIVISOR).max(QUEUE_FLOOR).max(own_time(self.rate()))
     }
 
     fn enter(&mut self, phase: Phase, ack: &AckSample) {
@@ -194,8 +192,7 @@ impl Bbr {
 
     /// Phases that end on what an acknowledgement shows rather than at the end of a round.
     fn leave_early(&mut self, ack: &AckSample) {
-        if core::mem::take(&mut self.marked) && !matches!(self.phase, Phase::Drain | Phase::Down) {
-            // Once per drain, so at most once per round trip (RFC 8511 section 3).
+        if core::mem::take(&mut self.marked) {
             self.rates.iter_mut().for_each(|rate| *rate = (*rate as f64 * MARK_GAIN) as u64);
             let drain = if self.phase == Phase::Startup { Phase::Drain } else { Phase::Down };
             return self.enter(drain, ack);
@@ -274,8 +271,10 @@ mod tests {
                 bytes: 12_000,
                 in_flight: bbr.product(),
                 newest: *packet,
+                left: *now - rtt,
                 next: *packet + 128,
                 rtt: Some(rtt),
+                smoothed: rtt,
                 min_rtt: RTT,
                 rate: Some(RateSample { acked: rate, passed: rate, app_limited: false }),
             });
@@ -303,13 +302,15 @@ mod tests {
     }
 
     #[test]
-    fn a_congestion_mark_lowers_the_rate_once_a_drain() {
+    fn congestion_marks_lower_the_rate_once_a_round_trip() {
         let (mut bbr, mut now, mut packet) = (Bbr::default(), Time::ZERO, 0);
         for _ in 0..12 {
             round(&mut bbr, &mut now, &mut packet, 3_125_000, RTT);
         }
-        bbr.on_ecn(now, 3);
-        bbr.on_ecn(now, 1);
+        bbr.on_ecn(now, now - RTT);
+        round(&mut bbr, &mut now, &mut packet, 2_000_000, RTT);
+        // Marks on packets that had left before are the same congestion.
+        bbr.on_ecn(now, now - RTT);
         round(&mut bbr, &mut now, &mut packet, 2_000_000, RTT);
         let expected = (3_125_000.0 * MARK_GAIN) as u64;
         assert!(bbr.rate().abs_diff(expected) <= 1, "{}", bbr.rate());
