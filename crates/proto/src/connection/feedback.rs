@@ -86,7 +86,8 @@ impl Connection {
         self.detect_losses(now);
         if any {
             self.path.probes = 0;
-            self.path.probes_owed = 0;
+            self.path.probe_owed = false;
+            self.path.waiting_since = now;
             sample.in_flight = self.path.flight.bytes();
             (sample.smoothed, sample.min_rtt) = (self.path.rtt.smoothed(), self.path.rtt.min());
             sample.newest = self.path.loss.newest().unwrap_or(0);
@@ -164,18 +165,16 @@ impl Connection {
                 if arrived {
                     self.sender.on_source_acked(id);
                 }
-                self.repair_settled(n, arrived);
+                self.sender.on_repair_settled(n, arrived);
             }
-            Carried::Repair { .. } => self.repair_settled(n, arrived),
+            Carried::Repair { .. } => {
+                if let Some(repair) = self.sender.on_repair_settled(n, arrived) {
+                    self.policy.on_repair_settled(&repair, arrived);
+                }
+            }
             Carried::SizeProbe if arrived => self.path.mtu.on_acked(udp),
             Carried::SizeProbe => self.path.mtu.on_lost(udp, now, self.path.rtt.smoothed()),
             Carried::Control => {}
-        }
-    }
-
-    fn repair_settled(&mut self, n: u64, arrived: bool) {
-        if let Some(repair) = self.sender.on_repair_settled(n, arrived) {
-            self.policy.on_repair_settled(&repair, arrived);
         }
     }
 

@@ -114,7 +114,8 @@ impl Connection {
         }
         let app_limited = !self.is_saturated();
         let path = &mut self.path;
-        let mark = path.delivery.on_sent(now, bytes, path.flight.is_empty());
+        let alone = path.flight.is_empty();
+        let mark = path.delivery.on_sent(now, bytes, alone);
         path.flight.push(Sent { at: now, bytes, fate: Fate::Open, carried, elicits, app_limited, mark });
         let packets = &mut self.stats.packets;
         packets.sent += 1;
@@ -129,6 +130,9 @@ impl Connection {
         self.stats.wire_bytes_sent += u64::from(bytes);
         if elicits {
             path.last_eliciting = now;
+            if alone {
+                path.waiting_since = now;
+            }
             path.rate.on_sent(now, u64::from(bytes), path.flight.bytes());
             let pacing = self.pacing();
             self.path.pacer.on_sent(now, bytes as usize, pacing);
@@ -169,21 +173,19 @@ impl Connection {
 
     /// The decision: what the slot that is open now carries.
     fn next_slot(&mut self, now: Time, limit: usize) -> Option<Slot> {
-        let probe = self.path.probes_owed > 0;
-        if !probe && !self.path.pacer.is_open(now) {
+        if self.path.probe_owed {
+            return Some(self.probe(now, limit));
+        }
+        if self.is_broken() || !self.path.pacer.is_open(now) || !self.path.has_room(limit) {
             return None;
         }
-        if !probe && self.path.flight.bytes() + (limit + IP_UDP_HEADER) as u64 > self.path.rate.budget().window {
-            return None;
-        }
-        if let (Some(size), false) = (self.path.mtu.poll(now), probe) {
+        if let Some(size) = self.path.mtu.poll(now) {
             return Some(Slot::SizeProbe(size));
         }
         // The peer may have decoded meanwhile what a deferred repair is for.
         let deferred = self.deferred.take().filter(|repair| repair.end() > self.sender.base());
         if let Some(repair) = deferred.or_else(|| self.next_repair(now)) {
             if self.packet_len(&repair) <= limit {
-                self.path.probes_owed = self.path.probes_owed.saturating_sub(1);
                 return Some(Slot::Repair(repair));
             }
             // Belongs to the next batch, whose segments may be larger; a symbol beyond the path's size cannot be sent at all.
@@ -193,12 +195,7 @@ impl Connection {
             }
         }
         if self.sender.next_source().is_some_and(|id| self.source_len(id) <= limit) {
-            self.path.probes_owed = self.path.probes_owed.saturating_sub(1);
             return Some(Slot::Source);
-        }
-        if probe {
-            self.path.probes_owed -= 1;
-            return Some(Slot::Ping);
         }
         if self.path.idle_since.is_none() && self.sender.queued() == 0 {
             self.path.idle_since = Some(now);
@@ -206,23 +203,30 @@ impl Connection {
         None
     }
 
+    /// What asks after a silence: the oldest symbol that the peer may lack, which is then the first it can deliver; else something new.
+    fn probe(&mut self, now: Time, limit: usize) -> Slot {
+        self.path.probe_owed = false;
+        self.path.last_probe = now;
+        let base = self.sender.base();
+        let oldest = Repair::Resend(base);
+        if base < self.sender.sent() && self.packet_len(&oldest) <= limit {
+            return Slot::Repair(oldest);
+        }
+        let fits = self.sender.next_source().is_some_and(|id| self.source_len(id) <= limit);
+        if fits { Slot::Source } else { Slot::Ping }
+    }
+
     fn next_repair(&mut self, now: Time) -> Option<Repair> {
-        let probe = self.path.probes_owed > 0;
-        self.ask_policy(now, probe, |policy, cx| policy.next_repair(cx))
+        self.ask_policy(now, |policy, cx| policy.next_repair(cx))
     }
 
     /// When the policy wants to be asked again.
     pub(super) fn policy_timeout(&mut self, now: Time) -> Option<Time> {
-        self.ask_policy(now, false, |policy, cx| policy.poll_timeout(cx))
+        self.ask_policy(now, |policy, cx| policy.poll_timeout(cx))
     }
 
     /// Shows the policy what it may know.
-    fn ask_policy<R>(
-        &mut self,
-        now: Time,
-        probe: bool,
-        ask: impl FnOnce(&mut dyn RedundancyPolicy, &CodingContext<'_>) -> R,
-    ) -> R {
+    fn ask_policy<R>(&mut self, now: Time, ask: impl FnOnce(&mut dyn RedundancyPolicy, &CodingContext<'_>) -> R) -> R {
         let saturated = self.is_saturated();
         let lost = self.sender.first_lost();
         let (sender, path) = (&self.sender, &self.path);
@@ -242,7 +246,6 @@ impl Connection {
             last_source: sender.last_source(),
             max_span: self.max_span,
             max_overhead: self.config.max_overhead,
-            probe,
         };
         ask(self.policy.as_mut(), &cx)
     }
@@ -292,7 +295,7 @@ impl Connection {
                 let (id, symbol) = self.sender.send_source(now)?;
                 write_source_header(w, STREAMS, id, base, false).ok()?;
                 w.bytes(symbol).ok()?;
-                self.ask_policy(now, false, |policy, cx| policy.on_source_sent(cx));
+                self.ask_policy(now, |policy, cx| policy.on_source_sent(cx));
                 self.wake_writers();
                 Some(Carried::Source { lane: STREAMS, id, again: false })
             }
