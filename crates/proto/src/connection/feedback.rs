@@ -74,6 +74,10 @@ impl Connection {
             min_rtt: self.path.rtt.min(),
             rate: None,
         };
+        // Before the rate is measured: what this FEEDBACK acknowledges is part of its span.
+        for sent in acked.iter().filter_map(|&n| self.path.flight.get(n)) {
+            self.path.delivery.on_acked(sent.bytes);
+        }
         let measures = acked.iter().any(|&n| self.path.flight.get(n).is_some_and(|sent| sent.elicits));
         if let Some(&newest) = acked.first().filter(|_| measures) {
             self.measure(now, newest, feedback.delay(), &mut sample);
@@ -116,7 +120,6 @@ impl Connection {
         if let Some(keys) = &mut self.keys {
             keys.sealing.on_acknowledged(n);
         }
-        self.path.delivery.on_acked(before.bytes);
         let mut freed = 0;
         if let Fate::Lost { .. } = before.fate {
             self.stats.packets.lost -= u64::from(before.carried != Carried::SizeProbe);
@@ -186,10 +189,15 @@ impl Connection {
         for (n, sent) in path.flight.iter_from(path.fates_from) {
             match sent.fate {
                 Fate::Open if sent.elicits => break,
-                _ if congested || sent.carried == Carried::SizeProbe => {}
-                Fate::Acked if sent.elicits => path.estimator.on_fate(false),
-                Fate::Lost { .. } => path.estimator.on_fate(true),
-                _ => {}
+                _ if !sent.elicits || sent.carried == Carried::SizeProbe => {}
+                Fate::Acked | Fate::Lost { .. } => {
+                    let lost = sent.fate != Fate::Acked;
+                    path.rate.on_fate(n, lost);
+                    if !congested {
+                        path.estimator.on_fate(lost);
+                    }
+                }
+                Fate::Open | Fate::Skipped => {}
             }
             path.fates_from = n + 1;
         }

@@ -110,10 +110,8 @@ pub(crate) fn is_persistent(flight: &Flight, lost: &[u64], span: Option<(Time, D
     for (_, packet) in flight.iter_from(*first).take_while(|(number, _)| number <= last) {
         match packet.fate {
             Fate::Acked => began = None,
-            Fate::Lost { .. } if packet.at > since => {
-                if packet.at.since(*began.get_or_insert(packet.at)) >= least {
-                    return true;
-                }
+            Fate::Lost { .. } if packet.at > since && packet.at.since(*began.get_or_insert(packet.at)) >= least => {
+                return true;
             }
             _ => {}
         }

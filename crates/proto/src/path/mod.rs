@@ -17,6 +17,7 @@ mod rtt;
 pub use delivery::{DeliveryRate, RateSample};
 pub use ecn::Ecn;
 pub(crate) use ecn::EcnTally;
+pub(crate) use estimate::correlation;
 pub use estimate::{LossEstimate, LossEstimator};
 #[cfg(all(test, feature = "aws-lc-rs"))]
 pub(crate) use flight::MAX_FLIGHT;

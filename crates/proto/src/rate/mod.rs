@@ -7,6 +7,7 @@ mod bbr;
 mod cubic;
 mod fixed;
 mod hystart;
+mod medium;
 mod newreno;
 mod window;
 #[cfg(test)]
@@ -77,6 +78,9 @@ pub trait RateController: Send + fmt::Debug {
     fn on_sent(&mut self, _now: Time, _bytes: u64, _in_flight: u64) {}
     /// Packets were acknowledged.
     fn on_ack(&mut self, ack: &AckSample);
+    /// What became of packet `number`, in the order of sending: told when all before it are settled too, and before the acknowledgement that
+    /// settled it.
+    fn on_fate(&mut self, _number: u64, _lost: bool) {}
     /// Packets were lost.
     fn on_loss(&mut self, _loss: &LossSample) {}
     /// The peer counted more packets with a congestion mark; the newest acknowledged one left at `sent`. A mark weighs as much as a loss, and
