@@ -44,7 +44,7 @@ pub struct Coding {
     /// Repair symbols: none, every:L (one per L source symbols), block:K,R or adaptive; overrides the profile's
     #[arg(long, value_name = "POLICY")]
     pub redundancy: Option<Redundancy>,
-    /// What decides how fast to send
+    /// What decides how fast to send: bbr (random loss is no congestion; default), cubic, newreno, fixed:RATE
     #[arg(long, value_name = "NAME")]
     pub rate_control: Option<RateControl>,
     /// Never send faster than this [example: 20mbit]

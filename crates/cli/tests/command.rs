@@ -40,7 +40,7 @@ fn wrong_options_and_units_end_with_2_and_an_example() {
     refused(&["send", "x", &link, "--max-overhead", "0.25"], &["has no unit", "10%"]);
     refused(&["send", "x", &link, "--redundancy", "lots"], &["lots", "every:5"]);
     refused(&["send", "x", &link, "--profile", "fast"], &["fast", "stream"]);
-    refused(&["send", "x", &link, "--rate-control", "warp"], &["warp"]);
+    refused(&["send", "x", &link, "--rate-control", "warp"], &["warp", "bbr, cubic, newreno, fixed:25mbit"]);
     refused(&["send", "x", &link, "--latencey", "1ms"], &["--latencey"]);
     refused(&["send", "x", &link, "--json", "--quiet"], &["cannot be used with"]);
     refused(&["receive", "--listen", "7700"], &["7700"]);

@@ -103,6 +103,8 @@ pub struct Stats {
     pub mean_burst: f64,
     /// Pace of the rate controller, bits per second.
     pub pacing_bps: u64,
+    /// Bytes (IP headers included) that rate control lets be in flight now.
+    pub window: u64,
     /// Largest UDP payload sent.
     pub datagram_size: u16,
     /// In-order delay of the source symbols received.

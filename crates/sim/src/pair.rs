@@ -153,6 +153,12 @@ impl Pair {
         self.copies = copies;
     }
 
+    /// From now on both directions wait in the queues of `other`'s link: see [`Link::share_queue`](crate::link::Link::share_queue).
+    pub fn share_queues(&mut self, other: &Self) {
+        self.link.forward.share_queue(&other.link.forward);
+        self.link.back.share_queue(&other.link.back);
+    }
+
     /// Has `end` looked at in the next step: it was changed from outside.
     pub fn wake(&mut self, end: End) {
         self.side(end).wakes = Some(self.now);
@@ -198,7 +204,8 @@ impl Pair {
         }
     }
 
-    fn next_moment(&self) -> Option<Time> {
+    /// When something happens next.
+    pub fn next_moment(&self) -> Option<Time> {
         [self.link.poll_timeout(), self.near.wakes, self.far.wakes].into_iter().flatten().min()
     }
 

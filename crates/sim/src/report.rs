@@ -45,7 +45,18 @@ impl Trial {
     /// # Errors
     /// When one of the configurations is out of range.
     pub fn start(&self) -> Result<Run, ConfigError> {
+        self.start_beside(None)
+    }
+
+    /// Connects over a link whose queues and rate are those of `other`, for [`together`].
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_beside(&self, other: Option<&Run>) -> Result<Run, ConfigError> {
         let mut pair = Pair::new(self.near.clone(), self.far.clone(), &self.link, self.seed)?;
+        if let Some(other) = other {
+            pair.share_queues(&other.pair);
+        }
         let mut load = Load::new(&self.flows, self.seed);
         let began = pair.now();
         pair.connect(&mut load);
@@ -127,6 +138,19 @@ impl Run {
             overdue: self.pair.overdue(),
             fingerprint: self.pair.fingerprint(),
         }
+    }
+}
+
+/// Advances runs that share a link to `at` in the order of what happens: the one whose next moment is the earliest goes first.
+pub fn together(runs: &mut [Run], at: Time) {
+    loop {
+        let live = runs.iter_mut().filter(|run| !run.load.is_over());
+        let next = live.filter_map(|run| Some((run.pair.next_moment()?, run))).min_by_key(|&(moment, _)| moment);
+        let Some((moment, run)) = next.filter(|&(moment, _)| moment <= at) else { break };
+        run.until(moment);
+    }
+    for run in runs {
+        run.until(at);
     }
 }
 

@@ -5,14 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use tidewire_codec::SourceId;
-
 use super::lanes::{Inbound, Lane};
 use super::{CloseCode, Connection};
 use crate::Time;
 use crate::lane::{LaneReceiver, MAX_LANES, STREAMS};
-use crate::path::Fate;
-use crate::path::{Carried, EcnTally, Sent};
+use crate::path::{Carried, EcnTally, Fate, MAX_FEEDBACK_DELAY, Sent, is_persistent};
 use crate::rate::{AckSample, LossSample};
 use crate::wire::{EcnCounts, Feedback, FeedbackRepr, LaneRepr, StreamCreditRepr, Writer};
 
@@ -38,10 +35,10 @@ impl Connection {
         }
         if let Some(ecn) = feedback.ecn() {
             let seen = EcnTally { ect0: ecn.ect0, ect1: ecn.ect1, ce: ecn.ce };
-            let marked = seen.ce.saturating_sub(self.path.reported_ecn.ce);
-            if marked > 0 {
+            let newest = self.path.loss.newest_left();
+            if let Some(left) = newest.filter(|_| seen.ce > self.path.reported_ecn.ce) {
                 self.path.reported_ecn = seen;
-                self.path.rate.on_ecn(now, marked);
+                self.path.rate.on_ecn(now, left);
             }
         }
         self.wake_writers(now);
@@ -74,11 +71,17 @@ impl Connection {
             bytes: 0,
             in_flight: 0,
             newest: 0,
+            left: Time::ZERO,
             next: self.path.flight.next_number(),
             rtt: None,
+            smoothed: self.path.rtt.smoothed(),
             min_rtt: self.path.rtt.min(),
             rate: None,
         };
+        // Before the rate is measured: what this FEEDBACK acknowledges is part of its span.
+        for sent in acked.iter().filter_map(|&n| self.path.flight.get(n)) {
+            self.path.delivery.on_acked(sent.bytes);
+        }
         let measures = acked.iter().any(|&n| self.path.flight.get(n).is_some_and(|sent| sent.elicits));
         if let Some(&newest) = acked.first().filter(|_| measures) {
             self.measure(now, newest, feedback.delay(), &mut sample);
@@ -91,10 +94,12 @@ impl Connection {
         self.detect_losses(now);
         if any {
             self.path.probes = 0;
-            self.path.probes_owed = 0;
+            self.path.probe_owed = false;
+            self.path.waiting_since = now;
             sample.in_flight = self.path.flight.bytes();
-            sample.min_rtt = self.path.rtt.min();
+            (sample.smoothed, sample.min_rtt) = (self.path.rtt.smoothed(), self.path.rtt.min());
             sample.newest = self.path.loss.newest().unwrap_or(0);
+            sample.left = self.path.loss.newest_left().unwrap_or(now);
             self.path.rate.on_ack(&sample);
         }
         Ok(())
@@ -119,7 +124,6 @@ impl Connection {
         if let Some(keys) = &mut self.keys {
             keys.sealing.on_acknowledged(n);
         }
-        self.path.delivery.on_acked(before.bytes);
         let mut freed = 0;
         if let Fate::Lost { .. } = before.fate {
             self.stats.packets.lost -= u64::from(before.carried != Carried::SizeProbe);
@@ -150,7 +154,8 @@ impl Connection {
             self.carried_fate(now, n, &sent, false);
         }
         if bytes > 0 {
-            self.path.rate.on_loss(&LossSample { now, bytes, sent: newest });
+            let persistent = is_persistent(&self.path.flight, &lost, self.path.rtt.persistent_span(MAX_FEEDBACK_DELAY));
+            self.path.rate.on_loss(&LossSample { now, bytes, sent: newest, persistent });
         }
         self.lost = lost;
         self.tell_estimator();
@@ -162,12 +167,22 @@ impl Connection {
         let udp = (sent.bytes as usize).saturating_sub(crate::path::IP_UDP_HEADER) as u16;
         match sent.carried {
             Carried::Source { lane, id, again } => {
-                self.source_fate(lane, id, again, arrived);
+                let Some(Lane { sender, .. }) = self.lanes.get_mut(lane) else { return };
+                if arrived {
+                    sender.on_source_acked(id);
+                } else if !again {
+                    sender.on_source_lost(id);
+                }
                 if again {
-                    self.repair_settled(lane, n, arrived);
+                    sender.on_repair_settled(n, arrived);
                 }
             }
-            Carried::Repair { lane, .. } => self.repair_settled(lane, n, arrived),
+            Carried::Repair { lane, .. } => {
+                let Some(Lane { sender, policy, .. }) = self.lanes.get_mut(lane) else { return };
+                if let Some(repair) = sender.on_repair_settled(n, arrived) {
+                    policy.on_repair_settled(&repair, arrived);
+                }
+            }
             Carried::SizeProbe if arrived => self.path.mtu.on_acked(udp),
             Carried::SizeProbe => self.path.mtu.on_lost(udp, now, self.path.rtt.smoothed()),
             Carried::Base { .. } | Carried::Control => {}
@@ -180,22 +195,6 @@ impl Connection {
         }
     }
 
-    fn source_fate(&mut self, lane: u32, id: SourceId, again: bool, arrived: bool) {
-        let Some(Lane { sender, .. }) = self.lanes.get_mut(lane) else { return };
-        if arrived {
-            sender.on_source_acked(id);
-        } else if !again {
-            sender.on_source_lost(id);
-        }
-    }
-
-    fn repair_settled(&mut self, lane: u32, n: u64, arrived: bool) {
-        let Some(Lane { sender, policy, .. }) = self.lanes.get_mut(lane) else { return };
-        if let Some(repair) = sender.on_repair_settled(n, arrived) {
-            policy.on_repair_settled(&repair, arrived);
-        }
-    }
-
     /// Gives the estimator the fates in the order of sending, as far as they are known.
     fn tell_estimator(&mut self) {
         let path = &mut self.path;
@@ -204,10 +203,15 @@ impl Connection {
         for (n, sent) in path.flight.iter_from(path.fates_from) {
             match sent.fate {
                 Fate::Open if sent.elicits => break,
-                _ if congested || sent.carried == Carried::SizeProbe => {}
-                Fate::Acked if sent.elicits => path.estimator.on_fate(false),
-                Fate::Lost { .. } => path.estimator.on_fate(true),
-                _ => {}
+                _ if !sent.elicits || sent.carried == Carried::SizeProbe => {}
+                Fate::Acked | Fate::Lost { .. } => {
+                    let lost = sent.fate != Fate::Acked;
+                    path.rate.on_fate(n, lost);
+                    if !congested {
+                        path.estimator.on_fate(lost);
+                    }
+                }
+                Fate::Open | Fate::Skipped => {}
             }
             path.fates_from = n + 1;
         }

@@ -92,6 +92,13 @@ impl Lanes {
         self.iter().any(|(_, lane)| lane.sender.base() < lane.sender.sent() || lane.sender.is_base_news())
     }
 
+    /// The lane whose oldest symbol that the peer may lack is what a silence asks for: that of the streams, where something waits for it whatever
+    /// time passes, else the one whose symbol left first.
+    pub fn longest_lacking(&self, now: Time) -> Option<(u32, &Lane)> {
+        let ages = self.iter().filter_map(|(id, lane)| Some((id, lane, lane.sender.oldest_age(now)?)));
+        ages.max_by_key(|&(id, _, age)| (id == STREAMS, age)).map(|(id, lane, _)| (id, lane))
+    }
+
     /// Whether something may be sent or sent again.
     pub fn has_work(&self) -> bool {
         self.is_lacking() || self.iter().any(|(_, lane)| lane.sender.has_source())

@@ -31,7 +31,8 @@ use crate::crypto::{MAX_SEALED, OpeningKey, SealingKey};
 use crate::handshake::{CodeSet, Initiator, Session};
 use crate::lane::{LaneReceiver, LaneSender, Streams};
 use crate::path::{
-    DeliveryRate, EcnTally, FeedbackClock, Flight, LossDetector, LossEstimator, MtuProber, Pacer, ReceivedPackets, Rtt,
+    DeliveryRate, EcnTally, FeedbackClock, Flight, IP_UDP_HEADER, LossDetector, LossEstimator, MtuProber, Pacer,
+    ReceivedPackets, Rtt,
 };
 use crate::rate::RateController;
 use crate::stats::Stats;
@@ -84,8 +85,11 @@ struct Path {
     /// Probe timeouts since something was last acknowledged, and when the first of them was.
     probes: u32,
     probing_since: Time,
-    /// Packets that a probe timeout still asks for.
-    probes_owed: u8,
+    last_probe: Time,
+    /// A probe timeout asks for a packet.
+    probe_owed: bool,
+    /// Since when an answer is waited for: the last one, or the first packet after nothing was in flight.
+    waiting_since: Time,
     /// When a packet number is next left out.
     skip_at: Time,
     /// Since when slots were free with nothing to send; fraction of time that they were, over about one round trip.
@@ -113,12 +117,21 @@ impl Path {
             last_eliciting: now,
             probes: 0,
             probing_since: now,
-            probes_owed: 0,
+            last_probe: now,
+            probe_owed: false,
+            waiting_since: now,
             skip_at: now + SKIP_START,
             idle_since: Some(now),
             idle_share: 1.0,
             last_data: now,
         }
+    }
+}
+
+impl Path {
+    /// Whether the window has room for a datagram of `len` bytes. One packet may always fly: the least window may be less than a large one.
+    fn has_room(&self, len: usize) -> bool {
+        self.flight.is_empty() || self.flight.bytes() + (len + IP_UDP_HEADER) as u64 <= self.rate.budget().window
     }
 }
 
@@ -284,6 +297,7 @@ impl Connection {
         let estimate = self.path.estimator.estimate();
         (stats.recent_loss, stats.mean_burst) = (estimate.rate, estimate.burst);
         stats.pacing_bps = self.pacing().saturating_mul(8);
+        stats.window = self.path.rate.budget().window;
         stats.datagram_size = self.path.mtu.current();
         stats.delay = self.receiver.delay.clone();
         for receiver in self.inbound.values().map(|inbound| &inbound.receiver) {

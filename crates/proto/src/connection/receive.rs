@@ -45,7 +45,7 @@ impl Connection {
                 *confirmed = true;
                 self.events.push_back(Event::Connected);
                 // Our own round trip: a receiver spaces its FEEDBACK by it.
-                self.path.probes_owed = 1;
+                self.path.probe_owed = true;
             }
             State::Closing { next, .. } => {
                 // One more CLOSE for a peer that has not heard of it.
@@ -85,7 +85,7 @@ impl Connection {
         self.state = State::Established { confirmed: true };
         self.events.push_back(Event::Connected);
         // The first packet proves to the responder that we have the keys; it also measures the round trip.
-        self.path.probes_owed = 1;
+        self.path.probe_owed = true;
     }
 
     fn receive_frames(&mut self, now: Time, number: u64, payload: &[u8]) -> Result<Asked, CloseCode> {

@@ -123,7 +123,8 @@ impl Connection {
         }
         let app_limited = !self.is_saturated();
         let path = &mut self.path;
-        let mark = path.delivery.on_sent(now, bytes, path.flight.is_empty());
+        let alone = path.flight.is_empty();
+        let mark = path.delivery.on_sent(now, bytes, alone);
         path.flight.push(Sent { at: now, bytes, fate: Fate::Open, carried, elicits, app_limited, mark });
         let packets = &mut self.stats.packets;
         packets.sent += 1;
@@ -138,6 +139,9 @@ impl Connection {
         self.stats.wire_bytes_sent += u64::from(bytes);
         if elicits {
             path.last_eliciting = now;
+            if alone {
+                path.waiting_since = now;
+            }
             path.rate.on_sent(now, u64::from(bytes), path.flight.bytes());
             let pacing = self.pacing();
             self.path.pacer.on_sent(now, bytes as usize, pacing);
@@ -178,31 +182,22 @@ impl Connection {
 
     /// The decision: what the slot that is open now carries.
     fn next_slot(&mut self, now: Time, limit: usize) -> Option<Slot> {
-        let probe = self.path.probes_owed > 0;
-        if !probe && !self.path.pacer.is_open(now) {
+        if self.path.probe_owed {
+            return self.probe(now, limit);
+        }
+        if self.path.is_broken() || !self.path.pacer.is_open(now) || !self.path.has_room(limit) {
             return None;
         }
-        if !probe && self.path.flight.bytes() + (limit + IP_UDP_HEADER) as u64 > self.path.rate.budget().window {
-            return None;
-        }
-        if let (Some(size), false) = (self.path.mtu.poll(now), probe) {
+        if let Some(size) = self.path.mtu.poll(now) {
             return Some(Slot::SizeProbe(size));
         }
         let mut tried = 0;
         while let Some(lane) = self.lanes.next(tried) {
             tried |= 1 << lane;
             match self.lane_slot(now, lane, limit) {
-                ControlFlow::Break(Some(slot)) => {
-                    self.path.probes_owed = self.path.probes_owed.saturating_sub(1);
-                    return Some(slot);
-                }
-                ControlFlow::Break(None) => return None,
+                ControlFlow::Break(slot) => return slot,
                 ControlFlow::Continue(()) => {}
             }
-        }
-        if probe {
-            self.path.probes_owed -= 1;
-            return Some(Slot::Ping);
         }
         if self.path.idle_since.is_none() && self.lanes.iter().all(|(_, lane)| lane.sender.queued() == 0) {
             self.path.idle_since = Some(now);
@@ -210,19 +205,50 @@ impl Connection {
         None
     }
 
+    /// What asks after a silence: the oldest symbol that the peer may lack, which is then the first it can deliver; else a base that it may not
+    /// have heard of, or something new.
+    fn probe(&mut self, now: Time, limit: usize) -> Option<Slot> {
+        // It may need all that the path takes: then it waits for a batch whose segments are as large.
+        if limit < usize::from(self.path.mtu.current()) {
+            return None;
+        }
+        self.path.probe_owed = false;
+        self.path.last_probe = now;
+        if let Some((id, Lane { sender, .. })) = self.lanes.longest_lacking(now) {
+            let oldest = Repair::Resend(sender.base());
+            if packet_len(id, sender, &oldest) <= limit {
+                return Some(Slot::Repair(id, oldest));
+            }
+        }
+        if let Some((id, _)) = self.lanes.iter().find(|(_, lane)| lane.sender.is_base_news()) {
+            return Some(Slot::Base(id));
+        }
+        let mut tried = 0;
+        while let Some(lane) = self.lanes.next(tried) {
+            tried |= 1 << lane;
+            if self.has_source(lane, limit) {
+                return Some(Slot::Source(lane));
+            }
+        }
+        Some(Slot::Ping)
+    }
+
+    /// Whether a source symbol of the lane waits that fits a slot of `limit` bytes.
+    fn has_source(&mut self, lane: u32, limit: usize) -> bool {
+        let Some(Lane { sender, .. }) = self.lanes.get_mut(lane) else { return false };
+        sender.next_source().is_some_and(|source| source_len(lane, sender, source) <= limit)
+    }
+
     /// What a lane would fill a slot of `limit` bytes with; breaks without when that has to wait for the next batch.
     fn lane_slot(&mut self, now: Time, id: u32, limit: usize) -> ControlFlow<Option<Slot>> {
-        let probe = self.path.probes_owed > 0;
         let Some(lane) = self.lanes.get_mut(id) else { return ControlFlow::Continue(()) };
-        // A probe may as well say what the peer is not known to have heard.
-        let owes_base = lane.sender.owes_base() || (probe && lane.sender.is_base_news());
-        if owes_base && !lane.sender.has_source() {
+        if lane.sender.owes_base() && !lane.sender.has_source() {
             return ControlFlow::Break(Some(Slot::Base(id)));
         }
         // The peer may have decoded meanwhile what a deferred repair is for.
         let base = lane.sender.base();
         let deferred = lane.deferred.take().filter(|repair| repair.end() > base);
-        let repair = deferred.or_else(|| self.ask_policy(now, id, probe, |policy, cx| policy.next_repair(cx))?);
+        let repair = deferred.or_else(|| self.ask_policy(now, id, |policy, cx| policy.next_repair(cx))?);
         let Some(lane) = self.lanes.get_mut(id) else { return ControlFlow::Continue(()) };
         if let Some(repair) = repair {
             let len = packet_len(id, &lane.sender, &repair);
@@ -235,16 +261,13 @@ impl Connection {
                 return ControlFlow::Break(None);
             }
         }
-        match lane.sender.next_source() {
-            Some(source) if source_len(id, &lane.sender, source) <= limit => ControlFlow::Break(Some(Slot::Source(id))),
-            _ => ControlFlow::Continue(()),
-        }
+        if self.has_source(id, limit) { ControlFlow::Break(Some(Slot::Source(id))) } else { ControlFlow::Continue(()) }
     }
 
     /// When a policy wants to be asked again.
     pub(super) fn policy_timeout(&mut self, now: Time) -> Option<Time> {
         let lanes = self.lanes.iter().count() as u32;
-        (0..lanes).filter_map(|lane| self.ask_policy(now, lane, false, |policy, cx| policy.poll_timeout(cx))?).min()
+        (0..lanes).filter_map(|lane| self.ask_policy(now, lane, |policy, cx| policy.poll_timeout(cx))?).min()
     }
 
     /// Shows the policy what it may know.
@@ -252,7 +275,6 @@ impl Connection {
         &mut self,
         now: Time,
         lane: u32,
-        probe: bool,
         ask: impl FnOnce(&mut dyn RedundancyPolicy, &CodingContext<'_>) -> R,
     ) -> Option<R> {
         let saturated = self.is_saturated();
@@ -277,7 +299,6 @@ impl Connection {
             last_source: sender.last_source(),
             max_span: self.max_span,
             max_overhead: self.config.max_overhead,
-            probe,
         };
         Some(ask(policy.as_mut(), &cx))
     }
@@ -317,7 +338,7 @@ impl Connection {
                 write_source_header(w, *lane, id, base, false).ok()?;
                 w.bytes(symbol).ok()?;
                 sender.on_base_said(number);
-                self.ask_policy(now, *lane, false, |policy, cx| policy.on_source_sent(cx));
+                self.ask_policy(now, *lane, |policy, cx| policy.on_source_sent(cx));
                 self.wake_writers(now);
                 Some(Carried::Source { lane: *lane, id, again: false })
             }

@@ -5,16 +5,20 @@
 
 use core::time::Duration;
 
-use super::{CloseReason, Connection, State, WakeReason};
+use super::{CloseReason, Connection, Path, State, WakeReason};
 use crate::Time;
 use crate::path::MAX_FEEDBACK_DELAY;
 
-/// Without an answer one probe leaves per probe timeout for this long, then ever fewer (DESIGN section 6).
+/// Without an answer probes leave at an even pace for this long, then ever fewer, and nothing else does: the circuit is broken (RFC 8084; DESIGN
+/// section 6).
 const STEADY_PROBES: Duration = Duration::from_secs(1);
-/// Packets per probe timeout (RFC 9002 section 6.2.4): a single one is lost with the tail of a burst.
-const PROBES: u8 = 2;
-/// ... but never fewer than one in this time.
-const SLOWEST_PROBES: Duration = Duration::from_secs(2);
+/// Probes per round trip meanwhile: one must leave, be answered, and what it asks for arrive, within two round trips of the link's return.
+const PROBES_PER_RTT: u32 = 3;
+/// ... but not more often than this: a hundred small packets before the circuit breaks, whatever the round trip. Chosen.
+const FASTEST_PROBES: Duration = Duration::from_millis(10);
+/// ... and never fewer than one in this time: DESIGN section 6 says two seconds, but the full rate within two seconds of the link's return
+/// (RELIABILITY S5, S9) leaves one second to notice it.
+const SLOWEST_PROBES: Duration = Duration::from_secs(1);
 
 impl Connection {
     pub(super) fn expire(&mut self, now: Time) {
@@ -45,7 +49,7 @@ impl Connection {
                 self.path.probing_since = now;
             }
             self.path.probes += 1;
-            self.path.probes_owed = PROBES;
+            self.path.probe_owed = true;
         }
         self.expire_messages(now);
         self.wake_writers(now);
@@ -55,18 +59,20 @@ impl Connection {
     fn probe_deadline(&self) -> Option<Time> {
         let blocked = self.lanes.is_blocked() || self.streams.is_blocked();
         let waits = !self.path.flight.is_empty() || self.lanes.is_lacking() || blocked;
-        if !waits || self.path.probes_owed > 0 {
+        if !waits || self.path.probe_owed {
             return None;
         }
-        let timeout = self.path.rtt.probe_timeout(MAX_FEEDBACK_DELAY);
-        if self.path.probes == 0 {
-            return Some(self.path.last_eliciting + timeout);
+        let path = &self.path;
+        if path.probes == 0 {
+            // As a retransmission timer runs (RFC 6298 section 5.3): from the last answer while something is in flight, not from the last packet,
+            // or a sender whose window is large would go on for all of it before it asks.
+            let since = if path.flight.is_empty() { path.last_eliciting } else { path.waiting_since };
+            return Some(since + path.rtt.probe_timeout(MAX_FEEDBACK_DELAY));
         }
-        let silent = self.path.last_eliciting.since(self.path.probing_since);
+        let steady = (path.rtt.smoothed() / PROBES_PER_RTT).max(FASTEST_PROBES);
+        let silent = path.last_probe.since(path.probing_since);
         // Doubling from then on: the wait is as long as the silence beyond the steady second.
-        let wait =
-            if silent <= STEADY_PROBES { timeout } else { timeout.max((silent - STEADY_PROBES).min(SLOWEST_PROBES)) };
-        Some(self.path.last_eliciting + wait)
+        Some(path.last_probe + steady.max(silent.saturating_sub(STEADY_PROBES)).min(SLOWEST_PROBES))
     }
 
     pub(super) fn next_timer(&mut self) -> Option<(Time, WakeReason)> {
@@ -87,9 +93,7 @@ impl Connection {
         arm(self.probe_deadline(), WakeReason::Probe);
         arm(self.path.feedback.due(self.path.rtt.least_or_zero()), WakeReason::Feedback);
         arm(self.next_deadline(), WakeReason::Deadline);
-        let budget = self.path.rate.budget();
-        let size = u64::from(self.path.mtu.current()) + crate::path::IP_UDP_HEADER as u64;
-        if self.path.flight.bytes() + size <= budget.window {
+        if !self.path.is_broken() && self.path.has_room(usize::from(self.path.mtu.current())) {
             // What could leave at `last_asked` has left; only what the pacer or a policy holds back needs a timer.
             let asked = self.last_asked;
             let later = |at: Time| Some(at).filter(|&at| at > asked);
@@ -102,5 +106,12 @@ impl Connection {
             arm(policy.and_then(|at| later(at.max(open))), WakeReason::Redundancy);
         }
         Some(next)
+    }
+}
+
+impl Path {
+    /// Nobody has answered for so long that nothing but probes leaves.
+    pub(super) fn is_broken(&self) -> bool {
+        self.probes > 0 && self.last_probe.since(self.probing_since) >= STEADY_PROBES
     }
 }

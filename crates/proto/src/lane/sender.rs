@@ -293,6 +293,13 @@ impl LaneSender {
         self.base
     }
 
+    /// How long ago that symbol first left, in units of its send time; `None` when the peer lacks nothing. Ages of minutes wrap around.
+    pub fn oldest_age(&self, now: Time) -> Option<u32> {
+        let symbol = self.encoder.symbol(self.base).filter(|_| self.base < self.sent)?;
+        let left = SymbolHeader::parse(symbol).ok()?.time;
+        Some(send_time(now).wrapping_sub(left) % SEND_TIME_MODULUS)
+    }
+
     /// First source symbol whose first transmission's fate is open.
     pub fn settled(&self) -> SourceId {
         self.settled

@@ -80,7 +80,7 @@ impl LossEstimator {
 
 /// Losses that come in runs of mean length `burst` carry the information of this many times fewer independent ones: the factor by which
 /// they spread the loss count of a Gilbert channel (catalogue of paper K, near capacity).
-fn correlation(burst: f64) -> f64 {
+pub(crate) fn correlation(burst: f64) -> f64 {
     2.0 * burst - 1.0
 }
 

@@ -6,7 +6,7 @@
 
 use core::time::Duration;
 
-use super::flight::{Fate, Flight};
+use super::flight::{Fate, Flight, Sent};
 use crate::Time;
 
 /// Later packets acknowledged before an older one counts as lost, while no reordering was seen (RFC 9002 section 6.1.1).
@@ -53,6 +53,11 @@ impl LossDetector {
         self.newest.map(|(number, ..)| number)
     }
 
+    /// When that packet left.
+    pub fn newest_left(&self) -> Option<Time> {
+        self.newest.map(|(_, left, _)| left)
+    }
+
     /// When [`Self::detect`] wants to be called again.
     pub fn deadline(&self) -> Option<Time> {
         self.deadline
@@ -92,9 +97,31 @@ impl LossDetector {
     }
 }
 
+/// Whether packets just given up, oldest first, show persistent congestion: two of them left at least `span.1` apart and after `span.0`, and
+/// nothing between them arrived (RFC 9002 section 7.6.2). `None` while no round trip was measured.
+pub(crate) fn is_persistent(flight: &Flight, lost: &[u64], span: Option<(Time, Duration)>) -> bool {
+    let (Some((since, least)), [first, .., last]) = (span, lost) else { return false };
+    let left = |number| flight.get(number).map_or(Time::ZERO, |sent: &Sent| sent.at);
+    // Far from it nearly always: then the packets between need no look.
+    if left(*last).since(left(*first).max(since)) < least {
+        return false;
+    }
+    let mut began: Option<Time> = None;
+    for (_, packet) in flight.iter_from(*first).take_while(|(number, _)| number <= last) {
+        match packet.fate {
+            Fate::Acked => began = None,
+            Fate::Lost { .. } if packet.at > since && packet.at.since(*began.get_or_insert(packet.at)) >= least => {
+                return true;
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::flight::{Carried, Sent};
+    use super::super::flight::Carried;
     use super::*;
 
     const RTT: Duration = Duration::from_millis(60);
@@ -143,6 +170,26 @@ mod tests {
         assert!(lost.is_empty());
         detector.detect(&mut flight, due, RTT, &mut lost);
         assert_eq!(lost, [0]);
+    }
+
+    #[test]
+    fn only_a_long_time_without_an_arrival_is_persistent() {
+        let mut flight = flight(100);
+        let lost: Vec<u64> = (10..80).collect();
+        for &n in &lost {
+            flight.settle(n, Fate::Lost { at: Time::from_millis(200) });
+        }
+        let span = |since, least| Some((Time::from_millis(since), Duration::from_millis(least)));
+        assert!(is_persistent(&flight, &lost, span(0, 69)));
+        assert!(!is_persistent(&flight, &lost, span(0, 70)));
+        assert!(
+            !is_persistent(&flight, &lost, span(20, 69)),
+            "what left before the first round trip was known does not count"
+        );
+        assert!(!is_persistent(&flight, &lost, None));
+        flight.settle(40, Fate::Acked);
+        assert!(!is_persistent(&flight, &lost, span(0, 69)), "one arrived");
+        assert!(is_persistent(&flight, &lost, span(0, 38)));
     }
 
     #[test]

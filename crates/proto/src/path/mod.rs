@@ -17,11 +17,12 @@ mod rtt;
 pub use delivery::{DeliveryRate, RateSample};
 pub use ecn::Ecn;
 pub(crate) use ecn::EcnTally;
+pub(crate) use estimate::correlation;
 pub use estimate::{LossEstimate, LossEstimator};
 #[cfg(all(test, feature = "aws-lc-rs"))]
 pub(crate) use flight::MAX_FLIGHT;
 pub(crate) use flight::{Carried, Fate, Flight, Sent};
-pub(crate) use loss::LossDetector;
+pub(crate) use loss::{LossDetector, is_persistent};
 pub(crate) use mtu::{BASE as BASE_DATAGRAM, MtuProber};
 pub(crate) use pacer::{Pacer, transmission_time};
 pub(crate) use received::{FeedbackClock, MAX_DELAY as MAX_FEEDBACK_DELAY, ReceivedPackets};

@@ -15,6 +15,9 @@ const MAX_PEER_DELAY: Duration = Duration::from_millis(50);
 /// Timer granularity (RFC 9002 section 6.1.2).
 pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
 
+/// Probe timeouts of persistent congestion (RFC 9002 section 7.6.1, `kPersistentCongestionThreshold`).
+const PERSISTENT_TIMEOUTS: u32 = 3;
+
 /// Round-trip time estimate of one path.
 #[derive(Clone, Debug)]
 pub struct Rtt {
@@ -28,6 +31,8 @@ pub struct Rtt {
     lowest: Duration,
     sum: Duration,
     samples: u32,
+    /// When the first sample came.
+    known_since: Option<Time>,
 }
 
 impl Default for Rtt {
@@ -42,6 +47,7 @@ impl Default for Rtt {
             lowest: Duration::MAX,
             sum: Duration::ZERO,
             samples: 0,
+            known_since: None,
         }
     }
 }
@@ -55,6 +61,7 @@ impl Rtt {
         let adjusted = if sample > peer_delay { sample - peer_delay } else { sample };
         self.update_min(now, adjusted);
         self.latest = adjusted;
+        self.known_since.get_or_insert(now);
         self.sum += adjusted;
         self.samples = self.samples.saturating_add(1);
         self.smoothed = Some(match self.smoothed {
@@ -112,6 +119,12 @@ impl Rtt {
             return (Duration::ZERO, Duration::ZERO);
         }
         (self.lowest, self.sum / self.samples)
+    }
+
+    /// Since when a round trip is known, and how long packets may go on being lost before that is persistent congestion (RFC 9002 section
+    /// 7.6.1).
+    pub fn persistent_span(&self, peer_delay: Duration) -> Option<(Time, Duration)> {
+        self.known_since.map(|since| (since, self.probe_timeout(peer_delay) * PERSISTENT_TIMEOUTS))
     }
 
     /// Probe timeout: how long to wait for an acknowledgement before asking (RFC 9002 section 6.2.1).

@@ -11,7 +11,8 @@
 
 use core::time::Duration;
 
-use super::{AckSample, Budget, INITIAL_WINDOW, RateController};
+use super::medium::{Medium, Verdict};
+use super::{AckSample, Budget, INITIAL_WINDOW, RateController, own_time, queue_is_long};
 use crate::Time;
 
 /// Start-up doubles the rate each round trip (2/ln 2; draft-ietf-ccwg-bbr section 5.3.1.1).
@@ -20,11 +21,20 @@ const STARTUP_GAIN: f64 = 2.77;
 const DRAIN_GAIN: f64 = 0.5;
 /// Probing for more, and draining what the probe queued (draft-ietf-ccwg-bbr section 5.3.3).
 const UP_GAIN: f64 = 1.25;
+/// ... and probing beside others, whom each overflow costs more than us. Chosen by the sweep in docs/recovery.md.
+const SHARED_UP_GAIN: f64 = 1.1;
 const DOWN_GAIN: f64 = 0.75;
 /// Paces at the estimate (BBRv2 stays 1 % under it; here the drain after each probe and the early end of a cruise bound the queue).
 const CRUISE_GAIN: f64 = 1.0;
 /// Round trips between probes (BBRv1's cycle of eight: up, down, six of cruise).
 const CRUISE_ROUNDS: u64 = 6;
+/// ... and at most, where a queue was found to be another's or to drop: each time doubles them, each cruise that passes takes three off. With 12, three
+/// CUBIC flows beside ours were left 42 % of the link instead of 56 (queue of one round trip).
+const MOST_CRUISE_ROUNDS: u64 = 48;
+/// A queue of our own is gone after so many round trips at [`DOWN_GAIN`].
+const DRAIN_ROUNDS: u64 = 3;
+/// The rate falls to this when a full queue drops, as for a mark.
+const DROP_GAIN: f64 = 0.85;
 /// Rounds that a rate sample is believed (BBRv1: ten; longer than one probe cycle).
 const RATE_ROUNDS: usize = 10;
 /// Flight in bandwidth-delay products: room for delayed and lost feedback (BBRv1 cwnd_gain).
@@ -43,8 +53,6 @@ const STARTUP_QUEUE: u32 = 2;
 /// Feedbacks whose least round trip is believed: a quarter of a round trip's worth. HyStart++ takes 8 of a round, too late by half a
 /// round where the rate doubles in one (measured: 120 instead of 5 packets dropped by a queue of one round trip).
 const RECENT: usize = 4;
-/// Two full packets: the one that is timed and one before it.
-const OWN_BYTES: f64 = 3_000.0;
 /// The least round trip is looked for when nothing near it was seen for this long (BBRv2 probes every 5 s).
 const MIN_RTT_LIFE: Duration = Duration::from_secs(5);
 
@@ -63,8 +71,10 @@ enum Phase {
 #[derive(Debug)]
 pub struct Bbr {
     phase: Phase,
-    phase_began: u64,
-    round: u64,
+    /// Whole round trips of this phase, and the packet whose acknowledgement ends the running one.
+    phase_rounds: u64,
+    phase_round_ends: u64,
+    /// The same of round trips that go on whatever the phase: rates age by them.
     round_ends: u64,
     /// Best rate of each of the last rounds that had one, and the slot of the running round.
     rates: [u64; RATE_ROUNDS],
@@ -78,16 +88,27 @@ pub struct Bbr {
     full_rate: u64,
     full_rounds: u32,
     queue: Duration,
-    /// The peer counted congestion marks since the round began, and the rate has not fallen for them yet.
+    /// The peer counted congestion marks for which the rate has not fallen yet.
     marked: bool,
+    /// Going slower did not empty the queue: it is another's.
+    foreign: bool,
+    medium: Medium,
+    /// Cruise in round trips.
+    cruise_rounds: u64,
+    /// The rate before it fell for losses that may yet turn out to be the medium's.
+    doubted: u64,
+    /// Best acknowledged rate: what start-up must make grow.
+    acked: u64,
+    /// When it last fell for marks: those on packets that left until then are answered.
+    lowered: Option<Time>,
 }
 
 impl Default for Bbr {
     fn default() -> Self {
         Self {
             phase: Phase::Startup,
-            phase_began: 0,
-            round: 0,
+            phase_rounds: 0,
+            phase_round_ends: 0,
             round_ends: 0,
             rates: [0; RATE_ROUNDS],
             rate_slot: 0,
@@ -100,6 +121,12 @@ impl Default for Bbr {
             full_rounds: 0,
             queue: Duration::ZERO,
             marked: false,
+            foreign: false,
+            medium: Medium::default(),
+            cruise_rounds: CRUISE_ROUNDS,
+            doubted: 0,
+            acked: 0,
+            lowered: None,
         }
     }
 }
@@ -116,7 +143,9 @@ impl RateController for Bbr {
             }
         }
         if let Some(sample) = ack.rate {
-            let rate = if self.is_congested() { sample.acked } else { sample.passed };
+            self.acked = self.acked.max(sample.acked);
+            let rate =
+                if self.is_congested() { sample.acked } else { self.medium.carried(sample.acked, sample.passed) };
             if !sample.app_limited || rate > self.rate() {
                 self.rates[self.rate_slot] = self.rates[self.rate_slot].max(rate);
                 self.sampled = true;
@@ -126,10 +155,27 @@ impl RateController for Bbr {
         if ack.newest >= self.round_ends {
             self.end_round(ack);
         }
+        if ack.newest >= self.phase_round_ends {
+            self.phase_round_ends = ack.next;
+            self.phase_rounds += 1;
+            self.end_phase_round(ack);
+        }
     }
 
-    fn on_ecn(&mut self, _now: Time, _marked: u64) {
-        self.marked = true;
+    fn on_fate(&mut self, number: u64, lost: bool) {
+        match self.medium.on_fate(number, lost) {
+            Some(Verdict::Queue) => self.meet_others(),
+            // What was taken back is due again.
+            Some(Verdict::Medium) => self.rates[self.rate_slot] = self.rates[self.rate_slot].max(self.doubted),
+            None => {}
+        }
+    }
+
+    fn on_ecn(&mut self, now: Time, sent: Time) {
+        if self.lowered.is_none_or(|lowered| sent > lowered) {
+            self.lowered = Some(now);
+            self.marked = true;
+        }
     }
 
     fn budget(&self) -> Budget {
@@ -141,6 +187,7 @@ impl RateController for Bbr {
         let gain = match self.phase {
             Phase::Startup => STARTUP_GAIN,
             Phase::Drain => DRAIN_GAIN,
+            Phase::Up if self.cruise_rounds > CRUISE_ROUNDS => SHARED_UP_GAIN,
             Phase::Up => UP_GAIN,
             Phase::Down => DOWN_GAIN,
             Phase::Cruise | Phase::Probe => CRUISE_GAIN,
@@ -155,7 +202,7 @@ impl RateController for Bbr {
     }
 
     fn is_congested(&self) -> bool {
-        self.queue > (self.min_rtt / 4).max(2 * QUEUE_FLOOR).max(self.own_time())
+        queue_is_long(self.queue, self.min_rtt, self.rate())
     }
 }
 
@@ -175,28 +222,34 @@ impl Bbr {
     }
 
     fn queue_limit(&self) -> Duration {
-        (self.min_rtt / QUEUE_DIVISOR).max(QUEUE_FLOOR).max(self.own_time())
+        (self.min_rtt / QUEUE_DIVISOR).max(QUEUE_FLOOR).max(own_time(self.rate()))
     }
 
-    /// What two full packets take at the estimate: on a slow path a round trip that a short packet measured lacks that, and it is no
-    /// queue.
-    fn own_time(&self) -> Duration {
-        if self.rate() == 0 { Duration::ZERO } else { Duration::from_secs_f64(OWN_BYTES / self.rate() as f64) }
+    /// Somebody else fills the queue: probes become rarer and smaller.
+    fn meet_others(&mut self) {
+        self.cruise_rounds = (2 * self.cruise_rounds).min(MOST_CRUISE_ROUNDS);
+    }
+
+    fn lower(&mut self, gain: f64) {
+        self.rates.iter_mut().for_each(|rate| *rate = (*rate as f64 * gain) as u64);
     }
 
     fn enter(&mut self, phase: Phase, ack: &AckSample) {
+        if matches!(phase, Phase::Drain | Phase::Down) {
+            self.medium.slow_down(ack.next);
+        } else {
+            self.medium.speed_up(ack.next);
+        }
         self.phase = phase;
-        self.phase_began = self.round;
-        // The round trip that starts now is the phase's first.
-        self.round_ends = ack.next;
+        self.phase_rounds = 0;
+        self.phase_round_ends = ack.next;
         self.samples = 0;
     }
 
     /// Phases that end on what an acknowledgement shows rather than at the end of a round.
     fn leave_early(&mut self, ack: &AckSample) {
-        if core::mem::take(&mut self.marked) && !matches!(self.phase, Phase::Drain | Phase::Down) {
-            // Once per drain, so at most once per round trip (RFC 8511 section 3).
-            self.rates.iter_mut().for_each(|rate| *rate = (*rate as f64 * MARK_GAIN) as u64);
+        if core::mem::take(&mut self.marked) {
+            self.lower(MARK_GAIN);
             let drain = if self.phase == Phase::Startup { Phase::Drain } else { Phase::Down };
             return self.enter(drain, ack);
         }
@@ -205,8 +258,13 @@ impl Bbr {
             Phase::Startup if self.standing_queue() > self.queue_limit() / STARTUP_QUEUE => {
                 self.enter(Phase::Drain, ack)
             }
-            Phase::Drain | Phase::Down if ack.in_flight <= product => self.enter(Phase::Cruise, ack),
-            Phase::Cruise if self.standing_queue() > self.queue_limit() => self.enter(Phase::Down, ack),
+            Phase::Drain | Phase::Down if ack.in_flight <= product => {
+                self.foreign = false;
+                self.enter(Phase::Cruise, ack);
+            }
+            Phase::Cruise if !self.foreign && self.standing_queue() > self.queue_limit() => {
+                self.enter(Phase::Down, ack)
+            }
             _ => {}
         }
     }
@@ -220,38 +278,54 @@ impl Bbr {
     }
 
     fn end_round(&mut self, ack: &AckSample) {
-        self.round += 1;
         self.round_ends = ack.next;
         // Rounds without a sample (an application that sends little) do not age the estimate.
         if core::mem::take(&mut self.sampled) {
             self.rate_slot = (self.rate_slot + 1) % RATE_ROUNDS;
             self.rates[self.rate_slot] = 0;
         }
-        let lasted = self.round.saturating_sub(self.phase_began);
+        if self.medium.end_round() && !matches!(self.phase, Phase::Startup | Phase::Drain | Phase::Down) {
+            self.doubted = self.rate();
+            self.lower(DROP_GAIN);
+            self.enter(Phase::Down, ack);
+        }
+    }
+
+    fn end_phase_round(&mut self, ack: &AckSample) {
+        let lasted = self.phase_rounds;
         let app_limited = ack.rate.is_none_or(|rate| rate.app_limited);
         match self.phase {
             Phase::Startup if !app_limited => self.check_full(ack),
             Phase::Up if lasted >= 1 => self.enter(Phase::Down, ack),
-            Phase::Drain | Phase::Down if lasted >= 3 => self.enter(Phase::Cruise, ack),
+            Phase::Drain | Phase::Down if lasted >= if self.foreign { 1 } else { DRAIN_ROUNDS } => {
+                self.foreign = true;
+                self.meet_others();
+                self.enter(Phase::Cruise, ack);
+            }
             Phase::Probe if lasted >= 2 => {
                 self.near_min_at = ack.now;
                 self.enter(Phase::Up, ack);
             }
             Phase::Cruise if ack.now.since(self.near_min_at) > MIN_RTT_LIFE => self.enter(Phase::Probe, ack),
-            Phase::Cruise if lasted >= CRUISE_ROUNDS => self.enter(Phase::Up, ack),
+            Phase::Cruise if lasted >= self.cruise_rounds => {
+                self.cruise_rounds = self.cruise_rounds.saturating_sub(CRUISE_ROUNDS / 2).max(CRUISE_ROUNDS);
+                self.enter(Phase::Up, ack);
+            }
             _ => {}
         }
     }
 
     fn check_full(&mut self, ack: &AckSample) {
-        let rate = self.rate();
-        if rate as f64 >= self.full_rate as f64 * FULL_GROWTH {
-            self.full_rate = rate;
+        if self.acked as f64 >= self.full_rate as f64 * FULL_GROWTH {
+            self.full_rate = self.acked;
             self.full_rounds = 0;
             return;
         }
         self.full_rounds += 1;
         if self.full_rounds >= FULL_ROUNDS {
+            // Nothing queued and no more arrived: what was sent beyond that was dropped.
+            let full = self.acked;
+            self.rates.iter_mut().for_each(|rate| *rate = (*rate).min(full));
             self.enter(Phase::Drain, ack);
         }
     }
@@ -274,8 +348,10 @@ mod tests {
                 bytes: 12_000,
                 in_flight: bbr.product(),
                 newest: *packet,
+                left: *now - rtt,
                 next: *packet + 128,
                 rtt: Some(rtt),
+                smoothed: rtt,
                 min_rtt: RTT,
                 rate: Some(RateSample { acked: rate, passed: rate, app_limited: false }),
             });
@@ -303,13 +379,15 @@ mod tests {
     }
 
     #[test]
-    fn a_congestion_mark_lowers_the_rate_once_a_drain() {
+    fn congestion_marks_lower_the_rate_once_a_round_trip() {
         let (mut bbr, mut now, mut packet) = (Bbr::default(), Time::ZERO, 0);
         for _ in 0..12 {
             round(&mut bbr, &mut now, &mut packet, 3_125_000, RTT);
         }
-        bbr.on_ecn(now, 3);
-        bbr.on_ecn(now, 1);
+        bbr.on_ecn(now, now - RTT);
+        round(&mut bbr, &mut now, &mut packet, 2_000_000, RTT);
+        // Marks on packets that had left before are the same congestion.
+        bbr.on_ecn(now, now - RTT);
         round(&mut bbr, &mut now, &mut packet, 2_000_000, RTT);
         let expected = (3_125_000.0 * MARK_GAIN) as u64;
         assert!(bbr.rate().abs_diff(expected) <= 1, "{}", bbr.rate());

@@ -4,14 +4,23 @@
 //! good is still a lost packet (RFC 9265). It is called by the connection for every packet and answers with a [`Budget`].
 
 mod bbr;
+mod cubic;
 mod fixed;
+mod hystart;
+mod medium;
+mod newreno;
+mod window;
+#[cfg(test)]
+mod window_tests;
 
 use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
 pub use bbr::Bbr;
+pub use cubic::Cubic;
 pub use fixed::Fixed;
+pub use newreno::NewReno;
 
 use crate::Time;
 use crate::path::RateSample;
@@ -34,12 +43,16 @@ pub struct AckSample {
     pub bytes: u64,
     /// Bytes still in flight after it.
     pub in_flight: u64,
-    /// Newest packet number acknowledged, and the number the next packet will have.
+    /// Newest packet number acknowledged so far.
     pub newest: u64,
+    /// When that packet had left.
+    pub left: Time,
     /// Number of the next packet to be sent: where the running round trip ends.
     pub next: u64,
-    /// Round trip of the newest packet, if this acknowledgement gave one, and the path's least.
+    /// Round trip of the newest packet, if this acknowledgement gave one.
     pub rtt: Option<Duration>,
+    /// Smoothed round trip.
+    pub smoothed: Duration,
     /// Least round trip of the last ten seconds.
     pub min_rtt: Duration,
     /// Delivery rate over the last round trip, if it could be measured.
@@ -55,6 +68,8 @@ pub struct LossSample {
     pub bytes: u64,
     /// When the newest of them had left.
     pub sent: Time,
+    /// They span so long without one that arrived that the path was down or choked: persistent congestion (RFC 9002 section 7.6).
+    pub persistent: bool,
 }
 
 /// A congestion controller.
@@ -63,10 +78,14 @@ pub trait RateController: Send + fmt::Debug {
     fn on_sent(&mut self, _now: Time, _bytes: u64, _in_flight: u64) {}
     /// Packets were acknowledged.
     fn on_ack(&mut self, ack: &AckSample);
+    /// What became of packet `number`, in the order of sending: told when all before it are settled too, and before the acknowledgement that
+    /// settled it.
+    fn on_fate(&mut self, _number: u64, _lost: bool) {}
     /// Packets were lost.
     fn on_loss(&mut self, _loss: &LossSample) {}
-    /// The peer counted `marked` more packets with a congestion mark.
-    fn on_ecn(&mut self, _now: Time, _marked: u64) {}
+    /// The peer counted more packets with a congestion mark; the newest acknowledged one left at `sent`. A mark weighs as much as a loss, and
+    /// all marks of a round trip as much as one (RFC 9002 section 7.1; RFC 8311 lets an experiment answer more mildly).
+    fn on_ecn(&mut self, _now: Time, _sent: Time) {}
     /// What may be sent.
     fn budget(&self) -> Budget;
     /// Whether losses now are the bottleneck queue's own, as far as the delay tells: then they say nothing about the medium.
@@ -76,7 +95,21 @@ pub trait RateController: Send + fmt::Debug {
 }
 
 /// Initial window (RFC 6928, RFC 9002 section 7.2): ten packets.
-pub(crate) const INITIAL_WINDOW: u64 = 10 * 1_500;
+pub(crate) const INITIAL_WINDOW: u64 = 10 * PACKET;
+/// A full packet: what windows are counted in. Ethernet's; a path with larger ones grows its windows a little more slowly.
+const PACKET: u64 = 1_500;
+
+/// Queueing delay from which losses count as the queue's own: a quarter of the least round trip, at least twice the 5 ms by which a busy
+/// host's scheduler spreads round trips, and more than two full packets take at `rate` bytes per second: where the least round trip is a
+/// short packet's, so much is no queue.
+fn queue_is_long(queue: Duration, min_rtt: Duration, rate: u64) -> bool {
+    queue > (min_rtt / 4).max(Duration::from_millis(10)).max(own_time(rate))
+}
+
+/// What the packet that is timed and one before it take at `rate` bytes per second; nothing as long as that is unknown.
+fn own_time(rate: u64) -> Duration {
+    if rate == 0 { Duration::ZERO } else { Duration::from_secs_f64(2.0 * PACKET as f64 / rate as f64) }
+}
 
 /// Which controller to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -85,6 +118,10 @@ pub enum RateControl {
     /// Model of the bottleneck after the BBR family; random loss is no sign of congestion.
     #[default]
     Bbr,
+    /// CUBIC (RFC 9438): what most of the network runs; loss is congestion.
+    Cubic,
+    /// NewReno (RFC 9002 section 7): the plainest; loss is congestion.
+    NewReno,
     /// A rate that the user vouches for, in bits per second.
     Fixed {
         /// Bits per second, IP headers included.
@@ -96,6 +133,8 @@ impl RateControl {
     pub(crate) fn build(self) -> Box<dyn RateController> {
         match self {
             Self::Bbr => Box::new(Bbr::default()),
+            Self::Cubic => Box::new(Cubic::default()),
+            Self::NewReno => Box::new(NewReno::default()),
             Self::Fixed { bits_per_second } => Box::new(Fixed::new(bits_per_second)),
         }
     }
@@ -105,6 +144,8 @@ impl fmt::Display for RateControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bbr => f.write_str("bbr"),
+            Self::Cubic => f.write_str("cubic"),
+            Self::NewReno => f.write_str("newreno"),
             Self::Fixed { bits_per_second } => write!(f, "fixed:{bits_per_second}bit"),
         }
     }
@@ -116,7 +157,11 @@ pub struct UnknownRateControl(String);
 
 impl fmt::Display for UnknownRateControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown rate control {:?}; known: bbr, fixed:25000000bit (bits per second)", self.0)
+        write!(
+            f,
+            "unknown rate control {:?}; known: bbr, cubic, newreno, fixed:25mbit (a rate that you vouch for)",
+            self.0
+        )
     }
 }
 
@@ -128,7 +173,12 @@ impl FromStr for RateControl {
     fn from_str(text: &str) -> Result<Self, UnknownRateControl> {
         let unknown = || UnknownRateControl(text.to_owned());
         match text.split_once(':') {
-            None if text == "bbr" => Ok(Self::Bbr),
+            None => match text {
+                "bbr" => Ok(Self::Bbr),
+                "cubic" => Ok(Self::Cubic),
+                "newreno" => Ok(Self::NewReno),
+                _ => Err(unknown()),
+            },
             Some(("fixed", rate)) => {
                 let digits = rate.strip_suffix("bit").ok_or_else(unknown)?;
                 let (digits, scale) = match digits.as_bytes().last() {
@@ -152,7 +202,11 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        assert_eq!("bbr".parse(), Ok(RateControl::Bbr));
+        for (name, control) in
+            [("bbr", RateControl::Bbr), ("cubic", RateControl::Cubic), ("newreno", RateControl::NewReno)]
+        {
+            assert_eq!((name.parse(), control.to_string().as_str()), (Ok(control), name));
+        }
         let fixed = RateControl::Fixed { bits_per_second: 25_000_000 };
         assert_eq!("fixed:25mbit".parse(), Ok(fixed));
         assert_eq!(fixed.to_string().parse(), Ok(fixed));

@@ -15,7 +15,7 @@ use core::time::Duration;
 
 use tidewire_codec::Code;
 
-use super::every::answer_deficit;
+use super::every::{answer_deficit, resend_unseen};
 use super::{CodingContext, RedundancyPolicy, Repair};
 use crate::Time;
 use crate::model::streaming;
@@ -86,7 +86,7 @@ impl RedundancyPolicy for Adaptive {
     }
 
     fn next_repair(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
-        if let Some(repair) = self.answer(cx) {
+        if let Some(repair) = resend_unseen(cx).or_else(|| self.answer(cx)) {
             return Some(repair);
         }
         let (first, count) = cx.newest_span(cx.max_span)?;
@@ -105,7 +105,7 @@ impl RedundancyPolicy for Adaptive {
             self.tokens -= 1.0;
             return Some(Repair::Coded { code: Code::Rlc, first, count, key: None, on_feedback: false });
         }
-        cx.probe.then_some(Repair::Coded { code: Code::Rlc, first, count, key: None, on_feedback: true })
+        None
     }
 
     fn poll_timeout(&self, cx: &CodingContext<'_>) -> Option<Time> {
@@ -231,7 +231,6 @@ mod tests {
             last_source: Time::from_millis(1_000),
             max_span: 256,
             max_overhead: 0.5,
-            probe: false,
         }
     }
 

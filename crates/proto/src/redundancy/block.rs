@@ -89,7 +89,7 @@ impl RedundancyPolicy for Block {
     }
 
     fn next_repair(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
-        if (cx.probe || self.idle_deadline(cx).is_some_and(|deadline| deadline <= cx.now)) && self.filling < cx.sent {
+        if self.idle_deadline(cx).is_some_and(|deadline| deadline <= cx.now) && self.filling < cx.sent {
             self.close(cx.sent);
         }
         while self.closed.front().is_some_and(|g| g.end() <= cx.base) {
@@ -114,9 +114,6 @@ impl RedundancyPolicy for Block {
                 generation.owed -= 1;
                 return Some(generation.repair(cx.base, false));
             }
-        }
-        if cx.probe {
-            return self.closed.front_mut().map(|generation| generation.repair(cx.base, true));
         }
         None
     }

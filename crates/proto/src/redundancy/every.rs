@@ -29,21 +29,24 @@ impl RedundancyPolicy for Every {
 
     fn next_repair(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
         if self.closed_loop
-            && let Some(repair) = answer_deficit(cx, |missing| missing)
+            && let Some(repair) = resend_unseen(cx).or_else(|| answer_deficit(cx, |missing| missing))
         {
             return Some(repair);
         }
         // Rounding must not delay the fifth repair of every:5 by a slot.
-        let proactive = self.due + 1e-9 >= 1.0;
-        if !proactive && !cx.probe {
+        if self.due + 1e-9 < 1.0 {
             return None;
         }
         let (first, count) = cx.newest_span(cx.max_span)?;
-        if proactive {
-            self.due -= 1.0;
-        }
-        Some(Repair::Coded { code: Code::Rlc, first, count, key: None, on_feedback: !proactive })
+        self.due -= 1.0;
+        Some(Repair::Coded { code: Code::Rlc, first, count, key: None, on_feedback: false })
     }
+}
+
+/// What was lost beyond all that the peer has seen: no deficit tells of it, and where nothing arrived a combination gives nothing that the symbols
+/// themselves do not give earlier, one by one.
+pub(super) fn resend_unseen(cx: &CodingContext<'_>) -> Option<Repair> {
+    cx.lost.filter(|&lost| lost >= cx.report.end).map(Repair::Resend)
 }
 
 /// A repair for what the settled part of the window lacks beyond what is under way for it.

@@ -146,8 +146,6 @@ pub struct CodingContext<'a> {
     pub max_span: u16,
     /// Proactive repair over source bytes that must not be exceeded.
     pub max_overhead: f64,
-    /// Nothing was heard for a probe timeout: something must be sent.
-    pub probe: bool,
 }
 
 impl CodingContext<'_> {
@@ -187,7 +185,7 @@ impl CodingContext<'_> {
 pub trait RedundancyPolicy: Send + fmt::Debug {
     /// The source symbol `cx.sent - 1` was just sent for the first time.
     fn on_source_sent(&mut self, _cx: &CodingContext<'_>) {}
-    /// A repair's fate is known.
+    /// The fate of a coded repair is known.
     fn on_repair_settled(&mut self, _repair: &RepairInFlight, _arrived: bool) {}
     /// A slot is free: the repair worth sending now, which is then sent. Must be cheap.
     fn next_repair(&mut self, cx: &CodingContext<'_>) -> Option<Repair>;

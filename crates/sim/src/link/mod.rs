@@ -28,6 +28,7 @@ use core::num::NonZeroU8;
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::collections::binary_heap::{BinaryHeap, PeekMut};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tidewire_proto::Time;
 
@@ -48,7 +49,8 @@ pub use trace::{OPPORTUNITY_BYTES, RateTrace, TraceError};
 #[derive(Clone, Debug)]
 pub struct Link<T> {
     config: LinkConfig,
-    bottleneck: Option<Bottleneck>,
+    /// Behind a lock, since links can share one.
+    bottleneck: Option<Arc<Mutex<Bottleneck>>>,
     loss: LossProcess,
     streams: Streams,
     /// Datagrams past the MTU and the queue; each one's number names its draws.
@@ -141,7 +143,7 @@ impl<T> Link<T> {
     pub(crate) fn with_round_trip(config: &LinkConfig, round_trip: Duration) -> Self {
         let stream = |purpose| Stream::new(config.seed, purpose);
         Self {
-            bottleneck: Bottleneck::new(&config.capacity, config.queue, round_trip),
+            bottleneck: Bottleneck::new(&config.capacity, config.queue, round_trip).map(|b| Arc::new(Mutex::new(b))),
             loss: LossProcess::new(&config.loss, config.seed),
             streams: Streams {
                 jitter: stream(Purpose::Jitter),
@@ -158,6 +160,12 @@ impl<T> Link<T> {
             copy: None,
             stats: LinkStats::default(),
         }
+    }
+
+    /// From now on the datagrams of both links wait in `other`'s queue and leave it at its rate; all else stays each one's own. Calls of
+    /// [`Self::send`] then come in order of `now` over both.
+    pub fn share_queue(&mut self, other: &Self) {
+        self.bottleneck.clone_from(&other.bottleneck);
     }
 
     /// Sends a datagram of `len` payload bytes. Calls come in order of `now`. The payload is dropped unless the datagram
@@ -219,8 +227,9 @@ impl<T> Link<T> {
 
     /// Passes the queue, if there is one; `None` when it is full.
     fn enqueue(&mut self, now: u64, ip_bytes: u64) -> Option<Service> {
-        match &mut self.bottleneck {
-            Some(bottleneck) => bottleneck.offer(now, ip_bytes),
+        match &self.bottleneck {
+            // Nothing that holds the lock can panic half-way.
+            Some(bottleneck) => bottleneck.lock().unwrap_or_else(PoisonError::into_inner).offer(now, ip_bytes),
             None => Some(Service { start: now, end: now }),
         }
     }

@@ -163,6 +163,46 @@ fn messages_share_symbols_or_fill_several_and_are_given_up_in_time() {
     assert!(base_was_said(&us, lane));
 }
 
+/// After a silence, and after what was sent before it.
+fn asked_for(us: &mut Connection, peer: &mut Peer) -> Carried {
+    peer.wait(Duration::from_millis(20));
+    peer.hear(us);
+    us.path.probe_owed = true;
+    let number = peer.hear(us)[0];
+    us.path.flight.get(number).expect("just sent").carried
+}
+
+#[test]
+fn a_silence_asks_for_the_oldest_symbol_of_the_streams_then_of_the_messages_then_for_a_base() {
+    let (mut us, mut peer) = connected(Config::default());
+    let again = |lane| Carried::Source { lane, id: SourceId(0), again: true };
+    assert_eq!(asked_for(&mut us, &mut peer), Carried::Control, "nothing is lacking");
+    let lifetimes = [300, 9_999, 9_999].map(Duration::from_millis);
+    let lanes = lifetimes.map(|_| us.open_lane(&LaneConfig::default()).expect("allowed"));
+    // The lane that is last by number is first by time.
+    for (&lane, lifetime) in lanes.iter().zip(lifetimes).rev() {
+        us.send_message(peer.now, lane, &[1; 500], lifetime).expect("room");
+        peer.wait(Duration::from_millis(20));
+        peer.hear(&mut us);
+    }
+    assert_eq!(asked_for(&mut us, &mut peer), again(lanes[2]));
+    let stream = us.open_stream().expect("allowed");
+    us.write(stream, b"a key stroke").expect("room");
+    assert_eq!(asked_for(&mut us, &mut peer), again(0), "the streams' symbol is younger, but will never be given up");
+    let carried = |us: &Connection, lane| {
+        let of = |carried| matches!(carried, Carried::Source { lane: of, .. } if of == lane);
+        us.path.flight.iter_from(0).find(|(_, sent)| of(sent.carried)).expect("sent").0
+    };
+    for lane in [0, lanes[2], lanes[1]] {
+        assert_eq!(asked_for(&mut us, &mut peer), again(lane));
+        let number = carried(&us, lane);
+        peer.acknowledge(&mut us, &[number..=number]);
+    }
+    // Given up, and said with a packet that nobody answered.
+    peer.wait(Duration::from_millis(300));
+    assert_eq!(asked_for(&mut us, &mut peer), Carried::Base { lane: lanes[0] });
+}
+
 #[test]
 fn a_lane_without_room_says_when_there_is_some() {
     let (mut us, mut peer) = connected(Config::default());

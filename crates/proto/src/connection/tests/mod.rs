@@ -16,7 +16,7 @@ use crate::Time;
 use crate::config::Config;
 use crate::crypto::{AwsLc, MAX_SEALED, OpeningKey, SealingKey, Secret};
 use crate::handshake::{Initiator, Parameters, Responder};
-use crate::path::{Carried, MAX_FLIGHT};
+use crate::path::{Carried, Fate, MAX_FLIGHT};
 use crate::redundancy::Repair;
 use crate::wire::{
     ConnectionId, FeedbackRepr, Frame, Frames, SYMBOL_HEADER_LEN, SymbolFrame, SymbolFrames, SymbolHeader, TAG_LEN,
@@ -164,6 +164,29 @@ fn a_size_probe_that_arrives_after_all_was_never_counted_as_lost() {
     let lost = us.stats().packets.lost;
     peer.acknowledge(&mut us, &[newest..=newest, probe..=probe]);
     assert_eq!((us.stats().packets.lost, close_reason(&mut us)), (lost, None));
+}
+
+/// Row S10 of the survival list: feedback may be lost, but it must not lie.
+#[test]
+fn a_peer_that_acknowledges_what_never_left_is_left() {
+    let fault = Some(CloseReason::Fault(CloseCode::Protocol));
+    let (mut us, mut peer) = connected(Config::default());
+    let newest = *peer.hear(&mut us).last().expect("the first packet");
+    let window = us.stats().window;
+    peer.acknowledge(&mut us, &[newest + 1..=newest + 1]);
+    assert_eq!((close_reason(&mut us), us.stats().window), (fault.clone(), window));
+
+    let (mut us, mut peer) = connected(Config::default());
+    let skipped = |us: &Connection| {
+        us.path.flight.iter_from(0).find(|(_, sent)| sent.fate == Fate::Skipped).map(|(number, _)| number)
+    };
+    while skipped(&us).is_none() {
+        peer.hear(&mut us);
+        peer.wait(Duration::from_millis(100));
+    }
+    let number = skipped(&us).expect("seen");
+    peer.acknowledge(&mut us, &[number..=number]);
+    assert_eq!(close_reason(&mut us), fault);
 }
 
 #[test]

@@ -1,0 +1,111 @@
+//! Rows of the founders' survival list that the simulator can show: blackouts, feedback that is lost, dead or damaged. The number in a
+//! name is the row's; what a lying peer is told stands in `proto`'s `connection/tests/mod.rs`.
+
+use core::time::Duration;
+use std::path::Path;
+
+use tidewire_proto::Time;
+use tidewire_sim::duplex::DuplexConfig;
+use tidewire_sim::load::Flow;
+use tidewire_sim::pair::End;
+use tidewire_sim::report::{Run, Trial};
+use tidewire_sim::settings::Direction;
+
+const RTT: Duration = Duration::from_millis(60);
+
+/// Bulk over 25 Mbit/s and 60 ms and what `settings` say.
+fn bulk(bytes: u64, seed: u64, settings: &[(Direction, &str, &str)]) -> Trial {
+    let mut link = DuplexConfig::default();
+    let base = [(Direction::Both, "rate", "25mbit"), (Direction::Both, "rtt", "60ms")];
+    for (direction, key, text) in base.iter().chain(settings) {
+        link.set(*direction, key, text, Path::new("")).unwrap();
+    }
+    link.set_seed(seed);
+    Trial::new(link, vec![Flow::bulk(End::Near, bytes)], seed)
+}
+
+/// Bytes per second that the application reads from now until `until`.
+fn goodput(run: &mut Run, until: Time) -> f64 {
+    let (from, before) = (run.pair.now(), run.load.read());
+    run.until(until);
+    (run.load.read() - before) as f64 / until.since(from).as_secs_f64()
+}
+
+/// The most bytes that leave in any round trip from now until `until`.
+fn largest_flight(run: &mut Run, until: Time) -> u64 {
+    let mut most = 0;
+    while run.pair.now() < until {
+        let before = run.pair.link_mut().forward.stats().offered_bytes;
+        let at = run.pair.now() + RTT;
+        run.until(at);
+        most = most.max(run.pair.link_mut().forward.stats().offered_bytes - before);
+    }
+    most
+}
+
+/// Goodput before, a time of silence in `direction`, and after it what S5 and S9 ask for.
+fn silence(direction: Direction, blackout: &str, ends: Time, seed: u64) {
+    let mut run = bulk(200_000_000, seed, &[(direction, "blackout", blackout)]).start().unwrap();
+    run.until(Time::from_millis(3_000));
+    let before = goodput(&mut run, Time::from_millis(5_000));
+    let window = run.stats(End::Near).window;
+    // What the window still held leaves, and a second of probes; from then on one datagram per timeout.
+    run.until(Time::from_millis(7_000));
+    let first = run.pair.link_mut().forward.stats().offered;
+    run.until(ends);
+    let probes = run.pair.link_mut().forward.stats().offered - first;
+    let seconds = ends.since(Time::from_millis(7_000)).as_secs();
+    assert!((seconds / 2..=seconds + 2).contains(&probes), "{probes} datagrams in {seconds} s without an answer");
+    let most = largest_flight(&mut run, ends + Duration::from_secs(2));
+    assert!(most <= window, "{most} bytes in one round trip after the return, window {window} before");
+    let after = goodput(&mut run, ends + Duration::from_secs(4));
+    assert!(after >= 0.8 * before, "{after} bytes per second after the return, {before} before");
+    assert!(run.load.errors.is_empty() && run.load.closed == [None, None], "{:?}", run.report());
+}
+
+#[test]
+fn s05_a_blackout_of_thirty_seconds() {
+    for seed in 1..4 {
+        silence(Direction::Both, "5s..35s", Time::from_millis(35_000), seed);
+    }
+}
+
+#[test]
+fn s08_half_of_the_feedback_lost() {
+    for loss in ["0%", "10%"] {
+        let mean = |back| {
+            let rates = (1..6).map(|seed| {
+                let settings = [(Direction::Forward, "loss", loss), (Direction::Back, "loss", back)];
+                let report = bulk(24_000_000, seed, &settings).run().unwrap();
+                assert!(report.done, "{report:?}");
+                report.goodput_bps
+            });
+            rates.sum::<f64>() / 5.0
+        };
+        let (all, half) = (mean("0%"), mean("50%"));
+        println!("forward loss {loss}: {half:.0} bit/s with half of the feedback, {all:.0} with all of it");
+        assert!(half >= 0.9 * all, "forward loss {loss}: {half} with half of the feedback, {all} with all");
+    }
+}
+
+#[test]
+fn s09_a_dead_way_back_for_ten_seconds() {
+    for seed in 1..4 {
+        silence(Direction::Back, "5s..15s", Time::from_millis(15_000), seed);
+    }
+}
+
+/// Every second datagram that comes back is damaged, as behind a router that mends the checksum: all are dropped, and nothing
+/// else comes of them.
+#[test]
+fn s10_damaged_feedback_is_dropped() {
+    let report = bulk(24_000_000, 1, &[(Direction::Back, "corrupt", "50%")]).run().unwrap();
+    assert!(report.done && report.closed == [None, None], "{report:?}");
+    assert!(report.back.corrupted > 1_000, "{}", report.back.corrupted);
+    // A changed bit of the connection id makes it a stranger's; any other fails the tag.
+    let strangers = report.endpoints[0].unknown + report.endpoints[0].malformed;
+    let dropped = report.near.packets.dropped + strangers;
+    // The second copy of the REPLY may be one more.
+    assert!((report.back.corrupted..=report.back.corrupted + 1).contains(&dropped), "{report:?}");
+    assert!(report.goodput_bps > 0.8 * 25e6, "{}", report.goodput_bps);
+}
