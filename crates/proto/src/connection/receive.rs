@@ -3,6 +3,8 @@
 //! Nothing here changes before the packet's tag was verified. What a stranger sends is counted and dropped; what the peer sends
 //! wrongly closes the connection with a code.
 
+use core::time::Duration;
+
 use super::{CloseCode, CloseReason, Connection, Event, Received, State};
 use crate::Time;
 use crate::lane::Arrival;
@@ -34,7 +36,7 @@ impl Connection {
         };
         self.stats.packets.received += 1;
         self.stats.wire_bytes_received += (len + IP_UDP_HEADER) as u64;
-        self.last_heard = now;
+        let heard = core::mem::replace(&mut self.last_heard, now);
         // Release 1 knows no migration: the path stays where the handshake made it. A rebound port is followed because
         // the packet is authentic and the newest (issue of its own: validation of new addresses).
         if opened.highest && from.ip() == self.path.remote.ip() {
@@ -44,6 +46,8 @@ impl Connection {
             State::Established { confirmed } if !*confirmed => {
                 *confirmed = true;
                 self.events.push_back(Event::Connected);
+                // Since the HELLO: too long where REPLYs were lost, so it is no sample of the path.
+                self.path.rate.on_handshake(now.since(heard));
                 // Our own round trip: a receiver spaces its FEEDBACK by it.
                 self.path.probe_owed = true;
             }
@@ -77,7 +81,9 @@ impl Connection {
         };
         if let Some(sent) = initiator.sent_once() {
             // At most the gap between the two copies too long.
-            self.path.rtt.on_sample(now, now.since(sent), core::time::Duration::ZERO);
+            let rtt = now.since(sent);
+            self.path.rtt.on_sample(now, rtt, Duration::ZERO);
+            self.path.rate.on_handshake(rtt);
         }
         self.stats.wire_bytes_received += (len + IP_UDP_HEADER) as u64;
         self.adopt(session);
@@ -118,7 +124,7 @@ impl Connection {
             }
             Frame::Close { code, reason } => {
                 let reason = CloseReason::Peer { code: CloseCode::from_wire(code), reason: reason.to_owned() };
-                let until = now + self.path.rtt.probe_timeout(core::time::Duration::ZERO);
+                let until = now + self.path.rtt.probe_timeout(Duration::ZERO);
                 if matches!(self.state, State::Established { .. }) {
                     self.events.push_back(Event::Closed(reason));
                 }

@@ -132,6 +132,10 @@ impl Default for Bbr {
 }
 
 impl RateController for Bbr {
+    fn on_handshake(&mut self, rtt: Duration) {
+        self.min_rtt = rtt;
+    }
+
     fn on_ack(&mut self, ack: &AckSample) {
         self.min_rtt = ack.min_rtt;
         if let Some(rtt) = ack.rtt {

@@ -97,6 +97,10 @@ fn curve(t: f64, k: f64, max: f64) -> f64 {
 }
 
 impl RateController for Cubic {
+    fn on_handshake(&mut self, rtt: Duration) {
+        self.window.on_handshake(rtt);
+    }
+
     fn on_ack(&mut self, ack: &AckSample) {
         let used = ack.now.since(core::mem::replace(&mut self.last_ack, ack.now));
         match self.window.on_ack(ack) {

@@ -74,6 +74,8 @@ pub struct LossSample {
 
 /// A congestion controller.
 pub trait RateController: Send + fmt::Debug {
+    /// The handshake took this long: the first pace may count on it.
+    fn on_handshake(&mut self, _rtt: Duration) {}
     /// A packet left; `in_flight` counts it.
     fn on_sent(&mut self, _now: Time, _bytes: u64, _in_flight: u64) {}
     /// Packets were acknowledged.

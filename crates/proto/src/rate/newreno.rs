@@ -2,6 +2,8 @@
 //!
 //! Loss is congestion, also where a repair made it good (RFC 9265), and so is a mark: the window halves once per round trip.
 
+use core::time::Duration;
+
 use super::window::{Growth, LossWindow};
 use super::{AckSample, Budget, LossSample, PACKET, RateController};
 use crate::Time;
@@ -24,6 +26,10 @@ impl NewReno {
 }
 
 impl RateController for NewReno {
+    fn on_handshake(&mut self, rtt: Duration) {
+        self.window.on_handshake(rtt);
+    }
+
     fn on_ack(&mut self, ack: &AckSample) {
         if let Growth::Avoidance(bytes) = self.window.on_ack(ack) {
             // One packet per window (RFC 9002 section 7.3.3).

@@ -60,6 +60,11 @@ pub(super) enum Growth {
 }
 
 impl LossWindow {
+    /// See [`super::RateController::on_handshake`].
+    pub fn on_handshake(&mut self, rtt: Duration) {
+        (self.smoothed, self.min_rtt) = (rtt, rtt);
+    }
+
     /// Takes an acknowledgement; slow start is done here, congestion avoidance is the caller's.
     pub fn on_ack(&mut self, ack: &AckSample) -> Growth {
         (self.smoothed, self.min_rtt) = (ack.smoothed, ack.min_rtt);
