@@ -44,6 +44,7 @@ pub struct Kernel {
 struct Operations {
     xor: unsafe fn(&mut [u8], &[u8]),
     scale: unsafe fn(&mut [u8], u8),
+    mul_add: unsafe fn(&mut [u8], u8, &[u8]),
     mul_add_many: unsafe fn(&mut [u8], &[Term]),
     /// One to four destinations.
     sum_few: unsafe fn(&mut [&mut [u8]], &[FourTerm], Start),
@@ -154,10 +155,13 @@ impl Kernel {
     /// The lengths differ.
     #[inline]
     pub fn mul_add(&self, dst: &mut [u8], factor: u8, src: &[u8]) {
+        assert_eq!(dst.len(), src.len(), "symbols of different length");
         match factor {
-            0 => assert_eq!(dst.len(), src.len(), "symbols of different length"),
-            1 => self.xor(dst, src),
-            _ => self.mul_add_many(dst, &[(factor, src)]),
+            0 => {}
+            // SAFETY: lengths checked; a kernel is only handed out where its instructions exist.
+            1 => unsafe { (self.operations.xor)(dst, src) },
+            // SAFETY: as above.
+            _ => unsafe { (self.operations.mul_add)(dst, factor, src) },
         }
     }
 
