@@ -26,6 +26,10 @@ mod vector;
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+/// A cache line and the widest register, in bytes: rows and slots that begin at multiples of it are worked in whole aligned
+/// registers, whatever the kernel.
+pub(crate) const LINE: usize = 64;
+
 /// A factor and the bytes it multiplies.
 pub type Term<'a> = (u8, &'a [u8]);
 
