@@ -9,7 +9,7 @@
 //! Safety, for the whole file: the caller has the instructions of `V`, and all slices of a call have one length. Every
 //! pointer made here is at an offset `at` with `at + V::LEN <= len` of its slice.
 
-use super::{Start, scalar};
+use super::{LINE, Start, scalar};
 
 /// A register of bytes. The methods are `unsafe` because the processor must have the instructions.
 pub(super) trait Vector: Copy {
@@ -251,19 +251,17 @@ unsafe fn sum<V: Vector, F: Factors<D>, const D: usize, const N: usize>(
 /// A mask of the last `count` bytes of a register, `count < V::LEN`.
 #[inline(always)]
 unsafe fn last<V: Vector>(count: usize) -> V {
-    /// The widest register.
-    const MAX: usize = 64;
-    static ZEROS_THEN_ONES: [u8; 2 * MAX] = {
-        let mut bytes = [0; 2 * MAX];
-        let mut i = MAX;
-        while i < 2 * MAX {
+    static ZEROS_THEN_ONES: [u8; 2 * LINE] = {
+        let mut bytes = [0; 2 * LINE];
+        let mut i = LINE;
+        while i < 2 * LINE {
             bytes[i] = 0xFF;
             i += 1;
         }
         bytes
     };
-    // SAFETY: reads V::LEN bytes from MAX - (V::LEN - count), which ends at MAX + count <= 2 * MAX.
-    unsafe { V::load(ZEROS_THEN_ONES.as_ptr().add(MAX + count - V::LEN)) }
+    // SAFETY: reads V::LEN bytes from LINE - (V::LEN - count), which ends at LINE + count <= 2 * LINE.
+    unsafe { V::load(ZEROS_THEN_ONES.as_ptr().add(LINE + count - V::LEN)) }
 }
 
 /// Defines a `Kernel` from a [`Vector`]: its static, its name, its instructions, how many registers hold a single
