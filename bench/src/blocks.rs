@@ -1,4 +1,4 @@
-//! Suite `blocks`: block codes, ours on every tier beside the peers in the same rounds (SPEED section 2, goals 3 and 4).
+//! Suite `blocks`: block codes, ours on every tier beside the peers in the same rounds (goals 3 and 4).
 //!
 //! A block is k source symbols of 1,280 bytes; the encoder writes r = 20 % repair symbols, the decoder gets all sources
 //! but m = 10 % (random, fixed) and m repair symbols. Ours is the Cauchy code where it reaches, k + r <= 256, and the
@@ -16,7 +16,7 @@ use crate::report::{Cell, Report, Table, Verdict};
 use crate::symbols::Symbols;
 use crate::timing::{Case, Effort, Times, race};
 
-/// Bytes of a symbol in SPEED section 2.
+/// Bytes of a symbol with which the reference decoder was measured.
 const LEN: usize = 1_280;
 const LENGTHS: [usize; 6] = [16, 32, 64, 200, 256, 1_024];
 /// Enough for a look: a Cauchy code, and the random one.

@@ -1,4 +1,4 @@
-//! Suite `decoder`: the streaming decoder through its public calls (SPEED section 3, goal 12).
+//! Suite `decoder`: the streaming decoder through its public calls (goal 12).
 //!
 //! A [`Script`] is what a receiver gets: source symbols, some of them lost, and repair symbols over the last W. Every
 //! call plays a script into a fresh decoder, whose making is timed apart and taken off, and drains it after every

@@ -1,7 +1,7 @@
 //! The goals, by tier: where each bound comes from, and what is fair on a machine other than the one they were set on.
 //!
-//! Rows and figures are those of SPEED section 7; `docs/performance.md` repeats them with the derivation. The reference
-//! machine is that of SPEED: an Emerald Rapids core at about 2.85 GHz, memcpy out of L2 85 GB/s.
+//! The numbers of goals and what they were measured on are those of `docs/performance.md`, which has the derivation. The
+//! reference machine is an Emerald Rapids core at about 2.85 GHz, memcpy out of L2 85 GB/s.
 
 /// Bounds for the kernels, in units of the yardstick (see [`yardstick`]).
 pub struct KernelGoals {
@@ -13,7 +13,7 @@ pub struct KernelGoals {
     pub four_destinations: f64,
 }
 
-/// Bounds of rows 1 and 2 for the kernel of this name; `None` for those that SPEED did not measure.
+/// Bounds of rows 1 and 2 for the kernel of this name; `None` for those that were not measured there.
 ///
 /// Row 1 names all tiers. Row 2 names GFNI-512 (1.25 and 1.6); the others scale by what section 1 measured. For one
 /// destination out of L2: 74, 36.7 and 16.5 of 116 GB/s. For four: 0.62, 0.24 and 0.11 of 150 GB/s.
@@ -34,7 +34,7 @@ pub fn yardstick(memcpy: f64, clock_ghz: Option<f64>) -> f64 {
     clock_ghz.map_or(memcpy, |clock| memcpy.min(clock * REFERENCE_MEMCPY / REFERENCE_GHZ))
 }
 
-/// Nanoseconds that the decoder of SPEED section 2 spends beside its products (inversion, copies, set-up), on a machine
+/// Nanoseconds that the reference decoder spends beside its products (inversion, copies, set-up), on a machine
 /// of this clock: what its rates leave over m k products at 150 GB/s. `None` for block lengths not measured there.
 pub fn decode_overhead(k: usize, clock_ghz: Option<f64>) -> Option<f64> {
     // Source GB/s of the reference decoder, 10 % of the sources lost, symbols of 1,280 bytes.
@@ -65,11 +65,11 @@ pub const REPAIRED_LOSS: f64 = 1.5;
 /// Row 12: rate of the streaming decoder over (kernel rate) / (p W).
 pub const STREAM_DECODE: f64 = 0.7;
 
-/// SPEED section 1: memcpy out of L2, GB/s.
+/// The reference machine: memcpy out of L2, GB/s.
 const REFERENCE_MEMCPY: f64 = 85.0;
-/// SPEED, head: the clock was found between 2.7 and 3.0 GHz.
+/// The reference machine: the clock was found between 2.7 and 3.0 GHz.
 const REFERENCE_GHZ: f64 = 2.85;
-/// SPEED section 1: GFNI-512, four destinations a pass, GB/s.
+/// The reference machine: GFNI-512, four destinations a pass, GB/s.
 const REFERENCE_KERNEL: f64 = 150.0;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Suite `kernels`: every tier's loops beside memcpy of the same buffers (SPEED section 1, goals 1 and 2).
+//! Suite `kernels`: every tier's loops beside memcpy of the same buffers (goals 1 and 2).
 //!
 //! Each tier is first checked against products by shift and add. "L1" is 12 sources into one destination, "L2" 64
 //! sources (90 KB); a sum reads 32 sources (45 KB), 32 after 32 of 512 (720 KB), or all of 128 or 512 at once.
@@ -13,7 +13,7 @@ use crate::report::{Cell, Report, Table, Verdict};
 use crate::symbols::{Symbols, product};
 use crate::timing::{Case, Effort, Times, race};
 
-/// A packet's 1,400 bytes rounded up to 64 (SPEED section 1).
+/// A packet's 1,400 bytes rounded up to 64.
 const LEN: usize = 1_408;
 /// Columns of the first table: its name, how many sources, and their distance from a 64-byte boundary.
 const ONE_BY_ONE: [(&str, usize, usize); 4] =

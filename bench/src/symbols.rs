@@ -1,7 +1,7 @@
 //! Symbols to compute with: equally long, in one block of memory, at a chosen distance from 64-byte boundaries.
 //!
 //! Every suite lays its sources and results here, ours and the peers' alike: where a symbol begins decides up to a
-//! third of a kernel's speed (SPEED section 1, alignment), so it must be the same for all, and chosen.
+//! third of a kernel's speed (measured on the reference machine), so it must be the same for all, and chosen.
 
 /// Equally long symbols.
 pub struct Symbols {

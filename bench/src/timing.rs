@@ -42,7 +42,7 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// For figures: 5 to 60 ms a round and 7 to 15 rounds gave repeats within 5 % on a shared machine (SPEED 0).
+    /// For figures: 5 to 60 ms a round and 7 to 15 rounds gave repeats within 5 % on a shared machine (the reference machine).
     pub const FULL: Self = Self { round_ns: 6_000_000, rounds: 11 };
     /// For a look whether all runs; its figures say nothing.
     pub const QUICK: Self = Self { round_ns: 50_000, rounds: 1 };

@@ -9,11 +9,15 @@ use core::cmp::Reverse;
 use core::ops::Range;
 
 use crate::Row;
-use crate::kernel::{FourTerm, Kernel, Term};
+use crate::kernel::{FourTerm, Kernel, LINE, Term};
 
 /// Sources handed to the kernel at once; outputs are loaded and stored once per batch, 1/32 of the traffic. Chosen: 32
 /// packets of 1,408 bytes fill an L1 cache, and 16 to 64 differed by under 5 % (AVX2, Zen 3).
 const BATCH: usize = 32;
+
+/// Sources handed over at once where one pass makes all outputs. Short blocks are of this kind, and there the clearing of
+/// places for more of both took 5 % of the time (k = 16).
+const SMALL_BATCH: usize = 16;
 
 /// Outputs of one pass over a batch: the most that the kernel keeps in registers.
 const FEW: usize = 4;
@@ -74,6 +78,22 @@ fn part<'a>(symbol: &'a [u8], piece: &Range<usize>) -> &'a [u8] {
 
 /// [`combine`] for outputs that are whole slices, of one length and no longer than a piece should be.
 pub(crate) fn combine_piece<'a, 'b, S, C>(
+    outs: impl ExactSizeIterator<Item = &'b mut [u8]>,
+    symbols: S,
+    row: impl Fn(usize) -> C,
+) where
+    S: Iterator<Item = &'a [u8]> + Clone,
+    C: Coefficients,
+{
+    if outs.len() <= FEW {
+        combine_batches::<FEW, SMALL_BATCH, _, _>(outs, symbols, row);
+    } else {
+        combine_batches::<MANY, BATCH, _, _>(outs, symbols, row);
+    }
+}
+
+/// [`combine_piece`] by `OUTS` outputs and `TERMS` symbols at a time.
+fn combine_batches<'a, 'b, const OUTS: usize, const TERMS: usize, S, C>(
     mut outs: impl Iterator<Item = &'b mut [u8]>,
     symbols: S,
     row: impl Fn(usize) -> C,
@@ -81,15 +101,15 @@ pub(crate) fn combine_piece<'a, 'b, S, C>(
     S: Iterator<Item = &'a [u8]> + Clone,
     C: Coefficients,
 {
-    let mut batch = [([0; FEW], &[][..]); BATCH];
-    for first in (0..).step_by(MANY) {
-        let mut many: [&mut [u8]; MANY] = Default::default();
+    let mut batch = [([0; FEW], &[][..]); TERMS];
+    for first in (0..).step_by(OUTS) {
+        let mut many: [&mut [u8]; OUTS] = core::array::from_fn(|_| Default::default());
         let count = many.iter_mut().zip(&mut outs).map(|(place, out)| *place = out).count();
         if count == 0 {
             return;
         }
         let len = many[0].len();
-        let mut rows = [const { None }; MANY];
+        let mut rows = [const { None }; OUTS];
         rows[..count].iter_mut().enumerate().for_each(|(j, place)| *place = Some(row(first + j)));
         let mut left = symbols.clone();
         for is_first in (0..).map(|turn| turn == 0) {
@@ -100,14 +120,14 @@ pub(crate) fn combine_piece<'a, 'b, S, C>(
             let terms = &mut batch[..taken];
             let is_even = terms.iter().all(|(_, symbol)| symbol.len() == len);
             for (few, rows) in many[..count].chunks_mut(FEW).zip(rows.chunks_mut(FEW)) {
-                load(terms, rows);
+                load::<TERMS>(terms, rows);
                 match (is_even, is_first) {
                     (true, true) => Kernel::active().mul_few(few, terms),
                     (true, false) => Kernel::active().mul_add_few(few, terms),
                     (false, _) => sum_ragged(few, terms, is_first),
                 }
             }
-            if taken < BATCH {
+            if taken < TERMS {
                 break;
             }
         }
@@ -117,17 +137,18 @@ pub(crate) fn combine_piece<'a, 'b, S, C>(
 /// Gives the terms the next coefficients of each row. Four bytes as one number, which the compiler can do for several
 /// terms at once.
 #[inline]
-fn load(terms: &mut [FourTerm], rows: &mut [Option<impl Coefficients>]) {
-    let mut columns = [0; BATCH];
+fn load<const TERMS: usize>(terms: &mut [FourTerm], rows: &mut [Option<impl Coefficients>]) {
+    let mut columns = [0; TERMS];
     for (row, shift) in rows.iter_mut().flatten().zip([0, 8, 16, 24]) {
-        let mut cells = [0; BATCH];
+        let mut cells = [0; TERMS];
         row.fill(&mut cells[..terms.len()]);
         columns.iter_mut().zip(cells).for_each(|(column, cell)| *column |= u32::from(cell) << shift);
     }
     terms.iter_mut().zip(columns).for_each(|(term, column)| term.0 = column.to_le_bytes());
 }
 
-/// The sum of terms that differ in length.
+/// The sum of terms that differ in length: the bytes that all have, then those that all but the shortest have, and so
+/// on. The padding costs nothing, the number of products is that of the bytes there are.
 #[inline(never)]
 fn sum_ragged(few: &mut [&mut [u8]], terms: &[FourTerm], is_first: bool) {
     if is_first {
@@ -135,76 +156,39 @@ fn sum_ragged(few: &mut [&mut [u8]], terms: &[FourTerm], is_first: bool) {
     }
     let count = few.len();
     let mut sorted = [([0; FEW], &[][..]); BATCH];
-    sorted[..terms.len()].copy_from_slice(terms);
-    add_ragged(&mut sorted[..terms.len()], &mut |bytes, terms| {
+    let sorted = &mut sorted[..terms.len()];
+    sorted.copy_from_slice(terms);
+    sorted.sort_unstable_by_key(|(_, symbol)| Reverse(symbol.len()));
+    let mut parts = [([0; FEW], &[][..]); BATCH];
+    let (mut start, mut left) = (0, sorted.len());
+    while let Some(&(_, shortest)) = sorted[..left].last() {
+        let bytes = start..shortest.len();
+        for (part, &(factors, symbol)) in parts.iter_mut().zip(&sorted[..left]) {
+            *part = (factors, &symbol[bytes.clone()]);
+        }
         let mut outs = few.iter_mut();
-        let mut few = [(); FEW].map(|()| outs.next().map(|out| &mut out[bytes.clone()]).unwrap_or_default());
-        Kernel::active().mul_add_few(&mut few[..count], terms);
-    });
+        let mut outs = [(); FEW].map(|()| outs.next().map(|out| &mut out[bytes.clone()]).unwrap_or_default());
+        Kernel::active().mul_add_few(&mut outs[..count], &parts[..left]);
+        start = bytes.end;
+        left = sorted[..left].partition_point(|(_, symbol)| symbol.len() > start);
+    }
 }
 
-/// `out ^=` the sum of the terms, none longer than `out`.
+/// `out ^=` the sum of the terms, all as long as `out`.
 pub(crate) fn add<'a>(out: &mut [u8], mut terms: impl Iterator<Item = Term<'a>>) {
-    let kernel = Kernel::active();
-    let load = |batch: &mut [Term<'a>]| batch.iter_mut().zip(&mut terms).map(|(place, term)| *place = term).count();
-    in_batches(out.len(), load, |bytes, terms| kernel.mul_add_many(&mut out[bytes], terms));
+    let mut batch = [(0, &[][..]); BATCH];
+    loop {
+        let count = batch.iter_mut().zip(&mut terms).map(|(place, term)| *place = term).count();
+        Kernel::active().mul_add_many(out, &batch[..count]);
+        if count < BATCH {
+            return;
+        }
+    }
 }
 
 /// Length of the pieces that symbols of `len` bytes are cut into, so that a batch of them is no more than a tile: all
 /// but the last the same, whole cache lines. No symbol that fits a packet is ever cut; each piece asks for the
 /// coefficients anew.
 fn piece_len(len: usize) -> usize {
-    const LINE: usize = 64;
     len.div_ceil(len.div_ceil(TILE / BATCH).max(1)).next_multiple_of(LINE)
-}
-
-/// Fills batches by `load`, which says how many terms it had, and calls `add` with them and the bytes of the outputs
-/// that they go to. Returns the number of all terms.
-fn in_batches<'a, F: Copy + Default>(
-    len: usize,
-    mut load: impl FnMut(&mut [(F, &'a [u8])]) -> usize,
-    mut add: impl FnMut(Range<usize>, &[(F, &'a [u8])]),
-) -> usize {
-    let mut batch = [(F::default(), &[][..]); BATCH];
-    let mut total = 0;
-    loop {
-        let count = load(&mut batch);
-        add_batch(len, &mut batch[..count], &mut add);
-        total += count;
-        if count < BATCH {
-            return total;
-        }
-    }
-}
-
-fn add_batch<'a, F: Copy + Default>(
-    len: usize,
-    batch: &mut [(F, &'a [u8])],
-    add: &mut impl FnMut(Range<usize>, &[(F, &'a [u8])]),
-) {
-    if batch.iter().all(|(_, symbol)| symbol.len() == len) {
-        add(0..len, batch);
-    } else {
-        add_ragged(batch, add);
-    }
-}
-
-/// A batch whose symbols differ in length: the bytes that all have, then those that all but the shortest have, and so
-/// on. The padding costs nothing, the number of products is that of the bytes there are.
-fn add_ragged<'a, F: Copy + Default>(
-    batch: &mut [(F, &'a [u8])],
-    add: &mut impl FnMut(Range<usize>, &[(F, &'a [u8])]),
-) {
-    batch.sort_unstable_by_key(|(_, symbol)| Reverse(symbol.len()));
-    let mut parts = [(F::default(), &[][..]); BATCH];
-    let (mut start, mut left) = (0, batch.len());
-    while let Some(&(_, shortest)) = batch[..left].last() {
-        let bytes = start..shortest.len();
-        for (part, &(factor, symbol)) in parts.iter_mut().zip(&batch[..left]) {
-            *part = (factor, &symbol[bytes.clone()]);
-        }
-        add(bytes.clone(), &parts[..left]);
-        start = bytes.end;
-        left = batch[..left].partition_point(|(_, symbol)| symbol.len() > start);
-    }
 }

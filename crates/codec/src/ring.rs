@@ -11,11 +11,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, LINE};
 use crate::mix;
-
-/// Alignment of slots: a cache line and the widest register.
-const ALIGNMENT: usize = 64;
 
 pub(crate) struct SymbolRing {
     memory: Vec<u8>,
@@ -30,7 +27,7 @@ impl SymbolRing {
     /// # Panics
     /// A slot is over 4 GiB, or the ring is larger than the address space.
     pub fn new(slot_len: usize, capacity: usize) -> Self {
-        let slot_len = slot_len.max(1).checked_next_multiple_of(ALIGNMENT).expect("slot too long");
+        let slot_len = slot_len.max(1).checked_next_multiple_of(LINE).expect("slot too long");
         let capacity = slots(capacity);
         assert!(u32::try_from(slot_len).is_ok(), "a slot of {slot_len} bytes");
         let memory: Vec<u8> = vec![0; bytes(slot_len, capacity)];
@@ -152,8 +149,15 @@ impl SymbolRing {
     /// Slot `^=` factor times slot of `from`, for every (id, factor), none of them `from`. The symbols there become as
     /// long as that of `from`.
     pub fn add_to(&mut self, from: u64, targets: &[(u64, u8)]) {
+        let (source, len) = (self.bytes_of(from).start, self.lens[self.index(from)]);
         for &(to, factor) in targets {
-            self.mix_span_into(to, from, &[factor]);
+            let (target, index) = (self.bytes_of(to).start, self.index(to));
+            let len = len.max(self.lens[index]);
+            self.lens[index] = len;
+            let (lower, upper) = self.memory.split_at_mut(source.max(target));
+            let (out, symbol) =
+                if source < target { (upper, &lower[source..]) } else { (&mut lower[target..], &*upper) };
+            Kernel::active().mul_add(&mut out[..len as usize], factor, &symbol[..len as usize]);
         }
     }
 
@@ -175,11 +179,11 @@ fn slots(capacity: usize) -> usize {
 
 /// Bytes of a ring and its alignment.
 fn bytes(slot_len: usize, capacity: usize) -> usize {
-    slot_len.checked_mul(capacity).and_then(|len| len.checked_add(ALIGNMENT)).expect("ring too large")
+    slot_len.checked_mul(capacity).and_then(|len| len.checked_add(LINE)).expect("ring too large")
 }
 
 /// Where the first aligned byte is.
 fn aligned(memory: &[u8]) -> usize {
     // A missing answer (allowed by its contract, never given for bytes) would cost speed only.
-    memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT)
+    memory.as_ptr().align_offset(LINE).min(LINE)
 }

@@ -1,11 +1,10 @@
 //! The dense block code against a naive matrix, its errors, and its promise to allocate nothing once it has run.
 #![cfg(not(miri))]
 
+mod bounded;
 mod setup;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
+use bounded::allocations;
 use proptest::prelude::*;
 use proptest::sample::subsequence;
 use setup::{activate_kernel, cases};
@@ -13,30 +12,6 @@ use tidewire_codec::field::gf256::{inv, mul};
 use tidewire_codec::{
     Code, DecodePlan, Encoder, Generation, GenerationError, PlanError, RepairId, SourceId, SpanError,
 };
-
-/// Counts what each thread allocates.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: hands every request to the system allocator unchanged; the counter is a plain cell that does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's contract is the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// Bytes without a pattern that a mistake could keep.
 fn symbol(index: usize, len: usize) -> Vec<u8> {
@@ -340,7 +315,7 @@ fn encoding_and_a_plan_in_use_allocate_nothing() {
     let lost: Vec<u16> = (0..15).map(|i| i * 6).collect();
     let mut decoded = vec![vec![0; 200]; 15];
     let mut plan = generation.plan(&lost, &keys).unwrap();
-    let before = ALLOCATIONS.get();
+    let before = allocations();
     for first in 0..30 {
         let generation = generation.at(SourceId(first * 100)).unwrap();
         generation.encode(&sources, 0, &mut repairs).unwrap();
@@ -352,5 +327,5 @@ fn encoding_and_a_plan_in_use_allocate_nothing() {
         assert!(plan.renew(smaller, &lost, &keys[..3]).is_err());
         plan.renew(smaller, &[63, 2, 7], &keys[4..7]).unwrap();
     }
-    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert_eq!(allocations() - before, 0);
 }

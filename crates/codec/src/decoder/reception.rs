@@ -45,7 +45,7 @@ impl Decoder {
         if id.count > 1 && self.is_nothing_missing(span) {
             return Ok(Reception::Redundant);
         }
-        self.take_row(code.row(id));
+        self.keep_row(id.count.into(), |row| code.row(id).fill(row));
         self.combine(id.first.0, symbol, Some((code, id)))
     }
 
@@ -71,17 +71,17 @@ impl Decoder {
         if coefficients.len() > 1 && self.is_nothing_missing(span) {
             return Ok(Reception::Redundant);
         }
-        self.take_row(coefficients.iter().copied());
+        self.keep_row(coefficients.len(), |row| row.copy_from_slice(coefficients));
         self.combine(first, symbol, None)
     }
 
-    /// Keeps the coefficients of the symbol being received.
-    fn take_row(&mut self, coefficients: impl ExactSizeIterator<Item = u8>) {
+    /// Keeps the coefficients of the symbol being received, which `fill` writes.
+    fn keep_row(&mut self, count: usize, fill: impl FnOnce(&mut [u8])) {
         self.row.clear();
         self.terms.clear();
         self.reserve();
-        self.row.resize(coefficients.len(), 0);
-        self.row.iter_mut().zip(coefficients).for_each(|(slot, coefficient)| *slot = coefficient);
+        self.row.resize(count, 0);
+        fill(&mut self.row);
     }
 
     /// Takes the combination of the symbols from `first` that `row` says, with the name it has as a repair.

@@ -19,6 +19,11 @@ pub const fn inv(a: u8) -> u8 {
     INVERSES[a as usize]
 }
 
+/// A table that begins on a cache line, so that no register's worth of it lies across two: bytes alone may begin anywhere.
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
+#[repr(align(64))]
+pub(crate) struct Aligned<T>(pub T);
+
 /// Row c holds c times every byte: the scalar kernel's table.
 pub(crate) static PRODUCTS: [[u8; 256]; 256] = products();
 
@@ -27,7 +32,7 @@ static INVERSES: [u8; 256] = inverses();
 /// Row c holds c times 0..16, then c times 16 * (0..16): a product is one entry of each half, by nibble. This is the
 /// form that a byte shuffle instruction looks up in registers.
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
-pub(crate) static NIBBLES: [[u8; 32]; 256] = nibbles();
+pub(crate) static NIBBLES: Aligned<[[u8; 32]; 256]> = Aligned(nibbles());
 
 /// Entry c is multiplication by c as an 8 x 8 bit matrix in the order of GF2P8AFFINEQB: byte 7 - i holds the row
 /// that makes bit i of the product.

@@ -7,11 +7,7 @@
 use alloc::vec::Vec;
 
 use crate::field::gf256;
-use crate::kernel::Kernel;
-use crate::mix;
-
-/// Rows begin at multiples of this: operations are whole registers of any kernel.
-const ALIGNMENT: usize = 64;
+use crate::kernel::{Kernel, LINE};
 
 #[derive(Debug, Default)]
 pub(super) struct Inverse {
@@ -45,8 +41,9 @@ impl Inverse {
             self.reduced[column] = if self.is_pivot[column] { 0 } else { factor };
         }
         let pivots = self.is_pivot.iter().zip(&self.given).zip(self.cells.chunks_exact(width));
-        let terms = pivots.filter(|((is_pivot, _), _)| **is_pivot).map(|((_, &factor), row)| (factor, row));
-        mix::add(&mut self.reduced, terms);
+        for ((_, &factor), row) in pivots.filter(|((is_pivot, _), _)| **is_pivot) {
+            Kernel::active().mul_add(&mut self.reduced, factor, row);
+        }
 
         let pivot = (0..self.size).find(|&column| !self.is_pivot[column] && self.reduced[column] != 0)?;
         let scale = gf256::inv(self.reduced[pivot]);
@@ -71,7 +68,10 @@ impl Inverse {
         let width = self.width();
         let mut fours = self.cells.chunks_exact_mut(4 * width);
         for four in &mut fours {
-            let factors = [0, 1, 2, 3].map(|row| core::mem::take(&mut four[row * width + pivot]));
+            let mut factors = [0; 4];
+            for (factor, row) in factors.iter_mut().zip(four.chunks_exact_mut(width)) {
+                *factor = core::mem::take(&mut row[pivot]);
+            }
             if factors != [0; 4] {
                 let (a, rest) = four.split_at_mut(width);
                 let (b, rest) = rest.split_at_mut(width);
@@ -86,7 +86,7 @@ impl Inverse {
     }
 
     fn width(&self) -> usize {
-        self.size.next_multiple_of(ALIGNMENT)
+        self.size.next_multiple_of(LINE)
     }
 }
 

@@ -10,11 +10,9 @@ use alloc::vec::Vec;
 
 use super::inverse::Inverse;
 use super::{Generation, check_not_longer, one_length};
+use crate::kernel::LINE;
 use crate::mix::{combine, combine_piece};
 use crate::{GenerationError, PlanError};
-
-/// Rows begin at multiples of this: operations are whole registers of any kernel.
-const ALIGNMENT: usize = 64;
 
 /// How to decode one pattern of losses in a generation, in any number of stripes. Made by [`Generation::plan`].
 ///
@@ -157,7 +155,7 @@ impl DecodePlan {
 
 /// Bytes from one row of coefficients over a generation to the next.
 fn width(generation: Generation) -> usize {
-    usize::from(generation.count()).next_multiple_of(ALIGNMENT)
+    usize::from(generation.count()).next_multiple_of(LINE)
 }
 
 impl Scratch {

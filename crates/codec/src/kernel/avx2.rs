@@ -42,7 +42,7 @@ impl Vector for Avx2 {
 
     #[inline(always)]
     unsafe fn factor(value: u8) -> Tables {
-        let table = NIBBLES[usize::from(value)].as_ptr().cast::<__m128i>();
+        let table = NIBBLES.0[usize::from(value)].as_ptr().cast::<__m128i>();
         // SAFETY: a table is 32 bytes; AVX2 as above.
         unsafe {
             Tables {

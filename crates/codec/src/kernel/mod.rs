@@ -26,6 +26,10 @@ mod vector;
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+/// A cache line and the widest register, in bytes: rows and slots that begin at multiples of it are worked in whole aligned
+/// registers, whatever the kernel.
+pub(crate) const LINE: usize = 64;
+
 /// A factor and the bytes it multiplies.
 pub type Term<'a> = (u8, &'a [u8]);
 
@@ -44,6 +48,7 @@ pub struct Kernel {
 struct Operations {
     xor: unsafe fn(&mut [u8], &[u8]),
     scale: unsafe fn(&mut [u8], u8),
+    mul_add: unsafe fn(&mut [u8], u8, &[u8]),
     mul_add_many: unsafe fn(&mut [u8], &[Term]),
     /// One to four destinations.
     sum_few: unsafe fn(&mut [&mut [u8]], &[FourTerm], Start),
@@ -154,10 +159,13 @@ impl Kernel {
     /// The lengths differ.
     #[inline]
     pub fn mul_add(&self, dst: &mut [u8], factor: u8, src: &[u8]) {
+        assert_eq!(dst.len(), src.len(), "symbols of different length");
         match factor {
-            0 => assert_eq!(dst.len(), src.len(), "symbols of different length"),
-            1 => self.xor(dst, src),
-            _ => self.mul_add_many(dst, &[(factor, src)]),
+            0 => {}
+            // SAFETY: lengths checked; a kernel is only handed out where its instructions exist.
+            1 => unsafe { (self.operations.xor)(dst, src) },
+            // SAFETY: as above.
+            _ => unsafe { (self.operations.mul_add)(dst, factor, src) },
         }
     }
 

@@ -36,7 +36,7 @@ impl Vector for Neon {
 
     #[inline(always)]
     unsafe fn factor(value: u8) -> Tables {
-        let table = NIBBLES[usize::from(value)].as_ptr();
+        let table = NIBBLES.0[usize::from(value)].as_ptr();
         // SAFETY: a table is 32 bytes; NEON as above.
         unsafe { Tables { low: vld1q_u8(table), high: vld1q_u8(table.add(16)) } }
     }

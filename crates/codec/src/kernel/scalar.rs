@@ -9,7 +9,7 @@ use crate::field::gf256::PRODUCTS;
 pub(super) static SCALAR: Kernel = Kernel {
     name: "scalar",
     is_supported: || true,
-    operations: Operations { xor, scale, mul_add_many, sum_few, hash: hash_all },
+    operations: Operations { xor, scale, mul_add, mul_add_many, sum_few, hash: hash_all },
 };
 
 pub(super) fn xor(dst: &mut [u8], src: &[u8]) {

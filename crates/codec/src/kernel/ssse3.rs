@@ -37,7 +37,7 @@ impl Vector for Ssse3 {
 
     #[inline(always)]
     unsafe fn factor(value: u8) -> Tables {
-        let table = NIBBLES[usize::from(value)].as_ptr().cast::<__m128i>();
+        let table = NIBBLES.0[usize::from(value)].as_ptr().cast::<__m128i>();
         // SAFETY: a table is 32 bytes; SSSE3 as above.
         unsafe { Tables { low: _mm_loadu_si128(table), high: _mm_loadu_si128(table.add(1)) } }
     }

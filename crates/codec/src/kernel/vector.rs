@@ -9,7 +9,7 @@
 //! Safety, for the whole file: the caller has the instructions of `V`, and all slices of a call have one length. Every
 //! pointer made here is at an offset `at` with `at + V::LEN <= len` of its slice.
 
-use super::{Start, scalar};
+use super::{LINE, Start, scalar};
 
 /// A register of bytes. The methods are `unsafe` because the processor must have the instructions.
 pub(super) trait Vector: Copy {
@@ -31,23 +31,24 @@ pub(super) trait Vector: Copy {
     unsafe fn mul(split: Self::Split, factor: Self::Factor) -> Self;
 }
 
-/// What a source is multiplied by: one factor for each of `D` destinations.
+/// What a source is multiplied by: a factor for each of at least `D` destinations. They are fetched one at a time, a byte
+/// each: four at once would have to be taken apart again.
 pub(super) trait Factors<const D: usize>: Copy {
-    fn each(self) -> [u8; D];
+    fn of(&self, destination: usize) -> u8;
 }
 
 impl Factors<1> for u8 {
     #[inline(always)]
-    fn each(self) -> [u8; 1] {
-        [self]
+    fn of(&self, _: usize) -> u8 {
+        *self
     }
 }
 
 /// The first `D` of four.
 impl<const D: usize> Factors<D> for [u8; 4] {
     #[inline(always)]
-    fn each(self) -> [u8; D] {
-        core::array::from_fn(|d| self[d])
+    fn of(&self, destination: usize) -> u8 {
+        self[destination]
     }
 }
 
@@ -99,6 +100,31 @@ pub(super) unsafe fn scale<V: Vector>(dst: &mut [u8], value: u8) {
     }
 }
 
+/// `dst ^= value * src`.
+#[inline(always)]
+pub(super) unsafe fn mul_add<V: Vector>(dst: &mut [u8], value: u8, src: &[u8]) {
+    let len = dst.len();
+    if len < V::LEN {
+        return scalar::mul_add(dst, value, src);
+    }
+    let (to, from) = (dst.as_mut_ptr(), src.as_ptr());
+    // SAFETY: see the head of the file; in the last step len >= V::LEN.
+    unsafe {
+        let factor = V::factor(value);
+        let mut at = 0;
+        while len - at >= V::LEN {
+            let product = V::mul(V::load(from.add(at)).split(), factor);
+            V::load(to.add(at)).xor(product).store(to.add(at));
+            at += V::LEN;
+        }
+        if at < len {
+            let end = len - V::LEN;
+            let change = V::mul(V::load(from.add(end)).split(), factor).and(last::<V>(len - at));
+            V::load(to.add(end)).xor(change).store(to.add(end));
+        }
+    }
+}
+
 /// The sum of `factors[d] * src` over all sources, for every destination, added to what `start` says, with `WIDE`
 /// registers of each destination held at once while the sources go by; what is left in blocks of `NARROW`, then of one.
 #[inline(always)]
@@ -144,9 +170,9 @@ pub(super) unsafe fn mul_sum<V: Vector, F: Factors<D>, const D: usize, const WID
 #[inline(never)]
 fn short<F: Factors<D>, const D: usize>(mut dsts: [&mut [u8]; D], sources: &[(F, &[u8])], start: Start) {
     start.prepare(&mut dsts);
-    for &(factors, src) in sources {
-        for (dst, factor) in dsts.iter_mut().zip(factors.each()) {
-            scalar::mul_add(dst, factor, src);
+    for (factors, src) in sources {
+        for (d, dst) in dsts.iter_mut().enumerate() {
+            scalar::mul_add(dst, factors.of(d), src);
         }
     }
 }
@@ -203,7 +229,7 @@ unsafe fn sum<V: Vector, F: Factors<D>, const D: usize, const N: usize>(
     at: usize,
     sources: &[(F, &[u8])],
 ) -> [[V; N]; D] {
-    for &(factors, src) in sources {
+    for (factors, src) in sources {
         // SAFETY: sources are as long as the destinations, which have N registers' bytes at `at`.
         unsafe {
             let from = src.as_ptr().add(at);
@@ -211,8 +237,8 @@ unsafe fn sum<V: Vector, F: Factors<D>, const D: usize, const N: usize>(
             for (i, split) in splits.iter_mut().enumerate() {
                 *split = V::load(from.add(i * V::LEN)).split();
             }
-            for (held, value) in held.iter_mut().zip(factors.each()) {
-                let factor = V::factor(value);
+            for (d, held) in held.iter_mut().enumerate() {
+                let factor = V::factor(factors.of(d));
                 for (register, split) in held.iter_mut().zip(splits) {
                     *register = register.xor(V::mul(split, factor));
                 }
@@ -225,19 +251,17 @@ unsafe fn sum<V: Vector, F: Factors<D>, const D: usize, const N: usize>(
 /// A mask of the last `count` bytes of a register, `count < V::LEN`.
 #[inline(always)]
 unsafe fn last<V: Vector>(count: usize) -> V {
-    /// The widest register.
-    const MAX: usize = 64;
-    static ZEROS_THEN_ONES: [u8; 2 * MAX] = {
-        let mut bytes = [0; 2 * MAX];
-        let mut i = MAX;
-        while i < 2 * MAX {
+    static ZEROS_THEN_ONES: [u8; 2 * LINE] = {
+        let mut bytes = [0; 2 * LINE];
+        let mut i = LINE;
+        while i < 2 * LINE {
             bytes[i] = 0xFF;
             i += 1;
         }
         bytes
     };
-    // SAFETY: reads V::LEN bytes from MAX - (V::LEN - count), which ends at MAX + count <= 2 * MAX.
-    unsafe { V::load(ZEROS_THEN_ONES.as_ptr().add(MAX + count - V::LEN)) }
+    // SAFETY: reads V::LEN bytes from LINE - (V::LEN - count), which ends at LINE + count <= 2 * LINE.
+    unsafe { V::load(ZEROS_THEN_ONES.as_ptr().add(LINE + count - V::LEN)) }
 }
 
 /// Defines a `Kernel` from a [`Vector`]: its static, its name, its instructions, how many registers hold a single
@@ -257,6 +281,11 @@ macro_rules! tier {
             fn scale(dst: &mut [u8], factor: u8) {
                 // SAFETY: the features are enabled here.
                 unsafe { vector::scale::<$vector>(dst, factor) }
+            }
+            #[target_feature(enable = $features)]
+            fn mul_add(dst: &mut [u8], factor: u8, src: &[u8]) {
+                // SAFETY: the features are enabled here; `Kernel` checked the lengths.
+                unsafe { vector::mul_add::<$vector>(dst, factor, src) }
             }
             #[target_feature(enable = $features)]
             fn mul_add_many(dst: &mut [u8], sources: &[Term]) {
@@ -282,7 +311,7 @@ macro_rules! tier {
                 // Plain code: inlined here, the compiler does it in these registers.
                 hash_all(counter, coefficients);
             }
-            let operations = Operations { xor, scale, mul_add_many, sum_few, hash };
+            let operations = Operations { xor, scale, mul_add, mul_add_many, sum_few, hash };
             Kernel { name: $name, is_supported: $is_supported, operations }
         };
     };

@@ -1,6 +1,6 @@
 //! What the tests of the decoder's bounds measure with: memory held, state seen from outside, invariants.
 //!
-//! Shared by the tests of bounds, contradictions and memory, and by the fuzz target `decoder`.
+//! Shared by the tests of bounds, contradictions, memory and generations, and by the fuzz target `decoder`.
 #![allow(dead_code, reason = "each of them uses its part")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
