@@ -59,7 +59,9 @@ fn session(paths: &[PathBuf], to: &Path, most: u64) -> (Option<Outcome>, Told, T
     let received = run(async {
         let ((near, middle_near), (middle_far, far)) = (duplex(100_000), duplex(100_000));
         let (watch_here, watch_there) = (note(&here), note(&there));
-        let receiving = async { tokio::join!(receive(far, &destination, &watch_there), pass(middle_near, middle_far, most, true)).0 };
+        let receiving = async {
+            tokio::join!(receive(far, &destination, &watch_there), pass(middle_near, middle_far, most, true)).0
+        };
         let sending = async {
             let _ = send(near, &found, &watch_here).await;
             std::future::pending::<()>().await;
@@ -139,7 +141,10 @@ fn a_transfer_cut_anywhere_goes_on_and_repeats_at_most_a_group() {
             }
             cuts += 1;
         }
-        assert!(cuts > 2 && moved <= total + cuts * GROUP, "seed {seed}: {moved} bytes of {total} moved over {cuts} cuts");
+        assert!(
+            cuts > 2 && moved <= total + cuts * GROUP,
+            "seed {seed}: {moved} bytes of {total} moved over {cuts} cuts"
+        );
         stage.assert_same();
     }
 }

@@ -332,7 +332,8 @@ enum Look {
 }
 
 fn look(folder: &Dir, name: &str, source: &str, active: &Active) -> Look {
-    let writer = active.values().filter_map(Weak::upgrade).any(|slot| lock(&slot).as_ref().is_some_and(|w| w.part == name));
+    let writer =
+        active.values().filter_map(Weak::upgrade).any(|slot| lock(&slot).as_ref().is_some_and(|w| w.part == name));
     // Ours may be of a connection that is lost and does not know it yet: what it flushed is offered.
     if !writer && !matches!(lock_existing(folder, name), Ok(Some(_))) {
         return Look::InUse;

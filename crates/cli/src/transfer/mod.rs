@@ -220,7 +220,11 @@ impl fmt::Display for TransferError {
             Self::Truncated => write!(f, "the transfer was cut off: the peer ended the stream early"),
             Self::NotTransfer => write!(f, "the peer does not transfer files: run `tidewire receive` there"),
             Self::Version(version) => {
-                write!(f, "the peer speaks version {version} of the file transfer, this program version {}", record::VERSION)
+                write!(
+                    f,
+                    "the peer speaks version {version} of the file transfer, this program version {}",
+                    record::VERSION
+                )
             }
             Self::TooLong(length) => write!(f, "the peer sent a record of {length} bytes, the most is {MAX_RECORD}"),
             Self::UnknownRecord(kind) => write!(f, "the peer sent a record of unknown type {kind:#04x}"),

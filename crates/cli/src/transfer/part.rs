@@ -103,8 +103,7 @@ impl Part {
             }
             let Writing { folder, file, log: Some(log), .. } = writing else { return Ok(()) };
             file.set_len(bytes).and_then(|()| file.sync_data()).map_err(refusal)?;
-            let checkpoint =
-                Checkpoint { job: log.job, path: log.path, source: log.source, size: announced, prefix };
+            let checkpoint = Checkpoint { job: log.job, path: log.path, source: log.source, size: announced, prefix };
             log.write(folder, &checkpoint).map_err(refusal)
         })
     }
@@ -140,9 +139,11 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        if let Some(writing) = lock(&self.slot).take()
-            && !writing.log.as_ref().is_some_and(|log| log.file.is_some())
-        {
+        let Some(writing) = lock(&self.slot).take() else { return };
+        if writing.log.as_ref().is_some_and(|log| log.file.is_some()) {
+            // What no checkpoint speaks of is of no use, and the disk may be full.
+            let _ = writing.file.set_len(writing.tree.closed());
+        } else {
             writing.remove();
         }
     }

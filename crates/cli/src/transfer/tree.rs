@@ -82,6 +82,11 @@ impl Tree {
         self.groups * GROUP + self.group.count()
     }
 
+    /// Bytes of the groups that were closed.
+    pub fn closed(&self) -> u64 {
+        self.groups * GROUP
+    }
+
     /// Bytes that the group under way may still take.
     pub fn room(&self) -> u64 {
         GROUP - self.group.count()
@@ -152,7 +157,8 @@ mod tests {
         let mut content = vec![0; 7 * GROUP as usize + 70_000];
         Hasher::new().update(b"tree").finalize_xof().fill(&mut content);
         let group = GROUP as usize;
-        for length in [0, 1, group - 1, group, group + 1, 2 * group, 3 * group + 5, 4 * group, 5 * group, content.len()] {
+        for length in [0, 1, group - 1, group, group + 1, 2 * group, 3 * group + 5, 4 * group, 5 * group, content.len()]
+        {
             assert_eq!(interrupted(&content[..length]), blake3::hash(&content[..length]), "{length} bytes");
         }
     }
