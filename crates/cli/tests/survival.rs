@@ -276,6 +276,24 @@ fn s13_kill_9_of_either_side_costs_at_most_a_group_of_each_file() {
     assert_eq!(arrived.into_iter().filter(|(path, _)| path != Path::new("from")).collect::<BTreeMap<_, _>>(), sent);
 }
 
+#[test]
+fn s13_a_sender_outlives_its_receiver() {
+    if quick() {
+        eprintln!("SKIPPED: a lost connection is noticed after 60 s");
+        return;
+    }
+    let mut stage = Stage::new();
+    write(&stage.source().join("f"), 3 * GROUP);
+    let sender = tidewire(&["send", "--json"]).arg(stage.source()).arg(&stage.link).spawn().unwrap();
+    stage.relay.arm(GROUP + 1_000_000, Pid::from_child(&stage.receiver.child));
+    assert_eq!(stage.receiver.child.wait().unwrap().signal(), Some(9));
+    stage.start_receiver_again();
+    let output = sender.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(resumed(&schema::lines(&output.stdout)), GROUP);
+    assert_eq!(tree(&stage.source()), tree(&stage.destination().join("from")));
+}
+
 /// A receiver into a small file system of its own; the folder as seen from here. `None` where such cannot be made.
 fn receive_into_mount(folder: &Path, options: &str) -> Option<(Running, PathBuf)> {
     let mount = format!("mount -t tmpfs -o {options} tmpfs \"$0\"");

@@ -6,7 +6,7 @@
 use std::fmt;
 
 /// Such a name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub [u8; Self::LEN]);
 
 impl Key {

@@ -17,7 +17,7 @@ use super::tree::Tree;
 use super::{Entry, Key, Reason};
 
 /// What a part writes when it skips a run of zeros; only hashed.
-const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// What is open while a part is written.
 pub(super) struct Writing {

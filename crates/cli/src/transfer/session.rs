@@ -3,7 +3,7 @@
 //! Made when the sender has named its job, told to the sender, and asked for each file. Invariant: nothing is gone on
 //! with that was not offered in this session.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use cap_fs_ext::DirExt;
@@ -21,7 +21,7 @@ pub(super) struct Session<'a> {
     destination: &'a Destination,
     job: Key,
     /// By source.
-    parts: HashMap<Key, Checkpoint>,
+    parts: BTreeMap<Key, Checkpoint>,
     kept: Kept,
 }
 
