@@ -41,6 +41,8 @@ pub struct Meter {
     begun: Instant,
     total: AtomicU64,
     bytes: AtomicU64,
+    /// Bytes that an earlier session left there.
+    resumed: AtomicU64,
 }
 
 impl Meter {
@@ -52,6 +54,7 @@ impl Meter {
             begun: Instant::now(),
             total: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            resumed: AtomicU64::new(0),
         }
     }
 
@@ -62,12 +65,34 @@ impl Meter {
             transfer::Event::Bytes(bytes) => {
                 self.bytes.fetch_add(*bytes, Ordering::Relaxed);
             }
+            transfer::Event::Resumed { path, offset, size } => {
+                self.resumed.fetch_add(*offset, Ordering::Relaxed);
+                self.console.event(&Event::Resumed { path, offset: *offset, bytes: *size });
+                if offset < size {
+                    let percent = 100.0 * *offset as f64 / (*size).max(1) as f64;
+                    self.console.say(&format!("{path}: goes on at {percent:.0} %"));
+                }
+            }
+            transfer::Event::Changed { path, size } => {
+                self.console.event(&Event::Resumed { path, offset: 0, bytes: *size });
+                self.console.say(&format!("{path}: changed since it was cut off; sent from its beginning"));
+            }
             transfer::Event::Kept { path, bytes } => {
                 let bytes = Some(*bytes);
                 self.console.event(&Event::File { path, ok: true, bytes, reason: None, detail: None });
             }
             transfer::Event::Failed(failure) => self.console.failed(failure),
         }
+    }
+
+    /// Says how many entries were kept and lost, and how many bytes moved for it.
+    pub fn tally(&self, outcome: &transfer::Outcome) {
+        self.console.event(&Event::Tally {
+            kept: outcome.kept,
+            failed: outcome.failed,
+            moved_bytes: self.bytes.load(Ordering::Relaxed),
+            resumed_bytes: self.resumed.load(Ordering::Relaxed),
+        });
     }
 
     /// Shows progress for as long as it is polled; run it beside the transfer and drop it with it.
@@ -89,8 +114,8 @@ impl Meter {
             }
             match &bar {
                 Some(ClearOnDrop(bar)) => {
-                    bar.set_length(progress.total_bytes.max(progress.bytes));
-                    bar.set_position(progress.bytes);
+                    bar.set_length(progress.total_bytes.max(progress.there()));
+                    bar.set_position(progress.there());
                     bar.set_message(describe(&progress));
                 }
                 None if self.console.json() => self.console.event(&Event::Progress(progress)),
@@ -100,15 +125,17 @@ impl Meter {
     }
 
     fn progress(&self, sample: Sample, (since, bytes_then): (Instant, u64)) -> Progress {
-        let (total_bytes, bytes) = (self.total.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let (total_bytes, bytes, resumed_bytes) = (read(&self.total), read(&self.bytes), read(&self.resumed));
         let rate_bps = 8.0 * (bytes - bytes_then) as f64 / since.elapsed().as_secs_f64().max(1e-3);
         let mean = bytes as f64 / self.begun.elapsed().as_secs_f64().max(1e-3);
         let overhead = (bytes > 0).then(|| sample.wire_bytes as f64 / bytes as f64 - 1.0);
         Progress {
             bytes,
+            resumed_bytes,
             total_bytes,
             rate_bps,
-            eta_seconds: (bytes > 0).then(|| total_bytes.saturating_sub(bytes) as f64 / mean),
+            eta_seconds: (bytes > 0).then(|| total_bytes.saturating_sub(bytes + resumed_bytes) as f64 / mean),
             rtt_ms: sample.rtt_ms,
             loss: sample.loss,
             repaired: sample.repaired,
@@ -134,7 +161,7 @@ fn bar(title: &str) -> ProgressBar {
 }
 
 fn line(title: &str, progress: &Progress) -> String {
-    let percent = 100.0 * progress.bytes as f64 / progress.total_bytes.max(1) as f64;
+    let percent = 100.0 * progress.there() as f64 / progress.total_bytes.max(1) as f64;
     format!("{title}: {percent:.0} %, {}", describe(progress))
 }
 

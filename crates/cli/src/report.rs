@@ -50,12 +50,25 @@ pub enum Event<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         detail: Option<&'a str>,
     },
+    /// A file did not begin at its beginning, or did though an earlier session had some of it.
+    Resumed {
+        /// Its path.
+        path: &'a str,
+        /// Bytes that were there; 0 when it changed meanwhile and nothing of it counts.
+        offset: u64,
+        /// Bytes of the file.
+        bytes: u64,
+    },
     /// How many entries a transfer kept and lost.
     Tally {
         /// Files and directories kept by the receiver.
         kept: u32,
         /// Entries that did not arrive.
         failed: u32,
+        /// Bytes of files that this session carried.
+        moved_bytes: u64,
+        /// Bytes of files that earlier sessions had carried.
+        resumed_bytes: u64,
     },
     /// `lab link` waits for datagrams, `forward` for TCP connections.
     Listening {
@@ -127,6 +140,8 @@ pub enum Event<'a> {
 pub struct Progress {
     /// Bytes of files written to the stream or read from it.
     pub bytes: u64,
+    /// Bytes that were there from earlier sessions.
+    pub resumed_bytes: u64,
     /// Bytes announced.
     pub total_bytes: u64,
     /// Over the last second or so.
@@ -141,6 +156,13 @@ pub struct Progress {
     pub repaired: Option<u64>,
     /// Wire bytes over file bytes, minus 1.
     pub overhead: Option<f64>,
+}
+
+impl Progress {
+    /// Bytes that are there by now.
+    pub fn there(&self) -> u64 {
+        self.bytes + self.resumed_bytes
+    }
 }
 
 /// What one direction of an emulated link did with its datagrams.

@@ -3,24 +3,33 @@
 //!
 //! `send` and `receive` run over anything that reads and writes bytes in order; the verbs give them a Tidewire stream, the
 //! tests a pipe in memory. One failed file is reported by name and the others go on; only a broken stream or a peer that
-//! breaks the protocol ends a transfer. Invariant: under its final name a file is whole, verified and flushed, or it is
-//! what was there before.
+//! breaks the protocol ends a transfer, and the next one goes on from there. Invariant: under its final name a file is
+//! whole, verified and flushed, or it is what was there before.
 
+mod checkpoint;
 mod destination;
+mod kept;
+mod key;
+mod offers;
+mod part;
 mod path;
 mod receiver;
 mod record;
 mod sender;
+mod session;
 mod source;
+mod tree;
 
 use std::{fmt, io};
 
 pub use destination::Destination;
+pub use key::Key;
 pub use path::{PathError, RelativePath};
 pub use receiver::receive;
-pub use record::{Entry, Kind, MAX_RECORD, Record, RecordReader, RecordWriter};
+pub use record::{Entry, Have, Kind, MAX_RECORD, Record, RecordReader, RecordWriter};
 pub use sender::send;
 pub use source::{Found, ScanError, Source, scan};
+pub use tree::{GROUP, Prefix};
 
 /// Why a file did not arrive, as on the wire (`docs/transfer.md` section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +127,22 @@ pub enum Event<'a> {
     },
     /// More bytes of files written to the stream, or read from it.
     Bytes(u64),
+    /// A file does not begin at its beginning: an earlier session left that there, or all of it.
+    Resumed {
+        /// Its path, safe to print.
+        path: &'a str,
+        /// Bytes that were there.
+        offset: u64,
+        /// Bytes of the file.
+        size: u64,
+    },
+    /// A file begins at its beginning though an earlier session left something of it: it changed meanwhile.
+    Changed {
+        /// Its path, safe to print.
+        path: &'a str,
+        /// Bytes of the file.
+        size: u64,
+    },
     /// A file is kept: hash verified, flushed, under its final name.
     Kept {
         /// Its path, safe to print.
@@ -181,6 +206,13 @@ pub enum TransferError {
     Unexpected(&'static str),
 }
 
+impl TransferError {
+    /// Whether the stream ended before the transfer did, which a later one goes on with.
+    pub fn is_cut_off(&self) -> bool {
+        matches!(self, Self::Io(_) | Self::Truncated)
+    }
+}
+
 impl fmt::Display for TransferError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -188,7 +220,11 @@ impl fmt::Display for TransferError {
             Self::Truncated => write!(f, "the transfer was cut off: the peer ended the stream early"),
             Self::NotTransfer => write!(f, "the peer does not transfer files: run `tidewire receive` there"),
             Self::Version(version) => {
-                write!(f, "the peer speaks version {version} of the file transfer, this program version 1")
+                write!(
+                    f,
+                    "the peer speaks version {version} of the file transfer, this program version {}",
+                    record::VERSION
+                )
             }
             Self::TooLong(length) => write!(f, "the peer sent a record of {length} bytes, the most is {MAX_RECORD}"),
             Self::UnknownRecord(kind) => write!(f, "the peer sent a record of unknown type {kind:#04x}"),

@@ -5,41 +5,62 @@
 
 use tokio::io::{AsyncRead, AsyncWrite, split};
 
-use super::destination::{Destination, Part, Refusal};
+use super::destination::{Destination, PARTS, Refusal};
+use super::part::Part;
 use super::path::printable;
 use super::record::{Entry, Kind, Record, RecordReader, RecordWriter};
+use super::session::Session;
 use super::{Event, FileFailure, Outcome, Reason, RelativePath, TransferError, Watch, blocking};
 
 /// Receives one transfer into `destination`.
 ///
 /// # Errors
-/// When the stream ends early, fails, or the peer breaks the protocol. Files kept until then stay; the file under way is
-/// removed.
+/// When the stream ends early, fails, or the peer breaks the protocol. Files kept until then stay; of the file under way
+/// stays what a later session can go on with.
 pub async fn receive<S: AsyncRead + AsyncWrite>(
     stream: S,
     destination: &Destination,
     watch: Watch<'_>,
 ) -> Result<Outcome, TransferError> {
     let (read, write) = split(stream);
-    let answers = RecordWriter::open(write).await?;
+    let mut answers = RecordWriter::open(write).await?;
     let mut records = RecordReader::open(read).await?;
+    let Record::Total { files, bytes, job } = records.next().await? else {
+        return Err(TransferError::Unexpected("first"));
+    };
+    watch(Event::Total { files, bytes });
+    let session = blocking(|| Session::begin(destination, job));
+    for have in session.haves() {
+        answers.write(&Record::Have(have)).await?;
+    }
+    answers.write(&Record::Ready).await?;
     let mut receiver = Receiver {
         answers,
-        destination,
         watch,
         under_way: None,
+        session,
         next_id: 0,
         announced: 0,
+        full: false,
         outcome: Outcome::default(),
     };
     loop {
         match records.next().await? {
-            Record::Total { files, bytes } => watch(Event::Total { files, bytes }),
             Record::Entry(entry) => receiver.begin(entry).await?,
-            Record::Chunk(bytes) => receiver.write(bytes).await?,
+            Record::Chunk(bytes) => {
+                let length = bytes.len() as u64;
+                receiver.feed("CHUNK", length, |part, size| part.write(bytes, size)).await?;
+            }
+            Record::Zeros(length) => {
+                receiver.feed("ZEROS", u64::from(length), |part, size| part.skip(length, size)).await?;
+            }
+            Record::Mark(value) => receiver.feed("MARK", 0, |part, size| part.mark(value, size)).await?,
             Record::End(hash) => receiver.end(hash).await?,
             Record::Abort(reason) => receiver.abort(reason).await?,
             Record::Done { announced, unsent: _ } => return receiver.done(announced).await,
+            Record::Total { .. } => return Err(TransferError::Unexpected("TOTAL")),
+            Record::Have(_) => return Err(TransferError::Unexpected("HAVE")),
+            Record::Ready => return Err(TransferError::Unexpected("READY")),
             Record::Result { .. } => return Err(TransferError::Unexpected("RESULT")),
             Record::Tally { .. } => return Err(TransferError::Unexpected("TALLY")),
         }
@@ -56,12 +77,15 @@ struct UnderWay {
 
 struct Receiver<'a, W> {
     answers: RecordWriter<W>,
-    destination: &'a Destination,
     watch: Watch<'a>,
+    // Dropped before the session, which removes the folder of parts if nothing is left in it.
     under_way: Option<UnderWay>,
+    session: Session<'a>,
     /// The least id that the next entry may have.
     next_id: u64,
     announced: u32,
+    /// Whether a file failed for lack of space.
+    full: bool,
     outcome: Outcome,
 }
 
@@ -73,16 +97,22 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, W> {
         self.next_id = u64::from(entry.id) + 1;
         self.announced = self.announced.saturating_add(1);
         let name = printable(&String::from_utf8_lossy(&entry.path));
-        let opened = blocking(|| open(self.destination, &entry));
-        match opened {
-            Ok(None) => self.kept(entry.id, &name, 0).await,
-            Ok(Some(part)) => {
+        match blocking(|| open(&mut self.session, &entry)) {
+            Ok(Opened::Stands) => {
+                (self.watch)(Event::Resumed { path: &name, offset: entry.size, size: entry.size });
+                self.kept(entry.id, &name, entry.size).await
+            }
+            Ok(Opened::Directory) => self.kept(entry.id, &name, 0).await,
+            Ok(Opened::Part(part)) => {
+                if entry.offset > 0 {
+                    (self.watch)(Event::Resumed { path: &name, offset: entry.offset, size: entry.size });
+                }
                 self.under_way = Some(UnderWay { entry, name, part: Some(part) });
                 Ok(())
             }
             Err(refusal) => {
                 self.failed(entry.id, &name, refusal).await?;
-                if entry.kind == Kind::File {
+                if entry.kind == Kind::File && !entry.kept {
                     self.under_way = Some(UnderWay { entry, name, part: None });
                 }
                 Ok(())
@@ -90,14 +120,26 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, W> {
         }
     }
 
-    async fn write(&mut self, bytes: &[u8]) -> Result<(), TransferError> {
-        let under_way = self.under_way.as_mut().ok_or(TransferError::Unexpected("CHUNK"))?;
-        (self.watch)(Event::Bytes(bytes.len() as u64));
-        let Some(part) = &mut under_way.part else { return Ok(()) };
-        if let Err(refusal) = blocking(|| part.write(bytes, under_way.entry.size)) {
-            under_way.part = None;
-            let (id, name) = (under_way.entry.id, under_way.name.clone());
-            self.failed(id, &name, refusal).await?;
+    /// Does what a record of type `name`, with `length` bytes of the file, asks of the part under way.
+    async fn feed(
+        &mut self,
+        name: &'static str,
+        length: u64,
+        work: impl FnOnce(&mut Part, u64) -> Result<(), Refusal>,
+    ) -> Result<(), TransferError> {
+        let under_way = self.under_way.as_mut().ok_or(TransferError::Unexpected(name))?;
+        if length > 0 {
+            (self.watch)(Event::Bytes(length));
+        }
+        let Some(mut part) = under_way.part.take() else { return Ok(()) };
+        match blocking(|| work(&mut part, under_way.entry.size)) {
+            Ok(()) => under_way.part = Some(part),
+            Err(refusal) => {
+                // What is wrong must not be gone on with; after any other failure it may.
+                blocking(|| if refusal.0 == Reason::Mismatch { part.discard() } else { drop(part) });
+                let (id, name) = (under_way.entry.id, under_way.name.clone());
+                self.failed(id, &name, refusal).await?;
+            }
         }
         Ok(())
     }
@@ -105,8 +147,14 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, W> {
     async fn end(&mut self, hash: [u8; 32]) -> Result<(), TransferError> {
         let UnderWay { entry, name, part } = self.under_way.take().ok_or(TransferError::Unexpected("END"))?;
         let Some(part) = part else { return Ok(()) };
-        match blocking(|| part.commit(&entry, hash)) {
-            Ok(bytes) => self.kept(entry.id, &name, bytes).await,
+        let ended = blocking(|| {
+            let modified = part.commit(&entry, hash)?;
+            let path = path(&entry)?;
+            self.session.keep(path, &entry, modified);
+            Ok(())
+        });
+        match ended {
+            Ok(()) => self.kept(entry.id, &name, entry.size).await,
             Err(refusal) => self.failed(entry.id, &name, refusal).await,
         }
     }
@@ -114,7 +162,7 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, W> {
     async fn abort(&mut self, reason: Reason) -> Result<(), TransferError> {
         let UnderWay { entry, name, part } = self.under_way.take().ok_or(TransferError::Unexpected("ABORT"))?;
         let Some(part) = part else { return Ok(()) };
-        blocking(|| drop(part));
+        blocking(|| part.discard());
         self.failed(entry.id, &name, (Reason::Aborted, format!("at the sender: {}", reason.name()))).await
     }
 
@@ -123,6 +171,10 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, W> {
             return Err(TransferError::Unexpected("DONE"));
         }
         let Outcome { kept, failed, bytes, .. } = self.outcome;
+        // Who has made room sends the rest; other failures would be the same again.
+        if !self.full {
+            blocking(|| self.session.done());
+        }
         self.answers.write(&Record::Tally { kept, failed, bytes }).await?;
         // The sender may close as soon as it has read TALLY, before our end of the stream was said: then nobody misses it.
         let _ = self.answers.close().await;
@@ -135,21 +187,39 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, W> {
     }
 
     async fn failed(&mut self, id: u32, name: &str, (reason, detail): Refusal) -> Result<(), TransferError> {
+        self.full |= reason == Reason::NoSpace;
         let failure = FileFailure::new(name, reason, detail);
         self.outcome.fail(&failure, self.watch);
         self.answers.write(&Record::Result { id, failure: Some(reason), detail: &failure.detail }).await
     }
 }
 
-/// Checks `entry` and makes what it names: a directory (`None`) or the part of a file.
-fn open(destination: &Destination, entry: &Entry) -> Result<Option<Part>, Refusal> {
-    let path = RelativePath::parse(&entry.path).map_err(|error| (Reason::PathRefused, error.to_string()))?;
+/// What an entry led to.
+enum Opened {
+    Directory,
+    Part(Part),
+    /// A file that was kept before.
+    Stands,
+}
+
+/// Checks `entry` and makes what it names.
+fn open(session: &mut Session<'_>, entry: &Entry) -> Result<Opened, Refusal> {
+    let path = path(entry)?;
     match entry.kind {
-        Kind::Directory => destination.create_directory(&path).map(|()| None),
-        Kind::File if entry.offset != 0 => {
-            Err((Reason::Unwritable, "the sender resumes, this version does not; send it again".into()))
-        }
-        Kind::File => destination.create_file(&path, entry).map(Some),
+        Kind::Directory => session.create_directory(&path).map(|()| Opened::Directory),
+        Kind::File if entry.kept && session.has(entry) => Ok(Opened::Stands),
+        Kind::File if entry.kept => Err((Reason::Unwritable, "it is not there any more; send it again".into())),
+        Kind::File => session.open(&path, entry).map(Opened::Part),
         Kind::Other(kind) => Err((Reason::NotAFile, format!("entry of kind {kind}"))),
     }
+}
+
+/// The path of `entry`, if it may be written to.
+fn path(entry: &Entry) -> Result<RelativePath, Refusal> {
+    let path = RelativePath::parse(&entry.path).map_err(|error| (Reason::PathRefused, error.to_string()))?;
+    let first = path.as_str().split('/').next().unwrap_or_default();
+    if first.eq_ignore_ascii_case(PARTS) {
+        return Err((Reason::PathRefused, format!("`{PARTS}` is where files under way are kept")));
+    }
+    Ok(path)
 }

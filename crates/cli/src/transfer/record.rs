@@ -5,7 +5,8 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::{Reason, TransferError};
+use super::tree::Prefix;
+use super::{Key, Reason, TransferError};
 
 /// Longest body of a record in bytes.
 pub const MAX_RECORD: usize = 256 * 1024;
@@ -15,7 +16,7 @@ const MAX_DETAIL: usize = 512;
 const CHUNK: usize = 64 * 1024;
 
 const MAGIC: &[u8; 7] = b"TWFILES";
-const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 2;
 /// Record types from here on may be skipped.
 const SKIPPABLE: u8 = 0x80;
 /// Bytes in front of a body: type and length.
@@ -27,8 +28,12 @@ const CHUNK_TYPE: u8 = 0x03;
 const END: u8 = 0x04;
 const ABORT: u8 = 0x05;
 const DONE: u8 = 0x06;
+const MARK: u8 = 0x07;
+const ZEROS: u8 = 0x08;
 const RESULT: u8 = 0x11;
 const TALLY: u8 = 0x12;
+const HAVE: u8 = 0x13;
+const READY: u8 = 0x14;
 
 /// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,14 +55,29 @@ pub struct Entry {
     pub kind: Kind,
     /// Whether its owner may execute it.
     pub executable: bool,
+    /// Whether it is one that the receiver listed as kept: nothing follows.
+    pub kept: bool,
     /// Seconds (signed) and nanoseconds since 1970.
     pub modified: (i64, u32),
-    /// Bytes that follow.
+    /// Bytes of the file.
     pub size: u64,
-    /// Where they begin in the file.
+    /// Where the bytes that follow begin.
     pub offset: u64,
+    /// Which content it is.
+    pub source: Key,
     /// Its path, not yet checked.
     pub path: Vec<u8>,
+}
+
+/// What a receiver has of a file from an earlier session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Have {
+    /// The file's path.
+    pub path: Key,
+    /// Which content it is.
+    pub source: Key,
+    /// Its beginning; `None` when the file is whole and kept.
+    pub part: Option<Prefix>,
 }
 
 /// One record.
@@ -69,11 +89,17 @@ pub enum Record<'a> {
         files: u32,
         /// Their bytes.
         bytes: u64,
+        /// The same when the same command comes again.
+        job: Key,
     },
     /// The next file or directory.
     Entry(Entry),
     /// Bytes of the entry under way.
     Chunk(&'a [u8]),
+    /// So many bytes of it that are all zero.
+    Zeros(u32),
+    /// A group of the entry under way ends here, and more follows; its chaining value.
+    Mark([u8; 32]),
     /// The entry under way is complete and has this BLAKE3 hash.
     End([u8; 32]),
     /// The entry under way will not be completed.
@@ -85,6 +111,10 @@ pub enum Record<'a> {
         /// Entries of the source that could not be announced.
         unsent: u32,
     },
+    /// What the receiver has of a file.
+    Have(Have),
+    /// The receiver has said all that it has.
+    Ready,
     /// What became of an entry; `None` is kept.
     Result {
         /// The entry.
@@ -183,10 +213,11 @@ impl<W: AsyncWrite + Unpin> RecordWriter<W> {
         self.buffer.clear();
         self.buffer.resize(HEADER, 0);
         let kind = emit(record, &mut self.buffer);
-        self.finish(kind).await
+        send(&mut self.to, kind, &mut self.buffer).await
     }
 
-    /// Writes a CHUNK of what `read` puts into the space it is given, at most `most` bytes; 0 bytes write nothing.
+    /// Writes a CHUNK of what `read` puts into the space it is given, at most `most` bytes, or ZEROS where it is nothing else;
+    /// 0 bytes write nothing.
     ///
     /// # Errors
     /// The outer one when the stream fails, the inner one when `read` does.
@@ -202,8 +233,12 @@ impl<W: AsyncWrite + Unpin> RecordWriter<W> {
             Err(error) => return Ok(Err(error)),
         };
         self.buffer.truncate(HEADER + length);
-        if length > 0 {
-            self.finish(CHUNK_TYPE).await?;
+        if length > 0 && self.buffer[HEADER..].iter().all(|&byte| byte == 0) {
+            let mut record = [0; HEADER + 4];
+            record[HEADER..].copy_from_slice(&(length as u32).to_be_bytes());
+            send(&mut self.to, ZEROS, &mut record).await?;
+        } else if length > 0 {
+            send(&mut self.to, CHUNK_TYPE, &mut self.buffer).await?;
         }
         Ok(Ok(&self.buffer[HEADER..]))
     }
@@ -215,23 +250,25 @@ impl<W: AsyncWrite + Unpin> RecordWriter<W> {
     pub async fn close(mut self) -> Result<(), TransferError> {
         Ok(self.to.shutdown().await?)
     }
+}
 
-    async fn finish(&mut self, kind: u8) -> Result<(), TransferError> {
-        let length = (self.buffer.len() - HEADER) as u32;
-        self.buffer[0] = kind;
-        self.buffer[1..HEADER].copy_from_slice(&length.to_be_bytes());
-        self.to.write_all(&self.buffer).await?;
-        Ok(self.to.flush().await?)
-    }
+/// Writes the record in `record`, whose first bytes are left for its type and length.
+async fn send<W: AsyncWrite + Unpin>(to: &mut W, kind: u8, record: &mut [u8]) -> Result<(), TransferError> {
+    let length = (record.len() - HEADER) as u32;
+    record[0] = kind;
+    record[1..HEADER].copy_from_slice(&length.to_be_bytes());
+    to.write_all(record).await?;
+    Ok(to.flush().await?)
 }
 
 /// Appends the body of `record` and returns its type.
 fn emit(record: &Record<'_>, out: &mut Vec<u8>) -> u8 {
     let mut put = |bytes: &[u8]| out.extend_from_slice(bytes);
     match record {
-        Record::Total { files, bytes } => {
+        Record::Total { files, bytes, job } => {
             put(&files.to_be_bytes());
             put(&bytes.to_be_bytes());
+            put(&job.0);
             TOTAL
         }
         Record::Entry(entry) => {
@@ -242,6 +279,19 @@ fn emit(record: &Record<'_>, out: &mut Vec<u8>) -> u8 {
             put(bytes);
             CHUNK_TYPE
         }
+        Record::Zeros(length) => {
+            put(&length.to_be_bytes());
+            ZEROS
+        }
+        Record::Mark(value) => {
+            put(value);
+            MARK
+        }
+        Record::Have(have) => {
+            emit_have(have, out);
+            HAVE
+        }
+        Record::Ready => READY,
         Record::End(hash) => {
             put(hash);
             END
@@ -283,13 +333,25 @@ fn emit_entry(entry: &Entry, out: &mut Vec<u8>) {
         Kind::Other(kind) => kind,
     };
     out.extend_from_slice(&entry.id.to_be_bytes());
-    out.extend_from_slice(&[kind, u8::from(entry.executable)]);
+    out.extend_from_slice(&[kind, u8::from(entry.executable) | u8::from(entry.kept) << 1]);
     out.extend_from_slice(&entry.modified.0.to_be_bytes());
     out.extend_from_slice(&entry.modified.1.to_be_bytes());
     out.extend_from_slice(&entry.size.to_be_bytes());
     out.extend_from_slice(&entry.offset.to_be_bytes());
+    out.extend_from_slice(&entry.source.0);
     out.extend_from_slice(&(entry.path.len() as u16).to_be_bytes());
     out.extend_from_slice(&entry.path);
+}
+
+fn emit_have(have: &Have, out: &mut Vec<u8>) {
+    out.push(u8::from(have.part.is_some()));
+    out.extend_from_slice(&have.path.0);
+    out.extend_from_slice(&have.source.0);
+    if let Some(prefix) = &have.part {
+        out.extend_from_slice(&prefix.groups().to_be_bytes());
+        out.extend_from_slice(prefix.last());
+        out.extend(prefix.stack().iter().flatten());
+    }
 }
 
 /// A body being read; running out of bytes is `None`.
@@ -332,6 +394,10 @@ fn parse(kind: u8, body: &[u8]) -> Result<Record<'_>, TransferError> {
         TOTAL => ("TOTAL", parse_total(body)),
         ENTRY => ("ENTRY", parse_entry(body).map(Record::Entry)),
         CHUNK_TYPE => ("CHUNK", (!body.0.is_empty()).then_some(Record::Chunk(body.0))),
+        MARK => ("MARK", body.array().and_then(|value| body.end(Record::Mark(value)))),
+        ZEROS => ("ZEROS", parse_zeros(body)),
+        HAVE => ("HAVE", parse_have(body)),
+        READY => ("READY", body.end(Record::Ready)),
         END => ("END", body.array().and_then(|hash| body.end(Record::End(hash)))),
         ABORT => ("ABORT", body.u8().and_then(|reason| body.end(Record::Abort(Reason::from_wire(reason))))),
         DONE => ("DONE", parse_done(body)),
@@ -343,8 +409,28 @@ fn parse(kind: u8, body: &[u8]) -> Result<Record<'_>, TransferError> {
 }
 
 fn parse_total<'a>(body: &mut Body<'a>) -> Option<Record<'a>> {
-    let record = Record::Total { files: body.u32()?, bytes: body.u64()? };
+    let record = Record::Total { files: body.u32()?, bytes: body.u64()?, job: body.array().map(Key)? };
     body.end(record)
+}
+
+fn parse_zeros<'a>(body: &mut Body<'a>) -> Option<Record<'a>> {
+    let length = body.u32().filter(|length| (1..=MAX_RECORD as u32).contains(length))?;
+    body.end(Record::Zeros(length))
+}
+
+fn parse_have<'a>(body: &mut Body<'a>) -> Option<Record<'a>> {
+    let kind = body.u8()?;
+    let (path, source) = (body.array().map(Key)?, body.array().map(Key)?);
+    let part = match kind {
+        0 => None,
+        1 => {
+            let (groups, last) = (body.u64()?, body.array()?);
+            let stack = (0..groups.count_ones()).map(|_| body.array()).collect::<Option<_>>()?;
+            Some(Prefix::new(groups, last, stack)?)
+        }
+        _ => return None,
+    };
+    body.end(Record::Have(Have { path, source, part }))
 }
 
 fn parse_entry(body: &mut Body<'_>) -> Option<Entry> {
@@ -354,12 +440,14 @@ fn parse_entry(body: &mut Body<'_>) -> Option<Entry> {
         1 => Kind::Directory,
         kind => Kind::Other(kind),
     };
-    let executable = body.u8()? & 1 != 0;
+    let flags = body.u8()?;
+    let (executable, kept) = (flags & 1 != 0, flags & 2 != 0);
     let modified = (body.array().map(i64::from_be_bytes)?, body.u32().filter(|nanos| *nanos < 1_000_000_000)?);
     let (size, offset) = (body.u64()?, body.u64()?);
+    let source = body.array().map(Key)?;
     let length = body.array().map(u16::from_be_bytes)?;
     let path = body.take(usize::from(length))?.to_vec();
-    Some(Entry { id, kind, executable, modified, size, offset, path })
+    Some(Entry { id, kind, executable, kept, modified, size, offset, source, path })
 }
 
 fn parse_done<'a>(body: &mut Body<'a>) -> Option<Record<'a>> {

@@ -2,19 +2,23 @@
 //!
 //! Announcing and gathering run side by side over the two directions of the stream, so neither end can wait for the other
 //! for ever. Between them stands one [`Ledger`]: an answer is accepted once, for an entry that was announced; a file that the
-//! receiver refuses while it flows is cut short.
+//! receiver refuses while it flows is cut short. Announcing begins when the receiver has said what it has of earlier
+//! sessions ([`Offers`]).
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 
 use tokio::io::{AsyncRead, AsyncWrite, split};
+use tokio::sync::oneshot;
 
+use super::kept::wire_time;
+use super::offers::Offers;
 use super::path::printable;
 use super::record::{Entry, Kind, Record, RecordReader, RecordWriter};
 use super::source::{Found, Source, check_kind, show};
-use super::{Event, FileFailure, Outcome, Reason, TransferError, Watch, blocking};
+use super::tree::{GROUP, Prefix, Tree};
+use super::{Event, FileFailure, Key, Outcome, Reason, TransferError, Watch, blocking};
 
 /// Sends all of `found`, and waits until the receiver has said what became of each entry.
 ///
@@ -31,14 +35,19 @@ pub async fn send<S: AsyncRead + AsyncWrite>(
         outcome.fail(failure, watch);
     }
     let ledger = Ledger(Mutex::new(vec![Fate::Unannounced; found.sources.len()]));
+    let (ready, offers) = oneshot::channel();
     let sender = async {
-        let mut announcer =
-            Announcer { records: RecordWriter::open(write).await?, ledger: &ledger, watch, failures: Vec::new() };
+        let mut records = RecordWriter::open(write).await?;
+        watch(Event::Total { files: found.files, bytes: found.bytes });
+        records.write(&Record::Total { files: found.files, bytes: found.bytes, job: found.job }).await?;
+        // Without READY the gatherer fails, and its error is the one to tell.
+        let Ok(offers) = offers.await else { return std::future::pending().await };
+        let mut announcer = Announcer { records, ledger: &ledger, offers, watch, failures: Vec::new() };
         announcer.announce(found).await?;
         announcer.records.close().await?;
         Ok(announcer.failures)
     };
-    let gatherer = gather(read, found, &ledger, watch);
+    let gatherer = gather(read, found, &ledger, ready, watch);
     let (failures, gathered) = tokio::try_join!(sender, gatherer)?;
     outcome.kept += gathered.kept;
     outcome.bytes += gathered.bytes;
@@ -91,27 +100,25 @@ impl Ledger {
 struct Announcer<'a, W> {
     records: RecordWriter<W>,
     ledger: &'a Ledger,
+    offers: Offers,
     watch: Watch<'a>,
     failures: Vec<FileFailure>,
 }
 
 impl<W: AsyncWrite + Unpin> Announcer<'_, W> {
     async fn announce(&mut self, found: &Found) -> Result<(), TransferError> {
-        (self.watch)(Event::Total { files: found.files, bytes: found.bytes });
-        self.records.write(&Record::Total { files: found.files, bytes: found.bytes }).await?;
         let (mut announced, mut unsent) = (0, found.failures.len() as u32);
         for (id, source) in (0..).zip(&found.sources) {
             if source.directory {
                 announced += 1;
                 self.ledger.announce(id, 0);
-                self.records.write(&Record::Entry(entry(id, source, Kind::Directory, None))).await?;
+                self.records.write(&Record::Entry(entry(id, source, None))).await?;
                 continue;
             }
             match blocking(|| open(source)) {
                 Ok((file, before)) => {
                     announced += 1;
                     self.ledger.announce(id, before.len());
-                    self.records.write(&Record::Entry(entry(id, source, Kind::File, Some(&before)))).await?;
                     self.file(id, source, file, &before).await?;
                 }
                 Err(failure) => {
@@ -123,31 +130,64 @@ impl<W: AsyncWrite + Unpin> Announcer<'_, W> {
         self.records.write(&Record::Done { announced, unsent }).await
     }
 
-    /// Sends the bytes of one file, and its hash if they are what was announced.
+    /// Announces one file and sends what the receiver has not.
     async fn file(&mut self, id: u32, source: &Source, mut file: File, before: &Metadata) -> Result<(), TransferError> {
-        let mut hasher = blake3::Hasher::new();
-        let mut left = before.len();
-        while left > 0 {
+        let mut entry = entry(id, source, Some(before));
+        let (name, size) = (source.name.to_string(), before.len());
+        let path = Key::of_path(&entry.path);
+        entry.kept = self.offers.has(path, entry.source);
+        if entry.kept {
+            entry.offset = size;
+            (self.watch)(Event::Resumed { path: &name, offset: size, size });
+            return self.records.write(&Record::Entry(entry)).await;
+        }
+        let offered = self.offers.part(entry.source, size);
+        let part = offered.filter(|prefix| blocking(|| still_ends(&mut file, prefix)));
+        match &part {
+            Some(prefix) => {
+                entry.offset = prefix.offset();
+                (self.watch)(Event::Resumed { path: &name, offset: entry.offset, size });
+            }
+            None if self.offers.has_begun(path) => (self.watch)(Event::Changed { path: &name, size }),
+            None => {}
+        }
+        self.records.write(&Record::Entry(entry)).await?;
+        let mut tree = Tree::new(part.as_ref());
+        match self.bytes(id, &mut file, &mut tree, size).await? {
+            Sent::Refused => self.records.write(&Record::Abort(Reason::Aborted)).await,
+            Sent::Failed(reason, detail) => self.abort(FileFailure::new(show(&source.path), reason, detail)).await,
+            Sent::All => match (blocking(|| changed(&file, before)), tree.finish()) {
+                (None, Some(hash)) => self.records.write(&Record::End(hash.into())).await,
+                (detail, _) => {
+                    let detail = detail.unwrap_or_default();
+                    self.abort(FileFailure::new(show(&source.path), Reason::Changed, detail)).await
+                }
+            },
+        }
+    }
+
+    /// Sends the bytes of `file` from where it stands and `tree` ends, up to `size`.
+    async fn bytes(&mut self, id: u32, file: &mut File, tree: &mut Tree, size: u64) -> Result<Sent, TransferError> {
+        while tree.bytes() < size {
             if self.ledger.refused(id) {
                 // The receiver has named the failure; this only ends the entry.
-                return self.records.write(&Record::Abort(Reason::Aborted)).await;
+                return Ok(Sent::Refused);
             }
-            let failure = match self.records.write_chunk(left, |space| blocking(|| file.read(space))).await? {
-                Ok([]) => FileFailure::new(show(&source.path), Reason::Changed, "it became shorter; send it again"),
+            if tree.room() == 0 {
+                let mark = *tree.close_group().last();
+                self.records.write(&Record::Mark(mark)).await?;
+            }
+            let most = tree.room().min(size - tree.bytes());
+            match self.records.write_chunk(most, |space| blocking(|| file.read(space))).await? {
+                Ok([]) => return Ok(Sent::Failed(Reason::Changed, "it became shorter; send it again".into())),
                 Ok(bytes) => {
-                    hasher.update(bytes);
-                    left -= bytes.len() as u64;
+                    tree.update(bytes);
                     (self.watch)(Event::Bytes(bytes.len() as u64));
-                    continue;
                 }
-                Err(error) => FileFailure::new(show(&source.path), Reason::Unreadable, error),
-            };
-            return self.abort(failure).await;
+                Err(error) => return Ok(Sent::Failed(Reason::Unreadable, error.to_string())),
+            }
         }
-        match blocking(|| changed(&file, before)) {
-            None => self.records.write(&Record::End(hasher.finalize().into())).await,
-            Some(detail) => self.abort(FileFailure::new(show(&source.path), Reason::Changed, detail)).await,
-        }
+        Ok(Sent::All)
     }
 
     async fn abort(&mut self, failure: FileFailure) -> Result<(), TransferError> {
@@ -162,15 +202,34 @@ impl<W: AsyncWrite + Unpin> Announcer<'_, W> {
     }
 }
 
-/// Reads the receiver's answers until its tally. Entries that the sender aborted are its own failures and not counted here.
+/// What became of a file's bytes.
+enum Sent {
+    All,
+    /// The receiver does not want more of them.
+    Refused,
+    Failed(Reason, String),
+}
+
+/// Reads what the receiver has, and tells `ready`; then its answers until its tally. Entries that the sender aborted are its own failures and not counted here.
 async fn gather(
     read: impl AsyncRead + Unpin,
     found: &Found,
     ledger: &Ledger,
+    ready: oneshot::Sender<Offers>,
     watch: Watch<'_>,
 ) -> Result<Outcome, TransferError> {
     let mut records = RecordReader::open(read).await?;
     let mut outcome = Outcome::default();
+    let mut offers = Offers::default();
+    loop {
+        match records.next().await? {
+            Record::Have(have) => offers.add(have, found.sources.len())?,
+            Record::Ready => break,
+            _ => return Err(TransferError::Unexpected("sender's, or early")),
+        }
+    }
+    // The writing side waits for it, or has failed and ends this.
+    let _ = ready.send(offers);
     loop {
         match records.next().await? {
             Record::Result { id, failure, detail } => {
@@ -235,16 +294,49 @@ fn changed(file: &File, before: &Metadata) -> Option<String> {
     touched.then(|| "it was written to meanwhile; send it again".into())
 }
 
-fn entry(id: u32, source: &Source, kind: Kind, metadata: Option<&Metadata>) -> Entry {
+/// Whether the last group of `prefix` is what `file` has there; leaves the file at its end if so, else at its beginning.
+fn still_ends(file: &mut File, prefix: &Prefix) -> bool {
+    let mut group = Vec::new();
+    let read = file
+        .seek(SeekFrom::Start(prefix.offset() - GROUP))
+        .and_then(|_| file.by_ref().take(GROUP).read_to_end(&mut group));
+    let same = read.is_ok() && prefix.ends_in(&group);
+    if !same {
+        // A file that cannot even be rewound is not read whole, and the hash says so.
+        let _ = file.rewind();
+    }
+    same
+}
+
+/// The ENTRY of a file, or of a directory, which has no metadata.
+fn entry(id: u32, source: &Source, metadata: Option<&Metadata>) -> Entry {
+    let executable = metadata.is_some_and(executable);
+    let modified = metadata.and_then(|metadata| metadata.modified().ok()).map_or((0, 0), wire_time);
+    let size = metadata.map_or(0, Metadata::len);
     Entry {
         id,
-        kind,
-        executable: metadata.is_some_and(executable),
-        modified: metadata.and_then(|metadata| metadata.modified().ok()).map_or((0, 0), wire_time),
-        size: metadata.map_or(0, Metadata::len),
+        kind: if metadata.is_some() { Kind::File } else { Kind::Directory },
+        executable,
+        kept: false,
+        modified,
+        size,
         offset: 0,
+        source: metadata
+            .map_or_else(Key::default, |metadata| Key::of_source(inode(metadata), size, modified, executable)),
         path: source.name.as_str().into(),
     }
+}
+
+#[cfg(unix)]
+fn inode(metadata: &Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(metadata)
+}
+
+/// There the time of creation tells files apart.
+#[cfg(not(unix))]
+fn inode(metadata: &Metadata) -> u64 {
+    let created = metadata.created().map(wire_time).unwrap_or_default();
+    (created.0 as u64).wrapping_mul(1_000_000_000).wrapping_add(u64::from(created.1))
 }
 
 #[cfg(unix)]
@@ -255,18 +347,4 @@ fn executable(metadata: &Metadata) -> bool {
 #[cfg(not(unix))]
 fn executable(_: &Metadata) -> bool {
     false
-}
-
-/// Seconds (rounded down) and nanoseconds since 1970.
-fn wire_time(time: SystemTime) -> (i64, u32) {
-    match time.duration_since(SystemTime::UNIX_EPOCH) {
-        Ok(after) => (after.as_secs() as i64, after.subsec_nanos()),
-        Err(before) => {
-            let before = before.duration();
-            match before.subsec_nanos() {
-                0 => (-(before.as_secs() as i64), 0),
-                nanos => (-(before.as_secs() as i64) - 1, 1_000_000_000 - nanos),
-            }
-        }
-    }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 use super::path::{RelativePath, printable};
-use super::{FileFailure, Reason};
+use super::{FileFailure, Key, Reason};
 
 /// One file or directory to send.
 #[derive(Clone, Debug)]
@@ -34,6 +34,8 @@ pub struct Found {
     pub bytes: u64,
     /// What cannot be sent.
     pub failures: Vec<FileFailure>,
+    /// The same for the same paths.
+    pub job: Key,
 }
 
 /// Why a set of paths cannot be sent together.
@@ -80,6 +82,8 @@ pub fn scan(paths: &[PathBuf]) -> Result<Found, ScanError> {
         }
         walk(&named, &mut found);
     }
+    let absolute: Vec<_> = paths.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
+    found.job = Key::of_job(absolute.iter().map(|path| path.as_os_str().as_encoded_bytes()));
     if u32::try_from(found.sources.len() + found.failures.len()).is_err() {
         return Err(ScanError::TooMany);
     }

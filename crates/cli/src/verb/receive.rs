@@ -15,7 +15,7 @@ use crate::report::{Console, Event};
 use crate::session::{self, CLOSE_WAIT, CUT_OFF, DONE, Role, unless_interrupted};
 use crate::transfer::{self, Destination};
 
-use super::send::judge;
+use super::send::{cut_off, judge};
 
 /// Arguments of `receive`.
 #[derive(Debug, clap::Args)]
@@ -55,7 +55,8 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     ended
 }
 
-/// Takes connections for as long as it is polled, or one. Dropped, it drops their transfers, and these their part files.
+/// Takes connections for as long as it is polled, or until one transfer is over. Dropped, it drops their transfers, and these
+/// leave what a later one can go on with.
 async fn serve(
     endpoint: &Endpoint,
     destination: &Arc<Destination>,
@@ -71,7 +72,9 @@ async fn serve(
             }
             Some(ended) = transfers.join_next() => {
                 let ended = ended.or_exit(Exit::Other)?;
-                if once {
+                // A sender that was killed and came again is served by now: its first connection, lost meanwhile, is no end.
+                let superseded = ended.as_ref().is_err_and(|failure| failure.exit == Exit::Interrupted) && !transfers.is_empty();
+                if once && !superseded {
                     return ended;
                 }
             }
@@ -102,8 +105,8 @@ async fn receive(connection: Connection, destination: Arc<Destination>, console:
     connection.close(if received.is_ok() { DONE } else { CUT_OFF }, "");
     let delivered = received.as_ref().map_or(0, |outcome| outcome.bytes);
     if let Ok(outcome) = &received {
-        console.event(&Event::Tally { kept: outcome.kept, failed: outcome.failed });
+        meter.tally(outcome);
     }
     let summary = session::summary(&connection.stats(), Role::Receiver, delivered, elapsed);
-    console.conclude(&summary, received.or_exit(Exit::Unreachable).and_then(|outcome| judge(&outcome)))
+    console.conclude(&summary, received.map_err(cut_off).and_then(|outcome| judge(&outcome)))
 }

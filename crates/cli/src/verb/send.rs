@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use tidewire::Connection;
+use tidewire::{CloseReason, Config, Connection, Endpoint};
+use tokio::time::{sleep, timeout};
 
 use crate::exit::{Exit, Failure, OrExit};
 use crate::link::{self, LINK_VARIABLE, Link};
@@ -12,7 +13,13 @@ use crate::options::{Coding, Output};
 use crate::progress::Meter;
 use crate::report::{Console, Event};
 use crate::session::{self, CUT_OFF, DONE, Role, unless_interrupted};
-use crate::transfer::{self, Found, Outcome, scan};
+use crate::transfer::{self, Found, Outcome, TransferError, scan};
+
+/// How long a lost connection is tried to be made anew. Chosen: a router or a receiver that restarts is back by then.
+const RETRY_TIME: Duration = Duration::from_secs(120);
+/// Time between attempts: at first, doubling, and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Arguments of `send`.
 #[derive(Debug, clap::Args)]
@@ -30,7 +37,7 @@ pub struct Args {
 ///
 /// # Errors
 /// [`Exit::Usage`] for a wrong link, [`Exit::Unreachable`] when nothing answers, [`Exit::LocalIo`] when a file did not
-/// arrive, [`Exit::Integrity`] when one arrived wrong.
+/// arrive, [`Exit::Integrity`] when one arrived wrong, [`Exit::Interrupted`] when the transfer was cut off.
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let begun = Instant::now();
     let (paths, link) = split(args.arguments)?;
@@ -40,19 +47,53 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
         found.failures.iter().for_each(|failure| console.failed(failure));
         return Err(Failure::message(Exit::LocalIo, "nothing to send"));
     }
-    let (endpoint, connection) = unless_interrupted(session::connect(&link, config)).await?;
-    console.event(&Event::Connected { peer: connection.remote().to_string() });
-    let sent = unless_interrupted(send_over(&connection, &found, &console, "sending")).await;
-    let elapsed = begun.elapsed();
-    connection.close(if sent.is_ok() { DONE } else { CUT_OFF }, "");
-    let stats = connection.stats();
-    session::close(&endpoint).await;
-    let delivered = sent.as_ref().map_or(0, |outcome| outcome.bytes);
-    if let Ok(outcome) = &sent {
-        console.event(&Event::Tally { kept: outcome.kept, failed: outcome.failed });
+    let mut connected = unless_interrupted(session::connect(&link, config.clone())).await?;
+    loop {
+        let (endpoint, connection) = connected;
+        console.event(&Event::Connected { peer: connection.remote().to_string() });
+        let mut sent = unless_interrupted(send_over(&connection, &found, &console, "sending")).await;
+        let elapsed = begun.elapsed();
+        let lost = sent.is_err() && is_lost(&connection).await;
+        connection.close(if sent.is_ok() { DONE } else { CUT_OFF }, "");
+        let stats = connection.stats();
+        session::close(&endpoint).await;
+        if lost {
+            console.warn("tidewire: the connection is lost; connecting again");
+            match unless_interrupted(connect_again(&link, &config, &console)).await {
+                Ok(again) => {
+                    connected = again;
+                    continue;
+                }
+                Err(failure) => sent = Err(failure),
+            }
+        }
+        let delivered = sent.as_ref().map_or(0, |outcome| outcome.bytes);
+        let summary = session::summary(&stats, Role::Sender, delivered, elapsed);
+        return console.conclude(&summary, sent.and_then(|outcome| judge(&outcome)));
     }
-    let summary = session::summary(&stats, Role::Sender, delivered, elapsed);
-    console.conclude(&summary, sent.and_then(|outcome| judge(&outcome)))
+}
+
+/// Whether the connection ended by itself: neither side's user or program ended it.
+async fn is_lost(connection: &Connection) -> bool {
+    let ended = timeout(Duration::ZERO, connection.closed()).await;
+    matches!(ended, Ok(CloseReason::Idle | CloseReason::KeyExhausted))
+}
+
+async fn connect_again(link: &Link, config: &Config, console: &Console) -> Result<(Endpoint, Connection), Failure> {
+    let since = Instant::now();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match session::connect(link, config.clone()).await {
+            Ok(connected) => return Ok(connected),
+            Err(failure) if since.elapsed() > RETRY_TIME => {
+                let error = format_args!("{failure}; the same command goes on from there");
+                return Err(Failure::message(Exit::Interrupted, error));
+            }
+            Err(failure) => console.say(&format!("not yet: {failure}")),
+        }
+        sleep(pause).await;
+        pause = (2 * pause).min(LONGEST_PAUSE);
+    }
 }
 
 /// Sends `found` over a stream of its own, with progress.
@@ -66,9 +107,22 @@ pub(super) async fn send_over(
     let meter = Meter::new(console, title);
     let watch = |event: transfer::Event<'_>| meter.take(&event);
     tokio::select! {
-        outcome = transfer::send(stream, found, &watch) => outcome.or_exit(Exit::Unreachable),
+        outcome = transfer::send(stream, found, &watch) => {
+            let outcome = outcome.map_err(cut_off)?;
+            meter.tally(&outcome);
+            Ok(outcome)
+        }
         never = meter.show(|| session::sample(&connection.stats(), Role::Sender)) => match never {},
     }
+}
+
+/// What to say of a transfer that ended early.
+pub(super) fn cut_off(error: TransferError) -> Failure {
+    if error.is_cut_off() {
+        let message = format_args!("{error}; when the sender runs the same command again, it goes on from there");
+        return Failure::message(Exit::Interrupted, message);
+    }
+    Failure::new(Exit::Other, error)
 }
 
 /// The exit code that an outcome deserves.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tidewire::{Connection, Endpoint};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::exit::{Exit, Failure, OrExit};
@@ -44,29 +45,42 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let what = format!("leads to {all}; on the other machine: tidewire forward -L 8080:{one} '{link}'");
     listen::announce(&link, &what, &console);
     let allowed = Arc::new(Allowed::new(args.allow));
-    let ended = unless_interrupted(serve(&endpoint, &allowed, &console)).await;
+    let (stop, mut serving) = (watch::Sender::new(()), JoinSet::new());
+    let ended = unless_interrupted(serve(&endpoint, &allowed, &console, &stop, &mut serving)).await;
+    // Each connection ends with its summary, those that were cut off too.
+    drop(stop);
+    while serving.join_next().await.is_some() {}
     session::close(&endpoint).await;
     session::quietly(ended)
 }
 
-/// Takes connections for as long as it is polled. Dropped, it drops all that they carry.
-async fn serve(endpoint: &Endpoint, allowed: &Arc<Allowed>, console: &Console) -> Result<(), Failure> {
-    let mut serving = JoinSet::new();
+/// Takes connections for as long as it is polled; they are served until `stop` is dropped.
+async fn serve(
+    endpoint: &Endpoint,
+    allowed: &Arc<Allowed>,
+    console: &Console,
+    stop: &watch::Sender<()>,
+    serving: &mut JoinSet<()>,
+) -> Result<(), Failure> {
     loop {
         tokio::select! {
             accepted = endpoint.accept() => {
                 let Some(connection) = accepted else { return Err(Failure::message(Exit::Other, "the socket failed")) };
-                serving.spawn(serve_one(connection, Arc::clone(allowed), console.clone()));
+                serving.spawn(serve_one(connection, Arc::clone(allowed), console.clone(), stop.subscribe()));
             }
             Some(_) = serving.join_next() => {}
         }
     }
 }
 
-async fn serve_one(connection: Connection, allowed: Arc<Allowed>, console: Console) {
+async fn serve_one(connection: Connection, allowed: Arc<Allowed>, console: Console, mut stopped: watch::Receiver<()>) {
     let begun = Instant::now();
     console.event(&Event::Connected { peer: connection.remote().to_string() });
-    server::serve(&connection, &allowed, &console).await;
+    tokio::select! {
+        () = server::serve(&connection, &allowed, &console) => {}
+        // Nothing is ever sent: this is the end of the sender.
+        _ = stopped.changed() => {}
+    }
     let stats = connection.stats();
     let bytes = stats.app_bytes_sent + stats.app_bytes_received;
     console.summary(&session::summary(&stats, Role::Both, bytes, begun.elapsed()));

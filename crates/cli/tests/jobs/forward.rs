@@ -148,7 +148,8 @@ fn a_server_that_starts_again_is_found_again() {
     let (mut client, local) = forward(&target, &link);
     exchange(&local, 10, 1000);
     server.interrupt();
-    assert_eq!(server.end().0, Some(130));
+    let (code, lines) = server.end();
+    assert_eq!((code, &lines.last().unwrap()["event"]), (Some(130), &"summary".into()));
     client.wait_for("summary");
     let arguments = ["serve", "--json", "--listen", &address(&link), "--allow", &target, "--key", key];
     let mut again = Running::start(&arguments);

@@ -29,7 +29,11 @@ pub struct Running {
 
 impl Running {
     pub fn start(arguments: &[&str]) -> Self {
-        let mut child = tidewire(arguments).stderr(Stdio::inherit()).spawn().unwrap();
+        Self::spawn(&mut tidewire(arguments))
+    }
+
+    pub fn spawn(command: &mut Command) -> Self {
+        let mut child = command.stderr(Stdio::inherit()).stdout(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         Self { child, stdout }
     }
@@ -39,6 +43,13 @@ impl Running {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
         schema::lines(line.as_bytes()).remove(0)
+    }
+
+    /// The next line of a verb that speaks to people.
+    pub fn text(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
     }
 
     pub fn interrupt(&self) {

@@ -1,0 +1,132 @@
+//! What a receiver writes down about the part of a file, so that a later session can go on with it (`docs/transfer.md`
+//! section 4).
+//!
+//! A part writes one after each group, into one of two slots in turn: a power failure while one is written leaves the
+//! other. Invariant: whoever writes a checkpoint has flushed the bytes that it speaks of.
+
+use std::io::{self, Read, Seek, SeekFrom, Write};
+
+use super::Key;
+use super::tree::Prefix;
+
+/// Bytes of a slot: the longest checkpoint has 43 chaining values and 1,516 bytes; rounded up to a page, which systems write whole.
+const SLOT: usize = 4096;
+const MAGIC: &[u8; 8] = b"TWSTATE\x02";
+/// Bytes of the hash at the end.
+const CHECK: usize = 32;
+
+/// The beginning of a file that is on the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Checkpoint {
+    /// What it was sent by.
+    pub(super) job: Key,
+    /// What it is to be called.
+    pub(super) path: Key,
+    /// Which content it is.
+    pub(super) source: Key,
+    /// Bytes of the whole file.
+    pub(super) size: u64,
+    /// What is there.
+    pub(super) prefix: Prefix,
+}
+
+impl Checkpoint {
+    /// Writes it into the slot whose turn it is.
+    pub(super) fn write(&self, to: &mut std::fs::File) -> io::Result<()> {
+        to.seek(SeekFrom::Start(self.prefix.groups() % 2 * SLOT as u64))?;
+        to.write_all(&self.emit())
+    }
+
+    /// Writes it into both slots: later ones, if there were any, are void.
+    pub(super) fn write_alone(&self, to: &mut std::fs::File) -> io::Result<()> {
+        to.rewind()?;
+        to.write_all(&[self.emit(), self.emit()].concat())
+    }
+
+    /// The later of the two in `from` that is valid and speaks of at most `bytes`.
+    pub(super) fn read(from: &mut impl Read, bytes: u64) -> Option<Self> {
+        let mut slots = Vec::new();
+        from.take(2 * SLOT as u64).read_to_end(&mut slots).ok()?;
+        let valid = slots.chunks(SLOT).filter_map(Self::parse).filter(|checkpoint| checkpoint.prefix.offset() <= bytes);
+        valid.max_by_key(|checkpoint| checkpoint.prefix.groups())
+    }
+
+    fn emit(&self) -> Vec<u8> {
+        let mut slot = Vec::with_capacity(SLOT);
+        slot.extend_from_slice(MAGIC);
+        slot.extend_from_slice(&self.job.0);
+        slot.extend_from_slice(&self.path.0);
+        slot.extend_from_slice(&self.source.0);
+        slot.extend_from_slice(&self.size.to_be_bytes());
+        slot.extend_from_slice(&self.prefix.groups().to_be_bytes());
+        slot.extend_from_slice(self.prefix.last());
+        slot.extend(self.prefix.stack().iter().flatten());
+        let check = blake3::hash(&slot);
+        slot.extend_from_slice(check.as_bytes());
+        slot.resize(SLOT, 0);
+        slot
+    }
+
+    fn parse(slot: &[u8]) -> Option<Self> {
+        let mut rest = slot.strip_prefix(MAGIC)?;
+        let mut key = || take(&mut rest).map(Key);
+        let (job, path, source) = (key()?, key()?, key()?);
+        let size = take(&mut rest).map(u64::from_be_bytes)?;
+        let groups = take(&mut rest).map(u64::from_be_bytes)?;
+        let last = take(&mut rest)?;
+        let stack = (0..groups.count_ones()).map(|_| take(&mut rest)).collect::<Option<_>>()?;
+        let body = slot.get(..slot.len() - rest.len())?;
+        let whole = rest.get(..CHECK)? == blake3::hash(body).as_bytes();
+        let prefix = Prefix::new(groups, last, stack).filter(|prefix| prefix.offset() < size)?;
+        whole.then_some(Self { job, path, source, size, prefix })
+    }
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (head, tail) = rest.split_first_chunk::<N>()?;
+    *rest = tail;
+    Some(*head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::GROUP;
+    use super::*;
+
+    fn checkpoint(groups: u64) -> Checkpoint {
+        let prefix = Prefix::new(groups, [3; 32], vec![[4; 32]; groups.count_ones() as usize]).unwrap();
+        Checkpoint { job: Key([1; 16]), path: Key([2; 16]), source: Key([5; 16]), size: u64::MAX, prefix }
+    }
+
+    fn read(bytes: &[u8], most: u64) -> Option<u64> {
+        Checkpoint::read(&mut &bytes[..], most).map(|checkpoint| checkpoint.prefix.groups())
+    }
+
+    #[test]
+    fn the_later_of_two_counts_and_a_torn_one_does_not() {
+        let mut file = tempfile::tempfile().unwrap();
+        let mut state = |checkpoint: &Checkpoint, alone: bool| {
+            if alone { checkpoint.write_alone(&mut file) } else { checkpoint.write(&mut file) }.unwrap();
+            file.rewind().unwrap();
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes).unwrap();
+            bytes
+        };
+        assert_eq!(read(&[], u64::MAX), None);
+        // The first goes to the second slot; the first slot is a hole then.
+        assert_eq!(read(&state(&checkpoint(1), false), u64::MAX), Some(1));
+        let bytes = state(&checkpoint(2), false);
+        assert_eq!(Checkpoint::read(&mut &bytes[..], u64::MAX), Some(checkpoint(2)));
+        assert_eq!(read(&bytes, 2 * GROUP - 1), Some(1), "it speaks of more than is there");
+        for at in 0..300 {
+            let mut torn = bytes.clone();
+            torn[at] ^= 1;
+            let wanted = if at < checkpoint(2).emit().iter().rposition(|&byte| byte != 0).unwrap() + 1 { 1 } else { 2 };
+            assert_eq!(read(&torn, u64::MAX), Some(wanted), "byte {at}");
+        }
+        assert_eq!(read(&state(&checkpoint(1), true), u64::MAX), Some(1));
+        let longest = checkpoint((1 << 42) - 1).emit();
+        assert_eq!(read(&longest, u64::MAX), Some((1 << 42) - 1));
+        assert_eq!(longest.len(), SLOT);
+    }
+}

@@ -1,0 +1,167 @@
+//! The list of files that a job has kept so far: should the transfer be cut off, they are not sent again.
+//!
+//! A session reads it once, adds to it behind each file, and removes it when the job is done. Invariant: a file is added
+//! after it was verified, flushed and renamed, and counts later only while it stands as it was left.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom, Write};
+use std::time::SystemTime;
+
+use cap_std::fs::Dir;
+
+use super::{Destination, Key, RelativePath};
+
+/// Most files on a list: 32 MiB of keys in memory. Files beyond are sent again.
+const MAX_KEPT: usize = 1 << 20;
+/// Bytes of a record besides its path: length of the path, source, size, modified, check.
+const CHECK: usize = 8;
+
+/// The files that a job has kept.
+#[derive(Debug)]
+pub(super) struct Kept {
+    name: String,
+    known: HashMap<Key, Key>,
+    /// How many are on the list, and where it ends.
+    length: usize,
+    end: u64,
+    file: Option<File>,
+}
+
+impl Kept {
+    /// Reads the list of `job`, if there is one. A list that cannot be read counts as none.
+    pub(super) fn load(destination: &Destination, parts: Option<Dir>, job: Key) -> Self {
+        let name = format!("{job}.kept");
+        let mut kept = Self { name, known: HashMap::new(), length: 0, end: 0, file: None };
+        if let Some(list) = parts.and_then(|parts| parts.open(&kept.name).ok()) {
+            let mut list = BufReader::new(list.into_std());
+            while kept.length < MAX_KEPT
+                && let Some((record, bytes)) = read(&mut list)
+            {
+                kept.length += 1;
+                kept.end += bytes;
+                let path = Key::of_path(record.path.as_str().as_bytes());
+                // The last word on a path counts.
+                kept.known.remove(&path);
+                if record.stands(destination.root()) {
+                    kept.known.insert(path, record.source);
+                }
+            }
+        }
+        kept
+    }
+
+    /// Name of the list's file.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The files that stand as they were left: path and source of each.
+    pub(super) fn known(&self) -> impl Iterator<Item = (Key, Key)> {
+        self.known.iter().map(|(path, source)| (*path, *source))
+    }
+
+    /// Whether this file is one of them.
+    pub(super) fn has(&self, path: Key, source: Key) -> bool {
+        self.known.get(&path) == Some(&source)
+    }
+
+    /// Adds a file. One that cannot be added will be sent again, should it come to that.
+    pub(super) fn add(
+        &mut self,
+        destination: &Destination,
+        path: RelativePath,
+        source: Key,
+        size: u64,
+        modified: SystemTime,
+    ) {
+        if self.length >= MAX_KEPT {
+            return;
+        }
+        if self.file.is_none() {
+            // What follows the end is a record that was cut off.
+            let opened = destination.open_list(&self.name).ok();
+            self.file = opened.filter(|file| file.set_len(self.end).is_ok());
+        }
+        let record = Record { path, source, size, modified: wire_time(modified) }.emit();
+        if let Some(file) = &mut self.file
+            && file.seek(SeekFrom::Start(self.end)).and_then(|_| file.write_all(&record)).is_ok()
+        {
+            self.length += 1;
+            self.end += record.len() as u64;
+        }
+    }
+}
+
+/// A file on the list.
+struct Record {
+    path: RelativePath,
+    source: Key,
+    size: u64,
+    modified: (i64, u32),
+}
+
+impl Record {
+    /// Whether the file is there as it was left.
+    fn stands(&self, root: &Dir) -> bool {
+        root.symlink_metadata(self.path.as_str()).is_ok_and(|now| {
+            let modified = now.modified().is_ok_and(|modified| wire_time(modified.into_std()) == self.modified);
+            now.is_file() && now.len() == self.size && modified
+        })
+    }
+
+    fn emit(&self) -> Vec<u8> {
+        let path = self.path.as_str().as_bytes();
+        let mut record = Vec::new();
+        // At most 4,096 bytes, by `RelativePath`.
+        record.extend_from_slice(&(path.len() as u16).to_be_bytes());
+        record.extend_from_slice(path);
+        record.extend_from_slice(&self.source.0);
+        record.extend_from_slice(&self.size.to_be_bytes());
+        record.extend_from_slice(&self.modified.0.to_be_bytes());
+        record.extend_from_slice(&self.modified.1.to_be_bytes());
+        let check = blake3::hash(&record);
+        record.extend(check.as_bytes().iter().take(CHECK));
+        record
+    }
+}
+
+/// The next whole record, and its bytes.
+fn read(from: &mut impl Read) -> Option<(Record, u64)> {
+    let mut bytes = vec![0; 2];
+    from.read_exact(&mut bytes).ok()?;
+    let path = usize::from(u16::from_be_bytes([bytes[0], bytes[1]]));
+    let body = 2 + path + Key::LEN + 8 + 8 + 4;
+    bytes.resize(body + CHECK, 0);
+    from.read_exact(&mut bytes[2..]).ok()?;
+    let (record, check) = bytes.split_at(body);
+    if blake3::hash(record).as_bytes()[..CHECK] != *check {
+        return None;
+    }
+    let (path, rest) = record[2..].split_at(path);
+    let (source, rest) = rest.split_first_chunk()?;
+    let (size, rest) = rest.split_first_chunk()?;
+    let (seconds, rest) = rest.split_first_chunk()?;
+    let (nanos, _) = rest.split_first_chunk()?;
+    let record = Record {
+        path: RelativePath::parse(path).ok()?,
+        source: Key(*source),
+        size: u64::from_be_bytes(*size),
+        modified: (i64::from_be_bytes(*seconds), u32::from_be_bytes(*nanos)),
+    };
+    Some((record, bytes.len() as u64))
+}
+
+/// Seconds (rounded down) and nanoseconds since 1970.
+pub(super) fn wire_time(time: SystemTime) -> (i64, u32) {
+    match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(after) => (after.as_secs() as i64, after.subsec_nanos()),
+        Err(before) => {
+            let before = before.duration();
+            match before.subsec_nanos() {
+                0 => (-(before.as_secs() as i64), 0),
+                nanos => (-(before.as_secs() as i64) - 1, 1_000_000_000 - nanos),
+            }
+        }
+    }
+}

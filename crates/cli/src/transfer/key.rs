@@ -1,0 +1,56 @@
+//! Names of 16 bytes for what the two sides of a transfer speak about: a job, a path, the content of a source.
+//!
+//! Hashes, each with a context of its own, so that one is never taken for another. Both sides compute the keys of paths;
+//! the others are opaque to the receiver, which compares them and names its parts by them.
+
+use std::fmt;
+
+/// Such a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(pub [u8; Self::LEN]);
+
+impl Key {
+    /// Bytes on the wire. Two of 2^32 files get the same one with probability 2^-65.
+    pub const LEN: usize = 16;
+
+    /// The key of a path as on the wire.
+    pub fn of_path(path: &[u8]) -> Self {
+        Self::derive("tidewire 2 transfer path", &[path])
+    }
+
+    /// The key of what a command sends: its absolute paths.
+    pub(super) fn of_job<'a>(paths: impl Iterator<Item = &'a [u8]>) -> Self {
+        Self::derive("tidewire 2 transfer job", &paths.collect::<Vec<_>>())
+    }
+
+    /// The key of a file's content, as far as that can be told without reading it.
+    pub(super) fn of_source(inode: u64, size: u64, modified: (i64, u32), executable: bool) -> Self {
+        let parts: [&[u8]; 5] = [
+            &inode.to_be_bytes(),
+            &size.to_be_bytes(),
+            &modified.0.to_be_bytes(),
+            &modified.1.to_be_bytes(),
+            &[u8::from(executable)],
+        ];
+        Self::derive("tidewire 2 transfer source", &parts)
+    }
+
+    /// Each part goes in with its length, so that no two lists are the same bytes.
+    fn derive(context: &str, parts: &[&[u8]]) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key(context);
+        for part in parts {
+            hasher.update(&(part.len() as u64).to_be_bytes());
+            hasher.update(part);
+        }
+        let mut key = [0; Self::LEN];
+        hasher.finalize_xof().fill(&mut key);
+        Self(key)
+    }
+}
+
+/// Hexadecimal, as in file names.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}

@@ -1,0 +1,236 @@
+//! A file on its way in: written under a part name, checked group by group, and put under its final name when it is whole.
+//!
+//! [`Destination`](super::Destination) makes parts, the receiver feeds them, off the asynchronous threads. Invariants: the
+//! final name changes only by the rename of a whole, verified and flushed file; a checkpoint never speaks of bytes that
+//! are not on the disk; a part that is dropped before it is whole removes itself, unless a later session can go on with it.
+
+use std::fs::{File, FileTimes};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use cap_std::fs::Dir;
+
+use super::checkpoint::Checkpoint;
+use super::destination::{Refusal, refusal};
+use super::tree::Tree;
+use super::{Entry, Key, Reason};
+
+/// What a part writes when it skips a run of zeros; only hashed.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// What is open while a part is written.
+pub(super) struct Writing {
+    /// The folder of the part and its state.
+    pub(super) folder: Dir,
+    /// Name of the part in it.
+    pub(super) part: String,
+    /// The part itself, locked.
+    pub(super) file: File,
+    /// Its hash so far.
+    pub(super) tree: Tree,
+    /// How it can be resumed; `None` when it cannot.
+    pub(super) log: Option<Log>,
+}
+
+/// The state beside a part.
+pub(super) struct Log {
+    pub(super) job: Key,
+    pub(super) path: Key,
+    pub(super) source: Key,
+    /// Name of the state.
+    pub(super) name: String,
+    /// `None` until there is something to say.
+    pub(super) file: Option<File>,
+}
+
+/// Where a part lies while it is written. A later session of the same source takes what is in it.
+pub(super) type Slot = Arc<Mutex<Option<Writing>>>;
+
+/// Locks a slot. Every change of a slot is one store: a poisoned one is still whole.
+pub(super) fn lock(slot: &Slot) -> MutexGuard<'_, Option<Writing>> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file on its way in.
+pub(super) struct Part {
+    slot: Slot,
+    directory: Dir,
+    name: String,
+}
+
+impl Part {
+    /// What `slot` holds will be `name` in `directory`.
+    pub(super) fn new(slot: Slot, directory: Dir, name: &str) -> Self {
+        Self { slot, directory, name: name.to_owned() }
+    }
+
+    /// Writes and hashes the next bytes; more than were announced are refused.
+    pub(super) fn write(&mut self, bytes: &[u8], announced: u64) -> Result<(), Refusal> {
+        self.with(|writing| {
+            writing.expect(bytes.len() as u64, announced)?;
+            writing.file.write_all(bytes).map_err(refusal)?;
+            writing.tree.update(bytes);
+            Ok(())
+        })
+    }
+
+    /// Leaves a hole of the next `length` bytes.
+    pub(super) fn skip(&mut self, length: u32, announced: u64) -> Result<(), Refusal> {
+        self.with(|writing| {
+            writing.expect(u64::from(length), announced)?;
+            writing.file.seek(SeekFrom::Current(i64::from(length))).map_err(refusal)?;
+            let mut left = length as usize;
+            while left > 0 {
+                let now = left.min(ZEROS.len());
+                writing.tree.update(&ZEROS[..now]);
+                left -= now;
+            }
+            Ok(())
+        })
+    }
+
+    /// Ends a group, if `value` is its chaining value, and writes down that it is there.
+    pub(super) fn mark(&mut self, value: [u8; 32], announced: u64) -> Result<(), Refusal> {
+        self.with(|writing| {
+            let bytes = writing.tree.bytes();
+            if writing.tree.room() > 0 || bytes >= announced {
+                return Err((Reason::Mismatch, format!("a group ends after {bytes} bytes where none does")));
+            }
+            let prefix = writing.tree.close_group();
+            if blake3::Hash::from_bytes(*prefix.last()) != blake3::Hash::from_bytes(value) {
+                return Err((Reason::Mismatch, "the hash of a part is not the sender's; send it again".into()));
+            }
+            let Writing { folder, file, log: Some(log), .. } = writing else { return Ok(()) };
+            file.set_len(bytes).and_then(|()| file.sync_data()).map_err(refusal)?;
+            let checkpoint = Checkpoint { job: log.job, path: log.path, source: log.source, size: announced, prefix };
+            log.write(folder, &checkpoint).map_err(refusal)
+        })
+    }
+
+    /// Verifies size and hash, flushes, and puts the file under its final name; its modification time there.
+    pub(super) fn commit(self, entry: &Entry, hash: [u8; 32]) -> Result<Option<SystemTime>, Refusal> {
+        let ended = {
+            let mut slot = lock(&self.slot);
+            let Some(writing) = slot.as_mut() else { return Err(taken_over()) };
+            let ended = writing.finish(entry, hash, &self.directory, &self.name);
+            if ended.is_ok() {
+                *slot = None;
+            }
+            ended
+        };
+        if matches!(ended, Err((Reason::Mismatch, _))) {
+            self.discard();
+        }
+        ended
+    }
+
+    /// Removes all that was written: nobody shall go on with it.
+    pub(super) fn discard(self) {
+        if let Some(writing) = lock(&self.slot).take() {
+            writing.remove();
+        }
+    }
+
+    fn with<T>(&mut self, work: impl FnOnce(&mut Writing) -> Result<T, Refusal>) -> Result<T, Refusal> {
+        work(lock(&self.slot).as_mut().ok_or_else(taken_over)?)
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let Some(writing) = lock(&self.slot).take() else { return };
+        if writing.log.as_ref().is_some_and(|log| log.file.is_some()) {
+            // What no checkpoint speaks of is of no use, and the disk may be full.
+            let _ = writing.file.set_len(writing.tree.closed());
+        } else {
+            writing.remove();
+        }
+    }
+}
+
+fn taken_over() -> Refusal {
+    (Reason::Unwritable, "a later connection sends the same file and took over".into())
+}
+
+impl Writing {
+    /// Checks that `length` bytes may come now.
+    fn expect(&self, length: u64, announced: u64) -> Result<(), Refusal> {
+        let left = announced.saturating_sub(self.tree.bytes());
+        if length > left {
+            return Err((Reason::Mismatch, format!("more bytes came than the {announced} announced")));
+        }
+        if length > self.tree.room() {
+            return Err((Reason::Mismatch, "bytes crossed the end of a group".into()));
+        }
+        Ok(())
+    }
+
+    fn finish(
+        &mut self,
+        entry: &Entry,
+        hash: [u8; 32],
+        directory: &Dir,
+        name: &str,
+    ) -> Result<Option<SystemTime>, Refusal> {
+        let bytes = self.tree.bytes();
+        if bytes != entry.size {
+            return Err((Reason::Mismatch, format!("{bytes} bytes came of the {} announced", entry.size)));
+        }
+        // `blake3::Hash` compares in constant time.
+        if self.tree.clone().finish() != Some(blake3::Hash::from_bytes(hash)) {
+            return Err((Reason::Mismatch, "its hash is not the sender's; send it again".into()));
+        }
+        self.file.set_len(bytes).map_err(refusal)?;
+        if let Some(modified) = system_time(entry.modified) {
+            self.file.set_times(FileTimes::new().set_modified(modified)).map_err(refusal)?;
+        }
+        self.file.sync_all().map_err(refusal)?;
+        self.folder.rename(&self.part, directory, name).map_err(refusal)?;
+        flush_directory(directory).map_err(refusal)?;
+        if let Some(log) = self.log.as_ref().filter(|log| log.file.is_some()) {
+            // A state without a part: the next session would remove it too.
+            let _ = self.folder.remove_file(&log.name);
+        }
+        Ok(self.file.metadata().and_then(|metadata| metadata.modified()).ok())
+    }
+
+    /// Best effort: the file system may be gone or read-only by now, and no name here can be taken for a whole file.
+    fn remove(self) {
+        let _ = self.folder.remove_file(&self.part);
+        if let Some(log) = self.log {
+            let _ = self.folder.remove_file(&log.name);
+        }
+    }
+}
+
+impl Log {
+    fn write(&mut self, folder: &Dir, checkpoint: &Checkpoint) -> io::Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(super::destination::create(folder, &self.name, 0o600)?),
+        };
+        checkpoint.write(file)
+    }
+}
+
+/// Makes the rename last. Windows has no such call and needs none: its metadata is journalled.
+#[cfg(unix)]
+fn flush_directory(directory: &Dir) -> io::Result<()> {
+    directory.open(".")?.sync_all()
+}
+
+#[cfg(not(unix))]
+fn flush_directory(_: &Dir) -> io::Result<()> {
+    Ok(())
+}
+
+/// A moment of the wire, if this system can express it.
+fn system_time((seconds, nanos): (i64, u32)) -> Option<SystemTime> {
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let base = match seconds {
+        0.. => SystemTime::UNIX_EPOCH.checked_add(whole),
+        _ => SystemTime::UNIX_EPOCH.checked_sub(whole),
+    };
+    base?.checked_add(Duration::from_nanos(u64::from(nanos)))
+}

@@ -1,0 +1,97 @@
+//! What one session of a receiver knows of the sessions before it: parts to go on with, files that were kept.
+//!
+//! Made when the sender has named its job, told to the sender, and asked for each file. Invariant: nothing is gone on
+//! with that was not offered in this session.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use cap_fs_ext::DirExt;
+
+use super::checkpoint::Checkpoint;
+use super::destination::{PARTS, Refusal};
+use super::kept::Kept;
+use super::part::Part;
+use super::record::Have;
+use super::{Destination, Entry, Key, Reason, RelativePath};
+
+/// A session of a receiver.
+#[derive(Debug)]
+pub(super) struct Session<'a> {
+    destination: &'a Destination,
+    job: Key,
+    /// By source.
+    parts: BTreeMap<Key, Checkpoint>,
+    kept: Kept,
+}
+
+impl<'a> Session<'a> {
+    /// Looks at what is there. What cannot be read is not offered.
+    pub(super) fn begin(destination: &'a Destination, job: Key) -> Self {
+        let parts = destination.survey().unwrap_or_default();
+        let parts = parts.into_iter().map(|checkpoint| (checkpoint.source, checkpoint)).collect();
+        let kept = Kept::load(destination, destination.root().open_dir_nofollow(PARTS).ok(), job);
+        Self { destination, job, parts, kept }
+    }
+
+    /// All that is there.
+    pub(super) fn haves(&self) -> impl Iterator<Item = Have> {
+        let whole = self.kept.known().map(|(path, source)| Have { path, source, part: None });
+        let parts = self.parts.values().map(|part| Have {
+            path: part.path,
+            source: part.source,
+            part: Some(part.prefix.clone()),
+        });
+        parts.chain(whole)
+    }
+
+    /// Makes a directory.
+    pub(super) fn create_directory(&self, path: &RelativePath) -> Result<(), Refusal> {
+        self.destination.create_directory(path)
+    }
+
+    /// Opens the part of a file, at its beginning or where `entry` goes on.
+    pub(super) fn open(&mut self, path: &RelativePath, entry: &Entry) -> Result<Part, Refusal> {
+        let key = Key::of_path(&entry.path);
+        let outdated = self.parts.values().find(|part| part.path == key && part.source != entry.source);
+        if let Some(source) = outdated.map(|part| part.source) {
+            self.parts.remove(&source);
+            self.destination.discard(source);
+        }
+        let offered = self.parts.remove(&entry.source);
+        let prefix = match &offered {
+            _ if entry.offset == 0 => None,
+            Some(part) if part.prefix.offset() == entry.offset && part.size == entry.size => Some(&part.prefix),
+            _ => return Err((Reason::Unwritable, "it goes on where nothing was offered; send it again".into())),
+        };
+        self.destination.create_file(path, entry, self.job, prefix)
+    }
+
+    /// Whether `entry` is a file that was kept before and still stands.
+    pub(super) fn has(&self, entry: &Entry) -> bool {
+        self.kept.has(Key::of_path(&entry.path), entry.source)
+    }
+
+    /// Notes that a file is kept, as it stands now.
+    pub(super) fn keep(&mut self, path: RelativePath, entry: &Entry, modified: Option<SystemTime>) {
+        if let Some(modified) = modified {
+            self.kept.add(self.destination, path, entry.source, entry.size, modified);
+        }
+    }
+
+    /// The job is done: what is left of it will not be asked for again.
+    pub(super) fn done(&mut self) {
+        for (source, part) in std::mem::take(&mut self.parts) {
+            if part.job == self.job {
+                self.destination.discard(source);
+            }
+        }
+        self.destination.tidy(Some(self.kept.name()));
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.destination.tidy(None);
+    }
+}

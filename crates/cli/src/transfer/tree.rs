@@ -1,0 +1,183 @@
+//! BLAKE3 of a file in groups: the hash can be put down after any group and taken up again without the bytes before it.
+//!
+//! Sender and receiver each feed one [`Tree`] per file. BLAKE3 is a tree over chunks of 1 KiB; a group is a whole subtree of
+//! 4,096 of them, so what is left of all groups so far is one chaining value for each bit set in their number
+//! (BLAKE3 paper, section 5.1.2). Invariant: a group is closed only when more bytes follow, so the hash of [`Tree::finish`]
+//! is the ordinary BLAKE3 of the file, however often it was put down.
+
+use blake3::Hasher;
+use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
+
+/// Bytes of a group. What a kill may cost for each file (RELIABILITY S13); a power of two, as subtrees are.
+pub const GROUP: u64 = 4 << 20;
+/// Groups of the longest file that 64 bits can name.
+const MAX_GROUPS: u64 = u64::MAX / GROUP;
+
+/// What is known of whole groups: enough to hash on from there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    groups: u64,
+    last: ChainingValue,
+    stack: Vec<ChainingValue>,
+}
+
+impl Prefix {
+    /// `groups` whole groups, the chaining value of the last, and those of the subtrees that make them up; `None` when
+    /// these do not fit together.
+    pub fn new(groups: u64, last: ChainingValue, stack: Vec<ChainingValue>) -> Option<Self> {
+        let fits = (1..=MAX_GROUPS).contains(&groups) && stack.len() == groups.count_ones() as usize;
+        fits.then_some(Self { groups, last, stack })
+    }
+
+    /// How many groups.
+    pub fn groups(&self) -> u64 {
+        self.groups
+    }
+
+    /// Their bytes.
+    pub fn offset(&self) -> u64 {
+        self.groups * GROUP
+    }
+
+    /// The chaining value of the last group.
+    pub fn last(&self) -> &ChainingValue {
+        &self.last
+    }
+
+    /// The chaining values of the subtrees, largest first.
+    pub fn stack(&self) -> &[ChainingValue] {
+        &self.stack
+    }
+
+    /// Whether `bytes` are the last group.
+    pub fn ends_in(&self, bytes: &[u8]) -> bool {
+        if bytes.len() as u64 != GROUP {
+            return false;
+        }
+        let value = Hasher::new().set_input_offset(self.offset() - GROUP).update(bytes).finalize_non_root();
+        // `blake3::Hash` compares in constant time.
+        blake3::Hash::from_bytes(value) == blake3::Hash::from_bytes(self.last)
+    }
+}
+
+/// The hash of a file so far.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    stack: Vec<ChainingValue>,
+    groups: u64,
+    group: Box<Hasher>,
+}
+
+impl Tree {
+    /// Of a file's beginning: nothing, or whole groups.
+    pub fn new(prefix: Option<&Prefix>) -> Self {
+        let (groups, stack) = prefix.map_or((0, Vec::new()), |prefix| (prefix.groups, prefix.stack.clone()));
+        let mut group = Box::new(Hasher::new());
+        group.set_input_offset(groups * GROUP);
+        Self { stack, groups, group }
+    }
+
+    /// Bytes so far.
+    pub fn bytes(&self) -> u64 {
+        self.groups * GROUP + self.group.count()
+    }
+
+    /// Bytes of the groups that were closed.
+    pub fn closed(&self) -> u64 {
+        self.groups * GROUP
+    }
+
+    /// Bytes that the group under way may still take.
+    pub fn room(&self) -> u64 {
+        GROUP - self.group.count()
+    }
+
+    /// Takes the next bytes, at most [`room`](Self::room) of them.
+    pub fn update(&mut self, bytes: &[u8]) {
+        debug_assert!(bytes.len() as u64 <= self.room());
+        self.group.update(bytes);
+    }
+
+    /// Ends the group under way, which must be full and not the file's last. What is known then.
+    pub fn close_group(&mut self) -> Prefix {
+        debug_assert_eq!(self.room(), 0);
+        let last = self.group.finalize_non_root();
+        self.groups += 1;
+        let mut subtree = last;
+        for _ in 0..self.groups.trailing_zeros() {
+            // As many subtrees as the number of groups before had bits set at its end: always there.
+            if let Some(left) = self.stack.pop() {
+                subtree = merge_subtrees_non_root(&left, &subtree, Mode::Hash);
+            }
+        }
+        self.stack.push(subtree);
+        // Anew: `Hasher::reset` keeps the input offset and then counts wrongly.
+        *self.group = Hasher::new();
+        self.group.set_input_offset(self.groups * GROUP);
+        Prefix { groups: self.groups, last, stack: self.stack.clone() }
+    }
+
+    /// The BLAKE3 of the whole file; `None` if its last group was closed, after which bytes must follow.
+    pub fn finish(mut self) -> Option<blake3::Hash> {
+        let Some(first) = (!self.stack.is_empty()).then(|| self.stack.remove(0)) else {
+            return Some(self.group.finalize());
+        };
+        if self.group.count() == 0 {
+            return None;
+        }
+        let mut right = self.group.finalize_non_root();
+        while let Some(left) = self.stack.pop() {
+            right = merge_subtrees_non_root(&left, &right, Mode::Hash);
+        }
+        Some(merge_subtrees_root(&first, &right, Mode::Hash))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feeds `content`, putting the hash down and taking it up again after every group.
+    fn interrupted(content: &[u8]) -> blake3::Hash {
+        let mut tree = Tree::new(None);
+        for chunk in content.chunks(64 << 10) {
+            if tree.room() == 0 {
+                let prefix = tree.close_group();
+                assert!(prefix.ends_in(&content[(prefix.offset() - GROUP) as usize..prefix.offset() as usize]));
+                tree = Tree::new(Some(&prefix));
+            }
+            tree.update(chunk);
+        }
+        assert_eq!(tree.bytes(), content.len() as u64);
+        tree.finish().unwrap()
+    }
+
+    #[test]
+    fn however_often_it_is_put_down_it_is_the_blake3_of_the_file() {
+        let mut content = vec![0; 7 * GROUP as usize + 70_000];
+        Hasher::new().update(b"tree").finalize_xof().fill(&mut content);
+        let group = GROUP as usize;
+        for length in [0, 1, group - 1, group, group + 1, 2 * group, 3 * group + 5, 4 * group, 5 * group, content.len()]
+        {
+            assert_eq!(interrupted(&content[..length]), blake3::hash(&content[..length]), "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn a_prefix_that_does_not_fit_together_is_none() {
+        let cv = [7; 32];
+        assert!(Prefix::new(0, cv, vec![]).is_none());
+        assert!(Prefix::new(3, cv, vec![cv]).is_none());
+        assert!(Prefix::new(u64::MAX, cv, vec![cv; 64]).is_none());
+        assert!(Prefix::new(3, cv, vec![cv; 2]).is_some_and(|prefix| !prefix.ends_in(&vec![0; GROUP as usize])));
+        assert!(Prefix::new(1, cv, vec![cv]).is_some_and(|prefix| !prefix.ends_in(&[])));
+    }
+
+    #[test]
+    fn a_closed_group_must_be_followed() {
+        let mut tree = Tree::new(None);
+        tree.update(&vec![1; GROUP as usize]);
+        tree.close_group();
+        assert_eq!(tree.finish(), None);
+    }
+}

@@ -1,0 +1,312 @@
+//! Transfers that are cut off and go on, over a pipe in memory: what was there is not sent again, but for the last group of
+//! a file; what changed meanwhile is; and nothing is left behind.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime};
+
+use tidewire_cli::transfer::{Destination, Event, GROUP, Outcome, Reason, receive, scan, send};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, copy, duplex, split};
+use tokio::sync::Notify;
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap().block_on(future)
+}
+
+/// What one end was told.
+#[derive(Default)]
+struct Told {
+    /// Files that did not begin at their beginning: where.
+    resumed: Vec<(String, u64)>,
+    changed: Vec<String>,
+    failed: Vec<Reason>,
+    moved: u64,
+}
+
+fn note(told: &Mutex<Told>) -> impl Fn(Event<'_>) + Send + Sync {
+    |event| {
+        let mut told = told.lock().unwrap();
+        match event {
+            Event::Resumed { path, offset, .. } => told.resumed.push((path.into(), offset)),
+            Event::Changed { path, .. } => told.changed.push(path.into()),
+            Event::Failed(failure) => told.failed.push(failure.reason),
+            Event::Bytes(bytes) => told.moved += bytes,
+            _ => {}
+        }
+    }
+}
+
+/// Passes the first `most` bytes from `near` to `far`; the other way everything. Then ends that direction, or waits for ever.
+async fn pass(near: DuplexStream, far: DuplexStream, most: u64, end: bool) {
+    let ((near_read, mut near_write), (mut far_read, mut far_write)) = (split(near), split(far));
+    let forth = async {
+        let _ = copy(&mut near_read.take(most), &mut far_write).await;
+        if !end {
+            std::future::pending::<()>().await;
+        }
+        let _ = far_write.shutdown().await;
+    };
+    let _ = tokio::join!(forth, copy(&mut far_read, &mut near_write));
+}
+
+/// Sends `paths` until `most` bytes have passed; the receiver's outcome, and what it and the sender were told.
+fn session(paths: &[PathBuf], to: &Path, most: u64) -> (Option<Outcome>, Told, Told) {
+    let found = scan(paths).unwrap();
+    let destination = Destination::open(to).unwrap();
+    let (here, there) = (Mutex::default(), Mutex::default());
+    let received = run(async {
+        let ((near, middle_near), (middle_far, far)) = (duplex(100_000), duplex(100_000));
+        let (watch_here, watch_there) = (note(&here), note(&there));
+        let receiving = async {
+            tokio::join!(receive(far, &destination, &watch_there), pass(middle_near, middle_far, most, true)).0
+        };
+        let sending = async {
+            let _ = send(near, &found, &watch_here).await;
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            received = receiving => received,
+            () = sending => unreachable!(),
+        }
+    });
+    (received.ok(), here.into_inner().unwrap(), there.into_inner().unwrap())
+}
+
+/// Every file and directory below `root`.
+fn tree(root: &Path) -> BTreeMap<PathBuf, Option<blake3::Hash>> {
+    let steps = walkdir::WalkDir::new(root).min_depth(1).into_iter().map(Result::unwrap);
+    steps
+        .map(|step| {
+            let hash = step.file_type().is_file().then(|| blake3::hash(&fs::read(step.path()).unwrap()));
+            (step.path().strip_prefix(root).unwrap().to_owned(), hash)
+        })
+        .collect()
+}
+
+fn content(seed: u64, bytes: u64) -> Vec<u8> {
+    let mut content = vec![0; bytes as usize];
+    blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut content);
+    content
+}
+
+/// Two folders, and a file in the first.
+struct Stage {
+    from: tempfile::TempDir,
+    to: tempfile::TempDir,
+}
+
+impl Stage {
+    fn new() -> Self {
+        Self { from: tempfile::tempdir().unwrap(), to: tempfile::tempdir().unwrap() }
+    }
+
+    fn file(&self, name: &str, content: &[u8]) -> PathBuf {
+        let path = self.from.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    fn assert_same(&self) {
+        assert_eq!(tree(self.from.path()), tree(self.to.path()));
+    }
+}
+
+#[test]
+fn a_transfer_cut_anywhere_goes_on_and_repeats_at_most_a_group() {
+    for seed in 0..if std::env::var_os("TIDEWIRE_QUICK").is_some() { 2 } else { 20 } {
+        let stage = Stage::new();
+        let mut total = 0;
+        for (index, size) in [3 * GROUP + 70_001, 0, 2 * GROUP, 17, GROUP, 2 * GROUP + 1].into_iter().enumerate() {
+            stage.file(&format!("tree/{index} ü日本"), &content(index as u64, size));
+            total += size;
+        }
+        let sparse = stage.file("tree/sparse", b"begin");
+        let sparse = fs::File::options().write(true).open(sparse).unwrap();
+        sparse.set_len(3 * GROUP + 5).unwrap();
+        total += 3 * GROUP + 5;
+        let paths = [stage.from.path().join("tree")];
+        let (mut moved, mut cuts) = (0, 0);
+        loop {
+            // Long and short sessions, some too short for a group.
+            let most = u64::from_le_bytes(content(seed << 32 | cuts, 8).try_into().unwrap()) % (3 * GROUP);
+            let (outcome, _, there) = session(&paths, stage.to.path(), most);
+            moved += there.moved;
+            if outcome.is_some() {
+                let resumed: u64 = there.resumed.iter().map(|(_, offset)| offset).sum();
+                assert_eq!(resumed + there.moved, total, "seed {seed}");
+                break;
+            }
+            cuts += 1;
+        }
+        assert!(
+            cuts > 2 && moved <= total + cuts * GROUP,
+            "seed {seed}: {moved} bytes of {total} moved over {cuts} cuts"
+        );
+        stage.assert_same();
+    }
+}
+
+#[test]
+fn what_was_kept_is_not_sent_again_unless_it_changed_at_either_end() {
+    let stage = Stage::new();
+    let paths: Vec<_> = ["a", "b", "c", "d", "z"].map(|name| stage.file(name, &content(1, 1000))).into();
+    fs::write(&paths[4], content(2, GROUP)).unwrap();
+    let (outcome, ..) = session(&paths, stage.to.path(), 10_000);
+    assert_eq!(outcome, None);
+    assert_eq!(fs::read(stage.to.path().join("d")).unwrap(), content(1, 1000));
+    fs::remove_file(stage.to.path().join("a")).unwrap();
+    fs::write(stage.to.path().join("b"), b"edited there").unwrap();
+    fs::write(&paths[2], b"edited here").unwrap();
+    let (outcome, here, there) = session(&paths, stage.to.path(), u64::MAX);
+    assert_eq!(outcome.unwrap().kept, 5);
+    for told in [here, there] {
+        assert_eq!(told.resumed, [("d".into(), 1000)]);
+        assert_eq!(told.moved, 1000 + 1000 + 11 + GROUP);
+    }
+    stage.assert_same();
+}
+
+#[test]
+fn a_renamed_source_goes_on_under_its_new_name() {
+    let stage = Stage::new();
+    let old = stage.file("old", &content(1, 3 * GROUP));
+    assert_eq!(session(std::slice::from_ref(&old), stage.to.path(), 2 * GROUP + 100_000).0, None);
+    assert_eq!(tree(stage.to.path()).len(), 3, "the folder of parts, a part, its state");
+    let new = old.with_file_name("new");
+    fs::rename(old, &new).unwrap();
+    let (_, here, there) = session(&[new], stage.to.path(), u64::MAX);
+    assert_eq!(here.resumed, [("new".into(), 2 * GROUP)]);
+    assert_eq!(there.moved, GROUP);
+    stage.assert_same();
+}
+
+#[test]
+fn a_source_that_changed_begins_anew_and_says_so() {
+    type Change = fn(&Path);
+    let append: Change = |path| fs::write(path, content(2, 3 * GROUP + 1)).unwrap();
+    let replace: Change = |path| {
+        fs::write(path.with_extension("new"), content(2, 3 * GROUP)).unwrap();
+        fs::rename(path.with_extension("new"), path).unwrap();
+    };
+    // Same size, same time: only the content of the last group tells.
+    let forge: Change = |path| {
+        let modified = fs::metadata(path).unwrap().modified().unwrap();
+        fs::write(path, content(2, 3 * GROUP)).unwrap();
+        fs::File::options().write(true).open(path).unwrap().set_modified(modified).unwrap();
+    };
+    for change in [append, replace, forge] {
+        let stage = Stage::new();
+        let path = stage.file("f", &content(1, 3 * GROUP));
+        let old = SystemTime::now() - Duration::from_secs(60);
+        fs::File::options().write(true).open(&path).unwrap().set_modified(old).unwrap();
+        assert_eq!(session(std::slice::from_ref(&path), stage.to.path(), 2 * GROUP + 100_000).0, None);
+        change(&path);
+        let (_, here, there) = session(std::slice::from_ref(&path), stage.to.path(), u64::MAX);
+        assert_eq!((here.changed, here.resumed), (vec!["f".into()], vec![]));
+        assert_eq!(there.moved, fs::metadata(&path).unwrap().len());
+        stage.assert_same();
+    }
+}
+
+#[test]
+fn parts_that_nobody_can_go_on_with_are_removed() {
+    let stage = Stage::new();
+    let path = stage.file("f", &content(1, 3 * GROUP));
+    let parts = stage.to.path().join(".tidewire-parts");
+    let named = |extension: &str| {
+        let found = fs::read_dir(&parts).unwrap().map(|entry| entry.unwrap().path());
+        found.filter(|path| path.extension().is_some_and(|found| found == extension)).collect::<Vec<_>>()
+    };
+    let begin = || {
+        assert_eq!(session(std::slice::from_ref(&path), stage.to.path(), 2 * GROUP + 100_000).0, None);
+        assert_eq!((named("part").len(), named("state").len()), (1, 1));
+    };
+    let ages = Duration::from_secs(8 * 24 * 3600);
+    type Spoil<'a> = &'a dyn Fn();
+    let spoils: [Spoil<'_>; 4] = [
+        &|| fs::write(&named("state")[0], b"TWSTATE").unwrap(),
+        &|| fs::File::options().write(true).open(&named("part")[0]).unwrap().set_len(GROUP - 1).unwrap(),
+        &|| fs::remove_file(&named("part")[0]).unwrap(),
+        &|| {
+            let part = fs::File::options().write(true).open(&named("part")[0]).unwrap();
+            part.set_modified(SystemTime::now() - ages).unwrap();
+        },
+    ];
+    for spoil in spoils {
+        begin();
+        spoil();
+        // Cut before a first group: what was spoilt is gone, and nothing new is left.
+        let (_, here, _) = session(std::slice::from_ref(&path), stage.to.path(), 100_000);
+        assert_eq!((here.resumed, here.changed), (vec![], vec![]));
+        assert_eq!(tree(stage.to.path()), BTreeMap::new());
+    }
+}
+
+#[test]
+fn a_sender_that_comes_again_takes_the_part_from_its_lost_connection() {
+    let stage = Stage::new();
+    let found = scan(&[stage.file("f", &content(1, 3 * GROUP))]).unwrap();
+    let destination = Destination::open(stage.to.path()).unwrap();
+    let (first, second) = (Mutex::default(), Mutex::default());
+    run(async {
+        let ((near, middle_near), (middle_far, far)) = (duplex(100_000), duplex(100_000));
+        let begun = Notify::new();
+        let (note_first, note_second) = (note(&first), note(&second));
+        let watch = |event: Event<'_>| {
+            note_first(event);
+            if first.lock().unwrap().moved > GROUP + 100_000 {
+                begun.notify_one();
+            }
+        };
+        let lost = async {
+            let sent = send(near, &found, &|_| {});
+            // Stalls in the second group, then goes on.
+            let (_, received) = tokio::join!(sent, receive(far, &destination, &watch));
+            received
+        };
+        let again = async {
+            begun.notified().await;
+            let (near, far) = duplex(100_000);
+            let (sent, received) = tokio::join!(send(near, &found, &|_| {}), receive(far, &destination, &note_second));
+            assert_eq!((sent.unwrap().kept, received.unwrap().kept), (1, 1));
+        };
+        let stalled = pass(middle_near, middle_far, GROUP + 300_000, false);
+        tokio::select! {
+            biased;
+            () = again => {}
+            ended = lost => panic!("the stalled transfer ended: {ended:?}"),
+            () = stalled => unreachable!(),
+        }
+    });
+    assert_eq!(second.into_inner().unwrap().resumed, [("f".into(), GROUP)]);
+    stage.assert_same();
+}
+
+#[test]
+fn a_connection_whose_part_was_taken_fails_by_name() {
+    let stage = Stage::new();
+    let found = scan(&[stage.file("f", &content(1, 3 * GROUP))]).unwrap();
+    let destination = Destination::open(stage.to.path()).unwrap();
+    let (first, taken) = (Mutex::default(), Mutex::new(false));
+    let outcome = run(async {
+        let (near, far) = duplex(100_000);
+        let note = note(&first);
+        // In the second group of the first transfer, a second one runs from begin to end.
+        let watch = |event: Event<'_>| {
+            note(event);
+            if first.lock().unwrap().moved > GROUP + 100_000 && !std::mem::replace(&mut *taken.lock().unwrap(), true) {
+                let (near, far) = duplex(100_000);
+                let again = async { tokio::join!(send(near, &found, &|_| {}), receive(far, &destination, &|_| {})) };
+                let (sent, _) = std::thread::scope(|scope| scope.spawn(|| run(again)).join().unwrap());
+                assert_eq!(sent.unwrap().kept, 1);
+            }
+        };
+        tokio::join!(send(near, &found, &|_| {}), receive(far, &destination, &watch)).1
+    });
+    assert_eq!(outcome.unwrap().failed, 1);
+    assert_eq!(first.into_inner().unwrap().failed, [Reason::Unwritable]);
+    stage.assert_same();
+}
