@@ -31,7 +31,7 @@ pub struct Config {
     /// A connection that hears nothing for this long is closed (default 60 s).
     pub idle_timeout: Duration,
     /// A connection that nothing passes for this long is kept alive by a PING, so that address translators on the way do not forget it: 10 s
-    /// outlive those seen in the field. None by default; one end's is enough.
+    /// outlive those seen in the field. None by default; the initiator's is enough, and needed where the responder may speak first after a pause.
     pub keep_alive: Option<Duration>,
     /// Packets after which our key is renewed, once the peer has answered under it; 1 to 2^27 (default 2^22).
     pub packets_per_key: u64,
