@@ -25,6 +25,11 @@ fn bulk(bytes: u64, seed: u64, settings: &[(Direction, &str, &str)]) -> Trial {
     Trial::new(link, vec![Flow::bulk(End::Near, bytes)], seed)
 }
 
+/// Seeds of the costly rows.
+fn seeds() -> u64 {
+    if std::env::var_os("TIDEWIRE_QUICK").is_some() { 1 } else { 3 }
+}
+
 /// Bytes per second that the application reads from now until `until`.
 fn goodput(run: &mut Run, until: Time) -> f64 {
     let (from, before) = (run.pair.now(), run.load.read());
@@ -97,14 +102,14 @@ fn s02_another_port_every_five_seconds() {
     for (from, work) in
         [End::Near, End::Far].into_iter().flat_map(|from| ["bulk", "records", "both"].map(|work| (from, work)))
     {
-        for seed in 1..4 {
+        for seed in 1..=seeds() {
             let mut run = moving(from, work, seed);
             run.until(Time::from_millis(2_000 + 7 * seed));
             run.pair.rebind_every(Some(Rebinding { what: Rebound::Port, every: Duration::from_secs(5) }));
-            let stall = longest_stall(&mut run, Time::from_millis(34_000));
+            let stall = longest_stall(&mut run, Time::from_millis(19_000));
             let moves = run.stats(End::Far).moves;
             println!("{from:?} sends {work}, seed {seed}: {stall:?} of stall, {moves} moves");
-            assert_eq!((moves, run.pair.rebound(), &run.load.errors), (6, 6, &Vec::new()));
+            assert_eq!((moves, run.pair.rebound(), &run.load.errors), (3, 3, &Vec::new()));
             // A tick more: time is looked at in steps.
             assert!(stall <= RTT * 2 + Duration::from_millis(51), "{from:?} sends {work}, seed {seed}: {stall:?}");
         }
@@ -115,7 +120,9 @@ fn s02_another_port_every_five_seconds() {
 #[test]
 fn s03_another_address() {
     for what in [Rebound::Roams, Rebound::Host] {
-        for (from, seed) in [End::Near, End::Far].into_iter().flat_map(|from| (1..4).map(move |seed| (from, seed))) {
+        for (from, seed) in
+            [End::Near, End::Far].into_iter().flat_map(|from| (1..=seeds()).map(move |seed| (from, seed)))
+        {
             let mut run = moving(from, "bulk", seed);
             run.until(Time::from_millis(3_000));
             for nth in 1..=4 {
