@@ -20,9 +20,9 @@ pub const CUT_OFF: CloseCode = CloseCode::Application(256);
 /// How long a peer may take to close, or to hear that we do. Chosen: three round trips of the slowest satellite link.
 pub const CLOSE_WAIT: Duration = Duration::from_secs(2);
 
-/// How often a job that may be idle gives a sign of life, so that its connection outlives NATs: RFC 4787 section 4.3 lets a mapping die
-/// after two minutes, many do after 30 s.
-pub const PING_PERIOD: Duration = Duration::from_secs(10);
+/// After so long without a packet the connection of a job that may be idle gives a sign of life, so that it outlives address translators: RFC
+/// 4787 section 4.3 lets a mapping die after two minutes, many do after 30 s.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// Which way the data goes, seen from this end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

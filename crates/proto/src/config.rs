@@ -2,9 +2,13 @@
 
 use core::time::Duration;
 
+use crate::crypto::MAX_SEALED;
 use crate::lane::INITIAL_CAPACITY;
 use crate::rate::RateControl;
 use crate::redundancy::Redundancy;
+
+/// RELIABILITY 5.5: far below the 2^28 that a key may seal at most.
+const PACKETS_PER_KEY: u64 = 1 << 22;
 
 /// Settings of a connection. Every field has a default; [`Config::validate`] runs when an endpoint is made.
 #[derive(Clone, Debug)]
@@ -26,6 +30,11 @@ pub struct Config {
     pub probe_size: bool,
     /// A connection that hears nothing for this long is closed (default 60 s).
     pub idle_timeout: Duration,
+    /// A connection that nothing passes for this long is kept alive by a PING, so that address translators on the way do not forget it: 10 s
+    /// outlive those seen in the field. None by default; the initiator's is enough, and needed where the responder may speak first after a pause.
+    pub keep_alive: Option<Duration>,
+    /// Packets after which our key is renewed, once the peer has answered under it; 1 to 2^27 (default 2^22).
+    pub packets_per_key: u64,
     /// A connection attempt that hears nothing for this long is given up (default 30 s).
     pub handshake_timeout: Duration,
     /// Bytes of each ring, sender's and receiver's, at most (default 64 MiB).
@@ -49,6 +58,8 @@ impl Default for Config {
             max_datagram: 1_472,
             probe_size: true,
             idle_timeout: Duration::from_secs(60),
+            keep_alive: None,
+            packets_per_key: PACKETS_PER_KEY,
             handshake_timeout: Duration::from_secs(30),
             ring_memory: 64 << 20,
             max_streams: 128,
@@ -84,6 +95,9 @@ impl Config {
         check((1_200..=65_527).contains(&self.max_datagram), "max_datagram", "from 1200 to 65527 bytes")?;
         check(self.max_rate.is_none_or(|rate| rate >= 8_000), "max_rate", "at least 8000 bits per second")?;
         check(self.idle_timeout >= Duration::from_secs(1), "idle_timeout", "at least 1 s")?;
+        let keep_alive = self.keep_alive.is_none_or(|interval| interval >= Duration::from_secs(1));
+        check(keep_alive, "keep_alive", "at least 1 s")?;
+        check((1..=MAX_SEALED / 2).contains(&self.packets_per_key), "packets_per_key", "from 1 to 2^27")?;
         check(self.handshake_timeout >= Duration::from_millis(100), "handshake_timeout", "at least 100 ms")?;
         let least_ring = (INITIAL_CAPACITY * self.slot_len()).max(1 << 20);
         check(self.ring_memory >= least_ring, "ring_memory", "at least 1 MiB, and 256 datagrams")?;

@@ -142,12 +142,28 @@ impl Endpoint {
         }
     }
 
-    fn insert(&mut self, connection: Connection) -> ConnectionHandle {
+    fn insert(&mut self, mut connection: Connection) -> ConnectionHandle {
         let handle = ConnectionHandle(self.next_handle);
         self.next_handle += 1;
-        self.ids.insert(connection.local_id(), handle);
+        let mut seed = [0; 32];
+        self.rng.fill_bytes(&mut seed);
+        connection.seed(seed);
+        self.ids.extend(connection.local_ids().map(|id| (id, handle)));
         self.connections.insert(handle, connection);
+        self.refresh_ids(handle);
         handle
+    }
+
+    /// Gives a connection the spare ids that it wants, and forgets those that it no longer has.
+    fn refresh_ids(&mut self, handle: ConnectionHandle) {
+        while self.connections.get(&handle).is_some_and(Connection::wants_id) {
+            let id = self.fresh_id();
+            self.ids.insert(id, handle);
+            self.connections.get_mut(&handle).into_iter().for_each(|connection| connection.give_id(id));
+        }
+        while let Some(id) = self.connections.get_mut(&handle).and_then(Connection::poll_gone_id) {
+            self.ids.remove(&id);
+        }
     }
 
     /// Starts to connect; [`Event::Connected`] or [`Event::Closed`] tells the outcome.
@@ -175,8 +191,11 @@ impl Endpoint {
                 return;
             }
         };
-        if let Some(connection) = self.ids.get(&destination).and_then(|handle| self.connections.get_mut(handle)) {
-            return connection.handle_datagram(received);
+        if let Some(&handle) = self.ids.get(&destination)
+            && let Some(connection) = self.connections.get_mut(&handle)
+        {
+            connection.handle_datagram(received);
+            return self.refresh_ids(handle);
         }
         self.handle_first(destination, received);
     }
@@ -246,6 +265,11 @@ impl Endpoint {
         }
     }
 
+    /// Our packets leave from another address from now on; see [`Connection::handle_address_change`].
+    pub fn handle_address_change(&mut self, now: Time) {
+        self.connections.values_mut().for_each(|connection| connection.handle_address_change(now));
+    }
+
     /// Datagrams to be sent now; see [`Connection::poll_transmit`].
     pub fn poll_transmit(&mut self, now: Time, max_segments: usize, out: &mut [u8]) -> Option<Transmit> {
         if let Some((destination, len)) =
@@ -281,7 +305,9 @@ impl Endpoint {
         self.connections.retain(|_, connection| {
             let keep = !connection.is_closed();
             if !keep {
-                ids.remove(&connection.local_id());
+                for id in connection.local_ids() {
+                    ids.remove(&id);
+                }
             }
             keep
         });
@@ -295,7 +321,9 @@ impl Endpoint {
             return None;
         }
         let connection = self.connections.remove(&handle)?;
-        self.ids.remove(&connection.local_id());
+        for id in connection.local_ids() {
+            self.ids.remove(&id);
+        }
         Some(connection)
     }
 

@@ -105,6 +105,10 @@ pub struct Stats {
     pub pacing_bps: u64,
     /// Bytes (IP headers included) that rate control lets be in flight now.
     pub window: u64,
+    /// Times that the peer was followed to another address.
+    pub moves: u64,
+    /// Times that our key was renewed.
+    pub key_updates: u64,
     /// Largest UDP payload sent.
     pub datagram_size: u16,
     /// In-order delay of the source symbols received.

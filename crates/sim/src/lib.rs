@@ -4,6 +4,7 @@
 //! - [`duplex`]: two of them, the way there and the way back.
 //! - [`scenario`], [`settings`] and [`work`]: the same configuration as a TOML file and as options of a command line.
 //! - [`pair`], [`load`] and [`report`]: two endpoints over a link, the bytes they carry, and what came of it.
+//! - [`rebinding`]: another address for one of the ends, by and by.
 //! - [`units`]: rates, times, sizes and probabilities as people write them.
 //!
 //! The caller owns the clock, virtual or real. After every [`Link::send`](link::Link::send) ask
@@ -50,6 +51,7 @@ pub mod duplex;
 pub mod link;
 pub mod load;
 pub mod pair;
+pub mod rebinding;
 pub mod report;
 pub mod scenario;
 pub mod settings;

@@ -15,6 +15,7 @@ use tidewire_proto::crypto::{AwsLc, Secret};
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint, EndpointConfig};
 
 use crate::duplex::{DuplexConfig, DuplexLink};
+use crate::rebinding::{Rebinding, Rebound};
 
 /// One of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,15 +56,36 @@ struct Side {
     wakes: Option<Time>,
 }
 
+/// A datagram on the link.
+#[derive(Clone, Debug)]
+pub struct Parcel {
+    from: SocketAddr,
+    to: SocketAddr,
+    bytes: Vec<u8>,
+}
+
+/// Bytes of datagrams from and to the address that the near end got last, as the far end counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exchanged {
+    /// Delivered to the far end.
+    pub received: u64,
+    /// Sent by the far end.
+    pub sent: u64,
+}
+
 /// The driver.
 pub struct Pair {
     now: Time,
     near: Side,
     far: Side,
-    link: DuplexLink<Vec<u8>>,
+    link: DuplexLink<Parcel>,
     buffer: Vec<u8>,
     /// Datagram buffers to be used again.
     spare: Vec<Vec<u8>>,
+    /// How the near end's address changes, when it does so next, and how often it did.
+    rebinding: Option<(Rebinding, Time)>,
+    rebound: u16,
+    exchanged: Exchanged,
     datagrams: u64,
     wakes: u64,
     overdue: u64,
@@ -109,6 +131,9 @@ impl Pair {
             link: DuplexLink::new(link),
             buffer: vec![0; DATAGRAM],
             spare: Vec::new(),
+            rebinding: None,
+            rebound: 0,
+            exchanged: Exchanged::default(),
             datagrams: 0,
             wakes: 0,
             overdue: 0,
@@ -144,13 +169,39 @@ impl Pair {
     }
 
     /// The link, for its counts, or to be changed in mid-run.
-    pub fn link_mut(&mut self) -> &mut DuplexLink<Vec<u8>> {
+    pub fn link_mut(&mut self) -> &mut DuplexLink<Parcel> {
         &mut self.link
     }
 
     /// Every datagram is handed over this many times in a row, beside what the link itself doubles.
     pub fn copies(&mut self, copies: usize) {
         self.copies = copies;
+    }
+
+    /// From now on the near end's address changes like this, or stays.
+    pub fn rebind_every(&mut self, rebinding: Option<Rebinding>) {
+        self.rebinding = rebinding.map(|rebinding| (rebinding, self.now + rebinding.every));
+    }
+
+    /// The near end has another address from now on.
+    pub fn rebind(&mut self, what: Rebound) {
+        self.rebound = self.rebound.wrapping_add(1);
+        self.near.address = what.next(self.near.address, self.rebound);
+        self.exchanged = Exchanged::default();
+        if what == Rebound::Roams {
+            self.near.endpoint.handle_address_change(self.now);
+            self.wake(End::Near);
+        }
+    }
+
+    /// Times that the near end's address has changed.
+    pub fn rebound(&self) -> u16 {
+        self.rebound
+    }
+
+    /// What the far end and the near end's last address exchanged.
+    pub fn exchanged(&self) -> Exchanged {
+        self.exchanged
     }
 
     /// From now on both directions wait in the queues of `other`'s link: see [`Link::share_queue`](crate::link::Link::share_queue).
@@ -206,11 +257,17 @@ impl Pair {
 
     /// When something happens next.
     pub fn next_moment(&self) -> Option<Time> {
-        [self.link.poll_timeout(), self.near.wakes, self.far.wakes].into_iter().flatten().min()
+        let next = [self.link.poll_timeout(), self.near.wakes, self.far.wakes].into_iter().flatten().min()?;
+        // Where nothing else happens, nobody has use for another address.
+        Some(self.rebinding.map_or(next, |(_, at)| at.min(next)))
     }
 
     /// Everything that happens at `now`.
     fn step(&mut self, application: &mut dyn Application) {
+        if let Some((rebinding, _)) = self.rebinding.filter(|&(_, at)| at <= self.now) {
+            self.rebind(rebinding.what);
+            self.rebind_every(Some(rebinding));
+        }
         for end in [End::Near, End::Far] {
             let mut touched = self.deliver(end);
             let now = self.now;
@@ -234,21 +291,29 @@ impl Pair {
         let now = self.now;
         let mut any = false;
         loop {
-            let (link, side, from) = match end {
-                End::Near => (&mut self.link.back, &mut self.near, self.far.address),
-                End::Far => (&mut self.link.forward, &mut self.far, self.near.address),
+            let near = self.near.address;
+            let (link, side) = match end {
+                End::Near => (&mut self.link.back, &mut self.near),
+                End::Far => (&mut self.link.forward, &mut self.far),
             };
-            let Some(mut delivery) = link.poll_delivery(now) else { return any };
+            let Some(delivery) = link.poll_delivery(now) else { return any };
+            let (at, Parcel { from, to, mut bytes }) = (delivery.at, delivery.payload);
+            if to != side.address {
+                self.spare.push(bytes);
+                continue;
+            }
             if let Some(corruption) = delivery.corruption {
-                corruption.apply(&mut delivery.payload);
+                corruption.apply(&mut bytes);
+            }
+            if from == near {
+                self.exchanged.received += bytes.len() as u64;
             }
             for _ in 1..self.copies {
-                let datagram = &mut delivery.payload.clone()[..];
-                side.endpoint.handle_datagram(Received { at: delivery.at, from, ecn: None, datagram });
+                let datagram = &mut bytes.clone()[..];
+                side.endpoint.handle_datagram(Received { at, from, ecn: None, datagram });
             }
-            let datagram = &mut delivery.payload[..];
-            side.endpoint.handle_datagram(Received { at: delivery.at, from, ecn: None, datagram });
-            self.spare.push(delivery.payload);
+            side.endpoint.handle_datagram(Received { at, from, ecn: None, datagram: &mut bytes[..] });
+            self.spare.push(bytes);
             any = true;
         }
     }
@@ -276,12 +341,16 @@ impl Pair {
                 End::Far => (&mut self.link.back, &mut self.far),
             };
             let Some(transmit) = side.endpoint.poll_transmit(self.now, 1, &mut self.buffer) else { return };
-            let mut datagram = self.spare.pop().unwrap_or_default();
-            datagram.clear();
-            datagram.extend_from_slice(&self.buffer[..transmit.len]);
+            let mut bytes = self.spare.pop().unwrap_or_default();
+            bytes.clear();
+            bytes.extend_from_slice(&self.buffer[..transmit.len]);
             self.datagrams += 1;
-            self.fingerprint = digest(self.fingerprint, self.now, end, &datagram);
-            link.send(self.now, transmit.len, datagram);
+            self.fingerprint = digest(self.fingerprint, self.now, end, &bytes);
+            let (from, to) = (side.address, transmit.destination);
+            if to == self.near.address {
+                self.exchanged.sent += transmit.len as u64;
+            }
+            link.send(self.now, transmit.len, Parcel { from, to, bytes });
         }
     }
 }

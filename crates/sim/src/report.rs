@@ -16,6 +16,7 @@ use crate::duplex::DuplexConfig;
 use crate::link::LinkStats;
 use crate::load::{Flow, Load};
 use crate::pair::{End, Pair};
+use crate::rebinding::Rebinding;
 
 /// What is to be run.
 #[derive(Clone, Debug)]
@@ -28,6 +29,8 @@ pub struct Trial {
     pub far: Config,
     /// What is sent.
     pub flows: Vec<Flow>,
+    /// How the near end's address changes, if it does.
+    pub rebinding: Option<Rebinding>,
     /// Where the randomness of the endpoints and the bytes of the flows come from.
     pub seed: u64,
     /// The run is over after this long, whatever is left.
@@ -37,7 +40,8 @@ pub struct Trial {
 impl Trial {
     /// Default endpoints over `link` with these flows, for at most ten virtual minutes.
     pub fn new(link: DuplexConfig, flows: Vec<Flow>, seed: u64) -> Self {
-        Self { link, near: Config::default(), far: Config::default(), flows, seed, limit: DEFAULT_LIMIT }
+        let (near, far) = (Config::default(), Config::default());
+        Self { link, near, far, flows, rebinding: None, seed, limit: DEFAULT_LIMIT }
     }
 
     /// Connects; nothing has arrived yet.
@@ -60,6 +64,7 @@ impl Trial {
         let mut load = Load::new(&self.flows, self.seed);
         let began = pair.now();
         pair.connect(&mut load);
+        pair.rebind_every(self.rebinding);
         Ok(Run { pair, load, began, limit: began + self.limit, sender: busier(&self.flows) })
     }
 

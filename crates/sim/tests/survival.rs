@@ -1,5 +1,5 @@
-//! Rows of the founders' survival list that the simulator can show: blackouts, feedback that is lost, dead or damaged. The number in a
-//! name is the row's; what a lying peer is told stands in `proto`'s `connection/tests/mod.rs`.
+//! Rows of the founders' survival list that the simulator can show: addresses that change, blackouts, feedback that is lost, dead or damaged. The
+//! number in a name is the row's; what a lying peer is told stands in `proto`'s `connection/tests/mod.rs`.
 
 use core::time::Duration;
 use std::path::Path;
@@ -8,6 +8,7 @@ use tidewire_proto::Time;
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::load::Flow;
 use tidewire_sim::pair::End;
+use tidewire_sim::rebinding::{Rebinding, Rebound};
 use tidewire_sim::report::{Run, Trial};
 use tidewire_sim::settings::Direction;
 
@@ -22,6 +23,11 @@ fn bulk(bytes: u64, seed: u64, settings: &[(Direction, &str, &str)]) -> Trial {
     }
     link.set_seed(seed);
     Trial::new(link, vec![Flow::bulk(End::Near, bytes)], seed)
+}
+
+/// Seeds of the costly rows.
+fn seeds() -> u64 {
+    if std::env::var_os("TIDEWIRE_QUICK").is_some() { 1 } else { 3 }
 }
 
 /// Bytes per second that the application reads from now until `until`.
@@ -61,6 +67,88 @@ fn silence(direction: Direction, blackout: &str, ends: Time, seed: u64) {
     let after = goodput(&mut run, ends + Duration::from_secs(4));
     assert!(after >= 0.8 * before, "{after} bytes per second after the return, {before} before");
     assert!(run.load.errors.is_empty() && run.load.closed == [None, None], "{:?}", run.report());
+}
+
+/// Streams both ways, so that each end is once the one that only answers: bulk, records of 1,200 bytes each 10 ms, or both at once.
+fn moving(from: End, work: &str, seed: u64) -> Run {
+    let mut trial = bulk(0, seed, &[]);
+    trial.flows = match work {
+        "bulk" => vec![Flow::bulk(from, 400_000_000)],
+        "records" => vec![Flow::paced(from, 400_000_000, 120_000)],
+        _ => vec![Flow::bulk(from, 400_000_000), Flow::paced(from.other(), 400_000_000, 120_000)],
+    };
+    trial.start().unwrap()
+}
+
+/// The longest time, until `until`, in which the first flow delivers nothing.
+fn longest_stall(run: &mut Run, until: Time) -> Duration {
+    let tick = Duration::from_millis(1);
+    let (mut read, mut since, mut longest) = (0, run.pair.now(), Duration::ZERO);
+    while run.pair.now() < until {
+        let at = run.pair.now() + tick;
+        run.until(at);
+        let now_read = run.load.progress().next().map_or(0, |flow| flow.read);
+        if now_read > read {
+            (read, since) = (now_read, at);
+        }
+        longest = longest.max(at.since(since));
+    }
+    longest
+}
+
+/// Bytes are checked by the load itself; what is in the ring when time is up is not lost.
+#[test]
+fn s02_another_port_every_five_seconds() {
+    for (from, work) in
+        [End::Near, End::Far].into_iter().flat_map(|from| ["bulk", "records", "both"].map(|work| (from, work)))
+    {
+        for seed in 1..=seeds() {
+            let mut run = moving(from, work, seed);
+            run.until(Time::from_millis(2_000 + 7 * seed));
+            run.pair.rebind_every(Some(Rebinding { what: Rebound::Port, every: Duration::from_secs(5) }));
+            let stall = longest_stall(&mut run, Time::from_millis(19_000));
+            let moves = run.stats(End::Far).moves;
+            println!("{from:?} sends {work}, seed {seed}: {stall:?} of stall, {moves} moves");
+            assert_eq!((moves, run.pair.rebound(), &run.load.errors), (3, 3, &Vec::new()));
+            // A tick more: time is looked at in steps.
+            assert!(stall <= RTT * 2 + Duration::from_millis(51), "{from:?} sends {work}, seed {seed}: {stall:?}");
+        }
+    }
+}
+
+/// IPv4 to IPv6 and back, by the near end's own doing or behind its back.
+#[test]
+fn s03_another_address() {
+    for what in [Rebound::Roams, Rebound::Host] {
+        for (from, seed) in
+            [End::Near, End::Far].into_iter().flat_map(|from| (1..=seeds()).map(move |seed| (from, seed)))
+        {
+            let mut run = moving(from, "bulk", seed);
+            run.until(Time::from_millis(3_000));
+            for nth in 1..=4 {
+                run.pair.rebind(what);
+                let (began, mut proven) = (run.pair.now(), None);
+                while run.pair.now() < began + Duration::from_secs(3) {
+                    let at = run.pair.now() + Duration::from_millis(1);
+                    run.until(at);
+                    if run.stats(End::Far).moves == nth {
+                        proven.get_or_insert(at);
+                    }
+                    let exchanged = run.pair.exchanged();
+                    let bounded = proven.is_some() || exchanged.sent <= 3 * exchanged.received;
+                    assert!(bounded, "{exchanged:?} before the address is proven");
+                }
+                let took = proven.expect("followed").since(began);
+                println!("{what:?}, {from:?} sends, seed {seed}: followed after {took:?}");
+                // What leaves when the address is proven arrives half a round trip later. Who is not told of its new address is found with its next
+                // FEEDBACK, a sixteenth of a round trip later, or the repeated one.
+                let unaware = if what == Rebound::Roams { Duration::ZERO } else { Duration::from_millis(29) };
+                assert!(took <= RTT * 3 / 2 + unaware + Duration::from_millis(2), "{took:?}");
+            }
+            let after = goodput(&mut run, Time::from_millis(20_000));
+            assert!(run.load.errors.is_empty() && after >= 0.8 * 25e6 / 8.0, "{after} bytes per second");
+        }
+    }
 }
 
 #[test]

@@ -121,6 +121,12 @@ impl Driver {
             let shared = Arc::clone(&self.shared);
             let mut state = shared.lock();
             let now = shared.clock.now();
+            if let Some(socket) = state.next_socket.take() {
+                self.socket = socket;
+                state.endpoint.handle_address_change(now);
+                // It is listened to in the next round.
+                return Round::More;
+            }
             if state.due() <= now {
                 state.endpoint.handle_timeout(now);
             }

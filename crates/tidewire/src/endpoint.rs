@@ -26,7 +26,6 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 /// When it is dropped no more connections are accepted; those that are held go on.
 pub struct Endpoint {
     shared: Arc<Shared>,
-    local: SocketAddr,
 }
 
 impl Endpoint {
@@ -48,14 +47,33 @@ impl Endpoint {
         let local = socket.local_addr()?;
         let clock = Clock::start();
         let timer = Timer::new(clock);
-        let shared = Arc::new(Shared::new(endpoint, clock));
+        let shared = Arc::new(Shared::new(endpoint, local, clock));
         tokio::spawn(Driver::new(Arc::clone(&shared), socket, timer, largest).run());
-        Ok(Self { shared, local })
+        Ok(Self { shared })
     }
 
     /// The socket's address, with the port that the system chose if none was asked for.
     pub fn local_addr(&self) -> SocketAddr {
-        self.local
+        self.shared.lock().local
+    }
+
+    /// Goes over to a new socket, as after a change of networks. The connections that this endpoint made go on from there, unrecognised by who
+    /// watches both networks; those that it accepted only if their peers find it at the same address.
+    ///
+    /// # Errors
+    /// Those of the socket; [`io::ErrorKind::InvalidInput`] when the address is of the other family, from which the peers cannot be reached.
+    pub async fn rebind(&self, address: SocketAddr) -> io::Result<()> {
+        let socket = Socket::bind(address)?;
+        let local = socket.local_addr()?;
+        let mut state = self.shared.lock();
+        if local.is_ipv4() != state.local.is_ipv4() {
+            let error = format!("{local} cannot follow {}: one is IPv4, the other IPv6", state.local);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
+        }
+        (state.local, state.next_socket) = (local, Some(socket));
+        drop(state);
+        self.shared.wake_driver();
+        Ok(())
     }
 
     /// Connects; gives up after [`Config::handshake_timeout`].
@@ -80,7 +98,7 @@ impl Endpoint {
 
     /// The address as our socket can name it.
     fn reachable(&self, remote: SocketAddr) -> Result<SocketAddr, ConnectError> {
-        match (self.local, remote) {
+        match (self.local_addr(), remote) {
             (_, remote) if remote.port() == 0 || remote.ip().is_unspecified() => Err(ConnectError::NoAddress(remote)),
             (SocketAddr::V6(local), SocketAddr::V4(v4)) if *local.ip() == Ipv6Addr::UNSPECIFIED => {
                 Ok((v4.ip().to_ipv6_mapped(), v4.port()).into())
@@ -150,7 +168,7 @@ impl Drop for Endpoint {
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoint").field("local", &self.local).finish_non_exhaustive()
+        f.debug_struct("Endpoint").field("local", &self.local_addr()).finish_non_exhaustive()
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 use crate::clock::Clock;
 use crate::connection::ConnectionLost;
+use crate::socket::Socket;
 
 /// Connections that wait to be accepted, at most; more are refused. Linux's default for a listening TCP socket.
 const MAX_WAITING: usize = 4_096;
@@ -30,6 +31,9 @@ pub(crate) struct Shared {
 /// Behind the mutex.
 pub(crate) struct State {
     pub endpoint: Endpoint,
+    /// The socket's address, and the socket that the driver is to go over to.
+    pub local: SocketAddr,
+    pub next_socket: Option<Socket>,
     slots: BTreeMap<ConnectionHandle, Slot>,
     /// Connected and not yet accepted.
     waiting: VecDeque<ConnectionHandle>,
@@ -71,9 +75,11 @@ pub(crate) struct Waiting {
 }
 
 impl Shared {
-    pub fn new(endpoint: Endpoint, clock: Clock) -> Self {
+    pub fn new(endpoint: Endpoint, local: SocketAddr, clock: Clock) -> Self {
         let state = State {
             endpoint,
+            local,
+            next_socket: None,
             slots: BTreeMap::new(),
             waiting: VecDeque::new(),
             ending: Vec::new(),

@@ -1,6 +1,5 @@
 //! The near end: accepts TCP connections and opens a stream for each, over one connection that it makes anew when it is lost.
 
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use super::{Carried, MAX_CONNECTIONS, abandon, pump, report, tune};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::link::Link;
 use crate::report::{Console, Event, Summary};
-use crate::session::{self, CUT_OFF, DONE, PING_PERIOD, Role};
+use crate::session::{self, CUT_OFF, DONE, Role};
 
 /// How long a new TCP connection waits for a lost connection to come back, before it is reset. Chosen: shorter than what browsers
 /// wait for, longer than most outages.
@@ -76,10 +75,7 @@ impl Client {
         }
         let mut pause = FIRST_PAUSE;
         loop {
-            let reason = tokio::select! {
-                reason = live.connection.closed() => reason,
-                never = stay_alive(&live.connection) => match never {},
-            };
+            let reason = live.connection.closed().await;
             self.current.send_replace(None);
             self.console.warn(&format!("connection lost: {reason}; connecting again"));
             self.console.summary(&live.summary());
@@ -160,15 +156,6 @@ async fn ask(connection: &Connection, request: &Request) -> io::Result<Answer> {
     write_request(&mut stream, request).await?;
     stream.shutdown().await?;
     read_answer(&mut stream).await
-}
-
-/// Asks for signs of life; that they fail to come is noticed by the connection.
-async fn stay_alive(connection: &Connection) -> Infallible {
-    let mut ticks = tokio::time::interval(PING_PERIOD);
-    loop {
-        ticks.tick().await;
-        let _ = ask(connection, &Request::Ping).await;
-    }
 }
 
 /// One listening port.

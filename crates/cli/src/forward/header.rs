@@ -16,15 +16,12 @@ const MAX_BODY: usize = 512;
 /// Fields of a body in front of the host.
 const FIXED: usize = 4;
 
-const PING: u8 = 0;
 const CHECK: u8 = 1;
 const CONNECT: u8 = 2;
 
 /// What a client wants of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// An answer, so that the connection stays alive.
-    Ping,
     /// To know whether a target is allowed.
     Check(Target),
     /// A TCP connection.
@@ -101,11 +98,10 @@ impl std::error::Error for Answer {}
 /// When the stream fails.
 pub async fn write_request(to: &mut (impl AsyncWrite + Unpin), request: &Request) -> io::Result<()> {
     let (kind, target) = match request {
-        Request::Ping => (PING, None),
-        Request::Check(target) => (CHECK, Some(target)),
-        Request::Connect(target) => (CONNECT, Some(target)),
+        Request::Check(target) => (CHECK, target),
+        Request::Connect(target) => (CONNECT, target),
     };
-    let (host, port) = target.map_or(("", 0), |target| (target.host(), target.port()));
+    let (host, port) = (target.host(), target.port());
     let mut bytes = Vec::with_capacity(MAGIC.len() + 3 + FIXED + host.len());
     bytes.extend_from_slice(MAGIC);
     bytes.push(VERSION);
@@ -145,7 +141,6 @@ fn parse(body: &[u8]) -> Option<Request> {
     let host = std::str::from_utf8(rest.get(..usize::from(length))?).ok()?;
     let target = || Target::new(host, u16::from_be_bytes([high, low])).ok();
     match kind {
-        PING => Some(Request::Ping),
         CHECK => target().map(Request::Check),
         CONNECT => target().map(Request::Connect),
         _ => None,
@@ -201,7 +196,7 @@ mod tests {
     fn what_is_written_is_read_and_nothing_behind_it() {
         let target = |text: &str| text.parse::<Target>().unwrap();
         let long = Target::new(&"a".repeat(MAX_HOST), 65_535).unwrap();
-        for request in [Request::Ping, Request::Check(target("[::1]:22")), Request::Connect(long)] {
+        for request in [Request::Check(target("[::1]:22")), Request::Connect(long)] {
             let mut bytes = Vec::new();
             run(write_request(&mut bytes, &request)).unwrap();
             bytes.extend_from_slice(b"GET /");

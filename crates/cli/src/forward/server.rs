@@ -58,7 +58,6 @@ pub async fn serve(connection: &Connection, allowed: &Arc<Allowed>, console: &Co
 async fn carry(mut stream: Stream, peer: SocketAddr, allowed: Arc<Allowed>, console: Console) {
     let Ok(Ok(request)) = timeout(REQUEST_PATIENCE, read_request(&mut stream)).await else { return };
     let (target, answer) = match request {
-        Ok(Request::Ping) => return end(stream, &Answer::new(Code::Ready, "")).await,
         Ok(Request::Check(target)) => {
             let answer = allowed.check(&target).err().unwrap_or_else(|| Answer::new(Code::Ready, ""));
             (target, Err(answer))

@@ -6,7 +6,6 @@
 
 mod stdio;
 
-use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
 
@@ -15,12 +14,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::time::timeout;
 
 use crate::exit::{Exit, Failure, OrExit};
-use crate::session::{CLOSE_WAIT, CUT_OFF, DONE, PING_PERIOD};
+use crate::session::{CLOSE_WAIT, CUT_OFF, DONE};
 
 /// First bytes of each direction: a name and the version.
 const HEAD: &[u8; 8] = b"TWPIPED\x01";
-/// First byte of every further stream.
-const SIGN_OF_LIFE: u8 = 0;
+/// First byte of a further stream; those with another are of later versions.
 const CONFIRMATION: u8 = 1;
 /// Code of a close because nobody reads our output any more.
 const OUTPUT_GONE: CloseCode = CloseCode::Application(257);
@@ -53,10 +51,7 @@ pub struct Moved {
 /// [`Exit::LocalIo`] when this side's input or the output of either side fails, [`Exit::Unreachable`] when the connection is lost,
 /// [`Exit::Integrity`] when the peer wrote another number of bytes than were sent.
 pub async fn run(connection: &Connection, side: Side) -> Result<Moved, Failure> {
-    let ended = tokio::select! {
-        ended = exchange(connection, side) => ended,
-        never = stay_alive(connection), if side == Side::Connects => match never {},
-    };
+    let ended = exchange(connection, side).await;
     let Err(failure) = ended else { return ended };
     connection.close(if failure.exit == Exit::LocalIo { OUTPUT_GONE } else { CUT_OFF }, "");
     match timeout(REASON_WAIT, connection.closed()).await {
@@ -153,22 +148,12 @@ async fn confirm(connection: &Connection, written: u64) -> io::Result<()> {
     stream.shutdown().await
 }
 
-/// What the peer confirms, between its signs of life.
+/// What the peer confirms.
 async fn confirmation(connection: &Connection) -> Result<u64, Failure> {
     loop {
         let mut stream = accept(connection).await?;
         if stream.read_u8().await.or_exit(Exit::Unreachable)? == CONFIRMATION {
             return stream.read_u64().await.or_exit(Exit::Unreachable);
-        }
-    }
-}
-
-/// Gives signs of life while nothing is typed; that they are not heard is noticed by the connection.
-async fn stay_alive(connection: &Connection) -> Infallible {
-    loop {
-        tokio::time::sleep(PING_PERIOD).await;
-        if let Ok(mut stream) = connection.open().await {
-            let _ = stream.write_u8(SIGN_OF_LIFE).await;
         }
     }
 }

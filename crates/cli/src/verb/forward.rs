@@ -6,7 +6,7 @@ use crate::forward::{IDLE_TIMEOUT, LocalForward};
 use crate::link;
 use crate::options::{Coding, Output};
 use crate::report::Console;
-use crate::session::{self, unless_interrupted};
+use crate::session::{self, KEEP_ALIVE, unless_interrupted};
 
 /// Arguments of `forward`.
 #[derive(Debug, clap::Args)]
@@ -31,7 +31,7 @@ pub struct Args {
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let link = link::given(args.link.as_deref()).or_exit(Exit::Usage)?;
     let mut config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
-    config.idle_timeout = IDLE_TIMEOUT;
+    (config.idle_timeout, config.keep_alive) = (IDLE_TIMEOUT, Some(KEEP_ALIVE));
     let client = Client::new(link, config, &console);
     let ended = unless_interrupted(client.run(&args.local)).await;
     client.close(session::quietly(ended)).await

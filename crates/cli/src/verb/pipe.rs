@@ -51,7 +51,8 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
 async fn connect(args: &Args, console: &Console) -> Result<(Endpoint, Connection, Side), Failure> {
     let Some(address) = args.listen else {
         let link = link::given(args.link.as_deref()).or_exit(Exit::Usage)?;
-        let config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
+        let mut config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
+        config.keep_alive = Some(session::KEEP_ALIVE);
         let (endpoint, connection) = session::connect(&link, config).await?;
         return Ok((endpoint, connection, Side::Connects));
     };

@@ -74,6 +74,10 @@ pub enum WakeReason {
     PacketSize,
     /// The time of a message is over.
     Deadline,
+    /// An address at which the peer may be is to be challenged.
+    Challenge,
+    /// The peer is to hear that this end is still there.
+    KeepAlive,
     /// The connection ends for silence, or has finished ending.
     Idle,
 }

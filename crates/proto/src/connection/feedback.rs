@@ -79,7 +79,7 @@ impl Connection {
             rate: None,
         };
         // Before the rate is measured: what this FEEDBACK acknowledges is part of its span.
-        for sent in acked.iter().filter_map(|&n| self.path.flight.get(n)) {
+        for sent in acked.iter().filter(|&&n| n >= self.path.first).filter_map(|&n| self.path.flight.get(n)) {
             self.path.delivery.on_acked(sent.bytes);
         }
         let measures = acked.iter().any(|&n| self.path.flight.get(n).is_some_and(|sent| sent.elicits));
@@ -109,7 +109,7 @@ impl Connection {
     fn measure(&mut self, now: Time, newest: u64, delay: core::time::Duration, sample: &mut AckSample) {
         let path = &mut self.path;
         let Some(sent) = path.flight.get(newest).filter(|sent| sent.fate == Fate::Open) else { return };
-        if path.loss.newest().is_some_and(|known| newest <= known) {
+        if newest < path.first || path.loss.newest().is_some_and(|known| newest <= known) {
             return;
         }
         path.rtt.on_sample(now, now.since(sent.at), delay);
@@ -127,12 +127,16 @@ impl Connection {
         let mut freed = 0;
         if let Fate::Lost { .. } = before.fate {
             self.stats.packets.lost -= u64::from(before.carried != Carried::SizeProbe);
-            self.path.loss.on_spurious(before.at, now, self.path.rtt.smoothed());
-            self.path.estimator.on_spurious();
+            if n >= self.path.first {
+                self.path.loss.on_spurious(before.at, now, self.path.rtt.smoothed());
+                self.path.estimator.on_spurious();
+            }
         } else if before.elicits {
             freed = u64::from(before.bytes);
         }
-        self.path.loss.on_acked(n, before.at, now);
+        if n >= self.path.first {
+            self.path.loss.on_acked(n, before.at, now);
+        }
         self.carried_fate(now, n, &before, true);
         self.streams.on_credit_acked(n);
         freed
@@ -163,7 +167,7 @@ impl Connection {
     }
 
     /// What the fate of a packet means for what it carried.
-    fn carried_fate(&mut self, now: Time, n: u64, sent: &Sent, arrived: bool) {
+    pub(super) fn carried_fate(&mut self, now: Time, n: u64, sent: &Sent, arrived: bool) {
         let udp = (sent.bytes as usize).saturating_sub(crate::path::IP_UDP_HEADER) as u16;
         match sent.carried {
             Carried::Source { lane, id, again } => {
@@ -185,7 +189,8 @@ impl Connection {
             }
             Carried::SizeProbe if arrived => self.path.mtu.on_acked(udp),
             Carried::SizeProbe => self.path.mtu.on_lost(udp, now, self.path.rtt.smoothed()),
-            Carried::Base { .. } | Carried::Control => {}
+            Carried::Control => self.ids.on_fate(n, arrived),
+            Carried::Base { .. } => {}
         }
         if let Carried::Source { lane, .. } | Carried::Repair { lane, .. } | Carried::Base { lane } = sent.carried
             && !arrived

@@ -126,6 +126,7 @@ impl Connection {
         base: SourceId,
         arrival: Arrival<'_>,
     ) -> Result<bool, CloseCode> {
+        self.heard_symbol = Some(now);
         if lane == STREAMS {
             return self.receiver.receive(now, base, arrival, &mut self.streams);
         }

@@ -3,13 +3,15 @@
 //! The driver's contract (front page of the crate): after any `&mut self` call drain [`Connection::poll_transmit`], then
 //! [`Connection::poll_event`], then read [`Connection::poll_timeout`]; only then wait. Each concern has a file:
 //! `receive` (frames in), `feedback` (what comes back and what goes back), `send` (what fills a slot), `lanes` (whose turn it is to fill it), `timers`,
-//! `app` (streams), `messages`, `event` (types).
+//! `app` (streams), `messages`, `moving` (addresses and ids), `keys`, `event` (types).
 
 mod app;
 mod event;
 mod feedback;
+mod keys;
 mod lanes;
 mod messages;
+mod moving;
 mod receive;
 mod send;
 #[cfg(all(test, feature = "aws-lc-rs"))]
@@ -27,16 +29,16 @@ pub use messages::{LaneConfig, LaneError, MessageError};
 
 use crate::Time;
 use crate::config::Config;
-use crate::crypto::{MAX_SEALED, OpeningKey, SealingKey};
 use crate::handshake::{CodeSet, Initiator, Session};
 use crate::lane::{LaneReceiver, LaneSender, Streams};
 use crate::path::{
-    DeliveryRate, EcnTally, FeedbackClock, Flight, IP_UDP_HEADER, LossDetector, LossEstimator, MtuProber, Pacer,
-    ReceivedPackets, Rtt,
+    DeliveryRate, EcnTally, FeedbackClock, Flight, IP_UDP_HEADER, LossDetector, LossEstimator, MtuProber, OurIds,
+    Pacer, ReceivedPackets, Rtt, Validation,
 };
 use crate::rate::RateController;
 use crate::stats::Stats;
 use crate::wire::ConnectionId;
+use keys::Keys;
 use lanes::{Inbound, Lanes};
 
 /// Where a connection stands.
@@ -66,6 +68,8 @@ enum State {
 #[derive(Debug)]
 struct Path {
     remote: SocketAddr,
+    /// The first packet since the way changed: older ones say nothing of it.
+    first: u64,
     rtt: Rtt,
     flight: Flight,
     loss: LossDetector,
@@ -99,9 +103,10 @@ struct Path {
 }
 
 impl Path {
-    fn new(config: &Config, remote: SocketAddr, now: Time) -> Self {
+    fn new(config: &Config, side: Side, remote: SocketAddr, now: Time) -> Self {
         Self {
             remote,
+            first: 0,
             rtt: Rtt::default(),
             flight: Flight::default(),
             loss: LossDetector::default(),
@@ -112,7 +117,8 @@ impl Path {
             rate: config.rate_control.build(),
             pacer: Pacer::default(),
             received: ReceivedPackets::default(),
-            feedback: FeedbackClock::default(),
+            // The responder is where its address says: nobody has to be told.
+            feedback: FeedbackClock::new(side == Side::Initiator),
             reported_ecn: EcnTally::default(),
             last_eliciting: now,
             probes: 0,
@@ -135,23 +141,18 @@ impl Path {
     }
 }
 
-/// Keys and ids, once agreed.
-#[derive(Debug)]
-struct Keys {
-    sealing: SealingKey,
-    opening: OpeningKey,
-    remote_id: ConnectionId,
-}
-
 /// A connection to one peer.
 #[derive(Debug)]
 pub struct Connection {
     config: Arc<Config>,
     side: Side,
     state: State,
-    local_id: ConnectionId,
+    /// By which the peer calls us.
+    ids: OurIds,
     keys: Option<Keys>,
     path: Path,
+    /// Addresses at which the peer may be now.
+    validation: Validation,
     lanes: Lanes,
     /// Of lane 0.
     receiver: LaneReceiver,
@@ -180,7 +181,10 @@ pub struct Connection {
     /// When FEEDBACK last asked for a confirmation of credit.
     credit_asked: Time,
     stats: Stats,
+    /// Echo of the peer's challenge, to the address in use.
     path_response: Option<[u8; 8]>,
+    /// When a symbol last came, if the peer was not asked since why no further one does.
+    heard_symbol: Option<Time>,
 }
 
 impl Connection {
@@ -214,13 +218,14 @@ impl Connection {
         grease: u64,
     ) -> Self {
         let slot_len = config.slot_len();
-        let path = Path::new(&config, remote, now);
+        let path = Path::new(&config, side, remote, now);
         Self {
             side,
             state,
-            local_id,
+            ids: OurIds::new(local_id),
             keys: None,
             path,
+            validation: Validation::new([0; 32]),
             lanes: Lanes::new(LaneSender::new(slot_len, config.ring_memory, 0), config.redundancy),
             receiver: LaneReceiver::new(slot_len, config.max_span, config.ring_memory),
             streams: Streams::new(side, config.max_streams, config.stream_window, config.max_stream_window),
@@ -241,6 +246,7 @@ impl Connection {
             credit_asked: Time::ZERO,
             stats: Stats::default(),
             path_response: None,
+            heard_symbol: None,
             config,
         }
     }
@@ -259,7 +265,7 @@ impl Connection {
         if peer.idle_timeout_ms > 0 {
             self.idle_timeout = self.idle_timeout.min(Duration::from_millis(peer.idle_timeout_ms.into()));
         }
-        self.keys = Some(Keys { sealing: session.sealing, opening: session.opening, remote_id: session.remote });
+        self.keys = Some(Keys::new(session.sealing, session.opening, session.remote, self.last_heard));
     }
 
     /// A datagram whose destination id is ours.
@@ -321,11 +327,6 @@ impl Connection {
         self.path.remote
     }
 
-    /// The id by which the peer calls this end.
-    pub(crate) fn local_id(&self) -> ConnectionId {
-        self.local_id
-    }
-
     /// Keys are agreed and the peer has proved that it has them.
     pub fn is_established(&self) -> bool {
         matches!(self.state, State::Established { confirmed: true })
@@ -353,17 +354,6 @@ impl Connection {
         if matches!(self.state, State::Established { .. }) {
             self.start_closing(now, code, String::new());
             self.events.push_back(Event::Closed(CloseReason::Fault(code)));
-        }
-    }
-
-    /// Moves to the next key in time; a peer that never answers is left before the last one is worn out.
-    fn renew_key(&mut self, now: Time) {
-        let State::Established { .. } = self.state else { return };
-        let Some(keys) = &mut self.keys else { return };
-        let sealed = keys.sealing.sealed();
-        if sealed >= RENEW_KEY && keys.sealing.initiate_update().is_err() && sealed >= MAX_SEALED - LAST_PACKETS {
-            self.start_closing(now, CloseCode::Internal, String::new());
-            self.events.push_back(Event::Closed(CloseReason::KeyExhausted));
         }
     }
 
@@ -396,10 +386,6 @@ const CLOSING_TIMEOUTS: u32 = 3;
 /// Less idle than this share of the last round trip: the path, not the application, is the limit. A driver's wake-ups leave gaps
 /// of some ten microseconds per millisecond; an application at 85 % of the rate leaves 15 %.
 const SATURATED_IDLE: f64 = 0.1;
-/// A key is renewed after this many packets (RELIABILITY 5.5), provided that the peer has answered some of them.
-const RENEW_KEY: u64 = 1 << 22;
-/// Packets that a key which could not be renewed still seals: to say that the connection is over.
-const LAST_PACKETS: u64 = 1 << 10;
 /// The first packet number is left out after this long, later ones every eight probe timeouts (RELIABILITY 5.5).
 const SKIP_START: Duration = Duration::from_secs(1);
 const SKIP_TIMEOUTS: u32 = 8;

@@ -3,13 +3,15 @@
 //! Nothing here changes before the packet's tag was verified. What a stranger sends is counted and dropped; what the peer sends
 //! wrongly closes the connection with a code.
 
+use core::net::SocketAddr;
 use core::time::Duration;
 
+use super::moving::Origin;
 use super::{CloseCode, CloseReason, Connection, Event, Received, State};
 use crate::Time;
 use crate::lane::Arrival;
 use crate::path::IP_UDP_HEADER;
-use crate::wire::{Frame, Frames};
+use crate::wire::{Datagram, Frame, Frames};
 
 /// What the frames of one packet ask for.
 #[derive(Default)]
@@ -30,21 +32,24 @@ impl Connection {
         }
         let len = datagram.len();
         let Some(keys) = &mut self.keys else { return };
-        let Ok(opened) = keys.opening.open(0, datagram) else {
+        let opened = match Datagram::parse(datagram) {
+            Ok(Datagram::Short { destination }) => {
+                keys.opening.open(0, datagram).ok().map(|opened| (opened, destination))
+            }
+            _ => None,
+        };
+        let Some((opened, to)) = opened else {
             self.stats.packets.dropped += 1;
             return;
         };
         self.stats.packets.received += 1;
         self.stats.wire_bytes_received += (len + IP_UDP_HEADER) as u64;
         let heard = core::mem::replace(&mut self.last_heard, now);
-        // Release 1 knows no migration: the path stays where the handshake made it. A rebound port is followed because
-        // the packet is authentic and the newest (issue of its own: validation of new addresses).
-        if opened.highest && from.ip() == self.path.remote.ip() {
-            self.path.remote = from;
-        }
         match &mut self.state {
             State::Established { confirmed } if !*confirmed => {
                 *confirmed = true;
+                // The address of who has the keys; the HELLO's may be of another time.
+                self.path.remote = from;
                 self.events.push_back(Event::Connected);
                 // Since the HELLO: too long where REPLYs were lost, so it is no sample of the path.
                 self.path.rate.on_handshake(now.since(heard));
@@ -57,10 +62,11 @@ impl Connection {
             }
             _ => {}
         }
+        self.on_origin(now, Origin { from, to, len, highest: opened.highest });
         let gap = self.path.received.insert(opened.number, now, ecn);
         let Some(payload) = datagram.get(opened.payload) else { return };
         self.delivered_since_feedback += (len + IP_UDP_HEADER) as u64;
-        let asked = self.receive_frames(now, opened.number, payload);
+        let asked = self.receive_frames(now, opened.number, from, payload);
         self.give_up_stopped();
         match asked {
             Ok(asked) if asked.elicits => self.path.feedback.on_eliciting(now, asked.urgent || gap),
@@ -94,7 +100,7 @@ impl Connection {
         self.path.probe_owed = true;
     }
 
-    fn receive_frames(&mut self, now: Time, number: u64, payload: &[u8]) -> Result<Asked, CloseCode> {
+    fn receive_frames(&mut self, now: Time, number: u64, from: SocketAddr, payload: &[u8]) -> Result<Asked, CloseCode> {
         let mut asked = Asked::default();
         if payload.is_empty() {
             return Err(CloseCode::Malformed);
@@ -102,12 +108,18 @@ impl Connection {
         for frame in Frames::new(payload) {
             let frame = frame.map_err(|_| CloseCode::Malformed)?;
             asked.elicits |= frame.elicits_ack();
-            self.receive_frame(now, number, &frame, &mut asked)?;
+            self.receive_frame(now, (number, from), &frame, &mut asked)?;
         }
         Ok(asked)
     }
 
-    fn receive_frame(&mut self, now: Time, number: u64, frame: &Frame<'_>, asked: &mut Asked) -> Result<(), CloseCode> {
+    fn receive_frame(
+        &mut self,
+        now: Time,
+        (number, from): (u64, SocketAddr),
+        frame: &Frame<'_>,
+        asked: &mut Asked,
+    ) -> Result<(), CloseCode> {
         match *frame {
             Frame::Source { lane, id, base, again, symbol } => {
                 asked.urgent |= self.on_arrival(now, lane, base, Arrival::Source { id, again, symbol })?;
@@ -130,10 +142,15 @@ impl Connection {
                 }
                 self.state = State::Draining { until };
             }
-            Frame::PathChallenge(data) => self.path_response = Some(data),
-            // Nothing is asked of path 0 yet: no challenge was sent, no second id is used, no policy is imposed, and
-            // no symbol of ours outgrows the path.
-            Frame::Ping | Frame::PathResponse(_) | Frame::NewCid { .. } | Frame::Policy(_) => {}
+            Frame::PathChallenge(token) => self.on_challenge(from, token),
+            Frame::PathResponse(token) => self.on_response(now, from, token),
+            Frame::NewCid { sequence, retire, path, id } => {
+                if let Some(keys) = &mut self.keys {
+                    keys.peer_ids.on_new(sequence, retire, path, id).map_err(|_| CloseCode::Protocol)?;
+                }
+            }
+            // No policy is imposed, and no symbol of ours outgrows the path.
+            Frame::Ping | Frame::Policy(_) => {}
             Frame::Slice { .. } => return Err(CloseCode::Protocol),
         }
         Ok(())

@@ -47,7 +47,7 @@ impl Connection {
             }
             State::Established { .. } => {
                 self.expire_messages(now);
-                self.transmit_batch(now, max_segments, out)
+                self.transmit_elsewhere(now, out).or_else(|| self.transmit_batch(now, max_segments, out))
             }
             State::Closing { .. } => self.transmit_close(now, out),
             State::Draining { .. } | State::Closed => None,
@@ -81,18 +81,15 @@ impl Connection {
         let number = self.path.flight.next_number();
         let limit = segment.unwrap_or_else(|| usize::from(self.path.mtu.current()));
         let feedback = self.path.feedback.due(self.path.rtt.least_or_zero()).is_some_and(|due| due <= now);
-        let control = feedback || self.path_response.is_some();
+        let control = feedback || self.owes_control();
         // Data fills a packet to the byte, so FEEDBACK beside it would not fit: it has its own.
         let slot = if control { None } else { Some(self.next_slot(now, limit)?) };
         let limit = if let Some(Slot::SizeProbe(size)) = slot { usize::from(size) } else { limit };
-        let remote_id = self.keys.as_ref()?.remote_id;
+        let remote_id = self.keys.as_ref()?.peer_ids.current();
         let mut w = Writer::new(out.get_mut(..limit.checked_sub(TAG_LEN)?)?);
         self.grease = self.grease.rotate_left(7).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
         write_short_header(&mut w, remote_id, number, (self.grease >> 59) as u8).ok()?;
-        let mut elicits = false;
-        if let Some(data) = self.path_response.take() {
-            elicits |= Frame::PathResponse(data).emit(&mut w).is_ok();
-        }
+        let mut elicits = control && self.write_control(number, &mut w);
         if feedback {
             elicits |= self.write_feedback(now, number, &mut w).unwrap_or(false);
             if self.grease.is_multiple_of(GREASE_RATE) {
@@ -115,7 +112,7 @@ impl Connection {
     }
 
     /// Records a packet that leaves now.
-    fn record(&mut self, now: Time, len: usize, carried: Carried, elicits: bool) {
+    pub(super) fn record(&mut self, now: Time, len: usize, carried: Carried, elicits: bool) {
         let bytes = (len + IP_UDP_HEADER) as u32;
         if let Carried::Source { lane, .. } | Carried::Repair { lane, .. } = carried {
             self.note_busy(now);
@@ -385,7 +382,7 @@ impl Connection {
         let keys = self.keys.as_mut()?;
         let size = usize::from(crate::path::BASE_DATAGRAM);
         let mut w = Writer::new(out.get_mut(..size - TAG_LEN)?);
-        write_short_header(&mut w, keys.remote_id, number, 0).ok()?;
+        write_short_header(&mut w, keys.peer_ids.current(), number, 0).ok()?;
         Frame::Close { code: code.to_wire(), reason }.emit(&mut w).ok()?;
         let len = w.len() + TAG_LEN;
         keys.sealing.seal(0, number, out.get_mut(..len)?).ok()?;

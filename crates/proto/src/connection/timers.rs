@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use super::{CloseReason, Connection, Path, State, WakeReason};
+use super::{CloseReason, Connection, Path, Side, State, WakeReason};
 use crate::Time;
 use crate::path::MAX_FEEDBACK_DELAY;
 
@@ -19,6 +19,10 @@ const FASTEST_PROBES: Duration = Duration::from_millis(10);
 /// ... and never fewer than one in this time: DESIGN section 6 says two seconds, but the full rate within two seconds of the link's return
 /// (RELIABILITY S5, S9) leaves one second to notice it.
 const SLOWEST_PROBES: Duration = Duration::from_secs(1);
+
+/// Symbols that stop coming for this many probe timeouts are asked after once, by the end whose address may have changed unnoticed: often enough a
+/// pause is nothing but that. Chosen.
+const SILENT_TIMEOUTS: u32 = 3;
 
 impl Connection {
     pub(super) fn expire(&mut self, now: Time) {
@@ -41,6 +45,8 @@ impl Connection {
         if now >= self.last_heard + self.idle_timeout {
             return self.end(CloseReason::Idle);
         }
+        self.ids.forget(now);
+        self.validation.expire(now, self.path.rtt.probe_timeout(MAX_FEEDBACK_DELAY));
         if self.path.loss.deadline().is_some_and(|deadline| deadline <= now) {
             self.detect_losses(now);
         }
@@ -49,6 +55,10 @@ impl Connection {
                 self.path.probing_since = now;
             }
             self.path.probes += 1;
+            self.path.probe_owed = true;
+        }
+        if self.sign_of_life_deadline().is_some_and(|deadline| deadline <= now) {
+            self.heard_symbol = None;
             self.path.probe_owed = true;
         }
         self.expire_messages(now);
@@ -75,6 +85,19 @@ impl Connection {
         Some(path.last_probe + steady.max(silent.saturating_sub(STEADY_PROBES)).min(SLOWEST_PROBES))
     }
 
+    /// When a PING is to say that we are still there, though nothing is to be said: to keep the way open, or since what came so far has stopped
+    /// coming, perhaps because the address it went to is no longer ours.
+    fn sign_of_life_deadline(&self) -> Option<Time> {
+        let path = &self.path;
+        if path.probe_owed || !path.flight.is_empty() {
+            return None;
+        }
+        let heard = self.heard_symbol.filter(|_| self.side == Side::Initiator);
+        let silent = heard.map(|at| at + path.rtt.probe_timeout(MAX_FEEDBACK_DELAY) * SILENT_TIMEOUTS);
+        let idle = self.config.keep_alive.map(|interval| self.last_heard.max(path.last_eliciting) + interval);
+        silent.into_iter().chain(idle).min()
+    }
+
     pub(super) fn next_timer(&mut self) -> Option<(Time, WakeReason)> {
         match &self.state {
             State::Connecting(initiator) => return initiator.poll_timeout().map(|at| (at, WakeReason::Handshake)),
@@ -93,6 +116,8 @@ impl Connection {
         arm(self.probe_deadline(), WakeReason::Probe);
         arm(self.path.feedback.due(self.path.rtt.least_or_zero()), WakeReason::Feedback);
         arm(self.next_deadline(), WakeReason::Deadline);
+        arm(self.next_challenge(), WakeReason::Challenge);
+        arm(self.sign_of_life_deadline(), WakeReason::KeepAlive);
         if !self.path.is_broken() && self.path.has_room(usize::from(self.path.mtu.current())) {
             // What could leave at `last_asked` has left; only what the pacer or a policy holds back needs a timer.
             let asked = self.last_asked;

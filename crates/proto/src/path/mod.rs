@@ -8,11 +8,13 @@ mod delivery;
 mod ecn;
 mod estimate;
 mod flight;
+mod ids;
 mod loss;
 mod mtu;
 mod pacer;
 mod received;
 mod rtt;
+mod validation;
 
 pub use delivery::{DeliveryRate, RateSample};
 pub use ecn::Ecn;
@@ -22,11 +24,15 @@ pub use estimate::{LossEstimate, LossEstimator};
 #[cfg(all(test, feature = "aws-lc-rs"))]
 pub(crate) use flight::MAX_FLIGHT;
 pub(crate) use flight::{Carried, Fate, Flight, Sent};
+#[cfg(all(test, feature = "aws-lc-rs"))]
+pub(crate) use ids::MAX_IDS;
+pub(crate) use ids::{OurIds, PeerIds};
 pub(crate) use loss::{LossDetector, is_persistent};
 pub(crate) use mtu::{BASE as BASE_DATAGRAM, MtuProber};
 pub(crate) use pacer::{Pacer, transmission_time};
 pub(crate) use received::{FeedbackClock, MAX_DELAY as MAX_FEEDBACK_DELAY, ReceivedPackets};
 pub use rtt::Rtt;
+pub(crate) use validation::{Errand, Move, Validation};
 
 /// IPv4 and UDP headers (RFC 791, RFC 768): what a datagram costs the link beyond its payload. IPv6 costs 20 more;
 /// rates are then a little higher on the wire than the controller believes, by 1.4 % at full size.

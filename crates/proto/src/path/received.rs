@@ -92,9 +92,18 @@ pub(crate) struct FeedbackClock {
     urgent: bool,
     last: Time,
     oldest: Time,
+    /// Whether the last word of a busy time is said twice.
+    repeats: bool,
+    repeat: Option<Time>,
 }
 
 impl FeedbackClock {
+    /// With `repeats` the last FEEDBACK of a busy time is repeated once, [`MAX_DELAY`] later: for an end whose address may change unnoticed, so that
+    /// the peer hears from the new one even when nothing reaches it any more.
+    pub fn new(repeats: bool) -> Self {
+        Self { repeats, ..Self::default() }
+    }
+
     /// A packet that elicits an acknowledgement came; `urgent` when it opened or closed a gap or decoded something.
     pub fn on_eliciting(&mut self, now: Time, urgent: bool) {
         if self.eliciting == 0 {
@@ -112,13 +121,15 @@ impl FeedbackClock {
 
     /// A FEEDBACK left.
     pub fn on_sent(&mut self, now: Time) {
-        *self = Self { last: now, ..Self::default() };
+        let busy = self.eliciting > 0 && now.since(self.last) < MAX_DELAY;
+        let repeat = (self.repeats && busy).then(|| now + MAX_DELAY);
+        *self = Self { last: now, repeat, repeats: self.repeats, ..Self::default() };
     }
 
     /// When the next FEEDBACK is due, if any is wanted.
     pub fn due(&self, rtt: Duration) -> Option<Time> {
         if self.eliciting == 0 {
-            return None;
+            return self.repeat;
         }
         let spaced = self.last + rtt / RTT_FRACTION;
         if self.eliciting >= PACKETS_PER_FEEDBACK {

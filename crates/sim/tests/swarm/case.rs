@@ -12,6 +12,7 @@ use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::link::{Blackout, Capacity, Gilbert, LinkConfig, Loss, Queue, Reorder};
 use tidewire_sim::load::Flow;
 use tidewire_sim::pair::End;
+use tidewire_sim::rebinding::{Rebinding, Rebound};
 use tidewire_sim::report::Trial;
 use tidewire_sim::units::{Probability, Rate};
 
@@ -60,6 +61,14 @@ impl Case {
         let ideal = near.max(far) as f64 * 8.0 / rate / (1.0 - loss) + rtt.as_secs_f64();
         let faults = Duration::from_secs_f64(ideal * draw.real(0.3, 1.5));
         let wait = queue * 8.0 / rate * 2.0;
+        trial.rebinding = draw.chance(0.2).then(|| rebinding(draw, rtt));
+        // Who is not told of its new address and has nothing to say is found by this alone.
+        trial.near.keep_alive = trial.rebinding.map(|_| Duration::from_secs(1));
+        for config in [&mut trial.near, &mut trial.far] {
+            if draw.chance(0.15) {
+                config.packets_per_key = 100;
+            }
+        }
         let random = trial.link.forward.jitter * 2 + trial.link.forward.reorder.by * 2;
         let longest_rtt = rtt + Duration::from_secs_f64(wait) + random;
         Self { trial, faults, loss, rate, longest_rtt }
@@ -108,6 +117,12 @@ fn blackout(draw: &mut Draw) -> Blackout {
         Blackout::periodic(start, start + length, length.mul_f64(draw.real(2.0, 20.0)))
     };
     blackout.expect("it ends after its start")
+}
+
+/// Not so often that the far end could never find out where the near one is.
+fn rebinding(draw: &mut Draw, rtt: Duration) -> Rebinding {
+    let what = [Rebound::Port, Rebound::Host, Rebound::Roams][draw.below(3) as usize];
+    Rebinding { what, every: Duration::from_secs_f64(draw.log(1.0, 20.0)).max(rtt * 20) }
 }
 
 fn loss_model(draw: &mut Draw, loss: f64) -> Loss {

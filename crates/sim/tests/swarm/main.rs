@@ -48,6 +48,9 @@ struct Outcome {
     /// Return bytes per delivered byte, of bulk one way.
     returned: Option<f64>,
     wakes_per_datagram: f64,
+    /// Times that the far end followed the near one, and that either renewed its key.
+    moves: u64,
+    key_updates: u64,
     fingerprint: u64,
 }
 
@@ -69,6 +72,10 @@ fn no_seed_loses_a_byte_or_stands_still() {
     distribution("finished after the faults, of the time allowed", outcomes.iter().map(|outcome| outcome.liveness));
     distribution("return bytes per delivered byte", outcomes.iter().filter_map(|outcome| outcome.returned));
     distribution("wakes per datagram", outcomes.iter().map(|outcome| outcome.wakes_per_datagram));
+    let sum = |count: fn(&Outcome) -> u64| outcomes.iter().map(count).sum::<u64>();
+    let (moves, key_updates) = (sum(|outcome| outcome.moves), sum(|outcome| outcome.key_updates));
+    println!("{moves} moves, {key_updates} new keys");
+    assert!(moves > 0 && key_updates > 0, "the seeds draw neither");
     assert!(lossy * 2 >= outcomes.len(), "half of the seeds are to be lossy");
     assert!(quick || datagrams >= DATAGRAMS, "the seeds draw too little work");
 }
@@ -127,6 +134,7 @@ fn run(case: &Case) -> Result<Outcome, String> {
     if !over {
         run.pair.link_mut().forward.calm();
         run.pair.link_mut().back.calm();
+        run.pair.rebind_every(None);
         let allowed = allowed(case, &mut run);
         run.until(calm_from + allowed * 4);
         liveness = run.pair.now().since(calm_from).as_secs_f64() / allowed.as_secs_f64();
@@ -154,6 +162,8 @@ fn run(case: &Case) -> Result<Outcome, String> {
         liveness,
         returned,
         wakes_per_datagram: report.wakes as f64 / report.datagrams as f64,
+        moves: report.far.moves,
+        key_updates: report.near.key_updates + report.far.key_updates,
         fingerprint: report.fingerprint,
     })
 }

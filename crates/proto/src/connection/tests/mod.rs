@@ -2,6 +2,7 @@
 //! no link would carry in this order.
 
 mod messages;
+mod moving;
 mod streams;
 
 use core::net::{Ipv4Addr, SocketAddr};
@@ -11,7 +12,8 @@ use std::sync::Arc;
 
 use tidewire_codec::{Code, SourceId};
 
-use super::{CloseCode, CloseReason, Connection, Event, LAST_PACKETS, RENEW_KEY, Received, State};
+use super::keys::LAST_PACKETS;
+use super::{CloseCode, CloseReason, Connection, Event, Received, State};
 use crate::Time;
 use crate::config::Config;
 use crate::crypto::{AwsLc, MAX_SEALED, OpeningKey, SealingKey, Secret};
@@ -29,8 +31,9 @@ const DATAGRAM: usize = 1_472;
 struct Peer {
     sealing: SealingKey,
     opening: OpeningKey,
-    /// What it calls us.
+    /// What it calls us, and from where.
     us: ConnectionId,
+    from: SocketAddr,
     /// Number of its next packet.
     next: u64,
     now: Time,
@@ -53,7 +56,7 @@ fn connected(config: Config) -> (Connection, Peer) {
     let session = initiator.handle_reply(&buffer[..len]).expect("the REPLY fits");
     let accepted = accepted.expect("the HELLO is right").session;
     let mut us = Connection::accept(Arc::new(config), accepted, address(), now, 1);
-    let mut peer = Peer { sealing: session.sealing, opening: session.opening, us: ours, next: 0, now };
+    let mut peer = Peer { sealing: session.sealing, opening: session.opening, us: ours, from: address(), next: 0, now };
     peer.say(&mut us, &[Frame::Ping]);
     assert_eq!(us.poll_event(), Some(Event::Connected));
     (us, peer)
@@ -81,7 +84,7 @@ impl Peer {
         let datagram = &mut datagram[..len];
         self.sealing.seal(0, self.next, datagram).expect("sealed");
         self.next += 1;
-        us.handle_datagram(Received { at: self.now, from: address(), ecn: None, datagram });
+        us.handle_datagram(Received { at: self.now, from: self.from, ecn: None, datagram });
     }
 
     /// Takes all that may leave now; returns the packet numbers.
@@ -233,7 +236,7 @@ fn a_reply_to_one_of_many_hellos_says_nothing_of_the_round_trip() {
 fn a_worn_key_is_renewed_once_the_peer_has_answered_under_it() {
     let (mut us, mut peer) = connected(Config::default());
     for phase in 1..4 {
-        us.keys.as_mut().expect("keys").sealing.wear(RENEW_KEY);
+        us.keys.as_mut().expect("keys").sealing.wear(Config::default().packets_per_key);
         peer.say(&mut us, &[Frame::Ping]);
         peer.wait(Duration::from_millis(50));
         let newest = *peer.hear(&mut us).last().expect("FEEDBACK");

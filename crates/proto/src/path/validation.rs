@@ -1,0 +1,203 @@
+//! Addresses from which the peer was heard and at which it was not yet proven to be (RFC 9000 sections 8.2 and 9.3).
+//!
+//! The responder's connection asks this table about every authentic packet. An address becomes a candidate by the packet with
+//! the highest number so far; it is challenged, and the peer is followed there once the answer came back from there while the highest number still
+//! did. So whoever copies packets from an address of its own gets nothing but a few small packets: it cannot answer, and the next packet
+//! that takes the direct way puts the peer back to where it is. The address in use is challenged too, so that such a packet
+//! comes even from a peer that has nothing to say (section 9.3.3). Invariant: a candidate is never sent more than [`AMPLIFICATION`] times the bytes
+//! that came from it.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+use crate::Time;
+
+/// Addresses under validation at most (RELIABILITY 2.3); a further one takes the place of the one that was silent longest.
+const MAX_CANDIDATES: usize = 4;
+/// Challenges leave no more often than this, to all candidates together (RELIABILITY 2.3).
+const CHALLENGE_INTERVAL: Duration = Duration::from_millis(100);
+/// Bytes sent to a candidate for each that came from it (RFC 9000 section 8.1).
+const AMPLIFICATION: u64 = 3;
+/// A candidate that is silent for this many probe timeouts is forgotten, a timeout counted as ...
+const PATIENCE_TIMEOUTS: u32 = 3;
+/// ... at least the one of a path that was never measured (RFC 9000 section 8.2.4).
+const LEAST_TIMEOUT: Duration = Duration::from_millis(999);
+
+/// What one challenge or its echo carries.
+pub(crate) type Token = [u8; 8];
+
+#[derive(Debug)]
+struct Candidate {
+    address: SocketAddr,
+    token: Token,
+    /// The peer's own challenge from there, to be echoed.
+    echo: Option<Token>,
+    received: u64,
+    sent: u64,
+    heard: Time,
+    /// When it was last challenged, and how often.
+    challenged: Time,
+    challenges: u32,
+}
+
+impl Candidate {
+    fn may_send(&self, len: usize) -> bool {
+        self.sent + len as u64 <= self.received * AMPLIFICATION
+    }
+}
+
+/// What is to be sent to a candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Errand {
+    pub address: SocketAddr,
+    pub challenge: Option<Token>,
+    pub echo: Option<Token>,
+}
+
+/// The peer is to be followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Move {
+    pub address: SocketAddr,
+    /// Round trip to there, if one challenge alone can have been answered.
+    pub rtt: Option<Duration>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Validation {
+    candidates: Vec<Candidate>,
+    /// Where the packet with the highest number came from, when not from the address in use.
+    newest: Option<SocketAddr>,
+    last_challenge: Option<Time>,
+    /// The address in use is to be challenged.
+    owes_home: bool,
+    tokens: ChaCha20Rng,
+}
+
+impl Validation {
+    /// `seed`: what the tokens follow from; a peer that can guess it can claim an address that is not its own.
+    pub fn new(seed: [u8; 32]) -> Self {
+        let tokens = ChaCha20Rng::from_seed(seed);
+        Self { candidates: Vec::new(), newest: None, last_challenge: None, owes_home: false, tokens }
+    }
+
+    /// Tokens follow from another seed from now on.
+    pub fn reseed(&mut self, seed: [u8; 32]) {
+        self.tokens = ChaCha20Rng::from_seed(seed);
+    }
+
+    fn token(&mut self) -> Token {
+        let mut token = [0; 8];
+        self.tokens.fill_bytes(&mut token);
+        token
+    }
+
+    /// An authentic packet of `len` bytes came from `from`; `highest` if no number so far was higher. `home` is the address in use.
+    pub fn on_packet(&mut self, now: Time, (from, home): (SocketAddr, SocketAddr), len: usize, highest: bool) {
+        if highest {
+            self.newest = Some(from).filter(|&from| from != home);
+        }
+        if from == home {
+            return;
+        }
+        if let Some(known) = self.candidates.iter_mut().find(|known| known.address == from) {
+            known.received += len as u64;
+            known.heard = now;
+        } else if highest {
+            if self.candidates.len() >= MAX_CANDIDATES {
+                let silent = (0..MAX_CANDIDATES).min_by_key(|&index| self.candidates[index].heard);
+                silent.map(|index| self.candidates.swap_remove(index));
+            }
+            let token = self.token();
+            self.candidates.push(Candidate {
+                address: from,
+                token,
+                echo: None,
+                received: len as u64,
+                sent: 0,
+                heard: now,
+                challenged: Time::ZERO,
+                challenges: 0,
+            });
+            self.owes_home = true;
+        }
+    }
+
+    /// The peer challenged us from an address that is not in use.
+    pub fn on_challenge(&mut self, from: SocketAddr, token: Token) {
+        if let Some(known) = self.candidates.iter_mut().find(|known| known.address == from) {
+            known.echo = Some(token);
+        }
+    }
+
+    /// An echo came from `from`: whether the peer is to be followed there.
+    pub fn on_response(&mut self, now: Time, from: SocketAddr, token: Token) -> Option<Move> {
+        let answered = |known: &Candidate| known.address == from && known.token == token && known.challenges > 0;
+        let known = self.candidates.iter().find(|known| answered(known))?;
+        let rtt = (known.challenges == 1).then(|| now.since(known.challenged));
+        if self.newest != Some(from) {
+            return None;
+        }
+        self.candidates.clear();
+        (self.newest, self.owes_home) = (None, false);
+        Some(Move { address: from, rtt })
+    }
+
+    /// What may be sent to a candidate now, in a packet of at most `len` bytes; [`Self::on_sent`] must follow.
+    pub fn poll(&mut self, now: Time, len: usize) -> Option<Errand> {
+        let due = self.challenge_due().is_some_and(|due| due <= now);
+        let turn = self.candidates.iter_mut().filter(|known| known.may_send(len) && (due || known.echo.is_some()));
+        let known = turn.min_by_key(|known| known.challenged)?;
+        let challenge = due.then_some(known.token);
+        if due {
+            self.last_challenge = Some(now);
+            known.challenged = now;
+            known.challenges += 1;
+        }
+        Some(Errand { address: known.address, challenge, echo: known.echo.take() })
+    }
+
+    /// A packet of `len` bytes left for a candidate.
+    pub fn on_sent(&mut self, address: SocketAddr, len: usize) {
+        if let Some(known) = self.candidates.iter_mut().find(|known| known.address == address) {
+            known.sent += len as u64;
+        }
+    }
+
+    /// The challenge that the address in use is owed.
+    pub fn take_home(&mut self) -> Option<Token> {
+        core::mem::take(&mut self.owes_home).then(|| self.token())
+    }
+
+    /// Whether [`Self::take_home`] has one.
+    pub fn owes_home(&self) -> bool {
+        self.owes_home
+    }
+
+    fn challenge_due(&self) -> Option<Time> {
+        if self.candidates.is_empty() {
+            return None;
+        }
+        Some(self.last_challenge.map_or(Time::ZERO, |last| last + CHALLENGE_INTERVAL))
+    }
+
+    /// Forgets candidates that have been silent for long; `timeout` is the probe timeout of the path in use.
+    pub fn expire(&mut self, now: Time, timeout: Duration) {
+        let patience = timeout.max(LEAST_TIMEOUT) * PATIENCE_TIMEOUTS;
+        self.candidates.retain(|known| now < known.heard + patience);
+        if self.newest.is_some_and(|newest| self.candidates.iter().all(|known| known.address != newest)) {
+            self.newest = None;
+        }
+    }
+
+    /// When [`Self::poll`] has something to say again, in a packet of at most `len` bytes.
+    pub fn deadline(&self, len: usize) -> Option<Time> {
+        self.challenge_due().filter(|_| self.candidates.iter().any(|known| known.may_send(len)))
+    }
+}
+
+#[cfg(test)]
+mod tests;
