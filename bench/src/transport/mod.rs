@@ -32,7 +32,7 @@ pub struct Work {
 
 impl Work {
     /// For figures: long enough that start-up does not count.
-    pub const FULL: Self = Self { bytes: 500_000_000, rounds: 7 };
+    pub const FULL: Self = Self { bytes: 300_000_000, rounds: 7 };
     /// For a look whether all runs; its figures say nothing.
     pub const QUICK: Self = Self { bytes: 5_000_000, rounds: 1 };
 }
