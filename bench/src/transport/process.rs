@@ -2,12 +2,12 @@
 //! cipher cost, with and without loss.
 //!
 //! The link delays and drops, at random but the same in every round; it has no rate, the pace is the sender's own bound. CPU time is of
-//! both ends together, as if one core did both; the share of the sender is taken by the wall clock, around its calls.
+//! both ends together, as if one core did both, and of each, read around its turns.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidewire_proto::Time;
 use tidewire_proto::config::Config;
@@ -122,7 +122,7 @@ impl Side {
 
     /// Takes what has arrived, lets the application act, sends what there is to send.
     fn turn(&mut self, now: Time, from: &mut Self, loss: &mut Loss, out: &mut [u8], act: impl FnOnce(&mut Endpoint)) {
-        let start = Instant::now();
+        let start = thread_time();
         from.sent.deliver(now, from.address, &mut self.endpoint);
         self.endpoint.handle_timeout(now);
         act(&mut self.endpoint);
@@ -135,7 +135,7 @@ impl Side {
             act_on_events(&mut self.endpoint);
         }
         act_on_events(&mut self.endpoint);
-        self.spent += start.elapsed();
+        self.spent += thread_time() - start;
     }
 }
 
