@@ -66,8 +66,8 @@ struct Side {
     endpoint: Endpoint,
     connection: Option<ConnectionHandle>,
     address: SocketAddr,
-    under_way: VecDeque<(Time, usize, Box<[u8; DATAGRAM]>)>,
-    spare: Vec<Box<[u8; DATAGRAM]>>,
+    under_way: VecDeque<(Time, usize, Box<[u8]>)>,
+    spare: Vec<Box<[u8]>>,
     sent: u64,
     read: u64,
 }
@@ -83,7 +83,7 @@ impl Side {
             connection: None,
             address: ([127, 0, 0, 1], port).into(),
             under_way: VecDeque::with_capacity(1 << 12),
-            spare: (0..1 << 12).map(|_| Box::new([0; DATAGRAM])).collect(),
+            spare: (0..1 << 12).map(|_| vec![0; DATAGRAM].into()).collect(),
             sent: 0,
             read: 0,
         }
@@ -140,7 +140,7 @@ fn steady_state_allocates_nothing() {
     let mut random = 1_u64;
     let mut lost = move || {
         random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (random >> 33) % 20 == 0
+        (random >> 33).is_multiple_of(20)
     };
     let (mut opened, mut before) = (false, None);
     while near.sent + far.sent < packets + WARM_UP {
