@@ -64,6 +64,12 @@ pub const CLEAN_SYMBOL_NS: f64 = 60.0;
 pub const REPAIRED_LOSS: f64 = 1.5;
 /// Row 12: rate of the streaming decoder over (kernel rate) / (p W).
 pub const STREAM_DECODE: f64 = 0.7;
+/// Row 13: Gbit/s that a sending core carries over loopback, encrypted and coded.
+pub const SENDING_CORE: f64 = 10.0;
+/// Beyond SPEED's rows: loopback rate over `quinn`'s.
+pub const OVER_QUINN: f64 = 1.5;
+/// Beyond SPEED's rows: Mbit/s per core with 20 % loss, the upper end of what the streaming paper reports (600 to 800).
+pub const LOSSY_CORE: f64 = 800.0;
 
 /// The reference machine: memcpy out of L2, GB/s.
 const REFERENCE_MEMCPY: f64 = 85.0;

@@ -1,10 +1,11 @@
-//! Benchmarks of Tidewire: how fast the codec is on this machine, per tier, beside its peers, in ratios that hold on
-//! other machines too. People run it by hand; `cargo xtask bench` runs `codec --quick`, which judges no time but keeps
+//! Benchmarks of Tidewire: how fast the codec and the transport are on this machine, beside their peers, in ratios that hold on
+//! other machines too. People run it by hand; `cargo xtask bench` runs both parts with `--quick`, which judges no time but keeps
 //! every check of results alive.
 //!
 //! ```sh
 //! cargo run --release --manifest-path bench/Cargo.toml -- codec              # everything
 //! cargo run --release --manifest-path bench/Cargo.toml -- codec kernels --tier avx2
+//! cargo run --release --manifest-path bench/Cargo.toml -- transport loopback
 //! ```
 //! What is timed was checked for right results before: a suite panics when a codec, ours or a peer's, is wrong.
 #![deny(unsafe_code)]
@@ -21,6 +22,7 @@ mod report;
 mod stream;
 mod symbols;
 mod timing;
+mod transport;
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -32,7 +34,7 @@ use serde_json::json;
 use tidewire_codec::kernel::Kernel;
 use timing::Effort;
 
-/// A suite: its name on the command line and its function.
+/// A suite of the codec: its name on the command line and its function.
 type Suite = (&'static str, fn(&[&'static Kernel], Effort, &mut Report));
 
 const SUITES: &[Suite] = &[
@@ -57,6 +59,8 @@ fn main() -> ExitCode {
 /// What the command line asks for.
 #[derive(Default)]
 struct Options {
+    /// The transport rather than the codec.
+    transport: bool,
     /// Names of suites; all when empty.
     suites: Vec<String>,
     /// Names of tiers; all that this processor runs when empty.
@@ -70,18 +74,20 @@ struct Options {
 impl Options {
     fn parse(arguments: &[String]) -> Result<Self, String> {
         let mut arguments = arguments.iter().map(String::as_str);
-        if arguments.next() != Some("codec") {
-            return Err("say what to measure: codec".into());
-        }
-        let mut options = Self::default();
+        let transport = match arguments.next() {
+            Some("codec") => false,
+            Some("transport") => true,
+            _ => return Err("say what to measure: codec or transport".into()),
+        };
+        let mut options = Self { transport, ..Self::default() };
         while let Some(argument) = arguments.next() {
             match argument {
                 "--quick" => options.quick = true,
                 "--json" => options.json = true,
                 "--write" => options.write = true,
                 "--require" => options.require = true,
-                "--tier" => options.tiers.push(arguments.next().ok_or("--tier wants a name")?.into()),
-                suite if SUITES.iter().any(|(name, _)| *name == suite) => options.suites.push(suite.into()),
+                "--tier" if !transport => options.tiers.push(arguments.next().ok_or("--tier wants a name")?.into()),
+                suite if options.has_suite(suite) => options.suites.push(suite.into()),
                 other => return Err(format!("there is no suite or option `{other}`")),
             }
         }
@@ -91,6 +97,16 @@ impl Options {
             );
         }
         Ok(options)
+    }
+
+    fn has_suite(&self, asked: &str) -> bool {
+        let transport = transport::SUITES.iter().map(|(name, _)| *name).filter(|_| self.transport);
+        let codec = SUITES.iter().map(|(name, _)| *name).filter(|_| !self.transport);
+        transport.chain(codec).any(|name| name == asked)
+    }
+
+    fn is_asked(&self, suite: &str) -> bool {
+        self.suites.is_empty() || self.suites.iter().any(|asked| asked == suite)
     }
 
     fn kernels(&self) -> Result<Vec<&'static Kernel>, String> {
@@ -108,12 +124,17 @@ impl Options {
 fn run(options: &Options) -> Result<ExitCode, String> {
     let tiers = options.kernels()?;
     let machine = Machine::look();
-    let effort = if options.quick { Effort::QUICK } else { Effort::FULL };
     let mut report = Report::default();
-    for (name, suite) in SUITES {
-        if options.suites.is_empty() || options.suites.iter().any(|asked| asked == name) {
-            suite(&tiers, effort, &mut report);
-        }
+    if options.transport {
+        let work = if options.quick { transport::Work::QUICK } else { transport::Work::FULL };
+        transport::SUITES
+            .iter()
+            .filter(|(name, _)| options.is_asked(name))
+            .for_each(|(_, suite)| suite(work, &mut report));
+    } else {
+        let effort = if options.quick { Effort::QUICK } else { Effort::FULL };
+        let asked = SUITES.iter().filter(|(name, _)| options.is_asked(name));
+        asked.for_each(|(_, suite)| suite(&tiers, effort, &mut report));
     }
     if options.quick {
         // One short round says that everything runs and is right, nothing else.
@@ -129,22 +150,29 @@ fn run(options: &Options) -> Result<ExitCode, String> {
         print!("{text}");
     }
     if options.write {
-        write(&text, &report)?;
+        write(options, &text, &report)?;
     }
     Ok(if options.require && !report.is_reached() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Puts the tables into `docs/performance.md` and draws the picture beside it.
-fn write(tables: &str, report: &Report) -> Result<(), String> {
+/// Puts the tables into `docs/performance.md` and, of the codec, draws the picture beside it.
+fn write(options: &Options, tables: &str, report: &Report) -> Result<(), String> {
     // Asked at run time: where two checkouts share a target directory, the program may be of the other one.
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").ok_or("start this by cargo run, so that it finds docs/")?;
     let docs = PathBuf::from(manifest).join("../docs");
     let path = docs.join("performance.md");
     let in_file = |path: &Path, problem: &dyn Display| format!("{}: {problem}", path.display());
     let document = std::fs::read_to_string(&path).map_err(|problem| in_file(&path, &problem))?;
-    let tables = format!("![Block codes: GB/s of source over k](performance.svg)\n\n{tables}");
-    let document = report::insert(&document, &tables).map_err(|problem| in_file(&path, &problem))?;
+    let (place, tables) = if options.transport {
+        (report::TRANSPORT, tables.to_string())
+    } else {
+        (report::CODEC, format!("![Block codes: GB/s of source over k](performance.svg)\n\n{tables}"))
+    };
+    let document = report::insert(&document, place, &tables).map_err(|problem| in_file(&path, &problem))?;
     std::fs::write(&path, document).map_err(|problem| in_file(&path, &problem))?;
+    if options.transport {
+        return Ok(());
+    }
     let path = docs.join("performance.svg");
     let picture = plot::blocks(report).ok_or("a full run has the tables of the picture")?;
     std::fs::write(&path, picture).map_err(|problem| in_file(&path, &problem))
@@ -153,7 +181,8 @@ fn write(tables: &str, report: &Report) -> Result<(), String> {
 const HELP: &str = "\
 codec [SUITE...] [OPTION...]    the erasure codes; suites: kernels, stream, decoder, recoder,
                                 blocks; all by default
-  --tier NAME    this kernel only (may be repeated): gfni-512, gfni-256, avx2, ssse3, neon, scalar
+transport [SUITE...] [OPTION...]    the whole transport; suites: loopback, process; all by default
+  --tier NAME    of the codec: this kernel only (may be repeated): gfni-512, gfni-256, avx2, ssse3, neon, scalar
   --quick        one short round: whether all runs and is right; no goal is judged
   --json         for programs: every figure with its quartiles
   --write        put the tables of a full run into docs/performance.md
@@ -172,7 +201,17 @@ mod tests {
         let options = parse("codec blocks kernels --tier avx2 --quick").unwrap();
         assert_eq!((options.suites.len(), options.tiers.len(), options.quick), (2, 1, true));
         assert!(parse("codec --write --json").is_ok());
-        for line in ["", "blocks", "codec block", "codec --tier", "codec --write --quick", "codec blocks --write"] {
+        assert!(parse("transport loopback --quick").is_ok_and(|options| options.transport));
+        for line in [
+            "",
+            "blocks",
+            "codec block",
+            "codec --tier",
+            "codec --write --quick",
+            "codec blocks --write",
+            "transport blocks",
+            "transport --tier avx2",
+        ] {
             assert!(parse(line).is_err(), "{line:?} was accepted");
         }
     }

@@ -211,14 +211,19 @@ fn grid(heads: &[String], rows: Vec<Vec<String>>) -> String {
 ///
 /// # Errors
 /// The document has no such markers.
-pub fn insert(document: &str, tables: &str) -> Result<String, String> {
-    let (before, rest) = document.split_once(BEGIN).ok_or_else(|| format!("the line `{BEGIN}` is missing"))?;
-    let (_, after) = rest.split_once(END).ok_or_else(|| format!("the line `{END}` is missing"))?;
-    Ok(format!("{before}{BEGIN}\n\n{tables}{END}{after}"))
+pub fn insert(document: &str, (begin, end): Place, tables: &str) -> Result<String, String> {
+    let (before, rest) = document.split_once(begin).ok_or_else(|| format!("the line `{begin}` is missing"))?;
+    let (_, after) = rest.split_once(end).ok_or_else(|| format!("the line `{end}` is missing"))?;
+    Ok(format!("{before}{begin}\n\n{tables}{end}{after}"))
 }
 
-const BEGIN: &str = "<!-- tables: written by the program, see the command below -->";
-const END: &str = "<!-- end of tables -->";
+/// The lines between which the tables of a part lie.
+pub type Place = (&'static str, &'static str);
+/// Those of the codec.
+pub const CODEC: Place = ("<!-- tables: written by the program, see the command below -->", "<!-- end of tables -->");
+/// Those of the transport.
+pub const TRANSPORT: Place =
+    ("<!-- transport: written by the program, see the command below -->", "<!-- end of transport -->");
 
 #[cfg(test)]
 mod tests {
@@ -263,10 +268,11 @@ mod tests {
 
     #[test]
     fn tables_replace_those_between_the_markers() {
-        let document = format!("head\n{BEGIN}\nold\n{END}\ntail\n");
-        let new = insert(&document, "new\n").unwrap();
-        assert_eq!(new, format!("head\n{BEGIN}\n\nnew\n{END}\ntail\n"));
-        assert_eq!(insert(&new, "new\n").unwrap(), new);
-        assert!(insert("head", "new").is_err());
+        let (begin, end) = CODEC;
+        let document = format!("head\n{begin}\nold\n{end}\ntail\n");
+        let new = insert(&document, CODEC, "new\n").unwrap();
+        assert_eq!(new, format!("head\n{begin}\n\nnew\n{end}\ntail\n"));
+        assert_eq!(insert(&new, CODEC, "new\n").unwrap(), new);
+        assert!(insert(&new, TRANSPORT, "new").is_err());
     }
 }

@@ -263,15 +263,17 @@ impl Incoming {
         }
     }
 
-    /// Copies out what lies in symbols below `floor`: the ring is about to reuse their slots.
+    /// Copies out what lies in symbols below `floor`: the ring is about to reuse their slots. Allocates for nothing but what it copies.
     pub fn copy_out(&mut self, floor: SourceId, decoder: &Decoder) {
-        let mut kept: VecDeque<Piece> = VecDeque::with_capacity(self.pieces.len());
-        for mut piece in self.pieces.drain(..) {
-            if let Place::Slot { id, at } = piece.place
+        let mut kept = 0;
+        for index in 0..self.pieces.len() {
+            let Piece { offset, len, ref place } = self.pieces[index];
+            if let Place::Slot { id, at } = *place
                 && id < floor
             {
-                let bytes = decoder.symbol(id).and_then(|symbol| symbol.get(at..at + piece.len)).unwrap_or_default();
-                if let Some(before) = kept.back_mut().filter(|before| before.end() == piece.offset)
+                let bytes = decoder.symbol(id).and_then(|symbol| symbol.get(at..at + len)).unwrap_or_default();
+                let before = self.pieces.range_mut(..kept).next_back();
+                if let Some(before) = before.filter(|before| before.end() == offset)
                     && let Place::Own { bytes: joined, .. } = &mut before.place
                     && joined.len() + bytes.len() <= JOINED
                 {
@@ -279,11 +281,12 @@ impl Incoming {
                     before.len += bytes.len();
                     continue;
                 }
-                piece.place = Place::Own { bytes: bytes.to_vec(), at: 0 };
+                self.pieces[index].place = Place::Own { bytes: bytes.to_vec(), at: 0 };
             }
-            kept.push_back(piece);
+            self.pieces.swap(kept, index);
+            kept += 1;
         }
-        self.pieces = kept;
+        self.pieces.truncate(kept);
     }
 
     /// All bytes up to the end were read.

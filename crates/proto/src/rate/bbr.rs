@@ -39,6 +39,10 @@ const DROP_GAIN: f64 = 0.85;
 const RATE_ROUNDS: usize = 10;
 /// Flight in bandwidth-delay products: room for delayed and lost feedback (BBRv1 cwnd_gain).
 const WINDOW_GAIN: u64 = 2;
+/// No round trip counts as shorter than this in the window: batches, feedback and wake-ups come in pieces of some hundred microseconds, all of which
+/// must find room, or the two ends of a short path wait for each other in turns (draft-ietf-ccwg-bbr section 5.6.4.2 adds three send quanta).
+/// Doubled by the window's gain it is one batch of 0.5 ms. Chosen by docs/performance.md.
+const LEAST_ROUND: Duration = Duration::from_micros(250);
 /// The rate falls to this when the path marks congestion: a mark comes before the queue is full (ABE, RFC 8511: 0.85 instead of 0.7).
 const MARK_GAIN: f64 = 0.85;
 /// Start-up ends after three rounds that grew by less than a quarter (BBRv1).
@@ -222,7 +226,7 @@ impl Bbr {
     }
 
     fn product_of(&self, rate: u64) -> u64 {
-        (u128::from(rate) * self.min_rtt.as_micros() / 1_000_000) as u64
+        (u128::from(rate) * self.min_rtt.max(LEAST_ROUND).as_micros() / 1_000_000) as u64
     }
 
     fn queue_limit(&self) -> Duration {

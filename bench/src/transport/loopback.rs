@@ -1,0 +1,105 @@
+//! Suite `loopback`: bulk data through one encrypted connection, ours and `quinn`'s, in turns.
+//!
+//! Each end has a thread of its own and a runtime that uses only that thread, ours and the peer's alike, so that the CPU
+//! time of the thread is that of the end, and a machine with two cores has one for each.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use super::{Taken, Work, quinn, seconds, thread_time, tidewire};
+use crate::goals;
+use crate::report::{Cell, Report, Table, Verdict};
+
+/// What a receiver tells before it begins: where it listens, and what the other end needs to be let in.
+pub type Tells<K> = Sender<(SocketAddr, K)>;
+
+/// One implementation, set up in one way.
+struct Contestant {
+    name: &'static str,
+    transfer: fn(u64) -> Taken,
+}
+
+/// Ours first; the last is what the others are compared with.
+const CONTESTANTS: [Contestant; 3] = [
+    Contestant { name: "tidewire, defaults", transfer: |bytes| transfer(bytes, tidewire::receive, tidewire::send) },
+    Contestant {
+        name: "quinn, defaults",
+        transfer: |bytes| transfer(bytes, quinn::receive::<false>, quinn::send::<false>),
+    },
+    Contestant { name: "quinn, tuned", transfer: |bytes| transfer(bytes, quinn::receive::<true>, quinn::send::<true>) },
+];
+
+/// Runs the suite.
+pub fn run(work: Work, report: &mut Report) {
+    let mut taken = [const { Vec::new() }; CONTESTANTS.len()];
+    for round in 0..work.rounds {
+        // Another one begins each round.
+        for turn in 0..CONTESTANTS.len() {
+            let at = (turn + round) % CONTESTANTS.len();
+            eprintln!("loopback: round {} of {}, {}", round + 1, work.rounds, CONTESTANTS[at].name);
+            taken[at].push((CONTESTANTS[at].transfer)(work.bytes));
+        }
+    }
+    let gigabytes = work.bytes as f64 * 1e-9;
+    let walls = taken.each_ref().map(|taken| seconds(taken, |taken| taken.wall));
+    let senders = taken.each_ref().map(|taken| seconds(taken, |taken| taken.sender));
+    let receivers = taken.each_ref().map(|taken| seconds(taken, |taken| taken.receiver));
+    let last = CONTESTANTS.len() - 1;
+    let rows = CONTESTANTS.iter().enumerate().map(|(row, contestant)| {
+        let rate = walls[row].map(|seconds| 8.0 * gigabytes / seconds);
+        let ratio = walls[row].with(&walls[last], |seconds, reference| reference / seconds);
+        let cpu = |times: &[crate::timing::Times]| {
+            let ratio = times[row].with(&times[last], |seconds, reference| seconds / reference);
+            Some(Cell::with_ratio(times[row].map(|seconds| seconds / gigabytes), ratio))
+        };
+        (contestant.name.into(), vec![Some(Cell::with_ratio(rate, ratio)), cpu(&senders), cpu(&receivers)])
+    });
+    report.tables.push(Table {
+        id: "loopback",
+        title: "Bulk over loopback",
+        note: format!(
+            "One connection, {} MB a transfer, encrypted by both with AES-256-GCM of the same library, ours coded; each end has one \
+             thread. In brackets over the last row.",
+            work.bytes / 1_000_000
+        ),
+        columns: ["", "Gbit/s", "sender, CPU s/GB", "receiver, CPU s/GB"].map(String::from).into(),
+        rows: rows.collect(),
+    });
+    let verdict = |goal, what, case: &str, measured, unit, limit| Verdict {
+        goal,
+        tier: "",
+        what,
+        case: case.into(),
+        measured,
+        unit,
+        limit,
+        at_least: true,
+    };
+    for (theirs, contestant) in walls.iter().zip(&CONTESTANTS).skip(1) {
+        let ratio = walls[0].with(theirs, |ours, theirs| theirs / ours);
+        report.verdicts.push(verdict(15, "loopback, over quinn", contestant.name, ratio, "", goals::OVER_QUINN));
+    }
+    let per_core = senders[0].map(|seconds| 8.0 * gigabytes / seconds);
+    report.verdicts.push(verdict(13, "loopback, per sending core", "", per_core, "Gbit/s", goals::SENDING_CORE));
+}
+
+/// One transfer. `receive` tells where it listens and returns once all has come and it has said so; `send` returns how long
+/// that took from its first byte on.
+///
+/// # Panics
+/// An end failed, or other bytes came than were sent.
+fn transfer<K: Send + 'static>(
+    bytes: u64,
+    receive: fn(u64, Tells<K>) -> io::Result<()>,
+    send: fn(u64, Receiver<(SocketAddr, K)>) -> io::Result<Duration>,
+) -> Taken {
+    let (tells, told) = channel();
+    let receiver = thread::spawn(move || receive(bytes, tells).map(|()| thread_time()));
+    let sender = thread::spawn(move || send(bytes, told).map(|wall| (wall, thread_time())));
+    let (wall, sender) = sender.join().expect("the sender lives").expect("the sender has sent");
+    let receiver = receiver.join().expect("the receiver lives").expect("the receiver has received");
+    Taken { wall, sender, receiver }
+}

@@ -1,0 +1,163 @@
+//! The steady state allocates nothing, on either side, but for a queue that grows longer than ever before: two endpoints, data in both directions, loss in both, and an allocator that counts.
+#![cfg(feature = "aws-lc-rs")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire_proto::Time;
+use tidewire_proto::config::Config;
+use tidewire_proto::connection::{Connection, Event, Received, StreamId};
+use tidewire_proto::crypto::{AwsLc, Secret};
+use tidewire_proto::endpoint::{ConnectionHandle, Endpoint, EndpointConfig};
+
+/// Counts what this thread allocates, so that the test harness is not counted.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+}
+
+// SAFETY: hands every request to the system allocator unchanged; the counter is a plain cell that does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's contract is the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const DATAGRAM: usize = 1_472;
+const SEGMENTS: usize = 16;
+const DELAY: Duration = Duration::from_millis(5);
+const TICK: Duration = Duration::from_micros(200);
+/// Bits per second, each way: some 130 packets are under way.
+const PACE: u64 = 150_000_000;
+
+/// Packets after which most queues have met their longest.
+const WARM_UP: u64 = 100_000;
+/// Allocations allowed in all that follows: a ring or queue that meets a longer gap than ever doubles, a ring with its three lists at once. That
+/// happens ever more seldom, whereas what belongs to a packet, a loss or a repair would be counted by the thousand.
+const RECORDS: u64 = 16;
+
+/// One end, and what it has sent that is still on its way.
+struct Side {
+    endpoint: Endpoint,
+    connection: Option<ConnectionHandle>,
+    address: SocketAddr,
+    under_way: VecDeque<(Time, usize, Box<[u8]>)>,
+    spare: Vec<Box<[u8]>>,
+    sent: u64,
+    read: u64,
+}
+
+impl Side {
+    fn new(port: u16) -> Self {
+        let mut connection = Config::default();
+        connection.max_rate = Some(PACE);
+        let secret = Secret::new([7; 32]);
+        let config = EndpointConfig { secret, listen: true, connection, provider: Arc::new(AwsLc) };
+        Self {
+            endpoint: Endpoint::new(config, [port as u8; 32]).expect("the default settings are valid"),
+            connection: None,
+            address: ([127, 0, 0, 1], port).into(),
+            under_way: VecDeque::with_capacity(1 << 12),
+            spare: (0..1 << 12).map(|_| vec![0; DATAGRAM].into()).collect(),
+            sent: 0,
+            read: 0,
+        }
+    }
+
+    fn connection(&mut self) -> Option<&mut Connection> {
+        self.endpoint.connection_mut(self.connection?)
+    }
+
+    /// Takes what arrived, reads and writes all that is possible, sends what may leave; `lost` says which packets are.
+    fn turn(&mut self, now: Time, from: &mut Self, data: &mut [u8], out: &mut [u8], lost: &mut impl FnMut() -> bool) {
+        while from.under_way.front().is_some_and(|(at, ..)| *at <= now) {
+            let Some((at, len, mut buffer)) = from.under_way.pop_front() else { break };
+            let datagram = &mut buffer[..len];
+            self.endpoint.handle_datagram(Received { at, from: from.address, ecn: None, datagram });
+            from.spare.push(buffer);
+        }
+        self.endpoint.handle_timeout(now);
+        while let Some((handle, event)) = self.endpoint.poll_event() {
+            assert!(!matches!(event, Event::Closed(_)), "{event:?}");
+            self.connection = Some(handle);
+        }
+        let mut read = 0;
+        if let Some(connection) = self.connection() {
+            while let Ok(n @ 1..) = connection.read(now, StreamId(0), data) {
+                read += n as u64;
+            }
+            data.fill(1);
+            while connection.write(StreamId(0), data).is_ok() {}
+        }
+        self.read += read;
+        while let Some(transmit) = self.endpoint.poll_transmit(now, SEGMENTS, out) {
+            for datagram in out[..transmit.len].chunks(transmit.segment_size.unwrap_or(transmit.len)) {
+                self.sent += 1;
+                if lost() {
+                    continue;
+                }
+                let mut buffer = self.spare.pop().expect("the pace bounds what is under way");
+                buffer[..datagram.len()].copy_from_slice(datagram);
+                self.under_way.push_back((now + DELAY, datagram.len(), buffer));
+            }
+        }
+    }
+}
+
+#[test]
+fn steady_state_allocates_nothing() {
+    let quick = std::env::var_os("TIDEWIRE_QUICK").is_some_and(|quick| quick == "1");
+    let packets = if quick { 50_000 } else { 1_000_000 };
+    let (mut near, mut far) = (Side::new(1), Side::new(2));
+    let mut now = Time::from_millis(1);
+    near.connection = Some(near.endpoint.connect(now, far.address));
+    let (mut data, mut out) = (vec![1; 1 << 14], vec![0; DATAGRAM * SEGMENTS]);
+    let mut random = 1_u64;
+    let mut lost = move || {
+        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (random >> 33).is_multiple_of(20)
+    };
+    let (mut opened, mut before) = (false, None);
+    while near.sent + far.sent < packets + WARM_UP {
+        near.turn(now, &mut far, &mut data, &mut out, &mut lost);
+        if !opened {
+            opened = near.connection().is_some_and(|connection| connection.open_stream().is_ok());
+        }
+        far.turn(now, &mut near, &mut data, &mut out, &mut lost);
+        now += TICK;
+        if before.is_none() && near.sent + far.sent > WARM_UP {
+            before = Some((ALLOCATIONS.get(), near.read, far.read));
+        }
+    }
+    let (allocations, near_read, far_read) = before.expect("more packets than the warm-up's");
+    let counted = ALLOCATIONS.get() - allocations;
+    assert!(counted <= RECORDS, "{counted} allocations in {packets} packets");
+    for (side, read) in [(&near, near_read), (&far, far_read)] {
+        assert!(side.read - read > 400 * packets, "{} bytes were read", side.read - read);
+    }
+}
