@@ -27,7 +27,7 @@ pub use messages::{LaneConfig, LaneError, MessageError};
 
 use crate::Time;
 use crate::config::Config;
-use crate::crypto::{MAX_SEALED, OpeningKey, SealingKey};
+use crate::crypto::{MAX_SEALED, OpeningKey, PublicKey, SealingKey};
 use crate::handshake::{CodeSet, Initiator, Session};
 use crate::lane::{LaneReceiver, LaneSender, Streams};
 use crate::path::{
@@ -151,6 +151,10 @@ pub struct Connection {
     state: State,
     local_id: ConnectionId,
     keys: Option<Keys>,
+    /// What the peer proved to have, in profile `key`.
+    peer_key: Option<PublicKey>,
+    /// The endpoint is to ask whether the peer still knows us.
+    inquiry_owed: bool,
     path: Path,
     lanes: Lanes,
     /// Of lane 0.
@@ -220,6 +224,8 @@ impl Connection {
             state,
             local_id,
             keys: None,
+            peer_key: None,
+            inquiry_owed: false,
             path,
             lanes: Lanes::new(LaneSender::new(slot_len, config.ring_memory, 0), config.redundancy),
             receiver: LaneReceiver::new(slot_len, config.max_span, config.ring_memory),
@@ -259,6 +265,7 @@ impl Connection {
         if peer.idle_timeout_ms > 0 {
             self.idle_timeout = self.idle_timeout.min(Duration::from_millis(peer.idle_timeout_ms.into()));
         }
+        self.peer_key = session.peer_key;
         self.keys = Some(Keys { sealing: session.sealing, opening: session.opening, remote_id: session.remote });
     }
 
@@ -319,6 +326,11 @@ impl Connection {
     /// Where its packets go.
     pub fn remote(&self) -> SocketAddr {
         self.path.remote
+    }
+
+    /// The public key that the peer proved to have; none in profile `psk`, and before the handshake is over.
+    pub fn peer_key(&self) -> Option<PublicKey> {
+        self.peer_key
     }
 
     /// The id by which the peer calls this end.
