@@ -7,13 +7,14 @@ use std::sync::Arc;
 use libfuzzer_sys::fuzz_target;
 use tidewire_fuzz::Null;
 use tidewire_proto::crypto::{Aead, OpeningKey};
-use tidewire_proto::wire::{Datagram, Frames, HELLO_LEN, LongKind, REPLY_MAX};
+use tidewire_proto::wire::{COOKIE_LEN, Datagram, Frames, HELLO_LEN, LongKind, REPLY_MAX};
 
 fuzz_target!(|data: &[u8]| {
     match Datagram::parse(data) {
         Ok(Datagram::Long(long)) => match long.kind {
             LongKind::Hello => assert_eq!(data.len(), HELLO_LEN),
             LongKind::Reply => assert!(data.len() <= REPLY_MAX),
+            LongKind::Cookie => assert_eq!(data.len(), COOKIE_LEN),
         },
         Ok(Datagram::Short { .. }) | Err(_) => {}
     }

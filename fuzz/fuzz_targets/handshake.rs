@@ -1,7 +1,8 @@
-//! Both roles of the handshake with mutated flights, mac1 made right again so that mutations get past it.
+//! Both roles of the handshake with mutated flights, their MACs made right again so that mutations get past them.
 //!
-//! Input: `flags u8`, then `(position u16, xor u8)*`, a third of them for the HELLO, a third for the REPLY, the rest
-//! applied to a second HELLO. Whatever came before, the unchanged REPLY to the unchanged HELLO must make a session.
+//! Input: `flags u8`, then `(position u16, xor u8)*`, a quarter of them each for the HELLO, for a second HELLO, for the COOKIE and for the
+//! REPLY. Flags: 0 and 1 make mac1 of HELLOs and of the REPLY right, 2 takes profile `key`, 3 puts the responder under load. Whatever
+//! came before, the unchanged answers to the unchanged HELLO must make a session.
 #![no_main]
 
 use std::net::SocketAddr;
@@ -10,64 +11,116 @@ use std::sync::{Arc, LazyLock};
 use libfuzzer_sys::fuzz_target;
 use tidewire_fuzz::Null;
 use tidewire_proto::Time;
-use tidewire_proto::crypto::{MacKey, Secret};
-use tidewire_proto::handshake::{Initiator, Parameters, Responder};
+use tidewire_proto::crypto::{MacKey, PrivateKey, Secret};
+use tidewire_proto::handshake::{Credentials, Initiator, KeyCredentials, Keys, Parameters, Responder, Terms};
 use tidewire_proto::wire::{ConnectionId, HELLO_LEN, LONG_HEADER_LEN, MAC_LEN, REPLY_MAX};
 
-static SECRET: LazyLock<Secret> = LazyLock::new(|| Secret::new([7; 32]));
-static MAC: LazyLock<MacKey> = LazyLock::new(|| MacKey::new(&SECRET));
+/// What a profile runs on: the initiator's keys, the responder's credentials, the key of mac1.
+struct Side {
+    keys: Keys,
+    listener: Credentials,
+    mac: MacKey,
+}
 
-/// Applies the mutations; `fix` puts a right mac1 at the place where `macs` bytes of MACs begin.
-fn mutate(datagram: &[u8], mutations: &[u8], fix: bool, macs: usize) -> Vec<u8> {
+static PROFILES: LazyLock<[Side; 2]> = LazyLock::new(|| {
+    let secret = Secret::new([7; 32]);
+    let psk = Side { keys: (&secret).into(), listener: (&secret).into(), mac: MacKey::new(&secret) };
+    let (ours, theirs) = (PrivateKey::new([8; 32]), PrivateKey::new([9; 32]));
+    let authorized = Arc::new([ours.public()].into());
+    let listener = KeyCredentials { authorized, ..KeyCredentials::new(theirs.clone()) };
+    let own = Credentials::Key(KeyCredentials::new(ours));
+    let keys = own.to_connect(Some(&theirs.public())).expect("a key pair and a key");
+    let mac = MacKey::of_listener(&theirs.public(), &Secret::new([0; 32]));
+    [psk, Side { keys, listener: Credentials::Key(listener), mac }]
+});
+
+const FROM: ([u8; 4], u16) = ([192, 0, 2, 1], 7700);
+
+/// Applies the mutations; `mac` is put at the place where `macs` bytes of MACs begin.
+fn mutate(datagram: &[u8], mutations: &[u8], mac: Option<&MacKey>, macs: usize) -> Vec<u8> {
     let mut mutated = datagram.to_vec();
     for mutation in mutations.chunks_exact(3) {
         let position = usize::from(u16::from_be_bytes([mutation[0], mutation[1]])) % mutated.len();
         mutated[position] ^= mutation[2];
     }
-    if fix {
+    if let Some(mac) = mac {
         let (authenticated, place) = mutated.split_at_mut(datagram.len() - macs);
-        place[..MAC_LEN].copy_from_slice(&MAC.tag(authenticated));
+        place[..MAC_LEN].copy_from_slice(&mac.tag(authenticated));
     }
     mutated
 }
 
+/// The next HELLO of an initiator.
+fn hello_of(initiator: &mut Initiator, now: Time) -> [u8; HELLO_LEN] {
+    let mut hello = [0; HELLO_LEN];
+    initiator.poll_transmit(now, &mut hello).expect("due at once");
+    hello
+}
+
+/// A responder; under load it demands proof of everybody.
+fn responder(side: &Side, seed: u8, load: bool, now: Time) -> Responder {
+    let mut responder = Responder::new(side.listener.clone(), Arc::new(Null), [seed; 32]);
+    let mut hello = [0; HELLO_LEN];
+    let id = ConnectionId([3; 8]);
+    Initiator::new(side.keys.clone(), id, &Parameters::default(), Arc::new(Null), [6; 32], now)
+        .poll_transmit(now, &mut hello);
+    // Without a Noise message the HELLO is dropped soon, and counts.
+    hello[LONG_HEADER_LEN - 2..LONG_HEADER_LEN].fill(0);
+    for n in 0..if load { 128_u8 } else { 0 } {
+        hello[HELLO_LEN - 2 * MAC_LEN - 1] = n;
+        let hello = mutate(&hello, &[], Some(&side.mac), 2 * MAC_LEN);
+        responder.handle_hello(now, FROM.into(), &hello, &terms());
+    }
+    responder
+}
+
+fn terms() -> Terms {
+    Terms { parameters: Parameters::default(), source: ConnectionId([2; 8]), known: false }
+}
+
 fuzz_target!(|data: &[u8]| {
     let Some((flags, mutations)) = data.split_first() else { return };
-    let third = mutations.len() / 9 * 3;
-    let (for_hello, rest) = mutations.split_at(third);
-    let (for_reply, for_again) = rest.split_at(third);
-    let from: SocketAddr = ([192, 0, 2, 1], 7700).into();
+    let quarter = mutations.len() / 12 * 3;
+    let part = |n: usize| &mutations[n * quarter..(n + 1) * quarter];
+    let side = &PROFILES[usize::from(flags >> 2 & 1)];
+    let (load, from) = (flags & 8 != 0, SocketAddr::from(FROM));
+    let fixed = |flag: u8| (flags & flag != 0).then_some(&side.mac);
+    let (now, mine) = (Time::from_millis(1_000), ConnectionId([1; 8]));
     let parameters = Parameters::default();
-    let (mine, yours) = (ConnectionId([1; 8]), ConnectionId([2; 8]));
-    let mut initiator = Initiator::new(&SECRET, mine, &parameters, Arc::new(Null), [3; 32], Time::ZERO);
-    let mut responder = Responder::new(&SECRET, Arc::new(Null), [4; 32]);
-    let mut hello = [0; HELLO_LEN];
-    initiator.poll_transmit(Time::ZERO, &mut hello).expect("due at once");
-
+    let mut initiator = Initiator::new(side.keys.clone(), mine, &parameters, Arc::new(Null), [3; 32], now);
+    let mut hello = hello_of(&mut initiator, now);
     let bound = LONG_HEADER_LEN + usize::from(u16::from_be_bytes([hello[23], hello[24]]));
 
-    for mutations in [for_hello, for_again] {
-        let mutated = mutate(&hello, mutations, flags & 1 != 0, 2 * MAC_LEN);
-        responder.handle_hello(Time::ZERO, from, &mutated, &parameters, yours);
-        let mut reply = [0; REPLY_MAX];
-        while let Some((_, len)) = responder.poll_transmit(Time::ZERO, &mut reply) {
-            assert!(responder.stats().accepted > 0);
+    let mut first = responder(side, 4, load, now);
+    for mutations in [part(0), part(1)] {
+        let mutated = mutate(&hello, mutations, fixed(1), 2 * MAC_LEN);
+        first.handle_hello(now, from, &mutated, &terms());
+        let mut answer = [0; REPLY_MAX];
+        while let Some((_, len)) = first.poll_transmit(now, &mut answer) {
             // The padding behind the Noise message is under mac1 alone.
             if mutated[..bound] != hello[..bound] {
-                assert!(initiator.handle_reply(&reply[..len]).is_err(), "a session from a hello that was never sent");
+                assert!(initiator.handle_reply(&answer[..len]).is_err(), "a session from a hello that was never sent");
             }
         }
     }
-    let mut responder = Responder::new(&SECRET, Arc::new(Null), [5; 32]);
-    let accepted = responder.handle_hello(Time::ZERO, from, &hello, &parameters, yours);
-    assert!(accepted.is_some(), "the unchanged hello");
-    let mut reply = [0; REPLY_MAX];
-    let (_, len) = responder.poll_transmit(Time::ZERO, &mut reply).expect("its reply");
-    let mutated = mutate(&reply[..len], for_reply, flags & 2 != 0, MAC_LEN);
-    if mutated != reply[..len] && initiator.handle_reply(&mutated).is_ok() {
+    let mut second = responder(side, 5, load, now);
+    let mut answer = [0; REPLY_MAX];
+    if load {
+        assert!(second.handle_hello(now, from, &hello, &terms()).is_none(), "an address that proved nothing");
+        let (_, len) = second.poll_transmit(now, &mut answer).expect("a cookie");
+        let mutated = mutate(&answer[..len], part(2), None, 0);
+        let opened = initiator.handle_cookie(now, &mutated).is_ok();
+        assert!(!opened || mutated == answer[..len], "a changed cookie");
+        initiator.handle_cookie(now, &answer[..len]).expect("the unchanged cookie");
+        hello = hello_of(&mut initiator, now);
+    }
+    assert!(second.handle_hello(now, from, &hello, &terms()).is_some(), "the unchanged hello");
+    let (_, len) = second.poll_transmit(now, &mut answer).expect("its reply");
+    let mutated = mutate(&answer[..len], part(3), fixed(2), MAC_LEN);
+    if mutated != answer[..len] && initiator.handle_reply(&mutated).is_ok() {
         // Five bits of the first byte are grease, ignored when read.
-        assert!(mutated[1..len - MAC_LEN] == reply[1..len - MAC_LEN], "a session from a changed reply");
+        assert!(mutated[1..len - MAC_LEN] == answer[1..len - MAC_LEN], "a session from a changed reply");
         return;
     }
-    initiator.handle_reply(&reply[..len]).expect("the unchanged reply");
+    initiator.handle_reply(&answer[..len]).expect("the unchanged reply");
 });

@@ -14,6 +14,7 @@ use tidewire_proto::config::Config;
 use tidewire_proto::connection::{Received, StreamId};
 use tidewire_proto::crypto::{AwsLc, Secret};
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint, EndpointConfig};
+use tidewire_proto::handshake::Credentials;
 
 use super::{Pattern, Taken, Work, seconds, thread_time};
 use crate::goals;
@@ -114,8 +115,12 @@ impl Side {
     fn new(port: u16) -> Self {
         let mut connection = Config::default();
         connection.max_rate = Some(PACE);
-        let config =
-            EndpointConfig { secret: Secret::new([7; 32]), listen: true, connection, provider: Arc::new(AwsLc) };
+        let config = EndpointConfig {
+            credentials: Credentials::Psk(Secret::new([7; 32])),
+            listen: true,
+            connection,
+            provider: Arc::new(AwsLc),
+        };
         let endpoint = Endpoint::new(config, [port as u8; 32]).expect("the default settings are valid");
         Self { endpoint, address: ([127, 0, 0, 1], port).into(), sent: Wire::default(), spent: Duration::ZERO }
     }
@@ -170,7 +175,7 @@ impl Pair {
     fn new(percent: u32) -> Self {
         let (mut near, far) = (Side::new(1), Side::new(2));
         let now = Time::from_millis(1);
-        let connection = near.endpoint.connect(now, far.address);
+        let connection = near.endpoint.connect(now, far.address).expect("a secret needs no key of the peer");
         Self { now, near, far, loss: Loss { percent, state: 1 }, connection, out: vec![0; DATAGRAM * SEGMENTS] }
     }
 

@@ -1,7 +1,7 @@
 //! The `tidewire` command: its verbs, the file transfer they speak, and how they report.
 //!
 //! `main.rs` parses the command line into a [`verb::Command`] and runs it. Each verb is one file in [`verb`]; what they
-//! share is here: [`link`] (how a connection is named), [`listen`] (how one is waited for), [`exit`] (how a process ends),
+//! share is here: [`link`] (how a connection is named), [`keys`] (files of secrets and keys), [`listen`] (how one is waited for), [`exit`] (how a process ends),
 //! [`transfer`] (files over one stream), [`forward`] (TCP connections over streams), [`pipe`](mod@pipe), [`bench`](mod@bench), [`report`] (what is told), [`settings`] (what files and the environment say). A library only
 //! so that tests and the binary see the same code; it promises nobody else an interface.
 
@@ -10,6 +10,7 @@ pub mod chart;
 pub mod distribution;
 pub mod exit;
 pub mod forward;
+pub mod keys;
 pub mod link;
 pub mod listen;
 pub mod options;

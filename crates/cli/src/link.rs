@@ -1,4 +1,4 @@
-//! How a connection is named: `tidewire://HOST:PORT/?KEY=VALUE#SECRET`.
+//! How a connection is named: `tidewire://HOST:PORT/?KEY=VALUE#SECRET`, or `#PUBLICKEY` of the side that listens.
 //!
 //! The verbs that connect parse one from their last argument, from `@FILE` or from `TIDEWIRE_LINK`; the verbs that listen
 //! print one. Invariant: no error, `Debug` or log line contains the secret, or any part of a text that might be one.
@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::str::FromStr;
 
-use tidewire::{Secret, SecretError};
+use tidewire::{PublicKey, Secret, TextError, TextKind};
 
 /// The port of a link that names none.
 pub const DEFAULT_PORT: u16 = 7700;
@@ -18,23 +18,13 @@ pub const LINK_VARIABLE: &str = "TIDEWIRE_LINK";
 const EXAMPLE: &str =
     "a link looks like tidewire://192.0.2.7:7700/#tws1...; copy all of what `tidewire receive` printed";
 
-/// A fresh secret, from the operating system's randomness.
-///
-/// # Errors
-/// When the operating system has none.
-pub fn fresh_secret() -> std::io::Result<Secret> {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes)?;
-    Ok(Secret::new(bytes))
-}
-
 /// Why a text is not a link. Never holds the secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LinkError {
     /// It does not begin with `tidewire://`.
     Scheme,
-    /// It has no `#SECRET`.
+    /// It has no `#SECRET` or `#PUBLICKEY`.
     NoSecret,
     /// It has no host.
     NoHost,
@@ -48,8 +38,8 @@ pub enum LinkError {
     Key(String),
     /// A query value that is not understood: the key, and what is wrong.
     Value(String, String),
-    /// The secret is cut short or mistyped.
-    Secret(SecretError),
+    /// The secret, or the public key, is cut short or mistyped.
+    Secret(TextError),
 }
 
 impl fmt::Display for LinkError {
@@ -73,6 +63,44 @@ impl fmt::Display for LinkError {
 
 impl std::error::Error for LinkError {}
 
+/// What the side that listens is known by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// What both sides share; it opens the connection.
+    Secret(Secret),
+    /// Its public key; what opens the connection is our own.
+    Key(PublicKey),
+}
+
+impl Peer {
+    /// The public key, if it is known by one.
+    pub fn key(&self) -> Option<&PublicKey> {
+        match self {
+            Self::Secret(_) => None,
+            Self::Key(key) => Some(key),
+        }
+    }
+
+    /// Its text, which may be a secret.
+    pub fn reveal(&self) -> String {
+        match self {
+            Self::Secret(secret) => secret.reveal().to_string(),
+            Self::Key(key) => key.to_string(),
+        }
+    }
+}
+
+impl FromStr for Peer {
+    type Err = TextError;
+
+    fn from_str(text: &str) -> Result<Self, TextError> {
+        if text.get(..4).is_some_and(|head| head.eq_ignore_ascii_case(TextKind::PublicKey.prefix())) {
+            return text.parse().map(Self::Key);
+        }
+        text.parse().map(Self::Secret)
+    }
+}
+
 /// A parsed link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
@@ -82,8 +110,8 @@ pub struct Link {
     pub port: u16,
     /// The query: `latency`, `maxbw`, `mode`, each at most once, as typed.
     pub query: Vec<(String, String)>,
-    /// Opens the connection.
-    pub secret: Secret,
+    /// What stands behind `#`.
+    pub peer: Peer,
 }
 
 impl Link {
@@ -108,7 +136,7 @@ impl Link {
         };
         let query: Vec<String> = self.query.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
-        format!("tidewire://{host}:{}/{query}#{}", self.port, *self.secret.reveal())
+        format!("tidewire://{host}:{}/{query}#{}", self.port, self.peer.reveal())
     }
 }
 
@@ -117,15 +145,15 @@ impl FromStr for Link {
 
     fn from_str(text: &str) -> Result<Self, LinkError> {
         let rest = text.trim().strip_prefix("tidewire://").ok_or(LinkError::Scheme)?;
-        let (rest, secret) = rest.split_once('#').ok_or(LinkError::NoSecret)?;
-        let secret = secret.parse().map_err(LinkError::Secret)?;
+        let (rest, peer) = rest.split_once('#').ok_or(LinkError::NoSecret)?;
+        let peer = peer.parse().map_err(LinkError::Secret)?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         if !path.is_empty() {
             return Err(LinkError::Path(format!("/{path}")));
         }
         let (host, port) = parse_authority(authority)?;
-        Ok(Self { host, port, query: parse_query(query)?, secret })
+        Ok(Self { host, port, query: parse_query(query)?, peer })
     }
 }
 
@@ -208,14 +236,6 @@ pub fn is_link(argument: &str) -> bool {
     argument.starts_with("tidewire://") || argument.starts_with('@')
 }
 
-/// The secret in the file `path`, as `keygen -o` wrote it.
-///
-/// # Errors
-/// When the file cannot be read or holds no secret.
-pub fn secret_from_file(path: &Path) -> anyhow::Result<Secret> {
-    Ok(first_line(path)?.parse()?)
-}
-
 fn first_line(path: &Path) -> anyhow::Result<String> {
     use anyhow::Context;
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))?;
@@ -271,7 +291,12 @@ mod tests {
     }
 
     #[test]
-    fn secrets_differ() {
-        assert_ne!(fresh_secret().unwrap(), fresh_secret().unwrap());
+    fn a_public_key_stands_in_the_place_of_the_secret() {
+        let key = tidewire::PrivateKey::new([3; 32]).public();
+        let link: Link = format!("tidewire://h:9/#{key}").parse().unwrap();
+        assert_eq!(link.peer.key(), Some(&key));
+        assert_eq!(link.reveal(), format!("tidewire://h:9/#{key}"));
+        let cut = format!("tidewire://h:9/#{}", &key.to_string()[..40]).parse::<Link>().unwrap_err();
+        assert!(cut.to_string().starts_with("a public key has 56 letters"), "{cut}");
     }
 }

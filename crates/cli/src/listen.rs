@@ -1,16 +1,20 @@
-//! How a verb listens: the socket, the secret, and the link that it prints for the other side.
+//! How a verb listens: the socket, the secret or key, and the link that it prints for the other side.
 //!
 //! Called once by each verb that waits for connections, before it takes the first. Invariant: what is printed leads back to
 //! the socket that was opened, or the verb ends before it prints anything.
 
+use std::collections::BTreeSet;
+use std::future::Future;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
-use tidewire::{Config, Endpoint, Secret};
+use tidewire::{Config, Credentials, Endpoint, KeyCredentials, new_secret};
 
 use crate::exit::{Exit, Failure, OrExit};
-use crate::link::{Link, fresh_secret, secret_from_file};
+use crate::keys::{self, KeyFile};
+use crate::link::{Link, Peer};
 use crate::report::{Console, Event};
 
 /// Where to listen.
@@ -27,9 +31,38 @@ pub struct Naming {
     /// Host (or HOST:PORT) to print in the link, when others reach this machine by another name
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
-    /// File with the secret (see keygen); without it each start makes a fresh one
+    /// File with the secret or the private key (see keygen); without it each start makes a fresh secret
     #[arg(long, value_name = "FILE")]
-    key: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+    /// File with the public keys of those who may connect, one a line; with a private key it must be given
+    #[arg(long, value_name = "FILE")]
+    authorized_keys: Option<PathBuf>,
+}
+
+impl Naming {
+    /// What we prove ourselves by and whom we let in, and what the link says of it.
+    fn credentials(&self) -> Result<(Credentials, Peer), Failure> {
+        let file = self.key.as_deref().map(keys::read).transpose().or_exit(Exit::Usage)?;
+        let secret = match (file, &self.authorized_keys) {
+            (Some(KeyFile::Private(private)), Some(path)) => {
+                let authorized = Arc::new(keys::read_authorized(path).or_exit(Exit::Usage)?);
+                let peer = Peer::Key(private.public());
+                return Ok((Credentials::Key(KeyCredentials { authorized, ..KeyCredentials::new(private) }), peer));
+            }
+            (Some(KeyFile::Private(_)), None) => {
+                let wanted = "--key holds a private key: name those who may connect with --authorized-keys FILE";
+                return Err(Failure::message(Exit::Usage, wanted));
+            }
+            (_, Some(_)) => {
+                let wanted =
+                    "--authorized-keys needs a private key: give one with --key (tidewire keygen --pair -o FILE)";
+                return Err(Failure::message(Exit::Usage, wanted));
+            }
+            (Some(KeyFile::Secret(secret)), None) => secret,
+            (None, None) => new_secret().or_exit(Exit::Other)?,
+        };
+        Ok((Credentials::Psk(secret.clone()), Peer::Secret(secret)))
+    }
 }
 
 /// Opens the socket; the link leads to it.
@@ -37,14 +70,11 @@ pub struct Naming {
 /// # Errors
 /// [`Exit::Usage`] for a wrong key file or host, [`Exit::LocalIo`] when the port cannot be listened on.
 pub async fn open(address: SocketAddr, naming: &Naming, config: Config) -> Result<(Endpoint, Link), Failure> {
-    let secret = match &naming.key {
-        Some(path) => secret_from_file(path).or_exit(Exit::Usage)?,
-        None => fresh_secret().or_exit(Exit::Other)?,
-    };
-    let endpoint = Endpoint::bind(address, secret.clone(), config).await.map_err(|error| {
+    let (credentials, peer) = naming.credentials()?;
+    let endpoint = Endpoint::bind(address, credentials, config).await.map_err(|error| {
         Failure::message(Exit::LocalIo, format_args!("cannot listen on {address}: {error}; try another --listen"))
     })?;
-    let link = link(naming.host.as_deref(), endpoint.local_addr(), secret)?;
+    let link = link(naming.host.as_deref(), endpoint.local_addr(), peer)?;
     Ok((endpoint, link))
 }
 
@@ -57,13 +87,34 @@ pub fn announce(link: &str, what_to_do: &str, console: &Console) {
     console.print(link);
 }
 
-fn link(host: Option<&str>, listening: SocketAddr, secret: Secret) -> Result<Link, Failure> {
+/// Runs `job`, and meanwhile names each peer whose key is not authorized, once: it gets no answer, and its user will ask why.
+pub async fn telling_refused<T>(endpoint: &Endpoint, console: &Console, job: impl Future<Output = T>) -> T {
+    let tell = async {
+        let mut told = BTreeSet::new();
+        while let Some(refused) = endpoint.unauthorized().await {
+            if told.len() < MOST_REFUSED && told.insert(refused.key) {
+                let (peer, key) = (refused.from.to_string(), refused.key.to_string());
+                console.warn(&format!("refused {peer}: its key is not in --authorized-keys: {key}"));
+                console.event(&Event::Refused { peer, key });
+            }
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        ended = job => ended,
+        never = tell => never,
+    }
+}
+
+/// Refused keys that are named, at most: anybody who knows our public key can send some.
+const MOST_REFUSED: usize = 100;
+
+fn link(host: Option<&str>, listening: SocketAddr, peer: Peer) -> Result<Link, Failure> {
     if let Some(host) = host {
         // The link's own grammar reads HOST and HOST:PORT, and refuses what could not be read back.
         let port =
             if host.ends_with(']') || !host.contains(':') { format!(":{}", listening.port()) } else { String::new() };
-        let text = format!("tidewire://{host}{port}/#{}", *secret.reveal());
-        return text.parse().or_exit(Exit::Usage);
+        return format!("tidewire://{host}{port}/#{}", peer.reveal()).parse().or_exit(Exit::Usage);
     }
     let host = match listening.ip() {
         ip if !ip.is_unspecified() => ip,
@@ -72,7 +123,7 @@ fn link(host: Option<&str>, listening: SocketAddr, secret: Secret) -> Result<Lin
             Failure::message(Exit::Usage, wanted)
         })?,
     };
-    Ok(Link { host: host.to_string(), port: listening.port(), query: Vec::new(), secret })
+    Ok(Link { host: host.to_string(), port: listening.port(), query: Vec::new(), peer })
 }
 
 /// The address that this machine sends from toward the Internet. Connecting a UDP socket asks the routing table and sends

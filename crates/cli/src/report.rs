@@ -32,6 +32,13 @@ pub enum Event<'a> {
         /// Its address.
         peer: String,
     },
+    /// A peer got no answer since its key is not authorized.
+    Refused {
+        /// Where its HELLO came from.
+        peer: String,
+        /// Its public key.
+        key: String,
+    },
     /// About once a second while a transfer runs.
     Progress(Progress),
     /// A file is whole at the receiver, or failed.

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tidewire::{CloseCode, Config, ConnectError, Connection, Endpoint, Secret, Stats};
+use tidewire::{CloseCode, Config, ConnectError, Connection, Credentials, Endpoint, PublicKey, Stats};
 
 use crate::distribution::{Distribution, milliseconds};
 use crate::exit::{Exit, Failure, OrExit};
@@ -45,17 +45,21 @@ impl Role {
     }
 }
 
-/// Connects to where `link` leads, trying each of its addresses.
+/// Connects to where `link` leads with what opens it ([`crate::keys::to_open`]), trying each of its addresses.
 ///
 /// # Errors
 /// [`Exit::Unreachable`] when the name is not known or nothing answers.
-pub async fn connect(link: &Link, config: Config) -> Result<(Endpoint, Connection), Failure> {
+pub async fn connect(
+    link: &Link,
+    credentials: &Credentials,
+    config: Config,
+) -> Result<(Endpoint, Connection), Failure> {
     let addresses = link.resolve().map_err(|error| {
         Failure::message(Exit::Unreachable, format_args!("`{}` has no address: {error}", link.host))
     })?;
     let mut last = Failure::message(Exit::Unreachable, format_args!("`{}` has no address", link.host));
     for address in addresses {
-        match connect_to(address, link.secret.clone(), config.clone()).await {
+        match connect_to(address, credentials.clone(), link.peer.key(), config.clone()).await {
             Ok(connected) => return Ok(connected),
             Err(failure) => last = failure,
         }
@@ -63,22 +67,37 @@ pub async fn connect(link: &Link, config: Config) -> Result<(Endpoint, Connectio
     Err(last)
 }
 
-/// Connects to one address from a fresh port.
+/// Connects to one address from a fresh port; `peer`: the public key of who listens there, where it has one.
 ///
 /// # Errors
 /// [`Exit::Unreachable`] when nothing answers.
 pub async fn connect_to(
     address: SocketAddr,
-    secret: Secret,
+    credentials: Credentials,
+    peer: Option<&PublicKey>,
     config: Config,
 ) -> Result<(Endpoint, Connection), Failure> {
     let any: SocketAddr = if address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
-    let endpoint = Endpoint::bind(any, secret, config).await.or_exit(Exit::Other)?;
-    match endpoint.connect(address).await {
+    let own = match &credentials {
+        Credentials::Key(own) => Some(own.private.public()),
+        Credentials::Psk(_) => None,
+    };
+    let endpoint = Endpoint::bind(any, credentials, config).await.or_exit(Exit::Other)?;
+    let connected = match peer {
+        Some(peer) => endpoint.connect_to(address, peer).await,
+        None => endpoint.connect(address).await,
+    };
+    match connected {
         Ok(connection) => Ok((endpoint, connection)),
-        Err(ConnectError::NoAnswer) => {
-            Err(Failure::message(Exit::Unreachable, "no answer: wrong host, port or secret"))
-        }
+        Err(ConnectError::NoAnswer) => Err(match own {
+            Some(own) => Failure::message(
+                Exit::Unreachable,
+                format_args!(
+                    "no answer: wrong host, port or key, or the other side's --authorized-keys lacks ours, {own}"
+                ),
+            ),
+            None => Failure::message(Exit::Unreachable, "no answer: wrong host, port or secret"),
+        }),
         Err(error) => Err(Failure::new(Exit::Unreachable, error)),
     }
 }

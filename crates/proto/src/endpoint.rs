@@ -1,12 +1,14 @@
 //! An endpoint: one address, any number of connections, told apart by the connection id in each datagram.
 //!
-//! Owns what a socket needs beside its connections: the responder (when it listens), half-open sessions, ids. To a stranger it is
-//! silent: whatever does not name a connection or carry the secret's MAC is counted by reason and dropped.
+//! Owns what a socket needs beside its connections: the responder (when it listens), half-open sessions, ids, questions after silent
+//! peers. To a stranger it is silent: whatever does not name a connection or carry the right MAC is counted by reason and dropped.
+
+mod half_open;
+mod inquiry;
 
 use core::fmt;
 use core::net::SocketAddr;
-use core::time::Duration;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use rand_chacha::ChaCha20Rng;
@@ -15,15 +17,12 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use crate::Time;
 use crate::config::{Config, ConfigError};
 use crate::connection::{Connection, Event, Received, Transmit, WakeReason};
-use crate::crypto::{Provider, Secret};
-use crate::handshake::{Initiator, Parameters, Responder};
+use crate::crypto::{Provider, PublicKey};
+use crate::handshake::{Credentials, Initiator, Parameters, PeerKeyError, Responder, Terms, Unauthorized};
 use crate::lane::INITIAL_CAPACITY;
-use crate::wire::{ConnectionId, Datagram};
-
-/// Half-open sessions at most (RELIABILITY H5), and how long one waits for its first packet: an initiator that has the REPLY asks
-/// ever more seldom on a bad path, and does not know that it is not heard.
-const MAX_HALF_OPEN: usize = 4_096;
-const HALF_OPEN_LIFE: Duration = Duration::from_secs(30);
+use crate::wire::{ConnectionId, Datagram, LongKind};
+use half_open::{Answered, HalfOpen};
+use inquiry::Inquiries;
 
 /// Names a connection of an endpoint; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,8 +31,8 @@ pub struct ConnectionHandle(pub u64);
 /// What an endpoint needs.
 #[derive(Clone)]
 pub struct EndpointConfig {
-    /// Shared by all who may connect.
-    pub secret: Secret,
+    /// What we prove ourselves by, and whom we let in.
+    pub credentials: Credentials,
     /// Answer HELLOs.
     pub listen: bool,
     /// For each connection.
@@ -61,34 +60,33 @@ pub struct EndpointStats {
     pub malformed: u64,
     /// For an id that nobody has.
     pub unknown: u64,
-    /// A handshake packet while we do not listen, or without the secret's MAC.
+    /// A handshake packet that answers nothing, while we do not listen, or without the right MAC.
     pub strangers: u64,
     /// HELLOs whose copy was answered before.
     pub repeated: u64,
-    /// HELLOs beyond the bound on half-open sessions.
-    pub full: u64,
+    /// HELLOs under load whose senders were asked to prove where they are.
+    pub unproven: u64,
     /// HELLOs of one who knows the secret and did not use it rightly.
     pub refused: u64,
+    /// HELLOs of one whose key is not authorized.
+    pub unauthorized: u64,
     /// HELLOs accepted.
     pub accepted: u64,
-}
-
-struct HalfOpen {
-    connection: Connection,
-    expires: Time,
+    /// Half-open sessions that newer ones displaced.
+    pub displaced: u64,
 }
 
 /// See the module.
 pub struct Endpoint {
-    secret: Secret,
+    credentials: Credentials,
     provider: Arc<dyn Provider>,
     config: Arc<Config>,
     parameters: Parameters,
     responder: Option<Responder>,
     rng: ChaCha20Rng,
     connections: BTreeMap<ConnectionHandle, Connection>,
-    half_open: HashMap<ConnectionId, HalfOpen>,
-    half_open_order: VecDeque<(Time, ConnectionId)>,
+    half_open: HalfOpen,
+    inquiries: Inquiries,
     ids: HashMap<ConnectionId, ConnectionHandle>,
     next_handle: u64,
     stats: EndpointStats,
@@ -113,18 +111,19 @@ impl Endpoint {
         let mut rng = ChaCha20Rng::from_seed(seed);
         let mut responder_seed = [0; 32];
         rng.fill_bytes(&mut responder_seed);
-        let responder =
-            config.listen.then(|| Responder::new(&config.secret, Arc::clone(&config.provider), responder_seed));
+        let responder = config
+            .listen
+            .then(|| Responder::new(config.credentials.clone(), Arc::clone(&config.provider), responder_seed));
         Ok(Self {
             parameters: parameters(&config.connection),
             config: Arc::new(config.connection),
-            secret: config.secret,
+            credentials: config.credentials,
             provider: config.provider,
             responder,
             rng,
             connections: BTreeMap::new(),
-            half_open: HashMap::new(),
-            half_open_order: VecDeque::new(),
+            half_open: HalfOpen::default(),
+            inquiries: Inquiries::default(),
             ids: HashMap::new(),
             next_handle: 0,
             stats: EndpointStats::default(),
@@ -136,7 +135,7 @@ impl Endpoint {
         loop {
             let mut id = ConnectionId([0; 8]);
             self.rng.fill_bytes(&mut id.0);
-            if !self.ids.contains_key(&id) && !self.half_open.contains_key(&id) {
+            if !self.ids.contains_key(&id) && !self.half_open.contains(&id) {
                 return id;
             }
         }
@@ -166,17 +165,46 @@ impl Endpoint {
         }
     }
 
-    /// Starts to connect; [`Event::Connected`] or [`Event::Closed`] tells the outcome.
-    pub fn connect(&mut self, now: Time, remote: SocketAddr) -> ConnectionHandle {
-        let id = self.fresh_id();
+    fn fresh_seed(&mut self) -> [u8; 32] {
         let mut seed = [0; 32];
         self.rng.fill_bytes(&mut seed);
-        let provider = Arc::clone(&self.provider);
-        let initiator = Initiator::new(&self.secret, id, &self.parameters, provider, seed, now)
+        seed
+    }
+
+    /// Starts to connect to who knows the same secret; [`Event::Connected`] or [`Event::Closed`] tells the outcome.
+    ///
+    /// # Errors
+    /// When our credentials are a key pair: see [`Self::connect_to`].
+    pub fn connect(&mut self, now: Time, remote: SocketAddr) -> Result<ConnectionHandle, PeerKeyError> {
+        self.begin(now, remote, None)
+    }
+
+    /// As [`Self::connect`], to the peer with this key.
+    ///
+    /// # Errors
+    /// When our credentials are a secret.
+    pub fn connect_to(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        peer: &PublicKey,
+    ) -> Result<ConnectionHandle, PeerKeyError> {
+        self.begin(now, remote, Some(peer))
+    }
+
+    fn begin(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        peer: Option<&PublicKey>,
+    ) -> Result<ConnectionHandle, PeerKeyError> {
+        let keys = self.credentials.to_connect(peer)?;
+        let (id, seed, provider) = (self.fresh_id(), self.fresh_seed(), Arc::clone(&self.provider));
+        let initiator = Initiator::new(keys, id, &self.parameters, provider, seed, now)
             .give_up_after(self.config.handshake_timeout);
         let grease = self.rng.next_u64();
         let connection = Connection::connect(Arc::clone(&self.config), initiator, id, remote, now, grease);
-        self.insert(connection)
+        Ok(self.insert(connection))
     }
 
     /// A datagram came.
@@ -184,8 +212,17 @@ impl Endpoint {
         self.stats.received += 1;
         let destination = match Datagram::parse(received.datagram) {
             Ok(Datagram::Short { destination }) => destination,
+            Ok(Datagram::Long(header)) if header.kind == LongKind::Hello => {
+                let known = self.ids.contains_key(&header.destination) || self.half_open.contains(&header.destination);
+                return self.handle_hello(&received, known);
+            }
             Ok(Datagram::Long(header)) if self.ids.contains_key(&header.destination) => header.destination,
-            Ok(Datagram::Long(_)) => return self.handle_hello(&received),
+            Ok(Datagram::Long(header)) => {
+                let destination = header.destination;
+                let answered = self.handle_answer(received.at, destination, received.datagram);
+                self.stats.strangers += u64::from(!answered);
+                return;
+            }
             Err(_) => {
                 self.stats.malformed += 1;
                 return;
@@ -202,66 +239,67 @@ impl Endpoint {
 
     /// The first packet under the keys of a half-open session makes it a connection.
     fn handle_first(&mut self, destination: ConnectionId, received: Received<'_>) {
-        let Some(half_open) = self.half_open.get_mut(&destination) else {
+        let Some(Answered { accepted, from, at }) = self.half_open.get(&destination) else {
             self.stats.unknown += 1;
             return;
         };
-        half_open.connection.handle_datagram(received);
-        if half_open.connection.is_established()
-            && let Some(half_open) = self.half_open.remove(&destination)
-        {
-            self.insert(half_open.connection);
+        // Whoever saw the id on its way can send to it: nothing is made before a copy was opened.
+        let opened = accepted.session(&self.provider).opening.open(0, &mut received.datagram.to_vec());
+        if opened.is_err() {
+            self.stats.unknown += 1;
+            return;
         }
+        let session = accepted.session(&self.provider);
+        let grease = self.rng.next_u64();
+        let mut connection = Connection::accept(Arc::clone(&self.config), session, *from, *at, grease);
+        connection.handle_datagram(received);
+        self.half_open.remove(&destination);
+        self.insert(connection);
     }
 
-    fn handle_hello(&mut self, received: &Received<'_>) {
-        let (now, from) = (received.at, received.from);
-        self.expire_half_open(now);
-        let id = self.fresh_id();
+    fn handle_hello(&mut self, received: &Received<'_>, known: bool) {
+        let (at, from) = (received.at, received.from);
+        self.half_open.expire(at);
+        let source = self.fresh_id();
         let Some(responder) = &mut self.responder else {
             self.stats.strangers += 1;
             return;
         };
-        if self.half_open.len() >= MAX_HALF_OPEN {
-            self.stats.full += 1;
-            return;
-        }
-        let full = responder.stats().full;
-        let accepted = responder.handle_hello(now, from, received.datagram, &self.parameters, id);
-        let counts = *responder.stats();
-        self.stats.strangers = counts.strangers + counts.malformed;
-        self.stats.repeated = counts.repeated;
-        self.stats.full += counts.full - full;
-        self.stats.refused = counts.noise + counts.parameters;
+        let before = *responder.stats();
+        let terms = Terms { parameters: self.parameters, source, known };
+        let accepted = responder.handle_hello(at, from, received.datagram, &terms);
+        let after = *responder.stats();
+        self.stats.strangers += after.strangers + after.malformed - before.strangers - before.malformed;
+        self.stats.repeated = after.repeated;
+        self.stats.unproven = after.unproven;
+        self.stats.refused = after.noise + after.parameters;
+        self.stats.unauthorized = after.unauthorized;
         let Some(accepted) = accepted else { return };
         self.stats.accepted += 1;
-        let grease = self.rng.next_u64();
-        let connection = Connection::accept(Arc::clone(&self.config), accepted.session, from, now, grease);
-        let expires = now + HALF_OPEN_LIFE;
-        self.half_open.insert(id, HalfOpen { connection, expires });
-        self.half_open_order.push_back((expires, id));
+        self.stats.displaced += self.half_open.insert(source, Answered { accepted, from, at });
     }
 
-    fn expire_half_open(&mut self, now: Time) {
-        while let Some(&(expires, id)) = self.half_open_order.front() {
-            if expires > now {
-                break;
-            }
-            self.half_open_order.pop_front();
-            if self.half_open.get(&id).is_some_and(|half_open| half_open.expires <= now) {
-                self.half_open.remove(&id);
-            }
-        }
+    /// The next peer that was refused for its key. A few are kept; copies of its HELLO are told one by one.
+    pub fn poll_unauthorized(&mut self) -> Option<Unauthorized> {
+        self.responder.as_mut()?.poll_unauthorized()
+    }
+
+    /// Sessions that were answered and have not been heard since.
+    pub fn half_open(&self) -> usize {
+        self.half_open.len()
     }
 
     /// Time has passed. Early calls are harmless.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.expire_half_open(now);
+        self.half_open.expire(now);
         if let Some(responder) = &mut self.responder {
             responder.handle_timeout(now);
         }
-        for connection in self.connections.values_mut() {
+        for (&handle, connection) in &mut self.connections {
             connection.handle_timeout(now);
+            if connection.take_inquiry() {
+                self.inquiries.ask(handle);
+            }
         }
     }
 
@@ -276,6 +314,11 @@ impl Endpoint {
             self.responder.as_mut().and_then(|responder| responder.poll_transmit(now, out))
         {
             return Some(Transmit { destination, ecn: None, len, segment_size: None });
+        }
+        if self.inquiries.is_due()
+            && let Some(transmit) = self.transmit_inquiry(now, out)
+        {
+            return Some(transmit);
         }
         let turn = self.turn;
         let after = self.connections.range_mut(ConnectionHandle(turn.0 + 1)..);
@@ -330,7 +373,7 @@ impl Endpoint {
     /// When to call [`Self::handle_timeout`], if nothing else happens before, and why.
     pub fn poll_timeout(&mut self) -> Option<(Time, WakeReason)> {
         let responder = self.responder.as_ref().and_then(Responder::poll_timeout);
-        let half_open = self.half_open_order.front().map(|&(at, _)| at);
+        let half_open = self.half_open.poll_timeout();
         let own = responder.into_iter().chain(half_open).map(|at| (at, WakeReason::Handshake));
         let timers = self.connections.values_mut().filter_map(Connection::poll_timeout);
         own.chain(timers).min_by_key(|&(at, _)| at)

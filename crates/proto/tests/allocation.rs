@@ -13,6 +13,7 @@ use tidewire_proto::config::Config;
 use tidewire_proto::connection::{Connection, Event, Received, StreamId};
 use tidewire_proto::crypto::{AwsLc, Secret};
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint, EndpointConfig};
+use tidewire_proto::handshake::Credentials;
 
 /// Counts what this thread allocates, so that the test harness is not counted.
 struct Counting;
@@ -76,8 +77,8 @@ impl Side {
     fn new(port: u16) -> Self {
         let mut connection = Config::default();
         connection.max_rate = Some(PACE);
-        let secret = Secret::new([7; 32]);
-        let config = EndpointConfig { secret, listen: true, connection, provider: Arc::new(AwsLc) };
+        let credentials = Credentials::Psk(Secret::new([7; 32]));
+        let config = EndpointConfig { credentials, listen: true, connection, provider: Arc::new(AwsLc) };
         Self {
             endpoint: Endpoint::new(config, [port as u8; 32]).expect("the default settings are valid"),
             connection: None,
@@ -135,7 +136,7 @@ fn steady_state_allocates_nothing() {
     let packets = if quick { 50_000 } else { 1_000_000 };
     let (mut near, mut far) = (Side::new(1), Side::new(2));
     let mut now = Time::from_millis(1);
-    near.connection = Some(near.endpoint.connect(now, far.address));
+    near.connection = Some(near.endpoint.connect(now, far.address).expect("a secret needs no key of the peer"));
     let (mut data, mut out) = (vec![1; 1 << 14], vec![0; DATAGRAM * SEGMENTS]);
     let mut random = 1_u64;
     let mut lost = move || {

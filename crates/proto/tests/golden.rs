@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use tidewire_codec::{Code, RepairId, SourceId};
 use tidewire_proto::Time;
-use tidewire_proto::crypto::{Aead, AwsLc, HeaderKey, OpeningKey, PacketKey, Provider, SealingKey, Secret};
-use tidewire_proto::handshake::{Initiator, Parameters, Responder};
+use tidewire_proto::crypto::{Aead, AwsLc, HeaderKey, OpeningKey, PacketKey, PrivateKey, Provider, SealingKey, Secret};
+use tidewire_proto::handshake::{Credentials, Initiator, KeyCredentials, Parameters, Responder, Terms};
 use tidewire_proto::wire::*;
 
 fn writing() -> bool {
@@ -270,7 +270,8 @@ fn a_handshake_as_bytes() {
     let mut hello = vec![0; HELLO_LEN];
     initiator.poll_transmit(Time::ZERO, &mut hello).unwrap();
     let from = "192.0.2.1:7700".parse().unwrap();
-    let accepted = responder.handle_hello(Time::ZERO, from, &hello, &Parameters::default(), yours).unwrap();
+    let terms = Terms { parameters: Parameters::default(), source: yours, known: false };
+    let accepted = responder.handle_hello(Time::ZERO, from, &hello, &terms).unwrap();
     let mut reply = vec![0; REPLY_MAX];
     let (_, len) = responder.poll_transmit(Time::ZERO, &mut reply).unwrap();
     reply.truncate(len);
@@ -281,10 +282,59 @@ fn a_handshake_as_bytes() {
     let list = [("hello", hello.clone()), ("reply", reply.clone()), ("first_packet", first.clone())];
     golden("handshake.txt", &list);
     seeds("datagram", &list);
-    let mut theirs = accepted.session;
+    let mut theirs = accepted.session(&(Arc::new(Hardware) as _));
     assert_eq!(theirs.peer, parameters);
     theirs.opening.open(0, &mut first).unwrap();
     for bytes in [&hello, &reply] {
+        mangle(bytes, |mangled| {
+            let _ = Datagram::parse(mangled);
+        });
+    }
+}
+
+/// Profile `key`, asking after a connection, under load: a HELLO, the COOKIE, the HELLO again with mac2, the REPLY.
+#[test]
+fn a_handshake_between_keys_as_bytes() {
+    let (ours, theirs) = (PrivateKey::new([0x11; 32]), PrivateKey::new([0x22; 32]));
+    let mut listener = KeyCredentials::new(theirs.clone());
+    listener.authorized = Arc::new([ours.public()].into());
+    let own = Credentials::Key(KeyCredentials::new(ours));
+    let (mine, yours) = (ConnectionId(*b"initiate"), ConnectionId(*b"response"));
+    let initiator = |seed: u8, at| {
+        let keys = own.to_connect(Some(&theirs.public())).unwrap();
+        let parameters = Parameters::default();
+        Initiator::asking_after(yours, keys, mine, &parameters, Arc::new(Hardware), [seed; 32], at)
+    };
+    let mut responder = Responder::new(Credentials::Key(listener), Arc::new(Hardware), [2; 32]);
+    let terms = Terms { parameters: Parameters::default(), source: yours, known: true };
+    let (from, now) = ("192.0.2.1:7700".parse().unwrap(), Time::from_millis(1_000));
+    let mut buffer = vec![0; HELLO_LEN];
+    for seed in 1..=128 {
+        initiator(seed, now).poll_transmit(now, &mut buffer).unwrap();
+        assert!(responder.handle_hello(now, from, &buffer, &terms).is_some());
+    }
+    while responder.poll_transmit(now + Duration::from_millis(10), &mut buffer).is_some() {}
+
+    let mut initiator = initiator(0, now);
+    let mut list = Vec::new();
+    initiator.poll_transmit(now, &mut buffer).unwrap();
+    list.push(("hello", buffer.clone()));
+    assert!(responder.handle_hello(now, from, &buffer, &terms).is_none());
+    let (_, len) = responder.poll_transmit(now, &mut buffer).unwrap();
+    list.push(("cookie", buffer[..len].to_vec()));
+    initiator.handle_cookie(now, &buffer[..len]).unwrap();
+    initiator.poll_transmit(now, &mut buffer).unwrap();
+    list.push(("hello_again", buffer.clone()));
+    assert!(responder.handle_hello(now, from, &buffer, &terms).is_some());
+    let (_, len) = responder.poll_transmit(now, &mut buffer).unwrap();
+    list.push(("reply", buffer[..len].to_vec()));
+    assert_eq!(initiator.handle_reply(&buffer[..len]).unwrap().peer_key, Some(theirs.public()));
+    assert!(initiator.found_connection());
+    golden("handshake_key.txt", &list);
+    let names = ["key_hello", "key_cookie", "key_hello_again", "key_reply"];
+    let packets = names.into_iter().zip(list.iter().map(|(_, packet)| packet.clone()));
+    seeds("datagram", &packets.collect::<Vec<_>>());
+    for (_, bytes) in &list {
         mangle(bytes, |mangled| {
             let _ = Datagram::parse(mangled);
         });

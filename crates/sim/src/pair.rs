@@ -13,6 +13,7 @@ use tidewire_proto::config::{Config, ConfigError};
 use tidewire_proto::connection::{Event, Received};
 use tidewire_proto::crypto::{AwsLc, Secret};
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint, EndpointConfig};
+use tidewire_proto::handshake::Credentials;
 
 use crate::duplex::{DuplexConfig, DuplexLink};
 use crate::rebinding::{Rebinding, Rebound};
@@ -50,6 +51,8 @@ const DATAGRAM: usize = 65_527;
 const MOST_STEPS: u32 = 10_000;
 
 struct Side {
+    config: EndpointConfig,
+    seed: [u8; 32],
     endpoint: Endpoint,
     address: SocketAddr,
     /// When the endpoint or the application wants to be woken.
@@ -94,6 +97,14 @@ pub struct Pair {
     steps: u32,
     /// Times that each datagram is handed over.
     copies: usize,
+    unproven: Unproven,
+}
+
+/// Bytes that the far end got and sent while no connection of its own had proved where its peer is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Unproven {
+    received: usize,
+    sent: usize,
 }
 
 impl fmt::Debug for Pair {
@@ -118,11 +129,13 @@ impl Pair {
         [near_secret, far_secret]: [Secret; 2],
     ) -> Result<Self, ConfigError> {
         let side = |connection, secret, listen, end: u8| {
-            let config = EndpointConfig { secret, listen, connection, provider: Arc::new(AwsLc) };
+            let config =
+                EndpointConfig { credentials: Credentials::Psk(secret), listen, connection, provider: Arc::new(AwsLc) };
             let mut bytes = [end; 32];
             bytes[..8].copy_from_slice(&seed.to_le_bytes());
             let address = SocketAddr::from((Ipv4Addr::new(10, 0, 0, end), 7_700));
-            Ok::<_, ConfigError>(Side { endpoint: Endpoint::new(config, bytes)?, address, wakes: None })
+            let endpoint = Endpoint::new(config.clone(), bytes)?;
+            Ok::<_, ConfigError>(Side { config, seed: bytes, endpoint, address, wakes: None })
         };
         Ok(Self {
             now: Time::from_millis(1),
@@ -140,6 +153,7 @@ impl Pair {
             fingerprint: 0,
             steps: 0,
             copies: 1,
+            unproven: Unproven::default(),
         })
     }
 
@@ -210,6 +224,16 @@ impl Pair {
         self.link.back.share_queue(&other.link.back);
     }
 
+    /// The process of `end` ends without a word and starts again: same settings and address, nothing else.
+    pub fn restart(&mut self, end: End) {
+        let side = self.side(end);
+        // Other randomness than before.
+        side.seed[31] ^= 0x80;
+        side.endpoint = Endpoint::new(side.config.clone(), side.seed).expect("the settings were right before");
+        side.wakes = None;
+        self.unproven = Unproven::default();
+    }
+
     /// Has `end` looked at in the next step: it was changed from outside.
     pub fn wake(&mut self, end: End) {
         self.side(end).wakes = Some(self.now);
@@ -222,7 +246,7 @@ impl Pair {
 
     /// The near end starts to connect to the far one.
     pub fn connect(&mut self, application: &mut dyn Application) -> ConnectionHandle {
-        let handle = self.near.endpoint.connect(self.now, self.far.address);
+        let handle = self.near.endpoint.connect(self.now, self.far.address).expect("both ends have a secret");
         self.settle(End::Near, application);
         handle
     }
@@ -312,6 +336,9 @@ impl Pair {
                 let datagram = &mut bytes.clone()[..];
                 side.endpoint.handle_datagram(Received { at, from, ecn: None, datagram });
             }
+            if end == End::Far {
+                self.unproven.received += self.copies * bytes.len();
+            }
             side.endpoint.handle_datagram(Received { at, from, ecn: None, datagram: &mut bytes[..] });
             self.spare.push(bytes);
             any = true;
@@ -341,6 +368,11 @@ impl Pair {
                 End::Far => (&mut self.link.back, &mut self.far),
             };
             let Some(transmit) = side.endpoint.poll_transmit(self.now, 1, &mut self.buffer) else { return };
+            if end == End::Far && side.endpoint.connections().next().is_none() {
+                self.unproven.sent += transmit.len;
+                let Unproven { received, sent } = self.unproven;
+                assert!(sent <= 3 * received, "{sent} bytes to an address that sent {received}");
+            }
             let mut bytes = self.spare.pop().unwrap_or_default();
             bytes.clear();
             bytes.extend_from_slice(&self.buffer[..transmit.len]);

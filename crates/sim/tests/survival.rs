@@ -5,8 +5,9 @@ use core::time::Duration;
 use std::path::Path;
 
 use tidewire_proto::Time;
+use tidewire_proto::connection::CloseReason;
 use tidewire_sim::duplex::DuplexConfig;
-use tidewire_sim::load::Flow;
+use tidewire_sim::load::{Flow, Load};
 use tidewire_sim::pair::End;
 use tidewire_sim::rebinding::{Rebinding, Rebound};
 use tidewire_sim::report::{Run, Trial};
@@ -67,6 +68,40 @@ fn silence(direction: Direction, blackout: &str, ends: Time, seed: u64) {
     let after = goodput(&mut run, ends + Duration::from_secs(4));
     assert!(after >= 0.8 * before, "{after} bytes per second after the return, {before} before");
     assert!(run.load.errors.is_empty() && run.load.closed == [None, None], "{:?}", run.report());
+}
+
+/// The server's process dies and comes back with the same secret, in the middle of a bulk transfer: the client learns it from the new process
+/// itself, within 3 s and a round trip, and a new connection begins with nothing of the old one.
+#[test]
+fn s01_a_restarted_peer_is_noticed() {
+    let mut worst = Duration::ZERO;
+    for seed in 1..21 {
+        let loss = if seed % 2 == 0 { "0%" } else { "10%" };
+        let mut run = bulk(200_000_000, seed, &[(Direction::Both, "loss", loss)]).start().unwrap();
+        let restarts = Time::from_millis(2_000 + 13 * seed);
+        run.until(restarts);
+        run.pair.restart(End::Far);
+        let mut at = restarts;
+        while run.load.closed[0].is_none() {
+            at += Duration::from_millis(1);
+            assert!(!run.until(at) && at < restarts + Duration::from_secs(60), "seed {seed}");
+        }
+        assert_eq!(run.load.closed[0], Some(CloseReason::Forgotten));
+        if loss == "0%" {
+            worst = worst.max(at.since(restarts));
+        }
+        let far = *run.pair.endpoint(End::Far).stats();
+        assert!(far.unknown > 0 && far.accepted >= 1, "{far:?}");
+        // The question itself makes no connection.
+        assert_eq!(run.pair.endpoint(End::Far).connections().count(), 0);
+        // A new one carries its own bytes, all of them and no others: the load's oracle sees each.
+        let mut load = Load::new(&[Flow::bulk(End::Near, 1_000_000)], seed);
+        run.pair.connect(&mut load);
+        let until = run.pair.now() + Duration::from_secs(30);
+        assert!(run.pair.run(&mut load, until, Load::is_over) && load.errors.is_empty(), "{:?}", load.errors);
+    }
+    println!("noticed after {worst:?} at most without loss");
+    assert!(worst <= Duration::from_secs(3) + RTT, "{worst:?}");
 }
 
 /// Streams both ways, so that each end is once the one that only answers: bulk, records of 1,200 bytes each 10 ms, or both at once.

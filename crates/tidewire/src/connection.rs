@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire_proto::connection::{CloseCode, CloseReason, LaneConfig, LaneError, Message, MessageError, OpenError};
+use tidewire_proto::crypto::PublicKey;
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
 use tidewire_proto::stats::Stats;
 use tokio::sync::Notify;
@@ -138,6 +139,11 @@ impl Connection {
     /// Counts so far; the last ones when the connection is over.
     pub fn stats(&self) -> Stats {
         self.0.shared.lock().connection(self.0.id).map(|connection| connection.stats()).unwrap_or_default()
+    }
+
+    /// The public key that the peer proved to have; none where both sides share a secret.
+    pub fn peer_key(&self) -> Option<PublicKey> {
+        self.0.shared.lock().connection(self.0.id).and_then(|connection| connection.peer_key())
     }
 
     /// The peer's address when the connection was made.

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use tidewire_proto::config::Config;
 use tidewire_proto::connection::CloseReason;
-use tidewire_proto::crypto::{AwsLc, Secret};
+use tidewire_proto::crypto::{AwsLc, PublicKey};
 use tidewire_proto::endpoint::{EndpointConfig, EndpointStats};
+use tidewire_proto::handshake::{Credentials, PeerKeyError, Unauthorized};
 
 use crate::clock::{Clock, Timer};
 use crate::connection::Connection;
@@ -21,7 +22,7 @@ use crate::socket::Socket;
 /// [`Endpoint::close`] waits for no longer: closing takes three probe timeouts, 3 s where no round trip was ever measured.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A UDP socket that accepts connections and makes them, for all who hold the same secret.
+/// A UDP socket that accepts connections and makes them, with all who hold the same secret or whose keys are known.
 ///
 /// When it is dropped no more connections are accepted; those that are held go on.
 pub struct Endpoint {
@@ -29,18 +30,23 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Binds a socket and starts the task that drives it. An IPv6 wildcard address takes IPv4 too.
+    /// Binds a socket and starts the task that drives it. `credentials`: a [`crate::Secret`], or a key pair. An IPv6 wildcard address takes IPv4 too.
     ///
     /// # Errors
     /// Those of the socket; [`io::ErrorKind::InvalidInput`] when a setting is outside its range.
     ///
     /// # Panics
     /// Outside of a tokio runtime with I/O and time enabled.
-    pub async fn bind(address: SocketAddr, secret: Secret, config: Config) -> io::Result<Self> {
+    pub async fn bind(address: SocketAddr, credentials: impl Into<Credentials>, config: Config) -> io::Result<Self> {
         let largest = config.max_datagram;
         let mut seed = [0; 32];
         getrandom::fill(&mut seed)?;
-        let config = EndpointConfig { secret, listen: true, connection: config, provider: Arc::new(AwsLc) };
+        let config = EndpointConfig {
+            credentials: credentials.into(),
+            listen: true,
+            connection: config,
+            provider: Arc::new(AwsLc),
+        };
         let endpoint = tidewire_proto::endpoint::Endpoint::new(config, seed)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let socket = Socket::bind(address)?;
@@ -76,15 +82,24 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Connects; gives up after [`Config::handshake_timeout`].
+    /// Connects to who holds the same secret; gives up after [`Config::handshake_timeout`].
     pub async fn connect(&self, remote: SocketAddr) -> Result<Connection, ConnectError> {
+        self.begin(remote, None).await
+    }
+
+    /// Connects to who has the private key of `peer`, with a key pair of our own; gives up after [`Config::handshake_timeout`].
+    pub async fn connect_to(&self, remote: SocketAddr, peer: &PublicKey) -> Result<Connection, ConnectError> {
+        self.begin(remote, Some(peer)).await
+    }
+
+    async fn begin(&self, remote: SocketAddr, peer: Option<&PublicKey>) -> Result<Connection, ConnectError> {
         let remote = self.reachable(remote)?;
         let connection = {
             let mut state = self.shared.lock();
             if state.shut {
                 return Err(ConnectError::EndpointClosed);
             }
-            let handle = state.connect(self.shared.clock.now(), remote);
+            let handle = state.connect(self.shared.clock.now(), remote, peer).map_err(ConnectError::PeerKey)?;
             Connection::new(Arc::clone(&self.shared), handle, remote)
         };
         self.shared.wake_driver();
@@ -118,6 +133,16 @@ impl Endpoint {
         })
         .await
         .map(|(handle, remote)| Connection::new(Arc::clone(&self.shared), handle, remote))
+    }
+
+    /// The next peer that was refused since its key is not authorized; it got no answer. Copies of one HELLO are told one by one, and only
+    /// a few wait to be told. `None` after [`Self::close`].
+    pub async fn unauthorized(&self) -> Option<Unauthorized> {
+        self.wait_for(|state| match state.unauthorized.pop_front() {
+            None if !state.shut => None,
+            end_or_peer => Some(end_or_peer),
+        })
+        .await
     }
 
     /// Datagrams that reached no connection, by reason.
@@ -176,7 +201,7 @@ impl fmt::Debug for Endpoint {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// Nothing came back; a listener does not answer who has another secret.
+    /// Nothing came back; a listener does not answer who has another secret, or a key that is not authorized.
     NoAnswer,
     /// The socket cannot send to such an address.
     AddressFamily {
@@ -187,6 +212,8 @@ pub enum ConnectError {
     },
     /// The address names no host or no port.
     NoAddress(SocketAddr),
+    /// The peer's key is missing, or not needed.
+    PeerKey(PeerKeyError),
     /// We closed the endpoint.
     EndpointClosed,
     /// The handshake was broken off.
@@ -201,6 +228,7 @@ impl fmt::Display for ConnectError {
                 write!(f, "{remote} cannot be reached from {local}: bind to [::]:0, which takes IPv4 and IPv6")
             }
             Self::NoAddress(remote) => write!(f, "{remote} names no host or no port: give both, as in 192.0.2.7:7700"),
+            Self::PeerKey(error) => error.fmt(f),
             Self::EndpointClosed => f.write_str("the endpoint was closed"),
             Self::Lost(reason) => reason.fmt(f),
         }

@@ -52,6 +52,8 @@
 //!
 //! # What to know
 //! - **Secret.** Both sides hold the same 32 bytes ([`Secret`]; [`new_secret`] makes one). To who does not, an endpoint is silent.
+//!   Or each has a key pair ([`PrivateKey`]; [`new_private_key`] makes one): then the one that connects names the other's [`PublicKey`]
+//!   ([`Endpoint::connect_to`]), and the one that listens those it lets in ([`KeyCredentials::authorized`]).
 //! - **Both ways.** Every [`Endpoint`] accepts and connects; either side of a [`Connection`] opens streams.
 //! - **Streams** are [`tokio::io::AsyncRead`] and [`tokio::io::AsyncWrite`]. They do not wait for each other: what is missing of one
 //!   holds up only that one. A reader that does not read stops its own writer, once [`Config::stream_window`] is full. Writers share
@@ -86,17 +88,27 @@ pub use stream::{ReadHalf, Stream, StreamError, WriteHalf};
 pub use tidewire_codec::Code;
 pub use tidewire_proto::config::{Config, ConfigError};
 pub use tidewire_proto::connection::{CloseCode, CloseReason, LaneConfig, LaneError, Message, MessageError};
-pub use tidewire_proto::crypto::{Secret, SecretError};
+pub use tidewire_proto::crypto::{PrivateKey, PublicKey, Secret, TextError, TextFault, TextKind};
 pub use tidewire_proto::endpoint::EndpointStats;
+pub use tidewire_proto::handshake::{Credentials, KeyCredentials, PeerKeyError, Unauthorized};
 pub use tidewire_proto::rate::RateControl;
 pub use tidewire_proto::redundancy::Redundancy;
 pub use tidewire_proto::stats::{DelayHistogram, MessageStats, PacketStats, Stats, SymbolStats};
 
 /// A secret from the operating system's random source.
 pub fn new_secret() -> io::Result<Secret> {
+    random().map(Secret::new)
+}
+
+/// A private key from the operating system's random source.
+pub fn new_private_key() -> io::Result<PrivateKey> {
+    random().map(PrivateKey::new)
+}
+
+fn random() -> io::Result<[u8; 32]> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes)?;
-    Ok(Secret::new(bytes))
+    Ok(bytes)
 }
 
 /// The examples of the README are compiled with the documentation tests.

@@ -10,7 +10,9 @@ use std::task::{Poll, Waker};
 
 use tidewire_proto::Time;
 use tidewire_proto::connection::{CloseCode, CloseReason, Connection, Event, StreamId, WakeReason, WriteError};
+use tidewire_proto::crypto::PublicKey;
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
+use tidewire_proto::handshake::{PeerKeyError, Unauthorized};
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
@@ -19,6 +21,9 @@ use crate::socket::Socket;
 
 /// Connections that wait to be accepted, at most; more are refused. Linux's default for a listening TCP socket.
 const MAX_WAITING: usize = 4_096;
+
+/// Refused peers that wait to be told of, at most.
+const MAX_UNAUTHORIZED: usize = 16;
 
 /// See the module.
 pub(crate) struct Shared {
@@ -39,6 +44,8 @@ pub(crate) struct State {
     waiting: VecDeque<ConnectionHandle>,
     /// Closed, and perhaps not yet finished ending.
     ending: Vec<ConnectionHandle>,
+    /// Refused for their keys, and not yet told of.
+    pub unauthorized: VecDeque<Unauthorized>,
     /// No more connections are made.
     pub shut: bool,
     /// Nobody drives any more.
@@ -83,6 +90,7 @@ impl Shared {
             slots: BTreeMap::new(),
             waiting: VecDeque::new(),
             ending: Vec::new(),
+            unauthorized: VecDeque::new(),
             shut: false,
             stopped: false,
             abandoned: false,
@@ -186,12 +194,20 @@ impl Shared {
 
 impl State {
     /// Starts to connect.
-    pub fn connect(&mut self, now: Time, remote: SocketAddr) -> (ConnectionHandle, Arc<Notify>) {
-        let handle = self.endpoint.connect(now, remote);
+    pub fn connect(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        peer: Option<&PublicKey>,
+    ) -> Result<(ConnectionHandle, Arc<Notify>), PeerKeyError> {
+        let handle = match peer {
+            Some(peer) => self.endpoint.connect_to(now, remote, peer)?,
+            None => self.endpoint.connect(now, remote)?,
+        };
         let slot = Slot::new(false);
         let changed = Arc::clone(&slot.changed);
         self.slots.insert(handle, slot);
-        (handle, changed)
+        Ok((handle, changed))
     }
 
     /// The next connection that came.
@@ -273,6 +289,11 @@ impl State {
     /// something to send.
     pub fn hand_out(&mut self, shared: &Shared, now: Time, wake: &mut Vec<Waker>) -> bool {
         let mut called = self.keep_ended(shared, now, wake);
+        while let Some(refused) = self.endpoint.poll_unauthorized() {
+            self.unauthorized.truncate(MAX_UNAUTHORIZED - 1);
+            self.unauthorized.push_back(refused);
+            shared.changed.notify_waiters();
+        }
         while let Some((handle, event)) = self.endpoint.poll_event() {
             called |= self.on_event(shared, now, (handle, event), wake);
             called |= self.keep_ended(shared, now, wake);

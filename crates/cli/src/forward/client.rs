@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidewire::{Config, Connection, Endpoint, Stream};
+use tidewire::{Config, Connection, Credentials, Endpoint, Stream};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -40,6 +40,7 @@ struct Live {
 /// The near end of a forwarding.
 pub struct Client {
     link: Link,
+    credentials: Credentials,
     config: Config,
     console: Console,
     /// `None` while the connection is lost.
@@ -48,8 +49,8 @@ pub struct Client {
 
 impl Client {
     /// A client that will connect to where `link` leads.
-    pub fn new(link: Link, config: Config, console: &Console) -> Self {
-        Self { link, config, console: console.clone(), current: watch::Sender::new(None) }
+    pub fn new(link: Link, credentials: Credentials, config: Config, console: &Console) -> Self {
+        Self { link, credentials, config, console: console.clone(), current: watch::Sender::new(None) }
     }
 
     /// Forwards for as long as it is polled. The first connection must succeed, and every target be allowed; later it connects again
@@ -88,7 +89,7 @@ impl Client {
     }
 
     async fn connect(&self) -> Result<Arc<Live>, Failure> {
-        let (endpoint, connection) = session::connect(&self.link, self.config.clone()).await?;
+        let (endpoint, connection) = session::connect(&self.link, &self.credentials, self.config.clone()).await?;
         self.console.event(&Event::Connected { peer: connection.remote().to_string() });
         let live = Arc::new(Live { endpoint, connection, begun: Instant::now() });
         self.current.send_replace(Some(Arc::clone(&live)));

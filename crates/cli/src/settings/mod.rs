@@ -15,8 +15,19 @@ use tidewire_sim::settings::unknown_key;
 /// Names another file to read in place of the user's and the system's.
 pub const FILE_VARIABLE: &str = "TIDEWIRE_CONFIG";
 /// Keys for every verb that has the option; each is also read from the environment. In a verb's own section all its options may stand.
-const SHARED: [&str; 10] =
-    ["profile", "redundancy", "rate-control", "max-rate", "max-overhead", "listen", "host", "key", "json", "quiet"];
+const SHARED: [&str; 11] = [
+    "profile",
+    "redundancy",
+    "rate-control",
+    "max-rate",
+    "max-overhead",
+    "listen",
+    "host",
+    "key",
+    "authorized-keys",
+    "json",
+    "quiet",
+];
 /// The system's file.
 const SYSTEM_FILE: &str = "/etc/tidewire/config.toml";
 

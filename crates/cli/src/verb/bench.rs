@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use crate::bench::require::Requirement;
 use crate::bench::{Plan, client, clock_name, server};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::keys;
 use crate::link;
 use crate::listen::{self, Listen, Naming};
 use crate::options::{Coding, Output};
@@ -99,7 +100,8 @@ async fn serve(args: &Args, console: &Console) -> Result<(), Failure> {
     let (endpoint, link) = listen::open(args.listen.listen, &args.naming, config).await?;
     let link = link.reveal();
     listen::announce(&link, &format!("waiting; on the other machine: tidewire bench -c '{link}'"), console);
-    let ended = unless_interrupted(serve_all(&endpoint, args.once, console)).await;
+    let serving = serve_all(&endpoint, args.once, console);
+    let ended = unless_interrupted(listen::telling_refused(&endpoint, console, serving)).await;
     session::close(&endpoint).await;
     session::quietly(ended)
 }
@@ -140,6 +142,7 @@ async fn serve_one(connection: Connection, console: Console) -> Result<(), Failu
 async fn measure(args: &Args, console: &Console) -> Result<(), Failure> {
     let link = link::given(args.client.as_ref().and_then(|link| link.as_deref())).or_exit(Exit::Usage)?;
     let config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
+    let credentials = keys::to_open(&link, args.naming.key.as_deref())?;
     let Load { time, bitrate, reverse, parallel, length, interval } = args.load;
     let plan = Plan {
         reverse,
@@ -151,7 +154,7 @@ async fn measure(args: &Args, console: &Console) -> Result<(), Failure> {
         clock: clock_name(),
     };
     plan.check().map_err(|wrong| Failure::message(Exit::Usage, wrong))?;
-    let (endpoint, connection) = unless_interrupted(session::connect(&link, config)).await?;
+    let (endpoint, connection) = unless_interrupted(session::connect(&link, &credentials, config)).await?;
     console.event(&Event::Connected { peer: connection.remote().to_string() });
     let measured = unless_interrupted(client::run(&connection, &plan, console)).await;
     connection.close(if measured.is_ok() { DONE } else { CUT_OFF }, "");

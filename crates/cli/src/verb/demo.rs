@@ -9,13 +9,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use tidewire::{Connection, Endpoint, Redundancy};
+use tidewire::{Connection, Endpoint, Redundancy, new_secret};
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::settings::Direction;
 
 use crate::chart::{Curve, svg, terminal};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::link::fresh_secret;
 use crate::options::{Output, redundancy};
 use crate::proxy::Proxy;
 use crate::report::{Console, Event, Summary, rate};
@@ -104,7 +103,7 @@ async fn one(
     into: &Path,
     console: &Console,
 ) -> Result<Run, Failure> {
-    let secret = fresh_secret().or_exit(Exit::Other)?;
+    let secret = new_secret().or_exit(Exit::Other)?;
     let mut config = tidewire::Config::default();
     config.redundancy = redundancy;
     let loopback: SocketAddr = ([127, 0, 0, 1], 0).into();
@@ -121,7 +120,7 @@ async fn one(
         Ok(connection)
     };
     let sender = async {
-        let (near, connection) = session::connect_to(proxy.address(), secret.clone(), config).await?;
+        let (near, connection) = session::connect_to(proxy.address(), secret.clone().into(), None, config).await?;
         let outcome = send_over(&connection, found, console, name).await?;
         let elapsed = begun.elapsed();
         let stats = connection.stats();

@@ -3,6 +3,7 @@
 use crate::exit::{Exit, Failure, OrExit};
 use crate::forward::client::Client;
 use crate::forward::{IDLE_TIMEOUT, LocalForward};
+use crate::keys::{self, Own};
 use crate::link;
 use crate::options::{Coding, Output};
 use crate::report::Console;
@@ -18,6 +19,8 @@ pub struct Args {
     #[arg(value_name = "LINK")]
     link: Option<String>,
     #[command(flatten)]
+    own: Own,
+    #[command(flatten)]
     coding: Coding,
     #[command(flatten)]
     pub(super) output: Output,
@@ -31,8 +34,9 @@ pub struct Args {
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let link = link::given(args.link.as_deref()).or_exit(Exit::Usage)?;
     let mut config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
+    let credentials = keys::to_open(&link, args.own.key.as_deref())?;
     (config.idle_timeout, config.keep_alive) = (IDLE_TIMEOUT, Some(KEEP_ALIVE));
-    let client = Client::new(link, config, &console);
+    let client = Client::new(link, credentials, config, &console);
     let ended = unless_interrupted(client.run(&args.local)).await;
     client.close(session::quietly(ended)).await
 }

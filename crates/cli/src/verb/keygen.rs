@@ -1,10 +1,13 @@
-//! `tidewire keygen`: a fresh secret, on stdout or in a file that only its owner can read.
+//! `tidewire keygen`: a fresh secret, on stdout or in a file that only its owner can read; or a key pair, its private half in the file.
 
+use std::fmt::Display;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use tidewire::{new_private_key, new_secret};
 
 use crate::exit::{Exit, Failure, OrExit};
-use crate::link::fresh_secret;
+use crate::keys::{self, KeyFile};
 
 /// Arguments of `keygen`.
 #[derive(Debug, clap::Args)]
@@ -12,26 +15,45 @@ pub struct Args {
     /// Write it to FILE, which must not exist, readable by its owner only
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Make a key pair: the private key goes to FILE, the public key is printed, for links and --authorized-keys
+    #[arg(long, requires = "output")]
+    pair: bool,
+    /// Make nothing: print the public key of the private key in FILE
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["output", "pair"])]
+    public: Option<PathBuf>,
 }
 
-/// Makes and writes the secret.
+/// Makes and writes a secret or a key pair.
 ///
 /// # Errors
-/// [`Exit::LocalIo`] when the file exists or cannot be written.
+/// [`Exit::LocalIo`] when the file exists or cannot be written, [`Exit::Usage`] when there is no private key to print the other half of.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let text = fresh_secret().or_exit(Exit::Other)?.reveal();
-    let Some(path) = &args.output else {
-        // A closed pipe is the reader's business.
-        let _ = writeln!(std::io::stdout(), "{}", *text);
+    if let Some(path) = &args.public {
+        let KeyFile::Private(private) = keys::read(path).or_exit(Exit::Usage)? else {
+            let wanted = "holds a secret, which has no public half; make a pair with --pair";
+            return Err(Failure::message(Exit::Usage, format_args!("`{}` {wanted}", path.display())));
+        };
+        say(private.public());
         return Ok(());
-    };
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let written = options.open(path).and_then(|mut file| {
-        writeln!(file, "{}", *text)?;
-        file.sync_all()
-    });
-    written.map_err(|error| Failure::message(Exit::LocalIo, format_args!("cannot write `{}`: {error}", path.display())))
+    }
+    match &args.output {
+        Some(path) if args.pair => {
+            let private = new_private_key().or_exit(Exit::Other)?;
+            write(path, &private.reveal())?;
+            say(private.public());
+        }
+        Some(path) => write(path, &new_secret().or_exit(Exit::Other)?.reveal())?,
+        None => say(&*new_secret().or_exit(Exit::Other)?.reveal()),
+    }
+    Ok(())
+}
+
+/// On stdout; a closed pipe is the reader's business.
+fn say(text: impl Display) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    keys::write_private(path, text)
+        .map_err(|error| Failure::message(Exit::LocalIo, format_args!("cannot write `{}`: {error}", path.display())))
 }

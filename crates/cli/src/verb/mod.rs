@@ -49,7 +49,7 @@ pub enum Command {
     Pipe(pipe::Args),
     /// Measure goodput, delay and overhead between two machines, with iperf3's letters
     Bench(Box<bench::Args>),
-    /// Make a secret
+    /// Make a secret or a key pair
     Keygen(keygen::Args),
     /// Emulate links
     #[command(subcommand)]

@@ -6,6 +6,7 @@ use std::time::Instant;
 use tidewire::{Connection, Endpoint};
 
 use crate::exit::{Exit, Failure, OrExit};
+use crate::keys;
 use crate::link;
 use crate::listen::{self, Naming};
 use crate::options::{Coding, Output};
@@ -17,7 +18,7 @@ use crate::session::{self, Role, unless_interrupted};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// What `tidewire pipe --listen` printed: tidewire://..., or @FILE that holds it; without it, TIDEWIRE_LINK is used
-    #[arg(value_name = "LINK", conflicts_with_all = ["listen", "host", "key"])]
+    #[arg(value_name = "LINK", conflicts_with_all = ["listen", "host", "authorized_keys"])]
     link: Option<String>,
     /// Wait for the other side on this address and UDP port; the link is printed on stderr
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -53,13 +54,15 @@ async fn connect(args: &Args, console: &Console) -> Result<(Endpoint, Connection
         let link = link::given(args.link.as_deref()).or_exit(Exit::Usage)?;
         let mut config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
         config.keep_alive = Some(session::KEEP_ALIVE);
-        let (endpoint, connection) = session::connect(&link, config).await?;
+        let credentials = keys::to_open(&link, args.naming.key.as_deref())?;
+        let (endpoint, connection) = session::connect(&link, &credentials, config).await?;
         return Ok((endpoint, connection, Side::Connects));
     };
     let config = args.coding.config(None).or_exit(Exit::Usage)?;
     let (endpoint, link) = listen::open(address, &args.naming, config).await?;
     let link = link.reveal();
     listen::announce(&link, &format!("waiting; on the other machine: tidewire pipe '{link}'"), console);
-    let connection = endpoint.accept().await.ok_or_else(|| Failure::message(Exit::Other, "the socket failed"))?;
+    let connection = listen::telling_refused(&endpoint, console, endpoint.accept()).await;
+    let connection = connection.ok_or_else(|| Failure::message(Exit::Other, "the socket failed"))?;
     Ok((endpoint, connection, Side::Listens))
 }

@@ -50,7 +50,8 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let link = link.reveal();
     let what = format!("receiving into `{}`; on the other machine: tidewire send PATH... '{link}'", args.dir.display());
     listen::announce(&link, &what, &console);
-    let ended = unless_interrupted(serve(&endpoint, &destination, args.once, &console)).await;
+    let serving = serve(&endpoint, &destination, args.once, &console);
+    let ended = unless_interrupted(listen::telling_refused(&endpoint, &console, serving)).await;
     session::close(&endpoint).await;
     ended
 }

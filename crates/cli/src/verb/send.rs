@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use tidewire::{CloseReason, Config, Connection, Endpoint};
+use tidewire::{CloseReason, Config, Connection, Credentials, Endpoint};
 use tokio::time::{sleep, timeout};
 
 use crate::exit::{Exit, Failure, OrExit};
+use crate::keys::{self, Own};
 use crate::link::{self, LINK_VARIABLE, Link};
 use crate::options::{Coding, Output};
 use crate::progress::Meter;
@@ -28,6 +29,8 @@ pub struct Args {
     #[arg(required = true, value_name = "PATH... LINK")]
     arguments: Vec<OsString>,
     #[command(flatten)]
+    own: Own,
+    #[command(flatten)]
     coding: Coding,
     #[command(flatten)]
     pub(super) output: Output,
@@ -42,12 +45,13 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let begun = Instant::now();
     let (paths, link) = split(args.arguments)?;
     let config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
+    let credentials = keys::to_open(&link, args.own.key.as_deref())?;
     let found = scan(&paths).or_exit(Exit::Usage)?;
     if found.sources.is_empty() {
         found.failures.iter().for_each(|failure| console.failed(failure));
         return Err(Failure::message(Exit::LocalIo, "nothing to send"));
     }
-    let mut connected = unless_interrupted(session::connect(&link, config.clone())).await?;
+    let mut connected = unless_interrupted(session::connect(&link, &credentials, config.clone())).await?;
     loop {
         let (endpoint, connection) = connected;
         console.event(&Event::Connected { peer: connection.remote().to_string() });
@@ -59,7 +63,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
         session::close(&endpoint).await;
         if lost {
             console.warn("tidewire: the connection is lost; connecting again");
-            match unless_interrupted(connect_again(&link, &config, &console)).await {
+            match unless_interrupted(connect_again(&link, &credentials, &config, &console)).await {
                 Ok(again) => {
                     connected = again;
                     continue;
@@ -76,14 +80,19 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
 /// Whether the connection ended by itself: neither side's user or program ended it.
 async fn is_lost(connection: &Connection) -> bool {
     let ended = timeout(Duration::ZERO, connection.closed()).await;
-    matches!(ended, Ok(CloseReason::Idle | CloseReason::KeyExhausted))
+    matches!(ended, Ok(CloseReason::Idle | CloseReason::Forgotten | CloseReason::KeyExhausted))
 }
 
-async fn connect_again(link: &Link, config: &Config, console: &Console) -> Result<(Endpoint, Connection), Failure> {
+async fn connect_again(
+    link: &Link,
+    credentials: &Credentials,
+    config: &Config,
+    console: &Console,
+) -> Result<(Endpoint, Connection), Failure> {
     let since = Instant::now();
     let mut pause = FIRST_PAUSE;
     loop {
-        match session::connect(link, config.clone()).await {
+        match session::connect(link, credentials, config.clone()).await {
             Ok(connected) => return Ok(connected),
             Err(failure) if since.elapsed() > RETRY_TIME => {
                 let error = format_args!("{failure}; the same command goes on from there");

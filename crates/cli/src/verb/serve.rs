@@ -46,7 +46,8 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     listen::announce(&link, &what, &console);
     let allowed = Arc::new(Allowed::new(args.allow));
     let (stop, mut serving) = (watch::Sender::new(()), JoinSet::new());
-    let ended = unless_interrupted(serve(&endpoint, &allowed, &console, &stop, &mut serving)).await;
+    let accepting = serve(&endpoint, &allowed, &console, &stop, &mut serving);
+    let ended = unless_interrupted(listen::telling_refused(&endpoint, &console, accepting)).await;
     // Each connection ends with its summary, those that were cut off too.
     drop(stop);
     while serving.join_next().await.is_some() {}

@@ -3,6 +3,7 @@
 
 mod bench;
 mod forward;
+mod keys;
 mod pipe;
 #[path = "../process/mod.rs"]
 mod process;

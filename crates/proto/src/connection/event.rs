@@ -170,6 +170,8 @@ pub enum CloseReason {
     Fault(CloseCode),
     /// Nothing was heard for the idle timeout.
     Idle,
+    /// The peer says that it does not know the connection: it was restarted, or has closed it.
+    Forgotten,
     /// Nobody answered the handshake.
     NoAnswer,
     /// The key sealed as many packets as it may.
@@ -184,6 +186,7 @@ impl fmt::Display for CloseReason {
             Self::Peer { code, reason } => write!(f, "closed by the peer ({code:?}): {reason}"),
             Self::Fault(code) => write!(f, "closed since the peer broke the protocol ({code:?})"),
             Self::Idle => f.write_str("nothing was heard from the peer for the idle timeout"),
+            Self::Forgotten => f.write_str("the peer was restarted, or has closed the connection: it does not know it"),
             Self::NoAnswer => f.write_str("no answer: wrong host, port or secret"),
             Self::KeyExhausted => f.write_str("the key has sealed as many packets as it may"),
         }

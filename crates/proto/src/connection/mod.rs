@@ -29,6 +29,7 @@ pub use messages::{LaneConfig, LaneError, MessageError};
 
 use crate::Time;
 use crate::config::Config;
+use crate::crypto::PublicKey;
 use crate::handshake::{CodeSet, Initiator, Session};
 use crate::lane::{LaneReceiver, LaneSender, Streams};
 use crate::path::{
@@ -150,6 +151,10 @@ pub struct Connection {
     /// By which the peer calls us.
     ids: OurIds,
     keys: Option<Keys>,
+    /// What the peer proved to have, in profile `key`.
+    peer_key: Option<PublicKey>,
+    /// The endpoint is to ask whether the peer still knows us.
+    inquiry_owed: bool,
     path: Path,
     /// Addresses at which the peer may be now.
     validation: Validation,
@@ -224,6 +229,8 @@ impl Connection {
             state,
             ids: OurIds::new(local_id),
             keys: None,
+            peer_key: None,
+            inquiry_owed: false,
             path,
             validation: Validation::new([0; 32]),
             lanes: Lanes::new(LaneSender::new(slot_len, config.ring_memory, 0), config.redundancy),
@@ -265,6 +272,7 @@ impl Connection {
         if peer.idle_timeout_ms > 0 {
             self.idle_timeout = self.idle_timeout.min(Duration::from_millis(peer.idle_timeout_ms.into()));
         }
+        self.peer_key = session.peer_key;
         self.keys = Some(Keys::new(session.sealing, session.opening, session.remote, self.last_heard));
     }
 
@@ -325,6 +333,11 @@ impl Connection {
     /// Where its packets go.
     pub fn remote(&self) -> SocketAddr {
         self.path.remote
+    }
+
+    /// The public key that the peer proved to have; none in profile `psk`, and before the handshake is over.
+    pub fn peer_key(&self) -> Option<PublicKey> {
+        self.peer_key
     }
 
     /// Keys are agreed and the peer has proved that it has them.

@@ -81,6 +81,10 @@ impl Connection {
     fn receive_reply(&mut self, now: Time, datagram: &mut [u8]) {
         let State::Connecting(initiator) = &mut self.state else { return };
         let len = datagram.len();
+        if initiator.handle_cookie(now, datagram).is_ok() {
+            self.stats.wire_bytes_received += (len + IP_UDP_HEADER) as u64;
+            return;
+        }
         let Ok(session) = initiator.handle_reply(datagram) else {
             self.stats.packets.dropped += 1;
             return;

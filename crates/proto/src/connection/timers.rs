@@ -7,7 +7,8 @@ use core::time::Duration;
 
 use super::{CloseReason, Connection, Path, Side, State, WakeReason};
 use crate::Time;
-use crate::path::MAX_FEEDBACK_DELAY;
+use crate::path::{IP_UDP_HEADER, MAX_FEEDBACK_DELAY};
+use crate::wire::ConnectionId;
 
 /// Without an answer probes leave at an even pace for this long, then ever fewer, and nothing else does: the circuit is broken (RFC 8084; DESIGN
 /// section 6).
@@ -19,6 +20,11 @@ const FASTEST_PROBES: Duration = Duration::from_millis(10);
 /// ... and never fewer than one in this time: DESIGN section 6 says two seconds, but the full rate within two seconds of the link's return
 /// (RELIABILITY S5, S9) leaves one second to notice it.
 const SLOWEST_PROBES: Duration = Duration::from_secs(1);
+/// A peer that was silent for this long, or for three probe timeouts, may have been restarted (RELIABILITY 5.5) ...
+const SUSPICIOUS: Duration = Duration::from_millis(1_500);
+const SUSPICIOUS_TIMEOUTS: u32 = 3;
+/// ... and for this long every probe asks just that, so that the answer is there within 3 s and a round trip (S1); from then on every other.
+const URGENT: Duration = Duration::from_millis(1_500);
 
 /// Symbols that stop coming for this many probe timeouts are asked after once, by the end whose address may have changed unnoticed: often enough a
 /// pause is nothing but that. Chosen.
@@ -55,7 +61,11 @@ impl Connection {
                 self.path.probing_since = now;
             }
             self.path.probes += 1;
-            self.path.probe_owed = true;
+            if self.asks_after_itself(now) {
+                (self.path.last_probe, self.inquiry_owed) = (now, true);
+            } else {
+                self.path.probe_owed = true;
+            }
         }
         if self.sign_of_life_deadline().is_some_and(|deadline| deadline <= now) {
             self.heard_symbol = None;
@@ -63,6 +73,40 @@ impl Connection {
         }
         self.expire_messages(now);
         self.wake_writers(now);
+    }
+
+    /// Whether the probe that is due now asks if the peer knows us, and not only if it hears us. Only the end that connected knows where to ask.
+    fn asks_after_itself(&self, now: Time) -> bool {
+        let patience = (self.path.rtt.probe_timeout(MAX_FEEDBACK_DELAY) * SUSPICIOUS_TIMEOUTS).max(SUSPICIOUS);
+        let silent = now.since(self.last_heard);
+        self.side == Side::Initiator
+            && silent >= patience
+            && (silent < patience + URGENT || self.path.probes.is_multiple_of(2))
+    }
+
+    /// Whether the endpoint is to send a HELLO that asks after this connection; says so once.
+    pub(crate) fn take_inquiry(&mut self) -> bool {
+        core::mem::take(&mut self.inquiry_owed)
+    }
+
+    /// What the peer calls this connection, and since when it was not heard of; none when it is over.
+    pub(crate) fn silence(&self) -> Option<(ConnectionId, Time)> {
+        let State::Established { .. } = self.state else { return None };
+        self.keys.as_ref().map(|keys| (keys.peer_ids.current(), self.last_heard))
+    }
+
+    /// A HELLO of so many bytes left.
+    pub(crate) fn on_inquiry_sent(&mut self, len: usize) {
+        self.stats.wire_bytes_sent += (len + IP_UDP_HEADER) as u64;
+    }
+
+    /// The peer answers again, and said whether it knows this connection.
+    pub(crate) fn on_answer(&mut self, known: bool) {
+        if known {
+            self.path.probe_owed = true;
+        } else {
+            self.end(CloseReason::Forgotten);
+        }
     }
 
     /// When silence becomes suspicious: something is in flight, or is not known to be decoded, or the peer's credit is waited for.

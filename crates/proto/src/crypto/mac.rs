@@ -1,4 +1,5 @@
-//! mac1: the keyed MAC that lets a listener drop a stranger's HELLO before any other work (wire.md section 1.1).
+//! The MACs of the handshake: mac1 lets a listener drop a stranger's HELLO before any other work, mac2 shows it that the sender got its
+//! COOKIE (wire.md sections 1.1 and 3).
 
 use hkdf::Hkdf;
 use hmac::{Hmac, Mac};
@@ -6,21 +7,42 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use super::Secret;
+use super::{PublicKey, Secret};
 use crate::wire::MAC_LEN;
 
-/// The mac1 key of one secret, ready to run.
+/// A key of HMAC-SHA-256, ready to run.
 #[derive(Clone)]
 pub struct MacKey(Hmac<Sha256>);
 
 impl MacKey {
-    /// Derives the key from the secret (wire.md section 3).
+    /// The mac1 key of profile `psk`, from the secret (wire.md section 3).
     pub fn new(secret: &Secret) -> Self {
+        Self::derived(&[secret.bytes()])
+    }
+
+    /// The mac1 key of profile `key`, from the listener's key and the secret, if there is one beside it (wire.md section 3).
+    pub fn of_listener(key: &PublicKey, psk: &Secret) -> Self {
+        Self::derived(&[key.bytes(), psk.bytes()])
+    }
+
+    fn derived(input: &[&[u8; 32]]) -> Self {
+        let input = Zeroizing::new(input.iter().flat_map(|part| **part).collect::<Vec<u8>>());
         let mut key = Zeroizing::new([0; 32]);
-        Hkdf::<Sha256>::new(Some(b"tidewire 1 mac1"), secret.bytes())
+        Hkdf::<Sha256>::new(Some(b"tidewire 1 mac1"), &input)
             .expand(&[], key.as_mut())
             .expect("32 bytes are not too long for HKDF-SHA-256");
-        Self(Hmac::new_from_slice(key.as_ref()).expect("HMAC takes keys of any length"))
+        Self::from_bytes(key.as_ref())
+    }
+
+    /// A key of one's own.
+    pub(crate) fn from_bytes(key: &[u8]) -> Self {
+        Self(Hmac::new_from_slice(key).expect("HMAC takes keys of any length"))
+    }
+
+    /// All 32 bytes of the MAC: a key for what is said once.
+    pub(crate) fn derive(&self, parts: &[&[u8]]) -> Zeroizing<[u8; 32]> {
+        let mac = parts.iter().fold(self.0.clone(), |mac, part| mac.chain_update(part));
+        Zeroizing::new(mac.finalize().into_bytes().into())
     }
 
     /// The MAC of `bytes`: HMAC-SHA-256, its first 16 bytes.

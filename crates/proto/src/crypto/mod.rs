@@ -1,4 +1,4 @@
-//! What seals packets: keys, header protection, replay window, and the text form of the secret.
+//! What seals packets: keys, header protection, replay window; and the secret and keys that people hold.
 //!
 //! The handshake makes a [`SealingKey`] and an [`OpeningKey`]; the connection calls them once a packet. The invariant of
 //! this room: nothing changes because of a packet before its tag was verified, so that a forged packet leaves every
@@ -10,18 +10,22 @@
 
 #[cfg(feature = "aws-lc-rs")]
 mod aws_lc;
+mod keys;
 mod mac;
 mod packet;
 mod replay;
 mod schedule;
 mod secret;
+mod text;
 
 #[cfg(feature = "aws-lc-rs")]
 pub use aws_lc::AwsLc;
+pub use keys::{PrivateKey, PublicKey};
 pub use mac::MacKey;
 pub use packet::{MAX_SEALED, NotConfirmed, OpenError, Opened, OpeningKey, SealError, SealingKey};
 pub use replay::{REPLAY_WIDTH, ReplayWindow, Stale};
-pub use secret::{Secret, SecretError};
+pub use secret::Secret;
+pub use text::{TextError, TextFault, TextKind};
 
 use core::fmt;
 

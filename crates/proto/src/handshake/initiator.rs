@@ -1,8 +1,8 @@
 //! The side that connects: sends HELLOs until a REPLY fits.
 //!
 //! The endpoint drives it: `poll_transmit` until it gives nothing, wait for `poll_timeout`, hand in every REPLY addressed
-//! to `source`. All flights are the same bytes. A REPLY that is not right leaves it as ready for the next as before,
-//! whatever was wrong with it.
+//! to `source`. All flights are the same bytes, but for mac2 once a COOKIE came. A REPLY that is not right leaves it as ready for the next as
+//! before, whatever was wrong with it.
 
 use core::fmt;
 use core::time::Duration;
@@ -13,26 +13,27 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use snow::HandshakeState;
 use zeroize::Zeroizing;
 
-use super::noise::{self, NOISE_OVERHEAD, Role};
+use super::flights::Flights;
+use super::noise::{self, Role};
 use super::parameters::{Grease, HelloPayload, Offer, ParameterError, Parameters, ReplyPayload};
-use super::{COPY_GAP, FIRST_RETRY, GIVE_UP, RETRY_CAP, Session};
+use super::{Accepted, Keys, Session, cookie};
 use crate::Time;
-use crate::crypto::{MacKey, Provider, Secret};
+use crate::crypto::{MacKey, Provider, PublicKey};
 use crate::wire::{
     ConnectionId, Datagram, HELLO_LEN, LONG_HEADER_LEN, LongHeader, LongKind, LongRepr, MAC_LEN, REPLY_MAX, Suite,
     Writer,
 };
 
-/// Room for parameters in a HELLO.
-const PAYLOAD_MAX: usize = HELLO_LEN - LONG_HEADER_LEN - NOISE_OVERHEAD - 2 * MAC_LEN;
+/// Room for the Noise message of a HELLO.
+const NOISE_MAX: usize = HELLO_LEN - LONG_HEADER_LEN - 2 * MAC_LEN;
 
 /// Why a REPLY made no session; the handshake goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HandshakeError {
-    /// No REPLY to this HELLO: another packet, for another id, or of another suite.
+    /// No answer to this HELLO: another packet, for another id, of another profile or suite.
     NotForUs,
-    /// mac1 is wrong: whoever sent it does not know the secret.
+    /// mac1, or the tag of a COOKIE, is wrong: whoever sent it does not know the secret, or not the HELLO.
     Mac,
     /// The Noise message does not open.
     Noise,
@@ -47,8 +48,8 @@ pub enum HandshakeError {
 impl fmt::Display for HandshakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotForUs => f.write_str("the packet is no reply to this hello"),
-            Self::Mac => f.write_str("the reply was made without the secret"),
+            Self::NotForUs => f.write_str("the packet is no answer to this hello"),
+            Self::Mac => f.write_str("the answer was made without the secret or the key"),
             Self::Noise => f.write_str("the reply's noise message does not open"),
             Self::Parameters(error) => write!(f, "the reply's {error}"),
             Self::Binding => f.write_str("the reply's sealed part contradicts its header or the offer"),
@@ -61,7 +62,7 @@ impl core::error::Error for HandshakeError {}
 
 /// One handshake, from the side that connects.
 pub struct Initiator {
-    secret: Secret,
+    keys: Keys,
     mac: MacKey,
     provider: Arc<dyn Provider>,
     source: ConnectionId,
@@ -74,14 +75,40 @@ pub struct Initiator {
     hello: [u8; HELLO_LEN],
     flights: Flights,
     finished: bool,
+    known: bool,
 }
 
 impl Initiator {
     /// Prepares the HELLO, due at `now`. `source`: what the responder shall call us. `seed`: 32 random bytes for this
     /// handshake alone. Values of `parameters` out of range are held to it.
     pub fn new(
-        secret: &Secret,
+        keys: impl Into<Keys>,
         source: ConnectionId,
+        parameters: &Parameters,
+        provider: Arc<dyn Provider>,
+        seed: [u8; 32],
+        now: Time,
+    ) -> Self {
+        Self::build(keys.into(), (source, None), parameters, provider, seed, now)
+    }
+
+    /// As [`Self::new`], to ask whether the responder still has the connection that it is called by as `connection`:
+    /// [`Self::found_connection`] says what it answered.
+    pub fn asking_after(
+        connection: ConnectionId,
+        keys: impl Into<Keys>,
+        source: ConnectionId,
+        parameters: &Parameters,
+        provider: Arc<dyn Provider>,
+        seed: [u8; 32],
+        now: Time,
+    ) -> Self {
+        Self::build(keys.into(), (source, Some(connection)), parameters, provider, seed, now)
+    }
+
+    fn build(
+        keys: Keys,
+        (source, connection): (ConnectionId, Option<ConnectionId>),
         parameters: &Parameters,
         provider: Arc<dyn Provider>,
         seed: [u8; 32],
@@ -92,19 +119,22 @@ impl Initiator {
         let suite = if provider.aes_hardware() { Suite::AesGcmSha256 } else { Suite::ChaChaPolyBlake2s };
         let mut grease: Grease = [0; _];
         rng.fill_bytes(&mut grease);
-        let mut payload = [0; PAYLOAD_MAX];
-        let mut w = Writer::new(&mut payload);
+        let overhead = keys.hello_overhead();
+        let mut payload = [0; NOISE_MAX];
+        let mut w = Writer::new(&mut payload[overhead..]);
         HelloPayload::emit(parameters, offer, &grease, &mut w).expect("the largest parameters fit a HELLO");
         let payload = w.written().to_vec();
 
         let mut destination = ConnectionId([0; 8]);
         rng.fill_bytes(&mut destination.0);
-        let noise_len = payload.len() + NOISE_OVERHEAD;
+        let destination = connection.unwrap_or(destination);
+        let noise_len = payload.len() + overhead;
         let header = LongRepr {
             kind: LongKind::Hello,
             grease: rng.next_u32() as u8,
             destination,
             source,
+            profile: keys.profile(),
             suite,
             noise_len: noise_len as u16,
         };
@@ -113,13 +143,13 @@ impl Initiator {
         let mut noise_seed = Zeroizing::new([0; 32]);
         rng.fill_bytes(noise_seed.as_mut());
         let (clear, rest) = hello.split_at_mut(LONG_HEADER_LEN);
-        let noise = write_hello(suite, secret, clear, &noise_seed, &payload, &mut rest[..noise_len]);
+        let noise = write_hello(suite, &keys, clear, &noise_seed, &payload, &mut rest[..noise_len]);
 
-        let mac = MacKey::new(secret);
+        let mac = keys.mac();
         let (authenticated, macs) = hello.split_at_mut(HELLO_LEN - 2 * MAC_LEN);
         macs[..MAC_LEN].copy_from_slice(&mac.tag(authenticated));
         Self {
-            secret: secret.clone(),
+            keys,
             mac,
             provider,
             source,
@@ -131,6 +161,7 @@ impl Initiator {
             hello,
             flights: Flights::new(rng, now),
             finished: false,
+            known: false,
         }
     }
 
@@ -159,12 +190,12 @@ impl Initiator {
 
     /// When the HELLO left, if a REPLY now can only answer its first flight: what comes after a second one may answer either.
     pub fn sent_once(&self) -> Option<Time> {
-        (self.flights.pairs == 1).then_some(self.flights.first_left)
+        self.flights.left_once()
     }
 
     /// When the next HELLO is due or the handshake expires; none when it is over.
     pub fn poll_timeout(&self) -> Option<Time> {
-        (!self.finished).then(|| self.flights.due.min(self.flights.deadline()))
+        (!self.finished).then(|| self.flights.next())
     }
 
     /// Whether no REPLY came in time: wrong host, port or secret, or nothing gets through.
@@ -172,15 +203,54 @@ impl Initiator {
         !self.finished && now >= self.flights.deadline()
     }
 
+    /// The HELLO as it goes out now, for who has flights of his own.
+    pub(crate) const fn hello(&self) -> &[u8; HELLO_LEN] {
+        &self.hello
+    }
+
+    /// Whether the responder has the connection that was asked after; after a REPLY.
+    pub const fn found_connection(&self) -> bool {
+        self.known
+    }
+
+    /// Whom we connect to, in profile `key`.
+    fn peer_key(&self) -> Option<PublicKey> {
+        match &self.keys {
+            Keys::Psk(_) => None,
+            Keys::Key { listener, .. } => Some(*listener),
+        }
+    }
+
+    /// Takes a COOKIE that is addressed to `source`: the HELLO goes out again with it, at once for the first that answers a flight, so
+    /// that copies of a COOKIE cost nothing.
+    pub fn handle_cookie(&mut self, now: Time, datagram: &[u8]) -> Result<(), HandshakeError> {
+        if self.finished {
+            return Err(HandshakeError::Finished);
+        }
+        let packet = self.answer_of_kind(LongKind::Cookie, datagram)?;
+        let (bytes, mac2) = self.hello.split_at_mut(HELLO_LEN - MAC_LEN);
+        let mac1 = bytes.last_chunk().expect("a HELLO is longer than mac1");
+        let cookie = cookie::open(&packet, &self.mac, mac1).ok_or(HandshakeError::Mac)?;
+        mac2.copy_from_slice(&cookie.tag(bytes));
+        self.flights.hurry(now);
+        Ok(())
+    }
+
+    fn answer_of_kind<'a>(&self, kind: LongKind, datagram: &'a [u8]) -> Result<LongHeader<'a>, HandshakeError> {
+        let Ok(Datagram::Long(answer)) = Datagram::parse(datagram) else { return Err(HandshakeError::NotForUs) };
+        let ours = answer.destination == self.source
+            && answer.profile == self.keys.profile()
+            && answer.suite == self.suite
+            && answer.kind == kind;
+        if ours { Ok(answer) } else { Err(HandshakeError::NotForUs) }
+    }
+
     /// Takes one datagram that is addressed to `source`.
     pub fn handle_reply(&mut self, datagram: &[u8]) -> Result<Session, HandshakeError> {
         if self.finished {
             return Err(HandshakeError::Finished);
         }
-        let Ok(Datagram::Long(reply)) = Datagram::parse(datagram) else { return Err(HandshakeError::NotForUs) };
-        if reply.kind != LongKind::Reply || reply.destination != self.source || reply.suite != self.suite {
-            return Err(HandshakeError::NotForUs);
-        }
+        let reply = self.answer_of_kind(LongKind::Reply, datagram)?;
         if !self.mac.verify(reply.authenticated, &reply.mac1) {
             return Err(HandshakeError::Mac);
         }
@@ -189,11 +259,18 @@ impl Initiator {
         let len = self.noise.read_message(reply.noise, &mut payload).map_err(|_| HandshakeError::Noise)?;
         match self.judge(&reply, &payload[..len]) {
             Ok(said) => {
-                self.finished = true;
+                (self.finished, self.known) = (true, said.known);
                 let (ours, theirs) = self.noise.dangerously_get_raw_split();
-                let (ours, theirs) = (Zeroizing::new(ours), Zeroizing::new(theirs));
-                let ids = (self.source, reply.source);
-                Ok(Session::new(&self.provider, said.aead, (&ours, &theirs), said.parameters, ids))
+                let accepted = Accepted {
+                    ours: Zeroizing::new(ours),
+                    theirs: Zeroizing::new(theirs),
+                    aead: said.aead,
+                    peer: said.parameters,
+                    peer_key: self.peer_key(),
+                    local: self.source,
+                    remote: reply.source,
+                };
+                Ok(accepted.session(&self.provider))
             }
             Err(error) => {
                 self.rewind();
@@ -214,20 +291,20 @@ impl Initiator {
     fn rewind(&mut self) {
         let mut again = [0; HELLO_LEN];
         let (clear, _) = self.hello.split_at(LONG_HEADER_LEN);
-        self.noise = write_hello(self.suite, &self.secret, clear, &self.seed, &self.payload, &mut again);
+        self.noise = write_hello(self.suite, &self.keys, clear, &self.seed, &self.payload, &mut again);
     }
 }
 
 /// Writes the Noise message of a HELLO; returns the state that waits for the REPLY.
 fn write_hello(
     suite: Suite,
-    secret: &Secret,
+    keys: &Keys,
     clear: &[u8],
     seed: &[u8; 32],
     payload: &[u8],
     out: &mut [u8],
 ) -> HandshakeState {
-    let mut noise = noise::state(Role::Initiator, suite, secret, clear, seed);
+    let mut noise = noise::state(Role::Initiator, suite, keys, clear, seed);
     noise.write_message(payload, out).expect("the message has room for key, payload and tag");
     noise
 }
@@ -241,83 +318,25 @@ impl fmt::Debug for Initiator {
     }
 }
 
-/// When HELLOs go out: in pairs, the pairs ever further apart.
-struct Flights {
-    rng: ChaCha20Rng,
-    started: Time,
-    give_up: Duration,
-    due: Time,
-    /// When the next pair goes out, once the first of this pair is out.
-    next_pair: Option<Time>,
-    /// The wait after the next pair, before jitter.
-    wait: Duration,
-    /// Pairs begun, and when the first was.
-    pairs: u32,
-    first_left: Time,
-}
-
-impl Flights {
-    const fn new(rng: ChaCha20Rng, now: Time) -> Self {
-        Self {
-            rng,
-            started: now,
-            give_up: GIVE_UP,
-            due: now,
-            next_pair: None,
-            wait: FIRST_RETRY,
-            pairs: 0,
-            first_left: now,
-        }
-    }
-
-    fn deadline(&self) -> Time {
-        self.started + self.give_up
-    }
-
-    /// Whether a HELLO is due; if so, the next is planned.
-    fn take(&mut self, now: Time) -> bool {
-        if now < self.due || now >= self.deadline() {
-            return false;
-        }
-        self.due = match self.next_pair.take() {
-            Some(next) => next,
-            None => {
-                self.pairs += 1;
-                self.first_left = if self.pairs == 1 { now } else { self.first_left };
-                // +-25 %, so that clients which lost the same link do not come back in step.
-                let jittered = self.wait * (768 + self.rng.next_u32() % 513) / 1024;
-                self.next_pair = Some(now + jittered);
-                self.wait = (self.wait * 3 / 2).min(RETRY_CAP);
-                now + COPY_GAP
-            }
-        };
-        true
-    }
-}
-
-impl fmt::Debug for Flights {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Flights").field("due", &self.due).field("wait", &self.wait).finish_non_exhaustive()
-    }
-}
-
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod tests {
     use super::*;
-    use crate::crypto::{Aead, AwsLc};
+    use crate::crypto::{Aead, AwsLc, Secret};
+    use crate::handshake::noise::EPHEMERAL_AND_TAG;
 
     /// A REPLY with a right mac1 and a right Noise message that says `payload`.
     fn reply(initiator: &Initiator, secret: &Secret, payload: &[u8], source: ConnectionId) -> Vec<u8> {
         let (clear, rest) = initiator.hello.split_at(LONG_HEADER_LEN);
-        let mut noise = noise::state(Role::Responder, initiator.suite, secret, clear, &[9; 32]);
+        let mut noise = noise::state(Role::Responder, initiator.suite, &secret.into(), clear, &[9; 32]);
         let mut buffer = [0; HELLO_LEN];
-        noise.read_message(&rest[..initiator.payload.len() + NOISE_OVERHEAD], &mut buffer).unwrap();
-        let noise_len = payload.len() + NOISE_OVERHEAD;
+        noise.read_message(&rest[..initiator.payload.len() + EPHEMERAL_AND_TAG], &mut buffer).unwrap();
+        let noise_len = payload.len() + EPHEMERAL_AND_TAG;
         let header = LongRepr {
             kind: LongKind::Reply,
             grease: 0,
             destination: initiator.source,
             source,
+            profile: initiator.keys.profile(),
             suite: initiator.suite,
             noise_len: noise_len as u16,
         };
@@ -339,7 +358,8 @@ mod tests {
             Initiator::new(&secret, local, &Parameters::default(), Arc::new(AwsLc), [2; 32], Time::ZERO);
         let mut right = [0; 61];
         let mut w = Writer::new(&mut right);
-        let says = ReplyPayload { parameters: Parameters::default(), aead: Aead::ChaCha20Poly1305, source };
+        let says =
+            ReplyPayload { parameters: Parameters::default(), aead: Aead::ChaCha20Poly1305, source, known: false };
         says.emit(&[0; 17], &mut w).unwrap();
         let right = w.written();
         let wrong = reply(&initiator, &secret, &[3, 1, 0], source);

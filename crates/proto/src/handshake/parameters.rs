@@ -23,6 +23,7 @@ mod kind {
     pub const VERSIONS: u64 = 8;
     pub const CODES: u64 = 9;
     pub const SOURCE: u64 = 11;
+    pub const KNOWN: u64 = 12;
 }
 
 /// A numeric parameter: its type, its default and its range.
@@ -214,6 +215,8 @@ pub(super) struct ReplyPayload {
     pub(super) aead: Aead,
     /// Must be the source id of the REPLY's header.
     pub(super) source: ConnectionId,
+    /// The destination id of the HELLO names a connection of the responder's.
+    pub(super) known: bool,
 }
 
 const fn aead_code_point(aead: Aead) -> u8 {
@@ -236,9 +239,7 @@ fn write_grease(w: &mut Writer<'_>, grease: &Grease) -> Result<(), Full> {
     let kind = 31 * u64::from(*pick) + 27;
     let room = w.remaining().saturating_sub(varint_len(kind) + 1);
     let body = &body[..usize::from(pick & 15).min(room)];
-    w.varint(kind)?;
-    w.varint(body.len() as u64)?;
-    w.bytes(body)
+    w.atomically(|w| write_bytes(w, kind, body))
 }
 
 impl HelloPayload {
@@ -262,6 +263,9 @@ impl HelloPayload {
         if said.source.is_some() {
             return Err(out_of_range(kind::SOURCE));
         }
+        if said.known {
+            return Err(out_of_range(kind::KNOWN));
+        }
         if !versions.chunks_exact(4).any(|version| version == VERSION.to_be_bytes()) {
             return Err(out_of_range(kind::VERSIONS));
         }
@@ -277,6 +281,9 @@ impl ReplyPayload {
         self.parameters.emit(w)?;
         write_bytes(w, kind::AEADS, &[aead_code_point(self.aead)])?;
         write_bytes(w, kind::SOURCE, &self.source.0)?;
+        if self.known {
+            write_bytes(w, kind::KNOWN, &[])?;
+        }
         write_grease(w, grease).or(Ok(()))
     }
 
@@ -289,7 +296,8 @@ impl ReplyPayload {
             [chosen] => aead(*chosen).ok_or(out_of_range(kind::AEADS))?,
             _ => return Err(out_of_range(kind::AEADS)),
         };
-        Ok(Self { parameters: said.parameters, aead, source: said.source.ok_or(missing(kind::SOURCE))? })
+        let source = said.source.ok_or(missing(kind::SOURCE))?;
+        Ok(Self { parameters: said.parameters, aead, source, known: said.known })
     }
 }
 
@@ -313,11 +321,13 @@ struct Said<'a> {
     aeads: Option<&'a [u8]>,
     versions: Option<&'a [u8]>,
     source: Option<ConnectionId>,
+    known: bool,
 }
 
 impl<'a> Said<'a> {
     fn parse(payload: &'a [u8]) -> Result<Self, ParameterError> {
-        let mut said = Self { parameters: Parameters::unsaid(), aeads: None, versions: None, source: None };
+        let mut said =
+            Self { parameters: Parameters::unsaid(), aeads: None, versions: None, source: None, known: false };
         let mut reader = Reader::new(payload);
         let mut seen = 0_u32;
         while !reader.is_empty() {
@@ -325,7 +335,7 @@ impl<'a> Said<'a> {
             let truncated = |Truncated| ParameterError { kind, fault: Fault::Truncated };
             let len = reader.varint().map_err(truncated)?;
             let value = reader.bytes(usize::try_from(len).map_err(|_| truncated(Truncated))?).map_err(truncated)?;
-            let bit = if kind <= kind::SOURCE { 1 << kind } else { 0 };
+            let bit = if kind <= kind::KNOWN { 1 << kind } else { 0 };
             if seen & bit != 0 {
                 return Err(ParameterError { kind, fault: Fault::Twice });
             }
@@ -354,7 +364,8 @@ impl<'a> Said<'a> {
                 let id = value.try_into().map_err(|_| out_of_range(kind))?;
                 self.source = Some(ConnectionId(id));
             }
-            kind::AEADS | kind::VERSIONS => return Err(out_of_range(kind)),
+            kind::KNOWN if value.is_empty() => self.known = true,
+            kind::AEADS | kind::VERSIONS | kind::KNOWN => return Err(out_of_range(kind)),
             _ => {}
         }
         Ok(())

@@ -2,8 +2,8 @@
 //!
 //! The endpoint hands in each HELLO with the address it came from, and drains `poll_transmit`. A HELLO seen before gets
 //! the cached REPLY, not a second session. What bounds it: `MAX_CACHED` entries of at most 150 bytes for 5 s each, each
-//! with at most four copies waiting; and no address gets more than three bytes for one (checked per entry; a HELLO is as
-//! long as its two copies).
+//! with at most four copies waiting, of which a new one displaces the oldest; and no address gets more than three bytes for one (checked per
+//! entry; a HELLO is as long as its two copies). Beyond [`FREE_HANDSHAKES`] a second it answers by a COOKIE, of which nothing is kept.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, VecDeque};
@@ -13,60 +13,81 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use zeroize::Zeroizing;
 
-use super::noise::{self, NOISE_OVERHEAD, Role};
+use super::cookie::{Cookies, Dice};
+use super::noise::{self, EPHEMERAL_AND_TAG, Role};
 use super::parameters::{Grease, HelloPayload, Parameters, ReplyPayload};
 use super::{
-    AMPLIFICATION, COPIES, COPY_GAP, EARLY_REPLIES, FIRST_SECOND, MAX_CACHED, MAX_WAITING, REPLY_CACHED, Session,
+    AMPLIFICATION, Accepted, COPIES, COPY_GAP, Credentials, EARLY_REPLIES, FIRST_SECOND, FREE_HANDSHAKES, Keys,
+    MAX_CACHED, MAX_COOKIES, MAX_UNAUTHORIZED, MAX_WAITING, REPLY_CACHED,
 };
 use crate::Time;
-use crate::crypto::{MacKey, Provider, Secret};
+use crate::crypto::{MacKey, Provider, PublicKey};
 use crate::wire::{
-    ConnectionId, Datagram, HELLO_LEN, LONG_HEADER_LEN, LongHeader, LongKind, LongRepr, MAC_LEN, REPLY_MAX, Writer,
+    COOKIE_LEN, ConnectionId, Datagram, HELLO_LEN, LONG_HEADER_LEN, LongHeader, LongKind, LongRepr, MAC_LEN, REPLY_MAX,
+    Writer,
 };
 
 /// Room for parameters in a REPLY: 61 bytes.
-const PAYLOAD_MAX: usize = REPLY_MAX - LONG_HEADER_LEN - NOISE_OVERHEAD - MAC_LEN;
+const PAYLOAD_MAX: usize = REPLY_MAX - LONG_HEADER_LEN - EPHEMERAL_AND_TAG - MAC_LEN;
 
 /// A HELLO is known by its mac1, which is over all of it.
 type HelloHash = [u8; MAC_LEN];
 
-/// A HELLO that was right and new.
-#[derive(Debug)]
-pub struct Accepted {
-    /// Half open: live once the first packet opens under it.
-    pub session: Session,
+/// What a REPLY says of us, used only if a HELLO is answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// What we take and want.
+    pub parameters: Parameters,
+    /// What the initiator shall call us.
+    pub source: ConnectionId,
+    /// The destination id of the HELLO names a connection of ours.
+    pub known: bool,
+}
+
+/// A peer that proved to have a key that is not authorized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unauthorized {
+    /// Its key.
+    pub key: PublicKey,
+    /// Where its HELLO came from; whoever saw that HELLO can have sent it again.
+    pub from: SocketAddr,
 }
 
 /// What became of the datagrams handed to [`Responder::handle_hello`], and what was sent. `received` is the sum of the
-/// seven after it.
+/// eight after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponderStats {
     /// Datagrams handed in.
     pub received: u64,
     /// No HELLO of this version.
     pub malformed: u64,
-    /// mac1 was wrong: no secret, no answer.
+    /// mac1 was wrong, or the profile: no secret, no answer.
     pub strangers: u64,
     /// Seen before; the cached REPLY goes out again.
     pub repeated: u64,
-    /// Right, but `MAX_CACHED` handshakes were half open.
-    pub full: u64,
+    /// Right, but there was load and no proof of address: a COOKIE was the answer.
+    pub unproven: u64,
     /// mac1 was right, the Noise message was not.
     pub noise: u64,
     /// The Noise message was right, its parameters were not.
     pub parameters: u64,
+    /// The Noise message was right, its key is not authorized.
+    pub unauthorized: u64,
     /// Became a session.
     pub accepted: u64,
     /// REPLYs sent, copies included.
     pub replies: u64,
     /// REPLYs not sent because the address had sent too little.
     pub capped: u64,
+    /// REPLYs forgotten before their time because `MAX_CACHED` others were newer.
+    pub displaced: u64,
 }
 
 /// Why a HELLO made no session.
 enum Dropped {
     Noise,
     Parameters,
+    Unauthorized(PublicKey),
 }
 
 struct Cached {
@@ -83,7 +104,8 @@ struct Cached {
 
 /// All handshakes of one listener.
 pub struct Responder {
-    secret: Secret,
+    credentials: Credentials,
+    keys: Keys,
     mac: MacKey,
     provider: Arc<dyn Provider>,
     rng: ChaCha20Rng,
@@ -92,21 +114,41 @@ pub struct Responder {
     first: VecDeque<(Time, HelloHash)>,
     second: VecDeque<(Time, HelloHash)>,
     expiries: VecDeque<(Time, HelloHash)>,
+    cookies: Cookies,
+    /// COOKIEs that wait to be sent.
+    cookies_due: VecDeque<(SocketAddr, [u8; COOKIE_LEN])>,
+    /// When the present second began, and HELLOs without proof that went on to Noise in it.
+    second_began: Time,
+    begun: u32,
+    unauthorized: VecDeque<Unauthorized>,
     stats: ResponderStats,
 }
 
 impl Responder {
     /// `seed`: 32 random bytes for this listener alone.
-    pub fn new(secret: &Secret, provider: Arc<dyn Provider>, seed: [u8; 32]) -> Self {
+    pub fn new(credentials: impl Into<Credentials>, provider: Arc<dyn Provider>, seed: [u8; 32]) -> Self {
+        let credentials = credentials.into();
+        let keys = credentials.to_listen();
+        // A stream of its own, so that cookies change nothing else.
+        let mut cookie_seed = [0; 32];
+        let mut rng = ChaCha20Rng::from_seed(seed);
+        rng.set_stream(1);
+        rng.fill_bytes(&mut cookie_seed);
         Self {
-            secret: secret.clone(),
-            mac: MacKey::new(secret),
+            credentials,
+            mac: keys.mac(),
+            keys,
             provider,
             rng: ChaCha20Rng::from_seed(seed),
             cache: BTreeMap::new(),
             first: VecDeque::new(),
             second: VecDeque::new(),
             expiries: VecDeque::new(),
+            cookies: Cookies::new(cookie_seed),
+            cookies_due: VecDeque::new(),
+            second_began: Time::ZERO,
+            begun: 0,
+            unauthorized: VecDeque::new(),
             stats: ResponderStats::default(),
         }
     }
@@ -121,16 +163,8 @@ impl Responder {
         self.cache.len()
     }
 
-    /// Takes a long packet that came `from` an address. `parameters` and `source` (what the initiator shall call us) are
-    /// used only if a session comes of it. None: silence, or a HELLO seen before, whose REPLY goes out again.
-    pub fn handle_hello(
-        &mut self,
-        now: Time,
-        from: SocketAddr,
-        datagram: &[u8],
-        parameters: &Parameters,
-        source: ConnectionId,
-    ) -> Option<Accepted> {
+    /// Takes a long packet that came `from` an address. None: silence, a COOKIE, or a HELLO seen before, whose REPLY goes out again.
+    pub fn handle_hello(&mut self, now: Time, from: SocketAddr, datagram: &[u8], terms: &Terms) -> Option<Accepted> {
         self.handle_timeout(now);
         self.stats.received += 1;
         let hello = match Datagram::parse(datagram) {
@@ -140,7 +174,7 @@ impl Responder {
                 return None;
             }
         };
-        if !self.mac.verify(hello.authenticated, &hello.mac1) {
+        if hello.profile != self.keys.profile() || !self.mac.verify(hello.authenticated, &hello.mac1) {
             self.stats.strangers += 1;
             return None;
         }
@@ -149,29 +183,65 @@ impl Responder {
             self.repeat(now, from, hello.mac1);
             return None;
         }
-        if self.cache.len() >= MAX_CACHED {
-            self.stats.full += 1;
+        if !self.admits(now, from, &hello) {
+            self.stats.unproven += 1;
+            self.demand_proof(now, from, &hello);
             return None;
         }
-        match self.answer(&hello, parameters, source) {
-            Ok((session, reply)) => {
+        match self.answer(&hello, terms) {
+            Ok((accepted, reply)) => {
                 self.stats.accepted += 1;
-                let cached =
-                    Cached { reply, to: from, created: now, queued: 0, waiting: 0, received: HELLO_LEN, sent: 0 };
-                self.cache.insert(hello.mac1, cached);
-                self.expiries.push_back((now + REPLY_CACHED, hello.mac1));
-                self.queue(now, hello.mac1);
-                Some(Accepted { session })
+                self.keep(now, from, hello.mac1, reply);
+                return Some(accepted);
             }
-            Err(Dropped::Noise) => {
-                self.stats.noise += 1;
-                None
-            }
-            Err(Dropped::Parameters) => {
-                self.stats.parameters += 1;
-                None
+            Err(Dropped::Noise) => self.stats.noise += 1,
+            Err(Dropped::Parameters) => self.stats.parameters += 1,
+            Err(Dropped::Unauthorized(key)) => {
+                self.stats.unauthorized += 1;
+                if self.unauthorized.len() < MAX_UNAUTHORIZED {
+                    self.unauthorized.push_back(Unauthorized { key, from });
+                }
             }
         }
+        None
+    }
+
+    /// Whether Noise is run for a HELLO: there is no load, or its sender is where it says.
+    fn admits(&mut self, now: Time, from: SocketAddr, hello: &LongHeader<'_>) -> bool {
+        if now >= self.second_began + FIRST_SECOND {
+            (self.second_began, self.begun) = (now, 0);
+        }
+        if self.begun < FREE_HANDSHAKES {
+            self.begun += 1;
+            return true;
+        }
+        self.cookies.is_proof(now, from, hello)
+    }
+
+    fn demand_proof(&mut self, now: Time, from: SocketAddr, hello: &LongHeader<'_>) {
+        if self.cookies_due.len() >= MAX_COOKIES {
+            return;
+        }
+        let mut dice = Dice { nonce: [0; _], source: ConnectionId([0; 8]), grease: self.rng.next_u32() as u8 };
+        self.rng.fill_bytes(&mut dice.nonce);
+        self.rng.fill_bytes(&mut dice.source.0);
+        let packet = self.cookies.answer(now, from, hello, &self.mac, &dice);
+        self.cookies_due.push_back((from, packet));
+    }
+
+    /// Keeps a REPLY for copies of its HELLO, in place of the oldest if there are too many. Where there is load those all come from where
+    /// they say, and who waits longest has had the most time.
+    fn keep(&mut self, now: Time, to: SocketAddr, hash: HelloHash, reply: Box<[u8]>) {
+        while self.cache.len() >= MAX_CACHED
+            && let Some((_, oldest)) = self.expiries.pop_front()
+        {
+            self.cache.remove(&oldest);
+            self.stats.displaced += 1;
+        }
+        let cached = Cached { reply, to, created: now, queued: 0, waiting: 0, received: HELLO_LEN, sent: 0 };
+        self.cache.insert(hash, cached);
+        self.expiries.push_back((now + REPLY_CACHED, hash));
+        self.queue(now, hash);
     }
 
     /// A HELLO seen before is answered again.
@@ -199,34 +269,35 @@ impl Responder {
     }
 
     /// Runs Noise over a HELLO whose mac1 is right.
-    fn answer(
-        &mut self,
-        hello: &LongHeader<'_>,
-        parameters: &Parameters,
-        source: ConnectionId,
-    ) -> Result<(Session, Box<[u8]>), Dropped> {
+    fn answer(&mut self, hello: &LongHeader<'_>, terms: &Terms) -> Result<(Accepted, Box<[u8]>), Dropped> {
+        let &Terms { parameters, source, known } = terms;
         let mut seed = Zeroizing::new([0; 32]);
         let mut grease: Grease = [0; _];
         self.rng.fill_bytes(seed.as_mut());
         self.rng.fill_bytes(&mut grease);
-        let mut noise = noise::state(Role::Responder, hello.suite, &self.secret, hello.clear, &seed);
+        let mut noise = noise::state(Role::Responder, hello.suite, &self.keys, hello.clear, &seed);
         let mut payload = [0; HELLO_LEN];
         let len = noise.read_message(hello.noise, &mut payload).map_err(|_| Dropped::Noise)?;
+        let peer_key = noise.get_remote_static().and_then(|key| key.try_into().ok()).map(PublicKey::new);
+        if let Some(key) = peer_key.filter(|key| !self.credentials.authorizes(key)) {
+            return Err(Dropped::Unauthorized(key));
+        }
         let said = HelloPayload::parse(&payload[..len]).map_err(|_| Dropped::Parameters)?;
         let aead = said.offer.choose(self.provider.aes_hardware()).ok_or(Dropped::Parameters)?;
 
         let mut payload = [0; PAYLOAD_MAX];
         let mut w = Writer::new(&mut payload);
-        let says = ReplyPayload { parameters: *parameters, aead, source };
+        let says = ReplyPayload { parameters, aead, source, known };
         says.emit(&grease, &mut w).expect("the largest parameters fit a REPLY");
         let payload = w.written();
         let mut reply = [0; REPLY_MAX];
-        let noise_len = payload.len() + NOISE_OVERHEAD;
+        let noise_len = payload.len() + EPHEMERAL_AND_TAG;
         let header = LongRepr {
             kind: LongKind::Reply,
             grease: self.rng.next_u32() as u8,
             destination: hello.source,
             source,
+            profile: hello.profile,
             suite: hello.suite,
             noise_len: noise_len as u16,
         };
@@ -238,16 +309,31 @@ impl Responder {
         reply[end..end + MAC_LEN].copy_from_slice(&mac);
 
         let (theirs, ours) = noise.dangerously_get_raw_split();
-        let (theirs, ours) = (Zeroizing::new(theirs), Zeroizing::new(ours));
-        let ids = (source, hello.source);
-        let session = Session::new(&self.provider, aead, (&ours, &theirs), said.parameters, ids);
-        Ok((session, reply[..end + MAC_LEN].into()))
+        let accepted = Accepted {
+            ours: Zeroizing::new(ours),
+            theirs: Zeroizing::new(theirs),
+            aead,
+            peer: said.parameters,
+            peer_key,
+            local: source,
+            remote: hello.source,
+        };
+        Ok((accepted, reply[..end + MAC_LEN].into()))
     }
 
-    /// Writes the next REPLY that is due into `out`; returns where it goes and its length. Nothing is lost if `out` has
+    /// The next peer that was refused for its key.
+    pub fn poll_unauthorized(&mut self) -> Option<Unauthorized> {
+        self.unauthorized.pop_front()
+    }
+
+    /// Writes the next COOKIE or REPLY that is due into `out`; returns where it goes and its length. Nothing is lost if `out` has
     /// less than [`REPLY_MAX`] bytes.
     pub fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<(SocketAddr, usize)> {
         let out = out.get_mut(..REPLY_MAX)?;
+        if let Some((to, packet)) = self.cookies_due.pop_front() {
+            out[..COOKIE_LEN].copy_from_slice(&packet);
+            return Some((to, COOKIE_LEN));
+        }
         loop {
             let hash = pop_due(&mut self.second, now).or_else(|| pop_due(&mut self.first, now))?;
             let Some(cached) = self.cache.get_mut(&hash) else { continue };

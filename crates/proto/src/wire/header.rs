@@ -21,6 +21,10 @@ pub const MAC_LEN: usize = 16;
 pub const HELLO_LEN: usize = 300;
 /// A REPLY is at most this long: half a HELLO.
 pub const REPLY_MAX: usize = 150;
+/// A COOKIE is exactly this long: the clear bytes, a nonce and a cookie of 16 bytes each, and the tag.
+pub const COOKIE_LEN: usize = LONG_HEADER_LEN + COOKIE_NONCE_LEN + MAC_LEN + TAG_LEN;
+/// Bytes of the nonce in a COOKIE.
+pub const COOKIE_NONCE_LEN: usize = 16;
 /// The version that this crate speaks: "TW", 0, 1.
 pub const VERSION: u32 = 0x5457_0001;
 
@@ -47,13 +51,33 @@ impl fmt::Display for ConnectionId {
     }
 }
 
-/// The two long packets that version 1 sends.
+/// The long packets that version 1 sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LongKind {
     /// First flight, initiator to responder.
     Hello,
     /// Second flight, responder to initiator.
     Reply,
+    /// Instead of a REPLY, from a responder under load.
+    Cookie,
+}
+
+/// How the two sides know each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// 1: by one shared secret (`NNpsk0`).
+    Psk,
+    /// 2: by their public keys (`IKpsk2`).
+    Key,
+}
+
+impl Profile {
+    const fn code_point(self) -> u8 {
+        match self {
+            Self::Psk => 1,
+            Self::Key => 2,
+        }
+    }
 }
 
 /// The Noise suite of a handshake.
@@ -74,9 +98,6 @@ impl Suite {
     }
 }
 
-/// Code point of the `psk` profile, the only one that version 1 speaks.
-const PROFILE_PSK: u8 = 1;
-
 /// Why a datagram names no packet of ours; it is counted by this and dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -85,7 +106,7 @@ pub enum HeaderError {
     Truncated,
     /// The fixed bit of the short form is 0, which is reserved.
     FixedBit,
-    /// A long packet that version 1 never sends (COOKIE, VERSIONS); carries the type.
+    /// A long packet that version 1 never sends (VERSIONS); carries the type.
     Kind(u8),
     /// A long packet of another version.
     Version(u32),
@@ -122,22 +143,26 @@ impl core::error::Error for HeaderError {}
 /// A handshake packet: its clear fields, borrowed from the datagram. mac1 is not checked yet.
 #[derive(Clone, Copy, Debug)]
 pub struct LongHeader<'a> {
-    /// HELLO or REPLY.
+    /// HELLO, REPLY or COOKIE.
     pub kind: LongKind,
-    /// HELLO: random; REPLY: the connection id that its receiver chose.
+    /// HELLO: random, or the connection asked after; else the connection id that its receiver chose.
     pub destination: ConnectionId,
-    /// What the sender wants to be called.
+    /// What the sender wants to be called; of a COOKIE random.
     pub source: ConnectionId,
+    /// How the two sides know each other.
+    pub profile: Profile,
     /// The Noise suite.
     pub suite: Suite,
     /// The 25 clear bytes themselves: a HELLO's are part of the Noise prologue.
     pub clear: &'a [u8],
-    /// The Noise message.
+    /// The Noise message; of a COOKIE the nonce and the sealed cookie.
     pub noise: &'a [u8],
     /// Every byte that mac1 is over.
     pub authenticated: &'a [u8],
-    /// The MAC as it came.
+    /// The MAC as it came; of a COOKIE the tag.
     pub mac1: [u8; MAC_LEN],
+    /// HELLO only: every byte that mac2 is over, and the MAC as it came.
+    pub mac2: Option<(&'a [u8], [u8; MAC_LEN])>,
 }
 
 /// A datagram by its clear part alone.
@@ -180,6 +205,7 @@ impl<'a> LongHeader<'a> {
         let kind = match (first & !FORM_LONG) >> TYPE_SHIFT {
             0 => LongKind::Hello,
             1 => LongKind::Reply,
+            2 => LongKind::Cookie,
             other => return Err(HeaderError::Kind(other)),
         };
         let version = reader.u32()?;
@@ -188,10 +214,11 @@ impl<'a> LongHeader<'a> {
         }
         let destination = ConnectionId(reader.array()?);
         let source = ConnectionId(reader.array()?);
-        match reader.u8()? {
-            PROFILE_PSK => {}
+        let profile = match reader.u8()? {
+            1 => Profile::Psk,
+            2 => Profile::Key,
             other => return Err(HeaderError::Profile(other)),
-        }
+        };
         let suite = match reader.u8()? {
             1 => Suite::AesGcmSha256,
             2 => Suite::ChaChaPolyBlake2s,
@@ -202,36 +229,47 @@ impl<'a> LongHeader<'a> {
         let noise = reader.bytes(noise_len)?;
         let macs = match kind {
             LongKind::Hello => MAC_LEN.saturating_mul(2),
-            LongKind::Reply => MAC_LEN,
+            LongKind::Reply | LongKind::Cookie => MAC_LEN,
         };
         let padding = reader.remaining().checked_sub(macs).ok_or(HeaderError::Truncated)?;
         let right = match kind {
             LongKind::Hello => datagram.len() == HELLO_LEN,
             LongKind::Reply => datagram.len() <= REPLY_MAX && padding == 0,
+            LongKind::Cookie => datagram.len() == COOKIE_LEN && padding == 0,
         };
         if !right {
             return Err(HeaderError::Length(datagram.len()));
         }
         reader.bytes(padding)?;
         let authenticated = datagram.split_at_checked(datagram.len().saturating_sub(macs)).ok_or(Truncated)?.0;
-        Ok(Self { kind, destination, source, suite, clear, noise, authenticated, mac1: reader.array()? })
+        let mac1 = reader.array()?;
+        let mac2 = match kind {
+            LongKind::Hello => {
+                let end = datagram.len().saturating_sub(MAC_LEN);
+                Some((datagram.split_at_checked(end).ok_or(Truncated)?.0, reader.array()?))
+            }
+            LongKind::Reply | LongKind::Cookie => None,
+        };
+        Ok(Self { kind, destination, source, profile, suite, clear, noise, authenticated, mac1, mac2 })
     }
 }
 
 /// The fields of a long header, to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct LongRepr {
-    /// HELLO or REPLY.
+    /// HELLO, REPLY or COOKIE.
     pub kind: LongKind,
     /// Five random bits.
     pub grease: u8,
-    /// HELLO: random; REPLY: the connection id that the initiator chose.
+    /// HELLO: random, or the connection asked after; else the connection id that the initiator chose.
     pub destination: ConnectionId,
-    /// What the writer wants to be called.
+    /// What the writer wants to be called; of a COOKIE random.
     pub source: ConnectionId,
+    /// How the two sides know each other.
+    pub profile: Profile,
     /// The Noise suite.
     pub suite: Suite,
-    /// Length of the Noise message that follows, in bytes.
+    /// Length of the Noise message that follows, in bytes; of a COOKIE that of nonce and cookie.
     pub noise_len: u16,
 }
 
@@ -241,13 +279,14 @@ impl LongRepr {
         let kind = match self.kind {
             LongKind::Hello => 0,
             LongKind::Reply => 1 << TYPE_SHIFT,
+            LongKind::Cookie => 2 << TYPE_SHIFT,
         };
         w.atomically(|w| {
             w.u8(FORM_LONG | kind | (self.grease & GREASE_BITS))?;
             w.u32(VERSION)?;
             w.bytes(&self.destination.0)?;
             w.bytes(&self.source.0)?;
-            w.u8(PROFILE_PSK)?;
+            w.u8(self.profile.code_point())?;
             w.u8(self.suite.code_point())?;
             w.u16(self.noise_len)
         })

@@ -31,8 +31,9 @@ pub use frame::{
 };
 pub(crate) use header::PHASE_BIT;
 pub use header::{
-    ConnectionId, Datagram, HELLO_LEN, HeaderError, LONG_HEADER_LEN, LongHeader, LongKind, LongRepr, MAC_LEN,
-    PACKET_NUMBER_AT, REPLY_MAX, SHORT_HEADER_LEN, Suite, TAG_LEN, VERSION, write_short_header,
+    COOKIE_LEN, COOKIE_NONCE_LEN, ConnectionId, Datagram, HELLO_LEN, HeaderError, LONG_HEADER_LEN, LongHeader,
+    LongKind, LongRepr, MAC_LEN, PACKET_NUMBER_AT, Profile, REPLY_MAX, SHORT_HEADER_LEN, Suite, TAG_LEN, VERSION,
+    write_short_header,
 };
 pub use symbol::{
     OpenStream, SEND_TIME_MODULUS, SYMBOL_HEADER_LEN, SymbolFrame, SymbolFrames, SymbolHeader, message_room,

@@ -17,7 +17,7 @@ use super::{CloseCode, CloseReason, Connection, Event, Received, State};
 use crate::Time;
 use crate::config::Config;
 use crate::crypto::{AwsLc, MAX_SEALED, OpeningKey, SealingKey, Secret};
-use crate::handshake::{Initiator, Parameters, Responder};
+use crate::handshake::{Initiator, Parameters, Responder, Terms};
 use crate::path::{Carried, Fate, MAX_FLIGHT};
 use crate::redundancy::Repair;
 use crate::wire::{
@@ -43,6 +43,10 @@ fn address() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, 7_700))
 }
 
+fn terms(source: ConnectionId) -> Terms {
+    Terms { parameters: Parameters::default(), source, known: false }
+}
+
 /// A responder's connection that is live, and its peer.
 fn connected(config: Config) -> (Connection, Peer) {
     let (secret, now) = (Secret::new([7; 32]), Time::from_millis(1));
@@ -51,10 +55,10 @@ fn connected(config: Config) -> (Connection, Peer) {
     let mut responder = Responder::new(&secret, Arc::new(AwsLc), [4; 32]);
     let mut buffer = [0; DATAGRAM];
     let len = initiator.poll_transmit(now, &mut buffer).expect("a HELLO");
-    let accepted = responder.handle_hello(now, address(), &buffer[..len], &Parameters::default(), ours);
+    let accepted = responder.handle_hello(now, address(), &buffer[..len], &terms(ours));
     let (_, len) = responder.poll_transmit(now, &mut buffer).expect("a REPLY");
     let session = initiator.handle_reply(&buffer[..len]).expect("the REPLY fits");
-    let accepted = accepted.expect("the HELLO is right").session;
+    let accepted = accepted.expect("the HELLO is right").session(&(Arc::new(AwsLc) as _));
     let mut us = Connection::accept(Arc::new(config), accepted, address(), now, 1);
     let mut peer = Peer { sealing: session.sealing, opening: session.opening, us: ours, from: address(), next: 0, now };
     peer.say(&mut us, &[Frame::Ping]);
@@ -224,7 +228,7 @@ fn a_reply_to_one_of_many_hellos_says_nothing_of_the_round_trip() {
             now = us.poll_timeout().expect("the next HELLO is due").0;
         }
         let len = us.poll_transmit(now, 1, &mut buffer).expect("a HELLO").len;
-        responder.handle_hello(now, address(), &buffer[..len], &Parameters::default(), theirs);
+        responder.handle_hello(now, address(), &buffer[..len], &terms(theirs));
         let (_, len) = responder.poll_transmit(now, &mut buffer).expect("a REPLY");
         let at = now + Duration::from_millis(40);
         us.handle_datagram(Received { at, from: address(), ecn: None, datagram: &mut buffer[..len] });

@@ -1,4 +1,4 @@
-//! The published test vectors (cacophony) of the two Noise names, through `snow` with the features we build it with.
+//! The published test vectors (cacophony) of the four Noise names, through `snow` with the features we build it with.
 
 use snow::Builder;
 
@@ -11,14 +11,20 @@ struct Vector {
     messages: [(&'static str, &'static str); 4],
 }
 
-/// The same for both.
+/// The same for all.
 const PROLOGUE: &str = "4a6f686e2047616c74";
 const PSK: &str = "54686973206973206d7920417573747269616e20706572737065637469766521";
 const INITIATOR: &str = "893e28b9dc6ca8d611ab664754b8ceb7bac5117349a4439a6b0569da977c464a";
 const RESPONDER: &str = "bbdb4cdbd309f1a1f2e1456967fe288cadd6f712d65dc7b7793d5e63da6b375b";
+/// Static keys of `IKpsk2`; the last is the responder's public one.
+const STATICS: [&str; 3] = [
+    "e61ef9919cde45dd5f82166404bd08e38bceb5dfdfded0a34c8df7ed542214d1",
+    "4a3acbfdb163dec651dfa3194dece676d437029c62a408b4c5ea9114246e4893",
+    "31e0303fd6418d2f8c0e78b91f22e8caed0fbe48656dcf4767e4834f701b8f62",
+];
 
 #[rustfmt::skip]
-const VECTORS: [Vector; 2] = [
+const VECTORS: [Vector; 4] = [
     Vector {
         name: "Noise_NNpsk0_25519_AESGCM_SHA256",
         hash: "9f3b1f9afd7767767b5b9d1069844a6154fdbdcc36dfb3e31c0fffc5c973d530",
@@ -39,6 +45,26 @@ const VECTORS: [Vector; 2] = [
             ("4361726c204d656e676572", "416d1af83e9fa6966ce4e871156b131aa9bd7e9a1d6f8794f4872a"),
         ],
     },
+    Vector {
+        name: "Noise_IKpsk2_25519_AESGCM_SHA256",
+        hash: "48c3f1eb397c797af6b139032c6074cb41282ff033ee25d5aee4a4badd3a2c3f",
+        messages: [
+            ("4c756477696720766f6e204d69736573", "ca35def5ae56cec33dc2036731ab14896bc4c75dbb07a61f879f8e3afa4c79445a1baf339186d7867062b0dd31f5de322d370165d217939b2b7ed9e2bae7840458ea65c2ce1554e0e8077fe7334c4bd514c658fd04d97b86d216f58f59714a7e24144155045c8f36bed85a2cb0fd9af7"),
+            ("4d757272617920526f746862617264", "95ebc60d2b1fa672c1f46a8aa265ef51bfe38e7ccb39ec5be34069f1448088432fe8d675e949799d2a968211a66cc7ba2b0f4cad8eda3c2bd37eae737bbf88"),
+            ("462e20412e20486179656b", "38cbf3835c78b7802df0dd0d9640ff8575debd0cb61cfb52590da1"),
+            ("4361726c204d656e676572", "ffc365ff6955fc66c5d809b31ac995f812c5770bd29f0df12f0ffd"),
+        ],
+    },
+    Vector {
+        name: "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s",
+        hash: "f5191b875290abcd41347ac3622d9679688a7e980229cb937ef748336cfde0e5",
+        messages: [
+            ("4c756477696720766f6e204d69736573", "ca35def5ae56cec33dc2036731ab14896bc4c75dbb07a61f879f8e3afa4c7944001e21de9f98ddd8e2ad57527207feb56253c9c94a9e496782ecfcb2a75fbcaf1b52948cc48daefe660c62119ab5000980c84831215f2441eba616548e832985464cf17e51ee93109008399a21f7e13f"),
+            ("4d757272617920526f746862617264", "95ebc60d2b1fa672c1f46a8aa265ef51bfe38e7ccb39ec5be34069f144808843cb765f2caef0751b8f007572dab0322217755c0632f365717edbf34d33e87a"),
+            ("462e20412e20486179656b", "8153ca9833bc3c1b91a7e66e5f4d4f5b59bf9e64c2f20d15f0bba7"),
+            ("4361726c204d656e676572", "07af0c9c86e1b4e80f36b04ff7688d51141af3debd0332f0a705ef"),
+        ],
+    },
 ];
 
 #[test]
@@ -46,13 +72,23 @@ fn published_vectors() {
     for vector in VECTORS {
         let (prologue, initiator, responder) = (unhex(PROLOGUE), unhex(INITIATOR), unhex(RESPONDER));
         let psk: [u8; 32] = unhex(PSK).try_into().unwrap();
-        let build = |ephemeral| {
+        let between_keys = vector.name.contains("IKpsk2");
+        let statics = STATICS.map(unhex);
+        let build = |ephemeral, own| {
             let builder = Builder::with_resolver(vector.name.parse().unwrap(), Box::new(super::Seeded([0; 32].into())));
-            let builder = builder.psk(0, &psk).unwrap().prologue(&prologue).unwrap();
-            builder.fixed_ephemeral_key_for_testing_only(ephemeral)
+            let builder = builder.prologue(&prologue).unwrap().fixed_ephemeral_key_for_testing_only(ephemeral);
+            if between_keys {
+                builder.psk(2, &psk).unwrap().local_private_key(own).unwrap()
+            } else {
+                builder.psk(0, &psk).unwrap()
+            }
         };
-        let mut initiator = build(&initiator).build_initiator().unwrap();
-        let mut responder = build(&responder).build_responder().unwrap();
+        let mut initiator = build(&initiator, &statics[0]);
+        if between_keys {
+            initiator = initiator.remote_public_key(&statics[2]).unwrap();
+        }
+        let mut initiator = initiator.build_initiator().unwrap();
+        let mut responder = build(&responder, &statics[1]).build_responder().unwrap();
         let mut buffer = [0; 200];
         for (index, (payload, message)) in vector.messages[..2].iter().enumerate() {
             let (from, to) =

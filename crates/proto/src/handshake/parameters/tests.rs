@@ -28,10 +28,10 @@ fn hello(parameters: &Parameters, offer: Offer, grease: &Grease) -> Vec<u8> {
     w.written().to_vec()
 }
 
-fn reply(parameters: &Parameters, aead: Aead, source: ConnectionId, grease: &Grease) -> Vec<u8> {
+fn reply(parameters: &Parameters, aead: Aead, source: ConnectionId, known: bool, grease: &Grease) -> Vec<u8> {
     let mut buffer = [0; 61];
     let mut w = Writer::new(&mut buffer);
-    ReplyPayload { parameters: *parameters, aead, source }.emit(grease, &mut w).unwrap();
+    ReplyPayload { parameters: *parameters, aead, source, known }.emit(grease, &mut w).unwrap();
     w.written().to_vec()
 }
 
@@ -45,12 +45,13 @@ proptest! {
     }
 
     #[test]
-    fn reply_round_trip(parameters in any_parameters(), aes: bool, source: [u8; 8], grease: Grease) {
+    fn reply_round_trip(parameters in any_parameters(), aes: bool, source: [u8; 8], known: bool, grease: Grease) {
         let aead = Offer::new(aes).first;
-        let said = ReplyPayload::parse(&reply(&parameters, aead, ConnectionId(source), &grease)).unwrap();
+        let said = ReplyPayload::parse(&reply(&parameters, aead, ConnectionId(source), known, &grease)).unwrap();
         prop_assert_eq!(said.parameters, parameters);
         prop_assert_eq!(said.aead, aead);
         prop_assert_eq!(said.source, ConnectionId(source));
+        prop_assert_eq!(said.known, known);
     }
 
     #[test]
@@ -74,8 +75,10 @@ fn the_largest_fit_a_reply() {
         codes: CodeSet((1 << 14) - 1),
     };
     assert_eq!(largest.validate(), Ok(()));
-    assert_eq!(reply(&largest, Aead::Aes256Gcm, ConnectionId([1; 8]), &[0; 17]).len(), 57 + 2);
-    assert_eq!(reply(&largest, Aead::Aes256Gcm, ConnectionId([1; 8]), &[255; 17]).len(), 57 + 4);
+    let len = |known, grease| reply(&largest, Aead::Aes256Gcm, ConnectionId([1; 8]), known, &[grease; 17]).len();
+    assert_eq!([len(false, 0), len(false, 255)], [57 + 2, 57 + 4]);
+    // Where there is no room left for grease there is none.
+    assert_eq!([len(true, 0), len(true, 255)], [59 + 2, 59]);
     assert_eq!(Parameters::default().validate(), Ok(()));
     let wrong = Parameters { max_span: 2_000, ..Parameters::default() };
     assert_eq!(wrong.validate(), Err(ParameterError { kind: 3, fault: Fault::Range }));
@@ -94,6 +97,8 @@ fn each_fault_is_named() {
     fails(&with(&[3, 2, 5, 5]), 3, Fault::Range);
     fails(&with(&[3, 1, 5, 3, 1, 5]), 3, Fault::Twice);
     fails(&with(&[11, 8, 0, 0, 0, 0, 0, 0, 0, 0]), 11, Fault::Range);
+    fails(&with(&[12, 0]), 12, Fault::Range);
+    fails(&with(&[12, 1, 0]), 12, Fault::Range);
     fails(&[], 7, Fault::Missing);
     fails(&[7, 1, 1], 8, Fault::Missing);
     fails(&[7, 0, 8, 4, 0, 0, 0, 0], 7, Fault::Range);

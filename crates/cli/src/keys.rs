@@ -1,0 +1,128 @@
+//! Secrets and keys in files: `--key FILE`, `--authorized-keys FILE`, and what `keygen` writes.
+//!
+//! Read by the verbs that connect ([`Own`]) and by [`crate::listen`] before a socket is opened. Invariant: no error contains a secret or
+//! a private key, or any part of a text that might be one.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{Context, anyhow, bail};
+use clap::Args;
+use tidewire::{Credentials, KeyCredentials, PrivateKey, PublicKey, Secret, TextKind};
+
+use crate::exit::{Exit, Failure, OrExit};
+use crate::link::{Link, Peer};
+
+/// What a verb that connects proves itself by.
+#[derive(Args, Clone, Debug)]
+pub struct Own {
+    /// File with our private key (see keygen --pair), for a link that ends with a public key
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+}
+
+/// What a key file holds.
+#[derive(Debug)]
+pub enum KeyFile {
+    /// `tws1...`: what both sides share.
+    Secret(Secret),
+    /// `twk1...`: of this side alone.
+    Private(PrivateKey),
+}
+
+/// What opens `link`: its secret, or our key pair from the file `key`.
+///
+/// # Errors
+/// [`Exit::Usage`] when the link ends with a public key and there is no private key of ours, or the file is wrong.
+pub fn to_open(link: &Link, key: Option<&Path>) -> Result<Credentials, Failure> {
+    match (&link.peer, key) {
+        (Peer::Secret(secret), _) => Ok(Credentials::Psk(secret.clone())),
+        (Peer::Key(_), Some(path)) => match read(path).or_exit(Exit::Usage)? {
+            KeyFile::Private(private) => Ok(Credentials::Key(KeyCredentials::new(private))),
+            KeyFile::Secret(_) => {
+                let wanted = "holds a secret, and the link ends with a public key: give a private key";
+                Err(Failure::message(Exit::Usage, format_args!("`{}` {wanted}", path.display())))
+            }
+        },
+        (Peer::Key(_), None) => {
+            let wanted = "the link ends with a public key: give the file of your private key with --key (tidewire keygen --pair -o FILE)";
+            Err(Failure::message(Exit::Usage, wanted))
+        }
+    }
+}
+
+/// Reads the first line of a key file.
+///
+/// # Errors
+/// When it cannot be read, or holds neither a secret nor a private key.
+pub fn read(path: &Path) -> anyhow::Result<KeyFile> {
+    let text = text_of(path)?;
+    let line = text.lines().next().unwrap_or_default().trim();
+    let begins = |kind: TextKind| line.get(..4).is_some_and(|head| head.eq_ignore_ascii_case(kind.prefix()));
+    let file = if begins(TextKind::PrivateKey) {
+        line.parse().map(KeyFile::Private)
+    } else if begins(TextKind::PublicKey) {
+        bail!("`{}` holds a public key: --key wants the private key or the secret", path.display());
+    } else {
+        line.parse().map(KeyFile::Secret)
+    };
+    file.with_context(|| format!("`{}` is no key file", path.display()))
+}
+
+/// Reads the public keys of those who may connect: one a line, and a comment behind it or none; lines of `#` are comments.
+///
+/// # Errors
+/// When the file cannot be read; the first line that is wrong, as FILE:LINE.
+pub fn read_authorized(path: &Path) -> anyhow::Result<BTreeSet<PublicKey>> {
+    parse_authorized(&text_of(path)?, path)
+}
+
+fn parse_authorized(text: &str, path: &Path) -> anyhow::Result<BTreeSet<PublicKey>> {
+    let mut keys = BTreeSet::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let Some(word) = line.split_whitespace().next().filter(|word| !word.starts_with('#')) else { continue };
+        let key = PublicKey::from_str(word).map_err(|wrong| anyhow!("{}:{number}: {wrong}", path.display()))?;
+        if !keys.insert(key) {
+            bail!("{}:{number}: this key stands further up already; remove one", path.display());
+        }
+    }
+    Ok(keys)
+}
+
+fn text_of(path: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))
+}
+
+/// Writes a line into a new file that only its owner can read.
+///
+/// # Errors
+/// When the file exists or cannot be written.
+pub fn write_private(path: &Path, line: &str) -> io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path)?;
+    writeln!(file, "{line}")?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn authorized_keys_have_comments_and_faults_a_place() {
+        let keys: Vec<_> = (1..4).map(|n| PrivateKey::new([n; 32]).public()).collect();
+        let parse = |text: &str| parse_authorized(text, Path::new("peers"));
+        let text = format!("# who may come in\n\n{} ann\n  {}\tbob at work\n", keys[0], keys[1]);
+        assert_eq!(parse(&text).unwrap(), BTreeSet::from([keys[0], keys[1]]));
+        let wrong = |text: &str| parse(text).unwrap_err().to_string();
+        let cut = keys[2].to_string()[..50].to_owned();
+        assert!(wrong(&format!("{text}{cut} eve")).starts_with("peers:5: a public key has 56 letters"));
+        assert!(wrong(&PrivateKey::new([1; 32]).reveal()).starts_with("peers:1: a public key begins"));
+        assert!(wrong(&format!("{text}{}", keys[0])).starts_with("peers:5: this key stands further up"));
+    }
+}

@@ -1,0 +1,118 @@
+//! The key pair of profile `key`: Curve25519 (RFC 7748), through the implementation that the handshake runs on.
+
+use core::fmt;
+use core::str::FromStr;
+
+use snow::params::DHChoice;
+use snow::resolvers::{CryptoResolver, DefaultResolver};
+use zeroize::{Zeroize, Zeroizing};
+
+use super::text::{self, TextError, TextKind};
+
+/// Whoever holds it is its peer. Wiped from memory when dropped, never shown by `Debug`.
+#[derive(Clone)]
+pub struct PrivateKey([u8; 32]);
+
+/// What the others know a peer by. Not secret, but who knows a listener's can make it work: see wire.md section 3.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PublicKey([u8; 32]);
+
+impl PrivateKey {
+    /// Wraps 32 bytes, which must come from the operating system's random source.
+    pub const fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) const fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The public key that belongs to it.
+    pub fn public(&self) -> PublicKey {
+        let mut dh = DefaultResolver.resolve_dh(&DHChoice::Curve25519).expect("Curve25519 is compiled in");
+        dh.set(&self.0);
+        PublicKey(dh.pubkey().try_into().expect("a Curve25519 key has 32 bytes"))
+    }
+
+    /// The text form: `twk1`, then the bytes and a checksum in base32. It *is* the key.
+    pub fn reveal(&self) -> Zeroizing<String> {
+        text::write(TextKind::PrivateKey, &self.0)
+    }
+}
+
+impl Drop for PrivateKey {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PrivateKey(..)")
+    }
+}
+
+impl FromStr for PrivateKey {
+    type Err = TextError;
+
+    /// Reads the text form, in lower or upper case.
+    fn from_str(text: &str) -> Result<Self, TextError> {
+        text::read(TextKind::PrivateKey, text).map(|bytes| Self(*bytes))
+    }
+}
+
+impl PublicKey {
+    pub(crate) const fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) const fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Display for PublicKey {
+    /// The text form: `twp1`, then the bytes and a checksum in base32.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&text::write(TextKind::PublicKey, &self.0))
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for PublicKey {
+    type Err = TextError;
+
+    /// Reads the text form, in lower or upper case.
+    fn from_str(text: &str) -> Result<Self, TextError> {
+        text::read(TextKind::PublicKey, text).map(|bytes| Self(*bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hex::unhex;
+
+    /// The ephemeral key of the published Noise vectors, whose first message begins with its public key.
+    #[test]
+    fn a_published_pair() {
+        let private = unhex("893e28b9dc6ca8d611ab664754b8ceb7bac5117349a4439a6b0569da977c464a").try_into().unwrap();
+        let public = unhex("ca35def5ae56cec33dc2036731ab14896bc4c75dbb07a61f879f8e3afa4c7944").try_into().unwrap();
+        assert_eq!(PrivateKey::new(private).public(), PublicKey::new(public));
+    }
+
+    #[test]
+    fn text_and_back_and_silence() {
+        let key = PrivateKey::new([3; 32]);
+        assert_eq!(key.reveal().parse::<PrivateKey>().unwrap().bytes(), key.bytes());
+        let public = key.public();
+        assert_eq!(public.to_string().parse(), Ok(public));
+        assert!(public.to_string().starts_with("twp1"));
+        assert_eq!(format!("{key:?}"), "PrivateKey(..)");
+    }
+}

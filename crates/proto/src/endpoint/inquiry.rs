@@ -1,0 +1,100 @@
+//! Asking after a connection that has fallen silent: was the peer restarted? (wire.md section 4)
+//!
+//! A connection with data in flight that hears nothing has a HELLO sent in place of some of its probes; its destination id is the one by which
+//! the peer calls the connection. Whoever answers has proved who he is, and says whether he still knows that id. A live session is not
+//! touched by it: it ends only if the peer says that it is gone, and nothing was heard of it since the question.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::{ConnectionHandle, Endpoint};
+use crate::Time;
+use crate::connection::Transmit;
+use crate::handshake::Initiator;
+use crate::wire::{ConnectionId, HELLO_LEN};
+
+/// A question under way.
+struct Inquiry {
+    initiator: Initiator,
+    /// What was asked after, and when it had last been heard of.
+    after: ConnectionId,
+    heard: Time,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Inquiries {
+    open: BTreeMap<ConnectionHandle, Inquiry>,
+    due: VecDeque<ConnectionHandle>,
+}
+
+impl Inquiries {
+    /// A connection wants a HELLO to leave.
+    pub(super) fn ask(&mut self, handle: ConnectionHandle) {
+        self.due.push_back(handle);
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+}
+
+impl Endpoint {
+    /// Writes the next HELLO that a connection wants.
+    pub(super) fn transmit_inquiry(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
+        let out = out.get_mut(..HELLO_LEN)?;
+        loop {
+            let handle = self.inquiries.due.pop_front()?;
+            let Some((after, heard)) = self.connections.get(&handle).and_then(|connection| connection.silence()) else {
+                continue;
+            };
+            let fits = |inquiry: &Inquiry| (inquiry.after, inquiry.heard) == (after, heard);
+            if !self.inquiries.open.get(&handle).is_some_and(fits) {
+                let Some(initiator) = self.initiator_asking_after(now, handle, after) else { continue };
+                let connections = &self.connections;
+                self.inquiries.open.retain(|handle, _| connections.contains_key(handle));
+                self.inquiries.open.insert(handle, Inquiry { initiator, after, heard });
+            }
+            let (Some(inquiry), Some(connection)) =
+                (self.inquiries.open.get(&handle), self.connections.get_mut(&handle))
+            else {
+                continue;
+            };
+            out.copy_from_slice(inquiry.initiator.hello());
+            connection.on_inquiry_sent(HELLO_LEN);
+            return Some(Transmit { destination: connection.remote(), ecn: None, len: HELLO_LEN, segment_size: None });
+        }
+    }
+
+    fn initiator_asking_after(
+        &mut self,
+        now: Time,
+        handle: ConnectionHandle,
+        after: ConnectionId,
+    ) -> Option<Initiator> {
+        let peer = self.connections.get(&handle)?.peer_key();
+        let keys = self.credentials.to_connect(peer.as_ref()).ok()?;
+        let (id, seed, provider) = (self.fresh_id(), self.fresh_seed(), Arc::clone(&self.provider));
+        Some(Initiator::asking_after(after, keys, id, &self.parameters, provider, seed, now))
+    }
+
+    /// A REPLY or COOKIE that names no connection of ours; returns whether it answers a question.
+    pub(super) fn handle_answer(&mut self, now: Time, destination: ConnectionId, datagram: &[u8]) -> bool {
+        let asked = |(_, inquiry): &(&ConnectionHandle, &mut Inquiry)| inquiry.initiator.source() == destination;
+        let Some((&handle, inquiry)) = self.inquiries.open.iter_mut().find(asked) else { return false };
+        if inquiry.initiator.handle_cookie(now, datagram).is_ok() {
+            return true;
+        }
+        if inquiry.initiator.handle_reply(datagram).is_err() {
+            return false;
+        }
+        let (found, question) = (inquiry.initiator.found_connection(), (inquiry.after, inquiry.heard));
+        self.inquiries.open.remove(&handle);
+        if let Some(connection) = self.connections.get_mut(&handle)
+            && connection.silence() == Some(question)
+        {
+            connection.on_answer(found);
+        }
+        true
+    }
+}

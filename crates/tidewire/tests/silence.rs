@@ -1,0 +1,131 @@
+//! A raw prober over a real socket (RELIABILITY T17): nothing comes back without the secret, and with it no more than was sent.
+
+mod pair;
+
+use std::sync::Arc;
+
+use pair::{endpoint, pseudo_random, secret, within};
+use tidewire::{Config, Credentials, Endpoint, KeyCredentials, PrivateKey, PublicKey, Secret};
+use tidewire_proto::Time;
+use tidewire_proto::crypto::AwsLc;
+use tidewire_proto::handshake::{Initiator, Keys, Parameters};
+use tidewire_proto::wire::{ConnectionId, HELLO_LEN};
+use tokio::net::UdpSocket;
+
+/// Datagrams thrown in the tests without the secret.
+fn thrown() -> u64 {
+    let quick = std::env::var_os("TIDEWIRE_QUICK").is_some_and(|quick| quick == "1");
+    if quick { 20_000 } else { 200_000 }
+}
+
+/// Throws datagrams of all kinds of a stranger; returns how many left.
+async fn probe(prober: &UdpSocket, server: &Endpoint, hellos: &[[u8; HELLO_LEN]]) -> u64 {
+    for n in 0..thrown() {
+        let mut datagram = pseudo_random(n, (n % 1_400) as usize);
+        let hello = &hellos[n as usize % hellos.len()];
+        match n % 5 {
+            // A HELLO of another secret, a part of one, one with changed bytes; a short packet; anything.
+            0 => datagram = hello.to_vec(),
+            1 => datagram = hello[..n as usize % HELLO_LEN].to_vec(),
+            2 => {
+                datagram = hello.to_vec();
+                datagram[n as usize % HELLO_LEN] ^= 1 << (n % 8);
+            }
+            3 if !datagram.is_empty() => datagram[0] = datagram[0] & 0x3f | 0x40,
+            _ => {}
+        }
+        prober.send_to(&datagram, server.local_addr()).await.unwrap();
+        if n % 64 == 0 {
+            // Lets the server take them, or the socket's buffer would.
+            tokio::task::yield_now().await;
+        }
+    }
+    thrown()
+}
+
+fn hello(keys: impl Into<Keys>, n: u8) -> [u8; HELLO_LEN] {
+    let mut hello = [0; HELLO_LEN];
+    let id = ConnectionId([n; 8]);
+    let mut initiator = Initiator::new(keys, id, &Parameters::default(), Arc::new(AwsLc), [n; 32], Time::ZERO);
+    initiator.poll_transmit(Time::ZERO, &mut hello).unwrap();
+    hello
+}
+
+fn between(ours: u8, theirs: &PublicKey) -> Keys {
+    Credentials::Key(KeyCredentials::new(PrivateKey::new([ours; 32]))).to_connect(Some(theirs)).unwrap()
+}
+
+/// An honest client connects afterwards: all that came before was taken by then.
+async fn nothing_came(prober: &UdpSocket) {
+    let mut buffer = [0; 2_000];
+    assert_eq!(prober.try_recv(&mut buffer).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[tokio::test]
+async fn t17_strangers_get_nothing() {
+    let server = endpoint(Config::default()).await;
+    let prober = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let hellos: Vec<_> = (1..9).map(|n| hello(&Secret::new([99; 32]), n)).collect();
+    let sent = within(probe(&prober, &server, &hellos)).await;
+    let client = endpoint(Config::default()).await;
+    let (ours, theirs) = within(async { tokio::join!(client.connect(server.local_addr()), server.accept()) }).await;
+    assert!(ours.is_ok() && theirs.is_some());
+    nothing_came(&prober).await;
+    let stats = server.stats();
+    // What a loaded machine's socket buffer lost is not counted.
+    assert!(stats.strangers + stats.malformed + stats.unknown > sent / 10, "{stats:?} of {sent}");
+    assert_eq!((stats.accepted, stats.unproven), (1, 0));
+}
+
+#[tokio::test]
+async fn t17_keys_that_are_not_authorized_get_nothing_and_are_named() {
+    let (ours, theirs) = (PrivateKey::new([1; 32]), PrivateKey::new([2; 32]));
+    let mut listener = KeyCredentials::new(theirs.clone());
+    listener.authorized = Arc::new([ours.public()].into());
+    let bind = |credentials| Endpoint::bind("127.0.0.1:0".parse().unwrap(), credentials, Config::default());
+    let server = bind(Credentials::Key(listener)).await.unwrap();
+    let prober = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let stranger = PrivateKey::new([3; 32]);
+    prober.send_to(&hello(between(3, &theirs.public()), 7), server.local_addr()).await.unwrap();
+    let refused = within(server.unauthorized()).await.unwrap();
+    assert_eq!((refused.key, refused.from), (stranger.public(), prober.local_addr().unwrap()));
+
+    let client = bind(Credentials::Key(KeyCredentials::new(ours.clone()))).await.unwrap();
+    let peer = theirs.public();
+    let connect = client.connect_to(server.local_addr(), &peer);
+    let (ours_live, theirs_live) = within(async { tokio::join!(connect, server.accept()) }).await;
+    assert_eq!(ours_live.unwrap().peer_key(), Some(peer));
+    assert_eq!(theirs_live.unwrap().peer_key(), Some(ours.public()));
+    nothing_came(&prober).await;
+    assert!(client.connect(server.local_addr()).await.unwrap_err().to_string().contains("public key"));
+}
+
+/// With the secret, from an address that never proves itself: no more bytes back than there.
+#[tokio::test]
+async fn t17_with_the_secret_no_more_comes_back_than_went() {
+    let server = endpoint(Config::default()).await;
+    let prober = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    // More than are answered in a second without proof.
+    let mut sent = 0;
+    for n in 0..200 {
+        let hello = hello(&secret(), n);
+        prober.send_to(&hello, server.local_addr()).await.unwrap();
+        sent += hello.len();
+    }
+    let (mut back, mut replies, mut cookies) = (0, 0, 0);
+    let mut buffer = [0; 2_000];
+    let all = async {
+        loop {
+            let stats = server.stats();
+            if stats.received == 200 && (replies, cookies) == (2 * stats.accepted, stats.unproven) {
+                return;
+            }
+            back += prober.recv(&mut buffer).await.unwrap();
+            let kind = buffer[0] >> 5 & 3;
+            (replies, cookies) = (replies + u64::from(kind == 1), cookies + u64::from(kind == 2));
+        }
+    };
+    within(all).await;
+    println!("{back} bytes for {sent}: {replies} REPLYs, {cookies} COOKIEs");
+    assert!(replies >= 256 && back <= sent, "{back} bytes for {sent}");
+}
