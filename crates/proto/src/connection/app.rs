@@ -10,7 +10,7 @@ use crate::wire::VARINT_MAX;
 
 /// What may wait in the lane for its first transmission, as time at the pacing rate: enough that a driver that wakes each
 /// millisecond never runs dry, short enough that a key stroke does not wait behind a bulk stream (DESIGN section 4).
-const QUEUE: Duration = Duration::from_millis(2);
+const QUEUE: Duration = Duration::from_micros(1_500);
 /// ... and at least this many symbols.
 const LEAST_QUEUE: usize = 2;
 

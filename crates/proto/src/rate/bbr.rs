@@ -19,10 +19,20 @@ use crate::Time;
 const STARTUP_GAIN: f64 = 2.77;
 /// Drains what start-up queued within about one round trip.
 const DRAIN_GAIN: f64 = 0.5;
-/// Probing for more, and draining what the probe queued (draft-ietf-ccwg-bbr section 5.3.3).
+/// Asking for more: for a round trip, then a look at what came of it. At capacity it queues a twentieth of a round trip, where 1.25 at once queued a
+/// quarter and a key stroke beside a bulk stream waited for it.
+const ASK_GAIN: f64 = 1.03;
+/// ... and the answer that there is more.
+const ANSWER: f64 = 1.02;
+/// Round trips of a probe until the question is out, and until the answer is there.
+const ASKED: u64 = 1;
+const LOOKED: u64 = 2;
+/// Taking what there is, as long as the rate grows by [`UP_GROWTH`] each round trip (draft-ietf-ccwg-bbr section 5.3.3).
 const UP_GAIN: f64 = 1.25;
-/// ... and probing beside others, whom each overflow costs more than us. Chosen by the sweep in docs/recovery.md.
+const UP_GROWTH: f64 = 1.1;
+/// Asking beside others, whose queue hides the answer. Chosen by the sweep in docs/recovery.md.
 const SHARED_UP_GAIN: f64 = 1.1;
+/// Draining what a probe queued (draft-ietf-ccwg-bbr section 5.3.3).
 const DOWN_GAIN: f64 = 0.75;
 /// Paces at the estimate (BBRv2 stays 1 % under it; here the drain after each probe and the early end of a cruise bound the queue).
 const CRUISE_GAIN: f64 = 1.0;
@@ -195,7 +205,9 @@ impl RateController for Bbr {
         let gain = match self.phase {
             Phase::Startup => STARTUP_GAIN,
             Phase::Drain => DRAIN_GAIN,
-            Phase::Up if self.cruise_rounds > CRUISE_ROUNDS => SHARED_UP_GAIN,
+            Phase::Up if self.is_shared() => SHARED_UP_GAIN,
+            Phase::Up if self.phase_rounds < ASKED => ASK_GAIN,
+            Phase::Up if self.phase_rounds < LOOKED => CRUISE_GAIN,
             Phase::Up => UP_GAIN,
             Phase::Down => DOWN_GAIN,
             Phase::Cruise | Phase::Probe => CRUISE_GAIN,
@@ -231,6 +243,22 @@ impl Bbr {
 
     fn queue_limit(&self) -> Duration {
         (self.min_rtt / QUEUE_DIVISOR).max(QUEUE_FLOOR).max(own_time(self.rate()))
+    }
+
+    /// Whether probing goes on after so many round trips of it: those that nothing can be known of yet, and those that found more.
+    fn is_more(&self, lasted: u64) -> bool {
+        let grew = |factor: f64| self.rate() as f64 >= self.full_rate as f64 * factor;
+        match lasted {
+            _ if self.is_shared() => false,
+            LOOKED => grew(ANSWER),
+            // What a round trip brought is known after the next.
+            _ => lasted <= LOOKED + 1 || grew(UP_GROWTH),
+        }
+    }
+
+    /// Probes were found to meet others.
+    fn is_shared(&self) -> bool {
+        self.cruise_rounds > CRUISE_ROUNDS
     }
 
     /// Somebody else fills the queue: probes become rarer and smaller.
@@ -270,6 +298,9 @@ impl Bbr {
                 self.foreign = false;
                 self.enter(Phase::Cruise, ack);
             }
+            Phase::Up if !self.is_shared() && self.standing_queue() > self.queue_limit() => {
+                self.enter(Phase::Down, ack)
+            }
             Phase::Cruise if !self.foreign && self.standing_queue() > self.queue_limit() => {
                 self.enter(Phase::Down, ack)
             }
@@ -304,7 +335,8 @@ impl Bbr {
         let app_limited = ack.rate.is_none_or(|rate| rate.app_limited);
         match self.phase {
             Phase::Startup if !app_limited => self.check_full(ack),
-            Phase::Up if lasted >= 1 => self.enter(Phase::Down, ack),
+            Phase::Up if self.is_more(lasted) => self.full_rate = self.rate(),
+            Phase::Up => self.enter(Phase::Down, ack),
             Phase::Drain | Phase::Down if lasted >= if self.foreign { 1 } else { DRAIN_ROUNDS } => {
                 self.foreign = true;
                 self.meet_others();

@@ -1,0 +1,53 @@
+//! A link whose rate grows: the sender finds what came.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use tidewire_sim::link::{Capacity, RateTrace};
+use tidewire_sim::pair::End;
+use tidewire_sim::settings::Direction;
+
+use super::{RTT, bulk};
+
+/// 1,500-byte opportunities of a link that carries `before` megabits per second for five seconds and `after` for as long, as a trace.
+fn step(before: u64, after: u64) -> Capacity {
+    let mut text = String::new();
+    for (from, rate) in [(0, before), (5_000, after)] {
+        let packets = rate * 5_000 / 12;
+        (0..packets).for_each(|n| text.push_str(&format!("{}\n", from + (n + 1) * 5_000 / packets)));
+    }
+    Capacity::Trace(Arc::new(RateTrace::parse(&text).unwrap()))
+}
+
+/// How long after the step until what is delivered in two round trips is 0.8 of the new rate, of which headers leave 0.94.
+fn settled(loss: &str, before: u64, after: u64) -> Duration {
+    let mut trial = bulk(1 << 30, &[(Direction::Forward, "loss", loss), (Direction::Forward, "queue", "187kB")]);
+    trial.link.forward.capacity = step(before, after);
+    let mut run = trial.start().unwrap();
+    let pace = RTT * 2;
+    let enough = after as f64 * 1e6 / 8.0 * 0.8 * pace.as_secs_f64();
+    let mut at = run.began() + Duration::from_secs(5);
+    run.until(at);
+    let mut read = run.load.read();
+    loop {
+        at += pace;
+        run.until(at);
+        let more = run.load.read() - read;
+        read += more;
+        let took = at.since(run.began()).saturating_sub(Duration::from_secs(5));
+        if more as f64 >= enough || took > Duration::from_secs(5) {
+            println!("{before} to {after} Mbit/s, loss {loss}: {took:?}, {:?}", run.stats(End::Near).packets);
+            return took;
+        }
+    }
+}
+
+#[test]
+fn a_wider_link_is_found() {
+    for loss in ["none", "5%"] {
+        for (before, after) in [(10, 12), (10, 20), (10, 40), (5, 50)] {
+            let took = settled(loss, before, after);
+            assert!(took <= Duration::from_secs(2), "{before} to {after} Mbit/s, loss {loss}: {took:?}");
+        }
+    }
+}
