@@ -162,12 +162,15 @@ impl CodingContext<'_> {
         count as u16
     }
 
-    /// Repairs under way that can be expected to help the gap at `gap`.
+    /// Repairs under way that can be expected to help the gap at the beginning of `span`, and symbols of the span that were sent again.
     ///
     /// A repair on feedback counts in full. Proactive ones mix newer source symbols too, some of which will be lost: only what
     /// they bring beyond those expected losses counts.
-    pub fn under_way_for(&self, gap: SourceId) -> u64 {
-        let covering = self.in_flight.iter().filter(|repair| repair.covers(gap));
+    pub fn under_way_for(&self, span: Range<SourceId>) -> u64 {
+        let covering = self
+            .in_flight
+            .iter()
+            .filter(|repair| repair.covers(span.start) || (repair.count == 1 && span.contains(&repair.first)));
         let (answers, proactive) =
             covering.fold(
                 (0, 0),
