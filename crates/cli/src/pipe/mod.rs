@@ -53,8 +53,14 @@ pub struct Moved {
 pub async fn run(connection: &Connection, side: Side) -> Result<Moved, Failure> {
     let ended = exchange(connection, side).await;
     let Err(failure) = ended else { return ended };
-    connection.close(if failure.exit == Exit::LocalIo { OUTPUT_GONE } else { CUT_OFF }, "");
-    match timeout(REASON_WAIT, connection.closed()).await {
+    if failure.exit == Exit::LocalIo {
+        connection.close(OUTPUT_GONE, "");
+        return Err(failure);
+    }
+    // A peer that gives up stops its streams first: why is in its CLOSE, which follows.
+    let reason = timeout(REASON_WAIT, connection.closed()).await;
+    connection.close(CUT_OFF, "");
+    match reason {
         Ok(CloseReason::Peer { code: OUTPUT_GONE, .. }) => {
             Err(Failure::message(Exit::LocalIo, "nobody reads the output at the other side any more"))
         }
