@@ -19,7 +19,7 @@ use crate::Time;
 const STARTUP_GAIN: f64 = 2.77;
 /// Drains what start-up queued within about one round trip.
 const DRAIN_GAIN: f64 = 0.5;
-/// Asking for more: for a round trip, then a look at what came of it. At capacity it queues a twentieth of a round trip, where 1.25 at once queued a
+/// Asking for more: for a round trip, then a look at what came of it. At capacity it queues a thirtieth of a round trip, where 1.25 at once queued a
 /// quarter and a key stroke beside a bulk stream waited for it.
 const ASK_GAIN: f64 = 1.03;
 /// ... and the answer that there is more.

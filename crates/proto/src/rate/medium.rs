@@ -1,7 +1,7 @@
 //! Tells what the medium loses from what a full queue drops, for a controller that does not take every loss for congestion.
 //!
 //! The delay tells of a queue that is long; one shorter than the delay can show drops without a word. But its drops go away when the
-//! sender is slower, and the medium's do not. [`super::Bbr`] paces below its estimate for a round trip in each of its cycles anyway:
+//! sender is slower, and the medium's do not. [`super::Bbr`] paces below its estimate in each of its cycles anyway, while it drains:
 //! the loss among those packets is the medium's. Loss beyond that at full pace is an alarm, after which the sender slows down, and what
 //! the slower packets then meet is the verdict on it.
 
