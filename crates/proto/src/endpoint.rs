@@ -16,7 +16,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::Time;
 use crate::config::{Config, ConfigError};
-use crate::connection::{Connection, Event, Received, Transmit, WakeReason};
+use crate::connection::{Connection, Event, Received, SendFailure, Transmit, WakeReason};
 use crate::crypto::{Provider, PublicKey};
 use crate::handshake::{Credentials, Initiator, Parameters, PeerKeyError, Responder, Terms, Unauthorized};
 use crate::lane::INITIAL_CAPACITY;
@@ -70,6 +70,8 @@ pub struct EndpointStats {
     pub refused: u64,
     /// HELLOs of one whose key is not authorized.
     pub unauthorized: u64,
+    /// Answers to HELLOs, and questions, that the system refused to send.
+    pub refused_by_system: u64,
     /// HELLOs accepted.
     pub accepted: u64,
     /// Half-open sessions that newer ones displaced.
@@ -92,6 +94,8 @@ pub struct Endpoint {
     stats: EndpointStats,
     /// The connection that was last asked for datagrams, so that each gets its turn.
     turn: ConnectionHandle,
+    /// Whether the last datagrams were its.
+    sent_by_turn: bool,
 }
 
 impl fmt::Debug for Endpoint {
@@ -128,6 +132,7 @@ impl Endpoint {
             next_handle: 0,
             stats: EndpointStats::default(),
             turn: ConnectionHandle(0),
+            sent_by_turn: false,
         })
     }
 
@@ -310,6 +315,7 @@ impl Endpoint {
 
     /// Datagrams to be sent now; see [`Connection::poll_transmit`].
     pub fn poll_transmit(&mut self, now: Time, max_segments: usize, out: &mut [u8]) -> Option<Transmit> {
+        self.sent_by_turn = false;
         if let Some((destination, len)) =
             self.responder.as_mut().and_then(|responder| responder.poll_transmit(now, out))
         {
@@ -320,6 +326,7 @@ impl Endpoint {
         {
             return Some(transmit);
         }
+        self.sent_by_turn = true;
         let turn = self.turn;
         let after = self.connections.range_mut(ConnectionHandle(turn.0 + 1)..);
         for (&handle, connection) in after {
@@ -335,6 +342,15 @@ impl Endpoint {
             }
         }
         None
+    }
+
+    /// The socket did not take `transmit`, which [`Self::poll_transmit`] gave last. That ends nothing: it is as good as lost on its way, and the next may go.
+    pub fn handle_send_failure(&mut self, now: Time, transmit: &Transmit, failure: SendFailure) {
+        if !self.sent_by_turn {
+            self.stats.refused_by_system += 1;
+        } else if let Some(connection) = self.connections.get_mut(&self.turn) {
+            connection.handle_send_failure(now, transmit, failure);
+        }
     }
 
     /// The next event, and whose it is. After [`Event::Closed`] the connection is dropped as soon as it has finished ending.

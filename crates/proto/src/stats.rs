@@ -10,7 +10,7 @@ use core::time::Duration;
 pub struct PacketStats {
     /// Sent: `source + repair + feedback_repair + control`.
     pub sent: u64,
-    /// Sent with a source symbol for the first time.
+    /// Sent with a source symbol for the first time, or with a part of one that is longer than the path takes.
     pub source: u64,
     /// Sent with a repair before any deficit was known.
     pub repair: u64,
@@ -26,6 +26,8 @@ pub struct PacketStats {
     pub acked: u64,
     /// Given up as lost.
     pub lost: u64,
+    /// Of those sent, those that the system refused to take from us; they are lost.
+    pub refused: u64,
     /// Datagrams that named this connection and were not authentic, or came twice.
     pub dropped: u64,
 }
@@ -40,7 +42,7 @@ pub struct SymbolStats {
     pub direct: u64,
     /// Computed from repair symbols.
     pub repaired: u64,
-    /// Arrived in a further transmission.
+    /// Arrived in a further transmission, or in parts.
     pub resent: u64,
     /// Given up because their time had passed.
     pub expired: u64,

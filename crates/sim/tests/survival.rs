@@ -105,8 +105,8 @@ fn s01_a_restarted_peer_is_noticed() {
 }
 
 /// Streams both ways, so that each end is once the one that only answers: bulk, records of 1,200 bytes each 10 ms, or both at once.
-fn moving(from: End, work: &str, seed: u64) -> Run {
-    let mut trial = bulk(0, seed, &[]);
+fn moving(from: End, work: &str, loss: &str, seed: u64) -> Run {
+    let mut trial = bulk(0, seed, &[(Direction::Both, "loss", loss)]);
     trial.flows = match work {
         "bulk" => vec![Flow::bulk(from, 400_000_000)],
         "records" => vec![Flow::paced(from, 400_000_000, 120_000)],
@@ -138,7 +138,7 @@ fn s02_another_port_every_five_seconds() {
         [End::Near, End::Far].into_iter().flat_map(|from| ["bulk", "records", "both"].map(|work| (from, work)))
     {
         for seed in 1..=seeds() {
-            let mut run = moving(from, work, seed);
+            let mut run = moving(from, work, "0%", seed);
             run.until(Time::from_millis(2_000 + 7 * seed));
             run.pair.rebind_every(Some(Rebinding { what: Rebound::Port, every: Duration::from_secs(5) }));
             let stall = longest_stall(&mut run, Time::from_millis(19_000));
@@ -158,7 +158,7 @@ fn s03_another_address() {
         for (from, seed) in
             [End::Near, End::Far].into_iter().flat_map(|from| (1..=seeds()).map(move |seed| (from, seed)))
         {
-            let mut run = moving(from, "bulk", seed);
+            let mut run = moving(from, "bulk", "0%", seed);
             run.until(Time::from_millis(3_000));
             for nth in 1..=4 {
                 run.pair.rebind(what);
@@ -184,6 +184,40 @@ fn s03_another_address() {
             assert!(run.load.errors.is_empty() && after >= 0.8 * 25e6 / 8.0, "{after} bytes per second");
         }
     }
+}
+
+/// IP packets beyond 1,280 bytes begin to vanish, or a little less where the records would still pass. Bytes are checked by the load itself.
+#[test]
+fn s04_a_black_hole_for_long_packets() {
+    for (from, work) in
+        [End::Near, End::Far].into_iter().flat_map(|from| ["bulk", "records", "both"].map(|work| (from, work)))
+    {
+        for (loss, seed) in ["0%", "10%"].into_iter().flat_map(|loss| (1..=seeds()).map(move |seed| (loss, seed))) {
+            let mut run = moving(from, work, loss, seed);
+            run.until(Time::from_millis(3_000));
+            assert_eq!(run.stats(from).datagram_size, 1_472);
+            let mtu = if work == "records" { 1_250 } else { 1_280 };
+            limit(&mut run, mtu);
+            let stall = longest_stall(&mut run, Time::from_millis(20_000));
+            let size = run.stats(from).datagram_size;
+            println!("{from:?} sends {work}, {loss} lost, seed {seed}: {stall:?} of stall, then {size} bytes");
+            assert!(stall <= Duration::from_secs(3), "{from:?} sends {work}, {loss} lost, seed {seed}: {stall:?}");
+            assert!((1_200..=mtu as u16 - 28).contains(&size), "{size}");
+            if work == "bulk" {
+                assert!(size > 1_252 - 20, "{size} bytes after the search");
+                let after = goodput(&mut run, Time::from_millis(24_000));
+                assert!(after >= 0.7 * 25e6 / 8.0, "{after} bytes per second");
+            }
+            assert_eq!((&run.load.errors, &run.load.closed), (&Vec::new(), &[None, None]));
+        }
+    }
+}
+
+/// From now on longer IP packets vanish, both ways.
+fn limit(run: &mut Run, mtu: usize) {
+    let link = run.pair.link_mut();
+    link.forward.set_mtu(Some(mtu));
+    link.back.set_mtu(Some(mtu));
 }
 
 #[test]

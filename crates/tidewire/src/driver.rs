@@ -113,8 +113,12 @@ impl Driver {
     fn send(&mut self, cx: &mut Context<'_>) -> Round {
         for _ in 0..BATCHES {
             if let Some(transmit) = &self.pending {
-                if self.socket.poll_send(cx, transmit, &self.out[..transmit.len]).is_pending() {
+                let Poll::Ready(sent) = self.socket.poll_send(cx, transmit, &self.out[..transmit.len]) else {
                     return self.wait_for_room(cx);
+                };
+                if let Err(failure) = sent {
+                    let now = self.shared.clock.now();
+                    self.shared.lock().endpoint.handle_send_failure(now, transmit, failure);
                 }
                 self.pending = None;
             }

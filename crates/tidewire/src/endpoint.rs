@@ -38,18 +38,17 @@ impl Endpoint {
     /// # Panics
     /// Outside of a tokio runtime with I/O and time enabled.
     pub async fn bind(address: SocketAddr, credentials: impl Into<Credentials>, config: Config) -> io::Result<Self> {
+        Self::over(Socket::bind(address)?, credentials.into(), config)
+    }
+
+    /// An endpoint that has this socket.
+    pub(crate) fn over(socket: Socket, credentials: Credentials, config: Config) -> io::Result<Self> {
         let largest = config.max_datagram;
         let mut seed = [0; 32];
         getrandom::fill(&mut seed)?;
-        let config = EndpointConfig {
-            credentials: credentials.into(),
-            listen: true,
-            connection: config,
-            provider: Arc::new(AwsLc),
-        };
+        let config = EndpointConfig { credentials, listen: true, connection: config, provider: Arc::new(AwsLc) };
         let endpoint = tidewire_proto::endpoint::Endpoint::new(config, seed)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        let socket = Socket::bind(address)?;
         let local = socket.local_addr()?;
         let clock = Clock::start();
         let timer = Timer::new(clock);

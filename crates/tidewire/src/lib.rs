@@ -76,6 +76,8 @@ mod clock;
 mod connection;
 mod driver;
 mod endpoint;
+#[cfg(test)]
+mod refusals;
 mod shared;
 mod socket;
 mod stream;

@@ -1,14 +1,14 @@
 //! The UDP socket: many datagrams a system call, each with its congestion mark.
 //!
 //! Called by the driver only, from one task. A datagram that cannot be sent is lost, as it may be anywhere on its way: the caller
-//! learns nothing of it but that the next may go.
+//! learns that, and whether it was too long; the next may go. Only a full buffer of the socket is waited for.
 
 use std::io::{self, IoSliceMut};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::task::{Context, Poll, ready};
 
 use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, UdpSocketState};
-use tidewire_proto::connection::Transmit;
+use tidewire_proto::connection::{SendFailure, Transmit};
 use tidewire_proto::path::Ecn;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
@@ -20,12 +20,22 @@ const LEAST_SOCKET_BUFFER: usize = 256 << 10;
 const LARGEST: usize = 65_535;
 /// Bytes that IPv4 and UDP put before them: the kernel takes no longer train.
 const HEADERS: usize = 28;
+/// "Message too long" in the system's `errno.h` (Windows: WSAEMSGSIZE).
+const EMSGSIZE: i32 = if cfg!(any(target_os = "linux", target_os = "android")) {
+    90
+} else if cfg!(windows) {
+    10_040
+} else {
+    40
+};
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Socket {
     io: UdpSocket,
     state: UdpSocketState,
+    #[cfg(test)]
+    pub schedule: crate::refusals::Schedule,
 }
 
 impl Socket {
@@ -45,7 +55,12 @@ impl Socket {
         socket.bind(&address.into())?;
         let io = UdpSocket::from_std(socket.into())?;
         let state = UdpSocketState::new((&io).into())?;
-        Ok(Self { io, state })
+        Ok(Self {
+            io,
+            state,
+            #[cfg(test)]
+            schedule: Default::default(),
+        })
     }
 
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -57,8 +72,8 @@ impl Socket {
         self.state.max_gso_segments().min((LARGEST - HEADERS) / largest).max(1)
     }
 
-    /// Sends one batch. Ready also when the kernel refused it: then it is lost.
-    pub fn poll_send(&self, cx: &mut Context<'_>, transmit: &Transmit, bytes: &[u8]) -> Poll<()> {
+    /// Sends one batch, or says why the system refused it: then it is lost.
+    pub fn poll_send(&self, cx: &mut Context<'_>, transmit: &Transmit, bytes: &[u8]) -> Poll<Result<(), SendFailure>> {
         let transmit = quinn_udp::Transmit {
             destination: transmit.destination,
             ecn: transmit.ecn.map(codepoint),
@@ -68,13 +83,29 @@ impl Socket {
         };
         loop {
             if ready!(self.io.poll_send_ready(cx)).is_err() {
-                return Poll::Ready(());
+                return Poll::Ready(Err(SendFailure::Other));
             }
-            let sent = self.io.try_io(Interest::WRITABLE, || self.state.try_send((&self.io).into(), &transmit));
-            if !sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
-                return Poll::Ready(());
+            match self.io.try_io(Interest::WRITABLE, || self.send(&transmit)) {
+                Ok(()) => return Poll::Ready(Ok(())),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.raw_os_error() == Some(EMSGSIZE) => return Poll::Ready(Err(SendFailure::TooLong)),
+                Err(_) => return Poll::Ready(Err(SendFailure::Other)),
             }
         }
+    }
+
+    #[cfg(test)]
+    pub async fn writable(&self) {
+        self.io.writable().await.expect("open");
+    }
+
+    /// One system call.
+    fn send(&self, transmit: &quinn_udp::Transmit<'_>) -> io::Result<()> {
+        #[cfg(test)]
+        if let Some(errno) = self.schedule.call() {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        self.state.try_send((&self.io).into(), transmit)
     }
 
     /// Fills the inbox.
@@ -162,7 +193,7 @@ mod tests {
     use std::future::poll_fn;
 
     async fn exchange(transmit: &Transmit, bytes: &[u8], from: &Socket, to: &Socket) -> Vec<(Option<Ecn>, Vec<u8>)> {
-        poll_fn(|cx| from.poll_send(cx, transmit, bytes)).await;
+        assert_eq!(poll_fn(|cx| from.poll_send(cx, transmit, bytes)).await, Ok(()));
         let (mut inbox, mut received) = (Inbox::new(), Vec::new());
         while received.iter().map(|(_, datagram): &(_, Vec<u8>)| datagram.len()).sum::<usize>() < bytes.len() {
             poll_fn(|cx| to.poll_receive(cx, &mut inbox)).await.expect("receives");
@@ -204,7 +235,8 @@ mod tests {
         let (from, to) = (bind(), bind());
         let destination = "[2001:db8::1]:7700".parse().expect("an address");
         let transmit = Transmit { destination, ecn: None, len: 1, segment_size: None };
-        poll_fn(|cx| from.poll_send(cx, &transmit, b"x")).await;
+        let refused = poll_fn(|cx| from.poll_send(cx, &transmit, b"x")).await;
+        assert_eq!(refused, Err(SendFailure::Other), "IPv6 from an IPv4 socket");
         let transmit = Transmit { destination: to.local_addr().expect("bound"), ..transmit };
         assert_eq!(exchange(&transmit, b"y", &from, &to).await, [(None, b"y".to_vec())]);
     }

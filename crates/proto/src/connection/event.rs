@@ -104,6 +104,15 @@ pub enum Event {
     Closed(CloseReason),
 }
 
+/// Why the system did not take a datagram that was to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendFailure {
+    /// It is longer than the way out takes (EMSGSIZE).
+    TooLong,
+    /// No buffer, no route, forbidden, an older datagram was refused: the next one may go.
+    Other,
+}
+
 /// Codes of a CLOSE frame (wire.md section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseCode {

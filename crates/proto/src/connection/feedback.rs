@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::lanes::{Inbound, Lane};
 use super::{CloseCode, Connection};
 use crate::Time;
-use crate::lane::{LaneReceiver, MAX_LANES, STREAMS};
+use crate::lane::{LaneReceiver, MAX_LANES, STREAMS, Slice};
 use crate::path::{Carried, EcnTally, Fate, MAX_FEEDBACK_DELAY, Sent, is_persistent};
 use crate::rate::{AckSample, LossSample};
 use crate::wire::{EcnCounts, Feedback, FeedbackRepr, LaneRepr, StreamCreditRepr, Writer};
@@ -94,7 +94,7 @@ impl Connection {
         self.detect_losses(now);
         if any {
             self.path.probes = 0;
-            self.path.probe_owed = false;
+            (self.path.probe_owed, self.path.ping_owed) = (false, false);
             self.path.waiting_since = now;
             sample.in_flight = self.path.flight.bytes();
             (sample.smoothed, sample.min_rtt) = (self.path.rtt.smoothed(), self.path.rtt.min());
@@ -162,13 +162,13 @@ impl Connection {
             self.path.rate.on_loss(&LossSample { now, bytes, sent: newest, persistent });
         }
         self.lost = lost;
-        self.tell_estimator();
+        self.tell_fates(now);
         self.path.flight.forget(now - self.path.rtt.smoothed() - SPURIOUS_WINDOW);
     }
 
     /// What the fate of a packet means for what it carried.
     pub(super) fn carried_fate(&mut self, now: Time, n: u64, sent: &Sent, arrived: bool) {
-        let udp = (sent.bytes as usize).saturating_sub(crate::path::IP_UDP_HEADER) as u16;
+        let udp = sent.payload_len();
         match sent.carried {
             Carried::Source { lane, id, again } => {
                 let Some(Lane { sender, .. }) = self.lanes.get_mut(lane) else { return };
@@ -187,8 +187,12 @@ impl Connection {
                     policy.on_repair_settled(&repair, arrived);
                 }
             }
-            Carried::SizeProbe if arrived => self.path.mtu.on_acked(udp),
-            Carried::SizeProbe => self.path.mtu.on_lost(udp, now, self.path.rtt.smoothed()),
+            Carried::Slice { lane, id, part, .. } => {
+                let Some(Lane { sender, .. }) = self.lanes.get_mut(lane) else { return };
+                sender.on_slice_settled(Slice { id, part }, n, arrived);
+            }
+            Carried::SizeProbe if arrived => self.path.mtu.on_acked(sent.at, udp),
+            Carried::SizeProbe => self.path.mtu.on_lost(sent.at, udp, now, self.path.rtt.smoothed()),
             Carried::Control => self.ids.on_fate(n, arrived),
             Carried::Base { .. } => {}
         }
@@ -200,18 +204,24 @@ impl Connection {
         }
     }
 
-    /// Gives the estimator the fates in the order of sending, as far as they are known.
-    fn tell_estimator(&mut self) {
+    /// Gives estimator, rate controller and search of the packet size the fates in the order of sending, as far as they are known.
+    fn tell_fates(&mut self, now: Time) {
         let path = &mut self.path;
         // Losses of a full queue are congestion: no redundancy answers them.
         let congested = path.rate.is_congested();
         for (n, sent) in path.flight.iter_from(path.fates_from) {
             match sent.fate {
                 Fate::Open if sent.elicits => break,
-                _ if !sent.elicits || sent.carried == Carried::SizeProbe => {}
+                _ if sent.carried == Carried::SizeProbe => {}
+                _ if !sent.elicits => {
+                    if sent.fate == Fate::Acked {
+                        path.mtu.on_fate(now, sent.at, sent.payload_len(), false);
+                    }
+                }
                 Fate::Acked | Fate::Lost { .. } => {
                     let lost = sent.fate != Fate::Acked;
                     path.rate.on_fate(n, lost);
+                    path.mtu.on_fate(now, sent.at, sent.payload_len(), lost);
                     if !congested {
                         path.estimator.on_fate(lost);
                     }

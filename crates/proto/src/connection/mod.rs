@@ -3,7 +3,7 @@
 //! The driver's contract (front page of the crate): after any `&mut self` call drain [`Connection::poll_transmit`], then
 //! [`Connection::poll_event`], then read [`Connection::poll_timeout`]; only then wait. Each concern has a file:
 //! `receive` (frames in), `feedback` (what comes back and what goes back), `send` (what fills a slot), `lanes` (whose turn it is to fill it), `timers`,
-//! `app` (streams), `messages`, `moving` (addresses and ids), `keys`, `event` (types).
+//! `slices` (symbols longer than the path takes), `app` (streams), `messages`, `moving` (addresses and ids), `keys`, `event` (types).
 
 mod app;
 mod event;
@@ -14,6 +14,7 @@ mod messages;
 mod moving;
 mod receive;
 mod send;
+mod slices;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod tests;
 mod timers;
@@ -24,7 +25,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 pub use app::{OpenError, ReadError, WriteError};
-pub use event::{CloseCode, CloseReason, Event, Message, Received, Side, StreamId, Transmit, WakeReason};
+pub use event::{CloseCode, CloseReason, Event, Message, Received, SendFailure, Side, StreamId, Transmit, WakeReason};
 pub use messages::{LaneConfig, LaneError, MessageError};
 
 use crate::Time;
@@ -93,6 +94,8 @@ struct Path {
     last_probe: Time,
     /// A probe timeout asks for a packet.
     probe_owed: bool,
+    /// ... and a short one behind it, which a path that became narrower lets pass.
+    ping_owed: bool,
     /// Since when an answer is waited for: the last one, or the first packet after nothing was in flight.
     waiting_since: Time,
     /// When a packet number is next left out.
@@ -126,6 +129,7 @@ impl Path {
             probing_since: now,
             last_probe: now,
             probe_owed: false,
+            ping_owed: false,
             waiting_since: now,
             skip_at: now + SKIP_START,
             idle_since: Some(now),

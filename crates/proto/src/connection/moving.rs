@@ -86,7 +86,7 @@ impl Connection {
     fn start_path(&mut self, now: Time, address: SocketAddr, same: bool) {
         self.give_up_flight(now);
         if !same {
-            self.path.renew(self.config.rate_control.build());
+            self.path.renew(now, self.config.rate_control.build());
         }
         let path = &mut self.path;
         path.remote = address;
@@ -184,9 +184,9 @@ impl Connection {
 }
 
 impl Path {
-    /// Forgets all that was measured. Packet numbers go on, and so does what was received. The packet size stays: symbols already
-    /// numbered are as long, and an address seldom changes to a narrower path.
-    fn renew(&mut self, rate: Box<dyn RateController>) {
+    /// Forgets all that was measured, the packet size too. Packet numbers go on, and so does what was received.
+    fn renew(&mut self, now: Time, rate: Box<dyn RateController>) {
+        self.mtu.restart(now, Duration::ZERO);
         self.rtt = Rtt::default();
         self.loss = LossDetector::default();
         self.estimator = LossEstimator::default();

@@ -6,6 +6,8 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
+use tidewire_codec::SourceId;
+
 use super::moving::Origin;
 use super::{CloseCode, CloseReason, Connection, Event, Received, State};
 use crate::Time;
@@ -153,9 +155,12 @@ impl Connection {
                     keys.peer_ids.on_new(sequence, retire, path, id).map_err(|_| CloseCode::Protocol)?;
                 }
             }
-            // No policy is imposed, and no symbol of ours outgrows the path.
+            Frame::Slice { lane, id, offset, total, bytes } => {
+                let slice = Arrival::Slice { id, offset, total, bytes };
+                asked.urgent |= self.on_arrival(now, lane, SourceId(0), slice)?;
+            }
+            // No policy is imposed.
             Frame::Ping | Frame::Policy(_) => {}
-            Frame::Slice { .. } => return Err(CloseCode::Protocol),
         }
         Ok(())
     }

@@ -9,9 +9,10 @@ use core::time::Duration;
 use tidewire_codec::{Code, RepairId, SourceId};
 
 use super::lanes::Lane;
+use super::slices::BASE_SIZE;
 use super::{Connection, SKIP_TIMEOUTS, State, Transmit};
 use crate::Time;
-use crate::lane::{LaneSender, STREAMS};
+use crate::lane::{LaneSender, STREAMS, Slice};
 use crate::path::{Carried, Ecn, Fate, IP_UDP_HEADER, Sent, transmission_time};
 use crate::redundancy::{CodingContext, RedundancyPolicy, Repair};
 use crate::wire::{
@@ -22,15 +23,17 @@ use crate::wire::{
 /// A batch of segments lasts no longer than this at the pacing rate (DESIGN section 7).
 const BATCH: Duration = Duration::from_micros(500);
 /// A packet of data carries at least this much around its symbol.
-const PACKET_OVERHEAD: usize = SHORT_HEADER_LEN + TAG_LEN;
+pub(super) const PACKET_OVERHEAD: usize = SHORT_HEADER_LEN + TAG_LEN;
 /// One FEEDBACK in this many has an ignorable frame beside it, so that peers keep ignoring them (RELIABILITY T26).
 const GREASE_RATE: u64 = 64;
 /// What a slot carries besides FEEDBACK.
-enum Slot {
+pub(super) enum Slot {
     Ping,
     SizeProbe(u16),
     Repair(u32, Repair),
     Source(u32),
+    /// Part of a symbol that is longer than the path takes.
+    Slice(u32, Slice),
     /// The base of a lane that has no symbol to say it with.
     Base(u32),
 }
@@ -114,7 +117,7 @@ impl Connection {
     /// Records a packet that leaves now.
     pub(super) fn record(&mut self, now: Time, len: usize, carried: Carried, elicits: bool) {
         let bytes = (len + IP_UDP_HEADER) as u32;
-        if let Carried::Source { lane, .. } | Carried::Repair { lane, .. } = carried {
+        if let Carried::Source { lane, .. } | Carried::Slice { lane, .. } | Carried::Repair { lane, .. } = carried {
             self.note_busy(now);
             self.lanes.charge(lane, bytes);
         }
@@ -126,10 +129,10 @@ impl Connection {
         let packets = &mut self.stats.packets;
         packets.sent += 1;
         match carried {
-            Carried::Source { again: false, .. } => packets.source += 1,
-            Carried::Source { again: true, .. } | Carried::Repair { on_feedback: true, .. } => {
-                packets.feedback_repair += 1;
-            }
+            Carried::Source { again: false, .. } | Carried::Slice { again: false, .. } => packets.source += 1,
+            Carried::Source { again: true, .. }
+            | Carried::Slice { again: true, .. }
+            | Carried::Repair { on_feedback: true, .. } => packets.feedback_repair += 1,
             Carried::Repair { on_feedback: false, .. } => packets.repair += 1,
             Carried::Control | Carried::SizeProbe | Carried::Base { .. } => packets.control += 1,
         }
@@ -182,6 +185,9 @@ impl Connection {
         if self.path.probe_owed {
             return self.probe(now, limit);
         }
+        if core::mem::take(&mut self.path.ping_owed) {
+            return Some(Slot::Ping);
+        }
         if self.path.is_broken() || !self.path.pacer.is_open(now) || !self.path.has_room(limit) {
             return None;
         }
@@ -211,10 +217,16 @@ impl Connection {
         }
         self.path.probe_owed = false;
         self.path.last_probe = now;
+        if self.path.is_broken() && self.path.mtu.is_raised() && self.path.probes.is_multiple_of(2) {
+            return Some(Slot::Ping);
+        }
         if let Some((id, Lane { sender, .. })) = self.lanes.longest_lacking(now) {
             let oldest = Repair::Resend(sender.base());
             if packet_len(id, sender, &oldest) <= limit {
                 return Some(Slot::Repair(id, oldest));
+            }
+            if let Some(slot) = self.slice_oldest(id) {
+                return Some(slot);
             }
         }
         if let Some((id, _)) = self.lanes.iter().find(|(_, lane)| lane.sender.is_base_news()) {
@@ -230,10 +242,12 @@ impl Connection {
         Some(Slot::Ping)
     }
 
-    /// Whether a source symbol of the lane waits that fits a slot of `limit` bytes.
+    /// Whether a source symbol of the lane waits that fits a slot of `limit` bytes, or has to go in parts.
     fn has_source(&mut self, lane: u32, limit: usize) -> bool {
+        let size = usize::from(self.path.mtu.current());
         let Some(Lane { sender, .. }) = self.lanes.get_mut(lane) else { return false };
-        sender.next_source().is_some_and(|source| source_len(lane, sender, source) <= limit)
+        let len = sender.next_source().map(|source| source_len(lane, sender, source));
+        len.is_some_and(|len| len <= limit || (len > size && limit >= BASE_SIZE && sender.may_slice()))
     }
 
     /// What a lane would fill a slot of `limit` bytes with; breaks without when that has to wait for the next batch.
@@ -241,6 +255,9 @@ impl Connection {
         let Some(lane) = self.lanes.get_mut(id) else { return ControlFlow::Continue(()) };
         if lane.sender.owes_base() && !lane.sender.has_source() {
             return ControlFlow::Break(Some(Slot::Base(id)));
+        }
+        if let Some(slice) = lane.sender.owed_slice() {
+            return ControlFlow::Break((limit >= BASE_SIZE).then_some(Slot::Slice(id, slice)));
         }
         // The peer may have decoded meanwhile what a deferred repair is for.
         let base = lane.sender.base();
@@ -252,10 +269,14 @@ impl Connection {
             if len <= limit {
                 return ControlFlow::Break(Some(Slot::Repair(id, repair)));
             }
-            // Belongs to the next batch, whose segments may be larger; a symbol beyond the path's size cannot be sent at all.
-            if len <= usize::from(self.path.mtu.current()) {
+            // Belongs to the next batch, whose segments may be larger.
+            let is_possible = len <= usize::from(self.path.mtu.current());
+            if is_possible || limit < BASE_SIZE {
                 lane.deferred = Some(repair);
                 return ControlFlow::Break(None);
+            }
+            if let Some(slot) = self.slice_lost(id) {
+                return ControlFlow::Break(Some(slot));
             }
         }
         if self.has_source(id, limit) { ControlFlow::Break(Some(Slot::Source(id))) } else { ControlFlow::Continue(()) }
@@ -331,14 +352,21 @@ impl Connection {
             Slot::Source(lane) => {
                 let Lane { sender, .. } = self.lanes.get_mut(*lane)?;
                 let base = sender.base();
+                let fits = source_len(*lane, sender, sender.sent()) <= limit;
                 let (id, symbol) = sender.send_source(now)?;
-                write_source_header(w, *lane, id, base, false).ok()?;
-                w.bytes(symbol).ok()?;
-                sender.on_base_said(number);
+                let carried = if fits {
+                    write_source_header(w, *lane, id, base, false).ok()?;
+                    w.bytes(symbol).ok()?;
+                    sender.on_base_said(number);
+                    Carried::Source { lane: *lane, id, again: false }
+                } else {
+                    self.write_first_slice(*lane, id, number, w)?
+                };
                 self.ask_policy(now, *lane, |policy, cx| policy.on_source_sent(cx));
                 self.wake_writers(now);
-                Some(Carried::Source { lane: *lane, id, again: false })
+                Some(carried)
             }
+            Slot::Slice(lane, slice) => self.write_slice(*lane, *slice, number, w),
             Slot::Repair(lane, repair) => self.write_repair(*lane, *repair, number, w),
         }
     }
@@ -380,8 +408,7 @@ impl Connection {
         *next = now + self.path.rtt.probe_timeout(Duration::ZERO);
         let number = self.path.flight.next_number();
         let keys = self.keys.as_mut()?;
-        let size = usize::from(crate::path::BASE_DATAGRAM);
-        let mut w = Writer::new(out.get_mut(..size - TAG_LEN)?);
+        let mut w = Writer::new(out.get_mut(..BASE_SIZE - TAG_LEN)?);
         write_short_header(&mut w, keys.peer_ids.current(), number, 0).ok()?;
         Frame::Close { code: code.to_wire(), reason }.emit(&mut w).ok()?;
         let len = w.len() + TAG_LEN;
@@ -403,6 +430,6 @@ fn packet_len(lane: u32, sender: &LaneSender, repair: &Repair) -> usize {
 }
 
 /// Bytes of the packet that carries a source symbol.
-fn source_len(lane: u32, sender: &LaneSender, id: SourceId) -> usize {
+pub(super) fn source_len(lane: u32, sender: &LaneSender, id: SourceId) -> usize {
     PACKET_OVERHEAD + source_header_len(lane, id, sender.base()) + sender.repair_len(id, 1).unwrap_or(0)
 }

@@ -65,6 +65,7 @@ impl Connection {
                 (self.path.last_probe, self.inquiry_owed) = (now, true);
             } else {
                 self.path.probe_owed = true;
+                self.path.ping_owed = self.path.probes > 1 && self.path.mtu.is_raised() && !self.path.is_broken();
             }
         }
         if self.sign_of_life_deadline().is_some_and(|deadline| deadline <= now) {

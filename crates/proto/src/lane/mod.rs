@@ -5,6 +5,7 @@
 //! told fates by source id, and the connection keeps the books of packet numbers.
 
 mod messages;
+mod partial;
 mod receiver;
 mod sender;
 mod stream;
@@ -13,7 +14,7 @@ mod turns;
 
 pub(crate) use messages::{MAX_MESSAGE, Messages};
 pub(crate) use receiver::{Arrival, LaneReceiver};
-pub(crate) use sender::LaneSender;
+pub(crate) use sender::{LaneSender, Slice};
 pub(crate) use stream::Sending;
 pub(crate) use streams::Streams;
 
@@ -30,6 +31,9 @@ pub(crate) const STREAMS: u32 = 0;
 
 /// Lanes of a connection, each way (wire.md section 5).
 pub(crate) const MAX_LANES: usize = 16;
+
+/// Symbols of a lane that are under way in parts at most, and that a receiver keeps parts of (wire.md section 5).
+pub(crate) const MAX_SLICED: usize = 64;
 
 /// Bytes of a ring of a lane of messages: four of the longest message, and some to spare. Never less than [`INITIAL_CAPACITY`] symbols.
 pub(crate) const MESSAGE_RING: usize = 2 << 20;

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 
 use tidewire_codec::{Code, DecodeError, Decoder, Limits, Reception, RepairId, SourceId};
 
+use super::partial::Partials;
 use super::sender::{TIME_UNIT, send_time};
 use super::{INITIAL_CAPACITY, most_symbols};
 use crate::Time;
@@ -31,6 +32,8 @@ pub(crate) enum Arrival<'a> {
     Source { id: SourceId, again: bool, symbol: &'a [u8] },
     /// A repair symbol.
     Repair { code: Code, id: RepairId, symbol: &'a [u8] },
+    /// Part of a source symbol; what it says of the base is nothing.
+    Slice { id: SourceId, offset: usize, total: usize, bytes: &'a [u8] },
     /// Only word of the base.
     Nothing,
 }
@@ -63,9 +66,11 @@ enum Origin {
 #[derive(Debug)]
 pub(crate) struct LaneReceiver {
     decoder: Decoder,
+    slot_len: usize,
     max_capacity: usize,
     /// Origins of the ids from the edge up.
     origins: VecDeque<Origin>,
+    partials: Partials,
     edge: SourceId,
     clock: OneWayClock,
     runs: Vec<Range<SourceId>>,
@@ -85,8 +90,10 @@ impl LaneReceiver {
         let limits = Limits { slot_len, capacity: INITIAL_CAPACITY, max_span, max_rows: usize::from(max_span) };
         Self {
             decoder: Decoder::new(limits),
+            slot_len,
             max_capacity: most_symbols(slot_len, memory),
             origins: VecDeque::new(),
+            partials: Partials::default(),
             edge: SourceId(0),
             clock: OneWayClock::default(),
             runs: Vec::new(),
@@ -111,7 +118,37 @@ impl LaneReceiver {
         match arrival {
             Arrival::Source { id, again, symbol } => self.on_source(now, (id, again), symbol, delivery),
             Arrival::Repair { code, id, symbol } => self.on_repair(now, (code, id), symbol, delivery),
+            Arrival::Slice { id, offset, total, bytes } => self.on_slice(now, id, (offset, total), bytes, delivery),
             Arrival::Nothing => Ok(true),
+        }
+    }
+
+    /// Part of a symbol came.
+    fn on_slice<D: Delivery>(
+        &mut self,
+        now: Time,
+        id: SourceId,
+        (offset, total): (usize, usize),
+        part: &[u8],
+        delivery: &mut D,
+    ) -> Result<bool, CloseCode> {
+        if id >= self.decoder.limit() {
+            return Err(CloseCode::FlowControl);
+        }
+        if total > self.slot_len {
+            return Err(CloseCode::Protocol);
+        }
+        let decoder = &self.decoder;
+        let is_known = |id| id < decoder.edge() || decoder.is_decoded(id);
+        self.partials.forget(is_known);
+        if is_known(id) {
+            self.redundant += 1;
+            return Ok(false);
+        }
+        match self.partials.insert(id, offset, total, part)? {
+            // Its send time may be of a transmission before.
+            Some(symbol) => self.on_source(now, (id, true), &symbol, delivery),
+            None => Ok(false),
         }
     }
 

@@ -7,6 +7,7 @@
 
 mod expiry;
 mod fill;
+mod slices;
 
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -16,6 +17,8 @@ use tidewire_codec::{Code, EncodeError, Encoder, RepairId, SourceId};
 
 use self::expiry::Deadline;
 pub(crate) use self::expiry::Expired;
+pub(crate) use self::slices::Slice;
+use self::slices::Sliced;
 use super::{INITIAL_CAPACITY, most_symbols};
 use crate::Time;
 use crate::redundancy::{RepairInFlight, Report};
@@ -62,6 +65,8 @@ pub(crate) struct LaneSender {
     repairs: Vec<RepairInFlight>,
     /// Lost source symbols, lowest first; stale entries are dropped when they come up.
     lost: BinaryHeap<Reverse<SourceId>>,
+    /// Symbols that go in parts, in the order in which they began to.
+    sliced: VecDeque<Sliced>,
     next_key: u16,
     last_source: Time,
     source_interval: Duration,
@@ -90,6 +95,7 @@ impl LaneSender {
             reported_in: None,
             repairs: Vec::new(),
             lost: BinaryHeap::new(),
+            sliced: VecDeque::new(),
             next_key: 0,
             last_source: Time::ZERO,
             source_interval: Duration::from_millis(10),
@@ -263,6 +269,9 @@ impl LaneSender {
                 break;
             }
             self.settled = SourceId(self.settled.0 + 1);
+        }
+        if !self.sliced.is_empty() {
+            self.forget_sliced();
         }
     }
 

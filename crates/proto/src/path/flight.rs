@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use tidewire_codec::SourceId;
 
+use super::IP_UDP_HEADER;
 use crate::Time;
 
 /// Packets remembered at most: 10 Gbit/s over 300 ms. Whoever leaves more without an answer keeps us from forgetting on purpose.
@@ -23,6 +24,8 @@ pub(crate) enum Carried {
     Base { lane: u32 },
     /// A source symbol of a lane.
     Source { lane: u32, id: SourceId, again: bool },
+    /// Part of a source symbol of a lane; `again`: of one that was out before.
+    Slice { lane: u32, id: SourceId, part: u16, again: bool },
     /// A repair symbol over `count` source symbols from `first`.
     Repair { lane: u32, first: SourceId, count: u16, on_feedback: bool },
 }
@@ -54,6 +57,13 @@ pub(crate) struct Sent {
     pub app_limited: bool,
     /// The path's [`super::delivery::Mark`] when it left: where the rate sample that its acknowledgement ends began.
     pub mark: super::delivery::Mark,
+}
+
+impl Sent {
+    /// Its UDP payload in bytes.
+    pub fn payload_len(&self) -> u16 {
+        (self.bytes as usize).saturating_sub(IP_UDP_HEADER) as u16
+    }
 }
 
 /// Sent packets by number.

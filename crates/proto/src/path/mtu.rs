@@ -2,6 +2,10 @@
 //!
 //! A probe is a padded PING whose loss counts for nothing but the search. The largest size worth having is tried first,
 //! since nearly every path takes it; where it fails, the interval is halved until it is narrower than [`RESOLUTION`].
+//!
+//! A path that becomes narrower under way and says nothing of it is a black hole (RFC 8899 section 4.3): its sign is that long packets
+//! vanish in a row while shorter ones between them arrive, which neither random loss nor a blackout does for long. Then all begins anew
+//! from 1,200 bytes, as on another path. The connection tells fates in the order of sending, and sees to it that something short is sent in a silence.
 
 use core::time::Duration;
 
@@ -16,6 +20,25 @@ const RESOLUTION: u16 = 20;
 /// The search starts anew after this long (RFC 8899 section 5.1.1, PMTU_RAISE_TIMER).
 const RAISE_AFTER: Duration = Duration::from_secs(600);
 
+/// Long packets lost in a row before the path is taken to have become narrower: by chance that happens to one in 4 * 10^5 at 20 % loss, to one in 256
+/// at 50 %, and costs [`SEARCH_AFTER`] at the least size.
+const LOST_IN_A_ROW: u32 = 8;
+/// ... and times that a shorter one behind some of them arrived: a burst of losses takes what is short as well.
+const PASSED: u32 = 2;
+/// The search after a black hole begins this late: by then its losses are repaired. Chosen.
+const SEARCH_AFTER: Duration = Duration::from_secs(3);
+
+/// What became of long packets since one arrived.
+#[derive(Debug, Default)]
+struct Suspicion {
+    lost: u32,
+    /// Length of the shortest of them.
+    shortest: u16,
+    /// Times that a shorter packet arrived, and how many were lost at the last of them.
+    passed: u32,
+    lost_then: u32,
+}
+
 /// Search state.
 #[derive(Debug)]
 pub(crate) struct MtuProber {
@@ -27,13 +50,76 @@ pub(crate) struct MtuProber {
     /// When the next probe may leave.
     next: Time,
     enabled: bool,
+    suspicion: Suspicion,
+    /// Packets that left until then say nothing of the path as it is now.
+    since: Time,
 }
 
 impl MtuProber {
     /// Starts at 1,200 bytes of UDP payload; never beyond `limit`.
     pub fn new(limit: u16, enabled: bool) -> Self {
         let limit = limit.max(BASE);
-        Self { current: BASE, limit, too_large: limit + 1, probing: false, tries: 0, next: Time::ZERO, enabled }
+        Self {
+            current: BASE,
+            limit,
+            too_large: limit + 1,
+            probing: false,
+            tries: 0,
+            next: Time::ZERO,
+            enabled,
+            suspicion: Suspicion::default(),
+            since: Time::ZERO,
+        }
+    }
+
+    /// Begins anew at 1,200 bytes: another path, or the same that became narrower. The first probe leaves `after` from now.
+    pub fn restart(&mut self, now: Time, after: Duration) {
+        *self = Self { next: now + after, since: now, ..Self::new(self.limit, self.enabled) };
+    }
+
+    /// Whether more than every path takes is sent.
+    pub fn is_raised(&self) -> bool {
+        self.current > BASE
+    }
+
+    /// The fate of a packet of `size` bytes that left at `left` and was no probe, in the order of sending. Returns whether the path has become narrower:
+    /// the size is 1,200 bytes again.
+    pub fn on_fate(&mut self, now: Time, left: Time, size: u16, lost: bool) -> bool {
+        if left <= self.since || !self.is_raised() {
+            return false;
+        }
+        let seen = &mut self.suspicion;
+        if lost {
+            if size > BASE {
+                seen.shortest = if seen.lost == 0 { size } else { seen.shortest.min(size) };
+                seen.lost += 1;
+            }
+            return false;
+        }
+        if seen.lost > 0 && size >= seen.shortest {
+            *seen = Suspicion::default();
+        } else if seen.lost > seen.lost_then {
+            seen.passed += 1;
+            seen.lost_then = seen.lost;
+        }
+        let narrower = seen.lost >= LOST_IN_A_ROW && seen.passed >= PASSED;
+        if narrower {
+            self.restart(now, SEARCH_AFTER);
+        }
+        narrower
+    }
+
+    /// The system refused a datagram of `size` bytes as too long for the way out. Returns whether that was no probe: the size is 1,200 bytes again.
+    pub fn on_refused(&mut self, now: Time, size: u16) -> bool {
+        let narrower = size <= self.current;
+        if narrower {
+            self.restart(now, Duration::ZERO);
+        }
+        // What was refused counts as lost later, and says nothing more then.
+        (self.probing, self.tries, self.since) = (false, 0, now);
+        self.too_large = self.too_large.min(size.max(BASE + 1));
+        self.end_search(now);
+        narrower
     }
 
     /// UDP payload that may be sent now.
@@ -72,25 +158,36 @@ impl MtuProber {
         self.poll(self.next).map(|_| self.next)
     }
 
-    /// A probe of `size` arrived.
-    pub fn on_acked(&mut self, size: u16) {
+    /// A probe of `size` that left at `left` arrived.
+    pub fn on_acked(&mut self, left: Time, size: u16) {
+        if left <= self.since {
+            return;
+        }
         self.current = self.current.max(size.min(self.limit));
         self.probing = false;
         self.tries = 0;
     }
 
-    /// A probe of `size` was lost.
-    pub fn on_lost(&mut self, size: u16, now: Time, rtt: Duration) {
+    /// A probe of `size` that left at `left` was lost.
+    pub fn on_lost(&mut self, left: Time, size: u16, now: Time, rtt: Duration) {
+        if left <= self.since {
+            return;
+        }
         self.probing = false;
         self.next = now + rtt;
         self.tries += 1;
         if self.tries >= TRIES {
             self.tries = 0;
             self.too_large = self.too_large.min(size);
-            if self.poll(self.next).is_none() {
-                self.too_large = self.limit + 1;
-                self.next = now + RAISE_AFTER;
-            }
+            self.end_search(now);
+        }
+    }
+
+    /// Where the interval is narrow enough, the next search is due much later.
+    fn end_search(&mut self, now: Time) {
+        if self.poll(self.next).is_none() {
+            self.too_large = self.limit + 1;
+            self.next = now + RAISE_AFTER;
         }
     }
 }
@@ -109,9 +206,9 @@ mod tests {
             probes += 1;
             prober.on_probe_sent();
             if size <= truth {
-                prober.on_acked(size);
+                prober.on_acked(now, size);
             } else {
-                prober.on_lost(size, now, Duration::from_millis(60));
+                prober.on_lost(now, size, now, Duration::from_millis(60));
             }
         }
         (prober.current(), probes)
@@ -120,6 +217,62 @@ mod tests {
     #[test]
     fn finds_the_usual_size_with_one_probe() {
         assert_eq!(search(1_472, 1_472), (1_472, 1));
+    }
+
+    const RTT: Duration = Duration::from_millis(60);
+
+    /// A path that took 1,472 bytes.
+    fn raised() -> MtuProber {
+        let mut prober = MtuProber::new(1_472, true);
+        prober.on_probe_sent();
+        prober.on_acked(Time::from_millis(1), 1_472);
+        assert!(prober.is_raised());
+        prober
+    }
+
+    /// Tells fates, `L` and `S` for a long and a short packet that arrived, small letters for lost ones; returns at which it was a black hole.
+    fn black_hole(prober: &mut MtuProber, fates: &str) -> Option<usize> {
+        let now = Time::from_millis(1_000);
+        fates.chars().position(|fate| {
+            let size = if fate.eq_ignore_ascii_case(&'l') { 1_472 } else { 64 };
+            prober.on_fate(now, now - RTT, size, fate.is_lowercase())
+        })
+    }
+
+    #[test]
+    fn long_packets_that_vanish_between_short_ones_are_a_black_hole() {
+        assert_eq!(black_hole(&mut raised(), "lllSlllSllSL"), Some(10));
+        assert_eq!(black_hole(&mut raised(), "lllllllllS"), None, "nothing was seen to pass between them");
+        assert_eq!(black_hole(&mut raised(), "llllSSSSllllss"), None, "a burst takes the short ones too");
+        assert_eq!(black_hole(&mut raised(), "llllSlllLlllSlllS"), None, "one arrived");
+        assert_eq!(black_hole(&mut raised(), "lSlSlSlSlSlSl"), None);
+        assert_eq!(black_hole(&mut MtuProber::new(1_472, true), "lllSlllSllSS"), None, "nothing long is sent");
+    }
+
+    #[test]
+    fn after_a_black_hole_the_search_begins_anew_and_old_packets_say_nothing() {
+        let (mut prober, now) = (raised(), Time::from_millis(1_000));
+        assert!(black_hole(&mut prober, "lllSlllSllS").is_some());
+        assert_eq!((prober.current(), prober.poll(now)), (BASE, None));
+        prober.on_acked(now - RTT, 1_472);
+        assert_eq!(prober.current(), BASE, "a probe of before");
+        assert_eq!(prober.poll(now + SEARCH_AFTER), Some(1_472));
+        prober.on_probe_sent();
+        prober.on_acked(now + SEARCH_AFTER, 1_472);
+        assert_eq!(prober.current(), 1_472);
+    }
+
+    #[test]
+    fn a_size_that_the_system_refuses_is_left_at_once() {
+        let (mut prober, now) = (raised(), Time::from_millis(1_000));
+        assert!(prober.on_refused(now, 1_472));
+        assert_eq!(prober.current(), BASE);
+        let size = prober.poll(now).expect("the search goes on below");
+        assert!(size > BASE && size < 1_472, "{size}");
+        prober.on_probe_sent();
+        assert!(!prober.on_refused(now, size), "a probe");
+        prober.on_lost(now, size, now + RTT, RTT);
+        assert!(prober.poll(now).is_some_and(|next| next < size), "{:?}", prober.poll(now));
     }
 
     #[test]

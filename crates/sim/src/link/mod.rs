@@ -212,6 +212,11 @@ impl<T> Link<T> {
         *loss = LossProcess::new(&Loss::None, config.seed);
     }
 
+    /// From now on IP packets longer than `mtu` bytes vanish; what is under way keeps its fate.
+    pub fn set_mtu(&mut self, mtu: Option<usize>) {
+        self.config.mtu = mtu;
+    }
+
     /// When [`poll_delivery`](Self::poll_delivery) will have something; `None` when nothing is under way.
     pub fn poll_timeout(&self) -> Option<Time> {
         let in_order = self.in_order.front().map(|next| next.arrives);

@@ -1,5 +1,13 @@
-//! The packet size is found by probing, and nothing larger than passes is relied on.
+//! The packet size is found by probing, and nothing larger than passes is relied on, also when that changes. That data goes on through a black hole is
+//! a row of the survival list (`survival.rs`, s04).
 
+use core::time::Duration;
+
+use tidewire_proto::Time;
+use tidewire_sim::load::Flow;
+use tidewire_sim::pair::End;
+use tidewire_sim::rebinding::Rebound;
+use tidewire_sim::report::Run;
 use tidewire_sim::settings::Direction;
 
 use super::{bulk, whole};
@@ -26,4 +34,53 @@ fn an_ethernet_frame_is_filled() {
 #[test]
 fn the_least_path_is_enough() {
     assert_eq!(found("1228B"), 1_200);
+}
+
+fn limit(run: &mut Run, mtu: Option<usize>) {
+    let link = run.pair.link_mut();
+    link.forward.set_mtu(mtu);
+    link.back.set_mtu(mtu);
+}
+
+/// The search begins anew ten minutes after it ended.
+#[test]
+fn a_path_that_becomes_wider_again_is_filled_again() {
+    let mut trial = bulk(0, &[]);
+    trial.flows = vec![Flow::paced(End::Near, 100_000_000, 24_000)];
+    trial.limit = Duration::from_secs(700);
+    let mut run = trial.start().unwrap();
+    for (mtu, until, size) in [(None, 2, 1_472..=1_472), (Some(1_240), 30, 1_200..=1_212), (None, 690, 1_472..=1_472)] {
+        limit(&mut run, mtu);
+        run.until(Time::from_millis(until * 1_000));
+        let found = run.stats(End::Near).datagram_size;
+        assert!(size.contains(&found), "{found} at {until} s");
+    }
+    assert!(run.load.errors.is_empty() && run.load.closed == [None, None], "{:?}", run.report());
+}
+
+/// Symbols that were numbered for the wider path arrive in parts; whoever moved, and whether it knew.
+#[test]
+fn a_move_to_a_narrower_path_loses_nothing() {
+    for (from, what) in
+        [End::Near, End::Far].into_iter().flat_map(|from| [Rebound::Roams, Rebound::Host].map(|what| (from, what)))
+    {
+        let mut trial = bulk(0, &[(Direction::Both, "loss", "5%")]);
+        trial.flows = vec![Flow::bulk(from, 12_000_000)];
+        let mut run = trial.start().unwrap();
+        run.until(Time::from_millis(2_000));
+        limit(&mut run, Some(1_228));
+        run.pair.rebind(what);
+        let before = run.load.read();
+        run.until(Time::from_millis(3_000));
+        assert!(run.load.read() > before + 1_000_000, "{what:?}, {from:?} sends: stalled");
+        run.until(Time::from_millis(60_000));
+        let report = run.report();
+        whole(&report);
+        // What is on its way to the old address is lost; what comes from there still arrives.
+        if from == End::Far {
+            let symbols = report.near.symbols;
+            assert!(symbols.resent > 50, "{symbols:?}");
+        }
+        assert_eq!(run.stats(from).datagram_size, 1_200);
+    }
 }

@@ -3,6 +3,7 @@
 
 mod messages;
 mod moving;
+mod slices;
 mod streams;
 
 use core::net::{Ipv4Addr, SocketAddr};

@@ -1,0 +1,69 @@
+//! Symbols longer than the path takes: it became narrower after they were numbered, or is another.
+//!
+//! `send` asks here where a symbol or a repair does not fit a packet. A repair over a span that holds such a symbol cannot be sent at all: in its place
+//! the lowest symbol known to be lost goes again, in parts that every path takes.
+
+use tidewire_codec::SourceId;
+
+use super::Connection;
+use super::event::{SendFailure, Transmit};
+use super::lanes::Lane;
+use super::send::{PACKET_OVERHEAD, Slot};
+use crate::Time;
+use crate::lane::Slice;
+use crate::path::{BASE_DATAGRAM, Carried};
+use crate::wire::{Frame, Writer};
+
+/// What every path takes.
+pub(super) const BASE_SIZE: usize = BASE_DATAGRAM as usize;
+/// The longest SLICE header: type, lane, id, and offset, total and length of at most four bytes.
+const SLICE_HEADER: usize = 1 + 1 + 8 + 4 + 4 + 4;
+/// Bytes of a symbol in one packet.
+const SLICE_LEN: usize = BASE_SIZE - PACKET_OVERHEAD - SLICE_HEADER;
+
+impl Connection {
+    /// The socket did not take `transmit`, which [`Self::poll_transmit`] gave last: it counts as sent, and is found lost as anything else.
+    pub fn handle_send_failure(&mut self, now: Time, transmit: &Transmit, failure: SendFailure) {
+        let segment = transmit.segment_size.unwrap_or(transmit.len).max(1);
+        self.stats.packets.refused += transmit.len.div_ceil(segment) as u64;
+        if failure == SendFailure::TooLong && transmit.destination == self.path.remote {
+            self.path.mtu.on_refused(now, segment as u16);
+        }
+    }
+
+    /// A part of the oldest symbol that the peer may lack.
+    pub(super) fn slice_oldest(&mut self, lane: u32) -> Option<Slot> {
+        let Lane { sender, .. } = self.lanes.get_mut(lane)?;
+        let base = sender.base();
+        sender.slice(base, SLICE_LEN, true);
+        sender.lacking_slice(base).map(|slice| Slot::Slice(lane, slice))
+    }
+
+    /// A part of the lowest symbol that is lost and not under way again.
+    pub(super) fn slice_lost(&mut self, lane: u32) -> Option<Slot> {
+        let Lane { sender, .. } = self.lanes.get_mut(lane)?;
+        let lost = sender.first_lost()?;
+        sender.slice(lost, SLICE_LEN, true);
+        sender.owed_slice().map(|slice| Slot::Slice(lane, slice))
+    }
+
+    /// The first part of a symbol that was never sent.
+    pub(super) fn write_first_slice(
+        &mut self,
+        lane: u32,
+        id: SourceId,
+        number: u64,
+        w: &mut Writer<'_>,
+    ) -> Option<Carried> {
+        self.lanes.get_mut(lane)?.sender.slice(id, SLICE_LEN, false);
+        self.write_slice(lane, Slice { id, part: 0 }, number, w)
+    }
+
+    pub(super) fn write_slice(&mut self, lane: u32, slice: Slice, number: u64, w: &mut Writer<'_>) -> Option<Carried> {
+        let Lane { sender, .. } = self.lanes.get_mut(lane)?;
+        let part = sender.send_slice(slice, number)?;
+        let again = part.again;
+        Frame::Slice { lane, id: slice.id, offset: part.offset, total: part.total, bytes: part.bytes }.emit(w).ok()?;
+        Some(Carried::Slice { lane, id: slice.id, part: slice.part, again })
+    }
+}
