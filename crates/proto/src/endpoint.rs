@@ -19,7 +19,7 @@ use crate::config::{Config, ConfigError};
 use crate::connection::{Connection, Event, Received, Transmit, WakeReason};
 use crate::crypto::{Provider, PublicKey};
 use crate::handshake::{Credentials, Initiator, Parameters, PeerKeyError, Responder, Terms, Unauthorized};
-use crate::lane::INITIAL_CAPACITY;
+use crate::lane::INITIAL_CREDIT;
 use crate::wire::{ConnectionId, Datagram, LongKind};
 use half_open::{Answered, HalfOpen};
 use inquiry::Inquiries;
@@ -406,7 +406,7 @@ fn parameters(config: &Config) -> Parameters {
     Parameters {
         max_datagram: config.max_datagram,
         max_symbol: u16::try_from(config.slot_len()).unwrap_or(u16::MAX).min(crate::wire::MAX_SYMBOL as u16),
-        lane_credit: INITIAL_CAPACITY as u32,
+        lane_credit: INITIAL_CREDIT as u32,
         max_span: config.max_span,
         stream_credit: clamp32(config.stream_window),
         streams: clamp32(config.max_streams),

@@ -16,7 +16,7 @@ use tidewire_codec::{Code, EncodeError, Encoder, RepairId, SourceId};
 
 use self::expiry::Deadline;
 pub(crate) use self::expiry::Expired;
-use super::{INITIAL_CAPACITY, most_symbols};
+use super::{INITIAL_CREDIT, SMALLEST_RING, most_symbols};
 use crate::Time;
 use crate::redundancy::{RepairInFlight, Report};
 use crate::wire::{LaneReport, OpenStream, SEND_TIME_MODULUS, SymbolHeader};
@@ -78,7 +78,7 @@ impl LaneSender {
     /// `slot_len` bytes hold the longest symbol; the ring may grow to `memory` bytes. The peer accepts ids below `peer_limit`.
     pub fn new(slot_len: usize, memory: usize, peer_limit: u64) -> Self {
         Self {
-            encoder: Encoder::new(slot_len, INITIAL_CAPACITY),
+            encoder: Encoder::new(slot_len, SMALLEST_RING),
             max_capacity: most_symbols(slot_len, memory),
             open: None,
             sources: VecDeque::new(),
@@ -335,9 +335,9 @@ impl LaneSender {
         self.encoder.repair_len(first, count)
     }
 
-    /// Symbols that the ring holds at most now: how far back a base can lie.
-    pub fn capacity(&self) -> usize {
-        self.encoder.capacity()
+    /// Symbols that the ring holds at most, before it doubles beyond the first credit: how far back a base can lie.
+    pub fn reach(&self) -> usize {
+        self.encoder.capacity().max(INITIAL_CREDIT)
     }
 }
 
