@@ -29,7 +29,7 @@ impl Flow {
         let (mut near, far) = (Host::new(config.clone(), 1), Host::new(config, 2));
         let (now, remote) = (near.now, far.address);
         let Host { endpoint, meter, handle, .. } = &mut near;
-        *handle = Some(meter.run(|| endpoint.connect(now, remote)));
+        *handle = Some(meter.run(|| endpoint.connect(now, remote)).expect("the secret is shared"));
         let [forward, back] = [VecDeque::new(), VecDeque::new()];
         let (spare, stream) = (Vec::new(), None);
         Self { near, far, delay, forward, back, spare, stream, written: 0, read: 0, reads: true }

@@ -9,6 +9,7 @@ use tidewire_proto::config::Config;
 use tidewire_proto::connection::{CloseReason, Connection, Event, Received, StreamId};
 use tidewire_proto::crypto::{AwsLc, Secret};
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint, EndpointConfig};
+use tidewire_proto::handshake::Credentials;
 use tidewire_proto::wire::{Frame, SYMBOL_HEADER_LEN, SymbolFrame, SymbolHeader, Writer};
 
 use super::meter::Meter;
@@ -52,7 +53,8 @@ pub struct Host {
 
 impl Host {
     pub fn new(connection: Config, port: u16) -> Self {
-        let config = EndpointConfig { secret: secret(), listen: true, connection, provider: Arc::new(AwsLc) };
+        let credentials = Credentials::Psk(secret());
+        let config = EndpointConfig { credentials, listen: true, connection, provider: Arc::new(AwsLc) };
         Self {
             endpoint: Endpoint::new(config, [port as u8; 32]).expect("valid settings"),
             meter: Meter::default(),
@@ -66,8 +68,20 @@ impl Host {
 
     /// A peer by hand, with whom it is connected.
     pub fn meet(&mut self, nth: u16) -> Peer {
-        let Self { endpoint, meter, now, .. } = self;
-        let mut peer = meter.run(|| Peer::connect(endpoint, Arc::new(AwsLc), &secret(), *now, nth));
+        // More slowly than what would look like a flood.
+        self.wait(Duration::from_millis(20));
+        let now = self.now;
+        let mut peer = Peer::connect(Arc::new(AwsLc), &secret(), now, nth, |from, buffer, len| {
+            self.take(from, &mut buffer[..len]);
+            let mut reply = 0;
+            self.turn(|to, datagram| {
+                if to == from {
+                    reply = datagram.len();
+                    buffer[..reply].copy_from_slice(datagram);
+                }
+            });
+            reply
+        });
         self.hear(&mut peer, |w| Frame::Ping.emit(w).expect("room"));
         self.turn(|_, _| {});
         peer

@@ -88,6 +88,9 @@ fn s10_a_deficit_that_never_ends_makes_no_storm_of_repairs() {
 fn s10_the_window_is_not_above_what_was_sent() {
     let mut host = told(5_000, |end| (end, end, 0, 1 << 40));
     let stats = host.with(|connection| connection.stats());
-    println!("window {}, sent {}", stats.window, stats.wire_bytes_sent);
+    println!(
+        "window {}, pace {}, rtt {:?}, sent {}",
+        stats.window, stats.pacing_bps, stats.rtt_min, stats.wire_bytes_sent
+    );
     assert!(stats.window <= stats.wire_bytes_sent, "{} of {}", stats.window, stats.wire_bytes_sent);
 }

@@ -6,9 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tidewire_proto::Time;
-use tidewire_proto::connection::Received;
 use tidewire_proto::crypto::{OpeningKey, Provider, SealingKey, Secret};
-use tidewire_proto::endpoint::Endpoint;
 use tidewire_proto::handshake::{Initiator, Parameters};
 use tidewire_proto::wire::{ConnectionId, TAG_LEN, Writer, write_short_header};
 
@@ -26,31 +24,25 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Connects to an endpoint; the first packet that it seals makes the connection one.
-    pub fn connect(endpoint: &mut Endpoint, provider: Arc<dyn Provider>, secret: &Secret, now: Time, nth: u16) -> Self {
+    /// Connects as the `nth` of all peers: `exchange` hands the HELLO to the endpoint, of so many bytes, and puts the REPLY in its place. The
+    /// first packet that is sealed makes the connection one.
+    pub fn connect(
+        provider: Arc<dyn Provider>,
+        secret: &Secret,
+        now: Time,
+        nth: u16,
+        exchange: impl FnOnce(SocketAddr, &mut [u8], usize) -> usize,
+    ) -> Self {
         let from = SocketAddr::from(([10, 0, 0, 1], nth));
         let mut name = [0; 8];
         name[..2].copy_from_slice(&nth.to_be_bytes());
-        let parameters =
-            Parameters { lane_credit: 1 << 20, stream_credit: 1 << 30, streams: 128, ..Parameters::default() };
+        let parameters = Parameters { lane_credit: 1 << 20, stream_credit: 1 << 30, ..Parameters::default() };
         let mut initiator = Initiator::new(secret, ConnectionId(name), &parameters, provider, [nth as u8; 32], now);
         let mut buffer = Box::new([0; DATAGRAM]);
         let len = initiator.poll_transmit(now, &mut buffer[..]).expect("a HELLO");
-        endpoint.handle_datagram(Received { at: now, from, ecn: None, datagram: &mut buffer[..len] });
-        loop {
-            let reply = endpoint.poll_transmit(now, 1, &mut buffer[..]).expect("a REPLY");
-            if reply.destination == from {
-                let session = initiator.handle_reply(&buffer[..reply.len]).expect("the REPLY fits");
-                return Self {
-                    sealing: session.sealing,
-                    opening: session.opening,
-                    us: session.remote,
-                    from,
-                    next: 0,
-                    buffer,
-                };
-            }
-        }
+        let len = exchange(from, &mut buffer[..], len);
+        let session = initiator.handle_reply(&buffer[..len]).expect("the REPLY fits");
+        Self { sealing: session.sealing, opening: session.opening, us: session.remote, from, next: 0, buffer }
     }
 
     /// The next packet, of what `frames` writes.

@@ -32,13 +32,16 @@ fn s14_ten_copies_in_any_order_are_one_delivery() {
     let mut random = Random(14);
     (1..datagrams.len()).for_each(|at| datagrams.swap(at, random.below(at + 1)));
     let mut read = 0;
-    for datagram in &datagrams {
+    for (at, datagram) in datagrams.iter().enumerate() {
         for _ in 0..COPIES {
             host.take(peer.from, &mut datagram.clone());
         }
         read = host.read(StreamId(0), read);
         host.wait(Duration::from_micros(10));
-        host.turn(|_, _| {});
+        // Not after each: this peer acknowledges nothing, and answers to it are counted.
+        if at % 16 == 0 {
+            host.turn(|_, _| {});
+        }
     }
     let packets = host.with(|connection| connection.stats()).packets;
     assert_eq!(read, SYMBOLS as u64 * PIECE);
