@@ -100,8 +100,10 @@ fuzz_target!(|data: &[u8]| {
 fn step(host: &mut Host, peer: &mut Peer, heard: &mut Vec<u64>, input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
     match input.int_in_range(0..=7u8)? {
         0 => {
-            let len = input.int_in_range(0..=1_200)?.min(input.len());
+            let len = input.int_in_range(1..=1_200)?.min(input.len());
             let frames = input.bytes(len)?;
+            // No key seals nothing.
+            let frames = if frames.is_empty() { &[0] } else { frames };
             host.hear(peer, |w| w.bytes(frames).expect("room"));
         }
         1 | 2 => symbol(host, peer, input)?,
@@ -169,7 +171,7 @@ fn application(host: &mut Host, input: &mut Unstructured<'_>) -> arbitrary::Resu
         7 => drop(us.stop(stream, 1)),
         8 => drop(us.open_lane(&LaneConfig::default())),
         _ => {
-            drop(us.send_message(now, input.int_in_range(0..=3)?, &buffer[..len], Duration::from_millis(100)));
+            let _ = us.send_message(now, input.int_in_range(0..=3)?, &buffer[..len], Duration::from_millis(100));
             drop(us.take_message());
         }
     }
