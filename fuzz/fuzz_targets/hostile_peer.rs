@@ -124,7 +124,7 @@ fn symbol(host: &mut Host, peer: &mut Peer, input: &mut Unstructured<'_>) -> arb
     let frame = if input.ratio(2, 3)? {
         Frame::Source { lane, id, base, again: input.arbitrary()?, symbol }
     } else {
-        let code = input.choose(&[Code::Rlc, Code::Rlc8681, Code::Cauchy]).copied()?;
+        let code = input.choose(&[Code::Rlc, Code::Cauchy]).copied()?;
         let id = RepairId { first: id, count: input.int_in_range(1..=256)?, key: input.int_in_range(0..=8)? };
         Frame::Repair { lane, code, id, base, on_feedback: input.arbitrary()?, symbol }
     };
