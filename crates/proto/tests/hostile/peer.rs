@@ -36,7 +36,7 @@ impl Peer {
         let from = SocketAddr::from(([10, 0, 0, 1], nth));
         let mut name = [0; 8];
         name[..2].copy_from_slice(&nth.to_be_bytes());
-        let parameters = Parameters { lane_credit: 1 << 20, stream_credit: 1 << 30, ..Parameters::default() };
+        let parameters = Parameters { lane_credit: 1 << 20, stream_credit: 1 << 28, ..Parameters::default() };
         let mut initiator = Initiator::new(secret, ConnectionId(name), &parameters, provider, [nth as u8; 32], now);
         let mut buffer = Box::new([0; DATAGRAM]);
         let len = initiator.poll_transmit(now, &mut buffer[..]).expect("a HELLO");
