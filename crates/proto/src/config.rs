@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use crate::crypto::MAX_SEALED;
-use crate::lane::INITIAL_CAPACITY;
+use crate::lane::INITIAL_CREDIT;
 use crate::rate::RateControl;
 use crate::redundancy::Redundancy;
 
@@ -99,7 +99,7 @@ impl Config {
         check(keep_alive, "keep_alive", "at least 1 s")?;
         check((1..=MAX_SEALED / 2).contains(&self.packets_per_key), "packets_per_key", "from 1 to 2^27")?;
         check(self.handshake_timeout >= Duration::from_millis(100), "handshake_timeout", "at least 100 ms")?;
-        let least_ring = (INITIAL_CAPACITY * self.slot_len()).max(1 << 20);
+        let least_ring = (INITIAL_CREDIT * self.slot_len()).max(1 << 20);
         check(self.ring_memory >= least_ring, "ring_memory", "at least 1 MiB, and 256 datagrams")?;
         check(self.max_streams <= 4_096, "max_streams", "at most 4096")?;
         check(self.stream_window >= 2_048, "stream_window", "at least 2048 bytes")

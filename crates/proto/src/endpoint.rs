@@ -19,7 +19,7 @@ use crate::config::{Config, ConfigError};
 use crate::connection::{Connection, Event, Received, SendFailure, Transmit, WakeReason};
 use crate::crypto::{Provider, PublicKey};
 use crate::handshake::{Credentials, Initiator, Parameters, PeerKeyError, Responder, Terms, Unauthorized};
-use crate::lane::INITIAL_CAPACITY;
+use crate::lane::INITIAL_CREDIT;
 use crate::wire::{ConnectionId, Datagram, LongKind};
 use half_open::{Answered, HalfOpen};
 use inquiry::Inquiries;
@@ -86,7 +86,8 @@ pub struct Endpoint {
     parameters: Parameters,
     responder: Option<Responder>,
     rng: ChaCha20Rng,
-    connections: BTreeMap<ConnectionHandle, Connection>,
+    /// Boxed: a node of the map has room for eleven, some of it always empty.
+    connections: BTreeMap<ConnectionHandle, Box<Connection>>,
     half_open: HalfOpen,
     inquiries: Inquiries,
     ids: HashMap<ConnectionId, ConnectionHandle>,
@@ -153,19 +154,19 @@ impl Endpoint {
         self.rng.fill_bytes(&mut seed);
         connection.seed(seed);
         self.ids.extend(connection.local_ids().map(|id| (id, handle)));
-        self.connections.insert(handle, connection);
+        self.connections.insert(handle, Box::new(connection));
         self.refresh_ids(handle);
         handle
     }
 
     /// Gives a connection the spare ids that it wants, and forgets those that it no longer has.
     fn refresh_ids(&mut self, handle: ConnectionHandle) {
-        while self.connections.get(&handle).is_some_and(Connection::wants_id) {
+        while self.connections.get(&handle).is_some_and(|connection| connection.wants_id()) {
             let id = self.fresh_id();
             self.ids.insert(id, handle);
             self.connections.get_mut(&handle).into_iter().for_each(|connection| connection.give_id(id));
         }
-        while let Some(id) = self.connections.get_mut(&handle).and_then(Connection::poll_gone_id) {
+        while let Some(id) = self.connections.get_mut(&handle).and_then(|connection| connection.poll_gone_id()) {
             self.ids.remove(&id);
         }
     }
@@ -383,7 +384,7 @@ impl Endpoint {
         for id in connection.local_ids() {
             self.ids.remove(&id);
         }
-        Some(connection)
+        Some(*connection)
     }
 
     /// When to call [`Self::handle_timeout`], if nothing else happens before, and why.
@@ -391,23 +392,23 @@ impl Endpoint {
         let responder = self.responder.as_ref().and_then(Responder::poll_timeout);
         let half_open = self.half_open.poll_timeout();
         let own = responder.into_iter().chain(half_open).map(|at| (at, WakeReason::Handshake));
-        let timers = self.connections.values_mut().filter_map(Connection::poll_timeout);
+        let timers = self.connections.values_mut().filter_map(|connection| connection.poll_timeout());
         own.chain(timers).min_by_key(|&(at, _)| at)
     }
 
     /// A connection, until it has finished ending.
     pub fn connection(&self, handle: ConnectionHandle) -> Option<&Connection> {
-        self.connections.get(&handle)
+        self.connections.get(&handle).map(Box::as_ref)
     }
 
     /// See [`Self::connection`].
     pub fn connection_mut(&mut self, handle: ConnectionHandle) -> Option<&mut Connection> {
-        self.connections.get_mut(&handle)
+        self.connections.get_mut(&handle).map(Box::as_mut)
     }
 
     /// Connections that have not finished ending.
     pub fn connections(&self) -> impl Iterator<Item = (ConnectionHandle, &Connection)> {
-        self.connections.iter().map(|(&handle, connection)| (handle, connection))
+        self.connections.iter().map(|(&handle, connection)| (handle, &**connection))
     }
 
     /// Datagrams that reached no connection.
@@ -422,7 +423,7 @@ fn parameters(config: &Config) -> Parameters {
     Parameters {
         max_datagram: config.max_datagram,
         max_symbol: u16::try_from(config.slot_len()).unwrap_or(u16::MAX).min(crate::wire::MAX_SYMBOL as u16),
-        lane_credit: INITIAL_CAPACITY as u32,
+        lane_credit: INITIAL_CREDIT as u32,
         max_span: config.max_span,
         stream_credit: clamp32(config.stream_window),
         streams: clamp32(config.max_streams),

@@ -324,8 +324,8 @@ impl Connection {
     /// Longest symbol of a lane that still fits a packet as a repair, whose header is the longer one.
     pub(super) fn symbol_len(&self, lane: u32) -> usize {
         let Some(Lane { sender, .. }) = self.lanes.get(lane) else { return 0 };
-        let first = SourceId(sender.sent().0 + sender.capacity() as u64);
-        let far = SourceId(sender.base().0.saturating_sub(sender.capacity() as u64));
+        let first = SourceId(sender.sent().0 + sender.reach() as u64);
+        let far = SourceId(sender.base().0.saturating_sub(sender.reach() as u64));
         let id = RepairId { first, count: self.max_span, key: 0 };
         let header = repair_header_len(lane, id, far);
         (usize::from(self.path.mtu.current()) - PACKET_OVERHEAD - header).min(self.symbol_limit)

@@ -18,12 +18,15 @@ pub(crate) use sender::{LaneSender, Slice};
 pub(crate) use stream::Sending;
 pub(crate) use streams::Streams;
 
-/// Symbols a ring starts with: the receiver's is the lane credit given in the handshake.
-pub(crate) const INITIAL_CAPACITY: usize = 256;
+/// Symbols of a lane that a receiver accepts from the start: the lane credit given in the handshake.
+pub(crate) const INITIAL_CREDIT: usize = 256;
 
-/// Symbols that a ring of at most `memory` bytes holds: rings double, so it is a power of two, and no less than they begin with.
+/// Symbols a ring begins with: it grows with what is in it, so that an idle connection stays below 32 KiB (RELIABILITY 2.3).
+const SMALLEST_RING: usize = 2;
+
+/// Symbols that a ring of at most `memory` bytes holds: rings double, so it is a power of two, and no less than the first credit.
 fn most_symbols(slot_len: usize, memory: usize) -> usize {
-    1 << (memory / slot_len.max(1)).max(INITIAL_CAPACITY).ilog2()
+    1 << (memory / slot_len.max(1)).max(INITIAL_CREDIT).ilog2()
 }
 
 /// Lane 0: reliable streams.
@@ -35,7 +38,7 @@ pub(crate) const MAX_LANES: usize = 16;
 /// Symbols of a lane that are under way in parts at most, and that a receiver keeps parts of (wire.md section 5).
 pub(crate) const MAX_SLICED: usize = 64;
 
-/// Bytes of a ring of a lane of messages: four of the longest message, and some to spare. Never less than [`INITIAL_CAPACITY`] symbols.
+/// Bytes of a ring of a lane of messages: four of the longest message, and some to spare. Never less than [`INITIAL_CREDIT`] symbols.
 pub(crate) const MESSAGE_RING: usize = 2 << 20;
 
 #[cfg(test)]

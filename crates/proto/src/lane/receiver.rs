@@ -1,7 +1,8 @@
 //! The receiving half of a lane: source and repair symbols in, their frames out, and what FEEDBACK says of it.
 //!
 //! What becomes of the frames is the lane's delivery rule ([`Delivery`]): streams on lane 0, messages on the others.
-//! The decoder's ring is reorder buffer, decoder storage and read buffer in one. Each symbol's in-order delay is taken when the
+//! The decoder's ring is reorder buffer, decoder storage and read buffer in one. It begins small and grows with what is in it; the credit
+//! that the peer has does not wait for that: the ring never holds more symbols than the credit, and always as many as came. Each symbol's in-order delay is taken when the
 //! edge below which all is decoded passes it: now, less the send time in the symbol, less the least one-way time of the last minute.
 
 use core::ops::Range;
@@ -12,16 +13,19 @@ use tidewire_codec::{Code, DecodeError, Decoder, Limits, Reception, RepairId, So
 
 use super::partial::Partials;
 use super::sender::{TIME_UNIT, send_time};
-use super::{INITIAL_CAPACITY, most_symbols};
+use super::{INITIAL_CREDIT, SMALLEST_RING, most_symbols};
 use crate::Time;
 use crate::connection::CloseCode;
 use crate::redundancy::MAX_RUNS;
 use crate::stats::{DelayHistogram, SymbolStats};
 use crate::wire::{LaneRepr, SEND_TIME_MODULUS, SymbolFrames};
 
-/// The ring doubles when more than this fraction of it lies between edge and highest id: room for 2.5 bandwidth-delay products and
+/// The credit doubles when more than this fraction of it lies between edge and highest id: room for 2.5 bandwidth-delay products and
 /// a round trip of repair (DESIGN section 5).
 const GROW_DIVISOR: u64 = 4;
+/// The ring holds this many times what lies between base and highest id, as far as the credit goes: repairs mix symbols from the base on,
+/// and one that comes late has the base of before. Chosen.
+const RING_FACTOR: u64 = 2;
 /// Half of the time that the least one-way time is believed.
 const HALF_MINUTE: Duration = Duration::from_secs(30);
 
@@ -67,7 +71,9 @@ enum Origin {
 pub(crate) struct LaneReceiver {
     decoder: Decoder,
     slot_len: usize,
-    max_capacity: usize,
+    /// Symbols from the edge on that are accepted: a power of two, as `max_credit` is, and no less than the ring's capacity.
+    credit: usize,
+    max_credit: usize,
     /// Origins of the ids from the edge up.
     origins: VecDeque<Origin>,
     partials: Partials,
@@ -87,11 +93,12 @@ pub(crate) struct LaneReceiver {
 impl LaneReceiver {
     /// `slot_len` bytes hold the longest symbol, spans are at most `max_span`, the ring may grow to `memory` bytes.
     pub fn new(slot_len: usize, max_span: u16, memory: usize) -> Self {
-        let limits = Limits { slot_len, capacity: INITIAL_CAPACITY, max_span, max_rows: usize::from(max_span) };
+        let limits = Limits { slot_len, capacity: SMALLEST_RING, max_span, max_rows: usize::from(max_span) };
         Self {
             decoder: Decoder::new(limits),
             slot_len,
-            max_capacity: most_symbols(slot_len, memory),
+            credit: INITIAL_CREDIT,
+            max_credit: most_symbols(slot_len, memory),
             origins: VecDeque::new(),
             partials: Partials::default(),
             edge: SourceId(0),
@@ -116,8 +123,14 @@ impl LaneReceiver {
     ) -> Result<bool, CloseCode> {
         self.on_base(now, base, delivery)?;
         match arrival {
-            Arrival::Source { id, again, symbol } => self.on_source(now, (id, again), symbol, delivery),
-            Arrival::Repair { code, id, symbol } => self.on_repair(now, (code, id), symbol, delivery),
+            Arrival::Source { id, again, symbol } => {
+                self.make_room(base, SourceId(id.0.saturating_add(1)), delivery);
+                self.on_source(now, (id, again), symbol, delivery)
+            }
+            Arrival::Repair { code, id, symbol } => {
+                self.make_room(base, SourceId(id.first.0.saturating_add(id.count.into())), delivery);
+                self.on_repair(now, (code, id), symbol, delivery)
+            }
             Arrival::Slice { id, offset, total, bytes } => self.on_slice(now, id, (offset, total), bytes, delivery),
             Arrival::Nothing => Ok(true),
         }
@@ -132,7 +145,7 @@ impl LaneReceiver {
         part: &[u8],
         delivery: &mut D,
     ) -> Result<bool, CloseCode> {
-        if id >= self.decoder.limit() {
+        if id >= self.limit() {
             return Err(CloseCode::FlowControl);
         }
         if total > self.slot_len {
@@ -147,7 +160,10 @@ impl LaneReceiver {
         }
         match self.partials.insert(id, offset, total, part)? {
             // Its send time may be of a transmission before.
-            Some(symbol) => self.on_source(now, (id, true), &symbol, delivery),
+            Some(symbol) => {
+                self.make_room(self.edge, SourceId(id.0 + 1), delivery);
+                self.on_source(now, (id, true), &symbol, delivery)
+            }
             None => Ok(false),
         }
     }
@@ -159,7 +175,6 @@ impl LaneReceiver {
         symbol: &[u8],
         delivery: &mut D,
     ) -> Result<bool, CloseCode> {
-        self.make_room(SourceId(id.0.saturating_add(1)), delivery);
         let end = self.decoder.end();
         let reception = self.decoder.receive_source(id, symbol).map_err(fault)?;
         if reception == Reception::Innovative {
@@ -181,7 +196,6 @@ impl LaneReceiver {
         symbol: &[u8],
         delivery: &mut D,
     ) -> Result<bool, CloseCode> {
-        self.make_room(SourceId(id.first.0.saturating_add(u64::from(id.count))), delivery);
         let reception = match self.decoder.receive_repair(code, id, symbol) {
             Ok(reception) => reception,
             // Our own bound on rows or work, not the peer's fault: the repair is as good as lost.
@@ -203,30 +217,46 @@ impl LaneReceiver {
             if !D::MAY_SKIP {
                 return Err(CloseCode::Protocol);
             }
-            if base > self.decoder.limit() {
+            if base > self.limit() {
                 return Err(CloseCode::FlowControl);
             }
+            // What is decoded below is still to be passed.
+            self.make_room(self.edge, base, delivery);
             self.decoder.skip_before(base);
             self.deliver(now, delivery)?;
         }
         Ok(())
     }
 
-    /// Before ids up to `end` are taken: widens the ring where it may, else saves unread bytes from the slots that will be reused.
-    fn make_room<D: Delivery>(&mut self, end: SourceId, delivery: &mut D) {
-        if end <= self.decoder.end() || end > self.decoder.limit() {
+    /// Before ids up to `end` are taken: raises the credit and widens the ring where they may, else saves unread bytes from the slots that
+    /// will be reused. Symbols from `base` on are still mixed into repairs.
+    fn make_room<D: Delivery>(&mut self, base: SourceId, end: SourceId, delivery: &mut D) {
+        if end <= self.decoder.end() || end > self.limit() {
             return;
         }
-        let span = end.0 - self.decoder.edge().0;
-        let capacity = self.decoder.capacity();
-        if span > capacity as u64 / GROW_DIVISOR && capacity < self.max_capacity {
-            self.decoder.grow(capacity * 2);
+        self.raise_credit(end.0 - self.edge.0);
+        let wanted = RING_FACTOR * (end.0 - base.0.min(self.edge.0));
+        let wanted = wanted.min(self.credit as u64) as usize;
+        if wanted > self.decoder.capacity() {
+            self.decoder.grow(wanted);
         }
         let floor = end.0.saturating_sub(self.decoder.capacity() as u64);
         delivery.before_reuse(SourceId(floor), &self.decoder);
     }
 
-    /// Once per round trip: widens the ring, and with it the credit, when a fraction of it came meanwhile. Without loss nothing lies
+    /// Doubles the credit where more than a fraction of it is needed.
+    fn raise_credit(&mut self, symbols: u64) {
+        if symbols > self.credit as u64 / GROW_DIVISOR && self.credit < self.max_credit {
+            self.credit *= 2;
+        }
+    }
+
+    /// Ids from here on are refused.
+    fn limit(&self) -> SourceId {
+        self.edge.plus(self.credit as u64)
+    }
+
+    /// Once per round trip: raises the credit when a fraction of it came meanwhile. Without loss nothing lies
     /// between edge and highest id, and yet the sender needs credit for all that is on its way.
     fn tune(&mut self, now: Time, rtt: Duration) {
         let (since, edge) = self.round;
@@ -236,10 +266,7 @@ impl LaneReceiver {
         }
         self.round = (now, self.decoder.edge());
         let per_round = u128::from(self.round.1.0 - edge.0) * rtt.as_nanos() / passed.as_nanos().max(1);
-        let capacity = self.decoder.capacity();
-        if per_round > u128::from(capacity as u64 / GROW_DIVISOR) && capacity < self.max_capacity {
-            self.decoder.grow(capacity * 2);
-        }
+        self.raise_credit(u64::try_from(per_round).unwrap_or(u64::MAX));
     }
 
     fn set_origin(&mut self, id: SourceId, origin: Origin) {
@@ -305,7 +332,7 @@ impl LaneReceiver {
             edge: self.decoder.edge(),
             end: self.decoder.end(),
             deficit: self.decoder.rank_deficit(),
-            limit: self.decoder.limit(),
+            limit: self.limit(),
             undecoded: &self.runs,
         }
     }

@@ -19,7 +19,7 @@ use self::expiry::Deadline;
 pub(crate) use self::expiry::Expired;
 pub(crate) use self::slices::Slice;
 use self::slices::Sliced;
-use super::{INITIAL_CAPACITY, most_symbols};
+use super::{INITIAL_CREDIT, SMALLEST_RING, most_symbols};
 use crate::Time;
 use crate::redundancy::{RepairInFlight, Report};
 use crate::wire::{LaneReport, OpenStream, SEND_TIME_MODULUS, SymbolHeader};
@@ -83,7 +83,7 @@ impl LaneSender {
     /// `slot_len` bytes hold the longest symbol; the ring may grow to `memory` bytes. The peer accepts ids below `peer_limit`.
     pub fn new(slot_len: usize, memory: usize, peer_limit: u64) -> Self {
         Self {
-            encoder: Encoder::new(slot_len, INITIAL_CAPACITY),
+            encoder: Encoder::new(slot_len, SMALLEST_RING),
             max_capacity: most_symbols(slot_len, memory),
             open: None,
             sources: VecDeque::new(),
@@ -344,9 +344,9 @@ impl LaneSender {
         self.encoder.repair_len(first, count)
     }
 
-    /// Symbols that the ring holds at most now: how far back a base can lie.
-    pub fn capacity(&self) -> usize {
-        self.encoder.capacity()
+    /// Symbols that the ring holds at most, before it doubles beyond the first credit: how far back a base can lie.
+    pub fn reach(&self) -> usize {
+        self.encoder.capacity().max(INITIAL_CREDIT)
     }
 }
 

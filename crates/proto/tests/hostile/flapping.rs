@@ -1,0 +1,66 @@
+//! S17, scaled down: many connections at one endpoint, some of which come and go all the time.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tidewire_proto::config::Config;
+use tidewire_proto::connection::StreamId;
+use tidewire_proto::wire::{FeedbackRepr, Frame, SymbolFrame};
+
+use super::host::{Host, quick};
+use super::peer::Peer;
+
+/// Each peer says that the newest packet it got came, so that nothing is to be remembered.
+fn acknowledge(host: &mut Host, peers: &mut [Peer]) {
+    let mut newest = BTreeMap::new();
+    let of: BTreeMap<SocketAddr, usize> = peers.iter().enumerate().map(|(at, peer)| (peer.from, at)).collect();
+    host.turn(|to, datagram| {
+        let Some(&at) = of.get(&to) else { return };
+        newest.extend(peers[at].open(datagram).map(|(number, _)| (at, number)));
+    });
+    for (at, number) in newest {
+        let (received, delay) = (&[number..=number][..], Duration::ZERO);
+        let feedback = FeedbackRepr { received, delay, ecn: None, stream_credit: None, lanes: &[], elicits: false };
+        host.hear(&mut peers[at], |w| feedback.emit(w).expect("room"));
+    }
+}
+
+/// One in ten goes and another comes in every round.
+#[test]
+fn s17_connections_that_come_and_go_leave_nothing_behind() {
+    let (connections, rounds) = if quick() { (100, 12) } else { (1_000, 60) };
+    let mut config = Config::default();
+    config.idle_timeout = Duration::from_secs(20);
+    let mut host = Host::new(config, 2);
+    let mut peers: Vec<_> = (1..=connections).map(|nth| host.meet(nth)).collect();
+    let (mut next, mut held) = (connections, Vec::new());
+    for round in 0..rounds {
+        for (at, peer) in peers.iter_mut().enumerate() {
+            match at % 10 {
+                // Half of those that go say so; the others are silent, and time out.
+                0 => {
+                    if at % 20 == 0 {
+                        host.hear(peer, |w| Frame::Close { code: 0, reason: "" }.emit(w).expect("room"));
+                    }
+                    next += 1;
+                    *peer = host.meet(next);
+                    let bytes = SymbolFrame::Stream { stream: 0, offset: 0, fin: true, data: &[1; 1_000], data_at: 0 };
+                    host.hear_symbol(peer, 0, &[bytes]);
+                    host.read_all(StreamId(0));
+                }
+                _ => host.hear(peer, |w| Frame::Ping.emit(w).expect("room")),
+            }
+        }
+        for _ in 0..10 {
+            host.wait(Duration::from_millis(500));
+            acknowledge(&mut host, &mut peers);
+        }
+        host.closed.clear();
+        held.push(host.meter.held);
+        println!("round {round}: {} bytes, {} connections", host.meter.held, host.endpoint.connections().count());
+    }
+    // By half of the time the silent time out as fast as others come, and tables have their size.
+    let (early, late) = (held[held.len() / 2], held[held.len() - 1]);
+    assert!(late <= early + early / 50, "{early} bytes, {late} later");
+}

@@ -1,0 +1,96 @@
+//! S10: feedback that is authentic and not true. (That of numbers which never left ends the connection: `connection/tests/mod.rs`.)
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use tidewire_codec::SourceId;
+use tidewire_proto::config::Config;
+use tidewire_proto::connection::{CloseCode, CloseReason};
+use tidewire_proto::wire::{FeedbackRepr, Frame, Frames, LaneRepr};
+
+use super::host::Host;
+use super::peer::Peer;
+
+/// Sends bulk to a peer that acknowledges every packet at once and says of the lane what `lie` makes of the highest id that it saw. Returns the
+/// host after `millis`.
+fn told(millis: u64, lie: impl Fn(u64) -> (u64, u64, u64, u64)) -> Host {
+    let mut host = Host::new(Config::default(), 2);
+    let mut peer: Peer = host.meet(1);
+    let stream = host.with(|connection| connection.open_stream()).expect("allowed");
+    let (mut written, mut newest, mut end): (u64, Option<u64>, u64) = (0, None, 0);
+    for _ in 0..millis {
+        if host.closed.is_empty() {
+            written = host.write(stream, written);
+        }
+        let mut numbers = Vec::new();
+        host.turn(|_, datagram| {
+            let Some((number, payload)) = peer.open(datagram) else { return };
+            numbers.push(number);
+            for frame in Frames::new(payload).flatten() {
+                if let Frame::Source { id, .. } = frame {
+                    end = end.max(id.0 + 1);
+                }
+            }
+        });
+        newest = numbers.last().copied().or(newest);
+        host.wait(Duration::from_millis(1));
+        let received: Vec<RangeInclusive<u64>> = numbers.iter().rev().map(|&number| number..=number).collect();
+        let received = merged(received);
+        let (edge, end, deficit, limit) = lie(end);
+        let undecoded = [SourceId(edge)..SourceId(end)];
+        let undecoded = if edge < end { &undecoded[..] } else { &[] };
+        let lane =
+            LaneRepr { lane: 0, edge: SourceId(edge), end: SourceId(end), deficit, limit: SourceId(limit), undecoded };
+        let delay = Duration::ZERO;
+        let lanes = &[lane];
+        let feedback =
+            FeedbackRepr { received: &received, delay, ecn: None, stream_credit: None, lanes, elicits: false };
+        if newest.is_some() {
+            host.hear(&mut peer, |w| feedback.emit(w).expect("room"));
+        }
+    }
+    host.turn(|_, _| {});
+    host
+}
+
+/// Newest first, adjacent ones joined.
+fn merged(ranges: Vec<RangeInclusive<u64>>) -> Vec<RangeInclusive<u64>> {
+    let mut joined: Vec<RangeInclusive<u64>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if *range.end() + 1 == *last.start() => *last = *range.start()..=*last.end(),
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+#[test]
+fn s10_a_lane_that_knows_what_was_never_sent_ends_the_connection() {
+    for lie in [|end: u64| (end + 1, end + 1, 0, 1 << 20), |end: u64| (0, end + 1, 1, 1 << 20)] {
+        let host = told(50, lie);
+        assert_eq!(host.closed, [CloseReason::Fault(CloseCode::Protocol)]);
+    }
+}
+
+/// A peer that lacks everything for ever gets repairs for no more than was sent: its own share, not a storm.
+#[test]
+fn s10_a_deficit_that_never_ends_makes_no_storm_of_repairs() {
+    let mut host = told(5_000, |end| (0, end, end, 1 << 20));
+    let packets = host.with(|connection| connection.stats()).packets;
+    println!("{packets:?}");
+    assert!(packets.repair + packets.feedback_repair <= packets.source.max(1_000), "{packets:?}");
+    assert!(host.closed.is_empty());
+}
+
+/// Acknowledged at once, whatever the path carries: the window follows what was sent.
+#[test]
+fn s10_the_window_is_not_above_what_was_sent() {
+    let mut host = told(5_000, |end| (end, end, 0, 1 << 40));
+    let stats = host.with(|connection| connection.stats());
+    println!(
+        "window {}, pace {}, rtt {:?}, sent {}",
+        stats.window, stats.pacing_bps, stats.rtt_min, stats.wire_bytes_sent
+    );
+    assert!(stats.window <= stats.wire_bytes_sent, "{} of {}", stats.window, stats.wire_bytes_sent);
+}
