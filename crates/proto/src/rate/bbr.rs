@@ -2,17 +2,19 @@
 //! what it is.
 //!
 //! It keeps the bottleneck's rate (windowed maximum of measured delivery rates) and the least round trip, paces at the one
-//! and bounds the flight by their product. It differs from BBR in three points, each because of what PEERS.md measured:
+//! and bounds the flight by their product. It differs from BBR in four points, each because of what PEERS.md measured:
 //! - the rate is taken from bytes *passed*, lost ones included, while the queue is short (see [`crate::path::DeliveryRate`]). BBR's
 //!   sees `(1 - p)` of the bottleneck and collapses once `1.25 (1 - p) < 1`: kernel BBR keeps 38 % at 20 % loss;
 //! - start-up ends when the round trip shows a queue, not only when the rate stops growing: a full queue is never needed;
+//! - where another keeps the queue full it takes part as CUBIC does for as long as that lasts ([`super::contest`]);
 //! - a standing queue ends a cruise early, and no time is spent at four packets to probe the round trip: the drain after each
 //!   probe shows it, and only where that fails is the flight halved for one round trip.
 
 use core::time::Duration;
 
+use super::contest::Contest;
 use super::medium::{Medium, Verdict};
-use super::{AckSample, Budget, INITIAL_WINDOW, RateController, own_time, queue_is_long};
+use super::{AckSample, Budget, INITIAL_WINDOW, LossSample, RateController, own_time, queue_is_long};
 use crate::Time;
 
 /// Start-up doubles the rate each round trip (2/ln 2; draft-ietf-ccwg-bbr section 5.3.1.1).
@@ -30,7 +32,7 @@ const LOOKED: u64 = 2;
 /// Taking what there is, as long as the rate grows by [`UP_GROWTH`] each round trip (draft-ietf-ccwg-bbr section 5.3.3).
 const UP_GAIN: f64 = 1.25;
 const UP_GROWTH: f64 = 1.1;
-/// Asking beside others, whose queue hides the answer. Chosen by the sweep in docs/recovery.md.
+/// Asking where a short queue dropped what was asked. Chosen by the sweep in docs/recovery.md.
 const SHARED_UP_GAIN: f64 = 1.1;
 /// Draining what a probe queued (draft-ietf-ccwg-bbr section 5.3.3).
 const DOWN_GAIN: f64 = 0.75;
@@ -38,11 +40,17 @@ const DOWN_GAIN: f64 = 0.75;
 const CRUISE_GAIN: f64 = 1.0;
 /// Round trips between probes (BBRv1's cycle of eight: up, down, six of cruise).
 const CRUISE_ROUNDS: u64 = 6;
-/// ... and at most, where a queue was found to be another's or to drop: each time doubles them, each cruise that passes takes three off. With 12, three
-/// CUBIC flows beside ours were left 42 % of the link instead of 56 (queue of one round trip).
+/// ... and at most, where a short queue was found to drop: each time doubles them, each cruise that passes takes three off. Chosen.
 const MOST_CRUISE_ROUNDS: u64 = 48;
 /// A queue of our own is gone after so many round trips at [`DOWN_GAIN`].
 const DRAIN_ROUNDS: u64 = 3;
+/// A queue that so often in a row comes back within so many round trips after it was drained may be another's. Where it is not, each look costs
+/// half a round trip of goodput: with a look at the first return, saturated links that lose 20 % carried 3 % less.
+const SOON: u64 = 2;
+const RETURNS: u32 = 3;
+/// What stays of a queue beside less than a full pipe is another's if it is longer than this part of a queue that stands: the least of a
+/// round trip's feedbacks has little noise.
+const LOOK_DIVISOR: u32 = 3;
 /// The rate falls to this when a full queue drops, as for a mark.
 const DROP_GAIN: f64 = 0.85;
 /// Rounds that a rate sample is believed (BBRv1: ten; longer than one probe cycle).
@@ -79,6 +87,10 @@ enum Phase {
     Cruise,
     /// Half a flight for a round trip, to see the path without our own queue.
     Probe,
+    /// Less than the pipe holds for two round trips: a queue that stays is another's.
+    Look,
+    /// Beside who keeps the queue full.
+    Compete,
 }
 
 /// See the module.
@@ -104,8 +116,12 @@ pub struct Bbr {
     queue: Duration,
     /// The peer counted congestion marks for which the rate has not fallen yet.
     marked: bool,
-    /// Going slower did not empty the queue: it is another's.
-    foreign: bool,
+    /// Least round trip of the running round of this phase.
+    least: Duration,
+    /// Cruises in a row that a queue ended soon.
+    returns: u32,
+    /// With whom keeps the queue full.
+    contest: Option<Contest>,
     medium: Medium,
     /// Cruise in round trips.
     cruise_rounds: u64,
@@ -135,7 +151,9 @@ impl Default for Bbr {
             full_rounds: 0,
             queue: Duration::ZERO,
             marked: false,
-            foreign: false,
+            least: Duration::MAX,
+            returns: 0,
+            contest: None,
             medium: Medium::default(),
             cruise_rounds: CRUISE_ROUNDS,
             doubted: 0,
@@ -155,6 +173,7 @@ impl RateController for Bbr {
         if let Some(rtt) = ack.rtt {
             self.recent[self.samples % RECENT] = rtt;
             self.samples += 1;
+            self.least = self.least.min(rtt);
             self.queue = rtt.saturating_sub(self.min_rtt);
             if self.queue <= (self.min_rtt / 16).max(Duration::from_millis(1)) {
                 self.near_min_at = ack.now;
@@ -169,6 +188,9 @@ impl RateController for Bbr {
                 self.sampled = true;
             }
         }
+        if let Some(contest) = &mut self.contest {
+            contest.on_ack(ack, self.queue);
+        }
         self.leave_early(ack);
         if ack.newest >= self.round_ends {
             self.end_round(ack);
@@ -177,12 +199,19 @@ impl RateController for Bbr {
             self.phase_round_ends = ack.next;
             self.phase_rounds += 1;
             self.end_phase_round(ack);
+            self.least = Duration::MAX;
+        }
+    }
+
+    fn on_loss(&mut self, loss: &LossSample) {
+        if let Some(contest) = &mut self.contest {
+            contest.on_loss(loss, self.queue);
         }
     }
 
     fn on_fate(&mut self, number: u64, lost: bool) {
         match self.medium.on_fate(number, lost) {
-            Some(Verdict::Queue) => self.meet_others(),
+            Some(Verdict::Queue) => self.probe_less(),
             // What was taken back is due again.
             Some(Verdict::Medium) => self.rates[self.rate_slot] = self.rates[self.rate_slot].max(self.doubted),
             None => {}
@@ -190,13 +219,18 @@ impl RateController for Bbr {
     }
 
     fn on_ecn(&mut self, now: Time, sent: Time) {
-        if self.lowered.is_none_or(|lowered| sent > lowered) {
+        if let Some(contest) = &mut self.contest {
+            contest.on_ecn(now, sent);
+        } else if self.lowered.is_none_or(|lowered| sent > lowered) {
             self.lowered = Some(now);
             self.marked = true;
         }
     }
 
     fn budget(&self) -> Budget {
+        if let (Phase::Compete, Some(contest)) = (self.phase, &self.contest) {
+            return contest.budget();
+        }
         let rate = self.rate();
         // The initial window over one round trip: what start-up begins with, and what the first few packets' rates must not lower.
         let initial = (INITIAL_WINDOW as f64 / self.min_rtt.as_secs_f64().max(1e-4)) as u64;
@@ -209,13 +243,14 @@ impl RateController for Bbr {
             Phase::Up if self.phase_rounds < ASKED => ASK_GAIN,
             Phase::Up if self.phase_rounds < LOOKED => CRUISE_GAIN,
             Phase::Up => UP_GAIN,
-            Phase::Down => DOWN_GAIN,
-            Phase::Cruise | Phase::Probe => CRUISE_GAIN,
+            Phase::Down | Phase::Look => DOWN_GAIN,
+            Phase::Cruise | Phase::Probe | Phase::Compete => CRUISE_GAIN,
         };
         let product = self.product_of(rate);
         let window = match self.phase {
             Phase::Startup => product.saturating_mul(3),
             Phase::Probe => product / 2,
+            Phase::Look => (product as f64 * DOWN_GAIN) as u64,
             _ => product.saturating_mul(WINDOW_GAIN),
         };
         Budget { window: window.max(INITIAL_WINDOW), pacing: (rate as f64 * gain) as u64 }
@@ -256,13 +291,13 @@ impl Bbr {
         }
     }
 
-    /// Probes were found to meet others.
+    /// Probes were found to make a short queue drop.
     fn is_shared(&self) -> bool {
         self.cruise_rounds > CRUISE_ROUNDS
     }
 
-    /// Somebody else fills the queue: probes become rarer and smaller.
-    fn meet_others(&mut self) {
+    /// The queue is short and drops: probes become rarer and smaller.
+    fn probe_less(&mut self) {
         self.cruise_rounds = (2 * self.cruise_rounds).min(MOST_CRUISE_ROUNDS);
     }
 
@@ -271,7 +306,7 @@ impl Bbr {
     }
 
     fn enter(&mut self, phase: Phase, ack: &AckSample) {
-        if matches!(phase, Phase::Drain | Phase::Down) {
+        if matches!(phase, Phase::Drain | Phase::Down | Phase::Look) {
             self.medium.slow_down(ack.next);
         } else {
             self.medium.speed_up(ack.next);
@@ -294,15 +329,14 @@ impl Bbr {
             Phase::Startup if self.standing_queue() > self.queue_limit() / STARTUP_QUEUE => {
                 self.enter(Phase::Drain, ack)
             }
-            Phase::Drain | Phase::Down if ack.in_flight <= product => {
-                self.foreign = false;
-                self.enter(Phase::Cruise, ack);
-            }
+            Phase::Drain | Phase::Down if ack.in_flight <= product => self.enter(Phase::Cruise, ack),
             Phase::Up if !self.is_shared() && self.standing_queue() > self.queue_limit() => {
                 self.enter(Phase::Down, ack)
             }
-            Phase::Cruise if !self.foreign && self.standing_queue() > self.queue_limit() => {
-                self.enter(Phase::Down, ack)
+            Phase::Cruise if self.standing_queue() > self.queue_limit() => {
+                self.returns = if self.phase_rounds < SOON { self.returns + 1 } else { 0 };
+                let next = if self.returns < RETURNS { Phase::Down } else { Phase::Look };
+                self.enter(next, ack);
             }
             _ => {}
         }
@@ -323,7 +357,7 @@ impl Bbr {
             self.rate_slot = (self.rate_slot + 1) % RATE_ROUNDS;
             self.rates[self.rate_slot] = 0;
         }
-        if self.medium.end_round() && !matches!(self.phase, Phase::Startup | Phase::Drain | Phase::Down) {
+        if self.medium.end_round() && matches!(self.phase, Phase::Up | Phase::Cruise | Phase::Probe) {
             self.doubted = self.rate();
             self.lower(DROP_GAIN);
             self.enter(Phase::Down, ack);
@@ -337,11 +371,9 @@ impl Bbr {
             Phase::Startup if !app_limited => self.check_full(ack),
             Phase::Up if self.is_more(lasted) => self.full_rate = self.rate(),
             Phase::Up => self.enter(Phase::Down, ack),
-            Phase::Drain | Phase::Down if lasted >= if self.foreign { 1 } else { DRAIN_ROUNDS } => {
-                self.foreign = true;
-                self.meet_others();
-                self.enter(Phase::Cruise, ack);
-            }
+            Phase::Drain | Phase::Down if lasted >= DRAIN_ROUNDS => self.enter(Phase::Look, ack),
+            Phase::Look if lasted >= LOOKED => self.end_look(ack),
+            Phase::Compete if self.contest.as_mut().is_none_or(Contest::end_round) => self.enter(Phase::Look, ack),
             Phase::Probe if lasted >= 2 => {
                 self.near_min_at = ack.now;
                 self.enter(Phase::Up, ack);
@@ -353,6 +385,17 @@ impl Bbr {
             }
             _ => {}
         }
+    }
+
+    /// The flight was less than the pipe holds: whose is the queue that there still is?
+    fn end_look(&mut self, ack: &AckSample) {
+        if self.least.saturating_sub(self.min_rtt) <= (self.queue_limit() / LOOK_DIVISOR).max(own_time(self.rate())) {
+            (self.contest, self.returns) = (None, 0);
+            return self.enter(Phase::Cruise, ack);
+        }
+        let window = (self.rate() as f64 * ack.smoothed.as_secs_f64()) as u64;
+        self.contest.get_or_insert_with(|| Contest::begin(window.max(INITIAL_WINDOW)));
+        self.enter(Phase::Compete, ack);
     }
 
     fn check_full(&mut self, ack: &AckSample) {

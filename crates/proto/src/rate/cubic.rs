@@ -44,6 +44,11 @@ pub struct Cubic {
 }
 
 impl Cubic {
+    /// Begins in congestion avoidance, with a window of so many bytes.
+    pub(super) fn avoiding(window: u64) -> Self {
+        Self { window: LossWindow::avoiding(window), ..Self::default() }
+    }
+
     /// Window in packets.
     fn packets(&self) -> f64 {
         self.window.bytes as f64 / PACKET as f64

@@ -4,6 +4,7 @@
 //! good is still a lost packet (RFC 9265). It is called by the connection for every packet and answers with a [`Budget`].
 
 mod bbr;
+mod contest;
 mod cubic;
 mod fixed;
 mod hystart;

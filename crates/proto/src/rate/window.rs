@@ -60,6 +60,11 @@ pub(super) enum Growth {
 }
 
 impl LossWindow {
+    /// Begins in congestion avoidance, with so many bytes.
+    pub fn avoiding(bytes: u64) -> Self {
+        Self { bytes, threshold: bytes, ..Self::default() }
+    }
+
     /// See [`super::RateController::on_handshake`].
     pub fn on_handshake(&mut self, rtt: Duration) {
         (self.smoothed, self.min_rtt) = (rtt, rtt);
