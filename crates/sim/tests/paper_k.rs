@@ -9,7 +9,7 @@ use std::path::Path;
 use std::thread;
 
 use tidewire_proto::config::Config;
-use tidewire_proto::model::streaming::mean_delay;
+use tidewire_proto::model::streaming::Streaming;
 use tidewire_proto::rate::RateControl;
 use tidewire_proto::redundancy::Redundancy;
 use tidewire_sim::duplex::DuplexConfig;
@@ -59,7 +59,7 @@ fn mean_delay_of_the_streaming_code_is_the_papers() {
         let mean = runs.iter().sum::<f64>() / runs.len() as f64;
         let variance = runs.iter().map(|run| (run - mean).powi(2)).sum::<f64>() / (runs.len() - 1) as f64;
         let error = (variance / runs.len() as f64).sqrt() / mean;
-        let expected = mean_delay(0.1, spacing).unwrap();
+        let expected = Streaming::new(0.1, spacing.into()).unwrap().mean_delay();
         println!(
             "l = {spacing}: {mean:.4} slots, model {expected:.4}, off {:+.2} %, standard error {:.2} %",
             (mean / expected - 1.0) * 100.0,

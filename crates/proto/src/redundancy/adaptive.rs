@@ -18,7 +18,7 @@ use tidewire_codec::Code;
 use super::every::{answer_deficit, resend_unseen};
 use super::{CodingContext, RedundancyPolicy, Repair};
 use crate::Time;
-use crate::model::streaming;
+use crate::model::approximate;
 use crate::path::{LossEstimate, correlation};
 
 /// Below this upper bound of the loss rate the path counts as clean: at 0.2 % a repair per 20 packets saves one round trip in 500
@@ -162,7 +162,7 @@ fn share(cx: &CodingContext<'_>, saturated: bool) -> f64 {
         let spacing = 1.0 + 1.0 / share;
         // A slot is the time of one packet, repairs included.
         let slot = interval / (1.0 + share);
-        streaming::quantile(loss.upper, spacing, QUANTILE) * slot * burst <= target.as_secs_f64()
+        approximate::quantile(loss.upper, spacing, QUANTILE) * slot * burst <= target.as_secs_f64()
     })
 }
 

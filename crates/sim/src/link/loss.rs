@@ -7,7 +7,7 @@ use super::random::{Purpose, Stream};
 
 /// The running loss model of one link direction.
 #[derive(Clone, Debug)]
-pub(super) struct LossProcess {
+pub(crate) struct LossProcess {
     stream: Stream,
     model: Model,
 }
@@ -27,7 +27,7 @@ enum Model {
 }
 
 impl LossProcess {
-    pub(super) fn new(loss: &Loss, seed: u64) -> Self {
+    pub(crate) fn new(loss: &Loss, seed: u64) -> Self {
         let model = match loss {
             Loss::None => Model::None,
             Loss::Iid(p) => Model::TwoState { after_pass: p.value(), after_loss: p.value(), next: p.value() },
@@ -43,7 +43,7 @@ impl LossProcess {
     }
 
     /// Whether datagram `serial` is lost.
-    pub(super) fn loses(&mut self, serial: u64) -> bool {
+    pub(crate) fn loses(&mut self, serial: u64) -> bool {
         match &mut self.model {
             Model::None => false,
             Model::TwoState { after_pass, after_loss, next } => {

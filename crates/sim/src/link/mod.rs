@@ -35,7 +35,7 @@ use tidewire_proto::Time;
 use crate::units::Probability;
 use bottleneck::{Bottleneck, Service};
 use config::nanos;
-use loss::LossProcess;
+pub(crate) use loss::LossProcess;
 use random::{Purpose, Stream};
 
 pub use config::{

@@ -1,0 +1,134 @@
+//! Theorem 3 at finite length: what a stream delivers that ends after so many groups, with and without repairs at its end.
+//!
+//! The stream starts with nothing missing and renews whenever the queue is empty. It ends `a` groups into a busy period
+//! with probability `u(n - a) P(S > a)`, where `u` is the renewal sequence of S+; the symbols before that busy period's first loss are
+//! delivered, those after are not, unless enough of the tail's repairs arrive for the deficit.
+
+use super::{Streaming, binomial};
+
+/// The end of a stream of whole groups, for questions about its goodput.
+#[derive(Clone, Debug)]
+pub struct Ending {
+    code: Streaming,
+    groups: u32,
+    tail: u32,
+    /// `u(m)`: probability that the queue is empty after `m` groups.
+    empty: Vec<f64>,
+    /// Probability that more than `tail` repairs' worth is missing after them, by deficit.
+    unrepaired: Vec<f64>,
+}
+
+impl Streaming {
+    /// A stream of `groups` groups followed by `tail` repairs over all that is missing. `None` where `l` is not whole, the stream is longer
+    /// than 65,536 packets, or the tail longer than the stream. O(groups² + groups l deficit): for analysis, not for policies.
+    pub fn ending(&self, groups: u32, tail: u32) -> Option<Ending> {
+        let packets = f64::from(groups) * self.l;
+        if self.l.fract() != 0.0 || groups == 0 || packets > MAX_PACKETS || f64::from(tail) > packets {
+            return None;
+        }
+        let cycle: Vec<f64> = (0..=groups).map(|s| self.cycle(s)).collect();
+        let mut empty = vec![1.0];
+        for m in 1..=groups as usize {
+            let again = (1..=m).map(|s| cycle[s] * empty[m - s]).sum();
+            empty.push(again);
+        }
+        // P(Bin(tail, 1-e) < deficit), for deficits up to the tail; beyond it is certain.
+        let mut fewer = 0.0;
+        let unrepaired = (0..=tail)
+            .map(|arrived| {
+                let below = fewer;
+                fewer += binomial(tail.into(), (tail - arrived).into(), self.e);
+                below
+            })
+            .collect();
+        Some(Ending { code: *self, groups, tail, empty, unrepaired })
+    }
+}
+
+impl Ending {
+    /// Mean of delivered source symbols over packets sent, the tail's included.
+    pub fn mean_goodput(&self) -> f64 {
+        let lengths = self.code.l as u32 - 1;
+        let open = self.open(|_| 1.0);
+        let delivered_at_start = self.open(|first| f64::from(first - 1));
+        let lost = open.iter().zip(&delivered_at_start).enumerate();
+        let lost: f64 = lost.map(|(n, (open, start))| f64::from(lengths) * (n + 1) as f64 * open - start).sum();
+        (f64::from(lengths) * f64::from(self.groups) - lost) / self.packets()
+    }
+
+    /// `P(GT > rate)`: the probability that more than `rate` source symbols are delivered per packet sent.
+    pub fn goodput_exceeds(&self, rate: f64) -> f64 {
+        let per_group = self.code.l - 1.0;
+        let wanted = rate * self.packets();
+        if wanted.is_nan() || wanted >= per_group * f64::from(self.groups) {
+            return 0.0;
+        }
+        // Not enough: whole groups before the busy period and the symbols before its first loss stay at or below what is wanted.
+        let open = self.open(|_| 1.0);
+        let mut probability = 0.0;
+        for (age, open) in (1u32..).zip(&open) {
+            let before = per_group * f64::from(self.groups - age);
+            let most = (wanted - before).floor() + 1.0;
+            if most >= per_group {
+                probability += open;
+            } else if most >= 1.0 {
+                probability += self.open(|first| if f64::from(first) <= most { 1.0 } else { 0.0 })[age as usize - 1];
+            }
+        }
+        1.0 - probability
+    }
+
+    /// Probability that something is missing in the end.
+    pub fn incomplete(&self) -> f64 {
+        self.open(|_| 1.0).iter().sum()
+    }
+
+    fn packets(&self) -> f64 {
+        f64::from(self.groups) * self.code.l + f64::from(self.tail)
+    }
+
+    /// For each age 1, 2, .. of the busy period in which the stream ends: its probability, and that the tail does not repair it, weighted by
+    /// the place (1 .. l-1) of the busy period's first loss.
+    fn open(&self, weight: impl Fn(u32) -> f64) -> Vec<f64> {
+        let (length, e) = (self.code.l as u32, self.code.e);
+        // By deficit at the end of the busy period's first group: the lost of the packets after its first loss.
+        let mut deficits = vec![0.0; length as usize];
+        for first in 1..length {
+            for more in 1..=length - first {
+                let lost = binomial((length - first).into(), more.into(), e);
+                deficits[more as usize] += weight(first) * e * self.code.received(f64::from(first - 1)) * lost;
+            }
+        }
+        let steps: Vec<f64> = (0..=length).map(|lost| binomial(length.into(), lost.into(), e)).collect();
+        let mut open = Vec::with_capacity(self.groups as usize);
+        for age in 1..=self.groups {
+            let missing: f64 = deficits.iter().enumerate().skip(1).map(|(q, p)| p * self.unrepaired(q)).sum();
+            open.push(missing * self.empty[(self.groups - age) as usize]);
+            deficits = advance(&deficits, &steps);
+        }
+        open
+    }
+
+    fn unrepaired(&self, deficit: usize) -> f64 {
+        self.unrepaired.get(deficit).copied().unwrap_or(1.0)
+    }
+}
+
+/// Deficits one group later, those that the group's repair does not bring to zero.
+fn advance(deficits: &[f64], steps: &[f64]) -> Vec<f64> {
+    let mut next = vec![0.0; deficits.len() + steps.len() - 2];
+    for (deficit, p) in deficits.iter().enumerate().skip(1).filter(|&(_, &p)| p > NEGLIGIBLE) {
+        for (lost, step) in steps.iter().enumerate() {
+            next[deficit + lost - 1] += p * step;
+        }
+    }
+    let used = next.iter().rposition(|&p| p > NEGLIGIBLE).map_or(1, |last| last + 1);
+    next.truncate(used);
+    next[0] = 0.0;
+    next
+}
+
+/// Bounds the quadratic time: the end of a longer stream is that of this one.
+const MAX_PACKETS: f64 = 65_536.0;
+/// Deficits less likely than this are left out; with 65,536 groups that is an error below 1e-14.
+const NEGLIGIBLE: f64 = 1e-20;
