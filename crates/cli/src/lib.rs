@@ -9,6 +9,7 @@ pub mod bench;
 pub mod chart;
 pub mod distribution;
 pub mod exit;
+pub mod explain;
 pub mod forward;
 pub mod keys;
 pub mod link;

@@ -4,10 +4,11 @@
 //! program with what was wrong and a correct example (exit 2) before a socket is opened.
 
 use std::fmt::Display;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use tidewire::{Config, RateControl, Redundancy};
-use tidewire_sim::units::{Probability, Rate, parse_duration};
+use tidewire_sim::units::{Probability, Rate, UnitError, parse_duration};
 
 use crate::link::{Link, LinkError};
 use crate::report::Console;
@@ -50,6 +51,12 @@ pub struct Coding {
     /// Never send faster than this [example: 20mbit]
     #[arg(long, value_name = "RATE")]
     pub max_rate: Option<Rate>,
+    /// How late data may be, beyond the path's own one-way time [example: 80ms]; default: a part of the round trip
+    #[arg(long, value_name = "TIME", value_parser = parse_latency)]
+    pub latency: Option<Duration>,
+    /// How much of the data has to keep to --latency, 50% to 99.99% [default: 99%]
+    #[arg(long, value_name = "PERCENT", requires = "latency", value_parser = parse_deliver)]
+    pub deliver: Option<Probability>,
     /// Most bytes of proactive repair per byte of data [example: 25%]
     #[arg(long, value_name = "PERCENT")]
     pub max_overhead: Option<Probability>,
@@ -73,8 +80,11 @@ impl Coding {
         let wrong = |key: &str, error: &dyn Display| LinkError::Value(key.into(), error.to_string());
         let of_link = query("maxbw").map(str::parse::<Rate>).transpose().map_err(|error| wrong("maxbw", &error))?;
         config.max_rate = self.max_rate.or(of_link).map(Rate::bits_per_second);
-        // Understood in every link and without effect here: a file has no deadline, and who connects is the caller.
-        query("latency").map(parse_duration).transpose().map_err(|error| wrong("latency", &error))?;
+        let of_link = query("latency").map(parse_latency).transpose().map_err(|error| wrong("latency", &error))?;
+        config.latency = self.latency.or(of_link);
+        if let Some(deliver) = self.deliver {
+            config.deliver = deliver.value();
+        }
         if let Some(mode) = query("mode").filter(|mode| *mode != "caller") {
             return Err(wrong("mode", &format_args!("`{mode}` is not the connecting side; write mode=caller")));
         }
@@ -83,6 +93,22 @@ impl Coding {
         }
         Ok(config)
     }
+}
+
+fn parse_latency(text: &str) -> Result<Duration, String> {
+    let latency = parse_duration(text).map_err(|error| error.to_string())?;
+    if latency < Duration::from_millis(1) {
+        return Err("less than 1 ms is no target that a network can keep; write at least 1ms".into());
+    }
+    Ok(latency)
+}
+
+fn parse_deliver(text: &str) -> Result<Probability, String> {
+    let deliver: Probability = text.parse().map_err(|error: UnitError| error.to_string())?;
+    if !(0.5..=0.9999).contains(&deliver.value()) {
+        return Err("must be from 50% to 99.99%: all of it arrives in any case, this much in time".into());
+    }
+    Ok(deliver)
 }
 
 /// A redundancy written in this program.

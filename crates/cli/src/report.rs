@@ -131,6 +131,26 @@ pub enum Event<'a> {
         /// Whether it holds.
         met: bool,
     },
+    /// What is done for the target of `--latency`, or why it cannot be met; when it begins and when it changes.
+    Explain {
+        /// Proactive repairs per source symbol.
+        repair: f64,
+        /// Predicted fraction of source symbols later than the target.
+        late: f64,
+        /// Whether the target can be met.
+        feasible: bool,
+        /// Where it cannot: the latency that the fraction asked for can keep to.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        feasible_latency_ms: Option<f64>,
+        /// The fraction that can keep to the latency asked for.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        feasible_deliver: Option<f64>,
+        /// The cap of proactive repair that would do, if one does.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        feasible_max_overhead: Option<f64>,
+        /// The same as a sentence.
+        words: &'a str,
+    },
     /// Why the program ends early.
     Error {
         /// The exit code.

@@ -5,7 +5,7 @@ use core::time::Duration;
 use crate::crypto::MAX_SEALED;
 use crate::lane::INITIAL_CREDIT;
 use crate::rate::RateControl;
-use crate::redundancy::Redundancy;
+use crate::redundancy::{Redundancy, Target};
 
 /// RELIABILITY 5.5: far below the 2^28 that a key may seal at most.
 const PACKETS_PER_KEY: u64 = 1 << 22;
@@ -22,6 +22,11 @@ pub struct Config {
     pub max_rate: Option<u64>,
     /// Bound of proactive repair over source bytes, 0 to 1 (default 0.5).
     pub max_overhead: f64,
+    /// How late our data may be: in-order delay beyond the path's own one-way time, at least 1 ms. By default a part of the round trip that
+    /// grows with the loss.
+    pub latency: Option<Duration>,
+    /// Fraction of our source symbols that are to keep to `latency`, 0.5 to 0.9999 (default 0.99).
+    pub deliver: f64,
     /// Longest span of our repairs, 1 to 1,024 symbols (default 256); the peer may accept less.
     pub max_span: u16,
     /// Largest UDP payload to try, 1,200 to 65,527 bytes (default 1,472: an Ethernet frame).
@@ -54,6 +59,8 @@ impl Default for Config {
             rate_control: RateControl::Bbr,
             max_rate: None,
             max_overhead: 0.5,
+            latency: None,
+            deliver: 0.99,
             max_span: 256,
             max_datagram: 1_472,
             probe_size: true,
@@ -91,6 +98,9 @@ impl Config {
     pub fn validate(&self) -> Result<(), ConfigError> {
         let check = |ok: bool, field, allowed| if ok { Ok(()) } else { Err(ConfigError { field, allowed }) };
         check((0.0..=1.0).contains(&self.max_overhead), "max_overhead", "from 0 to 1")?;
+        let latency = self.latency.is_none_or(|latency| latency >= Duration::from_millis(1));
+        check(latency, "latency", "at least 1 ms")?;
+        check((0.5..=0.9999).contains(&self.deliver), "deliver", "from 50 % to 99.99 %")?;
         check((1..=1_024).contains(&self.max_span), "max_span", "from 1 to 1024 symbols")?;
         check((1_200..=65_527).contains(&self.max_datagram), "max_datagram", "from 1200 to 65527 bytes")?;
         check(self.max_rate.is_none_or(|rate| rate >= 8_000), "max_rate", "at least 8000 bits per second")?;
@@ -103,6 +113,12 @@ impl Config {
         check(self.ring_memory >= least_ring, "ring_memory", "at least 1 MiB, and 256 datagrams")?;
         check(self.max_streams <= 4_096, "max_streams", "at most 4096")?;
         check(self.stream_window >= 2_048, "stream_window", "at least 2048 bytes")
+    }
+
+    /// How late data may be, if that is given.
+    pub(crate) fn target(&self) -> Option<Target> {
+        let (deliver, max_overhead) = (self.deliver, self.max_overhead);
+        self.latency.map(|latency| Target { latency, deliver, max_overhead })
     }
 
     /// Bytes of a ring slot: the longest symbol of the largest datagram, rounded up to a cache line.

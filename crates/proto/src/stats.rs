@@ -4,6 +4,8 @@
 
 use core::time::Duration;
 
+use crate::redundancy::Plan;
+
 /// Packets of one connection, as its own end counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -115,6 +117,8 @@ pub struct Stats {
     pub datagram_size: u16,
     /// In-order delay of the source symbols received.
     pub delay: DelayHistogram,
+    /// What is done for the target that we were given, on our streams; none without one, and until enough is known of the path.
+    pub plan: Option<Plan>,
 }
 
 /// Buckets per factor of two: a quantile is right within 1/16.

@@ -11,7 +11,7 @@ use crate::units::{Probability, Rate, parse_duration, parse_size};
 pub const FLOW_KEYS: [&str; 7] = ["from", "bytes", "rate", "record", "reads", "deaf", "start"];
 
 /// Keys of `[near]` and `[far]`.
-pub const END_KEYS: [&str; 4] = ["redundancy", "rate_control", "max_overhead", "max_rate"];
+pub const END_KEYS: [&str; 6] = ["redundancy", "rate_control", "latency", "deliver", "max_overhead", "max_rate"];
 
 /// Sets what `key`, one of [`FLOW_KEYS`], stands for.
 ///
@@ -40,6 +40,8 @@ pub fn set_end(config: &mut Config, key: &str, text: &str) -> Result<(), Setting
         "redundancy" => config.redundancy = text.parse().map_err(|e| refused(&e))?,
         "rate_control" => config.rate_control = text.parse().map_err(|e| refused(&e))?,
         "max_overhead" => config.max_overhead = text.parse::<Probability>()?.value(),
+        "latency" => config.latency = Some(parse_duration(text)?),
+        "deliver" => config.deliver = text.parse::<Probability>()?.value(),
         "max_rate" => config.max_rate = Some(text.parse::<Rate>()?.bits_per_second()),
         _ => return Err(SettingError::UnknownKey { key: key.to_owned(), allowed: END_KEYS.to_vec() }),
     }

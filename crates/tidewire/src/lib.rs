@@ -95,6 +95,7 @@ pub use tidewire_proto::endpoint::EndpointStats;
 pub use tidewire_proto::handshake::{Credentials, KeyCredentials, PeerKeyError, Unauthorized};
 pub use tidewire_proto::rate::RateControl;
 pub use tidewire_proto::redundancy::Redundancy;
+pub use tidewire_proto::redundancy::target::{Nearest, Plan, Target};
 pub use tidewire_proto::stats::{DelayHistogram, MessageStats, PacketStats, Stats, SymbolStats};
 
 /// A secret from the operating system's random source.

@@ -16,6 +16,7 @@ use super::header::{Answer, Request, read_answer, write_request};
 use super::target::{LocalForward, Target};
 use super::{Carried, MAX_CONNECTIONS, abandon, pump, report, tune};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::explain::Watch;
 use crate::link::Link;
 use crate::report::{Console, Event, Summary};
 use crate::session::{self, CUT_OFF, DONE, Role};
@@ -35,6 +36,7 @@ struct Live {
     endpoint: Endpoint,
     connection: Connection,
     begun: Instant,
+    _explained: Watch,
 }
 
 /// The near end of a forwarding.
@@ -91,7 +93,8 @@ impl Client {
     async fn connect(&self) -> Result<Arc<Live>, Failure> {
         let (endpoint, connection) = session::connect(&self.link, &self.credentials, self.config.clone()).await?;
         self.console.event(&Event::Connected { peer: connection.remote().to_string() });
-        let live = Arc::new(Live { endpoint, connection, begun: Instant::now() });
+        let explained = Watch::begin(connection.clone(), self.console.clone());
+        let live = Arc::new(Live { endpoint, connection, begun: Instant::now(), _explained: explained });
         self.current.send_replace(Some(Arc::clone(&live)));
         Ok(live)
     }

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use crate::bench::require::Requirement;
 use crate::bench::{Plan, client, clock_name, server};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::explain::Watch;
 use crate::keys;
 use crate::link;
 use crate::listen::{self, Listen, Naming};
@@ -156,6 +157,7 @@ async fn measure(args: &Args, console: &Console) -> Result<(), Failure> {
     plan.check().map_err(|wrong| Failure::message(Exit::Usage, wrong))?;
     let (endpoint, connection) = unless_interrupted(session::connect(&link, &credentials, config)).await?;
     console.event(&Event::Connected { peer: connection.remote().to_string() });
+    let _explained = Watch::begin(connection.clone(), console.clone());
     let measured = unless_interrupted(client::run(&connection, &plan, console)).await;
     connection.close(if measured.is_ok() { DONE } else { CUT_OFF }, "");
     session::close(&endpoint).await;

@@ -6,6 +6,7 @@ use std::time::Instant;
 use tidewire::{Connection, Endpoint};
 
 use crate::exit::{Exit, Failure, OrExit};
+use crate::explain::Watch;
 use crate::keys;
 use crate::link;
 use crate::listen::{self, Naming};
@@ -40,6 +41,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let (endpoint, connection, side) = unless_interrupted(connect(&args, &console)).await?;
     let begun = Instant::now();
     console.event(&Event::Connected { peer: connection.remote().to_string() });
+    let _explained = Watch::begin(connection.clone(), console.clone());
     let ended = unless_interrupted(pipe::run(&connection, side)).await;
     let elapsed = begun.elapsed();
     connection.close(session::CUT_OFF, "");

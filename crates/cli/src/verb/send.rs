@@ -8,6 +8,7 @@ use tidewire::{CloseReason, Config, Connection, Credentials, Endpoint};
 use tokio::time::{sleep, timeout};
 
 use crate::exit::{Exit, Failure, OrExit};
+use crate::explain::Watch;
 use crate::keys::{self, Own};
 use crate::link::{self, LINK_VARIABLE, Link};
 use crate::options::{Coding, Output};
@@ -55,6 +56,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     loop {
         let (endpoint, connection) = connected;
         console.event(&Event::Connected { peer: connection.remote().to_string() });
+        let _explained = Watch::begin(connection.clone(), console.clone());
         let mut sent = unless_interrupted(send_over(&connection, &found, &console, "sending")).await;
         let elapsed = begun.elapsed();
         let lost = sent.is_err() && is_lost(&connection).await;

@@ -32,7 +32,7 @@ use crate::Time;
 use crate::config::Config;
 use crate::crypto::PublicKey;
 use crate::handshake::{CodeSet, Initiator, Session};
-use crate::lane::{LaneReceiver, LaneSender, Streams};
+use crate::lane::{LaneReceiver, LaneSender, STREAMS, Streams};
 use crate::path::{
     DeliveryRate, EcnTally, FeedbackClock, Flight, IP_UDP_HEADER, LossDetector, LossEstimator, MtuProber, OurIds,
     Pacer, ReceivedPackets, Rtt, Validation,
@@ -325,6 +325,7 @@ impl Connection {
             stats.symbols.add(&receiver.symbols);
             stats.packets.redundant += receiver.redundant;
         }
+        stats.plan = self.lanes.get(STREAMS).and_then(|lane| lane.policy.plan().copied());
         self.count_messages(&mut stats.messages);
         stats
     }

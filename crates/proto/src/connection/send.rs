@@ -317,6 +317,7 @@ impl Connection {
             last_source: sender.last_source(),
             max_span: self.max_span,
             max_overhead: self.config.max_overhead,
+            target: self.config.target(),
         };
         Some(ask(policy.as_mut(), &cx))
     }

@@ -6,6 +6,8 @@
 //! - *Feedback*: what the settled part of the window lacks is repaired at once, less what is under way for it and is not
 //!   needed by newer losses. Application-limited, with a margin against the loss of repairs; saturated, less what the running
 //!   repairs drain anyway, and each answer leaves out one proactive repair when next nothing is lacking.
+//! - *With a target* of the user's: the least proactive repair that the exact model says is needed for it ([`super::target`]), and answers
+//!   whose margin it bears.
 //! - *Tail*: when the sources pause, as many repairs as make it likely that the tail can be decoded.
 //! - On a clean path nothing is sent before it is asked for: the policy is then plain ARQ.
 //!
@@ -16,7 +18,8 @@ use core::time::Duration;
 use tidewire_codec::Code;
 
 use super::every::{answer_deficit, resend_unseen};
-use super::{CodingContext, RedundancyPolicy, Repair};
+use super::target::{Conditions, Plan, plan};
+use super::{CodingContext, RedundancyPolicy, Repair, Target};
 use crate::Time;
 use crate::model::approximate;
 use crate::path::{LossEstimate, correlation};
@@ -54,6 +57,8 @@ const TAIL_RISK: f64 = 0.01;
 const TAIL_FRACTION: u32 = 8;
 /// Depth of the token bucket in packets (DESIGN section 6).
 const BURST_TOKENS: f64 = 4.0;
+/// A plan for a target costs some milliseconds, so that it is made anew no more often than this, and only where what it rests on has changed.
+const PLAN_LIFE: Duration = Duration::from_millis(250);
 /// Spacing is worked out anew after this many source symbols: cheap enough to be exact about.
 const REVIEW: u32 = 16;
 
@@ -72,6 +77,8 @@ pub struct Adaptive {
     /// Source symbols since the last repair over the newest span.
     unprotected: u32,
     tail_sent: u32,
+    /// For the target, and when it was made.
+    plan: Option<(Time, Plan)>,
 }
 
 impl RedundancyPolicy for Adaptive {
@@ -81,7 +88,10 @@ impl RedundancyPolicy for Adaptive {
             self.reviewed = true;
             self.since_review = 0;
             self.saturated = cx.saturated || cx.backlog;
-            self.share = share(cx, self.saturated);
+            self.share = match cx.target {
+                Some(target) if cx.loss.weight >= ENOUGH => self.share_for(target, cx),
+                _ => share(cx, self.saturated),
+            };
         }
         self.tokens = (self.tokens + cx.max_overhead).min(BURST_TOKENS);
         self.due = (self.due + self.share).min(BURST_TOKENS);
@@ -112,14 +122,33 @@ impl RedundancyPolicy for Adaptive {
         None
     }
 
+    fn plan(&self) -> Option<&Plan> {
+        self.plan.as_ref().map(|(_, plan)| plan)
+    }
+
     fn poll_timeout(&self, cx: &CodingContext<'_>) -> Option<Time> {
         if self.tokens < 1.0 { None } else { self.tail_due(cx) }
     }
 }
 
 impl Adaptive {
+    /// Proactive repairs per source symbol for a target.
+    fn share_for(&mut self, target: Target, cx: &CodingContext<'_>) -> f64 {
+        let conditions = Conditions::new(&cx.loss, cx.rtt, cx.source_interval);
+        let holds = |&(at, plan): &(Time, Plan)| {
+            cx.now.since(at) < PLAN_LIFE || (plan.target == target && !plan.conditions.differ(&conditions))
+        };
+        if !self.plan.as_ref().is_some_and(holds) {
+            self.plan = Some((cx.now, plan(target, conditions)));
+        }
+        self.plan.map_or(0.0, |(_, plan)| plan.share)
+    }
+
     /// A repair for a reported deficit.
     fn answer(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
+        if let Some((_, plan)) = self.plan {
+            return answer_deficit(cx, |missing| plan.answers(missing));
+        }
         if !self.saturated {
             return answer_deficit(cx, |missing| with_margin(missing, cx.loss.rate));
         }
@@ -137,8 +166,9 @@ impl Adaptive {
             return None;
         }
         let tail = self.unprotected.min(u32::from(cx.max_span));
-        let wanted = tail_repairs(cx.loss.rate, tail);
-        (self.tail_sent < wanted).then(|| cx.last_source + cx.rtt / TAIL_FRACTION)
+        let risk = cx.target.map_or(TAIL_RISK, |target| TAIL_RISK.min(1.0 - target.deliver));
+        let wait = cx.target.map_or(cx.rtt / TAIL_FRACTION, |target| (cx.rtt / TAIL_FRACTION).min(target.latency / 4));
+        (self.tail_sent < tail_repairs(cx.loss.rate, tail, risk)).then(|| cx.last_source + wait)
     }
 }
 
@@ -199,16 +229,16 @@ fn with_margin(missing: u64, loss: f64) -> u64 {
 }
 
 /// Fewest repairs `m` after `tail` source symbols so that more than `m` losses among the `tail + m` packets are unlikelier
-/// than [`TAIL_RISK`]; none where the path loses next to nothing.
-fn tail_repairs(loss: f64, tail: u32) -> u32 {
+/// than `risk`; none where the path loses next to nothing.
+fn tail_repairs(loss: f64, tail: u32, risk: f64) -> u32 {
     if loss < CLEAN {
         return 0;
     }
-    (1..=tail).find(|&m| more_than(m, tail + m, loss) < TAIL_RISK).unwrap_or(tail)
+    (1..=tail).find(|&m| more_than(m, tail + m, loss) < risk).unwrap_or(tail)
 }
 
 /// P(Bin(n, p) > m).
-fn more_than(m: u32, n: u32, p: f64) -> f64 {
+pub(super) fn more_than(m: u32, n: u32, p: f64) -> f64 {
     let odds = p / (1.0 - p);
     let mut term = (1.0 - p).powi(n as i32);
     let mut at_most = term;
@@ -242,6 +272,7 @@ mod tests {
             last_source: Time::from_millis(1_000),
             max_span: 256,
             max_overhead: 0.5,
+            target: None,
         }
     }
 
@@ -258,10 +289,10 @@ mod tests {
 
     #[test]
     fn tail_repairs_are_few_and_enough() {
-        assert_eq!(tail_repairs(0.0, 10), 0);
-        assert_eq!(tail_repairs(0.1, 1), 1);
+        assert_eq!(tail_repairs(0.0, 10, TAIL_RISK), 0);
+        assert_eq!(tail_repairs(0.1, 1, TAIL_RISK), 1);
         for tail in 1..40 {
-            let m = tail_repairs(0.1, tail);
+            let m = tail_repairs(0.1, tail, TAIL_RISK);
             assert!(m <= tail && (m == tail || more_than(m, tail + m, 0.1) < TAIL_RISK));
         }
     }

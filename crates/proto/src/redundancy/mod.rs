@@ -8,6 +8,7 @@ mod adaptive;
 mod block;
 mod every;
 mod none;
+pub mod target;
 
 use core::fmt;
 use core::ops::Range;
@@ -23,6 +24,7 @@ pub use adaptive::Adaptive;
 pub use block::Block;
 pub use every::Every;
 pub use none::NoRedundancy;
+pub use target::{Plan, Target};
 
 /// What a policy wants in the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +148,8 @@ pub struct CodingContext<'a> {
     pub max_span: u16,
     /// Proactive repair over source bytes that must not be exceeded.
     pub max_overhead: f64,
+    /// How late data may be, if the user says so.
+    pub target: Option<Target>,
 }
 
 impl CodingContext<'_> {
@@ -192,6 +196,10 @@ pub trait RedundancyPolicy: Send + fmt::Debug {
     fn on_repair_settled(&mut self, _repair: &RepairInFlight, _arrived: bool) {}
     /// A slot is free: the repair worth sending now, which is then sent. Must be cheap.
     fn next_repair(&mut self, cx: &CodingContext<'_>) -> Option<Repair>;
+    /// What it does for the target that the user gave, once it knows enough of the path.
+    fn plan(&self) -> Option<&Plan> {
+        None
+    }
     /// When to ask again although nothing arrived and nothing was sent.
     fn poll_timeout(&self, _cx: &CodingContext<'_>) -> Option<Time> {
         None

@@ -10,6 +10,7 @@ mod mtu;
 mod resets;
 mod silence;
 mod streams;
+mod target;
 
 use core::time::Duration;
 use std::path::Path;
