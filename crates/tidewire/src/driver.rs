@@ -103,7 +103,7 @@ impl Driver {
         for train in self.inbox.trains() {
             let mut state = self.shared.lock();
             for datagram in train.datagrams {
-                state.endpoint.handle_datagram(Received { at, from: train.from, ecn: train.ecn, datagram });
+                state.endpoint.handle_datagram(Received { at, from: train.from, to: train.to, ecn: train.ecn, datagram });
             }
         }
         true
