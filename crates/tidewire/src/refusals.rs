@@ -64,7 +64,7 @@ async fn within<F: Future>(work: F) -> F::Output {
 fn endpoint(config: Config) -> (Endpoint, Schedule) {
     let socket = Socket::bind("127.0.0.1:0".parse().expect("an address")).expect("binds");
     let schedule = socket.schedule.clone();
-    (Endpoint::over(socket, Secret::new([7; 32]).into(), config).expect("a good configuration"), schedule)
+    (Endpoint::over(vec![socket], Secret::new([7; 32]).into(), config).expect("a good configuration"), schedule)
 }
 
 async fn connected() -> (Endpoint, Endpoint, Schedule, Connection, Connection) {

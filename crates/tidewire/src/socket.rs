@@ -29,6 +29,9 @@ const EMSGSIZE: i32 = if cfg!(any(target_os = "linux", target_os = "android")) {
     40
 };
 
+/// Whether the system spreads what comes over sockets of one address: SO_REUSEPORT does so on Linux since 3.9, others give all to one.
+const SPREADS: bool = cfg!(any(target_os = "linux", target_os = "android"));
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Socket {
@@ -43,6 +46,25 @@ pub(crate) struct Socket {
 impl Socket {
     /// Needs a runtime with I/O enabled. An IPv6 wildcard also takes IPv4.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        Self::open(address, false)
+    }
+
+    /// Sockets of one address, over which the kernel spreads senders. Fewer than asked for, one, where the system does not do that.
+    pub fn bind_group(address: SocketAddr, sockets: usize) -> io::Result<Vec<Self>> {
+        // The first alone decides whether the port is free: nobody else's group is joined.
+        let first = Self::open(address, false)?;
+        let address = first.local_addr()?;
+        let mut group = vec![first];
+        if SPREADS && sockets > 1 {
+            share_port(&socket2::SockRef::from(&group[0].io))?;
+            while group.len() < sockets {
+                group.push(Self::open(address, true)?);
+            }
+        }
+        Ok(group)
+    }
+
+    fn open(address: SocketAddr, shared: bool) -> io::Result<Self> {
         let socket = socket2::Socket::new(
             socket2::Domain::for_address(address),
             socket2::Type::DGRAM,
@@ -53,6 +75,9 @@ impl Socket {
         }
         enlarge(|bytes| socket.set_recv_buffer_size(bytes));
         enlarge(|bytes| socket.set_send_buffer_size(bytes));
+        if shared {
+            share_port(&socket)?;
+        }
         socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
         let io = UdpSocket::from_std(socket.into())?;
@@ -139,6 +164,14 @@ fn enlarge(set: impl Fn(usize) -> io::Result<()>) {
     while set(bytes).is_err() && bytes > LEAST_SOCKET_BUFFER {
         bytes /= 2;
     }
+}
+
+/// Lets other sockets of this user have the same address.
+#[cfg_attr(not(unix), expect(unused_variables, reason = "no group has more than one socket"))]
+fn share_port(socket: &socket2::Socket) -> io::Result<()> {
+    #[cfg(unix)]
+    socket.set_reuse_port(true)?;
+    Ok(())
 }
 
 fn codepoint(mark: Ecn) -> EcnCodepoint {
