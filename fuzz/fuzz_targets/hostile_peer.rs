@@ -47,7 +47,7 @@ impl Host {
     fn meet(&mut self) -> Peer {
         let mut peer = Peer::connect(Arc::new(Null), &Secret::new([7; 32]), self.now, 1, |from, buffer, len| {
             let datagram = &mut buffer[..len];
-            self.endpoint.handle_datagram(Received { at: self.now, from, ecn: None, datagram });
+            self.endpoint.handle_datagram(Received { at: self.now, from, to: None, ecn: None, datagram });
             self.endpoint.poll_transmit(self.now, 1, buffer).expect("a REPLY").len
         });
         self.hear(&mut peer, |w| Frame::Ping.emit(w).expect("room"));
@@ -58,7 +58,7 @@ impl Host {
     fn hear(&mut self, peer: &mut Peer, frames: impl FnOnce(&mut Writer<'_>)) {
         let from = peer.from;
         let datagram = peer.seal(frames);
-        self.endpoint.handle_datagram(Received { at: self.now, from, ecn: None, datagram });
+        self.endpoint.handle_datagram(Received { at: self.now, from, to: None, ecn: None, datagram });
     }
 
     /// Serves timers and events, lets leave what may; returns the numbers of the packets that the peer got.

@@ -97,7 +97,7 @@ impl Wire {
     /// Hands over what has arrived.
     fn deliver(&mut self, now: Time, from: SocketAddr, to: &mut Endpoint) {
         while let Some((at, len, mut buffer)) = self.under_way.pop_front_if(|(at, ..)| *at <= now) {
-            to.handle_datagram(Received { at, from, ecn: None, datagram: &mut buffer[..len] });
+            to.handle_datagram(Received { at, from, to: None, ecn: None, datagram: &mut buffer[..len] });
             self.spare.push(buffer);
         }
     }

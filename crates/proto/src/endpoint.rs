@@ -5,9 +5,11 @@
 
 mod half_open;
 mod inquiry;
+mod shard;
 
 use core::fmt;
 use core::net::SocketAddr;
+use core::ops::AddAssign;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -18,11 +20,12 @@ use crate::Time;
 use crate::config::{Config, ConfigError};
 use crate::connection::{Connection, Event, Received, SendFailure, Transmit, WakeReason};
 use crate::crypto::{Provider, PublicKey};
-use crate::handshake::{Credentials, Initiator, Parameters, PeerKeyError, Responder, Terms, Unauthorized};
+use crate::handshake::{Credentials, Initiator, Parameters, PeerKeyError, Responder, Route, Terms, Unauthorized};
 use crate::lane::INITIAL_CREDIT;
 use crate::wire::{ConnectionId, Datagram, LongKind};
 use half_open::{Answered, HalfOpen};
 use inquiry::Inquiries;
+pub use shard::Shard;
 
 /// Names a connection of an endpoint; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,6 +79,28 @@ pub struct EndpointStats {
     pub accepted: u64,
     /// Half-open sessions that newer ones displaced.
     pub displaced: u64,
+    /// Not of those that came: datagrams of one shard's socket that its driver gave to another shard ...
+    pub passed_on: u64,
+    /// ... and those that were lost since the other could not keep up.
+    pub overrun: u64,
+}
+
+impl AddAssign for EndpointStats {
+    fn add_assign(&mut self, other: Self) {
+        self.received += other.received;
+        self.malformed += other.malformed;
+        self.unknown += other.unknown;
+        self.strangers += other.strangers;
+        self.repeated += other.repeated;
+        self.unproven += other.unproven;
+        self.refused += other.refused;
+        self.unauthorized += other.unauthorized;
+        self.refused_by_system += other.refused_by_system;
+        self.accepted += other.accepted;
+        self.displaced += other.displaced;
+        self.passed_on += other.passed_on;
+        self.overrun += other.overrun;
+    }
 }
 
 /// See the module.
@@ -86,6 +111,7 @@ pub struct Endpoint {
     parameters: Parameters,
     responder: Option<Responder>,
     rng: ChaCha20Rng,
+    shard: Shard,
     /// Boxed: a node of the map has room for eleven, some of it always empty.
     connections: BTreeMap<ConnectionHandle, Box<Connection>>,
     half_open: HalfOpen,
@@ -126,6 +152,7 @@ impl Endpoint {
             provider: config.provider,
             responder,
             rng,
+            shard: Shard::ALONE,
             connections: BTreeMap::new(),
             half_open: HalfOpen::default(),
             inquiries: Inquiries::default(),
@@ -137,11 +164,24 @@ impl Endpoint {
         })
     }
 
+    /// Makes this one of several endpoints at one address: datagrams for the ids that it gives out find it by [`Shard::of_id`].
+    #[must_use]
+    pub fn with_shard(mut self, shard: Shard) -> Self {
+        self.shard = shard;
+        self
+    }
+
+    /// Whether `id` names a connection or a half-open session of this endpoint.
+    pub fn knows(&self, id: &ConnectionId) -> bool {
+        self.ids.contains_key(id) || self.half_open.contains(id)
+    }
+
     fn fresh_id(&mut self) -> ConnectionId {
         loop {
             let mut id = ConnectionId([0; 8]);
             self.rng.fill_bytes(&mut id.0);
-            if !self.ids.contains_key(&id) && !self.half_open.contains(&id) {
+            self.shard.mark(&mut id);
+            if !self.knows(&id) {
                 return id;
             }
         }
@@ -219,7 +259,7 @@ impl Endpoint {
         let destination = match Datagram::parse(received.datagram) {
             Ok(Datagram::Short { destination }) => destination,
             Ok(Datagram::Long(header)) if header.kind == LongKind::Hello => {
-                let known = self.ids.contains_key(&header.destination) || self.half_open.contains(&header.destination);
+                let known = self.knows(&header.destination);
                 return self.handle_hello(&received, known);
             }
             Ok(Datagram::Long(header)) if self.ids.contains_key(&header.destination) => header.destination,
@@ -245,7 +285,7 @@ impl Endpoint {
 
     /// The first packet under the keys of a half-open session makes it a connection.
     fn handle_first(&mut self, destination: ConnectionId, received: Received<'_>) {
-        let Some(Answered { accepted, from, at }) = self.half_open.get(&destination) else {
+        let Some(Answered { accepted, route, at }) = self.half_open.get(&destination) else {
             self.stats.unknown += 1;
             return;
         };
@@ -257,14 +297,14 @@ impl Endpoint {
         }
         let session = accepted.session(&self.provider);
         let grease = self.rng.next_u64();
-        let mut connection = Connection::accept(Arc::clone(&self.config), session, *from, *at, grease);
+        let mut connection = Connection::accept(Arc::clone(&self.config), session, *route, *at, grease);
         connection.handle_datagram(received);
         self.half_open.remove(&destination);
         self.insert(connection);
     }
 
     fn handle_hello(&mut self, received: &Received<'_>, known: bool) {
-        let (at, from) = (received.at, received.from);
+        let (at, route) = (received.at, Route { remote: received.from, local: received.to });
         self.half_open.expire(at);
         let source = self.fresh_id();
         let Some(responder) = &mut self.responder else {
@@ -273,7 +313,7 @@ impl Endpoint {
         };
         let before = *responder.stats();
         let terms = Terms { parameters: self.parameters, source, known };
-        let accepted = responder.handle_hello(at, from, received.datagram, &terms);
+        let accepted = responder.handle_hello(at, route, received.datagram, &terms);
         let after = *responder.stats();
         self.stats.strangers += after.strangers + after.malformed - before.strangers - before.malformed;
         self.stats.repeated = after.repeated;
@@ -282,7 +322,7 @@ impl Endpoint {
         self.stats.unauthorized = after.unauthorized;
         let Some(accepted) = accepted else { return };
         self.stats.accepted += 1;
-        self.stats.displaced += self.half_open.insert(source, Answered { accepted, from, at });
+        self.stats.displaced += self.half_open.insert(source, Answered { accepted, route, at });
     }
 
     /// The next peer that was refused for its key. A few are kept; copies of its HELLO are told one by one.
@@ -317,10 +357,10 @@ impl Endpoint {
     /// Datagrams to be sent now; see [`Connection::poll_transmit`].
     pub fn poll_transmit(&mut self, now: Time, max_segments: usize, out: &mut [u8]) -> Option<Transmit> {
         self.sent_by_turn = false;
-        if let Some((destination, len)) =
+        if let Some((Route { remote: destination, local: source }, len)) =
             self.responder.as_mut().and_then(|responder| responder.poll_transmit(now, out))
         {
-            return Some(Transmit { destination, ecn: None, len, segment_size: None });
+            return Some(Transmit { destination, source, ecn: None, len, segment_size: None });
         }
         if self.inquiries.is_due()
             && let Some(transmit) = self.transmit_inquiry(now, out)

@@ -99,7 +99,7 @@ impl Side {
         while from.under_way.front().is_some_and(|(at, ..)| *at <= now) {
             let Some((at, len, mut buffer)) = from.under_way.pop_front() else { break };
             let datagram = &mut buffer[..len];
-            self.endpoint.handle_datagram(Received { at, from: from.address, ecn: None, datagram });
+            self.endpoint.handle_datagram(Received { at, from: from.address, to: None, ecn: None, datagram });
             from.spare.push(buffer);
         }
         self.endpoint.handle_timeout(now);

@@ -94,7 +94,7 @@ fn flood() -> Flood {
 }
 
 fn hand(endpoint: &mut Endpoint, at: Time, from: SocketAddr, datagram: &[u8]) {
-    endpoint.handle_datagram(Received { at, from, ecn: None, datagram: &mut datagram.to_vec() });
+    endpoint.handle_datagram(Received { at, from, to: None, ecn: None, datagram: &mut datagram.to_vec() });
 }
 
 /// Everything that an endpoint wants to send now.
@@ -191,8 +191,8 @@ fn h5_half_open_sessions_are_bounded_in_memory() {
     let sessions = server.half_open();
     println!("{sessions} half-open sessions and their REPLYs: at most {most} bytes, {} each", most / sessions as isize);
     assert_eq!((sessions, displaced), (4_096, 5_000 - 4_096));
-    // About 1 MiB for the sessions and a little more for the REPLYs of the last 5 s: 531 bytes each when this was written.
-    assert!(most <= 4_096 * 576, "{most} bytes");
+    // About 1 MiB for the sessions and a little more for the REPLYs of the last 5 s: 585 bytes each when this was written.
+    assert!(most <= 4_096 * 640, "{most} bytes");
     server.handle_timeout(now + Duration::from_secs(36));
     assert_eq!(server.half_open(), 0);
 }

@@ -5,6 +5,7 @@
 //! fuzz targets with them; a change of theirs is a change of the wire and belongs into docs/wire.md.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -269,7 +270,7 @@ fn a_handshake_as_bytes() {
     let mut responder = Responder::new(&secret, Arc::new(Hardware), [2; 32]);
     let mut hello = vec![0; HELLO_LEN];
     initiator.poll_transmit(Time::ZERO, &mut hello).unwrap();
-    let from = "192.0.2.1:7700".parse().unwrap();
+    let from = "192.0.2.1:7700".parse::<SocketAddr>().unwrap();
     let terms = Terms { parameters: Parameters::default(), source: yours, known: false };
     let accepted = responder.handle_hello(Time::ZERO, from, &hello, &terms).unwrap();
     let mut reply = vec![0; REPLY_MAX];
@@ -307,7 +308,7 @@ fn a_handshake_between_keys_as_bytes() {
     };
     let mut responder = Responder::new(Credentials::Key(listener), Arc::new(Hardware), [2; 32]);
     let terms = Terms { parameters: Parameters::default(), source: yours, known: true };
-    let (from, now) = ("192.0.2.1:7700".parse().unwrap(), Time::from_millis(1_000));
+    let (from, now) = ("192.0.2.1:7700".parse::<SocketAddr>().unwrap(), Time::from_millis(1_000));
     let mut buffer = vec![0; HELLO_LEN];
     for seed in 1..=128 {
         initiator(seed, now).poll_transmit(now, &mut buffer).unwrap();

@@ -93,7 +93,7 @@ fn replies(responder: &mut Responder, now: Time) -> Vec<Vec<u8>> {
     let mut replies = Vec::new();
     let mut out = [0; REPLY_MAX];
     while let Some((to, len)) = responder.poll_transmit(now, &mut out) {
-        assert_eq!(to, client());
+        assert_eq!(to, client().into());
         replies.push(out[..len].to_vec());
     }
     replies

@@ -334,12 +334,12 @@ impl Pair {
             }
             for _ in 1..self.copies {
                 let datagram = &mut bytes.clone()[..];
-                side.endpoint.handle_datagram(Received { at, from, ecn: None, datagram });
+                side.endpoint.handle_datagram(Received { at, from, to: None, ecn: None, datagram });
             }
             if end == End::Far {
                 self.unproven.received += self.copies * bytes.len();
             }
-            side.endpoint.handle_datagram(Received { at, from, ecn: None, datagram: &mut bytes[..] });
+            side.endpoint.handle_datagram(Received { at, from, to: None, ecn: None, datagram: &mut bytes[..] });
             self.spare.push(bytes);
             any = true;
         }

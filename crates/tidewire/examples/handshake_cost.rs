@@ -2,6 +2,7 @@
 //!
 //! `cargo run --release -p tidewire --example handshake_cost`. Medians of rounds that take turns; close everything else first.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -74,7 +75,7 @@ fn round(case: &Case) -> f64 {
     let provider: Arc<dyn Provider> = Arc::new(AwsLc);
     let mut responder = Responder::new(case.listener.clone(), Arc::clone(&provider), [8; 32]);
     let terms = Terms { parameters: Parameters::default(), source: ConnectionId([2; 8]), known: false };
-    let from = ([192, 0, 2, 1], 4_000).into();
+    let from: SocketAddr = ([192, 0, 2, 1], 4_000).into();
     let began = Instant::now();
     for hello in &case.hellos {
         if let Some(accepted) = responder.handle_hello(Time::ZERO, from, hello, &terms) {

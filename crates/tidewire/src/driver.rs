@@ -11,6 +11,7 @@ use tidewire_proto::Time;
 use tidewire_proto::connection::{Received, Transmit};
 
 use crate::clock::Timer;
+use crate::mail::Mail;
 use crate::shared::{Shared, State};
 use crate::socket::{Inbox, Socket};
 
@@ -29,6 +30,8 @@ pub(crate) struct Driver {
     socket: Socket,
     timer: Timer,
     inbox: Inbox,
+    /// Where there are other shards.
+    mail: Option<Mail>,
     receive_from: Time,
     /// A batch that waits for room in the socket, and its bytes.
     pending: Option<Transmit>,
@@ -49,7 +52,7 @@ enum Round {
 
 impl Driver {
     /// `largest`: of our datagrams.
-    pub fn new(shared: Arc<Shared>, socket: Socket, timer: Timer, largest: u16) -> Self {
+    pub fn new(shared: Arc<Shared>, socket: Socket, timer: Timer, mail: Option<Mail>, largest: u16) -> Self {
         let largest = usize::from(largest);
         let out = vec![0; largest * socket.max_segments(largest)];
         Self {
@@ -57,12 +60,17 @@ impl Driver {
             socket,
             timer,
             inbox: Inbox::new(),
+            mail,
             receive_from: Time::ZERO,
             pending: None,
             out,
             largest,
             wake: Vec::new(),
         }
+    }
+
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Until the endpoint was dropped and its connections have ended.
@@ -89,8 +97,13 @@ impl Driver {
         Poll::Pending
     }
 
-    /// Takes what one call gives. Returns whether there may be more.
+    /// Takes what one call gives, and what other shards passed on. Returns whether there may be more.
     fn receive(&mut self, cx: &mut Context<'_>) -> bool {
+        let mail = self.mail.as_mut().is_some_and(|mail| mail.take(cx, &self.shared));
+        self.receive_from_socket(cx) || mail
+    }
+
+    fn receive_from_socket(&mut self, cx: &mut Context<'_>) -> bool {
         if self.shared.clock.now() < self.receive_from {
             return false;
         }
@@ -103,7 +116,11 @@ impl Driver {
         for train in self.inbox.trains() {
             let mut state = self.shared.lock();
             for datagram in train.datagrams {
-                state.endpoint.handle_datagram(Received { at, from: train.from, ecn: train.ecn, datagram });
+                let received = Received { at, from: train.from, to: train.to, ecn: train.ecn, datagram };
+                match &self.mail {
+                    None => state.endpoint.handle_datagram(received),
+                    Some(mail) => mail.sort(&mut state, received),
+                }
             }
         }
         true

@@ -1,32 +1,46 @@
-//! An endpoint as the application holds it: one socket, any number of connections.
+//! An endpoint as the application holds it: one address, any number of connections.
+//!
+//! It has one shard or several, each a socket, a driver and connections of its own; only the handles here know of more than one.
 
 use std::fmt;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
+use std::num::{NonZeroU16, NonZeroUsize};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tidewire_proto::config::Config;
 use tidewire_proto::connection::CloseReason;
 use tidewire_proto::crypto::{AwsLc, PublicKey};
-use tidewire_proto::endpoint::{EndpointConfig, EndpointStats};
+use tidewire_proto::endpoint::{EndpointConfig, EndpointStats, Shard};
 use tidewire_proto::handshake::{Credentials, PeerKeyError, Unauthorized};
 
 use crate::clock::{Clock, Timer};
 use crate::connection::Connection;
 use crate::driver::Driver;
+use crate::mail::Mail;
 use crate::shared::{Shared, State};
 use crate::socket::Socket;
+use tokio::sync::Notify;
 
 /// [`Endpoint::close`] waits for no longer: closing takes three probe timeouts, 3 s where no round trip was ever measured.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Shards of an endpoint, at most: more than any machine of today has cores for sockets. Chosen.
+const MAX_SHARDS: usize = 256;
 
 /// A UDP socket that accepts connections and makes them, with all who hold the same secret or whose keys are known.
 ///
 /// When it is dropped no more connections are accepted; those that are held go on.
 pub struct Endpoint {
-    shared: Arc<Shared>,
+    /// At least one.
+    pub(crate) shards: Box<[Arc<Shared>]>,
+    /// Of all shards.
+    changed: Arc<Notify>,
+    /// Which of them is asked first.
+    turn: AtomicUsize,
 }
 
 impl Endpoint {
@@ -38,28 +52,58 @@ impl Endpoint {
     /// # Panics
     /// Outside of a tokio runtime with I/O and time enabled.
     pub async fn bind(address: SocketAddr, credentials: impl Into<Credentials>, config: Config) -> io::Result<Self> {
-        Self::over(Socket::bind(address)?, credentials.into(), config)
+        Self::over(vec![Socket::bind(address)?], credentials.into(), config)
     }
 
-    /// An endpoint that has this socket.
-    pub(crate) fn over(socket: Socket, credentials: Credentials, config: Config) -> io::Result<Self> {
+    /// As [`Self::bind`], with several sockets at the one address, each with a task and connections of its own, so that a listener with many
+    /// peers has as many cores at work as `shards` says (at most 256 are made; more than there are cores gain nothing). The kernel spreads peers over
+    /// the sockets by their addresses. Limits that are per endpoint, as that of handshakes answered without a cookie, are then per shard.
+    ///
+    /// One connection never uses more than one of them, and what such an endpoint connects to itself costs one more copy where the kernel
+    /// gives the answers to another socket: [`Self::bind`] is what connects best. Linux only; elsewhere there is one shard whatever is asked for.
+    ///
+    /// # Errors
+    /// As [`Self::bind`].
+    ///
+    /// # Panics
+    /// As [`Self::bind`].
+    pub async fn bind_sharded(
+        address: SocketAddr,
+        credentials: impl Into<Credentials>,
+        config: Config,
+        shards: NonZeroUsize,
+    ) -> io::Result<Self> {
+        let sockets = Socket::bind_group(address, shards.get().min(MAX_SHARDS))?;
+        Self::over(sockets, credentials.into(), config)
+    }
+
+    /// An endpoint that has these sockets, of one address.
+    pub(crate) fn over(sockets: Vec<Socket>, credentials: Credentials, config: Config) -> io::Result<Self> {
         let largest = config.max_datagram;
-        let mut seed = [0; 32];
-        getrandom::fill(&mut seed)?;
         let config = EndpointConfig { credentials, listen: true, connection: config, provider: Arc::new(AwsLc) };
-        let endpoint = tidewire_proto::endpoint::Endpoint::new(config, seed)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        let local = socket.local_addr()?;
-        let clock = Clock::start();
-        let timer = Timer::new(clock);
-        let shared = Arc::new(Shared::new(endpoint, local, clock));
-        tokio::spawn(Driver::new(Arc::clone(&shared), socket, timer, largest).run());
-        Ok(Self { shared })
+        let count = u16::try_from(sockets.len()).ok().and_then(NonZeroU16::new).ok_or(io::ErrorKind::InvalidInput)?;
+        let mut mail = Mail::new(count, largest.into()).into_iter().filter(|_| count > NonZeroU16::MIN);
+        let (clock, changed) = (Clock::start(), Arc::<Notify>::default());
+        let mut drivers = Vec::with_capacity(sockets.len());
+        for (index, socket) in (0..count.get()).zip(sockets) {
+            let mut seed = [0; 32];
+            getrandom::fill(&mut seed)?;
+            let endpoint = tidewire_proto::endpoint::Endpoint::new(config.clone(), seed)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?
+                .with_shard(Shard::new(index, count).unwrap_or(Shard::ALONE));
+            let shared = Arc::new(Shared::new(endpoint, socket.local_addr()?, clock, Arc::clone(&changed)));
+            drivers.push(Driver::new(shared, socket, Timer::new(clock), mail.next(), largest));
+        }
+        let shards = drivers.iter().map(|driver| Arc::clone(driver.shared())).collect();
+        for driver in drivers {
+            tokio::spawn(driver.run());
+        }
+        Ok(Self { shards, changed, turn: AtomicUsize::new(0) })
     }
 
     /// The socket's address, with the port that the system chose if none was asked for.
     pub fn local_addr(&self) -> SocketAddr {
-        self.shared.lock().local
+        self.shards[0].lock().local
     }
 
     /// Goes over to a new socket, as after a change of networks. The connections that this endpoint made go on from there, unrecognised by who
@@ -68,16 +112,18 @@ impl Endpoint {
     /// # Errors
     /// Those of the socket; [`io::ErrorKind::InvalidInput`] when the address is of the other family, from which the peers cannot be reached.
     pub async fn rebind(&self, address: SocketAddr) -> io::Result<()> {
-        let socket = Socket::bind(address)?;
-        let local = socket.local_addr()?;
-        let mut state = self.shared.lock();
-        if local.is_ipv4() != state.local.is_ipv4() {
-            let error = format!("{local} cannot follow {}: one is IPv4, the other IPv6", state.local);
+        let sockets = Socket::bind_group(address, self.shards.len())?;
+        let (local, before) = (sockets[0].local_addr()?, self.local_addr());
+        if local.is_ipv4() != before.is_ipv4() {
+            let error = format!("{local} cannot follow {before}: one is IPv4, the other IPv6");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
         }
-        (state.local, state.next_socket) = (local, Some(socket));
-        drop(state);
-        self.shared.wake_driver();
+        for (shared, socket) in self.shards.iter().zip(sockets) {
+            let mut state = shared.lock();
+            (state.local, state.next_socket) = (local, Some(socket));
+            drop(state);
+            shared.wake_driver();
+        }
         Ok(())
     }
 
@@ -93,15 +139,16 @@ impl Endpoint {
 
     async fn begin(&self, remote: SocketAddr, peer: Option<&PublicKey>) -> Result<Connection, ConnectError> {
         let remote = self.reachable(remote)?;
+        let shared = &self.shards[self.turn.fetch_add(1, Ordering::Relaxed) % self.shards.len()];
         let connection = {
-            let mut state = self.shared.lock();
+            let mut state = shared.lock();
             if state.shut {
                 return Err(ConnectError::EndpointClosed);
             }
-            let handle = state.connect(self.shared.clock.now(), remote, peer).map_err(ConnectError::PeerKey)?;
-            Connection::new(Arc::clone(&self.shared), handle, remote)
+            let handle = state.connect(shared.clock.now(), remote, peer).map_err(ConnectError::PeerKey)?;
+            Connection::new(Arc::clone(shared), handle, remote)
         };
-        self.shared.wake_driver();
+        shared.wake_driver();
         connection.connected().await.map_err(|reason| match reason {
             CloseReason::NoAnswer => ConnectError::NoAnswer,
             CloseReason::Local => ConnectError::EndpointClosed,
@@ -126,53 +173,67 @@ impl Endpoint {
 
     /// The next connection that came; `None` after [`Self::close`].
     pub async fn accept(&self) -> Option<Connection> {
-        self.wait_for(|state| match state.accept() {
-            None if !state.shut => None,
-            end_or_connection => Some(end_or_connection),
-        })
-        .await
-        .map(|(handle, remote)| Connection::new(Arc::clone(&self.shared), handle, remote))
+        let (shared, (handle, remote)) = self.next(State::accept).await?;
+        Some(Connection::new(shared, handle, remote))
     }
 
     /// The next peer that was refused since its key is not authorized; it got no answer. Copies of one HELLO are told one by one, and only
     /// a few wait to be told. `None` after [`Self::close`].
     pub async fn unauthorized(&self) -> Option<Unauthorized> {
-        self.wait_for(|state| match state.unauthorized.pop_front() {
-            None if !state.shut => None,
-            end_or_peer => Some(end_or_peer),
-        })
-        .await
+        self.next(|state| state.unauthorized.pop_front()).await.map(|(_, peer)| peer)
     }
 
-    /// Datagrams that reached no connection, by reason.
+    /// Datagrams that reached no connection, by reason; of all shards together.
     pub fn stats(&self) -> EndpointStats {
-        *self.shared.lock().endpoint.stats()
+        let mut sum = EndpointStats::default();
+        for shared in &self.shards {
+            let state = shared.lock();
+            sum += *state.endpoint.stats();
+            (sum.passed_on, sum.overrun) = (sum.passed_on + state.passed_on, sum.overrun + state.overrun);
+        }
+        sum
     }
 
     /// Closes all connections, accepts no more, and waits until the peers were told: at most 5 s.
     pub async fn close(&self) {
-        {
-            let mut state = self.shared.lock();
-            let now = self.shared.clock.now();
+        for shared in &self.shards {
+            let mut state = shared.lock();
+            let now = shared.clock.now();
             state.shut(now);
             state.close_all(now);
+            drop(state);
+            shared.wake_driver();
         }
-        self.shared.changed.notify_waiters();
-        self.shared.wake_driver();
-        let ended = self.wait_for(|state| {
-            let over = state.stopped || state.endpoint.connections().next().is_none();
-            over.then_some(())
-        });
+        self.changed.notify_waiters();
+        let over = |state: &State| state.stopped || state.endpoint.connections().next().is_none();
+        let ended = self.wait_for(|| self.shards.iter().all(|shared| over(&shared.lock())).then_some(()));
         // Those that have not ended by then were told all the same.
         let _ = tokio::time::timeout(CLOSE_PATIENCE, ended).await;
     }
 
-    async fn wait_for<R>(&self, mut ready: impl FnMut(&mut State) -> Option<R>) -> R {
+    /// The next thing that a shard has, each in its turn; `None` when none has any and all are shut.
+    async fn next<R>(&self, mut take: impl FnMut(&mut State) -> Option<R>) -> Option<(Arc<Shared>, R)> {
+        self.wait_for(|| {
+            let first = self.turn.fetch_add(1, Ordering::Relaxed) % self.shards.len();
+            let (before, from) = self.shards.split_at(first);
+            let mut shut = true;
+            for shared in from.iter().chain(before) {
+                let mut state = shared.lock();
+                if let Some(found) = take(&mut state) {
+                    return Some(Some((Arc::clone(shared), found)));
+                }
+                shut &= state.shut;
+            }
+            shut.then_some(None)
+        })
+        .await
+    }
+
+    async fn wait_for<R>(&self, mut ready: impl FnMut() -> Option<R>) -> R {
         loop {
-            let mut changed = pin!(self.shared.changed.notified());
+            let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
-            let result = ready(&mut self.shared.lock());
-            if let Some(result) = result {
+            if let Some(result) = ready() {
                 return result;
             }
             changed.await;
@@ -182,11 +243,13 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
-        state.shut(self.shared.clock.now());
-        state.abandoned = true;
-        drop(state);
-        self.shared.wake_driver();
+        for shared in &self.shards {
+            let mut state = shared.lock();
+            state.shut(shared.clock.now());
+            state.abandoned = true;
+            drop(state);
+            shared.wake_driver();
+        }
     }
 }
 

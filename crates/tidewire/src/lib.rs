@@ -67,7 +67,7 @@
 //! - **Stats** ([`Connection::stats`]) count packets, symbols and the in-order delay of everything received.
 //!
 //! # What drives it
-//! Each endpoint has one task on the tokio runtime it was bound in, which owns the socket; dropping the endpoint and all its connections
+//! Each endpoint has one task on the tokio runtime it was bound in, which owns the socket (one for each socket: [`Endpoint::bind_sharded`]); dropping the endpoint and all its connections
 //! ends it. Writing and reading call straight into the protocol: no channel, no further copy. On Linux datagrams are sent and received in
 //! batches (GSO, GRO) with their congestion marks (ECN). The protocol itself, without sockets and clock, is the crate `tidewire-proto`.
 #![forbid(unsafe_code)]
@@ -76,8 +76,11 @@ mod clock;
 mod connection;
 mod driver;
 mod endpoint;
+mod mail;
 #[cfg(test)]
 mod refusals;
+#[cfg(test)]
+mod shards;
 mod shared;
 mod socket;
 mod stream;

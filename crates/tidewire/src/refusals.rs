@@ -64,7 +64,7 @@ async fn within<F: Future>(work: F) -> F::Output {
 fn endpoint(config: Config) -> (Endpoint, Schedule) {
     let socket = Socket::bind("127.0.0.1:0".parse().expect("an address")).expect("binds");
     let schedule = socket.schedule.clone();
-    (Endpoint::over(socket, Secret::new([7; 32]).into(), config).expect("a good configuration"), schedule)
+    (Endpoint::over(vec![socket], Secret::new([7; 32]).into(), config).expect("a good configuration"), schedule)
 }
 
 async fn connected() -> (Endpoint, Endpoint, Schedule, Connection, Connection) {
@@ -151,7 +151,7 @@ async fn s11_a_full_buffer_is_waited_for() {
     let (from, to) = (bind(), bind());
     from.schedule.set(&[EAGAIN, PASSES]);
     let destination = to.local_addr().expect("bound");
-    let transmit = Transmit { destination, ecn: None, len: 1, segment_size: None };
+    let transmit = Transmit { destination, source: None, ecn: None, len: 1, segment_size: None };
     from.writable().await;
     let waits = poll_fn(|cx| Poll::Ready(from.poll_send(cx, &transmit, b"x").is_pending())).await;
     assert_eq!((waits, from.schedule.counts().0), (true, 1), "no second call before the system says so");

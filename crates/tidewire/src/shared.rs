@@ -1,4 +1,4 @@
-//! What the driver and the handles share: the protocol's endpoint, and who waits for what.
+//! What the driver of a shard and the handles share: the protocol's endpoint, and who waits for what.
 //!
 //! One mutex guards all of it and is held for one call into the protocol, never across a system call or an `await`. Handles call in,
 //! then wake the driver if the protocol now wants something sooner than the driver would look; the driver hands out events.
@@ -28,14 +28,17 @@ const MAX_UNAUTHORIZED: usize = 16;
 /// See the module.
 pub(crate) struct Shared {
     state: Mutex<State>,
-    /// A connection came, or the last one ended, or the driver did.
-    pub changed: Notify,
+    /// A connection came, or the last one ended, or the driver did; of all shards.
+    pub changed: Arc<Notify>,
     pub clock: Clock,
 }
 
 /// Behind the mutex.
 pub(crate) struct State {
     pub endpoint: Endpoint,
+    /// Datagrams of our socket that other shards got, or did not get since their mailboxes were full.
+    pub passed_on: u64,
+    pub overrun: u64,
     /// The socket's address, and the socket that the driver is to go over to.
     pub local: SocketAddr,
     pub next_socket: Option<Socket>,
@@ -82,9 +85,11 @@ pub(crate) struct Waiting {
 }
 
 impl Shared {
-    pub fn new(endpoint: Endpoint, local: SocketAddr, clock: Clock) -> Self {
+    pub fn new(endpoint: Endpoint, local: SocketAddr, clock: Clock, changed: Arc<Notify>) -> Self {
         let state = State {
             endpoint,
+            passed_on: 0,
+            overrun: 0,
             local,
             next_socket: None,
             slots: BTreeMap::new(),
@@ -97,7 +102,7 @@ impl Shared {
             driver: None,
             due: Time::ZERO,
         };
-        Self { state: Mutex::new(state), changed: Notify::new(), clock }
+        Self { state: Mutex::new(state), changed, clock }
     }
 
     /// A panic elsewhere leaves the state as good as any: the driver's end closes everything.

@@ -4,7 +4,7 @@
 //! learns that, and whether it was too long; the next may go. Only a full buffer of the socket is waited for.
 
 use std::io::{self, IoSliceMut};
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::task::{Context, Poll, ready};
 
 use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, UdpSocketState};
@@ -29,11 +29,16 @@ const EMSGSIZE: i32 = if cfg!(any(target_os = "linux", target_os = "android")) {
     40
 };
 
+/// Whether the system spreads what comes over sockets of one address: SO_REUSEPORT does so on Linux since 3.9, others give all to one.
+const SPREADS: bool = cfg!(any(target_os = "linux", target_os = "android"));
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Socket {
     io: UdpSocket,
     state: UdpSocketState,
+    /// What comes may be for any address of the system: it is worth knowing for which.
+    wildcard: bool,
     #[cfg(test)]
     pub schedule: crate::refusals::Schedule,
 }
@@ -41,6 +46,25 @@ pub(crate) struct Socket {
 impl Socket {
     /// Needs a runtime with I/O enabled. An IPv6 wildcard also takes IPv4.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        Self::open(address, false)
+    }
+
+    /// Sockets of one address, over which the kernel spreads senders. Fewer than asked for, one, where the system does not do that.
+    pub fn bind_group(address: SocketAddr, sockets: usize) -> io::Result<Vec<Self>> {
+        // The first alone decides whether the port is free: nobody else's group is joined.
+        let first = Self::open(address, false)?;
+        let address = first.local_addr()?;
+        let mut group = vec![first];
+        if SPREADS && sockets > 1 {
+            share_port(&socket2::SockRef::from(&group[0].io))?;
+            while group.len() < sockets {
+                group.push(Self::open(address, true)?);
+            }
+        }
+        Ok(group)
+    }
+
+    fn open(address: SocketAddr, shared: bool) -> io::Result<Self> {
         let socket = socket2::Socket::new(
             socket2::Domain::for_address(address),
             socket2::Type::DGRAM,
@@ -51,13 +75,18 @@ impl Socket {
         }
         enlarge(|bytes| socket.set_recv_buffer_size(bytes));
         enlarge(|bytes| socket.set_send_buffer_size(bytes));
+        if shared {
+            share_port(&socket)?;
+        }
         socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
         let io = UdpSocket::from_std(socket.into())?;
         let state = UdpSocketState::new((&io).into())?;
+        let wildcard = address.ip().is_unspecified();
         Ok(Self {
             io,
             state,
+            wildcard,
             #[cfg(test)]
             schedule: Default::default(),
         })
@@ -79,7 +108,7 @@ impl Socket {
             ecn: transmit.ecn.map(codepoint),
             contents: bytes,
             segment_size: transmit.segment_size,
-            src_ip: None,
+            src_ip: transmit.source,
         };
         loop {
             if ready!(self.io.poll_send_ready(cx)).is_err() {
@@ -110,7 +139,7 @@ impl Socket {
 
     /// Fills the inbox.
     pub fn poll_receive(&self, cx: &mut Context<'_>, inbox: &mut Inbox) -> Poll<io::Result<()>> {
-        inbox.filled = 0;
+        (inbox.filled, inbox.tell_address) = (0, self.wildcard);
         loop {
             ready!(self.io.poll_recv_ready(cx))?;
             let received = self.io.try_io(Interest::READABLE, || {
@@ -137,6 +166,14 @@ fn enlarge(set: impl Fn(usize) -> io::Result<()>) {
     }
 }
 
+/// Lets other sockets of this user have the same address.
+#[cfg_attr(not(unix), expect(unused_variables, reason = "no group has more than one socket"))]
+fn share_port(socket: &socket2::Socket) -> io::Result<()> {
+    #[cfg(unix)]
+    socket.set_reuse_port(true)?;
+    Ok(())
+}
+
 fn codepoint(mark: Ecn) -> EcnCodepoint {
     match mark {
         Ecn::Ect0 => EcnCodepoint::Ect0,
@@ -158,12 +195,16 @@ pub(crate) struct Inbox {
     buffers: [Box<[u8]>; BATCH_SIZE],
     meta: [RecvMeta; BATCH_SIZE],
     filled: usize,
+    /// Whether the address that a datagram was sent to is told.
+    tell_address: bool,
 }
 
 /// Datagrams of one sender that came together.
 #[derive(Debug)]
 pub(crate) struct Train<'a> {
     pub from: SocketAddr,
+    /// Where the socket takes what comes for several addresses: which of them it was.
+    pub to: Option<IpAddr>,
     pub ecn: Option<Ecn>,
     pub datagrams: std::slice::ChunksMut<'a, u8>,
 }
@@ -174,13 +215,16 @@ impl Inbox {
             buffers: std::array::from_fn(|_| vec![0; LARGEST].into_boxed_slice()),
             meta: [RecvMeta::default(); BATCH_SIZE],
             filled: 0,
+            tell_address: false,
         }
     }
 
     /// What the last call received.
     pub fn trains(&mut self) -> impl Iterator<Item = Train<'_>> {
-        self.buffers.iter_mut().zip(&self.meta).take(self.filled).map(|(buffer, meta)| Train {
+        let tell_address = self.tell_address;
+        self.buffers.iter_mut().zip(&self.meta).take(self.filled).map(move |(buffer, meta)| Train {
             from: meta.addr,
+            to: meta.dst_ip.filter(|_| tell_address),
             ecn: meta.ecn.map(mark),
             datagrams: buffer[..meta.len].chunks_mut(meta.stride.max(1)),
         })
@@ -220,7 +264,7 @@ mod tests {
             let port = to.local_addr().expect("bound").port();
             let destination = format!("{via}:{port}").parse().expect("an address");
             for ecn in [None, Some(Ecn::Ect0), Some(Ecn::Ect1), Some(Ecn::Ce)] {
-                let transmit = Transmit { destination, ecn, len: bytes.len(), segment_size: Some(1_000) };
+                let transmit = Transmit { destination, source: None, ecn, len: bytes.len(), segment_size: Some(1_000) };
                 let (marks, datagrams): (Vec<_>, Vec<_>) =
                     exchange(&transmit, &bytes, &from, &to).await.into_iter().unzip();
                 assert_eq!(marks, [ecn; 4], "{host} via {via}");
@@ -234,7 +278,7 @@ mod tests {
         let bind = || Socket::bind("127.0.0.1:0".parse().expect("an address")).expect("binds");
         let (from, to) = (bind(), bind());
         let destination = "[2001:db8::1]:7700".parse().expect("an address");
-        let transmit = Transmit { destination, ecn: None, len: 1, segment_size: None };
+        let transmit = Transmit { destination, source: None, ecn: None, len: 1, segment_size: None };
         let refused = poll_fn(|cx| from.poll_send(cx, &transmit, b"x")).await;
         assert_eq!(refused, Err(SendFailure::Other), "IPv6 from an IPv4 socket");
         let transmit = Transmit { destination: to.local_addr().expect("bound"), ..transmit };

@@ -1,7 +1,7 @@
 //! What a connection tells its driver, and the small types of its interface.
 
 use core::fmt;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use crate::Time;
 use crate::path::Ecn;
@@ -35,6 +35,8 @@ pub struct Received<'a> {
     pub at: Time,
     /// From where.
     pub from: SocketAddr,
+    /// To which address of ours, if we may have several: the answer leaves from there.
+    pub to: Option<IpAddr>,
     /// Its congestion mark.
     pub ecn: Option<Ecn>,
     /// The UDP payload; it is opened in place.
@@ -46,6 +48,8 @@ pub struct Received<'a> {
 pub struct Transmit {
     /// To where.
     pub destination: SocketAddr,
+    /// From which address of ours, if not from the one that the system picks: a peer that sent to this one takes nothing from another.
+    pub source: Option<IpAddr>,
     /// Mark to set.
     pub ecn: Option<Ecn>,
     /// Bytes written.

@@ -19,7 +19,7 @@ mod slices;
 mod tests;
 mod timers;
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub use messages::{LaneConfig, LaneError, MessageError};
 use crate::Time;
 use crate::config::Config;
 use crate::crypto::PublicKey;
-use crate::handshake::{CodeSet, Initiator, Session};
+use crate::handshake::{CodeSet, Initiator, Route, Session};
 use crate::lane::{LaneReceiver, LaneSender, STREAMS, Streams};
 use crate::path::{
     DeliveryRate, EcnTally, FeedbackClock, Flight, IP_UDP_HEADER, LossDetector, LossEstimator, MtuProber, OurIds,
@@ -52,12 +52,12 @@ enum State {
     Established {
         confirmed: bool,
     },
-    /// We closed: CLOSE is repeated until `until`.
+    /// We closed: CLOSE is repeated until `until`, which counts from when the first one left, however late that was.
     Closing {
         code: CloseCode,
         reason: String,
         next: Time,
-        until: Time,
+        until: Option<Time>,
     },
     /// The peer closed: nothing is sent any more.
     Draining {
@@ -70,6 +70,8 @@ enum State {
 #[derive(Debug)]
 struct Path {
     remote: SocketAddr,
+    /// Our address that the initiator chose; none where the system picks it.
+    local: Option<IpAddr>,
     /// The first packet since the way changed: older ones say nothing of it.
     first: u64,
     rtt: Rtt,
@@ -110,6 +112,7 @@ impl Path {
     fn new(config: &Config, side: Side, remote: SocketAddr, now: Time) -> Self {
         Self {
             remote,
+            local: None,
             first: 0,
             rtt: Rtt::default(),
             flight: Flight::default(),
@@ -210,9 +213,10 @@ impl Connection {
     }
 
     /// The responder's end, from an authentic HELLO.
-    pub(crate) fn accept(config: Arc<Config>, session: Session, remote: SocketAddr, now: Time, grease: u64) -> Self {
+    pub(crate) fn accept(config: Arc<Config>, session: Session, route: Route, now: Time, grease: u64) -> Self {
         let state = State::Established { confirmed: false };
-        let mut connection = Self::new(config, Side::Responder, state, session.local, remote, now, grease);
+        let mut connection = Self::new(config, Side::Responder, state, session.local, route.remote, now, grease);
+        connection.path.local = route.local;
         connection.adopt(session);
         connection
     }
@@ -379,8 +383,7 @@ impl Connection {
         while reason.len() > crate::wire::MAX_TEXT {
             reason.pop();
         }
-        let until = now + self.path.rtt.probe_timeout(Duration::ZERO) * CLOSING_TIMEOUTS;
-        self.state = State::Closing { code, reason, next: now, until };
+        self.state = State::Closing { code, reason, next: now, until: None };
     }
 
     fn end(&mut self, reason: CloseReason) {

@@ -40,6 +40,7 @@ impl Connection {
         let (State::Established { .. }, Some(keys)) = (&self.state, &mut self.keys) else { return };
         // Without a spare one the old id still leads there, and those who see both ways know it.
         keys.peer_ids.advance();
+        self.path.local = None;
         self.start_path(now, self.path.remote, false);
     }
 
@@ -149,7 +150,7 @@ impl Connection {
         keys.sealing.seal(0, number, out.get_mut(..len)?).ok()?;
         self.record(now, len, Carried::Control, false);
         self.validation.on_sent(address, len);
-        Some(Transmit { destination: address, ecn: None, len, segment_size: None })
+        Some(Transmit { destination: address, source: self.path.local, ecn: None, len, segment_size: None })
     }
 
     /// When [`Self::transmit_elsewhere`] has something to say again.

@@ -10,7 +10,7 @@ use tidewire_codec::{Code, RepairId, SourceId};
 
 use super::lanes::Lane;
 use super::slices::BASE_SIZE;
-use super::{Connection, SKIP_TIMEOUTS, State, Transmit};
+use super::{CLOSING_TIMEOUTS, Connection, SKIP_TIMEOUTS, State, Transmit};
 use crate::Time;
 use crate::lane::{LaneSender, STREAMS, Slice};
 use crate::path::{Carried, Ecn, Fate, IP_UDP_HEADER, Sent, transmission_time};
@@ -46,7 +46,13 @@ impl Connection {
             State::Connecting(initiator) => {
                 let len = initiator.poll_transmit(now, out)?;
                 self.stats.wire_bytes_sent += (len + IP_UDP_HEADER) as u64;
-                Some(Transmit { destination: self.path.remote, ecn: None, len, segment_size: None })
+                Some(Transmit {
+                    destination: self.path.remote,
+                    source: self.path.local,
+                    ecn: None,
+                    len,
+                    segment_size: None,
+                })
             }
             State::Established { .. } => {
                 self.expire_messages(now);
@@ -75,7 +81,13 @@ impl Connection {
             }
         }
         let segment_size = (count > 1).then_some(first);
-        Some(Transmit { destination: self.path.remote, ecn: Some(Ecn::Ect0), len, segment_size })
+        Some(Transmit {
+            destination: self.path.remote,
+            source: self.path.local,
+            ecn: Some(Ecn::Ect0),
+            len,
+            segment_size,
+        })
     }
 
     /// Builds and seals one packet, of at most `segment` bytes if it joins a batch. `None`: nothing to send now.
@@ -403,10 +415,12 @@ impl Connection {
 
     fn transmit_close(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
         let State::Closing { code, reason, next, until } = &mut self.state else { return None };
-        if now < *next || now >= *until {
+        if now < *next || until.is_some_and(|until| now >= until) {
             return None;
         }
-        *next = now + self.path.rtt.probe_timeout(Duration::ZERO);
+        let timeout = self.path.rtt.probe_timeout(Duration::ZERO);
+        *next = now + timeout;
+        until.get_or_insert(now + timeout * CLOSING_TIMEOUTS);
         let number = self.path.flight.next_number();
         let keys = self.keys.as_mut()?;
         let mut w = Writer::new(out.get_mut(..BASE_SIZE - TAG_LEN)?);
@@ -415,7 +429,7 @@ impl Connection {
         let len = w.len() + TAG_LEN;
         keys.sealing.seal(0, number, out.get_mut(..len)?).ok()?;
         self.record(now, len, Carried::Control, false);
-        Some(Transmit { destination: self.path.remote, ecn: None, len, segment_size: None })
+        Some(Transmit { destination: self.path.remote, source: self.path.local, ecn: None, len, segment_size: None })
     }
 }
 

@@ -39,12 +39,13 @@ impl Connection {
                 }
                 return;
             }
-            State::Closing { until, .. } | State::Draining { until } => {
+            State::Closing { until: Some(until), .. } | State::Draining { until } => {
                 if now >= *until {
                     self.state = State::Closed;
                 }
                 return;
             }
+            State::Closing { until: None, .. } => return,
             State::Closed => return,
             State::Established { .. } => {}
         }
@@ -146,7 +147,9 @@ impl Connection {
     pub(super) fn next_timer(&mut self) -> Option<(Time, WakeReason)> {
         match &self.state {
             State::Connecting(initiator) => return initiator.poll_timeout().map(|at| (at, WakeReason::Handshake)),
-            State::Closing { next, until, .. } => return Some(((*next).min(*until), WakeReason::Idle)),
+            State::Closing { next, until, .. } => {
+                return Some((until.map_or(*next, |until| until.min(*next)), WakeReason::Idle));
+            }
             State::Draining { until } => return Some((*until, WakeReason::Idle)),
             State::Closed => return None,
             State::Established { .. } => {}

@@ -3,12 +3,11 @@
 //! Nothing but keys and addresses is held for one, so that a flood of HELLOs cannot take more than [`MAX_HALF_OPEN`] times a few hundred
 //! bytes; the connection is made by the first authentic packet.
 
-use core::net::SocketAddr;
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
 
 use crate::Time;
-use crate::handshake::Accepted;
+use crate::handshake::{Accepted, Route};
 use crate::wire::ConnectionId;
 
 /// Half-open sessions at most (RELIABILITY H5).
@@ -20,8 +19,8 @@ const LIFE: Duration = Duration::from_secs(30);
 /// One answered HELLO.
 pub(super) struct Answered {
     pub(super) accepted: Accepted,
-    /// Where the HELLO came from, and when.
-    pub(super) from: SocketAddr,
+    /// The way that the HELLO came, and when.
+    pub(super) route: Route,
     pub(super) at: Time,
 }
 

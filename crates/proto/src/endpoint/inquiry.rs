@@ -62,7 +62,8 @@ impl Endpoint {
             };
             out.copy_from_slice(inquiry.initiator.hello());
             connection.on_inquiry_sent(HELLO_LEN);
-            return Some(Transmit { destination: connection.remote(), ecn: None, len: HELLO_LEN, segment_size: None });
+            let destination = connection.remote();
+            return Some(Transmit { destination, source: None, ecn: None, len: HELLO_LEN, segment_size: None });
         }
     }
 

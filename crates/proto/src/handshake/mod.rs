@@ -21,6 +21,7 @@ mod parameters;
 mod responder;
 
 use core::fmt;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -64,6 +65,21 @@ const MAX_COOKIES: usize = 256;
 const MAX_UNAUTHORIZED: usize = 16;
 /// Bytes sent to an address that is not validated, per byte it sent, at most (RFC 9000 section 8.1).
 const AMPLIFICATION: usize = 3;
+
+/// The way that a HELLO came. Its answer goes back the same way, since a peer takes nothing from an address that it did not send to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Where it came from.
+    pub remote: SocketAddr,
+    /// The address of ours that it was sent to, if we may have several.
+    pub local: Option<IpAddr>,
+}
+
+impl From<SocketAddr> for Route {
+    fn from(remote: SocketAddr) -> Self {
+        Self { remote, local: None }
+    }
+}
 
 /// What a handshake agreed on, and no more: all that a half-open session holds.
 pub struct Accepted {

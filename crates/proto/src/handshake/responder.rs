@@ -18,7 +18,7 @@ use super::noise::{self, EPHEMERAL_AND_TAG, Role};
 use super::parameters::{Grease, HelloPayload, Parameters, ReplyPayload};
 use super::{
     AMPLIFICATION, Accepted, COPIES, COPY_GAP, Credentials, EARLY_REPLIES, FIRST_SECOND, FREE_HANDSHAKES, Keys,
-    MAX_CACHED, MAX_COOKIES, MAX_UNAUTHORIZED, MAX_WAITING, REPLY_CACHED,
+    MAX_CACHED, MAX_COOKIES, MAX_UNAUTHORIZED, MAX_WAITING, REPLY_CACHED, Route,
 };
 use crate::Time;
 use crate::crypto::{MacKey, Provider, PublicKey};
@@ -92,12 +92,12 @@ enum Dropped {
 
 struct Cached {
     reply: Box<[u8]>,
-    to: SocketAddr,
+    to: Route,
     created: Time,
     /// Copies queued so far, and those of them not sent yet.
     queued: u32,
     waiting: u32,
-    /// Bytes from and to the address `to`.
+    /// Bytes from and to the peer of `to`.
     received: usize,
     sent: usize,
 }
@@ -116,7 +116,7 @@ pub struct Responder {
     expiries: VecDeque<(Time, HelloHash)>,
     cookies: Cookies,
     /// COOKIEs that wait to be sent.
-    cookies_due: VecDeque<(SocketAddr, [u8; COOKIE_LEN])>,
+    cookies_due: VecDeque<(Route, [u8; COOKIE_LEN])>,
     /// When the present second began, and HELLOs without proof that went on to Noise in it.
     second_began: Time,
     begun: u32,
@@ -163,8 +163,15 @@ impl Responder {
         self.cache.len()
     }
 
-    /// Takes a long packet that came `from` an address. None: silence, a COOKIE, or a HELLO seen before, whose REPLY goes out again.
-    pub fn handle_hello(&mut self, now: Time, from: SocketAddr, datagram: &[u8], terms: &Terms) -> Option<Accepted> {
+    /// Takes a long packet that came by a route. None: silence, a COOKIE, or a HELLO seen before, whose REPLY goes out again.
+    pub fn handle_hello(
+        &mut self,
+        now: Time,
+        route: impl Into<Route>,
+        datagram: &[u8],
+        terms: &Terms,
+    ) -> Option<Accepted> {
+        let route = route.into();
         self.handle_timeout(now);
         self.stats.received += 1;
         let hello = match Datagram::parse(datagram) {
@@ -180,18 +187,18 @@ impl Responder {
         }
         if self.cache.contains_key(&hello.mac1) {
             self.stats.repeated += 1;
-            self.repeat(now, from, hello.mac1);
+            self.repeat(now, route.remote, hello.mac1);
             return None;
         }
-        if !self.admits(now, from, &hello) {
+        if !self.admits(now, route.remote, &hello) {
             self.stats.unproven += 1;
-            self.demand_proof(now, from, &hello);
+            self.demand_proof(now, route, &hello);
             return None;
         }
         match self.answer(&hello, terms) {
             Ok((accepted, reply)) => {
                 self.stats.accepted += 1;
-                self.keep(now, from, hello.mac1, reply);
+                self.keep(now, route, hello.mac1, reply);
                 return Some(accepted);
             }
             Err(Dropped::Noise) => self.stats.noise += 1,
@@ -199,7 +206,7 @@ impl Responder {
             Err(Dropped::Unauthorized(key)) => {
                 self.stats.unauthorized += 1;
                 if self.unauthorized.len() < MAX_UNAUTHORIZED {
-                    self.unauthorized.push_back(Unauthorized { key, from });
+                    self.unauthorized.push_back(Unauthorized { key, from: route.remote });
                 }
             }
         }
@@ -218,20 +225,20 @@ impl Responder {
         self.cookies.is_proof(now, from, hello)
     }
 
-    fn demand_proof(&mut self, now: Time, from: SocketAddr, hello: &LongHeader<'_>) {
+    fn demand_proof(&mut self, now: Time, route: Route, hello: &LongHeader<'_>) {
         if self.cookies_due.len() >= MAX_COOKIES {
             return;
         }
         let mut dice = Dice { nonce: [0; _], source: ConnectionId([0; 8]), grease: self.rng.next_u32() as u8 };
         self.rng.fill_bytes(&mut dice.nonce);
         self.rng.fill_bytes(&mut dice.source.0);
-        let packet = self.cookies.answer(now, from, hello, &self.mac, &dice);
-        self.cookies_due.push_back((from, packet));
+        let packet = self.cookies.answer(now, route.remote, hello, &self.mac, &dice);
+        self.cookies_due.push_back((route, packet));
     }
 
     /// Keeps a REPLY for copies of its HELLO, in place of the oldest if there are too many. Where there is load those all come from where
     /// they say, and who waits longest has had the most time.
-    fn keep(&mut self, now: Time, to: SocketAddr, hash: HelloHash, reply: Box<[u8]>) {
+    fn keep(&mut self, now: Time, to: Route, hash: HelloHash, reply: Box<[u8]>) {
         while self.cache.len() >= MAX_CACHED
             && let Some((_, oldest)) = self.expiries.pop_front()
         {
@@ -247,7 +254,7 @@ impl Responder {
     /// A HELLO seen before is answered again.
     fn repeat(&mut self, now: Time, from: SocketAddr, hash: HelloHash) {
         let Some(cached) = self.cache.get_mut(&hash) else { return };
-        if cached.to != from {
+        if cached.to.remote != from {
             // Replayed from elsewhere: neither the answer nor its budget may follow. An initiator whose address changed meanwhile starts anew.
             return;
         }
@@ -328,7 +335,7 @@ impl Responder {
 
     /// Writes the next COOKIE or REPLY that is due into `out`; returns where it goes and its length. Nothing is lost if `out` has
     /// less than [`REPLY_MAX`] bytes.
-    pub fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<(SocketAddr, usize)> {
+    pub fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<(Route, usize)> {
         let out = out.get_mut(..REPLY_MAX)?;
         if let Some((to, packet)) = self.cookies_due.pop_front() {
             out[..COOKIE_LEN].copy_from_slice(&packet);

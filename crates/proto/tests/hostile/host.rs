@@ -89,7 +89,7 @@ impl Host {
 
     pub fn take(&mut self, from: SocketAddr, datagram: &mut [u8]) {
         let Self { endpoint, meter, now, .. } = self;
-        meter.run(|| endpoint.handle_datagram(Received { at: *now, from, ecn: None, datagram }));
+        meter.run(|| endpoint.handle_datagram(Received { at: *now, from, to: None, ecn: None, datagram }));
     }
 
     /// Takes a packet of the peer's.

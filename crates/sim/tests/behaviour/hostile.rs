@@ -25,7 +25,13 @@ fn garbage_is_counted_and_changes_nothing() {
             let len = (state >> 33) as usize % 1_500;
             let mut datagram: Vec<u8> =
                 (0..len).map(|i| (state >> (i % 56)) as u8 ^ (i as u8).wrapping_mul(31)).collect();
-            run.pair.endpoint(End::Far).handle_datagram(Received { at, from, ecn: None, datagram: &mut datagram });
+            run.pair.endpoint(End::Far).handle_datagram(Received {
+                at,
+                from,
+                to: None,
+                ecn: None,
+                datagram: &mut datagram,
+            });
             thrown += 1;
         }
     }

@@ -60,7 +60,7 @@ fn connected(config: Config) -> (Connection, Peer) {
     let (_, len) = responder.poll_transmit(now, &mut buffer).expect("a REPLY");
     let session = initiator.handle_reply(&buffer[..len]).expect("the REPLY fits");
     let accepted = accepted.expect("the HELLO is right").session(&(Arc::new(AwsLc) as _));
-    let mut us = Connection::accept(Arc::new(config), accepted, address(), now, 1);
+    let mut us = Connection::accept(Arc::new(config), accepted, address().into(), now, 1);
     let mut peer = Peer { sealing: session.sealing, opening: session.opening, us: ours, from: address(), next: 0, now };
     peer.say(&mut us, &[Frame::Ping]);
     assert_eq!(us.poll_event(), Some(Event::Connected));
@@ -89,7 +89,7 @@ impl Peer {
         let datagram = &mut datagram[..len];
         self.sealing.seal(0, self.next, datagram).expect("sealed");
         self.next += 1;
-        us.handle_datagram(Received { at: self.now, from: self.from, ecn: None, datagram });
+        us.handle_datagram(Received { at: self.now, from: self.from, to: None, ecn: None, datagram });
     }
 
     /// Takes all that may leave now; returns the packet numbers.
@@ -232,7 +232,7 @@ fn a_reply_to_one_of_many_hellos_says_nothing_of_the_round_trip() {
         responder.handle_hello(now, address(), &buffer[..len], &terms(theirs));
         let (_, len) = responder.poll_transmit(now, &mut buffer).expect("a REPLY");
         let at = now + Duration::from_millis(40);
-        us.handle_datagram(Received { at, from: address(), ecn: None, datagram: &mut buffer[..len] });
+        us.handle_datagram(Received { at, from: address(), to: None, ecn: None, datagram: &mut buffer[..len] });
         assert_eq!((us.is_established(), us.path.rtt.smoothed().as_millis()), (true, believed));
     }
 }
@@ -279,4 +279,37 @@ fn a_deferred_repair_of_what_is_decoded_meanwhile_does_not_take_the_slot() {
     peer.wait(Duration::from_millis(50));
     peer.hear(&mut us);
     assert_eq!(us.stats().packets.source, 2);
+}
+
+/// A driver that is kept from running for longer than closing lasts still says it, and stays for the repetitions.
+#[test]
+fn a_close_that_leaves_late_still_leaves() {
+    let (mut us, mut peer) = connected(Config::default());
+    peer.hear(&mut us);
+    us.close(peer.now, CloseCode::Done, "late");
+    peer.wait(Duration::from_secs(100));
+    assert_eq!(peer.hear(&mut us).len(), 1);
+    assert!(!us.is_closed());
+    // A packet of a peer that has not heard it is answered by one more.
+    peer.say(&mut us, &[Frame::Ping]);
+    assert_eq!(peer.hear(&mut us).len(), 1);
+    peer.wait(Duration::from_secs(100));
+    assert!(peer.hear(&mut us).is_empty() && us.is_closed());
+}
+
+#[test]
+fn answers_leave_from_the_address_that_the_peer_called() {
+    let (mut us, mut peer) = connected(Config::default());
+    assert_eq!(us.path.local, None);
+    let local = "192.0.2.7".parse().unwrap();
+    us.path.local = Some(local);
+    peer.say(&mut us, &[Frame::Ping]);
+    peer.wait(Duration::from_millis(50));
+    us.handle_timeout(peer.now);
+    let mut buffer = [0; DATAGRAM];
+    let answer = us.poll_transmit(peer.now, 1, &mut buffer).expect("FEEDBACK");
+    assert_eq!((answer.destination, answer.source), (address(), Some(local)));
+    // Where we go ourselves that address may not be ours.
+    us.handle_address_change(peer.now);
+    assert_eq!(us.poll_transmit(peer.now, 1, &mut buffer).and_then(|transmit| transmit.source), None);
 }

@@ -190,7 +190,7 @@ fn a_replayed_or_forged_packet_from_elsewhere_is_not_answered() {
     for (from, forged) in [(elsewhere(), true), (address(), false), (elsewhere(), false)] {
         let mut copy = datagram;
         copy[20] ^= u8::from(forged);
-        us.handle_datagram(Received { at: peer.now, from, ecn: None, datagram: &mut copy[..len] });
+        us.handle_datagram(Received { at: peer.now, from, to: None, ecn: None, datagram: &mut copy[..len] });
         peer.wait(Duration::from_millis(30));
         assert!(peer.hear_all(&mut us).iter().all(|(to, ..)| *to == address()));
     }

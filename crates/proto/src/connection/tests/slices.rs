@@ -140,7 +140,7 @@ fn s11_a_refused_size_is_left_and_what_was_numbered_goes_in_parts() {
 fn a_refusal_on_another_way_says_nothing_of_this_one() {
     let (mut us, peer) = raised();
     let elsewhere = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 7_700));
-    let transmit = Transmit { destination: elsewhere, ecn: None, len: 63, segment_size: None };
+    let transmit = Transmit { destination: elsewhere, source: None, ecn: None, len: 63, segment_size: None };
     us.handle_send_failure(peer.now, &transmit, SendFailure::TooLong);
     assert_eq!((us.stats().packets.refused, us.stats().datagram_size), (1, 1_472));
 }

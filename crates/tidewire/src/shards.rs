@@ -1,0 +1,315 @@
+//! Several sockets at one address: what belongs to which, over real sockets, and the mailboxes between them.
+
+use std::future::{Future, poll_fn};
+use std::num::{NonZeroU16, NonZeroUsize};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tidewire_proto::Time;
+use tidewire_proto::connection::Received;
+use tidewire_proto::crypto::AwsLc;
+use tidewire_proto::endpoint::{EndpointConfig, Shard};
+use tidewire_proto::handshake::{Initiator, Parameters};
+use tidewire_proto::wire::{ConnectionId, Datagram, HELLO_LEN};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UdpSocket;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use crate::clock::Clock;
+use crate::mail::{MAILBOX, Mail};
+use crate::shared::Shared;
+use crate::{CloseCode, CloseReason, Config, Connection, Endpoint, EndpointStats, Secret};
+
+const CONNECTIONS: usize = 64;
+const SHARDS: usize = 4;
+
+fn secret() -> Secret {
+    Secret::new([7; 32])
+}
+
+async fn within<F: Future>(work: F) -> F::Output {
+    tokio::time::timeout(Duration::from_secs(60), work).await.expect("still waiting after a minute")
+}
+
+/// Bytes in which every block of a few hundred is another, and none of another seed's.
+fn data(seed: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|n| (n * n / 251 + n * (2 * seed + 1) + seed) as u8).collect()
+}
+
+async fn listener(shards: usize) -> Endpoint {
+    let shards = NonZeroUsize::new(shards).expect("not 0");
+    let address = "127.0.0.1:0".parse().expect("an address");
+    Endpoint::bind_sharded(address, secret(), Config::default(), shards).await.expect("binds")
+}
+
+async fn client() -> Endpoint {
+    Endpoint::bind("127.0.0.1:0".parse().expect("an address"), secret(), Config::default()).await.expect("binds")
+}
+
+fn stats_of_each(endpoint: &Endpoint) -> Vec<EndpointStats> {
+    endpoint.shards.iter().map(|shared| *shared.lock().endpoint.stats()).collect()
+}
+
+/// Sends back what comes on each stream, until the endpoint is closed.
+async fn echo(server: Arc<Endpoint>) {
+    while let Some(connection) = server.accept().await {
+        tokio::spawn(async move {
+            while let Some(stream) = connection.accept().await {
+                let (mut reader, mut writer) = stream.split();
+                // Either fails when the connection ends.
+                let _ = tokio::io::copy(&mut reader, &mut writer).await;
+                let _ = writer.shutdown().await;
+            }
+        });
+    }
+}
+
+/// There and back, every byte looked at.
+async fn exchange(connection: &Connection, data: &[u8]) {
+    let (mut reader, mut writer) = connection.open().await.expect("open").split();
+    let mut back = Vec::new();
+    let write = async {
+        writer.write_all(data).await.expect("taken");
+        writer.shutdown().await.expect("ended");
+    };
+    tokio::join!(write, async { reader.read_to_end(&mut back).await.expect("comes") });
+    assert!(back == data);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_connections_spread_over_the_shards_and_end_together() {
+    let server = Arc::new(listener(SHARDS).await);
+    let echo = tokio::spawn(echo(Arc::clone(&server)));
+    let mut tasks = JoinSet::new();
+    for seed in 0..CONNECTIONS {
+        let address = server.local_addr();
+        tasks.spawn(async move {
+            let client = client().await;
+            let connection = client.connect(address).await.expect("connects");
+            exchange(&connection, &data(seed, 50_000)).await;
+            (client, connection)
+        });
+    }
+    let clients = within(tasks.join_all()).await;
+    let shards = stats_of_each(&server);
+    assert!(shards.len() == SHARDS && shards.iter().all(|stats| stats.accepted > 0), "{shards:?}");
+    let sum = server.stats();
+    assert_eq!((sum.accepted, sum.overrun), (CONNECTIONS as u64, 0));
+    // Only HELLOs went by way of another shard, and back: data comes where its connection is.
+    assert!(sum.passed_on <= 2 * (sum.accepted + sum.repeated), "{sum:?}");
+
+    within(server.close()).await;
+    within(echo).await.expect("no panic");
+    for (_, connection) in &clients {
+        let reason = CloseReason::Peer { code: CloseCode::Done, reason: String::new() };
+        assert_eq!(within(connection.closed()).await, reason);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_client_that_moves_still_reaches_its_connection() {
+    const MOVES: u64 = 12;
+    let server = Arc::new(listener(SHARDS).await);
+    let echo = tokio::spawn(echo(Arc::clone(&server)));
+    let client = client().await;
+    let connection = within(client.connect(server.local_addr())).await.expect("connects");
+    for turn in 0..MOVES {
+        let data = data(turn as usize, 300_000);
+        let moves = async {
+            let before = connection.stats().app_bytes_received;
+            while connection.stats().app_bytes_received < before + 100_000 {
+                tokio::task::yield_now().await;
+            }
+            client.rebind("127.0.0.1:0".parse().expect("an address")).await.expect("binds");
+        };
+        within(async { tokio::join!(exchange(&connection, &data), moves) }).await;
+    }
+    let stats = server.stats();
+    // One connection, and of twelve ports not all lead to its shard.
+    assert_eq!(stats.accepted, 1);
+    assert!(stats.passed_on > 2 * (stats.accepted + stats.repeated), "{stats:?}");
+    within(server.close()).await;
+    within(echo).await.expect("no panic");
+}
+
+/// Whoever drops the endpoint keeps its connections: shards that have one go on, and those that have none end.
+#[tokio::test]
+async fn connections_of_every_shard_outlive_the_endpoint() {
+    let server = listener(SHARDS).await;
+    let mut connections = Vec::new();
+    for _ in 0..2 * SHARDS {
+        let client = client().await;
+        let both = async { tokio::join!(client.connect(server.local_addr()), server.accept()) };
+        let (ours, theirs) = within(both).await;
+        connections.push((ours.expect("connects"), theirs.expect("accepts"), client));
+    }
+    drop(server);
+    for (ours, theirs, client) in connections {
+        let answer = async {
+            let (mut reader, mut writer) = theirs.accept().await.expect("a stream").split();
+            tokio::io::copy(&mut reader, &mut writer).await.expect("copied");
+            writer.shutdown().await.expect("ended");
+        };
+        let data = data(1, 20_000);
+        within(async { tokio::join!(exchange(&ours, &data), answer) }).await;
+        drop(client);
+    }
+}
+
+/// Handshakes without proof are counted by each shard for itself, and a cookie is good at the shard that gave it.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_flood_is_asked_for_proof_by_each_shard_and_a_client_gets_in() {
+    const SENDERS: usize = 64;
+    const EACH: usize = 12;
+    let server = listener(2).await;
+    for sender in 0..SENDERS {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.expect("binds");
+        for n in 0..EACH {
+            let (hello, _) = hello((sender * EACH + n) as u16);
+            socket.send_to(&hello, server.local_addr()).await.expect("sent");
+        }
+    }
+    let client = client().await;
+    let (ours, theirs) = within(async { tokio::join!(client.connect(server.local_addr()), server.accept()) }).await;
+    assert!(ours.is_ok() && theirs.is_some());
+    for shared in &server.shards {
+        let state = shared.lock();
+        let stats = *state.endpoint.stats();
+        assert!(stats.accepted > 0 && state.endpoint.half_open() as u64 <= stats.accepted, "{stats:?}");
+    }
+}
+
+/// A HELLO of its own for each `n`, and the id that it asks after, if anybody has it.
+fn hello(n: u16) -> ([u8; HELLO_LEN], ConnectionId) {
+    let [a, b] = n.to_be_bytes();
+    let (now, mut seed) = (Time::from_millis(1), [0; 32]);
+    (seed[0], seed[1]) = (a, b);
+    let id = ConnectionId([a, b, 1, 1, 1, 1, 1, 1]);
+    let mut initiator = Initiator::new(&secret(), id, &Parameters::default(), Arc::new(AwsLc), seed, now);
+    let mut bytes = [0; HELLO_LEN];
+    initiator.poll_transmit(now, &mut bytes).expect("a HELLO");
+    let Ok(Datagram::Long(header)) = Datagram::parse(&bytes) else { panic!("no HELLO") };
+    let asks = header.destination;
+    (bytes, asks)
+}
+
+/// Two shards without sockets, and what their drivers do with mail.
+struct Two {
+    shards: Vec<(Shared, Mail)>,
+}
+
+impl Two {
+    fn new() -> Self {
+        let (count, clock) = (NonZeroU16::new(2).expect("not 0"), Clock::start());
+        let shared = |index| {
+            let config = EndpointConfig {
+                credentials: secret().into(),
+                listen: true,
+                connection: Config::default(),
+                provider: Arc::new(AwsLc),
+            };
+            let endpoint = tidewire_proto::endpoint::Endpoint::new(config, [index as u8; 32]).expect("the defaults");
+            let endpoint = endpoint.with_shard(Shard::new(index, count).expect("one of two"));
+            Shared::new(endpoint, ([127, 0, 0, 1], 1).into(), clock, Arc::<Notify>::default())
+        };
+        Self { shards: [shared(0), shared(1)].into_iter().zip(Mail::new(count, 1_472)).collect() }
+    }
+
+    /// A datagram comes by the socket of one shard.
+    fn comes(&mut self, shard: usize, datagram: &[u8]) {
+        let (shared, mail) = &mut self.shards[shard];
+        let received = Received {
+            at: shared.clock.now(),
+            from: ([127, 0, 0, 1], 2).into(),
+            to: None,
+            ecn: None,
+            datagram: &mut datagram.to_vec(),
+        };
+        mail.sort(&mut shared.lock(), received);
+    }
+
+    /// Each driver runs until nothing is left.
+    async fn settle(&mut self) {
+        for _ in 0..2 {
+            for (shared, mail) in &mut self.shards {
+                poll_fn(|cx| {
+                    while mail.take(cx, shared) {}
+                    Poll::Ready(())
+                })
+                .await;
+                // Another turn of the runtime, that what a task may do at once begins anew.
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    fn received(&self) -> [u64; 2] {
+        [0, 1].map(|shard: usize| self.shards[shard].0.lock().endpoint.stats().received)
+    }
+
+    fn passed(&self) -> [u64; 2] {
+        [0, 1].map(|shard: usize| self.shards[shard].0.lock().passed_on)
+    }
+}
+
+#[tokio::test]
+async fn mail_finds_its_shard() {
+    let mut two = Two::new();
+    let hellos = |shard| {
+        let count = NonZeroU16::new(2).expect("not 0");
+        (0..).map(hello).find(move |(_, asks)| Shard::of_id(asks, count) == shard).expect("one of two").0
+    };
+    // A HELLO that asks after nobody stays where it came, whichever shard its random id names.
+    for (n, shard) in [(1, 0), (2, 1)] {
+        two.comes(0, &hellos(shard));
+        two.settle().await;
+        assert_eq!((two.received(), two.passed()), ([n, 0], [n - 1, n - 1]), "{shard}");
+    }
+    let accepted = two.shards[0].0.lock().endpoint.stats().accepted;
+    assert_eq!((accepted, two.shards[0].0.lock().endpoint.half_open()), (2, 2));
+
+    // The id that the REPLY gives names shard 0; by whichever socket something comes for it, shard 0 gets it.
+    let mut reply = [0; 1_472];
+    let len = {
+        let mut state = two.shards[0].0.lock();
+        let now = two.shards[0].0.clock.now();
+        state.endpoint.poll_transmit(now, 1, &mut reply).expect("a REPLY").len
+    };
+    let Ok(Datagram::Long(header)) = Datagram::parse(&reply[..len]) else { panic!("no REPLY") };
+    let id = header.source.0;
+    let mut short = vec![0x40; 100];
+    short[1..9].copy_from_slice(&id);
+    let mut question = hellos(1);
+    question[5..13].copy_from_slice(&id);
+    for (n, datagram) in [(3, &short[..]), (4, &question[..])] {
+        two.comes(1, datagram);
+        two.settle().await;
+        assert_eq!((two.received(), two.passed()), ([n, 0], [1, n - 1]));
+    }
+    // What is no packet, or longer than we take, is counted where it came.
+    two.comes(1, b"garbage");
+    short.resize(1_473, 0);
+    two.comes(1, &short);
+    two.settle().await;
+    assert_eq!(two.received(), [4, 2]);
+}
+
+#[tokio::test]
+async fn a_full_mailbox_loses_and_counts() {
+    let mut two = Two::new();
+    let mut short = [0x40; 100];
+    short[1..9].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
+    for _ in 0..MAILBOX + 10 {
+        two.comes(0, &short);
+    }
+    assert_eq!(two.shards[0].0.lock().overrun, 10);
+    while two.received()[1] < MAILBOX as u64 {
+        two.settle().await;
+    }
+    assert_eq!(two.passed(), [MAILBOX as u64, 0]);
+}

@@ -1,0 +1,76 @@
+//! A listener on a wildcard address of a host with several addresses answers from the one that it was called by: who stands behind a translator or a firewall
+//! hears nothing from any other. The whole of 127.0.0.0/8 being the host's own on Linux, two addresses need no set-up.
+#![cfg(target_os = "linux")]
+
+mod pair;
+
+use std::net::SocketAddr;
+
+use pair::{endpoint, pseudo_random, secret, within};
+use tidewire::{Config, Endpoint};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UdpSocket;
+
+/// Datagrams between two changes of the port, and changes in all.
+const DATAGRAMS: usize = 100;
+const CHANGES: usize = 3;
+
+/// A socket that takes nothing but what comes from `server`.
+async fn connected(server: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    socket.connect(server).await.unwrap();
+    socket
+}
+
+/// Passes datagrams on between `inside` and the server, and lets through only what comes from the address that is called.
+async fn translate(inside: UdpSocket, server: SocketAddr) {
+    let (mut outside, mut client, mut passed) = (connected(server).await, None, 0);
+    let (mut there, mut back) = ([0; 2_000], [0; 2_000]);
+    loop {
+        tokio::select! {
+            received = inside.recv_from(&mut there) => {
+                let (len, from) = received.unwrap();
+                client = Some(from);
+                outside.send(&there[..len]).await.unwrap();
+            }
+            received = outside.recv(&mut back) => {
+                inside.send_to(&back[..received.unwrap()], client.unwrap()).await.unwrap();
+            }
+        }
+        passed += 1;
+        if passed % DATAGRAMS == 0 && passed / DATAGRAMS <= CHANGES {
+            outside = connected(server).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn answers_come_from_the_address_that_was_called() {
+    for (wildcard, called) in [("0.0.0.0:0", "127.0.0.1"), ("0.0.0.0:0", "127.0.0.2"), ("[::]:0", "127.0.0.3")] {
+        let Ok(server) = Endpoint::bind(wildcard.parse().unwrap(), secret(), Config::default()).await else {
+            println!("skipped: no IPv6 here");
+            continue;
+        };
+        let client = endpoint(Config::default()).await;
+        let address = SocketAddr::new(called.parse().unwrap(), server.local_addr().port());
+        let inside = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let nat = inside.local_addr().unwrap();
+        let translator = tokio::spawn(translate(inside, address));
+        let (ours, theirs) = within(async { tokio::join!(client.connect(nat), server.accept()) }).await;
+        let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
+        let data = pseudo_random(5, 1_000_000);
+        let (mut there, mut stream) = (Vec::new(), ours.open().await.unwrap());
+        let write = async {
+            stream.write_all(&data).await.unwrap();
+            stream.shutdown().await.unwrap();
+        };
+        let read = async {
+            theirs.accept().await.unwrap().read_to_end(&mut there).await.unwrap();
+        };
+        within(async { tokio::join!(write, read) }).await;
+        assert!(there == data, "{wildcard} called {called}");
+        // A new port was proven: the challenge, too, came from the address that was called.
+        assert!(theirs.stats().moves > 0, "{wildcard} called {called}");
+        translator.abort();
+    }
+}
