@@ -56,6 +56,13 @@ impl Prepared {
 }
 
 impl Encoder {
+    /// Takes the memory that [`prepare`](Self::prepare) needs, if it was not taken yet.
+    pub fn reserve_prepared(&self, prepared: &mut Prepared) {
+        if prepared.memory.is_empty() {
+            prepared.memory = vec![0; SUMS * self.slot_len() + LINE];
+        }
+    }
+
     /// Makes the [`Code::Rlc`] repair symbols of the keys `id.key` to `id.key + 3` over one span, in place of those that
     /// were prepared before. To be sent soon: [`write_prepared`](Self::write_prepared).
     ///
@@ -65,9 +72,7 @@ impl Encoder {
         Code::Rlc.check_keys(id, SUMS)?;
         let len = self.repair_len(id.first, id.count)?;
         let slot_len = self.slot_len();
-        if prepared.memory.is_empty() {
-            prepared.memory = vec![0; SUMS * slot_len + LINE];
-        }
+        self.reserve_prepared(prepared);
         let start = aligned(&prepared.memory);
         let mut sums = prepared.memory[start..].chunks_exact_mut(slot_len);
         let mut sums = [(); SUMS].map(|()| sums.next().unwrap_or_default());

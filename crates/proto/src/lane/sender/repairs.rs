@@ -12,6 +12,8 @@ use crate::redundancy::RepairInFlight;
 /// Repairs that follow each other after no more source symbols than this are computed some at a time. What they then have in
 /// common saves 0.4 of the work; each symbol that one has and the other has not costs a product more.
 const CLOSE: u64 = 16;
+/// ... where a span is so long: a short one has few symbols in common with the next, and is soon done.
+const LONG: u16 = 128;
 
 /// The keys of a lane's repairs, and repairs that are ready.
 #[derive(Debug, Default)]
@@ -58,6 +60,13 @@ impl LaneSender {
         Ok(len)
     }
 
+    /// Takes the memory for repairs that are ready with a ring that is long enough for them, not when they are first wanted.
+    pub(super) fn reserve_repairs(&mut self) {
+        if self.encoder.capacity() >= 2 * usize::from(LONG) {
+            self.encoder.reserve_prepared(&mut self.keys.prepared);
+        }
+    }
+
     /// Whether repairs over much the same span are likely to follow: it ends with the newest symbol, as that of the last
     /// repair did not long ago, and its beginning is far above the base, which would else move on without them.
     fn are_more_to_follow(&mut self, id: RepairId) -> bool {
@@ -65,6 +74,6 @@ impl LaneSender {
             return false;
         }
         let moved = self.sent.since(core::mem::replace(&mut self.keys.repaired, self.sent));
-        moved <= CLOSE && u64::from(id.count) >= 8 * CLOSE && id.first.since(self.base) >= u64::from(id.count)
+        moved <= CLOSE && id.count >= LONG && id.first.since(self.base) >= id.count.into()
     }
 }
