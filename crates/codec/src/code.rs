@@ -41,7 +41,7 @@ impl Code {
         let rule = match self {
             Self::Rlc8681 => Rule::Drawn(TinyMt32::new(id.key.into())),
             Self::Rlc | Self::Cauchy if id.count == 1 => Rule::One,
-            Self::Rlc => Rule::Hashed { counter: hash_counter(id.key, id.first) },
+            Self::Rlc => return Row::hashed(id.key, id.first, id.count),
             Self::Cauchy => Rule::Listed { row: &CAUCHY[usize::from(id.key as u8)], column: 0 },
         };
         Row { left: id.count, rule }
@@ -93,6 +93,11 @@ enum Rule {
 }
 
 impl Row {
+    /// What [`Code::Rlc`] gives the symbols from `first` in the repair symbol of this key, whatever its span, which is not of one symbol.
+    pub(crate) fn hashed(key: u16, first: SourceId, count: u16) -> Self {
+        Self { left: count, rule: Rule::Hashed { counter: hash_counter(key, first) } }
+    }
+
     /// Writes the next coefficients, as many as there is room for: what taking them one by one gives, in half the time
     /// or less.
     pub(crate) fn fill(&mut self, cells: &mut [u8]) {

@@ -100,6 +100,11 @@ impl Encoder {
         self.window().contains(&id).then(|| self.ring.symbol(id.0))
     }
 
+    /// The whole slot of a symbol of the window: zero beyond its length.
+    pub(crate) fn slot(&self, id: SourceId) -> &[u8] {
+        self.ring.slot(id.0)
+    }
+
     /// A symbol of the window, to be completed just before its first transmission (a time stamp). Once it was sent or
     /// mixed into a repair symbol its bytes must never change: the receiver would decode neither the old nor the new.
     pub fn symbol_mut(&mut self, id: SourceId) -> Option<&mut [u8]> {

@@ -104,6 +104,7 @@ mod id_set;
 #[allow(unsafe_code)]
 pub mod kernel;
 mod mix;
+mod prepared;
 mod recoder;
 mod ring;
 mod tinymt;
@@ -114,6 +115,7 @@ pub use encoder::Encoder;
 pub use error::{DecodeError, EncodeError, GenerationError, PlanError, RecodeError, SpanError};
 pub use generation::{DecodePlan, Generation};
 pub use id::{RepairId, SourceId};
+pub use prepared::Prepared;
 pub use recoder::Recoder;
 
 /// The example of the README is compiled with the documentation tests.

@@ -183,7 +183,7 @@ fn bytes(slot_len: usize, capacity: usize) -> usize {
 }
 
 /// Where the first aligned byte is.
-fn aligned(memory: &[u8]) -> usize {
+pub(crate) fn aligned(memory: &[u8]) -> usize {
     // A missing answer (allowed by its contract, never given for bytes) would cost speed only.
     memory.as_ptr().align_offset(LINE).min(LINE)
 }

@@ -255,7 +255,7 @@ impl Connection {
             last_asked: now,
             events: VecDeque::new(),
             acked: Vec::new(),
-            lost: Vec::new(),
+            lost: Vec::with_capacity(LOST_AT_ONCE),
             grease,
             delivered_since_feedback: 0,
             credit_asked: Time::ZERO,
@@ -402,6 +402,8 @@ impl Connection {
     }
 }
 
+/// Packets whose loss one FEEDBACK tells of without need of more memory: a burst of them at the rate at which FEEDBACK comes. Chosen.
+const LOST_AT_ONCE: usize = 64;
 /// Probe timeouts that closing lasts (RFC 9000 section 10.2).
 const CLOSING_TIMEOUTS: u32 = 3;
 /// Less idle than this share of the last round trip: the path, not the application, is the limit. A driver's wake-ups leave gaps

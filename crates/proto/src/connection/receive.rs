@@ -66,6 +66,9 @@ impl Connection {
         }
         self.on_origin(now, Origin { from, to, len, highest: opened.highest });
         let gap = self.path.received.insert(opened.number, now, ecn);
+        if gap {
+            self.path.feedback.on_gap();
+        }
         let Some(payload) = datagram.get(opened.payload) else { return };
         self.delivered_since_feedback += (len + IP_UDP_HEADER) as u64;
         let asked = self.receive_frames(now, opened.number, from, payload);

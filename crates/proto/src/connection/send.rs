@@ -402,7 +402,7 @@ impl Connection {
                 // The window may have moved since a deferred decision: what is decoded needs no repair.
                 let gone = base.0.saturating_sub(first.0);
                 let count = u16::try_from(u64::from(count).checked_sub(gone).filter(|&left| left > 0)?).ok()?;
-                let id = sender.name_repair(first.max(base), count, key);
+                let id = sender.name_repair(code, first.max(base), count, key);
                 write_repair_header(w, lane, code, id, base, on_feedback).ok()?;
                 let len = sender.send_repair(code, id, on_feedback, number, w.spare()).ok()?;
                 w.advance(len).ok()?;

@@ -26,6 +26,11 @@ const GROW_DIVISOR: u64 = 4;
 /// The ring holds this many times what lies between base and highest id, as far as the credit goes: repairs mix symbols from the base on,
 /// and one that comes late has the base of before. Chosen.
 const RING_FACTOR: u64 = 2;
+/// Unsolved rows, in spans, that a lane may hold whose ring can hold many spans. A span that could not be decoded by what was sent with it waits a round
+/// trip for more, and a row for each loss of that time waits with it: 1,024 are the losses of 20 ms at 1 Gbit/s and 20 %, three times over.
+const ROW_SPANS: usize = 4;
+/// ... but no more than this share of the symbols that its ring can hold, beyond one span.
+const ROW_DIVISOR: usize = 16;
 /// Half of the time that the least one-way time is believed.
 const HALF_MINUTE: Duration = Duration::from_secs(30);
 
@@ -93,12 +98,14 @@ pub(crate) struct LaneReceiver {
 impl LaneReceiver {
     /// `slot_len` bytes hold the longest symbol, spans are at most `max_span`, the ring may grow to `memory` bytes.
     pub fn new(slot_len: usize, max_span: u16, memory: usize) -> Self {
-        let limits = Limits { slot_len, capacity: SMALLEST_RING, max_span, max_rows: usize::from(max_span) };
+        let (span, max_credit) = (usize::from(max_span), most_symbols(slot_len, memory));
+        let max_rows = (max_credit / ROW_DIVISOR).clamp(span, ROW_SPANS * span);
+        let limits = Limits { slot_len, capacity: SMALLEST_RING, max_span, max_rows };
         Self {
             decoder: Decoder::new(limits),
             slot_len,
             credit: INITIAL_CREDIT,
-            max_credit: most_symbols(slot_len, memory),
+            max_credit,
             origins: VecDeque::new(),
             partials: Partials::default(),
             edge: SourceId(0),

@@ -7,16 +7,18 @@
 
 mod expiry;
 mod fill;
+mod repairs;
 mod slices;
 
 use core::cmp::Reverse;
 use core::time::Duration;
 use std::collections::{BinaryHeap, VecDeque};
 
-use tidewire_codec::{Code, EncodeError, Encoder, RepairId, SourceId};
+use tidewire_codec::{EncodeError, Encoder, SourceId};
 
 use self::expiry::Deadline;
 pub(crate) use self::expiry::Expired;
+use self::repairs::Keys;
 pub(crate) use self::slices::Slice;
 use self::slices::Sliced;
 use super::{INITIAL_CREDIT, SMALLEST_RING, most_symbols};
@@ -67,7 +69,7 @@ pub(crate) struct LaneSender {
     lost: BinaryHeap<Reverse<SourceId>>,
     /// Symbols that go in parts, in the order in which they began to.
     sliced: VecDeque<Sliced>,
-    next_key: u16,
+    keys: Keys,
     last_source: Time,
     source_interval: Duration,
     /// Messages that the peer may lack, oldest first.
@@ -96,7 +98,7 @@ impl LaneSender {
             repairs: Vec::new(),
             lost: BinaryHeap::new(),
             sliced: VecDeque::new(),
-            next_key: 0,
+            keys: Keys::default(),
             last_source: Time::ZERO,
             source_interval: Duration::from_millis(10),
             deadlines: VecDeque::new(),
@@ -163,29 +165,6 @@ impl LaneSender {
         }
         self.repairs.push(RepairInFlight { packet, first: id, count: 1, on_feedback: true });
         self.symbol(id)
-    }
-
-    /// Names a repair over `count` symbols from `first`; a policy that wants a certain coefficient key gives it.
-    pub fn name_repair(&mut self, first: SourceId, count: u16, key: Option<u16>) -> RepairId {
-        let key = key.unwrap_or_else(|| {
-            self.next_key = self.next_key.wrapping_add(1);
-            self.next_key
-        });
-        RepairId { first, count, key }
-    }
-
-    /// Computes a repair that leaves as packet `packet`.
-    pub fn send_repair(
-        &mut self,
-        code: Code,
-        id: RepairId,
-        on_feedback: bool,
-        packet: u64,
-        out: &mut [u8],
-    ) -> Result<usize, EncodeError> {
-        let len = self.encoder.write_repair(code, id, out)?;
-        self.repairs.push(RepairInFlight { packet, first: id.first, count: id.count, on_feedback });
-        Ok(len)
     }
 
     fn index(&self, id: SourceId) -> Option<usize> {

@@ -13,6 +13,9 @@ use crate::Time;
 const MAX_RANGES: usize = 64;
 /// FEEDBACK waits for this many packets at least (RFC 9000 section 13.2.2), and ...
 const PACKETS_PER_FEEDBACK: u32 = 2;
+/// ... but for no more gaps than this: each range is said in four FEEDBACKs, three of which may be lost, before it is forgotten. On a long path with loss
+/// a sixteenth of a round trip is hundreds of packets, and whatever was forgotten unsaid would count as lost.
+const GAPS_PER_FEEDBACK: usize = MAX_RANGES / 4;
 /// ... for this fraction of a round trip (DESIGN section 6).
 const RTT_FRACTION: u32 = 16;
 /// A lone packet is answered after half a round trip, but not later than this (RFC 9000 section 18.2, `max_ack_delay`).
@@ -90,6 +93,8 @@ impl ReceivedPackets {
 pub(crate) struct FeedbackClock {
     eliciting: u32,
     urgent: bool,
+    /// Packets that left or filled a gap since the last FEEDBACK.
+    gaps: usize,
     last: Time,
     oldest: Time,
     /// Whether the last word of a busy time is said twice.
@@ -113,6 +118,11 @@ impl FeedbackClock {
         self.urgent |= urgent;
     }
 
+    /// A packet left a gap or filled one.
+    pub fn on_gap(&mut self) {
+        self.gaps += 1;
+    }
+
     /// Feedback is wanted as soon as the spacing allows, whatever arrived (new credit).
     pub fn request(&mut self, now: Time) {
         self.on_eliciting(now, true);
@@ -131,7 +141,7 @@ impl FeedbackClock {
         if self.eliciting == 0 {
             return self.repeat;
         }
-        let spaced = self.last + rtt / RTT_FRACTION;
+        let spaced = if self.gaps < GAPS_PER_FEEDBACK { self.last + rtt / RTT_FRACTION } else { self.last };
         if self.eliciting >= PACKETS_PER_FEEDBACK {
             return Some(spaced);
         }
@@ -197,6 +207,23 @@ mod tests {
         assert_eq!(clock.due(rtt), Some(Time::from_millis(126)));
         clock.on_eliciting(Time::from_millis(102), false);
         assert_eq!(clock.due(rtt), Some(Time::from_millis(104)));
+    }
+
+    #[test]
+    fn gaps_are_said_before_they_are_forgotten() {
+        let rtt = Duration::from_secs(1);
+        let mut clock = FeedbackClock::default();
+        clock.on_sent(Time::from_millis(100));
+        let mut said = 0;
+        for ms in 101..=164 {
+            clock.on_gap();
+            clock.on_eliciting(Time::from_millis(ms), true);
+            if clock.due(rtt).is_some_and(|due| due <= Time::from_millis(ms)) {
+                clock.on_sent(Time::from_millis(ms));
+                said += 1;
+            }
+        }
+        assert_eq!(said, MAX_RANGES / GAPS_PER_FEEDBACK);
     }
 
     #[test]

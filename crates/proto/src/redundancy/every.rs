@@ -67,7 +67,9 @@ pub(super) fn answer_deficit(cx: &CodingContext<'_>, allow: impl Fn(u64) -> u64)
         let count = cx.gap_span(gap);
         let end = SourceId(gap.0 + u64::from(count));
         let missing = (cx.report.undecoded_below(end) - cx.report.undecoded_below(gap)).min(lacking);
-        if gap >= cx.base && cx.under_way_for(gap..end) < allow(missing) {
+        let allowed = allow(missing);
+        // What is under way is looked through only where that could matter: this is asked for each packet.
+        if allowed > 0 && gap >= cx.base && cx.under_way_for(gap..end) < allowed {
             return Some(Repair::Coded { code: Code::Rlc, first: gap, count, key: None, on_feedback: true });
         }
         lacking -= missing;

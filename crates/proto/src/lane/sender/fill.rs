@@ -130,11 +130,20 @@ impl LaneSender {
             if self.encoder.capacity() >= self.max_capacity {
                 return false;
             }
-            self.encoder.grow(self.encoder.capacity() * 2);
+            self.grow(self.encoder.capacity() * 2);
         }
         let limit = symbol_len.min(self.encoder.slot_len());
         self.open = Some(OpenSymbol { len: SYMBOL_HEADER_LEN, limit, stream: None });
         true
+    }
+
+    /// Lengthens the ring, and at once what has an entry for each of its symbols: else those would grow one by one, whenever a loss is worse than
+    /// all before.
+    fn grow(&mut self, capacity: usize) {
+        self.encoder.grow(capacity);
+        self.sources.reserve(capacity - self.sources.len());
+        self.lost.reserve(capacity.saturating_sub(self.lost.len()));
+        self.reserve_repairs();
     }
 
     pub(super) fn close(&mut self) {

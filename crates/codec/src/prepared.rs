@@ -1,0 +1,176 @@
+//! Repair symbols made a few at a time, for a span that moves on between one and the next.
+//!
+//! A sender under steady loss sends a repair symbol after every few source symbols, each over the newest of them: spans
+//! that differ at their ends only. Four sums share a pass over the symbols and take little more than half the time of
+//! four passes; what the span gains and loses until a repair is sent is added to its sum then. [`Encoder`] makes and
+//! takes them, a lane keeps one of these. Invariant: sum `j` is that of the [`Code::Rlc`] repair symbol
+//! `key + j` over `first..end`, zero beyond the longest symbol that it ever mixed.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::kernel::LINE;
+use crate::mix::{add, combine};
+use crate::ring::aligned;
+use crate::{Code, EncodeError, Encoder, RepairId, Row, SourceId};
+
+/// Sums made at once: as many as the kernel keeps in registers.
+const SUMS: usize = 4;
+
+/// A sum is taken for a span that lacks or has no more symbols than this at either end: it costs as many products, and
+/// what is saved is some 0.4 of those over the span.
+const MOST_MOVED: u64 = 16;
+
+/// The [`Code::Rlc`] repair symbols of a few keys over one span, to be sent one by one.
+///
+/// Takes memory for four symbols when the first are made, and none after that.
+#[derive(Default)]
+pub struct Prepared {
+    first: u64,
+    end: u64,
+    /// Key of the next to be taken.
+    key: u16,
+    left: usize,
+    memory: Vec<u8>,
+}
+
+impl core::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let span = SourceId(self.first)..SourceId(self.end);
+        f.debug_struct("Prepared").field("span", &span).field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+impl Prepared {
+    /// How many repair symbols are made at a time: so many keys are used up.
+    pub const COUNT: u16 = SUMS as u16;
+
+    /// The key of the repair symbol that is ready for a span, if one is: at either end it may lie some symbols further on than the span that
+    /// was prepared. None is for a span of one symbol, whose repair symbol is that symbol.
+    pub fn key_for(&self, first: SourceId, count: u16) -> Option<u16> {
+        let end = first.plus(count.into()).0;
+        let is_near = |then: u64, now: u64| then <= now && now - then <= MOST_MOVED;
+        let is_ready = self.left > 0 && is_near(self.first, first.0) && is_near(self.end, end) && first.0 < self.end;
+        (is_ready && count > 1 && self.end - self.first > 1).then_some(self.key)
+    }
+}
+
+impl Encoder {
+    /// Takes the memory that [`prepare`](Self::prepare) needs, if it was not taken yet.
+    pub fn reserve_prepared(&self, prepared: &mut Prepared) {
+        if prepared.memory.is_empty() {
+            prepared.memory = vec![0; SUMS * self.slot_len() + LINE];
+        }
+    }
+
+    /// Makes the [`Code::Rlc`] repair symbols of the keys `id.key` to `id.key + 3` over one span, in place of those that
+    /// were prepared before. To be sent soon: [`write_prepared`](Self::write_prepared).
+    ///
+    /// # Errors
+    /// The span is not wholly inside the window, or the keys do not go so far. Nothing is changed.
+    pub fn prepare(&self, prepared: &mut Prepared, id: RepairId) -> Result<(), EncodeError> {
+        Code::Rlc.check_keys(id, SUMS)?;
+        let len = self.repair_len(id.first, id.count)?;
+        let slot_len = self.slot_len();
+        self.reserve_prepared(prepared);
+        let start = aligned(&prepared.memory);
+        let mut sums = prepared.memory[start..].chunks_exact_mut(slot_len);
+        let mut sums = [(); SUMS].map(|()| sums.next().unwrap_or_default());
+        sums.iter_mut().for_each(|sum| sum[len..].fill(0));
+        combine(&mut sums, len, id.span().map(|source| &self.slot(SourceId(source))[..len]), |j| {
+            Code::Rlc.row(RepairId { key: id.key + j as u16, ..id })
+        });
+        let first = id.first.0;
+        let end = first + u64::from(id.count);
+        (prepared.first, prepared.end, prepared.key, prepared.left) = (first, end, id.key, SUMS);
+        Ok(())
+    }
+
+    /// [`write_repair`](Self::write_repair) for [`Code::Rlc`], with what was prepared if that is of this key and near this
+    /// span, and what it mixes beyond it is still held.
+    ///
+    /// # Errors
+    /// As [`write_repair`](Self::write_repair).
+    pub fn write_prepared(&self, prepared: &mut Prepared, id: RepairId, out: &mut [u8]) -> Result<usize, EncodeError> {
+        let needed = self.repair_len(id.first, id.count)?;
+        if out.len() < needed {
+            return Err(EncodeError::OutputTooShort { len: out.len(), needed });
+        }
+        let lost = prepared.first..id.first.0;
+        if prepared.key_for(id.first, id.count) != Some(id.key) || lost.start < self.window().start.0 {
+            return self.write_repair(Code::Rlc, id, out);
+        }
+        let slot_len = self.slot_len();
+        let at = aligned(&prepared.memory) + (SUMS - prepared.left) * slot_len;
+        let out = &mut out[..needed];
+        out.copy_from_slice(&prepared.memory[at..][..needed]);
+        let gained = prepared.end..id.first.0 + u64::from(id.count);
+        // In a field of characteristic 2 what is added once more is gone.
+        for moved in [lost, gained] {
+            let row = Row::hashed(id.key, SourceId(moved.start), (moved.end - moved.start) as u16);
+            add(out, row.zip(moved).map(|(factor, source)| (factor, &self.slot(SourceId(source))[..needed])));
+        }
+        prepared.left -= 1;
+        prepared.key = prepared.key.wrapping_add(1);
+        Ok(needed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push(encoder: &mut Encoder, count: u64) {
+        for n in 0..count {
+            let symbol: Vec<u8> =
+                (0..1 + (n * 37 + encoder.window().end.0 * 11) % 64).map(|i| (i * n + i) as u8).collect();
+            encoder.push(&symbol).unwrap();
+        }
+    }
+
+    /// Spans that stand still, move at either end or at both, by one or by many symbols, and become shorter.
+    #[test]
+    fn prepared_repairs_are_those_written_afterwards() {
+        for (lost, gained) in [(0, 0), (0, 1), (1, 0), (1, 1), (3, 4), (5, 5), (5, 0), (0, 5)] {
+            let mut encoder = Encoder::new(64, 64);
+            push(&mut encoder, 30);
+            let mut prepared = Prepared::default();
+            let mut id = RepairId { first: SourceId(2), count: 28, key: 7 };
+            encoder.prepare(&mut prepared, id).unwrap();
+            for key in 7..7 + Prepared::COUNT {
+                id.key = key;
+                assert_eq!(prepared.key_for(id.first, id.count), Some(key));
+                let (mut then, mut now) = ([9; 64], [8; 64]);
+                let len = encoder.write_prepared(&mut prepared, id, &mut then).unwrap();
+                assert_eq!(encoder.write_repair(Code::Rlc, id, &mut now), Ok(len));
+                assert_eq!(then[..len], now[..len], "key {key}, {lost} lost and {gained} gained each time");
+                push(&mut encoder, gained.into());
+                id = RepairId { first: id.first.plus(lost.into()), count: id.count + gained - lost, ..id };
+            }
+            assert_eq!(prepared.key_for(id.first, id.count), None);
+        }
+    }
+
+    #[test]
+    fn what_is_not_ready_is_made_anew() {
+        let mut encoder = Encoder::new(64, 128);
+        push(&mut encoder, 100);
+        let mut prepared = Prepared::default();
+        let id = RepairId { first: SourceId(4), count: 40, key: 1 };
+        encoder.prepare(&mut prepared, id).unwrap();
+        for (base, first, count) in [(0, 3, 40), (0, 4, 39), (0, 21, 40), (0, 4, 57), (0, 60, 20), (6, 6, 40)] {
+            let id = RepairId { first: SourceId(first), count, ..id };
+            encoder.release_before(SourceId(base));
+            let (mut then, mut now) = ([9; 64], [8; 64]);
+            let len = encoder.write_prepared(&mut prepared, id, &mut then).unwrap();
+            assert_eq!((encoder.write_repair(Code::Rlc, id, &mut now), prepared.left), (Ok(len), SUMS));
+            assert_eq!(then[..len], now[..len], "{id:?}");
+        }
+        let id = RepairId { first: SourceId(6), ..id };
+        let too_short = EncodeError::OutputTooShort { len: 3, needed: encoder.repair_len(id.first, id.count).unwrap() };
+        assert_eq!(encoder.write_prepared(&mut prepared, id, &mut [0; 3]), Err(too_short));
+        assert!(encoder.prepare(&mut prepared, RepairId { key: 65_533, ..id }).is_err());
+        assert!(encoder.prepare(&mut prepared, RepairId { first: SourceId(80), ..id }).is_err());
+        assert_eq!(prepared.left, SUMS);
+    }
+}
