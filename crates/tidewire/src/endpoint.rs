@@ -1,5 +1,6 @@
 //! An endpoint as the application holds it: one socket, any number of connections.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -142,6 +143,13 @@ impl Endpoint {
             end_or_peer => Some(end_or_peer),
         })
         .await
+    }
+
+    /// From now on who has one of these keys is let in, and nobody else: connections that we accepted of others are closed. Of no effect
+    /// where the credentials are a secret.
+    pub fn authorize(&self, keys: BTreeSet<PublicKey>) {
+        self.shared.lock().endpoint.authorize(self.shared.clock.now(), Arc::new(keys));
+        self.shared.wake_driver();
     }
 
     /// Datagrams that reached no connection, by reason.

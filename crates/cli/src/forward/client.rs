@@ -89,7 +89,8 @@ impl Client {
     }
 
     async fn connect(&self) -> Result<Arc<Live>, Failure> {
-        let (endpoint, connection) = session::connect(&self.link, &self.credentials, self.config.clone()).await?;
+        let (endpoint, connection) =
+            session::connect(&self.link, &self.credentials, self.config.clone(), &self.console).await?;
         self.console.event(&Event::Connected { peer: connection.remote().to_string() });
         let live = Arc::new(Live { endpoint, connection, begun: Instant::now() });
         self.current.send_replace(Some(Arc::clone(&live)));
