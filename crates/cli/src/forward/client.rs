@@ -156,7 +156,8 @@ async fn check(connection: &Connection, target: &Target) -> Result<(), Failure> 
 async fn ask(connection: &Connection, request: &Request) -> io::Result<Answer> {
     let mut stream = connection.open().await?;
     write_request(&mut stream, request).await?;
-    stream.shutdown().await?;
+    // The far side may have answered, and read no more, before it hears of our end.
+    let _ = stream.shutdown().await;
     read_answer(&mut stream).await
 }
 
