@@ -6,8 +6,9 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use tidewire::{Config, Credentials, Endpoint, KeyCredentials, new_secret};
@@ -87,24 +88,56 @@ pub fn announce(link: &str, what_to_do: &str, console: &Console) {
     console.print(link);
 }
 
-/// Runs `job`, and meanwhile names each peer whose key is not authorized, once: it gets no answer, and its user will ask why.
-pub async fn telling_refused<T>(endpoint: &Endpoint, console: &Console, job: impl Future<Output = T>) -> T {
-    let tell = async {
-        let mut told = BTreeSet::new();
-        while let Some(refused) = endpoint.unauthorized().await {
-            if told.len() < MOST_REFUSED && told.insert(refused.key) {
-                let (peer, key) = (refused.from.to_string(), refused.key.to_string());
-                console.warn(&format!("refused {peer}: its key is not in --authorized-keys: {key}"));
-                console.event(&Event::Refused { peer, key });
-            }
-        }
-        std::future::pending().await
-    };
+/// Runs `job`, and meanwhile keeps the list of who may come in as its file is, and names each peer that is not on it.
+pub async fn guarding<T>(endpoint: &Endpoint, naming: &Naming, console: &Console, job: impl Future<Output = T>) -> T {
     tokio::select! {
         ended = job => ended,
-        never = tell => never,
+        never = tell_refused(endpoint, console) => never,
+        never = keep_list(endpoint, naming.authorized_keys.as_deref(), console) => never,
     }
 }
+
+/// Names each peer whose key is not authorized, once: it gets no answer, and its user will ask why.
+async fn tell_refused<T>(endpoint: &Endpoint, console: &Console) -> T {
+    let mut told = BTreeSet::new();
+    while let Some(refused) = endpoint.unauthorized().await {
+        if told.len() < MOST_REFUSED && told.insert(refused.key) {
+            let (peer, key) = (refused.from.to_string(), refused.key.to_string());
+            console.warn(&format!("refused {peer}: its key is not in --authorized-keys: {key}"));
+            console.event(&Event::Refused { peer, key });
+        }
+    }
+    std::future::pending().await
+}
+
+/// Reads `--authorized-keys` again whenever the file changes. Who was added gets in while it still asks; who was taken off is cut off. A file that is wrong or
+/// gone changes nothing and is named.
+async fn keep_list<T>(endpoint: &Endpoint, file: Option<&Path>, console: &Console) -> T {
+    let Some(path) = file else { return std::future::pending().await };
+    let version = || std::fs::metadata(path).ok().map(|file| (file.modified().ok(), file.len()));
+    let (mut last, mut ticks) = (None, tokio::time::interval(LIST_CHECK));
+    loop {
+        ticks.tick().await;
+        let now = Some(version());
+        if now == last {
+            continue;
+        }
+        // The first time it may have changed since it was read at the start.
+        let first = std::mem::replace(&mut last, now).is_none();
+        match keys::read_authorized(path) {
+            Ok(keys) => {
+                if !first {
+                    console.say(&format!("`{}` was read again: {} keys", path.display(), keys.len()));
+                }
+                endpoint.authorize(keys);
+            }
+            Err(error) => console.warn(&format!("{error:#}; who was let in before still is")),
+        }
+    }
+}
+
+/// How often the list is looked at. Chosen: a peer asks for 30 s, its user added to the list meanwhile shall not notice.
+const LIST_CHECK: Duration = Duration::from_secs(1);
 
 /// Refused keys that are named, at most: anybody who knows our public key can send some.
 const MOST_REFUSED: usize = 100;

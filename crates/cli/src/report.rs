@@ -205,6 +205,8 @@ pub struct LinkCounts {
     pub queue_dropped: u64,
     /// Mean wait in the queue.
     pub queueing_ms: f64,
+    /// IP bytes that came.
+    pub offered_bytes: u64,
     /// IP bytes that went on.
     pub delivered_bytes: u64,
 }

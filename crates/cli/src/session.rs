@@ -10,7 +10,7 @@ use crate::distribution::{Distribution, milliseconds};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::link::Link;
 use crate::progress::Sample;
-use crate::report::{Delay, Packets, Rtt, Summary, Symbols};
+use crate::report::{Console, Delay, Packets, Rtt, Summary, Symbols};
 
 /// Code of an orderly close.
 pub const DONE: CloseCode = CloseCode::Done;
@@ -19,6 +19,10 @@ pub const CUT_OFF: CloseCode = CloseCode::Application(256);
 
 /// How long a peer may take to close, or to hear that we do. Chosen: three round trips of the slowest satellite link.
 pub const CLOSE_WAIT: Duration = Duration::from_secs(2);
+
+/// Who has waited for so long for an answer is told what may be wrong. Chosen: behind nearly all handshakes that succeed (RELIABILITY H1), before most
+/// people give up.
+const SILENCE_NAMED: Duration = Duration::from_secs(5);
 
 /// After so long without a packet the connection of a job that may be idle gives a sign of life, so that it outlives address translators: RFC
 /// 4787 section 4.3 lets a mapping die after two minutes, many do after 30 s.
@@ -53,13 +57,14 @@ pub async fn connect(
     link: &Link,
     credentials: &Credentials,
     config: Config,
+    console: &Console,
 ) -> Result<(Endpoint, Connection), Failure> {
     let addresses = link.resolve().map_err(|error| {
         Failure::message(Exit::Unreachable, format_args!("`{}` has no address: {error}", link.host))
     })?;
     let mut last = Failure::message(Exit::Unreachable, format_args!("`{}` has no address", link.host));
     for address in addresses {
-        match connect_to(address, credentials.clone(), link.peer.key(), config.clone()).await {
+        match connect_to(address, credentials.clone(), link.peer.key(), config.clone(), console).await {
             Ok(connected) => return Ok(connected),
             Err(failure) => last = failure,
         }
@@ -76,17 +81,29 @@ pub async fn connect_to(
     credentials: Credentials,
     peer: Option<&PublicKey>,
     config: Config,
+    console: &Console,
 ) -> Result<(Endpoint, Connection), Failure> {
     let any: SocketAddr = if address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
     let own = match &credentials {
         Credentials::Key(own) => Some(own.private.public()),
         Credentials::Psk(_) => None,
     };
+    let patience = config.handshake_timeout.as_secs();
     let endpoint = Endpoint::bind(any, credentials, config).await.or_exit(Exit::Other)?;
-    let connected = match peer {
-        Some(peer) => endpoint.connect_to(address, peer).await,
-        None => endpoint.connect(address).await,
+    let connecting = async {
+        match peer {
+            Some(peer) => endpoint.connect_to(address, peer).await,
+            None => endpoint.connect(address).await,
+        }
     };
+    // A listener is silent to who has not the secret: nothing here can tell why.
+    let secret = if own.is_some() { "key" } else { "secret" };
+    let connected = naming_silence(connecting, || {
+        console.warn(&format!(
+            "no answer from {address} yet: a wrong {secret}, a wrong port and UDP blocked on the way look the same; trying for {patience} s"
+        ));
+    })
+    .await;
     match connected {
         Ok(connection) => Ok((endpoint, connection)),
         Err(ConnectError::NoAnswer) => Err(match own {
@@ -100,6 +117,16 @@ pub async fn connect_to(
         }),
         Err(error) => Err(Failure::new(Exit::Unreachable, error)),
     }
+}
+
+/// Waits for `connecting`, and has `name` said once if that takes [`SILENCE_NAMED`].
+async fn naming_silence<T>(connecting: impl Future<Output = T>, name: impl FnOnce()) -> T {
+    let mut connecting = std::pin::pin!(connecting);
+    if let Ok(connected) = tokio::time::timeout(SILENCE_NAMED, &mut connecting).await {
+        return connected;
+    }
+    name();
+    connecting.await
 }
 
 /// Closes an endpoint and all its connections, telling the peers; a peer that hears nothing holds it up no longer than

@@ -10,7 +10,7 @@ mod shard;
 use core::fmt;
 use core::net::SocketAddr;
 use core::ops::AddAssign;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use rand_chacha::ChaCha20Rng;
@@ -18,7 +18,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::Time;
 use crate::config::{Config, ConfigError};
-use crate::connection::{Connection, Event, Received, SendFailure, Transmit, WakeReason};
+use crate::connection::{CloseCode, Connection, Event, Received, SendFailure, Side, Transmit, WakeReason};
 use crate::crypto::{Provider, PublicKey};
 use crate::handshake::{Credentials, Initiator, Parameters, PeerKeyError, Responder, Route, Terms, Unauthorized};
 use crate::lane::INITIAL_CREDIT;
@@ -69,6 +69,8 @@ pub struct EndpointStats {
     pub repeated: u64,
     /// HELLOs under load whose senders were asked to prove where they are.
     pub unproven: u64,
+    /// HELLOs under load that were proven, of networks that make too many.
+    pub limited: u64,
     /// HELLOs of one who knows the secret and did not use it rightly.
     pub refused: u64,
     /// HELLOs of one whose key is not authorized.
@@ -289,6 +291,10 @@ impl Endpoint {
             self.stats.unknown += 1;
             return;
         };
+        if accepted.peer_key().is_some_and(|key| !self.credentials.authorizes(key)) {
+            self.stats.unknown += 1;
+            return self.half_open.remove(&destination);
+        }
         // Whoever saw the id on its way can send to it: nothing is made before a copy was opened.
         let opened = accepted.session(&self.provider).opening.open(0, &mut received.datagram.to_vec());
         if opened.is_err() {
@@ -318,11 +324,26 @@ impl Endpoint {
         self.stats.strangers += after.strangers + after.malformed - before.strangers - before.malformed;
         self.stats.repeated = after.repeated;
         self.stats.unproven = after.unproven;
+        self.stats.limited = after.limited;
         self.stats.refused = after.noise + after.parameters;
         self.stats.unauthorized = after.unauthorized;
         let Some(accepted) = accepted else { return };
         self.stats.accepted += 1;
-        self.stats.displaced += self.half_open.insert(source, Answered { accepted, route, at });
+        self.stats.displaced += self.half_open.insert(Answered { accepted, route, at });
+    }
+
+    /// From now on who has one of these keys is let in, and nobody else: connections of others that we accepted are closed
+    /// ([`CloseCode::Refused`]). Of no effect in profile `psk`.
+    pub fn authorize(&mut self, now: Time, keys: Arc<BTreeSet<PublicKey>>) {
+        self.credentials.authorize(Arc::clone(&keys));
+        let Some(responder) = &mut self.responder else { return };
+        responder.authorize(keys);
+        for connection in self.connections.values_mut() {
+            let revoked = connection.peer_key().is_some_and(|key| !self.credentials.authorizes(&key));
+            if revoked && connection.side() == Side::Responder {
+                connection.close(now, CloseCode::Refused, "this key is not authorized any more");
+            }
+        }
     }
 
     /// The next peer that was refused for its key. A few are kept; copies of its HELLO are told one by one.

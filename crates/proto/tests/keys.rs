@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tidewire_proto::Time;
+use tidewire_proto::config::Config;
+use tidewire_proto::connection::{CloseCode, CloseReason, Event, Received};
 use tidewire_proto::crypto::{AwsLc, MacKey, PrivateKey, Provider, PublicKey, Secret};
+use tidewire_proto::endpoint::{Endpoint, EndpointConfig};
 use tidewire_proto::handshake::{
     Credentials, HandshakeError, Initiator, KeyCredentials, Parameters, PeerKeyError, Responder, ResponderStats, Terms,
     Unauthorized,
@@ -91,6 +94,50 @@ fn who_is_not_authorized_gets_silence_and_is_named() {
     }
     assert_eq!(std::iter::from_fn(|| responder.poll_unauthorized()).count(), 16);
     assert_eq!(responder.stats().unauthorized, 51);
+}
+
+/// What one endpoint has to send, from `source`.
+fn pass(now: Time, from: &mut Endpoint, to: &mut Endpoint, source: SocketAddr) {
+    let mut out = vec![0; 2_048];
+    from.handle_timeout(now);
+    while let Some(sent) = from.poll_transmit(now, 1, &mut out) {
+        to.handle_datagram(Received { at: now, from: source, to: None, ecn: None, datagram: &mut out[..sent.len] });
+    }
+}
+
+/// A list that changes: who is on it now gets in, even with the HELLO that was refused, and who was taken off it is out.
+#[test]
+fn another_list_lets_others_in_and_closes_the_connections_of_those_who_left() {
+    let config =
+        |own, listen| EndpointConfig { credentials: own, listen, connection: Config::default(), provider: provider() };
+    let mut listener = Endpoint::new(config(credentials(2, None, &[3]), true), [9; 32]).unwrap();
+    let mut peer = Endpoint::new(config(credentials(1, None, &[]), false), [8; 32]).unwrap();
+    let there = "192.0.2.2:7700".parse().unwrap();
+    peer.connect_to(Time::ZERO, there, &private(2).public()).unwrap();
+    let mut exchange = |listener: &mut Endpoint, ms| {
+        let now = Time::from_millis(ms);
+        for _ in 0..20 {
+            pass(now, &mut peer, listener, client());
+            pass(now, listener, &mut peer, there);
+        }
+        let events = |endpoint: &mut Endpoint| {
+            std::iter::from_fn(|| endpoint.poll_event()).map(|(_, event)| event).collect::<Vec<_>>()
+        };
+        [events(&mut peer), events(listener)]
+    };
+    assert_eq!(exchange(&mut listener, 0), [vec![], vec![]]);
+    assert_eq!(listener.poll_unauthorized().map(|refused| refused.key), Some(private(1).public()));
+    let list = |keys: &[u8]| Arc::new(keys.iter().map(|&n| private(n).public()).collect());
+    listener.authorize(Time::from_millis(100), list(&[1, 3]));
+    let [ours, theirs] = exchange(&mut listener, 400);
+    assert!(ours.contains(&Event::Connected) && theirs.contains(&Event::Connected), "{ours:?} {theirs:?}");
+    // A list that still has it changes nothing.
+    listener.authorize(Time::from_millis(500), list(&[1]));
+    assert_eq!(exchange(&mut listener, 600), [vec![], vec![]]);
+    listener.authorize(Time::from_millis(700), list(&[3]));
+    let [ours, theirs] = exchange(&mut listener, 700);
+    let refused = |event: &Event| matches!(event, Event::Closed(CloseReason::Peer { code: CloseCode::Refused, .. }));
+    assert!(ours.iter().any(refused) && theirs.contains(&Event::Closed(CloseReason::Local)), "{ours:?} {theirs:?}");
 }
 
 /// Another listener's key, another secret beside it, and the other profile: all are strangers by their first MAC.

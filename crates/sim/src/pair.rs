@@ -57,6 +57,8 @@ struct Side {
     address: SocketAddr,
     /// When the endpoint or the application wants to be woken.
     wakes: Option<Time>,
+    /// Nothing happens before this moment: the machine sleeps.
+    asleep_until: Time,
 }
 
 /// A datagram on the link.
@@ -135,7 +137,7 @@ impl Pair {
             bytes[..8].copy_from_slice(&seed.to_le_bytes());
             let address = SocketAddr::from((Ipv4Addr::new(10, 0, 0, end), 7_700));
             let endpoint = Endpoint::new(config.clone(), bytes)?;
-            Ok::<_, ConfigError>(Side { config, seed: bytes, endpoint, address, wakes: None })
+            Ok::<_, ConfigError>(Side { config, seed: bytes, endpoint, address, wakes: None, asleep_until: Time::ZERO })
         };
         Ok(Self {
             now: Time::from_millis(1),
@@ -234,6 +236,12 @@ impl Pair {
         self.unproven = Unproven::default();
     }
 
+    /// The machine of `end` sleeps from now until `until`, as when its lid is closed: what comes meanwhile is lost, and its timers fire when it
+    /// wakes. Its clock does not stop.
+    pub fn suspend(&mut self, end: End, until: Time) {
+        self.side(end).asleep_until = until;
+    }
+
     /// Has `end` looked at in the next step: it was changed from outside.
     pub fn wake(&mut self, end: End) {
         self.side(end).wakes = Some(self.now);
@@ -281,7 +289,8 @@ impl Pair {
 
     /// When something happens next.
     pub fn next_moment(&self) -> Option<Time> {
-        let next = [self.link.poll_timeout(), self.near.wakes, self.far.wakes].into_iter().flatten().min()?;
+        let [near, far] = [&self.near, &self.far].map(|side| side.wakes.map(|at| at.max(side.asleep_until)));
+        let next = [self.link.poll_timeout(), near, far].into_iter().flatten().min()?;
         // Where nothing else happens, nobody has use for another address.
         Some(self.rebinding.map_or(next, |(_, at)| at.min(next)))
     }
@@ -296,7 +305,7 @@ impl Pair {
             let mut touched = self.deliver(end);
             let now = self.now;
             let side = self.side(end);
-            let woken = side.wakes.is_some_and(|at| at <= now);
+            let woken = side.wakes.is_some_and(|at| at.max(side.asleep_until) <= now);
             if woken {
                 side.endpoint.handle_timeout(now);
                 self.wakes += 1;
@@ -322,7 +331,7 @@ impl Pair {
             };
             let Some(delivery) = link.poll_delivery(now) else { return any };
             let (at, Parcel { from, to, mut bytes }) = (delivery.at, delivery.payload);
-            if to != side.address {
+            if to != side.address || now < side.asleep_until {
                 self.spare.push(bytes);
                 continue;
             }

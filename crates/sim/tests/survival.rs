@@ -5,6 +5,7 @@ use core::time::Duration;
 use std::path::Path;
 
 use tidewire_proto::Time;
+use tidewire_proto::config::Config;
 use tidewire_proto::connection::CloseReason;
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::load::{Flow, Load};
@@ -224,6 +225,66 @@ fn limit(run: &mut Run, mtu: usize) {
 fn s05_a_blackout_of_thirty_seconds() {
     for seed in 1..4 {
         silence(Direction::Both, "5s..35s", Time::from_millis(35_000), seed);
+    }
+}
+
+/// A machine sleeps for longer than the idle timeout, or shorter: the one ends with a name at both ends and connects again, the other goes on.
+/// The wall clock is nobody's business: clippy.toml of codec, proto and sim forbid to read it, and the runtime's clock is monotonic.
+#[test]
+fn s06_ten_minutes_of_sleep() {
+    for (end, seconds) in [End::Near, End::Far].into_iter().flat_map(|end| [30, 600].map(|seconds| (end, seconds))) {
+        for (from, seed) in
+            [End::Near, End::Far].into_iter().flat_map(|from| (1..=seeds()).map(move |seed| (from, seed)))
+        {
+            let mut trial = bulk(0, seed, &[(Direction::Both, "loss", "2%")]);
+            (trial.flows, trial.limit) = (vec![Flow::bulk(from, 20_000_000)], Duration::from_secs(3_600));
+            let mut run = trial.start().unwrap();
+            run.until(Time::from_millis(2_000 + 13 * seed));
+            let wakes = run.pair.now() + Duration::from_secs(seconds);
+            run.pair.suspend(end, wakes);
+            run.until(wakes - Duration::from_nanos(1));
+            let fired = run.pair.wakes();
+            run.until(wakes);
+            let fired = run.pair.wakes() - fired;
+            let what = format!("{end:?} sleeps {seconds} s, {from:?} sends, seed {seed}");
+            assert!(fired <= 100 && run.pair.overdue() == 0, "{what}: {fired} timers fired");
+            let over = run.until(wakes + Duration::from_secs(120));
+            let closed = &run.load.closed;
+            println!("{what}: {fired} timers fired, closed {closed:?}");
+            if seconds < 60 {
+                assert!(run.load.is_done() && *closed == [None, None], "{what}: {closed:?} {:?}", run.load.errors);
+                continue;
+            }
+            assert!(over && closed.iter().flatten().count() == 2 && run.load.errors.is_empty(), "{what}: {closed:?}");
+            let mut load = Load::new(&[Flow::bulk(from, 1_000_000)], seed);
+            run.pair.connect(&mut load);
+            let until = run.pair.now() + Duration::from_secs(30);
+            assert!(run.pair.run(&mut load, until, Load::is_over) && load.is_done(), "{what}: {:?}", load.errors);
+        }
+    }
+}
+
+/// What the reader leaves lies in its credit and in the sender's ring, and nothing but probes leaves until it reads again. How messages that
+/// nobody takes are dropped and counted is in `behaviour/messages.rs`.
+#[test]
+fn s07_a_reader_that_stalls_for_a_minute() {
+    for (from, loss) in [End::Near, End::Far].into_iter().flat_map(|from| ["0%", "10%"].map(|loss| (from, loss))) {
+        let mut trial = bulk(0, 1, &[(Direction::Both, "loss", loss)]);
+        trial.flows = vec![Flow { deaf: Duration::from_secs(60), ..Flow::bulk(from, 20_000_000) }];
+        let mut run = trial.start().unwrap();
+        run.until(Time::from_millis(5_000));
+        let written = |run: &Run| run.load.progress().next().map_or(0, |flow| flow.written);
+        let full = written(&run);
+        let window = Config::default().stream_window;
+        assert!(full <= window, "{full} bytes were taken of a stream whose window is {window}");
+        let before = run.pair.datagrams();
+        run.until(Time::from_millis(60_000));
+        let (after, datagrams) = (written(&run), run.pair.datagrams() - before);
+        println!("{from:?} sends, {loss} lost: {full} bytes, and {datagrams} datagrams in 55 s");
+        assert_eq!((after, run.load.read()), (full, 0));
+        // Probes for credit, their answers, and the answers' acknowledgements.
+        assert!(datagrams <= 12 * 55, "{datagrams} datagrams while nobody reads");
+        assert!(run.until(Time::from_millis(75_000)) && run.load.is_done(), "{:?}", run.report());
     }
 }
 

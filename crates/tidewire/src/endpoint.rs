@@ -2,6 +2,7 @@
 //!
 //! It has one shard or several, each a socket, a driver and connections of its own; only the handles here know of more than one.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -181,6 +182,16 @@ impl Endpoint {
     /// a few wait to be told. `None` after [`Self::close`].
     pub async fn unauthorized(&self) -> Option<Unauthorized> {
         self.next(|state| state.unauthorized.pop_front()).await.map(|(_, peer)| peer)
+    }
+
+    /// From now on who has one of these keys is let in, and nobody else: connections that we accepted of others are closed. Of no effect
+    /// where the credentials are a secret.
+    pub fn authorize(&self, keys: BTreeSet<PublicKey>) {
+        let keys = Arc::new(keys);
+        for shared in &self.shards {
+            shared.lock().endpoint.authorize(shared.clock.now(), Arc::clone(&keys));
+            shared.wake_driver();
+        }
     }
 
     /// Datagrams that reached no connection, by reason; of all shards together.

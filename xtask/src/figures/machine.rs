@@ -8,6 +8,8 @@ pub struct Machine {
     model: String,
     cores: usize,
     load: String,
+    /// Of our own processes; empty for the usual one.
+    priority: &'static str,
     commit: String,
 }
 
@@ -22,22 +24,41 @@ impl Machine {
             model: model.map_or("unknown processor", |(_, model)| model).into(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             load: if load.is_empty() { "unknown".into() } else { load },
+            priority: priority(&read("/proc/self/stat")),
             commit: commit(context),
         }
     }
 }
 
+#[cfg(test)]
+impl Machine {
+    /// One of which nothing is known.
+    pub fn unknown() -> Self {
+        Self { model: String::new(), cores: 0, load: String::new(), priority: "", commit: String::new() }
+    }
+}
+
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { model, cores, load, commit } = self;
-        write!(f, "Machine: {model}, {cores} cores, load average before the runs {load}. Commit: {commit}.")
+        let Self { model, cores, load, priority, commit } = self;
+        write!(f, "Machine: {model}, {cores} cores, load average before the runs {load}{priority}. Commit: {commit}.")
+    }
+}
+
+/// Whether we run before all others, as under `chrt -f 1`: the real-time priority is field 40 of proc(5)'s stat, the 38th behind the name.
+fn priority(stat: &str) -> &'static str {
+    let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    match behind_name.split_whitespace().nth(37) {
+        None | Some("0") => "",
+        Some(_) => ", at real-time priority",
     }
 }
 
 fn commit(context: &Context) -> String {
     let Ok(commit) = context.output_of("git rev-parse --short=10 HEAD") else { return "unknown".into() };
     // The report itself may be written again; everything else counts.
-    let changes = context.output_of("git status --porcelain --untracked-files=no -- . :!docs/figures.md");
+    let changes = context
+        .output_of("git status --porcelain --untracked-files=no -- . :!docs/figures.md :!docs/figures-forward.md");
     let clean = changes.is_ok_and(|changes| changes.trim().is_empty());
     format!("{}{}", commit.trim(), if clean { "" } else { " with changes not committed" })
 }

@@ -6,6 +6,7 @@
 //! no figure is printed that was not measured in this call.
 
 mod cell;
+mod forward;
 mod machine;
 mod options;
 mod process;
@@ -25,6 +26,11 @@ pub const ABOUT: &str = "the README's figures, measured with real processes; `fi
 
 /// Runs the command with the arguments behind its name: 0 if every goal holds, 1 if not, 2 for a wrong command line.
 pub fn main(arguments: &[String]) -> ExitCode {
+    if let Some((command, rest)) = arguments.split_first()
+        && command == "forward"
+    {
+        return forward::main(rest);
+    }
     if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
         print!("{}", options::HELP);
         return ExitCode::SUCCESS;

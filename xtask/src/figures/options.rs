@@ -94,6 +94,8 @@ of loss, and holds goodput, queueing and bytes sent to the goals. Close everythi
   --redundancy P     another policy than send's own [examples: none, every:5, block:32,8]
   --write            replace docs/figures.md by the report
 
+`cargo xtask figures forward` measures the delay of forwarded TCP connections instead.
+
 Exit code: 0 if every goal holds, 1 if one is missed or a run failed, 2 for a wrong command line.
 ";
 

@@ -94,7 +94,7 @@ fn patience(cell: &Cell, bytes: usize) -> Duration {
 }
 
 /// `HOST:PORT` of a link.
-fn host(link: &str) -> Option<&str> {
+pub fn host(link: &str) -> Option<&str> {
     Some(link.strip_prefix("tidewire://")?.split_once('/')?.0)
 }
 
@@ -112,9 +112,7 @@ impl Lines {
             (last(&self.sender, "summary")?, last(&self.receiver, "summary")?, last(&self.link, "link_stats")?);
         let goodput = 8.0 * bytes / verified.at.duration_since(started).as_secs_f64();
         let offered = link.number("/forward/offered")?;
-        // The link counts the bytes that went on; those it lost on the way back were sent all the same.
-        let back_bytes = link.number("/back/delivered_bytes")? * link.number("/back/offered")?
-            / link.number("/back/delivered")?.max(1.0);
+        let back_bytes = link.number("/back/offered_bytes")?;
         Ok(Figures {
             goodput,
             share: goodput / cell.capacity(),
@@ -235,7 +233,7 @@ fn incompressible(bytes: usize) -> Vec<u8> {
 /// Name of the file, at both ends.
 const FILE: &str = "incompressible";
 /// The exit code of `lab link` when it was asked to stop.
-const INTERRUPTED: i32 = 130;
+pub const INTERRUPTED: i32 = 130;
 
 #[cfg(test)]
 #[path = "run_tests.rs"]

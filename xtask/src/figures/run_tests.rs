@@ -14,7 +14,7 @@ fn example(started: Instant) -> Lines {
     let progress = |bytes: u64| json!({"event": "progress", "bytes": bytes});
     let counts = |offered, delivered, dropped, queueing, bytes| {
         json!({"offered": offered, "delivered": delivered, "queue_dropped": dropped, "queueing_ms": queueing,
-               "delivered_bytes": bytes})
+               "offered_bytes": bytes})
     };
     let sender = [
         (19.9, json!({"event": "file", "ok": true})),
@@ -40,7 +40,7 @@ fn example(started: Instant) -> Lines {
         (
             20.0,
             json!({"event": "link_stats", "forward": counts(1000, 795, 5, 2.5, 1),
-                      "back": counts(100, 80, 0, 0.0, 480_000)}),
+                      "back": counts(100, 80, 0, 0.0, 600_000)}),
         ),
     ];
     Lines { sender: lines(started, &sender), receiver: lines(started, &receiver), link: lines(started, &link) }

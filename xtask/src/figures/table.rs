@@ -17,8 +17,7 @@ pub struct Measured<'a> {
 impl Measured<'_> {
     /// Whether every run succeeded and every goal of the cell holds.
     pub fn holds(&self) -> bool {
-        let held = |figure: &Figure| figure.goal.is_none_or(|goal| goal.holds(figure.value));
-        self.failures.is_empty() && self.figures().iter().all(held)
+        self.failures.is_empty() && self.figures().iter().all(Figure::holds)
     }
 
     /// The figures of the first table, in the order of its columns.
@@ -38,13 +37,7 @@ impl Measured<'_> {
 
     /// The median of a figure over all runs; no number without a run.
     fn median(&self, of: impl Fn(&Figures) -> f64) -> f64 {
-        let mut values: Vec<f64> = self.runs.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        match (values.len(), values.len() / 2) {
-            (0, _) => f64::NAN,
-            (count, middle) if count % 2 == 1 => values[middle],
-            (_, middle) => f64::midpoint(values[middle - 1], values[middle]),
-        }
+        median(self.runs.iter().map(of))
     }
 
     /// Medians of an array of figures, separated by slashes.
@@ -54,16 +47,32 @@ impl Measured<'_> {
     }
 }
 
+/// The middle of `values`; no number of none.
+pub fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    match (values.len(), values.len() / 2) {
+        (0, _) => f64::NAN,
+        (count, middle) if count % 2 == 1 => values[middle],
+        (_, middle) => f64::midpoint(values[middle - 1], values[middle]),
+    }
+}
+
 /// One value and what it is held to.
-struct Figure {
+pub struct Figure {
     value: f64,
     decimals: usize,
     goal: Option<Goal>,
 }
 
 impl Figure {
-    fn new(value: f64, decimals: usize, goal: Option<Goal>) -> Self {
+    pub fn new(value: f64, decimals: usize, goal: Option<Goal>) -> Self {
         Self { value, decimals, goal }
+    }
+
+    /// Whether the goal is reached, if there is one.
+    pub fn holds(&self) -> bool {
+        self.goal.is_none_or(|goal| goal.holds(self.value))
     }
 }
 
@@ -117,7 +126,8 @@ impl fmt::Display for Report<'_> {
     }
 }
 
-fn heading(f: &mut fmt::Formatter<'_>, columns: &[&str]) -> fmt::Result {
+/// The first two lines of a table.
+pub fn heading(f: &mut fmt::Formatter<'_>, columns: &[&str]) -> fmt::Result {
     writeln!(f, "| {} |\n|{}", columns.join(" | "), " --- |".repeat(columns.len()))
 }
 

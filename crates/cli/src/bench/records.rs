@@ -40,18 +40,20 @@ async fn make(mut to: impl AsyncWrite + Unpin, plan: &Plan, stream: u16) -> io::
             let gap = f64::from(plan.parallel) * 8.0 * f64::from(plan.record_bytes) / rate as f64;
             // Streams take turns.
             let first = gap * f64::from(stream) / f64::from(plan.parallel);
-            let mut written = start;
+            let mut awake = start;
             for n in 0_u64.. {
                 let due = Duration::from_secs_f64(first + gap * n as f64);
                 if due >= length {
                     break;
                 }
                 let due = start + due;
-                sleep_until(due.into()).await;
-                // Made now, unless it was the record before that made it late, and not our timer.
-                let late = if written > due { due.elapsed() } else { Duration::ZERO };
+                if Instant::now() < due {
+                    sleep_until(due.into()).await;
+                    awake = Instant::now();
+                }
+                // Who wakes late makes late; who waits for a write is late.
+                let late = due.max(awake).elapsed();
                 write(&mut to, &mut record, now_ns().saturating_sub(late.as_nanos() as u64)).await?;
-                written = Instant::now();
             }
         }
     }

@@ -91,7 +91,8 @@ impl Client {
     }
 
     async fn connect(&self) -> Result<Arc<Live>, Failure> {
-        let (endpoint, connection) = session::connect(&self.link, &self.credentials, self.config.clone()).await?;
+        let (endpoint, connection) =
+            session::connect(&self.link, &self.credentials, self.config.clone(), &self.console).await?;
         self.console.event(&Event::Connected { peer: connection.remote().to_string() });
         let explained = Watch::begin(connection.clone(), self.console.clone());
         let live = Arc::new(Live { endpoint, connection, begun: Instant::now(), _explained: explained });
@@ -158,7 +159,8 @@ async fn check(connection: &Connection, target: &Target) -> Result<(), Failure> 
 async fn ask(connection: &Connection, request: &Request) -> io::Result<Answer> {
     let mut stream = connection.open().await?;
     write_request(&mut stream, request).await?;
-    stream.shutdown().await?;
+    // The far side may have answered, and read no more, before it hears of our end.
+    let _ = stream.shutdown().await;
     read_answer(&mut stream).await
 }
 

@@ -102,7 +102,7 @@ async fn serve(args: &Args, console: &Console) -> Result<(), Failure> {
     let link = link.reveal();
     listen::announce(&link, &format!("waiting; on the other machine: tidewire bench -c '{link}'"), console);
     let serving = serve_all(&endpoint, args.once, console);
-    let ended = unless_interrupted(listen::telling_refused(&endpoint, console, serving)).await;
+    let ended = unless_interrupted(listen::guarding(&endpoint, &args.naming, console, serving)).await;
     session::close(&endpoint).await;
     session::quietly(ended)
 }
@@ -155,7 +155,7 @@ async fn measure(args: &Args, console: &Console) -> Result<(), Failure> {
         clock: clock_name(),
     };
     plan.check().map_err(|wrong| Failure::message(Exit::Usage, wrong))?;
-    let (endpoint, connection) = unless_interrupted(session::connect(&link, &credentials, config)).await?;
+    let (endpoint, connection) = unless_interrupted(session::connect(&link, &credentials, config, console)).await?;
     console.event(&Event::Connected { peer: connection.remote().to_string() });
     let _explained = Watch::begin(connection.clone(), console.clone());
     let measured = unless_interrupted(client::run(&connection, &plan, console)).await;

@@ -120,7 +120,8 @@ async fn one(
         Ok(connection)
     };
     let sender = async {
-        let (near, connection) = session::connect_to(proxy.address(), secret.clone().into(), None, config).await?;
+        let (near, connection) =
+            session::connect_to(proxy.address(), secret.clone().into(), None, config, console).await?;
         let outcome = send_over(&connection, found, console, name).await?;
         let elapsed = begun.elapsed();
         let stats = connection.stats();

@@ -181,6 +181,7 @@ fn counts(link: &LinkStats) -> LinkCounts {
         lost: link.lost + link.blacked_out + link.too_long,
         queue_dropped: link.queue_dropped,
         queueing_ms: milliseconds(link.mean_queueing()),
+        offered_bytes: link.offered_bytes,
         delivered_bytes: link.delivered_bytes,
     }
 }

@@ -57,14 +57,14 @@ async fn connect(args: &Args, console: &Console) -> Result<(Endpoint, Connection
         let mut config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
         config.keep_alive = Some(session::KEEP_ALIVE);
         let credentials = keys::to_open(&link, args.naming.key.as_deref())?;
-        let (endpoint, connection) = session::connect(&link, &credentials, config).await?;
+        let (endpoint, connection) = session::connect(&link, &credentials, config, console).await?;
         return Ok((endpoint, connection, Side::Connects));
     };
     let config = args.coding.config(None).or_exit(Exit::Usage)?;
     let (endpoint, link) = listen::open(address, &args.naming, config).await?;
     let link = link.reveal();
     listen::announce(&link, &format!("waiting; on the other machine: tidewire pipe '{link}'"), console);
-    let connection = listen::telling_refused(&endpoint, console, endpoint.accept()).await;
+    let connection = listen::guarding(&endpoint, &args.naming, console, endpoint.accept()).await;
     let connection = connection.ok_or_else(|| Failure::message(Exit::Other, "the socket failed"))?;
     Ok((endpoint, connection, Side::Listens))
 }

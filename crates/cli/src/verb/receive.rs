@@ -51,7 +51,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let what = format!("receiving into `{}`; on the other machine: tidewire send PATH... '{link}'", args.dir.display());
     listen::announce(&link, &what, &console);
     let serving = serve(&endpoint, &destination, args.once, &console);
-    let ended = unless_interrupted(listen::telling_refused(&endpoint, &console, serving)).await;
+    let ended = unless_interrupted(listen::guarding(&endpoint, &args.naming, &console, serving)).await;
     session::close(&endpoint).await;
     ended
 }

@@ -52,7 +52,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
         found.failures.iter().for_each(|failure| console.failed(failure));
         return Err(Failure::message(Exit::LocalIo, "nothing to send"));
     }
-    let mut connected = unless_interrupted(session::connect(&link, &credentials, config.clone())).await?;
+    let mut connected = unless_interrupted(session::connect(&link, &credentials, config.clone(), &console)).await?;
     loop {
         let (endpoint, connection) = connected;
         console.event(&Event::Connected { peer: connection.remote().to_string() });
@@ -94,7 +94,7 @@ async fn connect_again(
     let since = Instant::now();
     let mut pause = FIRST_PAUSE;
     loop {
-        match session::connect(link, credentials, config.clone()).await {
+        match session::connect(link, credentials, config.clone(), console).await {
             Ok(connected) => return Ok(connected),
             Err(failure) if since.elapsed() > RETRY_TIME => {
                 let error = format_args!("{failure}; the same command goes on from there");

@@ -47,7 +47,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let allowed = Arc::new(Allowed::new(args.allow));
     let (stop, mut serving) = (watch::Sender::new(()), JoinSet::new());
     let accepting = serve(&endpoint, &allowed, &console, &stop, &mut serving);
-    let ended = unless_interrupted(listen::telling_refused(&endpoint, &console, accepting)).await;
+    let ended = unless_interrupted(listen::guarding(&endpoint, &args.naming, &console, accepting)).await;
     // Each connection ends with its summary, those that were cut off too.
     drop(stop);
     while serving.join_next().await.is_some() {}

@@ -45,7 +45,7 @@ fn exchange(address: &str, sent: usize, length: usize) {
     assert!(answer == wanted, "{} of {length} bytes, or others", answer.len());
 }
 
-fn serve(allow: &[&str], more: &[&str]) -> (Running, String) {
+pub fn serve(allow: &[&str], more: &[&str]) -> (Running, String) {
     let allow: Vec<&str> = allow.iter().flat_map(|target| ["--allow", target]).collect();
     let mut server = Running::start(&[&["serve", "--json", "--listen", "127.0.0.1:0"], &allow[..], more].concat());
     let link = server.line()["link"].as_str().unwrap().to_owned();
@@ -53,7 +53,7 @@ fn serve(allow: &[&str], more: &[&str]) -> (Running, String) {
 }
 
 /// A client that listens for `target` on a port of its own; where that is.
-fn forward(target: &str, link: &str) -> (Running, String) {
+pub fn forward(target: &str, link: &str) -> (Running, String) {
     let mut client = Running::start(&["forward", "--json", "-L", &format!("0:{target}"), link]);
     let local = client.wait_for("listening")["listening"].as_str().unwrap().to_owned();
     (client, local)

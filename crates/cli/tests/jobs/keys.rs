@@ -92,6 +92,29 @@ fn a_listed_key_comes_in_and_another_is_refused_by_name() {
     assert_eq!(fs::read_to_string(into.join("tide.txt")).unwrap(), "the tide is in");
 }
 
+/// The list is read again when it changes: who was added while it asks gets in, who was taken off is cut off.
+#[test]
+fn a_list_that_changes_lets_in_and_cuts_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server_key, _) = pair(folder.path(), "server");
+    let (ann, ann_public) = pair(folder.path(), "ann");
+    let peers = folder.path().join("peers");
+    fs::write(&peers, "# nobody yet\n").unwrap();
+    let keys = ["--key", text(&server_key), "--authorized-keys", text(&peers)];
+    let serve = ["serve", "--json", "--allow", "127.0.0.1:1", "--listen", "127.0.0.1:0"];
+    let mut server = Running::start(&[&serve[..], &keys].concat());
+    let link = server.line()["link"].as_str().unwrap().to_owned();
+    let mut client = Running::start(&["forward", "--json", "-L", "0:127.0.0.1:1", &link, "--key", text(&ann)]);
+    assert_eq!(server.wait_for("refused")["key"], ann_public.as_str());
+    fs::write(&peers, &ann_public).unwrap();
+    client.wait_for("listening");
+    server.wait_for("connected");
+    fs::write(&peers, "# nobody any more\n").unwrap();
+    // Both tell how the connection ended.
+    client.wait_for("summary");
+    server.wait_for("summary");
+}
+
 /// S1 with processes: the server is killed with a connection open and no word said; the client learns it from the new one.
 #[test]
 fn a_killed_server_is_noticed_and_found_again() {

@@ -2,6 +2,7 @@
 #![cfg(unix)]
 
 mod bench;
+mod crowd;
 mod forward;
 mod keys;
 mod pipe;

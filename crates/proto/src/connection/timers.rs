@@ -122,8 +122,14 @@ impl Connection {
         if path.probes == 0 {
             // As a retransmission timer runs (RFC 6298 section 5.3): from the last answer while something is in flight, not from the last packet,
             // or a sender whose window is large would go on for all of it before it asks.
-            let since = if path.flight.is_empty() { path.last_eliciting } else { path.waiting_since };
-            return Some(since + path.rtt.probe_timeout(MAX_FEEDBACK_DELAY));
+            let timeout = path.rtt.probe_timeout(MAX_FEEDBACK_DELAY);
+            if !path.flight.is_empty() || self.lanes.is_lacking() {
+                let since = if path.flight.is_empty() { path.last_eliciting } else { path.waiting_since };
+                return Some(since + timeout);
+            }
+            // Only credit is waited for, which the peer repeats until it is acknowledged: who asks for it asks ever more seldom.
+            let waited = path.last_eliciting.since(path.last_data);
+            return Some(path.last_eliciting + waited.min(SLOWEST_PROBES).max(timeout));
         }
         let steady = (path.rtt.smoothed() / PROBES_PER_RTT).max(FASTEST_PROBES);
         let silent = path.last_probe.since(path.probing_since);

@@ -5,8 +5,10 @@ use core::str::FromStr;
 
 use snow::params::DHChoice;
 use snow::resolvers::{CryptoResolver, DefaultResolver};
+use snow::types::Dh;
 use zeroize::{Zeroize, Zeroizing};
 
+use super::Refused;
 use super::text::{self, TextError, TextKind};
 
 /// Whoever holds it is its peer. Wiped from memory when dropped, never shown by `Debug`.
@@ -29,15 +31,31 @@ impl PrivateKey {
 
     /// The public key that belongs to it.
     pub fn public(&self) -> PublicKey {
-        let mut dh = DefaultResolver.resolve_dh(&DHChoice::Curve25519).expect("Curve25519 is compiled in");
-        dh.set(&self.0);
-        PublicKey(dh.pubkey().try_into().expect("a Curve25519 key has 32 bytes"))
+        PublicKey(x25519_public(&self.0))
     }
 
     /// The text form: `twk1`, then the bytes and a checksum in base32. It *is* the key.
     pub fn reveal(&self) -> Zeroizing<String> {
         text::write(TextKind::PrivateKey, &self.0)
     }
+}
+
+/// The public key of a private one, in Rust alone: what a [`super::Provider`] uses that brings no other.
+pub(super) fn x25519_public(private: &[u8; 32]) -> [u8; 32] {
+    pair(private).pubkey().try_into().expect("a Curve25519 key has 32 bytes")
+}
+
+/// What a private key and a point share; see [`x25519_public`].
+pub(super) fn x25519(private: &[u8; 32], point: &[u8; 32]) -> Result<[u8; 32], Refused> {
+    let mut shared = [0; 32];
+    pair(private).dh(point, &mut shared).map_err(|_| Refused)?;
+    Ok(shared)
+}
+
+fn pair(private: &[u8; 32]) -> Box<dyn Dh> {
+    let mut pair = DefaultResolver.resolve_dh(&DHChoice::Curve25519).expect("Curve25519 is compiled in");
+    pair.set(private);
+    pair
 }
 
 impl Drop for PrivateKey {

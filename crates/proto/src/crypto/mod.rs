@@ -61,6 +61,14 @@ pub trait Provider: Send + Sync {
     fn packet_key(&self, aead: Aead, key: &[u8; 32]) -> Box<dyn PacketKey>;
     /// A key that masks headers: AES-256-ECB or ChaCha20, after the AEAD (RFC 9001 section 5.4).
     fn header_key(&self, aead: Aead, key: &[u8; 32]) -> Box<dyn HeaderKey>;
+    /// X25519 (RFC 7748 section 5), clamped. A point of small order gives zeros or is refused.
+    fn x25519(&self, private: &[u8; 32], point: &[u8; 32]) -> Result<[u8; 32], Refused> {
+        keys::x25519(private, point)
+    }
+    /// The public key that belongs to a private one.
+    fn x25519_public(&self, private: &[u8; 32]) -> [u8; 32] {
+        keys::x25519_public(private)
+    }
 }
 
 /// An AEAD key. The caller answers for nonces never repeating.

@@ -1,7 +1,8 @@
 //! Half-open sessions: HELLOs that were answered and whose initiators have not been heard since.
 //!
-//! Nothing but keys and addresses is held for one, so that a flood of HELLOs cannot take more than [`MAX_HALF_OPEN`] times a few hundred
-//! bytes; the connection is made by the first authentic packet.
+//! Nothing but keys and addresses is held for one, so that a flood of HELLOs cannot take more than [`MAX_HALF_OPEN`] times some two hundred
+//! bytes; the connection is made by the first authentic packet. They stand in the order of their coming, which is the order of their
+//! expiry; one that came alive leaves its place empty until those before it are gone. Invariant: the first place is never empty.
 
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
@@ -10,8 +11,10 @@ use crate::Time;
 use crate::handshake::{Accepted, Route};
 use crate::wire::ConnectionId;
 
-/// Half-open sessions at most (RELIABILITY H5).
+/// Half-open sessions at most, empty places included (RELIABILITY H5).
 const MAX_HALF_OPEN: usize = 4_096;
+/// With fewer sessions than this, full places are moved together before one is displaced: at least a quarter is won by each moving.
+const SPARSE: usize = MAX_HALF_OPEN / 4 * 3;
 /// How long one waits for its first packet: an initiator that has the REPLY asks ever more seldom on a bad path, and does not know that
 /// it is not heard.
 const LIFE: Duration = Duration::from_secs(30);
@@ -27,54 +30,130 @@ pub(super) struct Answered {
 /// See the module.
 #[derive(Default)]
 pub(super) struct HalfOpen {
-    sessions: HashMap<ConnectionId, Box<Answered>>,
-    /// When each expires, the oldest first; those that came alive meanwhile stand there too, as many at most as are half open.
-    order: VecDeque<(Time, ConnectionId)>,
+    sessions: VecDeque<Option<Answered>>,
+    /// The number of the first place; they count up, and wrap.
+    first: u32,
+    places: HashMap<ConnectionId, u32>,
 }
 
 impl HalfOpen {
     pub(super) fn len(&self) -> usize {
-        self.sessions.len()
+        self.places.len()
     }
 
     pub(super) fn contains(&self, id: &ConnectionId) -> bool {
-        self.sessions.contains_key(id)
+        self.places.contains_key(id)
     }
 
     pub(super) fn get(&self, id: &ConnectionId) -> Option<&Answered> {
-        self.sessions.get(id).map(|answered| &**answered)
+        let place = self.places.get(id)?.wrapping_sub(self.first);
+        self.sessions.get(place as usize)?.as_ref()
     }
 
     pub(super) fn remove(&mut self, id: &ConnectionId) {
-        self.sessions.remove(id);
+        let Some(place) = self.places.remove(id) else { return };
+        if let Some(session) = self.sessions.get_mut(place.wrapping_sub(self.first) as usize) {
+            *session = None;
+        }
+        self.trim();
     }
 
-    /// Adds one; returns how many older ones had to go for it.
-    pub(super) fn insert(&mut self, id: ConnectionId, answered: Answered) -> u64 {
+    /// Adds one, known by its local id; returns how many older ones had to go for it.
+    pub(super) fn insert(&mut self, answered: Answered) -> u64 {
         let mut displaced = 0;
-        while self.sessions.len() >= MAX_HALF_OPEN
-            && let Some((_, oldest)) = self.order.pop_front()
-        {
-            displaced += u64::from(self.sessions.remove(&oldest).is_some());
+        if self.sessions.len() >= MAX_HALF_OPEN {
+            if self.len() < SPARSE {
+                self.move_together();
+            } else {
+                self.remove_first();
+                displaced = 1;
+            }
         }
-        if self.order.len() >= 2 * MAX_HALF_OPEN {
-            self.order.retain(|(_, id)| self.sessions.contains_key(id));
-        }
-        self.order.push_back((answered.at + LIFE, id));
-        self.sessions.insert(id, Box::new(answered));
+        let place = self.first.wrapping_add(self.sessions.len() as u32);
+        self.places.insert(answered.accepted.local(), place);
+        self.sessions.push_back(Some(answered));
         displaced
     }
 
     /// When the oldest expires.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        self.order.front().map(|&(at, _)| at)
+        self.sessions.front().and_then(Option::as_ref).map(|oldest| oldest.at + LIFE)
     }
 
     pub(super) fn expire(&mut self, now: Time) {
         while self.poll_timeout().is_some_and(|at| at <= now) {
-            if let Some((_, id)) = self.order.pop_front() {
-                self.sessions.remove(&id);
+            self.remove_first();
+        }
+    }
+
+    fn remove_first(&mut self) {
+        if let Some(Some(oldest)) = self.sessions.front() {
+            let id = oldest.accepted.local();
+            self.remove(&id);
+        }
+    }
+
+    /// Drops empty places in front.
+    fn trim(&mut self) {
+        while let Some(None) = self.sessions.front() {
+            self.sessions.pop_front();
+            self.first = self.first.wrapping_add(1);
+        }
+    }
+
+    fn move_together(&mut self) {
+        self.sessions.retain(Option::is_some);
+        for (session, place) in self.sessions.iter().flatten().zip(0..) {
+            self.places.insert(session.accepted.local(), place);
+        }
+        self.first = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: u32) -> ConnectionId {
+        ConnectionId((u64::from(n) << 8).to_be_bytes())
+    }
+
+    fn answered(n: u32) -> Answered {
+        let from = core::net::SocketAddr::from(([192, 0, 2, 1], 4_000));
+        Answered { accepted: Accepted::named(id(n)), route: from.into(), at: Time::from_millis(n.into()) }
+    }
+
+    #[test]
+    fn each_is_found_and_leaves_alone_whatever_becomes_of_the_others() {
+        let mut half_open = HalfOpen { first: u32::MAX - 100, ..HalfOpen::default() };
+        // One in four stays, so that places are moved together time and again.
+        for n in 0..20_000 {
+            assert_eq!(half_open.insert(answered(n)), 0);
+            if n % 4 != 0 && n >= 8 {
+                half_open.remove(&id(n));
+            }
+            assert!(half_open.sessions.len() <= MAX_HALF_OPEN);
+            if half_open.len() == SPARSE {
+                break;
             }
         }
+        assert_eq!(half_open.len(), SPARSE);
+        let oldest = half_open.poll_timeout().unwrap();
+        for n in (8..12_000).step_by(4) {
+            assert_eq!(half_open.get(&id(n)).map(|found| found.at), Some(Time::from_millis(n.into())));
+            assert!(half_open.get(&id(n + 1)).is_none());
+        }
+        half_open.expire(oldest);
+        assert_eq!(half_open.len(), SPARSE - 1);
+        half_open.expire(oldest + Duration::from_secs(60));
+        assert_eq!((half_open.len(), half_open.poll_timeout()), (0, None));
+    }
+
+    #[test]
+    fn the_oldest_goes_where_there_is_no_room() {
+        let mut half_open = HalfOpen::default();
+        let displaced: u64 = (0..5_000).map(|n| half_open.insert(answered(n))).sum();
+        assert_eq!((half_open.len(), displaced), (MAX_HALF_OPEN, 5_000 - MAX_HALF_OPEN as u64));
+        assert!(!half_open.contains(&id(903)) && half_open.contains(&id(904)));
     }
 }

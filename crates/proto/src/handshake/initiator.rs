@@ -143,7 +143,7 @@ impl Initiator {
         let mut noise_seed = Zeroizing::new([0; 32]);
         rng.fill_bytes(noise_seed.as_mut());
         let (clear, rest) = hello.split_at_mut(LONG_HEADER_LEN);
-        let noise = write_hello(suite, &keys, clear, &noise_seed, &payload, &mut rest[..noise_len]);
+        let noise = write_hello(&provider, suite, &keys, clear, &noise_seed, &payload, &mut rest[..noise_len]);
 
         let mac = keys.mac();
         let (authenticated, macs) = hello.split_at_mut(HELLO_LEN - 2 * MAC_LEN);
@@ -291,12 +291,13 @@ impl Initiator {
     fn rewind(&mut self) {
         let mut again = [0; HELLO_LEN];
         let (clear, _) = self.hello.split_at(LONG_HEADER_LEN);
-        self.noise = write_hello(self.suite, &self.keys, clear, &self.seed, &self.payload, &mut again);
+        self.noise = write_hello(&self.provider, self.suite, &self.keys, clear, &self.seed, &self.payload, &mut again);
     }
 }
 
 /// Writes the Noise message of a HELLO; returns the state that waits for the REPLY.
 fn write_hello(
+    provider: &Arc<dyn Provider>,
     suite: Suite,
     keys: &Keys,
     clear: &[u8],
@@ -304,7 +305,7 @@ fn write_hello(
     payload: &[u8],
     out: &mut [u8],
 ) -> HandshakeState {
-    let mut noise = noise::state(Role::Initiator, suite, keys, clear, seed);
+    let mut noise = noise::state(provider, Role::Initiator, suite, keys, clear, seed);
     noise.write_message(payload, out).expect("the message has room for key, payload and tag");
     noise
 }
@@ -327,7 +328,8 @@ mod tests {
     /// A REPLY with a right mac1 and a right Noise message that says `payload`.
     fn reply(initiator: &Initiator, secret: &Secret, payload: &[u8], source: ConnectionId) -> Vec<u8> {
         let (clear, rest) = initiator.hello.split_at(LONG_HEADER_LEN);
-        let mut noise = noise::state(Role::Responder, initiator.suite, &secret.into(), clear, &[9; 32]);
+        let mut noise =
+            noise::state(&initiator.provider, Role::Responder, initiator.suite, &secret.into(), clear, &[9; 32]);
         let mut buffer = [0; HELLO_LEN];
         noise.read_message(&rest[..initiator.payload.len() + EPHEMERAL_AND_TAG], &mut buffer).unwrap();
         let noise_len = payload.len() + EPHEMERAL_AND_TAG;

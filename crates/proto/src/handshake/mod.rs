@@ -18,6 +18,7 @@ mod flights;
 mod initiator;
 mod noise;
 mod parameters;
+mod prefixes;
 mod responder;
 
 use core::fmt;
@@ -44,8 +45,8 @@ const FIRST_RETRY: Duration = Duration::from_millis(250);
 const RETRY_CAP: Duration = Duration::from_secs(2);
 /// How long an initiator tries, unless told otherwise.
 const GIVE_UP: Duration = Duration::from_secs(30);
-/// How long a REPLY is cached.
-const REPLY_CACHED: Duration = Duration::from_secs(5);
+/// How long a REPLY is cached: longer than an initiator ever waits before it asks again, 2.5 s.
+const REPLY_CACHED: Duration = Duration::from_secs(4);
 /// Copies that a HELLO is answered with.
 const COPIES: u32 = 2;
 /// REPLYs to one HELLO in [`FIRST_SECOND`] at most (RELIABILITY H4).
@@ -54,8 +55,8 @@ const EARLY_REPLIES: u32 = 8;
 const FIRST_SECOND: Duration = Duration::from_secs(1);
 /// Copies of one REPLY that wait at once, at most: those of both HELLOs of a flight.
 const MAX_WAITING: u32 = 4;
-/// REPLYs cached at most (RELIABILITY H5).
-const MAX_CACHED: usize = 4_096;
+/// REPLYs cached at most: those of all handshakes that are free while one is kept.
+const MAX_CACHED: usize = FREE_HANDSHAKES as usize * REPLY_CACHED.as_secs() as usize;
 /// HELLOs that are answered in a second without asking whether their senders are where they say. Half-open sessions live for 30 s, so
 /// that those which nobody vouches for stay under [`MAX_CACHED`]; at 288 us each they cost 4 % of a core (RELIABILITY H5, H7).
 const FREE_HANDSHAKES: u32 = 128;
@@ -105,6 +106,26 @@ impl Accepted {
             local: self.local,
             aead: self.aead,
         }
+    }
+}
+
+impl Accepted {
+    /// What the peer will call us.
+    pub(crate) const fn local(&self) -> ConnectionId {
+        self.local
+    }
+
+    /// The key that the peer proved to have, in profile `key`.
+    pub(crate) const fn peer_key(&self) -> Option<&PublicKey> {
+        self.peer_key.as_ref()
+    }
+
+    /// One of no handshake.
+    #[cfg(test)]
+    pub(crate) fn named(local: ConnectionId) -> Self {
+        let (ours, theirs) = (Zeroizing::new([0; 32]), Zeroizing::new([1; 32]));
+        let (peer, remote) = (Parameters::default(), ConnectionId([0; 8]));
+        Self { ours, theirs, aead: Aead::Aes256Gcm, peer, peer_key: None, local, remote }
     }
 }
 

@@ -1,8 +1,10 @@
 //! `snow`, tamed: the four Noise names of version 1, and randomness from the caller's seed.
 //!
-//! `snow` runs the handshake only. Its ciphers are the pure-Rust ones, so that no C library is needed here; its random
-//! source is a ChaCha20 stream from a seed, so that a run can be replayed. The names are fixed and every input has the
-//! length they want, which is why building a state cannot fail.
+//! `snow` runs the handshake only. Its ciphers are the pure-Rust ones, which a handshake uses too little of to matter; its curve, which is nearly
+//! all that a handshake costs, comes from the [`Provider`]; its random source is a ChaCha20 stream from a seed, so that a run can be replayed. The
+//! names are fixed and every input has the length they want, which is why building a state cannot fail.
+
+use std::sync::Arc;
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -13,6 +15,7 @@ use snow::{Builder, HandshakeState};
 use zeroize::Zeroizing;
 
 use super::credentials::Keys;
+use crate::crypto::Provider;
 use crate::wire::{LONG_HEADER_LEN, Suite};
 
 /// Bytes of a Noise message around its payload: the ephemeral key and a tag.
@@ -31,7 +34,14 @@ pub(super) enum Role {
 }
 
 /// A fresh Noise state. `clear`: the 25 clear bytes of the HELLO. `seed`: for its ephemeral key; never used again.
-pub(super) fn state(role: Role, suite: Suite, keys: &Keys, clear: &[u8], seed: &[u8; 32]) -> HandshakeState {
+pub(super) fn state(
+    provider: &Arc<dyn Provider>,
+    role: Role,
+    suite: Suite,
+    keys: &Keys,
+    clear: &[u8],
+    seed: &[u8; 32],
+) -> HandshakeState {
     let name = match (keys, suite) {
         (Keys::Psk(_), Suite::AesGcmSha256) => "Noise_NNpsk0_25519_AESGCM_SHA256",
         (Keys::Psk(_), Suite::ChaChaPolyBlake2s) => "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s",
@@ -40,8 +50,12 @@ pub(super) fn state(role: Role, suite: Suite, keys: &Keys, clear: &[u8], seed: &
     };
     debug_assert_eq!(clear.len(), LONG_HEADER_LEN);
     let prologue = [PROLOGUE, clear].concat();
+    let own = match (role, keys) {
+        (Role::Responder, Keys::Key { listener, .. }) => Some(*listener.bytes()),
+        _ => None,
+    };
     let build = || {
-        let resolver = Box::new(Seeded(Zeroizing::new(*seed)));
+        let resolver = Box::new(Resolver { seed: Zeroizing::new(*seed), provider: Arc::clone(provider), own });
         let mut builder = Builder::with_resolver(name.parse()?, resolver).prologue(&prologue)?;
         match keys {
             Keys::Psk(secret) => builder = builder.psk(0, secret.bytes())?,
@@ -60,16 +74,23 @@ pub(super) fn state(role: Role, suite: Suite, keys: &Keys, clear: &[u8], seed: &
     build().expect("all names are compiled in and have every key that they need")
 }
 
-/// The default primitives with a random source of our own.
-struct Seeded(Zeroizing<[u8; 32]>);
+/// The default hash and ciphers, the provider's curve, and a random source of our own.
+struct Resolver {
+    seed: Zeroizing<[u8; 32]>,
+    provider: Arc<dyn Provider>,
+    /// The public key of our static one, where it is known.
+    own: Option<[u8; 32]>,
+}
 
-impl CryptoResolver for Seeded {
+impl CryptoResolver for Resolver {
     fn resolve_rng(&self) -> Option<Box<dyn Random>> {
-        Some(Box::new(Stream(ChaCha20Rng::from_seed(*self.0))))
+        Some(Box::new(Stream(ChaCha20Rng::from_seed(*self.seed))))
     }
 
     fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
-        DefaultResolver.resolve_dh(choice)
+        let DHChoice::Curve25519 = choice else { return None };
+        let (provider, own) = (Arc::clone(&self.provider), self.own);
+        Some(Box::new(X25519 { provider, own, private: Zeroizing::new([0; 32]), public: [0; 32] }))
     }
 
     fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
@@ -86,6 +107,55 @@ struct Stream(ChaCha20Rng);
 impl Random for Stream {
     fn try_fill_bytes(&mut self, dest: &mut [u8]) -> Result<(), snow::Error> {
         self.0.fill_bytes(dest);
+        Ok(())
+    }
+}
+
+/// A key pair of the handshake, ephemeral or static.
+struct X25519 {
+    provider: Arc<dyn Provider>,
+    own: Option<[u8; 32]>,
+    private: Zeroizing<[u8; 32]>,
+    public: [u8; 32],
+}
+
+impl Dh for X25519 {
+    fn name(&self) -> &'static str {
+        "25519"
+    }
+
+    fn pub_len(&self) -> usize {
+        32
+    }
+
+    fn priv_len(&self) -> usize {
+        32
+    }
+
+    /// Only the static key is given; all else would derive its public key for every HELLO.
+    fn set(&mut self, private: &[u8]) {
+        self.private.copy_from_slice(private);
+        self.public = self.own.unwrap_or_else(|| self.provider.x25519_public(&self.private));
+    }
+
+    fn generate(&mut self, rng: &mut dyn Random) -> Result<(), snow::Error> {
+        rng.try_fill_bytes(self.private.as_mut())?;
+        self.public = self.provider.x25519_public(&self.private);
+        Ok(())
+    }
+
+    fn pubkey(&self) -> &[u8] {
+        &self.public
+    }
+
+    fn privkey(&self) -> &[u8] {
+        self.private.as_ref()
+    }
+
+    fn dh(&self, point: &[u8], out: &mut [u8]) -> Result<(), snow::Error> {
+        let point = point.first_chunk().ok_or(snow::Error::Dh)?;
+        let shared = Zeroizing::new(self.provider.x25519(&self.private, point).map_err(|_| snow::Error::Dh)?);
+        out.get_mut(..32).ok_or(snow::Error::Dh)?.copy_from_slice(shared.as_ref());
         Ok(())
     }
 }

@@ -1,12 +1,12 @@
 //! The side that listens: answers every right HELLO once, with a REPLY sent twice.
 //!
 //! The endpoint hands in each HELLO with the address it came from, and drains `poll_transmit`. A HELLO seen before gets
-//! the cached REPLY, not a second session. What bounds it: `MAX_CACHED` entries of at most 150 bytes for 5 s each, each
+//! the cached REPLY, not a second session. What bounds it: `MAX_CACHED` entries of at most 150 bytes for 4 s each, each
 //! with at most four copies waiting, of which a new one displaces the oldest; and no address gets more than three bytes for one (checked per
 //! entry; a HELLO is as long as its two copies). Beyond [`FREE_HANDSHAKES`] a second it answers by a COOKIE, of which nothing is kept.
 
 use core::net::SocketAddr;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use rand_chacha::ChaCha20Rng;
@@ -16,6 +16,7 @@ use zeroize::Zeroizing;
 use super::cookie::{Cookies, Dice};
 use super::noise::{self, EPHEMERAL_AND_TAG, Role};
 use super::parameters::{Grease, HelloPayload, Parameters, ReplyPayload};
+use super::prefixes::Prefixes;
 use super::{
     AMPLIFICATION, Accepted, COPIES, COPY_GAP, Credentials, EARLY_REPLIES, FIRST_SECOND, FREE_HANDSHAKES, Keys,
     MAX_CACHED, MAX_COOKIES, MAX_UNAUTHORIZED, MAX_WAITING, REPLY_CACHED, Route,
@@ -54,7 +55,7 @@ pub struct Unauthorized {
 }
 
 /// What became of the datagrams handed to [`Responder::handle_hello`], and what was sent. `received` is the sum of the
-/// eight after it.
+/// nine after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponderStats {
     /// Datagrams handed in.
@@ -67,6 +68,8 @@ pub struct ResponderStats {
     pub repeated: u64,
     /// Right, but there was load and no proof of address: a COOKIE was the answer.
     pub unproven: u64,
+    /// Right and proven, but there was load and its network had made too many.
+    pub limited: u64,
     /// mac1 was right, the Noise message was not.
     pub noise: u64,
     /// The Noise message was right, its parameters were not.
@@ -115,6 +118,7 @@ pub struct Responder {
     second: VecDeque<(Time, HelloHash)>,
     expiries: VecDeque<(Time, HelloHash)>,
     cookies: Cookies,
+    prefixes: Prefixes,
     /// COOKIEs that wait to be sent.
     cookies_due: VecDeque<(Route, [u8; COOKIE_LEN])>,
     /// When the present second began, and HELLOs without proof that went on to Noise in it.
@@ -134,6 +138,8 @@ impl Responder {
         let mut rng = ChaCha20Rng::from_seed(seed);
         rng.set_stream(1);
         rng.fill_bytes(&mut cookie_seed);
+        let mut prefix_seed = [0; 32];
+        rng.fill_bytes(&mut prefix_seed);
         Self {
             credentials,
             mac: keys.mac(),
@@ -145,6 +151,7 @@ impl Responder {
             second: VecDeque::new(),
             expiries: VecDeque::new(),
             cookies: Cookies::new(cookie_seed),
+            prefixes: Prefixes::new(prefix_seed),
             cookies_due: VecDeque::new(),
             second_began: Time::ZERO,
             begun: 0,
@@ -153,12 +160,17 @@ impl Responder {
         }
     }
 
+    /// From now on these keys are let in, and no others; nothing in profile `psk`.
+    pub fn authorize(&mut self, keys: Arc<BTreeSet<PublicKey>>) {
+        self.credentials.authorize(keys);
+    }
+
     /// Counters since construction.
     pub const fn stats(&self) -> &ResponderStats {
         &self.stats
     }
 
-    /// Handshakes answered in the last 5 s.
+    /// Handshakes answered in the last 4 s.
     pub fn half_open(&self) -> usize {
         self.cache.len()
     }
@@ -190,10 +202,16 @@ impl Responder {
             self.repeat(now, route.remote, hello.mac1);
             return None;
         }
-        if !self.admits(now, route.remote, &hello) {
-            self.stats.unproven += 1;
-            self.demand_proof(now, route, &hello);
-            return None;
+        if !self.is_free(now) {
+            if !self.cookies.is_proof(now, route.remote, &hello) {
+                self.stats.unproven += 1;
+                self.demand_proof(now, route, &hello);
+                return None;
+            }
+            if !self.prefixes.admit(now, route.remote) {
+                self.stats.limited += 1;
+                return None;
+            }
         }
         match self.answer(&hello, terms) {
             Ok((accepted, reply)) => {
@@ -213,16 +231,14 @@ impl Responder {
         None
     }
 
-    /// Whether Noise is run for a HELLO: there is no load, or its sender is where it says.
-    fn admits(&mut self, now: Time, from: SocketAddr, hello: &LongHeader<'_>) -> bool {
+    /// Whether Noise is run for a HELLO whoever sent it: there is no load.
+    fn is_free(&mut self, now: Time) -> bool {
         if now >= self.second_began + FIRST_SECOND {
             (self.second_began, self.begun) = (now, 0);
         }
-        if self.begun < FREE_HANDSHAKES {
-            self.begun += 1;
-            return true;
-        }
-        self.cookies.is_proof(now, from, hello)
+        let free = self.begun < FREE_HANDSHAKES;
+        self.begun += u32::from(free);
+        free
     }
 
     fn demand_proof(&mut self, now: Time, route: Route, hello: &LongHeader<'_>) {
@@ -282,7 +298,7 @@ impl Responder {
         let mut grease: Grease = [0; _];
         self.rng.fill_bytes(seed.as_mut());
         self.rng.fill_bytes(&mut grease);
-        let mut noise = noise::state(Role::Responder, hello.suite, &self.keys, hello.clear, &seed);
+        let mut noise = noise::state(&self.provider, Role::Responder, hello.suite, &self.keys, hello.clear, &seed);
         let mut payload = [0; HELLO_LEN];
         let len = noise.read_message(hello.noise, &mut payload).map_err(|_| Dropped::Noise)?;
         let peer_key = noise.get_remote_static().and_then(|key| key.try_into().ok()).map(PublicKey::new);

@@ -39,6 +39,8 @@ struct Feed {
     /// Bulk beside them.
     bulk: bool,
     read: u64,
+    /// Messages are not taken for this long after the first was sent.
+    deaf: Duration,
 }
 
 impl Feed {
@@ -58,6 +60,7 @@ impl Feed {
             refused: 0,
             bulk: false,
             read: 0,
+            deaf: Duration::ZERO,
         }
     }
 
@@ -98,7 +101,8 @@ impl Feed {
     }
 
     fn take(&mut self, now: Time, connection: &mut Connection) {
-        while let Some(message) = connection.take_message() {
+        let hears = self.sent[0].first().is_none_or(|&(_, first)| now >= first + self.deaf);
+        while let Some(message) = hears.then(|| connection.take_message()).flatten() {
             let lane = message.lane as usize - 1;
             let number = u64::from_be_bytes(message.data[..8].try_into().expect("eight bytes")) as usize;
             let &(len, at) = self.sent[lane].get(number).expect("a message that was sent");
@@ -240,4 +244,19 @@ fn a_blackout_costs_the_messages_of_its_time_and_no_more() {
         println!("in order {in_order}: {lost} of {}", feed.sent[0].len());
         assert!((60..180).contains(&lost), "{lost} of 100 a second");
     }
+}
+
+/// S7 of the survival list in its live form: an application that takes nothing for a minute finds the newest messages, at most 1 MiB of them; the rest
+/// was dropped and counted, and neither the sender nor a stream beside them was held up.
+#[test]
+fn s07_messages_that_nobody_takes_are_dropped_and_counted() {
+    let mut feed = Feed::new(1, vec![lane(false, None)]);
+    (feed.bulk, feed.deaf) = (true, Duration::from_secs(9));
+    let [near, far] = run(&mut feed, &[(Direction::Both, "loss", "2%")], 1);
+    let sent = feed.sent[0].len();
+    println!("{} of {sent} came, {} of bulk, {:?}", feed.came.len(), feed.read, far.messages);
+    let kept: usize = feed.came.keys().map(|&(_, number)| feed.sent[0][number].0).sum();
+    assert!(far.messages.dropped > 100 && kept < (1 << 20) + 1_000_000, "{kept} bytes, {:?}", far.messages);
+    assert!(feed.came.len() + far.messages.dropped as usize + near.messages.expired as usize >= sent);
+    assert!(feed.newest[0] + 1 == sent && feed.read > 20_000_000, "{} of bulk", feed.read);
 }

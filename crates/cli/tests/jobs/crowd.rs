@@ -1,0 +1,103 @@
+//! Two hundred TCP connections over one connection, one of them never read: the others' answers come as before. How much later they
+//! come, to the tenth of a millisecond, is what `cargo xtask figures forward` measures; here the bounds are wide enough for a busy machine.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::forward::{forward, serve};
+use crate::process::lossy_link;
+
+/// Bytes that are asked, and answered.
+const LENGTH: usize = 100;
+/// What the first byte of a connection says of it.
+const ANSWERED: u8 = 0;
+const NEVER_READ: u8 = 1;
+
+/// Answers with what it is sent, but for who is never read.
+fn start_target() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        let mut unread = Vec::new();
+        for mut client in listener.incoming().map_while(Result::ok) {
+            client.set_nodelay(true).unwrap();
+            let mut kind = [0];
+            client.read_exact(&mut kind).unwrap();
+            if kind == [NEVER_READ] {
+                unread.push(client);
+                continue;
+            }
+            thread::spawn(move || {
+                let mut bytes = [0; LENGTH];
+                while client.read_exact(&mut bytes).and_then(|()| client.write_all(&bytes)).is_ok() {}
+            });
+        }
+    });
+    address
+}
+
+fn open(local: &str, kind: u8) -> TcpStream {
+    let mut stream = TcpStream::connect(local).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream.write_all(&[kind]).unwrap();
+    stream
+}
+
+/// Writes until nothing is taken for a second.
+fn fill(stream: &mut TcpStream) -> usize {
+    stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+    let mut taken = 0;
+    loop {
+        match stream.write(&[7; 16 << 10]) {
+            Ok(more) => taken += more,
+            Err(error) => {
+                assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
+                return taken;
+            }
+        }
+    }
+}
+
+/// All ask and wait for the answer, `rounds` times; the median of how long it took, and the 99th percentile.
+fn ask(streams: &mut [TcpStream], rounds: usize) -> [Duration; 2] {
+    let ask = |stream: &mut TcpStream| {
+        let mut answer = [0; LENGTH];
+        let took = (0..rounds).map(|round| {
+            let asked = Instant::now();
+            stream.write_all(&[round as u8; LENGTH]).unwrap();
+            stream.read_exact(&mut answer).unwrap();
+            assert_eq!(answer, [round as u8; LENGTH]);
+            asked.elapsed()
+        });
+        took.collect::<Vec<_>>()
+    };
+    let mut took: Vec<Duration> = thread::scope(|scope| {
+        let asking: Vec<_> = streams.iter_mut().map(|stream| scope.spawn(move || ask(stream))).collect();
+        asking.into_iter().flat_map(|asking| asking.join().unwrap()).collect()
+    });
+    took.sort();
+    [took[took.len() / 2], took[took.len() * 99 / 100]]
+}
+
+#[test]
+fn two_hundred_connections_do_not_notice_the_one_that_is_never_read() {
+    let rounds = if std::env::var_os("TIDEWIRE_QUICK").is_some() { 8 } else { 40 };
+    let target = start_target();
+    let (_server, direct) = serve(&[&target], &[]);
+    let (_proxy, link) = lossy_link(&direct, &["--rate", "50mbit", "--rtt", "40ms"]);
+    let (_client, local) = forward(&target, &link);
+    let mut unread = open(&local, NEVER_READ);
+    let mut others: Vec<TcpStream> = (1..200).map(|_| open(&local, ANSWERED)).collect();
+    // Until all are connected and the path is known.
+    ask(&mut others, rounds);
+    let before = ask(&mut others, rounds);
+    let taken = fill(&mut unread);
+    let beside = ask(&mut others, rounds);
+    println!("p50 and p99 were {before:?}, and beside {taken} bytes that nobody reads {beside:?}");
+    assert!(taken > 200_000, "{taken} bytes do not fill a stream");
+    // A stream that stands in the others' way stops them, or makes them wait for round trips.
+    assert!(beside[0] < before[0] + Duration::from_millis(40), "{before:?}, then {beside:?}");
+    assert!(beside[1] < before[1] + Duration::from_millis(200), "{before:?}, then {beside:?}");
+}

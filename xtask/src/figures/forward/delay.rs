@@ -1,0 +1,123 @@
+//! One TCP connection at half of the link's rate: how late its records are in order, beyond the one-way time.
+//!
+//! Figure L1 of the founders' notes: records of 1,200 bytes, 12.5 Mbit/s on 25 Mbit/s and 60 ms, losses toward the target only. Start-up is
+//! part of a job, but who asks for delay mostly asks about the time after it: every figure is given of the whole run and from the third second.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::super::cell::Goal;
+use super::super::process::Line;
+use super::super::run::STEADY_FROM;
+use super::application::{Arrival, Load, delays, read_records, write_records};
+use super::stage::Stage;
+use super::{ONE_WAY, PATIENCE};
+
+/// A link.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    pub name: &'static str,
+    /// What `lab link --loss` is given.
+    pub loss: &'static str,
+    /// Of mean, p50, p95, p99 in milliseconds and of IP bytes sent over bytes delivered.
+    pub goals: [Goal; 5],
+}
+
+/// Nothing is asked of it.
+const ANY: f64 = f64::INFINITY;
+
+const fn row(name: &'static str, loss: &'static str, [mean, p50, p95, p99, sent]: [f64; 5]) -> Row {
+    let goals = [Goal::AtMost(mean), Goal::AtMost(p50), Goal::AtMost(p95), Goal::AtMost(p99), Goal::AtMost(sent)];
+    Row { name, loss, goals }
+}
+
+/// Every link, with the goals of L1.
+pub const ROWS: [Row; 8] = [
+    row("iid 0 %", "0%", [ANY, ANY, ANY, 5.0, 1.10]),
+    row("iid 1 %", "1%", [ANY, 1.0, 3.0, 6.0, 1.30]),
+    row("iid 2 %", "2%", [ANY, 1.0, 4.0, 8.0, 1.32]),
+    row("iid 5 %", "5%", [ANY, 1.0, 6.0, 18.0, 1.35]),
+    row("iid 10 %", "10%", [3.0, 1.0, 10.0, 25.0, 1.45]),
+    row("iid 20 %", "20%", [ANY, 2.0, 20.0, 50.0, 1.70]),
+    row("Gilbert 5 % x 4", "gilbert:5%,4", [ANY, 1.0, 35.0, 90.0, 1.40]),
+    row("Gilbert 10 % x 4", "gilbert:10%,4", [ANY, 2.0, 45.0, 100.0, 1.60]),
+];
+
+/// Records as the peers were measured with: 12.5 Mbit/s.
+const LOAD: Load = Load { length: 1_200, gap: Duration::from_micros(768) };
+
+/// What one run measured, in the order of [`Row::goals`].
+#[derive(Clone, Copy, Debug)]
+pub struct Figures {
+    pub whole: [f64; 5],
+    pub steady: [f64; 5],
+}
+
+/// Carries records for `length` over the link of `row`.
+pub fn run(row: &Row, seed: u64, length: Duration, binary: &Path) -> Result<Figures, String> {
+    let deadline = Instant::now() + length + PATIENCE;
+    let stage = Stage::start(binary, row.loss, seed, deadline)?;
+    let (near, far) = stage.connect()?;
+    let (epoch, stop) = (Instant::now(), AtomicBool::new(false));
+    let (written, read) = thread::scope(|scope| {
+        let writer = scope.spawn(|| write_records(epoch, &mut [near], LOAD, &stop));
+        let reader = scope.spawn(|| read_records(epoch, far, LOAD.length));
+        thread::sleep(length);
+        stop.store(true, Ordering::Relaxed);
+        (writer.join(), reader.join())
+    });
+    let problem = |error: std::io::Error| format!("the forwarded connection failed: {error}");
+    let written = written.map_err(|_| "the writer panicked")?.map_err(problem)?;
+    let arrivals = read.map_err(|_| "the reader panicked")?.map_err(problem)?;
+    let lines = stage.end(deadline)?;
+    if arrivals.len() as u64 != written {
+        return Err(format!("{} of {written} records arrived", arrivals.len()));
+    }
+    Ok(Figures {
+        whole: part(&arrivals, &lines, epoch, Duration::ZERO)?,
+        steady: part(&arrivals, &lines, epoch, STEADY_FROM)?,
+    })
+}
+
+/// Figures of the records made from `from` on, and of what was sent since.
+fn part(arrivals: &[Arrival], lines: &[Line], epoch: Instant, from: Duration) -> Result<[f64; 5], String> {
+    let [mean, p50, p95, p99] = delays(arrivals.iter().copied().filter(|arrival| arrival.made >= from), ONE_WAY);
+    let mut counts = lines.iter().filter(|line| line.is("link_stats"));
+    let bytes = |line: &Line| line.number("/forward/offered_bytes");
+    let last = counts.next_back().ok_or("the link counted nothing")?;
+    // From the first count behind `from`; of a whole run all.
+    let (since, before) = match counts.find(|line| line.at >= epoch + from) {
+        Some(first) if !from.is_zero() => (first.at.duration_since(epoch), bytes(first)?),
+        _ => (Duration::ZERO, 0.0),
+    };
+    let records = arrivals.iter().filter(|arrival| arrival.made >= since).count();
+    let sent = (bytes(last)? - before) / (records * LOAD.length) as f64;
+    Ok([mean, p50, p95, p99, sent])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_came_before_the_third_second_counts_in_the_whole_run_only() {
+        let (epoch, ms) = (Instant::now(), Duration::from_millis);
+        let late = |n: u64| if n < 1_000 { 60 } else { 1 };
+        let arrivals: Vec<_> = (0..10_000).map(|n| Arrival { made: ms(n), delay: ONE_WAY + ms(late(n)) }).collect();
+        let count = |seconds: u64, bytes: u64| Line {
+            at: epoch + Duration::from_secs(seconds),
+            event: json!({"event": "link_stats", "forward": {"offered_bytes": bytes}}),
+        };
+        // 1,500 bytes each record from the third second, 3,000 before.
+        let lines = [count(0, 0), count(2, 6_000_000), count(3, 9_000_000), count(10, 19_500_000)];
+        let close = |figures: [f64; 5], wanted: [f64; 5]| {
+            assert!(figures.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-9), "{figures:?}");
+        };
+        close(part(&arrivals, &lines, epoch, Duration::ZERO).unwrap(), [6.9, 1.0, 60.0, 60.0, 1.625]);
+        close(part(&arrivals, &lines, epoch, STEADY_FROM).unwrap(), [1.0, 1.0, 1.0, 1.0, 1.25]);
+        assert!(part(&arrivals, &[], epoch, STEADY_FROM).is_err());
+    }
+}

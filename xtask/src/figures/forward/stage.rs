@@ -1,0 +1,67 @@
+//! `tidewire serve`, `lab link` and `forward` as processes, in this order from the target, and TCP connections through them.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use super::super::cell::LINK_OPTIONS;
+use super::super::process::{Line, Process};
+use super::super::run::{INTERRUPTED, host};
+
+/// What is between the applications.
+pub struct Stage {
+    /// The target of the forwarding, in this process.
+    target: TcpListener,
+    /// Where `forward` listens.
+    local: String,
+    server: Process,
+    emulator: Process,
+    client: Process,
+}
+
+impl Stage {
+    /// Starts all three; `loss` is of the way from the client.
+    pub fn start(binary: &Path, loss: &str, seed: u64, deadline: Instant) -> Result<Self, String> {
+        let problem = |error: std::io::Error| format!("no port to be had: {error}");
+        let target = TcpListener::bind("127.0.0.1:0").map_err(problem)?;
+        let allowed = target.local_addr().map_err(problem)?.to_string();
+        let mut serve = Command::new(binary);
+        serve.args(["serve", "--json", "--listen", "127.0.0.1:0", "--allow", &allowed]);
+        let mut server = Process::start("the server", &mut serve)?;
+        let link = server.wait_for("link", deadline)?.text("/link")?.to_owned();
+        let listener = host(&link).ok_or_else(|| format!("the server printed no link: {link}"))?;
+
+        let mut lab = Command::new(binary);
+        lab.args(["lab", "link", "--json", "--listen", "127.0.0.1:0", "--to", listener]);
+        lab.args(["--seed", &seed.to_string(), "--loss", loss]).args(LINK_OPTIONS);
+        let mut emulator = Process::start("the link", &mut lab)?;
+        let link = link.replacen(listener, emulator.wait_for("listening", deadline)?.text("/listening")?, 1);
+
+        let mut forward = Command::new(binary);
+        forward.args(["forward", "--json", "-L", &format!("0:{allowed}"), &link]);
+        let mut client = Process::start("the client", &mut forward)?;
+        let local = client.wait_for("listening", deadline)?.text("/listening")?.to_owned();
+        Ok(Self { target, local, server, emulator, client })
+    }
+
+    /// A TCP connection through all of it: the end at the client, and the one at the target.
+    pub fn connect(&self) -> Result<(TcpStream, TcpStream), String> {
+        let problem = |error: std::io::Error| format!("a TCP connection through the forwarding: {error}");
+        let near = TcpStream::connect(&self.local).map_err(problem)?;
+        let (far, _) = self.target.accept().map_err(problem)?;
+        // Records are to leave when they are made.
+        near.set_nodelay(true).map_err(problem)?;
+        Ok((near, far))
+    }
+
+    /// Ends all three; what the link said.
+    pub fn end(self, deadline: Instant) -> Result<Vec<Line>, String> {
+        for process in [self.client, self.server] {
+            process.interrupt()?;
+            process.finish(INTERRUPTED, deadline)?;
+        }
+        self.emulator.interrupt()?;
+        self.emulator.finish(INTERRUPTED, deadline)
+    }
+}
