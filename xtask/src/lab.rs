@@ -168,9 +168,9 @@ mod tests {
     #[test]
     fn only_what_stands_between_the_marks_is_replaced() {
         let [begin, end] = MARKS;
-        let written = between_marks(&format!("a\n{begin}old\n{end}z\n"), "new").unwrap();
+        let written = between_marks(&format!("a\n{begin}old\n{end}z\n"), "new\n").unwrap();
         assert_eq!(written, format!("a\n{begin}\nnew\n\n{end}z\n"));
-        assert_eq!(between_marks(&written, "new").unwrap(), written);
+        assert_eq!(between_marks(&written, "new\n").unwrap(), written);
         assert!(between_marks("none", "new").is_err());
         let document = include_str!("../../docs/lab.md");
         assert!(between_marks(document, "").is_ok());
