@@ -1,11 +1,9 @@
 //! `tidewire lab check [SCENARIO]`: the lab held against the link it claims to be.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use tidewire_sim::duplex::DuplexConfig;
-use tidewire_sim::scenario::Scenario;
 use tidewire_sim::units::parse_duration;
 
 use super::link_of;
@@ -37,10 +35,7 @@ pub struct Args {
 /// # Errors
 /// [`Exit::Usage`] for a wrong scenario, [`Exit::LocalIo`] when the hosts cannot be made, [`Exit::TargetNotMet`] when a figure is off.
 pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
-    let link = match &args.scenario {
-        Some(_) => link_of(args.scenario.as_ref(), args.seed)?,
-        None => default_link(args.seed)?,
-    };
+    let link = link_of(args.scenario.as_deref(), DEFAULT, args.seed)?;
     let report = check::run(&link, args.time).or_exit(Exit::LocalIo)?;
     for finding in &report.findings {
         let &Finding { name, unit, wanted, allowed, measured } = finding;
@@ -56,14 +51,6 @@ pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     } else {
         Err(Failure::message(Exit::TargetNotMet, format_args!("off: {}; is the machine idle?", off.join(", "))))
     }
-}
-
-fn default_link(seed: Option<u64>) -> Result<DuplexConfig, Failure> {
-    let mut link = Scenario::parse(DEFAULT, Path::new("check.toml")).or_exit(Exit::Other)?.link;
-    if let Some(seed) = seed {
-        link.set_seed(seed);
-    }
-    Ok(link)
 }
 
 fn table(report: &Report) -> String {

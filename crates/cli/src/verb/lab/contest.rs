@@ -1,10 +1,9 @@
 //! `tidewire lab contest [SCENARIO] --flows tidewire,cubic`: who gets how much of one queue.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use tidewire_sim::scenario::Scenario;
 use tidewire_sim::units::parse_duration;
 
 use super::hosts::{sentences, stats};
@@ -43,10 +42,7 @@ pub struct Args {
 /// # Errors
 /// [`Exit::Usage`] for a wrong scenario or too many flows, [`Exit::LocalIo`] when hosts or flows cannot be made.
 pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
-    let link = match &args.scenario {
-        Some(_) => link_of(args.scenario.as_ref(), args.seed)?,
-        None => Scenario::parse(DEFAULT, Path::new("contest.toml")).or_exit(Exit::Other)?.link,
-    };
+    let link = link_of(args.scenario.as_deref(), DEFAULT, args.seed)?;
     if args.flows.len() > MOST_FLOWS {
         return Err(Failure::message(Exit::Usage, format_args!("--flows: at most {MOST_FLOWS} of them")));
     }

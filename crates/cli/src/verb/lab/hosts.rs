@@ -1,7 +1,7 @@
 //! `tidewire lab up SCENARIO` and `tidewire lab run SCENARIO -- COMMAND`: two hosts in network namespaces, joined by the scenario's link.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -120,8 +120,8 @@ async fn to_its_end(command: Command) -> Result<(), Failure> {
 }
 
 /// The hosts of a scenario, and the link between them.
-fn start(scenario: &PathBuf, seed: Option<u64>, console: &Console) -> Result<(Hosts, Emulator), Failure> {
-    let link = link_of(Some(scenario), seed)?;
+fn start(scenario: &Path, seed: Option<u64>, console: &Console) -> Result<(Hosts, Emulator), Failure> {
+    let link = link_of(Some(scenario), "", seed)?;
     let hosts = Hosts::start().or_exit(Exit::LocalIo)?;
     let device = |end| hosts.device(end).or_exit(Exit::LocalIo);
     let emulator = Emulator::start(device(End::Near)?, device(End::Far)?, &link).or_exit(Exit::LocalIo)?;

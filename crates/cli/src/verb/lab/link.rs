@@ -17,6 +17,9 @@ use crate::session::{self, unless_interrupted};
 /// How often `--json` reports.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
+/// The link that the options begin with when no scenario is given.
+const PERFECT: &str = "";
+
 /// Arguments of `lab link`.
 #[derive(Debug, clap::Args)]
 pub struct LinkArgs {
@@ -134,7 +137,7 @@ pub async fn run(args: Box<LinkArgs>, console: Console) -> Result<(), Failure> {
 
 /// The link that the scenario and the options describe.
 fn configure(args: &LinkArgs) -> Result<DuplexConfig, Failure> {
-    let mut config = link_of(args.scenario.as_ref(), args.seed)?;
+    let mut config = link_of(args.scenario.as_deref(), PERFECT, args.seed)?;
     for (option, direction, key, text) in args.settings.given() {
         config
             .set(direction, key, text, Path::new(""))

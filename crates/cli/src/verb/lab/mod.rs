@@ -8,7 +8,7 @@ mod contest;
 mod hosts;
 mod link;
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::link::LinkStats;
@@ -53,12 +53,13 @@ pub fn run(command: Command) -> (Console, Ended) {
     }
 }
 
-/// The link of a scenario file, by default a perfect one, with another seed if one is given.
-fn link_of(scenario: Option<&PathBuf>, seed: Option<u64>) -> Result<DuplexConfig, Failure> {
-    let mut config = match scenario {
-        Some(path) => Scenario::read(path).or_exit(Exit::Usage)?.link,
-        None => DuplexConfig::default(),
+/// The link of a scenario file, without one that of the text `default`, with another seed if one is given.
+fn link_of(scenario: Option<&Path>, default: &str, seed: Option<u64>) -> Result<DuplexConfig, Failure> {
+    let scenario = match scenario {
+        Some(path) => Scenario::read(path),
+        None => Scenario::parse(default, Path::new("default")),
     };
+    let mut config = scenario.or_exit(Exit::Usage)?.link;
     if let Some(seed) = seed {
         config.set_seed(seed);
     }
