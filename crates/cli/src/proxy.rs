@@ -70,7 +70,7 @@ impl Proxy {
             clients: Vec::new(),
             link: DuplexLink::new(config),
             start: Instant::now(),
-            spare: Vec::new(),
+            spare: Spare::default(),
             scratch: vec![0; MAX_DATAGRAM],
             seen: 0,
             refused: 0,
@@ -154,7 +154,7 @@ struct Engine {
     clients: Vec<Client>,
     link: DuplexLink<Datagram>,
     start: Instant,
-    spare: Vec<Vec<u8>>,
+    spare: Spare,
     scratch: Vec<u8>,
     seen: u64,
     refused: u64,
@@ -204,7 +204,7 @@ impl Engine {
                 Err(_) => continue,
             };
             let client = self.client(from)?;
-            let datagram = Datagram { client, bytes: fill(&mut self.spare, &self.scratch[..length]) };
+            let datagram = Datagram { client, bytes: self.spare.filled(&self.scratch[..length]) };
             let now = self.now();
             self.link.forward.send(now, length, datagram);
         }
@@ -222,7 +222,7 @@ impl Engine {
                         break;
                     }
                 };
-                let bytes = fill(&mut self.spare, &self.scratch[..length]);
+                let bytes = self.spare.filled(&self.scratch[..length]);
                 let now = Time::ZERO + self.start.elapsed();
                 self.link.back.send(now, length, Datagram { client: client.number, bytes });
             }
@@ -265,7 +265,7 @@ fn hand_out(
     link: &mut Link<Datagram>,
     now: Time,
     clients: &[Client],
-    spare: &mut Vec<Vec<u8>>,
+    spare: &mut Spare,
     refused: &mut u64,
     send: impl Fn(&Client, &[u8]) -> io::Result<usize>,
 ) {
@@ -277,22 +277,33 @@ fn hand_out(
         if let Some(client) = clients.iter().find(|known| known.number == client) {
             *refused += u64::from(send(client, &bytes).is_err());
         }
-        if spare.len() < SPARE_BUFFERS {
-            spare.push(bytes);
+        spare.keep(bytes);
+    }
+}
+
+/// Buffers of packets that have left an emulator, for those that come.
+#[derive(Debug, Default)]
+pub(crate) struct Spare(Vec<Vec<u8>>);
+
+impl Spare {
+    /// `bytes` in a buffer, used before if there is one.
+    pub(crate) fn filled(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut buffer = self.0.pop().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(bytes);
+        buffer
+    }
+
+    /// Takes a buffer back.
+    pub(crate) fn keep(&mut self, buffer: Vec<u8>) {
+        if self.0.len() < SPARE_BUFFERS {
+            self.0.push(buffer);
         }
     }
 }
 
-/// `bytes` in a buffer, used before if there is one.
-fn fill(spare: &mut Vec<Vec<u8>>, bytes: &[u8]) -> Vec<u8> {
-    let mut buffer = spare.pop().unwrap_or_default();
-    buffer.clear();
-    buffer.extend_from_slice(bytes);
-    buffer
-}
-
 /// Asks the system to wake this thread on time: no timer slack (50 us by default), and before others where that is allowed.
-fn be_punctual() {
+pub(crate) fn be_punctual() {
     #[cfg(target_os = "linux")]
     {
         // Both are best effort; the second needs a privilege.

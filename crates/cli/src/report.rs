@@ -109,6 +109,52 @@ pub enum Event<'a> {
         /// Clients seen.
         clients: u64,
     },
+    /// The hosts of `lab up` and `lab run` are there.
+    Hosts {
+        /// The near host's namespace.
+        near: &'a str,
+        /// Its address.
+        near_address: String,
+        /// The far host's namespace.
+        far: &'a str,
+        /// Its address.
+        far_address: String,
+    },
+    /// What crossed the link between hosts so far.
+    LabStats {
+        /// From the near host.
+        forward: LinkCounts,
+        /// From the far host.
+        back: LinkCounts,
+        /// Packets that the kernel did not take.
+        refused: u64,
+        /// How much later than due packets were handed on.
+        late_ms: Delay,
+    },
+    /// A figure of `lab check`.
+    Finding {
+        /// What it is.
+        name: &'a str,
+        /// Its unit; empty for ratios and counts.
+        unit: &'a str,
+        /// What it should be.
+        wanted: f64,
+        /// How far from that it may be.
+        allowed: f64,
+        /// What it was.
+        measured: f64,
+        /// Whether it is within what is allowed.
+        holds: bool,
+    },
+    /// What a flow of `lab contest` had.
+    Flow {
+        /// `tidewire`, or the kernel's name of its congestion control.
+        name: &'a str,
+        /// What its application received.
+        goodput_bps: f64,
+        /// That over the link's rate.
+        share: f64,
+    },
     /// One of the runs of `demo`.
     Run {
         /// What was run, in words.

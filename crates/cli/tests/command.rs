@@ -154,7 +154,22 @@ fn completions_and_manual_name_every_verb() {
     refused(&["completions", "tcsh"], &["tcsh", "bash"]);
     let manual = tidewire().arg("man").output().unwrap();
     let manual = String::from_utf8(manual.stdout).unwrap();
-    for verb in ["send", "receive", "forward", "serve", "pipe", "bench", "lab link", "sim", "keygen", "demo"] {
+    for verb in [
+        "send",
+        "receive",
+        "forward",
+        "serve",
+        "pipe",
+        "bench",
+        "lab link",
+        "lab up",
+        "lab run",
+        "lab check",
+        "lab contest",
+        "sim",
+        "keygen",
+        "demo",
+    ] {
         assert!(manual.contains(&format!(".SS tidewire {verb}\n")), "{verb} is missing");
     }
 }

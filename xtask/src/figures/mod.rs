@@ -15,7 +15,7 @@ mod table;
 
 use crate::context::Context;
 use cell::Cell;
-use machine::Machine;
+pub use machine::Machine;
 use options::Options;
 use run::{Figures, Folder};
 use std::process::ExitCode;

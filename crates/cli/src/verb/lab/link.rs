@@ -5,26 +5,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidewire_sim::duplex::DuplexConfig;
-use tidewire_sim::link::LinkStats;
-use tidewire_sim::scenario::Scenario;
 use tidewire_sim::settings::Direction;
 
-use crate::distribution::milliseconds;
+use super::{counts, link_of};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::options::Output;
 use crate::proxy::{Proxy, ProxyStats};
-use crate::report::{Console, Event, LinkCounts};
+use crate::report::{Console, Event};
 use crate::session::{self, unless_interrupted};
 
 /// How often `--json` reports.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
-/// The verbs of the lab.
-#[derive(Debug, clap::Subcommand)]
-pub enum Command {
-    /// A lossy link between UDP sockets: give senders the --listen address instead of the receiver's
-    Link(Box<LinkArgs>),
-}
+/// The link that the options begin with when no scenario is given.
+const PERFECT: &str = "";
 
 /// Arguments of `lab link`.
 #[derive(Debug, clap::Args)]
@@ -43,7 +37,7 @@ pub struct LinkArgs {
     #[command(flatten)]
     settings: Settings,
     #[command(flatten)]
-    pub(super) output: Output,
+    pub(in crate::verb) output: Output,
 }
 
 /// What the link does. Loss, reordering, duplication and corruption are of the way there; `--back-loss` and `--back-rate`
@@ -116,7 +110,7 @@ impl Settings {
 ///
 /// # Errors
 /// [`Exit::Usage`] for a wrong setting, [`Exit::LocalIo`] when the port cannot be listened on; otherwise Ctrl-C's.
-pub async fn link(args: Box<LinkArgs>, console: Console) -> Result<(), Failure> {
+pub async fn run(args: Box<LinkArgs>, console: Console) -> Result<(), Failure> {
     let config = configure(&args)?;
     let target = target(&args.to)?;
     let proxy = Proxy::start(args.listen, target, &config).map_err(|error| {
@@ -143,17 +137,11 @@ pub async fn link(args: Box<LinkArgs>, console: Console) -> Result<(), Failure> 
 
 /// The link that the scenario and the options describe.
 fn configure(args: &LinkArgs) -> Result<DuplexConfig, Failure> {
-    let mut config = match &args.scenario {
-        Some(path) => Scenario::read(path).or_exit(Exit::Usage)?.link,
-        None => DuplexConfig::default(),
-    };
+    let mut config = link_of(args.scenario.as_deref(), PERFECT, args.seed)?;
     for (option, direction, key, text) in args.settings.given() {
         config
             .set(direction, key, text, Path::new(""))
             .map_err(|error| Failure::message(Exit::Usage, format_args!("{option}: {error}")))?;
-    }
-    if let Some(seed) = args.seed {
-        config.set_seed(seed);
     }
     Ok(config)
 }
@@ -174,25 +162,7 @@ fn report(stats: &ProxyStats, console: &Console) {
     console.event(&Event::LinkStats { forward, back, clients: stats.clients });
 }
 
-fn counts(link: &LinkStats) -> LinkCounts {
-    LinkCounts {
-        offered: link.offered,
-        delivered: link.delivered,
-        lost: link.lost + link.blacked_out + link.too_long,
-        queue_dropped: link.queue_dropped,
-        queueing_ms: milliseconds(link.mean_queueing()),
-        offered_bytes: link.offered_bytes,
-        delivered_bytes: link.delivered_bytes,
-    }
-}
-
 fn describe(stats: &ProxyStats) -> String {
-    let way = |link: &LinkStats| {
-        let LinkCounts { offered, delivered, lost, queue_dropped, queueing_ms, .. } = counts(link);
-        format!(
-            "{offered} came, {delivered} went on, {lost} lost, {queue_dropped} queue full, {queueing_ms:.1} ms queueing"
-        )
-    };
     let ProxyStats { forward, back, clients, refused } = stats;
-    format!("there: {}\nback:  {}\n{clients} clients, {refused} refused by the far socket", way(forward), way(back))
+    format!("{}\n{clients} clients, {refused} refused by the far socket", super::describe(forward, back))
 }

@@ -1,0 +1,67 @@
+//! `tidewire lab check [SCENARIO]`: the lab held against the link it claims to be.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tidewire_sim::units::parse_duration;
+
+use super::link_of;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::lab::check::{self, Finding, Report};
+use crate::options::Output;
+use crate::report::{Console, Event};
+
+/// The link that is taken when no scenario is given.
+const DEFAULT: &str = include_str!("../../lab/check.toml");
+
+/// Arguments of `lab check`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Scenario file; by default 50 Mbit/s, 20 ms, 10 % lost in bursts of 4
+    scenario: Option<PathBuf>,
+    /// Where all randomness comes from, instead of the file's
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// How long to count losses: bursts are within 2 % in two minutes
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_duration)]
+    time: Duration,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+/// Runs the check.
+///
+/// # Errors
+/// [`Exit::Usage`] for a wrong scenario, [`Exit::LocalIo`] when the hosts cannot be made, [`Exit::TargetNotMet`] when a figure is off.
+pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
+    let link = link_of(args.scenario.as_deref(), DEFAULT, args.seed)?;
+    let report = check::run(&link, args.time).or_exit(Exit::LocalIo)?;
+    for finding in &report.findings {
+        let &Finding { name, unit, wanted, allowed, measured } = finding;
+        console.event(&Event::Finding { name, unit, wanted, allowed, measured, holds: finding.holds() });
+    }
+    if !console.json() {
+        // A closed pipe is the reader's business.
+        let _ = write!(std::io::stdout().lock(), "{}", table(&report));
+    }
+    let off: Vec<_> = report.findings.iter().filter(|finding| !finding.holds()).map(|finding| finding.name).collect();
+    if off.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::message(Exit::TargetNotMet, format_args!("off: {}; is the machine idle?", off.join(", "))))
+    }
+}
+
+fn table(report: &Report) -> String {
+    let mut out = format!("{:<16} {:>14} {:>14} {:>12}\n", "", "wanted", "measured", "allowed");
+    for finding in &report.findings {
+        let Finding { name, unit, wanted, allowed, measured } = finding;
+        let verdict = if finding.holds() { "ok" } else { "OFF" };
+        out += &format!("{name:<16} {wanted:>14.4} {measured:>14.4} {allowed:>12.4} {verdict:<3} {unit}\n");
+    }
+    let added = report.added.distribution();
+    let ms = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.2}"));
+    let figures = [0.5, 0.95, 0.99, 1.0].map(|q| ms(added.quantile(q)));
+    out + &format!("added delay p50 {}, p95 {}, p99 {}, max {} ms\n", figures[0], figures[1], figures[2], figures[3])
+}

@@ -1,0 +1,76 @@
+//! `tidewire lab contest [SCENARIO] --flows tidewire,cubic`: who gets how much of one queue.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tidewire_sim::units::parse_duration;
+
+use super::hosts::{sentences, stats};
+use super::link_of;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::lab::contest::{Contest, MOST_FLOWS, OURS, Outcome};
+use crate::options::Output;
+use crate::report::{Console, Event, rate};
+
+/// The link that is taken when no scenario is given.
+const DEFAULT: &str = include_str!("../../lab/contest.toml");
+
+/// Arguments of `lab contest`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Scenario file; by default 25 Mbit/s, 60 ms, a queue of one round trip, no loss
+    scenario: Option<PathBuf>,
+    /// Where all randomness comes from, instead of the file's
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Who starts, in this order: tidewire, or congestion controls of the kernel's TCP (cubic, bbr, reno ...)
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "tidewire,cubic")]
+    flows: Vec<String>,
+    /// From the last start until counting begins
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    settle: Duration,
+    /// How long to count
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
+    time: Duration,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+/// Runs the contest.
+///
+/// # Errors
+/// [`Exit::Usage`] for a wrong scenario or too many flows, [`Exit::LocalIo`] when hosts or flows cannot be made.
+pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
+    let link = link_of(args.scenario.as_deref(), DEFAULT, args.seed)?;
+    if args.flows.len() > MOST_FLOWS {
+        return Err(Failure::message(Exit::Usage, format_args!("--flows: at most {MOST_FLOWS} of them")));
+    }
+    if args.time.is_zero() {
+        return Err(Failure::message(Exit::Usage, "--time: nothing can be counted in no time"));
+    }
+    let contest = Contest { link, flows: args.flows.clone(), settle: args.settle, time: args.time };
+    let outcome = contest.run().or_exit(Exit::LocalIo)?;
+    for ((name, &goodput_bps), share) in contest.flows.iter().zip(&outcome.goodput_bps).zip(outcome.shares()) {
+        console.event(&Event::Flow { name, goodput_bps, share });
+    }
+    console.event(&stats(&outcome.counts));
+    if !console.json() {
+        // A closed pipe is the reader's business.
+        let _ = write!(std::io::stdout().lock(), "{}", table(&contest, &outcome));
+        console.say(&sentences(&outcome.counts));
+    }
+    if outcome.unread > 0 {
+        console.warn(&format!("{} packets came faster than they were read: the machine is too busy", outcome.unread));
+    }
+    Ok(())
+}
+
+fn table(contest: &Contest, outcome: &Outcome) -> String {
+    let mut out = String::new();
+    for ((name, &goodput), share) in contest.flows.iter().zip(&outcome.goodput_bps).zip(outcome.shares()) {
+        let kind = if name == OURS { "" } else { "TCP " };
+        out += &format!("{:<16} {:>12} {:>7.1} %\n", format!("{kind}{name}"), rate(goodput), 100.0 * share);
+    }
+    out
+}

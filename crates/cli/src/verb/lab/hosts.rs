@@ -1,0 +1,166 @@
+//! `tidewire lab up SCENARIO` and `tidewire lab run SCENARIO -- COMMAND`: two hosts in network namespaces, joined by the scenario's link.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use clap::ValueEnum;
+use tidewire_sim::pair::End;
+
+use super::{counts, describe, link_of};
+use crate::exit::{Exit, Failure, OrExit};
+use crate::lab::emulator::{Counts, Emulator};
+use crate::lab::hosts::Hosts;
+use crate::options::Output;
+use crate::report::{Console, Delay, Event};
+use crate::session::{self, unless_interrupted};
+
+/// How often `--json` reports.
+const REPORT_PERIOD: Duration = Duration::from_secs(1);
+
+/// Arguments of `lab up`.
+#[derive(Debug, clap::Args)]
+pub struct UpArgs {
+    /// Scenario file
+    scenario: PathBuf,
+    /// Where all randomness comes from, instead of the file's
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+/// Arguments of `lab run`.
+#[derive(Debug, clap::Args)]
+pub struct RunArgs {
+    /// Scenario file
+    scenario: PathBuf,
+    /// Where all randomness comes from, instead of the file's
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// The host that COMMAND runs on
+    #[arg(long, value_name = "HOST", default_value = "near")]
+    at: Host,
+    /// A shell command for the other host, started first and ended last [example: "iperf3 -s"]
+    #[arg(long, value_name = "COMMAND")]
+    other: Option<OsString>,
+    /// What to run, with its arguments; the near host is 10.99.0.1, the far one 10.99.0.2
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+/// One of the two hosts.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Host {
+    /// Its packets go forward
+    Near,
+    /// Its packets go back
+    Far,
+}
+
+impl From<Host> for End {
+    fn from(host: Host) -> Self {
+        match host {
+            Host::Near => Self::Near,
+            Host::Far => Self::Far,
+        }
+    }
+}
+
+/// Keeps the hosts until Ctrl-C, then says what crossed the link.
+///
+/// # Errors
+/// [`Exit::Usage`] for a wrong scenario, [`Exit::LocalIo`] when the hosts cannot be made; otherwise Ctrl-C's.
+pub async fn up(args: UpArgs, console: Console) -> Result<(), Failure> {
+    let (hosts, emulator) = start(&args.scenario, args.seed, &console)?;
+    for (end, name) in [(End::Near, "near"), (End::Far, "far")] {
+        console.say(&format!("{name} {}: ip netns exec {} COMMAND", hosts.address(end), hosts.name(end)));
+    }
+    console.say("Ctrl-C removes them and ends what runs there");
+    let ended = unless_interrupted(async {
+        let mut ticks = tokio::time::interval(REPORT_PERIOD);
+        while emulator.is_running() {
+            ticks.tick().await;
+            console.event(&stats(&emulator.counts()));
+        }
+        Ok(())
+    })
+    .await;
+    conclude(emulator, &console)?;
+    session::quietly(ended)
+}
+
+/// Runs the command on its host, then says what crossed the link.
+///
+/// # Errors
+/// As [`up`], and [`Exit::Other`] when the command fails.
+pub async fn run(args: RunArgs, console: Console) -> Result<(), Failure> {
+    let at = End::from(args.at);
+    let (hosts, emulator) = start(&args.scenario, args.seed, &console)?;
+    if let Some(other) = &args.other {
+        // The caretaker of the hosts ends it.
+        hosts.command(at.other(), "sh").arg("-c").arg(other).stdin(Stdio::null()).spawn().or_exit(Exit::LocalIo)?;
+    }
+    let mut command = hosts.command(at, &args.command[0]);
+    command.args(&args.command[1..]);
+    let ended = unless_interrupted(to_its_end(command)).await;
+    conclude(emulator, &console)?;
+    ended
+}
+
+async fn to_its_end(command: Command) -> Result<(), Failure> {
+    let status = tokio::process::Command::from(command).kill_on_drop(true).status().await.or_exit(Exit::LocalIo)?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(Failure::message(Exit::Other, format_args!("the command ended with {status}"))),
+    }
+}
+
+/// The hosts of a scenario, and the link between them.
+fn start(scenario: &Path, seed: Option<u64>, console: &Console) -> Result<(Hosts, Emulator), Failure> {
+    let link = link_of(Some(scenario), "", seed)?;
+    let hosts = Hosts::start().or_exit(Exit::LocalIo)?;
+    let device = |end| hosts.device(end).or_exit(Exit::LocalIo);
+    let emulator = Emulator::start(device(End::Near)?, device(End::Far)?, &link).or_exit(Exit::LocalIo)?;
+    console.event(&Event::Hosts {
+        near: hosts.name(End::Near),
+        near_address: hosts.address(End::Near).to_string(),
+        far: hosts.name(End::Far),
+        far_address: hosts.address(End::Far).to_string(),
+    });
+    Ok((hosts, emulator))
+}
+
+fn conclude(emulator: Emulator, console: &Console) -> Result<(), Failure> {
+    let counts = emulator.stop().or_exit(Exit::LocalIo)?;
+    console.event(&stats(&counts));
+    console.say(&sentences(&counts));
+    Ok(())
+}
+
+/// What the link counted, for `--json`.
+pub(super) fn stats(counted: &Counts) -> Event<'static> {
+    Event::LabStats {
+        forward: counts(&counted.forward),
+        back: counts(&counted.back),
+        refused: counted.refused,
+        late_ms: Delay::from(&counted.late.distribution()),
+    }
+}
+
+/// The same for people.
+pub(super) fn sentences(counted: &Counts) -> String {
+    let late = counted.late.distribution();
+    let ms = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.2} ms"));
+    format!(
+        "{}\nhanded on late by p50 {}, p95 {}, max {}; {} refused",
+        describe(&counted.forward, &counted.back),
+        ms(late.quantile(0.5)),
+        ms(late.quantile(0.95)),
+        ms(late.max()),
+        counted.refused
+    )
+}

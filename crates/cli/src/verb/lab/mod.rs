@@ -1,0 +1,91 @@
+//! `tidewire lab`: emulated links, as a UDP proxy for everybody, and between hosts in network namespaces for root on Linux.
+
+#[cfg(target_os = "linux")]
+mod check;
+#[cfg(target_os = "linux")]
+mod contest;
+#[cfg(target_os = "linux")]
+mod hosts;
+mod link;
+
+use std::path::Path;
+
+use tidewire_sim::duplex::DuplexConfig;
+use tidewire_sim::link::LinkStats;
+use tidewire_sim::scenario::Scenario;
+
+use super::{Ended, block_on, with};
+use crate::distribution::milliseconds;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::report::{Console, LinkCounts};
+
+/// The verbs of the lab.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// A lossy link between UDP sockets: give senders the --listen address instead of the receiver's
+    Link(Box<link::LinkArgs>),
+    /// Two hosts in network namespaces, joined by a scenario's link, until Ctrl-C (root)
+    #[cfg(target_os = "linux")]
+    Up(hosts::UpArgs),
+    /// A command on one of two hosts joined by a scenario's link (root)
+    #[cfg(target_os = "linux")]
+    Run(hosts::RunArgs),
+    /// Hold the lab against the link it claims to be: rate, losses, bursts, added delay (root)
+    #[cfg(target_os = "linux")]
+    Check(check::Args),
+    /// Flows of kernel TCP and of ours on one queue: who gets how much (root)
+    #[cfg(target_os = "linux")]
+    Contest(contest::Args),
+}
+
+/// Runs one of them.
+pub fn run(command: Command) -> (Console, Ended) {
+    match command {
+        Command::Link(args) => with(args.output.console(), |console| block_on(link::run(args, console))),
+        #[cfg(target_os = "linux")]
+        Command::Up(args) => with(args.output.console(), |console| block_on(hosts::up(args, console))),
+        #[cfg(target_os = "linux")]
+        Command::Run(args) => with(args.output.console().beside_data(), |console| block_on(hosts::run(args, console))),
+        #[cfg(target_os = "linux")]
+        Command::Check(args) => with(args.output.console(), |console| check::run(&args, &console)),
+        #[cfg(target_os = "linux")]
+        Command::Contest(args) => with(args.output.console(), |console| contest::run(&args, &console)),
+    }
+}
+
+/// The link of a scenario file, without one that of the text `default`, with another seed if one is given.
+fn link_of(scenario: Option<&Path>, default: &str, seed: Option<u64>) -> Result<DuplexConfig, Failure> {
+    let scenario = match scenario {
+        Some(path) => Scenario::read(path),
+        None => Scenario::parse(default, Path::new("default")),
+    };
+    let mut config = scenario.or_exit(Exit::Usage)?.link;
+    if let Some(seed) = seed {
+        config.set_seed(seed);
+    }
+    Ok(config)
+}
+
+/// What one direction counted, for `--json`.
+fn counts(link: &LinkStats) -> LinkCounts {
+    LinkCounts {
+        offered: link.offered,
+        delivered: link.delivered,
+        lost: link.lost + link.blacked_out + link.too_long,
+        queue_dropped: link.queue_dropped,
+        queueing_ms: milliseconds(link.mean_queueing()),
+        offered_bytes: link.offered_bytes,
+        delivered_bytes: link.delivered_bytes,
+    }
+}
+
+/// What the two directions counted, a line each.
+fn describe(forward: &LinkStats, back: &LinkStats) -> String {
+    let way = |link: &LinkStats| {
+        let LinkCounts { offered, delivered, lost, queue_dropped, queueing_ms, .. } = counts(link);
+        format!(
+            "{offered} came, {delivered} went on, {lost} lost, {queue_dropped} queue full, {queueing_ms:.1} ms queueing"
+        )
+    };
+    format!("there: {}\nback:  {}", way(forward), way(back))
+}

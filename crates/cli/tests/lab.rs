@@ -1,0 +1,154 @@
+//! The namespace lab as a user runs it: real namespaces, devices, kernel TCP. What needs root and TUN says so and passes where they lack.
+#![cfg(target_os = "linux")]
+
+#[path = "process/mod.rs"]
+mod process;
+#[path = "schema/mod.rs"]
+mod schema;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use process::{Running, tidewire};
+use rustix::process::{Pid, Signal, kill_process};
+use tidewire_cli::lab::check;
+use tidewire_sim::duplex::DuplexConfig;
+use tidewire_sim::scenario::Scenario;
+
+/// Whether this machine and user can have a lab; says why not.
+fn has_lab() -> bool {
+    let tun = || fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").is_ok();
+    let ip = || Command::new("ip").arg("netns").output().is_ok_and(|output| output.status.success());
+    let has = rustix::process::geteuid().is_root() && tun() && ip();
+    if !has {
+        eprintln!("skipped: the lab needs root, /dev/net/tun and iproute2");
+    }
+    has
+}
+
+fn quick() -> bool {
+    std::env::var_os("TIDEWIRE_QUICK").is_some()
+}
+
+/// A file in a folder of its own.
+struct File {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+fn scenario(text: &str) -> File {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("link.toml");
+    fs::write(&path, text).unwrap();
+    File { _folder: folder, path }
+}
+
+fn link(text: &str) -> DuplexConfig {
+    Scenario::read(&scenario(text).path).unwrap().link
+}
+
+const LINK: &str = "[link]\nrate = \"25mbit\"\nrtt = \"20ms\"\n";
+
+/// Whether a namespace or a device of this name is left.
+fn is_left(name: &str) -> bool {
+    let namespaces = Command::new("ip").args(["netns", "list"]).output().unwrap();
+    let devices = Command::new("ip").args(["-o", "link"]).output().unwrap();
+    [namespaces, devices].iter().any(|list| String::from_utf8_lossy(&list.stdout).contains(name))
+}
+
+/// `lab up` under way, and the names of its hosts.
+fn up(scenario: &File) -> (Running, [String; 2]) {
+    let mut lab = Running::start(&["lab", "up", "--json", scenario.path.to_str().unwrap()]);
+    let hosts = lab.line();
+    assert_eq!(hosts["event"], "hosts", "{hosts}");
+    let name = |end: &str| hosts[end].as_str().unwrap().to_owned();
+    (lab, [name("near"), name("far")])
+}
+
+#[test]
+fn a_wrong_scenario_is_refused_with_its_line_before_anything_is_made() {
+    for (line, wanted) in [
+        ("loss = \"120%\"", "link.toml:2: forward.loss: \"120%\" is out of range (0% to 100%)"),
+        ("loss = \"0.1\"", "link.toml:2: forward.loss: "),
+        ("los = \"1%\"", "link.toml:2: forward.los: no such key; did you mean \"loss\"? (allowed: rate, "),
+    ] {
+        let file = scenario(&format!("[forward]\n{line}\n"));
+        let path = file.path.to_str().unwrap();
+        for arguments in [&["lab", "up", path][..], &["lab", "run", path, "--", "true"], &["lab", "check", path]] {
+            let output = tidewire(arguments).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.code() == Some(2) && said.contains(wanted), "{arguments:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_left_however_the_lab_ends() {
+    if !has_lab() {
+        return;
+    }
+    let file = scenario(LINK);
+    let (lab, hosts) = up(&file);
+    assert!(hosts.iter().all(|host| is_left(host)));
+    lab.interrupt();
+    let (code, lines) = lab.end();
+    assert_eq!((code, &lines.last().unwrap()["event"]), (Some(130), &"lab_stats".into()));
+    assert!(!hosts.iter().any(|host| is_left(host)));
+
+    // Killed, it cannot remove anything itself; a program on a host goes with it.
+    let (mut lab, hosts) = up(&file);
+    let mut program = Command::new("ip").args(["netns", "exec", &hosts[1], "sleep", "600"]).spawn().unwrap();
+    kill_process(Pid::from_child(&lab.child), Signal::KILL).unwrap();
+    lab.child.wait().unwrap();
+    assert!(!program.wait().unwrap().success());
+    let begun = Instant::now();
+    while hosts.iter().any(|host| is_left(host)) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{hosts:?} are left");
+    }
+
+    // The end of the command is the end of the lab.
+    for (command, code) in [("true", Some(0)), ("false", Some(1)), ("/no/such/program", Some(1))] {
+        let run = ["lab", "run", "--json", file.path.to_str().unwrap(), "--other", "sleep 600", "--", command];
+        let output = tidewire(&run).output().unwrap();
+        assert_eq!(output.status.code(), code, "{command}");
+        let name = String::from_utf8_lossy(&output.stderr);
+        let name = name.split('"').find(|word| word.starts_with("tw-")).unwrap();
+        assert!(!is_left(name), "{name}");
+    }
+}
+
+#[test]
+fn the_fates_of_packets_are_the_links() {
+    if !has_lab() {
+        return;
+    }
+    let link = link(&format!("seed = 7\n{LINK}[forward]\nloss = \"gilbert:10%,4\"\n"));
+    let report = check::run(&link, Duration::from_secs(if quick() { 1 } else { 10 })).unwrap();
+    // Rate and delay depend on who else uses the machine: `lab check` judges them, no test does.
+    for name in ["loss", "mean burst", "other fates"] {
+        let finding = report.findings.iter().find(|finding| finding.name == name).unwrap();
+        assert!(finding.holds(), "{finding:?}");
+    }
+    assert!(["rate", "added delay p95"].iter().all(|name| report.findings.iter().any(|found| found.name == *name)));
+}
+
+/// S18 with the kernel's own TCP: beside one flow of ours it keeps two fifths of a drop-tail bottleneck.
+#[test]
+fn s18_a_kernel_cubic_flow_keeps_forty_percent() {
+    if !has_lab() {
+        return;
+    }
+    let file = scenario("[link]\nrate = \"20mbit\"\nrtt = \"40ms\"\n[forward]\nqueue = \"40ms\"\n");
+    let (settle, time) = if quick() { ("4s", "8s") } else { ("8s", "24s") };
+    let contest = ["lab", "contest", "--json", file.path.to_str().unwrap(), "--flows", "cubic,tidewire"];
+    let output = tidewire(&contest).args(["--settle", settle, "--time", time]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = schema::lines(&output.stdout);
+    let flows: Vec<_> = lines.iter().filter(|line| line["event"] == "flow").collect();
+    assert_eq!([&flows[0]["name"], &flows[1]["name"]], ["cubic", "tidewire"]);
+    let shares: Vec<_> = flows.iter().map(|flow| flow["share"].as_f64().unwrap()).collect();
+    println!("cubic {:.3}, ours {:.3}", shares[0], shares[1]);
+    assert!(shares[0] >= 0.4 && shares[1] > 0.0, "{lines:?}");
+}
