@@ -8,6 +8,7 @@ mod forward;
 mod keygen;
 mod lab;
 mod man;
+mod papers;
 mod pipe;
 mod receive;
 mod send;
@@ -56,6 +57,8 @@ pub enum Command {
     Lab(lab::Command),
     /// Run a scenario in virtual time
     Sim(sim::Args),
+    /// Make the figures and tables of a paper anew, as data
+    Papers(papers::Args),
     /// Check and show settings from files and the environment
     #[command(subcommand)]
     Config(config::Command),
@@ -111,6 +114,7 @@ pub fn main() -> ExitCode {
             man::run();
             Ok(())
         }),
+        Command::Papers(args) => with(Console::new(false, false), |console| papers::run(&args, &console)),
         Command::Sim(args) => with(args.output.console(), |console| sim::run(&args, &console)),
     };
     match ended {

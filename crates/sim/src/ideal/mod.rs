@@ -3,6 +3,10 @@
 //! What the mathematics of `tidewire_proto::model` is held to, and the middle ground between it and the real code in the papers'
 //! reproductions. Delay is in slots: the slot of a source symbol's in-order delivery minus the slot that it was sent in.
 
+mod closed;
+
+pub use closed::{Outcome, block, block_open, retransmission, streaming};
+
 use crate::link::{Loss, LossProcess};
 
 /// How many source symbols waited how many slots.
@@ -56,7 +60,7 @@ impl Delays {
 }
 
 /// Whether each packet in turn is lost.
-pub fn losses(loss: &Loss, seed: u64) -> impl FnMut() -> bool {
+pub fn losses(loss: &Loss, seed: u64) -> impl FnMut() -> bool + use<> {
     let mut process = LossProcess::new(loss, seed);
     let mut serial = 0..;
     move || serial.next().is_some_and(|serial| process.loses(serial))
