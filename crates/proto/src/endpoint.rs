@@ -23,7 +23,7 @@ use crate::crypto::{Provider, PublicKey};
 use crate::handshake::{Credentials, Initiator, Parameters, PeerKeyError, Responder, Route, Terms, Unauthorized};
 use crate::lane::INITIAL_CREDIT;
 use crate::wire::{ConnectionId, Datagram, LongKind};
-use half_open::{Answered, HalfOpen};
+use half_open::HalfOpen;
 use inquiry::Inquiries;
 pub use shard::Shard;
 
@@ -287,7 +287,7 @@ impl Endpoint {
 
     /// The first packet under the keys of a half-open session makes it a connection.
     fn handle_first(&mut self, destination: ConnectionId, received: Received<'_>) {
-        let Some(Answered { accepted, route, at }) = self.half_open.get(&destination) else {
+        let Some((accepted, route, at)) = self.half_open.get(&destination) else {
             self.stats.unknown += 1;
             return;
         };
@@ -303,7 +303,7 @@ impl Endpoint {
         }
         let session = accepted.session(&self.provider);
         let grease = self.rng.next_u64();
-        let mut connection = Connection::accept(Arc::clone(&self.config), session, *route, *at, grease);
+        let mut connection = Connection::accept(Arc::clone(&self.config), session, route, at, grease);
         connection.handle_datagram(received);
         self.half_open.remove(&destination);
         self.insert(connection);
@@ -329,7 +329,7 @@ impl Endpoint {
         self.stats.unauthorized = after.unauthorized;
         let Some(accepted) = accepted else { return };
         self.stats.accepted += 1;
-        self.stats.displaced += self.half_open.insert(Answered { accepted, route, at });
+        self.stats.displaced += self.half_open.insert(accepted, route, at);
     }
 
     /// From now on who has one of these keys is let in, and nobody else: connections of others that we accepted are closed

@@ -4,6 +4,8 @@
 //! bytes; the connection is made by the first authentic packet. They stand in the order of their coming, which is the order of their
 //! expiry; one that came alive leaves its place empty until those before it are gone. Invariant: the first place is never empty.
 
+use core::net::{IpAddr, SocketAddr};
+use core::num::NonZeroU8;
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
 
@@ -19,12 +21,18 @@ const SPARSE: usize = MAX_HALF_OPEN / 4 * 3;
 /// it is not heard.
 const LIFE: Duration = Duration::from_secs(30);
 
+/// Addresses of ours that sessions are told apart by; of what came to further ones the system chooses the source. A host has few, and each
+/// session holds a byte instead of the address.
+const MAX_LOCALS: usize = 255;
+
 /// One answered HELLO.
-pub(super) struct Answered {
-    pub(super) accepted: Accepted,
-    /// The way that the HELLO came, and when.
-    pub(super) route: Route,
-    pub(super) at: Time,
+struct Answered {
+    accepted: Accepted,
+    /// Where the HELLO came from, and when.
+    remote: SocketAddr,
+    at: Time,
+    /// Which of our addresses it was sent to, if we may have several.
+    local: Option<NonZeroU8>,
 }
 
 /// See the module.
@@ -34,6 +42,8 @@ pub(super) struct HalfOpen {
     /// The number of the first place; they count up, and wrap.
     first: u32,
     places: HashMap<ConnectionId, u32>,
+    /// Addresses of ours that HELLOs came to.
+    locals: Vec<IpAddr>,
 }
 
 impl HalfOpen {
@@ -45,9 +55,12 @@ impl HalfOpen {
         self.places.contains_key(id)
     }
 
-    pub(super) fn get(&self, id: &ConnectionId) -> Option<&Answered> {
+    /// What was agreed, the way that the HELLO came, and when.
+    pub(super) fn get(&self, id: &ConnectionId) -> Option<(&Accepted, Route, Time)> {
         let place = self.places.get(id)?.wrapping_sub(self.first);
-        self.sessions.get(place as usize)?.as_ref()
+        let Answered { accepted, remote, at, local } = self.sessions.get(place as usize)?.as_ref()?;
+        let local = local.and_then(|index| self.locals.get(usize::from(index.get()) - 1)).copied();
+        Some((accepted, Route { remote: *remote, local }, *at))
     }
 
     pub(super) fn remove(&mut self, id: &ConnectionId) {
@@ -59,7 +72,7 @@ impl HalfOpen {
     }
 
     /// Adds one, known by its local id; returns how many older ones had to go for it.
-    pub(super) fn insert(&mut self, answered: Answered) -> u64 {
+    pub(super) fn insert(&mut self, accepted: Accepted, route: Route, at: Time) -> u64 {
         let mut displaced = 0;
         if self.sessions.len() >= MAX_HALF_OPEN {
             if self.len() < SPARSE {
@@ -70,9 +83,19 @@ impl HalfOpen {
             }
         }
         let place = self.first.wrapping_add(self.sessions.len() as u32);
-        self.places.insert(answered.accepted.local(), place);
-        self.sessions.push_back(Some(answered));
+        self.places.insert(accepted.local(), place);
+        let local = route.local.and_then(|local| self.index_of(local));
+        self.sessions.push_back(Some(Answered { accepted, remote: route.remote, at, local }));
         displaced
+    }
+
+    /// Counted from 1.
+    fn index_of(&mut self, local: IpAddr) -> Option<NonZeroU8> {
+        let index = self.locals.iter().position(|known| *known == local).unwrap_or(self.locals.len());
+        if index == self.locals.len() && index < MAX_LOCALS {
+            self.locals.push(local);
+        }
+        NonZeroU8::new(u8::try_from(index + 1).ok()?)
     }
 
     /// When the oldest expires.
@@ -118,9 +141,10 @@ mod tests {
         ConnectionId((u64::from(n) << 8).to_be_bytes())
     }
 
-    fn answered(n: u32) -> Answered {
-        let from = core::net::SocketAddr::from(([192, 0, 2, 1], 4_000));
-        Answered { accepted: Accepted::named(id(n)), route: from.into(), at: Time::from_millis(n.into()) }
+    fn insert(half_open: &mut HalfOpen, n: u32) -> u64 {
+        let remote = SocketAddr::from(([192, 0, 2, 1], 4_000));
+        let local = n.is_multiple_of(2).then(|| IpAddr::from([192, 0, 2, n as u8]));
+        half_open.insert(Accepted::named(id(n)), Route { remote, local }, Time::from_millis(n.into()))
     }
 
     #[test]
@@ -128,7 +152,7 @@ mod tests {
         let mut half_open = HalfOpen { first: u32::MAX - 100, ..HalfOpen::default() };
         // One in four stays, so that places are moved together time and again.
         for n in 0..20_000 {
-            assert_eq!(half_open.insert(answered(n)), 0);
+            assert_eq!(insert(&mut half_open, n), 0);
             if n % 4 != 0 && n >= 8 {
                 half_open.remove(&id(n));
             }
@@ -140,7 +164,8 @@ mod tests {
         assert_eq!(half_open.len(), SPARSE);
         let oldest = half_open.poll_timeout().unwrap();
         for n in (8..12_000).step_by(4) {
-            assert_eq!(half_open.get(&id(n)).map(|found| found.at), Some(Time::from_millis(n.into())));
+            let (_, route, at) = half_open.get(&id(n)).expect("not expired");
+            assert_eq!((route.local, at), (Some([192, 0, 2, n as u8].into()), Time::from_millis(n.into())));
             assert!(half_open.get(&id(n + 1)).is_none());
         }
         half_open.expire(oldest);
@@ -152,7 +177,7 @@ mod tests {
     #[test]
     fn the_oldest_goes_where_there_is_no_room() {
         let mut half_open = HalfOpen::default();
-        let displaced: u64 = (0..5_000).map(|n| half_open.insert(answered(n))).sum();
+        let displaced: u64 = (0..5_000).map(|n| insert(&mut half_open, n)).sum();
         assert_eq!((half_open.len(), displaced), (MAX_HALF_OPEN, 5_000 - MAX_HALF_OPEN as u64));
         assert!(!half_open.contains(&id(903)) && half_open.contains(&id(904)));
     }
