@@ -14,6 +14,7 @@ use tidewire_proto::connection::{Event, Received};
 use tidewire_proto::crypto::{AwsLc, Secret};
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint, EndpointConfig};
 use tidewire_proto::handshake::Credentials;
+use tidewire_proto::path::Ecn;
 
 use crate::duplex::{DuplexConfig, DuplexLink};
 use crate::rebinding::{Rebinding, Rebound};
@@ -66,6 +67,7 @@ struct Side {
 pub struct Parcel {
     from: SocketAddr,
     to: SocketAddr,
+    ecn: Option<Ecn>,
     bytes: Vec<u8>,
 }
 
@@ -330,7 +332,8 @@ impl Pair {
                 End::Far => (&mut self.link.forward, &mut self.far),
             };
             let Some(delivery) = link.poll_delivery(now) else { return any };
-            let (at, Parcel { from, to, mut bytes }) = (delivery.at, delivery.payload);
+            let (at, Parcel { from, to, ecn, mut bytes }) = (delivery.at, delivery.payload);
+            let ecn = ecn.map(|own| if delivery.marked { Ecn::Ce } else { own });
             if to != side.address || now < side.asleep_until {
                 self.spare.push(bytes);
                 continue;
@@ -343,12 +346,12 @@ impl Pair {
             }
             for _ in 1..self.copies {
                 let datagram = &mut bytes.clone()[..];
-                side.endpoint.handle_datagram(Received { at, from, to: None, ecn: None, datagram });
+                side.endpoint.handle_datagram(Received { at, from, to: None, ecn, datagram });
             }
             if end == End::Far {
                 self.unproven.received += self.copies * bytes.len();
             }
-            side.endpoint.handle_datagram(Received { at, from, to: None, ecn: None, datagram: &mut bytes[..] });
+            side.endpoint.handle_datagram(Received { at, from, to: None, ecn, datagram: &mut bytes[..] });
             self.spare.push(bytes);
             any = true;
         }
@@ -391,7 +394,7 @@ impl Pair {
             if to == self.near.address {
                 self.exchanged.sent += transmit.len as u64;
             }
-            link.send(self.now, transmit.len, Parcel { from, to, bytes });
+            link.send(self.now, transmit.len, Parcel { from, to, ecn: transmit.ecn, bytes });
         }
     }
 }

@@ -26,13 +26,18 @@ pub struct Setting {
 }
 
 /// Every setting that a direction of a link has.
-pub const SETTINGS: [Setting; 11] = {
+pub const SETTINGS: [Setting; 12] = {
     const fn setting(key: &'static str, examples: &'static [&'static str], meaning: &'static str) -> Setting {
         Setting { key, examples, meaning }
     }
     [
         setting("rate", &["25mbit", "trace:FILE", "unlimited"], "IP bits per second, or a mahimahi trace"),
         setting("queue", &["60ms", "150kB"], "drop-tail limit; by default what the rate carries in a round trip"),
+        setting(
+            "mark",
+            &["5ms", "none"],
+            "what waits longer carries a congestion mark (ECN), if its sender knows them",
+        ),
         setting("delay", &["30ms"], "least one-way time"),
         setting("jitter", &["5ms"], "random time on top of the delay, from 0 to this; keeps order"),
         setting("reorder", &["2%,3ms", "none"], "share of the datagrams that is held back, and for how long"),
@@ -96,6 +101,8 @@ impl LinkConfig {
         match key {
             "rate" => self.capacity = parse_capacity(text, folder)?,
             "queue" => self.queue = Some(parse_queue(text)?),
+            "mark" if text == "none" => self.mark = None,
+            "mark" => self.mark = Some(parse_duration(text)?),
             "delay" => self.delay = parse_duration(text)?,
             "jitter" => self.jitter = parse_duration(text)?,
             "reorder" => self.reorder = parse_reorder(text)?,

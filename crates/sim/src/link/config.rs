@@ -25,6 +25,9 @@ pub struct LinkConfig {
     /// round trip (for a lone link: twice its delay), at least ten packets of 1,500 bytes. A link of unlimited capacity
     /// has no queue.
     pub queue: Option<Queue>,
+    /// Datagrams that wait for longer than this leave the queue marked, as by an ECN threshold (RFC 3168): who carries them makes that a
+    /// congestion mark where the sender said that it knows them. None never marks.
+    pub mark: Option<Duration>,
     /// Least one-way time, spent after the queue.
     pub delay: Duration,
     /// Extra one-way time, uniform in `[0, jitter]`, drawn for each datagram. Order is kept: a datagram whose draw would
@@ -54,6 +57,7 @@ impl Default for LinkConfig {
         Self {
             capacity: Capacity::Unlimited,
             queue: None,
+            mark: None,
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
             reorder: Reorder::default(),

@@ -102,6 +102,8 @@ pub struct Delivery<T> {
     pub at: Time,
     /// The change that the payload suffered, to be applied by the caller.
     pub corruption: Option<Corruption>,
+    /// It waited so long that it is to carry a congestion mark, if its sender knows them; the caller's too.
+    pub marked: bool,
 }
 
 /// One changed byte. Whatever checksum the datagram carries is taken to be right again afterwards.
@@ -128,6 +130,7 @@ struct InFlight<T> {
     serial: u64,
     ip_bytes: u64,
     corruption: Option<Corruption>,
+    marked: bool,
     /// Whether a copy follows it.
     doubled: bool,
     payload: T,
@@ -183,7 +186,9 @@ impl<T> Link<T> {
             self.stats.queue_dropped += 1;
             return Fate::QueueFull;
         };
-        self.stats.on_queued(service.start.saturating_sub(now.0));
+        let waited = service.start.saturating_sub(now.0);
+        self.stats.on_queued(waited);
+        let marked = self.config.mark.is_some_and(|threshold| waited > nanos(threshold));
 
         let serial = self.serial;
         self.serial += 1;
@@ -197,7 +202,7 @@ impl<T> Link<T> {
             self.stats.lost += 1;
             return Fate::Lost;
         }
-        let arrives = self.launch(serial, service.end, len, ip_bytes, payload);
+        let arrives = self.launch((serial, marked), service.end, len, ip_bytes, payload);
         Fate::Carried { arrives: Time(arrives) }
     }
 
@@ -240,7 +245,7 @@ impl<T> Link<T> {
     }
 
     /// Puts a datagram that has left the queue at `departed` into the air; returns when it arrives.
-    fn launch(&mut self, serial: u64, departed: u64, len: usize, ip_bytes: u64, payload: T) -> u64 {
+    fn launch(&mut self, (serial, marked): (u64, bool), departed: u64, len: usize, ip_bytes: u64, payload: T) -> u64 {
         let Self { config, streams, .. } = self;
         let corrupt = streams.corrupt.happens(serial, config.corrupt);
         let corruption = if corrupt { damage(streams.damage.bits(serial), len) } else { None };
@@ -248,7 +253,7 @@ impl<T> Link<T> {
         let jitter = if config.jitter.is_zero() { 0 } else { streams.jitter.up_to(serial, config.jitter) };
         let arrives = departed.saturating_add(nanos(config.delay)).saturating_add(jitter).max(self.newest_arrival);
 
-        let mut datagram = InFlight { arrives, serial, ip_bytes, corruption, doubled, payload };
+        let mut datagram = InFlight { arrives, serial, ip_bytes, corruption, marked, doubled, payload };
         self.stats.in_flight += 1;
         if streams.reorder.happens(serial, config.reorder.probability) {
             datagram.arrives = arrives.saturating_add(nanos(config.reorder.by));
@@ -275,8 +280,9 @@ impl<T: Clone> Link<T> {
         self.stats.delivered += 1;
         self.stats.delivered_bytes += datagram.ip_bytes;
         self.stats.corrupted += u64::from(datagram.corruption.is_some());
-        let InFlight { arrives, corruption, payload, doubled, .. } = datagram;
-        let delivery = Delivery { payload, at: Time(arrives), corruption };
+        self.stats.marked += u64::from(datagram.marked);
+        let InFlight { arrives, corruption, marked, payload, doubled, .. } = datagram;
+        let delivery = Delivery { payload, at: Time(arrives), corruption, marked };
         if doubled {
             self.copy = Some(delivery.clone());
         }

@@ -27,6 +27,8 @@ pub struct LinkStats {
     pub duplicated: u64,
     /// Delivered datagrams with a changed byte, copies not counted.
     pub corrupted: u64,
+    /// Delivered datagrams that had waited too long for the threshold of marks, copies not counted.
+    pub marked: u64,
     /// Delivered datagrams that had been held back, copies not counted.
     pub reordered: u64,
     /// Bytes of the datagrams offered.

@@ -65,7 +65,10 @@ fn a_perfect_link_delivers_at_once_and_untouched() {
     assert_eq!(link.send(Time(7), 100, 'a'), Fate::Carried { arrives: Time(7) });
     assert_eq!(link.poll_timeout(), Some(Time(7)));
     assert_eq!(link.poll_delivery(Time(6)), None);
-    assert_eq!(link.poll_delivery(Time(9)), Some(Delivery { payload: 'a', at: Time(7), corruption: None }));
+    assert_eq!(
+        link.poll_delivery(Time(9)),
+        Some(Delivery { payload: 'a', at: Time(7), corruption: None, marked: false })
+    );
     assert_eq!(link.poll_delivery(Time(9)), None);
 }
 
@@ -269,7 +272,7 @@ fn impairments_fall_on_each_datagram_independently() {
     send_all(&mut link, 80_000, 50, 10 * MS);
     let mut combinations = [0u64; 8];
     for copies in drain(&mut link).chunk_by(|a, b| a.payload == b.payload) {
-        let Delivery { payload, at, corruption } = copies[0];
+        let Delivery { payload, at, corruption, .. } = copies[0];
         let held = at != Time::ZERO + 10 * MS * payload as u32;
         let traits = [held, corruption.is_some(), copies.len() == 2];
         combinations[traits.iter().fold(0, |bits, &is| bits * 2 + usize::from(is))] += 1;

@@ -3,6 +3,7 @@
 mod capacity;
 mod close;
 mod crowd;
+mod ecn;
 mod handshake;
 mod hostile;
 mod messages;
