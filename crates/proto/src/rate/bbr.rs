@@ -116,6 +116,8 @@ pub struct Bbr {
     queue: Duration,
     /// The peer counted congestion marks for which the rate has not fallen yet.
     marked: bool,
+    /// Going slower did not empty the queue: it is another's, and the medium loses too much for taking part as CUBIC does.
+    foreign: bool,
     /// Least round trip of the running round of this phase.
     least: Duration,
     /// Cruises in a row that a queue ended soon.
@@ -151,6 +153,7 @@ impl Default for Bbr {
             full_rounds: 0,
             queue: Duration::ZERO,
             marked: false,
+            foreign: false,
             least: Duration::MAX,
             returns: 0,
             contest: None,
@@ -329,12 +332,16 @@ impl Bbr {
             Phase::Startup if self.standing_queue() > self.queue_limit() / STARTUP_QUEUE => {
                 self.enter(Phase::Drain, ack)
             }
-            Phase::Drain | Phase::Down if ack.in_flight <= product => self.enter(Phase::Cruise, ack),
+            Phase::Drain | Phase::Down if ack.in_flight <= product => {
+                self.foreign = false;
+                self.enter(Phase::Cruise, ack);
+            }
             Phase::Up if !self.is_shared() && self.standing_queue() > self.queue_limit() => {
                 self.enter(Phase::Down, ack)
             }
-            Phase::Cruise if self.standing_queue() > self.queue_limit() => {
-                self.returns = if self.phase_rounds < SOON { self.returns + 1 } else { 0 };
+            Phase::Cruise if !self.foreign && self.standing_queue() > self.queue_limit() => {
+                let returned = self.phase_rounds < SOON && self.medium.is_clean();
+                self.returns = if returned { self.returns + 1 } else { 0 };
                 let next = if self.returns < RETURNS { Phase::Down } else { Phase::Look };
                 self.enter(next, ack);
             }
@@ -371,7 +378,14 @@ impl Bbr {
             Phase::Startup if !app_limited => self.check_full(ack),
             Phase::Up if self.is_more(lasted) => self.full_rate = self.rate(),
             Phase::Up => self.enter(Phase::Down, ack),
-            Phase::Drain | Phase::Down if lasted >= DRAIN_ROUNDS => self.enter(Phase::Look, ack),
+            Phase::Drain | Phase::Down if lasted >= DRAIN_ROUNDS && self.medium.is_clean() => {
+                self.enter(Phase::Look, ack)
+            }
+            Phase::Drain | Phase::Down if lasted >= if self.foreign { 1 } else { DRAIN_ROUNDS } => {
+                self.foreign = true;
+                self.probe_less();
+                self.enter(Phase::Cruise, ack);
+            }
             Phase::Look if lasted >= LOOKED => self.end_look(ack),
             Phase::Compete if self.contest.as_mut().is_none_or(Contest::end_round) => self.enter(Phase::Look, ack),
             Phase::Probe if lasted >= 2 => {
@@ -389,7 +403,8 @@ impl Bbr {
 
     /// The flight was less than the pipe holds: whose is the queue that there still is?
     fn end_look(&mut self, ack: &AckSample) {
-        if self.least.saturating_sub(self.min_rtt) <= (self.queue_limit() / LOOK_DIVISOR).max(own_time(self.rate())) {
+        let stays = self.least.saturating_sub(self.min_rtt);
+        if !self.medium.is_clean() || stays <= (self.queue_limit() / LOOK_DIVISOR).max(own_time(self.rate())) {
             (self.contest, self.returns) = (None, 0);
             return self.enter(Phase::Cruise, ack);
         }
