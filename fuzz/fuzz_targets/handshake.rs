@@ -69,7 +69,7 @@ fn responder(side: &Side, seed: u8, load: bool, now: Time) -> Responder {
     for n in 0..if load { 128_u8 } else { 0 } {
         hello[HELLO_LEN - 2 * MAC_LEN - 1] = n;
         let hello = mutate(&hello, &[], Some(&side.mac), 2 * MAC_LEN);
-        responder.handle_hello(now, FROM.into(), &hello, &terms());
+        responder.handle_hello(now, SocketAddr::from(FROM), &hello, &terms());
     }
     responder
 }
