@@ -15,6 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
+use super::tidewire::read_whole;
 use super::{Pattern, Work};
 use crate::report::{Cell, Report, Table};
 use crate::timing::Times;
@@ -91,19 +92,7 @@ async fn accept(listener: Arc<Endpoint>, bytes: u64) -> io::Result<()> {
     let mut readers = JoinSet::new();
     for _ in 0..CONNECTIONS {
         let connection = listener.accept().await.ok_or(io::ErrorKind::NotConnected)?;
-        readers.spawn(async move {
-            let mut stream = connection.accept().await.ok_or(io::ErrorKind::NotConnected)?;
-            let (pattern, mut buffer, mut place) = (Pattern::new(), vec![0; 1 << 16], 0);
-            while let read @ 1.. = stream.read(&mut buffer).await? {
-                pattern.check(place, &buffer[..read]);
-                place += read as u64;
-            }
-            assert_eq!(place, bytes, "bytes came that were never sent, or did not come");
-            stream.write_u64(place).await?;
-            stream.shutdown().await?;
-            connection.closed().await;
-            Ok::<_, io::Error>(())
-        });
+        readers.spawn(read_whole(connection, bytes));
     }
     readers.join_all().await.into_iter().collect()
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use tidewire::{CloseCode, Config, Endpoint, Secret, new_secret};
+use tidewire::{CloseCode, Config, Connection, Endpoint, Secret, new_secret};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime;
 
@@ -28,18 +28,23 @@ pub fn receive(bytes: u64, tells: Tells<Secret>) -> io::Result<()> {
         let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into(), secret.clone(), config()).await?;
         let _ = tells.send((endpoint.local_addr(), secret));
         let connection = endpoint.accept().await.ok_or(io::ErrorKind::NotConnected)?;
-        let mut stream = connection.accept().await.ok_or(io::ErrorKind::NotConnected)?;
-        let (pattern, mut buffer, mut place) = (Pattern::new(), vec![0; 1 << 16], 0);
-        while let read @ 1.. = stream.read(&mut buffer).await? {
-            pattern.check(place, &buffer[..read]);
-            place += read as u64;
-        }
-        assert_eq!(place, bytes, "bytes came that were never sent, or did not come");
-        stream.write_u64(place).await?;
-        stream.shutdown().await?;
-        connection.closed().await;
-        Ok(())
+        read_whole(connection, bytes).await
     })
+}
+
+/// Accepts a stream of a connection, reads it to its end and answers with the number of its bytes.
+pub async fn read_whole(connection: Connection, bytes: u64) -> io::Result<()> {
+    let mut stream = connection.accept().await.ok_or(io::ErrorKind::NotConnected)?;
+    let (pattern, mut buffer, mut place) = (Pattern::new(), vec![0; 1 << 16], 0);
+    while let read @ 1.. = stream.read(&mut buffer).await? {
+        pattern.check(place, &buffer[..read]);
+        place += read as u64;
+    }
+    assert_eq!(place, bytes, "bytes came that were never sent, or did not come");
+    stream.write_u64(place).await?;
+    stream.shutdown().await?;
+    connection.closed().await;
+    Ok(())
 }
 
 /// Connects, writes, and waits for the answer.

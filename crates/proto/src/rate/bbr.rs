@@ -45,7 +45,7 @@ const MOST_CRUISE_ROUNDS: u64 = 48;
 /// A queue of our own is gone after so many round trips at [`DOWN_GAIN`].
 const DRAIN_ROUNDS: u64 = 3;
 /// A queue that so often in a row comes back within so many round trips after it was drained may be another's. Where it is not, each look costs
-/// half a round trip of goodput: with a look at the first return, saturated links that lose 20 % carried 3 % less.
+/// half a round trip of goodput: with a look at the first return, links that lost 20 % carried 3 % less, when paths that lose were looked at too.
 const SOON: u64 = 2;
 const RETURNS: u32 = 3;
 /// What stays of a queue beside less than a full pipe is another's if it is longer than this part of a queue that stands: the least of a
