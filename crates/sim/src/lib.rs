@@ -4,6 +4,7 @@
 //! - [`duplex`]: two of them, the way there and the way back.
 //! - [`scenario`], [`settings`] and [`work`]: the same configuration as a TOML file and as options of a command line.
 //! - [`pair`], [`load`] and [`report`]: two endpoints over a link, the bytes they carry, and what came of it.
+//! - [`grid`]: redundancy policies over many links, against the best of all of them.
 //! - [`ideal`]: the papers' codes without a protocol, packet by packet.
 //! - [`rebinding`]: another address for one of the ends, by and by.
 //! - [`units`]: rates, times, sizes and probabilities as people write them.
@@ -49,6 +50,7 @@
 #![forbid(unsafe_code)]
 
 pub mod duplex;
+pub mod grid;
 pub mod ideal;
 pub mod link;
 pub mod load;

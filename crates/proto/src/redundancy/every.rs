@@ -49,7 +49,7 @@ const OUTAGE: u64 = 32;
 
 /// What was lost in an outage, or beyond all that the peer has seen, where no deficit tells of it: where nothing arrived a combination gives nothing that
 /// the symbols themselves do not give earlier, one by one.
-pub(super) fn resend_unseen(cx: &CodingContext<'_>) -> Option<Repair> {
+pub fn resend_unseen(cx: &CodingContext<'_>) -> Option<Repair> {
     let lost = cx.lost?;
     let run = cx.report.undecoded.iter().find(|run| run.contains(&lost));
     let outage = run.is_some_and(|run| run.end.0 - run.start.0 >= OUTAGE);
@@ -60,7 +60,7 @@ pub(super) fn resend_unseen(cx: &CodingContext<'_>) -> Option<Repair> {
 ///
 /// `allow(missing)` says how many repairs should be under way for a span that lacks `missing` symbols. Goes through the gaps
 /// span by span from the lowest up, so that a window longer than one span is served too.
-pub(super) fn answer_deficit(cx: &CodingContext<'_>, allow: impl Fn(u64) -> u64) -> Option<Repair> {
+pub fn answer_deficit(cx: &CodingContext<'_>, allow: impl Fn(u64) -> u64) -> Option<Repair> {
     let mut lacking = cx.report.settled_deficit(cx.settled);
     let mut gap = cx.report.first_gap(cx.settled)?;
     while lacking > 0 {

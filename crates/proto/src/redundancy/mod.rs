@@ -22,7 +22,7 @@ use crate::path::LossEstimate;
 
 pub use adaptive::Adaptive;
 pub use block::Block;
-pub use every::Every;
+pub use every::{Every, answer_deficit, resend_unseen};
 pub use none::NoRedundancy;
 pub use target::{Plan, Target};
 
@@ -229,6 +229,26 @@ pub enum Redundancy {
     /// Chosen by what is measured.
     #[default]
     Adaptive,
+    /// A policy from outside this crate; no text stands for it.
+    Custom(Custom),
+}
+
+/// A policy that somebody else wrote, to be compared with ours in the same connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Custom {
+    /// Tells it from others.
+    pub name: &'static str,
+    /// Makes it, once for each lane.
+    pub build: fn(parameter: f64) -> Box<dyn RedundancyPolicy>,
+    /// What `build` is called with.
+    pub parameter: f64,
+}
+
+impl PartialEq for Custom {
+    /// By name: functions have no identity that could be compared.
+    fn eq(&self, other: &Self) -> bool {
+        (self.name, self.parameter) == (other.name, other.parameter)
+    }
 }
 
 impl Redundancy {
@@ -238,6 +258,7 @@ impl Redundancy {
             Self::Every { spacing, closed_loop } => Box::new(Every::new(spacing, closed_loop)),
             Self::Block { k, r } => Box::new(Block::new(k, r)),
             Self::Adaptive => Box::new(Adaptive::default()),
+            Self::Custom(custom) => (custom.build)(custom.parameter),
         }
     }
 }
@@ -250,6 +271,7 @@ impl fmt::Display for Redundancy {
             Self::Every { spacing, closed_loop: false } => write!(f, "every:{spacing},open"),
             Self::Block { k, r } => write!(f, "block:{k},{r}"),
             Self::Adaptive => f.write_str("adaptive"),
+            Self::Custom(Custom { name, parameter, .. }) => write!(f, "{name}:{parameter}"),
         }
     }
 }

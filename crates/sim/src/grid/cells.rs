@@ -1,0 +1,156 @@
+//! The links and loads of the grid: a core that every change is judged on, and one axis at a time around it.
+//!
+//! The core is the one that the goals name; the other cells were not looked at while a policy was chosen.
+
+use core::fmt;
+use std::path::Path;
+
+use tidewire_proto::config::Config;
+
+use crate::duplex::DuplexConfig;
+use crate::load::Flow;
+use crate::pair::End;
+use crate::settings::Direction;
+
+/// Bits per second of every link of the grid (PEERS L1 and L2).
+pub const RATE: f64 = 25e6;
+/// More than any cell carries: a run ends by its time.
+const ENDLESS: u64 = 1 << 40;
+
+/// A link and a load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cell {
+    /// Loss rate of the medium.
+    pub loss: f64,
+    /// Mean burst in packets; independent losses at 1.
+    pub burst: f64,
+    /// Least round trip in milliseconds.
+    pub rtt_ms: u32,
+    /// What the application writes, over the link's rate; as much as goes when there is none.
+    pub load: Option<f64>,
+    /// Share of the datagrams that are lost on the way back.
+    pub back_loss: f64,
+    /// Longest span.
+    pub max_span: u16,
+    /// What our policy is told of the loss, over what was measured.
+    pub misjudged: f64,
+}
+
+impl Cell {
+    /// Half load over a lossless way back, with the default span.
+    const fn new(loss: f64, burst: f64, rtt_ms: u32) -> Self {
+        Self { loss, burst, rtt_ms, load: Some(0.5), back_loss: 0.0, max_span: 256, misjudged: 1.0 }
+    }
+
+    /// Its link, with a queue of one round trip.
+    pub(super) fn link(&self, seed: u64) -> DuplexConfig {
+        let mut link = DuplexConfig::default();
+        let mut set = |direction, key, text: &str| {
+            link.set(direction, key, text, Path::new("")).expect("a setting that this module wrote");
+        };
+        set(Direction::Both, "rate", &format!("{RATE}bit"));
+        set(Direction::Both, "rtt", &format!("{}ms", self.rtt_ms));
+        set(Direction::Both, "queue", &format!("{}ms", self.rtt_ms));
+        let percent = |part: f64| format!("{}%", part * 100.0);
+        let bursts = format!("gilbert:{},{}", percent(self.loss), self.burst);
+        set(Direction::Forward, "loss", if self.burst > 1.0 { &bursts } else { &bursts[8..bursts.len() - 2] });
+        set(Direction::Back, "loss", &percent(self.back_loss));
+        link.set_seed(seed);
+        link
+    }
+
+    /// What is written, in records of 1,200 bytes where the application limits it.
+    pub(super) fn flow(&self) -> Flow {
+        match self.load {
+            Some(load) => Flow::paced(End::Near, ENDLESS, (load * RATE / 8.0) as u64),
+            None => Flow::bulk(End::Near, ENDLESS),
+        }
+    }
+
+    /// Settings of both ends but for the redundancy.
+    pub(super) fn config(&self) -> Config {
+        let mut config = Config::default();
+        config.max_span = self.max_span;
+        config
+    }
+
+    /// Repairs per source symbol that the loss alone takes.
+    pub(super) fn taken(&self) -> f64 {
+        self.loss / (1.0 - self.loss)
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", self.loss * 100.0)?;
+        if self.burst > 1.0 {
+            write!(f, " x {}", self.burst)?;
+        }
+        write!(f, ", {} ms, ", self.rtt_ms)?;
+        match self.load {
+            Some(load) => write!(f, "load {load}")?,
+            None => f.write_str("saturated")?,
+        }
+        if self.back_loss > 0.0 {
+            write!(f, ", feedback loses {}%", self.back_loss * 100.0)?;
+        }
+        if self.max_span != 256 {
+            write!(f, ", span {}", self.max_span)?;
+        }
+        if self.misjudged != 1.0 {
+            write!(f, ", loss taken for {} of it", self.misjudged)?;
+        }
+        Ok(())
+    }
+}
+
+/// The cells of the goals: independent and in bursts of four, 10 and 60 ms, 2 and 10 %, application-limited and saturated.
+pub fn core() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for load in [Some(0.5), None] {
+        for burst in [1.0, 4.0] {
+            for rtt_ms in [10, 60] {
+                cells.extend([0.02, 0.10].map(|loss| Cell { load, ..Cell::new(loss, burst, rtt_ms) }));
+            }
+        }
+    }
+    cells
+}
+
+/// One axis at a time: other losses, bursts, round trips, loads, loss of feedback, spans, and estimates that are wrong.
+pub fn around() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    let mut around = |change: &dyn Fn(Cell) -> Cell| {
+        for load in [Some(0.5), None] {
+            for burst in [1.0, 4.0] {
+                let cell = change(Cell { load, ..Cell::new(0.10, burst, 60) });
+                if !cells.contains(&cell) {
+                    cells.push(cell);
+                }
+            }
+        }
+    };
+    around(&|cell| Cell { loss: 0.0, burst: 1.0, ..cell });
+    for loss in [0.01, 0.05, 0.20] {
+        around(&|cell| Cell { loss, ..cell });
+    }
+    for burst in [2.0, 8.0] {
+        around(&|cell| Cell { burst, ..cell });
+    }
+    for rtt_ms in [20, 150] {
+        around(&|cell| Cell { rtt_ms, ..cell });
+    }
+    for load in [0.2, 0.8] {
+        around(&|cell| Cell { load: Some(load), ..cell });
+    }
+    for back_loss in [0.1, 0.3] {
+        around(&|cell| Cell { back_loss, ..cell });
+    }
+    for max_span in [64, 1_024] {
+        around(&|cell| Cell { max_span, ..cell });
+    }
+    for misjudged in [0.5, 2.0] {
+        around(&|cell| Cell { misjudged, ..cell });
+    }
+    cells
+}

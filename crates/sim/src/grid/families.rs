@@ -1,0 +1,113 @@
+//! The schemes of the grid, in families of one number each: along it more is sent and delay falls, so that a family can be read at any
+//! overhead.
+
+use core::fmt;
+
+use tidewire_proto::redundancy::Redundancy;
+
+use super::baselines;
+use super::cells::Cell;
+
+/// One scheme but for its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Family {
+    /// SR-ARQ: what is lost is sent again.
+    Arq,
+    /// The same with several copies; the number counts them.
+    Nack,
+    /// A block code of `k` source symbols with answers; the number is its repairs per source symbol.
+    Block(u16),
+    /// The streaming code without answers; the number of this one and the next three is the repairs per source symbol.
+    Open,
+    /// The streaming code with answers.
+    Closed,
+    /// With answers of two repairs more than asked.
+    Margin,
+    /// With answers uncoded.
+    Caterpillar,
+    /// The rule of adaptive causal RLNC; the number is its threshold.
+    AcRlnc,
+}
+
+impl Family {
+    /// All that ours is compared with.
+    pub const ALL: [Self; 11] = [
+        Self::Arq,
+        Self::Nack,
+        Self::Block(16),
+        Self::Block(32),
+        Self::Block(64),
+        Self::Block(128),
+        Self::Open,
+        Self::Closed,
+        Self::Margin,
+        Self::Caterpillar,
+        Self::AcRlnc,
+    ];
+
+    /// Values of its number to begin with, from little sent to much.
+    pub(super) fn ladder(self, cell: &Cell) -> Vec<f64> {
+        let taken = cell.taken();
+        let shares = |least: f64| -> Vec<f64> {
+            let steps = [0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.55].map(|more| taken + more);
+            let below = [0.3, 0.7].map(|part| taken * part);
+            below.into_iter().chain(steps).filter(|&share| share >= least.max(0.005)).collect()
+        };
+        match self {
+            Self::Arq => vec![1.0],
+            Self::Nack => vec![2.0, 3.0, 4.0],
+            // Rounded to whole repairs, without those that are equal then.
+            Self::Block(k) => {
+                let mut repairs: Vec<f64> =
+                    shares(0.0).iter().map(|share| (share * f64::from(k)).round() / f64::from(k)).collect();
+                repairs.retain(|&share| share > 0.0);
+                repairs.dedup();
+                repairs
+            }
+            // Without answers less than the loss takes is never enough.
+            Self::Open => shares(taken + 0.005),
+            Self::Closed | Self::Margin | Self::Caterpillar => shares(0.0),
+            Self::AcRlnc => vec![0.0, 0.1, 0.3],
+        }
+    }
+
+    /// The value that stands for `number`, where not every one does.
+    pub(super) fn nearest(self, number: f64) -> Option<f64> {
+        match self {
+            Self::Arq | Self::Nack => None,
+            Self::Block(k) => Some((number * f64::from(k)).round() / f64::from(k)),
+            Self::AcRlnc | Self::Open | Self::Closed | Self::Margin | Self::Caterpillar => Some(number),
+        }
+    }
+
+    /// What a connection is told.
+    pub(super) fn redundancy(self, number: f64) -> Redundancy {
+        let every = |closed_loop| Redundancy::Every { spacing: 1.0 + 1.0 / number, closed_loop };
+        match self {
+            Self::Arq => Redundancy::None,
+            Self::Nack => baselines::nack(number),
+            Self::Block(k) => Redundancy::Block { k, r: (number * f64::from(k)).round() as u16 },
+            Self::Open => every(false),
+            Self::Closed => every(true),
+            Self::Margin => baselines::streaming_margin(number),
+            Self::Caterpillar => baselines::caterpillar(number),
+            Self::AcRlnc => baselines::ac_rlnc(number),
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Arq => f.write_str("SR-ARQ"),
+            Self::Nack => f.write_str("NACK, copies"),
+            Self::Block(k) => write!(f, "block {k}"),
+            Self::Open => f.write_str("streaming, open"),
+            Self::Closed => f.write_str("streaming"),
+            Self::Margin => f.write_str("streaming + 2"),
+            Self::Caterpillar => f.write_str("caterpillar"),
+            Self::AcRlnc => f.write_str("AC-RLNC"),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The grid: our redundancy policy, with its defaults, against every scheme known, through the real protocol and over the same links.
+//!
+//! For each [`Cell`] ours runs first; then each [`Family`] of schemes climbs its ladder, from little sent to much, until it sends more than ours did, and is
+//! run once more where it should send as much. [`Envelope`] then says what the best of them reached for no more than ours sent. Tests and
+//! the example `grid` call [`judge`]; a cell's row depends on nothing but the cell, the seeds and the seconds.
+
+mod baselines;
+mod cells;
+mod envelope;
+mod families;
+mod figures;
+mod table;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use tidewire_proto::redundancy::Redundancy;
+
+pub use cells::{Cell, around, core};
+pub use envelope::{Envelope, Least, Point, reached};
+pub use families::Family;
+pub use figures::{Figures, Measured, Part};
+pub use table::{json, markdown};
+
+/// How long and how often each scheme runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Seeds, of which medians are taken.
+    pub seeds: u64,
+    /// Virtual seconds after the first three.
+    pub seconds: u32,
+}
+
+/// What came of a cell.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The cell.
+    pub cell: Cell,
+    /// Ours.
+    pub ours: Measured,
+    /// All others, by family and number.
+    pub points: Vec<Point>,
+}
+
+impl Row {
+    /// The best of the others, for what ours sent in this part of the run.
+    pub fn envelope(&self, part: Part) -> Envelope {
+        Envelope::of(&self.points, &self.ours, part)
+    }
+
+    /// Our mean and p99 over the best.
+    pub fn ratios(&self, part: Part) -> [f64; 2] {
+        self.envelope(part).ratios(self.ours.part(part))
+    }
+}
+
+/// Runs every cell with all of `families`, two at a time, and hands each row to `done` as it comes; in the order of `cells` at the end.
+pub fn judge(cells: &[Cell], families: &[Family], effort: Effort, done: impl Fn(&Row) + Sync) -> Vec<Row> {
+    let next = AtomicUsize::new(0);
+    let rows = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(cell) = cells.get(at) else { return };
+                    let row = row(cell, families, effort);
+                    done(&row);
+                    rows.lock().expect("no run panics with it").push((at, row));
+                }
+            });
+        }
+    });
+    let mut rows = rows.into_inner().expect("no run panics with it");
+    rows.sort_by_key(|&(at, _)| at);
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+fn row(cell: &Cell, families: &[Family], effort: Effort) -> Row {
+    let redundancy = if cell.misjudged == 1.0 { Redundancy::Adaptive } else { baselines::misled(cell.misjudged) };
+    let ours = Measured::of(cell, redundancy, effort.seeds, effort.seconds);
+    let points = families.iter().flat_map(|&family| climb(cell, family, &ours, effort)).collect();
+    Row { cell: *cell, ours, points }
+}
+
+/// The family's ladder up to where it sends more than ours, and one number between the last two.
+fn climb(cell: &Cell, family: Family, ours: &Measured, effort: Effort) -> Vec<Point> {
+    let run = |number| {
+        let measured = Measured::of(cell, family.redundancy(number), effort.seeds, effort.seconds);
+        Point { family, number, measured }
+    };
+    let sent = |point: &Point| point.measured.steady.sent_per_byte;
+    let mut points = Vec::new();
+    for number in family.ladder(cell) {
+        let point = run(number);
+        let above = sent(&point) > ours.steady.sent_per_byte;
+        points.push(point);
+        if above {
+            break;
+        }
+    }
+    if let [.., from, to] = &points[..]
+        && sent(from) < ours.steady.sent_per_byte
+        && ours.steady.sent_per_byte < sent(to)
+    {
+        let along = (ours.steady.sent_per_byte - sent(from)) / (sent(to) - sent(from));
+        let number = family.nearest(from.number + along * (to.number - from.number));
+        let number = number.filter(|&number| number != from.number && number != to.number);
+        if let Some(number) = number {
+            points.insert(points.len() - 1, run(number));
+        }
+    }
+    points
+}
