@@ -50,9 +50,8 @@ impl Family {
     pub(super) fn ladder(self, cell: &Cell) -> Vec<f64> {
         let taken = cell.taken();
         let shares = |least: f64| -> Vec<f64> {
-            let steps = [0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.55].map(|more| taken + more);
-            let below = [0.3, 0.7].map(|part| taken * part);
-            below.into_iter().chain(steps).filter(|&share| share >= least.max(0.005)).collect()
+            let steps = [0.5 * taken, taken + 0.015, taken + 0.05, taken + 0.15, taken + 0.3, taken + 0.55];
+            steps.into_iter().filter(|&share| share >= least.max(0.005)).collect()
         };
         match self {
             Self::Arq => vec![1.0],
@@ -68,7 +67,7 @@ impl Family {
             // Without answers less than the loss takes is never enough.
             Self::Open => shares(taken + 0.005),
             Self::Closed | Self::Margin | Self::Caterpillar => shares(0.0),
-            Self::AcRlnc => vec![0.0, 0.1, 0.3],
+            Self::AcRlnc => vec![0.0, 0.3, 0.7],
         }
     }
 

@@ -1,7 +1,7 @@
 //! The grid: our redundancy policy, with its defaults, against every scheme known, through the real protocol and over the same links.
 //!
 //! For each [`Cell`] ours runs first; then each [`Family`] of schemes climbs its ladder, from little sent to much, until it sends more than ours did, and is
-//! run once more where it should send as much. [`Envelope`] then says what the best of them reached for no more than ours sent. Tests and
+//! run twice more where it should send as much. [`Envelope`] then says what the best of them reached for no more than ours sent. Tests and
 //! the example `grid` call [`judge`]; a cell's row depends on nothing but the cell, the seeds and the seconds.
 
 mod baselines;
@@ -84,7 +84,10 @@ fn row(cell: &Cell, families: &[Family], effort: Effort) -> Row {
     Row { cell: *cell, ours, points }
 }
 
-/// The family's ladder up to where it sends more than ours, and one number between the last two.
+/// Numbers looked for between the two that send less and more than ours: after two what is sent differs by a few thousandths.
+const REFINEMENTS: usize = 2;
+
+/// The family's ladder up to where it sends more than ours, and numbers that should send as much.
 fn climb(cell: &Cell, family: Family, ours: &Measured, effort: Effort) -> Vec<Point> {
     let run = |number| {
         let measured = Measured::of(cell, family.redundancy(number), effort.seeds, effort.seconds);
@@ -100,16 +103,18 @@ fn climb(cell: &Cell, family: Family, ours: &Measured, effort: Effort) -> Vec<Po
             break;
         }
     }
-    if let [.., from, to] = &points[..]
-        && sent(from) < ours.steady.sent_per_byte
-        && ours.steady.sent_per_byte < sent(to)
-    {
-        let along = (ours.steady.sent_per_byte - sent(from)) / (sent(to) - sent(from));
-        let number = family.nearest(from.number + along * (to.number - from.number));
-        let number = number.filter(|&number| number != from.number && number != to.number);
-        if let Some(number) = number {
-            points.insert(points.len() - 1, run(number));
-        }
+    for _ in 0..REFINEMENTS {
+        let Some(at) = points.windows(2).position(|pair| straddles(&pair[0], &pair[1], ours)) else { break };
+        let [from, to] = [at, at + 1].map(|at| (points[at].number, sent(&points[at])));
+        let along = (ours.steady.sent_per_byte - from.1) / (to.1 - from.1);
+        let number = family.nearest(from.0 + along * (to.0 - from.0));
+        let Some(number) = number.filter(|&number| number != from.0 && number != to.0) else { break };
+        points.insert(at + 1, run(number));
     }
     points
+}
+
+fn straddles(from: &Point, to: &Point, ours: &Measured) -> bool {
+    let [from, ours, to] = [&from.measured, ours, &to.measured].map(|measured| measured.steady.sent_per_byte);
+    from < ours && ours < to
 }
