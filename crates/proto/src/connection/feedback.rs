@@ -171,11 +171,12 @@ impl Connection {
         let udp = sent.payload_len();
         match sent.carried {
             Carried::Source { lane, id, again } => {
-                let Some(Lane { sender, .. }) = self.lanes.get_mut(lane) else { return };
+                let Some(Lane { sender, policy, .. }) = self.lanes.get_mut(lane) else { return };
                 if arrived {
                     sender.on_source_acked(id);
                 } else if !again {
                     sender.on_source_lost(id);
+                    policy.on_source_lost(id);
                 }
                 if again {
                     sender.on_repair_settled(n, arrived);

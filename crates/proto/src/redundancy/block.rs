@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use tidewire_codec::{Code, SourceId};
 
-use super::{CodingContext, RedundancyPolicy, Repair, RepairInFlight};
+use super::{CodingContext, RedundancyPolicy, Repair, RepairInFlight, Report};
 use crate::Time;
 
 /// Rows of a Cauchy matrix over GF(2^8) besides its `count` columns; further repairs are random combinations.
@@ -20,6 +20,9 @@ struct Generation {
     /// Proactive repairs still to be sent.
     owed: u16,
     sent: u16,
+    /// Source symbols whose first transmission was lost.
+    lost: u64,
+    /// Repairs that arrived, and whose fate is open.
     arrived: u64,
     in_flight: u64,
 }
@@ -31,13 +34,15 @@ pub struct Block {
     r: u16,
     /// First source symbol of the generation that is being filled.
     filling: SourceId,
+    /// Source symbols of it whose first transmission was lost.
+    lost: u64,
     closed: VecDeque<Generation>,
 }
 
 impl Block {
     /// `k + r <= 255`, `k >= 1`.
     pub fn new(k: u16, r: u16) -> Self {
-        Self { k, r, filling: SourceId(0), closed: VecDeque::new() }
+        Self { k, r, filling: SourceId(0), lost: 0, closed: VecDeque::new() }
     }
 
     fn close(&mut self, sent: SourceId) {
@@ -45,7 +50,8 @@ impl Block {
         // A short generation gets its share of repairs.
         let owed = (u32::from(self.r) * u32::from(count)).div_ceil(u32::from(self.k)) as u16;
         let first = core::mem::replace(&mut self.filling, sent);
-        self.closed.push_back(Generation { first, count, owed, sent: 0, arrived: 0, in_flight: 0 });
+        let lost = core::mem::take(&mut self.lost);
+        self.closed.push_back(Generation { first, count, owed, sent: 0, lost, arrived: 0, in_flight: 0 });
     }
 
     fn idle_deadline(&self, cx: &CodingContext<'_>) -> Option<Time> {
@@ -68,6 +74,23 @@ impl Generation {
         Repair::Coded { code, first, count, key: Some(key), on_feedback }
     }
 
+    /// Whether it lacks more than is under way; asked when all its source symbols are settled. `lowest`: nothing below it lacks anything.
+    fn is_short(&mut self, report: &Report, lowest: bool) -> bool {
+        let named = self.named(report);
+        // A report that had no room for all, or came before the end was seen, says nothing of the rest.
+        let lacking = if self.end() <= report.end { named } else { named.max(self.lost) };
+        if lowest && lacking > 0 && lacking <= self.arrived && self.in_flight == 0 {
+            // A repair that arrived need not have helped: a random combination may say nothing new.
+            self.arrived = lacking - report.settled_deficit(self.end()).clamp(1, lacking);
+        }
+        lacking > self.arrived + self.in_flight + u64::from(self.owed)
+    }
+
+    /// Undecoded symbols of it that the report names.
+    fn named(&self, report: &Report) -> u64 {
+        report.undecoded_below(self.end()) - report.undecoded_below(self.first)
+    }
+
     fn end(&self) -> SourceId {
         SourceId(self.first.0 + u64::from(self.count))
     }
@@ -78,6 +101,14 @@ impl RedundancyPolicy for Block {
         // A generation is a span: what the peer does not accept as one is cut, with its share of repairs.
         if cx.sent.0 - self.filling.0 >= u64::from(self.k.min(cx.max_span)) {
             self.close(cx.sent);
+        }
+    }
+
+    fn on_source_lost(&mut self, id: SourceId) {
+        match self.closed.iter_mut().find(|g| g.first <= id && id < g.end()) {
+            Some(generation) => generation.lost += 1,
+            None if id >= self.filling => self.lost += 1,
+            None => {}
         }
     }
 
@@ -98,17 +129,10 @@ impl RedundancyPolicy for Block {
         let mut lowest = true;
         for generation in &mut self.closed {
             if generation.end() <= cx.settled {
-                let named = cx.report.undecoded_below(generation.end()) - cx.report.undecoded_below(generation.first);
-                // A report that had no room for all says nothing of the rest: it may all be lacking.
-                let unsaid = generation.end().0.saturating_sub(cx.report.end.max(generation.first).0);
-                let lacking = named + unsaid;
-                // A repair that arrived need not have helped (a random combination may say nothing new). For the lowest generation that lacks
-                // anything the receiver's own deficit counts, so that it cannot wait for ever.
-                let stuck = lowest && cx.report.settled_deficit(generation.end()) > generation.in_flight;
-                if lacking > generation.arrived + generation.in_flight || (lacking > 0 && stuck) {
+                if generation.is_short(cx.report, lowest) {
                     return Some(generation.repair(cx.base, true));
                 }
-                lowest &= lacking == 0;
+                lowest &= generation.end() <= cx.report.end && generation.named(cx.report) == 0;
             }
             if generation.owed > 0 {
                 generation.owed -= 1;
@@ -129,7 +153,8 @@ mod tests {
 
     #[test]
     fn a_generation_may_be_asked_for_more_repairs_than_there_are_keys() {
-        let mut generation = Generation { first: SourceId(0), count: 3, owed: 0, sent: 0, arrived: 0, in_flight: 0 };
+        let mut generation =
+            Generation { first: SourceId(0), count: 3, owed: 0, sent: 0, lost: 0, arrived: 0, in_flight: 0 };
         let keys = (0..70_000_u32).map(|_| match generation.repair(SourceId(0), true) {
             Repair::Coded { key: Some(key), .. } => u32::from(key),
             other => panic!("{other:?}"),

@@ -192,6 +192,8 @@ impl CodingContext<'_> {
 pub trait RedundancyPolicy: Send + fmt::Debug {
     /// The source symbol `cx.sent - 1` was just sent for the first time.
     fn on_source_sent(&mut self, _cx: &CodingContext<'_>) {}
+    /// The first transmission of a source symbol was lost.
+    fn on_source_lost(&mut self, _id: SourceId) {}
     /// The fate of a coded repair is known.
     fn on_repair_settled(&mut self, _repair: &RepairInFlight, _arrived: bool) {}
     /// A slot is free: the repair worth sending now, which is then sent. Must be cheap.
