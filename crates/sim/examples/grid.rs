@@ -1,4 +1,4 @@
-//! Our redundancy policy against the best of all schemes, over a grid of links: docs/envelope.md.
+//! Our redundancy policy against the best of all policies, over a grid of links: docs/envelope.md.
 //!
 //! `cargo run --release -p tidewire-sim --example grid -- [--full] [--cells TEXT] [--seeds N] [--seconds N] [--json FILE]`
 //!

@@ -22,9 +22,8 @@ struct Generation {
     sent: u16,
     /// Source symbols whose first transmission was lost.
     lost: u64,
-    /// Repairs that arrived, and whose fate is open.
+    /// Repairs that arrived.
     arrived: u64,
-    in_flight: u64,
 }
 
 /// Generations of `k`, `r` repairs each.
@@ -51,7 +50,7 @@ impl Block {
         let owed = (u32::from(self.r) * u32::from(count)).div_ceil(u32::from(self.k)) as u16;
         let first = core::mem::replace(&mut self.filling, sent);
         let lost = core::mem::take(&mut self.lost);
-        self.closed.push_back(Generation { first, count, owed, sent: 0, lost, arrived: 0, in_flight: 0 });
+        self.closed.push_back(Generation { first, count, owed, sent: 0, lost, arrived: 0 });
     }
 
     fn idle_deadline(&self, cx: &CodingContext<'_>) -> Option<Time> {
@@ -66,7 +65,6 @@ impl Generation {
         let key = self.sent;
         // A peer may ask for ever; a row sent again after 65,536 others does no harm.
         self.sent = self.sent.wrapping_add(1);
-        self.in_flight += 1;
         let gone = base.0.saturating_sub(self.first.0);
         let whole = gone == 0 && key < FIELD - self.count;
         let code = if whole { Code::Cauchy } else { Code::Rlc };
@@ -75,15 +73,18 @@ impl Generation {
     }
 
     /// Whether it lacks more than is under way; asked when all its source symbols are settled. `lowest`: nothing below it lacks anything.
-    fn is_short(&mut self, report: &Report, lowest: bool) -> bool {
-        let named = self.named(report);
+    fn is_short(&mut self, cx: &CodingContext<'_>, lowest: bool) -> bool {
+        let named = self.named(cx.report);
         // A report that had no room for all, or came before the end was seen, says nothing of the rest.
-        let lacking = if self.end() <= report.end { named } else { named.max(self.lost) };
-        if lowest && lacking > 0 && lacking <= self.arrived && self.in_flight == 0 {
+        let lacking = if self.end() <= cx.report.end { named } else { named.max(self.lost) };
+        // Not all that was asked for was sent: a repair of longer symbols than the path takes by now is not.
+        let under_way = cx.in_flight.iter().filter(|repair| self.first <= repair.first && repair.first < self.end());
+        let under_way = under_way.count() as u64;
+        if lowest && lacking > 0 && lacking <= self.arrived && under_way == 0 {
             // A repair that arrived need not have helped: a random combination may say nothing new.
-            self.arrived = lacking - report.settled_deficit(self.end()).clamp(1, lacking);
+            self.arrived = lacking - cx.report.settled_deficit(self.end()).clamp(1, lacking);
         }
-        lacking > self.arrived + self.in_flight + u64::from(self.owed)
+        lacking > self.arrived + under_way + u64::from(self.owed)
     }
 
     /// Undecoded symbols of it that the report names.
@@ -114,7 +115,6 @@ impl RedundancyPolicy for Block {
 
     fn on_repair_settled(&mut self, repair: &RepairInFlight, arrived: bool) {
         if let Some(generation) = self.closed.iter_mut().find(|g| g.first <= repair.first && repair.first < g.end()) {
-            generation.in_flight = generation.in_flight.saturating_sub(1);
             generation.arrived += u64::from(arrived);
         }
     }
@@ -129,7 +129,7 @@ impl RedundancyPolicy for Block {
         let mut lowest = true;
         for generation in &mut self.closed {
             if generation.end() <= cx.settled {
-                if generation.is_short(cx.report, lowest) {
+                if generation.is_short(cx, lowest) {
                     return Some(generation.repair(cx.base, true));
                 }
                 lowest &= generation.end() <= cx.report.end && generation.named(cx.report) == 0;
@@ -149,12 +149,79 @@ impl RedundancyPolicy for Block {
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
+
     use super::*;
+    use crate::path::LossEstimate;
+
+    /// Three generations of 64 without repairs are sent and settled; the peer said `report`.
+    fn context<'a>(report: &'a Report, in_flight: &'a [RepairInFlight]) -> CodingContext<'a> {
+        CodingContext {
+            now: Time::from_millis(1_000),
+            base: report.edge,
+            settled: SourceId(192),
+            sent: SourceId(192),
+            report,
+            lost: None,
+            in_flight,
+            loss: LossEstimate { rate: 0.2, upper: 0.2, burst: 1.0, weight: 512.0 },
+            rtt: Duration::from_millis(60),
+            backlog: true,
+            saturated: true,
+            source_interval: Duration::from_micros(500),
+            last_source: Time::from_millis(1_000),
+            max_span: 256,
+            max_overhead: 0.5,
+            target: None,
+        }
+    }
+
+    /// What the policy sends until it wants no more, all of it under way; by generation.
+    fn answers(block: &mut Block, report: &Report) -> [usize; 3] {
+        let mut in_flight = Vec::new();
+        while let Some(Repair::Coded { first, count, on_feedback, .. }) =
+            block.next_repair(&context(report, &in_flight))
+        {
+            assert!(in_flight.len() < 200, "asks without end");
+            in_flight.push(RepairInFlight { packet: in_flight.len() as u64, first, count, on_feedback });
+        }
+        [0, 64, 128].map(|first| in_flight.iter().filter(|repair| repair.first.0 / 64 == first / 64).count())
+    }
+
+    fn three_generations(lost: &[u64]) -> Block {
+        let mut block = Block::new(64, 0);
+        for sent in [64, 128, 192] {
+            block.close(SourceId(sent));
+        }
+        lost.iter().for_each(|&id| block.on_source_lost(SourceId(id)));
+        block
+    }
+
+    #[test]
+    fn issue_5_a_cut_report_does_not_ask_for_whole_generations() {
+        // Of six losses the report had room for the first two.
+        let mut block = three_generations(&[3, 9, 70, 75, 80, 130]);
+        let undecoded = vec![SourceId(3)..SourceId(4), SourceId(9)..SourceId(10)];
+        let report = Report { edge: SourceId(3), end: SourceId(10), deficit: 6, undecoded };
+        assert_eq!(answers(&mut block, &report), [2, 3, 1]);
+    }
+
+    #[test]
+    fn issue_5_a_repair_that_was_not_sent_or_did_not_help_is_sent_again() {
+        let mut block = three_generations(&[3]);
+        let report =
+            Report { edge: SourceId(3), end: SourceId(192), deficit: 1, undecoded: vec![SourceId(3)..SourceId(4)] };
+        // Asked for but not sent.
+        assert!(block.next_repair(&context(&report, &[])).is_some());
+        assert_eq!(answers(&mut block, &report), [1, 0, 0]);
+        let repair = RepairInFlight { packet: 0, first: SourceId(3), count: 61, on_feedback: true };
+        block.on_repair_settled(&repair, true);
+        assert_eq!(answers(&mut block, &report), [1, 0, 0]);
+    }
 
     #[test]
     fn a_generation_may_be_asked_for_more_repairs_than_there_are_keys() {
-        let mut generation =
-            Generation { first: SourceId(0), count: 3, owed: 0, sent: 0, lost: 0, arrived: 0, in_flight: 0 };
+        let mut generation = Generation { first: SourceId(0), count: 3, owed: 0, sent: 0, lost: 0, arrived: 0 };
         let keys = (0..70_000_u32).map(|_| match generation.repair(SourceId(0), true) {
             Repair::Coded { key: Some(key), .. } => u32::from(key),
             other => panic!("{other:?}"),

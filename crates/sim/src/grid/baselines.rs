@@ -16,7 +16,7 @@ fn custom(name: &'static str, build: fn(f64) -> Box<dyn RedundancyPolicy>, param
 
 /// A lost source symbol is sent again as soon as feedback shows the loss, `copies` times in a row.
 ///
-/// With one copy this is SR-ARQ. More of them is what sets schemes on NACKs apart from it in delay: redundancy on the retransmission, whose own loss is
+/// With one copy this is SR-ARQ. More of them is what sets policies on NACKs apart from it in delay: redundancy on the retransmission, whose own loss is
 /// what the tail of ARQ is made of (Hairpin, NSDI 2024; AutoRec, 2025).
 pub(super) fn nack(copies: f64) -> Redundancy {
     custom("nack", |copies| Box::new(Nack { copies: copies as u32, again: None }), copies)

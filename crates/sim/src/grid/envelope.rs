@@ -1,12 +1,12 @@
-//! The best of all schemes at the overhead that ours used, and where ours stands to it.
+//! The best of all policies at the overhead that ours used, and where ours stands to it.
 //!
-//! A scheme counts where it sent no more than ours for each byte and delivered as much. Between two neighbours of one family, of which one sent less
+//! A policy counts where it sent no more than ours for each byte and delivered as much. Between two neighbours of one family, of which one sent less
 //! than ours and one more, delay is taken to be geometric in what was sent: near capacity it falls by factors.
 
 use super::families::Family;
 use super::figures::{Figures, Measured, Part};
 
-/// A scheme of a family in a cell.
+/// A policy of a family in a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// The family.
@@ -28,7 +28,7 @@ pub struct Least {
     pub number: f64,
 }
 
-/// The least mean and the least p99, possibly of two schemes; none where nobody sent as little as ours.
+/// The least mean and the least p99, possibly of two policies; none where nobody sent as little as ours.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Envelope {
     /// Of the mean delay.
@@ -37,7 +37,7 @@ pub struct Envelope {
     pub p99: Option<Least>,
 }
 
-/// What a scheme may deliver less than ours and still count: one round trip's worth of waiting at the end of a run, and the dice.
+/// What a policy may deliver less than ours and still count: one round trip's worth of waiting at the end of a run, and the dice.
 const DELIVERED: f64 = 0.98;
 /// Delays below these are equal: a quarter of the time of a packet at 25 Mbit/s for the mean, one packet for p99.
 const MEAN_FLOOR_MS: f64 = 0.12;
@@ -60,6 +60,15 @@ impl Envelope {
             single.chain(between).min_by(|a, b| a.value.total_cmp(&b.value))
         };
         Self { mean: least(|f| f.mean_ms, MEAN_FLOOR_MS), p99: least(|f| f.p99_ms, P99_FLOOR_MS) }
+    }
+
+    /// Whether the mean or the p99 is at most `factor` times the other's.
+    pub(super) fn is_near(&self, other: &Self, factor: f64) -> bool {
+        let near = |one: Option<Least>, other: Option<Least>, floor: f64| match (one, other) {
+            (Some(one), Some(other)) => one.value <= factor * other.value.max(floor),
+            _ => false,
+        };
+        near(self.mean, other.mean, MEAN_FLOOR_MS) || near(self.p99, other.p99, P99_FLOOR_MS)
     }
 
     /// Our mean over the least, and our p99 over the least; 0 where there is none.

@@ -1,4 +1,4 @@
-//! The schemes of the grid, in families of one number each: along it more is sent and delay falls, so that a family can be read at any
+//! The policies of the grid, in families of one number each: along it more is sent and delay falls, so that a family can be read at any
 //! overhead.
 
 use core::fmt;
@@ -8,7 +8,7 @@ use tidewire_proto::redundancy::Redundancy;
 use super::baselines;
 use super::cells::Cell;
 
-/// One scheme but for its number.
+/// One policy but for its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Family {

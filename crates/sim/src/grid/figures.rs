@@ -1,4 +1,4 @@
-//! What one run of a scheme in a cell comes to: delay, overhead and goodput, from the third second on and from the beginning.
+//! What one run of a policy in a cell comes to: delay, overhead and goodput, from the third second on and from the beginning.
 
 use core::time::Duration;
 
@@ -52,7 +52,7 @@ impl Measured {
         }
     }
 
-    /// Runs a scheme with seeds 1 to `seeds` for three seconds and `seconds` more: medians of each figure.
+    /// Runs a policy with seeds 1 to `seeds` for three seconds and `seconds` more: medians of each figure.
     pub(super) fn of(cell: &Cell, redundancy: Redundancy, seeds: u64, seconds: u32) -> Self {
         let runs: Vec<Self> = (1..=seeds).map(|seed| run(cell, redundancy, seed, seconds)).collect();
         let median = |of: &dyn Fn(&Self) -> f64| {

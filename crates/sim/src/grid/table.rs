@@ -17,7 +17,7 @@ pub fn markdown(rows: &[Row], part: Part) -> String {
         let envelope = row.envelope(part);
         let ratios = row.ratios(part);
         let best = |least: Option<Least>, ratio: f64| match least {
-            Some(least) => format!("{:.2} | {} | {ratio:.2}", least.value, scheme(least.family, least.number)),
+            Some(least) => format!("{:.2} | {} | {ratio:.2}", least.value, named(least.family, least.number)),
             None => "- | nobody sent as little | -".to_owned(),
         };
         let (mean, p99) = (best(envelope.mean, ratios[0]), best(envelope.p99, ratios[1]));
@@ -52,7 +52,7 @@ fn summary(rows: &[Row], part: Part) -> String {
     )
 }
 
-fn scheme(family: Family, number: f64) -> String {
+fn named(family: Family, number: f64) -> String {
     match family {
         Family::Arq => family.to_string(),
         Family::Nack => format!("{family} {number:.1}"),
@@ -67,7 +67,7 @@ pub fn json(rows: &[Row]) -> String {
         let mut line = |family: &str, number: f64, measured: &super::Measured| {
             let figures = |part| {
                 let Figures { sent_per_byte, mean_ms, p99_ms, goodput_bps } = *measured.part(part);
-                // JSON has no infinity: a scheme that delivered nothing has no delay.
+                // JSON has no infinity: a policy that delivered nothing has no delay.
                 let ms = |value: f64| if value.is_finite() { format!("{value:.4}") } else { "null".to_owned() };
                 let (mean, p99) = (ms(mean_ms), ms(p99_ms));
                 format!(

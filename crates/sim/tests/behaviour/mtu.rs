@@ -36,6 +36,24 @@ fn the_least_path_is_enough() {
     assert_eq!(found("1228B"), 1_200);
 }
 
+/// Repairs of a block, which are longer than most source symbols, are lost together in bursts while what is shorter passes: no black hole.
+#[test]
+fn issue_5_bursts_are_no_black_hole() {
+    for policy in ["block:16,7", "block:32,11"] {
+        let mut trial = bulk(0, &[(Direction::Forward, "loss", "gilbert:10%,4"), (Direction::Both, "queue", "60ms")]);
+        trial.link.set_seed(1);
+        trial.seed = 1;
+        trial.flows = vec![Flow::paced(End::Near, 1 << 40, 1_562_500)];
+        trial.near.redundancy = policy.parse().unwrap();
+        trial.far = trial.near.clone();
+        let mut run = trial.start().unwrap();
+        for second in 2..=13 {
+            run.until(run.began() + Duration::from_secs(second));
+            assert_eq!(run.stats(End::Near).datagram_size, 1_472, "{policy} after {second} s");
+        }
+    }
+}
+
 fn limit(run: &mut Run, mtu: Option<usize>) {
     let link = run.pair.link_mut();
     link.forward.set_mtu(mtu);
