@@ -116,8 +116,8 @@ pub struct Bbr {
     queue: Duration,
     /// The peer counted congestion marks for which the rate has not fallen yet.
     marked: bool,
-    /// Going slower did not empty the queue: it is another's, and the medium loses too much for taking part as CUBIC does.
-    foreign: bool,
+    /// What the path's round trip has become, as long as the least of the last ten seconds is of what it was.
+    longer: Duration,
     /// Least round trip of the running round of this phase.
     least: Duration,
     /// Cruises in a row that a queue ended soon.
@@ -153,7 +153,7 @@ impl Default for Bbr {
             full_rounds: 0,
             queue: Duration::ZERO,
             marked: false,
-            foreign: false,
+            longer: Duration::ZERO,
             least: Duration::MAX,
             returns: 0,
             contest: None,
@@ -172,7 +172,10 @@ impl RateController for Bbr {
     }
 
     fn on_ack(&mut self, ack: &AckSample) {
-        self.min_rtt = ack.min_rtt;
+        if ack.rtt.is_some_and(|rtt| rtt + self.queue_limit() < self.longer) {
+            self.longer = Duration::ZERO;
+        }
+        self.min_rtt = ack.min_rtt.max(self.longer);
         if let Some(rtt) = ack.rtt {
             self.recent[self.samples % RECENT] = rtt;
             self.samples += 1;
@@ -262,6 +265,10 @@ impl RateController for Bbr {
     fn is_congested(&self) -> bool {
         queue_is_long(self.queue, self.min_rtt, self.rate())
     }
+
+    fn is_starting(&self) -> bool {
+        matches!(self.phase, Phase::Startup | Phase::Drain)
+    }
 }
 
 impl Bbr {
@@ -333,13 +340,12 @@ impl Bbr {
                 self.enter(Phase::Drain, ack)
             }
             Phase::Drain | Phase::Down if ack.in_flight <= product => {
-                self.foreign = false;
                 self.enter(Phase::Cruise, ack);
             }
             Phase::Up if !self.is_shared() && self.standing_queue() > self.queue_limit() => {
                 self.enter(Phase::Down, ack)
             }
-            Phase::Cruise if !self.foreign && self.standing_queue() > self.queue_limit() => {
+            Phase::Cruise if self.standing_queue() > self.queue_limit() => {
                 let returned = self.phase_rounds < SOON && self.medium.is_clean();
                 self.returns = if returned { self.returns + 1 } else { 0 };
                 let next = if self.returns < RETURNS { Phase::Down } else { Phase::Look };
@@ -378,14 +384,7 @@ impl Bbr {
             Phase::Startup if !app_limited => self.check_full(ack),
             Phase::Up if self.is_more(lasted) => self.full_rate = self.rate(),
             Phase::Up => self.enter(Phase::Down, ack),
-            Phase::Drain | Phase::Down if lasted >= DRAIN_ROUNDS && self.medium.is_clean() => {
-                self.enter(Phase::Look, ack)
-            }
-            Phase::Drain | Phase::Down if lasted >= if self.foreign { 1 } else { DRAIN_ROUNDS } => {
-                self.foreign = true;
-                self.probe_less();
-                self.enter(Phase::Cruise, ack);
-            }
+            Phase::Drain | Phase::Down if lasted >= DRAIN_ROUNDS => self.enter(Phase::Look, ack),
             Phase::Look if lasted >= LOOKED => self.end_look(ack),
             Phase::Compete if self.contest.as_mut().is_none_or(Contest::end_round) => self.enter(Phase::Look, ack),
             Phase::Probe if lasted >= 2 => {
@@ -404,7 +403,11 @@ impl Bbr {
     /// The flight was less than the pipe holds: whose is the queue that there still is?
     fn end_look(&mut self, ack: &AckSample) {
         let stays = self.least.saturating_sub(self.min_rtt);
-        if !self.medium.is_clean() || stays <= (self.queue_limit() / LOOK_DIVISOR).max(own_time(self.rate())) {
+        let is_short = stays <= (self.queue_limit() / LOOK_DIVISOR).max(own_time(self.rate()));
+        if is_short || !self.medium.is_clean() {
+            if !is_short {
+                self.longer = self.least;
+            }
             (self.contest, self.returns) = (None, 0);
             return self.enter(Phase::Cruise, ack);
         }
