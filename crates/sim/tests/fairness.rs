@@ -154,13 +154,13 @@ fn s18_beside_another_controller_each_gets_its_part() {
         print(contest, &result);
         let (ours, other) = (result.0[0], result.0[1]);
         // NewReno halves its window for each drop, so that a queue of a quarter of a round trip leaves a part of the link free, which ours takes.
-        let kept = match contest.flows[1] {
-            "newreno" if contest.queue == "15ms" => 0.22,
-            "newreno" => 0.35,
-            _ => 0.42,
+        let (kept, most) = match contest.flows[1] {
+            "newreno" if contest.queue == "15ms" => (0.22, 1.6),
+            "newreno" => (0.35, 1.5),
+            _ => (0.42, 1.5),
         };
         let fair = (ours + other) / 2.0;
-        assert!(other >= kept && ours >= 0.45 * fair && ours <= 1.5 * fair && ours + other >= 0.85, "{contest:?}");
+        assert!(other >= kept && ours >= 0.45 * fair && ours <= most * fair && ours + other >= 0.85, "{contest:?}");
     }
 }
 

@@ -325,8 +325,14 @@ impl Connection {
             rtt: path.rtt.smoothed(),
             backlog: sender.has_source() || waiting,
             saturated,
+            starting: path.rate.is_starting(),
             source_interval: sender.source_interval(),
             last_source: sender.last_source(),
+            oldest: if sender.report().deficit > 0 {
+                sender.oldest_age(now).unwrap_or_default()
+            } else {
+                Duration::ZERO
+            },
             max_span: self.max_span,
             max_overhead: self.config.max_overhead,
             target: self.config.target(),

@@ -281,11 +281,12 @@ impl LaneSender {
         self.base
     }
 
-    /// How long ago that symbol first left, in units of its send time; `None` when the peer lacks nothing. Ages of minutes wrap around.
-    pub fn oldest_age(&self, now: Time) -> Option<u32> {
+    /// How long ago that symbol first left; `None` when the peer lacks nothing. Ages of minutes wrap around.
+    pub fn oldest_age(&self, now: Time) -> Option<Duration> {
         let symbol = self.encoder.symbol(self.base).filter(|_| self.base < self.sent)?;
         let left = SymbolHeader::parse(symbol).ok()?.time;
-        Some(send_time(now).wrapping_sub(left) % SEND_TIME_MODULUS)
+        let units = send_time(now).wrapping_sub(left) % SEND_TIME_MODULUS;
+        Some(Duration::from_nanos(u64::from(units) * TIME_UNIT))
     }
 
     /// First source symbol whose first transmission's fate is open.

@@ -6,6 +6,7 @@
 
 mod adaptive;
 mod block;
+mod cap;
 mod every;
 mod none;
 pub mod target;
@@ -140,13 +141,17 @@ pub struct CodingContext<'a> {
     pub backlog: bool,
     /// The sender has been limited by the path rather than by the application for the last round trip.
     pub saturated: bool,
+    /// The path's rate is still being looked for.
+    pub starting: bool,
     /// Mean time between source symbols.
     pub source_interval: Duration,
     /// When the newest source symbol was sent.
     pub last_source: Time,
     /// Longest span that the peer decodes.
     pub max_span: u16,
-    /// Proactive repair over source bytes that must not be exceeded.
+    /// How long the oldest symbol that the peer may lack has been out; zero where it reported nothing lacking.
+    pub oldest: Duration,
+    /// Proactive repair over source bytes that must not be exceeded, over any second.
     pub max_overhead: f64,
     /// How late data may be, if the user says so.
     pub target: Option<Target>,

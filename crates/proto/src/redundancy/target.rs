@@ -12,7 +12,7 @@ use crate::path::{LossEstimate, correlation};
 
 /// Round trips from the first transmission of a lost symbol to the answer that repairs it, beyond the one-way time: the round trip, a sixteenth until
 /// FEEDBACK leaves, an eighth for reordering (`path/loss.rs`), and some for the jitter of all three.
-const ASKED: f64 = 1.25;
+pub(super) const ASKED: f64 = 1.25;
 /// ... and so many symbols, where they are far apart: a loss is seen by what comes after it.
 const ASKED_SYMBOLS: f64 = 3.0;
 /// So many symbols are later than an answer should be, for what delays some of them: rate control that drains, a gap that is seen late. Measured at half
@@ -63,6 +63,8 @@ pub struct Plan {
     pub share: f64,
     /// Predicted fraction of symbols that are later than the target's latency.
     pub late: f64,
+    /// Fraction of symbols that wait for an answer when it comes: so many are later by a round trip if it falls short.
+    asking: f64,
     /// What could be had instead, where the target cannot.
     pub nearest: Option<Nearest>,
 }
@@ -86,13 +88,12 @@ impl Conditions {
         Self { loss: loss_rate, burst, rtt, interval: interval.max(Duration::from_micros(1)) }
     }
 
-    /// Whether a plan for these is no good for `other`: something that it rests on is another by more than a tenth.
-    pub(super) fn differ(&self, other: &Self) -> bool {
-        let far = |a: f64, b: f64| (a - b).abs() > 0.1 * a.max(b);
-        far(self.loss, other.loss)
-            || far(self.burst, other.burst)
-            || far(self.rtt.as_secs_f64(), other.rtt.as_secs_f64())
-            || far(self.interval.as_secs_f64(), other.interval.as_secs_f64())
+    /// By which part the two are apart in what they are furthest apart in.
+    pub(super) fn difference(&self, other: &Self) -> f64 {
+        let part = |a: f64, b: f64| (a - b).abs() / a.max(b).max(f64::MIN_POSITIVE);
+        let times = part(self.rtt.as_secs_f64(), other.rtt.as_secs_f64())
+            .max(part(self.interval.as_secs_f64(), other.interval.as_secs_f64()));
+        part(self.loss, other.loss).max(part(self.burst, other.burst)).max(times)
     }
 
     /// In-order delay of what is repaired by asking, when the first answer does.
@@ -104,6 +105,13 @@ impl Conditions {
     fn asked_late(&self, latency: Duration) -> f64 {
         let rounds = (latency.as_secs_f64() / self.asked().as_secs_f64()).floor();
         (ASKED_LATE * correlation(self.burst)).min(1.0).powf(rounds).min(self.loss)
+    }
+
+    /// Fraction of symbols that wait when an answer comes: those behind a gap that is asked for, at most those that the code alone delivers later.
+    fn asking(&self, share: f64) -> f64 {
+        let asked = self.asked();
+        let behind_gaps = self.loss / self.burst * asked.as_secs_f64() / self.interval.as_secs_f64();
+        if share > 0.0 { behind_gaps.min(self.late(share, asked)) } else { behind_gaps }
     }
 
     /// Seconds that a packet has, with `share` repairs per source symbol.
@@ -120,7 +128,7 @@ impl Conditions {
 /// The least share that meets a target under these conditions, at most its cap. Some 2 ms; 10 where the target cannot be met.
 pub fn plan(target: Target, conditions: Conditions) -> Plan {
     let allowed = 1.0 - target.deliver;
-    let plan = |share, late| Plan { target, conditions, share, late, nearest: None };
+    let plan = |share, late| Plan { target, conditions, share, late, asking: conditions.asking(share), nearest: None };
     let asked = conditions.asked_late(target.latency);
     if asked <= allowed / 2.0 || (asked < conditions.loss && asked <= allowed) {
         return plan(0.0, asked);
@@ -162,14 +170,17 @@ fn least(mut low: f64, mut high: f64, enough: impl Fn(f64) -> bool) -> f64 {
 }
 
 impl Plan {
-    /// How many repairs are to be under way for `missing` symbols: the fewest that fall short no more often than the target bears.
+    /// How many repairs are to be under way for `missing` symbols, the oldest of which has waited for so long: the fewest that fall short no more
+    /// often than the target bears.
     ///
-    /// What falls short is asked for again, and for that round trip all symbols behind it wait.
-    pub(super) fn answers(&self, missing: u64) -> u64 {
-        let Conditions { loss, burst, interval, .. } = self.conditions;
-        let held = self.conditions.asked().as_secs_f64() / interval.as_secs_f64();
-        let gaps = loss / burst;
-        let risk = ((1.0 - self.target.deliver) / (gaps * held).max(1e-9)).clamp(LEAST_RISK, MOST_RISK);
+    /// What falls short is asked for again, and for that round trip all symbols behind it wait. As long as there is time for further rounds of asking
+    /// each of them may fall short more often: the nearer the deadline, the more copies.
+    pub(super) fn answers(&self, missing: u64, waited: Duration) -> u64 {
+        let Conditions { loss, burst, .. } = self.conditions;
+        let left = self.target.latency.saturating_sub(waited).as_secs_f64() / self.conditions.asked().as_secs_f64();
+        let rounds = left.floor().clamp(1.0, f64::from(MOST_ROUNDS));
+        let risk =
+            ((1.0 - self.target.deliver) / self.asking.max(1e-9)).powf(1.0 / rounds).clamp(LEAST_RISK, MOST_RISK);
         let missing = missing as u32;
         let spread = (0..=missing + 8).find(|&more| super::adaptive::more_than(more, missing + more, loss) <= risk);
         // All that is sent at once may be within one burst.
@@ -280,10 +291,16 @@ mod tests {
 
     #[test]
     fn answers_carry_the_margin_that_the_target_bears() {
-        let plan = |deliver, loss, burst| plan(target(90, deliver, 0.5), on(loss, burst, 60));
-        assert_eq!(plan(0.99, 0.0, 1.0).answers(3), 3);
-        let (loose, strict) = (plan(0.9, 0.1, 1.0).answers(3), plan(0.999, 0.1, 1.0).answers(3));
+        let plan = |latency, deliver, loss, burst| plan(target(latency, deliver, 0.5), on(loss, burst, 60));
+        let now = Duration::ZERO;
+        assert_eq!(plan(90, 0.99, 0.0, 1.0).answers(3, now), 3);
+        // Of what is asked for rather than repaired before.
+        let (loose, strict) = (plan(90, 0.9, 0.1, 1.0).answers(3, now), plan(90, 0.99, 0.1, 1.0).answers(3, now));
         assert!(3 < loose && loose < strict && strict <= 10, "{loose} {strict}");
-        assert!(plan(0.999, 0.1, 4.0).answers(1) > plan(0.999, 0.1, 1.0).answers(1));
+        assert!(plan(90, 0.9, 0.1, 4.0).answers(1, now) > plan(90, 0.9, 0.1, 1.0).answers(1, now));
+        // Fewer where more rounds of asking are left, as many when the deadline is near.
+        let patient = plan(400, 0.99, 0.1, 1.0);
+        let (early, late) = (patient.answers(3, now), patient.answers(3, Duration::from_millis(320)));
+        assert!(early < late && late == strict, "{early} {late} {strict}");
     }
 }

@@ -217,6 +217,16 @@ impl<T> Link<T> {
         *loss = LossProcess::new(&Loss::None, config.seed);
     }
 
+    /// From now on datagrams are lost by this model; what is under way keeps its fate.
+    pub fn set_loss(&mut self, loss: &Loss) {
+        self.loss = LossProcess::new(loss, self.config.seed);
+    }
+
+    /// From now on datagrams take so long beyond queue and rate; what is under way arrives when it would have.
+    pub fn set_delay(&mut self, delay: Duration) {
+        self.config.delay = delay;
+    }
+
     /// From now on IP packets longer than `mtu` bytes vanish; what is under way keeps its fate.
     pub fn set_mtu(&mut self, mtu: Option<usize>) {
         self.config.mtu = mtu;

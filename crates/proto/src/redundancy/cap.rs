@@ -1,0 +1,121 @@
+//! The cap on proactive repair, kept over every second: for [`super::Adaptive`].
+//!
+//! In each second that ends with a proactive repair there are no more of them than `max_overhead` times its source symbols; where a second
+//! has too few symbols for one repair, one for as many symbols as earn it. Counted in parts of a second, rounded so that the promise holds.
+
+use crate::Time;
+
+/// Parts of a second: rounding costs two of them, 3 % of the cap, where the cap is what limits.
+const PARTS: usize = 64;
+const PART: u64 = 1_000_000_000 / PARTS as u64;
+
+/// What was sent within the last second, and a little more.
+#[derive(Debug)]
+pub(super) struct Cap {
+    /// Source symbols and proactive repairs, by parts of a second; the newest part has the number `newest`.
+    parts: [[u32; 2]; PARTS + 1],
+    sums: [u32; 2],
+    newest: u64,
+    /// Repairs that the symbols since the last one have earned, up to one.
+    earned: f64,
+}
+
+impl Default for Cap {
+    fn default() -> Self {
+        Self { parts: [[0; 2]; PARTS + 1], sums: [0; 2], newest: 0, earned: 0.0 }
+    }
+}
+
+impl Cap {
+    /// A source symbol left.
+    pub fn on_source(&mut self, now: Time, max_overhead: f64) {
+        self.count(now, 0);
+        self.earned = (self.earned + max_overhead).min(1.0);
+    }
+
+    /// A proactive repair left.
+    pub fn on_repair(&mut self, now: Time) {
+        self.count(now, 1);
+        self.earned = 0.0;
+    }
+
+    /// Whether one more repair may leave.
+    pub fn allows(&mut self, now: Time, max_overhead: f64) -> bool {
+        self.forget(now);
+        let [sources, repairs] = self.sums;
+        // The oldest part is only partly within the second: its repairs count, its symbols do not.
+        let oldest = self.parts[self.index(self.newest + 1)][0];
+        f64::from(repairs + 1) <= max_overhead * f64::from(sources - oldest) || (repairs == 0 && self.earned >= 1.0)
+    }
+
+    fn count(&mut self, now: Time, what: usize) {
+        self.forget(now);
+        let index = self.index(self.newest);
+        self.parts[index][what] += 1;
+        self.sums[what] += 1;
+    }
+
+    /// Drops what is older than a second.
+    fn forget(&mut self, now: Time) {
+        let part = now.0 / PART;
+        for number in self.newest + 1..=part.min(self.newest + self.parts.len() as u64) {
+            let index = self.index(number);
+            let old = core::mem::take(&mut self.parts[index]);
+            self.sums = [self.sums[0] - old[0], self.sums[1] - old[1]];
+        }
+        self.newest = self.newest.max(part);
+    }
+
+    fn index(&self, number: u64) -> usize {
+        (number % self.parts.len() as u64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Symbols by `gaps` in microseconds, and after each as many repairs as are allowed, twice; checks every second that ends with a repair.
+    fn send(max_overhead: f64, gaps: impl Iterator<Item = u64>) -> (usize, usize) {
+        let (mut cap, mut now) = (Cap::default(), Time::from_millis(5));
+        let (mut sources, mut repairs) = (Vec::new(), Vec::new());
+        for gap in gaps {
+            now += core::time::Duration::from_micros(gap);
+            cap.on_source(now, max_overhead);
+            sources.push(now);
+            for _ in 0..2 {
+                if !cap.allows(now, max_overhead) {
+                    continue;
+                }
+                cap.on_repair(now);
+                repairs.push(now);
+                let within = |times: &[Time]| times.iter().rev().take_while(|&&at| now.since(at).as_secs() < 1).count();
+                let most = (max_overhead * within(&sources) as f64) as usize;
+                assert!(within(&repairs) <= most.max(1), "{} of {}", within(&repairs), within(&sources));
+            }
+        }
+        (sources.len(), repairs.len())
+    }
+
+    #[test]
+    fn no_second_has_more_than_its_share_and_little_is_left_out() {
+        for max_overhead in [0.0, 0.05, 0.15, 0.5, 1.0] {
+            let (sources, repairs) = send(max_overhead, (0..20_000).map(|n| 700 + n % 600));
+            let share = repairs as f64 / sources as f64;
+            assert!(share <= max_overhead && share >= 0.9 * max_overhead, "{share} of {max_overhead}");
+        }
+    }
+
+    #[test]
+    fn bursts_and_pauses_keep_to_it() {
+        // Frames of twenty symbols; and a flow that stops for seconds.
+        send(0.3, (0..6_000).map(|n| if n % 20 == 0 { 33_000 } else { 50 }));
+        send(0.3, (0..6_000).map(|n| if n % 500 == 0 { 3_000_000 } else { 1_000 }));
+    }
+
+    #[test]
+    fn who_sends_seldom_gets_a_repair_for_as_many_symbols_as_earn_it() {
+        let (sources, repairs) = send(0.25, (0..40).map(|_| 1_500_000));
+        assert_eq!((sources, repairs), (40, 10));
+    }
+}
