@@ -90,7 +90,7 @@ impl RedundancyPolicy for Adaptive {
         if !self.reviewed || self.since_review >= REVIEW {
             self.reviewed = true;
             self.since_review = 0;
-            self.saturated = (cx.saturated || cx.backlog) && !cx.starting;
+            self.saturated = cx.saturated && !cx.starting;
             self.share = self.share(cx);
         }
         self.cap.on_source(cx.now, cx.max_overhead);
