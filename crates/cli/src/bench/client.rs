@@ -106,7 +106,7 @@ pub(super) fn arrived(connection: &Connection, taking: &Taking, same_clock: bool
 
 /// Each figure from the side that knows it.
 fn join(sent: Summary, arrived: Summary) -> Summary {
-    let Summary { symbols, delay_ms, records, .. } = arrived;
+    let Summary { symbols, delay_ms, reordering, records, .. } = arrived;
     let Summary { rtt_ms, loss, packets, .. } = sent;
     Summary {
         rtt_ms,
@@ -114,6 +114,7 @@ fn join(sent: Summary, arrived: Summary) -> Summary {
         packets,
         symbols,
         delay_ms,
+        reordering,
         records,
         ..Summary::new(arrived.bytes, arrived.seconds, sent.wire_bytes)
     }

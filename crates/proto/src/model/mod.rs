@@ -3,6 +3,7 @@
 //! - [`streaming`]: independent losses, after Karzand, Leith, Cloud and Médard ("paper K"): moments of the busy period, mean and
 //!   exact distribution of the in-order delay, cost, and what the end of a stream loses.
 //! - [`gilbert`]: the same delay under losses in bursts, exactly, from generating functions.
+//! - [`asking`]: the same delay where nothing is repaired before it is asked for.
 //! - [`approximate`]: the delay quantile in a microsecond, within some 15 %.
 //!
 //! Pure functions of their arguments; every one is bounded in time and memory for all inputs, and says its cost. The
@@ -10,6 +11,7 @@
 
 mod algebra;
 pub mod approximate;
+pub mod asking;
 pub mod gilbert;
 mod inversion;
 pub mod streaming;

@@ -27,6 +27,20 @@ pub struct LossEstimate {
     pub weight: f64,
 }
 
+impl LossEstimate {
+    /// What `packets` fates show that lose `rate` in runs of mean length `burst`.
+    fn of(rate: f64, burst: f64, packets: f64) -> Self {
+        let deviation = (rate * (1.0 - rate) * correlation(burst) / packets).sqrt();
+        Self { rate, upper: (rate + Z * deviation).min(1.0), burst, weight: packets }
+    }
+
+    /// What an estimator comes to on a path that has always lost `rate` in runs of mean length `burst`: for predictions of what a policy will do.
+    pub fn settled(rate: f64, burst: f64) -> Self {
+        let burst = burst.clamp(1.0, BURST_LIMIT);
+        Self::of(rate.clamp(0.0, 1.0), burst, memory(burst))
+    }
+}
+
 /// Estimator state: three exponentially fading sums.
 #[derive(Clone, Debug, Default)]
 pub struct LossEstimator {
@@ -41,7 +55,7 @@ pub struct LossEstimator {
 impl LossEstimator {
     /// The fate of the next packet in sending order.
     pub fn on_fate(&mut self, lost: bool) {
-        let keep = 1.0 - 1.0 / (MEMORY * correlation(self.burst()).min(LONGEST));
+        let keep = 1.0 - 1.0 / memory(self.burst());
         self.packets = self.packets * keep + 1.0;
         self.lost = self.lost * keep + f64::from(u8::from(lost));
         self.runs = self.runs * keep + f64::from(u8::from(lost && !self.in_run));
@@ -71,16 +85,18 @@ impl LossEstimator {
             return LossEstimate { rate: 0.0, upper: 0.0, burst: 1.0, weight: 0.0 };
         }
         let rate = (self.lost / self.packets).clamp(0.0, 1.0);
-        let burst = self.burst();
-        let independent = self.packets / correlation(burst);
-        let deviation = (rate * (1.0 - rate) / independent).sqrt();
-        LossEstimate { rate, upper: (rate + Z * deviation).min(1.0), burst, weight: self.packets }
+        LossEstimate::of(rate, self.burst(), self.packets)
     }
+}
+
+/// Packets that the estimate rests on in the long run.
+fn memory(burst: f64) -> f64 {
+    MEMORY * correlation(burst).min(LONGEST)
 }
 
 /// Losses that come in runs of mean length `burst` carry the information of this many times fewer independent ones: the factor by which
 /// they spread the loss count of a Gilbert channel (catalogue of paper K, near capacity).
-pub(crate) fn correlation(burst: f64) -> f64 {
+pub fn correlation(burst: f64) -> f64 {
     2.0 * burst - 1.0
 }
 
@@ -99,6 +115,8 @@ mod tests {
         assert!((estimate.burst - 4.0).abs() < 0.2, "{estimate:?}");
         assert!(estimate.upper > estimate.rate && estimate.upper < 0.2, "{estimate:?}");
         assert!((estimator.overall() - 0.1).abs() < 1e-9);
+        let settled = LossEstimate::settled(0.1, 4.0);
+        assert!((settled.upper / estimate.upper - 1.0).abs() < 0.05, "{settled:?} {estimate:?}");
     }
 
     #[test]

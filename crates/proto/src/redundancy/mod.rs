@@ -8,6 +8,7 @@ mod adaptive;
 mod block;
 mod every;
 mod none;
+mod steady;
 pub mod target;
 
 use core::fmt;
@@ -24,6 +25,7 @@ pub use adaptive::Adaptive;
 pub use block::Block;
 pub use every::Every;
 pub use none::NoRedundancy;
+pub use steady::{SteadyPath, steady_share};
 pub use target::{Plan, Target};
 
 /// What a policy wants in the slot.
