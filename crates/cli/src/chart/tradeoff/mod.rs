@@ -7,8 +7,10 @@ pub mod terminal;
 use super::{Axis, LEAST_MS};
 use crate::probe::outlook::{Outlook, Point};
 
+/// One of a point's delays, in milliseconds.
+type Quantile = fn(&Point) -> f64;
 /// The quantiles that are drawn, with their names.
-const LINES: [(&str, fn(&Point) -> f64); 3] =
+const LINES: [(&str, Quantile); 3] =
     [("p50", |point| point.p50_ms), ("p95", |point| point.p95_ms), ("p99", |point| point.p99_ms)];
 
 /// The two axes.
@@ -40,7 +42,7 @@ impl Plane {
 }
 
 /// Delay at an overhead between two points of the curve; none beside it.
-fn between(code: &[Point], overhead: f64, delay: fn(&Point) -> f64) -> Option<f64> {
+fn between(code: &[Point], overhead: f64, delay: Quantile) -> Option<f64> {
     let pair = code.windows(2).find(|pair| (pair[0].overhead..=pair[1].overhead).contains(&overhead))?;
     let part = (overhead - pair[0].overhead) / (pair[1].overhead - pair[0].overhead).max(1e-9);
     Some(delay(&pair[0]) + part * (delay(&pair[1]) - delay(&pair[0])))

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{LINES, Plane, between};
+use super::{LINES, Plane, Quantile, between};
 use crate::chart::terminal::{Canvas, DASHES, LEAST_WIDTH, MARGIN, MOST_WIDTH, ROWS, Style, push_cell, push_sample};
 use crate::probe::outlook::{Outlook, Point};
 
@@ -63,7 +63,7 @@ fn mark(outlook: &Outlook, plane: Plane, width: usize, at: (usize, usize)) -> Op
     if lies(&outlook.chosen) { Some(CHOSEN) } else { lies(&outlook.asking).then_some(ASKING) }
 }
 
-fn line(canvas: &mut Canvas, index: usize, plane: Plane, code: &[Point], delay: fn(&Point) -> f64) {
+fn line(canvas: &mut Canvas, index: usize, plane: Plane, code: &[Point], delay: Quantile) {
     let (across, down) = canvas.dots();
     let (on, off) = DASHES[index % DASHES.len()];
     let mut previous = None;
