@@ -32,8 +32,10 @@ pub async fn run(connection: &Connection, plan: &Plan, console: &Console) -> Res
 async fn agree(connection: &Connection, plan: &Plan) -> Result<(Control, bool), Failure> {
     let meet = async {
         let mut control = Control::begin(connection.open().await?).await?;
-        control.writer.say(&Message::Plan(plan.clone())).await?;
+        // Who is of another kind may have stopped reading by now, and it is its first line that says so.
+        let told = control.writer.say(&Message::Plan(plan.clone())).await;
         control.meet().await?;
+        told?;
         let answer = control.reader.next().await?;
         Ok((control, answer))
     };
