@@ -8,7 +8,11 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::str::FromStr;
 
+use anyhow::Context;
 use tidewire::{PublicKey, Secret, TextError, TextKind};
+use tidewire_sim::units::Rate;
+
+use crate::options::parse_latency;
 
 /// The port of a link that names none.
 pub const DEFAULT_PORT: u16 = 7700;
@@ -201,9 +205,19 @@ fn parse_query(query: &str) -> Result<Vec<(String, String)>, LinkError> {
         if pairs.iter().any(|(name, _)| name == key) {
             return Err(LinkError::Value(key.into(), "given twice".into()));
         }
+        check_value(key, value).map_err(|wrong| LinkError::Value(key.into(), wrong))?;
         pairs.push((key.into(), value.into()));
     }
     Ok(pairs)
+}
+
+fn check_value(key: &str, value: &str) -> Result<(), String> {
+    match key {
+        "latency" => parse_latency(value).map(drop),
+        "maxbw" => value.parse::<Rate>().map(drop).map_err(|error| error.to_string()),
+        _ if value == "caller" => Ok(()),
+        _ => Err(format!("`{value}` is not the connecting side; write mode=caller")),
+    }
 }
 
 /// The link that `argument` means: itself, or the first line of the file behind `@`.
@@ -212,7 +226,7 @@ fn parse_query(query: &str) -> Result<Vec<(String, String)>, LinkError> {
 /// When the file cannot be read or the text is not a link.
 pub fn from_argument(argument: &str) -> anyhow::Result<Link> {
     match argument.strip_prefix('@') {
-        Some(file) => Ok(first_line(Path::new(file))?.parse()?),
+        Some(file) => first_line(Path::new(file))?.parse::<Link>().with_context(|| format!("{file}:1")),
         None => Ok(argument.parse()?),
     }
 }
@@ -224,7 +238,7 @@ pub fn from_argument(argument: &str) -> anyhow::Result<Link> {
 pub fn given(argument: Option<&str>) -> anyhow::Result<Link> {
     match (argument, std::env::var(LINK_VARIABLE)) {
         (Some(argument), _) => from_argument(argument),
-        (None, Ok(text)) => from_argument(&text),
+        (None, Ok(text)) => from_argument(&text).context(LINK_VARIABLE),
         (None, Err(_)) => {
             anyhow::bail!("no link: give what the other side printed (tidewire://...), @FILE, or set {LINK_VARIABLE}")
         }
@@ -237,7 +251,6 @@ pub fn is_link(argument: &str) -> bool {
 }
 
 fn first_line(path: &Path) -> anyhow::Result<String> {
-    use anyhow::Context;
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))?;
     Ok(text.lines().next().unwrap_or_default().trim().to_owned())
 }
@@ -273,8 +286,17 @@ mod tests {
         assert_eq!(parse("h:0/"), Err(LinkError::Port("0".into())));
         assert_eq!(parse("h:65536/"), Err(LinkError::Port("65536".into())));
         assert_eq!(parse("h/x"), Err(LinkError::Path("/x".into())));
-        assert_eq!(parse("h/?speed=1"), Err(LinkError::Key("speed".into())));
-        assert!(matches!(parse("h/?mode=a&mode=b"), Err(LinkError::Value(..))));
+        for (query, wanted) in [
+            ("mode=caller&mode=caller", "mode= in the link: given twice"),
+            ("mode=listener", "mode= in the link: `listener` is not the connecting side; write mode=caller"),
+            ("latency=80", "latency= in the link: \"80\" has no unit; write for example \"60ms\""),
+            ("latency=1us", "latency= in the link: less than 1 ms"),
+            ("maxbw", "maxbw= in the link: \"\" is not a rate; write for example \"25mbit\""),
+            ("speed=1", "`speed=` is not known in a link: it takes latency=, maxbw= and mode="),
+        ] {
+            let error = parse(&format!("h/?{query}")).unwrap_err().to_string();
+            assert!(error.starts_with(wanted), "{query}: {error}");
+        }
         assert_eq!("http://h/#x".parse::<Link>(), Err(LinkError::Scheme));
         assert_eq!("tidewire://h:1/".parse::<Link>(), Err(LinkError::NoSecret));
     }

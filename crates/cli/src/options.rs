@@ -85,9 +85,6 @@ impl Coding {
         if let Some(deliver) = self.deliver {
             config.deliver = deliver.value();
         }
-        if let Some(mode) = query("mode").filter(|mode| *mode != "caller") {
-            return Err(wrong("mode", &format_args!("`{mode}` is not the connecting side; write mode=caller")));
-        }
         if let Some(cap) = self.max_overhead {
             config.max_overhead = cap.value();
         }
@@ -95,7 +92,8 @@ impl Coding {
     }
 }
 
-fn parse_latency(text: &str) -> Result<Duration, String> {
+/// A latency, of an option or of a link.
+pub(crate) fn parse_latency(text: &str) -> Result<Duration, String> {
     let latency = parse_duration(text).map_err(|error| error.to_string())?;
     if latency < Duration::from_millis(1) {
         return Err("less than 1 ms is no target that a network can keep; write at least 1ms".into());

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::bench::{Interval, Records};
 use crate::distribution::Distribution;
 use crate::exit::Failure;
+use crate::probe;
 use crate::transfer::FileFailure;
 
 /// Version of the JSON lines; grows when a name changes its meaning.
@@ -177,6 +178,14 @@ pub enum Event<'a> {
         /// Whether it holds.
         met: bool,
     },
+    /// How far a phase of `probe` is.
+    Probing(&'a probe::phase::Probing),
+    /// What a phase of `probe` showed.
+    Phase(&'a probe::Phase),
+    /// Delay at one overhead, as `probe` predicts it.
+    Prediction(&'a probe::outlook::Point),
+    /// What follows from a `probe`.
+    Advice(&'a probe::advice::Advice),
     /// What is done for the target of `--latency`, or why it cannot be met; when it begins and when it changes.
     Explain {
         /// Proactive repairs per source symbol.
@@ -280,9 +289,23 @@ pub struct Summary {
     pub symbols: Symbols,
     /// In-order delivery delay of the symbols delivered at this end, in milliseconds; null at a sender.
     pub delay_ms: Delay,
+    /// What of the data came out of order, where it came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reordering: Option<Reordering>,
     /// The records of `bench`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<Records>,
+}
+
+/// Packets that came after one that was sent later (RFC 4737 section 3.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reordering {
+    /// How many.
+    pub packets: u64,
+    /// Of so many that came.
+    pub of: u64,
+    /// Numbers by which the latest of them was behind.
+    pub depth: u64,
 }
 
 /// Round trip in milliseconds.

@@ -10,7 +10,7 @@ use crate::distribution::{Distribution, milliseconds};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::link::Link;
 use crate::progress::Sample;
-use crate::report::{Console, Delay, Packets, Rtt, Summary, Symbols};
+use crate::report::{Console, Delay, Packets, Reordering, Rtt, Summary, Symbols};
 
 /// Code of an orderly close.
 pub const DONE: CloseCode = CloseCode::Done;
@@ -214,6 +214,11 @@ pub fn summary(stats: &Stats, role: Role, bytes: u64, elapsed: Duration) -> Summ
             expired: symbols.expired,
         },
         // A sender receives answers only; their delay says nothing about the job.
+        reordering: role.receives().then_some(Reordering {
+            packets: packets.reordered,
+            of: packets.received,
+            depth: packets.reordering_depth,
+        }),
         delay_ms: if role.receives() { Delay::from(&delays(stats)) } else { Delay::default() },
         ..Summary::new(bytes, elapsed.as_secs_f64(), wire_bytes(stats, role))
     }

@@ -53,6 +53,7 @@ fn wrong_options_and_units_end_with_2_and_an_example() {
     refused(&["bench"], &["--server"]);
     refused(&["bench", "-s", "--require", "p95<=1ms"], &["cannot be used with"]);
     refused(&["bench", "-c", &link, "--require", "p95<1ms"], &["p95<1ms", "goodput>=20mbit"]);
+    refused(&["probe", &link, "--latency", "80"], &["--latency", "\"80\" has no unit"]);
     refused(&["lab", "link"], &["--to"]);
     refused(&["lab", "link", "--to", "nowhere"], &["--to", "127.0.0.1:7700"]);
     let to = ["lab", "link", "--to", "127.0.0.1:9"];
@@ -83,6 +84,16 @@ fn wrong_links_end_with_2_and_never_show_the_secret() {
     refused(&["send", &format!("tidewire://h/#{secret}")], &["name what to send"]);
     tidewire().args(["send", "x"]).env("TIDEWIRE_LINK", "tidewire://h").assert().code(2).stderr(contains("no #SECRET"));
     refused(&["send", "x", "@no-such-file"], &["no-such-file"]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("link");
+    fs::write(&file, format!("tidewire://h/?latency=1#{secret}\n")).unwrap();
+    refused(&["probe", &format!("@{}", file.display())], &[&format!("{}:1: latency= in the link: ", file.display())]);
+    tidewire()
+        .args(["send", "x"])
+        .env("TIDEWIRE_LINK", "tidewire://h")
+        .assert()
+        .code(2)
+        .stderr(contains("TIDEWIRE_LINK: "));
 }
 
 #[test]
@@ -161,6 +172,7 @@ fn completions_and_manual_name_every_verb() {
         "serve",
         "pipe",
         "bench",
+        "probe",
         "lab link",
         "lab up",
         "lab run",
@@ -229,6 +241,40 @@ fn sim_gives_the_same_figures_for_the_same_seed() {
     assert_eq!(plain["packets"]["repair"], 0);
     fs::write(&scenario, text.replace("25mbit", "25")).unwrap();
     refused(&["sim", scenario.to_str().unwrap()], &["rate", "25mbit"]);
+}
+
+#[test]
+fn wrong_scenarios_are_named_with_file_line_key_and_what_is_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("s.toml");
+    let path = file.to_str().unwrap();
+    for (text, wanted) in [
+        ("[link]\nlos = \"1%\"", ":2: link.los: no such key; did you mean \"loss\"? (allowed: rate, "),
+        ("[links]\n", ":1: links: no such key; did you mean \"link\"? (allowed: seed, "),
+        ("[link]\nrtt = \"60\"", ":2: link.rtt: \"60\" has no unit; write for example \"60ms\" (units: ns "),
+        ("[link]\nloss = \"110%\"", ":2: link.loss: \"110%\" is out of range (0% to 100%); write for example \"10%\""),
+        ("[link]\nloss = \"-1%\"", ":2: link.loss: \"-1%\" is not a percentage; write for example \"10%\""),
+        ("[link]\nloss = 0.1", ":2: link.loss: write the value with its unit in quotes"),
+        ("[link]\nloss = \"gilbert:10%,0.5\"", ":2: link.loss: a mean burst of 0.5 is impossible"),
+        ("[link]\nloss = \"gilbert:10%,inf\"", ":2: link.loss: "),
+        ("[link]\nreorder = \"2%\"", ":2: link.reorder: \"2%\" is incomplete; write for example \"2%,3ms\""),
+        ("[link]\nduplicate = \"101%\"", ":2: link.duplicate: \"101%\" is out of range (0% to 100%)"),
+        ("[near]\nmax_overhead = \"130%\"", ":2: near.max_overhead: \"130%\" is out of range (0% to 100%)"),
+        ("[near]\ndeliver = \"99.999%\"", ":2: near.deliver: deliver must be from 50 % to 99.99 %"),
+        ("[far]\nlatency = \"5\"", ":2: far.latency: \"5\" has no unit"),
+        (
+            "[far]\nmaxrate = \"5mbit\"",
+            ":2: far.maxrate: no such key; did you mean \"max_rate\"? (allowed: redundancy, ",
+        ),
+        ("[[flow]]\nfrom = \"left\"\nbytes = \"1MB\"", ":2: flow.from: \"left\" "),
+        ("[[flow]]\nfrom = \"near\"\nbytes = \"1\"", ":3: flow.bytes: \"1\" has no unit"),
+        ("seed = \"7\"", ":1: seed: write a whole number"),
+    ] {
+        fs::write(&file, text).unwrap();
+        refused(&["sim", path], &[&format!("tidewire: {path}{wanted}")]);
+        #[cfg(target_os = "linux")]
+        refused(&["lab", "run", path, "--", "true"], &[&format!("tidewire: {path}{wanted}")]);
+    }
 }
 
 /// The address that a `lab link` under way says it listens on.

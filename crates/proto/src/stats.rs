@@ -4,6 +4,7 @@
 
 use core::time::Duration;
 
+pub use crate::path::LossRuns;
 use crate::redundancy::Plan;
 
 /// Packets of one connection, as its own end counts them.
@@ -32,6 +33,10 @@ pub struct PacketStats {
     pub refused: u64,
     /// Datagrams that named this connection and were not authentic, or came twice.
     pub dropped: u64,
+    /// Of those received, those that came after one that was sent later (RFC 4737 section 3.3).
+    pub reordered: u64,
+    /// Packet numbers by which the latest of them came behind: what a sender's packet threshold would have to bear (RFC 9002 section 6.1.1).
+    pub reordering_depth: u64,
 }
 
 /// Source symbols delivered by this end: `delivered = direct + repaired + resent`. Only lanes of messages have expired ones.
@@ -99,8 +104,14 @@ pub struct Stats {
     pub rtt_min: Duration,
     /// See `rtt_min`.
     pub rtt_mean: Duration,
-    /// Fraction of our packets that were lost, over all time.
+    /// The latest round trip, and how many were measured.
+    pub rtt_latest: Duration,
+    /// See `rtt_latest`.
+    pub rtt_samples: u32,
+    /// Fraction of our packets that were lost, over all time, but for those that a full queue dropped.
     pub loss: f64,
+    /// Runs of our lost packets, of whatever cause.
+    pub loss_runs: LossRuns,
     /// Loss rate of about the last 512 packets, and their mean burst.
     pub recent_loss: f64,
     /// See `recent_loss`.

@@ -390,14 +390,22 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("cell.trace"), "1\n2\n").unwrap();
         std::fs::write(folder.join("loss.txt"), "0100\n10\n").unwrap();
-        std::fs::write(folder.join("bad.txt"), "012").unwrap();
+        std::fs::write(folder.join("bad.txt"), "01\n012").unwrap();
+        std::fs::write(folder.join("empty.txt"), "\n").unwrap();
         let at = |text: &str| Scenario::parse(text, &folder.join("s.toml"));
         let good = at("[link]\nrate = \"trace:cell.trace\"\nloss = \"trace:loss.txt\"");
         let bad = at("[link]\nloss = \"trace:bad.txt\"");
+        let empty = at("[link]\nloss = \"trace:empty.txt\"").unwrap_err().to_string();
         std::fs::remove_dir_all(&folder).unwrap();
+        assert!(empty.contains("empty.txt: it is empty: a loss trace is"), "{empty}");
         let good = good.unwrap().link.back;
         assert_eq!(good.loss, crate::link::Loss::Trace([false, true, false, false, true, false].into()));
         assert!(matches!(good.capacity, Capacity::Trace(_)));
-        assert!(bad.unwrap_err().to_string().contains("bad.txt: a loss trace is a row of 0"));
+        let bad = bad.unwrap_err().to_string();
+        assert!(
+            bad.contains("s.toml:2: link.loss: ")
+                && bad.contains("bad.txt: line 2 has a `2`: a loss trace is a row of 0"),
+            "{bad}"
+        );
     }
 }

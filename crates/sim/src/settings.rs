@@ -164,14 +164,22 @@ fn parse_loss(text: &str, folder: &Path) -> Result<Loss, SettingError> {
 /// One character a datagram: `0` passes, `1` is lost; white space is skipped.
 fn parse_loss_trace(path: PathBuf) -> Result<Loss, SettingError> {
     let text = read(&path)?;
-    let marks = text.chars().filter(|c| !c.is_whitespace());
-    let fates: Option<Vec<bool>> =
-        marks.map(|c| ['0', '1'].iter().position(|&mark| mark == c).map(|i| i == 1)).collect();
-    match fates {
-        Some(fates) if !fates.is_empty() => Ok(Loss::Trace(fates.into())),
-        _ => Err(SettingError::file(path, "a loss trace is a row of 0 (passes) and 1 (lost), such as 00010110")),
+    let mut fates = Vec::new();
+    for (line, marks) in (1..).zip(text.lines()) {
+        for mark in marks.chars().filter(|mark| !mark.is_whitespace()) {
+            match mark {
+                '0' | '1' => fates.push(mark == '1'),
+                _ => return Err(SettingError::file(path, format_args!("line {line} has a `{mark}`: {LOSS_TRACE}"))),
+            }
+        }
     }
+    if fates.is_empty() {
+        return Err(SettingError::file(path, format_args!("it is empty: {LOSS_TRACE}")));
+    }
+    Ok(Loss::Trace(fates.into()))
 }
+
+const LOSS_TRACE: &str = "a loss trace is a row of 0 (passes) and 1 (lost), such as 00010110";
 
 fn parse_blackouts(text: &str) -> Result<Vec<Blackout>, SettingError> {
     if text == "none" {

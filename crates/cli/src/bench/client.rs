@@ -32,8 +32,10 @@ pub async fn run(connection: &Connection, plan: &Plan, console: &Console) -> Res
 async fn agree(connection: &Connection, plan: &Plan) -> Result<(Control, bool), Failure> {
     let meet = async {
         let mut control = Control::begin(connection.open().await?).await?;
-        control.writer.say(&Message::Plan(plan.clone())).await?;
+        // Who is of another kind may have stopped reading by now, and it is its first line that says so.
+        let told = control.writer.say(&Message::Plan(plan.clone())).await;
         control.meet().await?;
+        told?;
         let answer = control.reader.next().await?;
         Ok((control, answer))
     };
@@ -106,7 +108,7 @@ pub(super) fn arrived(connection: &Connection, taking: &Taking, same_clock: bool
 
 /// Each figure from the side that knows it.
 fn join(sent: Summary, arrived: Summary) -> Summary {
-    let Summary { symbols, delay_ms, records, .. } = arrived;
+    let Summary { symbols, delay_ms, reordering, records, .. } = arrived;
     let Summary { rtt_ms, loss, packets, .. } = sent;
     Summary {
         rtt_ms,
@@ -114,6 +116,7 @@ fn join(sent: Summary, arrived: Summary) -> Summary {
         packets,
         symbols,
         delay_ms,
+        reordering,
         records,
         ..Summary::new(arrived.bytes, arrived.seconds, sent.wire_bytes)
     }

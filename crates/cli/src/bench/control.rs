@@ -62,7 +62,7 @@ impl Control {
     pub async fn meet(&mut self) -> io::Result<()> {
         let head = self.reader.line().await?;
         if head != HEAD {
-            let other = "the other side is not `tidewire bench` of this version";
+            let other = "the other side is not `tidewire bench -s` of this version: start that there";
             return Err(io::Error::new(io::ErrorKind::InvalidData, other));
         }
         Ok(())

@@ -1,10 +1,11 @@
 //! Pictures of delay distributions, cumulative, over a logarithmic axis: for the terminal and as SVG.
 //!
 //! `demo` draws both from what it measured. Both share one axis, whose ends come from the data, so that no
-//! curve is cut off.
+//! curve is cut off. [`tradeoff`] has the pictures of delay against overhead that `probe` draws.
 
 pub mod svg;
 pub mod terminal;
+pub mod tradeoff;
 
 use crate::distribution::Distribution;
 

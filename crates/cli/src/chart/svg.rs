@@ -5,14 +5,14 @@ use std::fmt::Write;
 
 use super::{Axis, Curve};
 
-const WIDTH: f64 = 800.0;
-const HEIGHT: f64 = 512.0;
+pub(super) const WIDTH: f64 = 800.0;
+pub(super) const HEIGHT: f64 = 512.0;
 /// The plot inside the picture: left, top, right, bottom.
-const PLOT: (f64, f64, f64, f64) = (64.0, 56.0, 776.0, 380.0);
+pub(super) const PLOT: (f64, f64, f64, f64) = (64.0, 56.0, 776.0, 380.0);
 /// Points along the axis where a curve is sampled; more than pixels across.
 const SAMPLES: usize = 1000;
 /// Colours of the curves (Okabe and Ito's palette, told apart by colour-blind readers).
-const COLOURS: [&str; 3] = ["#d55e00", "#e69f00", "#0072b2"];
+pub(super) const COLOURS: [&str; 3] = ["#d55e00", "#e69f00", "#0072b2"];
 
 /// The whole file.
 pub fn draw(curves: &[Curve], title: &str) -> String {
@@ -124,7 +124,7 @@ fn legend(out: &mut String, index: usize, curve: &Curve) {
     );
 }
 
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 

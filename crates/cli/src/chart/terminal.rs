@@ -6,18 +6,18 @@ use std::fmt::Write;
 use super::{Axis, Curve};
 
 /// Rows of the plot, 4 dots each; every third one is a quarter.
-const ROWS: usize = 13;
+pub(super) const ROWS: usize = 13;
 /// Columns left of the plot: `100 % |`.
-const MARGIN: usize = 7;
+pub(super) const MARGIN: usize = 7;
 /// The narrowest plot that can be read.
-const LEAST_WIDTH: usize = 40;
+pub(super) const LEAST_WIDTH: usize = 40;
 /// The widest that is still taken in at a glance.
-const MOST_WIDTH: usize = 120;
+pub(super) const MOST_WIDTH: usize = 120;
 
 /// ANSI colours of the curves: red, yellow, cyan; told apart by most colour-blind readers.
 const COLOURS: [u8; 3] = [31, 33, 36];
 /// Dots drawn and left out by the curves, in turn: dotted, dashed, solid.
-const DASHES: [(usize, usize); 3] = [(1, 2), (4, 3), (1, 0)];
+pub(super) const DASHES: [(usize, usize); 3] = [(1, 2), (4, 3), (1, 0)];
 
 /// How to draw.
 #[derive(Clone, Copy, Debug)]
@@ -40,13 +40,29 @@ impl Style {
 }
 
 /// A plot being drawn: the dots of each character and the curve that drew there last.
-struct Canvas {
+pub(super) struct Canvas {
     width: usize,
     cells: Vec<(u8, usize)>,
 }
 
 impl Canvas {
-    fn dot(&mut self, x: usize, y: usize, curve: usize) {
+    /// An empty one of so many characters a row.
+    pub(super) fn new(width: usize) -> Self {
+        Self { width, cells: vec![(0, 0); width * ROWS] }
+    }
+
+    /// Dots across and down.
+    pub(super) fn dots(&self) -> (usize, usize) {
+        (2 * self.width, 4 * ROWS)
+    }
+
+    /// The characters, row by row: the dots of each and the curve that drew there last.
+    pub(super) fn rows(&self) -> impl Iterator<Item = &[(u8, usize)]> {
+        self.cells.chunks(self.width)
+    }
+
+    /// Draws one dot, counted from the upper left.
+    pub(super) fn dot(&mut self, x: usize, y: usize, curve: usize) {
         // Unicode braille: dots 1-3 and 7 go down the left column, 4-6 and 8 down the right one.
         const BITS: [[u8; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
         let cell = &mut self.cells[(y / 4) * self.width + x / 2];
@@ -55,7 +71,7 @@ impl Canvas {
     }
 
     fn draw(&mut self, index: usize, curve: &Curve, axis: Axis) {
-        let (across, down) = (2 * self.width, 4 * ROWS);
+        let (across, down) = self.dots();
         let (on, off) = DASHES[index % DASHES.len()];
         let mut previous = down - 1;
         let mut drawn = 0;
@@ -77,12 +93,12 @@ impl Canvas {
 pub fn draw(curves: &[Curve], style: Style) -> String {
     let width = style.columns.saturating_sub(MARGIN + 1).clamp(LEAST_WIDTH, MOST_WIDTH);
     let axis = Axis::covering(curves);
-    let mut canvas = Canvas { width, cells: vec![(0, 0); width * ROWS] };
+    let mut canvas = Canvas::new(width);
     for (index, curve) in curves.iter().enumerate() {
         canvas.draw(index, curve, axis);
     }
     let mut out = String::from("  share of symbols delivered in order within\n");
-    for (row, cells) in canvas.cells.chunks(width).enumerate() {
+    for (row, cells) in canvas.rows().enumerate() {
         let percent = 100.0 * (1.0 - row as f64 / (ROWS - 1) as f64);
         let label = if row % 3 == 0 { format!("{percent:3.0} %") } else { String::new() };
         let _ = write!(out, "{label:>5} \u{2502}");
@@ -96,7 +112,8 @@ pub fn draw(curves: &[Curve], style: Style) -> String {
     out
 }
 
-fn push_cell(out: &mut String, dots: u8, curve: usize, colour: bool) {
+/// Writes a character of the canvas.
+pub(super) fn push_cell(out: &mut String, dots: u8, curve: usize, colour: bool) {
     let braille = char::from_u32(0x2800 + u32::from(dots)).unwrap_or(' ');
     if dots == 0 {
         out.push(' ');
@@ -129,11 +146,16 @@ fn push_axis(out: &mut String, axis: Axis, width: usize) {
     let _ = writeln!(out, "{:>6} {}", "", labels.trim_end());
 }
 
-fn push_legend(out: &mut String, index: usize, curve: &Curve, colour: bool) {
+/// A piece of a curve, for a legend.
+pub(super) fn push_sample(out: &mut String, curve: usize, colour: bool) {
     const SAMPLES: [&str; 3] =
         ["\u{2802}\u{2810}\u{2802}\u{2810}", "\u{2812}\u{2802}\u{2812}\u{2802}", "\u{2812}\u{2812}\u{2812}\u{2812}"];
+    push_coloured(out, SAMPLES[curve % SAMPLES.len()], curve, colour);
+}
+
+fn push_legend(out: &mut String, index: usize, curve: &Curve, colour: bool) {
     out.push_str("       ");
-    push_coloured(out, SAMPLES[index % SAMPLES.len()], index, colour);
+    push_sample(out, index, colour);
     let ms = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.1} ms"));
     let (p50, p99) = (ms(curve.delay.quantile(0.5)), ms(curve.delay.quantile(0.99)));
     let _ = writeln!(out, " {:<22} p50 {p50:>10}   p99 {p99:>10}", curve.label);
@@ -165,7 +187,7 @@ mod tests {
         let curves = curves();
         let axis = Axis::covering(&curves);
         let rise = |index: usize| {
-            let mut canvas = Canvas { width: 60, cells: vec![(0, 0); 60 * ROWS] };
+            let mut canvas = Canvas::new(60);
             canvas.draw(2, &curves[index], axis);
             // The first column whose topmost row has a dot.
             canvas.cells[..60].iter().position(|(dots, _)| *dots & 0x09 != 0).unwrap()

@@ -10,6 +10,7 @@ mod lab;
 mod man;
 mod papers;
 mod pipe;
+mod probe;
 mod receive;
 mod send;
 mod serve;
@@ -50,6 +51,8 @@ pub enum Command {
     Pipe(pipe::Args),
     /// Measure goodput, delay and overhead between two machines, with iperf3's letters
     Bench(Box<bench::Args>),
+    /// What a path is like, what coding would bring there, and whether plain TCP does
+    Probe(probe::Args),
     /// Make a secret or a key pair
     Keygen(keygen::Args),
     /// Emulate links
@@ -103,6 +106,7 @@ pub fn main() -> ExitCode {
         Command::Serve(args) => with(args.output.console(), |console| block_on(serve::run(args, console))),
         Command::Pipe(args) => with(args.output.console().beside_data(), |console| block_on(pipe::run(args, console))),
         Command::Bench(args) => with(args.output.console(), |console| block_on(bench::run(*args, console))),
+        Command::Probe(args) => with(args.output.console(), |console| block_on(probe::run(args, console))),
         Command::Keygen(args) => with(Console::new(false, false), |_| keygen::run(&args)),
         Command::Lab(command) => lab::run(command),
         Command::Config(command) => with(Console::new(false, false), |_| config::run(&command)),

@@ -149,17 +149,17 @@ pub(super) fn judge(outcome: &Outcome) -> Result<(), Failure> {
 fn split(mut arguments: Vec<OsString>) -> Result<(Vec<PathBuf>, Link), Failure> {
     let last = arguments.pop().unwrap_or_default();
     let link = match last.to_str().filter(|last| link::is_link(last)) {
-        Some(text) => text.to_owned(),
+        Some(text) => link::from_argument(text).or_exit(Exit::Usage)?,
+        None if std::env::var_os(LINK_VARIABLE).is_none() => {
+            let wanted = "the last argument is not a link: give what `tidewire receive` printed \
+                 (tidewire://192.0.2.7:7700/#tws1...), @FILE, or set TIDEWIRE_LINK";
+            return Err(Failure::message(Exit::Usage, wanted));
+        }
         None => {
             arguments.push(last);
-            std::env::var(LINK_VARIABLE).map_err(|_| {
-                let wanted = "the last argument is not a link: give what `tidewire receive` printed \
-                     (tidewire://192.0.2.7:7700/#tws1...), @FILE, or set TIDEWIRE_LINK";
-                Failure::message(Exit::Usage, wanted)
-            })?
+            link::given(None).or_exit(Exit::Usage)?
         }
     };
-    let link = link::from_argument(&link).or_exit(Exit::Usage)?;
     if arguments.is_empty() {
         return Err(Failure::message(Exit::Usage, "name what to send before the link: tidewire send FILE LINK"));
     }

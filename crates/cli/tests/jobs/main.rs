@@ -6,6 +6,7 @@ mod crowd;
 mod forward;
 mod keys;
 mod pipe;
+mod probe;
 #[path = "../process/mod.rs"]
 mod process;
 #[path = "../schema/mod.rs"]

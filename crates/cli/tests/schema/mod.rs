@@ -39,9 +39,13 @@ fn check(value: &Value, schema: &Value, root: &Value, at: &str) {
         "integer" => value.is_u64(),
         "number" => value.is_number(),
         "null" => value.is_null(),
+        "array" => value.is_array(),
         other => panic!("the schema has the type {other} at {at}"),
     };
     assert!(types.iter().any(fits), "{value} at {at} is not {types:?}");
+    for (index, item) in value.as_array().into_iter().flatten().enumerate() {
+        check(item, &schema["items"], root, &format!("{at}.{index}"));
+    }
     let Some(object) = value.as_object() else { return };
     for key in schema["required"].as_array().unwrap() {
         assert!(object.contains_key(key.as_str().unwrap()), "{key} is missing at {at}");

@@ -130,6 +130,7 @@ impl Connection {
             if n >= self.path.first {
                 self.path.loss.on_spurious(before.at, now, self.path.rtt.smoothed());
                 self.path.estimator.on_spurious();
+                self.path.runs.on_spurious();
             }
         } else if before.elicits {
             freed = u64::from(before.bytes);
@@ -223,6 +224,7 @@ impl Connection {
                     let lost = sent.fate != Fate::Acked;
                     path.rate.on_fate(n, lost);
                     path.mtu.on_fate(now, sent.at, sent.payload_len(), lost);
+                    path.runs.on_fate(lost);
                     if !congested {
                         path.estimator.on_fate(lost);
                     }

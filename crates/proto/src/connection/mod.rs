@@ -34,8 +34,8 @@ use crate::crypto::PublicKey;
 use crate::handshake::{CodeSet, Initiator, Route, Session};
 use crate::lane::{LaneReceiver, LaneSender, STREAMS, Streams};
 use crate::path::{
-    DeliveryRate, EcnTally, FeedbackClock, Flight, IP_UDP_HEADER, LossDetector, LossEstimator, MtuProber, OurIds,
-    Pacer, ReceivedPackets, Rtt, Validation,
+    DeliveryRate, EcnTally, FeedbackClock, Flight, IP_UDP_HEADER, LossDetector, LossEstimator, LossRuns, MtuProber,
+    OurIds, Pacer, ReceivedPackets, Rtt, Validation,
 };
 use crate::rate::RateController;
 use crate::stats::Stats;
@@ -78,6 +78,8 @@ struct Path {
     flight: Flight,
     loss: LossDetector,
     estimator: LossEstimator,
+    /// All losses, for reports.
+    runs: LossRuns,
     /// First packet whose fate the estimator has not been told.
     fates_from: u64,
     delivery: DeliveryRate,
@@ -118,6 +120,7 @@ impl Path {
             flight: Flight::default(),
             loss: LossDetector::default(),
             estimator: LossEstimator::default(),
+            runs: LossRuns::default(),
             fates_from: 0,
             delivery: DeliveryRate::default(),
             mtu: MtuProber::new(config.max_datagram, config.probe_size),
@@ -315,7 +318,10 @@ impl Connection {
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats.clone();
         (stats.rtt_min, stats.rtt_mean) = self.path.rtt.lowest_and_mean();
+        (stats.rtt_latest, stats.rtt_samples) = (self.path.rtt.latest(), self.path.rtt.samples());
         stats.loss = self.path.estimator.overall();
+        stats.loss_runs = self.path.runs.clone();
+        (stats.packets.reordered, stats.packets.reordering_depth) = self.path.received.reordering();
         let estimate = self.path.estimator.estimate();
         (stats.recent_loss, stats.mean_burst) = (estimate.rate, estimate.burst);
         stats.pacing_bps = self.pacing().saturating_mul(8);

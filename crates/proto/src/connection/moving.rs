@@ -11,7 +11,7 @@ use core::time::Duration;
 use super::{Connection, Path, Side, State, Transmit};
 use crate::Time;
 use crate::path::{
-    Carried, DeliveryRate, Errand, Fate, LossDetector, LossEstimator, MAX_FEEDBACK_DELAY, Move, Pacer, Rtt,
+    Carried, DeliveryRate, Errand, Fate, LossDetector, LossEstimator, LossRuns, MAX_FEEDBACK_DELAY, Move, Pacer, Rtt,
 };
 use crate::rate::RateController;
 use crate::wire::{ConnectionId, Frame, SHORT_HEADER_LEN, TAG_LEN, Writer, write_short_header};
@@ -191,6 +191,7 @@ impl Path {
         self.rtt = Rtt::default();
         self.loss = LossDetector::default();
         self.estimator = LossEstimator::default();
+        self.runs = LossRuns::default();
         self.delivery = DeliveryRate::default();
         self.pacer = Pacer::default();
         self.rate = rate;

@@ -3,11 +3,13 @@
 //! - [`streaming`]: independent losses, after Karzand, Leith, Cloud and Médard ("paper K"): moments of the busy period, mean and
 //!   exact distribution of the in-order delay, cost, and what the end of a stream loses.
 //! - [`gilbert`]: the same delay under losses in bursts, exactly, from generating functions.
+//! - [`asking`]: the same delay where nothing is repaired before it is asked for.
 //!
 //! Pure functions of their arguments; every one is bounded in time and memory for all inputs, and says its cost. The
 //! derivations are in docs/coding.md section 3. Time is in *slots*: one packet, source or repair.
 
 mod algebra;
+pub mod asking;
 pub mod gilbert;
 mod inversion;
 pub mod streaming;

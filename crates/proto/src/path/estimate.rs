@@ -41,6 +41,20 @@ pub struct LossEstimate {
     pub weight: f64,
 }
 
+impl LossEstimate {
+    /// What `packets` fates show that lose `rate` in runs of mean length `burst`.
+    fn of(rate: f64, burst: f64, packets: f64) -> Self {
+        let deviation = (rate * (1.0 - rate) * correlation(burst) / packets).sqrt();
+        Self { rate, upper: (rate + Z * deviation).min(1.0), burst, weight: packets }
+    }
+
+    /// What an estimator comes to on a path that has always lost `rate` in runs of mean length `burst`: for predictions of what a policy will do.
+    pub fn settled(rate: f64, burst: f64) -> Self {
+        let burst = burst.clamp(1.0, BURST_LIMIT);
+        Self::of(rate.clamp(0.0, 1.0), burst, memory(burst))
+    }
+}
+
 /// What was counted: of a fading memory, or since a moment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
@@ -123,7 +137,7 @@ impl LossEstimator {
             self.changes[1].expect(begins, begins / CHANGE);
         }
         let after_loss = core::mem::replace(&mut self.in_run, lost);
-        self.memory.fade(1.0 - 1.0 / (MEMORY * correlation(self.memory.burst()).min(LONGEST)));
+        self.memory.fade(1.0 - 1.0 / memory(self.memory.burst()));
         self.memory.add(lost, lost && !after_loss);
         self.total += 1;
         self.total_lost += u64::from(lost);
@@ -155,17 +169,18 @@ impl LossEstimator {
         if packets < 1.0 {
             return LossEstimate { rate: 0.0, upper: 0.0, burst: 1.0, weight: 0.0 };
         }
-        let rate = (lost / packets).clamp(0.0, 1.0);
-        let burst = self.memory.burst();
-        let independent = packets / correlation(burst);
-        let deviation = (rate * (1.0 - rate) / independent).sqrt();
-        LossEstimate { rate, upper: (rate + Z * deviation).min(1.0), burst, weight: packets }
+        LossEstimate::of((lost / packets).clamp(0.0, 1.0), self.memory.burst(), packets)
     }
+}
+
+/// Packets that the estimate rests on in the long run.
+fn memory(burst: f64) -> f64 {
+    MEMORY * correlation(burst).min(LONGEST)
 }
 
 /// Losses that come in runs of mean length `burst` carry the information of this many times fewer independent ones: the factor by which
 /// they spread the loss count of a Gilbert channel (catalogue of paper K, near capacity).
-pub(crate) fn correlation(burst: f64) -> f64 {
+pub fn correlation(burst: f64) -> f64 {
     2.0 * burst - 1.0
 }
 
@@ -184,6 +199,8 @@ mod tests {
         assert!((estimate.burst - 4.0).abs() < 0.2, "{estimate:?}");
         assert!(estimate.upper > estimate.rate && estimate.upper < 0.2, "{estimate:?}");
         assert!((estimator.overall() - 0.1).abs() < 1e-9);
+        let settled = LossEstimate::settled(0.1, 4.0);
+        assert!((settled.upper / estimate.upper - 1.0).abs() < 0.05, "{settled:?} {estimate:?}");
     }
 
     #[test]

@@ -14,13 +14,13 @@ mod mtu;
 mod pacer;
 mod received;
 mod rtt;
+mod runs;
 mod validation;
 
 pub use delivery::{DeliveryRate, RateSample};
 pub use ecn::Ecn;
 pub(crate) use ecn::EcnTally;
-pub(crate) use estimate::correlation;
-pub use estimate::{LossEstimate, LossEstimator};
+pub use estimate::{LossEstimate, LossEstimator, correlation};
 #[cfg(all(test, feature = "aws-lc-rs"))]
 pub(crate) use flight::MAX_FLIGHT;
 pub(crate) use flight::{Carried, Fate, Flight, Sent};
@@ -32,6 +32,7 @@ pub(crate) use mtu::{BASE as BASE_DATAGRAM, MtuProber};
 pub(crate) use pacer::{Pacer, transmission_time};
 pub(crate) use received::{FeedbackClock, MAX_DELAY as MAX_FEEDBACK_DELAY, ReceivedPackets};
 pub use rtt::Rtt;
+pub use runs::LossRuns;
 pub(crate) use validation::{Errand, Move, Validation};
 
 /// IPv4 and UDP headers (RFC 791, RFC 768): what a datagram costs the link beyond its payload. IPv6 costs 20 more;

@@ -27,6 +27,9 @@ pub(crate) struct ReceivedPackets {
     ranges: Vec<RangeInclusive<u64>>,
     newest_at: Time,
     ecn: EcnTally,
+    /// Packets that came after one with a higher number, and the greatest distance of the two.
+    reordered: u64,
+    depth: u64,
 }
 
 impl ReceivedPackets {
@@ -34,8 +37,12 @@ impl ReceivedPackets {
     pub fn insert(&mut self, number: u64, at: Time, mark: Option<Ecn>) -> bool {
         self.ecn.count(mark);
         let in_order = self.ranges.first().is_none_or(|newest| newest.end() + 1 == number);
-        if self.ranges.first().is_none_or(|newest| number > *newest.end()) {
-            self.newest_at = at;
+        match self.ranges.first().and_then(|newest| newest.end().checked_sub(number)) {
+            None => self.newest_at = at,
+            Some(behind) => {
+                self.reordered += 1;
+                self.depth = self.depth.max(behind);
+            }
         }
         self.insert_number(number);
         self.ranges.truncate(MAX_RANGES);
@@ -80,6 +87,11 @@ impl ReceivedPackets {
     /// How long ago the newest packet came.
     pub fn delay(&self, now: Time) -> Duration {
         now.since(self.newest_at)
+    }
+
+    /// Packets that came after one with a higher number, and the greatest distance of the two. Whoever calls [`Self::insert`] tells of no packet twice.
+    pub fn reordering(&self) -> (u64, u64) {
+        (self.reordered, self.depth)
     }
 
     /// ECN counts of all received packets.
@@ -195,6 +207,15 @@ mod tests {
         });
         let ranges = received.ranges();
         assert_eq!((ranges.len(), ranges[0].clone()), (MAX_RANGES, 1_998..=1_998));
+    }
+
+    #[test]
+    fn what_comes_late_is_counted_with_its_distance() {
+        let mut received = ReceivedPackets::default();
+        [0, 1, 5, 3, 2, 6, 9, 4].into_iter().for_each(|n| {
+            received.insert(n, Time::ZERO, None);
+        });
+        assert_eq!(received.reordering(), (3, 5));
     }
 
     #[test]

@@ -121,6 +121,11 @@ impl Rtt {
         (self.lowest, self.sum / self.samples)
     }
 
+    /// Samples so far.
+    pub fn samples(&self) -> u32 {
+        self.samples
+    }
+
     /// Since when a round trip is known, and how long packets may go on being lost before that is persistent congestion (RFC 9002 section
     /// 7.6.1).
     pub fn persistent_span(&self, peer_delay: Duration) -> Option<(Time, Duration)> {

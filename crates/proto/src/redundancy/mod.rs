@@ -9,6 +9,7 @@ mod block;
 mod cap;
 mod every;
 mod none;
+mod steady;
 pub mod target;
 
 use core::fmt;
@@ -25,6 +26,7 @@ pub use adaptive::Adaptive;
 pub use block::Block;
 pub use every::{Every, answer_deficit, resend_unseen};
 pub use none::NoRedundancy;
+pub use steady::{SteadyPath, steady_share};
 pub use target::{Plan, Target};
 
 /// What a policy wants in the slot.

@@ -97,7 +97,7 @@ impl Conditions {
     }
 
     /// In-order delay of what is repaired by asking, when the first answer does.
-    fn asked(&self) -> Duration {
+    pub fn asked(&self) -> Duration {
         self.rtt.mul_f64(ASKED) + self.interval.mul_f64(ASKED_SYMBOLS)
     }
 

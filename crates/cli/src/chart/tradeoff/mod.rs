@@ -1,0 +1,74 @@
+//! Pictures of delay against overhead, as `probe` predicts them: p50, p95 and p99 of in-order delay over the repairs sent per source symbol, with
+//! the points of plain retransmission and of what the transport would choose. Delay on a logarithmic axis, overhead on a linear one.
+
+pub mod svg;
+pub mod terminal;
+
+use super::{Axis, LEAST_MS};
+use crate::probe::outlook::{Outlook, Point};
+
+/// One of a point's delays, in milliseconds.
+type Quantile = fn(&Point) -> f64;
+/// The quantiles that are drawn, with their names.
+const LINES: [(&str, Quantile); 3] =
+    [("p50", |point| point.p50_ms), ("p95", |point| point.p95_ms), ("p99", |point| point.p99_ms)];
+
+/// The two axes.
+#[derive(Clone, Copy, Debug)]
+struct Plane {
+    overhead: f64,
+    delay: Axis,
+}
+
+impl Plane {
+    /// Covers all points of the outlook.
+    fn covering(outlook: &Outlook) -> Self {
+        let points = || outlook.code.iter().chain([&outlook.asking, &outlook.chosen]);
+        let finite = |delay: &f64| delay.is_finite();
+        let high = points().map(|point| point.p99_ms).filter(finite).fold(10.0 * LEAST_MS, f64::max);
+        let overhead = points().map(|point| point.overhead).fold(0.0, f64::max);
+        Self { overhead: overhead.max(0.01), delay: Axis { low: LEAST_MS, high: high * 1.2 } }
+    }
+
+    /// Where a point lies, from 0 to 1 to the right, and from 0 to 1 upwards.
+    fn place(&self, overhead: f64, delay_ms: f64) -> (f64, f64) {
+        ((overhead / self.overhead).clamp(0.0, 1.0), self.delay.place(delay_ms.max(LEAST_MS)))
+    }
+
+    /// Overheads worth a number.
+    fn overheads(&self) -> [f64; 5] {
+        [0.0, 0.25, 0.5, 0.75, 1.0].map(|part| part * self.overhead)
+    }
+}
+
+/// Delay at an overhead between two points of the curve; none beside it.
+fn between(code: &[Point], overhead: f64, delay: Quantile) -> Option<f64> {
+    let pair = code.windows(2).find(|pair| (pair[0].overhead..=pair[1].overhead).contains(&overhead))?;
+    let part = (overhead - pair[0].overhead) / (pair[1].overhead - pair[0].overhead).max(1e-9);
+    Some(delay(&pair[0]) + part * (delay(&pair[1]) - delay(&pair[0])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::outlook::{Ground, predict};
+
+    pub(super) fn outlook() -> Outlook {
+        let rtt = std::time::Duration::from_millis(60);
+        let ground = Ground { loss: 0.1, burst: 1.2, rtt, packet_bytes: 1_500, rate_bps: 12.5e6 };
+        predict(ground, &tidewire::Config::default())
+    }
+
+    #[test]
+    fn all_points_lie_in_the_plane() {
+        let outlook = outlook();
+        let plane = Plane::covering(&outlook);
+        for point in outlook.code.iter().chain([&outlook.asking, &outlook.chosen]) {
+            let (right, up) = plane.place(point.overhead, point.p99_ms);
+            assert!((0.0..=1.0).contains(&right) && (0.0..1.0).contains(&up), "{point:?}");
+        }
+        assert_eq!(between(&outlook.code, 0.0, |point| point.p99_ms), None);
+        let first = outlook.code[0];
+        assert_eq!(between(&outlook.code, first.overhead, |point| point.p99_ms), Some(first.p99_ms));
+    }
+}

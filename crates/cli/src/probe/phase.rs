@@ -1,0 +1,220 @@
+//! One phase of a probe: a bench over a connection of its own, watched while it runs.
+
+use std::convert::Infallible;
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use tidewire::{Config, Connection, Credentials, Redundancy};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::{Phase, Spread, latest_rtt};
+use crate::bench::{Plan, client, clock_name};
+use crate::distribution::milliseconds;
+use crate::exit::Failure;
+use crate::link::Link;
+use crate::report::{Console, Event, Summary, rate};
+use crate::session::{self, CUT_OFF, DONE, unless_interrupted};
+
+/// Bits of records in a second of the light phase. Chosen: next to nothing on a path that is worth coding for, and nothing that fills a queue.
+pub const LIGHT_RATE: u64 = 1_000_000;
+/// ... in records of so many bytes, each a packet of its own: 417 a second, so that twelve seconds show 500 losses of a path that loses 10 %. Packets come
+/// as far apart as full ones do at 5 Mbit/s: runs of losses have a length in time too.
+const LIGHT_RECORD: u32 = 300;
+/// Record of the full phase: a packet's worth, as of `bench`.
+const FULL_RECORD: u32 = 1_200;
+/// Part of the whole time that the light phase has: what it measures needs many packets and sends few.
+const LIGHT_PART: f64 = 0.6;
+/// Part of the full phase in which the rate is being found, so that it is not counted: 2.7 s of 8.
+const FINDING: f64 = 1.0 / 3.0;
+/// How often the connection is looked at: more often than FEEDBACK brings round trips on most paths, and next to no work.
+const LOOK: Duration = Duration::from_millis(10);
+/// How often something is said: to a program, and to people without a terminal.
+const EVENT_PERIOD: Duration = Duration::from_secs(1);
+const LINE_PERIOD: Duration = Duration::from_secs(5);
+
+/// How heavy the load is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// [`LIGHT_RATE`], and nothing repaired before it is asked for: what the path does to a few packets.
+    Light,
+    /// As much as rate control lets go.
+    Full,
+}
+
+/// Where and how.
+pub struct Probe<'a> {
+    /// Where to.
+    pub link: &'a Link,
+    /// What opens the link.
+    pub credentials: &'a Credentials,
+    /// Of the full phase.
+    pub config: &'a Config,
+    /// Of both phases.
+    pub time: Duration,
+    /// Where to speak.
+    pub console: &'a Console,
+}
+
+/// What is seen of a connection under way.
+#[derive(Default)]
+struct Seen {
+    rtts: Vec<f64>,
+    samples: u32,
+    /// When the first and the last look that count were, and the IP bytes that had left.
+    first: Option<(Instant, u64)>,
+    last: Option<(Instant, u64)>,
+}
+
+/// Runs one phase; also the summary of its bench.
+///
+/// # Errors
+/// [`Exit::Unreachable`](crate::exit::Exit::Unreachable) when nothing answers or the connection is lost.
+pub async fn measure(load: Load, probe: &Probe<'_>) -> Result<(Phase, Summary), Failure> {
+    let part = if load == Load::Light { LIGHT_PART } else { 1.0 - LIGHT_PART };
+    let length = probe.time.mul_f64(part);
+    let mut config = probe.config.clone();
+    config.latency = None;
+    if load == Load::Light {
+        config.redundancy = Redundancy::None;
+    }
+    let connecting = session::connect(probe.link, probe.credentials, config, probe.console);
+    let (endpoint, connection) = unless_interrupted(connecting).await?;
+    let mut seen = Seen::default();
+    let plan = load.plan(length);
+    // What bench would say of its intervals is said by the watch.
+    let quiet = Console::new(false, true);
+    let measured = unless_interrupted(async {
+        tokio::select! {
+            summary = client::run(&connection, &plan, &quiet) => summary,
+            never = watch(&connection, load, length, probe.console, &mut seen) => match never {},
+        }
+    })
+    .await;
+    let stats = connection.stats();
+    connection.close(if measured.is_ok() { DONE } else { CUT_OFF }, "");
+    session::close(&endpoint).await;
+    let summary = measured?;
+    let phase = Phase {
+        seconds: summary.seconds,
+        rtt_ms: Spread::of(&seen.rtts),
+        rate_bps: seen.rate_bps(),
+        goodput_bps: summary.goodput_bps,
+        reordering: summary.reordering,
+        ..Phase::of(load.name(), &stats)
+    };
+    Ok((phase, summary))
+}
+
+impl Load {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Light => "light",
+            Self::Full => "full",
+        }
+    }
+
+    fn plan(self, length: Duration) -> Plan {
+        let (rate_bps, record_bytes) = match self {
+            Self::Light => (Some(LIGHT_RATE), LIGHT_RECORD),
+            Self::Full => (None, FULL_RECORD),
+        };
+        Plan {
+            reverse: false,
+            seconds: length.as_secs_f64(),
+            rate_bps,
+            parallel: 1,
+            record_bytes,
+            interval_seconds: 1.0,
+            clock: clock_name(),
+        }
+    }
+}
+
+impl Seen {
+    fn rate_bps(&self) -> f64 {
+        let Some(((begun, before), (ended, after))) = self.first.zip(self.last) else { return 0.0 };
+        8.0 * (after - before) as f64 / ended.duration_since(begun).as_secs_f64().max(1e-3)
+    }
+}
+
+/// Looks at a connection for as long as it is polled, and says what it sees.
+async fn watch(
+    connection: &Connection,
+    load: Load,
+    length: Duration,
+    console: &Console,
+    seen: &mut Seen,
+) -> Infallible {
+    let begun = Instant::now();
+    let skipped = if load == Load::Full { length.mul_f64(FINDING) } else { Duration::ZERO };
+    let bar = console.bars().map(|bars| ClearOnDrop(bars.add(ProgressBar::new_spinner())));
+    let period = if bar.is_some() || console.json() { EVENT_PERIOD } else { LINE_PERIOD };
+    let mut said = begun;
+    let mut looks = interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        looks.tick().await;
+        let elapsed = begun.elapsed();
+        let stats = connection.stats();
+        if elapsed >= skipped && elapsed <= length {
+            if let Some((number, rtt)) = latest_rtt(&stats).filter(|(number, _)| *number != seen.samples) {
+                seen.samples = number;
+                seen.rtts.push(rtt);
+            }
+            let sent = (Instant::now(), stats.wire_bytes_sent);
+            seen.first.get_or_insert(sent);
+            seen.last = Some(sent);
+        }
+        if said.elapsed() < period || elapsed > length {
+            continue;
+        }
+        said = Instant::now();
+        let progress = Probing {
+            phase: load.name(),
+            seconds: elapsed.as_secs_f64(),
+            of_seconds: length.as_secs_f64(),
+            rtt_ms: milliseconds(stats.rtt_latest),
+            loss: stats.loss,
+            rate_bps: 8.0 * stats.wire_bytes_sent as f64 / elapsed.as_secs_f64(),
+        };
+        match &bar {
+            Some(ClearOnDrop(bar)) => bar.set_message(progress.words()),
+            None => console.say(&progress.words()),
+        }
+        console.event(&Event::Probing(&progress));
+    }
+}
+
+/// How far a phase is.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub struct Probing {
+    /// `light` or `full`.
+    pub phase: &'static str,
+    /// Since it began.
+    pub seconds: f64,
+    /// What it takes.
+    pub of_seconds: f64,
+    /// Latest round trip.
+    pub rtt_ms: f64,
+    /// Fraction of our packets lost.
+    pub loss: f64,
+    /// IP bits sent in a second so far.
+    pub rate_bps: f64,
+}
+
+impl Probing {
+    fn words(&self) -> String {
+        let Self { phase, seconds, of_seconds, rtt_ms, loss, rate_bps } = self;
+        let (loss, rate) = (100.0 * loss, rate(*rate_bps));
+        format!("{phase} load, {seconds:.0} of {of_seconds:.0} s: {rate}, loss {loss:.1} %, RTT {rtt_ms:.1} ms")
+    }
+}
+
+/// Takes its line off the screen in the end, whichever way that comes.
+struct ClearOnDrop(ProgressBar);
+
+impl Drop for ClearOnDrop {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

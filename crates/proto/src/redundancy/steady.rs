@@ -1,0 +1,100 @@
+//! What a policy comes to on a path that stays as it is: its own answers, asked as a connection asks, with no connection.
+//!
+//! `tidewire probe` says by it what would be sent for a flow. A policy being a function of its context and its state, no packet is needed for
+//! that: source symbols leave at even distances, what was sent a round trip ago is known, and nothing lacks.
+
+use core::time::Duration;
+
+use tidewire_codec::SourceId;
+
+use super::{CodingContext, Plan, Redundancy, Repair, Report, Target};
+use crate::Time;
+use crate::config::Config;
+use crate::path::LossEstimate;
+
+/// A path that stays as it is, and the flow on it.
+#[derive(Clone, Copy, Debug)]
+pub struct SteadyPath {
+    /// What is believed of its loss, as in [`LossEstimate::settled`].
+    pub loss: LossEstimate,
+    /// Smoothed round trip.
+    pub rtt: Duration,
+    /// Time between source symbols.
+    pub interval: Duration,
+}
+
+/// Proactive repairs per source symbol of a flow that leaves room on the path, and the plan for `target`, if the policy makes one.
+pub fn steady_share(
+    redundancy: Redundancy,
+    path: &SteadyPath,
+    max_overhead: f64,
+    target: Option<Target>,
+) -> (f64, Option<Plan>) {
+    let mut policy = redundancy.build();
+    let max_span = Config::default().max_span;
+    let interval = path.interval.max(Duration::from_micros(1));
+    let flying = (path.rtt.as_nanos() / interval.as_nanos()) as u64;
+    let mut repairs = 0_u64;
+    for sent in 1..=SYMBOLS {
+        let settled = SourceId(sent.saturating_sub(flying));
+        let report = Report { edge: settled, end: settled, ..Report::default() };
+        let now = Time::ZERO + Duration::from_nanos((interval.as_nanos() as u64).saturating_mul(sent));
+        let context = CodingContext {
+            now,
+            base: settled,
+            settled,
+            sent: SourceId(sent),
+            report: &report,
+            lost: None,
+            in_flight: &[],
+            loss: path.loss,
+            rtt: path.rtt,
+            backlog: false,
+            saturated: false,
+            starting: false,
+            source_interval: interval,
+            last_source: now,
+            max_span,
+            oldest: Duration::ZERO,
+            max_overhead,
+            target,
+        };
+        policy.on_source_sent(&context);
+        while let Some(Repair::Coded { on_feedback: false, .. }) = policy.next_repair(&context) {
+            repairs += 1;
+        }
+    }
+    (repairs as f64 / SYMBOLS as f64, policy.plan().copied())
+}
+
+/// Source symbols that the policy is asked for: a share to a thousandth.
+const SYMBOLS: u64 = 4_096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on(loss: f64, burst: f64) -> SteadyPath {
+        let (rtt, interval) = (Duration::from_millis(60), Duration::from_micros(960));
+        SteadyPath { loss: LossEstimate::settled(loss, burst), rtt, interval }
+    }
+
+    #[test]
+    fn fixed_policies_send_what_they_say() {
+        let share = |text: &str| steady_share(text.parse().expect("written right"), &on(0.1, 1.2), 0.5, None).0;
+        assert_eq!(share("none"), 0.0);
+        assert!((share("every:5") - 0.25).abs() < 1e-2, "{}", share("every:5"));
+        assert!((share("block:32,8") - 0.25).abs() < 1e-2, "{}", share("block:32,8"));
+    }
+
+    #[test]
+    fn the_default_follows_the_loss_and_keeps_a_target() {
+        let share = |loss, burst| steady_share(Redundancy::Adaptive, &on(loss, burst), 0.5, None).0;
+        assert_eq!(share(0.0, 1.0), 0.0);
+        assert!(share(0.02, 1.1) < share(0.1, 1.2) && share(0.1, 4.0) <= 0.5);
+        let target = Target { latency: Duration::from_millis(30), deliver: 0.99, max_overhead: 0.5 };
+        let (share, plan) = steady_share(Redundancy::Adaptive, &on(0.1, 1.2), 0.5, Some(target));
+        let plan = plan.expect("a target was given");
+        assert!(plan.nearest.is_none() && (share - plan.share).abs() < 0.01, "{share} {plan}");
+    }
+}
