@@ -14,8 +14,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 /// The line of `cargo xtask`'s help.
-pub const ABOUT: &str =
-    "the namespace lab (root): its check of itself, peers, flows beside kernel TCP; `check`, `peers`, `contests`: one part; \
+pub const ABOUT: &str = "the namespace lab (root): its check of itself, peers, flows beside kernel TCP; `check`, `peers`, `contests`: one part; \
      `--full`: all rows and three seeds, in hours; `--write`: into docs/lab.md";
 
 /// What a part measures: Markdown, and whether its goals hold. `full` asks for all rows.

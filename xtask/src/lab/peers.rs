@@ -27,7 +27,8 @@ const USUAL: &str = "tidewire,tcp-cubic,tcp-bbr,quinn-bbr,kcptun-fast3,srt-live"
 const ALL: &str = "tidewire,tcp-cubic,tcp-bbr,tcp-reno,quinn-cubic,quinn-bbr,kcptun-default,kcptun-fast3,\
                    srt-live,srt-live-fec,srt-live-4rtt,srt-live-4rtt-fec";
 /// Who takes as much as it can, in the full run: not those that carry datagrams.
-const SATURATING: &str = "tidewire,tcp-cubic,tcp-bbr,tcp-reno,quinn-cubic,quinn-bbr,kcptun-default,kcptun-fast3,iperf3-bbr";
+const SATURATING: &str =
+    "tidewire,tcp-cubic,tcp-bbr,tcp-reno,quinn-cubic,quinn-bbr,kcptun-default,kcptun-fast3,iperf3-bbr";
 
 /// All tables.
 pub fn measure(context: &Context, binary: &Path, full: bool) -> Result<(String, bool), String> {
@@ -62,7 +63,8 @@ pub fn measure(context: &Context, binary: &Path, full: bool) -> Result<(String, 
 
 /// What a command prints.
 fn output(command: &mut Command) -> Result<String, String> {
-    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().map_err(|e| format!("{command:?}: {e}"))?;
+    let output =
+        command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().map_err(|e| format!("{command:?}: {e}"))?;
     if !output.status.success() {
         return Err(format!("{command:?} ended with {}", output.status));
     }

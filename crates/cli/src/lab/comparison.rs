@@ -15,6 +15,8 @@ use crate::distribution::{Distribution, Spread};
 /// Share of the records that a stream must deliver while they are made and waited for, or else it did not sustain the load. Chosen: a
 /// stream that falls behind by more has a delay that grows with the length of the run.
 const SUSTAINED: f64 = 0.99;
+/// How late the emulator may hand on packets, in milliseconds at the 95th percentile, before delays are doubted: what `lab check` allows it.
+const LATE_MS: f64 = 0.3;
 
 /// All runs of one peer.
 #[derive(Clone, Debug)]
@@ -80,14 +82,14 @@ pub fn may_lose(kind: &Kind) -> bool {
     matches!(kind, Kind::Datagrams(_))
 }
 
-/// The rows as a Markdown table, with a sentence on who is ahead of us.
+/// The rows as a Markdown table, with a sentence on who is ahead of us, and one on what is in doubt.
 pub fn table(rows: &[Row], load: Load, link: &DuplexConfig) -> String {
     let body = match load {
         Load::Full => saturating(rows, passing_bps(link)),
         Load::Share(_) | Load::Rate(_) => at_a_rate(rows),
     };
     let figures: &[Figure] = if load == Load::Full { &SATURATING } else { &AT_A_RATE };
-    format!("{body}\n{}\n", ahead(rows, figures))
+    format!("{body}\n{}\n{}", ahead(rows, figures), doubts(rows))
 }
 
 fn at_a_rate(rows: &[Row]) -> String {
@@ -164,6 +166,17 @@ fn ahead(rows: &[Row], figures: &[Figure]) -> String {
     }
 }
 
+/// Whose delays are as much the machine's; nothing where all are the link's.
+fn doubts(rows: &[Row]) -> String {
+    let late = |row: &Row| row.spread(|run| run.late.quantile(0.95)).filter(|late| late.greatest > LATE_MS);
+    let doubtful = rows.iter().filter_map(|row| Some(format!("{} {:.2} ms", row.name, late(row)?.greatest)));
+    let doubtful: Vec<_> = doubtful.collect();
+    if doubtful.is_empty() {
+        return String::new();
+    }
+    format!("Delays in doubt, since packets were handed on late (p95) on a busy machine: {}.\n", doubtful.join(", "))
+}
+
 /// What of the link's rate the losses leave; none where it has no one rate or loss.
 fn passing_bps(link: &DuplexConfig) -> Option<f64> {
     let Capacity::Fixed(rate) = &link.forward.capacity else { return None };
@@ -219,6 +232,14 @@ mod tests {
         // What is printed alike is no lead.
         let text = table(&[ours, row("alike", vec![run(12, 1.298, 1_000)])], Load::Share(0.5), &link());
         assert!(text.ends_with("Ahead of tidewire in p50, p95, p99, sent/app: nobody.\n"), "{text}");
+    }
+
+    #[test]
+    fn delays_of_a_busy_machine_are_in_doubt() {
+        let late = |ms| Distribution::new([(Duration::from_micros(ms), 1)], Duration::ZERO, Duration::from_secs(1));
+        let with = |name, us| row(name, vec![Measured { late: late(us), ..run(1, 1.0, 1_000) }]);
+        let text = table(&[with("calm", 299), with("busy", 850)], Load::Share(0.5), &link());
+        assert!(text.ends_with("(p95) on a busy machine: busy 0.85 ms.\n"), "{text}");
     }
 
     #[test]

@@ -17,10 +17,6 @@ use crate::report::{Console, Delay, Event, rate};
 
 /// Shortest run: below, most of it is start.
 const SHORTEST: Duration = Duration::from_secs(2);
-/// How late the emulator may hand on packets, in milliseconds at the 95th percentile, before figures of delay are doubted: what `lab check`
-/// allows it.
-const LATE_MS: f64 = 0.3;
-
 /// What `lab run` takes in place of a command.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Peers")]
@@ -110,9 +106,6 @@ fn measure(args: &Args, peer: &Peer, link: &DuplexConfig, seed: u64, console: &C
     console.say(&format!("{} (seed {seed}): {}, p50/p95/p99 {figures} ms", peer.name, rate(measured.goodput_bps)));
     if measured.unread > 0 {
         console.warn(&format!("{} packets came faster than they were read: the machine is too busy", measured.unread));
-    }
-    if late > LATE_MS {
-        console.warn(&format!("packets were handed on late (p95 {late:.2} ms): delays are void on so busy a machine"));
     }
     Ok(measured)
 }
