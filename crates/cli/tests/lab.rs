@@ -192,7 +192,7 @@ fn a_wrong_peer_or_load_is_refused_before_anything_is_made() {
         (&["--peer", "tcp-bbr", "--load", "half"], "`half` is no load: write a share of the link's rate as 50%"),
         (&["--peer", "tcp-bbr", "--time", "1s"], "--time: at least 2s"),
         (&["--peer", "tcp-bbr", "--", "true"], "cannot be used with"),
-        (&["--seeds", "3", "--", "true"], "required arguments"),
+        (&["--seeds", "3", "--", "true"], "cannot be used with"),
     ] {
         let output = tidewire(&["lab", "run", path]).args(arguments).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -25,19 +25,19 @@ pub struct Args {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', conflicts_with_all = ["command", "other", "at"])]
     pub(super) peer: Vec<String>,
     /// More peers, in the form of crates/cli/src/lab/peers.toml
-    #[arg(long, value_name = "FILE", requires = "peer")]
+    #[arg(long, value_name = "FILE", conflicts_with = "command")]
     peers: Option<PathBuf>,
     /// Records made, as a share of the link's rate or as a rate; full: as fast as they are taken
-    #[arg(long, value_name = "LOAD", default_value = "50%", requires = "peer")]
+    #[arg(long, value_name = "LOAD", default_value = "50%", conflicts_with = "command")]
     load: Load,
     /// How long records are made
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration, requires = "peer")]
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration, conflicts_with = "command")]
     time: Duration,
     /// Runs of each, with the scenario's seed and those after it: medians and ranges
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u64).range(1..=100), requires = "peer")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u64).range(1..=100), conflicts_with = "command")]
     seeds: u64,
     /// Draw the distributions of the delay into this file
-    #[arg(long, value_name = "FILE", requires = "peer")]
+    #[arg(long, value_name = "FILE", conflicts_with = "command")]
     svg: Option<PathBuf>,
 }
 
