@@ -1,6 +1,9 @@
-//! A measured distribution of delays: counts by value, as the transport's histogram gives them, for tables and charts.
+//! A measured distribution of delays: counts by value, as the transport's histogram gives them, for tables and charts; and the spread of
+//! one figure over several runs.
 
 use std::time::Duration;
+
+use serde::Serialize;
 
 /// Counts of delays, in ascending order of delay.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +24,20 @@ impl Distribution {
         let total = counts.iter().map(|(_, count)| count).sum();
         let known = total > 0;
         Self { counts, total, mean: known.then(|| milliseconds(mean)), max: known.then(|| milliseconds(max)) }
+    }
+
+    /// Several as one.
+    pub fn of_all<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
+        let (mut all, mut sum) = (Self::default(), 0.0);
+        for part in parts {
+            all.counts.extend(&part.counts);
+            all.total += part.total;
+            sum += part.mean.unwrap_or(0.0) * part.total as f64;
+            all.max = all.max.into_iter().chain(part.max).reduce(f64::max);
+        }
+        all.counts.sort_by(|a, b| a.0.total_cmp(&b.0));
+        all.mean = (all.total > 0).then(|| sum / all.total as f64);
+        all
     }
 
     /// Mean in milliseconds; `None` of nothing.
@@ -55,6 +72,34 @@ impl Distribution {
     }
 }
 
+/// The middle of several runs, and their range.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// The middle one, or the mean of the two in the middle.
+    pub median: f64,
+    /// The least.
+    pub least: f64,
+    /// The greatest.
+    pub greatest: f64,
+}
+
+impl Spread {
+    /// Of a figure that every run has; none of nothing.
+    pub fn of(values: impl Iterator<Item = Option<f64>>) -> Option<Self> {
+        let mut values = values.collect::<Option<Vec<f64>>>()?;
+        values.sort_by(f64::total_cmp);
+        let (least, greatest) = (*values.first()?, *values.last()?);
+        let middle = (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0;
+        Some(Self { median: middle, least, greatest })
+    }
+
+    /// For tables: the median, and the range where it is one.
+    pub fn print(self, decimals: usize) -> String {
+        let [median, least, greatest] = [self.median, self.least, self.greatest].map(|v| format!("{v:.decimals$}"));
+        if least == greatest { median } else { format!("{median} ({least}-{greatest})") }
+    }
+}
+
 /// A duration in milliseconds.
 pub fn milliseconds(duration: Duration) -> f64 {
     1e3 * duration.as_secs_f64()
@@ -78,5 +123,19 @@ mod tests {
         );
         assert_eq!((delays.mean(), delays.max()), (Some(1.0), Some(41.0)));
         assert_eq!(Distribution::default().quantile(0.5), None);
+        let late = Distribution::new([(ms(50), 300)], ms(50), ms(50));
+        let all = Distribution::of_all([&delays, &late, &Distribution::default()]);
+        assert_eq!((all.quantile(0.25), all.quantile(0.26), all.max()), (Some(40.0), Some(50.0), Some(50.0)));
+        assert_eq!((all.mean(), Distribution::of_all([]).mean()), (Some(37.75), None));
+    }
+
+    #[test]
+    fn a_spread_is_the_middle_and_the_range() {
+        let spread = |values: &[f64]| Spread::of(values.iter().copied().map(Some));
+        assert_eq!(spread(&[3.0, 1.0, 9.0]), Some(Spread { median: 3.0, least: 1.0, greatest: 9.0 }));
+        assert_eq!(spread(&[3.0, 1.0]).unwrap().median, 2.0);
+        assert_eq!((spread(&[]), Spread::of([Some(1.0), None].into_iter())), (None, None));
+        assert_eq!(spread(&[3.0, 1.0, 9.0]).unwrap().print(1), "3.0 (1.0-9.0)");
+        assert_eq!(spread(&[1.01, 1.04]).unwrap().print(1), "1.0");
     }
 }

@@ -6,6 +6,7 @@
 //! so that tests and the binary see the same code; it promises nobody else an interface.
 
 pub mod bench;
+mod carrier;
 pub mod chart;
 pub mod distribution;
 pub mod exit;

@@ -10,14 +10,15 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tidewire_proto::Time;
 use tidewire_sim::duplex::{DuplexConfig, DuplexLink};
 use tidewire_sim::link::{Link, LinkStats};
+
+use crate::carrier::{Carrier, Spare, be_punctual};
 
 /// Clients at once; one more replaces the one silent for longest. Chosen: a lab has a handful.
 const MAX_CLIENTS: usize = 64;
@@ -29,8 +30,6 @@ const BATCH: usize = 64;
 const SOCKET_BUFFER: usize = 4 << 20;
 /// How long a stop may go unnoticed.
 const STOP_CHECK: Duration = Duration::from_millis(20);
-/// Buffers kept for reuse; those of 100 ms at 100 Mbit/s.
-const SPARE_BUFFERS: usize = 1024;
 
 /// What a proxy has counted so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,9 +48,7 @@ pub struct ProxyStats {
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
-    stop: Arc<AtomicBool>,
-    stats: Arc<Mutex<ProxyStats>>,
-    thread: Option<JoinHandle<io::Result<()>>>,
+    carrier: Carrier<ProxyStats>,
 }
 
 impl Proxy {
@@ -62,8 +59,6 @@ impl Proxy {
     pub fn start(listen: SocketAddr, target: SocketAddr, config: &DuplexConfig) -> io::Result<Self> {
         let listener = socket(listen)?;
         let address = listener.local_addr()?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let stats = Arc::new(Mutex::new(ProxyStats::default()));
         let mut engine = Engine {
             listener,
             target,
@@ -75,9 +70,8 @@ impl Proxy {
             seen: 0,
             refused: 0,
         };
-        let (stopped, shared) = (stop.clone(), stats.clone());
-        let thread = std::thread::Builder::new().name("link".into()).spawn(move || engine.run(&stopped, &shared))?;
-        Ok(Self { address, stop, stats, thread: Some(thread) })
+        let carrier = Carrier::start(move |stop, stats| engine.run(stop, stats))?;
+        Ok(Self { address, carrier })
     }
 
     /// Where clients send to.
@@ -87,37 +81,20 @@ impl Proxy {
 
     /// What has been counted until now.
     pub fn stats(&self) -> ProxyStats {
-        *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+        self.carrier.counts()
     }
 
     /// Whether it still carries datagrams; if not, [`stop`](Self::stop) says why.
     pub fn is_running(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+        self.carrier.is_running()
     }
 
     /// Stops, and returns what was counted.
     ///
     /// # Errors
     /// What made the proxy stop by itself, if it did.
-    pub fn stop(mut self) -> io::Result<ProxyStats> {
-        self.join()?;
-        Ok(self.stats())
-    }
-
-    fn join(&mut self) -> io::Result<()> {
-        self.stop.store(true, Ordering::Relaxed);
-        match self.thread.take().map(JoinHandle::join) {
-            None => Ok(()),
-            Some(Ok(ended)) => ended,
-            Some(Err(_)) => Err(io::Error::other("the link emulator panicked")),
-        }
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        // Whoever wants to know how it ended calls `stop`.
-        let _ = self.join();
+    pub fn stop(self) -> io::Result<ProxyStats> {
+        self.carrier.stop()
     }
 }
 
@@ -278,37 +255,6 @@ fn hand_out(
             *refused += u64::from(send(client, &bytes).is_err());
         }
         spare.keep(bytes);
-    }
-}
-
-/// Buffers of packets that have left an emulator, for those that come.
-#[derive(Debug, Default)]
-pub(crate) struct Spare(Vec<Vec<u8>>);
-
-impl Spare {
-    /// `bytes` in a buffer, used before if there is one.
-    pub(crate) fn filled(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let mut buffer = self.0.pop().unwrap_or_default();
-        buffer.clear();
-        buffer.extend_from_slice(bytes);
-        buffer
-    }
-
-    /// Takes a buffer back.
-    pub(crate) fn keep(&mut self, buffer: Vec<u8>) {
-        if self.0.len() < SPARE_BUFFERS {
-            self.0.push(buffer);
-        }
-    }
-}
-
-/// Asks the system to wake this thread on time: no timer slack (50 us by default), and before others where that is allowed.
-pub(crate) fn be_punctual() {
-    #[cfg(target_os = "linux")]
-    {
-        // Both are best effort; the second needs a privilege.
-        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-        let _ = rustix::process::setpriority_process(None, -10);
     }
 }
 

@@ -11,7 +11,7 @@ use indicatif::MultiProgress;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::{Interval, Records};
-use crate::distribution::Distribution;
+use crate::distribution::{Distribution, Spread};
 use crate::exit::Failure;
 use crate::probe;
 use crate::transfer::FileFailure;
@@ -155,6 +155,56 @@ pub enum Event<'a> {
         goodput_bps: f64,
         /// That over the link's rate.
         share: f64,
+    },
+    /// A run of one peer in `lab run --peer`.
+    PeerRun {
+        /// The peer.
+        name: &'a str,
+        /// What the link's randomness followed from.
+        seed: u64,
+        /// Records that were due; 0 where a peer has a load of its own.
+        made: u64,
+        /// Those that arrived.
+        delivered: u64,
+        /// What arrived once the run had settled.
+        goodput_bps: f64,
+        /// In-order delay beyond the one-way time.
+        delay_ms: Delay,
+        /// That of records made once the run had settled.
+        settled_delay_ms: Delay,
+        /// IP bytes sent over bytes delivered.
+        sent_per_app: Option<f64>,
+        /// IP bytes sent back over bytes delivered.
+        back_per_app: Option<f64>,
+        /// Share of the packets there that a full queue dropped.
+        queue_dropped: f64,
+        /// Mean wait in the queue there.
+        queueing_ms: f64,
+        /// How late the emulator handed packets on, 95th percentile.
+        late_p95_ms: f64,
+        /// Packets that it did not read in time.
+        unread: u64,
+    },
+    /// All runs of one peer in `lab run --peer`.
+    Peer {
+        /// The peer.
+        name: &'a str,
+        /// How many there were.
+        runs: usize,
+        /// Share of the records that arrived.
+        delivered: Option<Spread>,
+        /// As in a run.
+        goodput_bps: Option<Spread>,
+        /// Mean delay of a run.
+        mean_ms: Option<Spread>,
+        /// Its median.
+        p50_ms: Option<Spread>,
+        /// Its 95th percentile.
+        p95_ms: Option<Spread>,
+        /// Its 99th percentile.
+        p99_ms: Option<Spread>,
+        /// As in a run.
+        sent_per_app: Option<Spread>,
     },
     /// One of the runs of `demo`.
     Run {

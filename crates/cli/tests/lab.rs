@@ -152,3 +152,50 @@ fn s18_a_kernel_cubic_flow_keeps_forty_percent() {
     println!("cubic {:.3}, ours {:.3}", shares[0], shares[1]);
     assert!(shares[0] >= 0.4 && shares[1] > 0.0, "{lines:?}");
 }
+
+/// The kernel's TCP and ours carry the same records; what is printed is by the schema, and a table for people.
+#[test]
+fn peers_carry_the_same_records_and_are_measured_alike() {
+    if !has_lab() {
+        return;
+    }
+    let file = scenario("[link]\nrate = \"10mbit\"\nrtt = \"20ms\"\n[forward]\nloss = \"2%\"\n");
+    let path = file.path.to_str().unwrap();
+    let run = ["lab", "run", path, "--peer", "tcp-bbr,tidewire", "--load", "2mbit", "--time", "2s"];
+    let picture = file.path.with_extension("svg");
+    let output = tidewire(&run).args(["--json", "--svg"]).arg(&picture).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = schema::lines(&output.stdout);
+    let of = |event: &str| lines.iter().filter(|line| line["event"] == event).cloned().collect::<Vec<_>>();
+    for (run, name) in of("peer_run").iter().zip(["tcp-bbr", "tidewire"]) {
+        assert_eq!(run["name"], name);
+        // 2 Mbit/s in records of 1,200 bytes for two seconds; how many of them are late is the machine's business.
+        let [made, delivered] = ["made", "delivered"].map(|key| run[key].as_u64().unwrap());
+        assert!(made == 417 && (100..=417).contains(&delivered), "{run}");
+        assert!(run["sent_per_app"].as_f64().unwrap() > 1.04 && run["back_per_app"].as_f64().unwrap() > 0.0, "{run}");
+        assert!(run["delay_ms"]["p50"].as_f64().unwrap() > 0.0, "{run}");
+    }
+    assert_eq!(of("peer").iter().map(|peer| peer["runs"].as_u64()).collect::<Vec<_>>(), [Some(1), Some(1)]);
+    assert_eq!(fs::read_to_string(picture).unwrap().matches("<circle").count(), 4);
+}
+
+#[test]
+fn a_wrong_peer_or_load_is_refused_before_anything_is_made() {
+    let file = scenario(LINK);
+    let path = file.path.to_str().unwrap();
+    let table = file.path.with_file_name("peers.toml");
+    fs::write(&table, "[mine]\nkind = \"stream\"\nfar = \"no-such-program {sink}\"\nnear = \"sh\"\n").unwrap();
+    let peers = ["--peers", table.to_str().unwrap()];
+    for (arguments, wanted) in [
+        (&["--peer", "tcp"][..], "no peer `tcp`; there are: iperf3-bbr, "),
+        (&["--peer", "mine", peers[0], peers[1]], "mine needs the program `no-such-program`: install the package"),
+        (&["--peer", "tcp-bbr", "--load", "half"], "`half` is no load: write a share of the link's rate as 50%"),
+        (&["--peer", "tcp-bbr", "--time", "1s"], "--time: at least 2s"),
+        (&["--peer", "tcp-bbr", "--", "true"], "cannot be used with"),
+        (&["--seeds", "3", "--", "true"], "cannot be used with"),
+    ] {
+        let output = tidewire(&["lab", "run", path]).args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains(wanted), "{arguments:?}: {said}");
+    }
+}

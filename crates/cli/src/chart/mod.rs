@@ -1,6 +1,6 @@
 //! Pictures of delay distributions, cumulative, over a logarithmic axis: for the terminal and as SVG.
 //!
-//! `demo` draws both from what it measured. Both share one axis, whose ends come from the data, so that no
+//! `demo` draws both from what it measured, `lab run --peer` the second. Both share one axis, whose ends come from the data, so that no
 //! curve is cut off. [`tradeoff`] has the pictures of delay against overhead that `probe` draws.
 
 pub mod svg;

@@ -6,26 +6,29 @@ use std::fmt::Write;
 use super::{Axis, Curve};
 
 pub(super) const WIDTH: f64 = 800.0;
-pub(super) const HEIGHT: f64 = 512.0;
+/// Without the legend, and what each of its lines adds.
+const HEIGHT: f64 = 446.0;
+const LINE: f64 = 22.0;
 /// The plot inside the picture: left, top, right, bottom.
 pub(super) const PLOT: (f64, f64, f64, f64) = (64.0, 56.0, 776.0, 380.0);
 /// Points along the axis where a curve is sampled; more than pixels across.
 const SAMPLES: usize = 1000;
 /// Colours of the curves (Okabe and Ito's palette, told apart by colour-blind readers).
-pub(super) const COLOURS: [&str; 3] = ["#d55e00", "#e69f00", "#0072b2"];
+pub(super) const COLOURS: [&str; 7] = ["#d55e00", "#e69f00", "#0072b2", "#009e73", "#cc79a7", "#56b4e9", "#000000"];
 
-/// The whole file.
-pub fn draw(curves: &[Curve], title: &str) -> String {
+/// The whole file; `what` has the delays that the curves show.
+pub fn draw(curves: &[Curve], title: &str, what: &str) -> String {
     let axis = Axis::covering(curves);
+    let height = HEIGHT + LINE * curves.len() as f64;
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"system-ui, sans-serif\" \
-         font-size=\"13\">\n<title>{0}</title>\n<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#fff\"/>\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"system-ui, sans-serif\" \
+         font-size=\"13\">\n<title>{0}</title>\n<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>\n\
          <text x=\"{1}\" y=\"24\" font-size=\"16\" font-weight=\"600\" fill=\"#222\">In-order delivery delay</text>\n\
          <text x=\"{1}\" y=\"42\" fill=\"#555\">{0}</text>\n",
         escape(title),
         PLOT.0,
     );
-    grid(&mut out, axis);
+    grid(&mut out, axis, what);
     for (index, curve) in curves.iter().enumerate() {
         line(&mut out, index, curve, axis);
     }
@@ -44,7 +47,7 @@ fn y(share: f64) -> f64 {
     PLOT.3 - share * (PLOT.3 - PLOT.1)
 }
 
-fn grid(out: &mut String, axis: Axis) {
+fn grid(out: &mut String, axis: Axis, what: &str) {
     let (left, top, right, bottom) = PLOT;
     for delay in axis.decades() {
         let x = x(axis, delay);
@@ -68,7 +71,7 @@ fn grid(out: &mut String, axis: Axis) {
     let _ = writeln!(
         out,
         "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#555\">\
-         share of source symbols delivered in order within (logarithmic)</text>",
+         share of {what} delivered in order within (logarithmic)</text>",
         (left + right) / 2.0,
         bottom + 42.0,
     );
@@ -106,7 +109,7 @@ fn line(out: &mut String, index: usize, curve: &Curve, axis: Axis) {
 /// A line of the legend, below the axis, where no curve can cross it.
 fn legend(out: &mut String, index: usize, curve: &Curve) {
     let colour = COLOURS[index % COLOURS.len()];
-    let (left, y) = (PLOT.0, PLOT.3 + 70.0 + 22.0 * index as f64);
+    let (left, y) = (PLOT.0, PLOT.3 + 70.0 + LINE * index as f64);
     let ms = |q| curve.delay.quantile(q).map_or_else(|| "-".into(), |delay| format!("{delay:.1} ms"));
     let _ = writeln!(
         out,
@@ -137,13 +140,14 @@ mod tests {
     fn draws_every_curve_with_its_marks_inside_the_picture() {
         let mut curves = curves();
         curves[0].label = "<&>".into();
-        let svg = draw(&curves, "25 Mbit/s");
+        let svg = draw(&curves, "25 Mbit/s", "records");
         assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
         assert_eq!(svg.matches("fill=\"none\"").count(), 3);
         assert_eq!(svg.matches("<circle").count(), 6);
+        assert!(svg.contains("viewBox=\"0 0 800 512\"") && svg.contains(">share of records delivered"));
         assert!(svg.contains("&lt;&amp;&gt;") && !svg.contains("<&>"));
         assert!(svg.contains("default p99: 4.0 ms"));
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
-        assert!(!draw(&[], "").contains("NaN"));
+        assert!(!draw(&[], "", "").contains("NaN"));
     }
 }

@@ -8,8 +8,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,7 +18,7 @@ use tidewire_sim::duplex::{DuplexConfig, DuplexLink};
 use tidewire_sim::link::{Corruption, IPV4_UDP_HEADERS, Link, LinkStats};
 
 use super::late::Late;
-use crate::proxy::{Spare, be_punctual};
+use crate::carrier::{Carrier, Spare, be_punctual};
 
 /// Longest IP packet (RFC 791 section 3.1).
 const MAX_PACKET: usize = 65_535;
@@ -47,9 +46,7 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Emulator {
     start: Instant,
-    stop: Arc<AtomicBool>,
-    counts: Arc<Mutex<Counts>>,
-    thread: Option<JoinHandle<io::Result<()>>>,
+    carrier: Carrier<Counts>,
 }
 
 impl Emulator {
@@ -59,7 +56,6 @@ impl Emulator {
     /// When no thread can be started.
     pub fn start(near: OwnedFd, far: OwnedFd, config: &DuplexConfig) -> io::Result<Self> {
         let start = Instant::now();
-        let (stop, counts) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Counts::default())));
         let engine = Engine {
             near,
             far,
@@ -69,9 +65,8 @@ impl Emulator {
             spare: Spare::default(),
             scratch: vec![0; MAX_PACKET],
         };
-        let (stopped, shared) = (stop.clone(), counts.clone());
-        let thread = std::thread::Builder::new().name("link".into()).spawn(move || engine.run(&stopped, &shared))?;
-        Ok(Self { start, stop, counts, thread: Some(thread) })
+        let carrier = Carrier::start(move |stop, counts| engine.run(stop, counts))?;
+        Ok(Self { start, carrier })
     }
 
     /// The link's [`Time::ZERO`].
@@ -81,37 +76,20 @@ impl Emulator {
 
     /// What has been counted until now.
     pub fn counts(&self) -> Counts {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.carrier.counts()
     }
 
     /// Whether it still carries packets; if not, [`stop`](Self::stop) says why.
     pub fn is_running(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+        self.carrier.is_running()
     }
 
     /// Stops, and returns what was counted.
     ///
     /// # Errors
     /// What made it stop by itself, if it did.
-    pub fn stop(mut self) -> io::Result<Counts> {
-        self.join()?;
-        Ok(self.counts())
-    }
-
-    fn join(&mut self) -> io::Result<()> {
-        self.stop.store(true, Ordering::Relaxed);
-        match self.thread.take().map(JoinHandle::join) {
-            None => Ok(()),
-            Some(Ok(ended)) => ended,
-            Some(Err(_)) => Err(io::Error::other("the link emulator panicked")),
-        }
-    }
-}
-
-impl Drop for Emulator {
-    fn drop(&mut self) {
-        // Whoever wants to know how it ended calls `stop`.
-        let _ = self.join();
+    pub fn stop(self) -> io::Result<Counts> {
+        self.carrier.stop()
     }
 }
 

@@ -38,10 +38,7 @@ impl TcpFlow {
         let listener = hosts.inside(End::Far, || TcpListener::bind((far, 0)))??;
         let to = listener.local_addr()?;
         let source = hosts.inside(End::Near, || TcpStream::connect(to))?.context("no TCP across the link")?;
-        set_tcp_congestion(&source, control).with_context(|| {
-            let available = std::fs::read_to_string(AVAILABLE).unwrap_or_default();
-            format!("the kernel has no TCP congestion control `{control}` (loaded: {})", available.trim_end())
-        })?;
+        set_control(&source, control)?;
         let (sink, _) = listener.accept()?;
         let ends = [source.try_clone()?, sink.try_clone()?];
         let received = Arc::new(AtomicU64::new(0));
@@ -66,6 +63,14 @@ impl Drop for TcpFlow {
             let _ = thread.join();
         }
     }
+}
+
+/// Puts a connection under the congestion control that the kernel calls `control`.
+pub(super) fn set_control(connection: &TcpStream, control: &str) -> anyhow::Result<()> {
+    set_tcp_congestion(connection, control).with_context(|| {
+        let available = std::fs::read_to_string(AVAILABLE).unwrap_or_default();
+        format!("the kernel has no TCP congestion control `{control}` (loaded: {})", available.trim_end())
+    })
 }
 
 /// Writes until the flow is ended.

@@ -153,7 +153,7 @@ fn link() -> DuplexConfig {
 
 fn show(runs: &[Run], args: &Args, console: &Console) -> Result<(), Failure> {
     let curves: Vec<Curve> = runs.iter().map(|run| run.curve.clone()).collect();
-    std::fs::write(&args.svg, svg::draw(&curves, LINK_IN_WORDS)).map_err(|error| {
+    std::fs::write(&args.svg, svg::draw(&curves, LINK_IN_WORDS, "source symbols")).map_err(|error| {
         Failure::message(Exit::LocalIo, format_args!("cannot write `{}`: {error}; try --svg FILE", args.svg.display()))
     })?;
     if console.json() {

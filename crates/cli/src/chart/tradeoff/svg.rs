@@ -3,8 +3,11 @@
 use std::fmt::Write;
 
 use super::{LINES, Plane};
-use crate::chart::svg::{COLOURS, HEIGHT, PLOT, WIDTH, escape};
+use crate::chart::svg::{COLOURS, PLOT, WIDTH, escape};
 use crate::probe::outlook::{Outlook, Point};
+
+/// With a legend of two lines.
+const HEIGHT: f64 = 512.0;
 
 /// The whole file.
 pub fn draw(outlook: &Outlook, title: &str) -> String {

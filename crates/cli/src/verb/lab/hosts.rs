@@ -1,4 +1,4 @@
-//! `tidewire lab up SCENARIO` and `tidewire lab run SCENARIO -- COMMAND`: two hosts in network namespaces, joined by the scenario's link.
+//! `tidewire lab up SCENARIO` and `tidewire lab run SCENARIO -- COMMAND` (with `--peer` see [`peers`]): two hosts in network namespaces, joined by the scenario's link.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use tidewire_sim::pair::End;
 
-use super::{counts, describe, link_of};
+use super::{counts, describe, link_of, peers};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::lab::emulator::{Counts, Emulator};
 use crate::lab::hosts::Hosts;
@@ -46,10 +46,25 @@ pub struct RunArgs {
     #[arg(long, value_name = "COMMAND")]
     other: Option<OsString>,
     /// What to run, with its arguments; the near host is 10.99.0.1, the far one 10.99.0.2
-    #[arg(last = true, required = true)]
+    #[arg(last = true, required_unless_present = "peer")]
     command: Vec<OsString>,
     #[command(flatten)]
+    peers: peers::Args,
+    #[command(flatten)]
     pub(super) output: Output,
+}
+
+impl RunArgs {
+    /// Where it speaks: a command has stdout for itself.
+    pub(super) fn console(&self) -> Console {
+        let console = self.output.console();
+        if self.measures() { console } else { console.beside_data() }
+    }
+
+    /// Whether peers are measured, and no command is run.
+    fn measures(&self) -> bool {
+        !self.peers.peer.is_empty()
+    }
 }
 
 /// One of the two hosts.
@@ -93,11 +108,14 @@ pub async fn up(args: UpArgs, console: Console) -> Result<(), Failure> {
     session::quietly(ended)
 }
 
-/// Runs the command on its host, then says what crossed the link.
+/// Measures peers; or runs the command on its host, then says what crossed the link.
 ///
 /// # Errors
-/// As [`up`], and [`Exit::Other`] when the command fails.
+/// Those of [`peers::run`]; or as [`up`], and [`Exit::Other`] when the command fails.
 pub async fn run(args: RunArgs, console: Console) -> Result<(), Failure> {
+    if args.measures() {
+        return peers::run(&args.peers, &args.scenario, args.seed, &console);
+    }
     let at = End::from(args.at);
     let (hosts, emulator) = start(&args.scenario, args.seed, &console)?;
     if let Some(other) = &args.other {

@@ -7,6 +7,8 @@ mod contest;
 #[cfg(target_os = "linux")]
 mod hosts;
 mod link;
+#[cfg(target_os = "linux")]
+mod peers;
 
 use std::path::Path;
 
@@ -27,9 +29,9 @@ pub enum Command {
     /// Two hosts in network namespaces, joined by a scenario's link, until Ctrl-C (root)
     #[cfg(target_os = "linux")]
     Up(hosts::UpArgs),
-    /// A command on one of two hosts joined by a scenario's link (root)
+    /// A command on one of two hosts joined by a scenario's link, or peers measured across it (root)
     #[cfg(target_os = "linux")]
-    Run(hosts::RunArgs),
+    Run(Box<hosts::RunArgs>),
     /// Hold the lab against the link it claims to be: rate, losses, bursts, added delay (root)
     #[cfg(target_os = "linux")]
     Check(check::Args),
@@ -45,7 +47,7 @@ pub fn run(command: Command) -> (Console, Ended) {
         #[cfg(target_os = "linux")]
         Command::Up(args) => with(args.output.console(), |console| block_on(hosts::up(args, console))),
         #[cfg(target_os = "linux")]
-        Command::Run(args) => with(args.output.console().beside_data(), |console| block_on(hosts::run(args, console))),
+        Command::Run(args) => with(args.console(), |console| block_on(hosts::run(*args, console))),
         #[cfg(target_os = "linux")]
         Command::Check(args) => with(args.output.console(), |console| check::run(&args, &console)),
         #[cfg(target_os = "linux")]

@@ -1,0 +1,138 @@
+//! `tidewire lab run SCENARIO --peer tidewire,tcp-bbr`: the same records over the same link, by each peer in turn.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tidewire_sim::duplex::DuplexConfig;
+use tidewire_sim::scenario::Scenario;
+use tidewire_sim::units::parse_duration;
+
+use crate::chart::{Curve, svg};
+use crate::exit::{Exit, Failure, OrExit};
+use crate::lab::comparison::{self, Row};
+use crate::lab::peer::{Peer, Table};
+use crate::lab::trial::{Load, Measured, Trial};
+use crate::report::{Console, Delay, Event, rate};
+
+/// Shortest run: below, most of it is start.
+const SHORTEST: Duration = Duration::from_secs(2);
+/// What `lab run` takes in place of a command.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Peers")]
+pub struct Args {
+    /// Measure these one after the other, in place of running a command: tidewire, tcp-cubic, tcp-bbr, tcp-reno, quinn-bbr, kcptun-fast3, srt-live ... (docs/lab.md)
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', conflicts_with_all = ["command", "other", "at"])]
+    pub(super) peer: Vec<String>,
+    /// More peers, in the form of crates/cli/src/lab/peers.toml
+    #[arg(long, value_name = "FILE", conflicts_with = "command")]
+    peers: Option<PathBuf>,
+    /// Records made, as a share of the link's rate or as a rate; full: as fast as they are taken
+    #[arg(long, value_name = "LOAD", default_value = "50%", conflicts_with = "command")]
+    load: Load,
+    /// How long records are made
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration, conflicts_with = "command")]
+    time: Duration,
+    /// Runs of each, with the scenario's seed and those after it: medians and ranges
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u64).range(1..=100), conflicts_with = "command")]
+    seeds: u64,
+    /// Draw the distributions of the delay into this file
+    #[arg(long, value_name = "FILE", conflicts_with = "command")]
+    svg: Option<PathBuf>,
+}
+
+/// Runs each peer with each seed. One that fails is named and does not hide the others.
+///
+/// # Errors
+/// [`Exit::Usage`] for a wrong scenario or peer, [`Exit::LocalIo`] when the picture cannot be written, [`Exit::Other`] when a run failed.
+pub fn run(args: &Args, scenario: &Path, seed: Option<u64>, console: &Console) -> Result<(), Failure> {
+    let scenario = Scenario::read(scenario).or_exit(Exit::Usage)?;
+    let (link, seed) = (scenario.link, seed.unwrap_or(scenario.seed));
+    if args.time < SHORTEST {
+        return Err(Failure::message(Exit::Usage, "--time: at least 2s, or all of it is start"));
+    }
+    let table = Table::read(args.peers.as_deref()).or_exit(Exit::Usage)?;
+    let peers: Result<Vec<&Peer>, _> = args.peer.iter().map(|name| table.named(name)).collect();
+    let peers = peers.or_exit(Exit::Usage)?;
+    // All that is missing is said before the first of many minutes.
+    peers.iter().try_for_each(|peer| peer.check()).or_exit(Exit::Usage)?;
+    let row =
+        |peer: &&Peer| Row { name: peer.name.clone(), may_lose: comparison::may_lose(&peer.kind), runs: Vec::new() };
+    let mut rows: Vec<Row> = peers.iter().map(row).collect();
+    let mut failed = Vec::new();
+    for seed in (0..args.seeds).map(|n| seed.wrapping_add(n)) {
+        // Peers by turns, so that what else the machine does is shared by all.
+        for (peer, row) in peers.iter().zip(&mut rows) {
+            match measure(args, peer, &link, seed, console) {
+                Ok(measured) => row.runs.push(measured),
+                Err(problem) => {
+                    console.warn(&format!("{} with seed {seed}: {problem:#}", peer.name));
+                    failed.push(peer.name.as_str());
+                }
+            }
+        }
+    }
+    rows.retain(|row| !row.runs.is_empty());
+    tell(args, &rows, &link, console)?;
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::message(Exit::Other, format_args!("runs failed: {}", failed.join(", "))))
+}
+
+fn measure(args: &Args, peer: &Peer, link: &DuplexConfig, seed: u64, console: &Console) -> anyhow::Result<Measured> {
+    let mut link = link.clone();
+    link.set_seed(seed);
+    let measured = Trial { link, peer, load: args.load, time: args.time }.run()?;
+    let late = measured.late.quantile(0.95).unwrap_or(0.0);
+    let delay = Delay::from(&measured.delay);
+    console.event(&Event::PeerRun {
+        name: &peer.name,
+        seed,
+        made: measured.made,
+        delivered: measured.delivered,
+        goodput_bps: measured.goodput_bps,
+        delay_ms: delay,
+        settled_delay_ms: Delay::from(&measured.settled),
+        sent_per_app: measured.sent_per_app,
+        back_per_app: measured.back_per_app,
+        queue_dropped: measured.queue_dropped,
+        queueing_ms: measured.queueing_ms,
+        late_p95_ms: late,
+        unread: measured.unread,
+    });
+    let ms = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.1}"));
+    let figures = [delay.p50, delay.p95, delay.p99].map(ms).join("/");
+    console.say(&format!("{} (seed {seed}): {}, p50/p95/p99 {figures} ms", peer.name, rate(measured.goodput_bps)));
+    if measured.unread > 0 {
+        console.warn(&format!("{} packets came faster than they were read: the machine is too busy", measured.unread));
+    }
+    Ok(measured)
+}
+
+/// Prints the medians, and draws the picture.
+fn tell(args: &Args, rows: &[Row], link: &DuplexConfig, console: &Console) -> Result<(), Failure> {
+    for row in rows {
+        let delay = |q| row.spread(|run| run.delay.quantile(q));
+        console.event(&Event::Peer {
+            name: &row.name,
+            runs: row.runs.len(),
+            delivered: row.delivered(),
+            goodput_bps: row.spread(|run| Some(run.goodput_bps)),
+            mean_ms: row.spread(|run| run.delay.mean()),
+            p50_ms: delay(0.5),
+            p95_ms: delay(0.95),
+            p99_ms: delay(0.99),
+            sent_per_app: row.spread(|run| run.sent_per_app),
+        });
+    }
+    if !console.json() {
+        // A closed pipe is the reader's business.
+        let _ = write!(std::io::stdout().lock(), "{}", comparison::table(rows, args.load, link));
+    }
+    let Some(path) = &args.svg else { return Ok(()) };
+    let curves: Vec<Curve> = rows.iter().map(Row::curve).filter(|curve| curve.delay.max().is_some()).collect();
+    let title = format!("records over the lab's link, {} s, seeds: {}", args.time.as_secs_f64(), args.seeds);
+    std::fs::write(path, svg::draw(&curves, &title, "records"))
+        .map_err(|error| Failure::message(Exit::LocalIo, format_args!("cannot write `{}`: {error}", path.display())))
+}

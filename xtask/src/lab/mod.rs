@@ -1,0 +1,167 @@
+//! `cargo xtask lab`: checks the namespace lab, and measures in it peers beside each other, and what our rate control leaves to the kernel's TCP.
+//!
+//! Run by hand as root on a quiet machine, never by `test`, like `figures`: what is timed there depends on who else uses the machine.
+//! It has three parts, each of which can be run alone; with `--write` the tables of each go into `docs/lab.md`, between the part's two
+//! marks. Invariant: no figure is printed that was not measured in this call.
+
+mod contests;
+mod peers;
+
+use crate::context::Context;
+use crate::figures::Machine;
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+/// The line of `cargo xtask`'s help.
+pub const ABOUT: &str = "the namespace lab (root): its check of itself, peers, flows beside kernel TCP; `check`, `peers`, `contests`: one part; \
+     `--full`: all rows and three seeds, in hours; `--write`: into docs/lab.md";
+
+/// What a part measures: Markdown, and whether its goals hold. `full` asks for all rows.
+type Measure = fn(context: &Context, binary: &Path, full: bool) -> Result<(String, bool), String>;
+
+/// The parts, in the order of the document.
+const PARTS: [(&str, Measure); 3] = [("check", check), ("peers", peers::measure), ("contests", contests::measure)];
+/// The end of each part in the document.
+const END: &str = "<!-- end -->\n";
+
+/// What was asked for.
+struct Options {
+    parts: Vec<(&'static str, Measure)>,
+    full: bool,
+    write: bool,
+}
+
+impl Options {
+    fn parse(arguments: &[String]) -> Option<Self> {
+        let mut options = Self { parts: Vec::new(), full: false, write: false };
+        for argument in arguments {
+            match argument.as_str() {
+                "--full" => options.full = true,
+                "--write" => options.write = true,
+                name => options.parts.push(*PARTS.iter().find(|(part, _)| *part == name)?),
+            }
+        }
+        if options.parts.is_empty() {
+            options.parts = PARTS.to_vec();
+        }
+        Some(options)
+    }
+}
+
+/// Runs the command with the arguments behind its name: 0 if all was measured and every goal holds.
+pub fn main(arguments: &[String]) -> ExitCode {
+    let Some(options) = Options::parse(arguments) else {
+        eprintln!("cargo xtask lab [check] [peers] [contests] [--full] [--write]   {ABOUT}");
+        return ExitCode::from(2);
+    };
+    match measure(&options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(problem) => {
+            eprintln!("{problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Measures, prints and writes each part; whether all goals hold.
+fn measure(options: &Options) -> Result<bool, String> {
+    let context = Context::new(false)?;
+    context.run("cargo build --release --package tidewire-cli")?;
+    let binary = context.target.join("release/tidewire");
+    let mut all_hold = true;
+    for (name, part) in &options.parts {
+        let machine = Machine::look(&context);
+        let (text, holds) = part(&context, &binary, options.full)?;
+        let text = format!("{machine}\n\n{text}");
+        println!("\n{text}");
+        all_hold &= holds;
+        if options.write {
+            let path = context.root.join("docs/lab.md");
+            let in_file = |problem: std::io::Error| format!("{}: {problem}", path.display());
+            let document = std::fs::read_to_string(&path).map_err(in_file)?;
+            std::fs::write(&path, between_marks(&document, name, &text)?).map_err(in_file)?;
+        }
+    }
+    Ok(all_hold)
+}
+
+/// The lab's check of itself.
+fn check(_: &Context, binary: &Path, _: bool) -> Result<(String, bool), String> {
+    let mut text = String::from("| figure | wanted | measured | may differ by | |\n| --- | --- | --- | --- | --- |\n");
+    let mut holds = true;
+    for line in lines(Command::new(binary).args(["lab", "check", "--json", "--time", "120s"]), "finding")? {
+        let number = |key: &str| line[key].as_f64().unwrap_or(f64::NAN);
+        let held = line["holds"] == true;
+        text += &format!(
+            "| {} {} | {:.4} | {:.4} | {:.4} | {} |\n",
+            line["name"].as_str().unwrap_or_default(),
+            line["unit"].as_str().unwrap_or_default(),
+            number("wanted"),
+            number("measured"),
+            number("allowed"),
+            if held { "ok" } else { "OFF" },
+        );
+        holds &= held;
+    }
+    Ok((text, holds))
+}
+
+/// The lines of `--json` that tell `event`; all of them if it is empty. Exit code 8 says that a figure was off, which they do too.
+fn lines(command: &mut Command, event: &str) -> Result<Vec<Value>, String> {
+    let output = command.stderr(Stdio::inherit()).output().map_err(|e| format!("{command:?}: {e}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    if !matches!(output.status.code(), Some(0 | 8)) {
+        return Err(format!("{command:?} ended with {}: {text}", output.status));
+    }
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    Ok(lines.filter(|line| event.is_empty() || line["event"] == event).collect())
+}
+
+/// Runs `job` with a file that holds a scenario, which is gone afterwards.
+fn with_scenario<T>(text: &str, job: impl FnOnce(&Path) -> Result<T, String>) -> Result<T, String> {
+    let path = std::env::temp_dir().join(format!("tidewire-lab-{}.toml", std::process::id()));
+    std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+    let done = job(&path);
+    // Nothing is lost with it.
+    let _ = std::fs::remove_file(&path);
+    done
+}
+
+/// The document with `text` between the marks of a part.
+fn between_marks(document: &str, part: &str, text: &str) -> Result<String, String> {
+    let begin = format!("<!-- begin: cargo xtask lab {part} --write -->\n");
+    let lacks = || format!("docs/lab.md lacks its marks {begin}{END}");
+    let (before, rest) = document.split_once(&begin).ok_or_else(lacks)?;
+    let (_, after) = rest.split_once(END).ok_or_else(lacks)?;
+    Ok(format!("{before}{begin}\n{text}\n{END}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_stands_between_a_parts_marks_is_replaced() {
+        let begin = |part: &str| format!("<!-- begin: cargo xtask lab {part} --write -->\n");
+        let document = format!("a\n{}old\n{END}z\n{}other\n{END}", begin("check"), begin("peers"));
+        let written = between_marks(&document, "check", "new\n").unwrap();
+        assert_eq!(written, document.replace("old\n", "\nnew\n\n"));
+        assert_eq!(between_marks(&written, "check", "new\n").unwrap(), written);
+        assert!(between_marks(&document, "contests", "new").is_err());
+        let document = include_str!("../../../docs/lab.md");
+        assert!(PARTS.iter().all(|(part, _)| between_marks(document, part, "").is_ok()));
+    }
+
+    #[test]
+    fn parts_are_chosen_by_name_and_all_without_one() {
+        let parse = |line: &str| {
+            let arguments: Vec<String> = line.split_whitespace().map(String::from).collect();
+            Options::parse(&arguments).map(|options| (options.parts.len(), options.full, options.write))
+        };
+        assert_eq!(parse(""), Some((3, false, false)));
+        assert_eq!(parse("peers --full --write"), Some((1, true, true)));
+        assert_eq!(parse("peer"), None);
+    }
+}
