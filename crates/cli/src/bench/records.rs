@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
 use super::delays::Delays;
+use super::tally::Tally;
 use super::{Interval, LEAST_RECORD, Plan, Records, now_ns};
 use crate::report::Delay;
 
@@ -77,7 +78,7 @@ struct State {
     /// When the first and the last byte came.
     first: Option<Instant>,
     last: Option<Instant>,
-    all: Delays,
+    tally: Tally,
     /// Since the last report, and when that was.
     recent: Delays,
     reported: Option<Instant>,
@@ -107,9 +108,7 @@ impl Meter {
             state.first.get_or_insert(at);
             state.last = Some(at);
             parser.feed(&buffer[..length], |made| {
-                // Both clocks count from the start of their machine: no difference comes near the limits, but for a hostile peer.
-                let difference = arrived.wrapping_sub(made) as i64;
-                state.all.record(difference);
+                let difference = state.tally.record(made, arrived);
                 state.recent.record(difference);
             });
         }
@@ -128,7 +127,7 @@ impl Meter {
             to_seconds: now.duration_since(first).as_secs_f64(),
             bytes,
             goodput_bps: if seconds > 0.0 { 8.0 * bytes as f64 / seconds } else { 0.0 },
-            record_delay_ms: Delay::from(&recent.beyond(state.all.least().unwrap_or(0))),
+            record_delay_ms: Delay::from(&recent.beyond(state.tally.least())),
         })
     }
 
@@ -136,14 +135,7 @@ impl Meter {
     fn end(&self, same_clock: bool) -> (Duration, Records) {
         let state = self.state();
         let length = state.first.zip(state.last).map_or(Duration::ZERO, |(first, last)| last.duration_since(first));
-        let least = state.all.least();
-        let records = Records {
-            delivered: state.all.count(),
-            bytes_each: self.record_bytes,
-            delay_ms: Delay::from(&state.all.beyond(least.unwrap_or(0))),
-            one_way_ms: least.filter(|_| same_clock).map(|ns| ns as f64 / 1e6),
-        };
-        (length, records)
+        (length, state.tally.records(self.record_bytes, same_clock))
     }
 }
 
