@@ -5,6 +5,7 @@
 //! bytes on the wire. Invariant: a delay is the arrival of a record's last byte in order, less the moment its application had it, less
 //! the least such difference of the run, so that clocks need not agree.
 
+mod alarm;
 pub mod client;
 mod control;
 mod delays;

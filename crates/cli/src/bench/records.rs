@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use tidewire::Stream;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::task::JoinSet;
-use tokio::time::sleep_until;
 
+use super::alarm::Alarm;
 use super::delays::Delays;
 use super::tally::Tally;
 use super::{Interval, LEAST_RECORD, Plan, Records, now_ns};
@@ -41,6 +41,7 @@ async fn make(mut to: impl AsyncWrite + Unpin, plan: &Plan, stream: u16) -> io::
             let gap = f64::from(plan.parallel) * 8.0 * f64::from(plan.record_bytes) / rate as f64;
             // Streams take turns.
             let first = gap * f64::from(stream) / f64::from(plan.parallel);
+            let alarm = Alarm::new()?;
             let mut awake = start;
             for n in 0_u64.. {
                 let due = Duration::from_secs_f64(first + gap * n as f64);
@@ -49,7 +50,7 @@ async fn make(mut to: impl AsyncWrite + Unpin, plan: &Plan, stream: u16) -> io::
                 }
                 let due = start + due;
                 if Instant::now() < due {
-                    sleep_until(due.into()).await;
+                    alarm.wait(due).await;
                     awake = Instant::now();
                 }
                 // Who wakes late makes late; who waits for a write is late.
