@@ -20,6 +20,9 @@ use crate::report::Delay;
 
 /// Bytes of the time that a record begins with.
 const TIME: usize = 8;
+/// Records due within this time are made together, so that a high rate does not cost a wake-up for each: about what one costs. At 50 Mbit/s
+/// records of 1,200 bytes are 0.19 ms apart.
+const LEAST_SLEEP: Duration = Duration::from_micros(150);
 /// Bytes read at once.
 const BUFFER: usize = 64 << 10;
 
@@ -50,7 +53,7 @@ async fn make(mut to: impl AsyncWrite + Unpin, plan: &Plan, stream: u16) -> io::
                 }
                 let due = start + due;
                 if Instant::now() < due {
-                    alarm.wait(due).await;
+                    alarm.wait(due.max(awake + LEAST_SLEEP)).await;
                     awake = Instant::now();
                 }
                 // Who wakes late makes late; who waits for a write is late.

@@ -1,7 +1,7 @@
 //! `cargo xtask figures delay`: how late records arrive in order, by `tidewire bench` over the emulated link, against the goals for
 //! delay; and the same records over the same link in the simulator, which must say the same.
 //!
-//! Every default stays as it is. The seeds of a row run together, since they leave most of two cores idle: `--alone` shows what that
+//! Every default stays as it is. The seeds of a row run together where they leave most of two cores idle; `--alone` shows what that
 //! changes. Start-up is part of a job, but who asks for delay mostly asks about the time after it: every figure is given of the whole
 //! run and from the third second, and held to the same goal.
 
@@ -29,9 +29,10 @@ pub const SUBJECT: Subject = Subject {
 /// Measures every row that is wanted: first all its seeds with real processes, then the same in virtual time.
 fn measure(session: &Session<'_>) -> Result<Report, String> {
     let Session { options, binary, .. } = session;
-    let seeds = (options.seeds, if options.alone { Seeds::InTurn } else { Seeds::Together });
     let mut lines = Vec::new();
     for row in ROWS.iter().filter(|row| options.wants(row.name)) {
+        let order = if options.alone || row.is_busy() { Seeds::InTurn } else { Seeds::Together };
+        let seeds = (options.seeds, order);
         let scenario = |seed| Scenario::write(row, seed, row.seconds(options.seconds));
         let emulated = Measured::of(row.name, seeds, |seed| scenario(seed)?.emulate(binary), Figures::line);
         let simulated = Measured::of("  simulated", seeds, |seed| scenario(seed)?.simulate(binary), Figures::line);

@@ -83,7 +83,8 @@ impl Text<'_> {
 
     fn introduction(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Session { machine, command, options, .. } = self.session;
-        let together = if options.alone { "one at a time" } else { "the seeds of a row at the same time" };
+        let together =
+            if options.alone { "one at a time" } else { "the seeds of a row at the same time up to 20 Mbit/s" };
         writeln!(f, "# Figures of delay\n\nWritten by `{command}`.\n{machine}\n")?;
         writeln!(
             f,
