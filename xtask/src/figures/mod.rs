@@ -10,6 +10,7 @@ mod emulator;
 mod forward;
 mod goal;
 mod goodput;
+mod lateness;
 mod machine;
 mod measured;
 mod options;

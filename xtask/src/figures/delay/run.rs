@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::super::emulator::{Emulator, INTERRUPTED};
+use super::super::lateness::Lateness;
 use super::super::process::{Line, Process};
 use super::row::Row;
 
@@ -14,6 +15,10 @@ use super::row::Row;
 const RECORD: u32 = 1_200;
 /// How much longer than planned a run may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A run counts at once if nobody was woken later than this, a few ticks of the runtime's timer: one 45 ms late was followed by two
+/// seconds in which records came up to 400 ms late (20 % loss).
+const LATE_MS: f64 = 10.0;
+const TRIES: u32 = 3;
 
 /// What one run measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,6 +33,8 @@ pub struct Figures {
     pub queue_drops: f64,
     /// Proactive repairs in percent of source symbols.
     pub proactive: f64,
+    /// How late the machine was at worst, in ms; see [`Lateness`].
+    pub late_ms: f64,
     /// Packets sent that the link never saw: the kernel had no room since the emulator did not run.
     pub unseen: f64,
 }
@@ -35,12 +42,12 @@ pub struct Figures {
 impl Figures {
     /// For whoever watches.
     pub fn line(&self) -> String {
-        let Self { whole, steady, sent_per_app, queue_drops, proactive, unseen } = self;
+        let Self { whole, steady, sent_per_app, queue_drops, proactive, late_ms, unseen } = self;
         let delay = |[mean, p50, p95, p99]: [f64; 4]| format!("{mean:.1} / {p50:.1} / {p95:.1} / {p99:.1}");
         let busy = if *unseen > 0.0 { format!("; {unseen} packets never reached the link") } else { String::new() };
         format!(
             "mean / p50 / p95 / p99 {}, from 3 s {} ms; sent/app {sent_per_app:.3}, queue drops {queue_drops:.2} %, \
-             proactive {proactive:.2} %{busy}",
+             proactive {proactive:.2} %, machine late by {late_ms:.1} ms{busy}",
             delay(*whole),
             delay(*steady)
         )
@@ -62,8 +69,22 @@ impl<'a> Scenario<'a> {
         Ok(Self { row, path, seconds })
     }
 
-    /// Runs it with real processes, in real time.
+    /// Runs it with real processes, in real time; again where the machine was late, and then gives the run in which it was least so.
     pub fn emulate(&self, binary: &Path) -> Result<Figures, String> {
+        let mut best = self.emulate_once(binary)?;
+        for _ in 1..TRIES {
+            if best.late_ms <= LATE_MS {
+                break;
+            }
+            let again = self.emulate_once(binary)?;
+            if again.late_ms < best.late_ms {
+                best = again;
+            }
+        }
+        Ok(best)
+    }
+
+    fn emulate_once(&self, binary: &Path) -> Result<Figures, String> {
         let deadline = Instant::now() + Duration::from_secs(self.seconds) + PATIENCE;
         let mut serve = Command::new(binary);
         serve.args(["bench", "-s", "--json", "--listen", "127.0.0.1:0"]);
@@ -74,11 +95,13 @@ impl<'a> Scenario<'a> {
         let mut client = Command::new(binary);
         client.args(["bench", "--json", "-c", &link, "--time", &self.seconds.to_string()]);
         client.args(["--bitrate", &format!("{}kbit", self.row.load_kbit), "--length", &RECORD.to_string()]);
-        let client = Process::start("the client", &mut client)?.finish(0, deadline)?;
+        let lateness = Lateness::watch();
+        let client = Process::start("the client", &mut client)?.finish(0, deadline);
+        let (late_ms, client) = (lateness.end(), client?);
         let link = emulator.end(deadline)?;
         server.interrupt()?;
         server.finish(INTERRUPTED, deadline)?;
-        self.figures(last(&client, "summary")?, last(&link, "link_stats")?)
+        Ok(Figures { late_ms, ..self.figures(last(&client, "summary")?, last(&link, "link_stats")?)? })
     }
 
     /// Runs it in virtual time.
@@ -108,6 +131,7 @@ impl<'a> Scenario<'a> {
             sent_per_app: summary.number("/wire_bytes")? / (delivered * f64::from(RECORD)),
             queue_drops: 100.0 * link.number("/forward/queue_dropped")? / offered,
             proactive: 100.0 * summary.number("/packets/repair")? / summary.number("/packets/source")?,
+            late_ms: 0.0,
             unseen: (summary.number("/packets/sent")? - offered).max(0.0),
         })
     }
@@ -168,7 +192,8 @@ mod tests {
         let link = line(json!({"forward": {"offered": 1_000, "queue_dropped": 5}}));
         let figures = scenario.figures(&line(summary.clone()), &link).unwrap();
         let (whole, steady) = ([1.5, 1.0, 2.5, 60.5], [1.5, 1.0, 2.5, 5.5]);
-        let wanted = Figures { whole, steady, sent_per_app: 1.25, queue_drops: 0.5, proactive: 5.0, unseen: 10.0 };
+        let wanted =
+            Figures { whole, steady, sent_per_app: 1.25, queue_drops: 0.5, proactive: 5.0, late_ms: 0.0, unseen: 10.0 };
         assert_eq!(figures, wanted);
         for (pointer, wrong) in [("/records/delivered", json!(19_000)), ("/records/one_way_ms", json!(null))] {
             let mut summary = summary.clone();
