@@ -22,12 +22,14 @@ impl Lateness {
         let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || {
             let mut greatest = Duration::ZERO;
-            while !stopped.load(Ordering::Relaxed) {
+            loop {
                 let asleep = Instant::now();
                 thread::sleep(PERIOD);
                 greatest = greatest.max(asleep.elapsed().saturating_sub(PERIOD));
+                if stopped.load(Ordering::Relaxed) {
+                    return greatest;
+                }
             }
-            greatest
         });
         Self { stop, thread }
     }
@@ -36,5 +38,17 @@ impl Lateness {
     pub fn end(self) -> f64 {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().map_or(f64::NAN, |greatest| 1e3 * greatest.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_sleeps_is_late_by_something() {
+        let lateness = Lateness::watch();
+        thread::sleep(2 * PERIOD);
+        assert!(lateness.end() > 0.0);
     }
 }

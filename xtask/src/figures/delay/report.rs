@@ -6,7 +6,7 @@ use super::super::Session;
 use super::super::goal::{ANY, Figure, Goal, heading, shown};
 use super::super::measured::Measured;
 use super::row::Row;
-use super::run::Figures;
+use super::run::{Figures, LATE_MS};
 
 /// The runs of one row.
 pub struct Line<'a> {
@@ -94,7 +94,7 @@ impl Text<'_> {
              1 Mbit/s), {together}; a value with a bound is a goal. Delay: from when a record was made until its last byte was\n\
              read in order, less half a round trip. sent/app: IP bytes sent per byte of records. Proactive: repairs that answered\n\
              no feedback, in percent of source symbols. Late: by how much this machine woke a sleeping thread too late, at worst;\n\
-             a run in which that was more than 10 ms was repeated, at most twice.\n\n\
+             a run in which that was more than {LATE_MS} ms was repeated once, and the better one counts.\n\n\
              L1: 25 Mbit/s, 60 ms, half load. 50/20: 50 Mbit/s, 20 ms, half load; 100/10: 100 Mbit/s, 10 ms, half load. L3 and L4:\n\
              the link of L1 with other loads.\n",
             options.seeds, options.seconds
