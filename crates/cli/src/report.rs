@@ -101,7 +101,7 @@ pub enum Event<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         detail: Option<&'a str>,
     },
-    /// What `lab link` has carried so far.
+    /// What `lab link` has carried so far, or `sim` in all.
     LinkStats {
         /// Toward the target.
         forward: LinkCounts,

@@ -239,6 +239,15 @@ fn sim_gives_the_same_figures_for_the_same_seed() {
     assert_eq!((&coded["event"], &coded["bytes"]), (&"summary".into(), &1_000_000.into()));
     assert!(coded["packets"]["repair"].as_u64() > Some(0));
     assert_eq!(plain["packets"]["repair"], 0);
+    // A flow with a rate: 2,000 records in four seconds, and the link says what became of its packets.
+    let flow = "[[flow]]\nfrom = \"near\"\nbytes = \"2400kB\"\nrate = \"4.8mbit\"\n";
+    fs::write(&scenario, format!("{text}{flow}")).unwrap();
+    let lines = schema::lines(&run("adaptive"));
+    let [link, paced] = lines.last_chunk().unwrap();
+    assert_eq!((&link["event"], &paced["records"]["delivered"]), (&"link_stats".into(), &2_000.into()));
+    assert!(link["forward"]["lost"].as_u64() > Some(100));
+    assert!(paced["records"]["one_way_ms"].as_f64() >= Some(30.0));
+    assert!(paced["records"]["steady_delay_ms"]["max"].as_f64() <= paced["records"]["delay_ms"]["max"].as_f64());
     fs::write(&scenario, text.replace("25mbit", "25")).unwrap();
     refused(&["sim", scenario.to_str().unwrap()], &["rate", "25mbit"]);
 }

@@ -55,6 +55,22 @@ pub struct Progress {
     pub read: u64,
 }
 
+/// A record of a flow with a rate that was read whole. Times count from when the connection was there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// When its sender produced it, whether or not there was room to write it.
+    pub made: Duration,
+    /// When its last byte was read, in order.
+    pub read: Duration,
+}
+
+impl Arrival {
+    /// From the one to the other, the one-way time included.
+    pub fn delay(&self) -> Duration {
+        self.read.saturating_sub(self.made)
+    }
+}
+
 /// How often a slow reader reads.
 const SIP: Duration = Duration::from_millis(10);
 
@@ -92,10 +108,19 @@ impl Running {
 
     /// When the next record is there.
     fn next_record(&self) -> Duration {
-        let Some(rate) = self.flow.rate.filter(|_| self.written > 0) else { return self.flow.start };
-        let records = self.written / self.flow.record;
-        let nanos = u128::from(records * self.flow.record) * 1_000_000_000 / u128::from(rate.max(1));
-        self.flow.start + Duration::from_nanos(nanos as u64 + 1)
+        if self.written == 0 { self.flow.start } else { self.made(self.written / self.flow.record) }
+    }
+
+    /// When record `n`, from 0, is there: the first moment at which [`Self::produced`] counts it.
+    fn made(&self, n: u64) -> Duration {
+        let Some(rate) = self.flow.rate else { return self.flow.start };
+        let nanos = (u128::from(n * self.flow.record) * 1_000_000_000).div_ceil(u128::from(rate.max(1)));
+        self.flow.start + Duration::from_nanos(nanos as u64)
+    }
+
+    /// The records that became whole when the bytes up to `read` came, of which those up to `before` had come earlier.
+    fn completed(&self, before: u64) -> core::ops::Range<u64> {
+        if self.flow.rate.is_none() { 0..0 } else { before / self.flow.record..self.read / self.flow.record }
     }
 }
 
@@ -115,6 +140,7 @@ pub struct Load {
     buffer: Vec<u8>,
     /// Bytes read by the far end at moments to be looked up.
     marks: Vec<(Time, u64)>,
+    arrivals: Vec<Arrival>,
 }
 
 /// Errors kept; a run that goes wrong goes wrong often.
@@ -143,6 +169,7 @@ impl Load {
             last_stats: [None, None],
             buffer: vec![0; 4_096],
             marks: Vec::new(),
+            arrivals: Vec::new(),
         }
     }
 
@@ -169,6 +196,11 @@ impl Load {
     /// Bytes read so far, all flows.
     pub fn read(&self) -> u64 {
         self.flows.iter().map(|flow| flow.read).sum()
+    }
+
+    /// The whole records of all flows with a rate, in the order they were read.
+    pub fn arrivals(&self) -> &[Arrival] {
+        &self.arrivals
     }
 
     /// Where every flow stands.
@@ -300,7 +332,11 @@ impl Load {
                             wrong = Some(format!("flow {index} differs at byte {}", running.read + at as u64));
                             break;
                         }
+                        let before = running.read;
                         running.read += n as u64;
+                        let running = &self.flows[index];
+                        let whole = running.completed(before).map(|n| Arrival { made: running.made(n), read: since });
+                        self.arrivals.extend(whole);
                         connection.consume(now, stream, n);
                     }
                     Err(ReadError::Blocked | ReadError::UnknownStream) => break,
@@ -377,5 +413,21 @@ mod tests {
             fill(5, 1, 3 + 7 * n as u64, part);
         }
         assert_eq!(whole, parts);
+    }
+
+    #[test]
+    fn a_record_is_made_when_it_is_first_produced_and_read_with_its_last_byte() {
+        for rate in [1, 7, 125_000, 1_562_500] {
+            let flow = Flow::paced(End::Near, 1 << 30, rate);
+            let mut load = Load::new(&[flow], 1);
+            let running = &mut load.flows[0];
+            for n in 1..50 {
+                let made = running.made(n);
+                assert_eq!(running.produced(made), 1_200 * (n + 1), "{rate}");
+                assert_eq!(running.produced(made - Duration::from_nanos(1)), 1_200 * n, "{rate}");
+            }
+            running.read = 3_599;
+            assert_eq!(running.completed(1_199), 0..2);
+        }
     }
 }

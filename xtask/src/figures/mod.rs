@@ -1,48 +1,88 @@
-//! `cargo xtask figures`: measures with real processes the figures that the README states, against the goals.
+//! `cargo xtask figures`: measures with real processes what documents state as figures, against the goals.
 //!
-//! Run by hand on a quiet machine, never by `test`: what is timed there depends on who else uses the machine. Every
-//! cell is a link; each of its runs sends one file from `tidewire send` through `tidewire lab link` to `tidewire
-//! receive`, and reads off their `--json` lines. Invariant: a goal holds only if every run of its cell succeeded, and
-//! no figure is printed that was not measured in this call.
+//! Run by hand on a quiet machine, never by `test`: what is timed there depends on who else uses the machine. Each
+//! [`Subject`] has rows, a row is a link and a load, and each is run with several seeds: processes of `tidewire` with
+//! `tidewire lab link` between them, whose `--json` lines are read. Invariant: a goal holds only if every run of its
+//! row succeeded, and no figure is printed that was not measured in this call.
 
-mod cell;
+mod delay;
+mod emulator;
 mod forward;
+mod goal;
+mod goodput;
+mod lateness;
 mod machine;
+mod measured;
 mod options;
 mod process;
-mod run;
-mod table;
 
 use crate::context::Context;
-use cell::Cell;
 pub use machine::Machine;
 use options::Options;
-use run::{Figures, Folder};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use table::{Measured, Report};
+use std::time::Duration;
 
 /// The line of `cargo xtask`'s help.
-pub const ABOUT: &str = "the README's figures, measured with real processes; `figures --help`";
+pub const ABOUT: &str = "figures of the documents, measured with real processes; `figures --help`";
+
+/// Something to be measured.
+#[derive(Debug)]
+pub struct Subject {
+    /// The word behind `figures`.
+    name: &'static str,
+    /// The file with its report.
+    report: &'static str,
+    /// The options that it has beside the common ones.
+    options: &'static [&'static str],
+    /// Length of a run unless told otherwise, where that is a time.
+    seconds: u64,
+    /// The names of its rows.
+    rows: fn() -> Vec<String>,
+    /// Measures the rows that are wanted.
+    measure: fn(&Session<'_>) -> Result<Report, String>,
+}
+
+/// All subjects; the first needs no word.
+static SUBJECTS: [Subject; 3] = [goodput::SUBJECT, forward::SUBJECT, delay::SUBJECT];
+
+/// What every measurement is given.
+struct Session<'a> {
+    options: &'a Options,
+    machine: &'a Machine,
+    /// As typed.
+    command: &'a str,
+    /// `tidewire`, built for release.
+    binary: PathBuf,
+}
+
+/// What it gives.
+struct Report {
+    /// In Markdown.
+    text: String,
+    /// Whether every goal is reached.
+    holds: bool,
+}
+
+/// When the steady state begins: rate and loss of the path are found (PEERS L2 measures from the third second on).
+const STEADY_FROM: Duration = Duration::from_secs(3);
 
 /// Runs the command with the arguments behind its name: 0 if every goal holds, 1 if not, 2 for a wrong command line.
 pub fn main(arguments: &[String]) -> ExitCode {
-    if let Some((command, rest)) = arguments.split_first()
-        && command == "forward"
-    {
-        return forward::main(rest);
-    }
     if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
         print!("{}", options::HELP);
         return ExitCode::SUCCESS;
     }
-    let (options, context) = match options::parse(arguments).and_then(|options| Ok((options, Context::new(false)?))) {
+    let ready = options::parse(arguments, &SUBJECTS).and_then(|options| Ok((options, Context::new(false)?)));
+    let (options, context) = match ready {
         Ok(ready) => ready,
         Err(problem) => {
             eprintln!("{problem}\n\n{}", options::HELP);
             return ExitCode::from(2);
         }
     };
-    match measure(&options, &context, arguments) {
+    let command = format!("cargo xtask figures {}", arguments.join(" "));
+    match measure(&options, &context, command.trim_end()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(problem) => {
@@ -52,60 +92,25 @@ pub fn main(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// Measures every chosen cell and prints the report; whether all goals hold.
-fn measure(options: &Options, context: &Context, arguments: &[String]) -> Result<bool, String> {
+/// Measures, prints the report; whether all goals hold.
+fn measure(options: &Options, context: &Context, command: &str) -> Result<bool, String> {
     context.run("cargo build --release --package tidewire-cli")?;
     let binary = context.target.join("release").join(format!("tidewire{}", std::env::consts::EXE_SUFFIX));
     let machine = Machine::look(context);
     println!("{machine}");
-    let folder = Folder::new(options.bytes)?;
-    let setup = run::Setup { binary: &binary, folder: &folder, redundancy: options.redundancy.as_deref() };
-    let cells = options.cells();
-    let measured: Vec<_> = cells.iter().map(|cell| seeds(cell, options.seeds, &setup)).collect();
-    let command = format!("cargo xtask figures {}", arguments.join(" "));
-    let report = Report { machine: &machine, command: command.trim_end(), options, measured: &measured };
-    let text = report.to_string();
+    let Report { text, holds } = (options.subject.measure)(&Session { options, machine: &machine, command, binary })?;
     println!("\n{text}");
     if options.write {
-        let path = context.root.join("docs/figures.md");
+        let path = context.root.join(options.subject.report);
         std::fs::write(&path, &text).map_err(|e| format!("{}: {e}", path.display()))?;
     }
-    Ok(measured.iter().all(Measured::holds))
+    Ok(holds)
 }
 
-/// All runs of one cell, a line for each as it ends. One that fails does not hide the others.
-fn seeds<'a>(cell: &'a Cell, seeds: u64, setup: &run::Setup<'_>) -> Measured<'a> {
-    let mut measured = Measured { cell, runs: Vec::new(), failures: Vec::new() };
-    for seed in 1..=seeds {
-        match run::run(cell, seed, setup) {
-            Ok(figures) => {
-                println!("{:<22} seed {seed}: {}", cell.name, line(&figures));
-                measured.runs.push(figures);
-            }
-            Err(problem) => {
-                println!("{:<22} seed {seed}: FAILED: {problem}", cell.name);
-                measured.failures.push(format!("seed {seed}: {problem}"));
-            }
-        }
+#[cfg(test)]
+impl Options {
+    /// Those of `line`, which must be right.
+    fn example(line: &str) -> Self {
+        options::parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>(), &SUBJECTS).unwrap()
     }
-    measured
-}
-
-/// What a run measured, for whoever watches.
-fn line(figures: &Figures) -> String {
-    let mut text = format!(
-        "{:.2} Mbit/s = {:.3} C(1-p), steady {:.3}, queue drops {:.2} %, queueing {:.1} ms, sent/app {:.3}, \
-         p99 {:.0} ms",
-        figures.goodput / 1e6,
-        figures.share,
-        figures.steady,
-        figures.queue_drops,
-        figures.queueing_ms,
-        figures.sent_per_app,
-        figures.delay_ms[3],
-    );
-    if figures.unseen > 0 {
-        text += &format!("; {} packets never reached the emulator: the machine is too busy", figures.unseen);
-    }
-    text
 }

@@ -1,57 +1,77 @@
-//! The command line of `cargo xtask figures`.
+//! The command line of `cargo xtask figures`, one for all that it measures.
 
-use super::cell::{CAPACITY, CELLS, Cell};
-use super::run::STEADY_FROM;
+use super::Subject;
 
 /// What was asked for.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub struct Options {
-    /// Runs of each cell, with the seeds 1, 2, ...
+    pub subject: &'static Subject,
+    /// Runs of each row, with the seeds 1, 2, ...
     pub seeds: u64,
-    /// Only cells whose name has this in it.
-    pub only: String,
-    /// Length of the file.
+    /// Only rows whose name has this in it.
+    only: String,
+    /// Length of a run, where that is a time.
+    pub seconds: u64,
+    /// Length of the file, where one is sent.
     pub bytes: usize,
     /// What `send --redundancy` is given; nothing for its default.
     pub redundancy: Option<String>,
-    /// Whether the report replaces `docs/figures.md`.
+    /// Whether runs that could share the machine have it to themselves.
+    pub alone: bool,
+    /// Whether the report replaces the committed one.
     pub write: bool,
 }
 
 impl Options {
-    /// The cells to measure; never none.
-    pub fn cells(&self) -> Vec<Cell> {
-        CELLS.into_iter().filter(|cell| cell.matches(&self.only)).collect()
+    /// Whether the row of this name is wanted; case and spaces do not count, so that it can be typed without quotes.
+    pub fn wants(&self, name: &str) -> bool {
+        let plain = |text: &str| text.split_whitespace().collect::<String>().to_lowercase();
+        plain(name).contains(&plain(&self.only))
     }
 }
 
-/// Reads the arguments behind `figures`.
-pub fn parse(arguments: &[String]) -> Result<Options, String> {
-    let mut options = Options { seeds: 3, only: String::new(), bytes: DEFAULT_BYTES, redundancy: None, write: false };
-    let mut rest = arguments.iter();
+/// Reads the arguments behind `figures`: the word of one of `subjects`, the first if there is none, and options.
+pub fn parse(arguments: &[String], subjects: &'static [Subject]) -> Result<Options, String> {
+    let named = arguments.first().and_then(|word| subjects.iter().find(|subject| subject.name == word));
+    let subject = named.or(subjects.first()).ok_or("there is nothing to measure")?;
+    let mut options = Options {
+        subject,
+        seeds: 3,
+        only: String::new(),
+        seconds: subject.seconds,
+        bytes: DEFAULT_BYTES,
+        redundancy: None,
+        alone: false,
+        write: false,
+    };
+    let mut rest = arguments[usize::from(named.is_some())..].iter();
     while let Some(option) = rest.next() {
-        if option == "--write" {
-            options.write = true;
-            continue;
+        let name = option.as_str();
+        if !COMMON.contains(&name) && !subject.options.contains(&name) {
+            return Err(format!("`figures {}` has no option `{name}`", subject.name));
         }
-        let mut value = || rest.next().ok_or_else(|| format!("`{option}` is no option, or lacks its value"));
-        match option.as_str() {
-            "--seeds" => options.seeds = seeds(value()?)?,
-            "--cells" => options.only.clone_from(value()?),
+        let mut value = || rest.next().ok_or_else(|| format!("`{name}` lacks its value"));
+        match name {
+            "--write" => options.write = true,
+            "--alone" => options.alone = true,
+            "--seeds" => options.seeds = number(value()?, 1)?,
+            "--only" => options.only.clone_from(value()?),
+            "--seconds" => options.seconds = number(value()?, LEAST_SECONDS)?,
             "--bytes" => options.bytes = bytes(value()?)?,
             "--redundancy" => options.redundancy = Some(value()?.clone()),
-            _ => return Err(format!("there is no option `{option}`")),
+            _ => return Err(format!("there is no option `{name}`")),
         }
     }
-    if options.cells().is_empty() {
-        let names: Vec<_> = CELLS.iter().map(|cell| cell.name).collect();
-        return Err(format!("no cell has `{}` in its name; there are {}", options.only, names.join("; ")));
+    let rows = (subject.rows)();
+    if !rows.iter().any(|row| options.wants(row)) {
+        return Err(format!("no row has `{}` in its name; there are {}", options.only, rows.join("; ")));
     }
     Ok(options)
 }
 
-fn seeds(text: &str) -> Result<u64, String> {
-    text.parse().ok().filter(|&seeds| seeds > 0).ok_or_else(|| format!("`{text}` is no number of seeds; try --seeds 3"))
+fn number(text: &str, least: u64) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|&number| number >= least);
+    number.ok_or_else(|| format!("`{text}` is no whole number from {least} on"))
 }
 
 /// A length with its unit. One that leaves no steady state to measure is refused here, not after the first run.
@@ -64,15 +84,13 @@ fn bytes(text: &str) -> Result<usize, String> {
     let bytes = number.checked_mul(*scale).filter(|bytes| *bytes <= MAX_BYTES);
     let bytes = bytes.ok_or_else(|| format!("{text} is too long; at most 1GB"))?;
     if bytes < MIN_BYTES {
-        let seconds = bytes as f64 * 8.0 / CAPACITY;
-        return Err(format!(
-            "{text} may take only {seconds:.1} s and the steady state begins after {} s; give at least 20MB",
-            STEADY_FROM.as_secs()
-        ));
+        return Err(format!("{text} may be over when the steady state begins, after 3 s; give at least 20MB"));
     }
     Ok(bytes)
 }
 
+/// Options that everything has.
+const COMMON: [&str; 3] = ["--seeds", "--only", "--write"];
 const UNITS: [(&str, usize); 3] = [("kB", 1_000), ("MB", 1_000_000), ("GB", 1_000_000_000)];
 /// The length the goals are stated for.
 const DEFAULT_BYTES: usize = 48_000_000;
@@ -80,49 +98,69 @@ const DEFAULT_BYTES: usize = 48_000_000;
 const MIN_BYTES: usize = 20_000_000;
 /// Chosen: the file and its copy are held in memory to compare them.
 const MAX_BYTES: usize = 1_000_000_000;
+/// Two seconds of steady state.
+const LEAST_SECONDS: u64 = 5;
 
 /// What `--help` prints.
 pub const HELP: &str = "\
-cargo xtask figures [OPTIONS]     the README's figures, measured with real processes on this machine
+cargo xtask figures [OPTIONS]           goodput of whole files: the README's figures
+cargo xtask figures forward [OPTIONS]   delay of TCP connections through `tidewire forward`
+cargo xtask figures delay [OPTIONS]     delay of records, `tidewire bench`, and the same in the simulator
 
-Sends a file with `tidewire send` through `tidewire lab link` (25 Mbit/s, 60 ms) to `tidewire receive` over every kind
-of loss, and holds goodput, queueing and bytes sent to the goals. Close everything else first: 27 runs of some 20 s.
+Measures with real processes on this machine, through `tidewire lab link`, and holds what comes out to the goals. Close
+everything else first. It takes ten minutes, eight, seven.
 
-  --seeds N          runs of each cell; the tables have their medians [default: 3]
-  --cells SUBSTRING  only cells with this in their name, spaces aside [examples: iid10%, gilbert, back]
-  --bytes LENGTH     length of the file [default: 48MB, which the goals are stated for]
-  --redundancy P     another policy than send's own [examples: none, every:5, block:32,8]
-  --write            replace docs/figures.md by the report
-
-`cargo xtask figures forward` measures the delay of forwarded TCP connections instead.
+  --seeds N          runs of each row; the tables have their medians [default: 3]
+  --only SUBSTRING   only rows with this in their name, spaces aside [examples: iid10%, gilbert, crowd, L3]
+  --write            replace the report: docs/figures.md, docs/figures-forward.md, docs/figures-delay.md
+  --bytes LENGTH     files: length of the file [default: 48MB, which the goals are stated for]
+  --redundancy P     files: another policy than send's own [examples: none, every:5, block:32,8]
+  --seconds N        forward, delay: length of a run [default: 12, 15]
+  --alone            delay: one run at a time, not the seeds of a row together
 
 Exit code: 0 if every goal holds, 1 if one is missed or a run failed, 2 for a wrong command line.
 ";
 
 #[cfg(test)]
 mod tests {
+    use super::super::SUBJECTS;
     use super::*;
 
     fn read(line: &str) -> Result<Options, String> {
-        parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+        parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>(), &SUBJECTS)
+    }
+
+    fn rows(options: &Options) -> Vec<String> {
+        (options.subject.rows)().into_iter().filter(|row| options.wants(row)).collect()
     }
 
     #[test]
     fn every_option_is_understood() {
         let plain = read("").unwrap();
-        assert_eq!((plain.seeds, plain.bytes, plain.write, plain.cells().len()), (3, 48_000_000, false, 9));
-        let all = read("--seeds 1 --cells iid5% --bytes 24MB --redundancy every:5 --write").unwrap();
+        assert_eq!((plain.subject.name, plain.seeds, plain.bytes, plain.write), ("", 3, 48_000_000, false));
+        assert_eq!(rows(&plain), (plain.subject.rows)());
+        let all = read("--seeds 1 --only iid5% --bytes 24MB --redundancy every:5 --write").unwrap();
         assert_eq!(
             (all.seeds, all.bytes, all.write, all.redundancy.as_deref()),
             (1, 24_000_000, true, Some("every:5"))
         );
-        assert_eq!(all.cells().iter().map(|cell| cell.name).collect::<Vec<_>>(), ["iid 5 %", "iid 5 %, back 5 %"]);
+        assert_eq!(rows(&all), ["iid 5 %", "iid 5 %, back 5 %"]);
+        let forward = read("forward --seconds 5 --only crowdiid10%").unwrap();
+        assert_eq!((forward.seconds, rows(&forward)), (5, vec!["crowd iid 10 %".to_owned()]));
+        let delay = read("delay --alone --only L4").unwrap();
+        assert_eq!((delay.alone, delay.seconds, rows(&delay).len()), (true, 15, 2));
+    }
+
+    #[test]
+    fn a_substring_chooses_rows_whatever_its_spaces_and_case() {
+        let count = |wanted: &str| read(&format!("--only {wanted}")).map_or(0, |options| rows(&options).len());
+        assert_eq!(["iid", "GILBERT", "iid1%", "back"].map(count), [7, 2, 1, 1]);
     }
 
     #[test]
     fn a_wrong_command_line_is_refused() {
-        let wrong =
-            "--seeds|--seeds 0|--seeds few|--cells iid3%|--bytes 48|--bytes MB|--bytes 6MB|--bytes 2GB|--fast|now";
+        let wrong = "--seeds|--seeds 0|--seeds few|--only iid3%|--bytes 48|--bytes MB|--bytes 6MB|--bytes 2GB|--fast|now\
+                     |--seconds 9|forward --seconds 4|forward --bytes 48MB|delay --redundancy none|goodput";
         for line in wrong.split('|') {
             assert!(read(line).is_err(), "{line:?} was accepted");
         }

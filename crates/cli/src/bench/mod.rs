@@ -5,12 +5,14 @@
 //! bytes on the wire. Invariant: a delay is the arrival of a record's last byte in order, less the moment its application had it, less
 //! the least such difference of the run, so that clocks need not agree.
 
+mod alarm;
 pub mod client;
 mod control;
 mod delays;
 mod records;
 pub mod require;
 pub mod server;
+pub mod tally;
 
 use std::time::Duration;
 
@@ -91,6 +93,9 @@ pub struct Records {
     pub bytes_each: u32,
     /// In-order delay: arrival of the last byte, less the time the record was made, less the least such difference.
     pub delay_ms: Delay,
+    /// The same of the records made three seconds after the first one or later, when rate and loss of the path are found.
+    #[serde(default)]
+    pub steady_delay_ms: Delay,
     /// That least difference; known where both ends share a clock.
     pub one_way_ms: Option<f64>,
 }

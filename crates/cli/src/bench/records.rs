@@ -11,14 +11,18 @@ use std::time::{Duration, Instant};
 use tidewire::Stream;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::task::JoinSet;
-use tokio::time::sleep_until;
 
+use super::alarm::Alarm;
 use super::delays::Delays;
+use super::tally::Tally;
 use super::{Interval, LEAST_RECORD, Plan, Records, now_ns};
 use crate::report::Delay;
 
 /// Bytes of the time that a record begins with.
 const TIME: usize = 8;
+/// Records due within this time are made together, so that a high rate does not cost a wake-up for each: about what one costs. At 50 Mbit/s
+/// records of 1,200 bytes are 0.19 ms apart.
+const LEAST_SLEEP: Duration = Duration::from_micros(150);
 /// Bytes read at once.
 const BUFFER: usize = 64 << 10;
 
@@ -40,6 +44,7 @@ async fn make(mut to: impl AsyncWrite + Unpin, plan: &Plan, stream: u16) -> io::
             let gap = f64::from(plan.parallel) * 8.0 * f64::from(plan.record_bytes) / rate as f64;
             // Streams take turns.
             let first = gap * f64::from(stream) / f64::from(plan.parallel);
+            let alarm = Alarm::new()?;
             let mut awake = start;
             for n in 0_u64.. {
                 let due = Duration::from_secs_f64(first + gap * n as f64);
@@ -48,7 +53,7 @@ async fn make(mut to: impl AsyncWrite + Unpin, plan: &Plan, stream: u16) -> io::
                 }
                 let due = start + due;
                 if Instant::now() < due {
-                    sleep_until(due.into()).await;
+                    alarm.wait(due.max(awake + LEAST_SLEEP)).await;
                     awake = Instant::now();
                 }
                 // Who wakes late makes late; who waits for a write is late.
@@ -77,7 +82,7 @@ struct State {
     /// When the first and the last byte came.
     first: Option<Instant>,
     last: Option<Instant>,
-    all: Delays,
+    tally: Tally,
     /// Since the last report, and when that was.
     recent: Delays,
     reported: Option<Instant>,
@@ -107,9 +112,7 @@ impl Meter {
             state.first.get_or_insert(at);
             state.last = Some(at);
             parser.feed(&buffer[..length], |made| {
-                // Both clocks count from the start of their machine: no difference comes near the limits, but for a hostile peer.
-                let difference = arrived.wrapping_sub(made) as i64;
-                state.all.record(difference);
+                let difference = state.tally.record(made, arrived);
                 state.recent.record(difference);
             });
         }
@@ -128,7 +131,7 @@ impl Meter {
             to_seconds: now.duration_since(first).as_secs_f64(),
             bytes,
             goodput_bps: if seconds > 0.0 { 8.0 * bytes as f64 / seconds } else { 0.0 },
-            record_delay_ms: Delay::from(&recent.beyond(state.all.least().unwrap_or(0))),
+            record_delay_ms: Delay::from(&recent.beyond(state.tally.least())),
         })
     }
 
@@ -136,14 +139,7 @@ impl Meter {
     fn end(&self, same_clock: bool) -> (Duration, Records) {
         let state = self.state();
         let length = state.first.zip(state.last).map_or(Duration::ZERO, |(first, last)| last.duration_since(first));
-        let least = state.all.least();
-        let records = Records {
-            delivered: state.all.count(),
-            bytes_each: self.record_bytes,
-            delay_ms: Delay::from(&state.all.beyond(least.unwrap_or(0))),
-            one_way_ms: least.filter(|_| same_clock).map(|ns| ns as f64 / 1e6),
-        };
-        (length, records)
+        (length, state.tally.records(self.record_bytes, same_clock))
     }
 }
 

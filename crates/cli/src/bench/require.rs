@@ -123,6 +123,7 @@ mod tests {
             delivered: 1,
             bytes_each: 1_200,
             delay_ms: Delay { p95: Some(40.0), ..Delay::default() },
+            steady_delay_ms: Delay::default(),
             one_way_ms: None,
         };
         let summary = Summary { records: Some(records), loss: Some(0.1), ..Summary::new(2_500_000, 1.0, 3_000_000) };

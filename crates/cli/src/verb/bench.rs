@@ -197,10 +197,13 @@ fn table(summary: &Summary) -> String {
     row("loss", percent(summary.loss));
     row("RTT", format!("min {}, mean {}", ms(summary.rtt_ms.min), ms(summary.rtt_ms.mean)));
     if let Some(records) = summary.records {
-        let delay = records.delay_ms;
-        let figures =
-            [("mean", delay.mean), ("p50", delay.p50), ("p95", delay.p95), ("p99", delay.p99), ("max", delay.max)];
-        row("record delay", figures.map(|(name, value)| format!("{name} {}", ms(value))).join(", "));
+        for (name, delay) in [("record delay", records.delay_ms), ("after 3 s", records.steady_delay_ms)] {
+            let figures =
+                [("mean", delay.mean), ("p50", delay.p50), ("p95", delay.p95), ("p99", delay.p99), ("max", delay.max)];
+            if delay.mean.is_some() {
+                row(name, figures.map(|(name, value)| format!("{name} {}", ms(value))).join(", "));
+            }
+        }
         if records.one_way_ms.is_some() {
             row("one way", format!("{} at least", ms(records.one_way_ms)));
         }

@@ -1,5 +1,6 @@
-//! `tidewire sim SCENARIO`: one bulk transfer over the scenario's link in virtual time, by the same protocol code, checked byte
-//! by byte. The same file, options and seed give the same figures on every machine.
+//! `tidewire sim SCENARIO`: the scenario's flows, or one bulk transfer, over its link in virtual time, by the same protocol code,
+//! checked byte by byte. The same file, options and seed give the same figures on every machine. The records of flows that have a rate
+//! are measured as `bench` measures its own.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -12,10 +13,13 @@ use tidewire_sim::pair::{End, Pair};
 use tidewire_sim::scenario::Scenario;
 use tidewire_sim::units::parse_size;
 
+use super::lab::counts as link_counts;
+use crate::bench::Records;
+use crate::bench::tally::Tally;
 use crate::distribution::milliseconds;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::options::{Coding, Output};
-use crate::report::{Console, Summary, rate};
+use crate::report::{Console, Event, Summary, rate};
 use crate::session::{self, Role};
 
 /// Arguments of `sim`.
@@ -23,7 +27,7 @@ use crate::session::{self, Role};
 pub struct Args {
     /// Scenario file
     scenario: PathBuf,
-    /// How much to send
+    /// How much to send as one flow, where the scenario names no flows
     #[arg(long, value_name = "SIZE", default_value = "12MB", value_parser = parse_size)]
     bytes: u64,
     /// Give up after this much virtual time
@@ -44,7 +48,9 @@ pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     let scenario = Scenario::read(&args.scenario).or_exit(Exit::Usage)?;
     let config = args.coding.config(None).or_exit(Exit::Usage)?;
     let mut pair = Pair::new(config.clone(), config, &scenario.link, scenario.seed).or_exit(Exit::Usage)?;
-    let mut load = Load::new(&[Flow::bulk(End::Near, args.bytes)], scenario.seed);
+    let bulk = [Flow::bulk(End::Near, args.bytes)];
+    let flows = if scenario.flows.is_empty() { &bulk[..] } else { &scenario.flows };
+    let mut load = Load::new(flows, scenario.seed);
     pair.connect(&mut load);
     let done = pair.run(&mut load, Time::ZERO + args.limit, Load::is_done);
     let elapsed = pair.now().since(Time::ZERO);
@@ -53,12 +59,26 @@ pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     // Delay and ways of delivery are known where the data arrives.
     let received = session::summary(&far, Role::Receiver, load.read(), elapsed);
     (summary.symbols, summary.delay_ms) = (received.symbols, received.delay_ms);
+    summary.records = records(&load, flows);
+    let link = pair.link_mut();
+    let (forward, back) = (link_counts(link.forward.stats()), link_counts(link.back.stats()));
+    console.event(&Event::LinkStats { forward, back, clients: 1 });
     if !console.json() {
         let queueing = milliseconds(pair.link_mut().forward.stats().mean_queueing());
         // A closed pipe is the reader's business.
         let _ = write!(std::io::stdout().lock(), "{}", table(&summary, queueing));
     }
     console.conclude(&summary, judge(done, &load))
+}
+
+/// The records of the flows that have a rate, if there are any: as long as those of the first of them.
+fn records(load: &Load, flows: &[Flow]) -> Option<Records> {
+    let paced = flows.iter().find(|flow| flow.rate.is_some())?;
+    let mut tally = Tally::default();
+    for arrival in load.arrivals() {
+        tally.record(arrival.made.as_nanos() as u64, arrival.read.as_nanos() as u64);
+    }
+    Some(tally.records(u32::try_from(paced.record).unwrap_or(u32::MAX), true))
 }
 
 fn judge(done: bool, load: &Load) -> Result<(), Failure> {
@@ -89,6 +109,14 @@ fn table(summary: &Summary, queueing_ms: f64) -> String {
     row("RTT", format!("min {}, mean {}", ms(summary.rtt_ms.min), ms(summary.rtt_ms.mean)));
     row("queueing", ms(Some(queueing_ms)));
     row("in-order delay", format!("mean {}, p50 {}, p99 {}", ms(delay.mean), ms(delay.p50), ms(delay.p99)));
+    if let Some(records) = summary.records {
+        for (name, delay) in [("of records", records.delay_ms), ("after 3 s", records.steady_delay_ms)] {
+            row(
+                name,
+                format!("mean {}, p50 {}, p95 {}, p99 {}", ms(delay.mean), ms(delay.p50), ms(delay.p95), ms(delay.p99)),
+            );
+        }
+    }
     row(
         "packets",
         format!("{} source, {} repair, {} feedback repair", packets.source, packets.repair, packets.feedback_repair),

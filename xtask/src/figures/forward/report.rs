@@ -2,42 +2,26 @@
 
 use std::fmt;
 
-use super::super::cell::Goal;
-use super::super::machine::Machine;
-use super::super::table::{Figure, heading, median};
-use super::{Options, crowd, delay};
-
-/// The runs of one row.
-pub struct Measured<F> {
-    pub runs: Vec<F>,
-    /// Why others gave no figures.
-    pub failures: Vec<String>,
-}
-
-impl<F> Measured<F> {
-    fn median(&self, of: impl Fn(&F) -> f64) -> f64 {
-        median(self.runs.iter().map(of))
-    }
-}
+use super::super::Session;
+use super::super::goal::{Figure, Goal, heading};
+use super::super::measured::Measured;
+use super::super::options::Options;
+use super::{crowd, delay};
 
 /// The others' p99 may move by so many milliseconds because of the one.
 const MOVED_MS: Goal = Goal::AtMost(5.0);
 
 /// Everything that was measured and how.
-pub struct Report<'a> {
-    pub machine: &'a Machine,
-    /// As typed.
-    pub command: &'a str,
-    pub options: &'a Options,
+pub struct Text<'a> {
+    pub session: &'a Session<'a>,
     pub delays: &'a [(&'a delay::Row, Measured<delay::Figures>)],
     pub crowds: &'a [(&'a str, Measured<crowd::Figures>)],
 }
 
 /// The figures of a row of the first tables, in the order of the columns.
 fn row(row: &delay::Row, measured: &Measured<delay::Figures>, of: fn(&delay::Figures) -> [f64; 5]) -> Vec<Figure> {
-    let figure = |(index, &goal): (usize, &Goal)| {
-        let goal = Some(goal).filter(|goal| !matches!(goal, Goal::AtMost(most) if most.is_infinite()));
-        Figure::new(measured.median(|run| of(run)[index]), if index == 4 { 3 } else { 1 }, goal)
+    let figure = |(index, &most): (usize, &f64)| {
+        Figure::new(measured.median(|run| of(run)[index]), if index == 4 { 3 } else { 1 }, Goal::at_most(most))
     };
     row.goals.iter().enumerate().map(figure).collect()
 }
@@ -46,7 +30,7 @@ fn moved(measured: &Measured<crowd::Figures>) -> Figure {
     Figure::new(measured.median(crowd::Figures::moved), 1, Some(MOVED_MS))
 }
 
-impl Report<'_> {
+impl Text<'_> {
     /// Rows that miss a goal, or had a run that failed.
     pub fn missed(&self) -> usize {
         let delays = self.delays.iter().flat_map(|(link, measured)| {
@@ -97,10 +81,11 @@ impl Report<'_> {
     }
 }
 
-impl fmt::Display for Report<'_> {
+impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Options { seeds, seconds, .. } = self.options;
-        writeln!(f, "# Figures of `forward`\n\nWritten by `{}`.\n{}\n", self.command, self.machine)?;
+        let Session { machine, command, options, .. } = self.session;
+        let Options { seeds, seconds, .. } = options;
+        writeln!(f, "# Figures of `forward`\n\nWritten by `{command}`.\n{machine}\n")?;
         writeln!(
             f,
             "TCP connections through `tidewire forward`, `lab link` (25 Mbit/s, 60 ms, queue 60 ms; losses toward the target)\n\
@@ -128,7 +113,9 @@ impl fmt::Display for Report<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::machine::Machine;
     use super::*;
+    use std::path::PathBuf;
 
     fn crowd(unread: f64) -> Measured<crowd::Figures> {
         let part = |p99| [2.0, 1.0, 3.0, p99];
@@ -138,11 +125,9 @@ mod tests {
 
     #[test]
     fn each_goal_can_be_missed() {
-        let machine = Machine::unknown();
-        let options = Options { seeds: 1, seconds: 5, only: String::new(), write: false };
-        let missed = |delays: &[_], crowds: &[_]| {
-            Report { machine: &machine, command: "", options: &options, delays, crowds }.missed()
-        };
+        let (machine, options) = (Machine::unknown(), Options::example("forward"));
+        let session = Session { options: &options, machine: &machine, command: "", binary: PathBuf::new() };
+        let missed = |delays: &[_], crowds: &[_]| Text { session: &session, delays, crowds }.missed();
         let ten = &delay::ROWS[4];
         let reached = [3.0, 1.0, 10.0, 25.0, 1.45];
         let run = |whole, steady| Measured { runs: vec![delay::Figures { whole, steady }], failures: Vec::new() };

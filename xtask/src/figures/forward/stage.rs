@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use super::super::cell::LINK_OPTIONS;
+use super::super::emulator::{Emulator, INTERRUPTED};
+use super::super::goodput::cell::LINK_OPTIONS;
 use super::super::process::{Line, Process};
-use super::super::run::{INTERRUPTED, host};
 
 /// What is between the applications.
 pub struct Stage {
@@ -16,7 +16,7 @@ pub struct Stage {
     /// Where `forward` listens.
     local: String,
     server: Process,
-    emulator: Process,
+    emulator: Emulator,
     client: Process,
 }
 
@@ -30,13 +30,9 @@ impl Stage {
         serve.args(["serve", "--json", "--listen", "127.0.0.1:0", "--allow", &allowed]);
         let mut server = Process::start("the server", &mut serve)?;
         let link = server.wait_for("link", deadline)?.text("/link")?.to_owned();
-        let listener = host(&link).ok_or_else(|| format!("the server printed no link: {link}"))?;
-
-        let mut lab = Command::new(binary);
-        lab.args(["lab", "link", "--json", "--listen", "127.0.0.1:0", "--to", listener]);
-        lab.args(["--seed", &seed.to_string(), "--loss", loss]).args(LINK_OPTIONS);
-        let mut emulator = Process::start("the link", &mut lab)?;
-        let link = link.replacen(listener, emulator.wait_for("listening", deadline)?.text("/listening")?, 1);
+        let seed = seed.to_string();
+        let arguments = [&LINK_OPTIONS[..], &["--seed", &seed, "--loss", loss]].concat();
+        let (emulator, link) = Emulator::start(binary, &arguments, &link, deadline)?;
 
         let mut forward = Command::new(binary);
         forward.args(["forward", "--json", "-L", &format!("0:{allowed}"), &link]);
@@ -61,7 +57,6 @@ impl Stage {
             process.interrupt()?;
             process.finish(INTERRUPTED, deadline)?;
         }
-        self.emulator.interrupt()?;
-        self.emulator.finish(INTERRUPTED, deadline)
+        self.emulator.end(deadline)
     }
 }

@@ -69,7 +69,7 @@ fn link_of(scenario: Option<&Path>, default: &str, seed: Option<u64>) -> Result<
 }
 
 /// What one direction counted, for `--json`.
-fn counts(link: &LinkStats) -> LinkCounts {
+pub(super) fn counts(link: &LinkStats) -> LinkCounts {
     LinkCounts {
         offered: link.offered,
         delivered: link.delivered,

@@ -3,6 +3,8 @@
 //! A cell is one line of the tables. The goals are those of the issue that asked for the main job (figure L2: whole
 //! files on a link of 25 Mbit/s and 60 ms).
 
+use super::super::goal::Goal;
+
 /// Capacity of the link in bits of IP packets per second, each way.
 pub const CAPACITY: f64 = 25e6;
 /// The same and the rest of the link as options of `tidewire lab link`; the queue holds one round trip.
@@ -33,12 +35,6 @@ impl Cell {
     pub fn needs_repair(&self) -> bool {
         self.p >= 0.05
     }
-
-    /// Whether `wanted` is part of the name; case and spaces do not count, so that it can be typed without quotes.
-    pub fn matches(&self, wanted: &str) -> bool {
-        let plain = |text: &str| text.split_whitespace().collect::<String>().to_lowercase();
-        plain(self.name).contains(&plain(wanted))
-    }
 }
 
 const fn cell(name: &'static str, loss: &'static str, p: f64, least_share: f64) -> Cell {
@@ -58,23 +54,6 @@ pub const CELLS: [Cell; 9] = [
     Cell { back_loss: "5%", ..cell("iid 5 %, back 5 %", "5%", 0.05, 0.85) },
 ];
 
-/// What a figure is held to.
-#[derive(Clone, Copy, Debug)]
-pub enum Goal {
-    AtLeast(f64),
-    AtMost(f64),
-}
-
-impl Goal {
-    /// Whether `value` reaches it; no number reaches nothing.
-    pub fn holds(self, value: f64) -> bool {
-        match self {
-            Self::AtLeast(least) => value >= least,
-            Self::AtMost(most) => value <= most,
-        }
-    }
-}
-
 /// In the steady state, on every link, as a share of C(1-p).
 pub const STEADY: Goal = Goal::AtLeast(0.90);
 /// Percent of the packets offered that the full queue drops.
@@ -85,23 +64,3 @@ pub const QUEUEING_MS: Goal = Goal::AtMost(10.0);
 pub const SENT_PER_APP: Goal = Goal::AtMost(1.10);
 /// IP bytes on the way back per byte of the file.
 pub const BACK_PER_APP: Goal = Goal::AtMost(0.04);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_substring_chooses_cells_whatever_its_spaces_and_case() {
-        let names = |wanted: &str| CELLS.iter().filter(|cell| cell.matches(wanted)).count();
-        assert_eq!([names(""), names("iid"), names("GILBERT"), names("iid1%"), names("back")], [9, 7, 2, 1, 1]);
-        assert_eq!(names("20 %"), 1);
-        assert_eq!(names("30"), 0);
-    }
-
-    #[test]
-    fn goals_include_their_bound_and_no_number_reaches_none() {
-        assert!(STEADY.holds(0.90) && !STEADY.holds(0.899));
-        assert!(QUEUE_DROPS.holds(2.0) && !QUEUE_DROPS.holds(2.1));
-        assert!(!STEADY.holds(f64::NAN) && !QUEUEING_MS.holds(f64::NAN));
-    }
-}

@@ -4,8 +4,10 @@
 //! start-up, handshake and the last answer count. Invariant: a run whose file differs, or in which a coding policy
 //! repaired nothing although there was enough to repair, gives no figures but an error.
 
+use super::super::STEADY_FROM;
+use super::super::emulator::Emulator;
+use super::super::process::{Line, Process};
 use super::cell::{Cell, LINK_OPTIONS};
-use super::process::{Line, Process};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -44,9 +46,6 @@ pub struct Figures {
     pub unseen: u64,
 }
 
-/// When the steady state begins, after the start of the sender.
-pub const STEADY_FROM: Duration = Duration::from_secs(3);
-
 /// Sends the file once over the link of `cell`.
 pub fn run(cell: &Cell, seed: u64, setup: &Setup<'_>) -> Result<Figures, String> {
     let Setup { binary, folder, redundancy } = setup;
@@ -57,15 +56,9 @@ pub fn run(cell: &Cell, seed: u64, setup: &Setup<'_>) -> Result<Figures, String>
     receive.args(["receive", "--json", "--once", "--listen", "127.0.0.1:0", "--dir"]).arg(&received);
     let mut receiver = Process::start("the receiver", &mut receive)?;
     let link = receiver.wait_for("link", deadline)?.text("/link")?.to_owned();
-    let target = host(&link).ok_or_else(|| format!("the receiver printed no link: {link}"))?;
-
     let seed = seed.to_string();
-    let mut lab = Command::new(binary);
-    lab.args(["lab", "link", "--json", "--listen", "127.0.0.1:0", "--to", target, "--seed", &seed]);
-    lab.args(LINK_OPTIONS).args(["--loss", cell.loss, "--back-loss", cell.back_loss]);
-    let mut emulator = Process::start("the link", &mut lab)?;
-    let listening = emulator.wait_for("listening", deadline)?;
-    let link = link.replacen(target, listening.text("/listening")?, 1);
+    let cell_options = ["--seed", &seed, "--loss", cell.loss, "--back-loss", cell.back_loss];
+    let (emulator, link) = Emulator::start(binary, &[&LINK_OPTIONS[..], &cell_options].concat(), &link, deadline)?;
 
     let mut send = Command::new(binary);
     send.args(["send", "--json"]).args(redundancy.iter().flat_map(|policy| ["--redundancy", policy]));
@@ -74,10 +67,7 @@ pub fn run(cell: &Cell, seed: u64, setup: &Setup<'_>) -> Result<Figures, String>
     let lines = Lines {
         sender: sender.finish(0, deadline)?,
         receiver: receiver.finish(0, deadline)?,
-        link: {
-            emulator.interrupt()?;
-            emulator.finish(INTERRUPTED, deadline)?
-        },
+        link: emulator.end(deadline)?,
     };
     folder.compare(&received)?;
     let figures = lines.figures(cell, started, folder.bytes as f64)?;
@@ -91,11 +81,6 @@ pub fn run(cell: &Cell, seed: u64, setup: &Setup<'_>) -> Result<Figures, String>
 /// How long a run may take: ten times what the link needs, and half a minute to start on a busy machine.
 fn patience(cell: &Cell, bytes: usize) -> Duration {
     Duration::from_secs_f64(30.0 + 10.0 * 8.0 * bytes as f64 / cell.capacity())
-}
-
-/// `HOST:PORT` of a link.
-pub fn host(link: &str) -> Option<&str> {
-    Some(link.strip_prefix("tidewire://")?.split_once('/')?.0)
 }
 
 /// Everything the three processes printed.
@@ -232,8 +217,6 @@ fn incompressible(bytes: usize) -> Vec<u8> {
 
 /// Name of the file, at both ends.
 const FILE: &str = "incompressible";
-/// The exit code of `lab link` when it was asked to stop.
-pub const INTERRUPTED: i32 = 130;
 
 #[cfg(test)]
 #[path = "run_tests.rs"]

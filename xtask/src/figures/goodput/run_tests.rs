@@ -94,9 +94,3 @@ fn the_file_is_compared_and_its_folder_removed() {
     drop(folder);
     assert!(!path.exists());
 }
-
-#[test]
-fn the_host_of_a_link_is_what_stands_before_the_secret() {
-    assert_eq!(host("tidewire://127.0.0.1:7711/#tws1abc"), Some("127.0.0.1:7711"));
-    assert_eq!(host("http://127.0.0.1/"), None);
-}

@@ -1,0 +1,43 @@
+//! `cargo xtask figures delay`: how late records arrive in order, by `tidewire bench` over the emulated link, against the goals for
+//! delay; and the same records over the same link in the simulator, which must say the same.
+//!
+//! Every default stays as it is. The seeds of a row run together where they leave most of two cores idle; `--alone` shows what that
+//! changes. Start-up is part of a job, but who asks for delay mostly asks about the time after it: every figure is given of the whole
+//! run and from the third second, and held to the same goal.
+
+mod report;
+mod row;
+mod run;
+
+use super::measured::{Measured, Seeds};
+use super::{Report, Session, Subject};
+use report::{Line, Text};
+use row::ROWS;
+use run::{Figures, Scenario};
+
+/// See the module.
+pub const SUBJECT: Subject = Subject {
+    name: "delay",
+    report: "docs/figures-delay.md",
+    options: &["--seconds", "--alone"],
+    // As the peers were measured.
+    seconds: 15,
+    rows: || ROWS.iter().map(|row| row.name.into()).collect(),
+    measure,
+};
+
+/// Measures every row that is wanted: first all its seeds with real processes, then the same in virtual time.
+fn measure(session: &Session<'_>) -> Result<Report, String> {
+    let Session { options, binary, .. } = session;
+    let mut lines = Vec::new();
+    for row in ROWS.iter().filter(|row| options.wants(row.name)) {
+        let order = if options.alone || row.is_busy() { Seeds::InTurn } else { Seeds::Together };
+        let seeds = (options.seeds, order);
+        let scenario = |seed| Scenario::write(row, seed, row.seconds(options.seconds));
+        let emulated = Measured::of(row.name, seeds, |seed| scenario(seed)?.emulate(binary), Figures::line);
+        let simulated = Measured::of("  simulated", seeds, |seed| scenario(seed)?.simulate(binary), Figures::line);
+        lines.push(Line { row, emulated, simulated });
+    }
+    let text = Text { session, lines: &lines };
+    Ok(Report { text: text.to_string(), holds: text.missed() == 0 })
+}

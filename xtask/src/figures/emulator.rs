@@ -1,0 +1,48 @@
+//! `tidewire lab link` as a process: the link between the two ends that are measured.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use super::process::{Line, Process};
+
+/// The exit code of a verb that runs until it is asked to stop.
+pub const INTERRUPTED: i32 = 130;
+
+/// A link under way.
+pub struct Emulator(Process);
+
+impl Emulator {
+    /// Starts it in front of whoever printed `link`, with these arguments; also `link` as it is to be used: through the emulator.
+    pub fn start(binary: &Path, arguments: &[&str], link: &str, deadline: Instant) -> Result<(Self, String), String> {
+        let target = host(link).ok_or_else(|| format!("the listener printed no link: {link}"))?;
+        let mut lab = Command::new(binary);
+        lab.args(["lab", "link", "--json", "--listen", "127.0.0.1:0", "--to", target]).args(arguments);
+        let mut process = Process::start("the link", &mut lab)?;
+        let listening = process.wait_for("listening", deadline)?;
+        let through = link.replacen(target, listening.text("/listening")?, 1);
+        Ok((Self(process), through))
+    }
+
+    /// Stops it; all that it said.
+    pub fn end(self, deadline: Instant) -> Result<Vec<Line>, String> {
+        self.0.interrupt()?;
+        self.0.finish(INTERRUPTED, deadline)
+    }
+}
+
+/// `HOST:PORT` of a link.
+fn host(link: &str) -> Option<&str> {
+    Some(link.strip_prefix("tidewire://")?.split_once('/')?.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_of_a_link_is_what_stands_before_the_secret() {
+        assert_eq!(host("tidewire://127.0.0.1:7711/#tws1abc"), Some("127.0.0.1:7711"));
+        assert_eq!(host("http://127.0.0.1/"), None);
+    }
+}
