@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
-use crate::proxy::be_punctual;
+use crate::carrier::be_punctual;
 
 /// See the module.
 #[derive(Debug)]
