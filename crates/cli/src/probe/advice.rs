@@ -231,7 +231,7 @@ fn is_long(queue_ms: Option<f64>, light: &Phase) -> bool {
 
 fn flow(outlook: &Outlook) -> (Subject, String) {
     let flow = rate(outlook.ground.rate_bps);
-    if let Some(plan) = &outlook.plan {
+    if let Some(plan) = outlook.plan.as_ref().filter(|plan| plan.stated) {
         let subject = if plan.nearest.is_some() { Subject::Infeasible } else { Subject::Outlook };
         return (subject, format!("for a flow of {flow}: {plan}"));
     }

@@ -16,7 +16,7 @@ use tidewire_codec::Code;
 
 use super::cap::Cap;
 use super::every::{answer_deficit, resend_unseen};
-use super::target::{ASKED, Conditions, Plan, plan};
+use super::target::{ASKED, Conditions, Plan, plan, plan_default};
 use super::{CodingContext, RedundancyPolicy, Repair, Target};
 use crate::Time;
 use crate::path::{LossEstimate, correlation};
@@ -147,7 +147,6 @@ impl Adaptive {
             let taken = if loss.upper < CLEAN { 0.0 } else { taken(loss) };
             return (taken + EXCESS.min(taken)).min(cx.max_overhead);
         }
-        let target = cx.target.unwrap_or_else(|| default_target(cx));
         let conditions = Conditions::new(loss, cx.rtt, cx.source_interval);
         let holds = |&(at, plan): &(Time, Plan)| {
             let differ = plan.conditions.difference(&conditions);
@@ -155,7 +154,10 @@ impl Adaptive {
             differ <= DRIFT || cx.now.since(at) < life
         };
         if !self.plan.as_ref().is_some_and(holds) {
-            self.plan = Some((cx.now, plan(target, conditions)));
+            let plan = cx
+                .target
+                .map_or_else(|| plan_default(default_target(cx), conditions), |target| plan(target, conditions));
+            self.plan = Some((cx.now, plan));
         }
         self.plan.map_or(0.0, |(_, plan)| plan.share)
     }

@@ -57,6 +57,8 @@ pub struct Conditions {
 pub struct Plan {
     /// What it is for.
     pub target: Target,
+    /// The user stated that target; else it is the default's.
+    pub stated: bool,
     /// What it rests on.
     pub conditions: Conditions,
     /// Proactive repairs per source symbol.
@@ -125,10 +127,20 @@ impl Conditions {
     }
 }
 
-/// The least share that meets a target under these conditions, at most its cap. Some 2 ms; 10 where the target cannot be met.
+/// The least share that meets a stated target under these conditions, at most its cap; with what can be had instead where that is too little. Some
+/// 2 ms; 10 where the target cannot be met.
 pub fn plan(target: Target, conditions: Conditions) -> Plan {
+    let plan = plan_default(target, conditions);
+    let nearest = (plan.late > 1.0 - target.deliver).then(|| nearest(&target, &conditions, plan.late));
+    Plan { stated: true, nearest, ..plan }
+}
+
+/// The same for a target that nobody stated: where it cannot be had, the cap, and nothing to be said.
+pub(super) fn plan_default(target: Target, conditions: Conditions) -> Plan {
     let allowed = 1.0 - target.deliver;
-    let plan = |share, late| Plan { target, conditions, share, late, asking: conditions.asking(share), nearest: None };
+    let asking = |share| conditions.asking(share);
+    let plan =
+        |share, late| Plan { target, stated: false, conditions, share, late, asking: asking(share), nearest: None };
     let asked = conditions.asked_late(target.latency);
     if asked <= allowed / 2.0 || (asked < conditions.loss && asked <= allowed) {
         return plan(0.0, asked);
@@ -136,7 +148,7 @@ pub fn plan(target: Target, conditions: Conditions) -> Plan {
     let late = |share| conditions.late(share, target.latency);
     let at_cap = late(target.max_overhead);
     if at_cap > allowed {
-        return Plan { nearest: Some(nearest(&target, &conditions, at_cap)), ..plan(target.max_overhead, at_cap) };
+        return plan(target.max_overhead, at_cap);
     }
     let share = least(0.0, target.max_overhead, |share| late(share) <= allowed);
     plan(share, late(share))
