@@ -402,11 +402,13 @@ impl Bbr {
 
     /// The flight was less than the pipe holds: whose is the queue that there still is?
     fn end_look(&mut self, ack: &AckSample) {
-        let stays = self.least.saturating_sub(self.min_rtt);
+        // A round trip that gave no sample shows nothing.
+        let least = if self.least == Duration::MAX { self.min_rtt } else { self.least };
+        let stays = least.saturating_sub(self.min_rtt);
         let is_short = stays <= (self.queue_limit() / LOOK_DIVISOR).max(own_time(self.rate()));
         if is_short || !self.medium.is_clean() {
             if !is_short {
-                self.longer = self.least;
+                self.longer = least;
             }
             (self.contest, self.returns) = (None, 0);
             return self.enter(Phase::Cruise, ack);
@@ -457,6 +459,35 @@ mod tests {
                 rate: Some(RateSample { acked: rate, passed: rate, app_limited: false }),
             });
         }
+    }
+
+    #[test]
+    fn a_look_at_a_lossy_path_believes_what_it_saw_and_nothing_else() {
+        let ack = |rtt| AckSample {
+            now: Time::from_millis(1_000),
+            bytes: 12_000,
+            in_flight: 0,
+            newest: 8,
+            left: Time::from_millis(900),
+            next: 16,
+            rtt: Some(rtt),
+            smoothed: rtt,
+            min_rtt: RTT,
+            rate: None,
+        };
+        let after = |least| {
+            let mut bbr = Bbr { phase: Phase::Look, min_rtt: RTT, least, ..Bbr::default() };
+            bbr.end_look(&ack(RTT));
+            bbr
+        };
+        assert_eq!((after(Duration::MAX).phase, after(Duration::MAX).longer), (Phase::Cruise, Duration::ZERO));
+        assert_eq!(after(RTT).longer, Duration::ZERO);
+        let mut bbr = after(3 * RTT);
+        assert_eq!((bbr.phase, bbr.longer), (Phase::Cruise, 3 * RTT));
+        bbr.on_ack(&ack(3 * RTT));
+        assert_eq!((bbr.min_rtt, bbr.queue), (3 * RTT, Duration::ZERO));
+        bbr.on_ack(&ack(RTT));
+        assert_eq!((bbr.longer, bbr.min_rtt), (Duration::ZERO, RTT), "a shorter one was seen");
     }
 
     #[test]
