@@ -12,6 +12,11 @@ use core::time::Duration;
 
 use crate::Time;
 
+/// Nothing shorter is a span: the resolution of clocks.
+const LEAST_SPAN: Duration = Duration::from_micros(1);
+/// A first flight is measured by its own spacing from this part of a round trip on: batches and wake-ups are small against it. Chosen.
+const FLIGHT_DIVISOR: u32 = 8;
+
 /// State of the path's delivery at the moment a packet left.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mark {
@@ -45,6 +50,10 @@ pub struct DeliveryRate {
     newest: Option<u64>,
     /// Nothing was in flight: the next packet starts a new span, whatever was acknowledged before.
     restart: bool,
+    /// The first packet of the running flight that was acknowledged.
+    first: Mark,
+    /// The least span that is measured from `first`.
+    least: Duration,
 }
 
 impl DeliveryRate {
@@ -78,15 +87,23 @@ impl DeliveryRate {
             return None;
         }
         self.newest = Some(number);
-        let span = arrived.since(mark.arrived).max(left.since(mark.left));
         // A restarted span measures arrival from departure: it contains a round trip and says too little, but is all there is
         // where a round trip is shorter than the gap between two packets.
         let restarted = core::mem::take(&mut self.restart);
-        let sample = (span >= Duration::from_micros(1) && mark.sent > mark.passed).then(|| RateSample {
-            acked: per_second(self.now.acked.saturating_sub(mark.acked), span),
-            passed: per_second(mark.sent - mark.passed, span),
+        // What left before anything of its flight was acknowledged would contain that round trip too.
+        let is_first_flight = mark.arrived < self.first.arrived;
+        let begin = if is_first_flight { self.first } else { mark };
+        let span = arrived.since(begin.arrived).max(left.since(begin.left));
+        let least = if is_first_flight { self.least } else { LEAST_SPAN };
+        let sample = (span >= least && mark.sent > begin.passed).then(|| RateSample {
+            acked: per_second(self.now.acked.saturating_sub(begin.acked), span),
+            passed: per_second(mark.sent - begin.passed, span),
             app_limited: app_limited || restarted,
         });
+        if restarted {
+            self.first = Mark { sent: mark.sent, passed: mark.sent, acked: self.now.acked, arrived, left };
+            self.least = (arrived.since(left) / FLIGHT_DIVISOR).max(LEAST_SPAN);
+        }
         self.now.passed = mark.sent;
         self.now.arrived = arrived;
         self.now.left = left;
@@ -124,5 +141,26 @@ mod tests {
         let late = &samples[100..];
         assert!(late.iter().all(|s| s.passed == 1_000_000), "{late:?}");
         assert!(late.iter().all(|s| (700_000..800_000).contains(&s.acked)), "{late:?}");
+    }
+
+    /// 32 packets of 1,000 bytes, one each millisecond, into a path of 50 ms that lets one pass each two milliseconds.
+    #[test]
+    fn the_first_flight_tells_the_rate_by_its_spacing() {
+        let mut delivery = DeliveryRate::default();
+        let marks: Vec<_> = (0..32).map(|n| delivery.on_sent(Time::from_millis(n), 1_000, n == 0)).collect();
+        let mut samples = Vec::new();
+        for (n, mark) in marks.into_iter().enumerate() {
+            let n = n as u64;
+            delivery.on_acked(1_000);
+            samples.push(delivery.on_newest(n, Time::from_millis(n), mark, Time::from_millis(50 + 2 * n), false));
+        }
+        assert!(
+            samples[0].is_some_and(|sample| sample.passed == 20_000 && sample.app_limited),
+            "contains the round trip"
+        );
+        // 50 ms / 8 is more than three packets take.
+        assert!(samples[1..4].iter().all(Option::is_none));
+        assert!(samples[4..].iter().flatten().all(|sample| sample.passed == 500_000 && sample.acked == 500_000));
+        assert_eq!(samples[4..].iter().flatten().count(), 28);
     }
 }

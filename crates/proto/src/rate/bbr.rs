@@ -14,11 +14,14 @@ use core::time::Duration;
 
 use super::contest::Contest;
 use super::medium::{Medium, Verdict};
-use super::{AckSample, Budget, INITIAL_WINDOW, LossSample, RateController, own_time, queue_is_long};
+use super::{AckSample, Budget, INITIAL_WINDOW, LossSample, PACKET, RateController, own_time, queue_is_long};
 use crate::Time;
 
 /// Start-up doubles the rate each round trip (2/ln 2; draft-ietf-ccwg-bbr section 5.3.1.1).
 const STARTUP_GAIN: f64 = 2.77;
+/// What leaves before the first answer: what BBR begins with in Chromium (`kInitialCongestionWindow`). At the pace of start-up it takes a third of a
+/// round trip, and its spacing at the receiver tells the rate that one round trip later the answers would.
+const FIRST_FLIGHT: u64 = 32 * PACKET;
 /// Drains what start-up queued within about one round trip.
 const DRAIN_GAIN: f64 = 0.5;
 /// Asking for more: for a round trip, then a look at what came of it. At capacity it queues a thirtieth of a round trip, where 1.25 at once queued a
@@ -116,7 +119,7 @@ pub struct Bbr {
     queue: Duration,
     /// The peer counted congestion marks for which the rate has not fallen yet.
     marked: bool,
-    /// What the path's round trip has become, as long as the least of the last ten seconds is of what it was.
+    /// What the path's round trip has become, as long as the least of the last ten seconds is of what it was. Any shorter one lowers it.
     longer: Duration,
     /// Least round trip of the running round of this phase.
     least: Duration,
@@ -172,9 +175,7 @@ impl RateController for Bbr {
     }
 
     fn on_ack(&mut self, ack: &AckSample) {
-        if ack.rtt.is_some_and(|rtt| rtt + self.queue_limit() < self.longer) {
-            self.longer = Duration::ZERO;
-        }
+        self.longer = ack.rtt.map_or(self.longer, |rtt| self.longer.min(rtt));
         self.min_rtt = ack.min_rtt.max(self.longer);
         if let Some(rtt) = ack.rtt {
             self.recent[self.samples % RECENT] = rtt;
@@ -238,11 +239,13 @@ impl RateController for Bbr {
             return contest.budget();
         }
         let rate = self.rate();
-        // The initial window over one round trip: what start-up begins with, and what the first few packets' rates must not lower.
-        let initial = (INITIAL_WINDOW as f64 / self.min_rtt.as_secs_f64().max(1e-4)) as u64;
+        // The first flight over one round trip: what start-up begins with, and what the first few packets' rates must not lower.
+        let initial = (FIRST_FLIGHT as f64 / self.min_rtt.as_secs_f64().max(1e-4)) as u64;
         // A queue may end start-up before anything could be measured; a pace of zero would never measure anything.
         let rate = if self.phase == Phase::Startup || rate == 0 { rate.max(initial) } else { rate };
         let gain = match self.phase {
+            // The first flight left at this gain: what arrived slower found the bottleneck.
+            Phase::Startup if self.phase_rounds == 1 => (self.rate() as f64 / initial as f64).clamp(1.0, STARTUP_GAIN),
             Phase::Startup => STARTUP_GAIN,
             Phase::Drain => DRAIN_GAIN,
             Phase::Up if self.is_shared() => SHARED_UP_GAIN,
@@ -254,7 +257,7 @@ impl RateController for Bbr {
         };
         let product = self.product_of(rate);
         let window = match self.phase {
-            Phase::Startup => product.saturating_mul(3),
+            Phase::Startup => self.product().saturating_mul(3).max(FIRST_FLIGHT),
             Phase::Probe => product / 2,
             Phase::Look => (product as f64 * DOWN_GAIN) as u64,
             _ => product.saturating_mul(WINDOW_GAIN),
@@ -487,7 +490,7 @@ mod tests {
         bbr.on_ack(&ack(3 * RTT));
         assert_eq!((bbr.min_rtt, bbr.queue), (3 * RTT, Duration::ZERO));
         bbr.on_ack(&ack(RTT));
-        assert_eq!((bbr.longer, bbr.min_rtt), (Duration::ZERO, RTT), "a shorter one was seen");
+        assert_eq!((bbr.longer, bbr.min_rtt), (RTT, RTT), "a shorter one was seen");
     }
 
     #[test]
