@@ -325,7 +325,6 @@ impl Connection {
             rtt: path.rtt.smoothed(),
             backlog: sender.has_source() || waiting,
             saturated,
-            starting: path.rate.is_starting(),
             source_interval: sender.source_interval(),
             last_source: sender.last_source(),
             oldest: if sender.report().deficit > 0 {

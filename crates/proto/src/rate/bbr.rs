@@ -268,10 +268,6 @@ impl RateController for Bbr {
     fn is_congested(&self) -> bool {
         queue_is_long(self.queue, self.min_rtt, self.rate())
     }
-
-    fn is_starting(&self) -> bool {
-        matches!(self.phase, Phase::Startup | Phase::Drain)
-    }
 }
 
 impl Bbr {

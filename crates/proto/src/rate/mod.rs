@@ -95,10 +95,6 @@ pub trait RateController: Send + fmt::Debug {
     fn is_congested(&self) -> bool {
         false
     }
-    /// Whether the path's rate is still being looked for: what the sender waits for then is no sign that the application offers more than the path takes.
-    fn is_starting(&self) -> bool {
-        false
-    }
 }
 
 /// Initial window (RFC 6928, RFC 9002 section 7.2): ten packets.

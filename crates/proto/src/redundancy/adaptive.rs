@@ -3,8 +3,7 @@
 //! - *Application-limited*: the least share of repair with which the model predicts that few enough symbols are later than the target
 //!   ([`super::target`]): the user's, or [`default_target`]. Answers carry the margin that the target bears.
 //! - *Saturated* and no target given: what the loss takes, `p/(1-p)`, and a few percent more: every repair beyond costs goodput. Where losses are dense or round trips short, answers are
-//!   less what the running repairs drain anyway, and each leaves out one proactive repair when next nothing is lacking. While the path's rate is still being looked for, nothing
-//!   counts as saturated: delay matters more than the goodput of a few round trips.
+//!   less what the running repairs drain anyway, and each leaves out one proactive repair when next nothing is lacking.
 //! - *Tail*: when the sources pause, as many repairs as make it likely that the tail can be decoded.
 //! - On a clean path nothing is sent before it is asked for: the policy is then plain ARQ.
 //!
@@ -98,7 +97,7 @@ impl RedundancyPolicy for Adaptive {
         if !self.reviewed || self.since_review >= REVIEW {
             self.reviewed = true;
             self.since_review = 0;
-            self.saturated = cx.saturated && !cx.starting;
+            self.saturated = cx.saturated;
             self.share = self.share(cx);
         }
         self.cap.on_source(cx.now, cx.max_overhead);
@@ -260,7 +259,6 @@ mod tests {
             rtt: Duration::from_millis(60),
             backlog: false,
             saturated,
-            starting: false,
             source_interval: Duration::from_micros(960),
             last_source: Time::from_millis(1_000),
             max_span: 256,
@@ -287,13 +285,10 @@ mod tests {
     }
 
     #[test]
-    fn saturated_it_is_what_the_loss_takes_and_a_little_but_not_while_the_rate_is_looked_for() {
+    fn saturated_it_is_what_the_loss_takes_and_a_little() {
         let report = Report::default();
-        let mut cx = context(&report, 0.1, 1.0, true);
-        let saturated = share(&cx);
+        let saturated = share(&context(&report, 0.1, 1.0, true));
         assert!((saturated - (0.1 / 0.9 + EXCESS)).abs() < 1e-9, "{saturated}");
-        cx.starting = true;
-        assert!(share(&cx) > 1.5 * saturated, "{}", share(&cx));
     }
 
     #[test]

@@ -168,7 +168,6 @@ mod tests {
             rtt: Duration::from_millis(60),
             backlog: true,
             saturated: true,
-            starting: false,
             source_interval: Duration::from_micros(500),
             last_source: Time::from_millis(1_000),
             max_span: 256,

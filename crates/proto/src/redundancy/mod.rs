@@ -143,8 +143,6 @@ pub struct CodingContext<'a> {
     pub backlog: bool,
     /// The sender has been limited by the path rather than by the application for the last round trip.
     pub saturated: bool,
-    /// The path's rate is still being looked for.
-    pub starting: bool,
     /// Mean time between source symbols.
     pub source_interval: Duration,
     /// When the newest source symbol was sent.

@@ -51,7 +51,6 @@ pub fn steady_share(
             rtt: path.rtt,
             backlog: false,
             saturated: false,
-            starting: false,
             source_interval: interval,
             last_source: now,
             max_span,
