@@ -9,6 +9,7 @@ mod schema;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use process::{Running, tidewire};
@@ -29,6 +30,12 @@ fn has_lab() -> bool {
         eprintln!("skipped: the lab needs root, /dev/net/tun and iproute2");
     }
     has
+}
+
+/// Hosts are named after their process, which is one for all tests here: those that make their own take turns.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn quick() -> bool {
@@ -127,6 +134,7 @@ fn the_fates_of_packets_are_the_links() {
     if !has_lab() {
         return;
     }
+    let _turn = turn();
     let link = link(&format!("seed = 7\n{LINK}[forward]\nloss = \"gilbert:10%,4\"\n"));
     let report = check::run(&link, Duration::from_secs(if quick() { 1 } else { 10 })).unwrap();
     // Rate and delay depend on who else uses the machine: `lab check` judges them, no test does.
@@ -188,19 +196,20 @@ fn a_file_of_ours_crosses_between_two_endpoints_of_the_library() {
     if !has_lab() {
         return;
     }
+    let _turn = turn();
     let link = link(&format!("{LINK}[forward]\nloss = \"5%\"\n"));
     let (bytes, limit) = (500_000, Duration::from_secs(60));
     let mut near = Config::default();
     (near.redundancy, near.max_overhead) = (Redundancy::Block { k: 8, r: 2 }, 1.0);
     let carried = pair::carry(&link, [near, Config::default()], bytes, limit).unwrap();
     let (sent, delay) = (&carried.near.packets, &carried.far.delay);
-    assert!(sent.repair >= sent.source / 5 && delay.count() >= bytes / 1_400, "{sent:?}");
+    assert!(sent.repair >= sent.source / 5 && delay.count() >= bytes / 1_472, "{sent:?}");
     // Half a round trip for the last byte, whatever the machine does.
     assert!(carried.time > Duration::from_millis(10));
     let mut impossible = Config::default();
     impossible.max_datagram = 1;
     let wrong = pair::carry(&link, [Config::default(), impossible], bytes, limit).unwrap_err();
-    println!("{wrong:#}");
+    assert_eq!(wrong.to_string(), "max_datagram must be from 1200 to 65527 bytes");
 }
 
 #[test]
@@ -208,6 +217,7 @@ fn a_setting_of_a_host_is_its_own() {
     if !has_lab() {
         return;
     }
+    let _turn = turn();
     let (hosts, key) = (Hosts::start().unwrap(), "ipv4/tcp_notsent_lowat");
     let read = |end| {
         let output = hosts.command(end, "cat").arg(format!("/proc/sys/net/{key}")).output().unwrap();
