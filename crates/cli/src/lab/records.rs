@@ -337,7 +337,25 @@ mod tests {
     }
 
     #[test]
-    fn without_a_rate_a_record_is_made_when_there_is_room() {
+    fn room_is_waited_for_as_long_as_there_is_none() {
+        let (mut near, mut far) = stream();
+        near.set_nonblocking(true).unwrap();
+        let mut full = 0;
+        while let Ok(written) = near.write(&[0; BUFFER]) {
+            full += written;
+        }
+        let (way, begin) = (Way::Stream(near), Instant::now());
+        way.await_room(begin + PATIENCE / 2).unwrap();
+        assert!(begin.elapsed() >= PATIENCE / 2);
+        // Long before it would give up.
+        let end = Instant::now() + Duration::from_secs(60);
+        far.read_exact(&mut vec![0; full]).unwrap();
+        way.await_room(end).unwrap();
+        assert!(Instant::now() < end);
+    }
+
+    #[test]
+    fn without_a_rate_no_more_is_made_than_there_is_room_for() {
         let (near, far) = stream();
         let time = Duration::from_millis(120);
         let plan = Plan { bytes: 1 << 20, every: None, time, grace: Duration::ZERO };

@@ -36,7 +36,7 @@ const SEED: u64 = 1;
 const FILE_LIMIT: Duration = Duration::from_secs(60);
 /// Congestion controls of the kernel's TCP.
 const CONTROLS: [&str; 3] = ["cubic", "reno", "bbr"];
-/// How long TCP sends: about the time of the file, which it would not get through at these losses.
+/// How long TCP sends: about the time of the file, which CUBIC and Reno would not get through at these losses.
 const TCP_TIME: Duration = Duration::from_secs(10);
 /// Runs of TCP for a histogram: one has a few hundred records only.
 const TCP_SEEDS: u64 = 3;
