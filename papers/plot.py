@@ -11,8 +11,12 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-LINES = {"model": "-", "printed": ":", "ideal": "--", "code": "-"}
-MARKS = {"model": "", "printed": "", "ideal": "", "code": "o"}
+LINES = {"model": "-", "printed": ":", "ideal": "--", "code": "-", "lab": ":", "kernel-tcp": "-."}
+MARKS = {"model": "", "printed": "", "ideal": "", "code": "o", "lab": "x", "kernel-tcp": ""}
+# What lies beyond of a histogram is said in its legend: TCP has delays of seconds.
+LONGEST = {"figure-1": 400}
+# With more curves than this the legend stands beside the axes, and colours are of the longer palette.
+CROWD = 20
 # Abscissa, its label, and whether the figure is of delays in slots; all others are in milliseconds.
 AXES = {
     "figure-1": ("parameter", "in-order delay [ms]", "fraction of symbols"),
@@ -27,25 +31,37 @@ AXES = {
 }
 
 
-def curves(path, abscissa):
+def curves(paths, abscissa):
     """Points by (curve, how, loss, burst); a curve of one point is a level."""
     found = defaultdict(list)
-    with open(path, newline="") as file:
-        for row in csv.DictReader(file):
-            key = (row["curve"], row["how"], float(row["loss"]), row["burst"])
-            found[key].append((float(row[abscissa]), float(row["value"])))
+    for path in paths:
+        with open(path, newline="") as file:
+            for row in csv.DictReader(file):
+                key = (row["curve"], row["how"], float(row["loss"]), row["burst"])
+                found[key].append((float(row[abscissa]), float(row["value"])))
     return found
+
+
+def sources(path):
+    """A figure's data, and what the lab adds to it, if it was measured."""
+    lab = path.parent.parent / "lab"
+    return [path] + [added for added in (lab / path.name, lab / f"{path.stem}-tcp.csv") if added.exists()]
 
 
 def draw(path, target):
     abscissa, below, beside = AXES[path.stem]
-    figure, axes = plt.subplots(figsize=(7, 4.5))
-    found = curves(path, abscissa)
+    found = curves(sources(path), abscissa)
+    crowded = len(found) > CROWD
+    palette = plt.get_cmap("tab20" if crowded else "tab10").colors
+    figure, axes = plt.subplots(figsize=(10, 5) if crowded else (7, 4.5))
+    longest = LONGEST.get(path.stem)
     colours = {}
     for (curve, how, loss, burst), points in sorted(found.items()):
         name = f"{curve}, {100 * loss:g} %" + (f" x {float(burst):g}" if burst else "")
-        colour = colours.setdefault(name, f"C{len(colours) % 10}")
-        style = {"color": colour, "linestyle": LINES[how], "label": f"{name} ({how})", "linewidth": 1}
+        colour = colours.setdefault(name, palette[len(colours) % len(palette)])
+        beyond = sum(value for x, value in points if longest is not None and x >= longest)
+        label = f"{name} ({how}" + (f", {100 * beyond:.2g} % beyond)" if beyond > 0 else ")")
+        style = {"color": colour, "linestyle": LINES[how], "label": label, "linewidth": 1}
         if len(points) == 1 and abscissa == "parameter":
             axes.axhline(points[0][1], **style)
         else:
@@ -54,9 +70,14 @@ def draw(path, target):
         axes.set_yscale("log")
     if path.stem in ("figure-2", "figure-9"):
         axes.set_xscale("log", base=2)
+    if longest is not None:
+        axes.set_xlim(0, longest)
     axes.set(xlabel=below, ylabel=beside)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=5, ncol=2)
+    if crowded:
+        axes.legend(fontsize=6, loc="center left", bbox_to_anchor=(1, 0.5))
+    else:
+        axes.legend(fontsize=5, ncol=2)
     figure.tight_layout()
     # No date, no random ids: equal data, equal files.
     matplotlib.rcParams["svg.hashsalt"] = path.stem

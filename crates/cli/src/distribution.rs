@@ -40,6 +40,11 @@ impl Distribution {
         all
     }
 
+    /// Delays in milliseconds with their counts, ascending.
+    pub fn counts(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
+        self.counts.iter().copied()
+    }
+
     /// Mean in milliseconds; `None` of nothing.
     pub fn mean(&self) -> Option<f64> {
         self.mean

@@ -9,12 +9,16 @@ mod schema;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use process::{Running, tidewire};
 use rustix::process::{Pid, Signal, kill_process};
-use tidewire_cli::lab::check;
+use tidewire::{Config, Redundancy};
+use tidewire_cli::lab::hosts::Hosts;
+use tidewire_cli::lab::{check, pair};
 use tidewire_sim::duplex::DuplexConfig;
+use tidewire_sim::pair::End;
 use tidewire_sim::scenario::Scenario;
 
 /// Whether this machine and user can have a lab; says why not.
@@ -26,6 +30,12 @@ fn has_lab() -> bool {
         eprintln!("skipped: the lab needs root, /dev/net/tun and iproute2");
     }
     has
+}
+
+/// Hosts are named after their process, which is one for all tests here: those that make their own take turns.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn quick() -> bool {
@@ -124,6 +134,7 @@ fn the_fates_of_packets_are_the_links() {
     if !has_lab() {
         return;
     }
+    let _turn = turn();
     let link = link(&format!("seed = 7\n{LINK}[forward]\nloss = \"gilbert:10%,4\"\n"));
     let report = check::run(&link, Duration::from_secs(if quick() { 1 } else { 10 })).unwrap();
     // Rate and delay depend on who else uses the machine: `lab check` judges them, no test does.
@@ -177,6 +188,45 @@ fn peers_carry_the_same_records_and_are_measured_alike() {
     }
     assert_eq!(of("peer").iter().map(|peer| peer["runs"].as_u64()).collect::<Vec<_>>(), [Some(1), Some(1)]);
     assert_eq!(fs::read_to_string(picture).unwrap().matches("<circle").count(), 4);
+}
+
+/// As the papers' experiments are run: settings that no option has, at both ends, and what both counted.
+#[test]
+fn a_file_of_ours_crosses_between_two_endpoints_of_the_library() {
+    if !has_lab() {
+        return;
+    }
+    let _turn = turn();
+    let link = link(&format!("{LINK}[forward]\nloss = \"5%\"\n"));
+    let (bytes, limit) = (500_000, Duration::from_secs(60));
+    let mut near = Config::default();
+    (near.redundancy, near.max_overhead) = (Redundancy::Block { k: 8, r: 2 }, 1.0);
+    let carried = pair::carry(&link, [near, Config::default()], bytes, limit).unwrap();
+    let (sent, delay) = (&carried.near.packets, &carried.far.delay);
+    assert!(sent.repair >= sent.source / 5 && delay.count() >= bytes / 1_472, "{sent:?}");
+    // Half a round trip for the last byte, whatever the machine does.
+    assert!(carried.time > Duration::from_millis(10));
+    let mut impossible = Config::default();
+    impossible.max_datagram = 1;
+    let wrong = pair::carry(&link, [Config::default(), impossible], bytes, limit).unwrap_err();
+    assert_eq!(wrong.to_string(), "max_datagram must be from 1200 to 65527 bytes");
+}
+
+#[test]
+fn a_setting_of_a_host_is_its_own() {
+    if !has_lab() {
+        return;
+    }
+    let _turn = turn();
+    let (hosts, key) = (Hosts::start().unwrap(), "ipv4/tcp_notsent_lowat");
+    let read = |end| {
+        let output = hosts.command(end, "cat").arg(format!("/proc/sys/net/{key}")).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let before = read(End::Far);
+    hosts.set(End::Near, key, "2400").unwrap();
+    assert_eq!((read(End::Near).as_str(), read(End::Far)), ("2400", before));
+    assert!(hosts.set(End::Near, "ipv4/no_such_setting", "1").is_err());
 }
 
 #[test]

@@ -107,6 +107,14 @@ impl Hosts {
         counts[0]["stats64"]["tx"]["dropped"].as_u64().context("`ip -s -j link` does not count drops")
     }
 
+    /// Changes a setting of a host's network: `key` is a path below `/proc/sys/net`.
+    ///
+    /// # Errors
+    /// When this kernel lacks the setting, or does not take the value.
+    pub fn set(&self, end: End, key: &str, value: &str) -> anyhow::Result<()> {
+        set(self.name(end), key, value)
+    }
+
     /// A command that will run `program` on a host.
     pub fn command(&self, end: End, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("ip");
@@ -142,9 +150,8 @@ impl Host {
     fn start(name: String, address: Ipv4Addr) -> anyhow::Result<Self> {
         ip(&["netns", "add", &name])?;
         for (key, value) in SETTINGS {
-            let write = format!("echo {value} > /proc/sys/net/{key}");
             // A kernel without IPv6 lacks its keys, and needs them not.
-            let _ = ip(&["netns", "exec", &name, "sh", "-c", &write]);
+            let _ = set(&name, key, value);
         }
         let device = tun::open(&name).context("cannot make a TUN device")?;
         ip(&["link", "set", &name, "netns", &name])?;
@@ -177,6 +184,12 @@ impl Drop for Caretaker {
         // There is nobody left to be told.
         let _ = self.0.wait();
     }
+}
+
+/// Changes a setting of the network of the namespace `host`.
+fn set(host: &str, key: &str, value: &str) -> anyhow::Result<()> {
+    let write = format!("echo {value} > /proc/sys/net/{key}");
+    ip(&["netns", "exec", host, "sh", "-c", &write]).map(drop)
 }
 
 /// Runs `ip` of iproute2 and returns what it prints.

@@ -16,7 +16,7 @@ use toml::de::{DeTable, DeValue};
 /// The table of `peers.toml`.
 const KNOWN: &str = include_str!("peers.toml");
 /// The keys of a peer.
-const KEYS: [&str; 6] = ["kind", "control", "package", "far", "near", "result"];
+const KEYS: [&str; 7] = ["kind", "control", "notsent", "package", "far", "near", "result"];
 /// The variables of a command line.
 const VARIABLES: [&str; 8] = ["far", "near", "entry", "sink", "wire", "told", "four_rtts_ms", "seconds"];
 /// The name of this program in a command line, whatever its file is called.
@@ -36,14 +36,23 @@ pub struct Peer {
 /// What a peer carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A TCP connection straight across the link, under this congestion control of the kernel's.
-    Kernel(String),
+    /// A TCP connection straight across the link.
+    Kernel(KernelTcp),
     /// A TCP connection from its entry to its sink.
     Stream(Programs),
     /// UDP datagrams from its entry to its sink.
     Datagrams(Programs),
     /// Its own load; what arrived stands in the JSON that its near program prints, at this pointer (RFC 6901).
     Itself(Programs, String),
+}
+
+/// How the kernel's TCP is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelTcp {
+    /// Its congestion control, as the kernel calls it.
+    pub control: String,
+    /// Bytes that may wait unsent in its socket (`tcp_notsent_lowat` of tcp(7)); without, what the system's buffer holds.
+    pub notsent: Option<u32>,
 }
 
 /// Command lines, their variables not yet filled in.
@@ -214,7 +223,11 @@ fn peer(name: &str, mut keys: BTreeMap<String, String>) -> anyhow::Result<Peer> 
         anyhow::Ok(programs)
     };
     let kind = match kind.as_str() {
-        "kernel" => Kind::Kernel(take("control")?),
+        "kernel" => {
+            let control = take("control")?;
+            let notsent = take("notsent").ok().map(|bytes| bytes.parse()).transpose();
+            Kind::Kernel(KernelTcp { control, notsent: notsent.context("notsent: write a number of bytes")? })
+        }
         "stream" => Kind::Stream(programs()?),
         "datagrams" => Kind::Datagrams(programs()?),
         "itself" => {
@@ -292,7 +305,9 @@ mod tests {
         ));
         assert!(near.starts_with("-q udp://127.0.0.1:4000 srt://10.99.0.2:4200?mode=caller&latency=240&"));
         assert_eq!(lines("iperf3-bbr")[1], "-c 10.99.0.2 -p 4200 -C bbr -t 15 -O 3 -J");
-        assert_eq!(table.named("tcp-bbr").unwrap().kind, Kind::Kernel("bbr".into()));
+        let tcp = |notsent| Kind::Kernel(KernelTcp { control: "bbr".into(), notsent });
+        assert_eq!(table.named("tcp-bbr").unwrap().kind, tcp(None));
+        assert_eq!(table.named("tcp-bbr-notsent").unwrap().kind, tcp(Some(32_768)));
         assert!(table.named("tcp-bbr").unwrap().programs().is_none());
         assert!(table.named("quinn-bbr").unwrap().programs().unwrap().tells());
         let ourselves = setting().fill("tidewire serve", "").unwrap();
@@ -311,6 +326,10 @@ mod tests {
             ("x = 1\n", "p.toml:1: x: not a section: write [NAME]"),
             ("[x]\nkinds = \"y\"\n", "p.toml:1: x: kinds: no such key (allowed: kind, "),
             ("[x]\nkind = \"kernel\"\ncontrol = \"bbr\"\nfar = \"y\"\n", "p.toml:1: x: far: not for this kind"),
+            (
+                "[x]\nkind = \"kernel\"\ncontrol = \"bbr\"\nnotsent = \"2kB\"\n",
+                "p.toml:1: x: notsent: write a number of bytes",
+            ),
             (stream, "p.toml:1: x: far is missing"),
             (&format!("{stream}far = \"a {{told}}\"\nnear = \"b\""), "p.toml:1: x: {told} is not filled in here"),
             (&format!("{stream}far = \"a\"\nnear = \"b {{port}}\""), "p.toml:1: x: {port} is not filled in here"),

@@ -2,13 +2,17 @@
 //!
 //! [`Trial`](super::trial::Trial) makes the sockets and runs both ends, a thread each, so that one clock tells when a record was made and when
 //! it arrived. A record is its number, the time it was made, and bytes that follow from its number and do not compress. A record that could not be
-//! written at its time, because the one before it still waited, was made at its time all the same: who waits for the path is late. Invariant: a
-//! record counts once, and only if it arrived whole and unchanged, over a stream in its turn.
+//! written at its time, because the one before it still waited, was made at its time all the same: who waits for the path is late. Without a rate
+//! a record is made when the socket has room for more. Invariant: a record counts once, and only if it arrived whole and unchanged, over a stream
+//! in its turn.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use super::emulator::be_prompt;
 
@@ -90,6 +94,9 @@ impl Plan {
         let end = begin + self.time;
         let (mut record, mut number, mut awake, mut is_open) = (vec![0; self.bytes], 0, begin, true);
         loop {
+            if self.every.is_none() {
+                to.await_room(end)?;
+            }
             let due = self.every.map_or_else(Instant::now, |every| begin + every.mul_f64(number as f64));
             if due >= end {
                 return Ok(number);
@@ -164,6 +171,21 @@ impl Way {
             }
             Self::Datagrams(socket) => socket.set_read_timeout(Some(PATIENCE)),
         }
+    }
+
+    /// Waits until there is room for more, or until `end`.
+    fn await_room(&self, end: Instant) -> io::Result<()> {
+        let Self::Stream(stream) = self else { return Ok(()) };
+        let patience = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
+        while Instant::now() < end {
+            let mut room = [PollFd::new(stream, PollFlags::OUT)];
+            match poll(&mut room, Some(&patience)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     /// Writes a record; `false` if it did not go before `end`, and nothing more can.
@@ -311,6 +333,37 @@ mod tests {
         let way = Way::Stream(near);
         way.set_patience().unwrap();
         assert_eq!(plan.make(&way, begin).unwrap(), 120);
+        drop(far);
+    }
+
+    #[test]
+    fn room_is_waited_for_as_long_as_there_is_none() {
+        let (mut near, mut far) = stream();
+        near.set_nonblocking(true).unwrap();
+        let mut full = 0;
+        while let Ok(written) = near.write(&[0; BUFFER]) {
+            full += written;
+        }
+        let (way, begin) = (Way::Stream(near), Instant::now());
+        way.await_room(begin + PATIENCE / 2).unwrap();
+        assert!(begin.elapsed() >= PATIENCE / 2);
+        // Long before it would give up.
+        let end = Instant::now() + Duration::from_secs(60);
+        far.read_exact(&mut vec![0; full]).unwrap();
+        way.await_room(end).unwrap();
+        assert!(Instant::now() < end);
+    }
+
+    #[test]
+    fn without_a_rate_no_more_is_made_than_there_is_room_for() {
+        let (near, far) = stream();
+        let time = Duration::from_millis(120);
+        let plan = Plan { bytes: 1 << 20, every: None, time, grace: Duration::ZERO };
+        let way = Way::Stream(near);
+        way.set_patience().unwrap();
+        // Nobody reads: what the kernel buffers is all that is made, but for the one that did not fit.
+        let made = plan.make(&way, Instant::now()).unwrap();
+        assert!((1..120).contains(&made), "{made}");
         drop(far);
     }
 

@@ -17,7 +17,7 @@ use tidewire_sim::units::{Probability, Rate};
 use super::emulator::{Counts, Emulator};
 use super::hosts::Hosts;
 use super::opening::Sink;
-use super::peer::{Kind, Peer, Setting};
+use super::peer::{KernelTcp, Kind, Peer, Setting};
 use super::processes::Processes;
 use super::records::{Arrival, Outcome, Plan, Way};
 use super::tcp::set_control;
@@ -31,6 +31,8 @@ const DATAGRAM_RECORD: usize = 1_316;
 const START: Duration = Duration::from_secs(3);
 /// How long records are waited for beyond four round trips, which any repair of them has by then.
 const GRACE: Duration = Duration::from_secs(1);
+/// The kernel's limit of what a TCP socket takes beyond what it has sent.
+const NOTSENT: &str = "ipv4/tcp_notsent_lowat";
 /// Ports. The hosts are fresh: nobody has them.
 const ENTRY: u16 = 4_000;
 const SINK: u16 = 4_001;
@@ -126,6 +128,9 @@ impl Trial<'_> {
         self.peer.check()?;
         let folder = tempfile::tempdir()?;
         let hosts = Hosts::start()?;
+        if let Kind::Kernel(KernelTcp { notsent: Some(bytes), .. }) = self.peer.kind {
+            hosts.set(End::Near, NOTSENT, &bytes.to_string())?;
+        }
         let emulator = Emulator::start(hosts.device(End::Near)?, hosts.device(End::Far)?, &self.link)?;
         let setting = self.setting(&hosts);
         let processes = |programs| Processes::start(&hosts, programs, &setting, folder.path());
@@ -145,7 +150,7 @@ impl Trial<'_> {
         let said = || processes.as_ref().map_or("no answer".into(), Processes::last_words);
         let sink = Sink::open(&hosts, SINK, is_stream)?;
         let (near, far) = sink.meet(&hosts, entry).with_context(said)?;
-        if let (Kind::Kernel(control), Way::Stream(near)) = (&self.peer.kind, &near) {
+        if let (Kind::Kernel(KernelTcp { control, .. }), Way::Stream(near)) = (&self.peer.kind, &near) {
             set_control(near, control)?;
         }
         let before = emulator.counts();

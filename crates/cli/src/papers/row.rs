@@ -19,6 +19,10 @@ pub enum How {
     Ideal,
     /// The real protocol and code, over the emulated link in virtual time.
     Code,
+    /// The same over real sockets, and the emulated link in real time.
+    Lab,
+    /// The kernel's TCP over that link.
+    KernelTcp,
 }
 
 /// A point. What does not apply is `None`, empty in CSV and absent in JSON. Delays in milliseconds, except where the paper's axis is slots.
@@ -35,7 +39,7 @@ pub struct Row {
     pub burst: Option<f64>,
     /// Parameter of the figure: block size, spacing, or the lower end of a histogram's bin.
     pub parameter: f64,
-    /// Source symbols over all packets.
+    /// Source symbols over all packets; of the kernel's TCP, bytes delivered over bytes sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     /// The figure's ordinate: mean in-order delay, operations, or fraction of symbols.
@@ -62,11 +66,16 @@ impl Row {
 pub fn write(folder: &Path, name: &str, rows: &[Row]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     fs::write(folder.join(format!("{name}.csv")), csv(rows))?;
-    let lines: Vec<String> = rows.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
-    fs::write(folder.join(format!("{name}.json")), format!("[\n{}\n]\n", lines.join(",\n")))
+    fs::write(folder.join(format!("{name}.json")), json(rows)? + "\n")
 }
 
-fn csv(rows: &[Row]) -> String {
+/// An array with an element a line.
+pub(super) fn json(elements: &[impl Serialize]) -> io::Result<String> {
+    let lines: Vec<String> = elements.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
+    Ok(format!("[\n{}\n]", lines.join(",\n")))
+}
+
+pub(super) fn csv(rows: &[Row]) -> String {
     let mut text = String::from("curve,how,loss,burst,parameter,rate,value,p50,p99\n");
     for row in rows {
         let how = match row.how {
@@ -74,6 +83,8 @@ fn csv(rows: &[Row]) -> String {
             How::Printed => "printed",
             How::Ideal => "ideal",
             How::Code => "code",
+            How::Lab => "lab",
+            How::KernelTcp => "kernel-tcp",
         };
         let number = |value: Option<f64>| value.map_or_else(String::new, |value| short(value).to_string());
         let numbers = [Some(row.loss), row.burst, Some(row.parameter), row.rate, Some(row.value), row.p50, row.p99];

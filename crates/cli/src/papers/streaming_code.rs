@@ -41,6 +41,8 @@ pub const PAPER: Paper = Paper {
         },
         Experiment { name: "table-1", title: "Decoder operations per source symbol", run: table_1 },
     ],
+    #[cfg(target_os = "linux")]
+    lab: &super::streaming_lab::EXPERIMENTS,
 };
 
 /// Symbols of a run without a protocol.
@@ -63,10 +65,18 @@ fn every(spacing: f64) -> Redundancy {
     Redundancy::Every { spacing, closed_loop: true }
 }
 
+/// Loss rate of Figure 1.
+pub(super) const FIGURE_1_LOSS: f64 = 0.2;
+/// Its schemes: the paper's two, and the block code with as many repairs as it takes to see what the paper says of it.
+pub(super) const FIGURE_1: [(&str, Redundancy); 3] = [
+    ("arq", Redundancy::None),
+    ("block 32", Redundancy::Block { k: 32, r: 8 }),
+    ("block 32 + 14", Redundancy::Block { k: 32, r: 14 }),
+];
+
 fn figure_1(full: bool) -> Vec<Row> {
-    let losses = Losses::iid(0.2);
-    let schemes = [("arq", Redundancy::None), ("block 32", Redundancy::Block { k: 32, r: 8 })];
-    points(&schemes, |&(curve, scheme)| {
+    let losses = Losses::iid(FIGURE_1_LOSS);
+    points(&FIGURE_1, |&(curve, scheme)| {
         let outcome = ideal(scheme, losses, symbols(full));
         let simulated = outcome.delays.counts().map(|(slots, count)| (slots as f64 * SLOT_MS, count));
         let mut rows = histogram(curve, How::Ideal, losses, simulated);
@@ -78,7 +88,7 @@ fn figure_1(full: bool) -> Vec<Row> {
 }
 
 /// Fractions of symbols by bins of [`BIN_MS`].
-fn histogram(curve: &str, how: How, losses: Losses, delays: impl Iterator<Item = (f64, u64)>) -> Vec<Row> {
+pub(super) fn histogram(curve: &str, how: How, losses: Losses, delays: impl Iterator<Item = (f64, u64)>) -> Vec<Row> {
     let mut bins: Vec<u64> = Vec::new();
     for (ms, count) in delays {
         let bin = (ms / BIN_MS) as usize;
@@ -90,9 +100,17 @@ fn histogram(curve: &str, how: How, losses: Losses, delays: impl Iterator<Item =
     fractions.map(|(ms, fraction)| losses.row(curve, how, ms, fraction)).collect()
 }
 
+/// Loss rates of Figure 2.
+pub(super) const FIGURE_2_LOSSES: [f64; 3] = [0.05, 0.1, 0.2];
+
 fn figure_2(full: bool) -> Vec<Row> {
+    points(&figure_2_cells(), |&(loss, curve, k, scheme)| both(curve, scheme, Losses::iid(loss), k, full))
+}
+
+/// Loss, curve, block size and scheme of each point of Figure 2.
+pub(super) fn figure_2_cells() -> Vec<(f64, &'static str, f64, Redundancy)> {
     let mut cells = vec![];
-    for loss in [0.05, 0.1, 0.2] {
+    for loss in FIGURE_2_LOSSES {
         cells.push((loss, "arq", 1.0, Redundancy::None));
         for k in [4u16, 8, 16, 32, 64, 128] {
             // "Coding rate equal to the loss rate": as many repairs as are lost, k e / (1-e).
@@ -100,7 +118,7 @@ fn figure_2(full: bool) -> Vec<Row> {
             cells.push((loss, "block", f64::from(k), Redundancy::Block { k, r }));
         }
     }
-    points(&cells, |&(loss, curve, k, scheme)| both(curve, scheme, Losses::iid(loss), k, full))
+    cells
 }
 
 fn figure_5(_full: bool) -> Vec<Row> {
@@ -122,23 +140,23 @@ fn figure_5(_full: bool) -> Vec<Row> {
     rows
 }
 
+/// Loss and spacing of each point of Figure 6.
+pub(super) const FIGURE_6: [(f64, f64); 11] = [
+    (0.02, 10.0),
+    (0.02, 25.0),
+    (0.02, 40.0),
+    (0.1, 2.0),
+    (0.1, 3.0),
+    (0.1, 4.0),
+    (0.1, 5.0),
+    (0.1, 6.0),
+    (0.1, 7.0),
+    (0.1, 8.0),
+    (0.1, 9.0),
+];
+
 fn figure_6(full: bool) -> Vec<Row> {
-    let cells: Vec<(f64, f64)> = [
-        (0.02, 10),
-        (0.02, 25),
-        (0.02, 40),
-        (0.1, 2),
-        (0.1, 3),
-        (0.1, 4),
-        (0.1, 5),
-        (0.1, 6),
-        (0.1, 7),
-        (0.1, 8),
-        (0.1, 9),
-    ]
-    .map(|(loss, spacing)| (loss, f64::from(spacing)))
-    .to_vec();
-    points(&cells, |&(loss, spacing)| {
+    points(&FIGURE_6, |&(loss, spacing)| {
         let losses = Losses::iid(loss);
         let Ok(code) = Streaming::new(loss, spacing) else { return vec![] };
         let delays = ideal::open_loop(spacing, 10 * symbols(full), ideal::losses(&losses.simulated(), 1));
@@ -152,14 +170,18 @@ fn figure_6(full: bool) -> Vec<Row> {
             Row::new("bound", How::Printed, loss, spacing, printed::mean_delay_bound(&code)),
             in_slots(delay_row("mean", losses, spacing, &delays)),
         ];
-        let open = Redundancy::Every { spacing, closed_loop: false };
-        rows.extend(real_row("mean", open, losses, spacing, seeds(full)).map(in_slots));
+        rows.extend(real_row("mean", open_loop_every(spacing), losses, spacing, seeds(full)).map(in_slots));
         rows.into_iter().map(|row| Row { rate: Some(code.rate()), ..row }).collect()
     })
 }
 
+/// The streaming code without repairs for deficits.
+pub(super) fn open_loop_every(spacing: f64) -> Redundancy {
+    Redundancy::Every { spacing, closed_loop: false }
+}
+
 /// The paper's axis is slots.
-fn in_slots(row: Row) -> Row {
+pub(super) fn in_slots(row: Row) -> Row {
     let slots = |ms: f64| ms / SLOT_MS;
     Row { value: slots(row.value), p50: row.p50.map(slots), p99: row.p99.map(slots), ..row }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidewire_proto::config::Config;
 use tidewire_proto::rate::RateControl;
 use tidewire_proto::redundancy::Redundancy;
-use tidewire_proto::stats::DelayHistogram;
+use tidewire_proto::stats::Stats;
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::ideal::{self, Delays, Outcome};
 use tidewire_sim::link::{Gilbert, Loss};
@@ -16,6 +16,7 @@ use tidewire_sim::report::{Report, Trial};
 use tidewire_sim::units::Probability;
 
 use super::row::{How, Row};
+use crate::distribution::milliseconds;
 
 /// The paper's link: 25 Mbit/s, 60 ms, packets of 1,500 bytes, files of 25 MB.
 pub const RATE: u64 = 25_000_000;
@@ -24,7 +25,8 @@ pub const SLOT_MS: f64 = 0.48;
 /// Slots of a round trip.
 pub const ROUND_TRIP: usize = 125;
 const ROUND_TRIP_TIME: Duration = Duration::from_millis(60);
-const FILE: u64 = 25_000_000;
+/// Bytes of a file.
+pub const FILE: u64 = 25_000_000;
 
 /// A loss rate, in bursts or not.
 #[derive(Clone, Copy, Debug)]
@@ -66,21 +68,31 @@ pub fn ideal(scheme: Redundancy, losses: Losses, symbols: u64) -> Outcome {
     }
 }
 
+/// The paper's link but for its rate, which the sender keeps to.
+pub fn link(losses: Losses, seed: u64) -> DuplexConfig {
+    let mut link = DuplexConfig::default();
+    link.set_rtt(ROUND_TRIP_TIME);
+    link.forward.loss = losses.simulated();
+    link.set_seed(seed);
+    link
+}
+
+/// The sender and the receiver of a scheme.
+pub fn ends(scheme: Redundancy) -> [Config; 2] {
+    let (mut near, mut far) = (Config::default(), Config::default());
+    near.redundancy = scheme;
+    near.rate_control = RateControl::Fixed { bits_per_second: RATE };
+    near.max_overhead = 1.0;
+    // The paper's code mixes all that is not acknowledged: the longest span there is on the wire.
+    (near.max_span, far.max_span) = (1_024, 1_024);
+    [near, far]
+}
+
 /// Runs the real protocol once for each seed from 1 on: one file of 25 MB at the link's rate, no congestion.
 pub fn real(scheme: Redundancy, losses: Losses, seeds: u64) -> Vec<Report> {
     let run = |seed: u64| {
-        let mut link = DuplexConfig::default();
-        link.set_rtt(ROUND_TRIP_TIME);
-        link.forward.loss = losses.simulated();
-        link.set_seed(seed);
-        let mut trial = Trial::new(link, vec![Flow::bulk(End::Near, FILE)], seed);
-        // The paper's code mixes all that is not acknowledged: the longest span there is on the wire.
-        trial.near = Config::default();
-        trial.near.redundancy = scheme;
-        trial.near.rate_control = RateControl::Fixed { bits_per_second: RATE };
-        trial.far.max_span = 1_024;
-        trial.near.max_span = 1_024;
-        trial.near.max_overhead = 1.0;
+        let mut trial = Trial::new(link(losses, seed), vec![Flow::bulk(End::Near, FILE)], seed);
+        [trial.near, trial.far] = ends(scheme);
         trial.run().ok().filter(|report| report.done && report.errors.is_empty())
     };
     (1..=seeds).filter_map(run).collect()
@@ -102,18 +114,25 @@ pub fn delay_row(curve: &str, losses: Losses, parameter: f64, delays: &Delays) -
 /// A point of the real protocol: means over its runs; none where none of them ended well.
 pub fn real_row(curve: &str, scheme: Redundancy, losses: Losses, parameter: f64, seeds: u64) -> Option<Row> {
     let reports = real(scheme, losses, seeds);
-    if reports.is_empty() {
+    let runs: Vec<_> = reports.iter().map(|report| (&report.near, &report.far)).collect();
+    stats_row(curve, How::Code, losses, parameter, &runs)
+}
+
+/// A point of what senders and receivers counted: means over the runs; none of none.
+pub fn stats_row(curve: &str, how: How, losses: Losses, parameter: f64, runs: &[(&Stats, &Stats)]) -> Option<Row> {
+    if runs.is_empty() {
         return None;
     }
-    let mean = |of: &dyn Fn(&Report) -> f64| reports.iter().map(of).sum::<f64>() / reports.len() as f64;
-    let ms = |delay: Duration| 1e3 * delay.as_secs_f64();
-    let quantile = |q| Some(mean(&|report: &Report| ms(DelayHistogram::quantile(report.delay(), q))));
-    let rate = mean(&|report| {
-        let packets = &report.near.packets;
+    let mean = |of: &dyn Fn(&Stats, &Stats) -> f64| {
+        runs.iter().map(|(sender, receiver)| of(sender, receiver)).sum::<f64>() / runs.len() as f64
+    };
+    let quantile = |q| Some(mean(&|_, receiver| milliseconds(receiver.delay.quantile(q))));
+    let rate = mean(&|sender, _| {
+        let packets = &sender.packets;
         packets.source as f64 / (packets.source + packets.repair + packets.feedback_repair) as f64
     });
-    let value = mean(&|report| ms(report.delay().mean()));
-    let row = losses.row(curve, How::Code, parameter, value);
+    let value = mean(&|_, receiver| milliseconds(receiver.delay.mean()));
+    let row = losses.row(curve, how, parameter, value);
     Some(Row { rate: Some(rate), p50: quantile(0.5), p99: quantile(0.99), ..row })
 }
 

@@ -1,11 +1,17 @@
 //! `tidewire papers [NAME]`: the papers that can be reproduced; or the data of one paper's figures and tables, made anew.
 
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+#[cfg(target_os = "linux")]
+use crate::exit::OrExit;
 use crate::exit::{Exit, Failure};
+#[cfg(target_os = "linux")]
+use crate::lab::hosts::Hosts;
 use crate::papers::{PAPERS, Paper, row};
+#[cfg(target_os = "linux")]
+use crate::papers::{conditions::Conditions, lab_runs::Runs};
 use crate::report::Console;
 
 /// Arguments of `papers`.
@@ -16,18 +22,23 @@ pub struct Args {
     /// Only this figure or table, such as `figure-6`
     #[arg(long, value_name = "NAME", requires = "name")]
     only: Option<String>,
-    /// Where the data goes [default: papers/NAME/data]
+    /// Where the data goes [default: papers/NAME/data, with --lab papers/NAME/lab]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Ten times the symbols and twenty seeds instead of three
     #[arg(long)]
     full: bool,
+    /// The real transport and kernel TCP instead, over the lab's link in real time; root, some minutes
+    #[cfg(target_os = "linux")]
+    #[arg(long, requires = "name", conflicts_with = "full")]
+    lab: bool,
 }
 
 /// Lists the papers, or runs one.
 ///
 /// # Errors
-/// [`Exit::Usage`] for a name that is none, [`Exit::LocalIo`] when the data cannot be written.
+/// [`Exit::Usage`] for a name that is none, [`Exit::LocalIo`] when the data cannot be written, [`Exit::Other`] when the lab lacks something or
+/// one of its runs failed.
 pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     let Some(name) = &args.name else {
         for paper in &PAPERS {
@@ -40,25 +51,70 @@ pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     let paper = PAPERS.iter().find(|paper| paper.name == name);
     let paper =
         paper.ok_or_else(|| Failure::message(Exit::Usage, format_args!("no paper `{name}`; there are: {known}")))?;
+    #[cfg(target_os = "linux")]
+    if args.lab {
+        return measure(paper, args, console);
+    }
     reproduce(paper, args, console)
 }
 
 fn reproduce(paper: &Paper, args: &Args, console: &Console) -> Result<(), Failure> {
-    let folder = args.out.clone().unwrap_or_else(|| ["papers", paper.name, "data"].iter().collect());
-    let wanted = |name: &str| args.only.as_deref().is_none_or(|only| only == name);
-    let mut experiments = paper.experiments.iter().filter(|experiment| wanted(experiment.name)).peekable();
-    if experiments.peek().is_none() {
-        let names: Vec<_> = paper.experiments.iter().map(|experiment| experiment.name).collect();
-        return Err(Failure::message(Exit::Usage, format_args!("--only names none of: {}", names.join(", "))));
-    }
-    for experiment in experiments {
+    let folder = args.folder(paper, "data");
+    for experiment in args.wanted(paper.experiments, |experiment| experiment.name)? {
         let began = Instant::now();
         let rows = (experiment.run)(args.full);
-        row::write(&folder, experiment.name, &rows).map_err(|error| {
-            Failure::message(Exit::LocalIo, format_args!("cannot write into `{}`: {error}", folder.display()))
-        })?;
+        row::write(&folder, experiment.name, &rows).map_err(|error| unwritten(&folder, &error))?;
         let seconds = began.elapsed().as_secs_f64();
         console.say(&format!("{}: {}, {} rows, {seconds:.1} s", experiment.name, experiment.title, rows.len()));
     }
     Ok(())
+}
+
+/// The part of a paper that is measured in real time.
+#[cfg(target_os = "linux")]
+fn measure(paper: &Paper, args: &Args, console: &Console) -> Result<(), Failure> {
+    let folder = args.folder(paper, "lab");
+    let wanted = args.wanted(paper.lab, |experiment| experiment.name)?;
+    // What is missing is said before the first of many minutes.
+    drop(Hosts::start().or_exit(Exit::Other)?);
+    let conditions = Conditions::look();
+    let mut failed = Vec::new();
+    for experiment in wanted {
+        console.say(&format!("{}: {}", experiment.name, experiment.title));
+        let (began, mut runs) = (Instant::now(), Runs::new(console));
+        let rows = (experiment.run)(&mut runs);
+        failed.extend_from_slice(runs.failed());
+        if rows.is_empty() {
+            // What was measured before is better than nothing.
+            continue;
+        }
+        runs.write(&folder, experiment.name, &conditions, &rows).map_err(|error| unwritten(&folder, &error))?;
+        console.say(&format!("{}: {} rows, {:.1} s", experiment.name, rows.len(), began.elapsed().as_secs_f64()));
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::message(Exit::Other, format_args!("runs failed: {}", failed.join("; "))))
+}
+
+fn unwritten(folder: &Path, error: &io::Error) -> Failure {
+    Failure::message(Exit::LocalIo, format_args!("cannot write into `{}`: {error}", folder.display()))
+}
+
+impl Args {
+    /// Where the data goes: what was said, or this folder of the paper's.
+    fn folder(&self, paper: &Paper, usual: &str) -> PathBuf {
+        self.out.clone().unwrap_or_else(|| ["papers", paper.name, usual].iter().collect())
+    }
+
+    /// The experiments that were asked for.
+    fn wanted<'a, T>(&self, all: &'a [T], name: impl Fn(&T) -> &'static str) -> Result<Vec<&'a T>, Failure> {
+        let is_wanted = |experiment: &&T| self.only.as_deref().is_none_or(|only| only == name(experiment));
+        let wanted: Vec<&T> = all.iter().filter(is_wanted).collect();
+        if wanted.is_empty() {
+            let names: Vec<_> = all.iter().map(name).collect();
+            return Err(Failure::message(Exit::Usage, format_args!("--only names none of: {}", names.join(", "))));
+        }
+        Ok(wanted)
+    }
 }

@@ -1,0 +1,82 @@
+//! `tidewire papers` as a user runs it: what is refused, and what comes out the same everywhere.
+
+#[path = "process/mod.rs"]
+mod process;
+#[path = "schema/mod.rs"]
+mod schema;
+
+use std::fs;
+use std::path::Path;
+
+use process::tidewire;
+
+/// Exit code and what was said.
+fn refused(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = tidewire(&["papers"]).args(arguments).output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn wrong_names_are_refused_with_those_there_are() {
+    for (arguments, wanted) in [
+        (&["streaming"][..], "no paper `streaming`; there are: streaming-code-5g"),
+        (&["streaming-code-5g", "--only", "figure-3"], "--only names none of: figure-1, figure-2, figure-5, "),
+        (&["--only", "figure-1"], "required arguments were not provided"),
+    ] {
+        let (code, said) = refused(arguments);
+        assert!(code == Some(2) && said.contains(wanted), "{arguments:?}: {said}");
+    }
+}
+
+/// The kept data is what the command writes, on every machine.
+#[test]
+fn the_data_that_is_kept_comes_out_again() {
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers/streaming-code-5g/data");
+    let made = tempfile::tempdir().unwrap();
+    for name in ["figure-5", "table-1"] {
+        let out = made.path().to_str().unwrap();
+        let output = tidewire(&["papers", "streaming-code-5g", "--only", name, "--out", out]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let file = format!("{name}.csv");
+        let [made, kept] = [made.path(), &kept].map(|folder| fs::read_to_string(folder.join(&file)).unwrap());
+        assert!(made == kept, "{file}: regenerate it, or say why it differs");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_the_lab_does_not_measure_is_refused_before_it_begins() {
+    let paper = "streaming-code-5g";
+    for (arguments, wanted) in [
+        (&["--lab"][..], "required arguments were not provided"),
+        (&[paper, "--lab", "--full"], "cannot be used with"),
+        (
+            &[paper, "--lab", "--only", "figure-9"],
+            "--only names none of: figure-1, figure-1-tcp, figure-2, figure-2-tcp, figure-6",
+        ),
+    ] {
+        let (code, said) = refused(arguments);
+        assert!(code == Some(2) && said.contains(wanted), "{arguments:?}: {said}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn without_root_the_lab_says_what_it_lacks_and_writes_nothing() {
+    use std::os::unix::process::CommandExt;
+
+    let made = tempfile::tempdir().unwrap();
+    let out = made.path().join("lab");
+    let mut command = tidewire(&["papers", "streaming-code-5g", "--lab", "--out", out.to_str().unwrap()]);
+    if rustix::process::geteuid().is_root() {
+        // Nobody, whom every system has; the folder may be closed to it.
+        command.uid(65_534).current_dir("/");
+    }
+    let Ok(output) = command.output() else {
+        eprintln!("skipped: who is not root cannot run the program where it lies");
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("need root"), "{said}");
+    assert!(!out.exists());
+}
