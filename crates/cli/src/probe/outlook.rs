@@ -85,7 +85,7 @@ pub fn predict(ground: Ground, config: &Config) -> Outlook {
         (0..POINTS).map(|n| model.point("code", first * step.powi(n as i32))).collect()
     };
     let loss = LossEstimate::settled(ground.loss, ground.burst);
-    let path = SteadyPath { loss, rtt: ground.rtt, interval: model.interval };
+    let path = SteadyPath { loss, rtt: ground.rtt, interval: model.interval, saturated: false };
     let Config { max_overhead, deliver, .. } = *config;
     let target = config.latency.map(|latency| Target { latency, deliver, max_overhead });
     let (share, plan) = steady_share(config.redundancy, &path, max_overhead, target);

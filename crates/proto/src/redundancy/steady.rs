@@ -1,6 +1,6 @@
 //! What a policy comes to on a path that stays as it is: its own answers, asked as a connection asks, with no connection.
 //!
-//! `tidewire probe` says by it what would be sent for a flow. A policy being a function of its context and its state, no packet is needed for
+//! `tidewire probe` says by it what would be sent for a flow, docs/decisions.md what is sent on many paths. A policy being a function of its context and its state, no packet is needed for
 //! that: source symbols leave at even distances, what was sent a round trip ago is known, and nothing lacks.
 
 use core::time::Duration;
@@ -21,9 +21,11 @@ pub struct SteadyPath {
     pub rtt: Duration,
     /// Time between source symbols.
     pub interval: Duration,
+    /// The flow takes all that the path lets through, rather than leave room.
+    pub saturated: bool,
 }
 
-/// Proactive repairs per source symbol of a flow that leaves room on the path, and the plan for `target`, if the policy makes one.
+/// Proactive repairs per source symbol of a flow, and the plan for `target`, or for the default's, if the policy makes one.
 pub fn steady_share(
     redundancy: Redundancy,
     path: &SteadyPath,
@@ -49,8 +51,8 @@ pub fn steady_share(
             in_flight: &[],
             loss: path.loss,
             rtt: path.rtt,
-            backlog: false,
-            saturated: false,
+            backlog: path.saturated,
+            saturated: path.saturated,
             source_interval: interval,
             last_source: now,
             max_span,
@@ -75,7 +77,7 @@ mod tests {
 
     fn on(loss: f64, burst: f64) -> SteadyPath {
         let (rtt, interval) = (Duration::from_millis(60), Duration::from_micros(960));
-        SteadyPath { loss: LossEstimate::settled(loss, burst), rtt, interval }
+        SteadyPath { loss: LossEstimate::settled(loss, burst), rtt, interval, saturated: false }
     }
 
     #[test]
@@ -91,6 +93,9 @@ mod tests {
         let share = |loss, burst| steady_share(Redundancy::Adaptive, &on(loss, burst), 0.5, None).0;
         assert_eq!(share(0.0, 1.0), 0.0);
         assert!(share(0.02, 1.1) < share(0.1, 1.2) && share(0.1, 4.0) <= 0.5);
+        let saturated = SteadyPath { saturated: true, ..on(0.1, 1.2) };
+        let (tight, plan) = steady_share(Redundancy::Adaptive, &saturated, 0.5, None);
+        assert!(0.11 < tight && tight < share(0.1, 1.2) && plan.is_none(), "{tight}");
         let target = Target { latency: Duration::from_millis(30), deliver: 0.99, max_overhead: 0.5 };
         let (share, plan) = steady_share(Redundancy::Adaptive, &on(0.1, 1.2), 0.5, Some(target));
         let plan = plan.expect("a target was given");

@@ -142,7 +142,8 @@ pub(super) fn plan_default(target: Target, conditions: Conditions) -> Plan {
     let plan =
         |share, late| Plan { target, stated: false, conditions, share, late, asking: asking(share), nearest: None };
     let asked = conditions.asked_late(target.latency);
-    if asked <= allowed / 2.0 || (asked < conditions.loss && asked <= allowed) {
+    // Where answers come too late all that is lost is, and what waits behind it.
+    if asked <= allowed / 2.0 || (target.latency >= conditions.asked() && asked <= allowed) {
         return plan(0.0, asked);
     }
     let late = |share| conditions.late(share, target.latency);
@@ -274,6 +275,8 @@ mod tests {
         assert!(0.1 < shares[0] && shares[0] < shares[1] && shares[1] < shares[2] && shares[2] < 0.6, "{shares:?}");
         assert!(share(30, 0.999, 0.1, 1.0) > shares[1] && share(30, 0.99, 0.1, 4.0) > shares[1]);
         assert_eq!((share(160, 0.99, 0.1, 4.0), share(5, 0.99, 0.004, 1.0)), (0.0, 0.0));
+        // Where asking is in time it is so for fewer losses too.
+        assert!([0.05, 0.01, 0.008, 0.006, 0.004].iter().all(|&loss| share(80, 0.99, loss, 2.0) == 0.0));
     }
 
     #[test]

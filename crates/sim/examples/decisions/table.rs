@@ -1,0 +1,54 @@
+//! The table of decisions, in Markdown.
+
+use core::fmt::Write;
+
+use crate::decision::{BURSTS, Decision, Flow, RTTS_MS};
+
+/// Fractions of packets that are lost.
+const LOSSES: [f64; 8] = [0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3];
+/// Stated latencies of the last columns, at 60 ms: half of the round trip, and just above what asking takes.
+const LATENCIES_MS: [f64; 2] = [30.0, 80.0];
+
+/// A row for each loss and mean run, a column for each flow.
+pub fn draw() -> String {
+    let flows = flows();
+    let mut text = String::from("| loss | |");
+    flows.iter().for_each(|flow| write!(text, " {} |", head(flow)).expect("a string takes all"));
+    text += &format!("\n| ---: | --- |{}\n", " ---: |".repeat(flows.len()));
+    for loss in LOSSES {
+        for burst in BURSTS {
+            write!(text, "| {} % | {} |", 100.0 * loss, burst.name()).expect("a string takes all");
+            for flow in &flows {
+                write!(text, " {} |", cell(&flow.decide(loss, burst))).expect("a string takes all");
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+fn flows() -> Vec<Flow> {
+    let by_default = |saturated| move |rtt_ms| Flow { rtt_ms, saturated, latency_ms: None };
+    let stated = LATENCIES_MS.map(|latency| Flow { rtt_ms: 60, saturated: false, latency_ms: Some(latency) });
+    // Saturated it is the same from 60 ms on.
+    [&RTTS_MS.map(by_default(false))[..], &[10, 60].map(by_default(true)), &stated].concat()
+}
+
+fn head(flow: &Flow) -> String {
+    match flow {
+        Flow { latency_ms: Some(latency), rtt_ms, .. } => format!("`--latency {latency}ms`, {rtt_ms} ms"),
+        Flow { saturated: true, rtt_ms, .. } => format!("saturated, {rtt_ms} ms"),
+        Flow { rtt_ms, .. } => format!("half load, {rtt_ms} ms"),
+    }
+}
+
+fn cell(decision: &Decision) -> String {
+    if decision.asks_only() {
+        return "asks".into();
+    }
+    let text = format!("{:.1} % / {:.1}", 100.0 * decision.share, 1.0 + 1.0 / decision.share);
+    match decision.falls_short() {
+        Some(kept) => format!("**{text}**, {:.1} % by repair", 100.0 * kept),
+        None => text,
+    }
+}
