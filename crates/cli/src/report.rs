@@ -132,10 +132,23 @@ pub enum Event<'a> {
         /// How much later than due packets were handed on.
         late_ms: Delay,
     },
+    /// Who had the processor in a crossing of `lab check`, in shares of all processors' time.
+    Processor {
+        /// Which crossing.
+        crossing: &'a str,
+        /// The lab itself.
+        lab: f64,
+        /// Other programs of this machine.
+        others: f64,
+        /// What the hypervisor gave to others.
+        stolen: f64,
+    },
     /// A figure of `lab check`.
     Finding {
         /// What it is.
         name: &'a str,
+        /// Of which crossing.
+        crossing: &'a str,
         /// Its unit; empty for ratios and counts.
         unit: &'a str,
         /// What it should be.

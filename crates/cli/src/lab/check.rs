@@ -15,7 +15,12 @@ use tidewire_sim::units::Probability;
 use super::crossing::{Crossing, Packets, cross};
 use super::hosts::Hosts;
 use super::late::Late;
+use super::processor::{Look, Shares};
 
+/// The crossings, by what they are for.
+const RATE: &str = "rate";
+const LOSSES: &str = "losses";
+const DELAY: &str = "delay";
 /// How long the rate and the delay are measured, each.
 const SHORT: Duration = Duration::from_secs(5);
 /// How far the rate may be off. This bound and those of bursts and delay are chosen: what comparisons of transports need.
@@ -44,6 +49,8 @@ const SHORT_PACKET: usize = 256;
 pub struct Finding {
     /// What it is.
     pub name: &'static str,
+    /// Of which crossing.
+    pub crossing: &'static str,
     /// Its unit; empty for a ratio or a count.
     pub unit: &'static str,
     /// What it should be.
@@ -68,6 +75,18 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// What the lab added to the delay, over all full packets.
     pub added: Late,
+    /// Who had the processor in each crossing, as far as the system says.
+    pub shares: Vec<(&'static str, Shares)>,
+}
+
+impl Report {
+    /// Names of the figures that do not hold, and who else had the processor in the crossing where that was worst.
+    pub fn off(&self) -> (Vec<&'static str>, Option<Shares>) {
+        let off = || self.findings.iter().filter(|finding| !finding.holds());
+        let worst = |(_, one): &&(_, Shares), (_, other): &&(_, Shares)| one.away().total_cmp(&other.away());
+        let concerned = self.shares.iter().filter(|(crossing, _)| off().any(|finding| finding.crossing == *crossing));
+        (off().map(|finding| finding.name).collect(), concerned.max_by(worst).map(|(_, shares)| *shares))
+    }
 }
 
 /// Checks the lab with `link`; losses for `time`.
@@ -79,23 +98,31 @@ pub fn run(link: &DuplexConfig, time: Duration) -> anyhow::Result<Report> {
     let mut link = link.clone();
     // A changed byte could be the packet's number.
     (link.forward.corrupt, link.back.corrupt) = (Probability::ZERO, Probability::ZERO);
-    let mut findings = Vec::new();
+    let (mut findings, mut shares) = (Vec::new(), Vec::new());
+    let mut cross = |name, link: &DuplexConfig, packets| {
+        let before = Look::now();
+        let crossing = cross(&hosts, link, &packets)?;
+        let passed = before.zip(Look::now()).and_then(|(before, now)| now.since(&before));
+        shares.extend(passed.map(|passed| (name, passed)));
+        anyhow::Ok(crossing)
+    };
     if let Capacity::Fixed(rate) = &link.forward.capacity {
         let mut plain = link.clone();
         plain.forward = unimpaired(&link.forward);
-        let crossing = cross(&hosts, &plain, &packets(&plain.forward, FULL, OVERLOAD, SHORT))?;
+        let crossing = cross(RATE, &plain, packets(&plain.forward, FULL, OVERLOAD, SHORT))?;
         findings.extend(rate_found(&crossing, rate.bits_per_second() as f64));
     }
-    let crossing = cross(&hosts, &link, &packets(&link.forward, SHORT_PACKET, LOAD, time))?;
+    let crossing = cross(LOSSES, &link, packets(&link.forward, SHORT_PACKET, LOAD, time))?;
     let fates = fates(&link, &crossing);
     findings.extend(losses_found(&link.forward.loss, &pattern(&crossing, &fates)));
     findings.push(fates_found(&crossing, &fates));
-    let crossing = cross(&hosts, &link, &packets(&link.forward, USUAL, LOAD, SHORT))?;
+    let crossing = cross(DELAY, &link, packets(&link.forward, USUAL, LOAD, SHORT))?;
     let added = added(&crossing, &self::fates(&link, &crossing));
     if let Some(measured) = added.distribution().quantile(0.95) {
-        findings.push(Finding { name: "added delay p95", unit: "ms", wanted: 0.0, allowed: ADDED_MS, measured });
+        let (name, unit) = ("added delay p95", "ms");
+        findings.push(Finding { name, crossing: DELAY, unit, wanted: 0.0, allowed: ADDED_MS, measured });
     }
-    Ok(Report { findings, added })
+    Ok(Report { findings, added, shares })
 }
 
 /// The same rate, queue and delay, and no more.
@@ -140,7 +167,7 @@ fn rate_found(crossing: &Crossing, wanted: f64) -> Option<Finding> {
     let (first, last) = (arrived.iter().min()?, arrived.iter().max()?);
     let bits = 8.0 * crossing.ip_bytes as f64 * (arrived.len() - 1) as f64;
     let measured = bits / last.since(**first).as_secs_f64();
-    Some(Finding { name: "rate", unit: "bit/s", wanted, allowed: RATE_OFF * wanted, measured })
+    Some(Finding { name: "rate", crossing: RATE, unit: "bit/s", wanted, allowed: RATE_OFF * wanted, measured })
 }
 
 /// Loss and mean burst, where the loss model has them.
@@ -157,13 +184,15 @@ fn losses_found(loss: &Loss, lost: &[bool]) -> Vec<Finding> {
     let alike = 1.0 - 1.0 / ((1.0 - share) * burst);
     let deviation = (share * (1.0 - share) / packets * (1.0 + alike) / (1.0 - alike)).sqrt();
     let allowed = DEVIATIONS * deviation;
-    let mut found = vec![Finding { name: "loss", unit: "", wanted: share, allowed, measured: count / packets }];
+    let finding =
+        |name, wanted, allowed, measured| Finding { name, crossing: LOSSES, unit: "", wanted, allowed, measured };
+    let mut found = vec![finding("loss", share, allowed, count / packets)];
     let bursts = lost.chunk_by(|one, next| one == next).filter(|run| run[0]).count() as f64;
     if bursts > 0.0 {
         // Bursts are geometric.
         let deviation = (burst * (burst - 1.0) / bursts).sqrt();
         let allowed = (BURST_OFF * burst).max(DEVIATIONS * deviation);
-        found.push(Finding { name: "mean burst", unit: "", wanted: burst, allowed, measured: count / bursts });
+        found.push(finding("mean burst", burst, allowed, count / bursts));
     }
     found
 }
@@ -173,7 +202,8 @@ fn fates_found(crossing: &Crossing, fates: &[Fate]) -> Finding {
     let differs = |(arrived, fate): &(&Option<Time>, &Fate)| arrived.is_some() != matches!(fate, Fate::Carried { .. });
     let differ = crossing.arrived.iter().zip(fates).filter(differs).count();
     let allowed = (EDGES * fates.len() as f64).floor();
-    Finding { name: "other fates", unit: "", wanted: 0.0, allowed, measured: differ as f64 }
+    let (name, measured) = ("other fates", differ as f64);
+    Finding { name, crossing: LOSSES, unit: "", wanted: 0.0, allowed, measured }
 }
 
 /// How much later than the link says packets arrived.
@@ -226,6 +256,23 @@ mod tests {
             let rate = rate_found(&simulated(&plain, &load, Duration::ZERO), 50e6).unwrap();
             assert!((rate.measured / 50e6 - 1.0).abs() < 1e-6, "{rate:?}");
         }
+    }
+
+    #[test]
+    fn what_is_off_is_explained_by_its_own_crossing() {
+        let found =
+            |name, crossing, measured| Finding { name, crossing, unit: "", wanted: 0.0, allowed: 1.0, measured };
+        let shares = |stolen| Shares { lab: 0.2, others: 0.0, stolen };
+        let mut report = Report {
+            findings: vec![found("rate", RATE, 0.5), found("loss", LOSSES, 2.0), found("added delay p95", DELAY, 1.8)],
+            added: Late::default(),
+            shares: vec![(RATE, shares(0.5)), (LOSSES, shares(0.1)), (DELAY, shares(0.0))],
+        };
+        assert_eq!(report.off(), (vec!["loss", "added delay p95"], Some(shares(0.1))));
+        report.findings[1].measured = 0.0;
+        assert_eq!(report.off(), (vec!["added delay p95"], Some(shares(0.0))));
+        report.shares.clear();
+        assert_eq!(report.off().1, None);
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub mod ours;
 pub mod pair;
 pub mod peer;
 pub mod processes;
+pub mod processor;
 mod records;
 pub mod tcp;
 pub mod trial;

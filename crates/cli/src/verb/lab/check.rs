@@ -9,6 +9,7 @@ use tidewire_sim::units::parse_duration;
 use super::link_of;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::lab::check::{self, Finding, Report};
+use crate::lab::processor::Shares;
 use crate::options::Output;
 use crate::report::{Console, Event};
 
@@ -37,31 +38,41 @@ pub struct Args {
 pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     let link = link_of(args.scenario.as_deref(), DEFAULT, args.seed)?;
     let report = check::run(&link, args.time).or_exit(Exit::LocalIo)?;
+    for &(crossing, Shares { lab, others, stolen }) in &report.shares {
+        console.event(&Event::Processor { crossing, lab, others, stolen });
+    }
     for finding in &report.findings {
-        let &Finding { name, unit, wanted, allowed, measured } = finding;
-        console.event(&Event::Finding { name, unit, wanted, allowed, measured, holds: finding.holds() });
+        let &Finding { name, crossing, unit, wanted, allowed, measured } = finding;
+        console.event(&Event::Finding { name, crossing, unit, wanted, allowed, measured, holds: finding.holds() });
     }
     if !console.json() {
         // A closed pipe is the reader's business.
         let _ = write!(std::io::stdout().lock(), "{}", table(&report));
     }
-    let off: Vec<_> = report.findings.iter().filter(|finding| !finding.holds()).map(|finding| finding.name).collect();
+    let (off, shares) = report.off();
     if off.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::message(Exit::TargetNotMet, format_args!("off: {}; is the machine idle?", off.join(", "))))
+        return Ok(());
     }
+    let why = shares.map_or_else(|| "is the machine idle?".into(), |shares| shares.to_string());
+    Err(Failure::message(Exit::TargetNotMet, format_args!("off: {}; {why}", off.join(", "))))
 }
 
 fn table(report: &Report) -> String {
     let mut out = format!("{:<16} {:>14} {:>14} {:>12}\n", "", "wanted", "measured", "allowed");
     for finding in &report.findings {
-        let Finding { name, unit, wanted, allowed, measured } = finding;
+        let Finding { name, unit, wanted, allowed, measured, .. } = finding;
         let verdict = if finding.holds() { "ok" } else { "OFF" };
         out += &format!("{name:<16} {wanted:>14.4} {measured:>14.4} {allowed:>12.4} {verdict:<3} {unit}\n");
     }
     let added = report.added.distribution();
     let ms = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.2}"));
     let figures = [0.5, 0.95, 0.99, 1.0].map(|q| ms(added.quantile(q)));
-    out + &format!("added delay p50 {}, p95 {}, p99 {}, max {} ms\n", figures[0], figures[1], figures[2], figures[3])
+    out += &format!("added delay p50 {}, p95 {}, p99 {}, max {} ms\n", figures[0], figures[1], figures[2], figures[3]);
+    for (crossing, Shares { lab, others, stolen }) in &report.shares {
+        let [lab, others, stolen] = [lab, others, stolen].map(|share| 100.0 * share);
+        out += &format!(
+            "processor, {crossing}: the lab {lab:.1} %, other programs {others:.1} %, taken by the hypervisor {stolen:.1} %\n"
+        );
+    }
+    out
 }
