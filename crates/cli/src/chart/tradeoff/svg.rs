@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{LINES, Plane};
+use super::{LEAST_MS, LINES, Plane};
 use crate::chart::svg::{COLOURS, PLOT, WIDTH, escape};
 use crate::probe::outlook::{Outlook, Point};
 
@@ -51,10 +51,12 @@ fn grid(out: &mut String, plane: Plane) {
     let (left, top, right, bottom) = PLOT;
     for delay in plane.delay.decades() {
         let y = at(plane, 0.0, delay).1;
+        // What is less is drawn there too.
+        let sign = if delay <= LEAST_MS { "\u{2264} " } else { "" };
         let _ = writeln!(
             out,
             "<path d=\"M{left} {y:.1}H{right}\" stroke=\"#ddd\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#555\">{delay} ms</text>",
+             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#555\">{sign}{delay} ms</text>",
             left - 8.0,
             y + 4.5,
         );
