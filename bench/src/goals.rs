@@ -70,6 +70,8 @@ pub const SENDING_CORE: f64 = 10.0;
 pub const OVER_QUINN: f64 = 1.5;
 /// Beyond SPEED's rows: Mbit/s per core with 20 % loss, the upper end of what the streaming paper reports (600 to 800).
 pub const LOSSY_CORE: f64 = 800.0;
+/// Beyond SPEED's rows: percent of one core that the redundancy policy takes at 1 Gbit/s. Chosen: a sixth of what its cipher takes.
+pub const POLICY_SHARE: f64 = 1.0;
 
 /// The reference machine: memcpy out of L2, GB/s.
 const REFERENCE_MEMCPY: f64 = 85.0;

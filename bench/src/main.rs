@@ -181,7 +181,8 @@ fn write(options: &Options, tables: &str, report: &Report) -> Result<(), String>
 const HELP: &str = "\
 codec [SUITE...] [OPTION...]    the erasure codes; suites: kernels, stream, decoder, recoder,
                                 blocks; all by default
-transport [SUITE...] [OPTION...]    the whole transport; suites: loopback, process, shards; all by default
+transport [SUITE...] [OPTION...]    the whole transport; suites: loopback, process, policy,
+                                shards; all by default
   --tier NAME    of the codec: this kernel only (may be repeated): gfni-512, gfni-256, avx2, ssse3, neon, scalar
   --quick        one short round: whether all runs and is right; no goal is judged
   --json         for programs: every figure with its quartiles

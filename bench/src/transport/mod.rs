@@ -1,10 +1,12 @@
 //! Part `transport`: how fast one connection is, over loopback beside `quinn`, and in process with a fifth of its packets lost;
-//! and what several sockets of a listener give.
+//! what the redundancy policy alone takes, and what several sockets of a listener give.
 //!
 //! Unlike the codec's suites, whose cases are single calls, these run whole transfers. A transfer is a round; those that
 //! are compared take turns. Every byte that arrives is counted and its place in a known sequence checked.
 
 mod loopback;
+mod pair;
+mod policy;
 mod process;
 mod quinn;
 mod shards;
@@ -21,7 +23,8 @@ use crate::timing::Times;
 pub type Suite = (&'static str, fn(Work, &mut Report));
 
 /// All of them.
-pub const SUITES: &[Suite] = &[("loopback", loopback::run), ("process", process::run), ("shards", shards::run)];
+pub const SUITES: &[Suite] =
+    &[("loopback", loopback::run), ("process", process::run), ("policy", policy::run), ("shards", shards::run)];
 
 /// How much is transferred.
 #[derive(Clone, Copy)]

@@ -11,12 +11,12 @@
 
 use core::time::Duration;
 
-use tidewire_codec::Code;
+use tidewire_codec::{Code, SourceId};
 
 use super::cap::Cap;
 use super::every::{answer_deficit, resend_unseen};
 use super::target::{ASKED, Conditions, Plan, plan, plan_default};
-use super::{CodingContext, RedundancyPolicy, Repair, Target};
+use super::{CodingContext, RedundancyPolicy, Repair, Report, Target};
 use crate::Time;
 use crate::path::{LossEstimate, correlation};
 
@@ -70,6 +70,15 @@ const STEP_LIFE: Duration = Duration::from_millis(40);
 /// Spacing is worked out anew after this many source symbols: cheap enough to be exact about.
 const REVIEW: u32 = 16;
 
+/// A window of more symbols than this is long: what is under way is thousands of repairs then, the loss estimate's memory a few milliseconds, and symbols leave by
+/// bursts, so that each packet would have all looked through and each look see something else. Chosen: twice what 25 Mbit/s takes at 60 ms, up to which every
+/// packet has its own look.
+const LONG: u64 = 256;
+/// Looks in a long window at whether an answer became due by what the sender does itself. Chosen: a quarter of what FEEDBACK waits, which is when else it does.
+const LOOKS: u64 = 64;
+/// Of a long window, the part over which what is seen is averaged. Chosen: a step is still followed within a round trip.
+const AVERAGED: f64 = 0.5;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Adaptive {
@@ -89,6 +98,35 @@ pub struct Adaptive {
     tail_refused: bool,
     /// For the target, and when it was made.
     plan: Option<(Time, Plan)>,
+    /// See [`Self::conditions`].
+    seen: Option<Conditions>,
+    /// Nothing was to be answered when this was so.
+    nothing_due: Option<Situation>,
+}
+
+/// What an answer depends on, but for what the sender itself does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Situation {
+    edge: SourceId,
+    end: SourceId,
+    deficit: u64,
+    settled: SourceId,
+    /// Not compared by itself: see [`Self::is_still`].
+    sent: SourceId,
+}
+
+impl Situation {
+    fn of(cx: &CodingContext<'_>) -> Self {
+        let Report { edge, end, deficit, .. } = *cx.report;
+        Self { edge, end, deficit, settled: cx.settled, sent: cx.sent }
+    }
+
+    /// Whether the window is long, and so little of it was sent since `before`, with nothing else changed, that what was not due then may wait.
+    fn is_still(&self, before: &Self) -> bool {
+        let window = self.sent.0.saturating_sub(self.settled.0);
+        let is_little = window > LONG && self.sent.0 - before.sent.0 < window / LOOKS;
+        is_little && *self == Self { sent: self.sent, ..*before }
+    }
 }
 
 impl RedundancyPolicy for Adaptive {
@@ -107,7 +145,7 @@ impl RedundancyPolicy for Adaptive {
     }
 
     fn next_repair(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
-        if let Some(repair) = resend_unseen(cx).or_else(|| self.answer(cx)) {
+        if let Some(repair) = resend_unseen(cx).or_else(|| self.answer_if_due(cx)) {
             return Some(repair);
         }
         let (first, count) = cx.newest_span(cx.max_span)?;
@@ -155,7 +193,7 @@ impl Adaptive {
             let excess = if is_dear(cx) { SPARING_EXCESS } else { EXCESS };
             return (taken + excess.min(taken)).min(cx.max_overhead);
         }
-        let conditions = Conditions::new(loss, cx.rtt, cx.source_interval);
+        let conditions = self.conditions(cx);
         let holds = |&(at, plan): &(Time, Plan)| {
             let differ = plan.conditions.difference(&conditions);
             let life = if differ > STEP { STEP_LIFE } else { PLAN_LIFE };
@@ -168,6 +206,31 @@ impl Adaptive {
             self.plan = Some((cx.now, plan));
         }
         self.plan.map_or(0.0, |(_, plan)| plan.share)
+    }
+
+    /// What a plan rests on; of a long window what is seen over some of it.
+    fn conditions(&mut self, cx: &CodingContext<'_>) -> Conditions {
+        let window = cx.sent.0.saturating_sub(cx.settled.0);
+        let conditions = if window <= LONG {
+            Conditions::new(&cx.loss, cx.rtt, cx.source_interval)
+        } else {
+            // So many were sent in the last round trip, whatever the last few did.
+            let now = Conditions::new(&cx.loss, cx.rtt, cx.rtt.div_f64(window as f64));
+            self.seen.map_or(now, |seen| seen.towards(&now, f64::from(REVIEW) / (AVERAGED * window as f64)))
+        };
+        self.seen = Some(conditions);
+        conditions
+    }
+
+    /// A repair for a reported deficit, looked for where it can have become due.
+    fn answer_if_due(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
+        let now = Situation::of(cx);
+        if self.nothing_due.is_some_and(|before| now.is_still(&before)) {
+            return None;
+        }
+        let answer = self.answer(cx);
+        self.nothing_due = answer.is_none().then_some(now);
+        answer
     }
 
     /// A repair for a reported deficit.
@@ -242,9 +305,8 @@ pub(super) fn more_than(m: u32, n: u32, p: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{RepairInFlight, Report};
+    use super::super::RepairInFlight;
     use super::*;
-    use tidewire_codec::SourceId;
 
     fn context(report: &Report, rate: f64, burst: f64, saturated: bool) -> CodingContext<'_> {
         CodingContext {
@@ -364,6 +426,49 @@ mod tests {
         assert!((more_than(0, 2, 0.5) - 0.75).abs() < 1e-12);
         assert!((more_than(1, 2, 0.5) - 0.25).abs() < 1e-12);
         assert_eq!(more_than(2, 2, 0.5), 0.0);
+    }
+
+    #[test]
+    fn with_a_long_window_no_single_look_makes_a_plan() {
+        let report = Report::default();
+        let mut policy = Adaptive::default();
+        let mut conditions = |cx: &mut CodingContext<'_>, upper, reviews| {
+            cx.loss.upper = upper;
+            for _ in 0..reviews * REVIEW {
+                policy.on_source_sent(cx);
+            }
+            cx.now += PLAN_LIFE;
+            policy.plan.map(|(_, plan)| plan.conditions).expect("it plans at half load")
+        };
+        let mut cx = context(&report, 0.05, 1.0, false);
+        (cx.settled, cx.sent) = (SourceId(1_000), SourceId(7_000));
+        let before = conditions(&mut cx, 0.06, 1);
+        assert_eq!(before.interval, Duration::from_micros(10), "6,000 in 60 ms, whatever the last few did");
+        assert_eq!(conditions(&mut cx, 0.12, 1), before);
+        // Three halves of a window; then there is time for another plan.
+        conditions(&mut cx, 0.12, 3 * 188);
+        assert!(conditions(&mut cx, 0.12, 1).loss > 0.1, "what lasts is believed");
+    }
+
+    #[test]
+    fn with_a_long_window_what_is_not_due_is_looked_at_again_a_little_later_or_on_news() {
+        let gap = SourceId(10)..SourceId(12);
+        let report = Report { edge: gap.start, end: SourceId(100), deficit: 2, undecoded: vec![gap.clone()] };
+        let answers = [RepairInFlight { packet: 0, first: gap.start, count: 40, on_feedback: true }; 4];
+        let mut policy = Adaptive::default();
+        let mut is_answered = |report, sent, in_flight| {
+            let mut cx = context(report, 0.1, 1.0, false);
+            (cx.base, cx.settled, cx.sent, cx.in_flight) = (SourceId(10), SourceId(50), SourceId(sent), in_flight);
+            policy.on_source_sent(&cx);
+            matches!(policy.next_repair(&cx), Some(Repair::Coded { on_feedback: true, .. }))
+        };
+        let few = &answers[..2];
+        // 1,000 symbols are out: 15 later it is looked at again, or when something new is known.
+        assert!(!is_answered(&report, 1_050, &answers) && !is_answered(&report, 1_064, few));
+        assert!(is_answered(&report, 1_065, few) && is_answered(&report, 1_065, few));
+        assert!(!is_answered(&report, 1_065, &answers));
+        let worse = Report { deficit: 6, undecoded: vec![SourceId(10)..SourceId(16)], ..report.clone() };
+        assert!(is_answered(&worse, 1_066, &answers));
     }
 
     #[test]

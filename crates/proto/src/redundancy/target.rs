@@ -98,6 +98,18 @@ impl Conditions {
         part(self.loss, other.loss).max(part(self.burst, other.burst)).max(times)
     }
 
+    /// These with the losses and the interval of `other` in them, as far as `part` says, from 0 to 1; the round trip is an average already.
+    pub(super) fn towards(&self, other: &Self, part: f64) -> Self {
+        let between = |from: f64, to: f64| from + part * (to - from);
+        let interval = between(self.interval.as_secs_f64(), other.interval.as_secs_f64());
+        Self {
+            loss: between(self.loss, other.loss),
+            burst: between(self.burst, other.burst),
+            rtt: other.rtt,
+            interval: Duration::from_secs_f64(interval),
+        }
+    }
+
     /// In-order delay of what is repaired by asking, when the first answer does.
     pub fn asked(&self) -> Duration {
         self.rtt.mul_f64(ASKED) + self.interval.mul_f64(ASKED_SYMBOLS)
@@ -121,7 +133,7 @@ impl Conditions {
         self.interval.as_secs_f64() / (1.0 + share)
     }
 
-    /// Fraction of symbols later than `latency` without any asking. About 0.2 ms.
+    /// Fraction of symbols later than `latency` without any asking. About 0.1 ms.
     fn late(&self, share: f64, latency: Duration) -> f64 {
         gilbert::late(self.loss, self.burst, 1.0 + 1.0 / share.max(1e-9), latency.as_secs_f64() / self.slot(share))
     }

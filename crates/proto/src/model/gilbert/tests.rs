@@ -128,3 +128,18 @@ fn every_argument_ends_with_sound_numbers() {
         assert!(code.quantile(0.9).is_none_or(f64::is_finite));
     }
 }
+
+#[test]
+fn what_policies_ask_is_as_good_as_they_need() {
+    for (loss, burst) in [(0.002, 1.1), (0.02, 1.1), (0.1, 1.2), (0.1, 4.0), (0.2, 8.0)] {
+        for spacing in [3, 4, 8, 20] {
+            for slots in [0.0, 1.0, 5.5, 20.0, 80.0, 300.0, 1_200.0, 5_000.0] {
+                let Some(fine) = Gilbert::new(loss, burst, spacing).ok().and_then(|code| code.late(slots)) else {
+                    continue;
+                };
+                let quick = late(loss, burst, spacing.into(), slots);
+                assert!((quick - fine).abs() < 1e-6, "{loss} {burst} {spacing} {slots}: {quick} {fine}");
+            }
+        }
+    }
+}

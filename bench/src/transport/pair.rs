@@ -1,0 +1,183 @@
+//! Two protocol endpoints in one thread and virtual time, without a socket: what `process` and `policy` run transfers over.
+//!
+//! The link delays and drops, at random but the same in every round; it has no rate. The clock moves in steps, as a driver's does, so that packets
+//! leave in batches. Invariant: a transfer is the same in every round, whatever the machine does.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire_proto::Time;
+use tidewire_proto::config::Config;
+use tidewire_proto::connection::{Received, StreamId};
+use tidewire_proto::crypto::{AwsLc, Secret};
+use tidewire_proto::endpoint::{ConnectionHandle, Endpoint, EndpointConfig};
+use tidewire_proto::handshake::Credentials;
+
+use super::{Pattern, Taken, thread_time};
+
+/// The clock moves by no less, as a driver's: at 1 Gbit/s a batch is some eight packets.
+const TICK: Duration = Duration::from_micros(100);
+/// Of a datagram, and how many one call makes.
+const DATAGRAM: usize = 1_472;
+const SEGMENTS: usize = 32;
+
+/// Datagrams on their way: buffers are used again.
+#[derive(Default)]
+struct Wire {
+    under_way: VecDeque<(Time, usize, Box<[u8]>)>,
+    spare: Vec<Box<[u8]>>,
+}
+
+impl Wire {
+    fn send(&mut self, at: Time, datagram: &[u8]) {
+        let mut buffer = self.spare.pop().unwrap_or_else(|| vec![0; DATAGRAM].into());
+        buffer[..datagram.len()].copy_from_slice(datagram);
+        self.under_way.push_back((at, datagram.len(), buffer));
+    }
+
+    /// Hands over what has arrived.
+    fn deliver(&mut self, now: Time, from: SocketAddr, to: &mut Endpoint) {
+        while let Some((at, len, mut buffer)) = self.under_way.pop_front_if(|(at, ..)| *at <= now) {
+            to.handle_datagram(Received { at, from, to: None, ecn: None, datagram: &mut buffer[..len] });
+            self.spare.push(buffer);
+        }
+    }
+}
+
+/// One end and what it has sent.
+struct Side {
+    endpoint: Endpoint,
+    address: SocketAddr,
+    sent: Wire,
+    spent: Duration,
+}
+
+impl Side {
+    fn new(port: u16, connection: Config) -> Self {
+        let config = EndpointConfig {
+            credentials: Credentials::Psk(Secret::new([7; 32])),
+            listen: true,
+            connection,
+            provider: Arc::new(AwsLc),
+        };
+        let endpoint = Endpoint::new(config, [port as u8; 32]).expect("the default settings are valid");
+        Self { endpoint, address: ([127, 0, 0, 1], port).into(), sent: Wire::default(), spent: Duration::ZERO }
+    }
+
+    /// Takes what has arrived, lets the application act, sends what there is to send.
+    fn turn(&mut self, now: Time, from: &mut Self, path: &mut Path, out: &mut [u8], act: impl FnOnce(&mut Endpoint)) {
+        let start = thread_time();
+        from.sent.deliver(now, from.address, &mut self.endpoint);
+        self.endpoint.handle_timeout(now);
+        act(&mut self.endpoint);
+        while let Some(transmit) = self.endpoint.poll_transmit(now, SEGMENTS, out) {
+            for datagram in out[..transmit.len].chunks(transmit.segment_size.unwrap_or(transmit.len)) {
+                if !path.loss.drops() {
+                    self.sent.send(now + path.delay, datagram);
+                }
+            }
+            act_on_events(&mut self.endpoint);
+        }
+        act_on_events(&mut self.endpoint);
+        self.spent += thread_time() - start;
+    }
+}
+
+/// Nobody waits for events here: both ends try whenever they have their turn.
+fn act_on_events(endpoint: &mut Endpoint) {
+    while endpoint.poll_event().is_some() {}
+}
+
+/// Drops a share of all packets, each by itself or in runs (Gilbert).
+#[derive(Clone, Copy)]
+pub(super) struct Loss {
+    /// Probability of a loss after an arrival, and after a loss.
+    after: [f64; 2],
+    lost: bool,
+    state: u64,
+}
+
+impl Loss {
+    /// Drops the share `rate` in runs of mean length `burst`; 1 for independent losses.
+    pub(super) fn new(rate: f64, burst: f64) -> Self {
+        let independent = 1.0 / (1.0 - rate);
+        let burst = burst.max(independent);
+        Self { after: [rate * independent / burst, 1.0 - 1.0 / burst], lost: false, state: 1 }
+    }
+
+    fn drops(&mut self) -> bool {
+        self.state = self.state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        self.lost = ((self.state >> 33) as f64) < self.after[usize::from(self.lost)] * (1_u64 << 31) as f64;
+        self.lost
+    }
+}
+
+/// The way between the two ends, without a rate.
+#[derive(Clone, Copy)]
+pub(super) struct Path {
+    /// One way.
+    pub(super) delay: Duration,
+    /// Of both ways, one model for all packets.
+    pub(super) loss: Loss,
+}
+
+/// Both ends of a connection.
+pub(super) struct Pair {
+    now: Time,
+    near: Side,
+    far: Side,
+    path: Path,
+    connection: ConnectionHandle,
+    out: Vec<u8>,
+}
+
+impl Pair {
+    /// `config` is that of both ends.
+    pub(super) fn new(path: Path, config: Config) -> Self {
+        let (mut near, far) = (Side::new(1, config.clone()), Side::new(2, config));
+        let now = Time::from_millis(1);
+        let connection = near.endpoint.connect(now, far.address).expect("a secret needs no key of the peer");
+        Self { now, near, far, path, connection, out: vec![0; DATAGRAM * SEGMENTS] }
+    }
+
+    /// Moves that many bytes; as fast as may be, or written at `rate` bytes per second.
+    ///
+    /// # Panics
+    /// Other bytes come than were sent, or none.
+    pub(super) fn transfer(mut self, bytes: u64, rate: Option<u64>) -> Taken {
+        let pattern = Pattern::new();
+        let (mut written, mut read) = (0, 0);
+        let (mut stream, mut finished, mut buffer) = (None, false, vec![0; 1 << 16]);
+        let start = thread_time();
+        while read < bytes {
+            let due = rate.map_or(bytes, |rate| (rate as f64 * self.now.as_secs_f64()) as u64).min(bytes);
+            let (near, far) = (&mut self.near, &mut self.far);
+            near.turn(self.now, far, &mut self.path, &mut self.out, |endpoint| {
+                let Some(connection) = endpoint.connection_mut(self.connection) else { return };
+                if stream.is_none() {
+                    stream = connection.open_stream().ok();
+                }
+                let Some(stream) = stream else { return };
+                while written < due {
+                    let piece = pattern.at(written, (due - written).min(Pattern::BLOCK as u64) as usize);
+                    let Ok(taken) = connection.write(stream, piece) else { return };
+                    written += taken as u64;
+                }
+                finished = finished || (written == bytes && connection.finish(stream).is_ok());
+            });
+            far.turn(self.now, near, &mut self.path, &mut self.out, |endpoint| {
+                let Some((handle, _)) = endpoint.connections().next() else { return };
+                let Some(connection) = endpoint.connection_mut(handle) else { return };
+                while let Ok(n @ 1..) = connection.read(self.now, stream.unwrap_or(StreamId(0)), &mut buffer) {
+                    pattern.check(read, &buffer[..n]);
+                    read += n as u64;
+                }
+            });
+            self.now += TICK;
+            assert!(self.now < Time::from_millis(3_600_000), "{read} of {bytes} bytes came within an hour");
+        }
+        Taken { wall: thread_time() - start, sender: self.near.spent, receiver: self.far.spent }
+    }
+}

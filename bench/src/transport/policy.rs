@@ -1,0 +1,181 @@
+//! Suite `policy`: what the default redundancy policy takes of a core at 1 Gbit/s.
+//!
+//! Real connections ask it, in process and virtual time, so that what it is told moves as it does on a path: the policy is wrapped in one that
+//! times each call. A call that makes a plan is told from the others by the plan, and timed by the thread's CPU time; the others, some tens of
+//! nanoseconds each, by the clock, of which what the clock itself takes is taken away.
+
+use std::cell::Cell;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use tidewire_codec::SourceId;
+use tidewire_proto::Time;
+use tidewire_proto::config::Config;
+use tidewire_proto::redundancy::{
+    Adaptive, CodingContext, Custom, Plan, Redundancy, RedundancyPolicy, Repair, RepairInFlight,
+};
+
+use super::pair::{Loss, Pair, Path};
+use super::{Work, thread_time};
+use crate::goals;
+use crate::report::{Cell as Figure, Report, Table, Verdict};
+use crate::timing::Times;
+
+/// Bytes per second of the application, and what the sender may send: half load, where the policy plans.
+const RATE: u64 = 125_000_000;
+const PACE: u64 = 16 * RATE;
+/// Source symbols per second at that rate: of 1,344 bytes, which is what 1,500 hold beside headers and the room of a repair's.
+const SYMBOLS: f64 = RATE as f64 / 1_344.0;
+/// Loss, mean run of losses, round trip in milliseconds.
+const CASES: [(f64, f64, u64); 6] =
+    [(0.0, 1.0, 60), (0.01, 1.0, 10), (0.01, 1.0, 60), (0.1, 1.0, 10), (0.1, 1.0, 60), (0.1, 4.0, 60)];
+/// No call takes so long that does not plan: one that did was interrupted.
+const INTERRUPTED: Duration = Duration::from_micros(20);
+
+/// What a connection's policy took.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    sources: u64,
+    /// When the first and the last of them were sent.
+    first: Option<Time>,
+    last: Time,
+    /// Calls that made no plan, and their time, that of the clock included.
+    calls: u64,
+    taken: Duration,
+    plans: u64,
+    planning: Duration,
+}
+
+thread_local! {
+    /// Of the transfer that this thread runs: a policy is made inside its connection.
+    static TALLY: Cell<Tally> = Cell::default();
+}
+
+/// Runs the suite.
+pub fn run(work: Work, report: &mut Report) {
+    let mut columns = vec![[const { Vec::new() }; 4]; CASES.len()];
+    for round in 0..work.rounds {
+        for (at, columns) in columns.iter_mut().enumerate() {
+            eprintln!("policy: round {} of {}, {}", round + 1, work.rounds, name(at));
+            let figures = figures(at, work.bytes);
+            columns.iter_mut().zip(figures).for_each(|(column, figure)| column.push(figure));
+        }
+    }
+    let mut rows = Vec::new();
+    for (at, columns) in columns.into_iter().enumerate() {
+        let [each, plans, plan, share] = columns.map(|rounds| Times { rounds }.map(|figure| figure));
+        report.verdicts.push(Verdict {
+            goal: 17,
+            tier: "",
+            what: "policy at 1 Gbit/s, of one core",
+            case: name(at),
+            measured: share,
+            unit: "%",
+            limit: goals::POLICY_SHARE,
+            at_least: false,
+        });
+        rows.push((name(at), [each, plans, plan, share].map(|figure| Some(Figure::plain(figure))).into()));
+    }
+    report.tables.push(Table {
+        id: "policy",
+        title: "Policy",
+        note: format!(
+            "What `adaptive` takes at 1 Gbit/s of records, {SYMBOLS:.0} source symbols a second, on a path that could carry twice as much; \
+             {} MB a transfer, from its first packet on.",
+            work.bytes / 1_000_000
+        ),
+        columns: ["", "ns per source symbol, plans left out", "plans per second", "ms per plan", "% of one core"]
+            .map(String::from)
+            .into(),
+        rows,
+    });
+}
+
+fn name(at: usize) -> String {
+    let (loss, burst, rtt) = CASES[at];
+    let runs = if burst > 1.0 { format!(" in runs of {burst}") } else { String::new() };
+    format!("{} % lost{runs}, {rtt} ms", 100.0 * loss)
+}
+
+/// Nanoseconds per source symbol beside planning, plans per second, milliseconds of one, percent of a core.
+fn figures(at: usize, bytes: u64) -> [f64; 4] {
+    let (loss, burst, rtt_ms) = CASES[at];
+    let path = Path { delay: Duration::from_millis(rtt_ms) / 2, loss: Loss::new(loss, burst) };
+    let mut config = Config::default();
+    config.max_rate = Some(PACE);
+    config.redundancy =
+        Redundancy::Custom(Custom { name: "timed", build: |_| Box::<Timed>::default(), parameter: 0.0 });
+    TALLY.set(Tally::default());
+    Pair::new(path, config).transfer(bytes, Some(RATE));
+    let tally = TALLY.get();
+    let clock = clock_cost().as_secs_f64() * tally.calls as f64;
+    let each = (tally.taken.as_secs_f64() - clock).max(0.0) / tally.sources as f64;
+    let seconds = tally.first.map_or(0.0, |first| tally.last.since(first).as_secs_f64());
+    let (plans, planning) = (tally.plans as f64 / seconds, tally.planning.as_secs_f64());
+    let share = each * SYMBOLS + planning / seconds;
+    [1e9 * each, plans, 1e3 * planning / tally.plans.max(1) as f64, 100.0 * share]
+}
+
+/// What the clock says of nothing.
+fn clock_cost() -> Duration {
+    const LOOKS: u32 = 100_000;
+    let looks = (0..LOOKS).map(|_| black_box(Instant::now()).elapsed()).filter(|taken| *taken < INTERRUPTED);
+    looks.sum::<Duration>() / LOOKS
+}
+
+/// The policy, and each call of it timed.
+#[derive(Debug, Default)]
+struct Timed(Adaptive);
+
+impl Timed {
+    fn time<T>(&mut self, call: impl FnOnce(&mut Adaptive) -> T) -> T {
+        let begun = Instant::now();
+        let answer = black_box(call(&mut self.0));
+        let taken = begun.elapsed();
+        if taken < INTERRUPTED {
+            count(|tally| (tally.calls, tally.taken) = (tally.calls + 1, tally.taken + taken));
+        }
+        answer
+    }
+}
+
+impl RedundancyPolicy for Timed {
+    fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
+        let conditions = |policy: &Adaptive| policy.plan().map(|plan| plan.conditions);
+        let (before, begun) = (conditions(&self.0), thread_time());
+        self.time(|policy| policy.on_source_sent(cx));
+        let planned = conditions(&self.0).is_some_and(|now| before != Some(now));
+        let planning = if planned { thread_time() - begun } else { Duration::ZERO };
+        count(|tally| {
+            (tally.sources, tally.last) = (tally.sources + 1, cx.now);
+            tally.first.get_or_insert(cx.now);
+            (tally.plans, tally.planning) = (tally.plans + u64::from(planned), tally.planning + planning);
+        });
+    }
+
+    fn on_source_lost(&mut self, id: SourceId) {
+        self.time(|policy| policy.on_source_lost(id));
+    }
+
+    fn on_repair_settled(&mut self, repair: &RepairInFlight, arrived: bool) {
+        self.time(|policy| policy.on_repair_settled(repair, arrived));
+    }
+
+    fn next_repair(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
+        self.time(|policy| policy.next_repair(cx))
+    }
+
+    fn plan(&self) -> Option<&Plan> {
+        self.0.plan()
+    }
+
+    fn poll_timeout(&self, cx: &CodingContext<'_>) -> Option<Time> {
+        self.0.poll_timeout(cx)
+    }
+}
+
+fn count(what: impl FnOnce(&mut Tally)) {
+    let mut tally = TALLY.get();
+    what(&mut tally);
+    TALLY.set(tally);
+}
