@@ -14,8 +14,9 @@ use crate::Time;
 
 /// Nothing shorter is a span: the resolution of clocks.
 const LEAST_SPAN: Duration = Duration::from_micros(1);
-/// A first flight is measured by its own spacing from this part of a round trip on: batches and wake-ups are small against it. Chosen.
-const FLIGHT_DIVISOR: u32 = 8;
+/// A spacing is measured over this part of a round trip or more, and not over less than a few of the batches in which a host sends and wakes up. Chosen.
+const SPACING_DIVISOR: u32 = 8;
+const LEAST_SPACING: Duration = Duration::from_millis(1);
 
 /// State of the path's delivery at the moment a packet left.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,6 +44,15 @@ pub struct RateSample {
     pub app_limited: bool,
 }
 
+/// What the spacing of packets told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spacing {
+    /// The rates at which they left or arrived, whichever is slower.
+    pub rate: RateSample,
+    /// Time in which they left over time in which they arrived, 1 at most: below 1 the path was slower than the sender.
+    pub slowed: f64,
+}
+
 /// The running sums.
 #[derive(Clone, Debug, Default)]
 pub struct DeliveryRate {
@@ -50,10 +60,8 @@ pub struct DeliveryRate {
     newest: Option<u64>,
     /// Nothing was in flight: the next packet starts a new span, whatever was acknowledged before.
     restart: bool,
-    /// The first packet of the running flight that was acknowledged.
-    first: Mark,
-    /// The least span that is measured from `first`.
-    least: Duration,
+    /// The packet from which spacing is measured, with what was acknowledged up to then.
+    spaced: Option<Mark>,
 }
 
 impl DeliveryRate {
@@ -90,24 +98,35 @@ impl DeliveryRate {
         // A restarted span measures arrival from departure: it contains a round trip and says too little, but is all there is
         // where a round trip is shorter than the gap between two packets.
         let restarted = core::mem::take(&mut self.restart);
-        // What left before anything of its flight was acknowledged would contain that round trip too.
-        let is_first_flight = mark.arrived < self.first.arrived;
-        let begin = if is_first_flight { self.first } else { mark };
-        let span = arrived.since(begin.arrived).max(left.since(begin.left));
-        let least = if is_first_flight { self.least } else { LEAST_SPAN };
-        let sample = (span >= least && mark.sent > begin.passed).then(|| RateSample {
-            acked: per_second(self.now.acked.saturating_sub(begin.acked), span),
-            passed: per_second(mark.sent - begin.passed, span),
+        let span = arrived.since(mark.arrived).max(left.since(mark.left));
+        let sample = (span >= LEAST_SPAN && mark.sent > mark.passed).then(|| RateSample {
+            acked: per_second(self.now.acked.saturating_sub(mark.acked), span),
+            passed: per_second(mark.sent - mark.passed, span),
             app_limited: app_limited || restarted,
         });
-        if restarted {
-            self.first = Mark { sent: mark.sent, passed: mark.sent, acked: self.now.acked, arrived, left };
-            self.least = (arrived.since(left) / FLIGHT_DIVISOR).max(LEAST_SPAN);
-        }
         self.now.passed = mark.sent;
         self.now.arrived = arrived;
         self.now.left = left;
         sample
+    }
+
+    /// The same packet's spacing from one that was acknowledged earlier, where that is far enough from it for a path of this round trip. A sample of a round trip tells
+    /// of a sender that was idle, or slower, one round trip ago; this one does not, but has more noise. Call after [`Self::on_newest`].
+    pub(crate) fn spacing(&mut self, rtt: Duration) -> Option<Spacing> {
+        let end = Mark { sent: self.now.passed, ..self.now };
+        let begin = *self.spaced.get_or_insert(end);
+        let (leaving, arriving) = (end.left.since(begin.left), end.arrived.since(begin.arrived));
+        if arriving < (rtt / SPACING_DIVISOR).max(LEAST_SPACING) {
+            return None;
+        }
+        self.spaced = Some(end);
+        let span = arriving.max(leaving);
+        let rate = RateSample {
+            acked: per_second(end.acked - begin.acked, span),
+            passed: per_second(end.sent - begin.sent, span),
+            app_limited: true,
+        };
+        Some(Spacing { rate, slowed: leaving.as_secs_f64() / span.as_secs_f64() })
     }
 }
 
@@ -143,24 +162,25 @@ mod tests {
         assert!(late.iter().all(|s| (700_000..800_000).contains(&s.acked)), "{late:?}");
     }
 
-    /// 32 packets of 1,000 bytes, one each millisecond, into a path of 50 ms that lets one pass each two milliseconds.
+    /// 32 packets of 1,000 bytes, one each millisecond, into a path of 50 ms that lets one pass each two milliseconds; before them one alone.
     #[test]
     fn the_first_flight_tells_the_rate_by_its_spacing() {
+        const RTT: Duration = Duration::from_millis(50);
         let mut delivery = DeliveryRate::default();
-        let marks: Vec<_> = (0..32).map(|n| delivery.on_sent(Time::from_millis(n), 1_000, n == 0)).collect();
-        let mut samples = Vec::new();
-        for (n, mark) in marks.into_iter().enumerate() {
-            let n = n as u64;
+        let acked = |delivery: &mut DeliveryRate, n: u64, left, mark, arrived| {
             delivery.on_acked(1_000);
-            samples.push(delivery.on_newest(n, Time::from_millis(n), mark, Time::from_millis(50 + 2 * n), false));
-        }
-        assert!(
-            samples[0].is_some_and(|sample| sample.passed == 20_000 && sample.app_limited),
-            "contains the round trip"
-        );
-        // 50 ms / 8 is more than three packets take.
-        assert!(samples[1..4].iter().all(Option::is_none));
-        assert!(samples[4..].iter().flatten().all(|sample| sample.passed == 500_000 && sample.acked == 500_000));
-        assert_eq!(samples[4..].iter().flatten().count(), 28);
+            let sample = delivery.on_newest(n, left, mark, arrived, false);
+            (sample, delivery.spacing(RTT))
+        };
+        let mark = delivery.on_sent(Time::ZERO, 1_000, true);
+        let at = |ms| Time::from_millis(100 + ms);
+        let marks: Vec<_> = (0..32).map(|n| delivery.on_sent(at(n), 1_000, false)).collect();
+        assert_eq!(acked(&mut delivery, 0, Time::ZERO, mark, at(10)).1, None);
+        let spacings: Vec<_> =
+            (0..32).filter_map(|n| acked(&mut delivery, n + 1, at(n), marks[n as usize], at(50 + 2 * n)).1).collect();
+        // The first says little: one packet in the time since the one before. Then one each 50 ms / 8, rounded up to whole packets.
+        assert_eq!(spacings.len(), 1 + 31 / 4);
+        let found = Spacing { rate: RateSample { acked: 500_000, passed: 500_000, app_limited: true }, slowed: 0.5 };
+        assert!(spacings[1..].iter().all(|spacing| *spacing == found), "{spacings:?}");
     }
 }

@@ -16,6 +16,7 @@ use super::contest::Contest;
 use super::medium::{Medium, Verdict};
 use super::{AckSample, Budget, INITIAL_WINDOW, LossSample, PACKET, RateController, own_time, queue_is_long};
 use crate::Time;
+use crate::path::RateSample;
 
 /// Start-up doubles the rate each round trip (2/ln 2; draft-ietf-ccwg-bbr section 5.3.1.1).
 const STARTUP_GAIN: f64 = 2.77;
@@ -134,6 +135,8 @@ pub struct Bbr {
     doubted: u64,
     /// Best acknowledged rate: what start-up must make grow.
     acked: u64,
+    /// Of the latest spacing ([`crate::path::Spacing::slowed`]).
+    slowed: f64,
     /// When it last fell for marks: those on packets that left until then are answered.
     lowered: Option<Time>,
 }
@@ -164,6 +167,7 @@ impl Default for Bbr {
             cruise_rounds: CRUISE_ROUNDS,
             doubted: 0,
             acked: 0,
+            slowed: 1.0,
             lowered: None,
         }
     }
@@ -186,14 +190,12 @@ impl RateController for Bbr {
                 self.near_min_at = ack.now;
             }
         }
-        if let Some(sample) = ack.rate {
-            self.acked = self.acked.max(sample.acked);
-            let rate =
-                if self.is_congested() { sample.acked } else { self.medium.carried(sample.acked, sample.passed) };
-            if !sample.app_limited || rate > self.rate() {
-                self.rates[self.rate_slot] = self.rates[self.rate_slot].max(rate);
-                self.sampled = true;
-            }
+        if let (Phase::Startup, Some(spacing)) = (self.phase, ack.spacing) {
+            self.slowed = spacing.slowed;
+            self.sample(&spacing.rate);
+        }
+        if let Some(sample) = &ack.rate {
+            self.sample(sample);
         }
         if let Some(contest) = &mut self.contest {
             contest.on_ack(ack, self.queue);
@@ -244,9 +246,8 @@ impl RateController for Bbr {
         // A queue may end start-up before anything could be measured; a pace of zero would never measure anything.
         let rate = if self.phase == Phase::Startup || rate == 0 { rate.max(initial) } else { rate };
         let gain = match self.phase {
-            // The first flight left at this gain: what arrived slower found the bottleneck.
-            Phase::Startup if self.phase_rounds == 1 => (self.rate() as f64 / initial as f64).clamp(1.0, STARTUP_GAIN),
-            Phase::Startup => STARTUP_GAIN,
+            // What arrives slower than it left has found the bottleneck.
+            Phase::Startup => (STARTUP_GAIN * self.slowed).max(1.0),
             Phase::Drain => DRAIN_GAIN,
             Phase::Up if self.is_shared() => SHARED_UP_GAIN,
             Phase::Up if self.phase_rounds < ASKED => ASK_GAIN,
@@ -287,6 +288,16 @@ impl Bbr {
 
     fn queue_limit(&self) -> Duration {
         (self.min_rtt / QUEUE_DIVISOR).max(QUEUE_FLOOR).max(own_time(self.rate()))
+    }
+
+    /// A rate was measured.
+    fn sample(&mut self, sample: &RateSample) {
+        self.acked = self.acked.max(sample.acked);
+        let rate = if self.is_congested() { sample.acked } else { self.medium.carried(sample.acked, sample.passed) };
+        if !sample.app_limited || rate > self.rate() {
+            self.rates[self.rate_slot] = self.rates[self.rate_slot].max(rate);
+            self.sampled = true;
+        }
     }
 
     /// Whether probing goes on after so many round trips of it: those that nothing can be known of yet, and those that found more.
@@ -436,7 +447,6 @@ impl Bbr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::RateSample;
 
     const RTT: Duration = Duration::from_millis(60);
 
@@ -456,6 +466,7 @@ mod tests {
                 smoothed: rtt,
                 min_rtt: RTT,
                 rate: Some(RateSample { acked: rate, passed: rate, app_limited: false }),
+                spacing: None,
             });
         }
     }
@@ -473,6 +484,7 @@ mod tests {
             smoothed: rtt,
             min_rtt: RTT,
             rate: None,
+            spacing: None,
         };
         let after = |least| {
             let mut bbr = Bbr { phase: Phase::Look, min_rtt: RTT, least, ..Bbr::default() };
