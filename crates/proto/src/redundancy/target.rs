@@ -20,8 +20,11 @@ const ASKED_SYMBOLS: f64 = 3.0;
 const ASKED_LATE: f64 = 0.003;
 /// Rounds of asking that a nearest target may count on: the strictest fraction needs four where losses come in runs of 10.
 const MOST_ROUNDS: u32 = 8;
-/// Halvings of a range in which a share, a latency or a fraction is looked for: to a thousandth of it.
-const HALVINGS: usize = 10;
+/// A share is least enough where it leaves this much less late than is allowed, at most: it is then within a hundredth of the least one, and what is believed of the path is not
+/// known to a tenth.
+const NEAR: f64 = 0.05;
+/// Most shares that are tried for that; some five are.
+const TRIALS: usize = 20;
 /// One answer in so many may fall short at most, whatever the target: else the margin would cost more than what is lacking.
 const LEAST_RISK: f64 = 1e-4;
 /// ... and at least, so that an answer usually does.
@@ -139,8 +142,8 @@ impl Conditions {
     }
 }
 
-/// The least share that meets a stated target under these conditions, at most its cap; with what can be had instead where that is too little. Some
-/// 2 ms; 10 where the target cannot be met.
+/// The least share that meets a stated target under these conditions, at most its cap; with what can be had instead where that is too little. A
+/// ms; 10 where the target cannot be met.
 pub fn plan(target: Target, conditions: Conditions) -> Plan {
     let plan = plan_default(target, conditions);
     let nearest = (plan.late > 1.0 - target.deliver).then(|| nearest(&target, &conditions, plan.late));
@@ -163,8 +166,8 @@ pub(super) fn plan_default(target: Target, conditions: Conditions) -> Plan {
     if at_cap > allowed {
         return plan(target.max_overhead, at_cap);
     }
-    let share = least(0.0, target.max_overhead, |share| late(share) <= allowed);
-    plan(share, late(share))
+    let (share, late) = least((0.0, 1.0), (target.max_overhead, at_cap), allowed, late);
+    plan(share, late)
 }
 
 fn nearest(target: &Target, conditions: &Conditions, at_cap: f64) -> Nearest {
@@ -173,25 +176,37 @@ fn nearest(target: &Target, conditions: &Conditions, at_cap: f64) -> Nearest {
     let coded = Gilbert::new(conditions.loss, conditions.burst, spacing).ok();
     let slots = coded.and_then(|code| code.quantile(target.deliver)).unwrap_or(f64::INFINITY);
     let coded = Duration::try_from_secs_f64(slots * conditions.slot(cap)).unwrap_or(Duration::MAX);
-    let enough = |share| conditions.late(share, target.latency) <= 1.0 - target.deliver;
-    let max_overhead = enough(1.0).then(|| least(cap, 1.0, enough));
+    let (allowed, late) = (1.0 - target.deliver, |share| conditions.late(share, target.latency));
+    let most = late(1.0);
+    let max_overhead = (most <= allowed).then(|| least((cap, at_cap), (1.0, most), allowed, late).0);
     // Rounds of asking until few enough are late.
     let asked = (1..=MOST_ROUNDS).map(|rounds| conditions.asked() * rounds);
     let asked = asked.into_iter().find(|&latency| conditions.asked_late(latency) <= 1.0 - target.deliver);
     Nearest { latency: coded.min(asked.unwrap_or(Duration::MAX)), deliver: 1.0 - at_cap, max_overhead }
 }
 
-/// The least value of a range that is good enough, by bisection; its end when none is known to be.
-fn least(mut low: f64, mut high: f64, enough: impl Fn(f64) -> bool) -> f64 {
-    for _ in 0..HALVINGS {
-        let middle = (low + high) / 2.0;
-        if enough(middle) {
-            high = middle;
-        } else {
-            low = middle;
+/// The least share, between one that leaves too much late and one that does not, each with what it leaves late; returned alike. What is late falls about exponentially
+/// with the share, so that its logarithm is interpolated (regula falsi, with the Illinois rule that an end which stays twice counts half).
+fn least(low: (f64, f64), high: (f64, f64), allowed: f64, late: impl Fn(f64) -> f64) -> (f64, f64) {
+    let excess = |late: f64| (late.max(f64::MIN_POSITIVE) / allowed).ln() + NEAR / 2.0;
+    let (mut low, mut above, mut best, mut below) = (low.0, excess(low.1), high, excess(high.1));
+    let mut last_was_enough = None;
+    for _ in 0..TRIALS {
+        if best.1 >= allowed * (1.0 - NEAR) {
+            break;
         }
+        let share = low + (best.0 - low) * above / (above - below);
+        let late = late(share);
+        let is_enough = late <= allowed;
+        let stays = if last_was_enough == Some(is_enough) { 0.5 } else { 1.0 };
+        if is_enough {
+            (best, below, above) = ((share, late), excess(late), above * stays);
+        } else {
+            (low, above, below) = (share, excess(late), below * stays);
+        }
+        last_was_enough = Some(is_enough);
     }
-    high
+    best
 }
 
 impl Plan {
