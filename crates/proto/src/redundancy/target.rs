@@ -143,7 +143,7 @@ impl Conditions {
 }
 
 /// The least share that meets a stated target under these conditions, at most its cap; with what can be had instead where that is too little. A
-/// ms; 10 where the target cannot be met.
+/// millisecond or two; 10 where the target cannot be met.
 pub fn plan(target: Target, conditions: Conditions) -> Plan {
     let plan = plan_default(target, conditions);
     let nearest = (plan.late > 1.0 - target.deliver).then(|| nearest(&target, &conditions, plan.late));
