@@ -54,8 +54,12 @@ pub fn carry(link: &DuplexConfig, [near, far]: [Config; 2], bytes: u64, limit: D
         let far = far.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         anyhow::Ok((near?, far))
     })?;
-    // What went wrong at the listening end is why the other one failed.
-    let ((far, ended, arrived), (near, began)) = (far?, near?);
+    // What goes wrong at one end is why the other one fails too.
+    let ((far, ended, arrived), (near, began)) = match (far, near) {
+        (Ok(far), Ok(near)) => (far, near),
+        (Err(far), Err(near)) => bail!("the listening end: {far:#}; the other one: {near:#}"),
+        (Err(error), _) | (_, Err(error)) => return Err(error),
+    };
     if arrived != bytes {
         bail!("{arrived} of {bytes} bytes arrived");
     }

@@ -32,7 +32,8 @@ impl Conditions {
         Self {
             processor: known(model.map_or("", |(_, model)| model)),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
-            kernel: known(&read("/proc/sys/kernel/osrelease")),
+            // The version, without what a distribution adds.
+            kernel: known(read("/proc/sys/kernel/osrelease").split('-').next().unwrap_or_default()),
             load_average: known(&load.join(" ")),
             real_time_priority: is_real_time(&read("/proc/self/stat")),
             commit: commit(),

@@ -77,7 +77,7 @@ impl Connection {
             smoothed: self.path.rtt.smoothed(),
             min_rtt: self.path.rtt.min(),
             rate: None,
-            spacing: None,
+            dispersion: None,
         };
         // Before the rate is measured: what this FEEDBACK acknowledges is part of its span.
         for sent in acked.iter().filter(|&&n| n >= self.path.first).filter_map(|&n| self.path.flight.get(n)) {
@@ -116,7 +116,7 @@ impl Connection {
         path.rtt.on_sample(now, now.since(sent.at), delay);
         sample.rtt = Some(path.rtt.latest());
         sample.rate = path.delivery.on_newest(newest, sent.at, sent.mark, now - delay, sent.app_limited);
-        sample.spacing = path.delivery.spacing(path.rtt.min());
+        sample.dispersion = path.delivery.dispersion(path.rtt.min());
     }
 
     /// One packet is newly acknowledged; returns the bytes that thereby left the flight.

@@ -7,6 +7,8 @@
 //! queue's, only `acked` is. The rate controller knows which holds (it sees the queueing delay) and takes its pick. As in
 //! draft-cheng-iccrg-delivery-rate-estimation, the slower of send and arrival spacing counts, so that a batch of
 //! acknowledgements does not look like a fast link.
+//!
+//! Beside it [`Dispersion`], for start-up: how far apart packets left and arrived, over less than a round trip.
 
 use core::time::Duration;
 
@@ -14,9 +16,10 @@ use crate::Time;
 
 /// Nothing shorter is a span: the resolution of clocks.
 const LEAST_SPAN: Duration = Duration::from_micros(1);
-/// A spacing is measured over this part of a round trip or more, and not over less than a few of the batches in which a host sends and wakes up. Chosen.
-const SPACING_DIVISOR: u32 = 8;
-const LEAST_SPACING: Duration = Duration::from_millis(1);
+/// Dispersion is measured over this part of a round trip or more, and not over less than two of the batches in which a late driver lets packets out
+/// (`path/pacer.rs`: 2 ms). Chosen.
+const DISPERSION_DIVISOR: u32 = 8;
+const LEAST_DISPERSION: Duration = Duration::from_millis(4);
 
 /// State of the path's delivery at the moment a packet left.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,11 +47,13 @@ pub struct RateSample {
     pub app_limited: bool,
 }
 
-/// What the spacing of packets told.
+/// How far apart packets left and arrived, which tells a path's rate without a round trip (packet train dispersion).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spacing {
-    /// The rates at which they left or arrived, whichever is slower.
-    pub rate: RateSample,
+pub struct Dispersion {
+    /// Bytes per second that were acknowledged, in the longer of the two times.
+    pub acked: u64,
+    /// Bytes per second that passed, lost ones included.
+    pub passed: u64,
     /// Time in which they left over time in which they arrived, 1 at most: below 1 the path was slower than the sender.
     pub slowed: f64,
 }
@@ -60,8 +65,8 @@ pub struct DeliveryRate {
     newest: Option<u64>,
     /// Nothing was in flight: the next packet starts a new span, whatever was acknowledged before.
     restart: bool,
-    /// The packet from which spacing is measured, with what was acknowledged up to then.
-    spaced: Option<Mark>,
+    /// The packet from which dispersion is measured, with what was acknowledged up to then.
+    train: Option<Mark>,
 }
 
 impl DeliveryRate {
@@ -110,23 +115,22 @@ impl DeliveryRate {
         sample
     }
 
-    /// The same packet's spacing from one that was acknowledged earlier, where that is far enough from it for a path of this round trip. A sample of a round trip tells
-    /// of a sender that was idle, or slower, one round trip ago; this one does not, but has more noise. Call after [`Self::on_newest`].
-    pub(crate) fn spacing(&mut self, rtt: Duration) -> Option<Spacing> {
+    /// How far that packet is from one that was acknowledged earlier, where that is enough for a path of this round trip. A sample of a round trip tells of a sender
+    /// that was idle, or slower, one round trip ago; this does not, but has more noise. Call after [`Self::on_newest`].
+    pub(crate) fn dispersion(&mut self, rtt: Duration) -> Option<Dispersion> {
         let end = Mark { sent: self.now.passed, ..self.now };
-        let begin = *self.spaced.get_or_insert(end);
+        let begin = *self.train.get_or_insert(end);
         let (leaving, arriving) = (end.left.since(begin.left), end.arrived.since(begin.arrived));
-        if arriving < (rtt / SPACING_DIVISOR).max(LEAST_SPACING) {
+        if arriving < (rtt / DISPERSION_DIVISOR).max(LEAST_DISPERSION) {
             return None;
         }
-        self.spaced = Some(end);
+        self.train = Some(end);
         let span = arriving.max(leaving);
-        let rate = RateSample {
+        Some(Dispersion {
             acked: per_second(end.acked - begin.acked, span),
             passed: per_second(end.sent - begin.sent, span),
-            app_limited: true,
-        };
-        Some(Spacing { rate, slowed: leaving.as_secs_f64() / span.as_secs_f64() })
+            slowed: leaving.as_secs_f64() / span.as_secs_f64(),
+        })
     }
 }
 
@@ -164,23 +168,23 @@ mod tests {
 
     /// 32 packets of 1,000 bytes, one each millisecond, into a path of 50 ms that lets one pass each two milliseconds; before them one alone.
     #[test]
-    fn the_first_flight_tells_the_rate_by_its_spacing() {
+    fn the_first_flight_tells_the_rate_by_its_dispersion() {
         const RTT: Duration = Duration::from_millis(50);
         let mut delivery = DeliveryRate::default();
         let acked = |delivery: &mut DeliveryRate, n: u64, left, mark, arrived| {
             delivery.on_acked(1_000);
             let sample = delivery.on_newest(n, left, mark, arrived, false);
-            (sample, delivery.spacing(RTT))
+            (sample, delivery.dispersion(RTT))
         };
         let mark = delivery.on_sent(Time::ZERO, 1_000, true);
         let at = |ms| Time::from_millis(100 + ms);
         let marks: Vec<_> = (0..32).map(|n| delivery.on_sent(at(n), 1_000, false)).collect();
         assert_eq!(acked(&mut delivery, 0, Time::ZERO, mark, at(10)).1, None);
-        let spacings: Vec<_> =
+        let dispersions: Vec<_> =
             (0..32).filter_map(|n| acked(&mut delivery, n + 1, at(n), marks[n as usize], at(50 + 2 * n)).1).collect();
         // The first says little: one packet in the time since the one before. Then one each 50 ms / 8, rounded up to whole packets.
-        assert_eq!(spacings.len(), 1 + 31 / 4);
-        let found = Spacing { rate: RateSample { acked: 500_000, passed: 500_000, app_limited: true }, slowed: 0.5 };
-        assert!(spacings[1..].iter().all(|spacing| *spacing == found), "{spacings:?}");
+        assert_eq!(dispersions.len(), 1 + 31 / 4);
+        let found = Dispersion { acked: 500_000, passed: 500_000, slowed: 0.5 };
+        assert!(dispersions[1..].iter().all(|dispersion| *dispersion == found), "{dispersions:?}");
     }
 }

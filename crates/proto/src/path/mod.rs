@@ -17,7 +17,7 @@ mod rtt;
 mod runs;
 mod validation;
 
-pub use delivery::{DeliveryRate, RateSample, Spacing};
+pub use delivery::{DeliveryRate, Dispersion, RateSample};
 pub use ecn::Ecn;
 pub(crate) use ecn::EcnTally;
 pub use estimate::{LossEstimate, LossEstimator, correlation};

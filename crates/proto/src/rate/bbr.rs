@@ -2,10 +2,11 @@
 //! what it is.
 //!
 //! It keeps the bottleneck's rate (windowed maximum of measured delivery rates) and the least round trip, paces at the one
-//! and bounds the flight by their product. It differs from BBR in four points, each because of what PEERS.md measured:
+//! and bounds the flight by their product. It differs from BBR in five points, each because of what PEERS.md measured:
 //! - the rate is taken from bytes *passed*, lost ones included, while the queue is short (see [`crate::path::DeliveryRate`]). BBR's
 //!   sees `(1 - p)` of the bottleneck and collapses once `1.25 (1 - p) < 1`: kernel BBR keeps 38 % at 20 % loss;
-//! - start-up ends when the round trip shows a queue, not only when the rate stops growing: a full queue is never needed;
+//! - start-up also takes the dispersion of packets ([`crate::path::Dispersion`]), one round trip before rates over a round trip say as much;
+//! - it ends when the round trip shows a queue, not only when the rate stops growing: a full queue is never needed;
 //! - where another keeps the queue full it takes part as CUBIC does for as long as that lasts ([`super::contest`]);
 //! - a standing queue ends a cruise early, and no time is spent at four packets to probe the round trip: the drain after each
 //!   probe shows it, and only where that fails is the flight halved for one round trip.
@@ -16,12 +17,11 @@ use super::contest::Contest;
 use super::medium::{Medium, Verdict};
 use super::{AckSample, Budget, INITIAL_WINDOW, LossSample, PACKET, RateController, own_time, queue_is_long};
 use crate::Time;
-use crate::path::RateSample;
 
 /// Start-up doubles the rate each round trip (2/ln 2; draft-ietf-ccwg-bbr section 5.3.1.1).
 const STARTUP_GAIN: f64 = 2.77;
 /// What leaves before the first answer: what BBR begins with in Chromium (`kInitialCongestionWindow`). At the pace of start-up it takes a third of a
-/// round trip, and its spacing at the receiver tells the rate that one round trip later the answers would.
+/// round trip, and its dispersion at the receiver tells the rate that one round trip later the answers would.
 const FIRST_FLIGHT: u64 = 32 * PACKET;
 /// Drains what start-up queued within about one round trip.
 const DRAIN_GAIN: f64 = 0.5;
@@ -135,7 +135,7 @@ pub struct Bbr {
     doubted: u64,
     /// Best acknowledged rate: what start-up must make grow.
     acked: u64,
-    /// Of the latest spacing ([`crate::path::Spacing::slowed`]).
+    /// Of the latest ([`crate::path::Dispersion::slowed`]).
     slowed: f64,
     /// When it last fell for marks: those on packets that left until then are answered.
     lowered: Option<Time>,
@@ -190,12 +190,12 @@ impl RateController for Bbr {
                 self.near_min_at = ack.now;
             }
         }
-        if let (Phase::Startup, Some(spacing)) = (self.phase, ack.spacing) {
-            self.slowed = spacing.slowed;
-            self.sample(&spacing.rate);
+        if let (Phase::Startup, Some(found)) = (self.phase, ack.dispersion) {
+            self.slowed = found.slowed;
+            self.sample(found.acked, found.passed, true);
         }
-        if let Some(sample) = &ack.rate {
-            self.sample(sample);
+        if let Some(sample) = ack.rate {
+            self.sample(sample.acked, sample.passed, sample.app_limited);
         }
         if let Some(contest) = &mut self.contest {
             contest.on_ack(ack, self.queue);
@@ -290,11 +290,11 @@ impl Bbr {
         (self.min_rtt / QUEUE_DIVISOR).max(QUEUE_FLOOR).max(own_time(self.rate()))
     }
 
-    /// A rate was measured.
-    fn sample(&mut self, sample: &RateSample) {
-        self.acked = self.acked.max(sample.acked);
-        let rate = if self.is_congested() { sample.acked } else { self.medium.carried(sample.acked, sample.passed) };
-        if !sample.app_limited || rate > self.rate() {
+    /// Rates were measured; where they are bounds they count only if they are higher than what is known.
+    fn sample(&mut self, acked: u64, passed: u64, are_bounds: bool) {
+        self.acked = self.acked.max(acked);
+        let rate = if self.is_congested() { acked } else { self.medium.carried(acked, passed) };
+        if !are_bounds || rate > self.rate() {
             self.rates[self.rate_slot] = self.rates[self.rate_slot].max(rate);
             self.sampled = true;
         }
@@ -447,6 +447,7 @@ impl Bbr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::RateSample;
 
     const RTT: Duration = Duration::from_millis(60);
 
@@ -466,7 +467,7 @@ mod tests {
                 smoothed: rtt,
                 min_rtt: RTT,
                 rate: Some(RateSample { acked: rate, passed: rate, app_limited: false }),
-                spacing: None,
+                dispersion: None,
             });
         }
     }
@@ -484,7 +485,7 @@ mod tests {
             smoothed: rtt,
             min_rtt: RTT,
             rate: None,
-            spacing: None,
+            dispersion: None,
         };
         let after = |least| {
             let mut bbr = Bbr { phase: Phase::Look, min_rtt: RTT, least, ..Bbr::default() };

@@ -24,7 +24,7 @@ pub use fixed::Fixed;
 pub use newreno::NewReno;
 
 use crate::Time;
-use crate::path::{RateSample, Spacing};
+use crate::path::{Dispersion, RateSample};
 
 /// What a sender may do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +58,8 @@ pub struct AckSample {
     pub min_rtt: Duration,
     /// Delivery rate over the last round trip, if it could be measured.
     pub rate: Option<RateSample>,
-    /// What the spacing of the latest packets tells of it.
-    pub spacing: Option<Spacing>,
+    /// What the dispersion of the latest packets tells of it.
+    pub dispersion: Option<Dispersion>,
 }
 
 /// Packets found lost at one moment.

@@ -39,7 +39,7 @@ impl<C: RateController> Driver<C> {
                 smoothed: self.rtt,
                 min_rtt: self.rtt,
                 rate: None,
-                spacing: None,
+                dispersion: None,
             });
         }
     }

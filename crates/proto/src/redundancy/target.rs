@@ -118,16 +118,26 @@ impl Conditions {
         self.rtt.mul_f64(ASKED) + self.interval.mul_f64(ASKED_SYMBOLS)
     }
 
-    /// Fraction of symbols later than `latency` when all that is lost is asked for: each further round is as rare among those that need one.
+    /// Fraction of symbols later than `latency` when all that is lost is asked for: before an answer can be there, what waits behind a gap; beyond that each further
+    /// round is as rare among those that need one.
     fn asked_late(&self, latency: Duration) -> f64 {
-        let rounds = (latency.as_secs_f64() / self.asked().as_secs_f64()).floor();
-        (ASKED_LATE * correlation(self.burst)).min(1.0).powf(rounds).min(self.loss)
+        let asked = self.asked();
+        let Some(waits) = asked.checked_sub(latency).filter(|waits| !waits.is_zero()) else {
+            let rounds = (latency.as_secs_f64() / asked.as_secs_f64()).floor();
+            return (ASKED_LATE * correlation(self.burst)).min(1.0).powf(rounds).min(self.loss);
+        };
+        self.behind_gaps(waits).max(self.loss).min(1.0)
+    }
+
+    /// Symbols that are sent within that time of a gap's first packet, per symbol.
+    fn behind_gaps(&self, time: Duration) -> f64 {
+        self.loss / self.burst * time.as_secs_f64() / self.interval.as_secs_f64()
     }
 
     /// Fraction of symbols that wait when an answer comes: those behind a gap that is asked for, at most those that the code alone delivers later.
     fn asking(&self, share: f64) -> f64 {
         let asked = self.asked();
-        let behind_gaps = self.loss / self.burst * asked.as_secs_f64() / self.interval.as_secs_f64();
+        let behind_gaps = self.behind_gaps(asked);
         if share > 0.0 { behind_gaps.min(self.late(share, asked)) } else { behind_gaps }
     }
 
@@ -145,29 +155,41 @@ impl Conditions {
 /// The least share that meets a stated target under these conditions, at most its cap; with what can be had instead where that is too little. A
 /// millisecond or two; 10 where the target cannot be met.
 pub fn plan(target: Target, conditions: Conditions) -> Plan {
-    let plan = plan_default(target, conditions);
+    let plan = least_plan(target, conditions);
     let nearest = (plan.late > 1.0 - target.deliver).then(|| nearest(&target, &conditions, plan.late));
     Plan { stated: true, nearest, ..plan }
 }
 
-/// The same for a target that nobody stated: where it cannot be had, the cap, and nothing to be said.
+/// The same for a target that nobody stated: where it cannot be had, the cap, and nothing to be said; and rare losses are asked for, whatever waits behind them: a
+/// repair in five packets is what 0.1 % in runs of four would take.
 pub(super) fn plan_default(target: Target, conditions: Conditions) -> Plan {
-    let allowed = 1.0 - target.deliver;
-    let asking = |share| conditions.asking(share);
-    let plan =
-        |share, late| Plan { target, stated: false, conditions, share, late, asking: asking(share), nearest: None };
-    let asked = conditions.asked_late(target.latency);
-    // Where answers come too late all that is lost is, and what waits behind it.
-    if asked <= allowed / 2.0 || (target.latency >= conditions.asked() && asked <= allowed) {
-        return plan(0.0, asked);
+    if conditions.loss <= (1.0 - target.deliver) / 2.0 {
+        return asking_plan(target, conditions);
     }
+    least_plan(target, conditions)
+}
+
+/// Nothing before it is asked for.
+fn asking_plan(target: Target, conditions: Conditions) -> Plan {
+    let (late, asking) = (conditions.asked_late(target.latency), conditions.asking(0.0));
+    Plan { target, stated: false, conditions, share: 0.0, late, asking, nearest: None }
+}
+
+fn least_plan(target: Target, conditions: Conditions) -> Plan {
+    let allowed = 1.0 - target.deliver;
+    let asked = asking_plan(target, conditions);
+    // Where answers come too late the margin is for what that estimate leaves out: gaps that are asked for more than once.
+    if asked.late <= allowed / 2.0 || (target.latency >= conditions.asked() && asked.late <= allowed) {
+        return asked;
+    }
+    let coded = |share, late| Plan { share, late, asking: conditions.asking(share), ..asked };
     let late = |share| conditions.late(share, target.latency);
     let at_cap = late(target.max_overhead);
     if at_cap > allowed {
-        return plan(target.max_overhead, at_cap);
+        return coded(target.max_overhead, at_cap);
     }
     let (share, late) = least((0.0, 1.0), (target.max_overhead, at_cap), allowed, late);
-    plan(share, late)
+    coded(share, late)
 }
 
 fn nearest(target: &Target, conditions: &Conditions, at_cap: f64) -> Nearest {
@@ -192,7 +214,7 @@ fn least(low: (f64, f64), high: (f64, f64), allowed: f64, late: impl Fn(f64) -> 
     let (mut low, mut above, mut best, mut below) = (low.0, excess(low.1), high, excess(high.1));
     let mut last_was_enough = None;
     for _ in 0..TRIALS {
-        if best.1 >= allowed * (1.0 - NEAR) {
+        if best.1 >= allowed * (1.0 - NEAR) || best.0 <= low {
             break;
         }
         let share = low + (best.0 - low) * above / (above - below);
@@ -265,8 +287,11 @@ impl fmt::Display for Plan {
                     None => Ok(()),
                 }
             }
+            None if self.share == 0.0 && self.late <= (1.0 - deliver) / 2.0 => {
+                write!(f, "no repair before it is asked for: {path}, fewer late than may be")
+            }
             None if self.share == 0.0 && loss <= (1.0 - deliver) / 2.0 => {
-                write!(f, "no repair before it is asked for: {path}, fewer than may be late")
+                write!(f, "no repair before it is asked for: {path}, so few that repair before would be dear")
             }
             None if self.share == 0.0 => {
                 write!(f, "no repair before it is asked for: {path}, and asking takes less than {}", ms(latency))
@@ -301,7 +326,9 @@ mod tests {
         let shares = [share(60, 0.99, 0.1, 1.0), share(30, 0.99, 0.1, 1.0), share(10, 0.99, 0.1, 1.0)];
         assert!(0.1 < shares[0] && shares[0] < shares[1] && shares[1] < shares[2] && shares[2] < 0.6, "{shares:?}");
         assert!(share(30, 0.999, 0.1, 1.0) > shares[1] && share(30, 0.99, 0.1, 4.0) > shares[1]);
-        assert_eq!((share(160, 0.99, 0.1, 4.0), share(5, 0.99, 0.004, 1.0)), (0.0, 0.0));
+        assert_eq!((share(160, 0.99, 0.1, 4.0), share(5, 0.99, 0.000_05, 1.0)), (0.0, 0.0));
+        // One lost in 250 keeps 90 symbols waiting.
+        assert!(share(5, 0.99, 0.004, 1.0) > 0.05);
         // Where asking is in time it is so for fewer losses too.
         assert!([0.05, 0.01, 0.008, 0.006, 0.004].iter().all(|&loss| share(80, 0.99, loss, 2.0) == 0.0));
     }
