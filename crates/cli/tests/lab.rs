@@ -208,8 +208,11 @@ fn a_file_of_ours_crosses_between_two_endpoints_of_the_library() {
     assert!(carried.time > Duration::from_millis(10));
     let mut impossible = Config::default();
     impossible.max_datagram = 1;
-    let wrong = pair::carry(&link, [Config::default(), impossible], bytes, limit).unwrap_err();
-    assert_eq!(wrong.to_string(), "max_datagram must be from 1200 to 65527 bytes");
+    let ends = [[Config::default(), impossible.clone()], [impossible, Config::default()]];
+    for (ends, limit) in ends.into_iter().zip([limit, Duration::from_secs(1)]) {
+        let wrong = pair::carry(&link, ends, bytes, limit).unwrap_err().to_string();
+        assert!(wrong.contains("max_datagram must be from 1200 to 65527 bytes"), "{wrong}");
+    }
 }
 
 #[test]
