@@ -23,7 +23,7 @@ use crate::crypto::{Provider, PublicKey};
 use crate::handshake::{Credentials, Initiator, Parameters, PeerKeyError, Responder, Route, Terms, Unauthorized};
 use crate::lane::INITIAL_CREDIT;
 use crate::wire::{ConnectionId, Datagram, LongKind};
-use half_open::HalfOpen;
+use half_open::{Asked, HalfOpen};
 use inquiry::Inquiries;
 pub use shard::Shard;
 
@@ -287,7 +287,7 @@ impl Endpoint {
 
     /// The first packet under the keys of a half-open session makes it a connection.
     fn handle_first(&mut self, destination: ConnectionId, received: Received<'_>) {
-        let Some((accepted, route, at)) = self.half_open.get(&destination) else {
+        let Some((accepted, Asked { route, at, alone })) = self.half_open.get(&destination) else {
             self.stats.unknown += 1;
             return;
         };
@@ -303,7 +303,13 @@ impl Endpoint {
         }
         let session = accepted.session(&self.provider);
         let grease = self.rng.next_u64();
+        // Whoever has the keys got the REPLY: where that went to one address alone, a packet from there proves the address.
+        let proven = alone && received.from == route.remote;
+        let route = Route { remote: received.from, local: received.to };
         let mut connection = Connection::accept(Arc::clone(&self.config), session, route, at, grease);
+        if !proven {
+            connection.distrust_address();
+        }
         connection.handle_datagram(received);
         self.half_open.remove(&destination);
         self.insert(connection);
@@ -321,6 +327,9 @@ impl Endpoint {
         let terms = Terms { parameters: self.parameters, source, known };
         let accepted = responder.handle_hello(at, route, received.datagram, &terms);
         let after = *responder.stats();
+        if let Some(session) = responder.take_spread() {
+            self.half_open.spread(&session);
+        }
         self.stats.strangers += after.strangers + after.malformed - before.strangers - before.malformed;
         self.stats.repeated = after.repeated;
         self.stats.unproven = after.unproven;

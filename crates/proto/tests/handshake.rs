@@ -2,7 +2,7 @@
 //! H7 in `keys.rs`.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -350,27 +350,91 @@ fn a_repeated_hello_gets_the_same_reply_but_not_too_often() {
     assert_ne!(replies(&mut responder, ms(4_000)), first);
 }
 
+/// Each address is answered for itself, and gets no more bytes than it sent.
 #[test]
 fn h3_an_address_gets_no_more_than_it_sent() {
     let mut responder = responder(1);
     let mut out = [0; REPLY_MAX];
     let runs = 128;
-    let mut bytes = 0;
+    let victim: SocketAddr = "198.51.100.1:1".parse().unwrap();
+    let mut got = BTreeMap::new();
     for n in 0..runs {
         let hello = hello_of(&mut initiator(n), Time::ZERO);
         let from = SocketAddr::from(([192, 0, 2, 7], n as u16));
         // Sent again from the victim's address, as a replay would.
-        for from in [from, from, "198.51.100.1:1".parse().unwrap()] {
+        for from in [from, from, victim] {
             responder.handle_hello(Time::ZERO, from, &hello, &terms());
         }
-        while let Some((_, len)) = responder.poll_transmit(Time::from_millis(10), &mut out) {
-            bytes += len;
+        while let Some((to, len)) = responder.poll_transmit(Time::from_millis(10), &mut out) {
+            *got.entry(to.remote).or_insert(0) += len;
         }
     }
     let stats = responder.stats();
     assert_eq!((stats.accepted, stats.repeated, stats.unproven), (runs, 2 * runs, 0));
-    assert_eq!((stats.replies, stats.capped), (4 * runs, 0));
-    assert!(bytes <= runs as usize * 2 * HELLO_LEN, "{bytes}");
+    assert_eq!(stats.replies, 6 * runs);
+    for (to, bytes) in got {
+        let sent = if to == victim { runs as usize * HELLO_LEN } else { 2 * HELLO_LEN };
+        assert!(bytes <= sent, "{bytes} bytes to {to}, which sent {sent}");
+    }
     responder.handle_timeout(Time::from_millis(5_000));
     assert_eq!((responder.half_open(), responder.poll_timeout()), (0, None));
+}
+
+/// An attacker copies a client's HELLO, sends it first and goes on to send it from as many addresses as it likes. The client still gets an answer
+/// to each of its own copies.
+#[test]
+fn who_copies_a_hello_and_is_first_does_not_use_up_the_answers() {
+    for addresses in [1, 3, 50] {
+        let mut responder = responder(1);
+        let hello = hello_of(&mut initiator(1), Time::ZERO);
+        let attacker = |n: u64| SocketAddr::from(([203, 0, 113, (n % addresses) as u8], 4_000));
+        let mut out = [0; REPLY_MAX];
+        let mut answers = 0;
+        for ms in 0..900 {
+            let now = Time::from_millis(ms);
+            // Before the client, after it, and so many that no poll comes between.
+            for n in 0..20 {
+                responder.handle_hello(now, attacker(ms + n), &hello, &terms());
+            }
+            if [20, 30, 270, 280].contains(&ms) {
+                responder.handle_hello(now, client(), &hello, &terms());
+                for n in 0..20 {
+                    responder.handle_hello(now, attacker(ms + n), &hello, &terms());
+                }
+            }
+            while let Some((to, _)) = responder.poll_transmit(now, &mut out) {
+                answers += u32::from(to == client().into());
+            }
+        }
+        assert_eq!(answers, 8, "{addresses} addresses");
+        assert_eq!(responder.stats().accepted, 1);
+    }
+}
+
+/// More copies than ever wait: the client loses the second of its REPLYs at most.
+#[test]
+fn a_flood_of_copies_takes_the_second_reply_at_most() {
+    let mut responder = responder(1);
+    let hello = hello_of(&mut initiator(1), Time::ZERO);
+    let (mut out, mut answers, mut most) = ([0; REPLY_MAX], 0, 0);
+    for ms in 0..20 {
+        let now = Time::from_millis(ms);
+        for batch in 0..10 {
+            for n in 0..100 {
+                let from = SocketAddr::from(([203, 0, batch, n], 4_000));
+                responder.handle_hello(now, from, &hello, &terms());
+            }
+            if ms == 15 && batch == 5 {
+                responder.handle_hello(now, client(), &hello, &terms());
+            }
+            let mut waited = 0;
+            while let Some((to, _)) = responder.poll_transmit(now, &mut out) {
+                answers += u32::from(to == client().into());
+                waited += 1;
+            }
+            most = most.max(waited);
+        }
+    }
+    assert!((1..=2).contains(&answers), "{answers} answers");
+    assert!(most <= 2 * 1_024, "{most} copies at once");
 }

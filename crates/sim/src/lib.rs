@@ -52,6 +52,7 @@
 pub mod duplex;
 pub mod grid;
 pub mod ideal;
+mod ledger;
 pub mod link;
 pub mod load;
 pub mod pair;

@@ -44,6 +44,11 @@ impl Connection {
         self.start_path(now, self.path.remote, false);
     }
 
+    /// The first packet did not prove the address that it came from: nothing but challenges leaves until an address answers one.
+    pub(crate) fn distrust_address(&mut self) {
+        self.validation.distrust_home();
+    }
+
     /// An authentic packet came.
     pub(super) fn on_origin(&mut self, now: Time, origin: Origin) {
         let timeout = self.path.rtt.probe_timeout(MAX_FEEDBACK_DELAY);
@@ -62,7 +67,7 @@ impl Connection {
 
     /// The peer asks for an echo. The initiator's goes to the responder it knows, whoever passed the question on.
     pub(super) fn on_challenge(&mut self, from: SocketAddr, token: [u8; 8]) {
-        if self.side == Side::Initiator || from == self.path.remote {
+        if self.side == Side::Initiator || (self.validation.is_proven() && from == self.path.remote) {
             self.path_response = Some(token);
         } else {
             self.validation.on_challenge(from, token);
@@ -71,14 +76,15 @@ impl Connection {
 
     /// The peer's echo.
     pub(super) fn on_response(&mut self, now: Time, from: SocketAddr, token: [u8; 8]) {
+        let moves = self.validation.is_proven();
         let Some(Move { address, rtt }) = self.validation.on_response(now, from, token) else { return };
         let same = address.ip().to_canonical() == self.path.remote.ip().to_canonical();
         self.start_path(now, address, same);
-        if let Some(rtt) = rtt.filter(|_| !same) {
+        if let Some(rtt) = rtt.filter(|_| !same || !moves) {
             self.path.rtt.on_sample(now, rtt, Duration::ZERO);
             self.path.rate.on_handshake(rtt);
         }
-        self.stats.moves += 1;
+        self.stats.moves += u64::from(moves);
         // What was said to the old address since it changed was perhaps not heard.
         self.path.feedback.request(now);
     }

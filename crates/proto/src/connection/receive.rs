@@ -26,7 +26,7 @@ struct Asked {
 
 impl Connection {
     pub(super) fn receive(&mut self, received: Received<'_>) {
-        let Received { at: now, from, to: local, ecn, datagram } = received;
+        let Received { at: now, from, to: _, ecn, datagram } = received;
         match &mut self.state {
             State::Connecting(_) => return self.receive_reply(now, datagram),
             State::Draining { .. } | State::Closed => return,
@@ -50,8 +50,6 @@ impl Connection {
         match &mut self.state {
             State::Established { confirmed } if !*confirmed => {
                 *confirmed = true;
-                // The address of who has the keys; the HELLO's may be of another time.
-                (self.path.remote, self.path.local) = (from, local);
                 self.events.push_back(Event::Connected);
                 // Since the HELLO: too long where REPLYs were lost, so it is no sample of the path.
                 self.path.rate.on_handshake(now.since(heard));

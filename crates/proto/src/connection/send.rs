@@ -56,7 +56,10 @@ impl Connection {
             }
             State::Established { .. } => {
                 self.expire_messages(now);
-                self.transmit_elsewhere(now, out).or_else(|| self.transmit_batch(now, max_segments, out))
+                self.transmit_elsewhere(now, out).or_else(|| {
+                    let proven = self.validation.is_proven();
+                    proven.then(|| self.transmit_batch(now, max_segments, out))?
+                })
             }
             State::Closing { .. } => self.transmit_close(now, out),
             State::Draining { .. } | State::Closed => None,
@@ -430,8 +433,16 @@ impl Connection {
         let keys = self.keys.as_mut()?;
         let mut w = Writer::new(out.get_mut(..BASE_SIZE - TAG_LEN)?);
         write_short_header(&mut w, keys.peer_ids.current(), number, 0).ok()?;
-        Frame::Close { code: code.to_wire(), reason }.emit(&mut w).ok()?;
+        // An address that is not proven gets the code alone, and within its threefold budget.
+        let proven = self.validation.is_proven();
+        Frame::Close { code: code.to_wire(), reason: if proven { reason } else { "" } }.emit(&mut w).ok()?;
         let len = w.len() + TAG_LEN;
+        if !proven {
+            if !self.validation.allows(self.path.remote, len) {
+                return None;
+            }
+            self.validation.on_sent(self.path.remote, len);
+        }
         keys.sealing.seal(0, number, out.get_mut(..len)?).ok()?;
         self.record(now, len, Carried::Control, false);
         Some(Transmit { destination: self.path.remote, source: self.path.local, ecn: None, len, segment_size: None })

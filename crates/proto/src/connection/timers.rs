@@ -54,6 +54,15 @@ impl Connection {
         }
         self.ids.forget(now);
         self.validation.expire(now, self.path.rtt.probe_timeout(MAX_FEEDBACK_DELAY));
+        if self.validation.is_proven() {
+            self.expire_path(now);
+        }
+        self.expire_messages(now);
+        self.wake_writers(now);
+    }
+
+    /// Timers of the address in use.
+    fn expire_path(&mut self, now: Time) {
         if self.path.loss.deadline().is_some_and(|deadline| deadline <= now) {
             self.detect_losses(now);
         }
@@ -73,8 +82,6 @@ impl Connection {
             self.heard_symbol = None;
             self.path.probe_owed = true;
         }
-        self.expire_messages(now);
-        self.wake_writers(now);
     }
 
     /// Whether the probe that is due now asks if the peer knows us, and not only if it hears us. Only the end that connected knows where to ask.
@@ -166,11 +173,15 @@ impl Connection {
                 next = (at, reason);
             }
         };
+        arm(self.next_deadline(), WakeReason::Deadline);
+        arm(self.next_challenge(), WakeReason::Challenge);
+        if !self.validation.is_proven() {
+            // Nothing else leaves, so nothing else is waited for.
+            return Some(next);
+        }
         arm(self.path.loss.deadline(), WakeReason::Loss);
         arm(self.probe_deadline(), WakeReason::Probe);
         arm(self.path.feedback.due(self.path.rtt.least_or_zero()), WakeReason::Feedback);
-        arm(self.next_deadline(), WakeReason::Deadline);
-        arm(self.next_challenge(), WakeReason::Challenge);
         arm(self.sign_of_life_deadline(), WakeReason::KeepAlive);
         if !self.path.is_broken() && self.path.has_room(usize::from(self.path.mtu.current())) {
             // What could leave at `last_asked` has left; only what the pacer or a policy holds back needs a timer.

@@ -33,6 +33,17 @@ struct Answered {
     at: Time,
     /// Which of our addresses it was sent to, if we may have several.
     local: Option<NonZeroU8>,
+    /// The REPLY went to `remote` and nowhere else.
+    alone: bool,
+}
+
+/// How a HELLO came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) route: Route,
+    pub(super) at: Time,
+    /// Its REPLY went back by this route and by no other.
+    pub(super) alone: bool,
 }
 
 /// See the module.
@@ -56,11 +67,19 @@ impl HalfOpen {
     }
 
     /// What was agreed, the way that the HELLO came, and when.
-    pub(super) fn get(&self, id: &ConnectionId) -> Option<(&Accepted, Route, Time)> {
+    pub(super) fn get(&self, id: &ConnectionId) -> Option<(&Accepted, Asked)> {
         let place = self.places.get(id)?.wrapping_sub(self.first);
-        let Answered { accepted, remote, at, local } = self.sessions.get(place as usize)?.as_ref()?;
+        let Answered { accepted, remote, at, local, alone } = self.sessions.get(place as usize)?.as_ref()?;
         let local = local.and_then(|index| self.locals.get(usize::from(index.get()) - 1)).copied();
-        Some((accepted, Route { remote: *remote, local }, *at))
+        Some((accepted, Asked { route: Route { remote: *remote, local }, at: *at, alone: *alone }))
+    }
+
+    /// The REPLY of this session went to another address too.
+    pub(super) fn spread(&mut self, id: &ConnectionId) {
+        let Some(place) = self.places.get(id).map(|place| place.wrapping_sub(self.first)) else { return };
+        if let Some(Some(session)) = self.sessions.get_mut(place as usize) {
+            session.alone = false;
+        }
     }
 
     pub(super) fn remove(&mut self, id: &ConnectionId) {
@@ -85,7 +104,7 @@ impl HalfOpen {
         let place = self.first.wrapping_add(self.sessions.len() as u32);
         self.places.insert(accepted.local(), place);
         let local = route.local.and_then(|local| self.index_of(local));
-        self.sessions.push_back(Some(Answered { accepted, remote: route.remote, at, local }));
+        self.sessions.push_back(Some(Answered { accepted, remote: route.remote, at, local, alone: true }));
         displaced
     }
 
@@ -164,7 +183,7 @@ mod tests {
         assert_eq!(half_open.len(), SPARSE);
         let oldest = half_open.poll_timeout().unwrap();
         for n in (8..12_000).step_by(4) {
-            let (_, route, at) = half_open.get(&id(n)).expect("not expired");
+            let (_, Asked { route, at, .. }) = half_open.get(&id(n)).expect("not expired");
             assert_eq!((route.local, at), (Some([192, 0, 2, n as u8].into()), Time::from_millis(n.into())));
             assert!(half_open.get(&id(n + 1)).is_none());
         }

@@ -49,12 +49,17 @@ const GIVE_UP: Duration = Duration::from_secs(30);
 const REPLY_CACHED: Duration = Duration::from_secs(4);
 /// Copies that a HELLO is answered with.
 const COPIES: u32 = 2;
-/// REPLYs to one HELLO in [`FIRST_SECOND`] at most (RELIABILITY H4).
+/// REPLYs to one HELLO from one address in [`FIRST_SECOND`] at most: a handshake begins with few packets, whoever repeats what.
 const EARLY_REPLIES: u32 = 8;
 /// See [`EARLY_REPLIES`].
 const FIRST_SECOND: Duration = Duration::from_secs(1);
-/// Copies of one REPLY that wait at once, at most: those of both HELLOs of a flight.
+/// Copies of one REPLY that wait for one address at once, at most: those of both HELLOs of a flight.
 const MAX_WAITING: u32 = 4;
+/// Addresses that are told apart for one HELLO, at most. Chosen: the client's, the one that its address translator gives it next, and two of
+/// attackers that copy the HELLO. More only let an address have more REPLYs in its first second, never more bytes than it sent.
+const MAX_SOURCES: usize = 4;
+/// REPLYs that wait to be sent at once, at most, and as many that wait for their 10 ms. Chosen: eight times the free handshakes of a second.
+const MAX_QUEUED: usize = 1_024;
 /// REPLYs cached at most: those of all handshakes that are free while one is kept.
 const MAX_CACHED: usize = FREE_HANDSHAKES as usize * REPLY_CACHED.as_secs() as usize;
 /// HELLOs that are answered in a second without asking whether their senders are where they say. Half-open sessions live for 30 s, so
@@ -64,8 +69,6 @@ const FREE_HANDSHAKES: u32 = 128;
 const MAX_COOKIES: usize = 256;
 /// Refused peers that wait to be told of, at most.
 const MAX_UNAUTHORIZED: usize = 16;
-/// Bytes sent to an address that is not validated, per byte it sent, at most (RFC 9000 section 8.1).
-const AMPLIFICATION: usize = 3;
 
 /// The way that a HELLO came. Its answer goes back the same way, since a peer takes nothing from an address that it did not send to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,58 +1,93 @@
-//! Who makes how many handshakes: a token bucket for each network prefix, in fixed memory.
+//! Who makes how many handshakes: token buckets for network prefixes of two lengths, in fixed memory.
 //!
 //! Asked under load only, of HELLOs that have proved their address: who has many addresses of one network shall not take all of a responder's
-//! time. Prefixes are hashed under a key that nobody else knows into [`BUCKETS`] places; two that share one share its tokens.
+//! time. A handshake takes a token of its narrow network (/24 of IPv4, /56 of IPv6) and one of its wide network (/16, /32). The wide bucket
+//! bounds how many narrow buckets one provider can empty: without it, one /32 of IPv6 has /56 networks for all of them. Prefixes are hashed
+//! under a key that nobody else knows into [`BUCKETS`] places for each length; two that share one share its tokens.
 
 use core::net::{IpAddr, SocketAddr};
 
 use crate::Time;
 use crate::crypto::MacKey;
 
-/// Handshakes of a prefix in a second, in the long run; WireGuard gives an address as many (RELIABILITY section 1.1).
+/// Handshakes of a narrow network in a second, in the long run. Chosen: as many as WireGuard gives an address.
 const RATE: u64 = 20;
-/// Handshakes of a prefix at once. Chosen: an office that comes back after an outage.
+/// Handshakes of a narrow network at once. Chosen: an office that comes back after an outage.
 const BURST: u64 = 100;
-/// Places; 8 KiB. Chosen: 100 networks in 16 leave 91 % of them alone.
+/// Narrow networks' worth of handshakes that a wide one gets: 160 in a second and 800 at once. Chosen: a provider then takes about as much
+/// time as the 128 handshakes a second that are free, and can empty the buckets of 8 narrow networks in [`BUCKETS`].
+const WIDE: u64 = 8;
+/// Places for each length of prefix; 8 KiB. Chosen: 100 networks in 16 leave 91 % of them alone.
 const BUCKETS: usize = 1_024;
 
-/// What one handshake costs, in the nanoseconds that earn it.
+/// What one handshake costs a narrow network, in the nanoseconds that earn it.
 const TOKEN: u64 = 1_000_000_000 / RATE;
 
 /// See the module.
 pub(super) struct Prefixes {
     key: MacKey,
-    /// Until when each place is in debt: more than [`BURST`] tokens ahead of now it has none left. Made when first asked.
-    spent_until: Box<[Time]>,
+    narrow: Buckets,
+    wide: Buckets,
 }
 
 impl Prefixes {
     pub(super) fn new(seed: [u8; 32]) -> Self {
-        Self { key: MacKey::from_bytes(&seed), spent_until: Box::default() }
+        let (narrow, wide) = (Buckets::new(TOKEN), Buckets::new(TOKEN / WIDE));
+        Self { key: MacKey::from_bytes(&seed), narrow, wide }
     }
 
-    /// Takes a token for a handshake with this address, if there is one.
+    /// Takes a token for a handshake with this address, if both networks have one. A handshake that is refused takes none.
     pub(super) fn admit(&mut self, now: Time, from: SocketAddr) -> bool {
+        let (narrow, wide) = networks(from.ip());
+        let (narrow, wide) = (self.place(narrow), self.place(wide));
+        let admitted = self.narrow.after(now, narrow).zip(self.wide.after(now, wide));
+        if let Some((after, wide_after)) = admitted {
+            (self.narrow.spent_until[narrow], self.wide.spent_until[wide]) = (after, wide_after);
+        }
+        admitted.is_some()
+    }
+
+    fn place(&self, prefix: u64) -> usize {
+        let hash = u128::from_be_bytes(self.key.tag(&prefix.to_be_bytes()));
+        (hash % BUCKETS as u128) as usize
+    }
+}
+/// Token buckets of prefixes of one length.
+struct Buckets {
+    /// What one handshake costs, in nanoseconds.
+    token: u64,
+    /// Until when each place is in debt: one that is a whole burst ahead of now has no token left. Made when first asked.
+    spent_until: Box<[Time]>,
+}
+
+impl Buckets {
+    fn new(token: u64) -> Self {
+        Self { token, spent_until: Box::default() }
+    }
+
+    /// Until when a place is in debt after one more handshake, if it has a token.
+    fn after(&mut self, now: Time, place: usize) -> Option<Time> {
         if self.spent_until.is_empty() {
             self.spent_until = vec![Time::ZERO; BUCKETS].into();
         }
-        let place = self.place(from.ip());
-        let Some(spent_until) = self.spent_until.get_mut(place) else { return false };
-        let after = Time(now.0.max(spent_until.0).saturating_add(TOKEN));
-        let admitted = after.0 <= now.0.saturating_add(BURST * TOKEN);
-        if admitted {
-            *spent_until = after;
-        }
-        admitted
+        let after = Time(now.0.max(self.spent_until.get(place)?.0).saturating_add(self.token));
+        // A burst takes as long to earn at either length.
+        (after.0 <= now.0.saturating_add(BURST * TOKEN)).then_some(after)
     }
+}
 
-    /// Of the /24 of IPv4, and the /56 of IPv6, which is what a household gets.
-    fn place(&self, address: IpAddr) -> usize {
-        let prefix = match address.to_canonical() {
-            IpAddr::V4(v4) => u64::from(u32::from(v4) >> 8),
-            IpAddr::V6(v6) => (u128::from(v6) >> 72) as u64 | 1 << 63,
-        };
-        let hash = u128::from_be_bytes(self.key.tag(&prefix.to_be_bytes()));
-        (hash % BUCKETS as u128) as usize
+/// The narrow network of an address, which is what an office or a household gets, and the wide one, which is a provider's. No two of them are
+/// the same number.
+fn networks(address: IpAddr) -> (u64, u64) {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => {
+            let bits = u64::from(u32::from(v4));
+            (bits >> 8, bits >> 16 | 1 << 32)
+        }
+        IpAddr::V6(v6) => {
+            let bits = u128::from(v6);
+            ((bits >> 72) as u64 | 1 << 63, (bits >> 96) as u64 | 1 << 62)
+        }
     }
 }
 
@@ -79,5 +114,29 @@ mod tests {
         assert_eq!(admitted(&mut prefixes, begin, "2001:db8:0:100::1"), 100);
         assert_eq!(admitted(&mut prefixes, begin + Duration::from_millis(500), "192.0.2.1"), 10);
         assert_eq!(admitted(&mut prefixes, begin + Duration::from_secs(3_600), "192.0.2.1"), 100);
+    }
+
+    /// An attacker who has a /32 of IPv6 uses another /56 for each handshake; others keep theirs.
+    #[test]
+    fn a_provider_cannot_empty_the_buckets_of_others() {
+        let mut prefixes = Prefixes::new([7; 32]);
+        let mut taken = 0;
+        for ms in 1_000..11_000 {
+            for n in 0..20_u128 {
+                let address = 0x2001_0db8 << 96 | (ms as u128 * 20 + n) << 72 | 1;
+                let from = SocketAddr::new(IpAddr::V6(address.into()), 4_000);
+                taken += u32::from(prefixes.admit(Time::from_millis(ms), from));
+            }
+        }
+        // 800 at once and 160 a second.
+        assert!((2_390..=2_401).contains(&taken), "{taken}");
+        let now = Time::from_millis(11_000);
+        let others: Vec<String> = (0..500).map(|n| format!("2a00:{n:x}::1")).collect();
+        let served =
+            others.iter().filter(|other| prefixes.admit(now, SocketAddr::new(other.parse().unwrap(), 1))).count();
+        // One bucket in 1,024 is the attacker's.
+        assert!(served >= 495, "{served} of 500 other networks");
+        assert!(admitted(&mut prefixes, now, "192.0.2.1") >= 98, "or few share its bucket");
+        assert!(admitted(&mut prefixes, now, "2001:db8:ffff::1") <= 1, "the attacker has none left");
     }
 }

@@ -1,9 +1,10 @@
-//! The side that listens: answers every right HELLO once, with a REPLY sent twice.
+//! The side that listens: makes one session of every right HELLO, and answers each copy of it with a REPLY sent twice.
 //!
 //! The endpoint hands in each HELLO with the address it came from, and drains `poll_transmit`. A HELLO seen before gets
-//! the cached REPLY, not a second session. What bounds it: `MAX_CACHED` entries of at most 150 bytes for 4 s each, each
-//! with at most four copies waiting, of which a new one displaces the oldest; and no address gets more than three bytes for one (checked per
-//! entry; a HELLO is as long as its two copies). Beyond [`FREE_HANDSHAKES`] a second it answers by a COOKIE, of which nothing is kept.
+//! the cached REPLY, not a second session. Each address that a copy came from is answered for itself, so an attacker who copies a HELLO
+//! cannot use up the answers to the client. What bounds it: `MAX_CACHED` REPLYs of at most 150 bytes for 4 s each, with `MAX_SOURCES` addresses
+//! each, and `MAX_QUEUED` copies that wait. No address gets more bytes than it sent, because a HELLO is as long as two REPLYs.
+//! Beyond [`FREE_HANDSHAKES`] a second it answers by a COOKIE, of which nothing is kept.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -18,8 +19,8 @@ use super::noise::{self, EPHEMERAL_AND_TAG, Role};
 use super::parameters::{Grease, HelloPayload, Parameters, ReplyPayload};
 use super::prefixes::Prefixes;
 use super::{
-    AMPLIFICATION, Accepted, COPIES, COPY_GAP, Credentials, EARLY_REPLIES, FIRST_SECOND, FREE_HANDSHAKES, Keys,
-    MAX_CACHED, MAX_COOKIES, MAX_UNAUTHORIZED, MAX_WAITING, REPLY_CACHED, Route,
+    Accepted, COPIES, COPY_GAP, Credentials, EARLY_REPLIES, FIRST_SECOND, FREE_HANDSHAKES, Keys, MAX_CACHED,
+    MAX_COOKIES, MAX_QUEUED, MAX_SOURCES, MAX_UNAUTHORIZED, MAX_WAITING, REPLY_CACHED, Route,
 };
 use crate::Time;
 use crate::crypto::{MacKey, Provider, PublicKey};
@@ -33,6 +34,9 @@ const PAYLOAD_MAX: usize = REPLY_MAX - LONG_HEADER_LEN - EPHEMERAL_AND_TAG - MAC
 
 /// A HELLO is known by its mac1, which is over all of it.
 type HelloHash = [u8; MAC_LEN];
+
+// No address can get more bytes of REPLYs than it sent in HELLOs.
+const _: () = assert!(COPIES as usize * REPLY_MAX <= HELLO_LEN);
 
 /// What a REPLY says of us, used only if a HELLO is answered.
 #[derive(Clone, Copy, Debug)]
@@ -80,8 +84,6 @@ pub struct ResponderStats {
     pub accepted: u64,
     /// REPLYs sent, copies included.
     pub replies: u64,
-    /// REPLYs not sent because the address had sent too little.
-    pub capped: u64,
     /// REPLYs forgotten before their time because `MAX_CACHED` others were newer.
     pub displaced: u64,
 }
@@ -95,14 +97,27 @@ enum Dropped {
 
 struct Cached {
     reply: Box<[u8]>,
-    to: Route,
-    created: Time,
-    /// Copies queued so far, and those of them not sent yet.
+    /// What the initiator calls the session that this REPLY belongs to.
+    session: ConnectionId,
+    /// Addresses that copies of the HELLO came from, at most [`MAX_SOURCES`], the one that was silent longest first.
+    sources: Vec<Source>,
+}
+
+/// One address that a HELLO came from.
+struct Source {
+    route: Route,
+    /// When the first copy came.
+    first: Time,
+    /// Copies of the REPLY queued so far, and those of them not sent yet.
     queued: u32,
     waiting: u32,
-    /// Bytes from and to the peer of `to`.
-    received: usize,
-    sent: usize,
+}
+
+/// A copy of a REPLY that waits to be sent.
+struct Copy {
+    due: Time,
+    hash: HelloHash,
+    to: Route,
 }
 
 /// All handshakes of one listener.
@@ -114,8 +129,8 @@ pub struct Responder {
     rng: ChaCha20Rng,
     cache: BTreeMap<HelloHash, Cached>,
     /// First copies, due at once, and second ones; both in order of time.
-    first: VecDeque<(Time, HelloHash)>,
-    second: VecDeque<(Time, HelloHash)>,
+    first: VecDeque<Copy>,
+    second: VecDeque<Copy>,
     expiries: VecDeque<(Time, HelloHash)>,
     cookies: Cookies,
     prefixes: Prefixes,
@@ -125,6 +140,8 @@ pub struct Responder {
     second_began: Time,
     begun: u32,
     unauthorized: VecDeque<Unauthorized>,
+    /// The session whose REPLY went to a second address just now.
+    spread: Option<ConnectionId>,
     stats: ResponderStats,
 }
 
@@ -156,6 +173,7 @@ impl Responder {
             second_began: Time::ZERO,
             begun: 0,
             unauthorized: VecDeque::new(),
+            spread: None,
             stats: ResponderStats::default(),
         }
     }
@@ -199,7 +217,7 @@ impl Responder {
         }
         if self.cache.contains_key(&hello.mac1) {
             self.stats.repeated += 1;
-            self.repeat(now, route.remote, hello.mac1);
+            self.queue(now, route, hello.mac1);
             return None;
         }
         if !self.is_free(now) {
@@ -216,7 +234,7 @@ impl Responder {
         match self.answer(&hello, terms) {
             Ok((accepted, reply)) => {
                 self.stats.accepted += 1;
-                self.keep(now, route, hello.mac1, reply);
+                self.keep(now, route, hello.mac1, Cached { reply, session: terms.source, sources: Vec::new() });
                 return Some(accepted);
             }
             Err(Dropped::Noise) => self.stats.noise += 1,
@@ -254,41 +272,44 @@ impl Responder {
 
     /// Keeps a REPLY for copies of its HELLO, in place of the oldest if there are too many. Where there is load those all come from where
     /// they say, and who waits longest has had the most time.
-    fn keep(&mut self, now: Time, to: Route, hash: HelloHash, reply: Box<[u8]>) {
+    fn keep(&mut self, now: Time, to: Route, hash: HelloHash, cached: Cached) {
         while self.cache.len() >= MAX_CACHED
             && let Some((_, oldest)) = self.expiries.pop_front()
         {
             self.cache.remove(&oldest);
             self.stats.displaced += 1;
         }
-        let cached = Cached { reply, to, created: now, queued: 0, waiting: 0, received: HELLO_LEN, sent: 0 };
         self.cache.insert(hash, cached);
         self.expiries.push_back((now + REPLY_CACHED, hash));
-        self.queue(now, hash);
+        self.queue(now, to, hash);
     }
 
-    /// A HELLO seen before is answered again.
-    fn repeat(&mut self, now: Time, from: SocketAddr, hash: HelloHash) {
+    /// Queues two copies of a REPLY to the address that its HELLO came from, unless enough wait for that address already or were queued in
+    /// its first second.
+    fn queue(&mut self, now: Time, to: Route, hash: HelloHash) {
         let Some(cached) = self.cache.get_mut(&hash) else { return };
-        if cached.to.remote != from {
-            // Replayed from elsewhere: neither the answer nor its budget may follow. An initiator whose address changed meanwhile starts anew.
+        if cached.sources.iter().any(|source| source.route.remote != to.remote) {
+            self.spread = Some(cached.session);
+        }
+        let source = cached.source(now, to);
+        let early = now < source.first + FIRST_SECOND && source.queued + COPIES > EARLY_REPLIES;
+        if early || source.waiting + COPIES > MAX_WAITING || self.first.len() >= MAX_QUEUED {
             return;
         }
-        cached.received += HELLO_LEN;
-        self.queue(now, hash);
+        // Whoever floods us with copies can take the second REPLY from others, but not the first.
+        let copies = if self.second.len() < MAX_QUEUED { COPIES } else { 1 };
+        source.queued += copies;
+        source.waiting += copies;
+        self.first.push_back(Copy { due: now, hash, to });
+        if copies == COPIES {
+            self.second.push_back(Copy { due: now + COPY_GAP, hash, to });
+        }
     }
 
-    /// Queues two copies, unless enough wait already or were queued in the first second.
-    fn queue(&mut self, now: Time, hash: HelloHash) {
-        let Some(cached) = self.cache.get_mut(&hash) else { return };
-        let early = now < cached.created + FIRST_SECOND && cached.queued + COPIES > EARLY_REPLIES;
-        if early || cached.waiting + COPIES > MAX_WAITING {
-            return;
-        }
-        cached.queued += COPIES;
-        cached.waiting += COPIES;
-        self.first.push_back((now, hash));
-        self.second.push_back((now + COPY_GAP, hash));
+    /// The session whose REPLY has just gone to more than one address: whoever uses it has not proven where it is. Told once for each HELLO
+    /// that was handed in.
+    pub fn take_spread(&mut self) -> Option<ConnectionId> {
+        self.spread.take()
     }
 
     /// Runs Noise over a HELLO whose mac1 is right.
@@ -358,42 +379,50 @@ impl Responder {
             return Some((to, COOKIE_LEN));
         }
         loop {
-            let hash = pop_due(&mut self.second, now).or_else(|| pop_due(&mut self.first, now))?;
-            let Some(cached) = self.cache.get_mut(&hash) else { continue };
-            cached.waiting = cached.waiting.saturating_sub(1);
-            let len = cached.reply.len();
-            if cached.sent + len > AMPLIFICATION * cached.received {
-                self.stats.capped += 1;
-                continue;
+            let copy = pop_due(&mut self.second, now).or_else(|| pop_due(&mut self.first, now))?;
+            let Some(cached) = self.cache.get_mut(&copy.hash) else { continue };
+            if let Some(source) = cached.sources.iter_mut().find(|source| source.route == copy.to) {
+                source.waiting = source.waiting.saturating_sub(1);
             }
-            cached.sent += len;
+            let len = cached.reply.len();
             self.stats.replies += 1;
             out[..len].copy_from_slice(&cached.reply);
-            return Some((cached.to, len));
+            return Some((copy.to, len));
         }
     }
 
     /// When a copy is due or an entry expires.
     pub fn poll_timeout(&self) -> Option<Time> {
-        [&self.first, &self.second, &self.expiries]
-            .into_iter()
-            .filter_map(|queue| queue.front())
-            .map(|(at, _)| *at)
-            .min()
+        let copies = [&self.first, &self.second].into_iter().filter_map(|queue| queue.front()).map(|copy| copy.due);
+        copies.chain(self.expiries.front().map(|(at, _)| *at)).min()
     }
 
     /// Forgets what has expired. Early calls are harmless.
     pub fn handle_timeout(&mut self, now: Time) {
-        while let Some(hash) = pop_due(&mut self.expiries, now) {
+        while let Some((_, hash)) = self.expiries.pop_front_if(|(at, _)| *at <= now) {
             self.cache.remove(&hash);
         }
     }
 }
 
+impl Cached {
+    /// The account of an address, which takes the place of the one that was silent longest if there are too many.
+    fn source(&mut self, now: Time, route: Route) -> &mut Source {
+        let known = self.sources.iter().position(|source| source.route == route);
+        let silent = known.is_none() && self.sources.len() >= MAX_SOURCES;
+        let place = known.or(silent.then_some(0));
+        let before = place.map(|place| self.sources.remove(place)).filter(|_| known.is_some());
+        if before.is_none() {
+            // Nearly all HELLOs come from one address.
+            self.sources.reserve_exact(1);
+        }
+        self.sources.push_mut(before.unwrap_or(Source { route, first: now, queued: 0, waiting: 0 }))
+    }
+}
+
 /// The first of a queue in order of time, if its time has come.
-fn pop_due(queue: &mut VecDeque<(Time, HelloHash)>, now: Time) -> Option<HelloHash> {
-    queue.front().filter(|(at, _)| *at <= now)?;
-    queue.pop_front().map(|(_, hash)| hash)
+fn pop_due(queue: &mut VecDeque<Copy>, now: Time) -> Option<Copy> {
+    queue.pop_front_if(|copy| copy.due <= now)
 }
 
 impl core::fmt::Debug for Responder {

@@ -4,8 +4,11 @@
 //! the highest number so far; it is challenged, and the peer is followed there once the answer came back from there while the highest number still
 //! did. So whoever copies packets from an address of its own gets nothing but a few small packets: it cannot answer, and the next packet
 //! that takes the direct way puts the peer back to where it is. The address in use is challenged too, so that such a packet
-//! comes even from a peer that has nothing to say (section 9.3.3). Invariant: a candidate is never sent more than [`AMPLIFICATION`] times the bytes
-//! that came from it.
+//! comes even from a peer that has nothing to say (section 9.3.3).
+//!
+//! A new connection whose first packet did not prove its address has no address in use: that address is a candidate as any other, and
+//! nothing but challenges and echoes leaves until a candidate has answered. Invariant: a candidate is never sent more than
+//! [`AMPLIFICATION`] times the bytes that came from it.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -74,6 +77,8 @@ pub(crate) struct Validation {
     last_challenge: Option<Time>,
     /// The address in use is to be challenged.
     owes_home: bool,
+    /// There is an address in use: the peer has been proven to be somewhere.
+    proven: bool,
     tokens: ChaCha20Rng,
 }
 
@@ -81,12 +86,22 @@ impl Validation {
     /// `seed`: what the tokens follow from; a peer that can guess it can claim an address that is not its own.
     pub fn new(seed: [u8; 32]) -> Self {
         let tokens = ChaCha20Rng::from_seed(seed);
-        Self { candidates: Vec::new(), newest: None, last_challenge: None, owes_home: false, tokens }
+        Self { candidates: Vec::new(), newest: None, last_challenge: None, owes_home: false, proven: true, tokens }
     }
 
     /// Tokens follow from another seed from now on.
     pub fn reseed(&mut self, seed: [u8; 32]) {
         self.tokens = ChaCha20Rng::from_seed(seed);
+    }
+
+    /// The address at which the connection began is not proven to be the peer's.
+    pub fn distrust_home(&mut self) {
+        self.proven = false;
+    }
+
+    /// Whether there is an address in use.
+    pub fn is_proven(&self) -> bool {
+        self.proven
     }
 
     fn token(&mut self) -> Token {
@@ -95,12 +110,14 @@ impl Validation {
         token
     }
 
-    /// An authentic packet of `len` bytes came from `from`; `highest` if no number so far was higher. `home` is the address in use.
+    /// An authentic packet of `len` bytes came from `from`; `highest` if no number so far was higher. `home` is the address in use, once one
+    /// is proven.
     pub fn on_packet(&mut self, now: Time, (from, home): (SocketAddr, SocketAddr), len: usize, highest: bool) {
+        let is_home = self.proven && from == home;
         if highest {
-            self.newest = Some(from).filter(|&from| from != home);
+            self.newest = Some(from).filter(|_| !is_home);
         }
-        if from == home {
+        if is_home {
             return;
         }
         if let Some(known) = self.candidates.iter_mut().find(|known| known.address == from) {
@@ -122,7 +139,7 @@ impl Validation {
                 challenged: Time::ZERO,
                 challenges: 0,
             });
-            self.owes_home = true;
+            self.owes_home = self.proven;
         }
     }
 
@@ -142,7 +159,7 @@ impl Validation {
             return None;
         }
         self.candidates.clear();
-        (self.newest, self.owes_home) = (None, false);
+        (self.newest, self.owes_home, self.proven) = (None, false, true);
         Some(Move { address: from, rtt })
     }
 
@@ -158,6 +175,11 @@ impl Validation {
             known.challenges += 1;
         }
         Some(Errand { address: known.address, challenge, echo: known.echo.take() })
+    }
+
+    /// Whether a packet of `len` bytes may leave for an address that is not in use.
+    pub fn allows(&self, address: SocketAddr, len: usize) -> bool {
+        self.candidates.iter().any(|known| known.address == address && known.may_send(len))
     }
 
     /// A packet of `len` bytes left for a candidate.

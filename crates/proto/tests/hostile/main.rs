@@ -3,6 +3,7 @@
 //! Goals and rows are those of the founders' reliability list: G6 (malformed datagrams), T18 (memory), S10, S14, S17 (survival).
 #![cfg(feature = "aws-lc-rs")]
 
+mod first;
 mod flapping;
 mod flow;
 mod host;
@@ -12,3 +13,4 @@ mod memory;
 mod meter;
 mod peer;
 mod replay;
+mod timers;
