@@ -8,6 +8,7 @@ mod flow;
 mod host;
 mod lying;
 mod malformed;
+mod many;
 mod memory;
 mod meter;
 mod peer;
