@@ -3,6 +3,7 @@
 //! Owns what a socket needs beside its connections: the responder (when it listens), half-open sessions, ids, questions after silent
 //! peers. To a stranger it is silent: whatever does not name a connection or carry the right MAC is counted by reason and dropped.
 
+mod connections;
 mod half_open;
 mod inquiry;
 mod shard;
@@ -10,7 +11,7 @@ mod shard;
 use core::fmt;
 use core::net::SocketAddr;
 use core::ops::AddAssign;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use rand_chacha::ChaCha20Rng;
@@ -23,6 +24,7 @@ use crate::crypto::{Provider, PublicKey};
 use crate::handshake::{Credentials, Initiator, Parameters, PeerKeyError, Responder, Route, Terms, Unauthorized};
 use crate::lane::INITIAL_CREDIT;
 use crate::wire::{ConnectionId, Datagram, LongKind};
+use connections::Connections;
 use half_open::{Asked, HalfOpen};
 use inquiry::Inquiries;
 pub use shard::Shard;
@@ -114,17 +116,13 @@ pub struct Endpoint {
     responder: Option<Responder>,
     rng: ChaCha20Rng,
     shard: Shard,
-    /// Boxed: a node of the map has room for eleven, some of it always empty.
-    connections: BTreeMap<ConnectionHandle, Box<Connection>>,
+    connections: Connections,
     half_open: HalfOpen,
     inquiries: Inquiries,
     ids: HashMap<ConnectionId, ConnectionHandle>,
-    next_handle: u64,
     stats: EndpointStats,
-    /// The connection that was last asked for datagrams, so that each gets its turn.
-    turn: ConnectionHandle,
-    /// Whether the last datagrams were its.
-    sent_by_turn: bool,
+    /// Whose the last datagrams were, if they were a connection's.
+    sent_by: Option<ConnectionHandle>,
 }
 
 impl fmt::Debug for Endpoint {
@@ -155,14 +153,12 @@ impl Endpoint {
             responder,
             rng,
             shard: Shard::ALONE,
-            connections: BTreeMap::new(),
+            connections: Connections::default(),
             half_open: HalfOpen::default(),
             inquiries: Inquiries::default(),
             ids: HashMap::new(),
-            next_handle: 0,
             stats: EndpointStats::default(),
-            turn: ConnectionHandle(0),
-            sent_by_turn: false,
+            sent_by: None,
         })
     }
 
@@ -190,25 +186,24 @@ impl Endpoint {
     }
 
     fn insert(&mut self, mut connection: Connection) -> ConnectionHandle {
-        let handle = ConnectionHandle(self.next_handle);
-        self.next_handle += 1;
         let mut seed = [0; 32];
         self.rng.fill_bytes(&mut seed);
         connection.seed(seed);
-        self.ids.extend(connection.local_ids().map(|id| (id, handle)));
-        self.connections.insert(handle, Box::new(connection));
+        let ids: Vec<_> = connection.local_ids().collect();
+        let handle = self.connections.insert(connection);
+        self.ids.extend(ids.into_iter().map(|id| (id, handle)));
         self.refresh_ids(handle);
         handle
     }
 
     /// Gives a connection the spare ids that it wants, and forgets those that it no longer has.
     fn refresh_ids(&mut self, handle: ConnectionHandle) {
-        while self.connections.get(&handle).is_some_and(|connection| connection.wants_id()) {
+        while self.connections.get(handle).is_some_and(Connection::wants_id) {
             let id = self.fresh_id();
             self.ids.insert(id, handle);
-            self.connections.get_mut(&handle).into_iter().for_each(|connection| connection.give_id(id));
+            self.connections.touch(handle).into_iter().for_each(|connection| connection.give_id(id));
         }
-        while let Some(id) = self.connections.get_mut(&handle).and_then(|connection| connection.poll_gone_id()) {
+        while let Some(id) = self.connections.touch(handle).and_then(Connection::poll_gone_id) {
             self.ids.remove(&id);
         }
     }
@@ -277,7 +272,7 @@ impl Endpoint {
             }
         };
         if let Some(&handle) = self.ids.get(&destination)
-            && let Some(connection) = self.connections.get_mut(&handle)
+            && let Some(connection) = self.connections.touch(handle)
         {
             connection.handle_datagram(received);
             return self.refresh_ids(handle);
@@ -347,12 +342,12 @@ impl Endpoint {
         self.credentials.authorize(Arc::clone(&keys));
         let Some(responder) = &mut self.responder else { return };
         responder.authorize(keys);
-        for connection in self.connections.values_mut() {
+        self.connections.touch_all(|connection| {
             let revoked = connection.peer_key().is_some_and(|key| !self.credentials.authorizes(&key));
             if revoked && connection.side() == Side::Responder {
                 connection.close(now, CloseCode::Refused, "this key is not authorized any more");
             }
-        }
+        });
     }
 
     /// The next peer that was refused for its key. A few are kept; copies of its HELLO are told one by one.
@@ -371,22 +366,24 @@ impl Endpoint {
         if let Some(responder) = &mut self.responder {
             responder.handle_timeout(now);
         }
-        for (&handle, connection) in &mut self.connections {
+        self.connections.read_timers();
+        while let Some((handle, connection)) = self.connections.poll_expired(now) {
             connection.handle_timeout(now);
             if connection.take_inquiry() {
                 self.inquiries.ask(handle);
             }
+            self.connections.on_end(handle);
         }
     }
 
     /// Our packets leave from another address from now on; see [`Connection::handle_address_change`].
     pub fn handle_address_change(&mut self, now: Time) {
-        self.connections.values_mut().for_each(|connection| connection.handle_address_change(now));
+        self.connections.touch_all(|connection| connection.handle_address_change(now));
     }
 
     /// Datagrams to be sent now; see [`Connection::poll_transmit`].
     pub fn poll_transmit(&mut self, now: Time, max_segments: usize, out: &mut [u8]) -> Option<Transmit> {
-        self.sent_by_turn = false;
+        self.sent_by = None;
         if let Some((Route { remote: destination, local: source }, len)) =
             self.responder.as_mut().and_then(|responder| responder.poll_transmit(now, out))
         {
@@ -397,64 +394,41 @@ impl Endpoint {
         {
             return Some(transmit);
         }
-        self.sent_by_turn = true;
-        let turn = self.turn;
-        let after = self.connections.range_mut(ConnectionHandle(turn.0 + 1)..);
-        for (&handle, connection) in after {
-            if let Some(transmit) = connection.poll_transmit(now, max_segments, out) {
-                self.turn = handle;
-                return Some(transmit);
-            }
-        }
-        for (&handle, connection) in self.connections.range_mut(..=turn) {
-            if let Some(transmit) = connection.poll_transmit(now, max_segments, out) {
-                self.turn = handle;
-                return Some(transmit);
-            }
-        }
-        None
+        let (handle, transmit) = self.connections.poll_transmit(now, max_segments, out)?;
+        self.sent_by = Some(handle);
+        Some(transmit)
     }
 
     /// The socket did not take `transmit`, which [`Self::poll_transmit`] gave last. That ends nothing: it is as good as lost on its way, and the next may go.
     pub fn handle_send_failure(&mut self, now: Time, transmit: &Transmit, failure: SendFailure) {
-        if !self.sent_by_turn {
+        let Some(handle) = self.sent_by else {
             self.stats.refused_by_system += 1;
-        } else if let Some(connection) = self.connections.get_mut(&self.turn) {
+            return;
+        };
+        if let Some(connection) = self.connections.touch(handle) {
             connection.handle_send_failure(now, transmit, failure);
         }
     }
 
-    /// The next event, and whose it is. After [`Event::Closed`] the connection is dropped as soon as it has finished ending.
+    /// The next event, and whose it is. Once there is none, the connections that have finished ending are dropped; [`Self::poll_ended`] takes one
+    /// before.
     pub fn poll_event(&mut self) -> Option<(ConnectionHandle, Event)> {
-        for (&handle, connection) in &mut self.connections {
-            if let Some(event) = connection.poll_event() {
-                return Some((handle, event));
-            }
+        let event = self.connections.poll_event();
+        if event.is_none() {
+            while self.poll_ended().is_some() {}
         }
-        let ids = &mut self.ids;
-        self.connections.retain(|_, connection| {
-            let keep = !connection.is_closed();
-            if !keep {
-                for id in connection.local_ids() {
-                    ids.remove(&id);
-                }
-            }
-            keep
-        });
-        None
+        event
     }
 
-    /// Takes a connection that has finished ending, so that what it received can still be read; else the next
-    /// [`Self::poll_event`] drops it. `None` while it lives.
-    pub fn take_closed(&mut self, handle: ConnectionHandle) -> Option<Connection> {
-        if !self.connections.get(&handle)?.is_closed() {
-            return None;
-        }
-        let connection = self.connections.remove(&handle)?;
+    /// Takes a connection that has finished ending, so that what it received can still be read. A connection that ends with [`Event::Closed`] is there
+    /// right after that event; one that was still to tell its peer is there after a [`Self::handle_timeout`], and its last events come from itself.
+    pub fn poll_ended(&mut self) -> Option<(ConnectionHandle, Connection)> {
+        let (handle, connection) = self.connections.poll_ended()?;
         for id in connection.local_ids() {
             self.ids.remove(&id);
         }
-        Some(*connection)
+        self.inquiries.forget(handle);
+        Some((handle, connection))
     }
 
     /// When to call [`Self::handle_timeout`], if nothing else happens before, and why.
@@ -462,28 +436,33 @@ impl Endpoint {
         let responder = self.responder.as_ref().and_then(Responder::poll_timeout);
         let half_open = self.half_open.poll_timeout();
         let own = responder.into_iter().chain(half_open).map(|at| (at, WakeReason::Handshake));
-        let timers = self.connections.values_mut().filter_map(|connection| connection.poll_timeout());
+        let timers = self.connections.poll_timeout();
         own.chain(timers).min_by_key(|&(at, _)| at)
     }
 
     /// A connection, until it has finished ending.
     pub fn connection(&self, handle: ConnectionHandle) -> Option<&Connection> {
-        self.connections.get(&handle).map(Box::as_ref)
+        self.connections.get(handle)
     }
 
-    /// See [`Self::connection`].
+    /// See [`Self::connection`]. The contract of [`Connection`] holds: what was changed is to be polled.
     pub fn connection_mut(&mut self, handle: ConnectionHandle) -> Option<&mut Connection> {
-        self.connections.get_mut(&handle).map(Box::as_mut)
+        self.connections.touch(handle)
     }
 
     /// Connections that have not finished ending.
     pub fn connections(&self) -> impl Iterator<Item = (ConnectionHandle, &Connection)> {
-        self.connections.iter().map(|(&handle, connection)| (handle, &**connection))
+        self.connections.iter()
     }
 
     /// Datagrams that reached no connection.
     pub fn stats(&self) -> &EndpointStats {
         &self.stats
+    }
+
+    /// How often the endpoint has looked at one of its connections: its work as a number that does not depend on the machine.
+    pub fn visits(&self) -> u64 {
+        self.connections.visits()
     }
 }
 

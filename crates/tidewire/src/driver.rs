@@ -128,7 +128,7 @@ impl Driver {
 
     /// Acts on timers and sends what there is, then settles.
     fn send(&mut self, cx: &mut Context<'_>) -> Round {
-        for _ in 0..BATCHES {
+        for batch in 0..BATCHES {
             if let Some(transmit) = &self.pending {
                 let Poll::Ready(sent) = self.socket.poll_send(cx, transmit, &self.out[..transmit.len]) else {
                     return self.wait_for_room(cx);
@@ -148,7 +148,8 @@ impl Driver {
                 // It is listened to in the next round.
                 return Round::More;
             }
-            if state.due() <= now {
+            // Once a round: `due` does not move before everything is sent.
+            if batch == 0 && state.due() <= now {
                 state.endpoint.handle_timeout(now);
             }
             let segments = self.socket.max_segments(self.largest);

@@ -45,8 +45,6 @@ pub(crate) struct State {
     slots: BTreeMap<ConnectionHandle, Slot>,
     /// Connected and not yet accepted.
     waiting: VecDeque<ConnectionHandle>,
-    /// Closed, and perhaps not yet finished ending.
-    ending: Vec<ConnectionHandle>,
     /// Refused for their keys, and not yet told of.
     pub unauthorized: VecDeque<Unauthorized>,
     /// No more connections are made.
@@ -94,7 +92,6 @@ impl Shared {
             next_socket: None,
             slots: BTreeMap::new(),
             waiting: VecDeque::new(),
-            ending: Vec::new(),
             unauthorized: VecDeque::new(),
             shut: false,
             stopped: false,
@@ -293,29 +290,23 @@ impl State {
     /// Hands out all events; those to be woken are put into `wake`. Returns whether the protocol was called, and so may have
     /// something to send.
     pub fn hand_out(&mut self, shared: &Shared, now: Time, wake: &mut Vec<Waker>) -> bool {
-        let mut called = self.keep_ended(shared, now, wake);
         while let Some(refused) = self.endpoint.poll_unauthorized() {
             self.unauthorized.truncate(MAX_UNAUTHORIZED - 1);
             self.unauthorized.push_back(refused);
             shared.changed.notify_waiters();
         }
-        while let Some((handle, event)) = self.endpoint.poll_event() {
-            called |= self.on_event(shared, now, (handle, event), wake);
+        let mut called = false;
+        loop {
             called |= self.keep_ended(shared, now, wake);
+            let Some((handle, event)) = self.endpoint.poll_event() else { return called };
+            called |= self.on_event(shared, now, (handle, event), wake);
         }
-        called
     }
 
     /// Keeps what ended connections received for those who may still read it.
     fn keep_ended(&mut self, shared: &Shared, now: Time, wake: &mut Vec<Waker>) -> bool {
         let mut called = false;
-        for handle in std::mem::take(&mut self.ending) {
-            let Some(mut connection) = self.endpoint.take_closed(handle) else {
-                if self.endpoint.connection(handle).is_some() {
-                    self.ending.push(handle);
-                }
-                continue;
-            };
+        while let Some((handle, mut connection)) = self.endpoint.poll_ended() {
             let late: Vec<_> = std::iter::from_fn(|| connection.poll_event()).collect();
             if let Some(slot) = self.slots.get_mut(&handle) {
                 slot.ended = Some(Box::new(connection));
@@ -352,7 +343,6 @@ impl State {
             }
             Event::Closed(reason) => {
                 slot.closed.get_or_insert(reason);
-                self.ending.push(handle);
                 wake.extend(slot.wakers());
             }
             _ => {}

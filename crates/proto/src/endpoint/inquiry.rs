@@ -4,12 +4,12 @@
 //! the peer calls the connection. Whoever answers has proved who he is, and says whether he still knows that id. A live session is not
 //! touched by it: it ends only if the peer says that it is gone, and nothing was heard of it since the question.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::{ConnectionHandle, Endpoint};
 use crate::Time;
-use crate::connection::Transmit;
+use crate::connection::{Connection, Transmit};
 use crate::handshake::Initiator;
 use crate::wire::{ConnectionId, HELLO_LEN};
 
@@ -25,6 +25,8 @@ struct Inquiry {
 #[derive(Default)]
 pub(super) struct Inquiries {
     open: BTreeMap<ConnectionHandle, Inquiry>,
+    /// Which connection an id of ours was made up for: that to which the answer comes.
+    sources: HashMap<ConnectionId, ConnectionHandle>,
     due: VecDeque<ConnectionHandle>,
 }
 
@@ -37,6 +39,19 @@ impl Inquiries {
     pub(super) fn is_due(&self) -> bool {
         !self.due.is_empty()
     }
+
+    /// There is nothing more to be asked after this connection.
+    pub(super) fn forget(&mut self, handle: ConnectionHandle) {
+        if let Some(inquiry) = self.open.remove(&handle) {
+            self.sources.remove(&inquiry.initiator.source());
+        }
+    }
+
+    fn insert(&mut self, handle: ConnectionHandle, inquiry: Inquiry) {
+        self.forget(handle);
+        self.sources.insert(inquiry.initiator.source(), handle);
+        self.open.insert(handle, inquiry);
+    }
 }
 
 impl Endpoint {
@@ -45,18 +60,13 @@ impl Endpoint {
         let out = out.get_mut(..HELLO_LEN)?;
         loop {
             let handle = self.inquiries.due.pop_front()?;
-            let Some((after, heard)) = self.connections.get(&handle).and_then(|connection| connection.silence()) else {
-                continue;
-            };
+            let Some((after, heard)) = self.connections.get(handle).and_then(Connection::silence) else { continue };
             let fits = |inquiry: &Inquiry| (inquiry.after, inquiry.heard) == (after, heard);
             if !self.inquiries.open.get(&handle).is_some_and(fits) {
                 let Some(initiator) = self.initiator_asking_after(now, handle, after) else { continue };
-                let connections = &self.connections;
-                self.inquiries.open.retain(|handle, _| connections.contains_key(handle));
-                self.inquiries.open.insert(handle, Inquiry { initiator, after, heard });
+                self.inquiries.insert(handle, Inquiry { initiator, after, heard });
             }
-            let (Some(inquiry), Some(connection)) =
-                (self.inquiries.open.get(&handle), self.connections.get_mut(&handle))
+            let (Some(inquiry), Some(connection)) = (self.inquiries.open.get(&handle), self.connections.touch(handle))
             else {
                 continue;
             };
@@ -73,7 +83,7 @@ impl Endpoint {
         handle: ConnectionHandle,
         after: ConnectionId,
     ) -> Option<Initiator> {
-        let peer = self.connections.get(&handle)?.peer_key();
+        let peer = self.connections.get(handle)?.peer_key();
         let keys = self.credentials.to_connect(peer.as_ref()).ok()?;
         let (id, seed, provider) = (self.fresh_id(), self.fresh_seed(), Arc::clone(&self.provider));
         Some(Initiator::asking_after(after, keys, id, &self.parameters, provider, seed, now))
@@ -81,8 +91,8 @@ impl Endpoint {
 
     /// A REPLY or COOKIE that names no connection of ours; returns whether it answers a question.
     pub(super) fn handle_answer(&mut self, now: Time, destination: ConnectionId, datagram: &[u8]) -> bool {
-        let asked = |(_, inquiry): &(&ConnectionHandle, &mut Inquiry)| inquiry.initiator.source() == destination;
-        let Some((&handle, inquiry)) = self.inquiries.open.iter_mut().find(asked) else { return false };
+        let Some(&handle) = self.inquiries.sources.get(&destination) else { return false };
+        let Some(inquiry) = self.inquiries.open.get_mut(&handle) else { return false };
         if inquiry.initiator.handle_cookie(now, datagram).is_ok() {
             return true;
         }
@@ -90,8 +100,8 @@ impl Endpoint {
             return false;
         }
         let (found, question) = (inquiry.initiator.found_connection(), (inquiry.after, inquiry.heard));
-        self.inquiries.open.remove(&handle);
-        if let Some(connection) = self.connections.get_mut(&handle)
+        self.inquiries.forget(handle);
+        if let Some(connection) = self.connections.touch(handle)
             && connection.silence() == Some(question)
         {
             connection.on_answer(found);

@@ -9,6 +9,7 @@ mod flow;
 mod host;
 mod lying;
 mod malformed;
+mod many;
 mod memory;
 mod meter;
 mod peer;
