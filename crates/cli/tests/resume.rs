@@ -3,12 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Mutex;
+use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use tidewire_cli::transfer::{Destination, Event, GROUP, Outcome, Reason, receive, scan, send};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, copy, duplex, split};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, copy, duplex, split};
 use tokio::sync::Notify;
 
 fn run<T>(future: impl Future<Output = T>) -> T {
@@ -308,5 +311,41 @@ fn a_connection_whose_part_was_taken_fails_by_name() {
     });
     assert_eq!(outcome.unwrap().failed, 1);
     assert_eq!(first.into_inner().unwrap().failed, [Reason::Unwritable]);
+    stage.assert_same();
+}
+
+/// A stream that its peer has stopped by the time its end is said.
+struct Stopped(DuplexStream);
+
+impl AsyncRead for Stopped {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Stopped {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+    }
+}
+
+/// `survival.rs` failed one time in 60 under load: the sender ended with 5 though it had been answered.
+#[test]
+fn issue_13_a_receiver_that_has_all_may_stop_reading_before_the_sender_says_its_end() {
+    let stage = Stage::new();
+    let found = scan(&[stage.file("f", b"content")]).unwrap();
+    let destination = Destination::open(stage.to.path()).unwrap();
+    let (near, far) = duplex(100_000);
+    let (sent, _) =
+        run(async { tokio::join!(send(Stopped(near), &found, &|_| {}), receive(far, &destination, &|_| {})) });
+    assert_eq!(sent.unwrap().kept, 1);
     stage.assert_same();
 }
