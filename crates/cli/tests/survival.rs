@@ -362,6 +362,11 @@ fn s15_a_full_disk_is_named_and_when_there_is_room_the_file_goes_on() {
     let (code, lines) = send(&[&large, &small], &link);
     assert_eq!(code, Some(0), "{lines:?}");
     assert_eq!(resumed(&lines), 2 * GROUP + 1000);
+    // What was there is no goodput of this session, and does not make its overhead negative.
+    let summary = lines.last().unwrap();
+    assert_eq!(summary["bytes"], 20_000_000 - 2 * GROUP);
+    assert_eq!(summary["resumed_bytes"], 2 * GROUP + 1000);
+    assert!(summary["overhead"].as_f64().unwrap() > 0.0, "{summary}");
     let both = BTreeMap::from(
         [&large, &small].map(|path| (path.file_name().unwrap().into(), Some(blake3::hash(&fs::read(path).unwrap())))),
     );
