@@ -23,12 +23,16 @@ pub(super) fn of(_: &Metadata) -> u16 {
     ANY & PERMISSIONS
 }
 
-/// Gives a file that arrived its mode.
+/// Gives a file that arrived its mode. On a file system that keeps no modes, as FAT, it has what every file there has.
 #[cfg(unix)]
 pub(super) fn set(file: &File, mode: u16) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let mode = u32::from(mode & PERMISSIONS) & !umask();
-    file.set_permissions(std::fs::Permissions::from_mode(mode))
+    match file.set_permissions(std::fs::Permissions::from_mode(mode)) {
+        // The owner of a file may change its mode wherever it has one.
+        Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported) => Ok(()),
+        set => set,
+    }
 }
 
 #[cfg(not(unix))]
