@@ -2,7 +2,7 @@
 //!
 //! Developers and `.ci/run` call it through the alias in `.cargo/config.toml`. Every check is one [`Step`]; each can
 //! be run alone by its name. A failing step never hides the ones after it, and the exit code is zero only when all
-//! passed. `figures` and `lab` are no steps: they measure, and what is timed is no test. What a step needs beyond rustup, cargo and a C compiler it installs itself, see `tools.rs`.
+//! passed. `figures` and `lab` are no steps: they measure, and what is timed is no test; `loops` repeats tests for hours. What a step needs beyond rustup, cargo and a C compiler it installs itself, see `tools.rs`.
 
 mod bench;
 mod context;
@@ -10,6 +10,7 @@ mod deny;
 mod figures;
 mod fuzz;
 mod lab;
+mod loops;
 mod rust;
 mod size;
 mod steps;
@@ -62,6 +63,11 @@ fn main() -> ExitCode {
     {
         return lab::main(rest);
     }
+    if let Some((command, rest)) = arguments.split_first()
+        && command == "loops"
+    {
+        return loops::main(rest);
+    }
     match plan(&arguments) {
         Ok((steps, context)) => steps::run(&steps, &context),
         Err(problem) => {
@@ -97,7 +103,8 @@ fn help() -> String {
     text += "cargo xtask check             the quick ones, marked *; tests with TIDEWIRE_QUICK=1\n";
     text += "cargo xtask STEP              one step; `fuzz` takes seconds per target\n";
     text += &format!("cargo xtask figures           {}\n", figures::ABOUT);
-    text += &format!("cargo xtask lab               {}\n\n", lab::ABOUT);
+    text += &format!("cargo xtask lab               {}\n", lab::ABOUT);
+    text += &format!("cargo xtask loops             {}\n\n", loops::ABOUT);
     for step in STEPS {
         text += &format!("  {} {:<12} {}\n", if step.quick { '*' } else { ' ' }, step.name, step.about);
     }

@@ -14,6 +14,7 @@ use tidewire::{Credentials, KeyCredentials, PrivateKey, PublicKey, Secret, TextK
 
 use crate::exit::{Exit, Failure, OrExit};
 use crate::link::{Link, Peer};
+use crate::report::Console;
 
 /// What a verb that connects proves itself by.
 #[derive(Args, Clone, Debug)]
@@ -36,10 +37,10 @@ pub enum KeyFile {
 ///
 /// # Errors
 /// [`Exit::Usage`] when the link ends with a public key and there is no private key of ours, or the file is wrong.
-pub fn to_open(link: &Link, key: Option<&Path>) -> Result<Credentials, Failure> {
+pub fn to_open(link: &Link, key: Option<&Path>, console: &Console) -> Result<Credentials, Failure> {
     match (&link.peer, key) {
         (Peer::Secret(secret), _) => Ok(Credentials::Psk(secret.clone())),
-        (Peer::Key(_), Some(path)) => match read(path).or_exit(Exit::Usage)? {
+        (Peer::Key(_), Some(path)) => match read(path, console).or_exit(Exit::Usage)? {
             KeyFile::Private(private) => Ok(Credentials::Key(KeyCredentials::new(private))),
             KeyFile::Secret(_) => {
                 let wanted = "holds a secret, and the link ends with a public key: give a private key";
@@ -53,11 +54,11 @@ pub fn to_open(link: &Link, key: Option<&Path>) -> Result<Credentials, Failure> 
     }
 }
 
-/// Reads the first line of a key file.
+/// Reads the first line of a key file, and warns where others can read it too.
 ///
 /// # Errors
 /// When it cannot be read, or holds neither a secret nor a private key.
-pub fn read(path: &Path) -> anyhow::Result<KeyFile> {
+pub fn read(path: &Path, console: &Console) -> anyhow::Result<KeyFile> {
     let text = text_of(path)?;
     let line = text.lines().next().unwrap_or_default().trim();
     let begins = |kind: TextKind| line.get(..4).is_some_and(|head| head.eq_ignore_ascii_case(kind.prefix()));
@@ -68,7 +69,23 @@ pub fn read(path: &Path) -> anyhow::Result<KeyFile> {
     } else {
         line.parse().map(KeyFile::Secret)
     };
+    if let (Ok(_), Some(mode)) = (&file, open_to_others(path)) {
+        let path = path.display();
+        console.warn(&format!("`{path}` holds a key and is open to others (mode {mode:04o}): chmod 600 '{path}'"));
+    }
     file.with_context(|| format!("`{}` is no key file", path.display()))
+}
+
+/// The mode of a file that its group or others may read or write.
+#[cfg(unix)]
+fn open_to_others(path: &Path) -> Option<u32> {
+    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(path).ok()?) & 0o777;
+    (mode & 0o066 != 0).then_some(mode)
+}
+
+#[cfg(not(unix))]
+fn open_to_others(_: &Path) -> Option<u32> {
+    None
 }
 
 /// Reads the public keys of those who may connect: one a line, and a comment behind it or none; lines of `#` are comments.

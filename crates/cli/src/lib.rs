@@ -2,7 +2,7 @@
 //!
 //! `main.rs` parses the command line into a [`verb::Command`] and runs it. Each verb is one file in [`verb`]; what they
 //! share is here: [`link`] (how a connection is named), [`keys`] (files of secrets and keys), [`listen`] (how one is waited for), [`exit`] (how a process ends),
-//! [`transfer`] (files over one stream), [`forward`] (TCP connections over streams), [`pipe`](mod@pipe), [`bench`](mod@bench), [`probe`] (what a path is like), `lab` (hosts in namespaces, on Linux), [`papers`] (figures of papers made anew), [`report`] (what is told), [`settings`] (what files and the environment say). A library only
+//! [`transfer`] (files over one stream), [`forward`] (TCP connections over streams), [`pipe`](mod@pipe), [`bench`](mod@bench), [`probe`] (what a path is like), `lab` (hosts in namespaces, on Linux), [`papers`] (figures of papers made anew), [`report`] (what is told), [`terminal`] (what a peer said, made safe to print), [`settings`] (what files and the environment say). A library only
 //! so that tests and the binary see the same code; it promises nobody else an interface.
 
 pub mod bench;
@@ -26,5 +26,6 @@ pub mod proxy;
 pub mod report;
 pub mod session;
 pub mod settings;
+pub mod terminal;
 pub mod transfer;
 pub mod verb;

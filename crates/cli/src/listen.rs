@@ -42,8 +42,8 @@ pub struct Naming {
 
 impl Naming {
     /// What we prove ourselves by and whom we let in, and what the link says of it.
-    fn credentials(&self) -> Result<(Credentials, Peer), Failure> {
-        let file = self.key.as_deref().map(keys::read).transpose().or_exit(Exit::Usage)?;
+    fn credentials(&self, console: &Console) -> Result<(Credentials, Peer), Failure> {
+        let file = self.key.as_deref().map(|path| keys::read(path, console)).transpose().or_exit(Exit::Usage)?;
         let secret = match (file, &self.authorized_keys) {
             (Some(KeyFile::Private(private)), Some(path)) => {
                 let authorized = Arc::new(keys::read_authorized(path).or_exit(Exit::Usage)?);
@@ -70,8 +70,13 @@ impl Naming {
 ///
 /// # Errors
 /// [`Exit::Usage`] for a wrong key file or host, [`Exit::LocalIo`] when the port cannot be listened on.
-pub async fn open(address: SocketAddr, naming: &Naming, config: Config) -> Result<(Endpoint, Link), Failure> {
-    let (credentials, peer) = naming.credentials()?;
+pub async fn open(
+    address: SocketAddr,
+    naming: &Naming,
+    config: Config,
+    console: &Console,
+) -> Result<(Endpoint, Link), Failure> {
+    let (credentials, peer) = naming.credentials(console)?;
     let endpoint = Endpoint::bind(address, credentials, config).await.map_err(|error| {
         Failure::message(Exit::LocalIo, format_args!("cannot listen on {address}: {error}; try another --listen"))
     })?;

@@ -2,8 +2,8 @@
 //!
 //! Every verb writes through one [`Console`]; `docs/json-schema.json` describes the lines. Invariant: the last line of a
 //! job that ran is its [`Summary`], whatever its exit code; with `--json` nothing else is ever on stdout (the verb `pipe`,
-//! whose stdout is data, writes its lines to stderr). A reader that
-//! goes away (a broken pipe) is no failure.
+//! whose stdout is data, writes its lines to stderr). Everything is made safe for a terminal here ([`crate::terminal`]), whoever chose
+//! the words. A reader that goes away (a broken pipe) is no failure.
 
 use std::io::{IsTerminal, Write};
 
@@ -14,6 +14,7 @@ use crate::bench::{Interval, Records};
 use crate::distribution::{Distribution, Spread};
 use crate::exit::Failure;
 use crate::probe;
+use crate::terminal::{printable, printable_json};
 use crate::transfer::FileFailure;
 
 /// Version of the JSON lines; grows when a name changes its meaning.
@@ -332,8 +333,11 @@ pub struct LinkCounts {
 /// How a job went. The names are the same for every verb; what this end cannot know is null.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
-    /// Bytes of the job delivered: of whole files.
+    /// Bytes of the job that this connection delivered: of whole files, without what earlier sessions had left of them.
     pub bytes: u64,
+    /// Bytes of the same files that earlier sessions had left; only `send` and `receive` have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumed_bytes: Option<u64>,
     /// From the first handshake packet to the last answer.
     pub seconds: f64,
     /// `8 * bytes / seconds`.
@@ -446,6 +450,9 @@ impl Summary {
                 text.push_str(&say(value));
             }
         };
+        add(self.resumed_bytes.filter(|bytes| *bytes > 0).map(|bytes| bytes as f64), &|bytes| {
+            format!(", {} were there before", indicatif::DecimalBytes(bytes as u64))
+        });
         add(self.overhead, &|overhead| format!(", overhead {:.1} %", 100.0 * overhead));
         add(self.loss, &|loss| format!(", loss {:.1} %", 100.0 * loss));
         add(self.rtt_ms.mean, &|rtt| format!(", RTT {rtt:.1} ms"));
@@ -513,14 +520,20 @@ impl Console {
         if self.json
             && let Ok(line) = serde_json::to_string(&Line { v: VERSION, event })
         {
-            self.print(&line);
+            self.write_result(&printable_json(&line));
         }
     }
 
-    /// A line that a program may want to read: on stdout, unless that carries bytes of the job. A reader that went away is no failure.
+    /// A line that a program may want to read: on stdout, unless that carries bytes of the job.
     pub fn print(&self, line: &str) {
+        self.write_result(&printable(line));
+    }
+
+    /// Writes a line that is safe for a terminal to stdout, or to stderr where stdout carries bytes of the job. A reader that
+    /// went away is no failure.
+    fn write_result(&self, line: &str) {
         if self.stdout_is_data {
-            return self.warn(line);
+            return self.write_remark(line);
         }
         let mut stdout = std::io::stdout().lock();
         let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
@@ -535,8 +548,13 @@ impl Console {
 
     /// A sentence on stderr, always.
     pub fn warn(&self, sentence: &str) {
+        self.write_remark(&printable(sentence));
+    }
+
+    /// Writes a line that is safe for a terminal to stderr.
+    fn write_remark(&self, line: &str) {
         let write = || {
-            let _ = writeln!(std::io::stderr().lock(), "{sentence}");
+            let _ = writeln!(std::io::stderr().lock(), "{line}");
         };
         match &self.bars {
             Some(bars) => bars.suspend(write),

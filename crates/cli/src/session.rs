@@ -11,6 +11,7 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::link::Link;
 use crate::progress::Sample;
 use crate::report::{Console, Delay, Packets, Reordering, Rtt, Summary, Symbols};
+use crate::transfer::Outcome;
 
 /// Code of an orderly close.
 pub const DONE: CloseCode = CloseCode::Done;
@@ -222,6 +223,12 @@ pub fn summary(stats: &Stats, role: Role, bytes: u64, elapsed: Duration) -> Summ
         delay_ms: if role.receives() { Delay::from(&delays(stats)) } else { Delay::default() },
         ..Summary::new(bytes, elapsed.as_secs_f64(), wire_bytes(stats, role))
     }
+}
+
+/// What is to be said of a transfer, `outcome` being `None` where it was cut off: rates and overhead are of what this connection moved.
+pub fn transfer_summary(stats: &Stats, role: Role, outcome: Option<&Outcome>, elapsed: Duration) -> Summary {
+    let (moved, resumed) = outcome.map_or((0, 0), |outcome| (outcome.bytes - outcome.resumed, outcome.resumed));
+    Summary { resumed_bytes: Some(resumed), ..summary(stats, role, moved, elapsed) }
 }
 
 fn wire_bytes(stats: &Stats, role: Role) -> u64 {

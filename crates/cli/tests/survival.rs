@@ -1,5 +1,5 @@
 //! Files that survive what happens to a transfer: real processes that are killed, disks that fill up, sources that change
-//! (RELIABILITY S13 and S15).
+//! (`docs/survival.md`, S13 and S15).
 #![cfg(unix)]
 
 mod process;
@@ -21,6 +21,8 @@ use serde_json::Value;
 
 /// What a kill may cost for each file.
 const GROUP: u64 = 4 << 20;
+/// Bytes of a slot of the state beside a part (docs/transfer.md section 4).
+const STATE_SLOT: u64 = 4096;
 
 fn quick() -> bool {
     std::env::var_os("TIDEWIRE_QUICK").is_some()
@@ -154,6 +156,20 @@ impl Stage {
         self.folder.path().join("from")
     }
 
+    /// Kills `victim` when a first group is on the disk, as a state says; the transfer must be slow enough not to be over by then.
+    fn kill_after_first_group(&self, victim: Pid) {
+        let parts = self.destination().join(".tidewire-parts");
+        let is_state = |path: &Path| path.extension().is_some_and(|extension| extension == "state");
+        // A state that is being written is shorter than its first slot that counts, the second one.
+        let written = |path: &Path| fs::metadata(path).is_ok_and(|metadata| metadata.len() >= 2 * STATE_SLOT);
+        while !fs::read_dir(&parts)
+            .is_ok_and(|steps| steps.flatten().any(|step| is_state(&step.path()) && written(&step.path())))
+        {
+            std::thread::yield_now();
+        }
+        let _ = kill_process(victim, Signal::KILL);
+    }
+
     fn destination(&self) -> PathBuf {
         self.folder.path().join("into")
     }
@@ -217,13 +233,17 @@ fn s13_kill_9_of_either_side_costs_at_most_a_group_of_each_file() {
     let kills = if quick() { 6 } else { 50 };
     for kill in 0..=kills {
         let mut command = tidewire(&["send", "--json"]);
+        if kill == 0 {
+            command.args(["--max-rate", "40mbit"]);
+        }
         let mut sender = command.arg(stage.source()).arg(&stage.link).spawn().unwrap();
         let kill_sender = random.below(2) == 0;
         let victim = Pid::from_child(if kill_sender { &sender } else { &stage.receiver.child });
-        if kill < kills {
-            // The first falls into the first file.
-            let first = if kill == 0 { GROUP + 500_000 } else { 50_000 };
-            stage.relay.arm(first + random.below(if quick() { GROUP } else { 3 * GROUP }), victim);
+        if kill == 0 {
+            // The first falls into the first file: at this rate its other groups take 2 s.
+            stage.kill_after_first_group(victim);
+        } else if kill < kills {
+            stage.relay.arm(50_000 + random.below(if quick() { GROUP } else { 3 * GROUP }), victim);
         }
         let mut killed_receiver = false;
         if !kill_sender && kill < kills {
@@ -283,14 +303,18 @@ fn s13_a_sender_outlives_its_receiver() {
         return;
     }
     let mut stage = Stage::new();
-    write(&stage.source().join("f"), 3 * GROUP);
-    let sender = tidewire(&["send", "--json"]).arg(stage.source()).arg(&stage.link).spawn().unwrap();
-    stage.relay.arm(GROUP + 1_000_000, Pid::from_child(&stage.receiver.child));
+    write(&stage.source().join("f"), 5 * GROUP);
+    // Four groups follow the first: the receiver is killed within the 6 s that they take.
+    let sender = tidewire(&["send", "--json", "--max-rate", "20mbit"]).arg(stage.source()).arg(&stage.link).spawn();
+    let sender = sender.unwrap();
+    stage.kill_after_first_group(Pid::from_child(&stage.receiver.child));
     assert_eq!(stage.receiver.child.wait().unwrap().signal(), Some(9));
     stage.start_receiver_again();
     let output = sender.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(0));
-    assert_eq!(resumed(&schema::lines(&output.stdout)), GROUP);
+    let lines = schema::lines(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{lines:?}");
+    let resumed = resumed(&lines);
+    assert!(resumed >= GROUP && resumed % GROUP == 0, "it went on at {resumed}");
     assert_eq!(tree(&stage.source()), tree(&stage.destination().join("from")));
 }
 
@@ -327,7 +351,7 @@ fn s15_a_full_disk_is_named_and_when_there_is_room_the_file_goes_on() {
     write(&large, 20_000_000);
     write(&small, 1000);
     let (code, lines) = send(&[&large, &small], &link);
-    assert_eq!(code, Some(7));
+    assert_eq!(code, Some(7), "{lines:?}");
     assert!(lines.iter().any(|line| line["path"] == "large" && line["reason"] == "no space"), "{lines:?}");
     assert_eq!(fs::read(seen.join("small")).unwrap(), fs::read(&small).unwrap());
     assert!(!seen.join("large").exists());
@@ -338,6 +362,11 @@ fn s15_a_full_disk_is_named_and_when_there_is_room_the_file_goes_on() {
     let (code, lines) = send(&[&large, &small], &link);
     assert_eq!(code, Some(0), "{lines:?}");
     assert_eq!(resumed(&lines), 2 * GROUP + 1000);
+    // What was there is no goodput of this session, and does not make its overhead negative.
+    let summary = lines.last().unwrap();
+    assert_eq!(summary["bytes"], 20_000_000 - 2 * GROUP);
+    assert_eq!(summary["resumed_bytes"], 2 * GROUP + 1000);
+    assert!(summary["overhead"].as_f64().unwrap() > 0.0, "{summary}");
     let both = BTreeMap::from(
         [&large, &small].map(|path| (path.file_name().unwrap().into(), Some(blake3::hash(&fs::read(path).unwrap())))),
     );
@@ -354,7 +383,7 @@ fn s15_a_destination_that_cannot_be_written_is_named() {
     let file = folder.path().join("f");
     write(&file, 1000);
     let (code, lines) = send(&[&file], &link);
-    assert_eq!(code, Some(7));
+    assert_eq!(code, Some(7), "{lines:?}");
     assert!(lines.iter().any(|line| line["reason"] == "unwritable"), "{lines:?}");
     assert_eq!(tree(&seen), BTreeMap::new());
 }
@@ -375,7 +404,7 @@ fn s15_a_source_that_changes_while_it_is_sent_is_named_and_leaves_nothing() {
     sender.wait_for("progress");
     File::options().write(true).open(&changing).unwrap().set_len(3 * GROUP + 1).unwrap();
     let (code, lines) = sender.end();
-    assert_eq!(code, Some(7));
+    assert_eq!(code, Some(7), "{lines:?}");
     assert!(lines.iter().any(|line| line["reason"] == "changed while read"), "{lines:?}");
     assert_eq!(tree(&into).into_keys().collect::<Vec<_>>(), [PathBuf::from("other")]);
 }

@@ -48,7 +48,7 @@ fn transfer(paths: &[PathBuf], to: &Path) -> ((Outcome, Seen), (Outcome, Seen)) 
     let (near, far) = duplex(PIPE);
     let (sent, received) = run(async {
         let (watch_here, watch_there) = (here.watch(), there.watch());
-        tokio::join!(send(near, &found, &watch_here), receive(far, &destination, &watch_there))
+        tokio::join!(send(near, &found, &watch_here), receive(far, &destination, None, &watch_there))
     });
     ((sent.unwrap(), here), (received.unwrap(), there))
 }
@@ -69,7 +69,7 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
 fn entry(id: u32, kind: Kind, path: &str, size: u64) -> Record<'static> {
     let path = path.as_bytes().to_vec();
     let (source, modified) = (Key::of_path(&path), (0, 0));
-    Record::Entry(Entry { id, kind, executable: false, kept: false, modified, size, offset: 0, source, path })
+    Record::Entry(Entry { id, kind, mode: 0o644, kept: false, modified, size, offset: 0, source, path })
 }
 
 /// The RESULTs a receiver gave: ids, and why they failed.
@@ -99,7 +99,7 @@ fn play(records: &[Record<'_>], to: &Path) -> (Result<Outcome, TransferError>, R
             }
             results
         };
-        tokio::join!(receive(far, &destination, &|_| {}), hostile)
+        tokio::join!(receive(far, &destination, None, &|_| {}), hostile)
     })
 }
 
@@ -150,7 +150,7 @@ proptest! {
             near.write_all(b"TWFILES\x02").await.unwrap();
             near.write_all(&noise).await.unwrap();
             near.shutdown().await.unwrap();
-            receive(far, &destination, &|_| {}).await
+            receive(far, &destination, None, &|_| {}).await
         });
         prop_assert!(received.is_err() || noise.contains(&6));
         prop_assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
@@ -186,7 +186,7 @@ fn a_stream_cut_at_any_byte_leaves_old_or_whole_files() {
             let (middle_far, far) = duplex(PIPE);
             tokio::select! {
                 received = async {
-                    let (received, _) = tokio::join!(receive(far, &destination, &|_| {}), cut(middle_near, middle_far, most));
+                    let (received, _) = tokio::join!(receive(far, &destination, None, &|_| {}), cut(middle_near, middle_far, most));
                     received
                 } => received,
                 _ = async { let _ = send(near, &found, &|_| {}).await; std::future::pending::<()>().await } => unreachable!(),
@@ -224,7 +224,7 @@ fn hostile_paths_are_refused_and_others_go_on() {
     records.extend([entry(10, Kind::File, "good", 1), Record::Chunk(b"x"), Record::End(blake3::hash(b"x").into())]);
     records.push(Record::Done { announced: 11, unsent: 0 });
     let (received, results) = play(&records, &inside);
-    assert_eq!(received.unwrap(), Outcome { kept: 1, bytes: 1, failed: 10, mismatch: false });
+    assert_eq!(received.unwrap(), Outcome { kept: 1, bytes: 1, failed: 10, ..Outcome::default() });
     for (id, reason) in &results[..8] {
         assert_eq!(*reason, Some(Reason::PathRefused), "{:?}", hostile[*id as usize]);
     }
@@ -334,7 +334,7 @@ fn a_peer_of_another_kind_is_named() {
         let error = run(async {
             near.write_all(bytes).await.unwrap();
             near.shutdown().await.unwrap();
-            receive(far, &destination, &|_| {}).await
+            receive(far, &destination, None, &|_| {}).await
         });
         let message = error.unwrap_err().to_string();
         assert!(message.contains(wanted), "{message}");
@@ -378,7 +378,7 @@ fn a_source_that_vanishes_or_cannot_be_placed_is_named_and_others_go_on() {
     let (near, far) = duplex(PIPE);
     let (sent, received) = run(async {
         let watch = seen.watch();
-        tokio::join!(send(near, &found, &watch), receive(far, &destination, &|_| {}))
+        tokio::join!(send(near, &found, &watch), receive(far, &destination, None, &|_| {}))
     });
     let sent = sent.unwrap();
     assert_eq!((sent.kept, sent.failed, received.unwrap().kept), (1, 3, 1));
@@ -413,7 +413,8 @@ fn a_file_that_changes_while_it_is_read_is_not_kept() {
             record(event);
         };
         let (near, far) = duplex(PIPE);
-        let (sent, _) = run(async { tokio::join!(send(near, &found, &watch), receive(far, &destination, &|_| {})) });
+        let (sent, _) =
+            run(async { tokio::join!(send(near, &found, &watch), receive(far, &destination, None, &|_| {})) });
         assert_eq!(sent.unwrap().failed, 1, "{detail}");
         assert_eq!(seen.reasons(), [Reason::Changed], "{detail}");
         assert_eq!(tree(to.path()), BTreeMap::new(), "{detail}");

@@ -85,7 +85,7 @@ impl std::fmt::Display for Answer {
         }?;
         match self.detail.as_str() {
             "" => Ok(()),
-            detail => write!(f, " ({})", detail.escape_debug()),
+            detail => write!(f, " ({detail})"),
         }
     }
 }

@@ -24,7 +24,7 @@ impl Target {
     /// # Errors
     /// When the host is neither a name nor an address, or the port is 0.
     pub fn new(host: &str, port: u16) -> Result<Self, TargetError> {
-        let wrong = || TargetError { text: format!("{}:{port}", host.escape_debug()), wanted: TARGET };
+        let wrong = || TargetError { text: format!("{host}:{port}"), wanted: TARGET };
         let ordinary = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
         let host = match host.parse::<IpAddr>() {
             Ok(address) => address.to_string(),

@@ -9,7 +9,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use super::Key;
 use super::tree::Prefix;
 
-/// Bytes of a slot: the longest checkpoint has 43 chaining values and 1,516 bytes; rounded up to a page, which systems write whole.
+/// Bytes of a slot: the longest checkpoint has 43 chaining values and 1,532 bytes; rounded up to a page, which systems write whole.
 const SLOT: usize = 4096;
 const MAGIC: &[u8; 8] = b"TWSTATE\x02";
 /// Bytes of the hash at the end.
@@ -18,6 +18,8 @@ const CHECK: usize = 32;
 /// The beginning of a file that is on the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Checkpoint {
+    /// Who sends it.
+    pub(super) peer: Key,
     /// What it was sent by.
     pub(super) job: Key,
     /// What it is to be called.
@@ -54,6 +56,7 @@ impl Checkpoint {
     fn emit(&self) -> Vec<u8> {
         let mut slot = Vec::with_capacity(SLOT);
         slot.extend_from_slice(MAGIC);
+        slot.extend_from_slice(&self.peer.0);
         slot.extend_from_slice(&self.job.0);
         slot.extend_from_slice(&self.path.0);
         slot.extend_from_slice(&self.source.0);
@@ -70,7 +73,7 @@ impl Checkpoint {
     fn parse(slot: &[u8]) -> Option<Self> {
         let mut rest = slot.strip_prefix(MAGIC)?;
         let mut key = || take(&mut rest).map(Key);
-        let (job, path, source) = (key()?, key()?, key()?);
+        let (peer, job, path, source) = (key()?, key()?, key()?, key()?);
         let size = take(&mut rest).map(u64::from_be_bytes)?;
         let groups = take(&mut rest).map(u64::from_be_bytes)?;
         let last = take(&mut rest)?;
@@ -78,7 +81,7 @@ impl Checkpoint {
         let body = slot.get(..slot.len() - rest.len())?;
         let whole = rest.get(..CHECK)? == blake3::hash(body).as_bytes();
         let prefix = Prefix::new(groups, last, stack).filter(|prefix| prefix.offset() < size)?;
-        whole.then_some(Self { job, path, source, size, prefix })
+        whole.then_some(Self { peer, job, path, source, size, prefix })
     }
 }
 
@@ -95,7 +98,14 @@ mod tests {
 
     fn checkpoint(groups: u64) -> Checkpoint {
         let prefix = Prefix::new(groups, [3; 32], vec![[4; 32]; groups.count_ones() as usize]).unwrap();
-        Checkpoint { job: Key([1; 16]), path: Key([2; 16]), source: Key([5; 16]), size: u64::MAX, prefix }
+        Checkpoint {
+            peer: Key([6; 16]),
+            job: Key([1; 16]),
+            path: Key([2; 16]),
+            source: Key([5; 16]),
+            size: u64::MAX,
+            prefix,
+        }
     }
 
     fn read(bytes: &[u8], most: u64) -> Option<u64> {

@@ -8,12 +8,13 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
 use std::time::SystemTime;
 
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, Metadata};
 
+use super::standing::Standing;
 use super::{Destination, Key, RelativePath};
 
-/// Most files on a list: 32 MiB of keys in memory. Files beyond are sent again.
-const MAX_KEPT: usize = 1 << 20;
+/// Most files on a list: 64 MiB of keys and identities in memory. Files beyond are sent again.
+pub(super) const MAX_KEPT: usize = 1 << 20;
 /// Bytes of a record besides its path: length of the path, source, size, modified, check.
 const CHECK: usize = 8;
 
@@ -29,9 +30,14 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Reads the list of `job`, if there is one. A list that cannot be read counts as none.
-    pub(super) fn load(destination: &Destination, parts: Option<Dir>, job: Key) -> Self {
-        let name = format!("{job}.kept");
+    /// Reads the list of `peer`'s `job`, if there is one, and adds what stands to `standing`. A list that cannot be read counts as none.
+    pub(super) fn load(
+        destination: &Destination,
+        parts: Option<Dir>,
+        (peer, job): (Key, Key),
+        standing: &mut Standing,
+    ) -> Self {
+        let name = format!("{}.kept", Key::of_peers(peer, job));
         let mut kept = Self { name, known: HashMap::new(), length: 0, end: 0, file: None };
         if let Some(list) = parts.and_then(|parts| parts.open(&kept.name).ok()) {
             let mut list = BufReader::new(list.into_std());
@@ -43,8 +49,9 @@ impl Kept {
                 let path = Key::of_path(record.path.as_str().as_bytes());
                 // The last word on a path counts.
                 kept.known.remove(&path);
-                if record.stands(destination.root()) {
+                if let Some(metadata) = record.standing(destination.root()) {
                     kept.known.insert(path, record.source);
+                    standing.insert(&metadata, path);
                 }
             }
         }
@@ -102,9 +109,9 @@ struct Record {
 }
 
 impl Record {
-    /// Whether the file is there as it was left.
-    fn stands(&self, root: &Dir) -> bool {
-        root.symlink_metadata(self.path.as_str()).is_ok_and(|now| {
+    /// The file, if it is there as it was left.
+    fn standing(&self, root: &Dir) -> Option<Metadata> {
+        root.symlink_metadata(self.path.as_str()).ok().filter(|now| {
             let modified = now.modified().is_ok_and(|modified| wire_time(modified.into_std()) == self.modified);
             now.is_file() && now.len() == self.size && modified
         })

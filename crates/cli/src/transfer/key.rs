@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use tidewire::PublicKey;
+
 /// Such a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub [u8; Self::LEN]);
@@ -18,19 +20,30 @@ impl Key {
         Self::derive("tidewire 2 transfer path", &[path])
     }
 
+    /// The key of who sends: one for each public key, and one for all that share a secret, who are the same to a receiver.
+    pub(super) fn of_peer(peer: Option<&PublicKey>) -> Self {
+        let key = peer.map(ToString::to_string).unwrap_or_default();
+        Self::derive("tidewire 2 transfer peer", &[key.as_bytes()])
+    }
+
+    /// The key that names what a receiver keeps for `peer` of `what`: a source, or a job.
+    pub(super) fn of_peers(peer: Self, what: Self) -> Self {
+        Self::derive("tidewire 2 transfer part", &[&peer.0, &what.0])
+    }
+
     /// The key of what a command sends: its absolute paths.
     pub(super) fn of_job<'a>(paths: impl Iterator<Item = &'a [u8]>) -> Self {
         Self::derive("tidewire 2 transfer job", &paths.collect::<Vec<_>>())
     }
 
     /// The key of a file's content, as far as that can be told without reading it.
-    pub(super) fn of_source(inode: u64, size: u64, modified: (i64, u32), executable: bool) -> Self {
+    pub(super) fn of_source(inode: u64, size: u64, modified: (i64, u32), mode: u16) -> Self {
         let parts: [&[u8]; 5] = [
             &inode.to_be_bytes(),
             &size.to_be_bytes(),
             &modified.0.to_be_bytes(),
             &modified.1.to_be_bytes(),
-            &[u8::from(executable)],
+            &mode.to_be_bytes(),
         ];
         Self::derive("tidewire 2 transfer source", &parts)
     }

@@ -6,18 +6,24 @@
 //! breaks the protocol ends a transfer, and the next one goes on from there. Invariant: under its final name a file is
 //! whole, verified and flushed, or it is what was there before.
 
+mod beneath;
 mod checkpoint;
 mod destination;
+mod flushing;
 mod kept;
 mod key;
+mod mode;
 mod offers;
+mod opening;
 mod part;
 mod path;
+mod quota;
 mod receiver;
 mod record;
 mod sender;
 mod session;
 mod source;
+mod standing;
 mod tree;
 
 use std::{fmt, io};
@@ -25,6 +31,7 @@ use std::{fmt, io};
 pub use destination::Destination;
 pub use key::Key;
 pub use path::{PathError, RelativePath};
+pub use quota::Limits;
 pub use receiver::receive;
 pub use record::{Entry, Have, Kind, MAX_RECORD, Record, RecordReader, RecordWriter};
 pub use sender::send;
@@ -48,12 +55,14 @@ pub enum Reason {
     PathRefused = 5,
     /// The destination cannot be created, written or renamed.
     Unwritable = 6,
-    /// The disk or the quota is full.
+    /// The disk is full, or the quota of its file system.
     NoSpace = 7,
     /// The hash or the size is not the sender's.
     Mismatch = 8,
     /// The sender gave this file up.
     Aborted = 9,
+    /// The receiver was told to take no more than it has.
+    OverQuota = 10,
     /// A reason of a later version.
     Unknown = 255,
 }
@@ -70,6 +79,7 @@ impl Reason {
             7 => Self::NoSpace,
             8 => Self::Mismatch,
             9 => Self::Aborted,
+            10 => Self::OverQuota,
             _ => Self::Unknown,
         }
     }
@@ -86,6 +96,7 @@ impl Reason {
             Self::NoSpace => "no space",
             Self::Mismatch => "mismatch",
             Self::Aborted => "aborted",
+            Self::OverQuota => "over quota",
             Self::Unknown => "unknown",
         }
     }
@@ -94,11 +105,11 @@ impl Reason {
 /// One file that did not arrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileFailure {
-    /// Its path, safe to print.
+    /// Its path, as it is; whoever prints it escapes it.
     pub path: String,
     /// The kind of failure.
     pub reason: Reason,
-    /// What the operating system or the peer said, safe to print.
+    /// What the operating system or the peer said, as it is.
     pub detail: String,
 }
 
@@ -129,7 +140,7 @@ pub enum Event<'a> {
     Bytes(u64),
     /// A file does not begin at its beginning: an earlier session left that there, or all of it.
     Resumed {
-        /// Its path, safe to print.
+        /// Its path, as it is; whoever prints it escapes it.
         path: &'a str,
         /// Bytes that were there.
         offset: u64,
@@ -138,14 +149,14 @@ pub enum Event<'a> {
     },
     /// A file begins at its beginning though an earlier session left something of it: it changed meanwhile.
     Changed {
-        /// Its path, safe to print.
+        /// Its path, as it is; whoever prints it escapes it.
         path: &'a str,
         /// Bytes of the file.
         size: u64,
     },
     /// A file is kept: hash verified, flushed, under its final name.
     Kept {
-        /// Its path, safe to print.
+        /// Its path, as it is; whoever prints it escapes it.
         path: &'a str,
         /// Its size.
         bytes: u64,
@@ -164,6 +175,8 @@ pub struct Outcome {
     pub kept: u32,
     /// Bytes of the files kept.
     pub bytes: u64,
+    /// How many of them earlier sessions had carried.
+    pub resumed: u64,
     /// Entries that did not arrive.
     pub failed: u32,
     /// Whether one of them failed by its hash or size.
@@ -171,9 +184,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    fn keep(&mut self, path: &str, bytes: u64, watch: Watch<'_>) {
+    /// Counts a file of `bytes`, of which the first `resumed` were there before this session.
+    fn keep(&mut self, path: &str, (bytes, resumed): (u64, u64), watch: Watch<'_>) {
         self.kept += 1;
         self.bytes += bytes;
+        self.resumed += resumed;
         watch(Event::Kept { path, bytes });
     }
 

@@ -7,14 +7,18 @@
 use std::fs::{File, FileTimes};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use cap_std::fs::Dir;
 
 use super::checkpoint::Checkpoint;
 use super::destination::{Refusal, refusal};
-use super::tree::Tree;
-use super::{Entry, Key, Reason};
+use super::flushing::Unflushed;
+use super::opening::{create, state_name};
+use super::quota::Charge;
+use super::standing::Standing;
+use super::tree::{Prefix, Tree};
+use super::{Entry, Key, Reason, mode};
 
 /// What a part writes when it skips a run of zeros; only hashed.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -29,17 +33,25 @@ pub(super) struct Writing {
     pub(super) file: File,
     /// Its hash so far.
     pub(super) tree: Tree,
+    /// Bytes at its beginning that are flushed, and that its state speaks of.
+    pub(super) flushed: u64,
+    pub(super) unflushed: Unflushed,
+    /// What it takes of the receiver's quota, for the bytes from `begun` on.
+    pub(super) charge: Charge,
+    /// Where this session began to write.
+    pub(super) begun: u64,
     /// How it can be resumed; `None` when it cannot.
     pub(super) log: Option<Log>,
 }
 
 /// The state beside a part.
 pub(super) struct Log {
+    pub(super) peer: Key,
     pub(super) job: Key,
     pub(super) path: Key,
     pub(super) source: Key,
-    /// Name of the state.
-    pub(super) name: String,
+    /// Name of part and state, without their endings.
+    pub(super) stem: Key,
     /// `None` until there is something to say.
     pub(super) file: Option<File>,
 }
@@ -70,6 +82,7 @@ impl Part {
         self.with(|writing| {
             writing.expect(bytes.len() as u64, announced)?;
             writing.file.write_all(bytes).map_err(refusal)?;
+            writing.unflushed.on_written(bytes.len() as u64);
             writing.tree.update(bytes);
             Ok(())
         })
@@ -90,7 +103,7 @@ impl Part {
         })
     }
 
-    /// Ends a group, if `value` is its chaining value, and writes down that it is there.
+    /// Ends a group, if `value` is its chaining value. Flushes what is there and writes it down, if that is due.
     pub(super) fn mark(&mut self, value: [u8; 32], announced: u64) -> Result<(), Refusal> {
         self.with(|writing| {
             let bytes = writing.tree.bytes();
@@ -101,21 +114,43 @@ impl Part {
             if blake3::Hash::from_bytes(*prefix.last()) != blake3::Hash::from_bytes(value) {
                 return Err((Reason::Mismatch, "the hash of a part is not the sender's; send it again".into()));
             }
-            let Writing { folder, file, log: Some(log), .. } = writing else { return Ok(()) };
+            let Writing { folder, file, log: Some(log), flushed, unflushed, .. } = writing else { return Ok(()) };
+            if !unflushed.is_due(Instant::now()) {
+                return Ok(());
+            }
             file.set_len(bytes).and_then(|()| file.sync_data()).map_err(refusal)?;
-            let checkpoint = Checkpoint { job: log.job, path: log.path, source: log.source, size: announced, prefix };
-            log.write(folder, &checkpoint).map_err(refusal)
+            let checkpoint = log.checkpoint(announced, prefix);
+            log.write(folder, &checkpoint).map_err(refusal)?;
+            *flushed = bytes;
+            Ok(())
         })
     }
 
     /// Verifies size and hash, flushes, and puts the file under its final name; its modification time there.
-    pub(super) fn commit(self, entry: &Entry, hash: [u8; 32]) -> Result<Option<SystemTime>, Refusal> {
+    ///
+    /// Refuses the name where it leads to a file that `standing` knows under another path, and else notes it there.
+    pub(super) fn commit(
+        self,
+        entry: &Entry,
+        hash: [u8; 32],
+        standing: &mut Standing,
+    ) -> Result<Option<SystemTime>, Refusal> {
         let ended = {
             let mut slot = lock(&self.slot);
             let Some(writing) = slot.as_mut() else { return Err(taken_over()) };
-            let ended = writing.finish(entry, hash, &self.directory, &self.name);
+            let path = Key::of_path(&entry.path);
+            let ended = writing
+                .verify(entry, hash)
+                .and_then(|()| standing.check(&self.directory, &self.name, path))
+                .and_then(|()| writing.finish(entry, &self.directory, &self.name));
             if ended.is_ok() {
+                writing.charge.settle_all();
                 *slot = None;
+            }
+            if let Ok(there) = self.directory.symlink_metadata(&self.name)
+                && ended.is_ok()
+            {
+                standing.insert(&there, path);
             }
             ended
         };
@@ -139,10 +174,11 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        let Some(writing) = lock(&self.slot).take() else { return };
-        if writing.log.as_ref().is_some_and(|log| log.file.is_some()) {
+        let Some(mut writing) = lock(&self.slot).take() else { return };
+        if writing.flushed > 0 {
             // What no checkpoint speaks of is of no use, and the disk may be full.
-            let _ = writing.file.set_len(writing.tree.closed());
+            let _ = writing.file.set_len(writing.flushed);
+            writing.charge.settle(writing.flushed.saturating_sub(writing.begun));
         } else {
             writing.remove();
         }
@@ -166,13 +202,8 @@ impl Writing {
         Ok(())
     }
 
-    fn finish(
-        &mut self,
-        entry: &Entry,
-        hash: [u8; 32],
-        directory: &Dir,
-        name: &str,
-    ) -> Result<Option<SystemTime>, Refusal> {
+    /// Checks the size and the hash of the whole file.
+    fn verify(&self, entry: &Entry, hash: [u8; 32]) -> Result<(), Refusal> {
         let bytes = self.tree.bytes();
         if bytes != entry.size {
             return Err((Reason::Mismatch, format!("{bytes} bytes came of the {} announced", entry.size)));
@@ -181,7 +212,13 @@ impl Writing {
         if self.tree.clone().finish() != Some(blake3::Hash::from_bytes(hash)) {
             return Err((Reason::Mismatch, "its hash is not the sender's; send it again".into()));
         }
-        self.file.set_len(bytes).map_err(refusal)?;
+        Ok(())
+    }
+
+    /// Gives the file its mode and time, flushes it, and puts it under its final name.
+    fn finish(&mut self, entry: &Entry, directory: &Dir, name: &str) -> Result<Option<SystemTime>, Refusal> {
+        self.file.set_len(entry.size).map_err(refusal)?;
+        mode::set(&self.file, entry.mode).map_err(refusal)?;
         if let Some(modified) = system_time(entry.modified) {
             self.file.set_times(FileTimes::new().set_modified(modified)).map_err(refusal)?;
         }
@@ -190,7 +227,7 @@ impl Writing {
         flush_directory(directory).map_err(refusal)?;
         if let Some(log) = self.log.as_ref().filter(|log| log.file.is_some()) {
             // A state without a part: the next session would remove it too.
-            let _ = self.folder.remove_file(&log.name);
+            let _ = self.folder.remove_file(log.state_name());
         }
         Ok(self.file.metadata().and_then(|metadata| metadata.modified()).ok())
     }
@@ -199,16 +236,28 @@ impl Writing {
     fn remove(self) {
         let _ = self.folder.remove_file(&self.part);
         if let Some(log) = self.log {
-            let _ = self.folder.remove_file(&log.name);
+            let _ = self.folder.remove_file(log.state_name());
         }
     }
 }
 
 impl Log {
+    /// Name of the state.
+    pub(super) fn state_name(&self) -> String {
+        state_name(self.stem)
+    }
+
+    /// What the state says when `prefix` of a file of `size` bytes is there.
+    pub(super) fn checkpoint(&self, size: u64, prefix: Prefix) -> Checkpoint {
+        let Self { peer, job, path, source, .. } = *self;
+        Checkpoint { peer, job, path, source, size, prefix }
+    }
+
     fn write(&mut self, folder: &Dir, checkpoint: &Checkpoint) -> io::Result<()> {
+        let name = self.state_name();
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(super::destination::create(folder, &self.name, 0o600)?),
+            none => none.insert(create(folder, &name)?),
         };
         checkpoint.write(file)
     }

@@ -3,16 +3,16 @@
 //! What the sender says is not trusted: paths are checked, sizes are counted, hashes are computed from what is written.
 //! A file that fails is answered at once and the rest of its bytes are dropped, so one bad file holds up no other.
 
+use tidewire::PublicKey;
 use tokio::io::{AsyncRead, AsyncWrite, split};
 
 use super::destination::{Destination, PARTS, Refusal};
 use super::part::Part;
-use super::path::printable;
 use super::record::{Entry, Kind, Record, RecordReader, RecordWriter};
 use super::session::Session;
-use super::{Event, FileFailure, Outcome, Reason, RelativePath, TransferError, Watch, blocking};
+use super::{Event, FileFailure, Key, Outcome, Reason, RelativePath, TransferError, Watch, blocking};
 
-/// Receives one transfer into `destination`.
+/// Receives one transfer into `destination` from `peer`, whose key is `None` where both sides share a secret.
 ///
 /// # Errors
 /// When the stream ends early, fails, or the peer breaks the protocol. Files kept until then stay; of the file under way
@@ -20,6 +20,7 @@ use super::{Event, FileFailure, Outcome, Reason, RelativePath, TransferError, Wa
 pub async fn receive<S: AsyncRead + AsyncWrite>(
     stream: S,
     destination: &Destination,
+    peer: Option<&PublicKey>,
     watch: Watch<'_>,
 ) -> Result<Outcome, TransferError> {
     let (read, write) = split(stream);
@@ -29,7 +30,7 @@ pub async fn receive<S: AsyncRead + AsyncWrite>(
         return Err(TransferError::Unexpected("first"));
     };
     watch(Event::Total { files, bytes });
-    let session = blocking(|| Session::begin(destination, job));
+    let session = blocking(|| Session::begin(destination, Key::of_peer(peer), job));
     for have in session.haves() {
         answers.write(&Record::Have(have)).await?;
     }
@@ -84,7 +85,7 @@ struct Receiver<'a, W> {
     /// The least id that the next entry may have.
     next_id: u64,
     announced: u32,
-    /// Whether a file failed for lack of space.
+    /// Whether a file failed for lack of space, on the disk or in the quota.
     full: bool,
     outcome: Outcome,
 }
@@ -96,13 +97,13 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, W> {
         }
         self.next_id = u64::from(entry.id) + 1;
         self.announced = self.announced.saturating_add(1);
-        let name = printable(&String::from_utf8_lossy(&entry.path));
+        let name = String::from_utf8_lossy(&entry.path).into_owned();
         match blocking(|| open(&mut self.session, &entry)) {
             Ok(Opened::Stands) => {
                 (self.watch)(Event::Resumed { path: &name, offset: entry.size, size: entry.size });
-                self.kept(entry.id, &name, entry.size).await
+                self.kept(entry.id, &name, (entry.size, entry.size)).await
             }
-            Ok(Opened::Directory) => self.kept(entry.id, &name, 0).await,
+            Ok(Opened::Directory) => self.kept(entry.id, &name, (0, 0)).await,
             Ok(Opened::Part(part)) => {
                 if entry.offset > 0 {
                     (self.watch)(Event::Resumed { path: &name, offset: entry.offset, size: entry.size });
@@ -148,13 +149,11 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, W> {
         let UnderWay { entry, name, part } = self.under_way.take().ok_or(TransferError::Unexpected("END"))?;
         let Some(part) = part else { return Ok(()) };
         let ended = blocking(|| {
-            let modified = part.commit(&entry, hash)?;
             let path = path(&entry)?;
-            self.session.keep(path, &entry, modified);
-            Ok(())
+            self.session.keep(part, path, &entry, hash)
         });
         match ended {
-            Ok(()) => self.kept(entry.id, &name, entry.size).await,
+            Ok(()) => self.kept(entry.id, &name, (entry.size, entry.offset)).await,
             Err(refusal) => self.failed(entry.id, &name, refusal).await,
         }
     }
@@ -181,13 +180,14 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, W> {
         Ok(self.outcome)
     }
 
-    async fn kept(&mut self, id: u32, name: &str, bytes: u64) -> Result<(), TransferError> {
-        self.outcome.keep(name, bytes, self.watch);
+    /// Answers that an entry is kept; `carried` are its bytes, and how many of them were there before.
+    async fn kept(&mut self, id: u32, name: &str, carried: (u64, u64)) -> Result<(), TransferError> {
+        self.outcome.keep(name, carried, self.watch);
         self.answers.write(&Record::Result { id, failure: None, detail: "" }).await
     }
 
     async fn failed(&mut self, id: u32, name: &str, (reason, detail): Refusal) -> Result<(), TransferError> {
-        self.full |= reason == Reason::NoSpace;
+        self.full |= matches!(reason, Reason::NoSpace | Reason::OverQuota);
         let failure = FileFailure::new(name, reason, detail);
         self.outcome.fail(&failure, self.watch);
         self.answers.write(&Record::Result { id, failure: Some(reason), detail: &failure.detail }).await
@@ -206,7 +206,7 @@ enum Opened {
 fn open(session: &mut Session<'_>, entry: &Entry) -> Result<Opened, Refusal> {
     let path = path(entry)?;
     match entry.kind {
-        Kind::Directory => session.create_directory(&path).map(|()| Opened::Directory),
+        Kind::Directory => session.create_directory(&path, entry.mode).map(|()| Opened::Directory),
         Kind::File if entry.kept && session.has(entry) => Ok(Opened::Stands),
         Kind::File if entry.kept => Err((Reason::Unwritable, "it is not there any more; send it again".into())),
         Kind::File => session.open(&path, entry).map(Opened::Part),

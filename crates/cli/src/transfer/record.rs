@@ -17,6 +17,8 @@ const CHUNK: usize = 64 * 1024;
 
 const MAGIC: &[u8; 7] = b"TWFILES";
 pub(super) const VERSION: u8 = 2;
+/// Bits of a mode that are carried: no set-user-id, set-group-id or sticky bit.
+pub(super) const PERMISSIONS: u16 = 0o777;
 /// Record types from here on may be skipped.
 const SKIPPABLE: u8 = 0x80;
 /// Bytes in front of a body: type and length.
@@ -53,8 +55,8 @@ pub struct Entry {
     pub id: u32,
     /// What it is.
     pub kind: Kind,
-    /// Whether its owner may execute it.
-    pub executable: bool,
+    /// Who may read, write and execute it: the nine bits of POSIX.
+    pub mode: u16,
     /// Whether it is one that the receiver listed as kept: nothing follows.
     pub kept: bool,
     /// Seconds (signed) and nanoseconds since 1970.
@@ -333,7 +335,8 @@ fn emit_entry(entry: &Entry, out: &mut Vec<u8>) {
         Kind::Other(kind) => kind,
     };
     out.extend_from_slice(&entry.id.to_be_bytes());
-    out.extend_from_slice(&[kind, u8::from(entry.executable) | u8::from(entry.kept) << 1]);
+    out.extend_from_slice(&[kind, u8::from(entry.kept)]);
+    out.extend_from_slice(&entry.mode.to_be_bytes());
     out.extend_from_slice(&entry.modified.0.to_be_bytes());
     out.extend_from_slice(&entry.modified.1.to_be_bytes());
     out.extend_from_slice(&entry.size.to_be_bytes());
@@ -440,14 +443,14 @@ fn parse_entry(body: &mut Body<'_>) -> Option<Entry> {
         1 => Kind::Directory,
         kind => Kind::Other(kind),
     };
-    let flags = body.u8()?;
-    let (executable, kept) = (flags & 1 != 0, flags & 2 != 0);
+    let kept = body.u8()? & 1 != 0;
+    let mode = u16::from_be_bytes(body.array()?) & PERMISSIONS;
     let modified = (body.array().map(i64::from_be_bytes)?, body.u32().filter(|nanos| *nanos < 1_000_000_000)?);
     let (size, offset) = (body.u64()?, body.u64()?);
     let source = body.array().map(Key)?;
     let length = body.array().map(u16::from_be_bytes)?;
     let path = body.take(usize::from(length))?.to_vec();
-    Some(Entry { id, kind, executable, kept, modified, size, offset, source, path })
+    Some(Entry { id, kind, mode, kept, modified, size, offset, source, path })
 }
 
 fn parse_done<'a>(body: &mut Body<'a>) -> Option<Record<'a>> {

@@ -5,7 +5,7 @@
 //! receiver refuses while it flows is cut short. Announcing begins when the receiver has said what it has of earlier
 //! sessions ([`Offers`]).
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,11 +14,10 @@ use tokio::sync::oneshot;
 
 use super::kept::wire_time;
 use super::offers::Offers;
-use super::path::printable;
 use super::record::{Entry, Kind, Record, RecordReader, RecordWriter};
-use super::source::{Found, Source, check_kind, show};
+use super::source::{Found, Source, check_kind, show, unopened};
 use super::tree::{GROUP, Prefix, Tree};
-use super::{Event, FileFailure, Key, Outcome, Reason, TransferError, Watch, blocking};
+use super::{Event, FileFailure, Key, Outcome, Reason, TransferError, Watch, blocking, mode};
 
 /// Sends all of `found`, and waits until the receiver has said what became of each entry.
 ///
@@ -44,13 +43,15 @@ pub async fn send<S: AsyncRead + AsyncWrite>(
         let Ok(offers) = offers.await else { return std::future::pending().await };
         let mut announcer = Announcer { records, ledger: &ledger, offers, watch, failures: Vec::new() };
         announcer.announce(found).await?;
-        announcer.records.close().await?;
+        // A receiver that has read DONE reads no more: it may stop the stream before we say its end. TALLY tells how the transfer ended.
+        let _ = announcer.records.close().await;
         Ok(announcer.failures)
     };
     let gatherer = gather(read, found, &ledger, ready, watch);
     let (failures, gathered) = tokio::try_join!(sender, gatherer)?;
     outcome.kept += gathered.kept;
     outcome.bytes += gathered.bytes;
+    outcome.resumed += gathered.resumed;
     outcome.failed += gathered.failed + failures.len() as u32;
     outcome.mismatch |= gathered.mismatch;
     Ok(outcome)
@@ -60,8 +61,8 @@ pub async fn send<S: AsyncRead + AsyncWrite>(
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Unannounced,
-    /// With its size.
-    Announced(u64),
+    /// With its size, and where its bytes began.
+    Announced(u64, u64),
     Kept,
     Refused,
 }
@@ -75,25 +76,25 @@ impl Ledger {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn announce(&self, id: u32, size: u64) {
-        self.fates()[id as usize] = Fate::Announced(size);
+    fn announce(&self, entry: &Entry) {
+        self.fates()[entry.id as usize] = Fate::Announced(entry.size, entry.offset);
     }
 
     fn refused(&self, id: u32) -> bool {
         self.fates()[id as usize] == Fate::Refused
     }
 
-    /// The size of entry `id` if it awaits an answer, which this is.
-    fn answer(&self, id: u32, fate: Fate) -> Option<u64> {
+    /// The size of entry `id`, and where its bytes began, if it awaits an answer, which this is.
+    fn answer(&self, id: u32, fate: Fate) -> Option<(u64, u64)> {
         let mut fates = self.fates();
         let slot = fates.get_mut(id as usize)?;
-        let Fate::Announced(size) = *slot else { return None };
+        let Fate::Announced(size, offset) = *slot else { return None };
         *slot = fate;
-        Some(size)
+        Some((size, offset))
     }
 
     fn all_answered(&self) -> bool {
-        !self.fates().iter().any(|fate| matches!(fate, Fate::Announced(_)))
+        !self.fates().iter().any(|fate| matches!(fate, Fate::Announced(..)))
     }
 }
 
@@ -109,17 +110,14 @@ impl<W: AsyncWrite + Unpin> Announcer<'_, W> {
     async fn announce(&mut self, found: &Found) -> Result<(), TransferError> {
         let (mut announced, mut unsent) = (0, found.failures.len() as u32);
         for (id, source) in (0..).zip(&found.sources) {
-            if source.directory {
-                announced += 1;
-                self.ledger.announce(id, 0);
-                self.records.write(&Record::Entry(entry(id, source, None))).await?;
-                continue;
-            }
             match blocking(|| open(source)) {
                 Ok((file, before)) => {
                     announced += 1;
-                    self.ledger.announce(id, before.len());
-                    self.file(id, source, file, &before).await?;
+                    let entry = entry(id, source, &before);
+                    match entry.kind {
+                        Kind::Directory => self.announce_entry(entry).await?,
+                        _ => self.file(entry, source, file, &before).await?,
+                    }
                 }
                 Err(failure) => {
                     unsent += 1;
@@ -130,16 +128,26 @@ impl<W: AsyncWrite + Unpin> Announcer<'_, W> {
         self.records.write(&Record::Done { announced, unsent }).await
     }
 
+    async fn announce_entry(&mut self, entry: Entry) -> Result<(), TransferError> {
+        self.ledger.announce(&entry);
+        self.records.write(&Record::Entry(entry)).await
+    }
+
     /// Announces one file and sends what the receiver has not.
-    async fn file(&mut self, id: u32, source: &Source, mut file: File, before: &Metadata) -> Result<(), TransferError> {
-        let mut entry = entry(id, source, Some(before));
-        let (name, size) = (source.name.to_string(), before.len());
+    async fn file(
+        &mut self,
+        mut entry: Entry,
+        source: &Source,
+        mut file: File,
+        before: &Metadata,
+    ) -> Result<(), TransferError> {
+        let (id, name, size) = (entry.id, source.name.to_string(), entry.size);
         let path = Key::of_path(&entry.path);
         entry.kept = self.offers.has(path, entry.source);
         if entry.kept {
             entry.offset = size;
             (self.watch)(Event::Resumed { path: &name, offset: size, size });
-            return self.records.write(&Record::Entry(entry)).await;
+            return self.announce_entry(entry).await;
         }
         let offered = self.offers.part(entry.source, size);
         let part = offered.filter(|prefix| blocking(|| still_ends(&mut file, prefix)));
@@ -151,7 +159,7 @@ impl<W: AsyncWrite + Unpin> Announcer<'_, W> {
             None if self.offers.has_begun(path) => (self.watch)(Event::Changed { path: &name, size }),
             None => {}
         }
-        self.records.write(&Record::Entry(entry)).await?;
+        self.announce_entry(entry).await?;
         let mut tree = Tree::new(part.as_ref());
         match self.bytes(id, &mut file, &mut tree, size).await? {
             Sent::Refused => self.records.write(&Record::Abort(Reason::Aborted)).await,
@@ -234,13 +242,13 @@ async fn gather(
         match records.next().await? {
             Record::Result { id, failure, detail } => {
                 let fate = if failure.is_none() { Fate::Kept } else { Fate::Refused };
-                let size = ledger.answer(id, fate).ok_or(TransferError::Unexpected("RESULT"))?;
+                let carried = ledger.answer(id, fate).ok_or(TransferError::Unexpected("RESULT"))?;
                 let name = &found.sources[id as usize].name;
                 match failure {
-                    None => outcome.keep(&name.to_string(), size, watch),
+                    None => outcome.keep(&name.to_string(), carried, watch),
                     Some(Reason::Aborted) => {}
                     Some(reason) => {
-                        let detail = format!("at the receiver: {}", printable(detail));
+                        let detail = format!("at the receiver: {detail}");
                         outcome.fail(&FileFailure::new(name, reason, detail), watch);
                     }
                 }
@@ -256,30 +264,46 @@ async fn gather(
     }
 }
 
-/// Opens a file and looks at what was opened, not at what was found earlier.
+/// Opens a file or folder and looks at what was opened, not at what was found earlier.
 fn open(source: &Source) -> Result<(File, Metadata), FileFailure> {
-    let failed = |reason, error: io::Error| FileFailure::new(show(&source.path), reason, error);
-    let mut options = OpenOptions::new();
-    options.read(true);
-    // Never through a link planted since the scan; never waiting for the other end of a pipe planted since.
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC;
-        options.custom_flags(flags.bits() as i32);
-    }
-    let file = options.open(&source.path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => failed(Reason::Vanished, error),
+    let file = source.root.read(&source.name).map_err(|error| {
+        if error.kind() == io::ErrorKind::NotFound {
+            return unopened(&source.path, &error);
+        }
         // What the open says of a link planted since depends on the system; the link itself says it best.
-        _ => match std::fs::symlink_metadata(&source.path).map(|now| check_kind(&source.path, &now)) {
+        match std::fs::symlink_metadata(&source.path).map(|now| check_kind(&source.path, &now)) {
             Ok(Err(failure)) => failure,
-            _ => failed(Reason::Unreadable, error),
-        },
+            _ if is_behind_link(&error) => {
+                let detail = "a folder on the way to it has become a symbolic link or a file";
+                FileFailure::new(show(&source.path), Reason::NotAFile, detail)
+            }
+            _ => unopened(&source.path, &error),
+        }
     })?;
-    let metadata = file.metadata().map_err(|error| failed(Reason::Unreadable, error))?;
+    let metadata = file.metadata().map_err(|error| unopened(&source.path, &error))?;
     check_kind(&source.path, &metadata)?;
+    if metadata.is_dir() != source.directory {
+        let (is, was) = if source.directory { ("file", "folder") } else { ("folder", "file") };
+        return Err(FileFailure::new(
+            show(&source.path),
+            Reason::Changed,
+            format_args!("it was a {was}, now it is a {is}"),
+        ));
+    }
     Ok((file, metadata))
 }
+
+/// Whether a path was not followed since something on it is a symbolic link, or no folder.
+fn is_behind_link(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotADirectory) || error.raw_os_error() == Some(SYMBOLIC_LINK)
+}
+
+/// What a system says of a symbolic link that must not be followed.
+#[cfg(unix)]
+const SYMBOLIC_LINK: i32 = rustix::io::Errno::LOOP.raw_os_error();
+/// `ERROR_CANT_ACCESS_FILE`.
+#[cfg(not(unix))]
+const SYMBOLIC_LINK: i32 = 1920;
 
 /// In what way the file is no longer what was announced, now that all its bytes are read.
 fn changed(file: &File, before: &Metadata) -> Option<String> {
@@ -308,23 +332,16 @@ fn still_ends(file: &mut File, prefix: &Prefix) -> bool {
     same
 }
 
-/// The ENTRY of a file, or of a directory, which has no metadata.
-fn entry(id: u32, source: &Source, metadata: Option<&Metadata>) -> Entry {
-    let executable = metadata.is_some_and(executable);
-    let modified = metadata.and_then(|metadata| metadata.modified().ok()).map_or((0, 0), wire_time);
-    let size = metadata.map_or(0, Metadata::len);
-    Entry {
-        id,
-        kind: if metadata.is_some() { Kind::File } else { Kind::Directory },
-        executable,
-        kept: false,
-        modified,
-        size,
-        offset: 0,
-        source: metadata
-            .map_or_else(Key::default, |metadata| Key::of_source(inode(metadata), size, modified, executable)),
-        path: source.name.as_str().into(),
+/// The ENTRY of a file, or of a directory, as it was opened.
+fn entry(id: u32, source: &Source, metadata: &Metadata) -> Entry {
+    let (mode, path) = (mode::of(metadata), source.name.as_str().into());
+    if source.directory {
+        let (kind, source) = (Kind::Directory, Key::default());
+        return Entry { id, kind, mode, kept: false, modified: (0, 0), size: 0, offset: 0, source, path };
     }
+    let (size, modified) = (metadata.len(), metadata.modified().map_or((0, 0), wire_time));
+    let source = Key::of_source(inode(metadata), size, modified, mode);
+    Entry { id, kind: Kind::File, mode, kept: false, modified, size, offset: 0, source, path }
 }
 
 #[cfg(unix)]
@@ -337,14 +354,4 @@ fn inode(metadata: &Metadata) -> u64 {
 fn inode(metadata: &Metadata) -> u64 {
     let created = metadata.created().map(wire_time).unwrap_or_default();
     (created.0 as u64).wrapping_mul(1_000_000_000).wrapping_add(u64::from(created.1))
-}
-
-#[cfg(unix)]
-fn executable(metadata: &Metadata) -> bool {
-    std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o100 != 0
-}
-
-#[cfg(not(unix))]
-fn executable(_: &Metadata) -> bool {
-    false
 }

@@ -1,10 +1,9 @@
 //! What one session of a receiver knows of the sessions before it: parts to go on with, files that were kept.
 //!
-//! Made when the sender has named its job, told to the sender, and asked for each file. Invariant: nothing is gone on
-//! with that was not offered in this session.
+//! Made when the sender has named its job, told to the sender, and asked for each file. Invariants: nothing is gone on
+//! with that was not offered in this session, and nothing of another peer is offered, gone on with or removed.
 
 use std::collections::BTreeMap;
-use std::time::SystemTime;
 
 use cap_fs_ext::DirExt;
 
@@ -13,25 +12,30 @@ use super::destination::{PARTS, Refusal};
 use super::kept::Kept;
 use super::part::Part;
 use super::record::Have;
+use super::standing::Standing;
 use super::{Destination, Entry, Key, Reason, RelativePath};
 
 /// A session of a receiver.
 #[derive(Debug)]
 pub(super) struct Session<'a> {
     destination: &'a Destination,
+    peer: Key,
     job: Key,
     /// By source.
     parts: BTreeMap<Key, Checkpoint>,
     kept: Kept,
+    standing: Standing,
 }
 
 impl<'a> Session<'a> {
     /// Looks at what is there. What cannot be read is not offered.
-    pub(super) fn begin(destination: &'a Destination, job: Key) -> Self {
-        let parts = destination.survey().unwrap_or_default();
+    pub(super) fn begin(destination: &'a Destination, peer: Key, job: Key) -> Self {
+        let parts = destination.survey(peer).unwrap_or_default();
         let parts = parts.into_iter().map(|checkpoint| (checkpoint.source, checkpoint)).collect();
-        let kept = Kept::load(destination, destination.root().open_dir_nofollow(PARTS).ok(), job);
-        Self { destination, job, parts, kept }
+        let mut standing = Standing::default();
+        let folder = destination.root().open_dir_nofollow(PARTS).ok();
+        let kept = Kept::load(destination, folder, (peer, job), &mut standing);
+        Self { destination, peer, job, parts, kept, standing }
     }
 
     /// All that is there.
@@ -46,8 +50,8 @@ impl<'a> Session<'a> {
     }
 
     /// Makes a directory.
-    pub(super) fn create_directory(&self, path: &RelativePath) -> Result<(), Refusal> {
-        self.destination.create_directory(path)
+    pub(super) fn create_directory(&self, path: &RelativePath, mode: u16) -> Result<(), Refusal> {
+        self.destination.create_directory(path, mode)
     }
 
     /// Opens the part of a file, at its beginning or where `entry` goes on.
@@ -56,7 +60,7 @@ impl<'a> Session<'a> {
         let outdated = self.parts.values().find(|part| part.path == key && part.source != entry.source);
         if let Some(source) = outdated.map(|part| part.source) {
             self.parts.remove(&source);
-            self.destination.discard(source);
+            self.destination.discard(Key::of_peers(self.peer, source));
         }
         let offered = self.parts.remove(&entry.source);
         let prefix = match &offered {
@@ -64,7 +68,7 @@ impl<'a> Session<'a> {
             Some(part) if part.prefix.offset() == entry.offset && part.size == entry.size => Some(&part.prefix),
             _ => return Err((Reason::Unwritable, "it goes on where nothing was offered; send it again".into())),
         };
-        self.destination.create_file(path, entry, self.job, prefix)
+        self.destination.create_file(path, entry, (self.peer, self.job), prefix)
     }
 
     /// Whether `entry` is a file that was kept before and still stands.
@@ -72,18 +76,25 @@ impl<'a> Session<'a> {
         self.kept.has(Key::of_path(&entry.path), entry.source)
     }
 
-    /// Notes that a file is kept, as it stands now.
-    pub(super) fn keep(&mut self, path: RelativePath, entry: &Entry, modified: Option<SystemTime>) {
-        if let Some(modified) = modified {
+    /// Puts a whole file under its final name, `path`, and notes that it is kept.
+    pub(super) fn keep(
+        &mut self,
+        part: Part,
+        path: RelativePath,
+        entry: &Entry,
+        hash: [u8; 32],
+    ) -> Result<(), Refusal> {
+        if let Some(modified) = part.commit(entry, hash, &mut self.standing)? {
             self.kept.add(self.destination, path, entry.source, entry.size, modified);
         }
+        Ok(())
     }
 
     /// The job is done: what is left of it will not be asked for again.
     pub(super) fn done(&mut self) {
         for (source, part) in std::mem::take(&mut self.parts) {
             if part.job == self.job {
-                self.destination.discard(source);
+                self.destination.discard(Key::of_peers(self.peer, source));
             }
         }
         self.destination.tidy(Some(self.kept.name()));

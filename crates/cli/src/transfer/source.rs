@@ -2,14 +2,15 @@
 //! names. Runs once, before anything is sent, so that the total is known. Links and devices are named as failures here
 //! and never followed.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
-use super::path::{RelativePath, printable};
+use super::beneath::Root;
+use super::path::RelativePath;
 use super::{FileFailure, Key, Reason};
 
 /// One file or directory to send.
@@ -21,6 +22,8 @@ pub struct Source {
     pub name: RelativePath,
     /// Whether it is a directory.
     pub directory: bool,
+    /// The folder that `name` begins in.
+    pub(super) root: Root,
 }
 
 /// All that is to be sent, and what cannot be.
@@ -69,7 +72,7 @@ impl std::error::Error for ScanError {}
 /// scan, they are in [`Found::failures`].
 pub fn scan(paths: &[PathBuf]) -> Result<Found, ScanError> {
     let mut found = Found::default();
-    let mut names = HashSet::new();
+    let (mut names, mut roots) = (HashSet::new(), HashMap::new());
     for path in paths {
         // `.` and `..` have a name only once resolved.
         let named = match path.file_name() {
@@ -78,9 +81,10 @@ pub fn scan(paths: &[PathBuf]) -> Result<Found, ScanError> {
         };
         let base = named.file_name().ok_or_else(|| ScanError::NoName(path.clone()))?;
         if !names.insert(base.to_owned()) {
-            return Err(ScanError::SameName(printable(&base.to_string_lossy())));
+            return Err(ScanError::SameName(base.to_string_lossy().into_owned()));
         }
-        walk(&named, &mut found);
+        // Without a separator at its end: with one, a link would be followed.
+        walk(&named.components().collect::<PathBuf>(), &mut roots, &mut found);
     }
     let absolute: Vec<_> = paths.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
     found.job = Key::of_job(absolute.iter().map(|path| path.as_os_str().as_encoded_bytes()));
@@ -90,22 +94,30 @@ pub fn scan(paths: &[PathBuf]) -> Result<Found, ScanError> {
     Ok(found)
 }
 
-fn walk(root: &Path, found: &mut Found) {
+/// Looks at `root` and all below it; `roots` are the folders opened so far.
+fn walk(root: &Path, roots: &mut HashMap<PathBuf, Root>, found: &mut Found) {
     let parent = root.parent().unwrap_or(Path::new(""));
+    let folder = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    let opened = match roots.get(folder) {
+        Some(opened) => Ok(opened.clone()),
+        None => Root::open(folder).inspect(|opened| drop(roots.insert(folder.to_owned(), opened.clone()))),
+    };
+    let opened = match opened {
+        Ok(opened) => opened,
+        Err(error) => return found.failures.push(unopened(root, &error)),
+    };
     let mut walk = WalkDir::new(root).follow_root_links(false).sort_by_file_name().into_iter();
     while let Some(step) = walk.next() {
         let step = match step {
             Ok(step) => step,
             Err(error) => {
                 let path = error.path().unwrap_or(root).to_owned();
-                let gone = error.io_error().is_some_and(|error| error.kind() == std::io::ErrorKind::NotFound);
-                let reason = if gone { Reason::Vanished } else { Reason::Unreadable };
-                let detail = error.io_error().map(ToString::to_string).unwrap_or_default();
-                found.failures.push(FileFailure::new(show(&path), reason, detail));
+                let error = error.into_io_error().unwrap_or_else(|| std::io::ErrorKind::Other.into());
+                found.failures.push(unopened(&path, &error));
                 continue;
             }
         };
-        if let Err(failure) = add(step.path(), parent, step.metadata(), found) {
+        if let Err(failure) = add(step.path(), (parent, &opened), step.metadata(), found) {
             found.failures.push(failure);
             if step.file_type().is_dir() {
                 walk.skip_current_dir();
@@ -114,7 +126,12 @@ fn walk(root: &Path, found: &mut Found) {
     }
 }
 
-fn add(path: &Path, parent: &Path, metadata: walkdir::Result<Metadata>, found: &mut Found) -> Result<(), FileFailure> {
+fn add(
+    path: &Path,
+    (parent, root): (&Path, &Root),
+    metadata: walkdir::Result<Metadata>,
+    found: &mut Found,
+) -> Result<(), FileFailure> {
     let metadata = metadata.map_err(|error| FileFailure::new(show(path), Reason::Unreadable, error))?;
     check_kind(path, &metadata)?;
     let mut name = None;
@@ -128,9 +145,15 @@ fn add(path: &Path, parent: &Path, metadata: walkdir::Result<Metadata>, found: &
             found.files += 1;
             found.bytes += metadata.len();
         }
-        found.sources.push(Source { path: path.to_owned(), name, directory });
+        found.sources.push(Source { path: path.to_owned(), name, directory, root: root.clone() });
     }
     Ok(())
+}
+
+/// Why something cannot be sent that could not be opened.
+pub(super) fn unopened(path: &Path, error: &std::io::Error) -> FileFailure {
+    let gone = error.kind() == std::io::ErrorKind::NotFound;
+    FileFailure::new(show(path), if gone { Reason::Vanished } else { Reason::Unreadable }, error)
 }
 
 /// Refuses what is neither a regular file nor a directory.
@@ -145,7 +168,7 @@ pub(super) fn check_kind(path: &Path, metadata: &Metadata) -> Result<(), FileFai
     Ok(())
 }
 
-/// A local path, safe to print.
+/// A local path as text.
 pub(super) fn show(path: &Path) -> String {
-    printable(&path.to_string_lossy())
+    path.to_string_lossy().into_owned()
 }

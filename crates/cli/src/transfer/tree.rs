@@ -82,11 +82,6 @@ impl Tree {
         self.groups * GROUP + self.group.count()
     }
 
-    /// Bytes of the groups that were closed.
-    pub fn closed(&self) -> u64 {
-        self.groups * GROUP
-    }
-
     /// Bytes that the group under way may still take.
     pub fn room(&self) -> u64 {
         GROUP - self.group.count()

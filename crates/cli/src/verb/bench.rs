@@ -98,7 +98,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
 
 async fn serve(args: &Args, console: &Console) -> Result<(), Failure> {
     let config = args.coding.config(None).or_exit(Exit::Usage)?;
-    let (endpoint, link) = listen::open(args.listen.listen, &args.naming, config).await?;
+    let (endpoint, link) = listen::open(args.listen.listen, &args.naming, config, console).await?;
     let link = link.reveal();
     listen::announce(&link, &format!("waiting; on the other machine: tidewire bench -c '{link}'"), console);
     let serving = serve_all(&endpoint, args.once, console);
@@ -143,7 +143,7 @@ async fn serve_one(connection: Connection, console: Console) -> Result<(), Failu
 async fn measure(args: &Args, console: &Console) -> Result<(), Failure> {
     let link = link::given(args.client.as_ref().and_then(|link| link.as_deref())).or_exit(Exit::Usage)?;
     let config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
-    let credentials = keys::to_open(&link, args.naming.key.as_deref())?;
+    let credentials = keys::to_open(&link, args.naming.key.as_deref(), console)?;
     let Load { time, bitrate, reverse, parallel, length, interval } = args.load;
     let plan = Plan {
         reverse,

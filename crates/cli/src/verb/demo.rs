@@ -115,7 +115,7 @@ async fn one(
     let receiver = async {
         let Some(connection) = far.accept().await else { return Err(Failure::message(Exit::Other, "no connection")) };
         let Some(stream) = connection.accept().await else { return Err(Failure::message(Exit::Other, "no stream")) };
-        transfer::receive(stream, &destination, &|_| {}).await.or_exit(Exit::Other)?;
+        transfer::receive(stream, &destination, None, &|_| {}).await.or_exit(Exit::Other)?;
         let _ = tokio::time::timeout(CLOSE_WAIT, connection.closed()).await;
         Ok(connection)
     };

@@ -34,7 +34,7 @@ pub struct Args {
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let link = link::given(args.link.as_deref()).or_exit(Exit::Usage)?;
     let mut config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
-    let credentials = keys::to_open(&link, args.own.key.as_deref())?;
+    let credentials = keys::to_open(&link, args.own.key.as_deref(), &console)?;
     (config.idle_timeout, config.keep_alive) = (IDLE_TIMEOUT, Some(KEEP_ALIVE));
     let client = Client::new(link, credentials, config, &console);
     let ended = unless_interrupted(client.run(&args.local)).await;

@@ -8,6 +8,7 @@ use tidewire::{new_private_key, new_secret};
 
 use crate::exit::{Exit, Failure, OrExit};
 use crate::keys::{self, KeyFile};
+use crate::report::Console;
 
 /// Arguments of `keygen`.
 #[derive(Debug, clap::Args)]
@@ -27,9 +28,9 @@ pub struct Args {
 ///
 /// # Errors
 /// [`Exit::LocalIo`] when the file exists or cannot be written, [`Exit::Usage`] when there is no private key to print the other half of.
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     if let Some(path) = &args.public {
-        let KeyFile::Private(private) = keys::read(path).or_exit(Exit::Usage)? else {
+        let KeyFile::Private(private) = keys::read(path, console).or_exit(Exit::Usage)? else {
             let wanted = "holds a secret, which has no public half; make a pair with --pair";
             return Err(Failure::message(Exit::Usage, format_args!("`{}` {wanted}", path.display())));
         };

@@ -107,7 +107,7 @@ pub fn main() -> ExitCode {
         Command::Pipe(args) => with(args.output.console().beside_data(), |console| block_on(pipe::run(args, console))),
         Command::Bench(args) => with(args.output.console(), |console| block_on(bench::run(*args, console))),
         Command::Probe(args) => with(args.output.console(), |console| block_on(probe::run(args, console))),
-        Command::Keygen(args) => with(Console::new(false, false), |_| keygen::run(&args)),
+        Command::Keygen(args) => with(Console::new(false, false), |console| keygen::run(&args, &console)),
         Command::Lab(command) => lab::run(command),
         Command::Config(command) => with(Console::new(false, false), |_| config::run(&command)),
         Command::Completions(args) => with(Console::new(false, false), |_| {

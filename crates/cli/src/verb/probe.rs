@@ -61,7 +61,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let link = link::given(args.link.as_deref()).or_exit(Exit::Usage)?;
     let config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
-    let credentials = keys::to_open(&link, args.own.key.as_deref())?;
+    let credentials = keys::to_open(&link, args.own.key.as_deref(), &console)?;
     let probe = Probe { link: &link, credentials: &credentials, config: &config, time: args.time, console: &console };
     // Light load first: what full load leaves behind would be measured with it.
     let (light, _) = measure(Load::Light, &probe).await?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tidewire::{Connection, Endpoint};
+use tidewire_sim::units::parse_size;
 use tokio::task::JoinSet;
 
 use crate::exit::{Exit, Failure, OrExit};
@@ -13,7 +14,7 @@ use crate::options::{Coding, Output};
 use crate::progress::Meter;
 use crate::report::{Console, Event};
 use crate::session::{self, CLOSE_WAIT, CUT_OFF, DONE, Role, unless_interrupted};
-use crate::transfer::{self, Destination};
+use crate::transfer::{self, Destination, Limits};
 
 use super::send::{cut_off, judge};
 
@@ -27,6 +28,12 @@ pub struct Args {
     listen: Listen,
     #[command(flatten)]
     naming: Naming,
+    /// Take at most this many bytes of files in all, then refuse more [example: 10GB]; default: no limit
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    max_bytes: Option<u64>,
+    /// Take at most this many files and folders in all, then refuse more; default: no limit
+    #[arg(long, value_name = "N")]
+    max_files: Option<u64>,
     /// End after one transfer, with its exit code
     #[arg(long)]
     once: bool,
@@ -44,9 +51,10 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let destination = Destination::open(&args.dir).map_err(|error| {
         Failure::message(Exit::LocalIo, format_args!("cannot receive into `{}`: {error}", args.dir.display()))
     })?;
-    let destination = Arc::new(destination);
+    let limits = Limits { bytes: args.max_bytes, files: args.max_files };
+    let destination = Arc::new(destination.limited(limits));
     let config = args.coding.config(None).or_exit(Exit::Usage)?;
-    let (endpoint, link) = listen::open(args.listen.listen, &args.naming, config).await?;
+    let (endpoint, link) = listen::open(args.listen.listen, &args.naming, config, &console).await?;
     let link = link.reveal();
     let what = format!("receiving into `{}`; on the other machine: tidewire send PATH... '{link}'", args.dir.display());
     listen::announce(&link, &what, &console);
@@ -92,10 +100,11 @@ async fn receive(connection: Connection, destination: Arc<Destination>, console:
         console.error(&failure);
         return Err(Failure::reported(failure.exit));
     };
+    let peer = connection.peer_key();
     let meter = Meter::new(&console, "receiving");
     let watch = |event: transfer::Event<'_>| meter.take(&event);
     let received = tokio::select! {
-        outcome = transfer::receive(stream, &destination, &watch) => outcome,
+        outcome = transfer::receive(stream, &destination, peer.as_ref(), &watch) => outcome,
         never = meter.show(|| session::sample(&connection.stats(), Role::Receiver)) => match never {},
     };
     let elapsed = begun.elapsed();
@@ -104,10 +113,9 @@ async fn receive(connection: Connection, destination: Arc<Destination>, console:
         let _ = tokio::time::timeout(CLOSE_WAIT, connection.closed()).await;
     }
     connection.close(if received.is_ok() { DONE } else { CUT_OFF }, "");
-    let delivered = received.as_ref().map_or(0, |outcome| outcome.bytes);
     if let Ok(outcome) = &received {
         meter.tally(outcome);
     }
-    let summary = session::summary(&connection.stats(), Role::Receiver, delivered, elapsed);
+    let summary = session::transfer_summary(&connection.stats(), Role::Receiver, received.as_ref().ok(), elapsed);
     console.conclude(&summary, received.map_err(cut_off).and_then(|outcome| judge(&outcome)))
 }

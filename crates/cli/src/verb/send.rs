@@ -43,10 +43,10 @@ pub struct Args {
 /// [`Exit::Usage`] for a wrong link, [`Exit::Unreachable`] when nothing answers, [`Exit::LocalIo`] when a file did not
 /// arrive, [`Exit::Integrity`] when one arrived wrong, [`Exit::Interrupted`] when the transfer was cut off.
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
-    let begun = Instant::now();
+    let mut begun = Instant::now();
     let (paths, link) = split(args.arguments)?;
     let config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
-    let credentials = keys::to_open(&link, args.own.key.as_deref())?;
+    let credentials = keys::to_open(&link, args.own.key.as_deref(), &console)?;
     let found = scan(&paths).or_exit(Exit::Usage)?;
     if found.sources.is_empty() {
         found.failures.iter().for_each(|failure| console.failed(failure));
@@ -67,14 +67,14 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
             console.warn("tidewire: the connection is lost; connecting again");
             match unless_interrupted(connect_again(&link, &credentials, &config, &console)).await {
                 Ok(again) => {
-                    connected = again;
+                    // The summary is of one connection: its bytes, its packets and its time.
+                    (connected, begun) = (again, Instant::now());
                     continue;
                 }
                 Err(failure) => sent = Err(failure),
             }
         }
-        let delivered = sent.as_ref().map_or(0, |outcome| outcome.bytes);
-        let summary = session::summary(&stats, Role::Sender, delivered, elapsed);
+        let summary = session::transfer_summary(&stats, Role::Sender, sent.as_ref().ok(), elapsed);
         return console.conclude(&summary, sent.and_then(|outcome| judge(&outcome)));
     }
 }

@@ -38,7 +38,7 @@ pub struct Args {
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let mut config = args.coding.config(None).or_exit(Exit::Usage)?;
     (config.max_streams, config.idle_timeout) = (MAX_STREAMS, IDLE_TIMEOUT);
-    let (endpoint, link) = listen::open(args.listen.listen, &args.naming, config).await?;
+    let (endpoint, link) = listen::open(args.listen.listen, &args.naming, config, &console).await?;
     let link = link.reveal();
     let targets: Vec<_> = args.allow.iter().map(Target::to_string).collect();
     let (all, one) = (targets.join(", "), &targets[0]);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::process::{Running, address, tidewire};
 
 /// A key pair in `folder`: the file, and the public key.
-fn pair(folder: &Path, name: &str) -> (PathBuf, String) {
+pub fn pair(folder: &Path, name: &str) -> (PathBuf, String) {
     let path = folder.join(name);
     let made = tidewire(&["keygen", "--pair", "-o", path.to_str().unwrap()]).output().unwrap();
     assert!(made.status.success());
@@ -61,6 +61,20 @@ fn wrong_key_files_end_with_2_and_are_named() {
         let stderr = String::from_utf8(refused.stderr).unwrap();
         assert_eq!(refused.status.code(), Some(2), "{arguments:?}: {stderr}");
         assert!(stderr.contains(said) && !stderr.contains(&private[4..20]), "{arguments:?}: {stderr}");
+    }
+}
+
+#[test]
+fn a_key_file_that_others_can_read_is_named_with_the_command_that_mends_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let (path, _) = pair(folder.path(), "key");
+    for (mode, warned) in [(0o600, false), (0o644, true), (0o620, true)] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let output = tidewire(&["keygen", "--public", text(&path)]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(said.contains(&format!("chmod 600 '{}'", text(&path))), warned, "{mode:o}: {said}");
     }
 }
 

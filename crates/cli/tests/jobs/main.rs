@@ -3,7 +3,9 @@
 
 mod bench;
 mod crowd;
+mod files;
 mod forward;
+mod hostile;
 mod keys;
 mod pipe;
 mod probe;

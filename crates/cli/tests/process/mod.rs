@@ -33,7 +33,12 @@ impl Running {
     }
 
     pub fn spawn(command: &mut Command) -> Self {
-        let mut child = command.stderr(Stdio::inherit()).stdout(Stdio::piped()).spawn().unwrap();
+        Self::spawn_with_errors(command, Stdio::inherit())
+    }
+
+    /// The same, with its stderr elsewhere.
+    pub fn spawn_with_errors(command: &mut Command, errors: impl Into<Stdio>) -> Self {
+        let mut child = command.stderr(errors).stdout(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         Self { child, stdout }
     }
@@ -57,10 +62,16 @@ impl Running {
     }
 
     /// The exit code and all lines not yet read.
-    pub fn end(mut self) -> (Option<i32>, Vec<Value>) {
+    pub fn end(self) -> (Option<i32>, Vec<Value>) {
+        let (code, rest) = self.end_as_text();
+        (code, schema::lines(&rest))
+    }
+
+    /// The exit code and what was not yet read.
+    pub fn end_as_text(mut self) -> (Option<i32>, Vec<u8>) {
         let mut rest = Vec::new();
         self.stdout.read_to_end(&mut rest).unwrap();
-        (self.child.wait().unwrap().code(), schema::lines(&rest))
+        (self.child.wait().unwrap().code(), rest)
     }
 }
 

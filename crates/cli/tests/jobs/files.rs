@@ -1,0 +1,101 @@
+//! What a receiver grants the files of its peers: a mode under its umask, and space and parts of their own.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::keys::pair;
+use crate::process::{Running, tidewire};
+use crate::schema;
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+#[test]
+fn modes_arrive_under_the_umask_of_the_receiver() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, into) = (folder.path().join("from"), folder.path().join("into"));
+    fs::create_dir(&into).unwrap();
+    fs::create_dir(&from).unwrap();
+    let files = [("secret", 0o600, 0o600), ("open", 0o666, 0o640), ("tool", 0o6755, 0o750), ("locked", 0o444, 0o440)];
+    for (name, given, _) in files {
+        fs::write(from.join(name), b"content").unwrap();
+        fs::set_permissions(from.join(name), fs::Permissions::from_mode(given)).unwrap();
+    }
+    fs::set_permissions(&from, fs::Permissions::from_mode(0o700)).unwrap();
+    let receive = tidewire(&["receive", "--json", "--once", "--listen", "127.0.0.1:0", "--dir"]);
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "umask 027; exec \"$@\"", "sh"]).arg(receive.get_program()).args(receive.get_args()).arg(&into);
+    let mut receiver = Running::spawn(command.env("TIDEWIRE_CONFIG", "/dev/null"));
+    let link = receiver.line()["link"].as_str().unwrap().to_owned();
+    assert!(tidewire(&["send"]).arg(&from).arg(&link).status().unwrap().success());
+    assert_eq!(receiver.end().0, Some(0));
+    for (name, _, wanted) in files {
+        assert_eq!(mode(&into.join("from").join(name)), wanted, "{name}");
+    }
+    assert_eq!(mode(&into.join("from")), 0o700);
+}
+
+#[test]
+fn a_quota_is_told_at_both_ends_and_other_files_arrive() {
+    let folder = tempfile::tempdir().unwrap();
+    let into = folder.path().join("into");
+    fs::create_dir(&into).unwrap();
+    let listen = ["receive", "--json", "--listen", "127.0.0.1:0", "--max-bytes", "1500B", "--max-files", "3", "--dir"];
+    let mut receiver = Running::spawn(tidewire(&listen).arg(&into));
+    let link = receiver.line()["link"].as_str().unwrap().to_owned();
+    let send = |files: &[(&str, usize)]| {
+        let mut command = tidewire(&["send", "--json"]);
+        for (name, bytes) in files {
+            let path = folder.path().join(name);
+            fs::write(&path, vec![b'x'; *bytes]).unwrap();
+            command.arg(path);
+        }
+        let output = command.arg(&link).output().unwrap();
+        let lines = schema::lines(&output.stdout);
+        let refused = lines.iter().filter(|line| line["reason"] == "over quota");
+        (output.status.code(), refused.map(|line| line["detail"].as_str().unwrap().to_owned()).collect::<Vec<_>>())
+    };
+    let (code, refused) = send(&[("a", 1000), ("b", 501), ("c", 400)]);
+    assert_eq!((code, refused.len()), (Some(7), 1));
+    assert!(refused[0].contains("501 more bytes than the 500 that are left of --max-bytes 1500"), "{refused:?}");
+    let (code, refused) = send(&[("d", 0), ("e", 0)]);
+    assert_eq!((code, refused.len()), (Some(7), 1));
+    assert!(refused[0].contains("--max-files 3"), "{refused:?}");
+    let mut names: Vec<_> = fs::read_dir(&into).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    // Of the refused sessions stays the list of what was kept: the same command goes on when there is room.
+    assert_eq!(names, [".tidewire-parts", "a", "c", "d"]);
+}
+
+#[test]
+fn issue_13_a_sender_with_another_key_cannot_take_over_an_upload() {
+    let folder = tempfile::tempdir().unwrap();
+    let into = folder.path().join("into");
+    fs::create_dir(&into).unwrap();
+    let [(server, _), (ann, ann_public), (eve, eve_public)] =
+        ["server", "ann", "eve"].map(|name| pair(folder.path(), name));
+    let peers = folder.path().join("peers");
+    fs::write(&peers, format!("{ann_public}\n{eve_public}\n")).unwrap();
+    let mut command = tidewire(&["receive", "--json", "--listen", "127.0.0.1:0", "--dir"]);
+    command.arg(&into).arg("--key").arg(&server).arg("--authorized-keys").arg(&peers);
+    let mut receiver = Running::spawn(&mut command);
+    let link = receiver.line()["link"].as_str().unwrap().to_owned();
+    let source = folder.path().join("f");
+    let mut content = vec![0; 12 << 20];
+    blake3::Hasher::new().update(b"f").finalize_xof().fill(&mut content);
+    fs::write(&source, &content).unwrap();
+    let upload = |key: &Path, rate: &str| {
+        let mut command = tidewire(&["send", "--json", "--max-rate", rate, "--key"]);
+        Running::spawn(command.arg(key).arg(&source).arg(&link))
+    };
+    let mut slow = upload(&ann, "20mbit");
+    slow.wait_for("progress");
+    // The same file of the same job: it has the same source and job keys.
+    let (code, lines) = upload(&eve, "400mbit").end();
+    assert_eq!(code, Some(0), "{lines:?}");
+    let (code, lines) = slow.end();
+    assert_eq!(code, Some(0), "{lines:?}");
+    assert_eq!(fs::read(into.join("f")).unwrap(), content);
+}

@@ -1,0 +1,176 @@
+//! `cargo xtask loops [N] [TEST-FILTER]`: every test that starts processes, N times in a row, on two cores that three busy loops
+//! share with it. A test that depends on who has the processor passes alone and fails here.
+//!
+//! Run by hand, never by `test`: fifty rounds take hours. Each test binary is built once and then run itself, so that cargo takes no
+//! part in a round. Invariant: the busy loops are children of this process and are killed by their ids when it ends, also when it
+//! fails; a failed round leaves its whole output in a file of its own.
+
+use crate::context::Context;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Instant;
+
+/// The line of `cargo xtask`'s help.
+pub const ABOUT: &str =
+    "every test with real processes N times (default 50) beside three busy loops on two cores; a filter picks tests";
+
+/// Test binaries of `tidewire-cli` that start processes.
+const TESTS: [&str; 6] = ["command", "end_to_end", "jobs", "lab", "papers", "survival"];
+/// Rounds without an argument: a test that fails once in 20 runs passes them with a probability of 8 %.
+const ROUNDS: u32 = 50;
+/// Busy loops: with two cores, a test always shares its core.
+const LOOPS: usize = 3;
+/// The cores that tests and loops share.
+const CORES: &str = "0,1";
+
+/// Runs the command with the arguments behind its name: 0 if every round passed.
+pub fn main(arguments: &[String]) -> ExitCode {
+    let Some((rounds, filter)) = parse(arguments) else {
+        eprintln!("cargo xtask loops [N] [TEST-FILTER]   {ABOUT}");
+        return ExitCode::from(2);
+    };
+    match all(rounds, filter) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(problem) => {
+            eprintln!("{problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(arguments: &[String]) -> Option<(u32, Option<&str>)> {
+    match arguments {
+        [] => Some((ROUNDS, None)),
+        [one] => Some(one.parse().map_or((ROUNDS, Some(one.as_str())), |rounds| (rounds, None))),
+        [rounds, filter] => Some((rounds.parse().ok()?, Some(filter))),
+        _ => None,
+    }
+}
+
+/// Runs all tests that match `filter`; how many of their rounds failed.
+fn all(rounds: u32, filter: Option<&str>) -> Result<u32, String> {
+    let context = Context::new(false)?;
+    let binaries = build(&context)?;
+    let logs = context.target.join("loops");
+    fs::create_dir_all(&logs).map_err(|error| format!("`{}`: {error}", logs.display()))?;
+    let pinned = context.succeeds(&format!("taskset -c {CORES} true"));
+    if !pinned {
+        println!("without taskset the loops and the tests use every core of this machine");
+    }
+    let _busy = Busy::start(pinned)?;
+    let (mut failures, mut runs) = (0, 0);
+    for binary in &binaries {
+        for test in names(binary, filter)? {
+            let (began, mut failed) = (Instant::now(), 0);
+            for round in 1..=rounds {
+                failed +=
+                    u32::from(!passes(&context, binary, &test, pinned, &logs.join(format!("{test}-{round}.log")))?);
+            }
+            println!("{test}: {failed} of {rounds} failed, {:.0} s", began.elapsed().as_secs_f64());
+            (failures, runs) = (failures + failed, runs + rounds);
+        }
+    }
+    println!("{failures} of {runs} runs failed; their output is in `{}`", logs.display());
+    if runs == 0 { Err("no test matches the filter".into()) } else { Ok(failures) }
+}
+
+/// Builds the tests; their binaries.
+fn build(context: &Context) -> Result<Vec<PathBuf>, String> {
+    let tests = TESTS.map(|test| format!(" --test {test}")).concat();
+    let line = format!("cargo test --profile checked -p tidewire-cli{tests} --no-run --message-format json");
+    let messages = context.output_of(&line)?;
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let binaries: Vec<_> = messages
+        .filter(|message| message["profile"]["test"] == true)
+        .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .collect();
+    match binaries.len() {
+        built if built == TESTS.len() => Ok(binaries),
+        built => Err(format!("{built} test binaries were built, not {}", TESTS.len())),
+    }
+}
+
+/// The tests of `binary` whose name contains `filter`.
+fn names(binary: &Path, filter: Option<&str>) -> Result<Vec<String>, String> {
+    let output = Command::new(binary).args(["--list", "--format", "terse"]).output();
+    let output = output.map_err(|error| format!("`{}`: {error}", binary.display()))?;
+    let listed = String::from_utf8_lossy(&output.stdout);
+    let names = listed.lines().filter_map(|line| line.strip_suffix(": test"));
+    Ok(names.filter(|name| filter.is_none_or(|filter| name.contains(filter))).map(String::from).collect())
+}
+
+/// Runs one test alone; its output stays in `log` when it fails.
+fn passes(context: &Context, binary: &Path, test: &str, pinned: bool, log: &Path) -> Result<bool, String> {
+    let mut command = on_two_cores(binary, pinned);
+    // As cargo runs a test: tests find their data by these.
+    let package = context.root.join("crates/cli");
+    command.args(["--exact", test, "--nocapture"]).current_dir(&package).env("CARGO_MANIFEST_DIR", &package);
+    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("`{}`: {error}", binary.display()))?;
+    if !output.status.success() {
+        println!("FAILED: `{}`", log.display());
+        let text = [output.stdout, output.stderr].concat();
+        fs::write(log, text).map_err(|error| format!("`{}`: {error}", log.display()))?;
+    }
+    Ok(output.status.success())
+}
+
+fn on_two_cores(program: &Path, pinned: bool) -> Command {
+    if !pinned {
+        return Command::new(program);
+    }
+    let mut command = Command::new("taskset");
+    command.args(["-c", CORES]).arg(program);
+    command
+}
+
+/// Processes that do nothing but take processor time.
+struct Busy(Vec<Child>);
+
+impl Busy {
+    fn start(pinned: bool) -> Result<Self, String> {
+        let mut busy = Self(Vec::new());
+        for _ in 0..LOOPS {
+            let mut command = on_two_cores(Path::new("sh"), pinned);
+            let child = command.args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn();
+            busy.0.push(child.map_err(|error| format!("cannot start a busy loop: {error}"))?);
+        }
+        Ok(busy)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_and_filter_are_told_apart() {
+        let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>();
+        assert_eq!(parse(&words("")), Some((50, None)));
+        assert_eq!(parse(&words("3")), Some((3, None)));
+        assert_eq!(parse(&words("s13")), Some((50, Some("s13"))));
+        assert_eq!(parse(&words("3 s13")), Some((3, Some("s13"))));
+        assert_eq!(parse(&words("s13 3")), None);
+    }
+
+    #[test]
+    fn busy_loops_end_with_their_owner() {
+        let busy = Busy::start(false).unwrap();
+        let ids: Vec<u32> = busy.0.iter().map(Child::id).collect();
+        let runs = |id: &u32| Path::new(&format!("/proc/{id}")).exists();
+        assert!(!cfg!(target_os = "linux") || ids.iter().all(runs));
+        drop(busy);
+        assert!(!ids.iter().any(runs));
+    }
+}
