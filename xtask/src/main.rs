@@ -2,7 +2,7 @@
 //!
 //! Developers and `.ci/run` call it through the alias in `.cargo/config.toml`. Every check is one [`Step`]; each can
 //! be run alone by its name. A failing step never hides the ones after it, and the exit code is zero only when all
-//! passed. `figures` and `lab` are no steps: they measure, and what is timed is no test. What a step needs beyond rustup, cargo and a C compiler it installs itself, see `tools.rs`.
+//! passed. `figures` and `lab` are no steps: they measure, and what is timed is no test. Nor are `swarm` and `soak`, whose seeds no run had before. What a step needs beyond rustup, cargo and a C compiler it installs itself, see `tools.rs`.
 
 mod bench;
 mod context;
@@ -13,6 +13,7 @@ mod lab;
 mod rust;
 mod size;
 mod steps;
+mod swarm;
 mod tiers;
 mod tools;
 mod wasm;
@@ -52,15 +53,13 @@ const STEPS: &[Step] = &[
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let Some((command, rest)) = arguments.split_first()
-        && command == "figures"
-    {
-        return figures::main(rest);
-    }
-    if let Some((command, rest)) = arguments.split_first()
-        && command == "lab"
-    {
-        return lab::main(rest);
+    if let Some((command, rest)) = arguments.split_first() {
+        match command.as_str() {
+            "figures" => return figures::main(rest),
+            "lab" => return lab::main(rest),
+            "swarm" | "soak" => return swarm::main(command, rest),
+            _ => {}
+        }
     }
     match plan(&arguments) {
         Ok((steps, context)) => steps::run(&steps, &context),
@@ -97,7 +96,9 @@ fn help() -> String {
     text += "cargo xtask check             the quick ones, marked *; tests with TIDEWIRE_QUICK=1\n";
     text += "cargo xtask STEP              one step; `fuzz` takes seconds per target\n";
     text += &format!("cargo xtask figures           {}\n", figures::ABOUT);
-    text += &format!("cargo xtask lab               {}\n\n", lab::ABOUT);
+    text += &format!("cargo xtask lab               {}\n", lab::ABOUT);
+    text += &format!("cargo xtask swarm             {}\n", swarm::ABOUT);
+    text += &format!("cargo xtask soak              {}\n\n", swarm::ABOUT_SOAK);
     for step in STEPS {
         text += &format!("  {} {:<12} {}\n", if step.quick { '*' } else { ' ' }, step.name, step.about);
     }
