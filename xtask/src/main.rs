@@ -2,7 +2,9 @@
 //!
 //! Developers and `.ci/run` call it through the alias in `.cargo/config.toml`. Every check is one [`Step`]; each can
 //! be run alone by its name. A failing step never hides the ones after it, and the exit code is zero only when all
-//! passed. `figures` and `lab` are no steps: they measure, and what is timed is no test; `loops` repeats tests for hours. What a step needs beyond rustup, cargo and a C compiler it installs itself, see `tools.rs`.
+//! passed. `figures`, `lab` and `loops` are no steps: they measure or repeat, and take long. Nor are `swarm` and
+//! `soak`, whose seeds are new in each run. A step installs what it needs beyond rustup, cargo and a C compiler, see
+//! `tools.rs`.
 
 mod bench;
 mod context;
@@ -14,6 +16,7 @@ mod loops;
 mod rust;
 mod size;
 mod steps;
+mod swarm;
 mod tiers;
 mod tools;
 mod wasm;
@@ -53,20 +56,14 @@ const STEPS: &[Step] = &[
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let Some((command, rest)) = arguments.split_first()
-        && command == "figures"
-    {
-        return figures::main(rest);
-    }
-    if let Some((command, rest)) = arguments.split_first()
-        && command == "lab"
-    {
-        return lab::main(rest);
-    }
-    if let Some((command, rest)) = arguments.split_first()
-        && command == "loops"
-    {
-        return loops::main(rest);
+    if let Some((command, rest)) = arguments.split_first() {
+        match command.as_str() {
+            "figures" => return figures::main(rest),
+            "lab" => return lab::main(rest),
+            "loops" => return loops::main(rest),
+            "swarm" | "soak" => return swarm::main(command, rest),
+            _ => {}
+        }
     }
     match plan(&arguments) {
         Ok((steps, context)) => steps::run(&steps, &context),
@@ -104,7 +101,9 @@ fn help() -> String {
     text += "cargo xtask STEP              one step; `fuzz` takes seconds per target\n";
     text += &format!("cargo xtask figures           {}\n", figures::ABOUT);
     text += &format!("cargo xtask lab               {}\n", lab::ABOUT);
-    text += &format!("cargo xtask loops             {}\n\n", loops::ABOUT);
+    text += &format!("cargo xtask loops             {}\n", loops::ABOUT);
+    text += &format!("cargo xtask swarm             {}\n", swarm::ABOUT);
+    text += &format!("cargo xtask soak              {}\n\n", swarm::ABOUT_SOAK);
     for step in STEPS {
         text += &format!("  {} {:<12} {}\n", if step.quick { '*' } else { ' ' }, step.name, step.about);
     }

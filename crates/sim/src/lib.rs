@@ -4,6 +4,7 @@
 //! - [`duplex`]: two of them, the way there and the way back.
 //! - [`scenario`], [`settings`] and [`work`]: the same configuration as a TOML file and as options of a command line.
 //! - [`pair`], [`load`] and [`report`]: two endpoints over a link, the bytes they carry, and what came of it.
+//! - [`nonces`]: an oracle that sees when a key seals twice under one nonce.
 //! - [`grid`]: redundancy policies over many links, against the best of all of them.
 //! - [`ideal`]: the papers' codes without a protocol, packet by packet.
 //! - [`rebinding`]: another address for one of the ends, by and by.
@@ -55,6 +56,7 @@ pub mod ideal;
 mod ledger;
 pub mod link;
 pub mod load;
+pub mod nonces;
 pub mod pair;
 pub mod rebinding;
 pub mod report;

@@ -11,13 +11,14 @@ use std::sync::Arc;
 use tidewire_proto::Time;
 use tidewire_proto::config::{Config, ConfigError};
 use tidewire_proto::connection::{Event, Received};
-use tidewire_proto::crypto::{AwsLc, Secret};
+use tidewire_proto::crypto::Secret;
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint, EndpointConfig};
 use tidewire_proto::handshake::Credentials;
 use tidewire_proto::path::Ecn;
 
 use crate::duplex::{DuplexConfig, DuplexLink};
 use crate::ledger::Ledger;
+use crate::nonces::{Recorder, Sealed};
 use crate::rebinding::{Rebinding, Rebound};
 
 /// One of the two ends.
@@ -87,6 +88,8 @@ pub struct Pair {
     near: Side,
     far: Side,
     link: DuplexLink<Parcel>,
+    /// Seals for both ends, and after a restart too.
+    nonces: Arc<Recorder>,
     buffer: Vec<u8>,
     /// Datagram buffers to be used again.
     spare: Vec<Vec<u8>>,
@@ -128,9 +131,10 @@ impl Pair {
         seed: u64,
         [near_secret, far_secret]: [Secret; 2],
     ) -> Result<Self, ConfigError> {
+        let nonces = Arc::<Recorder>::default();
         let side = |connection, secret, listen, end: u8| {
-            let config =
-                EndpointConfig { credentials: Credentials::Psk(secret), listen, connection, provider: Arc::new(AwsLc) };
+            let (credentials, provider) = (Credentials::Psk(secret), Arc::clone(&nonces) as _);
+            let config = EndpointConfig { credentials, listen, connection, provider };
             let mut bytes = [end; 32];
             bytes[..8].copy_from_slice(&seed.to_le_bytes());
             let address = SocketAddr::from((Ipv4Addr::new(10, 0, 0, end), 7_700));
@@ -142,6 +146,7 @@ impl Pair {
             near: side(near, near_secret, false, 1)?,
             far: side(far, far_secret, true, 2)?,
             link: DuplexLink::new(link),
+            nonces,
             buffer: vec![0; DATAGRAM],
             spare: Vec::new(),
             rebinding: None,
@@ -181,6 +186,11 @@ impl Pair {
     /// Hash of all datagrams sent so far; equal for equal runs.
     pub fn fingerprint(&self) -> u64 {
         self.fingerprint
+    }
+
+    /// What the packet keys of both ends sealed.
+    pub fn sealed(&self) -> Sealed {
+        self.nonces.sealed()
     }
 
     /// The link, for its counts, or to be changed in mid-run.

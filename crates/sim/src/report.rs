@@ -15,6 +15,7 @@ use tidewire_proto::stats::{DelayHistogram, Stats};
 use crate::duplex::DuplexConfig;
 use crate::link::LinkStats;
 use crate::load::{Flow, Load};
+use crate::nonces::Sealed;
 use crate::pair::{End, Pair};
 use crate::rebinding::Rebinding;
 
@@ -142,6 +143,7 @@ impl Run {
             wakes: self.pair.wakes(),
             overdue: self.pair.overdue(),
             fingerprint: self.pair.fingerprint(),
+            sealed: self.pair.sealed(),
         }
     }
 }
@@ -197,6 +199,8 @@ pub struct Report {
     pub overdue: u64,
     /// Hash of every datagram sent: when, by whom, how long, and its tag, on which each of its bits depends. Equal for equal runs.
     pub fingerprint: u64,
+    /// Packets that both ends sealed, and how many of them under a nonce that their key had used before: must be none.
+    pub sealed: Sealed,
 }
 
 impl Report {

@@ -1,8 +1,13 @@
 //! What one seed stands for: a link, two configurations, flows and the time after which the link's faults end.
 //!
 //! Every feature is on or off by a draw of its own (swarm testing: a run with all features on hides what a run with few of
-//! them finds). The ranges are those of the project's reliability goals.
+//! them finds). A seed names the generator that unfolds it. A generator never changes, so that a kept seed goes on to show what it
+//! once found: a new range or feature makes a new generator, which draws for it after everything that the older ones draw, or
+//! where they draw nothing.
 
+use core::fmt;
+use core::num::ParseIntError;
+use core::str::FromStr;
 use core::time::Duration;
 
 use tidewire_proto::config::Config;
@@ -19,10 +24,64 @@ use tidewire_sim::units::{Probability, Rate};
 /// Handshake and idle timeouts: beyond any fault.
 const GIVE_UP: Duration = Duration::from_secs(600);
 
+/// Which generator unfolds a seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Generator {
+    /// Links of 0.5 to 200 Mbit/s and 1 to 500 ms; most seeds lose little.
+    First,
+    /// Links of 0.5 to 300 Mbit/s and 0.1 ms to 1.2 s; a third of the lossy seeds lose 30 to 60 %. The MTU changes in mid-run;
+    /// small records come at high rates.
+    Second,
+}
+
+/// The name of a case, in text `GENERATOR:NUMBER`; a number alone is one of the first generator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Seed(pub Generator, pub u64);
+
+impl Seed {
+    /// Where the case's randomness begins. Equal numbers of two generators share nothing.
+    fn state(self) -> u64 {
+        match self.0 {
+            Generator::First => self.1,
+            // Any odd factor gives each number a value of its own; this one is SplitMix64's.
+            Generator::Second => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0002_0000_0000_0000,
+        }
+    }
+}
+
+impl fmt::Display for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.0 as u8 + 1, self.1)
+    }
+}
+
+impl FromStr for Seed {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIntError> {
+        match text.split_once(':') {
+            Some(("2", number)) => Ok(Self(Generator::Second, number.parse()?)),
+            Some(("1", number)) => Ok(Self(Generator::First, number.parse()?)),
+            _ => Ok(Self(Generator::First, text.parse()?)),
+        }
+    }
+}
+
+/// The IP packets of one or both directions that are longer than this vanish from now on.
+#[derive(Clone, Copy, Debug)]
+pub struct MtuChange {
+    pub at: Duration,
+    pub forward: bool,
+    pub back: bool,
+    pub mtu: usize,
+}
+
 /// A seed, unfolded.
 #[derive(Debug)]
 pub struct Case {
     pub trial: Trial,
+    /// In the order of time; none is later than the faults.
+    pub mtu_changes: Vec<MtuChange>,
     /// When the link becomes calm.
     pub faults: Duration,
     /// Loss of the direction with more data.
@@ -34,31 +93,41 @@ pub struct Case {
 }
 
 impl Case {
-    pub fn new(seed: u64) -> Self {
-        let draw = &mut Draw(seed);
-        let rate = draw.log(0.5e6, 200e6);
-        let rtt = Duration::from_secs_f64(draw.log(0.001, 0.5));
+    pub fn new(seed: Seed) -> Self {
+        let second = seed.0 == Generator::Second;
+        let draw = &mut Draw(seed.state());
+        let rate = draw.log(0.5e6, if second { 300e6 } else { 200e6 });
+        let rtt = Duration::from_secs_f64(if second { draw.log(0.0001, 1.2) } else { draw.log(0.001, 0.5) });
         let queue = rate / 8.0 * rtt.as_secs_f64() * draw.real(0.3, 2.0) + 1_500.0 * draw.real(10.0, 40.0);
-        let loss = if draw.chance(0.7) { draw.skewed(0.05, 0.6) } else { draw.skewed(0.0, 0.05) };
+        let loss = match draw.chance(0.7) {
+            true if second && draw.chance(1.0 / 3.0) => draw.real(0.3, 0.6),
+            true => draw.skewed(0.05, 0.6),
+            false => draw.skewed(0.0, 0.05),
+        };
         let other_loss = if draw.chance(0.6) { draw.skewed(0.0, 0.6) } else { 0.0 };
         let mut shared = LinkConfig::default();
         shared.capacity = Capacity::Fixed(Rate::from_bits_per_second(rate as u64).expect("half a megabit at least"));
         shared.queue = Some(Queue::Bytes(queue as u64));
         faults(draw, rtt, &mut shared);
 
-        let flows = flows(draw, rate, loss);
+        // Small records and long fat links cost more each byte: with less work a run takes as long as before.
+        let work = if second { 0.45 } else { 1.0 };
+        let flows =
+            if second && draw.chance(0.3) { small_records(draw, rate, loss) } else { flows(draw, rate, loss, work) };
         let bytes = |end| flows.iter().filter(|flow| flow.from == end).map(|flow| flow.bytes).sum::<u64>();
         let (near, far) = (bytes(End::Near), bytes(End::Far));
+        let produced = flows.iter().filter_map(|flow| Some(flow.bytes as f64 / flow.rate? as f64)).fold(0.0, f64::max);
         let mut link = DuplexConfig::symmetric(shared);
         let (there, back) = if near >= far { (loss, other_loss) } else { (other_loss, loss) };
         (link.forward.loss, link.back.loss) = (loss_model(draw, there), loss_model(draw, back));
         link.set_rtt(rtt);
-        link.set_seed(seed);
+        link.set_seed(seed.state());
 
-        let mut trial = Trial::new(link, flows, seed);
+        let mut trial = Trial::new(link, flows, seed.state());
         (trial.near, trial.far) = (config(draw, rate), config(draw, rate));
         trial.limit = Duration::from_secs(3_600);
         let ideal = near.max(far) as f64 * 8.0 / rate / (1.0 - loss) + rtt.as_secs_f64();
+        let ideal = if second { ideal.max(produced) } else { ideal };
         let faults = Duration::from_secs_f64(ideal * draw.real(0.3, 1.5));
         let wait = queue * 8.0 / rate * 2.0;
         trial.rebinding = draw.chance(0.2).then(|| rebinding(draw, rtt));
@@ -69,9 +138,10 @@ impl Case {
                 config.packets_per_key = 100;
             }
         }
+        let mtu_changes = if second && draw.chance(0.3) { mtu_changes(draw, faults) } else { Vec::new() };
         let random = trial.link.forward.jitter * 2 + trial.link.forward.reorder.by * 2;
         let longest_rtt = rtt + Duration::from_secs_f64(wait) + random;
-        Self { trial, faults, loss, rate, longest_rtt }
+        Self { trial, mtu_changes, faults, loss, rate, longest_rtt }
     }
 
     /// The redundancy of the end that has more to send.
@@ -106,6 +176,20 @@ fn faults(draw: &mut Draw, rtt: Duration, link: &mut LinkConfig) {
         // IPv4 packets of the least UDP payload that a path must carry, 1,200 bytes, up to a whole Ethernet frame.
         link.mtu = Some(draw.real(1_228.0, 1_501.0) as usize);
     }
+}
+
+/// One to four, in one direction or both, each within the range of [`faults`].
+fn mtu_changes(draw: &mut Draw, faults: Duration) -> Vec<MtuChange> {
+    let count = 1 + draw.below(4);
+    let mut changes: Vec<MtuChange> = (0..count)
+        .map(|_| {
+            let way = draw.below(4);
+            let at = faults.mul_f64(draw.real(0.0, 1.0));
+            MtuChange { at, forward: way != 0, back: way != 1, mtu: draw.real(1_228.0, 1_501.0) as usize }
+        })
+        .collect();
+    changes.sort_by_key(|change| change.at);
+    changes
 }
 
 fn blackout(draw: &mut Draw) -> Blackout {
@@ -169,9 +253,9 @@ fn config(draw: &mut Draw, rate: f64) -> Config {
 }
 
 /// One large flow, and up to five more of any kind. One in three seeds has nothing but bulk one way.
-fn flows(draw: &mut Draw, rate: f64, loss: f64) -> Vec<Flow> {
+fn flows(draw: &mut Draw, rate: f64, loss: f64, work: f64) -> Vec<Flow> {
     // Shorter where more is lost, so that a seed costs about the same everywhere.
-    let bytes = draw.real(2_500_000.0, 23_000_000.0) * (1.0 - loss);
+    let bytes = draw.real(2_500_000.0, 23_000_000.0) * (1.0 - loss) * work;
     let main = if draw.chance(0.3) { End::Far } else { End::Near };
     let mut flows = vec![Flow::bulk(main, bytes as u64)];
     let seconds = bytes * 8.0 / rate;
@@ -192,6 +276,24 @@ fn flows(draw: &mut Draw, rate: f64, loss: f64) -> Vec<Flow> {
     if !one_way && let Some(slow) = flows.get_mut(1) {
         slow.deaf = Duration::from_secs_f64(seconds.min(20.0) * draw.real(0.0, 0.5));
         slow.reads = draw.chance(0.5).then(|| (slow.bytes as f64 / seconds * draw.real(1.0, 3.0)) as u64 + 100);
+    }
+    flows
+}
+
+/// Records of a few bytes, faster than a packet each would leave room for: alone, or with some bulk beside them.
+fn small_records(draw: &mut Draw, rate: f64, loss: f64) -> Vec<Flow> {
+    let main = if draw.chance(0.3) { End::Far } else { End::Near };
+    let record = draw.log(1.0, 300.0) as u64;
+    // At most 40,000 a second, and of the link's rate at most half of what the loss leaves.
+    let most = (record as f64 * 40_000.0).min(rate / 8.0 * 0.5 * (1.0 - loss));
+    let bytes_per_second = (most * draw.log(0.03, 1.0)).max(1_000.0);
+    let bytes = bytes_per_second * draw.log(3.0, 30.0);
+    let mut small = Flow::paced(main, bytes.min(4e6) as u64 + 1, bytes_per_second as u64);
+    small.record = record;
+    let mut flows = vec![small];
+    if draw.chance(0.4) {
+        let from = if draw.chance(0.7) { main } else { main.other() };
+        flows.push(Flow::bulk(from, draw.real(0.1e6, 5e6) as u64));
     }
     flows
 }
