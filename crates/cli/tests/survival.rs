@@ -314,7 +314,7 @@ fn s13_a_sender_outlives_its_receiver() {
     let lines = schema::lines(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{lines:?}");
     let resumed = resumed(&lines);
-    assert!(resumed >= GROUP && resumed % GROUP == 0, "it went on at {resumed}");
+    assert!(resumed >= GROUP && resumed.is_multiple_of(GROUP), "it went on at {resumed}");
     assert_eq!(tree(&stage.source()), tree(&stage.destination().join("from")));
 }
 

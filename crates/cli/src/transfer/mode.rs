@@ -6,6 +6,9 @@
 use std::fs::{File, Metadata};
 use std::io;
 
+#[cfg(unix)]
+use rustix::fs::Mode;
+
 use super::record::PERMISSIONS;
 
 /// Mode of a file whose system has no such bits: what a umask is meant to cut.
@@ -26,12 +29,12 @@ pub(super) fn of(_: &Metadata) -> u16 {
 /// Gives a file that arrived its mode. On a file system that keeps no modes, as FAT, it has what every file there has.
 #[cfg(unix)]
 pub(super) fn set(file: &File, mode: u16) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    let mode = u32::from(mode & PERMISSIONS) & !umask();
-    match file.set_permissions(std::fs::Permissions::from_mode(mode)) {
+    use rustix::io::Errno;
+    let mode = Mode::from_bits_truncate((mode & PERMISSIONS).into()) - umask();
+    match rustix::fs::fchmod(file, mode) {
         // The owner of a file may change its mode wherever it has one.
-        Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported) => Ok(()),
-        set => set,
+        Err(Errno::PERM | Errno::OPNOTSUPP) => Ok(()),
+        set => Ok(set?),
     }
 }
 
@@ -42,13 +45,12 @@ pub(super) fn set(_: &File, _: u16) -> io::Result<()> {
 
 /// The process's umask, asked for once.
 #[cfg(unix)]
-pub(super) fn umask() -> u32 {
-    use rustix::fs::Mode;
-    static UMASK: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+pub(super) fn umask() -> Mode {
+    static UMASK: std::sync::OnceLock<Mode> = std::sync::OnceLock::new();
     *UMASK.get_or_init(|| {
         // A system tells the mask only when another is set. A file that another thread makes in between is its owner's alone.
         let mask = rustix::process::umask(Mode::RWXG | Mode::RWXO);
         rustix::process::umask(mask);
-        u32::from(mask.bits())
+        mask
     })
 }
