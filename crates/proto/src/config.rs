@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use crate::connection::LEAST_EXCHANGE_INTERVAL;
 use crate::crypto::MAX_SEALED;
 use crate::lane::INITIAL_CREDIT;
 use crate::rate::RateControl;
@@ -9,6 +10,9 @@ use crate::redundancy::{Redundancy, Target};
 
 /// RELIABILITY 5.5: far below the 2^28 that a key may seal at most.
 const PACKETS_PER_KEY: u64 = 1 << 22;
+
+/// Chosen: whoever steals the keys of a session reads what it carries for an hour at most, and an exchange costs 300 us.
+const FRESH_KEYS_AFTER: Duration = Duration::from_secs(3_600);
 
 /// Settings of a connection. Every field has a default; [`Config::validate`] runs when an endpoint is made.
 #[derive(Clone, Debug)]
@@ -40,6 +44,9 @@ pub struct Config {
     pub keep_alive: Option<Duration>,
     /// Packets after which our key is renewed, once the peer has answered under it; 1 to 2^27 (default 2^22).
     pub packets_per_key: u64,
+    /// An end that connects makes keys that do not follow from those before after this long, by another handshake inside the session; at least 1 s
+    /// (default 60 minutes).
+    pub fresh_keys_after: Duration,
     /// A connection attempt that hears nothing for this long is given up (default 30 s).
     pub handshake_timeout: Duration,
     /// Bytes of each ring, sender's and receiver's, at most (default 64 MiB).
@@ -67,6 +74,7 @@ impl Default for Config {
             idle_timeout: Duration::from_secs(60),
             keep_alive: None,
             packets_per_key: PACKETS_PER_KEY,
+            fresh_keys_after: FRESH_KEYS_AFTER,
             handshake_timeout: Duration::from_secs(30),
             ring_memory: 64 << 20,
             max_streams: 128,
@@ -108,6 +116,7 @@ impl Config {
         let keep_alive = self.keep_alive.is_none_or(|interval| interval >= Duration::from_secs(1));
         check(keep_alive, "keep_alive", "at least 1 s")?;
         check((1..=MAX_SEALED / 2).contains(&self.packets_per_key), "packets_per_key", "from 1 to 2^27")?;
+        check(self.fresh_keys_after >= LEAST_EXCHANGE_INTERVAL, "fresh_keys_after", "at least 1 s")?;
         check(self.handshake_timeout >= Duration::from_millis(100), "handshake_timeout", "at least 100 ms")?;
         let least_ring = (INITIAL_CREDIT * self.slot_len()).max(1 << 20);
         check(self.ring_memory >= least_ring, "ring_memory", "at least 1 MiB, and 256 datagrams")?;

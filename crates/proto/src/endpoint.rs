@@ -21,7 +21,9 @@ use crate::Time;
 use crate::config::{Config, ConfigError};
 use crate::connection::{CloseCode, Connection, Event, Received, SendFailure, Side, Transmit, WakeReason};
 use crate::crypto::{Provider, PublicKey};
-use crate::handshake::{Credentials, Initiator, Parameters, PeerKeyError, Responder, Route, Terms, Unauthorized};
+use crate::handshake::{
+    Credentials, Initiator, Parameters, PeerKeyError, Renewal, Responder, Route, Terms, Unauthorized,
+};
 use crate::lane::INITIAL_CREDIT;
 use crate::wire::{ConnectionId, Datagram, LongKind};
 use connections::Connections;
@@ -185,10 +187,7 @@ impl Endpoint {
         }
     }
 
-    fn insert(&mut self, mut connection: Connection) -> ConnectionHandle {
-        let mut seed = [0; 32];
-        self.rng.fill_bytes(&mut seed);
-        connection.seed(seed);
+    fn insert(&mut self, connection: Connection) -> ConnectionHandle {
         let ids: Vec<_> = connection.local_ids().collect();
         let handle = self.connections.insert(connection);
         self.ids.extend(ids.into_iter().map(|id| (id, handle)));
@@ -242,11 +241,14 @@ impl Endpoint {
         peer: Option<&PublicKey>,
     ) -> Result<ConnectionHandle, PeerKeyError> {
         let keys = self.credentials.to_connect(peer)?;
+        let exchange_keys = keys.clone();
         let (id, seed, provider) = (self.fresh_id(), self.fresh_seed(), Arc::clone(&self.provider));
         let initiator = Initiator::new(keys, id, &self.parameters, provider, seed, now)
             .give_up_after(self.config.handshake_timeout);
         let grease = self.rng.next_u64();
-        let connection = Connection::connect(Arc::clone(&self.config), initiator, id, remote, now, grease);
+        let mut connection = Connection::connect(Arc::clone(&self.config), initiator, id, remote, now, grease);
+        connection.seed(self.fresh_seed());
+        connection.allow_exchanges(Renewal::new(exchange_keys, Arc::clone(&self.provider), self.fresh_seed()));
         Ok(self.insert(connection))
     }
 
@@ -302,6 +304,13 @@ impl Endpoint {
         let proven = alone && received.from == route.remote;
         let route = Route { remote: received.from, local: received.to };
         let mut connection = Connection::accept(Arc::clone(&self.config), session, route, at, grease);
+        // Before it sees the packet, since the peer must not be able to guess a challenge.
+        connection.seed(self.fresh_seed());
+        let seed = self.fresh_seed();
+        if let Some(responder) = &self.responder {
+            let keys = responder.keys().clone();
+            connection.allow_exchanges(Renewal::new(keys, Arc::clone(&self.provider), seed));
+        }
         if !proven {
             connection.distrust_address();
         }

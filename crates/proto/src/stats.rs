@@ -124,6 +124,8 @@ pub struct Stats {
     pub moves: u64,
     /// Times that our key was renewed.
     pub key_updates: u64,
+    /// Times that both ends took keys of a fresh exchange into use.
+    pub fresh_keys: u64,
     /// Largest UDP payload sent.
     pub datagram_size: u16,
     /// In-order delay of the source symbols received.

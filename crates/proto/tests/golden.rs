@@ -73,6 +73,7 @@ fn frames() -> Vec<(&'static str, Frame<'static>)> {
         ("path_response", Frame::PathResponse(*b"12345678")),
         ("new_cid", Frame::NewCid { sequence: 3, retire: 2, path: 0, id: ConnectionId(*b"abcdefgh") }),
         ("slice", Frame::Slice { lane: 1, id: SourceId(70_000), offset: 1_000, total: 1_400, bytes: &[9; 20] }),
+        ("rekey", Frame::Rekey { number: 300, message: &[6; 48] }),
         ("base", Frame::Base { lane: 1, base: SourceId(70_000) }),
         ("src", Frame::Source { lane: 0, id: SourceId(5), base: SourceId(5), again: false, symbol }),
         (

@@ -67,6 +67,7 @@ fn frames(p: &Parts) -> Vec<Frame<'_>> {
             total: (c % 60_000) as usize + p.bytes.len(),
             bytes: &p.bytes,
         },
+        Frame::Rekey { number: a, message: &p.bytes[..p.bytes.len().min(256)] },
         Frame::Base { lane: p.lane, base: SourceId(c) },
         Frame::Source { lane: p.lane, id: SourceId(a), base: SourceId(a - b.min(a)), again: p.flag, symbol: &p.bytes },
         Frame::Repair {

@@ -201,7 +201,9 @@ impl fmt::Display for CloseReason {
             Self::Idle => f.write_str("nothing was heard from the peer for the idle timeout"),
             Self::Forgotten => f.write_str("the peer was restarted, or has closed the connection: it does not know it"),
             Self::NoAnswer => f.write_str("no answer: wrong host, port or secret"),
-            Self::KeyExhausted => f.write_str("the key has sealed as many packets as it may"),
+            Self::KeyExhausted => {
+                f.write_str("the keys have sealed or refused as many packets as they may: connect again")
+            }
         }
     }
 }

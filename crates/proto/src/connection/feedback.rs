@@ -197,7 +197,10 @@ impl Connection {
             }
             Carried::SizeProbe if arrived => self.path.mtu.on_acked(sent.at, udp),
             Carried::SizeProbe => self.path.mtu.on_lost(sent.at, udp, now, self.path.rtt.smoothed()),
-            Carried::Control => self.ids.on_fate(n, arrived),
+            Carried::Control => {
+                self.ids.on_fate(n, arrived);
+                self.exchange.on_fate(n, arrived);
+            }
             Carried::Base { .. } => {}
         }
         if let Carried::Source { lane, .. } | Carried::Repair { lane, .. } | Carried::Base { lane } = sent.carried
@@ -253,21 +256,21 @@ impl Connection {
         let room = w.remaining().min(earned.saturating_sub(spent).max(LEAST_FEEDBACK));
         let tally = self.path.received.ecn();
         let ecn = tally.any().then_some(EcnCounts { ect0: tally.ect0, ect1: tally.ect1, ce: tally.ce });
-        let stream_credit = credit.then(|| {
-            let (streams, limits) = self.streams.unconfirmed();
-            StreamCreditRepr { streams, limits }
-        });
-        let credit_len = stream_credit.map_or(0, |credit| 10 + 16 * credit.limits.len());
-        let frame = FeedbackRepr {
-            received: self.path.received.ranges(),
-            delay: self.path.received.delay(now),
-            ecn,
-            stream_credit,
-            lanes,
-            elicits,
-        };
+        let received = self.path.received.ranges();
+        let delay = self.path.received.delay(now);
+        let mut frame = FeedbackRepr { received, delay, ecn, stream_credit: None, lanes, elicits };
+        let most = w.remaining().min(MAX_FEEDBACK);
+        let mut credit_len = 0;
+        if credit {
+            // As many limits as there is room for beside what must be said: a FEEDBACK that does not fit would be due for ever.
+            let left = most.saturating_sub(frame.least_len() + CREDIT_HEAD);
+            let (streams, limits) = self.streams.unconfirmed(left / LIMIT_LEN);
+            credit_len = CREDIT_HEAD + LIMIT_LEN * limits.len();
+            frame.stream_credit = Some(StreamCreditRepr { streams, limits });
+        }
         let mut scratch = [0; MAX_FEEDBACK];
-        let room = (room + credit_len + LANE_REPORT * (lanes.len() - 1)).min(w.remaining()).min(MAX_FEEDBACK);
+        let room = room + credit_len + LANE_REPORT * (lanes.len() - 1);
+        let room = room.max(frame.least_len()).min(most);
         let mut inner = Writer::new(scratch.get_mut(..room)?);
         frame.emit(&mut inner).ok()?;
         w.bytes(inner.written()).ok()?;
@@ -299,7 +302,10 @@ fn lane_reports<'a>(
     (reports, count)
 }
 
-/// Bytes of a lane's report without runs, for all but the first.
+/// Bytes that a lane's report without runs is given, for all but the first; more where its numbers are large.
 const LANE_REPORT: usize = 20;
+/// Stream credit in FEEDBACK at most: the streams and the number of limits, and each limit.
+const CREDIT_HEAD: usize = 10;
+const LIMIT_LEN: usize = 16;
 /// All of FEEDBACK with every range, run and limit at full length fits the smallest datagram.
 const MAX_FEEDBACK: usize = 1_100;

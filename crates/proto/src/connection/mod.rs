@@ -3,10 +3,11 @@
 //! The driver's contract (front page of the crate): after any `&mut self` call drain [`Connection::poll_transmit`], then
 //! [`Connection::poll_event`], then read [`Connection::poll_timeout`]; only then wait. Each concern has a file:
 //! `receive` (frames in), `feedback` (what comes back and what goes back), `send` (what fills a slot), `lanes` (whose turn it is to fill it), `timers`,
-//! `slices` (symbols longer than the path takes), `app` (streams), `messages`, `moving` (addresses and ids), `keys`, `event` (types).
+//! `slices` (symbols longer than the path takes), `app` (streams), `messages`, `moving` (addresses and ids), `keys`, `exchange` (fresh keys), `event` (types).
 
 mod app;
 mod event;
+mod exchange;
 mod feedback;
 mod keys;
 mod lanes;
@@ -40,6 +41,8 @@ use crate::path::{
 use crate::rate::RateController;
 use crate::stats::Stats;
 use crate::wire::ConnectionId;
+use exchange::Exchange;
+pub(crate) use exchange::LEAST_INTERVAL as LEAST_EXCHANGE_INTERVAL;
 use keys::Keys;
 use lanes::{Inbound, Lanes};
 
@@ -161,6 +164,7 @@ pub struct Connection {
     /// By which the peer calls us.
     ids: OurIds,
     keys: Option<Keys>,
+    exchange: Exchange,
     /// What the peer proved to have, in profile `key`.
     peer_key: Option<PublicKey>,
     /// The endpoint is to ask whether the peer still knows us.
@@ -240,6 +244,7 @@ impl Connection {
             state,
             ids: OurIds::new(local_id),
             keys: None,
+            exchange: Exchange::new(now),
             peer_key: None,
             inquiry_owed: false,
             path,
@@ -284,7 +289,8 @@ impl Connection {
             self.idle_timeout = self.idle_timeout.min(Duration::from_millis(peer.idle_timeout_ms.into()));
         }
         self.peer_key = session.peer_key;
-        self.keys = Some(Keys::new(session.sealing, session.opening, session.remote, self.last_heard));
+        self.exchange.on_session(self.last_heard);
+        self.keys = Some(Keys::new(session, self.last_heard));
     }
 
     /// A datagram whose destination id is ours.

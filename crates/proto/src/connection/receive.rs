@@ -8,12 +8,14 @@ use core::time::Duration;
 
 use tidewire_codec::SourceId;
 
+use super::keys::MAX_FORGED;
 use super::moving::Origin;
 use super::{CloseCode, CloseReason, Connection, Event, Received, State};
 use crate::Time;
+use crate::crypto::{OpenError, Opened};
 use crate::lane::Arrival;
 use crate::path::IP_UDP_HEADER;
-use crate::wire::{Datagram, Frame, Frames};
+use crate::wire::{ConnectionId, Datagram, Frame, Frames};
 
 /// What the frames of one packet ask for.
 #[derive(Default)]
@@ -33,14 +35,7 @@ impl Connection {
             State::Established { .. } | State::Closing { .. } => {}
         }
         let len = datagram.len();
-        let Some(keys) = &mut self.keys else { return };
-        let opened = match Datagram::parse(datagram) {
-            Ok(Datagram::Short { destination }) => {
-                keys.opening.open(0, datagram).ok().map(|opened| (opened, destination))
-            }
-            _ => None,
-        };
-        let Some((opened, to)) = opened else {
+        let Some((opened, to)) = self.open(now, datagram) else {
             self.stats.packets.dropped += 1;
             return;
         };
@@ -62,6 +57,7 @@ impl Connection {
             }
             _ => {}
         }
+        self.on_phase(now, opened.phase);
         self.on_origin(now, Origin { from, to, len, highest: opened.highest });
         let gap = self.path.received.insert(opened.number, now, ecn);
         if gap {
@@ -78,6 +74,20 @@ impl Connection {
         }
         if self.path.flight.is_full() {
             self.fault(now, CloseCode::Protocol);
+        }
+    }
+
+    /// Opens a short packet, unless so many were forged that the keys open nothing more.
+    fn open(&mut self, now: Time, datagram: &mut [u8]) -> Option<(Opened, ConnectionId)> {
+        let keys = self.keys.as_mut().filter(|keys| keys.forged < MAX_FORGED)?;
+        let Ok(Datagram::Short { destination }) = Datagram::parse(datagram) else { return None };
+        match keys.opening.open(0, datagram) {
+            Ok(opened) => Some((opened, destination)),
+            Err(OpenError::Forged) => {
+                self.on_forged(now);
+                None
+            }
+            Err(_) => None,
         }
     }
 
@@ -99,8 +109,8 @@ impl Connection {
             self.path.rate.on_handshake(rtt);
         }
         self.stats.wire_bytes_received += (len + IP_UDP_HEADER) as u64;
-        self.adopt(session);
         self.last_heard = now;
+        self.adopt(session);
         self.state = State::Established { confirmed: true };
         self.events.push_back(Event::Connected);
         // The first packet proves to the responder that we have the keys; it also measures the round trip.
@@ -156,6 +166,7 @@ impl Connection {
                     keys.peer_ids.on_new(sequence, retire, path, id).map_err(|_| CloseCode::Protocol)?;
                 }
             }
+            Frame::Rekey { number, message } => self.on_rekey(now, number, message)?,
             Frame::Slice { lane, id, offset, total, bytes } => {
                 let slice = Arrival::Slice { id, offset, total, bytes };
                 asked.urgent |= self.on_arrival(now, lane, SourceId(0), slice)?;

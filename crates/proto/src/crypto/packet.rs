@@ -87,6 +87,13 @@ impl SealingKey {
         self.sealed = sealed;
     }
 
+    /// What one has who stole the secret of this direction, in phase 0.
+    #[cfg(test)]
+    pub(crate) fn stolen(&self) -> OpeningKey {
+        assert_eq!(self.phase, 0, "header keys follow from the first secret");
+        self.schedule.stolen()
+    }
+
     /// The key phase, from 0.
     pub const fn phase(&self) -> u64 {
         self.phase
@@ -127,12 +134,24 @@ impl SealingKey {
             return Err(NotConfirmed);
         }
         self.schedule.advance();
+        self.enter_phase();
+        Ok(())
+    }
+
+    /// Moves to the next key phase, mixed with what a fresh exchange gave this direction. The exchange itself has shown that the peer has the
+    /// key of the present phase (wire.md section 3.1).
+    pub(crate) fn refresh(&mut self, fresh: &[u8; 32]) {
+        self.schedule.advance();
+        self.schedule.mix(fresh);
+        self.enter_phase();
+    }
+
+    fn enter_phase(&mut self) {
         self.key = self.schedule.phase_key();
         self.phase += 1;
         self.phase_start = self.next;
         self.confirmed = false;
         self.sealed = 0;
-        Ok(())
     }
 }
 
@@ -220,6 +239,12 @@ impl OpeningKey {
     /// The key phase of the sender, as far as seen; from 0.
     pub const fn phase(&self) -> u64 {
         self.phase
+    }
+
+    /// The next phase of the sender is mixed with what a fresh exchange gave this direction (wire.md section 3.1).
+    pub(crate) fn refresh(&mut self, fresh: &[u8; 32]) {
+        self.schedule.mix(fresh);
+        self.next = self.schedule.phase_key();
     }
 
     /// The highest packet number opened.

@@ -55,6 +55,17 @@ impl Schedule {
         self.secret = self.expand("tidewire 1 update");
     }
 
+    #[cfg(test)]
+    pub(super) fn stolen(&self) -> super::OpeningKey {
+        super::OpeningKey::new(Arc::clone(&self.provider), self.aead, &self.secret)
+    }
+
+    /// Mixes what a fresh exchange gave this direction into the secret of the phase stood at (wire.md section 3.1). The secret before is gone.
+    pub(super) fn mix(&mut self, fresh: &[u8; 32]) {
+        let (mixed, _) = Hkdf::<Sha256>::extract(Some(self.secret.as_ref()), fresh);
+        self.secret.copy_from_slice(&mixed);
+    }
+
     fn expand<const N: usize>(&self, label: &str) -> Zeroizing<[u8; N]> {
         let mut out = Zeroizing::new([0; N]);
         Hkdf::<Sha256>::from_prk(self.secret.as_ref())

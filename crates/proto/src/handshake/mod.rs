@@ -19,6 +19,7 @@ mod initiator;
 mod noise;
 mod parameters;
 mod prefixes;
+mod renewal;
 mod responder;
 
 use core::fmt;
@@ -32,6 +33,7 @@ pub use cookie::open as open_cookie;
 pub use credentials::{Credentials, KeyCredentials, Keys, PeerKeyError};
 pub use initiator::{HandshakeError, Initiator};
 pub use parameters::{CodeSet, Fault, ParameterError, Parameters};
+pub(crate) use renewal::{Fresh, Renewal, finish as finish_renewal};
 pub use responder::{Responder, ResponderStats, Terms, Unauthorized};
 
 use crate::crypto::{Aead, OpeningKey, Provider, PublicKey, SealingKey};

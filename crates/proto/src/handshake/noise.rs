@@ -42,21 +42,32 @@ pub(super) fn state(
     clear: &[u8],
     seed: &[u8; 32],
 ) -> HandshakeState {
+    debug_assert_eq!(clear.len(), LONG_HEADER_LEN);
+    state_with(provider, role, suite, keys, &[PROLOGUE, clear].concat(), seed)
+}
+
+/// The same with a prologue of the caller's.
+pub(super) fn state_with(
+    provider: &Arc<dyn Provider>,
+    role: Role,
+    suite: Suite,
+    keys: &Keys,
+    prologue: &[u8],
+    seed: &[u8; 32],
+) -> HandshakeState {
     let name = match (keys, suite) {
         (Keys::Psk(_), Suite::AesGcmSha256) => "Noise_NNpsk0_25519_AESGCM_SHA256",
         (Keys::Psk(_), Suite::ChaChaPolyBlake2s) => "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s",
         (Keys::Key { .. }, Suite::AesGcmSha256) => "Noise_IKpsk2_25519_AESGCM_SHA256",
         (Keys::Key { .. }, Suite::ChaChaPolyBlake2s) => "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s",
     };
-    debug_assert_eq!(clear.len(), LONG_HEADER_LEN);
-    let prologue = [PROLOGUE, clear].concat();
     let own = match (role, keys) {
         (Role::Responder, Keys::Key { listener, .. }) => Some(*listener.bytes()),
         _ => None,
     };
     let build = || {
         let resolver = Box::new(Resolver { seed: Zeroizing::new(*seed), provider: Arc::clone(provider), own });
-        let mut builder = Builder::with_resolver(name.parse()?, resolver).prologue(&prologue)?;
+        let mut builder = Builder::with_resolver(name.parse()?, resolver).prologue(prologue)?;
         match keys {
             Keys::Psk(secret) => builder = builder.psk(0, secret.bytes())?,
             Keys::Key { private, listener, psk } => {

@@ -183,6 +183,11 @@ impl Responder {
         self.credentials.authorize(keys);
     }
 
+    /// What its handshakes run on.
+    pub(crate) const fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
     /// Counters since construction.
     pub const fn stats(&self) -> &ResponderStats {
         &self.stats

@@ -330,10 +330,11 @@ impl Streams {
         done
     }
 
-    /// Credit that the peer has not confirmed; empty when it knows all. Of more streams than fit, the others come next time.
-    pub fn unconfirmed(&mut self) -> (u64, &[(u64, u64)]) {
+    /// Credit that the peer has not confirmed, of `most` streams at most; empty when it knows all. Of more streams than fit, the others come
+    /// next time.
+    pub fn unconfirmed(&mut self, most: usize) -> (u64, &[(u64, u64)]) {
         self.limits.clear();
-        let ids = self.unconfirmed.iter().take(MAX_LIMITS);
+        let ids = self.unconfirmed.iter().take(MAX_LIMITS.min(most));
         self.limits.extend(ids.filter_map(|id| self.open.get(id).map(|stream| (*id, stream.incoming.told))));
         (self.remote_limit, &self.limits)
     }

@@ -100,8 +100,8 @@ impl FeedbackRepr<'_> {
         self.received.first().map_or(NOTHING, |newest| *newest.end())
     }
 
-    /// Bytes with the newest range only and without runs.
-    fn least_len(&self) -> usize {
+    /// Bytes with the newest range only and without runs: [`Self::emit`] succeeds with as much room.
+    pub fn least_len(&self) -> usize {
         // Type, flags, number of ranges.
         let mut len = 3_usize;
         let mut add = |value: u64| len = len.saturating_add(varint_len(value));

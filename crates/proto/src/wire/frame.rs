@@ -14,6 +14,8 @@ use super::header::ConnectionId;
 
 /// The longest reason of a CLOSE and the longest text of a POLICY, in bytes.
 pub const MAX_TEXT: usize = 256;
+/// The longest message of a REKEY, in bytes: more than twice those of version 1, which are of 48 and 96.
+pub const MAX_NOISE: usize = 256;
 /// The longest span on the wire, in symbols: RELIABILITY 2.3 bounds decoder memory by it.
 pub const MAX_SPAN: u64 = 1024;
 /// The longest source symbol: what fits the largest UDP payload beside packet and repair headers.
@@ -32,6 +34,7 @@ mod kind {
     pub const NEW_CID: u8 = 0x07;
     pub const SLICE: u8 = 0x08;
     pub const BASE: u8 = 0x09;
+    pub const REKEY: u8 = 0x0a;
     pub const SOURCE: u8 = 0x10;
     pub const SOURCE_AGAIN: u8 = 0x11;
     pub const REPAIR: u8 = 0x12;
@@ -142,6 +145,13 @@ pub enum Frame<'a> {
         /// No symbol of the lane below this will come.
         base: SourceId,
     },
+    /// A message of a Noise handshake inside the session.
+    Rekey {
+        /// Numbers the exchanges of the session, from 1.
+        number: u64,
+        /// The initiator's first message or the responder's second; at most [`MAX_NOISE`] bytes.
+        message: &'a [u8],
+    },
     /// A source symbol as it is.
     Source {
         /// The symbol's lane.
@@ -193,6 +203,7 @@ impl<'a> Frame<'a> {
             kind::NEW_CID => new_cid(r)?,
             kind::SLICE => slice(r)?,
             kind::BASE => Self::Base { lane: number(r, "lane")?, base: SourceId(r.varint()?) },
+            kind::REKEY => rekey(r)?,
             kind::SOURCE | kind::SOURCE_AGAIN => source(kind == kind::SOURCE_AGAIN, r)?,
             kind::REPAIR | kind::REPAIR_ON_FEEDBACK => repair(kind == kind::REPAIR_ON_FEEDBACK, r)?,
             _ => return Err(Malformed::UnknownType),
@@ -245,6 +256,12 @@ impl<'a> Frame<'a> {
                 w.u8(kind::BASE)?;
                 w.varint(lane.into())?;
                 w.varint(base.0)
+            }
+            Self::Rekey { number, message } => {
+                w.u8(kind::REKEY)?;
+                w.varint(number)?;
+                w.varint(message.len() as u64)?;
+                w.bytes(message)
             }
             Self::Source { lane, id, base, again, symbol } => {
                 write_source_header(w, lane, id, base, again)?;
@@ -300,6 +317,12 @@ fn slice<'a>(r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed> {
     }
     let bytes = r.bytes(len as usize)?;
     Ok(Frame::Slice { lane, id, offset: offset as usize, total: total as usize, bytes })
+}
+
+fn rekey<'a>(r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed> {
+    let number = r.varint()?;
+    let len = usize::try_from(r.varint()?).ok().filter(|len| (1..=MAX_NOISE).contains(len));
+    Ok(Frame::Rekey { number, message: r.bytes(len.ok_or(Malformed::Field("length"))?)? })
 }
 
 /// `back` of SRC and REPAIR: how far the lane's base lies below `id`.

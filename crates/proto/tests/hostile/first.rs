@@ -8,6 +8,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
 use tidewire_proto::config::Config;
 use tidewire_proto::connection::CloseCode;
 use tidewire_proto::crypto::AwsLc;
@@ -161,6 +163,21 @@ fn a_copied_hello_with_a_spoofed_source_proves_no_address() {
         world.pass(100, Some(&mut peer));
         assert!(world.got(own) > 10_000 && world.got(victim()) < 400, "{} bytes", world.got(own));
     }
+}
+
+/// The first challenge of a connection was drawn before the connection got its seed, so every peer knew it.
+#[test]
+fn the_first_challenge_cannot_be_guessed() {
+    let own = elsewhere(1);
+    let mut world = World::new(vec![own]);
+    let mut peer = world.meet(&[own], 1);
+    world.say(&mut peer, victim(), &Frame::Ping);
+    world.turn(Some(&mut peer));
+    let mut guess = [0; 8];
+    ChaCha20Rng::from_seed([0; 32]).fill_bytes(&mut guess);
+    world.say(&mut peer, victim(), &Frame::PathResponse(guess));
+    world.pass(200, Some(&mut peer));
+    assert!(world.got(victim()) <= 3 * world.addresses[&victim()].sent);
 }
 
 /// A connection that ends before its address is proven says so in few bytes.

@@ -6,6 +6,7 @@ mod crowd;
 mod ecn;
 mod handshake;
 mod hostile;
+mod keys;
 mod messages;
 mod mtu;
 mod resets;

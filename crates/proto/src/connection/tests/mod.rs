@@ -1,6 +1,7 @@
 //! A connection against a peer that holds the right keys and says whatever a test wants: what no honest peer sends, and what
 //! no link would carry in this order.
 
+mod exchange;
 mod messages;
 mod moving;
 mod slices;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 
 use tidewire_codec::{Code, SourceId};
 
-use super::keys::LAST_PACKETS;
+use super::keys::{LAST_PACKETS, MAX_FORGED};
 use super::{CloseCode, CloseReason, Connection, Event, Received, State};
 use crate::Time;
 use crate::config::Config;
@@ -22,8 +23,8 @@ use crate::handshake::{Initiator, Parameters, Responder, Terms};
 use crate::path::{Carried, Fate, MAX_FLIGHT};
 use crate::redundancy::Repair;
 use crate::wire::{
-    ConnectionId, FeedbackRepr, Frame, Frames, SYMBOL_HEADER_LEN, SymbolFrame, SymbolFrames, SymbolHeader, TAG_LEN,
-    Writer, write_short_header,
+    ConnectionId, EcnCounts, FeedbackRepr, Frame, Frames, LaneRepr, SYMBOL_HEADER_LEN, SymbolFrame, SymbolFrames,
+    SymbolHeader, TAG_LEN, Writer, write_short_header,
 };
 
 const DATAGRAM: usize = 1_472;
@@ -260,6 +261,46 @@ fn a_key_that_cannot_be_renewed_ends_the_connection_in_words() {
     us.keys.as_mut().expect("keys").sealing.wear(MAX_SEALED - LAST_PACKETS);
     assert!(!peer.hear(&mut us).is_empty(), "CLOSE leaves");
     assert_eq!(close_reason(&mut us), Some(CloseReason::KeyExhausted));
+}
+
+/// Nobody can wait for 2^36 forgeries: the counter begins short of them.
+#[test]
+fn the_last_forgery_that_the_keys_bear_ends_the_connection() {
+    let (mut us, mut peer) = connected(Config::default());
+    peer.hear(&mut us);
+    let forge = |us: &mut Connection, peer: &Peer| {
+        let mut datagram = [0x40; 60];
+        datagram[1..9].copy_from_slice(&peer.us.0);
+        us.handle_datagram(Received { at: peer.now, from: peer.from, to: None, ecn: None, datagram: &mut datagram });
+    };
+    us.keys.as_mut().expect("keys").forged = MAX_FORGED - 2;
+    forge(&mut us, &peer);
+    peer.say(&mut us, &[Frame::Ping]);
+    assert_eq!((close_reason(&mut us), us.stats().packets.received), (None, 2));
+    forge(&mut us, &peer);
+    assert_eq!(close_reason(&mut us), Some(CloseReason::KeyExhausted));
+    // CLOSE leaves; nothing is opened any more, and more forgeries change nothing.
+    peer.say(&mut us, &[Frame::Ping]);
+    forge(&mut us, &peer);
+    assert_eq!((peer.hear(&mut us).len(), us.stats().packets.received), (1, 2));
+    assert_eq!(us.keys.as_ref().expect("keys").forged, MAX_FORGED);
+}
+
+/// FEEDBACK that does not fit its packet would be due for ever, and the driver would spin. Stream credit takes the room that is left, and what must
+/// be said fits at the largest numbers that a peer can bring about, behind all control frames that a packet can begin with.
+#[test]
+fn feedback_of_the_largest_numbers_fits_a_packet() {
+    let (edge, end) = (SourceId(1 << 61), SourceId((1 << 61) + (1 << 30)));
+    let lane = LaneRepr { lane: 15, edge, end, deficit: 1 << 30, limit: end, undecoded: &[edge..end] };
+    let ecn = Some(EcnCounts { ect0: 1 << 61, ect1: 1 << 61, ce: 1 << 61 });
+    let (received, delay) = (&[1..=1 << 61][..], Duration::from_secs(1 << 40));
+    let said = FeedbackRepr { received, delay, ecn, stream_credit: None, lanes: &[lane; 16], elicits: true };
+    let least = said.least_len();
+    let (mut buffer, echo_and_challenge, ids, rekey) = ([0; 1_200], 2 * 9, 8 * (1 + 8 + 8 + 1 + 8), 1 + 8 + 2 + 96);
+    let room = 1_200 - 13 - TAG_LEN - echo_and_challenge - ids - rekey;
+    assert!(least <= room, "{least} bytes of {room}");
+    said.emit(&mut Writer::new(&mut buffer[..least])).expect("as much room as it says");
+    said.emit(&mut Writer::new(&mut buffer[..least - 1])).expect_err("one byte less");
 }
 
 #[test]

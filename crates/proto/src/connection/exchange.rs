@@ -1,0 +1,155 @@
+//! Fresh keys once an hour, by a Noise handshake inside the session (wire.md section 3.1).
+//!
+//! `renew_key` begins an exchange, `receive` hands in REKEY frames and the phases of packets, `moving` writes the message that is owed. Invariant:
+//! while an exchange is open the end that began or answered it renews no key otherwise, so both ends know which phase is mixed.
+
+use core::time::Duration;
+
+use snow::HandshakeState;
+use zeroize::Zeroizing;
+
+use super::{CloseCode, Connection, Side};
+use crate::Time;
+use crate::crypto::Aead;
+use crate::handshake::{Fresh, Renewal, finish_renewal};
+use crate::wire::{Frame, Writer};
+
+/// The initiator begins no exchange sooner after the last (the setting's least value), and the responder answers none: each costs it two
+/// operations on the curve, some 200 us.
+pub(crate) const LEAST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What we said in an exchange.
+#[derive(Debug)]
+struct Message {
+    bytes: Vec<u8>,
+    /// The packet that it is under way in; none when it is to be sent.
+    said_in: Option<u64>,
+}
+
+/// Where the present exchange stands.
+enum Step {
+    /// There is none.
+    Idle,
+    /// We began it and wait for the answer.
+    Asked(Box<HandshakeState>),
+    /// We answered and wait for a packet of this phase of the peer's, which proves that it has the answer; then this is mixed into our next.
+    Answered { phase: u64, ours: Zeroizing<[u8; 32]> },
+}
+
+/// See the module.
+pub(super) struct Exchange {
+    renewal: Option<Box<Renewal>>,
+    step: Step,
+    /// Of the last exchange that was begun or answered.
+    number: u64,
+    message: Option<Message>,
+    /// When the session began, or the last exchange was over (initiator) or answered (responder).
+    since: Time,
+}
+
+impl Exchange {
+    pub fn new(now: Time) -> Self {
+        Self { renewal: None, step: Step::Idle, number: 0, message: None, since: now }
+    }
+
+    /// The session began.
+    pub fn on_session(&mut self, now: Time) {
+        self.since = now;
+    }
+
+    pub fn is_open(&self) -> bool {
+        !matches!(self.step, Step::Idle)
+    }
+
+    /// Begins an exchange if none was for `interval`.
+    pub fn begin_after(&mut self, now: Time, interval: Duration, aead: Aead) {
+        if self.is_open() || now < self.since + interval {
+            return;
+        }
+        let Some(renewal) = &mut self.renewal else { return };
+        self.number += 1;
+        let (state, bytes) = renewal.begin(aead, self.number);
+        self.step = Step::Asked(Box::new(state));
+        self.message = Some(Message { bytes, said_in: None });
+    }
+
+    /// Whether a REKEY waits for a packet.
+    pub fn owes(&self) -> bool {
+        self.message.as_ref().is_some_and(|message| message.said_in.is_none())
+    }
+
+    /// Writes it into packet `packet`, if there is room.
+    pub fn write(&mut self, packet: u64, w: &mut Writer<'_>) -> bool {
+        let Some(message) = self.message.as_mut().filter(|message| message.said_in.is_none()) else { return false };
+        let said = Frame::Rekey { number: self.number, message: &message.bytes }.emit(w).is_ok();
+        message.said_in = said.then_some(packet);
+        said
+    }
+
+    /// The fate of a packet that may have carried it.
+    pub fn on_fate(&mut self, packet: u64, arrived: bool) {
+        let Some(message) = self.message.as_mut().filter(|message| message.said_in == Some(packet)) else { return };
+        if arrived {
+            self.message = None;
+        } else {
+            message.said_in = None;
+        }
+    }
+}
+
+impl Connection {
+    /// Gives the connection what its exchanges run on.
+    pub(crate) fn allow_exchanges(&mut self, renewal: Renewal) {
+        self.exchange.renewal = Some(Box::new(renewal));
+    }
+
+    /// The peer's REKEY.
+    pub(super) fn on_rekey(&mut self, now: Time, number: u64, message: &[u8]) -> Result<(), CloseCode> {
+        let (exchange, Some(keys)) = (&mut self.exchange, &mut self.keys) else { return Ok(()) };
+        match (self.side, &mut exchange.step) {
+            (Side::Initiator, Step::Asked(state)) if number == exchange.number => {
+                let Fresh { ours, theirs } = finish_renewal(state, message).ok_or(CloseCode::Protocol)?;
+                keys.opening.refresh(&theirs);
+                keys.sealing.refresh(&ours);
+                keys.on_renewed(now);
+                (exchange.step, exchange.message, exchange.since) = (Step::Idle, None, now);
+                self.stats.fresh_keys += 1;
+            }
+            // A copy of what was taken already.
+            _ if number > 0 && number <= exchange.number => {}
+            (Side::Responder, Step::Idle)
+                if number == exchange.number + 1 && now >= exchange.since + LEAST_INTERVAL =>
+            {
+                let renewal = exchange.renewal.as_mut().ok_or(CloseCode::Protocol)?;
+                let answer = renewal.answer((keys.aead, number), self.peer_key.as_ref(), message);
+                let (Fresh { ours, theirs }, bytes) = answer.ok_or(CloseCode::Protocol)?;
+                keys.opening.refresh(&theirs);
+                let phase = keys.opening.phase() + 1;
+                exchange.step = Step::Answered { phase, ours };
+                exchange.message = Some(Message { bytes, said_in: None });
+                (exchange.number, exchange.since) = (number, now);
+            }
+            _ => return Err(CloseCode::Protocol),
+        }
+        Ok(())
+    }
+
+    /// An authentic packet of the peer's key phase `phase` came.
+    pub(super) fn on_phase(&mut self, now: Time, phase: u64) {
+        let exchange = &mut self.exchange;
+        let (Step::Answered { phase: expected, ours }, Some(keys)) = (&exchange.step, &mut self.keys) else { return };
+        if phase < *expected {
+            return;
+        }
+        keys.sealing.refresh(ours);
+        keys.on_renewed(now);
+        (exchange.step, exchange.message) = (Step::Idle, None);
+        self.stats.fresh_keys += 1;
+    }
+}
+
+impl core::fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Exchange").field("number", &self.number).field("open", &self.is_open()).finish_non_exhaustive()
+    }
+}

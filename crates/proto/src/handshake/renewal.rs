@@ -1,0 +1,94 @@
+//! A Noise handshake inside a live session, for keys that do not follow from those before (wire.md section 3.1).
+//!
+//! A connection holds one [`Renewal`] and runs each exchange by it: the initiator `begin`s and `finish`es, the responder `answer`s. Who may be let
+//! in was decided by the handshake of the session; here a peer must prove to be the same one.
+
+use core::fmt;
+use std::sync::Arc;
+
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use snow::HandshakeState;
+use zeroize::Zeroizing;
+
+use super::Keys;
+use super::noise::{self, EPHEMERAL_AND_TAG, Role, SEALED_STATIC};
+use crate::crypto::{Aead, Provider, PublicKey};
+use crate::wire::Suite;
+
+/// What the prologue begins with; the number of the exchange follows.
+const PROLOGUE: &[u8; 16] = b"tidewire 1 rekey";
+
+/// What an exchange gave each direction.
+pub(crate) struct Fresh {
+    /// For what we send.
+    pub(crate) ours: Zeroizing<[u8; 32]>,
+    /// For what the peer sends.
+    pub(crate) theirs: Zeroizing<[u8; 32]>,
+}
+
+/// See the module.
+pub(crate) struct Renewal {
+    keys: Keys,
+    provider: Arc<dyn Provider>,
+    rng: ChaCha20Rng,
+}
+
+impl Renewal {
+    /// `keys`: those of the session's handshake. `seed`: 32 bytes that nobody else knows, for ephemeral keys alone.
+    pub(crate) fn new(keys: Keys, provider: Arc<dyn Provider>, seed: [u8; 32]) -> Self {
+        Self { keys, provider, rng: ChaCha20Rng::from_seed(seed) }
+    }
+
+    fn state(&mut self, role: Role, aead: Aead, number: u64) -> HandshakeState {
+        let mut seed = Zeroizing::new([0; 32]);
+        self.rng.fill_bytes(seed.as_mut());
+        let suite = match aead {
+            Aead::Aes256Gcm => Suite::AesGcmSha256,
+            Aead::ChaCha20Poly1305 => Suite::ChaChaPolyBlake2s,
+        };
+        let prologue = [&PROLOGUE[..], &number.to_be_bytes()].concat();
+        noise::state_with(&self.provider, role, suite, &self.keys, &prologue, &seed)
+    }
+
+    /// The initiator's message, and the state that waits for the answer.
+    pub(crate) fn begin(&mut self, aead: Aead, number: u64) -> (HandshakeState, Vec<u8>) {
+        let mut state = self.state(Role::Initiator, aead, number);
+        let mut message = vec![0; self.keys.hello_overhead()];
+        state.write_message(&[], &mut message).expect("the message has room for keys and tags");
+        (state, message)
+    }
+
+    /// The responder's message, and what the exchange gave. None where the initiator's message does not open or comes from another key than
+    /// `peer`.
+    pub(crate) fn answer(
+        &mut self,
+        (aead, number): (Aead, u64),
+        peer: Option<&PublicKey>,
+        message: &[u8],
+    ) -> Option<(Fresh, Vec<u8>)> {
+        let mut state = self.state(Role::Responder, aead, number);
+        state.read_message(message, &mut [0; EPHEMERAL_AND_TAG + SEALED_STATIC]).ok()?;
+        let key = state.get_remote_static().and_then(|key| key.try_into().ok()).map(PublicKey::new);
+        if key.as_ref() != peer {
+            return None;
+        }
+        let mut answer = vec![0; EPHEMERAL_AND_TAG];
+        state.write_message(&[], &mut answer).ok()?;
+        let (theirs, ours) = state.dangerously_get_raw_split();
+        Some((Fresh { ours: Zeroizing::new(ours), theirs: Zeroizing::new(theirs) }, answer))
+    }
+}
+
+/// Takes the responder's message. None where it does not open.
+pub(crate) fn finish(state: &mut HandshakeState, message: &[u8]) -> Option<Fresh> {
+    state.read_message(message, &mut [0; EPHEMERAL_AND_TAG]).ok()?;
+    let (ours, theirs) = state.dangerously_get_raw_split();
+    Some(Fresh { ours: Zeroizing::new(ours), theirs: Zeroizing::new(theirs) })
+}
+
+impl fmt::Debug for Renewal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Renewal").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,49 @@
+//! Fresh keys in mid-transfer (wire.md section 3.1): both ends take them into use, and nobody notices.
+
+use core::time::Duration;
+
+use tidewire_proto::Time;
+use tidewire_sim::load::Flow;
+use tidewire_sim::pair::End;
+use tidewire_sim::rebinding::{Rebinding, Rebound};
+use tidewire_sim::report::Trial;
+use tidewire_sim::settings::Direction;
+
+use super::link;
+
+/// Streams both ways over loss and reordering, with a fresh exchange each second, ordinary updates each 200 packets and another port each
+/// 1.3 s; the load checks each byte.
+#[test]
+fn fresh_keys_cost_no_byte() {
+    let seeds = if std::env::var_os("TIDEWIRE_QUICK").is_some() { 3 } else { 30 };
+    for (loss, reorder) in [("0%", "none"), ("10%", "5%,20ms"), ("30%", "5%,20ms")] {
+        let (mut exchanges, mut updates) = ([0; 2], 0);
+        let mut seconds = [0.0; 2];
+        for (seed, fresh) in (1..=seeds).flat_map(|seed| [true, false].map(|fresh| (seed, fresh))) {
+            let mut link = link(&[(Direction::Both, "loss", loss), (Direction::Both, "reorder", reorder)]);
+            link.set_seed(seed);
+            let flows = vec![Flow::bulk(End::Near, 3_000_000), Flow::paced(End::Far, 600_000, 100_000)];
+            let mut trial = Trial::new(link, flows, seed);
+            if fresh {
+                trial.near.fresh_keys_after = Duration::from_secs(1);
+                (trial.near.packets_per_key, trial.far.packets_per_key) = (200, 150 + seed);
+                trial.rebinding = Some(Rebinding { what: Rebound::Port, every: Duration::from_millis(1_300) });
+            }
+            let mut run = trial.start().unwrap();
+            run.until(Time::from_millis(60_000));
+            let report = run.report();
+            assert!(report.done && report.closed == [None, None], "{loss}, seed {seed}: {report:?}");
+            assert_eq!(report.overdue, 0, "{loss}, seed {seed}");
+            seconds[usize::from(fresh)] += report.seconds;
+            if fresh {
+                exchanges = [exchanges[0] + report.near.fresh_keys, exchanges[1] + report.far.fresh_keys];
+                updates += report.near.key_updates + report.far.key_updates;
+                assert!(report.near.fresh_keys >= 3 && report.far.fresh_keys >= 2, "{loss}, seed {seed}: {report:?}");
+            }
+        }
+        println!(
+            "{loss} lost: {exchanges:?} exchanges, {updates} updates; {:.1} s, {:.1} with neither them nor moves",
+            seconds[1], seconds[0]
+        );
+    }
+}
