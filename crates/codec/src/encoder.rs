@@ -46,8 +46,12 @@ impl Encoder {
         self.ring.capacity()
     }
 
-    /// Makes room for at least `capacity` symbols, keeping all that are held and the open slot. Copies the window;
-    /// never shrinks.
+    /// Bytes of memory held.
+    pub fn memory(&self) -> usize {
+        self.ring.memory()
+    }
+
+    /// Makes room for at least `capacity` symbols, keeping all that are held and the open slot. Never shrinks.
     ///
     /// # Panics
     /// The ring does not fit the address space.

@@ -86,9 +86,9 @@ impl Recoder {
             first: 0,
             count: 0,
             rank: 0,
-            symbols: SymbolRing::new(slot_len, count),
-            vectors: SymbolRing::new(count, count),
-            echelon: SymbolRing::new(count, count),
+            symbols: SymbolRing::with_all_slots(slot_len, count),
+            vectors: SymbolRing::with_all_slots(count, count),
+            echelon: SymbolRing::with_all_slots(count, count),
             is_pivot: vec![false; count],
             candidate: Vec::with_capacity(count),
         }

@@ -1,8 +1,9 @@
-//! The symbol ring: one block of memory in equal slots, each for the symbol of one source id.
+//! The symbol ring: equal slots in one block of memory, each for the symbol of one source id.
 //!
 //! At the sender it is send buffer, retransmit store and coding window; at the receiver reorder buffer, read buffer
-//! and the storage of unsolved rows (a row lives in the slot of the symbol it will become). Slot `id mod capacity`
-//! belongs to `id`; the owner decides which window of ids is alive.
+//! and the storage of unsolved rows (a row lives in the slot of the symbol it will become). Place `id mod capacity`
+//! belongs to `id`; the owner decides which window of ids is alive. A place gets its slot when it is first written to
+//! and keeps it, so that a wide window of which little has come takes little memory.
 //!
 //! Invariants: slots begin on 64-byte boundaries and are a multiple of 64 bytes, so that kernels run whole aligned
 //! registers; a slot is zero beyond its symbol's length, so that symbols of different length mix without special cases.
@@ -15,23 +16,45 @@ use crate::kernel::{Kernel, LINE};
 use crate::mix;
 
 pub(crate) struct SymbolRing {
+    /// The slots that were taken so far, and some for those to come.
     memory: Vec<u8>,
     /// Offset of the first slot in `memory`: what aligns it.
     start: usize,
     slot_len: usize,
-    /// Length of the symbol in each slot; a power of two of them.
+    /// Slots taken.
+    taken: usize,
+    /// The slot of each place, or [`NONE`]; a power of two of them.
+    slots: Vec<u32>,
+    /// Length of the symbol at each place.
     lens: Vec<u32>,
 }
 
+/// The slot of a place that was never written to.
+const NONE: u32 = u32::MAX;
+
 impl SymbolRing {
+    /// A ring of which no place was written to.
+    ///
     /// # Panics
     /// A slot is over 4 GiB, or the ring is larger than the address space.
     pub fn new(slot_len: usize, capacity: usize) -> Self {
         let slot_len = slot_len.max(1).checked_next_multiple_of(LINE).expect("slot too long");
-        let capacity = slots(capacity);
+        let capacity = places(capacity);
         assert!(u32::try_from(slot_len).is_ok(), "a slot of {slot_len} bytes");
-        let memory: Vec<u8> = vec![0; bytes(slot_len, capacity)];
-        Self { start: aligned(&memory), memory, slot_len, lens: vec![0; capacity] }
+        let _ = bytes(slot_len, capacity);
+        let (slots, lens) = (vec![NONE; capacity], vec![0; capacity]);
+        Self { memory: Vec::new(), start: 0, slot_len, taken: 0, slots, lens }
+    }
+
+    /// A ring whose places all have their slots: it never allocates.
+    ///
+    /// # Panics
+    /// As [`new`](Self::new).
+    pub fn with_all_slots(slot_len: usize, capacity: usize) -> Self {
+        let mut ring = Self::new(slot_len, capacity);
+        ring.lengthen(ring.capacity());
+        (0..ring.capacity()).for_each(|place| ring.take(place));
+        ring
     }
 
     pub fn slot_len(&self) -> usize {
@@ -42,40 +65,44 @@ impl SymbolRing {
         self.lens.len()
     }
 
-    /// Lengthens to at least `capacity` slots, keeping those of the ids in `window`, which is no longer than the ring
-    /// was. In place: the memory of both rings at once would be half as much again as the longer one. Never shrinks.
+    /// Bytes of memory held.
+    pub fn memory(&self) -> usize {
+        self.memory.capacity() + self.capacity() * (size_of::<u32>() * 2)
+    }
+
+    /// Lengthens to at least `capacity` places, keeping those of the ids in `window`, which is no longer than the ring
+    /// was. No symbol is copied. Never shrinks.
     ///
     /// # Panics
     /// The ring is larger than the address space.
     pub fn grow(&mut self, capacity: usize, window: Range<u64>) {
-        let (old, capacity) = (self.capacity(), slots(capacity));
+        let (old, capacity) = (self.capacity(), places(capacity));
         if capacity <= old {
             return;
         }
-        let len = bytes(self.slot_len, capacity);
-        self.memory.reserve_exact(len - self.memory.len());
-        self.memory.resize(len, 0);
-        let start = aligned(&self.memory);
-        self.memory.copy_within(self.start..self.start + old * self.slot_len, start);
-        self.start = start;
-        self.lens.reserve_exact(capacity - old);
-        self.lens.resize(capacity, 0);
-        // A slot stays, or moves to the new part by a multiple of the old length.
+        let _ = bytes(self.slot_len, capacity);
+        for (list, value) in [(&mut self.slots, NONE), (&mut self.lens, 0)] {
+            list.reserve_exact(capacity - old);
+            list.resize(capacity, value);
+        }
+        // A place stays, or moves to the new part by a multiple of the old length.
         for id in window {
             let (from, to) = (id as usize & (old - 1), self.index(id));
             if from != to {
-                let at = start + from * self.slot_len;
-                self.memory.copy_within(at..at + self.slot_len, start + to * self.slot_len);
+                self.slots.swap(from, to);
                 self.lens[to] = self.lens[from];
             }
         }
     }
 
+    /// # Panics
+    /// The place of `id` was never written to.
     pub fn slot(&self, id: u64) -> &[u8] {
         &self.memory[self.bytes_of(id)]
     }
 
     pub fn slot_mut(&mut self, id: u64) -> &mut [u8] {
+        self.take(self.index(id));
         let bytes = self.bytes_of(id);
         &mut self.memory[bytes]
     }
@@ -104,6 +131,7 @@ impl SymbolRing {
 
     /// Copies slot `from` to slot `to`.
     pub fn copy(&mut self, from: u64, to: u64) {
+        self.take(self.index(to));
         let (source, target) = (self.bytes_of(from), self.bytes_of(to));
         self.memory.copy_within(source, target.start);
         let index = self.index(to);
@@ -127,15 +155,16 @@ impl SymbolRing {
     pub fn mix_span_into(&mut self, to: u64, first: u64, factors: &[u8]) {
         let (mask, start, slot_len, target) = (self.lens.len() - 1, self.start, self.slot_len, self.index(to));
         // Factors before ids: they end, while counting ids past the last number would overflow.
-        let slots = factors.iter().zip(first..).filter(|&(&factor, _)| factor != 0);
-        let slots = slots.map(|(&factor, id)| (id as usize & mask, factor));
-        let len = slots.clone().fold(self.lens[target], |len, (slot, _)| len.max(self.lens[slot]));
+        let places = factors.iter().zip(first..).filter(|&(&factor, _)| factor != 0);
+        let places = places.map(|(&factor, id)| (id as usize & mask, factor));
+        let len = places.clone().fold(self.lens[target], |len, (place, _)| len.max(self.lens[place]));
         self.lens[target] = len;
 
-        let len = len as usize;
+        let (len, slots, target) = (len as usize, &self.slots, self.slots[target] as usize);
         let (before, rest) = self.memory.split_at_mut(start + target * slot_len);
         let (out, after) = rest.split_at_mut(slot_len);
-        let symbols = slots.map(|(slot, factor)| {
+        let symbols = places.map(|(place, factor)| {
+            let slot = slots[place] as usize;
             let symbol = if slot < target {
                 &before[start + slot * slot_len..][..len]
             } else {
@@ -162,24 +191,47 @@ impl SymbolRing {
     }
 
     fn index(&self, id: u64) -> usize {
-        // Truncation is harmless: the number of slots is a power of two.
+        // Truncation is harmless: the number of places is a power of two.
         id as usize & (self.lens.len() - 1)
     }
 
     fn bytes_of(&self, id: u64) -> Range<usize> {
-        let at = self.start + self.index(id) * self.slot_len;
+        let at = self.start + self.slots[self.index(id)] as usize * self.slot_len;
         at..at + self.slot_len
+    }
+
+    /// Gives a place its slot, if it has none yet.
+    fn take(&mut self, place: usize) {
+        if self.slots[place] != NONE {
+            return;
+        }
+        if bytes(self.slot_len, self.taken + 1) > self.memory.len() {
+            // Half as much again: little is held that is not used, and each symbol is moved about twice.
+            self.lengthen((self.taken + self.taken / 2 + 1).min(self.capacity()));
+        }
+        self.slots[place] = self.taken as u32;
+        self.taken += 1;
+    }
+
+    /// Takes the memory of `count` slots in all.
+    fn lengthen(&mut self, count: usize) {
+        let len = bytes(self.slot_len, count);
+        self.memory.reserve_exact(len - self.memory.len());
+        self.memory.resize(len, 0);
+        let start = aligned(&self.memory);
+        self.memory.copy_within(self.start..self.start + self.taken * self.slot_len, start);
+        self.start = start;
     }
 }
 
-/// Slots of a ring for so many symbols.
-fn slots(capacity: usize) -> usize {
+/// Places of a ring for so many symbols.
+fn places(capacity: usize) -> usize {
     capacity.checked_next_power_of_two().expect("ring too large")
 }
 
-/// Bytes of a ring and its alignment.
-fn bytes(slot_len: usize, capacity: usize) -> usize {
-    slot_len.checked_mul(capacity).and_then(|len| len.checked_add(LINE)).expect("ring too large")
+/// Bytes of so many slots and their alignment.
+fn bytes(slot_len: usize, count: usize) -> usize {
+    slot_len.checked_mul(count).and_then(|len| len.checked_add(LINE)).expect("ring too large")
 }
 
 /// Where the first aligned byte is.

@@ -56,11 +56,15 @@ pub struct Decoded {
 
 /// The bounds of a [`Decoder`], and of its memory.
 ///
-/// With `W` for the capacity it is never more than `W * (slot_len + 80) + rows * columns + max_span + 88` bytes, where
+/// With `W` for the capacity, the decoder never holds more than `W * (slot_len + 88) + rows * columns + max_span + 88` bytes. Here
 /// `rows` is the lesser of `max_rows` and `W`, and `columns` (missing ids that rows may mention besides their pivots)
-/// the lesser of `4 * max_span` and `W`; less than `W * (slot_len + W)` and a tenth from eight symbols of 1,024 bytes on.
-/// `W * (slot_len + 5)` of it is taken at construction, the rest by the first repair symbol that finds something
-/// missing; then nothing allocates until the decoder [grows](Decoder::grow).
+/// the lesser of `4 * max_span` and `W`. That is less than `W * (slot_len + W)` and a tenth from eight symbols of 1,024 bytes on.
+/// `9 * W` bytes of it are taken at construction. The memory of the slots follows the symbols that come: half as much again as
+/// they take, whatever their ids. The rest is taken by the first repair symbol that finds something missing. Once every
+/// place of the ring has been used, nothing allocates until the decoder [grows](Decoder::grow).
+///
+/// With `max_rows` of at least `max_span` the lowest gap always closes: repair symbols whose span begins at or below the
+/// [edge](Decoder::edge) are never refused for want of rows or columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Longest symbol in bytes; rounded up to a multiple of 64.
@@ -199,6 +203,11 @@ impl Decoder {
     /// The deficit: independent symbols still needed to decode all that was seen. Missing ids less rows held.
     pub fn rank_deficit(&self) -> u64 {
         self.undecoded - self.rows.len() as u64
+    }
+
+    /// Bytes of memory held, but for some hundred.
+    pub fn memory(&self) -> usize {
+        self.ring.memory() + self.rows.memory()
     }
 
     /// Unsolved rows held, at most `max_rows`.

@@ -75,7 +75,7 @@ impl Meter {
 pub fn promised(limits: Limits) -> isize {
     let (slot_len, capacity) = (limits.slot_len.next_multiple_of(64), limits.capacity.next_power_of_two());
     let (rows, columns) = (limits.max_rows.min(capacity), (4 * usize::from(limits.max_span)).min(capacity));
-    (capacity * (slot_len + 80) + rows * columns + usize::from(limits.max_span) + 88) as isize
+    (capacity * (slot_len + 88) + rows * columns + usize::from(limits.max_span) + 88) as isize
 }
 
 /// All that can be asked of a decoder from outside.

@@ -47,6 +47,8 @@ pub(super) struct Rows {
     candidate: Vec<u8>,
     /// Not zero where a column is mentioned; see [`mention`](Self::mention).
     mentions: Vec<u8>,
+    /// A number for each column, of use within one call only. Kept for its memory.
+    columns: Vec<u32>,
 }
 
 /// Where an id is found.
@@ -84,11 +86,22 @@ impl Rows {
             stride: 0,
             candidate: Vec::new(),
             mentions: Vec::new(),
+            columns: Vec::new(),
         }
     }
 
     pub fn len(&self) -> usize {
         self.pivots.len()
+    }
+
+    /// Bytes of memory held.
+    pub fn memory(&self) -> usize {
+        let a_row = size_of::<u64>() + size_of::<Name>();
+        let a_column = size_of::<u64>() + size_of::<u32>() + 2;
+        size_of_val(&self.places[..])
+            + self.cells.capacity()
+            + self.pivots.capacity() * a_row
+            + self.free.capacity() * a_column
     }
 
     /// Most rows there can be.
@@ -117,9 +130,10 @@ impl Rows {
     /// What `row` says then is what is to be subtracted from the repair's payload: the factors of known symbols as they
     /// were, those of rows at their pivots, and zero for all free ids. `used` is for its memory.
     ///
-    /// Where the matrix is full, rows of later symbols give way to a repair for earlier ones: else a window with losses
-    /// all over it could fill the matrix with rows that help nobody yet, and its lowest gap would never close. The
-    /// candidate needs none of them: it mentions nothing above its highest id, nor does what is subtracted from it.
+    /// Where the matrix is full, rows of later symbols give way to a repair of earlier ones. Otherwise a window with
+    /// losses all over it could fill the matrix with rows that solve nothing yet, and its lowest gap would never close.
+    /// The candidate needs none of the dropped rows: neither it nor what is subtracted from it mentions anything above
+    /// its highest id.
     ///
     /// # Errors
     /// No room for the row or its columns; nothing is changed.
@@ -161,7 +175,7 @@ impl Rows {
         if self.len() < self.limit() || lead.is_none_or(|lead| lead.is_alone) {
             return Ok(lead);
         }
-        let Some(row) = self.highest_row(highest, u64::MAX) else {
+        let Some(row) = self.highest_row(highest) else {
             self.forget_last_columns(added);
             return Err(DecodeError::TooManyRows { limit: self.max_rows });
         };
@@ -340,6 +354,7 @@ impl Rows {
         }
         fit(&mut self.candidate, columns, 0);
         fit(&mut self.mentions, columns, 0);
+        fit(&mut self.columns, columns, 0);
         self.pivots.reserve_exact(rows - self.pivots.len());
         self.names.reserve_exact(rows - self.names.len());
         self.free.reserve_exact(columns - self.free.len());
