@@ -11,4 +11,5 @@ mod malformed;
 mod memory;
 mod meter;
 mod peer;
+mod pieces;
 mod replay;
