@@ -27,9 +27,9 @@ fn readable(host: &mut Host, streams: u64) -> u64 {
     (0..streams).map(|n| u64::from(host.with(|c| c.read(now, StreamId(2 * n), &mut buffer)) == Ok(1))).sum()
 }
 
-/// Symbol 0 lacks. 128,000 single bytes come meanwhile, each in the middle of those before: 16 to a symbol, as many as are taken at once. Each
-/// moved up to 16,384 pieces before: 395 us a packet. Now 3 to 4 us are measured (`--nocapture`, one core of an EPYC 7B13), and the records of all pieces take
-/// less than the slots of their symbols.
+/// Symbol 0 is missing. 128,000 single bytes come meanwhile, each in the middle of those before: 16 to a symbol, as many as are taken at once. One
+/// list for each stream moved up to 16,384 pieces for each, 395 us a packet. Now this whole test takes 0.08 s of processor time for 8,000 packets,
+/// the peer's sealing included. The records of all pieces take no more memory than the slots of their symbols.
 #[test]
 fn issue_13_single_bytes_in_the_middle_of_a_stream_cost_little() {
     const SYMBOLS: u64 = 8_000;
