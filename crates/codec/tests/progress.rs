@@ -29,7 +29,7 @@ fn filling(steps: core::ops::Range<usize>) -> impl Strategy<Value = Filling> {
 
 /// `part` of 65,536 of the numbers below `bound`.
 fn below(bound: u64, part: u16) -> u64 {
-    bound * u64::from(part) >> 16
+    (bound * u64::from(part)) >> 16
 }
 
 /// Receives a source symbol (one step in 16) or a repair somewhere between edge and limit. Refusals are allowed here.

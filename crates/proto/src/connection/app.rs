@@ -260,8 +260,7 @@ impl Connection {
             self.streams.wants_read(stream);
             return Err(ReadError::Blocked);
         }
-        let state = self.streams.get(stream).ok_or(ReadError::UnknownStream)?;
-        state.incoming.chunk(self.receiver.decoder()).ok_or(ReadError::Blocked)
+        self.streams.chunk(stream, self.receiver.decoder()).ok_or(ReadError::Blocked)
     }
 
     /// The application has used the first `n` bytes of the chunk it was lent; 0 at the end of the stream, which is then forgotten.

@@ -320,6 +320,14 @@ impl Connection {
         self.next_timer()
     }
 
+    /// Bytes of memory held for what the peer sent and for what it may still lack: rings, matrices of coefficients, unread bytes. All else is
+    /// bounded by some ten KiB a connection and 150 bytes a packet in flight. Costs some additions for each lane.
+    pub fn memory(&self) -> usize {
+        let outbound = self.lanes.iter().map(|(_, lane)| lane.sender.memory());
+        let inbound = self.inbound.values().map(|inbound| inbound.receiver.memory() + inbound.messages.memory());
+        self.receiver.memory() + self.streams.memory() + outbound.chain(inbound).sum::<usize>()
+    }
+
     /// Counts so far.
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats.clone();

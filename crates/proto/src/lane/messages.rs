@@ -69,6 +69,12 @@ impl Messages {
         Some(message)
     }
 
+    /// Bytes of memory held.
+    pub fn memory(&self) -> usize {
+        let open = self.open.as_ref().map_or(0, |open| open.bytes.capacity());
+        self.unread + open + self.parts.capacity() * size_of::<Part>()
+    }
+
     /// Whether a message waits.
     pub fn is_ready(&self) -> bool {
         !self.ready.is_empty()
@@ -223,6 +229,4 @@ impl Delivery for Messages {
         }
         Ok(())
     }
-
-    fn before_reuse(&mut self, _: SourceId, _: &Decoder) {}
 }

@@ -6,6 +6,7 @@
 
 mod messages;
 mod partial;
+mod pieces;
 mod receiver;
 mod sender;
 mod stream;

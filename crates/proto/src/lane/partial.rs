@@ -61,6 +61,11 @@ impl Partials {
         Ok(whole.then(|| self.symbols.swap_remove(at).bytes))
     }
 
+    /// Bytes of memory held.
+    pub fn memory(&self) -> usize {
+        self.symbols.iter().map(|symbol| symbol.bytes.capacity() * 9 / 8).sum()
+    }
+
     /// Forgets symbols that are known by other means, or that nobody waits for.
     pub fn forget(&mut self, is_known: impl Fn(SourceId) -> bool) {
         self.symbols.retain(|symbol| !is_known(symbol.id));

@@ -1,9 +1,10 @@
 //! The receiving half of a lane: source and repair symbols in, their frames out, and what FEEDBACK says of it.
 //!
 //! What becomes of the frames is the lane's delivery rule ([`Delivery`]): streams on lane 0, messages on the others.
-//! The decoder's ring is reorder buffer, decoder storage and read buffer in one. It begins small and grows with what is in it; the credit
-//! that the peer has does not wait for that: the ring never holds more symbols than the credit, and always as many as came. Each symbol's in-order delay is taken when the
-//! edge below which all is decoded passes it: now, less the send time in the symbol, less the least one-way time of the last minute.
+//! The decoder's ring is reorder buffer, decoder storage and read buffer in one. Its memory follows the symbols that came, and the peer's
+//! credit follows their number. How far ahead the ids of a few symbols are raises neither: it costs some twenty bytes for each id within the credit.
+//! Each symbol's in-order delay is taken when the edge below which all is decoded passes it: now, less the send time in the symbol, less the
+//! least one-way time of the last minute.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -20,11 +21,11 @@ use crate::redundancy::MAX_RUNS;
 use crate::stats::{DelayHistogram, SymbolStats};
 use crate::wire::{LaneRepr, SEND_TIME_MODULUS, SymbolFrames};
 
-/// The credit doubles when more than this fraction of it lies between edge and highest id: room for 2.5 bandwidth-delay products and
-/// a round trip of repair (DESIGN section 5).
+/// The credit doubles when as many symbols as this fraction of it came within a round trip, or are held beyond the edge: room for 2.5
+/// bandwidth-delay products and a round trip of repair.
 const GROW_DIVISOR: u64 = 4;
-/// The ring holds this many times what lies between base and highest id, as far as the credit goes: repairs mix symbols from the base on,
-/// and one that comes late has the base of before. Chosen.
+/// The ring has places for this many times the ids between base and highest id, as far as the credit goes: repairs mix symbols from the base
+/// on, and one that comes late has the base of before. Chosen.
 const RING_FACTOR: u64 = 2;
 /// Unsolved rows, in spans, that a lane may hold whose ring can hold many spans. A span that could not be decoded by what was sent with it waits a round
 /// trip for more, and a row for each loss of that time waits with it: 1,024 are the losses of 20 ms at 1 Gbit/s and 20 %, three times over.
@@ -59,7 +60,9 @@ pub(crate) trait Delivery {
         Ok(())
     }
     /// Slots of symbols below `floor` are about to be used for others.
-    fn before_reuse(&mut self, _floor: SourceId, _decoder: &Decoder) {}
+    fn before_reuse(&mut self, _floor: SourceId, _decoder: &Decoder) -> Result<(), CloseCode> {
+        Ok(())
+    }
 }
 
 /// How a symbol came to be known.
@@ -89,8 +92,8 @@ pub(crate) struct LaneReceiver {
     pub symbols: SymbolStats,
     /// Receptions that did not raise the rank, refused ones included.
     pub redundant: u64,
-    /// Where the edge was, about a round trip ago.
-    round: (Time, SourceId),
+    /// How many symbols were delivered about a round trip ago.
+    round: (Time, u64),
     /// The peer has not been told what came last.
     pub news: bool,
 }
@@ -114,7 +117,7 @@ impl LaneReceiver {
             delay: DelayHistogram::default(),
             symbols: SymbolStats::default(),
             redundant: 0,
-            round: (Time::ZERO, SourceId(0)),
+            round: (Time::ZERO, 0),
             news: false,
         }
     }
@@ -131,11 +134,11 @@ impl LaneReceiver {
         self.on_base(now, base, delivery)?;
         match arrival {
             Arrival::Source { id, again, symbol } => {
-                self.make_room(base, SourceId(id.0.saturating_add(1)), delivery);
+                self.make_room(base, SourceId(id.0.saturating_add(1)), delivery)?;
                 self.on_source(now, (id, again), symbol, delivery)
             }
             Arrival::Repair { code, id, symbol } => {
-                self.make_room(base, SourceId(id.first.0.saturating_add(id.count.into())), delivery);
+                self.make_room(base, SourceId(id.first.0.saturating_add(id.count.into())), delivery)?;
                 self.on_repair(now, (code, id), symbol, delivery)
             }
             Arrival::Slice { id, offset, total, bytes } => self.on_slice(now, id, (offset, total), bytes, delivery),
@@ -168,7 +171,7 @@ impl LaneReceiver {
         match self.partials.insert(id, offset, total, part)? {
             // Its send time may be of a transmission before.
             Some(symbol) => {
-                self.make_room(self.edge, SourceId(id.0 + 1), delivery);
+                self.make_room(self.edge, SourceId(id.0 + 1), delivery)?;
                 self.on_source(now, (id, true), &symbol, delivery)
             }
             None => Ok(false),
@@ -228,7 +231,7 @@ impl LaneReceiver {
                 return Err(CloseCode::FlowControl);
             }
             // What is decoded below is still to be passed.
-            self.make_room(self.edge, base, delivery);
+            self.make_room(self.edge, base, delivery)?;
             self.decoder.skip_before(base);
             self.deliver(now, delivery)?;
         }
@@ -237,21 +240,27 @@ impl LaneReceiver {
 
     /// Before ids up to `end` are taken: raises the credit and widens the ring where they may, else saves unread bytes from the slots that
     /// will be reused. Symbols from `base` on are still mixed into repairs.
-    fn make_room<D: Delivery>(&mut self, base: SourceId, end: SourceId, delivery: &mut D) {
+    fn make_room<D: Delivery>(&mut self, base: SourceId, end: SourceId, delivery: &mut D) -> Result<(), CloseCode> {
         if end <= self.decoder.end() || end > self.limit() {
-            return;
+            return Ok(());
         }
-        self.raise_credit(end.0 - self.edge.0);
+        self.raise_credit(self.held());
         let wanted = RING_FACTOR * (end.0 - base.0.min(self.edge.0));
         let wanted = wanted.min(self.credit as u64) as usize;
         if wanted > self.decoder.capacity() {
             self.decoder.grow(wanted);
         }
         let floor = end.0.saturating_sub(self.decoder.capacity() as u64);
-        delivery.before_reuse(SourceId(floor), &self.decoder);
+        delivery.before_reuse(SourceId(floor), &self.decoder)
     }
 
-    /// Doubles the credit where more than a fraction of it is needed.
+    /// Symbols and rows held beyond the edge: each of them came in a packet of its own.
+    fn held(&self) -> u64 {
+        let decoder = &self.decoder;
+        decoder.end().0 - decoder.edge().0 - decoder.rank_deficit()
+    }
+
+    /// Doubles the credit where so many symbols are more than a fraction of it.
     fn raise_credit(&mut self, symbols: u64) {
         if symbols > self.credit as u64 / GROW_DIVISOR && self.credit < self.max_credit {
             self.credit *= 2;
@@ -263,16 +272,16 @@ impl LaneReceiver {
         self.edge.plus(self.credit as u64)
     }
 
-    /// Once per round trip: raises the credit when a fraction of it came meanwhile. Without loss nothing lies
-    /// between edge and highest id, and yet the sender needs credit for all that is on its way.
+    /// Once per round trip: raises the credit by the symbols that were delivered meanwhile. Without loss nothing is held beyond the edge, and
+    /// yet the sender needs credit for all that is on its way.
     fn tune(&mut self, now: Time, rtt: Duration) {
-        let (since, edge) = self.round;
+        let (since, delivered) = self.round;
         let passed = now.since(since);
         if passed < rtt {
             return;
         }
-        self.round = (now, self.decoder.edge());
-        let per_round = u128::from(self.round.1.0 - edge.0) * rtt.as_nanos() / passed.as_nanos().max(1);
+        self.round = (now, self.symbols.delivered);
+        let per_round = u128::from(self.symbols.delivered - delivered) * rtt.as_nanos() / passed.as_nanos().max(1);
         self.raise_credit(u64::try_from(per_round).unwrap_or(u64::MAX));
     }
 
@@ -347,6 +356,11 @@ impl LaneReceiver {
     /// Whether FEEDBACK has something to say of the lane.
     pub fn is_reportable(&self) -> bool {
         self.news || self.decoder.edge() < self.decoder.end()
+    }
+
+    /// Bytes of memory held.
+    pub fn memory(&self) -> usize {
+        self.decoder.memory() + self.origins.capacity() * size_of::<Origin>() + self.partials.memory()
     }
 
     /// Where streams find their bytes.

@@ -299,6 +299,11 @@ impl LaneSender {
         self.sent
     }
 
+    /// Bytes of memory held in symbols.
+    pub fn memory(&self) -> usize {
+        self.encoder.memory()
+    }
+
     /// What the peer last said.
     pub fn report(&self) -> &Report {
         &self.report

@@ -3,23 +3,22 @@
 //! Stream ids are even for the initiator, odd for the responder, and open in order; both halves of a stream exist from its
 //! start. A stream is forgotten when both halves are over: its end or its RESET was sent, and all that was to come came.
 
+mod arrivals;
+
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use tidewire_codec::{Decoder, SourceId};
 
-use super::receiver::Delivery;
-use super::stream::{Incoming, Outgoing, Sending, StreamFault};
+use super::pieces::Pieces;
+use super::stream::{Incoming, Outgoing, Sending};
 use super::turns::Turns;
 use crate::Time;
 use crate::connection::{CloseCode, Event, Side, StreamId};
-use crate::wire::{SymbolFrame, SymbolFrames};
+use crate::wire::SymbolFrame;
 
 /// A window doubles when it was used up within this many round trips (quinn and Linux's receive autotuning do about the same).
 const WIDEN_ROUNDS: u32 = 4;
-
-/// An eighth of the ring is copied out at a time: one walk over what lies unread per so many packets. Chosen.
-const COPY_AHEAD: usize = 8;
 
 /// Bytes by which the windows of all streams together may grow beyond what each begins with: a peer whose readers first keep up and
 /// then stall must not hold `max_stream_window` for each of 4,096 streams. Eight of the largest default windows; chosen.
@@ -78,6 +77,10 @@ pub(crate) struct Streams {
     limits: Vec<(u64, u64)>,
     /// Bytes by which windows have grown.
     widened: u64,
+    /// The unread bytes of all streams.
+    pieces: Pieces,
+    /// Known symbols of more than [`arrivals::MOST_AHEAD`] frames that wait for those below them.
+    crowded: usize,
     /// No unread byte lies in a symbol below.
     copied_below: SourceId,
 }
@@ -106,6 +109,8 @@ impl Streams {
             unconfirmed: VecDeque::new(),
             limits: Vec::new(),
             widened: 0,
+            pieces: Pieces::default(),
+            crowded: 0,
             copied_below: SourceId(0),
         }
     }
@@ -133,7 +138,7 @@ impl Streams {
 
     fn insert(&mut self, id: u64) {
         let stream = Stream {
-            incoming: Incoming::new(self.window),
+            incoming: Incoming::new(id, self.window),
             outgoing: Outgoing { limit: self.peer_window, ..Outgoing::default() },
             told_readable: false,
             limit_moved: Time::ZERO,
@@ -144,6 +149,11 @@ impl Streams {
 
     pub fn get(&self, id: StreamId) -> Option<&Stream> {
         self.open.get(&id.0)
+    }
+
+    /// The next unread bytes of a stream, if they are here.
+    pub fn chunk<'a>(&'a self, id: StreamId, decoder: &'a Decoder) -> Option<&'a [u8]> {
+        self.get(id)?.incoming.chunk(&self.pieces, decoder)
     }
 
     pub fn get_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
@@ -159,8 +169,8 @@ impl Streams {
         (id % 2 == 1) == (self.side == Side::Responder)
     }
 
-    /// Makes sure that the stream of a frame exists. `None`: it is long done.
-    fn ensure(&mut self, id: u64) -> Result<Option<&mut Stream>, CloseCode> {
+    /// Opens the stream of a frame if it was not open yet. It may be long done.
+    fn ensure(&mut self, id: u64) -> Result<(), CloseCode> {
         let number = id / 2;
         if self.is_ours(id) {
             if number >= self.local {
@@ -175,33 +185,6 @@ impl Streams {
                 self.insert(next);
                 self.events.push_back(Event::StreamOpened(StreamId(next)));
             }
-        }
-        Ok(self.open.get_mut(&id))
-    }
-
-    /// A frame of symbol `symbol` became known.
-    fn on_frame(&mut self, symbol: SourceId, frame: &SymbolFrame<'_>) -> Result<(), CloseCode> {
-        match *frame {
-            SymbolFrame::Stream { stream: id, offset, fin, data, data_at } => {
-                // All bytes of a stream that is forgotten have come.
-                let stream = self.ensure(id)?.ok_or(CloseCode::Protocol)?;
-                stream.incoming.insert(offset, data.len(), fin, symbol, data_at).map_err(fault)?;
-                self.copied_below = self.copied_below.min(symbol);
-                self.came(id);
-            }
-            SymbolFrame::Reset { stream: id, code, last } => {
-                let Some(stream) = self.ensure(id)? else { return Ok(()) };
-                stream.incoming.on_reset(code, last).map_err(fault)?;
-                self.came(id);
-            }
-            SymbolFrame::Stop { stream: id, code } => {
-                let Some(stream) = self.ensure(id)? else { return Ok(()) };
-                if stream.outgoing.stopped.replace(code).is_some() {
-                    return Err(CloseCode::Protocol);
-                }
-                self.stopped.push_back(StreamId(id));
-            }
-            SymbolFrame::Message { .. } => return Err(CloseCode::Protocol),
         }
         Ok(())
     }
@@ -246,7 +229,7 @@ impl Streams {
     /// The application reads no more of the stream.
     pub fn stop(&mut self, id: StreamId, code: u64) {
         let Some(stream) = self.open.get_mut(&id.0) else { return };
-        if !stream.incoming.is_stopped() && stream.incoming.stop() {
+        if !stream.incoming.is_stopped() && stream.incoming.stop(&mut self.pieces) {
             stream.unsaid += 1;
             self.control.push_back(Control::Stop { id, code });
         }
@@ -280,7 +263,7 @@ impl Streams {
     /// The application took `n` bytes of what it was lent.
     pub fn consume(&mut self, id: StreamId, n: usize) {
         if let Some(stream) = self.open.get_mut(&id.0) {
-            stream.incoming.consume(n);
+            stream.incoming.consume(n, &mut self.pieces);
             stream.told_readable = false;
             stream.incoming.told_end |= n == 0 && stream.incoming.is_at_end();
         }
@@ -428,38 +411,12 @@ impl Streams {
         self.open.values().map(|stream| stream.incoming.window())
     }
 
+    /// Bytes of memory held in unread pieces.
+    pub fn memory(&self) -> usize {
+        self.pieces.memory()
+    }
+
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
-    }
-}
-
-impl Delivery for Streams {
-    const MAY_SKIP: bool = false;
-
-    fn on_symbol(&mut self, id: SourceId, frames: SymbolFrames<'_>, _: &Decoder) -> Result<(), CloseCode> {
-        for frame in frames {
-            self.on_frame(id, &frame.map_err(|_| CloseCode::Malformed)?)?;
-        }
-        Ok(())
-    }
-
-    /// Saves unread bytes of symbols below `floor` before the ring reuses their slots; also of some above it, so that a reader who
-    /// lets much lie does not cost a walk over all of it for each packet.
-    fn before_reuse(&mut self, floor: SourceId, decoder: &Decoder) {
-        if floor <= self.copied_below {
-            return;
-        }
-        self.copied_below = floor.plus((decoder.capacity() / COPY_AHEAD) as u64);
-        for stream in self.open.values_mut() {
-            stream.incoming.copy_out(self.copied_below, decoder);
-        }
-    }
-}
-
-/// What the peer did wrong.
-fn fault(fault: StreamFault) -> CloseCode {
-    match fault {
-        StreamFault::Credit => CloseCode::FlowControl,
-        StreamFault::Contradiction | StreamFault::Gaps => CloseCode::Protocol,
     }
 }

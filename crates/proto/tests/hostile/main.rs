@@ -13,5 +13,6 @@ mod many;
 mod memory;
 mod meter;
 mod peer;
+mod pieces;
 mod replay;
 mod timers;

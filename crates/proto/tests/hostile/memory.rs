@@ -92,6 +92,58 @@ fn gaps_of_one_byte_end_the_connection_before_they_cost_anything() {
     assert!(most <= 1_024 * KIB, "{most} bytes");
 }
 
+/// Bytes of a slot and half of it again, and of all that is kept of a symbol beside it.
+const PER_SYMBOL: isize = 1_472 * 3 / 2 + 200;
+/// What an id within the first credit costs that nothing came of.
+const PER_ID: isize = 32;
+
+/// Some packets of a few bytes, with ids as far ahead as they are accepted or farther, and the default ring of 64 MiB: credit and memory follow
+/// the symbols that came. Eight packets with ids that double made the ring 48 MiB before.
+#[test]
+fn issue_13_a_few_far_ids_cost_what_a_few_symbols_cost() {
+    let highest = |n: u64| 255 - n;
+    let doubled = |n: u64| (256 << n.min(16)) - 1;
+    let symbol: fn(u64) -> Frame<'static> = |id| {
+        let (id, base) = (SourceId(id), SourceId(0));
+        Frame::Source { lane: 0, id, base, again: false, symbol: &[0, 5, 0, 0, 0] }
+    };
+    let repair: fn(u64) -> Frame<'static> = |id| {
+        let id = RepairId { first: SourceId(id.saturating_sub(255)), count: 256, key: id as u16 };
+        let (code, base) = (Code::Rlc, SourceId(0));
+        Frame::Repair { lane: 0, code, id, base, on_feedback: true, symbol: &[7; 5] }
+    };
+    // A repair takes a matrix of as many rows and columns as there are ids within the credit.
+    for (frame, matrix) in [(symbol, 0), (repair, 256 * 256 + 256 * 64)] {
+        for ids in [highest as fn(u64) -> u64, doubled] {
+            let (mut host, mut peer, before) = attacked(Config::default());
+            for n in 0..53 {
+                let frame = frame(ids(n));
+                host.hear(&mut peer, |w| frame.emit(w).expect("room"));
+                host.wait(Duration::from_millis(1));
+                host.turn(|_, _| {});
+            }
+            let most = host.meter.most - before;
+            println!("{most} bytes, {:?}", host.closed);
+            assert!(most <= 53 * PER_SYMBOL + 256 * PER_ID + matrix + 16 * KIB, "{most} bytes");
+        }
+    }
+}
+
+/// Thousands of tiny symbols raise credit and memory in proportion to their number. What the connection says that it holds is what it holds.
+#[test]
+fn issue_13_memory_follows_the_symbols_that_came() {
+    let (mut host, mut peer, before) = attacked(Config::default());
+    for id in 1..4_000 {
+        host.hear_symbol(&mut peer, id, &[data(0, id, b"x")]);
+        host.turn(|_, _| {});
+    }
+    let (held, said) = (host.meter.held - before, host.with(|connection| connection.memory()) as isize);
+    println!("{held} bytes for 3,999 symbols, of which {said} are said");
+    assert!(host.closed.is_empty(), "{:?}", host.closed);
+    assert!(host.meter.most - before <= 4_000 * (PER_SYMBOL + 8 * PER_ID), "{} bytes", host.meter.most - before);
+    assert!(said >= held * 9 / 10 && said <= held * 11 / 10, "{said} bytes said, {held} held");
+}
+
 /// Every second symbol, as far ahead as the credit goes, and repairs that solve nothing.
 #[test]
 fn gaps_of_one_symbol_cost_the_ring_and_its_matrix() {
@@ -178,7 +230,8 @@ fn four_thousand_streams_cost_less_than_a_kilobyte_each() {
     host.hear_symbol(&mut peer, 0, &[data(2 * 4_095, 0, b"x")]);
     host.turn(|_, _| {});
     for id in 1..=4_096 {
-        host.hear_symbol(&mut peer, id, &[data(2 * (id - 1), 1, b"x")]);
+        // The last stream has its first byte.
+        host.hear_symbol(&mut peer, id, &[data(2 * (id - 1), u64::from(id == 4_096), b"x")]);
         if id % 64 == 0 {
             host.turn(|_, _| {});
         }

@@ -9,6 +9,7 @@ mod hostile;
 mod keys;
 mod messages;
 mod mtu;
+mod records;
 mod resets;
 mod silence;
 mod steps;

@@ -1,0 +1,429 @@
+//! The bytes that the streams of a connection hold unread, in pieces: one list of all, in the order of stream and offset.
+//!
+//! A piece does not own its bytes at first: it names where in the lane's ring they lie. They are copied out only when the ring needs the
+//! slot before the application has read them. Every byte of a stream is in exactly one symbol, so pieces never overlap.
+//!
+//! The list is cut into blocks of up to [`BLOCK`] pieces, as the lowest level of a B-tree is. Finding a place takes two binary searches.
+//! An insertion or a removal moves the pieces of one block, and seldom the list of blocks, whatever the peer sends and in which order.
+//! Emptied blocks are kept for later, so that the steady state allocates nothing; there are never more than one for each
+//! `BLOCK / 4` pieces that were held at once, and two.
+
+use std::collections::VecDeque;
+
+use tidewire_codec::{Decoder, SourceId};
+
+/// Most pieces in a block. Chosen: moving half a block takes about as long as the searches.
+const BLOCK: usize = 64;
+
+/// Pieces that are copied out of the ring are joined up to this many bytes, so that many small writes that nobody reads do not cost a
+/// piece each. No more, since the memory of a piece is given back when all of it was read.
+const JOINED: usize = 16 << 10;
+
+/// Where the bytes of a piece are.
+#[derive(Debug)]
+enum Place {
+    /// In the ring: the bytes begin at `at` in the symbol `id`.
+    Slot { id: SourceId, at: u32 },
+    /// Copied out of the ring: the bytes begin at `at`.
+    Own { bytes: Vec<u8>, at: u32 },
+}
+
+#[derive(Debug)]
+struct Piece {
+    stream: u64,
+    offset: u64,
+    len: u32,
+    place: Place,
+}
+
+impl Piece {
+    fn key(&self) -> (u64, u64) {
+        (self.stream, self.offset)
+    }
+
+    fn end(&self) -> u64 {
+        self.offset + u64::from(self.len)
+    }
+
+    /// Whether the bytes of `next` follow those of this piece.
+    fn is_followed_by(&self, next: &Self) -> bool {
+        self.stream == next.stream && self.end() == next.offset
+    }
+
+    fn bytes<'a>(&'a self, decoder: &'a Decoder) -> Option<&'a [u8]> {
+        match &self.place {
+            Place::Slot { id, at } => decoder.symbol(*id)?.get(*at as usize..)?.get(..self.len as usize),
+            Place::Own { bytes, at } => bytes.get(*at as usize..),
+        }
+    }
+}
+
+/// Bytes of a stream, as a frame names them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    pub stream: u64,
+    pub offset: u64,
+    pub len: usize,
+}
+
+impl Extent {
+    fn end(&self) -> u64 {
+        self.offset + self.len as u64
+    }
+}
+
+/// Bytes that are here already came again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Overlap;
+
+/// See the module. No block is empty.
+#[derive(Debug, Default)]
+pub(crate) struct Pieces {
+    blocks: VecDeque<VecDeque<Piece>>,
+    spare: Vec<VecDeque<Piece>>,
+    /// Pieces whose bytes lie in the ring.
+    in_slots: usize,
+    /// Bytes that were copied out and are held.
+    own_bytes: usize,
+}
+
+/// A place in the list. Behind the last piece it is `(number of blocks, 0)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct At {
+    block: usize,
+    index: usize,
+}
+
+impl Pieces {
+    /// Takes bytes that lie in symbol `id` from position `at` on.
+    pub fn insert(&mut self, extent: Extent, id: SourceId, at: usize) -> Result<(), Overlap> {
+        self.insert_piece(extent, Place::Slot { id, at: at as u32 }).map(|_| ())
+    }
+
+    /// Takes a copy of bytes of a stream.
+    pub fn insert_copy(&mut self, stream: u64, offset: u64, bytes: &[u8]) -> Result<(), Overlap> {
+        let extent = Extent { stream, offset, len: bytes.len() };
+        let at = self.insert_piece(extent, Place::Own { bytes: bytes.to_vec(), at: 0 })?;
+        self.join_around(at);
+        Ok(())
+    }
+
+    /// Copies bytes out of the symbol `id`, whose slot is about to be reused, if they are still held and lie there.
+    pub fn copy_out(&mut self, extent: Extent, id: SourceId, decoder: &Decoder) {
+        let Some(at) = self.before(self.find((extent.stream, extent.end()))) else { return };
+        let piece = self.piece_mut(at);
+        if piece.stream != extent.stream || piece.end() != extent.end() {
+            return;
+        }
+        if matches!(piece.place, Place::Slot { id: held, .. } if held == id) {
+            let bytes = piece.bytes(decoder).unwrap_or_default().to_vec();
+            self.own_bytes += bytes.len();
+            self.in_slots -= 1;
+            self.piece_mut(at).place = Place::Own { bytes, at: 0 };
+            self.join_around(at);
+        }
+    }
+
+    /// Where the bytes of a stream end that are here without a gap from `offset` on.
+    pub fn whole_until(&self, stream: u64, offset: u64) -> u64 {
+        let (mut at, mut end) = (self.find((stream, offset)), offset);
+        while let Some(piece) = self.get(at).filter(|piece| piece.key() == (stream, end)) {
+            end = piece.end();
+            at = self.behind(at);
+        }
+        end
+    }
+
+    /// The bytes of a stream from `offset` on, as far as they lie together.
+    pub fn chunk<'a>(&'a self, stream: u64, offset: u64, decoder: &'a Decoder) -> Option<&'a [u8]> {
+        self.get(self.find((stream, offset))).filter(|piece| piece.key() == (stream, offset))?.bytes(decoder)
+    }
+
+    /// The first `n` bytes of the chunk at `offset` were read. Returns how many there were, `n` at most.
+    pub fn consume(&mut self, stream: u64, offset: u64, n: usize) -> usize {
+        let at = self.find((stream, offset));
+        if self.get(at).is_none_or(|piece| piece.key() != (stream, offset)) {
+            return 0;
+        }
+        let piece = self.piece_mut(at);
+        let n = n.min(piece.len as usize);
+        if n == piece.len as usize {
+            self.remove(at);
+            return n;
+        }
+        piece.offset += n as u64;
+        piece.len -= n as u32;
+        let (Place::Slot { at, .. } | Place::Own { at, .. }) = &mut piece.place;
+        *at += n as u32;
+        n
+    }
+
+    /// Throws all pieces of a stream away; returns how many bytes they were.
+    pub fn discard(&mut self, stream: u64) -> u64 {
+        let mut bytes = 0;
+        loop {
+            let at = self.find((stream, 0));
+            match self.get(at).filter(|piece| piece.stream == stream) {
+                Some(piece) => bytes += u64::from(piece.len),
+                None => return bytes,
+            }
+            self.remove(at);
+        }
+    }
+
+    /// Whether bytes of any piece lie in the ring.
+    pub fn are_in_slots(&self) -> bool {
+        self.in_slots > 0
+    }
+
+    /// Bytes of memory that the list and what was copied out take, about.
+    pub fn memory(&self) -> usize {
+        (self.blocks.len() + self.spare.len()) * BLOCK * size_of::<Piece>() + self.own_bytes
+    }
+
+    fn insert_piece(&mut self, extent: Extent, place: Place) -> Result<At, Overlap> {
+        let Extent { stream, offset, len } = extent;
+        let at = self.find((stream, offset));
+        let before = self.before(at).and_then(|before| self.get(before));
+        let overlaps_before = before.is_some_and(|before| before.stream == stream && before.end() > offset);
+        let overlaps_behind = self.get(at).is_some_and(|next| next.stream == stream && next.offset < extent.end());
+        if overlaps_before || overlaps_behind {
+            return Err(Overlap);
+        }
+        match &place {
+            Place::Slot { .. } => self.in_slots += 1,
+            Place::Own { bytes, .. } => self.own_bytes += bytes.len(),
+        }
+        Ok(self.put(at, Piece { stream, offset, len: len as u32, place }))
+    }
+
+    /// Joins a copied piece to the one before it and the one behind it, where both are copied too and follow each other.
+    fn join_around(&mut self, at: At) {
+        let Some(key) = self.get(at).map(Piece::key) else { return };
+        self.join(at, self.behind(at));
+        // The blocks may be others now.
+        let at = self.find(key);
+        if let Some(before) = self.before(at) {
+            self.join(before, at);
+        }
+    }
+
+    fn join(&mut self, first: At, second: At) {
+        let (Some(before), Some(behind)) = (self.get(first), self.get(second)) else { return };
+        let (Place::Own { at, .. }, Place::Own { .. }) = (&before.place, &behind.place) else { return };
+        // What was read of the first piece is still in its memory.
+        if !before.is_followed_by(behind) || *at as usize + before.len as usize + behind.len as usize > JOINED {
+            return;
+        }
+        let piece = self.remove_at(second);
+        let Place::Own { bytes, at } = piece.place else { return };
+        let joined = self.piece_mut(first);
+        joined.len += piece.len;
+        if let Place::Own { bytes: all, .. } = &mut joined.place {
+            all.extend_from_slice(bytes.get(at as usize..).unwrap_or_default());
+        }
+        self.own_bytes -= at as usize;
+        self.tidy(second.block);
+    }
+
+    /// Where the first piece is that does not lie before `key`.
+    fn find(&self, key: (u64, u64)) -> At {
+        let block = self.blocks.partition_point(|block| block.back().is_some_and(|last| last.key() < key));
+        let index = self.blocks.get(block).map_or(0, |block| block.partition_point(|piece| piece.key() < key));
+        At { block, index }
+    }
+
+    fn get(&self, at: At) -> Option<&Piece> {
+        self.blocks.get(at.block)?.get(at.index)
+    }
+
+    fn piece_mut(&mut self, at: At) -> &mut Piece {
+        &mut self.blocks[at.block][at.index]
+    }
+
+    fn before(&self, at: At) -> Option<At> {
+        match at.index.checked_sub(1) {
+            Some(index) => Some(At { index, ..at }),
+            None => at.block.checked_sub(1).map(|block| At { block, index: self.blocks[block].len() - 1 }),
+        }
+    }
+
+    fn behind(&self, at: At) -> At {
+        if at.index + 1 < self.blocks[at.block].len() {
+            At { index: at.index + 1, ..at }
+        } else {
+            At { block: at.block + 1, index: 0 }
+        }
+    }
+
+    /// Puts a piece where [`Self::find`] said; returns where it is.
+    fn put(&mut self, at: At, piece: Piece) -> At {
+        let At { mut block, mut index } = at;
+        // At the border of two blocks the end of the first one will do.
+        if index == 0 && block > 0 && self.blocks[block - 1].len() < BLOCK {
+            block -= 1;
+            index = self.blocks[block].len();
+        } else if block == self.blocks.len() {
+            let fresh = self.fresh();
+            self.blocks.push_back(fresh);
+        } else if self.blocks[block].len() == BLOCK {
+            let mut upper = self.fresh();
+            upper.extend(self.blocks[block].drain(BLOCK / 2..));
+            self.blocks.insert(block + 1, upper);
+            if index > BLOCK / 2 {
+                (block, index) = (block + 1, index - BLOCK / 2);
+            }
+        }
+        self.blocks[block].insert(index, piece);
+        At { block, index }
+    }
+
+    fn fresh(&mut self) -> VecDeque<Piece> {
+        self.spare.pop().unwrap_or_else(|| VecDeque::with_capacity(BLOCK))
+    }
+
+    fn remove(&mut self, at: At) {
+        match self.remove_at(at).place {
+            Place::Slot { .. } => self.in_slots -= 1,
+            Place::Own { bytes, .. } => self.own_bytes -= bytes.len(),
+        }
+        self.tidy(at.block);
+    }
+
+    /// Removes a piece; the block may be empty afterwards.
+    fn remove_at(&mut self, at: At) -> Piece {
+        self.blocks[at.block].remove(at.index).expect("a place that was found holds a piece")
+    }
+
+    /// Takes a block away if it is empty, or if it fits into half a block together with one beside it.
+    fn tidy(&mut self, block: usize) {
+        let len = |at: usize| self.blocks.get(at).map_or(BLOCK, VecDeque::len);
+        let fits = |first: usize| len(first) + len(first + 1) <= BLOCK / 2;
+        let emptied = if len(block) == 0 {
+            self.blocks.remove(block)
+        } else if let Some(first) = [Some(block), block.checked_sub(1)].into_iter().flatten().find(|&first| fits(first))
+        {
+            let mut second = self.blocks.remove(first + 1);
+            second.iter_mut().for_each(|second| self.blocks[first].append(second));
+            second
+        } else {
+            None
+        };
+        self.spare.extend(emptied);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use tidewire_codec::Limits;
+
+    fn extent(stream: u64, offset: u64, len: usize) -> Extent {
+        Extent { stream, offset, len }
+    }
+
+    /// A generator of test input (Knuth's linear one).
+    fn random(state: &mut u64, bound: u64) -> u64 {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*state >> 33) % bound
+    }
+
+    /// All that bounds the work of a call: full blocks are cut, and two blocks beside each other are more than half a block.
+    fn check(pieces: &Pieces) {
+        let lens: Vec<usize> = pieces.blocks.iter().map(VecDeque::len).collect();
+        assert!(lens.iter().all(|len| (1..=BLOCK).contains(len)), "{lens:?}");
+        assert!(lens.windows(2).all(|two| two[0] + two[1] > BLOCK / 4), "{lens:?}");
+        let keys: Vec<_> = pieces.blocks.iter().flatten().map(Piece::key).collect();
+        assert!(keys.is_sorted_by(|one, next| one < next));
+    }
+
+    /// Random insertions, reads, copies and resets on three streams, against a map that does the same.
+    #[test]
+    fn does_what_a_map_of_bytes_does() {
+        let mut decoder = Decoder::new(Limits { slot_len: 64, capacity: 64, max_span: 16, max_rows: 16 });
+        for id in 0..64 {
+            decoder.receive_source(SourceId(id), &[id as u8; 64]).expect("accepted");
+        }
+        let (mut pieces, mut model) = (Pieces::default(), BTreeMap::new());
+        let mut read = [0_u64; 3];
+        let state = &mut 7;
+        for step in 0..60_000_u64 {
+            let stream = random(state, 3);
+            let (offset, len) = (read[stream as usize] + random(state, 2_000), 1 + random(state, 5) as usize);
+            let id = random(state, 64);
+            match random(state, 40) {
+                0..24 => {
+                    let end = offset + len as u64;
+                    let taken = (offset..end).any(|at| model.contains_key(&(stream, at)));
+                    let inserted = if step % 5 == 0 {
+                        pieces.insert_copy(stream, offset, &[id as u8; 64][..len])
+                    } else {
+                        pieces.insert(extent(stream, offset, len), SourceId(id), 3)
+                    };
+                    assert_eq!(inserted.is_err(), taken, "{stream} {offset} {len}");
+                    if !taken {
+                        (offset..end).for_each(|at| assert!(model.insert((stream, at), id as u8).is_none()));
+                    }
+                }
+                24..38 => {
+                    let from = read[stream as usize];
+                    let whole = (from..).find(|&at| !model.contains_key(&(stream, at)));
+                    assert_eq!(Some(pieces.whole_until(stream, from)), whole);
+                    if whole == Some(from) {
+                        read[stream as usize] += 1;
+                        // Nobody waits for this byte any more: it came and was read at once.
+                        continue;
+                    }
+                    let chunk = pieces.chunk(stream, from, &decoder).expect("bytes are there").to_vec();
+                    assert!(chunk.iter().zip(from..).all(|(byte, at)| model.get(&(stream, at)) == Some(byte)));
+                    let n = pieces.consume(stream, from, 1 + random(state, 8) as usize);
+                    (from..from + n as u64).for_each(|at| assert!(model.remove(&(stream, at)).is_some()));
+                    read[stream as usize] += n as u64;
+                }
+                38 => {
+                    let found = pieces.blocks.iter().flatten().find_map(|piece| match piece.place {
+                        Place::Slot { id, .. } => Some((extent(piece.stream, piece.offset, piece.len as usize), id)),
+                        Place::Own { .. } => None,
+                    });
+                    found.into_iter().for_each(|(extent, id)| pieces.copy_out(extent, id, &decoder));
+                }
+                _ if step % 50 == 0 => {
+                    let before = model.len();
+                    model.retain(|&(of, _), _| of != stream);
+                    assert_eq!(pieces.discard(stream), (before - model.len()) as u64);
+                }
+                _ => {}
+            }
+            let slots =
+                pieces.blocks.iter().flatten().filter(|piece| matches!(piece.place, Place::Slot { .. })).count();
+            assert_eq!(pieces.in_slots, slots);
+            if step % 64 == 0 {
+                check(&pieces);
+            }
+        }
+        let own = pieces.blocks.iter().flatten().map(|piece| match &piece.place {
+            Place::Own { bytes, .. } => bytes.len(),
+            Place::Slot { .. } => 0,
+        });
+        assert_eq!(pieces.own_bytes, own.sum::<usize>());
+    }
+
+    /// A hundred thousand single bytes, each in the middle of those before: the work of each is that of one block, and the blocks are as many
+    /// as the pieces need. One list of all pieces moved half of them for each.
+    #[test]
+    fn issue_13_a_piece_in_the_middle_moves_one_block() {
+        let mut pieces = Pieces::default();
+        let count = 100_000_u64;
+        for n in 0..count {
+            // From both ends to the middle.
+            let offset = 2 * if n % 2 == 0 { n / 2 } else { count - 1 - n / 2 };
+            assert_eq!(pieces.insert(extent(0, offset, 1), SourceId(n), 0), Ok(()));
+        }
+        check(&pieces);
+        assert!(pieces.blocks.len() <= count as usize / (BLOCK / 4) + 1, "{} blocks", pieces.blocks.len());
+        assert_eq!(pieces.discard(0), count);
+        assert!(pieces.blocks.is_empty());
+    }
+}

@@ -1,0 +1,122 @@
+//! What becomes of the frames of a symbol.
+//!
+//! A symbol's frames are taken as soon as it is known, so that no stream waits for another one's losses. What that takes is bounded by the
+//! ring: the unread pieces are no more than [`MOST_AHEAD`] for each symbol in it, and what is copied out of it is bounded by the streams'
+//! windows. A symbol of more frames waits until all symbols below it are known. Then its bytes end no gap and begin none, since a sender
+//! puts the bytes of a stream into symbols in order; they are copied, and joined to the bytes before them.
+
+use tidewire_codec::{Decoder, SourceId};
+
+use super::Streams;
+use crate::connection::{CloseCode, StreamId};
+use crate::lane::receiver::Delivery;
+use crate::lane::stream::{Source, StreamFault};
+use crate::wire::{SymbolFrame, SymbolFrames};
+
+/// Most frames of a symbol that is delivered before all symbols below it are known: the record of a piece takes 56 bytes in blocks that may be
+/// half empty, so that the records of a symbol take no more memory than its slot. More frames are shorter than 90 bytes each. Chosen.
+pub(super) const MOST_AHEAD: usize = 16;
+
+impl Streams {
+    /// Takes the frames of symbol `id`, which became known; `copies`: their bytes are copied out of it.
+    fn on_frames(&mut self, id: SourceId, frames: SymbolFrames<'_>, copies: bool) -> Result<(), CloseCode> {
+        for frame in frames {
+            match frame.map_err(|_| CloseCode::Malformed)? {
+                SymbolFrame::Stream { stream, offset, fin, data, data_at } => {
+                    let source = if copies { Source::Bytes(data) } else { Source::Slot { id, at: data_at } };
+                    self.on_bytes(stream, (offset, data.len()), fin, source)?;
+                }
+                control => self.on_control(&control)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn on_bytes(&mut self, id: u64, bytes: (u64, usize), fin: bool, source: Source<'_>) -> Result<(), CloseCode> {
+        self.ensure(id)?;
+        // All bytes of a stream that is forgotten have come.
+        let stream = self.open.get_mut(&id).ok_or(CloseCode::Protocol)?;
+        stream.incoming.insert(bytes, fin, source, &mut self.pieces).map_err(fault)?;
+        self.came(id);
+        Ok(())
+    }
+
+    fn on_control(&mut self, frame: &SymbolFrame<'_>) -> Result<(), CloseCode> {
+        match *frame {
+            SymbolFrame::Reset { stream: id, code, last } => {
+                self.ensure(id)?;
+                let Some(stream) = self.open.get_mut(&id) else { return Ok(()) };
+                stream.incoming.on_reset(code, last, &mut self.pieces).map_err(fault)?;
+                self.came(id);
+            }
+            SymbolFrame::Stop { stream: id, code } => {
+                self.ensure(id)?;
+                let Some(stream) = self.open.get_mut(&id) else { return Ok(()) };
+                if stream.outgoing.stopped.replace(code).is_some() {
+                    return Err(CloseCode::Protocol);
+                }
+                self.stopped.push_back(StreamId(id));
+            }
+            SymbolFrame::Stream { .. } | SymbolFrame::Message { .. } => return Err(CloseCode::Protocol),
+        }
+        Ok(())
+    }
+}
+
+impl Delivery for Streams {
+    const MAY_SKIP: bool = false;
+
+    fn on_symbol(&mut self, id: SourceId, frames: SymbolFrames<'_>, _: &Decoder) -> Result<(), CloseCode> {
+        if is_crowded(frames.clone()) {
+            self.crowded += 1;
+            return Ok(());
+        }
+        self.on_frames(id, frames, false)
+    }
+
+    fn on_passed(&mut self, id: SourceId, symbol: Option<&[u8]>) -> Result<(), CloseCode> {
+        if self.crowded == 0 {
+            return Ok(());
+        }
+        let (_, frames) = SymbolFrames::new(symbol.unwrap_or_default()).map_err(|_| CloseCode::Malformed)?;
+        if !is_crowded(frames.clone()) {
+            return Ok(());
+        }
+        self.crowded -= 1;
+        self.on_frames(id, frames, true)
+    }
+
+    /// Saves the unread bytes of symbols below `floor` before the ring reuses their slots. Looks at each symbol once.
+    fn before_reuse(&mut self, floor: SourceId, decoder: &Decoder) -> Result<(), CloseCode> {
+        while self.copied_below < floor && self.pieces.are_in_slots() {
+            let id = self.copied_below;
+            self.copied_below = id.next();
+            let Some((_, frames)) = decoder.symbol(id).and_then(|symbol| SymbolFrames::new(symbol).ok()) else {
+                continue;
+            };
+            for frame in frames.flatten() {
+                if let SymbolFrame::Stream { stream, offset, data, .. } = frame
+                    && let Some(stream) = self.open.get(&stream)
+                {
+                    let bytes = (offset, data.len());
+                    stream.incoming.copy_out(bytes, id, &mut self.pieces, decoder).map_err(fault)?;
+                }
+            }
+        }
+        self.copied_below = self.copied_below.max(floor);
+        Ok(())
+    }
+}
+
+/// Whether a symbol has too many frames to be delivered before those below it.
+fn is_crowded(frames: SymbolFrames<'_>) -> bool {
+    frames.take(MOST_AHEAD + 1).count() > MOST_AHEAD
+}
+
+/// What the peer did wrong.
+fn fault(fault: StreamFault) -> CloseCode {
+    match fault {
+        StreamFault::Credit => CloseCode::FlowControl,
+        StreamFault::Contradiction => CloseCode::Protocol,
+    }
+}
