@@ -404,8 +404,8 @@ impl Responder {
 
     /// Forgets what has expired. Early calls are harmless.
     pub fn handle_timeout(&mut self, now: Time) {
-        while let Some((_, hash)) = self.expiries.pop_front_if(|(at, _)| *at <= now) {
-            self.cache.remove(&hash);
+        while self.expiries.front().is_some_and(|(at, _)| *at <= now) {
+            self.expiries.pop_front().map(|(_, hash)| self.cache.remove(&hash));
         }
     }
 }
@@ -421,13 +421,16 @@ impl Cached {
             // Nearly all HELLOs come from one address.
             self.sources.reserve_exact(1);
         }
-        self.sources.push_mut(before.unwrap_or(Source { route, first: now, queued: 0, waiting: 0 }))
+        self.sources.push(before.unwrap_or(Source { route, first: now, queued: 0, waiting: 0 }));
+        let newest = self.sources.len() - 1;
+        &mut self.sources[newest]
     }
 }
 
 /// The first of a queue in order of time, if its time has come.
 fn pop_due(queue: &mut VecDeque<Copy>, now: Time) -> Option<Copy> {
-    queue.pop_front_if(|copy| copy.due <= now)
+    queue.front().filter(|copy| copy.due <= now)?;
+    queue.pop_front()
 }
 
 impl core::fmt::Debug for Responder {
