@@ -1,8 +1,10 @@
 //! The project's task runner: `cargo xtask test` passes every check and test, `cargo xtask check` the quick part.
 //!
-//! Developers and `.ci/run` call it through the alias in `.cargo/config.toml`. Every check is one [`Step`]; each can
-//! be run alone by its name. A failing step never hides the ones after it, and the exit code is zero only when all
-//! passed. `figures` and `lab` are no steps: they measure, and what is timed is no test; `loops` repeats tests for hours. What a step needs beyond rustup, cargo and a C compiler it installs itself, see `tools.rs`.
+//! Developers and `.ci/run` call it through the alias in `.cargo/config.toml`. Every check is one [`Step`];
+//! each can be run alone by its name. A failing step never hides the ones after it, and the exit code is zero
+//! only when all passed. `figures` and `lab` are no steps: they measure, and what is timed is no test;
+//! `loops` repeats tests for hours. What a step needs beyond rustup, cargo and a C compiler it installs
+//! itself, see `tools.rs`.
 
 mod bench;
 mod context;
