@@ -1,9 +1,11 @@
-//! `cargo xtask loops [N] [TEST-FILTER]`: every test that starts processes, N times in a row, on two cores that three busy loops
-//! share with it. A test that depends on who has the processor passes alone and fails here.
+//! `cargo xtask loops [N] [TEST-FILTER]`: every test that starts processes, N times in a row, on two cores
+//! that three busy loops share with it. A test that depends on who has the processor passes alone and fails
+//! here.
 //!
-//! Run by hand, never by `test`: fifty rounds take hours. Each test binary is built once and then run itself, so that cargo takes no
-//! part in a round. Invariant: the busy loops are children of this process and are killed by their ids when it ends, also when it
-//! fails; a failed round leaves its whole output in a file of its own.
+//! Run by hand, never by `test`: fifty rounds take hours. Each test binary is built once and then run itself,
+//! so that cargo takes no part in a round. Invariant: the busy loops are children of this process and are
+//! killed by their ids when it ends, also when it fails; a failed round leaves its whole output in a file of
+//! its own.
 
 use crate::context::Context;
 use serde_json::Value;

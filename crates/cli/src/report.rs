@@ -1,9 +1,10 @@
 //! What the program tells its caller: one JSON object a line on stdout with `--json`, or sentences on stderr.
 //!
-//! Every verb writes through one [`Console`]; `docs/json-schema.json` describes the lines. Invariant: the last line of a
-//! job that ran is its [`Summary`], whatever its exit code; with `--json` nothing else is ever on stdout (the verb `pipe`,
-//! whose stdout is data, writes its lines to stderr). Everything is made safe for a terminal here ([`crate::terminal`]), whoever chose
-//! the words. A reader that goes away (a broken pipe) is no failure.
+//! Every verb writes through one [`Console`]; `docs/json-schema.json` describes the lines. Invariant: the
+//! last line of a job that ran is its [`Summary`], whatever its exit code; with `--json` nothing else is ever
+//! on stdout (the verb `pipe`, whose stdout is data, writes its lines to stderr). Everything is made safe for
+//! a terminal here ([`crate::terminal`]), whoever chose the words. A reader that goes away (a broken pipe) is
+//! no failure.
 
 mod console;
 
@@ -331,7 +332,8 @@ pub struct LinkCounts {
 /// How a job went. The names are the same for every verb; what this end cannot know is null.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
-    /// Bytes of the job that this connection delivered: of whole files, without what earlier sessions had left of them.
+    /// Bytes of the job that this connection delivered: of whole files, without what earlier sessions had
+    /// left of them.
     pub bytes: u64,
     /// Bytes of the same files that earlier sessions had left; only `send` and `receive` have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -225,7 +225,8 @@ pub fn summary(stats: &Stats, role: Role, bytes: u64, elapsed: Duration) -> Summ
     }
 }
 
-/// What is to be said of a transfer, `outcome` being `None` where it was cut off: rates and overhead are of what this connection moved.
+/// What is to be said of a transfer, `outcome` being `None` where it was cut off: rates and overhead are of
+/// what this connection moved.
 pub fn transfer_summary(stats: &Stats, role: Role, outcome: Option<&Outcome>, elapsed: Duration) -> Summary {
     let (moved, resumed) = outcome.map_or((0, 0), |outcome| (outcome.bytes - outcome.resumed, outcome.resumed));
     Summary { resumed_bytes: Some(resumed), ..summary(stats, role, moved, elapsed) }

@@ -1,9 +1,10 @@
 //! Text that may come from a peer, made safe for a terminal.
 //!
-//! A peer chooses its file names, close reasons and error texts. Printed as they are, they could move the cursor, change the
-//! window's title, forge a line of output or reorder what is read. [`Console`](crate::report::Console) passes every line through
-//! here before it is written, so no other code escapes anything. Invariant: what is returned holds no control character and no
-//! character that changes the order or the line of what follows.
+//! A peer chooses its file names, close reasons and error texts. Printed as they are, they could move the
+//! cursor, change the window's title, forge a line of output or reorder what is read.
+//! [`Console`](crate::report::Console) passes every line through here before it is written, so no other code
+//! escapes anything. Invariant: what is returned holds no control character and no character that changes the
+//! order or the line of what follows.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -37,7 +38,8 @@ fn escaped(line: &str, escape: impl Fn(&mut String, char)) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Controls (C0, DEL and C1), the line and paragraph separators, and the marks of Unicode UAX 9 that change the order of text.
+/// Controls (C0, DEL and C1), the line and paragraph separators, and the marks of Unicode UAX 9 that change
+/// the order of text.
 fn drives_terminal(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

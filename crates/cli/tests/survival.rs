@@ -1,5 +1,5 @@
-//! Files that survive what happens to a transfer: real processes that are killed, disks that fill up, sources that change
-//! (`docs/survival.md`, S13 and S15).
+//! Files that survive what happens to a transfer: real processes that are killed, disks that fill up, sources
+//! that change (`docs/survival.md`, S13 and S15).
 #![cfg(unix)]
 
 mod process;
@@ -156,7 +156,8 @@ impl Stage {
         self.folder.path().join("from")
     }
 
-    /// Kills `victim` when a first group is on the disk, as a state says; the transfer must be slow enough not to be over by then.
+    /// Kills `victim` when a first group is on the disk, as a state says; the transfer must be slow enough
+    /// not to be over by then.
     fn kill_after_first_group(&self, victim: Pid) {
         let parts = self.destination().join(".tidewire-parts");
         let is_state = |path: &Path| path.extension().is_some_and(|extension| extension == "state");

@@ -1,5 +1,5 @@
-//! What a peer of the file transfer may not do: read what the sender did not name, write over the files of another, or leave
-//! what others can read. Over a pipe in memory.
+//! What a peer of the file transfer may not do: read what the sender did not name, write over the files of
+//! another, or leave what others can read. Over a pipe in memory.
 #![cfg(unix)]
 
 use std::fs;
@@ -21,7 +21,8 @@ fn content(bytes: u64) -> Vec<u8> {
     content
 }
 
-/// Sends `paths` as `peer`; `meanwhile` sees each event of the receiver. The sender's outcome, and the reasons of its failures.
+/// Sends `paths` as `peer`; `meanwhile` sees each event of the receiver. The sender's outcome, and the
+/// reasons of its failures.
 fn transfer(
     paths: &[PathBuf],
     to: &Path,

@@ -67,8 +67,8 @@ impl Console {
         self.write_result(&printable(line));
     }
 
-    /// Writes a line that is safe for a terminal to stdout, or to stderr where stdout carries bytes of the job. A reader that
-    /// went away is no failure.
+    /// Writes a line that is safe for a terminal to stdout, or to stderr where stdout carries bytes of the
+    /// job. A reader that went away is no failure.
     fn write_result(&self, line: &str) {
         if self.stdout_is_data {
             return self.write_remark(line);

@@ -1,9 +1,10 @@
 //! Opens what a sender found, beneath the folder that it was found in and through no symbolic link.
 //!
-//! The scan names files by path. Until a file is opened, whoever may write to one of the folders on the way can put a symbolic link
-//! in its place, and a path would then lead out of what the user named. So the scan opens the folder that holds each
-//! argument ([`Root`]), and the sender opens each name from that handle. Invariant: what is opened lies beneath the
-//! folder that was opened by the scan, whatever happened to paths meanwhile.
+//! The scan names files by path. Until a file is opened, whoever may write to one of the folders on the way
+//! can put a symbolic link in its place, and a path would then lead out of what the user named. So the scan
+//! opens the folder that holds each argument ([`Root`]), and the sender opens each name from that handle.
+//! Invariant: what is opened lies beneath the folder that was opened by the scan, whatever happened to paths
+//! meanwhile.
 
 use std::fs::File;
 use std::io;

@@ -9,7 +9,8 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use super::Key;
 use super::tree::Prefix;
 
-/// Bytes of a slot: the longest checkpoint has 43 chaining values and 1,532 bytes; rounded up to a page, which systems write whole.
+/// Bytes of a slot: the longest checkpoint has 43 chaining values and 1,532 bytes; rounded up to a page,
+/// which systems write whole.
 const SLOT: usize = 4096;
 const MAGIC: &[u8; 8] = b"TWSTATE\x02";
 /// Bytes of the hash at the end.

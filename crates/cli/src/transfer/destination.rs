@@ -72,15 +72,16 @@ impl Destination {
         &self.root
     }
 
-    /// Makes the directory `path` and those above it, where missing. The receiver may enter and write to it, whatever `mode` says.
+    /// Makes the directory `path` and those above it, where missing. The receiver may enter and write to it,
+    /// whatever `mode` says.
     pub(super) fn create_directory(&self, path: &RelativePath, mode: u16) -> Result<(), Refusal> {
         let (parents, name) = path.split();
         let directory = self.descend(parents)?;
         self.enter(&directory, name, u32::from(mode) | 0o700).map(|_| ())
     }
 
-    /// Begins the file of `entry`, which `peer` sends in `job`, or goes on after `prefix`. A part of the same source that a lost
-    /// connection of this peer still holds is taken from it.
+    /// Begins the file of `entry`, which `peer` sends in `job`, or goes on after `prefix`. A part of the same
+    /// source that a lost connection of this peer still holds is taken from it.
     pub(super) fn create_file(
         &self,
         path: &RelativePath,
@@ -146,7 +147,8 @@ impl Destination {
         Ok(found)
     }
 
-    /// Removes the part `stem`, also from under a lost connection that still holds it, but not from another process.
+    /// Removes the part `stem`, also from under a lost connection that still holds it, but not from another
+    /// process.
     pub(super) fn discard(&self, stem: Key) {
         let active = self.active();
         let Ok(folder) = self.root.open_dir_nofollow(PARTS) else { return };
@@ -231,8 +233,8 @@ fn make_directory(parent: &Dir, name: &str, mode: u32) -> io::Result<()> {
     }
 }
 
-/// Takes the part `stem` from the connection of this process that writes it, if one does: its next write fails. The bytes of `prefix`
-/// stay charged.
+/// Takes the part `stem` from the connection of this process that writes it, if one does: its next write
+/// fails. The bytes of `prefix` stay charged.
 fn take_over(active: &Active, stem: Key, prefix: Option<&Prefix>) {
     let writing = active.get(&stem).and_then(Weak::upgrade).and_then(|slot| lock(&slot).take());
     if let (Some(mut writing), Some(prefix)) = (writing, prefix) {

@@ -1,13 +1,15 @@
 //! When a part is flushed while it is written, so that a later session can go on from there.
 //!
-//! A flush costs the disk milliseconds; the sender must pay for it. A group of zeros costs a sender 181 bytes on the wire, and so it
-//! earns no flush. Invariant: between two flushes of a part the sender has sent 4 MiB of bytes, or a second has passed.
+//! A flush costs the disk milliseconds; the sender must pay for it. A group of zeros costs a sender 181 bytes
+//! on the wire, and so it earns no flush. Invariant: between two flushes of a part the sender has sent 4 MiB
+//! of bytes, or a second has passed.
 
 use std::time::{Duration, Instant};
 
 use super::tree::GROUP;
 
-/// The longest that whole groups wait for a flush. Chosen: what a kill costs of a file with holes, at one flush a second and part.
+/// The longest that whole groups wait for a flush. Chosen: what a kill costs of a file with holes, at one
+/// flush a second and part.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// What has been written since the last flush.

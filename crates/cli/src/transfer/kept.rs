@@ -30,7 +30,8 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Reads the list of `peer`'s `job`, if there is one, and adds what stands to `standing`. A list that cannot be read counts as none.
+    /// Reads the list of `peer`'s `job`, if there is one, and adds what stands to `standing`. A list that
+    /// cannot be read counts as none.
     pub(super) fn load(
         destination: &Destination,
         parts: Option<Dir>,

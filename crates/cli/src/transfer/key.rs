@@ -20,7 +20,8 @@ impl Key {
         Self::derive("tidewire 2 transfer path", &[path])
     }
 
-    /// The key of who sends: one for each public key, and one for all that share a secret, who are the same to a receiver.
+    /// The key of who sends: one for each public key, and one for all that share a secret, who are the same
+    /// to a receiver.
     pub(super) fn of_peer(peer: Option<&PublicKey>) -> Self {
         let key = peer.map(ToString::to_string).unwrap_or_default();
         Self::derive("tidewire 2 transfer peer", &[key.as_bytes()])

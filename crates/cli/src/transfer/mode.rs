@@ -1,7 +1,8 @@
-//! Who may read, write and execute what arrives: the sender's mode, less what the receiver's umask takes away.
+//! Who may read, write and execute what arrives: the sender's mode, less what the receiver's umask takes
+//! away.
 //!
-//! A part is its owner's alone while it is written, so its mode is set when it is whole. That needs the umask itself, which a
-//! system applies only to what it creates.
+//! A part is its owner's alone while it is written, so its mode is set when it is whole. That needs the umask
+//! itself, which a system applies only to what it creates.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -26,7 +27,8 @@ pub(super) fn of(_: &Metadata) -> u16 {
     ANY & PERMISSIONS
 }
 
-/// Gives a file that arrived its mode. On a file system that keeps no modes, as FAT, it has what every file there has.
+/// Gives a file that arrived its mode. On a file system that keeps no modes, as FAT, it has what every file
+/// there has.
 #[cfg(unix)]
 pub(super) fn set(file: &File, mode: u16) -> io::Result<()> {
     use rustix::io::Errno;
@@ -48,7 +50,8 @@ pub(super) fn set(_: &File, _: u16) -> io::Result<()> {
 pub(super) fn umask() -> Mode {
     static UMASK: std::sync::OnceLock<Mode> = std::sync::OnceLock::new();
     *UMASK.get_or_init(|| {
-        // A system tells the mask only when another is set. A file that another thread makes in between is its owner's alone.
+        // A system tells the mask only when another is set. A file that another thread makes in between is
+        // its owner's alone.
         let mask = rustix::process::umask(Mode::RWXG | Mode::RWXO);
         rustix::process::umask(mask);
         mask

@@ -1,7 +1,7 @@
 //! Opens parts: from the beginning, where an earlier session ended, or beside the final name.
 //!
-//! [`Destination`](super::Destination) calls this for each file. Invariants: a part is locked before it is written, and whoever is not
-//! its owner can neither read nor write it.
+//! [`Destination`](super::Destination) calls this for each file. Invariants: a part is locked before it is
+//! written, and whoever is not its owner can neither read nor write it.
 
 use std::fs::TryLockError;
 use std::io::{self, Seek, SeekFrom};
@@ -105,7 +105,8 @@ fn lock_file(file: std::fs::File) -> Result<std::fs::File, Refusal> {
         Err(TryLockError::WouldBlock) => {
             Err((Reason::Unwritable, "another process receives the same file; wait for it, or stop it".into()))
         }
-        // File systems without locks are used by one receiver at a time, or parts that two of them write fail by their hashes.
+        // File systems without locks are used by one receiver at a time, or parts that two of them write fail
+        // by their hashes.
         _ => Ok(file),
     }
 }

@@ -103,7 +103,8 @@ impl Part {
         })
     }
 
-    /// Ends a group, if `value` is its chaining value. Flushes what is there and writes it down, if that is due.
+    /// Ends a group, if `value` is its chaining value. Flushes what is there and writes it down, if that is
+    /// due.
     pub(super) fn mark(&mut self, value: [u8; 32], announced: u64) -> Result<(), Refusal> {
         self.with(|writing| {
             let bytes = writing.tree.bytes();
@@ -128,7 +129,8 @@ impl Part {
 
     /// Verifies size and hash, flushes, and puts the file under its final name; its modification time there.
     ///
-    /// Refuses the name where it leads to a file that `standing` knows under another path, and else notes it there.
+    /// Refuses the name where it leads to a file that `standing` knows under another path, and else notes it
+    /// there.
     pub(super) fn commit(
         self,
         entry: &Entry,

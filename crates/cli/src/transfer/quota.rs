@@ -1,8 +1,9 @@
 //! How much a receiver takes: bytes, and files and folders, over all its connections since it was started.
 //!
-//! [`Destination`](super::Destination) charges each file by the size that was announced before it makes anything of it, so a
-//! sender is refused before a byte is written beyond. What did not stay at the destination is given back. Invariant: what was
-//! written and not removed again is at most what is charged, and that at most the limits.
+//! [`Destination`](super::Destination) charges each file by the size that was announced before it makes
+//! anything of it, so a sender is refused before a byte is written beyond. What did not stay at the
+//! destination is given back. Invariant: what was written and not removed again is at most what is charged,
+//! and that at most the limits.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -43,7 +43,8 @@ pub async fn send<S: AsyncRead + AsyncWrite>(
         let Ok(offers) = offers.await else { return std::future::pending().await };
         let mut announcer = Announcer { records, ledger: &ledger, offers, watch, failures: Vec::new() };
         announcer.announce(found).await?;
-        // A receiver that has read DONE reads no more: it may stop the stream before we say its end. TALLY tells how the transfer ended.
+        // A receiver that has read DONE reads no more: it may stop the stream before we say its end. TALLY
+        // tells how the transfer ended.
         let _ = announcer.records.close().await;
         Ok(announcer.failures)
     };

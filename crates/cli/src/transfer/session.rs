@@ -1,7 +1,8 @@
 //! What one session of a receiver knows of the sessions before it: parts to go on with, files that were kept.
 //!
-//! Made when the sender has named its job, told to the sender, and asked for each file. Invariants: nothing is gone on
-//! with that was not offered in this session, and nothing of another peer is offered, gone on with or removed.
+//! Made when the sender has named its job, told to the sender, and asked for each file. Invariants: nothing
+//! is gone on with that was not offered in this session, and nothing of another peer is offered, gone on with
+//! or removed.
 
 use std::collections::BTreeMap;
 

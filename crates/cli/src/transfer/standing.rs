@@ -1,8 +1,9 @@
 //! Which file at the destination is which path of a job, so that two paths are never the same file there.
 //!
-//! Where a file system takes `A` and `a`, or two spellings of `é`, for one name, the second file of a transfer would replace the
-//! first. The receiver asks the file system instead of guessing its rules: a name about to be written must not lead to a file that
-//! this job put under another path. Invariant: at most [`MAX_KEPT`] files are known; those beyond are not compared.
+//! Where a file system takes `A` and `a`, or two spellings of `é`, for one name, the second file of a
+//! transfer would replace the first. The receiver asks the file system instead of guessing its rules: a name
+//! about to be written must not lead to a file that this job put under another path. Invariant: at most
+//! [`MAX_KEPT`] files are known; those beyond are not compared.
 
 use std::collections::HashMap;
 
@@ -29,7 +30,8 @@ impl Standing {
         }
     }
 
-    /// Refuses `name` in `directory`, which is `path`, where it leads to a file that the job has put under another path.
+    /// Refuses `name` in `directory`, which is `path`, where it leads to a file that the job has put under
+    /// another path.
     pub(super) fn check(&self, directory: &Dir, name: &str, path: Key) -> Result<(), Refusal> {
         let there = directory.symlink_metadata(name).ok().as_ref().and_then(identity);
         match there.and_then(|identity| self.0.get(&identity)) {

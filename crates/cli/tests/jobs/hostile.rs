@@ -1,4 +1,5 @@
-//! A hostile peer's words on a terminal: close reasons, details of results, file names. They are shown, and drive nothing.
+//! A hostile peer's words on a terminal: close reasons, details of results, file names. They are shown, and
+//! drive nothing.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +12,8 @@ use tokio::io::split;
 use crate::process::{Running, tidewire};
 use crate::schema;
 
-/// Clears the screen, sets the title, forges a line of `--json`, reorders what follows, and sends a control of C1.
+/// Clears the screen, sets the title, forges a line of `--json`, reorders what follows, and sends a control
+/// of C1.
 const WORDS: &str = "\x1b[2J\x1b]0;owned\x07\n{\"event\":\"summary\"}\r\u{202e}\u{2066}\u{9b}31m\u{2028}";
 
 /// Whether only whole lines of harmless characters are in it.
