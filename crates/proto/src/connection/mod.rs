@@ -3,13 +3,14 @@
 //! The driver's contract (front page of the crate): after any `&mut self` call drain [`Connection::poll_transmit`], then
 //! [`Connection::poll_event`], then read [`Connection::poll_timeout`]; only then wait. Each concern has a file:
 //! `receive` (frames in), `feedback` (what comes back and what goes back), `send` (what fills a slot), `lanes` (whose turn it is to fill it), `timers`,
-//! `slices` (symbols longer than the path takes), `app` (streams), `messages`, `moving` (addresses and ids), `keys`, `event` (types).
+//! `slices` (symbols longer than the path takes), `app` (streams), `messages`, `memory`, `moving` (addresses and ids), `keys`, `event` (types).
 
 mod app;
 mod event;
 mod feedback;
 mod keys;
 mod lanes;
+mod memory;
 mod messages;
 mod moving;
 mod receive;

@@ -93,6 +93,8 @@ pub(crate) struct LaneReceiver {
     round: (Time, SourceId),
     /// The peer has not been told what came last.
     pub news: bool,
+    /// Bytes by which [`Self::memory`] may grow to raise the credit.
+    pub spare: usize,
 }
 
 impl LaneReceiver {
@@ -116,6 +118,7 @@ impl LaneReceiver {
             redundant: 0,
             round: (Time::ZERO, SourceId(0)),
             news: false,
+            spare: usize::MAX,
         }
     }
 
@@ -253,9 +256,17 @@ impl LaneReceiver {
 
     /// Doubles the credit where more than a fraction of it is needed.
     fn raise_credit(&mut self, symbols: u64) {
-        if symbols > self.credit as u64 / GROW_DIVISOR && self.credit < self.max_credit {
+        let more = (2 * self.credit * self.slot_len).saturating_sub(self.memory());
+        if symbols > self.credit as u64 / GROW_DIVISOR && self.credit < self.max_credit && more <= self.spare {
             self.credit *= 2;
+            self.spare -= more;
         }
+    }
+
+    /// Bytes of the ring: those that it has, or those that it must have for the credit once that was raised.
+    pub fn memory(&self) -> usize {
+        let promised = if self.credit > INITIAL_CREDIT { self.credit } else { 0 };
+        promised.max(self.decoder.capacity()) * self.slot_len
     }
 
     /// Ids from here on are refused.

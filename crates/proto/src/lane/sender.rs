@@ -79,6 +79,8 @@ pub(crate) struct LaneSender {
     said_in: Option<u64>,
     /// Messages and symbols whose time was over before the peer was known to have them.
     pub expired: Expired,
+    /// Bytes by which the ring may grow.
+    pub spare: usize,
 }
 
 impl LaneSender {
@@ -105,6 +107,7 @@ impl LaneSender {
             given_up: SourceId(0),
             said_in: None,
             expired: Expired::default(),
+            spare: usize::MAX,
         }
     }
 
@@ -307,6 +310,11 @@ impl LaneSender {
     /// Repairs whose fate is open.
     pub fn repairs(&self) -> &[RepairInFlight] {
         &self.repairs
+    }
+
+    /// Bytes of the ring.
+    pub fn memory(&self) -> usize {
+        self.encoder.capacity() * self.encoder.slot_len()
     }
 
     /// When the newest source symbol left.
