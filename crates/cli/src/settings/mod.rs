@@ -27,6 +27,8 @@ const SHARED: [&str; 13] = [
     "host",
     "key",
     "authorized-keys",
+    "max-connections",
+    "max-memory",
     "json",
     "quiet",
 ];
