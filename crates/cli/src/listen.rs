@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tidewire::{Config, Credentials, Endpoint, KeyCredentials, new_secret};
+use tidewire_sim::units::parse_size;
 
 use crate::exit::{Exit, Failure, OrExit};
 use crate::keys::{self, KeyFile};
@@ -38,6 +39,13 @@ pub struct Naming {
     /// File with the public keys of those who may connect, one a line; with a private key it must be given
     #[arg(long, value_name = "FILE")]
     authorized_keys: Option<PathBuf>,
+    /// Connections at most; with as many, who wants to connect gets no answer until one ends
+    #[arg(long, value_name = "COUNT", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..))]
+    max_connections: u32,
+    /// Memory for the buffers of all connections; once half of it is taken, who wants to connect gets no answer, and
+    /// connections with more than an even part of it get no more [example: 256MiB]
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
+    max_memory: u64,
 }
 
 impl Naming {
@@ -73,10 +81,13 @@ impl Naming {
 pub async fn open(
     address: SocketAddr,
     naming: &Naming,
-    config: Config,
+    mut config: Config,
     console: &Console,
 ) -> Result<(Endpoint, Link), Failure> {
     let (credentials, peer) = naming.credentials(console)?;
+    config.max_connections = usize::try_from(naming.max_connections).unwrap_or(usize::MAX);
+    config.max_memory = usize::try_from(naming.max_memory).unwrap_or(usize::MAX);
+    config.validate().or_exit(Exit::Usage)?;
     let endpoint = Endpoint::bind(address, credentials, config).await.map_err(|error| {
         Failure::message(Exit::LocalIo, format_args!("cannot listen on {address}: {error}; try another --listen"))
     })?;

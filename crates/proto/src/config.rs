@@ -14,7 +14,7 @@ const PACKETS_PER_KEY: u64 = 1 << 22;
 /// Chosen: whoever steals the keys of a session reads what it carries for an hour at most, and an exchange costs 300 us.
 const FRESH_KEYS_AFTER: Duration = Duration::from_secs(3_600);
 
-/// Settings of a connection. Every field has a default; [`Config::validate`] runs when an endpoint is made.
+/// Settings of a connection, and what all connections of an endpoint may take together. Every field has a default; [`Config::validate`] runs when an endpoint is made.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
@@ -57,6 +57,13 @@ pub struct Config {
     pub stream_window: u64,
     /// See `stream_window`.
     pub max_stream_window: u64,
+    /// Connections of the whole endpoint (default 10,000). With as many of them a HELLO gets no answer; what the endpoint itself connects to counts and is
+    /// not refused.
+    pub max_connections: usize,
+    /// Bytes that the rings of all connections of the endpoint may take (default 1 GiB). Half of it is for connections that want more than their
+    /// part, the other half lets each have its part. Once the first half is taken, a HELLO gets no answer, and a connection with more than its
+    /// part gets no more: its credit and its send buffer stay as they are, and it is closed if it fills what it was promised in the handshake.
+    pub max_memory: usize,
 }
 
 impl Default for Config {
@@ -80,6 +87,8 @@ impl Default for Config {
             max_streams: 128,
             stream_window: 256 << 10,
             max_stream_window: 8 << 20,
+            max_connections: 10_000,
+            max_memory: 1 << 30,
         }
     }
 }
@@ -120,6 +129,8 @@ impl Config {
         check(self.handshake_timeout >= Duration::from_millis(100), "handshake_timeout", "at least 100 ms")?;
         let least_ring = (INITIAL_CREDIT * self.slot_len()).max(1 << 20);
         check(self.ring_memory >= least_ring, "ring_memory", "at least 1 MiB, and 256 datagrams")?;
+        check(self.max_connections >= 1, "max_connections", "at least 1")?;
+        check(self.max_memory >= 1 << 20, "max_memory", "at least 1 MiB")?;
         check(self.max_streams <= 4_096, "max_streams", "at most 4096")?;
         check(self.stream_window >= 2_048, "stream_window", "at least 2048 bytes")
     }

@@ -83,6 +83,8 @@ pub struct EndpointStats {
     pub refused_by_system: u64,
     /// HELLOs accepted.
     pub accepted: u64,
+    /// HELLOs, and first packets, that came while there was no room for a further connection.
+    pub full: u64,
     /// Half-open sessions that newer ones displaced.
     pub displaced: u64,
     /// Not of those that came: datagrams of one shard's socket that its driver gave to another shard ...
@@ -103,6 +105,7 @@ impl AddAssign for EndpointStats {
         self.unauthorized += other.unauthorized;
         self.refused_by_system += other.refused_by_system;
         self.accepted += other.accepted;
+        self.full += other.full;
         self.displaced += other.displaced;
         self.passed_on += other.passed_on;
         self.overrun += other.overrun;
@@ -149,13 +152,13 @@ impl Endpoint {
             .then(|| Responder::new(config.credentials.clone(), Arc::clone(&config.provider), responder_seed));
         Ok(Self {
             parameters: parameters(&config.connection),
-            config: Arc::new(config.connection),
             credentials: config.credentials,
             provider: config.provider,
             responder,
             rng,
             shard: Shard::ALONE,
-            connections: Connections::default(),
+            connections: Connections::new(config.connection.max_memory),
+            config: Arc::new(config.connection),
             half_open: HalfOpen::default(),
             inquiries: Inquiries::default(),
             ids: HashMap::new(),
@@ -174,6 +177,11 @@ impl Endpoint {
     /// Whether `id` names a connection or a half-open session of this endpoint.
     pub fn knows(&self, id: &ConnectionId) -> bool {
         self.ids.contains_key(id) || self.half_open.contains(id)
+    }
+
+    /// Whether there is room for no further connection.
+    fn is_full(&self) -> bool {
+        self.connections.len() >= self.config.max_connections || self.connections.is_short()
     }
 
     fn fresh_id(&mut self) -> ConnectionId {
@@ -276,7 +284,12 @@ impl Endpoint {
         if let Some(&handle) = self.ids.get(&destination)
             && let Some(connection) = self.connections.touch(handle)
         {
+            let now = received.at;
             connection.handle_datagram(received);
+            if self.connections.measure(handle) {
+                self.connections.touch(handle).into_iter().for_each(|connection| connection.refuse_memory(now));
+                self.connections.measure(handle);
+            }
             return self.refresh_ids(handle);
         }
         self.handle_first(destination, received);
@@ -291,6 +304,10 @@ impl Endpoint {
         if accepted.peer_key().is_some_and(|key| !self.credentials.authorizes(key)) {
             self.stats.unknown += 1;
             return self.half_open.remove(&destination);
+        }
+        if self.is_full() {
+            self.stats.full += 1;
+            return;
         }
         // Whoever saw the id on its way can send to it: nothing is made before a copy was opened.
         let opened = accepted.session(&self.provider).opening.open(0, &mut received.datagram.to_vec());
@@ -320,6 +337,11 @@ impl Endpoint {
     }
 
     fn handle_hello(&mut self, received: &Received<'_>, known: bool) {
+        // Whoever asks after a connection that is here gets an answer.
+        if !known && self.is_full() {
+            self.stats.full += 1;
+            return;
+        }
         let (at, route) = (received.at, Route { remote: received.from, local: received.to });
         self.half_open.expire(at);
         let source = self.fresh_id();

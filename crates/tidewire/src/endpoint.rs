@@ -58,7 +58,8 @@ impl Endpoint {
 
     /// As [`Self::bind`], with several sockets at the one address, each with a task and connections of its own, so that a listener with many
     /// peers has as many cores at work as `shards` says (at most 256 are made; more than there are cores gain nothing). The kernel spreads peers over
-    /// the sockets by their addresses. Limits that are per endpoint, as that of handshakes answered without a cookie, are then per shard.
+    /// the sockets by their addresses. Of connections and memory (see [`Config`]) each shard has an even part; other limits that
+    /// are per endpoint, as that of handshakes answered without a cookie, are then per shard.
     ///
     /// One connection never uses more than one of them, and what such an endpoint connects to itself costs one more copy where the kernel
     /// gives the answers to another socket: [`Self::bind`] is what connects best. Linux only; elsewhere there is one shard whatever is asked for.
@@ -83,6 +84,10 @@ impl Endpoint {
         let largest = config.max_datagram;
         let config = EndpointConfig { credentials, listen: true, connection: config, provider: Arc::new(AwsLc) };
         let count = u16::try_from(sockets.len()).ok().and_then(NonZeroU16::new).ok_or(io::ErrorKind::InvalidInput)?;
+        let mut config = config;
+        // Each shard has its part: shards know nothing of each other.
+        config.connection.max_connections = config.connection.max_connections.div_ceil(count.get().into());
+        config.connection.max_memory = config.connection.max_memory.div_ceil(count.get().into());
         let mut mail = Mail::new(count, largest.into()).into_iter().filter(|_| count > NonZeroU16::MIN);
         let (clock, changed) = (Clock::start(), Arc::<Notify>::default());
         let mut drivers = Vec::with_capacity(sockets.len());

@@ -57,12 +57,13 @@ impl Connection {
             if *range.end() < first {
                 break;
             }
-            for n in (first.max(*range.start())..=*range.end()).rev() {
-                match path.flight.get(n).map(|sent| sent.fate) {
-                    Some(Fate::Skipped) => return Err(CloseCode::Protocol),
-                    Some(Fate::Open | Fate::Lost { .. }) => self.acked.push(n),
-                    Some(Fate::Acked) | None => {}
+            let mut newest = path.flight.newest_unacknowledged(*range.end());
+            while let Some(n) = newest.filter(|n| range.contains(n)) {
+                if path.flight.get(n).is_some_and(|sent| sent.fate == Fate::Skipped) {
+                    return Err(CloseCode::Protocol);
                 }
+                self.acked.push(n);
+                newest = n.checked_sub(1).and_then(|below| path.flight.newest_unacknowledged(below));
             }
         }
         let acked = core::mem::take(&mut self.acked);

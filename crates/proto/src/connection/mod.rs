@@ -3,7 +3,7 @@
 //! The driver's contract (front page of the crate): after any `&mut self` call drain [`Connection::poll_transmit`], then
 //! [`Connection::poll_event`], then read [`Connection::poll_timeout`]; only then wait. Each concern has a file:
 //! `receive` (frames in), `feedback` (what comes back and what goes back), `send` (what fills a slot), `lanes` (whose turn it is to fill it), `timers`,
-//! `slices` (symbols longer than the path takes), `app` (streams), `messages`, `moving` (addresses and ids), `keys`, `exchange` (fresh keys), `event` (types).
+//! `slices` (symbols longer than the path takes), `app` (streams), `messages`, `memory`, `moving` (addresses and ids), `keys`, `exchange` (fresh keys), `event` (types).
 
 mod app;
 mod event;
@@ -11,6 +11,7 @@ mod exchange;
 mod feedback;
 mod keys;
 mod lanes;
+mod memory;
 mod messages;
 mod moving;
 mod receive;
@@ -318,14 +319,6 @@ impl Connection {
     /// When to call [`Self::handle_timeout`], if nothing else happens before, and why.
     pub fn poll_timeout(&mut self) -> Option<(Time, WakeReason)> {
         self.next_timer()
-    }
-
-    /// Bytes of memory held for what the peer sent and for what it may still lack: rings, matrices of coefficients, unread bytes. All else is
-    /// bounded by some ten KiB a connection and 150 bytes a packet in flight. Costs some additions for each lane.
-    pub fn memory(&self) -> usize {
-        let outbound = self.lanes.iter().map(|(_, lane)| lane.sender.memory());
-        let inbound = self.inbound.values().map(|inbound| inbound.receiver.memory() + inbound.messages.memory());
-        self.receiver.memory() + self.streams.memory() + outbound.chain(inbound).sum::<usize>()
     }
 
     /// Counts so far.

@@ -24,10 +24,11 @@ struct Entry {
     telling: bool,
     stale: bool,
     ended: bool,
+    /// What it took when that was last asked.
+    memory: usize,
 }
 
 /// See the module.
-#[derive(Default)]
 pub(super) struct Connections {
     table: BTreeMap<ConnectionHandle, Entry>,
     /// Connections that may have datagrams to send, in the order of their turns.
@@ -42,9 +43,48 @@ pub(super) struct Connections {
     next_handle: u64,
     /// How often a connection was looked at.
     visits: u64,
+    /// Bytes that all connections take, and that those may take together which have more than their part.
+    memory: usize,
+    shared: usize,
 }
 
 impl Connections {
+    /// All connections together may take `memory` bytes: half of it is divided evenly, the other half goes to who wants more first.
+    pub fn new(memory: usize) -> Self {
+        Self {
+            table: BTreeMap::new(),
+            ready: VecDeque::new(),
+            telling: VecDeque::new(),
+            stale: VecDeque::new(),
+            timers: BTreeMap::new(),
+            ended: VecDeque::new(),
+            next_handle: 0,
+            visits: 0,
+            memory: 0,
+            shared: memory / 2,
+        }
+    }
+
+    /// Whether the memory is taken that is for more than each one's part.
+    pub fn is_short(&self) -> bool {
+        self.memory > self.shared
+    }
+
+    /// What each connection may have, whatever the others take.
+    fn part(&self) -> usize {
+        self.shared / self.len().max(1)
+    }
+
+    /// Takes note of what a connection takes now. Returns whether it took more than its part though the memory is short.
+    pub fn measure(&mut self, handle: ConnectionHandle) -> bool {
+        let part = self.part();
+        let Some(entry) = self.table.get_mut(&handle) else { return false };
+        let now = entry.connection.granted();
+        let before = core::mem::replace(&mut entry.memory, now);
+        self.memory = self.memory - before + now;
+        now > before && now > part && self.is_short()
+    }
+
     pub fn len(&self) -> usize {
         self.table.len()
     }
@@ -66,7 +106,8 @@ impl Connections {
         self.next_handle += 1;
         let connection = Box::new(connection);
         let (ready, telling, stale, ended) = (false, false, false, false);
-        self.table.insert(handle, Entry { connection, timer: None, ready, telling, stale, ended });
+        self.table.insert(handle, Entry { connection, timer: None, ready, telling, stale, ended, memory: 0 });
+        self.measure(handle);
         self.touch(handle);
         handle
     }
@@ -74,7 +115,9 @@ impl Connections {
     /// A connection that the caller may change.
     pub fn touch(&mut self, handle: ConnectionHandle) -> Option<&mut Connection> {
         self.visits += 1;
+        let (free, part) = (self.shared.saturating_sub(self.memory), self.part());
         let entry = self.table.get_mut(&handle)?;
+        entry.connection.allow_memory(free.max(part.saturating_sub(entry.memory)));
         enqueue(&mut self.ready, &mut entry.ready, handle);
         enqueue(&mut self.telling, &mut entry.telling, handle);
         enqueue(&mut self.stale, &mut entry.stale, handle);
@@ -135,6 +178,7 @@ impl Connections {
     pub fn poll_ended(&mut self) -> Option<(ConnectionHandle, Connection)> {
         let handle = self.ended.pop_front()?;
         let entry = self.table.remove(&handle)?;
+        self.memory -= entry.memory;
         entry.timer.and_then(|at| self.timers.remove(&(at, handle)));
         Some((handle, *entry.connection))
     }
@@ -167,6 +211,7 @@ impl Connections {
     pub fn read_timers(&mut self) {
         while let Some(handle) = self.stale.pop_front() {
             self.visits += 1;
+            self.measure(handle);
             let Some(entry) = self.table.get_mut(&handle) else { continue };
             entry.stale = false;
             let timer = entry.connection.poll_timeout();

@@ -96,6 +96,8 @@ pub(crate) struct LaneReceiver {
     round: (Time, u64),
     /// The peer has not been told what came last.
     pub news: bool,
+    /// Bytes by which [`Self::memory`] may grow to raise the credit.
+    pub spare: usize,
 }
 
 impl LaneReceiver {
@@ -119,6 +121,7 @@ impl LaneReceiver {
             redundant: 0,
             round: (Time::ZERO, 0),
             news: false,
+            spare: usize::MAX,
         }
     }
 
@@ -262,9 +265,17 @@ impl LaneReceiver {
 
     /// Doubles the credit where so many symbols are more than a fraction of it.
     fn raise_credit(&mut self, symbols: u64) {
-        if symbols > self.credit as u64 / GROW_DIVISOR && self.credit < self.max_credit {
+        let more = (2 * self.credit * self.slot_len).saturating_sub(self.granted());
+        if symbols > self.credit as u64 / GROW_DIVISOR && self.credit < self.max_credit && more <= self.spare {
             self.credit *= 2;
+            self.spare -= more;
         }
+    }
+
+    /// Bytes that the lane holds, or must hold once the peer uses its credit, where that was raised.
+    pub fn granted(&self) -> usize {
+        let promised = if self.credit > INITIAL_CREDIT { self.credit } else { 0 };
+        self.memory().max(promised * self.slot_len)
     }
 
     /// Ids from here on are refused.

@@ -79,6 +79,8 @@ pub(crate) struct LaneSender {
     said_in: Option<u64>,
     /// Messages and symbols whose time was over before the peer was known to have them.
     pub expired: Expired,
+    /// Bytes by which the ring may grow.
+    pub spare: usize,
 }
 
 impl LaneSender {
@@ -105,6 +107,7 @@ impl LaneSender {
             given_up: SourceId(0),
             said_in: None,
             expired: Expired::default(),
+            spare: usize::MAX,
         }
     }
 

@@ -1,7 +1,8 @@
 //! The packets of a path whose fate is open, and for a while those that were given up.
 //!
 //! A packet number is the index into one queue, so that every look-up is O(1). A packet leaves the queue from the front
-//! once it was acknowledged or was lost long enough ago that a late acknowledgement no longer tells anything.
+//! once it was acknowledged or was lost long enough ago that a late acknowledgement no longer tells anything. FEEDBACK names ranges of which most was
+//! acknowledged before: each acknowledged packet knows a lower number up to which all are, so that such a range is passed in a few steps.
 
 use std::collections::VecDeque;
 
@@ -74,6 +75,8 @@ impl Sent {
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
     packets: VecDeque<Sent>,
+    /// For each packet how far below it the search for a packet without acknowledgement goes on: 0 if it has none itself.
+    skips: VecDeque<u32>,
     /// Number of the first packet in the queue.
     first: u64,
     /// Bytes of open packets that elicit an acknowledgement.
@@ -117,6 +120,7 @@ impl Flight {
         }
         self.silent += usize::from(!sent.elicits);
         self.packets.push_back(sent);
+        self.skips.push_back(0);
     }
 
     /// The packet of this number, while it is held.
@@ -131,6 +135,9 @@ impl Flight {
         let packet = self.packets.get_mut(index)?;
         let before = *packet;
         packet.fate = fate;
+        if fate == Fate::Acked {
+            self.skips[index] = self.skips[index].max(1);
+        }
         if before.fate == Fate::Open && before.elicits {
             self.bytes -= u64::from(before.bytes);
             self.open -= 1;
@@ -151,7 +158,24 @@ impl Flight {
             }
             self.silent -= usize::from(!front.elicits);
             self.packets.pop_front();
+            self.skips.pop_front();
             self.first += 1;
+        }
+    }
+
+    /// The highest number up to `number` that is held and was not acknowledged. Each search makes the way shorter for those behind it (path halving, as
+    /// Tarjan and van Leeuwen 1984 do it for disjoint sets), so that a search takes some log n steps on average, whatever the peer acknowledges.
+    pub fn newest_unacknowledged(&mut self, number: u64) -> Option<u64> {
+        let mut index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        loop {
+            let skip = *self.skips.get(index)?;
+            if skip == 0 {
+                return Some(self.first + index as u64);
+            }
+            let next = index.checked_sub(skip as usize)?;
+            let further = skip + self.skips.get(next)?;
+            self.skips[index] = further;
+            index = index.checked_sub(further as usize)?;
         }
     }
 
@@ -159,5 +183,61 @@ impl Flight {
     pub fn iter_from(&self, number: u64) -> impl Iterator<Item = (u64, &Sent)> {
         let skip = usize::try_from(number.saturating_sub(self.first)).unwrap_or(usize::MAX);
         (self.first.max(number)..).zip(self.packets.iter().skip(skip))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flight(count: u64) -> Flight {
+        let mut flight = Flight::default();
+        for n in 0..count {
+            let (at, carried, mark) = (Time::from_millis(n), Carried::Control, Default::default());
+            flight.push(Sent { at, bytes: 1_000, fate: Fate::Open, carried, elicits: true, app_limited: false, mark });
+        }
+        flight
+    }
+
+    /// As a plain walk finds it.
+    fn walked(flight: &Flight, number: u64) -> Option<u64> {
+        (flight.first_number()..=number).rev().find(|&n| flight.get(n).is_some_and(|sent| sent.fate != Fate::Acked))
+    }
+
+    #[test]
+    fn the_newest_unacknowledged_packet_is_found_in_any_order_of_acknowledgement() {
+        const COUNT: u64 = 500;
+        let mut flight = flight(COUNT);
+        let mut state = 1_u64;
+        for turn in 0..2_000_u64 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let number = (state >> 33) % COUNT;
+            let fate = if turn % 5 == 0 { Fate::Lost { at: Time::ZERO } } else { Fate::Acked };
+            if flight.get(number).is_some_and(|sent| sent.fate == Fate::Open || fate == Fate::Acked) {
+                flight.settle(number, fate);
+            }
+            if turn % 50 == 0 {
+                flight.forget(Time::ZERO);
+            }
+            let from = (state >> 13) % COUNT;
+            assert_eq!(flight.newest_unacknowledged(from), walked(&flight, from), "turn {turn}, from {from}");
+        }
+    }
+
+    /// The steps of a search, counted by the skips that it makes longer.
+    #[test]
+    fn issue_13_what_was_acknowledged_before_costs_little() {
+        const COUNT: u64 = 46_619;
+        let mut flight = flight(COUNT);
+        for n in 1..COUNT {
+            flight.settle(n, Fate::Acked);
+        }
+        let mut longest = 0;
+        for _ in 0..20 {
+            let before = flight.skips.clone();
+            assert_eq!(flight.newest_unacknowledged(COUNT - 1), Some(0));
+            longest = before.iter().zip(&flight.skips).filter(|(before, after)| before != after).count();
+        }
+        assert!(longest <= 1, "{longest} steps for what the last search has found");
     }
 }

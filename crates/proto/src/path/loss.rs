@@ -64,6 +64,9 @@ impl LossDetector {
     }
 
     /// Settles the packets that are lost by now and hands each to `lost`, oldest first.
+    ///
+    /// Of two packets the older one is lost first. So the search ends at the first packet that is not lost, goes on from there the next time, and costs
+    /// what was settled since, not what is in flight.
     pub fn detect(&mut self, flight: &mut Flight, now: Time, min_rtt: Duration, lost: &mut Vec<u64>) {
         self.deadline = None;
         let Some((newest, newest_left, rtt)) = self.newest else { return };
@@ -74,21 +77,15 @@ impl LossDetector {
         let window = (min_rtt / INITIAL_WINDOW_DIVISOR).max(super::rtt::GRANULARITY).max(self.learnt);
         let first_lost = lost.len();
         let mut oldest_open = None;
-        for (number, packet) in flight.iter_from(self.scan_from) {
-            if number >= newest {
-                break;
-            }
-            if packet.fate != Fate::Open || !packet.elicits {
-                continue;
-            }
+        let before = flight.iter_from(self.scan_from).take_while(|&(number, _)| number < newest);
+        for (number, packet) in before.filter(|(_, packet)| packet.fate == Fate::Open && packet.elicits) {
             let due = packet.at + rtt + window;
             let overtaken = !self.reordering && number + PACKET_THRESHOLD <= newest && packet.at <= newest_left;
-            if overtaken || due <= now {
-                lost.push(number);
-            } else {
-                oldest_open = oldest_open.or(Some(number));
-                self.deadline = Some(self.deadline.map_or(due, |d| d.min(due)));
+            if !overtaken && due > now {
+                (oldest_open, self.deadline) = (Some(number), Some(due));
+                break;
             }
+            lost.push(number);
         }
         self.scan_from = oldest_open.unwrap_or(newest);
         for &number in &lost[first_lost..] {

@@ -3,6 +3,7 @@
 //! Goals and rows are those of the founders' reliability list: G6 (malformed datagrams), T18 (memory), S10, S14, S17 (survival).
 #![cfg(feature = "aws-lc-rs")]
 
+mod caps;
 mod first;
 mod flapping;
 mod flow;

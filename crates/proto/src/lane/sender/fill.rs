@@ -14,7 +14,7 @@ const LEAST_PART: usize = 128;
 impl LaneSender {
     /// Symbols that may still be written into when `allowance` may wait, the open one included.
     pub fn room(&self, allowance: usize) -> usize {
-        let stuck = self.encoder.is_full() && self.encoder.capacity() >= self.max_capacity;
+        let stuck = self.encoder.is_full() && !self.may_grow();
         let fresh = if stuck { 0 } else { allowance.saturating_sub(self.queued()) };
         fresh + usize::from(self.open.is_some())
     }
@@ -127,14 +127,20 @@ impl LaneSender {
             return false;
         }
         if self.encoder.is_full() {
-            if self.encoder.capacity() >= self.max_capacity {
+            if !self.may_grow() {
                 return false;
             }
+            self.spare -= self.memory();
             self.grow(self.encoder.capacity() * 2);
         }
         let limit = symbol_len.min(self.encoder.slot_len());
         self.open = Some(OpenSymbol { len: SYMBOL_HEADER_LEN, limit, stream: None });
         true
+    }
+
+    /// Whether the ring may be twice as long.
+    fn may_grow(&self) -> bool {
+        self.encoder.capacity() < self.max_capacity && self.memory() <= self.spare
     }
 
     /// Lengthens the ring, and at once what has an entry for each of its symbols: else those would grow one by one, whenever a loss is worse than

@@ -1,0 +1,145 @@
+//! What datagrams of a hostile peer cost, and the share of a core that they take at 20 Mbit/s.
+//!
+//! The peer reads a stream at 540 Mbit/s over a round trip of a second. It has made the endpoint expect reordering of a second, so that all
+//! packets stay open, and then floods: what it says is authentic. Where the longest is much more than the median it settles what was in flight, once.
+
+use std::time::{Duration, Instant};
+
+use tidewire_codec::SourceId;
+use tidewire_proto::config::Config;
+use tidewire_proto::connection::Received;
+use tidewire_proto::rate::RateControl;
+use tidewire_proto::wire::{
+    FeedbackRepr, Frame, Frames, LaneRepr, SYMBOL_HEADER_LEN, SymbolFrame, SymbolHeader, Writer,
+};
+
+use super::host::{Host, Peer};
+
+const ROUND_TRIP: u64 = 1_000;
+const RATE: u64 = 540_000_000;
+/// What the peer sends, in bits per second with IP and UDP headers.
+const FLOOD: f64 = 20e6;
+const IP_UDP_HEADER: usize = 28;
+/// Datagrams of one kind.
+const COUNT: usize = 2_000;
+
+/// What the peer has seen of the stream that it reads.
+struct Reader {
+    host: Host,
+    peer: Peer,
+    /// When each packet came: its number is the index.
+    came: Vec<(u64, u64)>,
+    end: u64,
+}
+
+/// Prints a row for each kind of datagram.
+pub fn run() {
+    println!("datagram                              bytes     median     longest   of a core at 20 Mbit/s");
+    let mut reader = Reader::new();
+    reader.fill();
+    let (first, last) = (reader.came[0].0, reader.came[reader.came.len() - 1].0);
+    println!("(packets in flight: {})", last - first);
+    row("PING", &mut reader, |_, w| Frame::Ping.emit(w).expect("room"));
+    let end = reader.end;
+    let tenth = last - (last - first) / 10;
+    row("FEEDBACK, the same", &mut reader, |_, w| feedback(w, &[tenth..=tenth], end));
+    row("FEEDBACK, one packet more each", &mut reader, |n, w| {
+        feedback(w, &[tenth + 2 * n as u64..=tenth + 2 * n as u64], end);
+    });
+    row("FEEDBACK, two ranges that alternate", &mut reader, |n, w| {
+        let odd = n as u64 % 2;
+        feedback(w, &[tenth - 10 + odd..=tenth - 10 + odd, tenth - 5_000 + odd..=tenth - 5_000 + odd], end);
+    });
+    row("FEEDBACK, all of them", &mut reader, |_, w| feedback(w, &[first..=last], end));
+    row("stream, in order, byte by byte", &mut reader, |n, w| piece(w, n as u64, n as u64));
+}
+
+fn row(name: &str, reader: &mut Reader, mut frames: impl FnMut(usize, &mut Writer<'_>)) {
+    let datagrams: Vec<_> = (0..COUNT).map(|n| reader.peer.seal(|w| frames(n, w))).collect();
+    let len = datagrams[COUNT / 2].len();
+    let Reader { host, peer, .. } = reader;
+    let mut times: Vec<_> = datagrams
+        .into_iter()
+        .map(|mut datagram| {
+            let (at, from) = (host.now, peer.from);
+            let began = Instant::now();
+            host.endpoint.handle_datagram(Received { at, from, to: None, ecn: None, datagram: &mut datagram });
+            host.turn(|_, _| {});
+            began.elapsed().as_secs_f64()
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    let (each, longest) = (times[COUNT / 2], times[COUNT - 1]);
+    assert_eq!(host.endpoint.connections().count(), 1);
+    assert!(host.endpoint.connections().all(|(_, connection)| connection.is_established()), "{name}");
+    let share = FLOOD / 8.0 / (len + IP_UDP_HEADER) as f64 * each;
+    println!("{name:36} {len:6} {:7.2} us {:9.3} ms {:8.1} %", each * 1e6, longest * 1e3, 100.0 * share);
+}
+
+/// Acknowledges packets; of the lane all up to `end` is decoded.
+fn feedback(w: &mut Writer<'_>, received: &[std::ops::RangeInclusive<u64>], end: u64) {
+    let (edge, limit) = (SourceId(end), SourceId(end + (1 << 20)));
+    let lane = LaneRepr { lane: 0, edge, end: edge, deficit: 0, limit, undecoded: &[] };
+    let (delay, lanes) = (Duration::ZERO, &[lane]);
+    let frame = FeedbackRepr { received, delay, ecn: None, stream_credit: None, lanes, elicits: false };
+    frame.emit(w).expect("room");
+}
+
+/// A symbol with one byte of stream 0.
+fn piece(w: &mut Writer<'_>, id: u64, offset: u64) {
+    let mut symbol = [0; 64];
+    let mut inner = Writer::new(&mut symbol[SYMBOL_HEADER_LEN..]);
+    SymbolFrame::Stream { stream: 0, offset, fin: false, data: b"x", data_at: 0 }.emit(&mut inner).expect("room");
+    let length = SYMBOL_HEADER_LEN + inner.len();
+    SymbolHeader { length: length as u16, time: 0 }.emit(&mut symbol).expect("room");
+    let symbol = &symbol[..length];
+    Frame::Source { lane: 0, id: SourceId(id), base: SourceId(0), again: false, symbol }.emit(w).expect("room");
+}
+
+impl Reader {
+    fn new() -> Self {
+        let mut config = Config::default();
+        config.rate_control = RateControl::Fixed { bits_per_second: RATE };
+        config.idle_timeout = Duration::from_secs(86_400);
+        let mut host = Host::new(config);
+        let (peer, ..) = host.meet(1);
+        Self { host, peer, came: Vec::new(), end: 0 }
+    }
+
+    /// Reads until as many packets are open as fly in a round trip and the time of a reordering.
+    fn fill(&mut self) {
+        let handle = self.host.endpoint.connections().next().expect("connected").0;
+        let stream = self.host.endpoint.connection_mut(handle).expect("connected").open_stream().expect("allowed");
+        let data = vec![1; 1 << 16];
+        for milli in 0..4 * ROUND_TRIP {
+            let connection = self.host.endpoint.connection_mut(handle).expect("alive");
+            while connection.write(stream, &data).is_ok() {}
+            self.turn(milli);
+            self.host.now += Duration::from_millis(1);
+            let Some(old) = milli.checked_sub(ROUND_TRIP) else { continue };
+            // The newest that came a round trip ago; once one that was given up, a round trip late.
+            let late = if milli == 2 * ROUND_TRIP { ROUND_TRIP - 50 } else { 0 };
+            let Some(&(number, _)) = self.came.iter().rev().find(|(_, at)| *at + late <= old) else { continue };
+            let number = if late > 0 { number - 1 } else { number };
+            if milli % 20 == 0 {
+                let end = self.end;
+                let mut datagram = self.peer.seal(|w| feedback(w, &[number..=number], end));
+                self.host.take(self.peer.from, &mut datagram);
+            }
+        }
+    }
+
+    fn turn(&mut self, milli: u64) {
+        let Self { host, peer, came, end } = self;
+        host.turn(|_, datagram| {
+            let mut datagram = datagram.to_vec();
+            let Some((number, payload)) = peer.open(&mut datagram) else { return };
+            came.push((number, milli));
+            for frame in Frames::new(payload).flatten() {
+                if let Frame::Source { id, .. } = frame {
+                    *end = (*end).max(id.0 + 1);
+                }
+            }
+        });
+    }
+}

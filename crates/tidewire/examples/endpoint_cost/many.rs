@@ -1,0 +1,100 @@
+//! What a datagram costs beside many idle connections, and what those cost: CPU and memory.
+
+use std::time::{Duration, Instant};
+
+use tidewire_proto::config::Config;
+use tidewire_proto::connection::Received;
+
+use super::host::{Host, Peer};
+
+const COUNTS: [usize; 4] = [10, 100, 1_000, 10_000];
+/// Datagrams of a batch that is timed at once, and batches: the quickest batch counts, since others use the machine.
+const BATCH: usize = 200;
+const BATCHES: usize = 25;
+/// Virtual time over which idle connections are driven.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// Prints a row for each number of connections; the last column compares it with the first row.
+pub fn run() {
+    println!(
+        "connections   opening  memory of one   idle, one core   PING, one peer   PING, each peer   over the first"
+    );
+    let mut first = None;
+    for count in COUNTS {
+        let memory = resident();
+        let (mut host, mut peers, opening) = open(count);
+        let memory = resident().saturating_sub(memory) / count;
+        // Idle connections first: PINGs leave answers behind that nobody acknowledges.
+        let idle = idle(&mut host, &mut peers);
+        let one = pings(&mut host, &mut peers[..1]);
+        let each = pings(&mut host, &mut peers);
+        let (one_first, each_first) = *first.get_or_insert((one, each));
+        println!(
+            "{count:11} {:7.2} s {:10.1} KiB {:14.3} % {:13.2} us {:14.2} us   {:5.2} and {:.2}",
+            opening.as_secs_f64(),
+            memory as f64 / 1_024.0,
+            100.0 * idle,
+            one,
+            each,
+            one / one_first,
+            each / each_first
+        );
+    }
+}
+
+/// Bytes of memory that this process has in use.
+fn resident() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    let pages = pages.and_then(|line| line.split_whitespace().nth(1)?.parse::<usize>().ok());
+    pages.unwrap_or(0) * 4_096
+}
+
+/// An endpoint with so many connections, their peers, and how long it took to open them.
+fn open(count: usize) -> (Host, Vec<Peer>, Duration) {
+    let mut config = Config::default();
+    config.idle_timeout = Duration::from_secs(86_400);
+    let mut host = Host::new(config);
+    let (mut peers, mut opening) = (Vec::with_capacity(count), Duration::ZERO);
+    for nth in 0..count {
+        // Slower than what is asked for a cookie.
+        host.run_for(Duration::from_millis(20), &mut peers);
+        let (peer, sent, time) = host.meet(nth);
+        peers.push(peer);
+        opening += time;
+        host.answer(sent, &mut peers);
+    }
+    // The search of the packet size is over by then.
+    host.run_for(Duration::from_secs(60), &mut peers);
+    assert_eq!(host.endpoint.connections().count(), count);
+    (host, peers, opening)
+}
+
+/// Microseconds of a PING, the peers taking turns.
+fn pings(host: &mut Host, peers: &mut [Peer]) -> f64 {
+    host.run_for(Duration::from_secs(30), peers);
+    let mut turn = 0;
+    let batches = (0..BATCHES).map(|_| {
+        let pings: Vec<_> = (0..BATCH)
+            .map(|_| {
+                turn = (turn + 1) % peers.len();
+                (peers[turn].from, peers[turn].ping())
+            })
+            .collect();
+        let began = Instant::now();
+        for (from, mut ping) in pings {
+            host.now += Duration::from_micros(500);
+            host.endpoint.handle_datagram(Received { at: host.now, from, to: None, ecn: None, datagram: &mut ping });
+            host.turn(|_, _| {});
+        }
+        began.elapsed().as_secs_f64() * 1e6 / BATCH as f64
+    });
+    batches.fold(f64::INFINITY, f64::min)
+}
+
+/// Share of a core that is used while nothing comes.
+fn idle(host: &mut Host, peers: &mut [Peer]) -> f64 {
+    host.run_for(Duration::from_secs(30), peers);
+    let began = Instant::now();
+    host.run_for(IDLE, peers);
+    began.elapsed().as_secs_f64() / IDLE.as_secs_f64()
+}
