@@ -1,4 +1,8 @@
-//! What the fuzz targets share: a null cipher, so that mutations of a packet get past its tag.
+//! What the fuzz targets share: a null cipher, so that mutations of a packet get past its tag, and a runtime for futures that never wait.
+
+use core::future::Future;
+use core::pin::pin;
+use core::task::{Context, Poll, Waker};
 
 use tidewire_proto::crypto::{Aead, HeaderKey, PacketKey, Provider, Refused};
 use tidewire_proto::wire::TAG_LEN;
@@ -33,5 +37,13 @@ impl PacketKey for Null {
 impl HeaderKey for Null {
     fn mask(&self, _: &[u8; 16]) -> [u8; 5] {
         [0; 5]
+    }
+}
+
+/// What a future gives that reads from a slice and writes to a vector, and so never waits.
+pub fn at_once<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => panic!("neither slices nor vectors wait"),
     }
 }

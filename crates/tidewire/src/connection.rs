@@ -11,10 +11,10 @@ use tidewire_proto::connection::{CloseCode, CloseReason, LaneConfig, LaneError, 
 use tidewire_proto::crypto::PublicKey;
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
 use tidewire_proto::stats::Stats;
-use tokio::sync::Notify;
 
 use crate::shared::{Shared, Slot};
 use crate::stream::Stream;
+use crate::sync::Notify;
 
 /// A connection to one peer. Clones are handles of the same connection; it is closed when the last of them and of its streams is dropped.
 #[derive(Clone)]

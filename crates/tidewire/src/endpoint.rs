@@ -24,7 +24,7 @@ use crate::driver::Driver;
 use crate::mail::Mail;
 use crate::shared::{Shared, State};
 use crate::socket::Socket;
-use tokio::sync::Notify;
+use crate::sync::Notify;
 
 /// [`Endpoint::close`] waits for no longer: closing takes three probe timeouts, 3 s where no round trip was ever measured.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);

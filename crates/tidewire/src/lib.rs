@@ -84,6 +84,7 @@ mod shards;
 mod shared;
 mod socket;
 mod stream;
+mod sync;
 
 use std::io;
 

@@ -14,9 +14,9 @@ use tidewire_proto::connection::Received;
 use tidewire_proto::endpoint::Shard;
 use tidewire_proto::path::Ecn;
 use tidewire_proto::wire::{ConnectionId, Datagram, LongKind};
-use tokio::sync::mpsc;
 
 use crate::shared::{Shared, State};
+use crate::sync::mpsc;
 
 /// Datagrams that wait in one mailbox, at most: some 1.5 MB of those of an Ethernet. Chosen.
 pub(crate) const MAILBOX: usize = 1_024;

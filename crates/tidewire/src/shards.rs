@@ -14,12 +14,12 @@ use tidewire_proto::handshake::{Initiator, Parameters};
 use tidewire_proto::wire::{ConnectionId, Datagram, HELLO_LEN};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UdpSocket;
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::clock::Clock;
 use crate::mail::{MAILBOX, Mail};
 use crate::shared::Shared;
+use crate::sync::Notify;
 use crate::{CloseCode, CloseReason, Config, Connection, Endpoint, EndpointStats, Secret};
 
 const CONNECTIONS: usize = 64;

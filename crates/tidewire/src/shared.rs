@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Poll, Waker};
 
 use tidewire_proto::Time;
@@ -13,11 +13,11 @@ use tidewire_proto::connection::{CloseCode, CloseReason, Connection, Event, Stre
 use tidewire_proto::crypto::PublicKey;
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
 use tidewire_proto::handshake::{PeerKeyError, Unauthorized};
-use tokio::sync::Notify;
 
 use crate::clock::Clock;
 use crate::connection::ConnectionLost;
 use crate::socket::Socket;
+use crate::sync::{Mutex, MutexGuard, Notify};
 
 /// Connections that wait to be accepted, at most; more are refused. Linux's default for a listening TCP socket.
 const MAX_WAITING: usize = 4_096;

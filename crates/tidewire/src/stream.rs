@@ -10,7 +10,7 @@ use tidewire_proto::connection::{ReadError, StreamId, WriteError};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 #[cfg(doc)]
-use crate::ConnectionLost;
+use crate::connection::ConnectionLost;
 use crate::connection::Handle;
 
 /// A stream of bytes in order, both ways at once; [`Stream::split`] parts the two.

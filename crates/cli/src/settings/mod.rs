@@ -90,6 +90,14 @@ impl Settings {
         Self(file::read(path)?).checked(command)
     }
 
+    /// Parses the text of one file and checks it against the options of `command`. `path` only names the file in errors.
+    ///
+    /// # Errors
+    /// For the first wrong setting.
+    pub fn parse(text: &str, path: &Path, command: &Command) -> Result<Self, SettingsError> {
+        Self(file::parse(text, path)?).checked(command)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -280,7 +288,7 @@ mod tests {
     use crate::verb::Cli;
 
     fn settings(text: &str) -> Result<Settings, SettingsError> {
-        Settings(file::parse(text, Path::new("c.toml"))?).checked(&Cli::command())
+        Settings::parse(text, Path::new("c.toml"), &Cli::command())
     }
 
     #[test]

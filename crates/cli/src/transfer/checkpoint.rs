@@ -16,21 +16,21 @@ const MAGIC: &[u8; 8] = b"TWSTATE\x02";
 /// Bytes of the hash at the end.
 const CHECK: usize = 32;
 
-/// The beginning of a file that is on the disk.
+/// The state of a part: the beginning of a file that is on the disk. Public for its fuzz target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Checkpoint {
-    /// Who sends it.
-    pub(super) peer: Key,
-    /// What it was sent by.
-    pub(super) job: Key,
-    /// What it is to be called.
-    pub(super) path: Key,
-    /// Which content it is.
-    pub(super) source: Key,
+pub struct Checkpoint {
+    /// The peer that sends it.
+    pub peer: Key,
+    /// The command that sent it.
+    pub job: Key,
+    /// The file's path.
+    pub path: Key,
+    /// The file's content.
+    pub source: Key,
     /// Bytes of the whole file.
-    pub(super) size: u64,
-    /// What is there.
-    pub(super) prefix: Prefix,
+    pub size: u64,
+    /// The groups that are on the disk.
+    pub prefix: Prefix,
 }
 
 impl Checkpoint {
@@ -46,15 +46,16 @@ impl Checkpoint {
         to.write_all(&[self.emit(), self.emit()].concat())
     }
 
-    /// The later of the two in `from` that is valid and speaks of at most `bytes`.
-    pub(super) fn read(from: &mut impl Read, bytes: u64) -> Option<Self> {
+    /// Reads both slots and returns the later one that is valid and claims at most `bytes` bytes.
+    pub fn read(from: &mut impl Read, bytes: u64) -> Option<Self> {
         let mut slots = Vec::new();
         from.take(2 * SLOT as u64).read_to_end(&mut slots).ok()?;
         let valid = slots.chunks(SLOT).filter_map(Self::parse).filter(|checkpoint| checkpoint.prefix.offset() <= bytes);
         valid.max_by_key(|checkpoint| checkpoint.prefix.groups())
     }
 
-    fn emit(&self) -> Vec<u8> {
+    /// The bytes of a slot, with their hash.
+    pub fn emit(&self) -> Vec<u8> {
         let mut slot = Vec::with_capacity(SLOT);
         slot.extend_from_slice(MAGIC);
         slot.extend_from_slice(&self.peer.0);

@@ -28,6 +28,7 @@ mod tree;
 
 use std::{fmt, io};
 
+pub use checkpoint::Checkpoint;
 pub use destination::Destination;
 pub use key::Key;
 pub use path::{PathError, RelativePath};

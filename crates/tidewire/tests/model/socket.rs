@@ -1,0 +1,95 @@
+//! The model's `socket`: queues of datagrams in memory, one for each socket, that lose nothing.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::task::{Context, Poll, Waker};
+
+use shuttle::sync::{Arc, Mutex};
+use tidewire_proto::connection::{SendFailure, Transmit};
+use tidewire_proto::path::Ecn;
+
+/// Where datagrams to an address go: in turns to its sockets, as after changes of the sender's port.
+#[derive(Clone, Default)]
+pub(crate) struct Network(Arc<Mutex<Vec<(SocketAddr, Vec<Arc<Queue>>, usize)>>>);
+
+#[derive(Default)]
+struct Queue(Mutex<(VecDeque<(SocketAddr, Vec<u8>)>, Option<Waker>)>);
+
+impl Network {
+    /// Sockets of one address.
+    pub(crate) fn bind(&self, address: SocketAddr, count: usize) -> Vec<Socket> {
+        let queues: Vec<_> = (0..count).map(|_| Arc::<Queue>::default()).collect();
+        self.0.lock().unwrap().push((address, queues.clone(), 0));
+        queues.into_iter().map(|queue| Socket { network: self.clone(), address, queue }).collect()
+    }
+
+    fn send(&self, from: SocketAddr, to: SocketAddr, datagram: &[u8]) {
+        let queue = {
+            let mut addresses = self.0.lock().unwrap();
+            let Some((_, queues, turn)) = addresses.iter_mut().find(|(address, ..)| *address == to) else { return };
+            *turn += 1;
+            Arc::clone(&queues[*turn % queues.len()])
+        };
+        let waker = {
+            let mut queue = queue.0.lock().unwrap();
+            queue.0.push_back((from, datagram.to_vec()));
+            queue.1.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+pub(crate) struct Socket {
+    network: Network,
+    address: SocketAddr,
+    queue: Arc<Queue>,
+}
+
+impl Socket {
+    pub(crate) fn max_segments(&self, _: usize) -> usize {
+        1
+    }
+
+    pub(crate) fn poll_send(
+        &self,
+        _: &mut Context<'_>,
+        transmit: &Transmit,
+        bytes: &[u8],
+    ) -> Poll<Result<(), SendFailure>> {
+        self.network.send(self.address, transmit.destination, bytes);
+        Poll::Ready(Ok(()))
+    }
+
+    pub(crate) fn poll_receive(&self, cx: &mut Context<'_>, inbox: &mut Inbox) -> Poll<io::Result<()>> {
+        let mut queue = self.queue.0.lock().unwrap();
+        inbox.0 = queue.0.pop_front();
+        if inbox.0.is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        queue.1 = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+pub(crate) struct Inbox(Option<(SocketAddr, Vec<u8>)>);
+
+pub(crate) struct Train<'a> {
+    pub from: SocketAddr,
+    pub to: Option<IpAddr>,
+    pub ecn: Option<Ecn>,
+    pub datagrams: std::slice::ChunksMut<'a, u8>,
+}
+
+impl Inbox {
+    pub(crate) fn new() -> Self {
+        Self(None)
+    }
+
+    pub(crate) fn trains(&mut self) -> impl Iterator<Item = Train<'_>> {
+        self.0.iter_mut().map(|(from, datagram)| {
+            let whole = datagram.len().max(1);
+            Train { from: *from, to: None, ecn: None, datagrams: datagram.chunks_mut(whole) }
+        })
+    }
+}

@@ -1,0 +1,30 @@
+//! Any bytes through the two readers of the heads of forwarded streams: what is understood can be written and means the same again,
+//! and no byte behind the head is taken.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tidewire_cli::forward::header::{read_answer, read_request, write_answer, write_request};
+use tidewire_fuzz::at_once;
+
+fuzz_target!(|data: &[u8]| {
+    if let Ok(Ok(request)) = at_once(read_request(&mut &data[..])) {
+        let mut written = Vec::new();
+        at_once(write_request(&mut written, &request)).expect("a vector takes everything");
+        written.push(0);
+        let mut rest = &written[..];
+        assert_eq!(at_once(read_request(&mut rest)).expect("was read before"), Ok(request));
+        assert_eq!(rest, [0]);
+    }
+    if let Ok(answer) = at_once(read_answer(&mut &data[..])) {
+        // Bytes that are no text became longer ones; what does not fit is cut by who answers.
+        if answer.detail.len() > usize::from(u8::MAX) {
+            return;
+        }
+        let mut written = Vec::new();
+        at_once(write_answer(&mut written, &answer)).expect("a vector takes everything");
+        written.push(0);
+        let mut rest = &written[..];
+        assert_eq!(at_once(read_answer(&mut rest)).expect("was read before"), answer);
+        assert_eq!(rest, [0]);
+    }
+});
