@@ -8,6 +8,7 @@ mod handshake;
 mod hostile;
 mod messages;
 mod mtu;
+mod queues;
 mod resets;
 mod silence;
 mod steps;
