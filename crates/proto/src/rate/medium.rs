@@ -13,6 +13,8 @@ use crate::path::{LossEstimator, correlation};
 const TOLERANCE: f64 = 0.01;
 /// ... and by how many standard deviations of the difference between the two, widened for bursts: one false alarm in some hundred cycles.
 const SIGMAS: f64 = 3.0;
+/// The same where a queue stood all the while, which is evidence of its own.
+const SIGMAS_BESIDE_QUEUE: f64 = 1.0;
 /// ... and that many packets, more where the medium loses in bursts: a queue that drops one has told nothing.
 const FEW: f64 = 1.0;
 /// Fates on which the medium's loss must rest; before, [`UNKNOWN`] holds.
@@ -23,8 +25,6 @@ const UNKNOWN: f64 = 0.3;
 /// no queue. Beside a full queue ours loses some 0.3 %, and seldom 1 % of as many packets as this.
 const CLEAN: f64 = 0.01;
 const MANY: f64 = 256.0;
-/// The alarm was false if slowing down left more than this part of the loss.
-const STAYED: f64 = 0.7;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
@@ -61,18 +61,39 @@ pub(super) struct Medium {
     bursts: LossEstimator,
     /// Packets that left below the estimate, the last time or now.
     slow: Range<u64>,
-    slow_tally: Tally,
-    /// The others of this round trip.
+    /// Of these alone.
+    latest: LossEstimator,
+    /// The others since then.
     fast: Tally,
     /// Loss that raised the alarm which is not decided yet.
-    alarm: Option<f64>,
+    alarm: Option<Alarm>,
+}
+
+/// Loss that raised an alarm, and the medium's as it was believed to be then.
+#[derive(Clone, Copy, Debug)]
+struct Alarm {
+    loss: f64,
+    medium: f64,
 }
 
 impl Medium {
     /// From packet `next` on the sender is slower than its estimate.
     pub fn slow_down(&mut self, next: u64) {
         self.slow = next..u64::MAX;
-        self.slow_tally = Tally::default();
+        self.latest = LossEstimator::default();
+        self.fast = Tally::default();
+    }
+
+    /// Whether the slow packets up to `next` tell enough of the medium, or nothing is lost that they could tell of.
+    pub fn has_asked(&self, next: u64) -> bool {
+        let known =
+            self.loss.estimate().weight >= ENOUGH && self.alarm.is_none() || self.bursts.estimate().rate < CLEAN;
+        known || (next.saturating_sub(self.slow.start)) as f64 >= ENOUGH
+    }
+
+    /// Whether the packets of start-up so far lost more than a medium is believed to.
+    pub fn loses_much(&self) -> bool {
+        self.fast.packets >= ENOUGH && self.fast.rate() > UNKNOWN
     }
 
     /// From packet `next` on it is not any more.
@@ -87,25 +108,28 @@ impl Medium {
         self.bursts.on_fate(lost);
         if self.slow.contains(&number) {
             self.loss.on_fate(lost);
-            self.slow_tally.add(lost);
+            self.latest.on_fate(lost);
             return None;
         }
         self.fast.add(lost);
         if number < self.slow.end {
             return None;
         }
-        let alarm = self.alarm.take()?;
-        if self.slow_tally.rate() < STAYED * alarm {
+        let Alarm { loss, medium } = self.alarm.take()?;
+        if self.latest.estimate().rate < (loss + medium) / 2.0 {
             return Some(Verdict::Queue);
         }
-        // What was believed of the medium was of another time.
-        self.loss = LossEstimator::default();
+        if self.latest.estimate().rate >= loss {
+            // What was believed of the medium was of another time.
+            self.loss = core::mem::take(&mut self.latest);
+        }
         Some(Verdict::Medium)
     }
 
-    /// A round trip is over: whether its packets at full pace lost more than the medium takes.
-    pub fn end_round(&mut self) -> bool {
-        let fast = core::mem::take(&mut self.fast);
+    /// A round trip is over: whether the packets at full pace since the last slow phase lost more than the medium takes. `stood` says that a
+    /// queue stood throughout the round trip.
+    pub fn end_round(&mut self, stood: bool) -> bool {
+        let fast = self.fast;
         let medium = self.loss.estimate();
         if medium.weight < ENOUGH || fast.packets < 1.0 || self.alarm.is_some() {
             return false;
@@ -115,9 +139,10 @@ impl Medium {
         let pooled = (fast.lost + medium.rate * medium.weight) / (fast.packets + medium.weight);
         let correlated = correlation(self.bursts.estimate().burst);
         let spread = (pooled * (1.0 - pooled) * correlated * (1.0 / fast.packets + 1.0 / medium.weight)).sqrt();
-        let excess = rate > medium.rate + TOLERANCE + SIGMAS * spread + FEW * correlated / fast.packets;
+        let sigmas = if stood { SIGMAS_BESIDE_QUEUE } else { SIGMAS };
+        let excess = rate > medium.rate + TOLERANCE + sigmas * spread + FEW * correlated / fast.packets;
         if excess {
-            self.alarm = Some(rate);
+            self.alarm = Some(Alarm { loss: rate, medium: medium.rate });
         }
         excess
     }
@@ -129,9 +154,14 @@ impl Medium {
     }
 
     /// Bytes per second that the bottleneck let through, of which `acked` arrived and `passed` were sent.
-    pub fn carried(&self, acked: u64, passed: u64) -> u64 {
-        let medium = self.loss.estimate();
-        let loss = if medium.weight < ENOUGH { UNKNOWN } else { (medium.upper + TOLERANCE).min(0.9) };
+    /// Beside a queue that stands the medium is believed to lose what was seen; with none in sight, what it may lose at most.
+    pub fn carried(&self, acked: u64, passed: u64, stands: bool) -> u64 {
+        let (medium, all) = (self.loss.estimate(), self.bursts.estimate());
+        let loss = match medium.weight < ENOUGH {
+            true => UNKNOWN,
+            false if stands => medium.rate.min(all.rate).min(0.9),
+            false => (medium.upper.min(all.upper) + TOLERANCE).min(0.9),
+        };
         passed.min((acked as f64 / (1.0 - loss)) as u64)
     }
 }
@@ -155,7 +185,7 @@ mod tests {
                 verdicts.extend(medium.on_fate(number, (n + 1) * lost / 125 > n * lost / 125));
                 number += 1;
             }
-            alarms += u32::from(medium.end_round());
+            alarms += u32::from(medium.end_round(false));
         }
         (alarms, verdicts)
     }
@@ -188,7 +218,7 @@ mod tests {
                     medium.on_fate(number, bad);
                     number += 1;
                 }
-                alarms += u32::from((part == 5 || part == 10) && medium.end_round());
+                alarms += u32::from((part == 5 || part == 10) && medium.end_round(false));
             }
         }
         assert_eq!(alarms, 0, "of 2,000");
@@ -205,9 +235,9 @@ mod tests {
         let mut medium = Medium::default();
         medium.slow_down(0);
         (0..500).for_each(|n| assert_eq!(medium.on_fate(n, n % 10 == 0), None));
-        let carried = medium.carried(900, 1_000);
+        let carried = medium.carried(900, 1_000, false);
         assert_eq!(carried, 1_000, "the medium took the rest");
-        let carried = medium.carried(900, 1_500);
+        let carried = medium.carried(900, 1_500, false);
         assert!((1_000..1_050).contains(&carried), "{carried}: the queue dropped the rest");
     }
 }

@@ -167,7 +167,7 @@ impl<T> Link<T> {
 
     /// From now on the datagrams of both links wait in `other`'s queue and leave it at its rate; all else stays each one's own. Calls of
     /// [`Self::send`] then come in order of `now` over both.
-    pub fn share_queue(&mut self, other: &Self) {
+    pub fn share_queue<U>(&mut self, other: &Link<U>) {
         self.bottleneck.clone_from(&other.bottleneck);
     }
 

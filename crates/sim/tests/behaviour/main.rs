@@ -10,6 +10,7 @@ mod keys;
 mod messages;
 mod mtu;
 mod records;
+mod queues;
 mod resets;
 mod silence;
 mod steps;
