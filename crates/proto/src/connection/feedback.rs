@@ -213,19 +213,20 @@ impl Connection {
         let path = &mut self.path;
         // Losses of a full queue are congestion: no redundancy answers them.
         let congested = path.rate.is_congested();
+        let loss = path.estimator.estimate().rate;
         for (n, sent) in path.flight.iter_from(path.fates_from) {
             match sent.fate {
                 Fate::Open if sent.elicits => break,
                 _ if sent.carried == Carried::SizeProbe => {}
                 _ if !sent.elicits => {
                     if sent.fate == Fate::Acked {
-                        path.mtu.on_fate(now, sent.at, sent.payload_len(), false);
+                        path.mtu.on_fate(now, sent.at, (sent.payload_len(), false), loss);
                     }
                 }
                 Fate::Acked | Fate::Lost { .. } => {
                     let lost = sent.fate != Fate::Acked;
                     path.rate.on_fate(n, lost);
-                    path.mtu.on_fate(now, sent.at, sent.payload_len(), lost);
+                    path.mtu.on_fate(now, sent.at, (sent.payload_len(), lost), loss);
                     path.runs.on_fate(lost);
                     if !congested {
                         path.estimator.on_fate(lost);
@@ -299,7 +300,7 @@ fn lane_reports<'a>(
     (reports, count)
 }
 
-/// Bytes of a lane's report without runs, for all but the first.
-const LANE_REPORT: usize = 20;
+/// Bytes of a lane's report without runs and regions, for all but the first.
+const LANE_REPORT: usize = 21;
 /// All of FEEDBACK with every range, run and limit at full length fits the smallest datagram.
 const MAX_FEEDBACK: usize = 1_100;
