@@ -53,6 +53,8 @@ pub(crate) struct LaneSender {
     encoder: Encoder,
     max_capacity: usize,
     open: Option<OpenSymbol>,
+    /// The newest symbol that was sent though it had room left.
+    newest_partial: Option<SourceId>,
     /// Source symbols from `base` to `sent`.
     sources: VecDeque<Source>,
     base: SourceId,
@@ -88,6 +90,7 @@ impl LaneSender {
             encoder: Encoder::new(slot_len, SMALLEST_RING),
             max_capacity: most_symbols(slot_len, memory),
             open: None,
+            newest_partial: None,
             sources: VecDeque::new(),
             base: SourceId(0),
             sent: SourceId(0),
@@ -119,7 +122,8 @@ impl LaneSender {
         if self.sent >= self.peer_limit {
             return None;
         }
-        if self.sent == self.encoder.window().end {
+        if self.sent == self.encoder.window().end && self.open.is_some() {
+            self.newest_partial = Some(self.sent);
             self.close();
         }
         (self.sent < self.encoder.window().end).then_some(self.sent)

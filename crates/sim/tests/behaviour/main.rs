@@ -10,6 +10,7 @@ mod messages;
 mod mtu;
 mod resets;
 mod silence;
+mod small;
 mod steps;
 mod streams;
 mod target;

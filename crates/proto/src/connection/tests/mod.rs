@@ -4,6 +4,7 @@
 mod messages;
 mod moving;
 mod slices;
+mod small;
 mod streams;
 
 use core::net::{Ipv4Addr, SocketAddr};
