@@ -216,7 +216,8 @@ impl LaneSender {
     /// What the peer says of the lane, in packet `number`; older reports than the newest are ignored. Returns false if it
     /// speaks of symbols that were never sent.
     pub fn on_report(&mut self, number: u64, report: &LaneReport<'_>) -> bool {
-        if report.end > self.sent || report.edge > self.sent {
+        let seen = report.regions.last().map_or(report.end, |(region, _)| region.end);
+        if seen > self.sent || report.edge > self.sent {
             return false;
         }
         self.peer_limit = self.peer_limit.max(report.limit);
@@ -229,6 +230,9 @@ impl LaneSender {
         self.report.deficit = report.deficit;
         self.report.undecoded.clear();
         self.report.undecoded.extend(report.undecoded);
+        self.report.regions.clear();
+        self.report.regions.extend(report.regions);
+        self.report.serial += 1;
         if self.is_base_news() {
             self.forget_given_up();
         }

@@ -6,6 +6,7 @@ mod crowd;
 mod ecn;
 mod handshake;
 mod hostile;
+mod longfat;
 mod messages;
 mod mtu;
 mod resets;

@@ -146,6 +146,7 @@ impl LaneSender {
         self.encoder.grow(capacity);
         self.sources.reserve(capacity - self.sources.len());
         self.lost.reserve(capacity.saturating_sub(self.lost.len()));
+        self.report.reserve_regions();
         self.reserve_repairs();
     }
 
