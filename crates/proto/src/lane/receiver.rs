@@ -253,7 +253,9 @@ impl LaneReceiver {
         let wanted = wanted.min(self.credit as u64) as usize;
         if wanted > self.decoder.capacity() {
             self.decoder.grow(wanted);
-            self.regions.reserve(MAX_REGIONS.saturating_sub(self.regions.len()));
+            if wanted >= 2 * MAX_RUNS {
+                self.regions.reserve(MAX_REGIONS.saturating_sub(self.regions.len()));
+            }
         }
         let floor = end.0.saturating_sub(self.decoder.capacity() as u64);
         delivery.before_reuse(SourceId(floor), &self.decoder);

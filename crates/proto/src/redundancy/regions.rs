@@ -9,26 +9,24 @@ use std::collections::VecDeque;
 
 use tidewire_codec::{Code, SourceId};
 
-use super::{CodingContext, MAX_REGIONS, Repair};
+use super::{CodingContext, MAX_REGIONS, MAX_RUNS, Repair};
 
 /// Repairs that are owed to the regions of the newest report. They are counted once for each report, since what is under way is thousands of packets.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RegionAnswers {
     /// Number of the report, and what was settled.
     looked: Option<(u64, SourceId)>,
     owed: VecDeque<(Range<SourceId>, u64)>,
 }
 
-impl Default for RegionAnswers {
-    fn default() -> Self {
-        Self { looked: None, owed: VecDeque::with_capacity(MAX_REGIONS) }
-    }
-}
-
 impl RegionAnswers {
     /// The next repair for a region whose first transmissions are settled. `allow(missing)` says how many repairs should be under way for a region that
     /// lacks `missing` symbols.
     pub fn next(&mut self, cx: &CodingContext<'_>, allow: impl Fn(u64) -> u64) -> Option<Repair> {
+        // Memory is taken with the first window that can have so many runs: an idle connection needs none.
+        if self.owed.capacity() == 0 && cx.sent.0.saturating_sub(cx.base.0) >= 2 * MAX_RUNS as u64 {
+            self.owed.reserve(MAX_REGIONS);
+        }
         let look = (cx.report.serial, cx.settled);
         if self.looked.replace(look) != Some(look) {
             self.count(cx, allow);

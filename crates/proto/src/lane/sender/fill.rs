@@ -8,6 +8,7 @@ use tidewire_codec::SourceId;
 
 use super::{LaneSender, OpenSymbol};
 use crate::Time;
+use crate::redundancy::MAX_RUNS;
 use crate::wire::{OpenStream, SYMBOL_HEADER_LEN, SymbolFrame, SymbolFrames, SymbolHeader, Writer, message_room};
 
 /// A message does not begin in what is left of a symbol when fewer of its bytes than this would fit there: an end of a symbol is cheaper
@@ -146,7 +147,9 @@ impl LaneSender {
         self.encoder.grow(capacity);
         self.sources.reserve(capacity - self.sources.len());
         self.lost.reserve(capacity.saturating_sub(self.lost.len()));
-        self.report.reserve_regions();
+        if capacity >= 2 * MAX_RUNS {
+            self.report.reserve_regions();
+        }
         self.reserve_repairs();
     }
 
