@@ -139,6 +139,7 @@ fn feedback(host: &mut Host, peer: &mut Peer, heard: &[u64], input: &mut Unstruc
     let oldest = newest.saturating_sub(input.int_in_range(0..=20)?);
     let edge = input.int_in_range(0..=300)?;
     let end = edge + input.int_in_range(0..=40)?;
+    let beyond = end + input.int_in_range(1..=40)?;
     let undecoded = [SourceId(edge)..SourceId(end)];
     let lane = LaneRepr {
         lane: input.int_in_range(0..=2)?,
@@ -147,6 +148,7 @@ fn feedback(host: &mut Host, peer: &mut Peer, heard: &[u64], input: &mut Unstruc
         deficit: input.int_in_range(0..=end - edge)?,
         limit: SourceId(edge + input.int_in_range(0..=100_000)?),
         undecoded: if edge < end { &undecoded } else { &[] },
+        regions: &[(SourceId(end)..SourceId(beyond), input.int_in_range(0..=beyond - end)?)],
     };
     let lanes = if input.arbitrary()? { &[lane][..] } else { &[] };
     let delay = Duration::from_micros(input.int_in_range(0..=50_000)?);

@@ -53,7 +53,7 @@ pub struct Config {
     pub ring_memory: usize,
     /// Streams that the peer may have open (default 128).
     pub max_streams: u64,
-    /// Bytes that a stream may hold unread at first, and at most (default 256 KiB and 8 MiB).
+    /// Bytes that a stream may hold unread at first, and at most (default 256 KiB and 16 MiB).
     pub stream_window: u64,
     /// See `stream_window`.
     pub max_stream_window: u64,
@@ -86,7 +86,7 @@ impl Default for Config {
             ring_memory: 64 << 20,
             max_streams: 128,
             stream_window: 256 << 10,
-            max_stream_window: 8 << 20,
+            max_stream_window: 16 << 20,
             max_connections: 10_000,
             max_memory: 1 << 30,
         }

@@ -100,9 +100,17 @@ fn feedbacks() -> Vec<(&'static str, Vec<u8>)> {
         deficit: 3,
         limit: SourceId(1_256),
         undecoded: &[ids(1_000, 1_002), ids(1_003, 1_004), ids(1_030, 1_033)],
+        regions: &[],
     };
-    let tight =
-        LaneRepr { lane: 7, edge: SourceId(5), end: SourceId(5), deficit: 0, limit: SourceId(5), undecoded: &[] };
+    let tight = LaneRepr {
+        lane: 7,
+        edge: SourceId(5),
+        end: SourceId(5),
+        deficit: 0,
+        limit: SourceId(5),
+        undecoded: &[],
+        regions: &[],
+    };
     let nothing = FeedbackRepr {
         received: &[],
         delay: Duration::ZERO,
@@ -119,10 +127,14 @@ fn feedbacks() -> Vec<(&'static str, Vec<u8>)> {
         lanes: &[lane, tight],
         elicits: true,
     };
+    let beyond = [(ids(1_040, 1_280), 17), (ids(1_280, 1_536), 0), (ids(1_536, 1_600), 64)];
+    let regions = FeedbackRepr { received: &[5..=9], lanes: &[LaneRepr { regions: &beyond, ..lane }], ..nothing };
     vec![
         ("feedback_nothing", written(100, |w| nothing.emit(w))),
         ("feedback_full", written(200, |w| full.emit(w))),
-        ("feedback_cut", written(46, |w| full.emit(w))),
+        ("feedback_cut", written(48, |w| full.emit(w))),
+        ("feedback_regions", written(200, |w| regions.emit(w))),
+        ("feedback_regions_cut", written(39, |w| regions.emit(w))),
     ]
 }
 

@@ -105,6 +105,17 @@ fn runs(edge: u64, pairs: &[(u64, u64)]) -> (Vec<Range<SourceId>>, u64) {
     (runs.clone(), runs.last().map_or(edge, |run| run.end.0))
 }
 
+/// Adjacent regions of these lengths from `start` up, each with a deficit of no more than its length.
+fn adjacent(start: u64, lengths: &[(u64, u64)]) -> Vec<(Range<SourceId>, u64)> {
+    let mut next = start;
+    let mut region = |&(length, deficit): &(u64, u64)| {
+        let ids = SourceId(next)..SourceId(next + length);
+        next += length;
+        (ids, deficit.min(length))
+    };
+    lengths.iter().map(&mut region).collect()
+}
+
 proptest! {
     #[test]
     fn varints(value in varint(), cut in 0_usize..8) {
@@ -178,21 +189,25 @@ proptest! {
         ecn in any::<Option<(u32, u32, u32)>>(),
         limits in prop::option::of(vec((varint(), varint()), 0..70)),
         lanes in vec((any::<u32>(), 0..1_u64 << 50, vec((0..300_u64, 0..300_u64), 0..40), 0..500_u64), 0..18),
+        lengths in vec((1..600_u64, 0..600_u64), 0..70),
         elicits: bool,
         room in 0..6000_usize,
     ) {
         let received = ranges(top, &pairs);
         let undecoded: Vec<_> = lanes.iter().map(|(_, edge, pairs, _)| runs(*edge, pairs)).collect();
+        let regions: Vec<_> = undecoded.iter().map(|(_, end)| adjacent(*end, &lengths)).collect();
         let lanes: Vec<_> = lanes
             .iter()
             .zip(&undecoded)
-            .map(|((lane, edge, _, credit), (runs, end))| LaneRepr {
+            .zip(&regions)
+            .map(|(((lane, edge, _, credit), (runs, end)), regions)| LaneRepr {
                 lane: *lane,
                 edge: SourceId(*edge),
                 end: SourceId(*end),
                 deficit: (end - edge) / 2,
                 limit: SourceId(edge + credit),
                 undecoded: runs,
+                regions,
             })
             .collect();
         let repr = FeedbackRepr {
@@ -236,10 +251,14 @@ proptest! {
             let shown: Vec<_> = said.undecoded.collect();
             prop_assert_eq!(&shown[..], &meant.undecoded[..shown.len()]);
             // Nothing is said of ids behind the last run shown, unless all are.
-            let cut = shown.len() < meant.undecoded.len() || shown.len() == 32;
+            let cut = shown.len() < meant.undecoded.len();
             prop_assert_eq!(end, if cut { shown.last().map_or(meant.edge, |run| run.end) } else { meant.end });
             prop_assert_eq!(deficit, meant.deficit.min(end.0 - meant.edge.0));
             whole &= shown.len() == meant.undecoded.len().min(32);
+            let regions: Vec<_> = said.regions.collect();
+            prop_assert!(regions.is_empty() || !cut);
+            prop_assert_eq!(&regions[..], &meant.regions[..regions.len()]);
+            whole &= cut || regions.len() == meant.regions.len().min(63);
         }
         // What was cut was cut for want of room: neither a gap of 8 bytes nor a length of 8 bytes would still fit.
         prop_assert!(whole || w.remaining() < room / 2 + 16, "{} of {room} left", w.remaining());

@@ -241,11 +241,11 @@ impl State {
     }
 
     /// The driver, if it sleeps and has to look at a connection sooner than it would. What was written may leave at once without any
-    /// timer, unless the pace is what it waits for; all else has a timer.
+    /// timer, unless it waits for the pace or for more bytes; all else has a timer.
     fn driver_if_needed(&mut self, handle: ConnectionHandle, wrote: bool) -> Option<Waker> {
         self.driver.as_ref()?;
         let (at, reason) = self.endpoint.connection_mut(handle)?.poll_timeout()?;
-        let needed = at < self.due || (wrote && reason != WakeReason::Pace);
+        let needed = at < self.due || (wrote && !matches!(reason, WakeReason::Pace | WakeReason::Coalesce));
         if needed { self.driver.take() } else { None }
     }
 

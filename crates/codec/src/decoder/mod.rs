@@ -210,6 +210,28 @@ impl Decoder {
         self.ring.memory() + self.rows.memory()
     }
 
+    /// Independent symbols that are lacking in each region of ids from `from` up, once all below the region is decoded. The first region ends at
+    /// the next multiple of `length`, each later one `length` ids further, and none goes beyond [`end`](Self::end). `deficits` is told those of the
+    /// lowest regions. Returns what is lacking below `from`; with all regions that is [`rank_deficit`](Self::rank_deficit).
+    pub fn region_deficits(&self, from: SourceId, length: u64, deficits: &mut [u64]) -> u64 {
+        let (from, first) = (from.0.min(self.end), from.0 / length);
+        for (region, deficit) in (first..).zip(deficits.iter_mut()) {
+            let ids = (region * length).max(from)..((region + 1) * length).min(self.end);
+            *deficit = self.undecoded_in(SourceId(ids.start)..SourceId(ids.end));
+        }
+        let mut below = self.undecoded_in(SourceId(self.edge)..SourceId(from));
+        // A row gives its pivot once all below that is known.
+        for pivot in self.rows.pivots() {
+            let region = (pivot / length).checked_sub(first).and_then(|region| deficits.get_mut(region as usize));
+            match region {
+                _ if pivot < from => below -= 1,
+                Some(deficit) => *deficit -= 1,
+                None => {}
+            }
+        }
+        below
+    }
+
     /// Unsolved rows held, at most `max_rows`.
     pub fn rows(&self) -> usize {
         self.rows.len()

@@ -66,6 +66,8 @@ pub enum WakeReason {
     Handshake,
     /// The pacer lets the next packet go.
     Pace,
+    /// Bytes have waited long enough for more to share their packet.
+    Coalesce,
     /// FEEDBACK is due.
     Feedback,
     /// A packet will count as lost.

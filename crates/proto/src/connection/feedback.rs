@@ -217,19 +217,20 @@ impl Connection {
         let path = &mut self.path;
         // Losses of a full queue are congestion: no redundancy answers them.
         let congested = path.rate.is_congested();
+        let loss = path.estimator.estimate().rate;
         for (n, sent) in path.flight.iter_from(path.fates_from) {
             match sent.fate {
                 Fate::Open if sent.elicits => break,
                 _ if sent.carried == Carried::SizeProbe => {}
                 _ if !sent.elicits => {
                     if sent.fate == Fate::Acked {
-                        path.mtu.on_fate(now, sent.at, sent.payload_len(), false);
+                        path.mtu.on_fate(now, sent.at, (sent.payload_len(), false), loss);
                     }
                 }
                 Fate::Acked | Fate::Lost { .. } => {
                     let lost = sent.fate != Fate::Acked;
                     path.rate.on_fate(n, lost);
-                    path.mtu.on_fate(now, sent.at, sent.payload_len(), lost);
+                    path.mtu.on_fate(now, sent.at, (sent.payload_len(), lost), loss);
                     path.runs.on_fate(lost);
                     if !congested {
                         path.estimator.on_fate(lost);
@@ -303,8 +304,8 @@ fn lane_reports<'a>(
     (reports, count)
 }
 
-/// Bytes that a lane's report without runs is given, for all but the first; more where its numbers are large.
-const LANE_REPORT: usize = 20;
+/// Bytes that a lane's report without runs and regions is given, for all but the first; more where its numbers are large.
+const LANE_REPORT: usize = 21;
 /// Stream credit in FEEDBACK at most: the streams and the number of limits, and each limit.
 const CREDIT_HEAD: usize = 10;
 const LIMIT_LEN: usize = 16;

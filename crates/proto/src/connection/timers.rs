@@ -191,6 +191,7 @@ impl Connection {
             if self.lanes.has_work() {
                 arm(later(open), WakeReason::Pace);
             }
+            arm(self.held_until().and_then(|at| later(at.max(open))), WakeReason::Coalesce);
             arm(self.path.mtu.next_probe().and_then(|at| later(at.max(open))), WakeReason::PacketSize);
             let policy = self.policy_timeout(open.max(asked));
             arm(policy.and_then(|at| later(at.max(open))), WakeReason::Redundancy);

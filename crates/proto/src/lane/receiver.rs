@@ -17,7 +17,7 @@ use super::sender::{TIME_UNIT, send_time};
 use super::{INITIAL_CREDIT, SMALLEST_RING, most_symbols};
 use crate::Time;
 use crate::connection::CloseCode;
-use crate::redundancy::MAX_RUNS;
+use crate::redundancy::{MAX_REGIONS, MAX_RUNS};
 use crate::stats::{DelayHistogram, SymbolStats};
 use crate::wire::{LaneRepr, SEND_TIME_MODULUS, SymbolFrames};
 
@@ -88,6 +88,10 @@ pub(crate) struct LaneReceiver {
     edge: SourceId,
     clock: OneWayClock,
     runs: Vec<Range<SourceId>>,
+    /// Where more runs are lacking than FEEDBACK names: how far it names them, and the regions beyond with their deficits.
+    named: Option<(SourceId, u64)>,
+    regions: Vec<(Range<SourceId>, u64)>,
+    region_len: u64,
     pub delay: DelayHistogram,
     pub symbols: SymbolStats,
     /// Receptions that did not raise the rank, refused ones included.
@@ -116,6 +120,9 @@ impl LaneReceiver {
             edge: SourceId(0),
             clock: OneWayClock::default(),
             runs: Vec::new(),
+            named: None,
+            regions: Vec::new(),
+            region_len: max_span.max(1).into(),
             delay: DelayHistogram::default(),
             symbols: SymbolStats::default(),
             redundant: 0,
@@ -252,6 +259,9 @@ impl LaneReceiver {
         let wanted = wanted.min(self.credit as u64) as usize;
         if wanted > self.decoder.capacity() {
             self.decoder.grow(wanted);
+            if wanted >= 2 * MAX_RUNS {
+                self.regions.reserve(MAX_REGIONS.saturating_sub(self.regions.len()));
+            }
         }
         let floor = end.0.saturating_sub(self.decoder.capacity() as u64);
         delivery.before_reuse(SourceId(floor), &self.decoder)
@@ -350,17 +360,40 @@ impl LaneReceiver {
         self.tune(now, rtt);
         self.runs.clear();
         self.runs.extend(self.decoder.undecoded().take(MAX_RUNS));
+        self.regions.clear();
+        let last = self.runs.last().filter(|_| self.runs.len() == MAX_RUNS).map(|run| run.end);
+        self.named = last.map(|end| (end, self.review_regions(end)));
+    }
+
+    /// Finds the deficits of the regions from `from` up; returns that of what lies below. Regions end at multiples of the longest span, so that the
+    /// peer's answers to one report are for the regions of the next one too.
+    fn review_regions(&mut self, from: SourceId) -> u64 {
+        let (end, length) = (self.decoder.end(), self.region_len);
+        let mut deficits = [0; MAX_REGIONS];
+        let below = self.decoder.region_deficits(from, length, &mut deficits);
+        let mut start = from;
+        for deficit in deficits {
+            if start >= end {
+                break;
+            }
+            let region = start..SourceId((start.0 / length + 1) * length).min(end);
+            start = region.end;
+            self.regions.push((region, deficit));
+        }
+        below
     }
 
     /// What FEEDBACK says of this lane.
     pub fn report(&self, lane: u32) -> LaneRepr<'_> {
+        let (end, deficit) = self.named.unwrap_or((self.decoder.end(), self.decoder.rank_deficit()));
         LaneRepr {
             lane,
             edge: self.decoder.edge(),
-            end: self.decoder.end(),
-            deficit: self.decoder.rank_deficit(),
+            end,
+            deficit,
             limit: self.limit(),
             undecoded: &self.runs,
+            regions: &self.regions,
         }
     }
 

@@ -53,6 +53,8 @@ pub(crate) struct LaneSender {
     encoder: Encoder,
     max_capacity: usize,
     open: Option<OpenSymbol>,
+    /// The newest symbol that was sent though it had room left.
+    newest_partial: Option<SourceId>,
     /// Source symbols from `base` to `sent`.
     sources: VecDeque<Source>,
     base: SourceId,
@@ -90,6 +92,7 @@ impl LaneSender {
             encoder: Encoder::new(slot_len, SMALLEST_RING),
             max_capacity: most_symbols(slot_len, memory),
             open: None,
+            newest_partial: None,
             sources: VecDeque::new(),
             base: SourceId(0),
             sent: SourceId(0),
@@ -122,7 +125,8 @@ impl LaneSender {
         if self.sent >= self.peer_limit {
             return None;
         }
-        if self.sent == self.encoder.window().end {
+        if self.sent == self.encoder.window().end && self.open.is_some() {
+            self.newest_partial = Some(self.sent);
             self.close();
         }
         (self.sent < self.encoder.window().end).then_some(self.sent)
@@ -215,7 +219,8 @@ impl LaneSender {
     /// What the peer says of the lane, in packet `number`; older reports than the newest are ignored. Returns false if it
     /// speaks of symbols that were never sent.
     pub fn on_report(&mut self, number: u64, report: &LaneReport<'_>) -> bool {
-        if report.end > self.sent || report.edge > self.sent {
+        let seen = report.regions.last().map_or(report.end, |(region, _)| region.end);
+        if seen > self.sent || report.edge > self.sent {
             return false;
         }
         self.peer_limit = self.peer_limit.max(report.limit);
@@ -228,6 +233,9 @@ impl LaneSender {
         self.report.deficit = report.deficit;
         self.report.undecoded.clear();
         self.report.undecoded.extend(report.undecoded);
+        self.report.regions.clear();
+        self.report.regions.extend(report.regions);
+        self.report.serial += 1;
         if self.is_base_news() {
             self.forget_given_up();
         }

@@ -21,7 +21,7 @@ use crate::wire::SymbolFrame;
 const WIDEN_ROUNDS: u32 = 4;
 
 /// Bytes by which the windows of all streams together may grow beyond what each begins with: a peer whose readers first keep up and
-/// then stall must not hold `max_stream_window` for each of 4,096 streams. Eight of the largest default windows; chosen.
+/// then stall must not hold `max_stream_window` for each of 4,096 streams. Four of the largest default windows; chosen.
 const MAX_WIDENED: u64 = 64 << 20;
 
 /// Streams whose credit one FEEDBACK names: half of what the wire allows, so that all else has room beside them.

@@ -20,9 +20,14 @@ const RESOLUTION: u16 = 20;
 /// The search starts anew after this long (RFC 8899 section 5.1.1, PMTU_RAISE_TIMER).
 const RAISE_AFTER: Duration = Duration::from_secs(600);
 
-/// Long packets lost in a row before the path is taken to have become narrower: by chance that happens to one in 4 * 10^5 at 20 % loss, to one in 256
-/// at 50 %, and costs [`SEARCH_AFTER`] at the least size.
+/// Long packets lost in a row before the path is taken to have become narrower, and as many more as make a mistake no likelier on a path that was lossy
+/// before: by chance that happens to one run in 4 * 10^5 up to [`MOST_LOSS`]. A mistake costs [`SEARCH_AFTER`] at the least size, and the symbols that
+/// are too long by then go in parts, without repairs. With 8 at any loss, bulk at 40 % made that mistake within half a minute.
 const LOST_IN_A_ROW: u32 = 8;
+/// Loss at which [`LOST_IN_A_ROW`] are enough.
+const LITTLE_LOSS: f64 = 0.2;
+/// Beyond this loss no more are waited for: 19 at 50 %. In a silence few are sent.
+const MOST_LOSS: f64 = 0.5;
 /// ... and times that a shorter one behind some of them arrived: a burst of losses takes what is short as well. Repairs are longer than most source
 /// symbols and those of a block follow each other: with two the ends of two bursts of the medium were enough (`issue_5` of
 /// `sim/tests/behaviour/mtu.rs`), and packets were short for three seconds.
@@ -34,6 +39,8 @@ const SEARCH_AFTER: Duration = Duration::from_secs(3);
 #[derive(Debug, Default)]
 struct Suspicion {
     lost: u32,
+    /// So many lost in a row are enough, by the loss before the first of them.
+    enough: u32,
     /// Length of the shortest of them.
     shortest: u16,
     /// Times that a shorter packet arrived, and how many were lost at the last of them.
@@ -85,15 +92,18 @@ impl MtuProber {
     }
 
     /// The fate of a packet of `size` bytes that left at `left` and was no probe, in the order of sending. Returns whether the path has become narrower:
-    /// the size is 1,200 bytes again.
-    pub fn on_fate(&mut self, now: Time, left: Time, size: u16, lost: bool) -> bool {
+    /// the size is 1,200 bytes again. `loss` is the fraction of packets that the path was believed to lose before.
+    pub fn on_fate(&mut self, now: Time, left: Time, (size, lost): (u16, bool), loss: f64) -> bool {
         if left <= self.since || !self.is_raised() {
             return false;
         }
         let seen = &mut self.suspicion;
         if lost {
             if size > BASE {
-                seen.shortest = if seen.lost == 0 { size } else { seen.shortest.min(size) };
+                if seen.lost == 0 {
+                    (seen.shortest, seen.enough) = (size, enough(loss));
+                }
+                seen.shortest = seen.shortest.min(size);
                 seen.lost += 1;
             }
             return false;
@@ -104,7 +114,7 @@ impl MtuProber {
             seen.passed += 1;
             seen.lost_then = seen.lost;
         }
-        let narrower = seen.lost >= LOST_IN_A_ROW && seen.passed >= PASSED;
+        let narrower = seen.lost >= seen.enough && seen.passed >= PASSED;
         if narrower {
             self.restart(now, SEARCH_AFTER);
         }
@@ -194,6 +204,12 @@ impl MtuProber {
     }
 }
 
+/// Long packets in a row that must be lost on a path that loses `loss` anyway.
+fn enough(loss: f64) -> u32 {
+    let loss = loss.clamp(LITTLE_LOSS, MOST_LOSS);
+    (f64::from(LOST_IN_A_ROW) * LITTLE_LOSS.ln() / loss.ln()).ceil() as u32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,8 +253,19 @@ mod tests {
         let now = Time::from_millis(1_000);
         fates.chars().position(|fate| {
             let size = if fate.eq_ignore_ascii_case(&'l') { 1_472 } else { 64 };
-            prober.on_fate(now, now - RTT, size, fate.is_lowercase())
+            prober.on_fate(now, now - RTT, (size, fate.is_lowercase()), 0.1)
         })
+    }
+
+    #[test]
+    fn on_a_path_that_loses_much_anyway_more_must_be_lost_in_a_row() {
+        assert_eq!([0.0, 0.2, 0.3, 0.4, 0.5, 0.9].map(enough), [8, 8, 11, 15, 19, 19]);
+        let narrower = |loss: f64, lost: usize| {
+            let (mut prober, now) = (raised(), Time::from_millis(1_000));
+            let fates = (0..lost).flat_map(|_| [(1_472, true), (64, false)]);
+            fates.into_iter().any(|fate| prober.on_fate(now, now - RTT, fate, loss))
+        };
+        assert!(narrower(0.1, 8) && !narrower(0.4, 14) && narrower(0.4, 15));
     }
 
     #[test]

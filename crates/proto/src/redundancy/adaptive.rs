@@ -16,7 +16,7 @@ use tidewire_codec::{Code, SourceId};
 use super::cap::Cap;
 use super::every::{answer_deficit, resend_unseen};
 use super::target::{ASKED, Conditions, Plan, plan, plan_default};
-use super::{CodingContext, RedundancyPolicy, Repair, Report, Target};
+use super::{CodingContext, RedundancyPolicy, RegionAnswers, Repair, Report, Target};
 use crate::Time;
 use crate::path::{LossEstimate, correlation};
 
@@ -58,6 +58,9 @@ const SLOW: u32 = 8;
 const TAIL_RISK: f64 = 0.01;
 /// A pause is a tail after this fraction of a round trip.
 const TAIL_FRACTION: u32 = 8;
+/// Answers to a region carry a margin of so many standard deviations where there is a target: one in 700 falls short. Saturated it is one deviation,
+/// since each repair costs goodput. Chosen.
+const SURE: f64 = 3.0;
 /// Repairs that may wait for a slot: what an idle moment of the path makes good, and no burst.
 const MOST_DUE: f64 = 4.0;
 /// A plan for a target costs a millisecond or two, so that it is made anew no more often than this, and only where what it rests on has changed.
@@ -104,6 +107,7 @@ pub struct Adaptive {
     seen: Option<Conditions>,
     /// Nothing was to be answered when this was so.
     nothing_due: Option<Situation>,
+    regions: RegionAnswers,
 }
 
 /// What an answer depends on most. That an answer was lost is seen at the next look, a fraction of the window later.
@@ -147,7 +151,8 @@ impl RedundancyPolicy for Adaptive {
     }
 
     fn next_repair(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
-        if let Some(repair) = resend_unseen(cx).or_else(|| self.answer_if_due(cx)) {
+        let answer = resend_unseen(cx).or_else(|| self.answer_if_due(cx)).or_else(|| self.answer_region(cx));
+        if let Some(repair) = answer {
             return Some(repair);
         }
         let (first, count) = cx.newest_span(cx.max_span)?;
@@ -252,6 +257,12 @@ impl Adaptive {
         Some(answer)
     }
 
+    /// A repair for a region beyond the runs that the report names.
+    fn answer_region(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
+        let deviations = if self.plan.is_some() { SURE } else { 1.0 };
+        self.regions.next(cx, |missing| arriving(missing, cx.loss.rate, deviations))
+    }
+
     /// When the next tail repair is due, if the tail needs one more.
     fn tail_due(&self, cx: &CodingContext<'_>) -> Option<Time> {
         if cx.backlog || self.tail_refused || self.unprotected == 0 || cx.base >= cx.sent {
@@ -272,6 +283,13 @@ fn default_target(cx: &CodingContext<'_>) -> Target {
     let slow = (cx.source_interval * SLOW).min(cx.rtt.mul_f64(ASKED));
     let latency = cx.rtt.mul_f64(round_trips.min(1.0)).max(TARGET_FLOOR).max(slow);
     Target { latency, deliver: QUANTILE, max_overhead: cx.max_overhead }
+}
+
+/// Repairs of which `missing` arrive on average, and so many standard deviations more: without, half of the regions would be asked for again, a round
+/// trip later.
+fn arriving(missing: u64, loss: f64, deviations: f64) -> u64 {
+    let (missing, arrives) = (missing as f64, (1.0 - loss).max(0.1));
+    ((missing + deviations * (missing * loss).sqrt()) / arrives).ceil() as u64
 }
 
 /// Repairs per source symbol that the loss takes: `p / (1 - p)`.
@@ -359,7 +377,8 @@ mod tests {
     #[test]
     fn saturated_answers_are_full_where_they_cost_little() {
         let gap = SourceId(0)..SourceId(2);
-        let report = Report { edge: gap.start, end: SourceId(200), deficit: 2, undecoded: vec![gap] };
+        let report =
+            Report { edge: gap.start, end: SourceId(200), deficit: 2, undecoded: vec![gap], ..Report::default() };
         let answered = |rate, burst, flying: u64| {
             let mut cx = context(&report, rate, burst, true);
             (cx.sent, cx.settled) = (SourceId(200), SourceId(200 - flying));
@@ -456,7 +475,13 @@ mod tests {
     #[test]
     fn with_a_long_window_what_is_not_due_is_looked_at_again_a_little_later() {
         let gap = SourceId(10)..SourceId(12);
-        let report = Report { edge: gap.start, end: SourceId(100), deficit: 2, undecoded: vec![gap.clone()] };
+        let report = Report {
+            edge: gap.start,
+            end: SourceId(100),
+            deficit: 2,
+            undecoded: vec![gap.clone()],
+            ..Report::default()
+        };
         let answers = [RepairInFlight { packet: 0, first: gap.start, count: 40, on_feedback: true }; 4];
         let mut policy = Adaptive::default();
         let mut is_answered = |report, sent, in_flight| {
@@ -477,7 +502,8 @@ mod tests {
     #[test]
     fn a_settled_deficit_is_answered_with_a_margin_and_no_more() {
         let gap = SourceId(10)..SourceId(12);
-        let report = Report { edge: gap.start, end: SourceId(100), deficit: 2, undecoded: vec![gap] };
+        let report =
+            Report { edge: gap.start, end: SourceId(100), deficit: 2, undecoded: vec![gap], ..Report::default() };
         let answer = RepairInFlight { packet: 0, first: SourceId(10), count: 40, on_feedback: true };
         let flying = [answer; 4];
         for under_way in 0..=4 {

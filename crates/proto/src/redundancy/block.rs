@@ -203,15 +203,20 @@ mod tests {
         // Of six losses the report had room for the first two.
         let mut block = three_generations(&[3, 9, 70, 75, 80, 130]);
         let undecoded = vec![SourceId(3)..SourceId(4), SourceId(9)..SourceId(10)];
-        let report = Report { edge: SourceId(3), end: SourceId(10), deficit: 6, undecoded };
+        let report = Report { edge: SourceId(3), end: SourceId(10), deficit: 6, undecoded, ..Report::default() };
         assert_eq!(answers(&mut block, &report), [2, 3, 1]);
     }
 
     #[test]
     fn issue_5_a_repair_that_was_not_sent_or_did_not_help_is_sent_again() {
         let mut block = three_generations(&[3]);
-        let report =
-            Report { edge: SourceId(3), end: SourceId(192), deficit: 1, undecoded: vec![SourceId(3)..SourceId(4)] };
+        let report = Report {
+            edge: SourceId(3),
+            end: SourceId(192),
+            deficit: 1,
+            undecoded: vec![SourceId(3)..SourceId(4)],
+            ..Report::default()
+        };
         // Asked for but not sent.
         assert!(block.next_repair(&context(&report, &[])).is_some());
         assert_eq!(answers(&mut block, &report), [1, 0, 0]);

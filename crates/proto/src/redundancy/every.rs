@@ -5,7 +5,7 @@
 
 use tidewire_codec::{Code, SourceId};
 
-use super::{CodingContext, RedundancyPolicy, Repair};
+use super::{CodingContext, RedundancyPolicy, RegionAnswers, Repair};
 
 /// One repair in `spacing` packets.
 #[derive(Debug)]
@@ -13,12 +13,13 @@ pub struct Every {
     per_source: f64,
     due: f64,
     closed_loop: bool,
+    regions: RegionAnswers,
 }
 
 impl Every {
     /// `spacing` > 1 packets per repair, the repair included.
     pub fn new(spacing: f64, closed_loop: bool) -> Self {
-        Self { per_source: 1.0 / (spacing - 1.0), due: 0.0, closed_loop }
+        Self { per_source: 1.0 / (spacing - 1.0), due: 0.0, closed_loop, regions: RegionAnswers::default() }
     }
 }
 
@@ -29,7 +30,9 @@ impl RedundancyPolicy for Every {
 
     fn next_repair(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
         if self.closed_loop
-            && let Some(repair) = resend_unseen(cx).or_else(|| answer_deficit(cx, |missing| missing))
+            && let Some(repair) = resend_unseen(cx)
+                .or_else(|| answer_deficit(cx, |missing| missing))
+                .or_else(|| self.regions.next(cx, |missing| missing))
         {
             return Some(repair);
         }
@@ -53,7 +56,7 @@ pub fn resend_unseen(cx: &CodingContext<'_>) -> Option<Repair> {
     let lost = cx.lost?;
     let run = cx.report.undecoded.iter().find(|run| run.contains(&lost));
     let outage = run.is_some_and(|run| run.end.0 - run.start.0 >= OUTAGE);
-    (outage || lost >= cx.report.end).then_some(Repair::Resend(lost))
+    (outage || lost >= cx.report.seen()).then_some(Repair::Resend(lost))
 }
 
 /// A repair for what the settled part of the window lacks beyond what is under way for it.

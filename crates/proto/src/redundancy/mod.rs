@@ -9,6 +9,7 @@ mod block;
 mod cap;
 mod every;
 mod none;
+mod regions;
 mod steady;
 pub mod target;
 
@@ -26,6 +27,7 @@ pub use adaptive::Adaptive;
 pub use block::Block;
 pub use every::{Every, answer_deficit, resend_unseen};
 pub use none::NoRedundancy;
+pub use regions::RegionAnswers;
 pub use steady::{SteadyPath, steady_share};
 pub use target::{Plan, Target};
 
@@ -84,16 +86,23 @@ impl RepairInFlight {
 pub struct Report {
     /// All ids below are decoded.
     pub edge: SourceId,
-    /// One past the highest id seen.
+    /// One past the highest id that `undecoded` speaks of.
     pub end: SourceId,
-    /// Independent symbols lacking for all that was seen.
+    /// Independent symbols lacking for all below `end`.
     pub deficit: u64,
     /// Undecoded runs from the edge up, at most 32.
     pub undecoded: Vec<Range<SourceId>>,
+    /// What was seen beyond `end`, where more runs are lacking than could be named: adjacent regions from there up, and how many independent
+    /// symbols are lacking in each once all below it is decoded.
+    pub regions: Vec<(Range<SourceId>, u64)>,
+    /// How many reports there were.
+    pub serial: u64,
 }
 
 /// Runs of undecoded ids that FEEDBACK can name (wire.md section 5).
 pub(crate) const MAX_RUNS: usize = 32;
+/// Regions beyond them that it can tell of.
+pub(crate) const MAX_REGIONS: usize = 63;
 
 impl Report {
     /// Undecoded ids below `limit`, as far as they were named.
@@ -106,10 +115,17 @@ impl Report {
     /// The receiver's rows are credited to the settled part, so this is a lower bound.
     pub fn settled_deficit(&self, settled: SourceId) -> u64 {
         let below = self.undecoded_below(settled);
-        if self.undecoded.len() >= MAX_RUNS {
-            return self.deficit.min(below);
-        }
         self.deficit.saturating_sub(self.undecoded_below(self.end) - below).min(below)
+    }
+
+    /// Takes the memory for as many regions as can be told of.
+    pub(crate) fn reserve_regions(&mut self) {
+        self.regions.reserve(MAX_REGIONS.saturating_sub(self.regions.len()));
+    }
+
+    /// One past the highest id seen.
+    pub fn seen(&self) -> SourceId {
+        self.regions.last().map_or(self.end, |(region, _)| region.end)
     }
 
     /// The lowest undecoded id, if it is below `limit`.

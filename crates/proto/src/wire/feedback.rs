@@ -20,6 +20,8 @@ pub const MAX_LIMITS: u64 = 64;
 pub const MAX_LANES: u64 = 16;
 /// Undecoded runs of one lane, at most.
 pub const MAX_RUNS: u64 = 32;
+/// Regions beyond the undecoded runs of one lane, at most.
+pub const MAX_REGIONS: u64 = 63;
 /// The unit of the delay field and of send times.
 pub(super) const TIME_UNIT_MICROS: u64 = 16;
 /// What `largest` says when nothing was received.
@@ -224,7 +226,7 @@ pub struct LaneReport<'a> {
     pub lane: u32,
     /// All ids below are decoded, or skipped.
     pub edge: SourceId,
-    /// One past the highest id seen, in a source symbol or a span; at least `edge`.
+    /// One past the highest id that `undecoded` speaks of: that was seen, in a source symbol or a span, where there are no `regions`; at least `edge`.
     pub end: SourceId,
     /// Independent symbols lacking to decode all below `end`; at most `end - edge`.
     pub deficit: u64,
@@ -232,6 +234,8 @@ pub struct LaneReport<'a> {
     pub limit: SourceId,
     /// Runs of ids not decoded, from the edge up, disjoint and not adjacent, all below `end`.
     pub undecoded: Runs<'a>,
+    /// What is lacking beyond `end`.
+    pub regions: Regions<'a>,
 }
 
 /// Iterates over the lanes of a FEEDBACK.
@@ -276,9 +280,17 @@ impl<'a> Lanes<'a> {
         let mut walk = undecoded;
         while walk.step()?.is_some() {}
         *r = walk.reader;
+        let count = r.varint()?;
+        if count > MAX_REGIONS {
+            return Err(Malformed::Field("regions"));
+        }
+        let regions = Regions { reader: *r, left: count, next: end };
+        let mut walk = regions;
+        while walk.step()?.is_some() {}
+        *r = walk.reader;
         self.left = left;
         let (edge, end, limit) = (SourceId(edge), SourceId(end), SourceId(limit));
-        Ok(Some(LaneReport { lane, edge, end, deficit, limit, undecoded }))
+        Ok(Some(LaneReport { lane, edge, end, deficit, limit, undecoded, regions }))
     }
 }
 
@@ -318,6 +330,37 @@ impl Runs<'_> {
 
 impl Iterator for Runs<'_> {
     type Item = Range<SourceId>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step().ok().flatten()
+    }
+}
+
+/// Iterates over adjacent regions of source ids, lowest first, each with its deficit: independent symbols that are lacking in it once all below it is
+/// decoded.
+#[derive(Clone, Copy, Debug)]
+pub struct Regions<'a> {
+    reader: Reader<'a>,
+    left: u64,
+    /// Where the next one begins.
+    next: u64,
+}
+
+impl Regions<'_> {
+    fn step(&mut self) -> Result<Option<(Range<SourceId>, u64)>, Malformed> {
+        let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
+        let (length, deficit) = (self.reader.varint()?, self.reader.varint()?);
+        let (start, end) = (self.next, self.next.saturating_add(length));
+        if length == 0 || deficit > length || end > VARINT_MAX {
+            return Err(Malformed::Field("region"));
+        }
+        (self.left, self.next) = (left, end);
+        Ok(Some((SourceId(start)..SourceId(end), deficit)))
+    }
+}
+
+impl Iterator for Regions<'_> {
+    type Item = (Range<SourceId>, u64);
 
     fn next(&mut self) -> Option<Self::Item> {
         self.step().ok().flatten()

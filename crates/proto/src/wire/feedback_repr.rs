@@ -10,7 +10,9 @@ use core::time::Duration;
 use tidewire_codec::SourceId;
 
 use super::bytes::{Full, VARINT_MAX, Writer, varint_len};
-use super::feedback::{EcnCounts, MAX_LANES, MAX_LIMITS, MAX_RANGES, MAX_RUNS, NOTHING, TIME_UNIT_MICROS, flag};
+use super::feedback::{
+    EcnCounts, MAX_LANES, MAX_LIMITS, MAX_RANGES, MAX_REGIONS, MAX_RUNS, NOTHING, TIME_UNIT_MICROS, flag,
+};
 use super::frame::write_feedback_type;
 
 /// Ranges written at most: one less than the wire allows, so that their count is always one byte.
@@ -32,7 +34,7 @@ pub struct LaneRepr<'a> {
     pub lane: u32,
     /// All ids below are decoded, or skipped.
     pub edge: SourceId,
-    /// One past the highest id seen; at least `edge`.
+    /// One past the highest id that `undecoded` speaks of; at least `edge`.
     pub end: SourceId,
     /// Independent symbols lacking to decode all below `end`; at most `end - edge`.
     pub deficit: u64,
@@ -41,6 +43,9 @@ pub struct LaneRepr<'a> {
     /// Runs of ids not decoded, lowest first, none empty, disjoint, not adjacent, all in `edge .. end`. As many of the
     /// lowest are said as there is room for, at most [`MAX_RUNS`].
     pub undecoded: &'a [Range<SourceId>],
+    /// Adjacent regions of ids from `end` up, none empty, and the deficit of each, at most its length. As many of the lowest are said as there is room for
+    /// behind all runs, at most [`MAX_REGIONS`].
+    pub regions: &'a [(Range<SourceId>, u64)],
 }
 
 /// A FEEDBACK to be written.
@@ -68,10 +73,15 @@ impl FeedbackRepr<'_> {
         // Half the room for the runs first: a repair sent for the right symbols saves a round trip, while a range left
         // out costs nothing before the peer's loss detection asks for it.
         let mut for_runs = spare / 2;
-        let mut shown_runs = [0_usize; MAX_LANES as usize];
-        for (shown, lane) in shown_runs.iter_mut().zip(self.lanes) {
-            let gaps = RunGaps::new(lane).take(MAX_RUNS as usize);
-            *shown = fitting(gaps, &mut for_runs);
+        let mut shown = [(0_usize, 0_usize); MAX_LANES as usize];
+        for ((runs, _), lane) in shown.iter_mut().zip(self.lanes) {
+            *runs = fitting(RunGaps::new(lane).take(MAX_RUNS as usize), &mut for_runs);
+        }
+        for ((runs, regions), lane) in
+            shown.iter_mut().zip(self.lanes).filter(|((runs, _), lane)| *runs == lane.undecoded.len())
+        {
+            debug_assert!(*runs <= MAX_RUNS as usize, "{runs} runs");
+            *regions = fitting(lane.region_pairs().take(MAX_REGIONS as usize), &mut for_runs);
         }
         let mut for_ranges = spare.saturating_sub((spare / 2).saturating_sub(for_runs));
         let gaps = RangeGaps::new(self.received).skip(1).take(RANGES_WRITTEN.saturating_sub(1));
@@ -79,7 +89,7 @@ impl FeedbackRepr<'_> {
         w.atomically(|w| {
             self.write_received(w, ranges)?;
             self.write_counts(w)?;
-            self.write_lanes(w, &shown_runs)
+            self.write_lanes(w, &shown)
         })
     }
 
@@ -118,8 +128,8 @@ impl FeedbackRepr<'_> {
         }
         if !self.lanes.is_empty() {
             add(self.lanes().len() as u64);
-            // The last is the number of runs, at most 32.
-            self.lanes().iter().flat_map(|lane| lane.fixed().into_iter().chain([0])).for_each(&mut add);
+            // The last two are the numbers of runs and of regions, at most 32 and 63.
+            self.lanes().iter().flat_map(|lane| lane.fixed().into_iter().chain([0, 0])).for_each(&mut add);
         }
         len
     }
@@ -160,19 +170,24 @@ impl FeedbackRepr<'_> {
         Ok(())
     }
 
-    fn write_lanes(&self, w: &mut Writer<'_>, shown_runs: &[usize]) -> Result<(), Full> {
+    fn write_lanes(&self, w: &mut Writer<'_>, shown: &[(usize, usize)]) -> Result<(), Full> {
         if self.lanes.is_empty() {
             return Ok(());
         }
         w.varint(self.lanes().len() as u64)?;
-        for (lane, shown) in self.lanes().iter().zip(shown_runs) {
-            for value in lane.cut_to(*shown).fixed() {
+        for (lane, (runs, regions)) in self.lanes().iter().zip(shown) {
+            for value in lane.cut_to(*runs).fixed() {
                 w.varint(value)?;
             }
-            w.varint(*shown as u64)?;
-            for (gap, length) in RunGaps::new(lane).take(*shown) {
+            w.varint(*runs as u64)?;
+            for (gap, length) in RunGaps::new(lane).take(*runs) {
                 w.varint(gap)?;
                 w.varint(length)?;
+            }
+            w.varint(*regions as u64)?;
+            for (length, deficit) in lane.region_pairs().take(*regions) {
+                w.varint(length)?;
+                w.varint(deficit)?;
             }
         }
         Ok(())
@@ -187,11 +202,16 @@ impl StreamCreditRepr<'_> {
 
 impl LaneRepr<'_> {
     /// The same report if only its first `shown` runs are said: of ids behind the last of them it then says nothing, or the peer
-    /// would take them for decoded. As many runs as there can be may have been cut before.
+    /// would take them for decoded.
     fn cut_to(self, shown: usize) -> Self {
-        let whole = shown == self.undecoded.len() && shown < MAX_RUNS as usize;
+        let whole = shown == self.undecoded.len();
         let named = self.undecoded.get(..shown).and_then(|runs| runs.last()).map_or(self.edge, |run| run.end);
         Self { end: if whole { self.end } else { named }, ..self }
+    }
+
+    /// Length and deficit of each region, as they stand on the wire.
+    fn region_pairs(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.regions.iter().map(|(ids, deficit)| (ids.end.0.saturating_sub(ids.start.0), *deficit))
     }
 
     /// Lane, edge, seen, deficit, credit, as they stand on the wire.

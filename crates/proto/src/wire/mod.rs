@@ -22,7 +22,8 @@ mod symbol;
 
 pub use bytes::{Full, Reader, Truncated, VARINT_MAX, Writer, varint_len};
 pub use feedback::{
-    EcnCounts, Feedback, LaneReport, Lanes, MAX_LANES, MAX_LIMITS, MAX_RANGES, MAX_RUNS, Received, Runs, StreamLimits,
+    EcnCounts, Feedback, LaneReport, Lanes, MAX_LANES, MAX_LIMITS, MAX_RANGES, MAX_REGIONS, MAX_RUNS, Received,
+    Regions, Runs, StreamLimits,
 };
 pub use feedback_repr::{FeedbackRepr, LaneRepr, StreamCreditRepr};
 pub use frame::{

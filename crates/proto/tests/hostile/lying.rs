@@ -39,8 +39,15 @@ fn told(millis: u64, lie: impl Fn(u64) -> (u64, u64, u64, u64)) -> Host {
         let (edge, end, deficit, limit) = lie(end);
         let undecoded = [SourceId(edge)..SourceId(end)];
         let undecoded = if edge < end { &undecoded[..] } else { &[] };
-        let lane =
-            LaneRepr { lane: 0, edge: SourceId(edge), end: SourceId(end), deficit, limit: SourceId(limit), undecoded };
+        let lane = LaneRepr {
+            lane: 0,
+            edge: SourceId(edge),
+            end: SourceId(end),
+            deficit,
+            limit: SourceId(limit),
+            undecoded,
+            regions: &[],
+        };
         let delay = Duration::ZERO;
         let lanes = &[lane];
         let feedback =

@@ -33,7 +33,8 @@ fn beside(count: u16) -> (Host, Vec<Peer>) {
 
 fn acknowledge(host: &mut Host, peer: &mut Peer, number: u64) {
     let none = SourceId(0);
-    let lane = LaneRepr { lane: 0, edge: none, end: none, deficit: 0, limit: SourceId(256), undecoded: &[] };
+    let lane =
+        LaneRepr { lane: 0, edge: none, end: none, deficit: 0, limit: SourceId(256), undecoded: &[], regions: &[] };
     let (received, lanes) = (&[number..=number], &[lane]);
     let (ecn, stream_credit) = (None, None);
     let feedback = FeedbackRepr { received, delay: Duration::ZERO, ecn, stream_credit, lanes, elicits: false };

@@ -30,6 +30,8 @@ fn feedback(host: &mut Host, peer: &mut Peer, heard: &[u64], random: &mut Random
     let edge = if random.below(100) == 0 { any(random) } else { 0 };
     let end = edge + if random.below(10) == 0 { random.below(3) as u64 } else { 0 };
     let undecoded = [SourceId(edge)..SourceId(end)];
+    let length = 1 + random.below(64) as u64;
+    let region = [(SourceId(end)..SourceId(end + length), random.below(65).min(length as usize) as u64)];
     let lane = LaneRepr {
         lane: u32::from(random.below(30) == 0),
         edge: SourceId(edge),
@@ -37,6 +39,7 @@ fn feedback(host: &mut Host, peer: &mut Peer, heard: &[u64], random: &mut Random
         deficit: random.below(41).min((end - edge) as usize) as u64,
         limit: SourceId(edge + random.below(100_000) as u64),
         undecoded: if edge < end { &undecoded } else { &[] },
+        regions: if random.below(100) == 0 { &region } else { &[] },
     };
     let limits = [(random.below(10) as u64, any(random))];
     let ecn = EcnCounts { ect0: any(random), ect1: any(random), ce: any(random) };

@@ -104,6 +104,11 @@ impl Rows {
             + self.free.capacity() * a_column
     }
 
+    /// The pivot of each row.
+    pub fn pivots(&self) -> impl Iterator<Item = u64> + '_ {
+        self.pivots.iter().copied()
+    }
+
     /// Most rows there can be.
     pub fn limit(&self) -> usize {
         self.max_rows.min(self.capacity)

@@ -219,7 +219,7 @@ fn a_lane_without_room_says_when_there_is_some() {
     us.handle_timeout(peer.now);
     assert!(!writable(&mut us), "what is beyond the peer's credit cannot be passed");
     let (edge, limit) = (SourceId(0), SourceId(9_999));
-    let lanes = &[LaneRepr { lane, edge, end: edge, deficit: 0, limit, undecoded: &[] }];
+    let lanes = &[LaneRepr { lane, edge, end: edge, deficit: 0, limit, undecoded: &[], regions: &[] }];
     let (delay, received) = (Duration::ZERO, &[][..]);
     let feedback = FeedbackRepr { received, delay, ecn: None, stream_credit: None, lanes, elicits: false };
     peer.write(&mut us, |w| feedback.emit(w).expect("room"));

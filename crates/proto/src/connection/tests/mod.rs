@@ -5,6 +5,7 @@ mod exchange;
 mod messages;
 mod moving;
 mod slices;
+mod small;
 mod streams;
 
 use core::net::{Ipv4Addr, SocketAddr};
@@ -291,7 +292,7 @@ fn the_last_forgery_that_the_keys_bear_ends_the_connection() {
 #[test]
 fn feedback_of_the_largest_numbers_fits_a_packet() {
     let (edge, end) = (SourceId(1 << 61), SourceId((1 << 61) + (1 << 30)));
-    let lane = LaneRepr { lane: 15, edge, end, deficit: 1 << 30, limit: end, undecoded: &[edge..end] };
+    let lane = LaneRepr { lane: 15, edge, end, deficit: 1 << 30, limit: end, undecoded: &[edge..end], regions: &[] };
     let ecn = Some(EcnCounts { ect0: 1 << 61, ect1: 1 << 61, ce: 1 << 61 });
     let (received, delay) = (&[1..=1 << 61][..], Duration::from_secs(1 << 40));
     let said = FeedbackRepr { received, delay, ecn, stream_credit: None, lanes: &[lane; 16], elicits: true };

@@ -2,9 +2,13 @@
 //!
 //! One symbol is open at a time. What is in a symbol that was not sent yet can still be taken out, as when a stream is given up.
 
+use core::time::Duration;
+
 use tidewire_codec::SourceId;
 
 use super::{LaneSender, OpenSymbol};
+use crate::Time;
+use crate::redundancy::MAX_RUNS;
 use crate::wire::{OpenStream, SYMBOL_HEADER_LEN, SymbolFrame, SymbolFrames, SymbolHeader, Writer, message_room};
 
 /// A message does not begin in what is left of a symbol when fewer of its bytes than this would fit there: an end of a symbol is cheaper
@@ -149,7 +153,23 @@ impl LaneSender {
         self.encoder.grow(capacity);
         self.sources.reserve(capacity - self.sources.len());
         self.lost.reserve(capacity.saturating_sub(self.lost.len()));
+        if capacity >= 2 * MAX_RUNS {
+            self.report.reserve_regions();
+        }
         self.reserve_repairs();
+    }
+
+    /// Until when the symbol that is sent next waits for more bytes; `None`: it is not held.
+    ///
+    /// Only an open symbol waits, while it is less than half full, and for `hold` after the source symbol before it where that had room left when
+    /// it was sent. So the first bytes after a pause leave at once, as does the rest of a record that is longer than a packet, and small records
+    /// that follow each other faster share a packet.
+    pub fn held_until(&self, hold: Duration) -> Option<Time> {
+        let open = self.open.as_ref()?;
+        let is_next = self.sent == self.encoder.window().end;
+        let follows_partial = self.newest_partial.is_some_and(|partial| partial.next() == self.sent);
+        // From half a symbol on the headers are a tenth of a packet at most: to wait for more bytes saves little.
+        (is_next && follows_partial && open.len < open.limit / 2).then(|| self.last_source + hold)
     }
 
     pub(super) fn close(&mut self) {

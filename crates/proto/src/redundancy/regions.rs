@@ -1,0 +1,130 @@
+//! Answers to what is lacking beyond the runs that FEEDBACK can name, region by region.
+//!
+//! FEEDBACK names the 32 lowest runs, which at 40 % of loss are 130 symbols. On a path that has thousands under way an answer to these alone would
+//! let the edge move by 130 symbols in a round trip. So each region gets its answers in the same round trip. They mix the symbols of that region
+//! alone, so that the rows of one region do not wait for the answers of another.
+
+use core::ops::Range;
+use std::collections::VecDeque;
+
+use tidewire_codec::{Code, SourceId};
+
+use super::{CodingContext, MAX_REGIONS, MAX_RUNS, Repair};
+
+/// Repairs that are owed to the regions of the newest report. They are counted once for each report, since what is under way is thousands of packets.
+#[derive(Debug, Default)]
+pub struct RegionAnswers {
+    /// Number of the report, and what was settled.
+    looked: Option<(u64, SourceId)>,
+    owed: VecDeque<(Range<SourceId>, u64)>,
+}
+
+impl RegionAnswers {
+    /// The next repair for a region whose first transmissions are settled. `allow(missing)` says how many repairs should be under way for a region that
+    /// lacks `missing` symbols.
+    pub fn next(&mut self, cx: &CodingContext<'_>, allow: impl Fn(u64) -> u64) -> Option<Repair> {
+        // Memory is taken with the first window that can have so many runs: an idle connection needs none.
+        if self.owed.capacity() == 0 && cx.sent.0.saturating_sub(cx.base.0) >= 2 * MAX_RUNS as u64 {
+            self.owed.reserve(MAX_REGIONS);
+        }
+        let look = (cx.report.serial, cx.settled);
+        if self.looked.replace(look) != Some(look) {
+            self.count(cx, allow);
+        }
+        let (region, left) = self.owed.front_mut()?;
+        let first = region.start.max(cx.base);
+        let count = region.end.0.saturating_sub(first.0).min(cx.max_span.into()) as u16;
+        *left -= 1;
+        if *left == 0 || count == 0 {
+            self.owed.pop_front();
+        }
+        (count > 0).then_some(Repair::Coded { code: Code::Rlc, first, count, key: None, on_feedback: true })
+    }
+
+    fn count(&mut self, cx: &CodingContext<'_>, allow: impl Fn(u64) -> u64) {
+        self.owed.clear();
+        let regions = &cx.report.regions;
+        let settled = regions.partition_point(|(region, _)| region.end <= cx.settled);
+        let Some(regions) = regions.get(..settled).filter(|regions| regions.iter().any(|(_, deficit)| *deficit > 0))
+        else {
+            return;
+        };
+        let from = regions.first().map_or(cx.settled, |(region, _)| region.start);
+        // A peer may name longer regions than a repair spans.
+        let most = u64::from(cx.max_span);
+        self.owed.extend(regions.iter().map(|(region, deficit)| (region.clone(), allow((*deficit).min(most)))));
+        for repair in cx.in_flight.iter().filter(|repair| repair.on_feedback && repair.first >= from) {
+            let index = regions.partition_point(|(region, _)| region.end <= repair.first);
+            if let Some((_, owed)) = self.owed.get_mut(index) {
+                *owed = owed.saturating_sub(1);
+            }
+        }
+        self.owed.retain(|(_, owed)| *owed > 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::*;
+    use crate::Time;
+    use crate::path::LossEstimate;
+    use crate::redundancy::{RepairInFlight, Report};
+
+    fn context<'a>(report: &'a Report, in_flight: &'a [RepairInFlight], settled: u64) -> CodingContext<'a> {
+        CodingContext {
+            now: Time::from_millis(1_000),
+            base: SourceId(0),
+            settled: SourceId(settled),
+            sent: SourceId(2_000),
+            report,
+            lost: None,
+            in_flight,
+            loss: LossEstimate { rate: 0.4, upper: 0.45, burst: 1.7, weight: 512.0 },
+            rtt: Duration::from_millis(300),
+            backlog: true,
+            saturated: true,
+            source_interval: Duration::from_micros(200),
+            last_source: Time::from_millis(1_000),
+            max_span: 256,
+            oldest: Duration::ZERO,
+            max_overhead: 0.5,
+            target: None,
+        }
+    }
+
+    /// First symbols of all answers that are due.
+    fn answers(regions: &mut RegionAnswers, cx: &CodingContext<'_>) -> Vec<u64> {
+        let next = || match regions.next(cx, |missing| missing) {
+            Some(Repair::Coded { first, on_feedback: true, .. }) => Some(first.0),
+            None => None,
+            other => panic!("{other:?}"),
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    #[test]
+    fn every_settled_region_is_answered_at_once_and_what_is_under_way_counts() {
+        let region = |a, b, deficit| (SourceId(a)..SourceId(b), deficit);
+        let list = vec![region(130, 256, 2), region(256, 512, 0), region(512, 768, 3), region(768, 1_024, 4)];
+        let report = Report { end: SourceId(130), regions: list, serial: 1, ..Report::default() };
+        let mut regions = RegionAnswers::default();
+        let cx = context(&report, &[], 1_000);
+        assert_eq!(answers(&mut regions, &cx), [130, 130, 512, 512, 512], "the last is not settled");
+        assert_eq!(answers(&mut regions, &cx), [0; 0], "once for each report");
+        let answer = |first, on_feedback| RepairInFlight { packet: 1, first: SourceId(first), count: 256, on_feedback };
+        let in_flight = [answer(0, true), answer(140, true), answer(512, true), answer(600, false)];
+        let newer = Report { serial: 2, ..report.clone() };
+        assert_eq!(answers(&mut regions, &context(&newer, &in_flight, 1_000)), [130, 512, 512]);
+    }
+
+    #[test]
+    fn a_region_is_answered_by_spans_that_the_peer_decodes_whatever_it_says() {
+        let report = Report { regions: vec![(SourceId(0)..SourceId(1_500), 1_500)], serial: 1, ..Report::default() };
+        let mut regions = RegionAnswers::default();
+        let cx = context(&report, &[], 1_600);
+        let Some(Repair::Coded { count, .. }) = regions.next(&cx, |missing| missing) else { panic!("no answer") };
+        assert_eq!((count, answers(&mut regions, &cx).len()), (256, 255));
+    }
+}
