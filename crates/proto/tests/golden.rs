@@ -192,7 +192,7 @@ fn truncated_frames_are_errors() {
 #[test]
 fn malformed_frames_are_named() {
     let cases: [(&[u8], usize, Malformed); 21] = [
-        (&[0x0a], 0, Malformed::UnknownType),
+        (&[0x0b], 0, Malformed::UnknownType),
         (&[0x00, 0x3f], 1, Malformed::UnknownType),
         (&[0x01, 0x40, 0x01], 1, Malformed::UnknownType),
         (&[0x03, 0x00, 0x41, 0x01], 0, Malformed::Field("length")),

@@ -408,6 +408,12 @@ impl Bbr {
         self.latest_least().saturating_sub(self.base())
     }
 
+    /// Start-up overruns a short queue: it stands, and more is lost than a medium is believed to lose. The sender may be blocked by
+    /// what the queue dropped, and then counts as limited by the application.
+    fn overruns(&self) -> bool {
+        self.medium.loses_much() && self.standing_queue() > self.short_queue()
+    }
+
     /// Round trip without a queue of our own. On a path that loses, what the last drain left is the path's jitter, since no TCP keeps a
     /// queue there. On a clean path it may be another sender's queue, and only the least round trip counts.
     fn base(&self) -> Duration {
@@ -451,7 +457,7 @@ impl Bbr {
         let lasted = self.phase_rounds;
         let app_limited = ack.rate.is_none_or(|rate| rate.app_limited);
         match self.phase {
-            Phase::Startup if !app_limited || self.medium.loses_much() => self.check_full(ack),
+            Phase::Startup if !app_limited || self.overruns() => self.check_full(ack),
             Phase::Up if self.is_more(lasted) => self.full_rate = self.rate(),
             Phase::Up => self.enter(Phase::Down, ack),
             Phase::Drain | Phase::Down if lasted >= DRAIN_ROUNDS => self.enter(Phase::Look, ack),

@@ -51,7 +51,7 @@ fn run(rtt_ms: u64, loss: &str, (record, bps): (u64, f64), seconds: f64, seed: u
 #[test]
 fn ten_thousand_records_a_second_share_packets() {
     // Before, each had a packet of its own: 4.85 bytes sent per byte without loss, 6.1 at 10 %.
-    for (loss, most) in [("0%", 1.45), ("10%", 1.9), ("40%", 3.0)] {
+    for (loss, most) in [("0%", 1.45), ("10%", 1.9), ("40%", 4.0)] {
         for seed in 1..=3 {
             let outcome = run(60, loss, (20, 1.6e6), 10.0, seed);
             assert!(outcome.sent_per_byte <= most, "{loss}, seed {seed}: {outcome:?}");
@@ -64,7 +64,7 @@ fn ten_thousand_records_a_second_share_packets() {
 fn records_of_64_bytes_over_a_long_path_keep_their_rate_at_40_percent() {
     for seed in 1..=3 {
         let outcome = run(200, "40%", (64, 2.4e6), 15.0, seed);
-        assert!(outcome.seconds <= 16.5 && outcome.sent_per_byte <= 2.5, "seed {seed}: {outcome:?}");
+        assert!(outcome.seconds <= 16.5 && outcome.sent_per_byte <= 3.2, "seed {seed}: {outcome:?}");
     }
 }
 

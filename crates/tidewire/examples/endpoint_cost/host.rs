@@ -37,8 +37,15 @@ impl Peer {
     pub fn acknowledge(&mut self, mut datagram: Vec<u8>) -> Option<Vec<u8>> {
         // What does not open is a REPLY, said once more.
         let (number, _) = self.open(&mut datagram)?;
-        let lane =
-            LaneRepr { lane: 0, edge: SourceId(0), end: SourceId(0), deficit: 0, limit: SourceId(256), undecoded: &[] };
+        let lane = LaneRepr {
+            lane: 0,
+            edge: SourceId(0),
+            end: SourceId(0),
+            deficit: 0,
+            limit: SourceId(256),
+            undecoded: &[],
+            regions: &[],
+        };
         let feedback = FeedbackRepr {
             received: &[number..=number],
             delay: Duration::ZERO,

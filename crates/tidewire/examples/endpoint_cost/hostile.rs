@@ -79,7 +79,7 @@ fn row(name: &str, reader: &mut Reader, mut frames: impl FnMut(usize, &mut Write
 /// Acknowledges packets; of the lane all up to `end` is decoded.
 fn feedback(w: &mut Writer<'_>, received: &[std::ops::RangeInclusive<u64>], end: u64) {
     let (edge, limit) = (SourceId(end), SourceId(end + (1 << 20)));
-    let lane = LaneRepr { lane: 0, edge, end: edge, deficit: 0, limit, undecoded: &[] };
+    let lane = LaneRepr { lane: 0, edge, end: edge, deficit: 0, limit, undecoded: &[], regions: &[] };
     let (delay, lanes) = (Duration::ZERO, &[lane]);
     let frame = FeedbackRepr { received, delay, ecn: None, stream_credit: None, lanes, elicits: false };
     frame.emit(w).expect("room");
