@@ -139,7 +139,9 @@ impl Rival {
         while let Some(delivery) = self.link.poll_delivery(now) {
             self.acks.push_back((delivery.at + self.back, delivery.payload));
         }
-        while let Some((_, segment)) = self.acks.pop_front_if(|ack| ack.0 <= now) {
+        while self.acks.front().is_some_and(|ack| ack.0 <= now)
+            && let Some((_, segment)) = self.acks.pop_front()
+        {
             self.on_ack(now, segment);
         }
         if !self.flying.is_empty() && now >= self.delivered_at + TIMEOUT {
@@ -225,8 +227,8 @@ impl Rival {
     }
 
     fn on_rate(&mut self, rate: f64) {
-        while self.rates.pop_front_if(|best| best.0 + RATE_ROUNDS <= self.round).is_some() {}
-        while self.rates.pop_back_if(|best| best.1 <= rate).is_some() {}
+        let round = self.round;
+        self.rates.retain(|best| best.0 + RATE_ROUNDS > round && best.1 > rate);
         self.rates.push_back((self.round, rate));
     }
 

@@ -11,30 +11,44 @@ use tidewire_proto::path::Ecn;
 
 /// Where datagrams to an address go: in turns to its sockets, as after changes of the sender's port.
 #[derive(Clone, Default)]
-pub(crate) struct Network(Arc<Mutex<Vec<(SocketAddr, Vec<Arc<Queue>>, usize)>>>);
+pub(crate) struct Network(Arc<Mutex<Vec<Place>>>);
+
+/// The sockets of one address, and whose turn it is.
+struct Place {
+    address: SocketAddr,
+    queues: Vec<Arc<Queue>>,
+    turn: usize,
+}
+
+/// What waits for one socket.
+#[derive(Default)]
+struct Queue(Mutex<Waiting>);
 
 #[derive(Default)]
-struct Queue(Mutex<(VecDeque<(SocketAddr, Vec<u8>)>, Option<Waker>)>);
+struct Waiting {
+    datagrams: VecDeque<(SocketAddr, Vec<u8>)>,
+    reader: Option<Waker>,
+}
 
 impl Network {
     /// Sockets of one address.
     pub(crate) fn bind(&self, address: SocketAddr, count: usize) -> Vec<Socket> {
         let queues: Vec<_> = (0..count).map(|_| Arc::<Queue>::default()).collect();
-        self.0.lock().unwrap().push((address, queues.clone(), 0));
+        self.0.lock().unwrap().push(Place { address, queues: queues.clone(), turn: 0 });
         queues.into_iter().map(|queue| Socket { network: self.clone(), address, queue }).collect()
     }
 
     fn send(&self, from: SocketAddr, to: SocketAddr, datagram: &[u8]) {
         let queue = {
-            let mut addresses = self.0.lock().unwrap();
-            let Some((_, queues, turn)) = addresses.iter_mut().find(|(address, ..)| *address == to) else { return };
-            *turn += 1;
-            Arc::clone(&queues[*turn % queues.len()])
+            let mut places = self.0.lock().unwrap();
+            let Some(place) = places.iter_mut().find(|place| place.address == to) else { return };
+            place.turn += 1;
+            Arc::clone(&place.queues[place.turn % place.queues.len()])
         };
         let waker = {
             let mut queue = queue.0.lock().unwrap();
-            queue.0.push_back((from, datagram.to_vec()));
-            queue.1.take()
+            queue.datagrams.push_back((from, datagram.to_vec()));
+            queue.reader.take()
         };
         waker.into_iter().for_each(Waker::wake);
     }
@@ -63,11 +77,11 @@ impl Socket {
 
     pub(crate) fn poll_receive(&self, cx: &mut Context<'_>, inbox: &mut Inbox) -> Poll<io::Result<()>> {
         let mut queue = self.queue.0.lock().unwrap();
-        inbox.0 = queue.0.pop_front();
+        inbox.0 = queue.datagrams.pop_front();
         if inbox.0.is_some() {
             return Poll::Ready(Ok(()));
         }
-        queue.1 = Some(cx.waker().clone());
+        queue.reader = Some(cx.waker().clone());
         Poll::Pending
     }
 }
