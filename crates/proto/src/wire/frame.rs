@@ -149,7 +149,7 @@ pub enum Frame<'a> {
     Rekey {
         /// Numbers the exchanges of the session, from 1.
         number: u64,
-        /// The initiator's first message or the responder's second; at most [`MAX_NOISE`] bytes.
+        /// The initiator's first message or the responder's second; at most `MAX_NOISE` bytes.
         message: &'a [u8],
     },
     /// A source symbol as it is.
