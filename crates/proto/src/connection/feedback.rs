@@ -167,7 +167,7 @@ impl Connection {
         }
         self.lost = lost;
         self.tell_fates(now);
-        self.path.flight.forget(now - self.path.rtt.smoothed() - SPURIOUS_WINDOW);
+        self.forget_packets(now);
     }
 
     /// What the fate of a packet means for what it carried.
@@ -210,6 +210,11 @@ impl Connection {
         {
             lane.sender.on_packet_lost(n);
         }
+    }
+
+    /// Forgets packets whose fate is known, or asked for no acknowledgement, once a late one would tell nothing.
+    pub(super) fn forget_packets(&mut self, now: Time) {
+        self.path.flight.forget(now - self.path.rtt.smoothed() - SPURIOUS_WINDOW);
     }
 
     /// Gives estimator, rate controller and search of the packet size the fates in the order of sending, as far as they are known.

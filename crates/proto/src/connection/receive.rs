@@ -73,7 +73,11 @@ impl Connection {
             Err(code) => self.fault(now, code),
         }
         if self.path.flight.is_full() {
-            self.fault(now, CloseCode::Protocol);
+            // An end that only receives small records hears no FEEDBACK, upon which packets are else forgotten.
+            self.forget_packets(now);
+            if self.path.flight.is_full() {
+                self.fault(now, CloseCode::Protocol);
+            }
         }
     }
 

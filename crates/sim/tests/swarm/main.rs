@@ -62,6 +62,12 @@ const KEPT_SEEDS: &[Seed] = &[
     // Half-open sessions forgotten before the first packet got through.
     Seed(First, 1106),
     Seed(First, 1204),
+    // An end that only received: its FEEDBACK, never acknowledged, filled the table of packets in flight.
+    Seed(Second, 1_243),
+    // Records of one byte, which left more gaps in the stream than an end allowed.
+    Seed(Second, 1_795_383_208_000_082),
+    // The same, which stood still.
+    Seed(Second, 1_795_383_208_000_003),
 ];
 
 /// What one seed came to.
