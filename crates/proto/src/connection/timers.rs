@@ -54,10 +54,11 @@ impl Connection {
         }
         self.ids.forget(now);
         self.validation.expire(now, self.path.rtt.probe_timeout(MAX_FEEDBACK_DELAY));
+        // First: what is given up is news for the peer, whose silence may be overdue at once.
+        self.expire_messages(now);
         if self.validation.is_proven() {
             self.expire_path(now);
         }
-        self.expire_messages(now);
         self.wake_writers(now);
     }
 

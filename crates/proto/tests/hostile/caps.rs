@@ -98,8 +98,8 @@ fn issue_13_nobody_is_let_in_while_memory_is_short() {
     let mut config = Config::default();
     config.max_memory = 1 << 20;
     let mut host = Host::new(config, 2);
-    // Half of the memory is for 16 idle connections of 32 KiB.
-    let mut peers: Vec<Peer> = (1..=17).map(|nth| host.meet(nth)).collect();
+    // Half of the memory is for 15 idle connections and a part of another.
+    let mut peers: Vec<Peer> = (1..=16).map(|nth| host.meet(nth)).collect();
     assert!(!answers(&mut host, 1));
     assert_eq!(host.endpoint.stats().full, 1);
     host.hear(&mut peers[0], |w| Frame::Close { code: 0, reason: "" }.emit(w).expect("room"));
