@@ -114,7 +114,7 @@ fn change(before: &Plan, now: &Plan) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidewire_proto::redundancy::target::{Conditions, Target, plan};
+    use tidewire_proto::redundancy::plan::{Conditions, Target, plan};
 
     #[test]
     fn a_change_names_what_changed_most() {

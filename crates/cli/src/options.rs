@@ -6,43 +6,21 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use tidewire::{Config, RateControl, Redundancy};
+use clap::Args;
+use tidewire::{Config, Profile, RateControl, Redundancy};
 use tidewire_sim::units::{Probability, Rate, UnitError, parse_duration};
 
 use crate::link::{Link, LinkError};
 use crate::report::Console;
-
-/// A named choice of code, redundancy and rate control.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Profile {
-    /// Sliding window code whose redundancy follows the loss (default)
-    Stream,
-    /// No repair before a loss is reported
-    Arq,
-    /// Blocks of 32 source symbols with 8 repair symbols
-    Block,
-}
-
-impl Profile {
-    /// The redundancy it stands for, as `--redundancy` takes it.
-    const fn redundancy(self) -> &'static str {
-        match self {
-            Self::Stream => "adaptive",
-            Self::Arq => "none",
-            Self::Block => "block:32,8",
-        }
-    }
-}
 
 /// How to code and how fast. The connecting side decides; nothing must match at the other.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Coding and rate")]
 pub struct Coding {
     /// A named bundle of the choices below
-    #[arg(long, value_name = "NAME", default_value = "stream")]
+    #[arg(long, value_name = "NAME", default_value = "stream", help = profile_help())]
     pub profile: Profile,
-    /// Repair symbols: none, every:L (one per L source symbols), block:K,R or adaptive; overrides the profile's
+    /// Repair symbols: none, every:L (one packet in L), adaptive; overrides the profile's
     #[arg(long, value_name = "POLICY")]
     pub redundancy: Option<Redundancy>,
     /// What decides how fast to send: bbr (random loss is no congestion; default), cubic, newreno, fixed:RATE
@@ -69,12 +47,12 @@ impl Coding {
     /// When a value in the link's query is not understood.
     pub fn config(&self, link: Option<&Link>) -> Result<Config, LinkError> {
         let mut config = Config::default();
-        config.redundancy = match self.redundancy {
-            Some(redundancy) => redundancy,
-            None => redundancy(self.profile.redundancy()),
-        };
+        config.profile = self.profile;
+        if let Some(redundancy) = self.redundancy {
+            config.profile.redundancy = redundancy;
+        }
         if let Some(control) = self.rate_control {
-            config.rate_control = control;
+            config.profile.rate_control = control;
         }
         let query = |key| link.and_then(|link| link.query(key));
         let wrong = |key: &str, error: &dyn Display| LinkError::Value(key.into(), error.to_string());
@@ -90,6 +68,12 @@ impl Coding {
         }
         Ok(config)
     }
+}
+
+/// One line for `--profile`: the names and what they stand for.
+fn profile_help() -> String {
+    let lines = Profile::NAMED.map(|named| format!("{}: {}", named.name, named.summary));
+    format!("A named bundle of the choices below; {}", lines.join("; "))
 }
 
 /// A latency, of an option or of a link.
@@ -109,14 +93,6 @@ fn parse_deliver(text: &str) -> Result<Probability, String> {
     Ok(deliver)
 }
 
-/// A redundancy written in this program.
-///
-/// # Panics
-/// When it is written wrong; a test reads them all.
-pub(crate) fn redundancy(text: &str) -> Redundancy {
-    text.parse().unwrap_or_else(|error| unreachable!("{text}: {error}"))
-}
-
 /// How to speak.
 #[derive(Args, Clone, Copy, Debug)]
 #[command(next_help_heading = "Output")]
@@ -133,17 +109,5 @@ impl Output {
     /// Where to speak.
     pub fn console(self) -> Console {
         Console::new(self.json, self.quiet)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_profile_is_a_redundancy() {
-        for profile in Profile::value_variants() {
-            redundancy(profile.redundancy());
-        }
     }
 }

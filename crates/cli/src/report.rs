@@ -223,8 +223,8 @@ pub enum Event<'a> {
     Run {
         /// What was run, in words.
         name: &'a str,
-        /// The redundancy, as `--redundancy` takes it.
-        redundancy: String,
+        /// The profile, as `--profile` takes it.
+        profile: &'a str,
         /// Whether the file arrived with the hash it left with.
         hash_ok: bool,
         /// As measured at the receiver.

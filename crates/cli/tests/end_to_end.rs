@@ -170,8 +170,8 @@ fn the_demo_measures_three_runs_and_draws_them() {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let lines = schema::lines(&output.stdout);
     let runs: Vec<_> = lines.iter().filter(|line| line["event"] == "run").collect();
-    let redundancies: Vec<_> = runs.iter().filter_map(|run| run["redundancy"].as_str()).collect();
-    assert_eq!(redundancies, ["none", "block:32,8", "adaptive"]);
+    let profiles: Vec<_> = runs.iter().filter_map(|run| run["profile"].as_str()).collect();
+    assert_eq!(profiles, ["arq", "block:32,8", "stream"]);
     assert!(runs.iter().all(|run| run["hash_ok"] == true));
     // What each run is for really happened.
     let packets = |run: usize, name: &str| runs[run]["summary"]["packets"][name].as_u64().unwrap();

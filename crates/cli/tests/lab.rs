@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 
 use process::{Running, tidewire};
 use rustix::process::{Pid, Signal, kill_process};
-use tidewire::{Config, Redundancy};
+use tidewire::Config;
 use tidewire_cli::lab::hosts::Hosts;
 use tidewire_cli::lab::{check, pair};
+use tidewire_proto::profile::block;
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::pair::End;
 use tidewire_sim::scenario::Scenario;
@@ -200,7 +201,7 @@ fn a_file_of_ours_crosses_between_two_endpoints_of_the_library() {
     let link = link(&format!("{LINK}[forward]\nloss = \"5%\"\n"));
     let (bytes, limit) = (500_000, Duration::from_secs(60));
     let mut near = Config::default();
-    (near.redundancy, near.max_overhead) = (Redundancy::Block { k: 8, r: 2 }, 1.0);
+    (near.profile, near.max_overhead) = (block(8, 2), 1.0);
     let carried = pair::carry(&link, [near, Config::default()], bytes, limit).unwrap();
     let (sent, delay) = (&carried.near.packets, &carried.far.delay);
     assert!(sent.repair >= sent.source / 5 && delay.count() >= bytes / 1_472, "{sent:?}");

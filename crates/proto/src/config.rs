@@ -5,8 +5,8 @@ use core::time::Duration;
 use crate::connection::LEAST_EXCHANGE_INTERVAL;
 use crate::crypto::MAX_SEALED;
 use crate::lane::INITIAL_CREDIT;
-use crate::rate::RateControl;
-use crate::redundancy::{Redundancy, Target};
+use crate::profile::Profile;
+use crate::redundancy::Target;
 
 /// RELIABILITY 5.5: far below the 2^28 that a key may seal at most.
 const PACKETS_PER_KEY: u64 = 1 << 22;
@@ -18,10 +18,8 @@ const FRESH_KEYS_AFTER: Duration = Duration::from_secs(3_600);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// Redundancy of our own data.
-    pub redundancy: Redundancy,
-    /// Rate controller of our own data.
-    pub rate_control: RateControl,
+    /// How our own data is coded, repaired and paced.
+    pub profile: Profile,
     /// Never send faster, in bits per second of IP packets.
     pub max_rate: Option<u64>,
     /// Bound of proactive repair over source bytes, 0 to 1 (default 0.5).
@@ -69,8 +67,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            redundancy: Redundancy::Adaptive,
-            rate_control: RateControl::Bbr,
+            profile: Profile::default(),
             max_rate: None,
             max_overhead: 0.5,
             latency: None,

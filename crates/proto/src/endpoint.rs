@@ -368,7 +368,7 @@ impl Endpoint {
     }
 
     /// From now on who has one of these keys is let in, and nobody else: connections of others that we accepted are closed
-    /// ([`CloseCode::Refused`]). Of no effect in profile `psk`.
+    /// ([`CloseCode::Refused`]). Of no effect with authentication `psk`.
     pub fn authorize(&mut self, now: Time, keys: Arc<BTreeSet<PublicKey>>) {
         self.credentials.authorize(Arc::clone(&keys));
         let Some(responder) = &mut self.responder else { return };

@@ -5,17 +5,22 @@
 pub mod config;
 pub mod connection;
 pub mod crypto;
+mod custom;
 pub mod endpoint;
 pub mod handshake;
 #[cfg(test)]
 mod hex;
 mod lane;
 pub mod model;
+mod nearest;
 pub mod path;
+pub mod profile;
 pub mod rate;
 pub mod redundancy;
 pub mod stats;
 mod time;
 pub mod wire;
 
+pub use custom::Custom;
+pub use nearest::{nearest, nearest_name};
 pub use time::Time;

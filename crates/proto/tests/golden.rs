@@ -306,7 +306,7 @@ fn a_handshake_as_bytes() {
     }
 }
 
-/// Profile `key`, asking after a connection, under load: a HELLO, the COOKIE, the HELLO again with mac2, the REPLY.
+/// Authentication `key`, asking after a connection, under load: a HELLO, the COOKIE, the HELLO again with mac2, the REPLY.
 #[test]
 fn a_handshake_between_keys_as_bytes() {
     let (ours, theirs) = (PrivateKey::new([0x11; 32]), PrivateKey::new([0x22; 32]));

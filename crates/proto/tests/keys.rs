@@ -1,4 +1,4 @@
-//! Profile `key`: who is let in, who gets silence, what each costs (RELIABILITY 2.2: H6 and H7, both profiles).
+//! Authentication `key`: who is let in, who gets silence, what each costs (RELIABILITY 2.2: H6 and H7, both forms).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -140,7 +140,7 @@ fn another_list_lets_others_in_and_closes_the_connections_of_those_who_left() {
     assert!(ours.iter().any(refused) && theirs.contains(&Event::Closed(CloseReason::Local)), "{ours:?} {theirs:?}");
 }
 
-/// Another listener's key, another secret beside it, and the other profile: all are strangers by their first MAC.
+/// Another listener's key, another secret beside it, and the other authentication: all are strangers by their first MAC.
 #[test]
 fn h6_a_hello_with_a_wrong_secret_costs_no_noise() {
     let wrong = [

@@ -276,6 +276,7 @@ impl core::error::Error for ScenarioError {}
 mod tests {
     use core::time::Duration;
 
+    use tidewire_proto::profile::block;
     use tidewire_proto::rate::RateControl;
     use tidewire_proto::redundancy::Redundancy;
 
@@ -355,7 +356,7 @@ mod tests {
     fn flows_and_ends_are_read() {
         let text = r#"
             [near]
-            redundancy = "block:32,8"
+            profile = "block:32,8"
             rate_control = "fixed:25mbit"
             max_overhead = "30%"
             [[flow]]
@@ -369,9 +370,9 @@ mod tests {
             start = "500ms"
         "#;
         let scenario = parse(text).unwrap();
-        assert_eq!(scenario.near.redundancy, Redundancy::Block { k: 32, r: 8 });
-        assert_eq!(scenario.near.rate_control, RateControl::Fixed { bits_per_second: 25_000_000 });
-        assert_eq!((scenario.near.max_overhead, scenario.far.redundancy), (0.3, Redundancy::Adaptive));
+        assert_eq!(scenario.near.profile, block(32, 8));
+        assert_eq!(scenario.near.profile.rate_control, RateControl::Fixed { bits_per_second: 25_000_000 });
+        assert_eq!((scenario.near.max_overhead, scenario.far.profile.redundancy), (0.3, Redundancy::ADAPTIVE));
         assert_eq!(scenario.flows[0].bytes, 48_000_000);
         let second = scenario.flows[1];
         assert_eq!((second.from, second.rate, second.deaf.as_millis()), (End::Far, Some(125_000), 2_000));

@@ -8,6 +8,8 @@ use core::time::Duration;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tidewire_proto::nearest;
+
 use crate::duplex::DuplexConfig;
 use crate::link::{
     Blackout, Capacity, EmptyBlackout, Gilbert, ImpossibleBurst, LinkConfig, Loss, Queue, RateTrace, Reorder,
@@ -326,28 +328,7 @@ impl From<EmptyBlackout> for SettingError {
 
 /// Writes that `key` is not among `allowed`, which one was perhaps meant, and all there are.
 pub fn unknown_key(f: &mut fmt::Formatter<'_>, key: &str, allowed: &[&str]) -> fmt::Result {
-    write!(f, "no such key")?;
-    let nearest = allowed.iter().map(|known| (distance(key, known), known)).min();
-    // A third of the word wrong is still a slip of the finger; more is another word.
-    if let Some((_, known)) = nearest.filter(|&(wrong, known)| wrong <= known.len().div_ceil(3)) {
-        write!(f, "; did you mean \"{known}\"?")?;
-    }
-    write!(f, " (allowed: {})", allowed.join(", "))
-}
-
-/// Levenshtein's distance: insertions, deletions and substitutions that turn `a` into `b`.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let substituted = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
+    write!(f, "no such key; {}", nearest(key, allowed))
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use crate::units::{Probability, Rate, parse_duration, parse_size};
 pub const FLOW_KEYS: [&str; 7] = ["from", "bytes", "rate", "record", "reads", "deaf", "start"];
 
 /// Keys of `[near]` and `[far]`.
-pub const END_KEYS: [&str; 6] = ["redundancy", "rate_control", "latency", "deliver", "max_overhead", "max_rate"];
+pub const END_KEYS: [&str; 7] =
+    ["profile", "redundancy", "rate_control", "latency", "deliver", "max_overhead", "max_rate"];
 
 /// Sets what `key`, one of [`FLOW_KEYS`], stands for.
 ///
@@ -37,8 +38,9 @@ pub fn set_flow(flow: &mut Flow, key: &str, text: &str) -> Result<(), SettingErr
 /// See [`SettingError`].
 pub fn set_end(config: &mut Config, key: &str, text: &str) -> Result<(), SettingError> {
     match key {
-        "redundancy" => config.redundancy = text.parse().map_err(|e| refused(&e))?,
-        "rate_control" => config.rate_control = text.parse().map_err(|e| refused(&e))?,
+        "profile" => config.profile = text.parse().map_err(|e| refused(&e))?,
+        "redundancy" => config.profile.redundancy = text.parse().map_err(|e| refused(&e))?,
+        "rate_control" => config.profile.rate_control = text.parse().map_err(|e| refused(&e))?,
         "max_overhead" => config.max_overhead = text.parse::<Probability>()?.value(),
         "latency" => config.latency = Some(parse_duration(text)?),
         "deliver" => config.deliver = text.parse::<Probability>()?.value(),

@@ -22,8 +22,8 @@ fn curve(control: &str, settings: &[(&str, &str)], from: u64, step: u64, rows: u
     }
     let mut trial = Trial::new(link, vec![Flow::bulk(End::Near, 1 << 30)], 1);
     let mut config = Config::default();
-    config.rate_control = control.parse().unwrap();
-    config.redundancy = "none".parse().unwrap();
+    config.profile.rate_control = control.parse().unwrap();
+    config.profile = "arq".parse().unwrap();
     (trial.near, trial.far) = (config.clone(), config);
     let mut run = trial.start().unwrap();
     let mut text = String::new();

@@ -60,8 +60,7 @@
 //!   the path evenly, and one that writes little is next. Either half may be given up: [`Stream::reset`], [`Stream::stop`].
 //! - **Messages** have a lifetime and lanes of their own ([`Connection::open_lane`]): each comes whole or, when its time is over, not at all.
 //!   Up to 256 KiB long, they share the path with the streams by bytes.
-//! - **Redundancy** ([`Config::redundancy`]) and **rate** ([`Config::rate_control`]) adapt by themselves; a default config is
-//!   made for use. [`Config`] is built by changing fields of [`Config::default`].
+//! - The **profile** ([`Config::profile`]) says how data is coded, repaired and paced. The default adapts by itself. [`Config`] is built by changing fields of [`Config::default`].
 //! - **Closing** tells the peer at once and does not wait for what was written to arrive. The side that *received* last closes, or
 //!   answers so that the other may.
 //! - **Stats** ([`Connection::stats`]) count packets, symbols and the in-order delay of everything received.
@@ -92,14 +91,16 @@ pub use connection::{Connection, ConnectionLost};
 pub use endpoint::{ConnectError, Endpoint};
 pub use stream::{ReadHalf, Stream, StreamError, WriteHalf};
 pub use tidewire_codec::Code;
+pub use tidewire_proto::Custom;
 pub use tidewire_proto::config::{Config, ConfigError};
 pub use tidewire_proto::connection::{CloseCode, CloseReason, LaneConfig, LaneError, Message, MessageError};
 pub use tidewire_proto::crypto::{PrivateKey, PublicKey, Secret, TextError, TextFault, TextKind};
 pub use tidewire_proto::endpoint::EndpointStats;
 pub use tidewire_proto::handshake::{Credentials, KeyCredentials, PeerKeyError, Unauthorized};
-pub use tidewire_proto::rate::RateControl;
-pub use tidewire_proto::redundancy::Redundancy;
-pub use tidewire_proto::redundancy::target::{Nearest, Plan, Target};
+pub use tidewire_proto::profile::{BadProfile, Delivery, Profile};
+pub use tidewire_proto::rate::{self, RateControl};
+pub use tidewire_proto::redundancy::plan::{Nearest, Plan, Target};
+pub use tidewire_proto::redundancy::{self, Redundancy};
 pub use tidewire_proto::stats::{DelayHistogram, MessageStats, PacketStats, Stats, SymbolStats};
 
 /// A secret from the operating system's random source.

@@ -5,7 +5,7 @@ mod pair;
 use std::time::Duration;
 
 use pair::{pair, pseudo_random, within};
-use tidewire::{CloseCode, Config, LaneConfig, LaneError, MessageError};
+use tidewire::{CloseCode, Config, Delivery, LaneConfig, LaneError, MessageError};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -13,7 +13,7 @@ const SECOND: Duration = Duration::from_secs(1);
 async fn messages_of_all_lengths_come_whole_and_in_order() {
     let pair = pair(Config::default()).await;
     let mut config = LaneConfig::default();
-    config.in_order = true;
+    config.delivery = Some(Delivery::InOrder);
     let lane = pair.ours.open_lane(&config).unwrap();
     let lengths = [0, 1, 1_000, 1_500, 40_000, 256 << 10, 3, 100_000];
     within(async {

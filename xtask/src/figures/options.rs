@@ -114,7 +114,7 @@ everything else first. It takes ten minutes, eight, seven.
   --only SUBSTRING   only rows with this in their name, spaces aside [examples: iid10%, gilbert, crowd, L3]
   --write            replace the report: docs/figures.md, docs/figures-forward.md, docs/figures-delay.md
   --bytes LENGTH     files: length of the file [default: 48MB, which the goals are stated for]
-  --redundancy P     files: another policy than send's own [examples: none, every:5, block:32,8]
+  --redundancy P     files: another redundancy than send's own [examples: none, every:5]
   --seconds N        forward, delay: length of a run [default: 12, 15]
   --alone            delay: one run at a time, not the seeds of a row together
 

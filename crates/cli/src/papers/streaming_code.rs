@@ -6,7 +6,8 @@
 
 use tidewire_proto::model::gilbert::Gilbert;
 use tidewire_proto::model::streaming::{Streaming, printed};
-use tidewire_proto::redundancy::Redundancy;
+use tidewire_proto::profile::{ARQ, Profile, STREAM, block};
+use tidewire_proto::redundancy::{Answer, Redundancy};
 use tidewire_sim::ideal;
 
 use super::row::{How, Row};
@@ -56,23 +57,20 @@ fn seeds(full: bool) -> u64 {
 }
 
 /// One point both without a protocol and with the real one.
-fn both(curve: &str, scheme: Redundancy, losses: Losses, parameter: f64, full: bool) -> Vec<Row> {
+fn both(curve: &str, scheme: Profile, losses: Losses, parameter: f64, full: bool) -> Vec<Row> {
     let ideal = ideal_row(curve, scheme, losses, parameter, symbols(full));
     [Some(ideal), real_row(curve, scheme, losses, parameter, seeds(full))].into_iter().flatten().collect()
 }
 
-fn every(spacing: f64) -> Redundancy {
-    Redundancy::Every { spacing, closed_loop: true }
+fn every(spacing: f64) -> Profile {
+    Profile { redundancy: Redundancy::every(spacing), ..STREAM }
 }
 
 /// Loss rate of Figure 1.
 pub(super) const FIGURE_1_LOSS: f64 = 0.2;
 /// Its schemes: the paper's two, and the block code with as many repairs as it takes to see what the paper says of it.
-pub(super) const FIGURE_1: [(&str, Redundancy); 3] = [
-    ("arq", Redundancy::None),
-    ("block 32", Redundancy::Block { k: 32, r: 8 }),
-    ("block 32 + 14", Redundancy::Block { k: 32, r: 14 }),
-];
+pub(super) const FIGURE_1: [(&str, Profile); 3] =
+    [("arq", ARQ), ("block 32", block(32, 8)), ("block 32 + 14", block(32, 14))];
 
 fn figure_1(full: bool) -> Vec<Row> {
     let losses = Losses::iid(FIGURE_1_LOSS);
@@ -108,14 +106,14 @@ fn figure_2(full: bool) -> Vec<Row> {
 }
 
 /// Loss, curve, block size and scheme of each point of Figure 2.
-pub(super) fn figure_2_cells() -> Vec<(f64, &'static str, f64, Redundancy)> {
+pub(super) fn figure_2_cells() -> Vec<(f64, &'static str, f64, Profile)> {
     let mut cells = vec![];
     for loss in FIGURE_2_LOSSES {
-        cells.push((loss, "arq", 1.0, Redundancy::None));
+        cells.push((loss, "arq", 1.0, ARQ));
         for k in [4u16, 8, 16, 32, 64, 128] {
             // "Coding rate equal to the loss rate": as many repairs as are lost, k e / (1-e).
             let r = (f64::from(k) * loss / (1.0 - loss)).round().max(1.0) as u16;
-            cells.push((loss, "block", f64::from(k), Redundancy::Block { k, r }));
+            cells.push((loss, "block", f64::from(k), block(k, r)));
         }
     }
     cells
@@ -176,8 +174,9 @@ fn figure_6(full: bool) -> Vec<Row> {
 }
 
 /// The streaming code without repairs for deficits.
-pub(super) fn open_loop_every(spacing: f64) -> Redundancy {
-    Redundancy::Every { spacing, closed_loop: false }
+pub(super) fn open_loop_every(spacing: f64) -> Profile {
+    let redundancy = Redundancy { answer: Answer::Open, ..Redundancy::every(spacing) };
+    Profile { redundancy, ..STREAM }
 }
 
 /// The paper's axis is slots.
@@ -258,7 +257,7 @@ fn figure_8(full: bool) -> Vec<Row> {
     for burst in [None, Some(2.0), Some(4.0)] {
         let losses = Losses { rate: 0.1, burst };
         for r in [0, 1, 2, 3, 4, 6, 8, 12] {
-            cells.push((losses, "block 32", f64::from(r), Redundancy::Block { k: 32, r }));
+            cells.push((losses, "block 32", f64::from(r), block(32, r)));
         }
         for spacing in [3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0] {
             cells.push((losses, "streaming", spacing, every(spacing)));
@@ -272,7 +271,7 @@ fn figure_9(full: bool) -> Vec<Row> {
     let mut cells = vec![("streaming", 1.0, every(1.0 + 1.0 / 0.15))];
     for k in [7u16, 13, 20, 27, 40, 60, 80, 100, 127] {
         let r = (0.15 * f64::from(k)).round() as u16;
-        cells.push(("block", f64::from(k), Redundancy::Block { k, r }));
+        cells.push(("block", f64::from(k), block(k, r)));
     }
     points(&cells, |&(curve, k, scheme)| both(curve, scheme, Losses::iid(0.1), k, full))
 }
@@ -282,7 +281,7 @@ fn figure_10(full: bool) -> Vec<Row> {
     for (k, curve) in [(8u16, "block 8"), (16, "block 16"), (32, "block 32"), (64, "block 64"), (128, "block 128")] {
         for share in [0.05, 0.125, 0.1875, 0.25, 0.375] {
             let r = (share * f64::from(k)).round() as u16;
-            cells.push((curve, f64::from(r), Redundancy::Block { k, r }));
+            cells.push((curve, f64::from(r), block(k, r)));
         }
     }
     // Eight symbols have the same repairs for two shares.

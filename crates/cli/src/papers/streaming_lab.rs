@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use tidewire_proto::redundancy::Redundancy;
+use tidewire_proto::profile::Profile;
 use tidewire_sim::link::Capacity;
 use tidewire_sim::units::Rate;
 
@@ -102,7 +102,7 @@ fn figure_6(runs: &mut Runs<'_>) -> Vec<Row> {
     rows
 }
 
-fn ours(runs: &mut Runs<'_>, name: &str, scheme: Redundancy, losses: Losses) -> Option<Carried> {
+fn ours(runs: &mut Runs<'_>, name: &str, scheme: Profile, losses: Losses) -> Option<Carried> {
     runs.file(name, losses.rate, &link(losses, SEED), ends(scheme), FILE, FILE_LIMIT)
 }
 
@@ -110,7 +110,7 @@ fn our_row(
     runs: &mut Runs<'_>,
     curve: &str,
     name: &str,
-    scheme: Redundancy,
+    scheme: Profile,
     losses: Losses,
     parameter: f64,
 ) -> Option<Row> {

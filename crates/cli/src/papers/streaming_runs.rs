@@ -4,8 +4,9 @@ use std::thread;
 use std::time::Duration;
 
 use tidewire_proto::config::Config;
+use tidewire_proto::profile::Profile;
 use tidewire_proto::rate::RateControl;
-use tidewire_proto::redundancy::Redundancy;
+use tidewire_proto::redundancy::Proactive;
 use tidewire_proto::stats::Stats;
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::ideal::{self, Delays, Outcome};
@@ -59,11 +60,11 @@ impl Losses {
 }
 
 /// Runs a scheme without a protocol: so many source symbols, with feedback.
-pub fn ideal(scheme: Redundancy, losses: Losses, symbols: u64) -> Outcome {
+pub fn ideal(scheme: Profile, losses: Losses, symbols: u64) -> Outcome {
     let lost = ideal::losses(&losses.simulated(), 1);
-    match scheme {
-        Redundancy::Block { k, r } => ideal::block(k.into(), r.into(), ROUND_TRIP, symbols, lost),
-        Redundancy::Every { spacing, .. } => ideal::streaming(spacing, ROUND_TRIP, symbols, lost),
+    match scheme.redundancy.proactive {
+        Proactive::Block { k, r } => ideal::block(k.into(), r.into(), ROUND_TRIP, symbols, lost),
+        Proactive::Every { spacing } => ideal::streaming(spacing, ROUND_TRIP, symbols, lost),
         _ => ideal::retransmission(ROUND_TRIP, symbols, lost),
     }
 }
@@ -78,10 +79,10 @@ pub fn link(losses: Losses, seed: u64) -> DuplexConfig {
 }
 
 /// The sender and the receiver of a scheme.
-pub fn ends(scheme: Redundancy) -> [Config; 2] {
+pub fn ends(scheme: Profile) -> [Config; 2] {
     let (mut near, mut far) = (Config::default(), Config::default());
-    near.redundancy = scheme;
-    near.rate_control = RateControl::Fixed { bits_per_second: RATE };
+    near.profile = scheme;
+    near.profile.rate_control = RateControl::Fixed { bits_per_second: RATE };
     near.max_overhead = 1.0;
     // The paper's code mixes all that is not acknowledged: the longest span there is on the wire.
     (near.max_span, far.max_span) = (1_024, 1_024);
@@ -89,7 +90,7 @@ pub fn ends(scheme: Redundancy) -> [Config; 2] {
 }
 
 /// Runs the real protocol once for each seed from 1 on: one file of 25 MB at the link's rate, no congestion.
-pub fn real(scheme: Redundancy, losses: Losses, seeds: u64) -> Vec<Report> {
+pub fn real(scheme: Profile, losses: Losses, seeds: u64) -> Vec<Report> {
     let run = |seed: u64| {
         let mut trial = Trial::new(link(losses, seed), vec![Flow::bulk(End::Near, FILE)], seed);
         [trial.near, trial.far] = ends(scheme);
@@ -99,7 +100,7 @@ pub fn real(scheme: Redundancy, losses: Losses, seeds: u64) -> Vec<Report> {
 }
 
 /// A point of an outcome without a protocol.
-pub fn ideal_row(curve: &str, scheme: Redundancy, losses: Losses, parameter: f64, symbols: u64) -> Row {
+pub fn ideal_row(curve: &str, scheme: Profile, losses: Losses, parameter: f64, symbols: u64) -> Row {
     let Outcome { delays, rate } = ideal(scheme, losses, symbols);
     Row { rate: Some(rate), ..delay_row(curve, losses, parameter, &delays) }
 }
@@ -112,7 +113,7 @@ pub fn delay_row(curve: &str, losses: Losses, parameter: f64, delays: &Delays) -
 }
 
 /// A point of the real protocol: means over its runs; none where none of them ended well.
-pub fn real_row(curve: &str, scheme: Redundancy, losses: Losses, parameter: f64, seeds: u64) -> Option<Row> {
+pub fn real_row(curve: &str, scheme: Profile, losses: Losses, parameter: f64, seeds: u64) -> Option<Row> {
     let reports = real(scheme, losses, seeds);
     let runs: Vec<_> = reports.iter().map(|report| (&report.near, &report.far)).collect();
     stats_row(curve, How::Code, losses, parameter, &runs)

@@ -8,7 +8,7 @@ use tidewire::{Config, Plan, Target};
 use tidewire_proto::model::asking::Asking;
 use tidewire_proto::model::gilbert;
 use tidewire_proto::path::LossEstimate;
-use tidewire_proto::redundancy::{SteadyPath, steady_share};
+use tidewire_proto::redundancy::plan::{SteadyPath, steady_share};
 
 use crate::distribution::milliseconds;
 
@@ -23,7 +23,7 @@ const LEAST_LOSS: f64 = 1e-4;
 /// Where nothing can be predicted: as long as anybody waits.
 const UNKNOWN: Duration = Duration::from_secs(3_600);
 /// Round trips until what is asked for is there, usually, beside three symbols until the loss shows: the round trip and half of the sixteenth after which
-/// FEEDBACK leaves. Policies plan with more (`redundancy::target`), to be safe.
+/// FEEDBACK leaves. Policies plan with more (`redundancy::plan`), to be safe.
 const ANSWERED: f64 = 1.03;
 const SEEN_SYMBOLS: f64 = 3.0;
 /// Halvings in which a quantile is looked for: to a hundred-thousandth of what asking takes.
@@ -91,7 +91,7 @@ pub fn predict(ground: Ground, config: &Config) -> Outlook {
     let path = SteadyPath { loss, rtt: ground.rtt, interval: model.interval, saturated: false };
     let Config { max_overhead, deliver, .. } = *config;
     let target = config.latency.map(|latency| Target { latency, deliver, max_overhead });
-    let (share, plan) = steady_share(config.redundancy, &path, max_overhead, target);
+    let (share, plan) = steady_share(config.profile.redundancy, &path, max_overhead, target);
     Outlook { ground, asking: model.point("asking", 0.0), chosen: model.point("chosen", share), code, plan }
 }
 

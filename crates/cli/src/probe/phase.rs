@@ -75,7 +75,7 @@ pub async fn measure(load: Load, probe: &Probe<'_>) -> Result<(Phase, Summary), 
     let mut config = probe.config.clone();
     config.latency = None;
     if load == Load::Light {
-        config.redundancy = Redundancy::None;
+        config.profile.redundancy = Redundancy::ARQ;
     }
     let connecting = session::connect(probe.link, probe.credentials, config, probe.console);
     let (endpoint, connection) = unless_interrupted(connecting).await?;

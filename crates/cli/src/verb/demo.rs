@@ -9,13 +9,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use tidewire::{Connection, Endpoint, Redundancy, new_secret};
+use tidewire::{Connection, Endpoint, Profile, new_secret};
+use tidewire_proto::profile::{ARQ, STREAM, block};
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::settings::Direction;
 
 use crate::chart::{Curve, svg, terminal};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::options::{Output, redundancy};
+use crate::options::Output;
 use crate::proxy::Proxy;
 use crate::report::{Console, Event, Summary, rate};
 use crate::session::{self, CLOSE_WAIT, DONE, Role};
@@ -32,9 +33,12 @@ const LINK: [(Direction, &str, &str); 3] = [
 const LINK_IN_WORDS: &str = "25 Mbit/s, 60 ms RTT, 10 % loss in bursts of 4";
 /// The same losses in each of the three runs and on each machine.
 const SEED: u64 = 2;
-/// The runs: name and redundancy.
-const RUNS: [(&str, &str); 3] =
-    [("ARQ (retransmission)", "none"), ("block code 32+8", "block:32,8"), ("Tidewire (default)", "adaptive")];
+/// The runs: name, and profile in words.
+const RUNS: [(&str, &str, Profile); 3] = [
+    ("ARQ (retransmission)", "arq", ARQ),
+    ("block code 32+8", "block:32,8", block(32, 8)),
+    ("Tidewire (default)", "stream", STREAM),
+];
 /// Bytes of the file when none is given: five seconds of the link.
 const GENERATED: usize = 12_000_000;
 /// Arguments of `demo`.
@@ -52,7 +56,6 @@ pub struct Args {
 /// What one run measured.
 struct Run {
     name: &'static str,
-    redundancy: Redundancy,
     summary: Summary,
     hash_ok: bool,
     curve: Curve,
@@ -78,13 +81,13 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let hash = hash(&file).or_exit(Exit::LocalIo)?;
     console.say(&format!("{} over {LINK_IN_WORDS}, three times", indicatif::DecimalBytes(found.bytes)));
     let mut runs = Vec::new();
-    for (name, text) in RUNS {
+    for (name, text, profile) in RUNS {
         let into = tempfile::tempdir_in(scratch.path()).or_exit(Exit::LocalIo)?;
-        let mut run = one(name, redundancy(text), &found, into.path(), &console).await?;
+        let mut run = one(name, profile, &found, into.path(), &console).await?;
         let arrived = into.path().join(found.sources[0].name.as_str());
         run.hash_ok = self::hash(&arrived).is_ok_and(|arrived| arrived == hash);
-        let Run { redundancy, hash_ok, summary, .. } = &run;
-        console.event(&Event::Run { name, redundancy: redundancy.to_string(), hash_ok: *hash_ok, summary });
+        let Run { hash_ok, summary, .. } = &run;
+        console.event(&Event::Run { name, profile: text, hash_ok: *hash_ok, summary });
         runs.push(run);
     }
     show(&runs, &args, &console)?;
@@ -98,14 +101,14 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
 /// One run: receiver, link and sender, each on sockets of its own.
 async fn one(
     name: &'static str,
-    redundancy: Redundancy,
+    profile: Profile,
     found: &Found,
     into: &Path,
     console: &Console,
 ) -> Result<Run, Failure> {
     let secret = new_secret().or_exit(Exit::Other)?;
     let mut config = tidewire::Config::default();
-    config.redundancy = redundancy;
+    config.profile = profile;
     let loopback: SocketAddr = ([127, 0, 0, 1], 0).into();
     let destination = Destination::open(into).or_exit(Exit::LocalIo)?;
     let far = Endpoint::bind(loopback, secret.clone(), config.clone()).await.or_exit(Exit::LocalIo)?;
@@ -138,7 +141,7 @@ async fn one(
     let curve = Curve { label: name.into(), delay: session::delays(&stats) };
     session::close(&far).await;
     proxy.stop().or_exit(Exit::Other)?;
-    Ok(Run { name, redundancy, summary, hash_ok: false, curve })
+    Ok(Run { name, summary, hash_ok: false, curve })
 }
 
 /// The emulated link, the same for each run.
@@ -209,9 +212,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_link_and_redundancies_are_written_right() {
+    fn its_link_and_profiles_are_written_right() {
         assert_eq!(link().rtt(), std::time::Duration::from_millis(60));
         assert_ne!(link().forward.loss, link().back.loss);
-        assert_eq!(RUNS.map(|(_, text)| redundancy(text).to_string()), RUNS.map(|(_, text)| text));
+        assert!(RUNS.iter().all(|(_, text, profile)| text.parse() == Ok(*profile)));
     }
 }

@@ -189,6 +189,8 @@ pub enum CloseReason {
     Forgotten,
     /// Nobody answered the handshake.
     NoAnswer,
+    /// The peer does not decode the code of our profile, which has this name.
+    UnknownCode(&'static str),
     /// The key sealed as many packets as it may.
     KeyExhausted,
 }
@@ -203,6 +205,9 @@ impl fmt::Display for CloseReason {
             Self::Idle => f.write_str("nothing was heard from the peer for the idle timeout"),
             Self::Forgotten => f.write_str("the peer was restarted, or has closed the connection: it does not know it"),
             Self::NoAnswer => f.write_str("no answer: wrong host, port or secret"),
+            Self::UnknownCode(name) => {
+                write!(f, "the peer does not decode {name}: choose another profile or code, or update the peer")
+            }
             Self::KeyExhausted => {
                 f.write_str("the keys have sealed or refused as many packets as they may: connect again")
             }

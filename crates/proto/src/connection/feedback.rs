@@ -175,21 +175,22 @@ impl Connection {
         let udp = sent.payload_len();
         match sent.carried {
             Carried::Source { lane, id, again } => {
-                let Some(Lane { sender, policy, .. }) = self.lanes.get_mut(lane) else { return };
+                let Some(Lane { sender, policies, .. }) = self.lanes.get_mut(lane) else { return };
                 if arrived {
                     sender.on_source_acked(id);
                 } else if !again {
                     sender.on_source_lost(id);
-                    policy.on_source_lost(id);
                 }
                 if again {
                     sender.on_repair_settled(n, arrived);
+                } else {
+                    policies.on_source_settled(id, arrived);
                 }
             }
             Carried::Repair { lane, .. } => {
-                let Some(Lane { sender, policy, .. }) = self.lanes.get_mut(lane) else { return };
+                let Some(Lane { sender, policies, .. }) = self.lanes.get_mut(lane) else { return };
                 if let Some(repair) = sender.on_repair_settled(n, arrived) {
-                    policy.on_repair_settled(&repair, arrived);
+                    policies.on_repair_settled(&repair, arrived);
                 }
             }
             Carried::Slice { lane, id, part, .. } => {

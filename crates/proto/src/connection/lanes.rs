@@ -7,7 +7,7 @@ use tidewire_codec::SourceId;
 
 use crate::Time;
 use crate::lane::{Arrival, LaneReceiver, LaneSender, MAX_LANES, MESSAGE_RING, Messages, STREAMS};
-use crate::redundancy::{Redundancy, RedundancyPolicy, Repair};
+use crate::redundancy::{Policies, Redundancy, Repair};
 
 use super::{CloseCode, Connection, Event};
 
@@ -15,7 +15,7 @@ use super::{CloseCode, Connection, Event};
 #[derive(Debug)]
 pub(super) struct Lane {
     pub sender: LaneSender,
-    pub policy: Box<dyn RedundancyPolicy>,
+    pub policies: Policies,
     /// A repair that did not fit the segment size of the running batch: it goes first in the next.
     pub deferred: Option<Repair>,
     /// Whether its messages are delivered in order.
@@ -28,8 +28,8 @@ pub(super) struct Lane {
 
 impl Lane {
     pub fn new(sender: LaneSender, redundancy: Redundancy, in_order: bool) -> Self {
-        let policy = redundancy.build();
-        Self { sender, policy, deferred: None, in_order, blocked: false, served: 0 }
+        let policies = Policies::new(redundancy);
+        Self { sender, policies, deferred: None, in_order, blocked: false, served: 0 }
     }
 
     /// Nothing of it waits, is under way or may be lacking.

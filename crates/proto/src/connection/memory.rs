@@ -44,7 +44,7 @@ impl Connection {
         self.close(now, CloseCode::Refused, "no memory is left");
         let (config, slot_len) = (&self.config, self.config.slot_len());
         self.receiver = LaneReceiver::new(slot_len, config.max_span, config.ring_memory);
-        self.lanes = Lanes::new(LaneSender::new(slot_len, config.ring_memory, 0), config.redundancy);
+        self.lanes = Lanes::new(LaneSender::new(slot_len, config.ring_memory, 0), config.profile.redundancy);
         self.inbound.clear();
     }
 }

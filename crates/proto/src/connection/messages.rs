@@ -7,17 +7,18 @@ use super::lanes::Lane;
 use super::{Connection, Event, Message, State};
 use crate::Time;
 use crate::lane::{LaneSender, MAX_LANES, MAX_MESSAGE, MESSAGE_RING, STREAMS};
+use crate::profile::Delivery;
 use crate::redundancy::Redundancy;
 use crate::stats::MessageStats;
 
-/// A lane of messages. The default is the connection's redundancy, and delivery of each message as soon as it is whole.
+/// A lane of messages. What is not given is as the connection's profile says.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LaneConfig {
-    /// Redundancy of the lane; the connection's when none is given.
+    /// What is sent before a loss is known, and what for what the peer reports.
     pub redundancy: Option<Redundancy>,
-    /// Messages are delivered in order: each after those before it have come or have expired.
-    pub in_order: bool,
+    /// When the application gets a message.
+    pub delivery: Option<Delivery>,
 }
 
 /// A lane cannot be opened.
@@ -85,8 +86,9 @@ impl Connection {
         }
         let memory = MESSAGE_RING.min(self.config.ring_memory);
         let sender = LaneSender::new(self.config.slot_len(), memory, self.lane_credit);
-        let redundancy = config.redundancy.unwrap_or(self.config.redundancy);
-        self.lanes.messages.push(Lane::new(sender, redundancy, config.in_order));
+        let redundancy = config.redundancy.unwrap_or(self.config.profile.redundancy);
+        let in_order = config.delivery.unwrap_or(self.config.profile.delivery) == Delivery::InOrder;
+        self.lanes.messages.push(Lane::new(sender, redundancy, in_order));
         Ok(lane)
     }
 

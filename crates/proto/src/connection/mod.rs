@@ -33,7 +33,7 @@ pub use messages::{LaneConfig, LaneError, MessageError};
 use crate::Time;
 use crate::config::Config;
 use crate::crypto::PublicKey;
-use crate::handshake::{CodeSet, Initiator, Route, Session};
+use crate::handshake::{Initiator, Route, Session};
 use crate::lane::{LaneReceiver, LaneSender, STREAMS, Streams};
 use crate::path::{
     DeliveryRate, EcnTally, FeedbackClock, Flight, IP_UDP_HEADER, LossDetector, LossEstimator, LossRuns, MtuProber,
@@ -41,7 +41,7 @@ use crate::path::{
 };
 use crate::rate::RateController;
 use crate::stats::Stats;
-use crate::wire::ConnectionId;
+use crate::wire::{ConnectionId, code_name};
 use exchange::Exchange;
 pub(crate) use exchange::LEAST_INTERVAL as LEAST_EXCHANGE_INTERVAL;
 use keys::Keys;
@@ -128,7 +128,7 @@ impl Path {
             fates_from: 0,
             delivery: DeliveryRate::default(),
             mtu: MtuProber::new(config.max_datagram, config.probe_size),
-            rate: config.rate_control.build(),
+            rate: config.profile.rate_control.build(),
             pacer: Pacer::default(),
             received: ReceivedPackets::default(),
             // The responder is where its address says: nobody has to be told.
@@ -166,7 +166,7 @@ pub struct Connection {
     ids: OurIds,
     keys: Option<Keys>,
     exchange: Exchange,
-    /// What the peer proved to have, in profile `key`.
+    /// What the peer proved to have, with authentication `key`.
     peer_key: Option<PublicKey>,
     /// The endpoint is to ask whether the peer still knows us.
     inquiry_owed: bool,
@@ -182,8 +182,6 @@ pub struct Connection {
     /// The application was told that a message is to be taken, and has not found the end of them since.
     told_message: bool,
     max_span: u16,
-    /// Codes that the peer decodes.
-    codes: CodeSet,
     symbol_limit: usize,
     /// Symbols of each lane that the peer accepts from the start.
     lane_credit: u64,
@@ -225,7 +223,7 @@ impl Connection {
         let state = State::Established { confirmed: false };
         let mut connection = Self::new(config, Side::Responder, state, session.local, route.remote, now, grease);
         connection.path.local = route.local;
-        connection.adopt(session);
+        connection.adopt(now, session);
         connection
     }
 
@@ -250,13 +248,12 @@ impl Connection {
             inquiry_owed: false,
             path,
             validation: Validation::new([0; 32]),
-            lanes: Lanes::new(LaneSender::new(slot_len, config.ring_memory, 0), config.redundancy),
+            lanes: Lanes::new(LaneSender::new(slot_len, config.ring_memory, 0), config.profile.redundancy),
             receiver: LaneReceiver::new(slot_len, config.max_span, config.ring_memory),
             streams: Streams::new(side, config.max_streams, config.stream_window, config.max_stream_window),
             inbound: BTreeMap::new(),
             told_message: false,
             max_span: config.max_span,
-            codes: CodeSet::ALL,
             symbol_limit: slot_len,
             lane_credit: 0,
             idle_timeout: config.idle_timeout,
@@ -275,15 +272,17 @@ impl Connection {
         }
     }
 
-    /// Takes keys and the peer's parameters from a finished handshake.
-    fn adopt(&mut self, session: Session) {
+    /// Takes keys and the peer's parameters from a finished handshake. The connection closes if the peer does not decode our code:
+    /// another one in its place would not be what the user asked for.
+    fn adopt(&mut self, now: Time, session: Session) {
         let peer = &session.peer;
+        let code = self.config.profile.code;
+        let is_code_known = peer.codes.contains(code);
         self.path.mtu.limit_to(peer.max_datagram);
         self.lane_credit = peer.lane_credit.into();
         let sender = LaneSender::new(self.config.slot_len(), self.config.ring_memory, self.lane_credit);
-        self.lanes = Lanes::new(sender, self.config.redundancy);
+        self.lanes = Lanes::new(sender, self.config.profile.redundancy);
         self.max_span = self.max_span.min(peer.max_span);
-        self.codes = peer.codes;
         self.symbol_limit = self.symbol_limit.min(peer.max_symbol.into());
         self.streams.set_peer_limits(peer.streams.into(), peer.stream_credit.into());
         if peer.idle_timeout_ms > 0 {
@@ -292,6 +291,15 @@ impl Connection {
         self.peer_key = session.peer_key;
         self.exchange.on_session(self.last_heard);
         self.keys = Some(Keys::new(session, self.last_heard));
+        if !is_code_known {
+            let name = code_name(code);
+            self.start_closing(
+                now,
+                CloseCode::Refused,
+                format!("this end codes with {name}, which the other does not decode"),
+            );
+            self.events.push_back(Event::Closed(CloseReason::UnknownCode(name)));
+        }
     }
 
     /// A datagram whose destination id is ours.
@@ -342,7 +350,7 @@ impl Connection {
             stats.symbols.add(&receiver.symbols);
             stats.packets.redundant += receiver.redundant;
         }
-        stats.plan = self.lanes.get(STREAMS).and_then(|lane| lane.policy.plan().copied());
+        stats.plan = self.lanes.get(STREAMS).and_then(|lane| lane.policies.plan().copied());
         self.count_messages(&mut stats.messages);
         stats
     }
@@ -357,7 +365,7 @@ impl Connection {
         self.path.remote
     }
 
-    /// The public key that the peer proved to have; none in profile `psk`, and before the handshake is over.
+    /// The public key that the peer proved to have; none with authentication `psk`, and before the handshake is over.
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.peer_key
     }

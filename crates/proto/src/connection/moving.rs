@@ -93,7 +93,7 @@ impl Connection {
     fn start_path(&mut self, now: Time, address: SocketAddr, same: bool) {
         self.give_up_flight(now);
         if !same {
-            self.path.renew(now, self.config.rate_control.build());
+            self.path.renew(now, self.config.profile.rate_control.build());
         }
         let path = &mut self.path;
         path.remote = address;

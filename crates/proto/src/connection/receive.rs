@@ -114,8 +114,11 @@ impl Connection {
         }
         self.stats.wire_bytes_received += (len + IP_UDP_HEADER) as u64;
         self.last_heard = now;
-        self.adopt(session);
         self.state = State::Established { confirmed: true };
+        self.adopt(now, session);
+        if matches!(self.state, State::Closing { .. }) {
+            return;
+        }
         self.events.push_back(Event::Connected);
         // The first packet proves to the responder that we have the keys; it also measures the round trip.
         self.path.probe_owed = true;

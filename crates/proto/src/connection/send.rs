@@ -14,7 +14,7 @@ use super::{CLOSING_TIMEOUTS, Connection, SKIP_TIMEOUTS, State, Transmit};
 use crate::Time;
 use crate::lane::{LaneSender, STREAMS, Slice};
 use crate::path::{Carried, Ecn, Fate, IP_UDP_HEADER, Sent, transmission_time};
-use crate::redundancy::{CodingContext, RedundancyPolicy, Repair};
+use crate::redundancy::{CodingContext, Planned, Policies, Repair};
 use crate::wire::{
     Frame, SHORT_HEADER_LEN, TAG_LEN, Writer, pad, repair_header_len, source_header_len, write_grease,
     write_repair_header, write_short_header, write_source_header,
@@ -288,7 +288,7 @@ impl Connection {
         // The peer may have decoded meanwhile what a deferred repair is for.
         let base = lane.sender.base();
         let deferred = lane.deferred.take().filter(|repair| repair.end() > base);
-        let repair = deferred.or_else(|| self.ask_policy(now, id, |policy, cx| policy.next_repair(cx))?);
+        let repair = deferred.or_else(|| self.ask_policies(now, id, |policies, cx| policies.next(cx))?);
         let Some(lane) = self.lanes.get_mut(id) else { return ControlFlow::Continue(()) };
         if let Some(repair) = repair {
             let len = packet_len(id, &lane.sender, &repair);
@@ -317,8 +317,8 @@ impl Connection {
 
     /// Until when the open symbol of the streams waits for more bytes; `None` where nothing waits for that.
     pub(super) fn held_until(&self) -> Option<Time> {
-        let Lane { sender, policy, .. } = &self.lanes.streams;
-        let planned = policy.plan().map_or(Duration::ZERO, |plan| plan.target.latency);
+        let Lane { sender, policies, .. } = &self.lanes.streams;
+        let planned = policies.plan().map_or(Duration::ZERO, |plan| plan.target.latency);
         let target = self.config.latency.unwrap_or(planned);
         let most = self.config.latency.map_or(Duration::MAX, |latency| latency / MOST_HOLD);
         let hold = (target / HOLD).max(LEAST_HOLD).min(most).min(self.path.rtt.smoothed() / HOLD_RTT);
@@ -328,20 +328,20 @@ impl Connection {
     /// When a policy wants to be asked again.
     pub(super) fn policy_timeout(&mut self, now: Time) -> Option<Time> {
         let lanes = self.lanes.iter().count() as u32;
-        (0..lanes).filter_map(|lane| self.ask_policy(now, lane, |policy, cx| policy.poll_timeout(cx))?).min()
+        (0..lanes).filter_map(|lane| self.ask_policies(now, lane, |policies, cx| policies.poll_timeout(cx))?).min()
     }
 
-    /// Shows the policy what it may know.
-    fn ask_policy<R>(
+    /// Shows the policies of a lane what they may know.
+    fn ask_policies<R>(
         &mut self,
         now: Time,
         lane: u32,
-        ask: impl FnOnce(&mut dyn RedundancyPolicy, &CodingContext<'_>) -> R,
+        ask: impl FnOnce(&mut Policies, &CodingContext<'_>) -> R,
     ) -> Option<R> {
         let saturated = self.is_saturated();
         let waiting = lane == STREAMS && self.streams.has_waiting();
         let path = &self.path;
-        let Lane { sender, policy, .. } = self.lanes.get_mut(lane)?;
+        let Lane { sender, policies, .. } = self.lanes.get_mut(lane)?;
         let lost = sender.first_lost();
         let sender = &*sender;
         let cx = CodingContext {
@@ -366,8 +366,9 @@ impl Connection {
             max_span: self.max_span,
             max_overhead: self.config.max_overhead,
             target: self.config.target(),
+            planned: &Planned::NONE,
         };
-        Some(ask(policy.as_mut(), &cx))
+        Some(ask(policies, &cx))
     }
 
     /// Longest symbol of a lane that still fits a packet as a repair, whose header is the longer one.
@@ -411,7 +412,7 @@ impl Connection {
                 } else {
                     self.write_first_slice(*lane, id, number, w)?
                 };
-                self.ask_policy(now, *lane, |policy, cx| policy.on_source_sent(cx));
+                self.ask_policies(now, *lane, |policies, cx| policies.on_source_sent(cx));
                 self.wake_writers(now);
                 Some(carried)
             }
@@ -432,13 +433,13 @@ impl Connection {
                 w.bytes(sender.resend(id, number)?).ok()?;
                 Carried::Source { lane, id, again: true }
             }
-            Repair::Coded { code, first, count, key, on_feedback } => {
-                // Every peer decodes the random code; a span is a span to any code.
-                let code = if self.codes.contains(code) { code } else { Code::Rlc };
+            Repair::Coded { first, count, row, on_feedback } => {
                 // The window may have moved since a deferred decision: what is decoded needs no repair.
                 let gone = base.0.saturating_sub(first.0);
                 let count = u16::try_from(u64::from(count).checked_sub(gone).filter(|&left| left > 0)?).ok()?;
-                let id = sender.name_repair(code, first.max(base), count, key);
+                // A row is of the whole generation; of what is left of it any combination is as good.
+                let code = if row.is_some() && gone == 0 { self.config.profile.code } else { Code::Rlc };
+                let id = sender.name_repair(code, first.max(base), count, row.filter(|_| gone == 0));
                 write_repair_header(w, lane, code, id, base, on_feedback).ok()?;
                 let len = sender.send_repair(code, id, on_feedback, number, w.spare()).ok()?;
                 w.advance(len).ok()?;

@@ -1,4 +1,4 @@
-//! The key pair of profile `key`: Curve25519 (RFC 7748), through the implementation that the handshake runs on.
+//! The key pair of authentication `key`: Curve25519 (RFC 7748), through the implementation that the handshake runs on.
 
 use core::fmt;
 use core::str::FromStr;

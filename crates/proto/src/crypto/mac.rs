@@ -15,12 +15,12 @@ use crate::wire::MAC_LEN;
 pub struct MacKey(Hmac<Sha256>);
 
 impl MacKey {
-    /// The mac1 key of profile `psk`, from the secret (wire.md section 3).
+    /// The mac1 key of authentication `psk`, from the secret (wire.md section 3).
     pub fn new(secret: &Secret) -> Self {
         Self::derived(&[secret.bytes()])
     }
 
-    /// The mac1 key of profile `key`, from the listener's key and the secret, if there is one beside it (wire.md section 3).
+    /// The mac1 key of authentication `key`, from the listener's key and the secret, if there is one beside it (wire.md section 3).
     pub fn of_listener(key: &PublicKey, psk: &Secret) -> Self {
         Self::derived(&[key.bytes(), psk.bytes()])
     }

@@ -81,7 +81,7 @@ impl Cookies {
             grease: dice.grease,
             destination: hello.source,
             source: dice.source,
-            profile: hello.profile,
+            auth: hello.auth,
             suite: hello.suite,
             noise_len: (COOKIE_NONCE_LEN + MAC_LEN) as u16,
         };

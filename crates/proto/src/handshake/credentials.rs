@@ -1,6 +1,6 @@
 //! Who is who: what an endpoint proves itself by, and what one handshake runs on.
 //!
-//! The endpoint holds [`Credentials`]; a handshake takes its [`Keys`] from them. Profile `psk` knows one secret that all share, profile
+//! The endpoint holds [`Credentials`]; a handshake takes its [`Keys`] from them. Authentication `psk` knows one secret that all share, authentication
 //! `key` a key pair for each peer (wire.md section 3).
 
 use core::fmt;
@@ -9,18 +9,18 @@ use std::sync::Arc;
 
 use super::noise;
 use crate::crypto::{MacKey, PrivateKey, PublicKey, Secret};
-use crate::wire::Profile;
+use crate::wire::Auth;
 
 /// What an endpoint proves itself by, and whom it lets in.
 #[derive(Clone, Debug)]
 pub enum Credentials {
-    /// Profile `psk`: all who may connect share a secret.
+    /// Authentication `psk`: all who may connect share a secret.
     Psk(Secret),
-    /// Profile `key`: each peer has a key pair.
+    /// Authentication `key`: each peer has a key pair.
     Key(KeyCredentials),
 }
 
-/// Credentials of profile `key`.
+/// Credentials of authentication `key`.
 #[derive(Clone, Debug)]
 pub struct KeyCredentials {
     /// Our own.
@@ -43,7 +43,7 @@ impl KeyCredentials {
     }
 }
 
-/// A connection to a peer of profile `key` was asked for without its key, or the other way round.
+/// A connection to a peer of authentication `key` was asked for without its key, or the other way round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerKeyError {
     /// We have a key pair, and the peer's public key was not given.
@@ -119,9 +119,9 @@ impl From<&Secret> for Credentials {
 /// What one handshake runs on, on either side.
 #[derive(Clone, Debug)]
 pub enum Keys {
-    /// Profile `psk`.
+    /// Authentication `psk`.
     Psk(Secret),
-    /// Profile `key`.
+    /// Authentication `key`.
     Key {
         /// Our own.
         private: PrivateKey,
@@ -133,10 +133,10 @@ pub enum Keys {
 }
 
 impl Keys {
-    pub(super) const fn profile(&self) -> Profile {
+    pub(super) const fn auth(&self) -> Auth {
         match self {
-            Self::Psk(_) => Profile::Psk,
-            Self::Key { .. } => Profile::Key,
+            Self::Psk(_) => Auth::Psk,
+            Self::Key { .. } => Auth::Key,
         }
     }
 

@@ -31,7 +31,7 @@ const NOISE_MAX: usize = HELLO_LEN - LONG_HEADER_LEN - 2 * MAC_LEN;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HandshakeError {
-    /// No answer to this HELLO: another packet, for another id, of another profile or suite.
+    /// No answer to this HELLO: another packet, for another id, of another authentication or suite.
     NotForUs,
     /// mac1, or the tag of a COOKIE, is wrong: whoever sent it does not know the secret, or not the HELLO.
     Mac,
@@ -134,7 +134,7 @@ impl Initiator {
             grease: rng.next_u32() as u8,
             destination,
             source,
-            profile: keys.profile(),
+            auth: keys.auth(),
             suite,
             noise_len: noise_len as u16,
         };
@@ -213,7 +213,7 @@ impl Initiator {
         self.known
     }
 
-    /// Whom we connect to, in profile `key`.
+    /// Whom we connect to, with authentication `key`.
     fn peer_key(&self) -> Option<PublicKey> {
         match &self.keys {
             Keys::Psk(_) => None,
@@ -239,7 +239,7 @@ impl Initiator {
     fn answer_of_kind<'a>(&self, kind: LongKind, datagram: &'a [u8]) -> Result<LongHeader<'a>, HandshakeError> {
         let Ok(Datagram::Long(answer)) = Datagram::parse(datagram) else { return Err(HandshakeError::NotForUs) };
         let ours = answer.destination == self.source
-            && answer.profile == self.keys.profile()
+            && answer.auth == self.keys.auth()
             && answer.suite == self.suite
             && answer.kind == kind;
         if ours { Ok(answer) } else { Err(HandshakeError::NotForUs) }
@@ -338,7 +338,7 @@ mod tests {
             grease: 0,
             destination: initiator.source,
             source,
-            profile: initiator.keys.profile(),
+            auth: initiator.keys.auth(),
             suite: initiator.suite,
             noise_len: noise_len as u16,
         };

@@ -32,7 +32,7 @@ use zeroize::Zeroizing;
 pub use cookie::open as open_cookie;
 pub use credentials::{Credentials, KeyCredentials, Keys, PeerKeyError};
 pub use initiator::{HandshakeError, Initiator};
-pub use parameters::{CodeSet, Fault, ParameterError, Parameters};
+pub use parameters::{Fault, ParameterError, Parameters};
 pub(crate) use renewal::{Fresh, Renewal, finish as finish_renewal};
 pub use responder::{Responder, ResponderStats, Terms, Unauthorized};
 
@@ -120,7 +120,7 @@ impl Accepted {
         self.local
     }
 
-    /// The key that the peer proved to have, in profile `key`.
+    /// The key that the peer proved to have, with authentication `key`.
     pub(crate) const fn peer_key(&self) -> Option<&PublicKey> {
         self.peer_key.as_ref()
     }
@@ -148,7 +148,7 @@ pub struct Session {
     pub opening: OpeningKey,
     /// What the peer announced.
     pub peer: Parameters,
-    /// The key that the peer proved to have, in profile `key`.
+    /// The key that the peer proved to have, with authentication `key`.
     pub peer_key: Option<PublicKey>,
     /// What the peer wants to be called in our packets.
     pub remote: ConnectionId,

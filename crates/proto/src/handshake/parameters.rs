@@ -6,10 +6,8 @@
 use core::fmt;
 use core::ops::RangeInclusive;
 
-use tidewire_codec::Code;
-
 use crate::crypto::Aead;
-use crate::wire::{ConnectionId, Full, Reader, Truncated, VERSION, Writer, varint_len};
+use crate::wire::{CodeSet, ConnectionId, Full, Reader, Truncated, VERSION, Writer, varint_len};
 
 mod kind {
     pub const MAX_DATAGRAM: u64 = 0;
@@ -58,29 +56,10 @@ pub struct Parameters {
     pub codes: CodeSet,
 }
 
-/// A set of codes, as bits by code point.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CodeSet(u16);
-
-impl CodeSet {
-    /// The codes that this crate decodes.
-    pub const ALL: Self = Self(1 | 2);
-
-    /// Whether `code` is in the set.
-    pub const fn contains(self, code: Code) -> bool {
-        let bit = match code {
-            Code::Rlc => 1,
-            Code::Cauchy => 2,
-            _ => 0,
-        };
-        self.0 & bit != 0
-    }
-}
-
 impl Default for Parameters {
     /// What this crate announces unless told otherwise: the defaults of wire.md, and all codes it has.
     fn default() -> Self {
-        Self { codes: CodeSet::ALL, ..Self::unsaid() }
+        Self { codes: CodeSet::all(), ..Self::unsaid() }
     }
 }
 
@@ -95,7 +74,7 @@ impl Parameters {
             stream_credit: STREAM_CREDIT.1 as u32,
             streams: STREAMS.1 as u32,
             idle_timeout_ms: IDLE_TIMEOUT.1 as u32,
-            codes: CodeSet(CODES.1 as u16),
+            codes: CodeSet::RLC,
         }
     }
 

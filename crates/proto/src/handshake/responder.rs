@@ -66,7 +66,7 @@ pub struct ResponderStats {
     pub received: u64,
     /// No HELLO of this version.
     pub malformed: u64,
-    /// mac1 was wrong, or the profile: no secret, no answer.
+    /// mac1 was wrong, or the auth: no secret, no answer.
     pub strangers: u64,
     /// Seen before; the cached REPLY goes out again.
     pub repeated: u64,
@@ -178,7 +178,7 @@ impl Responder {
         }
     }
 
-    /// From now on these keys are let in, and no others; nothing in profile `psk`.
+    /// From now on these keys are let in, and no others; nothing with authentication `psk`.
     pub fn authorize(&mut self, keys: Arc<BTreeSet<PublicKey>>) {
         self.credentials.authorize(keys);
     }
@@ -216,7 +216,7 @@ impl Responder {
                 return None;
             }
         };
-        if hello.profile != self.keys.profile() || !self.mac.verify(hello.authenticated, &hello.mac1) {
+        if hello.auth != self.keys.auth() || !self.mac.verify(hello.authenticated, &hello.mac1) {
             self.stats.strangers += 1;
             return None;
         }
@@ -346,7 +346,7 @@ impl Responder {
             grease: self.rng.next_u32() as u8,
             destination: hello.source,
             source,
-            profile: hello.profile,
+            auth: hello.auth,
             suite: hello.suite,
             noise_len: noise_len as u16,
         };

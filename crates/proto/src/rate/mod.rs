@@ -23,8 +23,9 @@ pub use cubic::Cubic;
 pub use fixed::Fixed;
 pub use newreno::NewReno;
 
-use crate::Time;
+use crate::nearest::nearest;
 use crate::path::{Dispersion, RateSample};
+use crate::{Custom, Time};
 
 /// What a sender may do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,15 +133,21 @@ pub enum RateControl {
         /// Bits per second, IP headers included.
         bits_per_second: u64,
     },
+    /// A controller from outside this crate.
+    Custom(Custom<dyn RateController>),
 }
 
 impl RateControl {
+    /// Names that a user can write.
+    const NAMES: [&'static str; 4] = ["bbr", "cubic", "newreno", "fixed:25mbit"];
+
     pub(crate) fn build(self) -> Box<dyn RateController> {
         match self {
             Self::Bbr => Box::new(Bbr::default()),
             Self::Cubic => Box::new(Cubic::default()),
             Self::NewReno => Box::new(NewReno::default()),
             Self::Fixed { bits_per_second } => Box::new(Fixed::new(bits_per_second)),
+            Self::Custom(custom) => custom.build(),
         }
     }
 }
@@ -152,6 +159,7 @@ impl fmt::Display for RateControl {
             Self::Cubic => f.write_str("cubic"),
             Self::NewReno => f.write_str("newreno"),
             Self::Fixed { bits_per_second } => write!(f, "fixed:{bits_per_second}bit"),
+            Self::Custom(custom) => custom.fmt(f),
         }
     }
 }
@@ -162,11 +170,8 @@ pub struct UnknownRateControl(String);
 
 impl fmt::Display for UnknownRateControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "unknown rate control {:?}; known: bbr, cubic, newreno, fixed:25mbit (a rate that you vouch for)",
-            self.0
-        )
+        let known = nearest(&self.0, &RateControl::NAMES);
+        write!(f, "unknown rate control {:?}; {known} (a rate that you vouch for)", self.0)
     }
 }
 

@@ -9,6 +9,7 @@ use core::fmt;
 use tidewire_codec::{Code, RepairId, SourceId};
 
 use super::bytes::{Full, Reader, Truncated, VARINT_MAX, Writer, varint_len};
+use super::code::{code_of, code_point};
 use super::feedback::Feedback;
 use super::header::ConnectionId;
 
@@ -339,11 +340,8 @@ fn source<'a>(again: bool, r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed> {
 
 fn repair<'a>(on_feedback: bool, r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed> {
     let lane = number(r, "lane")?;
-    let code = match r.u8()? {
-        0 => Code::Rlc,
-        1 => Code::Cauchy,
-        other => return Err(Malformed::UnknownCode(other)),
-    };
+    let point = r.u8()?;
+    let code = code_of(point).ok_or(Malformed::UnknownCode(point))?;
     let first = r.varint()?;
     let count = r.varint()?;
     if !(1..=MAX_SPAN).contains(&count) || first.saturating_add(count) > VARINT_MAX {
@@ -353,16 +351,6 @@ fn repair<'a>(on_feedback: bool, r: &mut Reader<'a>) -> Result<Frame<'a>, Malfor
     let base = base(first, r)?;
     let id = RepairId { first: SourceId(first), count: count as u16, key };
     Ok(Frame::Repair { lane, code, id, base, on_feedback, symbol: r.take_rest() })
-}
-
-/// Code point of a code in a REPAIR. A code without one is not for the wire.
-const fn code_point(code: Code) -> Option<u8> {
-    match code {
-        Code::Rlc => Some(0),
-        Code::Cauchy => Some(1),
-        #[allow(unreachable_patterns)]
-        _ => None,
-    }
 }
 
 const fn back(id: SourceId, base: SourceId) -> u64 {

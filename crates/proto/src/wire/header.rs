@@ -64,14 +64,14 @@ pub enum LongKind {
 
 /// How the two sides know each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Profile {
+pub enum Auth {
     /// 1: by one shared secret (`NNpsk0`).
     Psk,
     /// 2: by their public keys (`IKpsk2`).
     Key,
 }
 
-impl Profile {
+impl Auth {
     const fn code_point(self) -> u8 {
         match self {
             Self::Psk => 1,
@@ -110,8 +110,8 @@ pub enum HeaderError {
     Kind(u8),
     /// A long packet of another version.
     Version(u32),
-    /// A handshake profile that this build does not speak.
-    Profile(u8),
+    /// A form of authentication that this build does not speak.
+    Auth(u8),
     /// A Noise suite that this build does not know.
     Suite(u8),
     /// The length of the packet is not the one its type has; carries the length.
@@ -131,7 +131,7 @@ impl fmt::Display for HeaderError {
             Self::FixedBit => f.write_str("the fixed bit is 0"),
             Self::Kind(kind) => write!(f, "long packet of type {kind}, which version 1 does not send"),
             Self::Version(version) => write!(f, "version {version:#010x} is not {VERSION:#010x}"),
-            Self::Profile(profile) => write!(f, "handshake profile {profile} is not spoken here"),
+            Self::Auth(auth) => write!(f, "authentication {auth} is not spoken here"),
             Self::Suite(suite) => write!(f, "noise suite {suite} is not known"),
             Self::Length(len) => write!(f, "{len} bytes are not the length of this long packet"),
         }
@@ -150,7 +150,7 @@ pub struct LongHeader<'a> {
     /// What the sender wants to be called; of a COOKIE random.
     pub source: ConnectionId,
     /// How the two sides know each other.
-    pub profile: Profile,
+    pub auth: Auth,
     /// The Noise suite.
     pub suite: Suite,
     /// The 25 clear bytes themselves: a HELLO's are part of the Noise prologue.
@@ -214,10 +214,10 @@ impl<'a> LongHeader<'a> {
         }
         let destination = ConnectionId(reader.array()?);
         let source = ConnectionId(reader.array()?);
-        let profile = match reader.u8()? {
-            1 => Profile::Psk,
-            2 => Profile::Key,
-            other => return Err(HeaderError::Profile(other)),
+        let auth = match reader.u8()? {
+            1 => Auth::Psk,
+            2 => Auth::Key,
+            other => return Err(HeaderError::Auth(other)),
         };
         let suite = match reader.u8()? {
             1 => Suite::AesGcmSha256,
@@ -250,7 +250,7 @@ impl<'a> LongHeader<'a> {
             }
             LongKind::Reply | LongKind::Cookie => None,
         };
-        Ok(Self { kind, destination, source, profile, suite, clear, noise, authenticated, mac1, mac2 })
+        Ok(Self { kind, destination, source, auth, suite, clear, noise, authenticated, mac1, mac2 })
     }
 }
 
@@ -266,7 +266,7 @@ pub struct LongRepr {
     /// What the writer wants to be called; of a COOKIE random.
     pub source: ConnectionId,
     /// How the two sides know each other.
-    pub profile: Profile,
+    pub auth: Auth,
     /// The Noise suite.
     pub suite: Suite,
     /// Length of the Noise message that follows, in bytes; of a COOKIE that of nonce and cookie.
@@ -286,7 +286,7 @@ impl LongRepr {
             w.u32(VERSION)?;
             w.bytes(&self.destination.0)?;
             w.bytes(&self.source.0)?;
-            w.u8(self.profile.code_point())?;
+            w.u8(self.auth.code_point())?;
             w.u8(self.suite.code_point())?;
             w.u16(self.noise_len)
         })

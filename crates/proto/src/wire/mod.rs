@@ -14,6 +14,7 @@
 )]
 
 mod bytes;
+mod code;
 mod feedback;
 mod feedback_repr;
 mod frame;
@@ -21,6 +22,7 @@ mod header;
 mod symbol;
 
 pub use bytes::{Full, Reader, Truncated, VARINT_MAX, Writer, varint_len};
+pub use code::{CodeSet, code_name, parse_code};
 pub use feedback::{
     EcnCounts, Feedback, LaneReport, Lanes, MAX_LANES, MAX_LIMITS, MAX_RANGES, MAX_REGIONS, MAX_RUNS, Received,
     Regions, Runs, StreamLimits,
@@ -32,8 +34,8 @@ pub use frame::{
 };
 pub(crate) use header::PHASE_BIT;
 pub use header::{
-    COOKIE_LEN, COOKIE_NONCE_LEN, ConnectionId, Datagram, HELLO_LEN, HeaderError, LONG_HEADER_LEN, LongHeader,
-    LongKind, LongRepr, MAC_LEN, PACKET_NUMBER_AT, Profile, REPLY_MAX, SHORT_HEADER_LEN, Suite, TAG_LEN, VERSION,
+    Auth, COOKIE_LEN, COOKIE_NONCE_LEN, ConnectionId, Datagram, HELLO_LEN, HeaderError, LONG_HEADER_LEN, LongHeader,
+    LongKind, LongRepr, MAC_LEN, PACKET_NUMBER_AT, REPLY_MAX, SHORT_HEADER_LEN, Suite, TAG_LEN, VERSION,
     write_short_header,
 };
 pub use symbol::{

@@ -3,7 +3,8 @@
 use core::time::Duration;
 
 use tidewire_proto::path::LossEstimate;
-use tidewire_proto::redundancy::{Plan, Redundancy, SteadyPath, Target, steady_share};
+use tidewire_proto::redundancy::Redundancy;
+use tidewire_proto::redundancy::plan::{Plan, SteadyPath, Target, steady_share};
 
 /// Mean lengths of runs of losses: independent ones, and those of docs/envelope.md with two beside.
 pub const BURSTS: [Burst; 4] = [Burst::Independent, Burst::Mean(2), Burst::Mean(4), Burst::Mean(8)];
@@ -76,7 +77,7 @@ impl Flow {
             deliver: DELIVER,
             max_overhead: CAP,
         });
-        let (share, plan) = steady_share(Redundancy::Adaptive, &path, CAP, target);
+        let (share, plan) = steady_share(Redundancy::ADAPTIVE, &path, CAP, target);
         Decision { share, plan }
     }
 }

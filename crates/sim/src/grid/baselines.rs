@@ -1,25 +1,36 @@
 //! Policies that ours is compared with and that nobody should run: what the literature sends, in the protocol's own slots.
 //!
-//! They come into a connection by [`Redundancy::Custom`]; each has one number to be searched over. Like every policy they are functions of their
-//! context and own state.
+//! They come into a connection as [`Custom`] values of their axis; each has one number to be searched over. Like every policy they are functions of
+//! their context and own state.
 
-use tidewire_codec::{Code, SourceId};
-use tidewire_proto::Time;
+use tidewire_codec::SourceId;
+use tidewire_proto::redundancy::answer::{AsPlanned, answer_deficit, resend_unseen};
+use tidewire_proto::redundancy::proactive::Adaptive;
 use tidewire_proto::redundancy::{
-    Adaptive, CodingContext, Custom, Every, Plan, Redundancy, RedundancyPolicy, Repair, RepairInFlight, answer_deficit,
-    resend_unseen,
+    Answer, AnswerPolicy, CodingContext, Planner, Proactive, ProactivePolicy, Redundancy, Repair, RepairInFlight,
 };
+use tidewire_proto::{Custom, Time};
 
-fn custom(name: &'static str, build: fn(f64) -> Box<dyn RedundancyPolicy>, parameter: f64) -> Redundancy {
-    Redundancy::Custom(Custom { name, build, parameter })
+fn answer(name: &'static str, build: fn(f64) -> Box<dyn AnswerPolicy>, parameter: f64) -> Answer {
+    Answer::Custom(Custom { name, build, parameter })
+}
+
+fn proactive(name: &'static str, build: fn(f64) -> Box<dyn ProactivePolicy>, parameter: f64) -> Proactive {
+    Proactive::Custom(Custom { name, build, parameter })
+}
+
+/// One repair for so many source symbols: `share` of them.
+fn every(share: f64) -> Proactive {
+    Proactive::Every { spacing: 1.0 + 1.0 / share }
 }
 
 /// A lost source symbol is sent again as soon as feedback shows the loss, `copies` times in a row.
 ///
-/// With one copy this is SR-ARQ. More of them is what sets policies on NACKs apart from it in delay: redundancy on the retransmission, whose own loss is
-/// what the tail of ARQ is made of (Hairpin, NSDI 2024; AutoRec, 2025).
+/// With one copy this is SR-ARQ. More of them is what sets policies on NACKs apart from it in delay: redundancy on the
+/// retransmission, whose own loss is what the tail of ARQ is made of (Hairpin, NSDI 2024; AutoRec, 2025).
 pub(super) fn nack(copies: f64) -> Redundancy {
-    custom("nack", |copies| Box::new(Nack { copies: copies as u32, again: None }), copies)
+    let nack = answer("nack", |copies| Box::new(Nack { copies: copies as u32, again: None }), copies);
+    Redundancy { proactive: Proactive::None, answer: nack }
 }
 
 #[derive(Debug)]
@@ -29,8 +40,8 @@ struct Nack {
     again: Option<(SourceId, u32)>,
 }
 
-impl RedundancyPolicy for Nack {
-    fn next_repair(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
+impl AnswerPolicy for Nack {
+    fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
         let again = self.again.take().filter(|&(id, left)| left > 0 && id >= cx.base);
         let (id, left) = again.or_else(|| cx.lost.map(|id| (id, self.copies)))?;
         self.again = Some((id, left - 1));
@@ -38,71 +49,68 @@ impl RedundancyPolicy for Nack {
     }
 }
 
-/// The streaming code, evenly placed, and for each settled deficit two repairs more than it lacks, over the prefix whose fate is known: the
-/// streaming code with bursts on NACKs of the papers' catalogue (part 2.3), whose p99 is the best known near capacity.
+/// The streaming code, evenly placed, and for each settled deficit two repairs more than it lacks, over the prefix whose
+/// fate is known: the streaming code with bursts on NACKs of the papers' catalogue (part 2.3), whose p99 is the best known near
+/// capacity.
 pub(super) fn streaming_margin(share: f64) -> Redundancy {
-    custom("streaming-margin", |share| Box::new(Margin(Every::new(1.0 + 1.0 / share, false))), share)
+    let margin = answer("margin", |_| Box::new(Margin), share);
+    Redundancy { proactive: every(share), answer: margin }
 }
 
 /// Repairs beyond the deficit (catalogue part 2.3: "2 packets of extra margin").
 const MARGIN: u64 = 2;
 
 #[derive(Debug)]
-struct Margin(Every);
+struct Margin;
 
-impl RedundancyPolicy for Margin {
-    fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
-        self.0.on_source_sent(cx);
-    }
-
-    fn next_repair(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
-        let answer = resend_unseen(cx).or_else(|| answer_deficit(cx, |missing| missing + MARGIN));
-        answer.or_else(|| self.0.next_repair(cx))
+impl AnswerPolicy for Margin {
+    fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
+        resend_unseen(cx).or_else(|| answer_deficit(cx, |missing| missing + MARGIN))
     }
 }
 
-/// The streaming code, evenly placed, and what is lost and not yet repaired is sent again uncoded (Caterpillar RLNC with feedback: Gabriel,
-/// Wunderlich, Pandi, Fitzek, Reisslein, IEEE Access 2018).
+/// The streaming code, evenly placed, and what is lost and not yet repaired is sent again uncoded (Caterpillar RLNC with
+/// feedback: Gabriel, Wunderlich, Pandi, Fitzek, Reisslein, IEEE Access 2018).
 pub(super) fn caterpillar(share: f64) -> Redundancy {
-    custom("caterpillar", |share| Box::new(Caterpillar(Every::new(1.0 + 1.0 / share, false))), share)
+    let caterpillar = answer("caterpillar", |_| Box::new(Caterpillar), share);
+    Redundancy { proactive: every(share), answer: caterpillar }
 }
 
 #[derive(Debug)]
-struct Caterpillar(Every);
+struct Caterpillar;
 
-impl RedundancyPolicy for Caterpillar {
-    fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
-        self.0.on_source_sent(cx);
-    }
-
-    fn next_repair(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
+impl AnswerPolicy for Caterpillar {
+    fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
         // A symbol that rows already stand for needs no copy: no more are sent again than the deficit counts.
         let short =
             cx.report.settled_deficit(cx.settled) > cx.in_flight.iter().filter(|it| it.on_feedback).count() as u64;
         let lost = cx.lost.filter(|&id| short || id >= cx.report.end);
-        lost.map(Repair::Resend).or_else(|| self.0.next_repair(cx))
+        lost.map(Repair::Resend)
     }
 }
 
-/// Adaptive causal RLNC (Cohen, Malak, Bar Bracha, Médard, "Adaptive Causal Network Coding with Feedback", IEEE Transactions on Communications 68(7), 2020), as far as
-/// it fits a systematic code in a transport.
+/// Adaptive causal RLNC (Cohen, Malak, Bar Bracha, Médard, "Adaptive Causal Network Coding with Feedback", IEEE Transactions
+/// on Communications 68(7), 2020), as far as it fits a systematic code in a transport.
 ///
-/// A priori: after each window of `k` source symbols, what is sent in a round trip, `round(k p)` repairs. A posteriori: one more repair
-/// in each slot while the rate of missing over added degrees of freedom is above what the channel lets through, `m > a (1 - p - threshold)`: missing
-/// is the deficit of what is settled, added are all repairs whose fate is open. Repairs mix the newest span, or the lowest gap's where that lies
-/// before it. Left out: their size limit of two windows, since spans are bounded here.
+/// A priori: after each window of `k` source symbols, what is sent in a round trip, `round(k p)` repairs. A posteriori: one
+/// more repair in each slot while the rate of missing over added degrees of freedom is above what the channel lets
+/// through, `m > a (1 - p - threshold)`: missing is the deficit of what is settled, added are all repairs whose fate is
+/// open. Repairs mix the newest span, or the lowest gap's where that lies before it. Left out: their size limit of two windows,
+/// since spans are bounded here.
 pub(super) fn ac_rlnc(threshold: f64) -> Redundancy {
-    custom("ac-rlnc", |threshold| Box::new(AcRlnc { threshold, since_window: 0, owed: 0 }), threshold)
+    Redundancy {
+        proactive: proactive("ac-rlnc", |_| Box::new(APriori { since_window: 0, owed: 0 }), threshold),
+        answer: answer("a-posteriori", |threshold| Box::new(APosteriori { threshold }), threshold),
+    }
 }
 
 #[derive(Debug)]
-struct AcRlnc {
-    threshold: f64,
+struct APriori {
     since_window: u32,
     owed: u32,
 }
 
-impl RedundancyPolicy for AcRlnc {
+impl ProactivePolicy for APriori {
     fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
         self.since_window += 1;
         let window = cx.rtt.as_secs_f64() / cx.source_interval.as_secs_f64().max(1e-6);
@@ -112,63 +120,100 @@ impl RedundancyPolicy for AcRlnc {
         }
     }
 
-    fn next_repair(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
+    fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
+        let (first, count) = cx.newest_span(cx.max_span)?;
+        self.owed = self.owed.checked_sub(1)?;
+        Some(Repair::Coded { first, count, row: None, on_feedback: false })
+    }
+}
+
+#[derive(Debug)]
+struct APosteriori {
+    threshold: f64,
+}
+
+impl AnswerPolicy for APosteriori {
+    fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
         if let Some(repair) = resend_unseen(cx) {
             return Some(repair);
         }
         let missing = cx.report.settled_deficit(cx.settled) as f64;
         let added = cx.in_flight.len() as f64;
         let (newest, all) = cx.newest_span(cx.max_span)?;
-        if missing > added * (1.0 - cx.loss.rate - self.threshold) {
-            let gap = cx.report.first_gap(cx.settled).filter(|&gap| gap >= cx.base && gap < newest);
-            let (first, count) = gap.map_or((newest, all), |gap| (gap, cx.gap_span(gap)));
-            return Some(Repair::Coded { code: Code::Rlc, first, count, key: None, on_feedback: true });
+        if missing <= added * (1.0 - cx.loss.rate - self.threshold) {
+            return None;
         }
-        self.owed = self.owed.checked_sub(1)?;
-        Some(Repair::Coded { code: Code::Rlc, first: newest, count: all, key: None, on_feedback: false })
+        let gap = cx.report.first_gap(cx.settled).filter(|&gap| gap >= cx.base && gap < newest);
+        let (first, count) = gap.map_or((newest, all), |gap| (gap, cx.gap_span(gap)));
+        Some(Repair::Coded { first, count, row: None, on_feedback: true })
     }
 }
 
-/// Our policy, told `factor` times the loss that was measured.
+/// Our policies, told `factor` times the loss that was measured.
 pub(super) fn misled(factor: f64) -> Redundancy {
-    custom("misled", |factor| Box::new(Misled { factor, ours: Adaptive::default() }), factor)
-}
-
-#[derive(Debug)]
-struct Misled {
-    factor: f64,
-    ours: Adaptive,
-}
-
-impl Misled {
-    fn told<'a>(&self, cx: &CodingContext<'a>) -> CodingContext<'a> {
-        let mut loss = cx.loss;
-        loss.rate *= self.factor;
-        loss.upper *= self.factor;
-        CodingContext { loss, ..*cx }
+    Redundancy {
+        proactive: proactive("misled", |factor| Box::new(Misled::<Adaptive>::new(factor)), factor),
+        answer: answer("misled", |factor| Box::new(Misled::<AsPlanned>::new(factor)), factor),
     }
 }
 
-impl RedundancyPolicy for Misled {
+/// One of our policies with a planner of its own: the lane's would see the loss as it is.
+#[derive(Debug)]
+struct Misled<P> {
+    factor: f64,
+    planner: Planner,
+    ours: P,
+}
+
+impl<P: Default> Misled<P> {
+    fn new(factor: f64) -> Self {
+        Self { factor, planner: Planner::default(), ours: P::default() }
+    }
+}
+
+/// The context with `factor` times the loss, and what a planner makes of it.
+fn told<'a>(cx: &CodingContext<'a>, factor: f64, planner: &'a Planner) -> CodingContext<'a> {
+    let mut loss = cx.loss;
+    loss.rate *= factor;
+    loss.upper *= factor;
+    CodingContext { loss, planned: planner.planned(), ..*cx }
+}
+
+impl ProactivePolicy for Misled<Adaptive> {
     fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
-        let told = self.told(cx);
-        self.ours.on_source_sent(&told);
+        let seen = Planner::default();
+        self.planner.on_source_sent(&told(cx, self.factor, &seen));
+        self.ours.on_source_sent(&told(cx, self.factor, &self.planner));
+    }
+
+    fn on_source_settled(&mut self, id: SourceId, arrived: bool) {
+        self.ours.on_source_settled(id, arrived);
     }
 
     fn on_repair_settled(&mut self, repair: &RepairInFlight, arrived: bool) {
         self.ours.on_repair_settled(repair, arrived);
     }
 
-    fn next_repair(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
-        let told = self.told(cx);
-        self.ours.next_repair(&told)
+    fn on_answer(&mut self, cx: &CodingContext<'_>, answer: &Repair) {
+        self.ours.on_answer(&told(cx, self.factor, &self.planner), answer);
     }
 
-    fn plan(&self) -> Option<&Plan> {
-        self.ours.plan()
+    fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
+        self.ours.next(&told(cx, self.factor, &self.planner))
     }
 
     fn poll_timeout(&self, cx: &CodingContext<'_>) -> Option<Time> {
-        self.ours.poll_timeout(&self.told(cx))
+        self.ours.poll_timeout(&told(cx, self.factor, &self.planner))
+    }
+}
+
+impl AnswerPolicy for Misled<AsPlanned> {
+    fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
+        let seen = Planner::default();
+        self.planner.on_source_sent(&told(cx, self.factor, &seen));
+    }
+
+    fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
+        self.ours.next(&told(cx, self.factor, &self.planner))
     }
 }

@@ -3,7 +3,8 @@
 
 use core::fmt;
 
-use tidewire_proto::redundancy::Redundancy;
+use tidewire_proto::profile::{Profile, STREAM, block};
+use tidewire_proto::redundancy::{Answer, Redundancy};
 
 use super::baselines;
 use super::cells::Cell;
@@ -81,18 +82,19 @@ impl Family {
     }
 
     /// What a connection is told.
-    pub(super) fn redundancy(self, number: f64) -> Redundancy {
-        let every = |closed_loop| Redundancy::Every { spacing: 1.0 + 1.0 / number, closed_loop };
-        match self {
-            Self::Arq => Redundancy::None,
+    pub(super) fn profile(self, number: f64) -> Profile {
+        let streaming = Redundancy::every(1.0 + 1.0 / number);
+        let redundancy = match self {
+            Self::Arq => Redundancy::ARQ,
             Self::Nack => baselines::nack(number),
-            Self::Block(k) => Redundancy::Block { k, r: (number * f64::from(k)).round() as u16 },
-            Self::Open => every(false),
-            Self::Closed => every(true),
+            Self::Block(k) => return block(k, (number * f64::from(k)).round() as u16),
+            Self::Open => Redundancy { answer: Answer::Open, ..streaming },
+            Self::Closed => streaming,
             Self::Margin => baselines::streaming_margin(number),
             Self::Caterpillar => baselines::caterpillar(number),
             Self::AcRlnc => baselines::ac_rlnc(number),
-        }
+        };
+        Profile { redundancy, ..STREAM }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use tidewire_proto::redundancy::Redundancy;
+use tidewire_proto::profile::Profile;
 use tidewire_proto::stats::{DelayHistogram, Stats};
 
 use super::cells::Cell;
@@ -53,8 +53,8 @@ impl Measured {
     }
 
     /// Runs a policy with seeds 1 to `seeds` for three seconds and `seconds` more: medians of each figure.
-    pub(super) fn of(cell: &Cell, redundancy: Redundancy, seeds: u64, seconds: u32) -> Self {
-        let runs: Vec<Self> = (1..=seeds).map(|seed| run(cell, redundancy, seed, seconds)).collect();
+    pub(super) fn of(cell: &Cell, profile: Profile, seeds: u64, seconds: u32) -> Self {
+        let runs: Vec<Self> = (1..=seeds).map(|seed| run(cell, profile, seed, seconds)).collect();
         let median = |of: &dyn Fn(&Self) -> f64| {
             let mut values: Vec<f64> = runs.iter().map(of).collect();
             values.sort_by(f64::total_cmp);
@@ -70,10 +70,10 @@ impl Measured {
     }
 }
 
-fn run(cell: &Cell, redundancy: Redundancy, seed: u64, seconds: u32) -> Measured {
+fn run(cell: &Cell, profile: Profile, seed: u64, seconds: u32) -> Measured {
     let mut trial = Trial::new(cell.link(seed), vec![cell.flow()], seed);
     let mut config = cell.config();
-    config.redundancy = redundancy;
+    config.profile = profile;
     (trial.near, trial.far) = (config.clone(), config);
     let mut run = trial.start().expect("a configuration that this module wrote");
     let began = run.began();
@@ -82,7 +82,7 @@ fn run(cell: &Cell, redundancy: Redundancy, seed: u64, seconds: u32) -> Measured
     let over = STEADY_AFTER + Duration::from_secs(seconds.into());
     run.until(began + over);
     let late = [End::Near, End::Far].map(|end| run.stats(end));
-    assert!(run.load.errors.is_empty(), "{cell}, {redundancy}, seed {seed}: {:?}", run.load.errors);
+    assert!(run.load.errors.is_empty(), "{cell}, {}, seed {seed}: {:?}", profile.redundancy, run.load.errors);
     let nothing = [Stats::default(), Stats::default()];
     Measured {
         steady: between(&early, &late, (over - STEADY_AFTER).as_secs_f64()),

@@ -15,6 +15,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use tidewire_proto::profile::{Profile, STREAM};
 use tidewire_proto::redundancy::Redundancy;
 
 pub use cells::{Cell, around, core};
@@ -78,8 +79,9 @@ pub fn judge(cells: &[Cell], families: &[Family], effort: Effort, done: impl Fn(
 }
 
 fn row(cell: &Cell, families: &[Family], effort: Effort) -> Row {
-    let redundancy = if cell.misjudged == 1.0 { Redundancy::Adaptive } else { baselines::misled(cell.misjudged) };
-    let ours = Measured::of(cell, redundancy, effort.seeds, effort.seconds);
+    let redundancy = if cell.misjudged == 1.0 { Redundancy::ADAPTIVE } else { baselines::misled(cell.misjudged) };
+    let profile = Profile { redundancy, ..STREAM };
+    let ours = Measured::of(cell, profile, effort.seeds, effort.seconds);
     let first = Effort { seeds: 1, ..effort };
     let tried: Vec<Vec<Point>> = families.iter().map(|&family| climb(cell, family, &ours, first)).collect();
     let best = Envelope::of(&tried.concat(), &ours, Part::Steady);
@@ -99,7 +101,7 @@ const REFINEMENTS: usize = 2;
 /// The family's ladder up to where it sends more than ours, and numbers that should send as much.
 fn climb(cell: &Cell, family: Family, ours: &Measured, effort: Effort) -> Vec<Point> {
     let run = |number| {
-        let measured = Measured::of(cell, family.redundancy(number), effort.seeds, effort.seconds);
+        let measured = Measured::of(cell, family.profile(number), effort.seeds, effort.seconds);
         Point { family, number, measured }
     };
     let sent = |point: &Point| point.measured.steady.sent_per_byte;

@@ -11,7 +11,7 @@ fn marks_keep_the_queue_short_and_cost_no_packet() {
         let run = |mark| {
             let mut trial = bulk(30_000_000, &[(Forward, "queue", "120ms"), (Forward, "mark", mark)]);
             let mut config = Config::default();
-            config.rate_control = control.parse().expect("a name");
+            config.profile.rate_control = control.parse().expect("a name");
             (trial.near, trial.far) = (config.clone(), config);
             let report = trial.run().expect("done");
             let link = report.forward;

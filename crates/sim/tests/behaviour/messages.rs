@@ -7,6 +7,7 @@ use tidewire_proto::Time;
 use tidewire_proto::config::Config;
 use tidewire_proto::connection::{Connection, Event, LaneConfig};
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
+use tidewire_proto::profile::Delivery;
 use tidewire_proto::redundancy::Redundancy;
 use tidewire_proto::stats::Stats;
 use tidewire_sim::pair::{Application, End, Pair};
@@ -108,7 +109,7 @@ impl Feed {
             let &(len, at) = self.sent[lane].get(number).expect("a message that was sent");
             assert!(message.data == body(lane, number, len), "message {number} of lane {lane} is another");
             assert_eq!(self.came.insert((lane, number), now.since(at)), None, "message {number} of lane {lane} again");
-            if self.lanes[lane].in_order {
+            if self.lanes[lane].delivery == Some(Delivery::InOrder) {
                 assert!(number == 0 || number > self.newest[lane], "{number} after {}", self.newest[lane]);
             }
             self.newest[lane] = number;
@@ -150,7 +151,7 @@ fn body(lane: usize, number: usize, len: usize) -> Vec<u8> {
 
 fn lane(in_order: bool, redundancy: Option<&str>) -> LaneConfig {
     let mut lane = LaneConfig::default();
-    lane.in_order = in_order;
+    lane.delivery = in_order.then_some(Delivery::InOrder);
     lane.redundancy = redundancy.map(|text| text.parse::<Redundancy>().expect("a policy"));
     lane
 }
@@ -181,7 +182,7 @@ fn settle(feed: &Feed, [near, far]: &[Stats; 2], late: Duration, what: &str) {
     assert_eq!(far.symbols.delivered, far.symbols.direct + far.symbols.repaired + far.symbols.resent);
     // A message in order may be held up until word comes that one before it was given up; that word may be lost too.
     for (&(lane, number), &took) in &feed.came {
-        let word = if feed.lanes[lane].in_order { Duration::from_secs(1) } else { Duration::ZERO };
+        let word = if feed.lanes[lane].delivery.is_some() { Duration::from_secs(1) } else { Duration::ZERO };
         assert!(took <= feed.lifetime + late + word, "{what}: {number} of lane {lane} came after {took:?}");
     }
 }

@@ -44,7 +44,7 @@ fn issue_5_bursts_are_no_black_hole() {
         trial.link.set_seed(1);
         trial.seed = 1;
         trial.flows = vec![Flow::paced(End::Near, 1 << 40, 1_562_500)];
-        trial.near.redundancy = policy.parse().unwrap();
+        trial.near.profile = policy.parse().unwrap();
         trial.far = trial.near.clone();
         let mut run = trial.start().unwrap();
         for second in 2..=13 {

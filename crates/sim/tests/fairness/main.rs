@@ -61,10 +61,10 @@ impl Contest {
             }
             let mut trial = Trial::new(link.clone(), vec![flow], seed * 16 + n as u64);
             let mut config = Config::default();
-            config.rate_control = control.parse().unwrap();
+            config.profile.rate_control = control.parse().unwrap();
             if *control != "bbr" {
                 // As TCP: nothing is repaired before it is asked for.
-                config.redundancy = "none".parse().unwrap();
+                config.profile.redundancy = "none".parse().unwrap();
             }
             (trial.near, trial.far) = (config.clone(), config);
             runs.push(trial.start_beside(runs.first()).unwrap());

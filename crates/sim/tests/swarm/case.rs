@@ -11,6 +11,7 @@ use core::str::FromStr;
 use core::time::Duration;
 
 use tidewire_proto::config::Config;
+use tidewire_proto::profile::{ARQ, Profile, STREAM, block};
 use tidewire_proto::rate::RateControl;
 use tidewire_proto::redundancy::Redundancy;
 use tidewire_sim::duplex::DuplexConfig;
@@ -225,17 +226,17 @@ fn config(draw: &mut Draw, rate: f64) -> Config {
     let mut config = Config::default();
     // No fault of a case lasts so long that a connection might rightly give up: every seed must live.
     (config.idle_timeout, config.handshake_timeout) = (GIVE_UP, GIVE_UP);
-    config.redundancy = match draw.below(6) {
-        0 => Redundancy::None,
-        1 => Redundancy::Every { spacing: draw.log(1.5, 30.0), closed_loop: true },
+    config.profile = match draw.below(6) {
+        0 => ARQ,
+        1 => Profile { redundancy: Redundancy::every(draw.log(1.5, 30.0)), ..STREAM },
         2 => {
             let k = 1 + draw.below(64) as u16;
-            Redundancy::Block { k, r: draw.below(u64::from(k) / 2 + 2) as u16 }
+            block(k, draw.below(u64::from(k) / 2 + 2) as u16)
         }
-        _ => Redundancy::Adaptive,
+        _ => STREAM,
     };
     if draw.chance(0.15) {
-        config.rate_control = RateControl::Fixed { bits_per_second: (rate * draw.real(0.5, 0.95)) as u64 };
+        config.profile.rate_control = RateControl::Fixed { bits_per_second: (rate * draw.real(0.5, 0.95)) as u64 };
     }
     if draw.chance(0.2) {
         config.max_overhead = draw.real(0.0, 1.0);

@@ -25,7 +25,7 @@ use case::{Case, Seed};
 use tidewire_proto::Time;
 use tidewire_proto::config::Config;
 use tidewire_proto::rate::RateControl;
-use tidewire_proto::redundancy::Redundancy;
+use tidewire_proto::redundancy::Proactive;
 use tidewire_proto::stats::Stats;
 use tidewire_sim::link::LinkStats;
 use tidewire_sim::pair::End;
@@ -288,7 +288,7 @@ fn allowed(case: &Case, run: &mut Run) -> Duration {
 /// Part of the link's rate that new stream bytes get at least: the policy's source symbols, of what the rate controller
 /// takes. It has just learnt its rate on a path that lost up to 60 %, and may fill half of a calm one on average.
 fn share(case: &Case, end: End) -> f64 {
-    let rate = match case.config(end).rate_control {
+    let rate = match case.config(end).profile.rate_control {
         RateControl::Fixed { bits_per_second } => bits_per_second as f64 / case.rate * 0.8,
         _ => 0.5,
     };
@@ -297,10 +297,10 @@ fn share(case: &Case, end: End) -> f64 {
 
 /// Source symbols among the symbols that a policy sends while nothing is lost, at least.
 fn source_share(config: &Config) -> f64 {
-    match config.redundancy {
-        Redundancy::Every { spacing, .. } => 1.0 - 1.0 / spacing,
-        Redundancy::Block { k, r } => f64::from(k) / f64::from(k + r),
-        Redundancy::None => 1.0,
+    match config.profile.redundancy.proactive {
+        Proactive::Every { spacing } => 1.0 - 1.0 / spacing,
+        Proactive::Block { k, r } => f64::from(k) / f64::from(k + r),
+        Proactive::None => 1.0,
         _ => 1.0 / (1.0 + config.max_overhead),
     }
 }
@@ -330,9 +330,9 @@ fn check(case: &Case, report: &Report) -> Result<(), String> {
     }
     ensure(link_sums(&report.forward) && link_sums(&report.back), "link counts do not sum")?;
     let sent = report.sending().packets;
-    let coded = match case.config(report.sender).redundancy {
-        Redundancy::None | Redundancy::Block { r: 0, .. } => false,
-        Redundancy::Every { spacing, .. } => spacing < 30.0,
+    let coded = match case.config(report.sender).profile.redundancy.proactive {
+        Proactive::None | Proactive::Block { r: 0, .. } => false,
+        Proactive::Every { spacing } => spacing < 30.0,
         _ => true,
     };
     if coded && case.loss >= 0.05 && sent.source >= 1_000 {

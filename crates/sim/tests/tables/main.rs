@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use tidewire_proto::config::Config;
+use tidewire_proto::profile::Profile;
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::load::Flow;
 use tidewire_sim::pair::End;
@@ -36,6 +37,11 @@ struct Cell {
     load: Option<u64>,
 }
 
+/// A profile by its name, or the default one with another redundancy.
+fn profile(text: &str) -> Profile {
+    text.parse().unwrap_or_else(|_| Profile { redundancy: text.parse().unwrap(), ..Profile::default() })
+}
+
 impl Cell {
     fn run(&self, seed: u64) -> Report {
         let mut link = DuplexConfig::default();
@@ -52,7 +58,7 @@ impl Cell {
         };
         let mut trial = Trial::new(link, vec![flow], seed);
         let mut config = Config::default();
-        config.redundancy = self.policy.parse().unwrap();
+        config.profile = profile(self.policy);
         (trial.near, trial.far) = (config.clone(), config);
         let report = trial.run().unwrap();
         assert!(report.done, "{self:?} seed {seed}: {report:?}");

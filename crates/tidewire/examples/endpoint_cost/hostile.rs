@@ -99,7 +99,7 @@ fn piece(w: &mut Writer<'_>, id: u64, offset: u64) {
 impl Reader {
     fn new() -> Self {
         let mut config = Config::default();
-        config.rate_control = RateControl::Fixed { bits_per_second: RATE };
+        config.profile.rate_control = RateControl::Fixed { bits_per_second: RATE };
         config.idle_timeout = Duration::from_secs(86_400);
         let mut host = Host::new(config);
         let (peer, ..) = host.meet(1);

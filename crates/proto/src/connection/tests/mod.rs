@@ -24,8 +24,8 @@ use crate::handshake::{Initiator, Parameters, Responder, Terms};
 use crate::path::{Carried, Fate, MAX_FLIGHT};
 use crate::redundancy::Repair;
 use crate::wire::{
-    ConnectionId, EcnCounts, FeedbackRepr, Frame, Frames, LaneRepr, SYMBOL_HEADER_LEN, SymbolFrame, SymbolFrames,
-    SymbolHeader, TAG_LEN, Writer, write_short_header,
+    CodeSet, ConnectionId, EcnCounts, FeedbackRepr, Frame, Frames, LaneRepr, SYMBOL_HEADER_LEN, SymbolFrame,
+    SymbolFrames, SymbolHeader, TAG_LEN, Writer, write_short_header,
 };
 
 const DATAGRAM: usize = 1_472;
@@ -52,9 +52,16 @@ fn terms(source: ConnectionId) -> Terms {
 
 /// A responder's connection that is live, and its peer.
 fn connected(config: Config) -> (Connection, Peer) {
+    let (mut us, peer) = accepted(config, Parameters::default());
+    assert_eq!(us.poll_event(), Some(Event::Connected));
+    (us, peer)
+}
+
+/// A responder's connection after the first packet of a peer that announced these parameters.
+fn accepted(config: Config, theirs_announced: Parameters) -> (Connection, Peer) {
     let (secret, now) = (Secret::new([7; 32]), Time::from_millis(1));
     let (ours, theirs) = (ConnectionId([1; 8]), ConnectionId([2; 8]));
-    let mut initiator = Initiator::new(&secret, theirs, &Parameters::default(), Arc::new(AwsLc), [3; 32], now);
+    let mut initiator = Initiator::new(&secret, theirs, &theirs_announced, Arc::new(AwsLc), [3; 32], now);
     let mut responder = Responder::new(&secret, Arc::new(AwsLc), [4; 32]);
     let mut buffer = [0; DATAGRAM];
     let len = initiator.poll_transmit(now, &mut buffer).expect("a HELLO");
@@ -65,8 +72,18 @@ fn connected(config: Config) -> (Connection, Peer) {
     let mut us = Connection::accept(Arc::new(config), accepted, address().into(), now, 1);
     let mut peer = Peer { sealing: session.sealing, opening: session.opening, us: ours, from: address(), next: 0, now };
     peer.say(&mut us, &[Frame::Ping]);
-    assert_eq!(us.poll_event(), Some(Event::Connected));
     (us, peer)
+}
+
+#[test]
+fn a_code_that_the_peer_does_not_decode_ends_the_connection() {
+    let mut config = Config::default();
+    config.profile.code = Code::Cauchy;
+    let only_rlc = Parameters { codes: CodeSet::RLC, ..Parameters::default() };
+    let (mut us, mut peer) = accepted(config.clone(), only_rlc);
+    assert_eq!(us.poll_event(), Some(Event::Closed(CloseReason::UnknownCode("cauchy"))));
+    assert!(!peer.hear(&mut us).is_empty(), "the peer is told");
+    assert_eq!(accepted(config, Parameters::default()).0.poll_event(), Some(Event::Connected));
 }
 
 impl Peer {
@@ -315,8 +332,7 @@ fn a_deferred_repair_of_what_is_decoded_meanwhile_does_not_take_the_slot() {
     peer.wait(Duration::from_millis(50));
     peer.hear(&mut us);
     assert_eq!(us.lanes.streams.sender.base().0, 1);
-    us.lanes.streams.deferred =
-        Some(Repair::Coded { code: Code::Rlc, first: SourceId(0), count: 1, key: None, on_feedback: true });
+    us.lanes.streams.deferred = Some(Repair::Coded { first: SourceId(0), count: 1, row: None, on_feedback: true });
     us.write(stream, b"second").expect("room");
     peer.wait(Duration::from_millis(50));
     peer.hear(&mut us);

@@ -1,6 +1,6 @@
 //! What a target asks of the code: the least proactive repair with which few enough symbols are later than a user allows.
 //!
-//! [`super::Adaptive`] plans by it where a latency is given ([`crate::config::Config::latency`]). Pure: the same path and target give the same
+//! [`super::Planner`] plans by it, for the latency that is given ([`crate::config::Config::latency`]) or the default target. Pure: the same path and target give the same
 //! [`Plan`]. In-order delay is predicted by [`crate::model::gilbert`], exactly for a path that loses as it is believed to. A late symbol costs
 //! no more than a round trip of asking, so that a target beyond that is met without proactive repair.
 
@@ -237,14 +237,14 @@ impl Plan {
     ///
     /// What falls short is asked for again, and for that round trip all symbols behind it wait. As long as there is time for further rounds of asking
     /// each of them may fall short more often: the nearer the deadline, the more copies.
-    pub(super) fn answers(&self, missing: u64, waited: Duration) -> u64 {
+    pub(in crate::redundancy) fn answers(&self, missing: u64, waited: Duration) -> u64 {
         let Conditions { loss, burst, .. } = self.conditions;
         let left = self.target.latency.saturating_sub(waited).as_secs_f64() / self.conditions.asked().as_secs_f64();
         let rounds = left.floor().clamp(1.0, f64::from(MOST_ROUNDS));
         let risk =
             ((1.0 - self.target.deliver) / self.asking.max(1e-9)).powf(1.0 / rounds).clamp(LEAST_RISK, MOST_RISK);
         let missing = missing as u32;
-        let spread = (0..=missing + 8).find(|&more| super::adaptive::more_than(more, missing + more, loss) <= risk);
+        let spread = (0..=missing + 8).find(|&more| super::more_than(more, missing + more, loss) <= risk);
         // All that is sent at once may be within one burst.
         let one_burst = if burst > 1.0 / (1.0 - loss) { (risk / loss).ln() / (1.0 - 1.0 / burst).ln() } else { 0.0 };
         u64::from(missing) + u64::from(spread.unwrap_or(missing + 8)).max(one_burst.clamp(0.0, 8.0).ceil() as u64)

@@ -5,10 +5,11 @@
 
 use std::collections::VecDeque;
 
-use tidewire_codec::{Code, SourceId};
+use tidewire_codec::SourceId;
 
-use super::{CodingContext, RedundancyPolicy, Repair, RepairInFlight, Report};
+use super::ProactivePolicy;
 use crate::Time;
+use crate::redundancy::{CodingContext, Repair, RepairInFlight, Report};
 
 /// Rows of a Cauchy matrix over GF(2^8) besides its `count` columns; further repairs are random combinations.
 const FIELD: u16 = 256;
@@ -19,6 +20,7 @@ struct Generation {
     count: u16,
     /// Proactive repairs still to be sent.
     owed: u16,
+    /// Rows of the matrix that were sent.
     sent: u16,
     /// Source symbols whose first transmission was lost.
     lost: u64,
@@ -62,14 +64,11 @@ impl Generation {
     /// The next repair over what the peer may lack of it: a further row of its matrix while all of it may be lacking and rows are
     /// left, else a random combination.
     fn repair(&mut self, base: SourceId, on_feedback: bool) -> Repair {
-        let key = self.sent;
-        // A peer may ask for ever; a row sent again after 65,536 others does no harm.
-        self.sent = self.sent.wrapping_add(1);
         let gone = base.0.saturating_sub(self.first.0);
-        let whole = gone == 0 && key < FIELD - self.count;
-        let code = if whole { Code::Cauchy } else { Code::Rlc };
+        let row = (gone == 0 && self.sent < FIELD - self.count).then_some(self.sent);
+        self.sent += u16::from(row.is_some());
         let (first, count) = (self.first.max(base), self.count - gone.min(u64::from(self.count) - 1) as u16);
-        Repair::Coded { code, first, count, key: Some(key), on_feedback }
+        Repair::Coded { first, count, row, on_feedback }
     }
 
     /// Whether it lacks more than is under way; asked when all its source symbols are settled. `lowest`: nothing below it lacks anything.
@@ -97,7 +96,7 @@ impl Generation {
     }
 }
 
-impl RedundancyPolicy for Block {
+impl ProactivePolicy for Block {
     fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
         // A generation is a span: what the peer does not accept as one is cut, with its share of repairs.
         if cx.sent.0 - self.filling.0 >= u64::from(self.k.min(cx.max_span)) {
@@ -105,7 +104,10 @@ impl RedundancyPolicy for Block {
         }
     }
 
-    fn on_source_lost(&mut self, id: SourceId) {
+    fn on_source_settled(&mut self, id: SourceId, arrived: bool) {
+        if arrived {
+            return;
+        }
         match self.closed.iter_mut().find(|g| g.first <= id && id < g.end()) {
             Some(generation) => generation.lost += 1,
             None if id >= self.filling => self.lost += 1,
@@ -119,7 +121,7 @@ impl RedundancyPolicy for Block {
         }
     }
 
-    fn next_repair(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
+    fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
         if self.idle_deadline(cx).is_some_and(|deadline| deadline <= cx.now) && self.filling < cx.sent {
             self.close(cx.sent);
         }
@@ -149,40 +151,21 @@ impl RedundancyPolicy for Block {
 
 #[cfg(test)]
 mod tests {
-    use core::time::Duration;
-
     use super::*;
-    use crate::path::LossEstimate;
+    use crate::redundancy::context as any_context;
 
     /// Three generations of 64 without repairs are sent and settled; the peer said `report`.
     fn context<'a>(report: &'a Report, in_flight: &'a [RepairInFlight]) -> CodingContext<'a> {
-        CodingContext {
-            now: Time::from_millis(1_000),
-            base: report.edge,
-            settled: SourceId(192),
-            sent: SourceId(192),
-            report,
-            lost: None,
-            in_flight,
-            loss: LossEstimate { rate: 0.2, upper: 0.2, burst: 1.0, weight: 512.0 },
-            rtt: Duration::from_millis(60),
-            backlog: true,
-            saturated: true,
-            source_interval: Duration::from_micros(500),
-            last_source: Time::from_millis(1_000),
-            max_span: 256,
-            oldest: Duration::ZERO,
-            max_overhead: 0.5,
-            target: None,
-        }
+        let mut cx = any_context(report, 0.2, 1.0, true);
+        (cx.base, cx.settled, cx.sent, cx.in_flight) = (report.edge, SourceId(192), SourceId(192), in_flight);
+        cx.backlog = true;
+        cx
     }
 
     /// What the policy sends until it wants no more, all of it under way; by generation.
     fn answers(block: &mut Block, report: &Report) -> [usize; 3] {
         let mut in_flight = Vec::new();
-        while let Some(Repair::Coded { first, count, on_feedback, .. }) =
-            block.next_repair(&context(report, &in_flight))
-        {
+        while let Some(Repair::Coded { first, count, on_feedback, .. }) = block.next(&context(report, &in_flight)) {
             assert!(in_flight.len() < 200, "asks without end");
             in_flight.push(RepairInFlight { packet: in_flight.len() as u64, first, count, on_feedback });
         }
@@ -194,7 +177,7 @@ mod tests {
         for sent in [64, 128, 192] {
             block.close(SourceId(sent));
         }
-        lost.iter().for_each(|&id| block.on_source_lost(SourceId(id)));
+        lost.iter().for_each(|&id| block.on_source_settled(SourceId(id), false));
         block
     }
 
@@ -218,7 +201,7 @@ mod tests {
             ..Report::default()
         };
         // Asked for but not sent.
-        assert!(block.next_repair(&context(&report, &[])).is_some());
+        assert!(block.next(&context(&report, &[])).is_some());
         assert_eq!(answers(&mut block, &report), [1, 0, 0]);
         let repair = RepairInFlight { packet: 0, first: SourceId(3), count: 61, on_feedback: true };
         block.on_repair_settled(&repair, true);
@@ -226,12 +209,13 @@ mod tests {
     }
 
     #[test]
-    fn a_generation_may_be_asked_for_more_repairs_than_there_are_keys() {
+    fn a_generation_whose_rows_are_all_sent_gives_random_combinations() {
         let mut generation = Generation { first: SourceId(0), count: 3, owed: 0, sent: 0, lost: 0, arrived: 0 };
-        let keys = (0..70_000_u32).map(|_| match generation.repair(SourceId(0), true) {
-            Repair::Coded { key: Some(key), .. } => u32::from(key),
+        let mut row = || match generation.repair(SourceId(0), true) {
+            Repair::Coded { row, .. } => row,
             other => panic!("{other:?}"),
-        });
-        assert!(keys.enumerate().all(|(n, key)| n as u32 % 65_536 == key));
+        };
+        assert!((0..253).all(|n| row() == Some(n)));
+        assert!((0..70_000).all(|_| row().is_none()));
     }
 }

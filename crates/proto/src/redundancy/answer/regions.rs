@@ -7,9 +7,9 @@
 use core::ops::Range;
 use std::collections::VecDeque;
 
-use tidewire_codec::{Code, SourceId};
+use tidewire_codec::SourceId;
 
-use super::{CodingContext, MAX_REGIONS, MAX_RUNS, Repair};
+use crate::redundancy::{CodingContext, MAX_REGIONS, MAX_RUNS, Repair};
 
 /// Repairs that are owed to the regions of the newest report. They are counted once for each report, since what is under way is thousands of packets.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ impl RegionAnswers {
         if *left == 0 || count == 0 {
             self.owed.pop_front();
         }
-        (count > 0).then_some(Repair::Coded { code: Code::Rlc, first, count, key: None, on_feedback: true })
+        (count > 0).then_some(Repair::Coded { first, count, row: None, on_feedback: true })
     }
 
     fn count(&mut self, cx: &CodingContext<'_>, allow: impl Fn(u64) -> u64) {
@@ -68,30 +68,13 @@ mod tests {
     use core::time::Duration;
 
     use super::*;
-    use crate::Time;
-    use crate::path::LossEstimate;
-    use crate::redundancy::{RepairInFlight, Report};
+    use crate::redundancy::{RepairInFlight, Report, context as any_context};
 
     fn context<'a>(report: &'a Report, in_flight: &'a [RepairInFlight], settled: u64) -> CodingContext<'a> {
-        CodingContext {
-            now: Time::from_millis(1_000),
-            base: SourceId(0),
-            settled: SourceId(settled),
-            sent: SourceId(2_000),
-            report,
-            lost: None,
-            in_flight,
-            loss: LossEstimate { rate: 0.4, upper: 0.45, burst: 1.7, weight: 512.0 },
-            rtt: Duration::from_millis(300),
-            backlog: true,
-            saturated: true,
-            source_interval: Duration::from_micros(200),
-            last_source: Time::from_millis(1_000),
-            max_span: 256,
-            oldest: Duration::ZERO,
-            max_overhead: 0.5,
-            target: None,
-        }
+        let mut cx = any_context(report, 0.4, 1.7, true);
+        (cx.settled, cx.sent, cx.in_flight) = (SourceId(settled), SourceId(2_000), in_flight);
+        cx.rtt = Duration::from_millis(300);
+        cx
     }
 
     /// First symbols of all answers that are due.

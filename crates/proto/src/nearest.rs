@@ -1,0 +1,21 @@
+//! What to say when a name is not known: the nearest name that is, and all of them.
+//!
+//! Profiles, policies and settings of scenario files share it, so that every refusal reads the same.
+
+use strsim::levenshtein;
+
+/// The name that `text` is probably meant to be, if one is near enough.
+pub fn nearest_name<'a>(text: &str, names: &[&'a str]) -> Option<&'a str> {
+    let (wrong, name) = names.iter().map(|name| (levenshtein(text, name), *name)).min()?;
+    // A third of the letters wrong is a slip of the finger; more is another word.
+    (wrong <= name.len().div_ceil(3)).then_some(name)
+}
+
+/// One clause for an error message: `did you mean stream? known: stream, arq, block`.
+pub fn nearest(text: &str, names: &[&str]) -> String {
+    let known = format!("known: {}", names.join(", "));
+    match nearest_name(text, names) {
+        Some(name) => format!("did you mean {name}? {known}"),
+        None => known,
+    }
+}

@@ -1,0 +1,118 @@
+//! Profiles: a complete system as one choice on each of five axes (docs/adr/0001-five-axes.md).
+//!
+//! [`crate::config::Config`] holds a profile; the command line, scenario files and the lab parse one by its name. Each file of this folder is
+//! one profile: a value, and the reasons for it. Nothing outside of this folder knows the name of a profile.
+
+mod arq;
+mod block;
+mod stream;
+
+use core::fmt;
+use core::str::FromStr;
+
+use tidewire_codec::Code;
+
+pub use arq::ARQ;
+pub use block::block;
+pub use stream::STREAM;
+
+use crate::nearest::nearest;
+use crate::rate::RateControl;
+use crate::redundancy::Redundancy;
+
+/// One choice on each axis. Each field can be replaced by itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Profile {
+    /// Which coefficients the rows of a generation have. Other combinations are always [`Code::Rlc`].
+    pub code: Code,
+    /// What is sent before a loss is known, and what for what the peer reports.
+    pub redundancy: Redundancy,
+    /// How much may be in flight, and at what pace it leaves.
+    pub rate_control: RateControl,
+    /// When the application gets a message, where a lane of messages is not told otherwise.
+    pub delivery: Delivery,
+}
+
+/// When the application gets a message. Streams are always delivered in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delivery {
+    /// Each message as soon as it is whole.
+    #[default]
+    AsComplete,
+    /// Each message after those before it have come or have expired.
+    InOrder,
+}
+
+/// A profile by its name.
+#[derive(Clone, Copy, Debug)]
+pub struct Named {
+    /// What a user writes, up to a colon.
+    pub name: &'static str,
+    /// One line for `--help`.
+    pub summary: &'static str,
+    /// An example with parameters; the name alone where it has none.
+    pub example: &'static str,
+    /// The profile for the parameters behind the colon, empty if there is none; `None` if they are wrong.
+    parse: fn(parameters: &str) -> Option<Profile>,
+}
+
+impl Profile {
+    /// All profiles: the one place where a new one is added.
+    pub const NAMED: [Named; 3] = [stream::NAMED, arq::NAMED, block::NAMED];
+}
+
+impl Default for Profile {
+    fn default() -> Self {
+        STREAM
+    }
+}
+
+/// A text that is no profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadProfile(String);
+
+impl fmt::Display for BadProfile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.0.split(':').next().unwrap_or_default();
+        match Profile::NAMED.iter().find(|named| named.name == name) {
+            Some(named) => write!(f, "bad profile {:?}; write it like {}", self.0, named.example),
+            None => {
+                let names = Profile::NAMED.map(|named| named.name);
+                write!(f, "unknown profile {:?}; {}", self.0, nearest(name, &names))
+            }
+        }
+    }
+}
+
+impl core::error::Error for BadProfile {}
+
+impl FromStr for Profile {
+    type Err = BadProfile;
+
+    fn from_str(text: &str) -> Result<Self, BadProfile> {
+        let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
+        let named = Self::NAMED.iter().find(|named| named.name == name);
+        named.and_then(|named| (named.parse)(parameters)).ok_or_else(|| BadProfile(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_has_a_name_and_the_others_are_refused_with_the_nearest() {
+        for named in Profile::NAMED {
+            assert!(
+                named.name.parse::<Profile>().is_ok() && named.example.parse::<Profile>().is_ok(),
+                "{}",
+                named.name
+            );
+        }
+        assert_eq!("stream".parse(), Ok(Profile::default()));
+        let refused = |text: &str| text.parse::<Profile>().expect_err(text).to_string();
+        assert_eq!(refused("steam"), "unknown profile \"steam\"; did you mean stream? known: stream, arq, block");
+        assert_eq!(refused("block:300,1"), "bad profile \"block:300,1\"; write it like block:32,8");
+        assert!(refused("arq:3").starts_with("bad profile") && refused("").starts_with("unknown profile"));
+    }
+}

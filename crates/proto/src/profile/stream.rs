@@ -1,0 +1,22 @@
+//! `stream`, the default: a sliding window under a random code, as much repair as the path and the target need (docs/decisions.md).
+
+use tidewire_codec::Code;
+
+use super::{Delivery, Named, Profile};
+use crate::rate::RateControl;
+use crate::redundancy::Redundancy;
+
+pub(super) const NAMED: Named = Named {
+    name: "stream",
+    summary: "Sliding window code whose redundancy follows the loss (default)",
+    example: "stream",
+    parse: |parameters| parameters.is_empty().then_some(STREAM),
+};
+
+/// See the module.
+pub const STREAM: Profile = Profile {
+    code: Code::Rlc,
+    redundancy: Redundancy::ADAPTIVE,
+    rate_control: RateControl::Bbr,
+    delivery: Delivery::AsComplete,
+};

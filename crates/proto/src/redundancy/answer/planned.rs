@@ -1,0 +1,178 @@
+//! Answers with the margin of the planner: the feedback half of the default policy.
+//!
+//! - With a plan for a target, an answer carries as many spare repairs as the target needs.
+//! - Saturated without a stated target, every repair costs goodput. Where losses are dense or round trips short, answers leave out what the running
+//!   repairs drain anyway.
+
+use tidewire_codec::SourceId;
+
+use super::{AnswerPolicy, RegionAnswers, answer_deficit, resend_unseen};
+use crate::redundancy::plan::{is_dear, taken};
+use crate::redundancy::{CodingContext, Repair, Report};
+
+/// Answers to a region carry a margin of so many standard deviations where there is a target: one in 700 falls short. Saturated,
+/// the margin is one deviation, because each repair costs goodput. Chosen.
+const SURE: f64 = 3.0;
+/// A window of more symbols than this is long. In a long window thousands of repairs are under way, and a look through them for each packet is too dear.
+/// Chosen: twice what 25 Mbit/s takes at 60 ms, up to which every packet has its own look.
+const LONG: u64 = 256;
+/// Looks in a long window at whether an answer became due by what the sender does itself. Chosen: a quarter of the time that
+/// FEEDBACK waits, which is the other reason for a look.
+const LOOKS: u64 = 64;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct AsPlanned {
+    /// Nothing was to be answered when this was so.
+    nothing_due: Option<Situation>,
+    regions: RegionAnswers,
+}
+
+/// What an answer depends on most. A lost answer shows at the next look, a fraction of the window later.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Situation {
+    edge: SourceId,
+    end: SourceId,
+    deficit: u64,
+    settled: SourceId,
+    /// Not compared by itself: see [`Self::is_still`].
+    sent: SourceId,
+}
+
+impl Situation {
+    fn of(cx: &CodingContext<'_>) -> Self {
+        let Report { edge, end, deficit, .. } = *cx.report;
+        Self { edge, end, deficit, settled: cx.settled, sent: cx.sent }
+    }
+
+    /// Whether the window is long, and so little of it was sent since `before`, with nothing else changed, that what was
+    /// not due then may wait.
+    fn is_still(&self, before: &Self) -> bool {
+        let window = self.sent.0.saturating_sub(self.settled.0);
+        let is_little = window > LONG && self.sent.0 - before.sent.0 < window / LOOKS;
+        is_little && *self == Self { sent: self.sent, ..*before }
+    }
+}
+
+impl AnswerPolicy for AsPlanned {
+    fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
+        resend_unseen(cx).or_else(|| self.answer_if_due(cx)).or_else(|| self.answer_region(cx))
+    }
+}
+
+impl AsPlanned {
+    /// A repair for a reported deficit, looked for where it can have become due.
+    fn answer_if_due(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
+        let now = Situation::of(cx);
+        if self.nothing_due.is_some_and(|before| now.is_still(&before)) {
+            return None;
+        }
+        let answer = answer(cx);
+        self.nothing_due = answer.is_none().then_some(now);
+        answer
+    }
+
+    /// A repair for a region beyond the runs that the report names.
+    fn answer_region(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
+        let deviations = if cx.planned.plan.is_some() { SURE } else { 1.0 };
+        self.regions.next(cx, |missing| arriving(missing, cx.loss.rate, deviations))
+    }
+}
+
+/// A repair for a reported deficit.
+fn answer(cx: &CodingContext<'_>) -> Option<Repair> {
+    if let Some(plan) = &cx.planned.plan {
+        return answer_deficit(cx, |missing| plan.answers(missing, cx.oldest));
+    }
+    if !is_sparing(cx) {
+        return answer_deficit(cx, |missing| missing);
+    }
+    // What the running repairs bring within a round trip beyond what its losses take.
+    let excess = (cx.planned.share - taken(&cx.loss)).max(0.0);
+    let drained = excess * cx.flying() as f64;
+    answer_deficit(cx, |missing| missing.saturating_sub(drained as u64))
+}
+
+/// Whether answers leave out what the running repairs drain: the flow is saturated, has no plan, and to answer all would
+/// cost too much goodput.
+pub(in crate::redundancy) fn is_sparing(cx: &CodingContext<'_>) -> bool {
+    cx.planned.plan.is_none() && cx.planned.saturated && is_dear(cx)
+}
+
+/// Repairs of which `missing` arrive on average, and so many standard deviations more: without them, half of the regions would
+/// be asked for again, a round trip later.
+fn arriving(missing: u64, loss: f64, deviations: f64) -> u64 {
+    let (missing, arrives) = (missing as f64, (1.0 - loss).max(0.1));
+    ((missing + deviations * (missing * loss).sqrt()) / arrives).ceil() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redundancy::{Planner, RepairInFlight, context};
+
+    /// The context once the planner has seen it.
+    fn planned<'a>(cx: &CodingContext<'a>, planner: &'a mut Planner) -> CodingContext<'a> {
+        planner.on_source_sent(cx);
+        CodingContext { planned: planner.planned(), ..*cx }
+    }
+
+    #[test]
+    fn saturated_answers_are_full_where_they_cost_little() {
+        let gap = SourceId(0)..SourceId(2);
+        let report =
+            Report { edge: gap.start, end: SourceId(200), deficit: 2, undecoded: vec![gap], ..Report::default() };
+        let answered = |rate, burst, flying: u64| {
+            let mut cx = context(&report, rate, burst, true);
+            (cx.sent, cx.settled) = (SourceId(200), SourceId(200 - flying));
+            let mut planner = Planner::default();
+            AsPlanned::default().next(&planned(&cx, &mut planner)).is_some()
+        };
+        assert!(answered(0.1, 1.1, 125), "3 % of 125 would drain three of them");
+        assert!(!answered(0.1, 4.0, 125), "bursts: the running repairs drain it");
+        assert!(answered(0.1, 1.1, 20), "little is drained within a short round trip");
+    }
+
+    #[test]
+    fn with_a_long_window_what_is_not_due_is_looked_at_again_a_little_later() {
+        let gap = SourceId(10)..SourceId(12);
+        let report = Report {
+            edge: gap.start,
+            end: SourceId(100),
+            deficit: 2,
+            undecoded: vec![gap.clone()],
+            ..Report::default()
+        };
+        let answers = [RepairInFlight { packet: 0, first: gap.start, count: 40, on_feedback: true }; 4];
+        let (mut policy, mut planner) = (AsPlanned::default(), Planner::default());
+        let mut is_answered = |report, sent, in_flight| {
+            let mut cx = context(report, 0.1, 1.0, false);
+            (cx.base, cx.settled, cx.sent, cx.in_flight) = (SourceId(10), SourceId(50), SourceId(sent), in_flight);
+            policy.next(&planned(&cx, &mut planner)).is_some()
+        };
+        let few = &answers[..2];
+        // 1,000 symbols are out: 15 later it is looked at again, or when something new is known.
+        assert!(!is_answered(&report, 1_050, &answers) && !is_answered(&report, 1_064, few));
+        assert!(is_answered(&report, 1_065, few) && is_answered(&report, 1_065, few));
+        assert!(!is_answered(&report, 1_065, &answers));
+        let worse = Report { deficit: 6, undecoded: vec![SourceId(10)..SourceId(16)], ..report.clone() };
+        assert!(is_answered(&worse, 1_066, &answers));
+    }
+
+    #[test]
+    fn a_settled_deficit_is_answered_with_a_margin_and_no_more() {
+        let gap = SourceId(10)..SourceId(12);
+        let report =
+            Report { edge: gap.start, end: SourceId(100), deficit: 2, undecoded: vec![gap], ..Report::default() };
+        let answer = RepairInFlight { packet: 0, first: SourceId(10), count: 40, on_feedback: true };
+        let flying = [answer; 4];
+        for under_way in 0..=4 {
+            let mut cx = context(&report, 0.1, 1.0, false);
+            (cx.base, cx.settled, cx.in_flight) = (SourceId(10), SourceId(50), &flying[..under_way]);
+            let wanted = Repair::Coded { first: SourceId(10), count: 40, row: None, on_feedback: true };
+            let mut planner = Planner::default();
+            let got = AsPlanned::default().next(&planned(&cx, &mut planner));
+            assert_eq!(got, (under_way < 3).then_some(wanted), "{under_way} under way");
+        }
+    }
+}

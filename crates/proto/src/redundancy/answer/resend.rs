@@ -1,0 +1,14 @@
+//! Selective-repeat ARQ: a lost source symbol is sent again.
+
+use super::AnswerPolicy;
+use crate::redundancy::{CodingContext, Repair};
+
+/// Plain retransmission.
+#[derive(Debug)]
+pub struct Resend;
+
+impl AnswerPolicy for Resend {
+    fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
+        cx.lost.map(Repair::Resend)
+    }
+}

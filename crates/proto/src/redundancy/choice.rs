@@ -1,0 +1,127 @@
+//! What a user writes after `--redundancy`: a proactive policy and, after a comma, an answer.
+//!
+//! Parsed for the command line, scenario files and the wire; [`super::Policies`] builds what it names.
+
+use core::fmt;
+use core::str::FromStr;
+
+use super::{Answer, Proactive};
+
+/// A choice on the axes of proactive repair and of feedback. Any two go together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Redundancy {
+    /// What is sent before a loss is known.
+    pub proactive: Proactive,
+    /// What is sent for what the peer reports.
+    pub answer: Answer,
+}
+
+impl Redundancy {
+    /// Plain retransmission.
+    pub const ARQ: Self = Self { proactive: Proactive::None, answer: Answer::Resend };
+    /// As much as the path and the target need.
+    pub const ADAPTIVE: Self = Self { proactive: Proactive::Adaptive, answer: Answer::Planned };
+
+    /// The proactive policy with the answer that usually goes with it.
+    pub const fn new(proactive: Proactive) -> Self {
+        let answer = match proactive {
+            Proactive::None => Answer::Resend,
+            Proactive::Adaptive => Answer::Planned,
+            // It answers by itself.
+            Proactive::Block { .. } => Answer::Open,
+            Proactive::Every { .. } | Proactive::Custom(_) => Answer::Deficit,
+        };
+        Self { proactive, answer }
+    }
+
+    /// One repair in `spacing` packets, which must be above 1, and an answer to each deficit.
+    pub const fn every(spacing: f64) -> Self {
+        Self::new(Proactive::Every { spacing })
+    }
+
+    pub(super) fn needs_plan(self) -> bool {
+        self.proactive == Proactive::Adaptive || self.answer == Answer::Planned
+    }
+}
+
+impl Default for Redundancy {
+    fn default() -> Self {
+        Self::ADAPTIVE
+    }
+}
+
+impl fmt::Display for Redundancy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.proactive)?;
+        if self.answer == Self::new(self.proactive).answer { Ok(()) } else { write!(f, ",{}", self.answer) }
+    }
+}
+
+/// A text that is no redundancy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadRedundancy(String);
+
+impl fmt::Display for BadRedundancy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "bad redundancy {:?}; known: none, every:5 (one packet in 5 is repair; above 1), adaptive; each may be followed by what \
+             answers a loss: ,open (nothing), ,resend, ,deficit or ,planned. Blocks are a profile: --profile block:32,8",
+            self.0
+        )
+    }
+}
+
+impl core::error::Error for BadRedundancy {}
+
+impl FromStr for Redundancy {
+    type Err = BadRedundancy;
+
+    fn from_str(text: &str) -> Result<Self, BadRedundancy> {
+        let ending = Answer::NAMED.iter().find_map(|&(name, answer)| {
+            let proactive = text.strip_suffix(name)?.strip_suffix(',')?;
+            Some((proactive, answer))
+        });
+        let (proactive, answer) = ending.map_or((text, None), |(proactive, answer)| (proactive, Some(answer)));
+        let proactive = parse_proactive(proactive).ok_or_else(|| BadRedundancy(text.to_owned()))?;
+        let usual = Self::new(proactive);
+        Ok(Self { answer: answer.unwrap_or(usual.answer), ..usual })
+    }
+}
+
+fn parse_proactive(text: &str) -> Option<Proactive> {
+    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+    match name {
+        "none" if rest.is_empty() => Some(Proactive::None),
+        "adaptive" if rest.is_empty() => Some(Proactive::Adaptive),
+        "every" => {
+            let spacing: f64 = rest.parse().ok()?;
+            (spacing.is_finite() && spacing > 1.0).then_some(Proactive::Every { spacing })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_pair_has_a_text_and_the_usual_answer_is_not_written() {
+        let proactive = ["none", "every:5", "every:2.5", "adaptive"];
+        for proactive in proactive {
+            let usual: Redundancy = proactive.parse().expect(proactive);
+            assert_eq!(usual.to_string(), proactive);
+            for (name, answer) in Answer::NAMED {
+                let pair: Redundancy = format!("{proactive},{name}").parse().expect(proactive);
+                assert_eq!((pair.proactive, pair.answer), (usual.proactive, answer));
+                assert_eq!(pair.to_string().parse(), Ok(pair));
+            }
+        }
+        for bad in
+            ["", "most", "every", "every:1", "every:inf", "every:5,", "every:5,never", "block:32,8", "none:3", "open"]
+        {
+            assert!(bad.parse::<Redundancy>().is_err(), "{bad}");
+        }
+    }
+}
