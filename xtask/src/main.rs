@@ -13,6 +13,7 @@ mod figures;
 mod fuzz;
 mod lab;
 mod loops;
+mod rooms;
 mod rust;
 mod size;
 mod steps;
@@ -34,6 +35,7 @@ const STEPS: &[Step] = &[
         run: tools::setup,
     },
     Step { name: "fmt", quick: true, about: "formatting is rustfmt's", run: rust::fmt },
+    Step { name: "rooms", quick: true, about: "rooms of proto use only those below them", run: rooms::check },
     Step { name: "size", quick: true, about: "files and functions within the limits", run: size::check },
     Step { name: "clippy", quick: true, about: "no lint, no warning, all targets", run: rust::clippy },
     Step { name: "doc", quick: false, about: "documentation builds without a warning", run: rust::doc },
@@ -122,7 +124,7 @@ mod tests {
     #[test]
     fn test_runs_every_step_and_check_the_quick_ones() {
         assert_eq!(names("test").map(|steps| steps.len()), Ok(STEPS.len()));
-        assert_eq!(names("check"), Ok(vec!["setup", "fmt", "size", "clippy", "cargo-test"]));
+        assert_eq!(names("check"), Ok(vec!["setup", "fmt", "rooms", "size", "clippy", "cargo-test"]));
         assert_eq!(names("wasm"), Ok(vec!["wasm"]));
     }
 

@@ -2,17 +2,19 @@
 
 use core::time::Duration;
 
-use crate::connection::LEAST_EXCHANGE_INTERVAL;
 use crate::crypto::MAX_SEALED;
 use crate::lane::INITIAL_CREDIT;
 use crate::profile::Profile;
-use crate::redundancy::Target;
+use crate::redundancy::{DEFAULT_SPAN, Target};
 
 /// RELIABILITY 5.5: far below the 2^28 that a key may seal at most.
 const PACKETS_PER_KEY: u64 = 1 << 22;
 
 /// Chosen: whoever steals the keys of a session reads what it carries for an hour at most, and an exchange costs 300 us.
 const FRESH_KEYS_AFTER: Duration = Duration::from_secs(3_600);
+/// The initiator begins no exchange of keys sooner after the last, and the responder answers none: each costs the responder two operations
+/// on the curve, some 200 us.
+pub(crate) const LEAST_FRESH_KEYS_AFTER: Duration = Duration::from_secs(1);
 
 /// Settings of a connection, and what all connections of an endpoint may take together. Every field has a default; [`Config::validate`] runs when an endpoint is made.
 #[derive(Clone, Debug)]
@@ -72,7 +74,7 @@ impl Default for Config {
             max_overhead: 0.5,
             latency: None,
             deliver: 0.99,
-            max_span: 256,
+            max_span: DEFAULT_SPAN,
             max_datagram: 1_472,
             probe_size: true,
             idle_timeout: Duration::from_secs(60),
@@ -122,7 +124,7 @@ impl Config {
         let keep_alive = self.keep_alive.is_none_or(|interval| interval >= Duration::from_secs(1));
         check(keep_alive, "keep_alive", "at least 1 s")?;
         check((1..=MAX_SEALED / 2).contains(&self.packets_per_key), "packets_per_key", "from 1 to 2^27")?;
-        check(self.fresh_keys_after >= LEAST_EXCHANGE_INTERVAL, "fresh_keys_after", "at least 1 s")?;
+        check(self.fresh_keys_after >= LEAST_FRESH_KEYS_AFTER, "fresh_keys_after", "at least 1 s")?;
         check(self.handshake_timeout >= Duration::from_millis(100), "handshake_timeout", "at least 100 ms")?;
         let least_ring = (INITIAL_CREDIT * self.slot_len()).max(1 << 20);
         check(self.ring_memory >= least_ring, "ring_memory", "at least 1 MiB, and 256 datagrams")?;

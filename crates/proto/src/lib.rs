@@ -2,14 +2,17 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod close;
 pub mod config;
 pub mod connection;
 pub mod crypto;
 mod custom;
 pub mod endpoint;
+mod event;
 pub mod handshake;
 #[cfg(test)]
 mod hex;
+mod ids;
 mod lane;
 pub mod model;
 mod nearest;

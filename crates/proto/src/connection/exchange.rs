@@ -10,13 +10,10 @@ use zeroize::Zeroizing;
 
 use super::{CloseCode, Connection, Side};
 use crate::Time;
+use crate::config::LEAST_FRESH_KEYS_AFTER;
 use crate::crypto::Aead;
 use crate::handshake::{Fresh, Renewal, finish_renewal};
 use crate::wire::{Frame, Writer};
-
-/// The initiator begins no exchange sooner after the last (the setting's least value), and the responder answers none: each costs it two
-/// operations on the curve, some 200 us.
-pub(crate) const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What we said in an exchange.
 #[derive(Debug)]
@@ -118,7 +115,7 @@ impl Connection {
             // A copy of what was taken already.
             _ if number > 0 && number <= exchange.number => {}
             (Side::Responder, Step::Idle)
-                if number == exchange.number + 1 && now >= exchange.since + LEAST_INTERVAL =>
+                if number == exchange.number + 1 && now >= exchange.since + LEAST_FRESH_KEYS_AFTER =>
             {
                 let renewal = exchange.renewal.as_mut().ok_or(CloseCode::Protocol)?;
                 let answer = renewal.answer((keys.aead, number), self.peer_key.as_ref(), message);

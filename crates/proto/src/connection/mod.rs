@@ -3,10 +3,10 @@
 //! The driver's contract (front page of the crate): after any `&mut self` call drain [`Connection::poll_transmit`], then
 //! [`Connection::poll_event`], then read [`Connection::poll_timeout`]; only then wait. Each concern has a file:
 //! `receive` (frames in), `feedback` (what comes back and what goes back), `send` (what fills a slot), `lanes` (whose turn it is to fill it), `timers`,
-//! `slices` (symbols longer than the path takes), `app` (streams), `messages`, `memory`, `moving` (addresses and ids), `keys`, `exchange` (fresh keys), `event` (types).
+//! `slices` (symbols longer than the path takes), `app` (streams), `messages`, `memory`, `moving` (addresses and ids), `keys`, `exchange` (fresh keys), `driving` (what a driver hands in and takes out).
 
 mod app;
-mod event;
+mod driving;
 mod exchange;
 mod feedback;
 mod keys;
@@ -27,8 +27,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 pub use app::{OpenError, ReadError, WriteError};
-pub use event::{CloseCode, CloseReason, Event, Message, Received, SendFailure, Side, StreamId, Transmit, WakeReason};
+pub use driving::{Received, SendFailure, Transmit, WakeReason};
 pub use messages::{LaneConfig, LaneError, MessageError};
+
+pub use crate::close::{CloseCode, CloseReason};
+pub use crate::event::Event;
+pub use crate::ids::{Side, StreamId};
+pub use crate::lane::Message;
 
 use crate::Time;
 use crate::config::Config;
@@ -43,7 +48,6 @@ use crate::rate::RateController;
 use crate::stats::Stats;
 use crate::wire::{ConnectionId, code_name};
 use exchange::Exchange;
-pub(crate) use exchange::LEAST_INTERVAL as LEAST_EXCHANGE_INTERVAL;
 use keys::Keys;
 use lanes::{Inbound, Lanes};
 

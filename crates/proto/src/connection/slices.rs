@@ -6,7 +6,7 @@
 use tidewire_codec::SourceId;
 
 use super::Connection;
-use super::event::{SendFailure, Transmit};
+use super::driving::{SendFailure, Transmit};
 use super::lanes::Lane;
 use super::send::{PACKET_OVERHEAD, Slot};
 use crate::Time;

@@ -9,9 +9,18 @@ use std::collections::VecDeque;
 use tidewire_codec::{Decoder, SourceId};
 
 use super::receiver::Delivery;
-use crate::connection::{CloseCode, Message};
+use crate::close::CloseCode;
 use crate::stats::MessageStats;
 use crate::wire::{SymbolFrame, SymbolFrames};
+
+/// A message that came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The peer's lane that carried it.
+    pub lane: u32,
+    /// Its bytes.
+    pub data: Vec<u8>,
+}
 
 /// The longest message, in bytes: a key frame of live video at 20 Mbit/s is about 200 KiB. Chosen.
 pub const MAX_MESSAGE: usize = 256 << 10;

@@ -13,6 +13,7 @@ mod stream;
 mod streams;
 mod turns;
 
+pub use messages::Message;
 pub(crate) use messages::{MAX_MESSAGE, Messages};
 pub(crate) use receiver::{Arrival, LaneReceiver};
 pub(crate) use sender::{LaneSender, Slice};

@@ -6,7 +6,7 @@
 use tidewire_codec::SourceId;
 
 use super::MAX_SLICED;
-use crate::connection::CloseCode;
+use crate::close::CloseCode;
 
 /// A symbol of which parts came.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use super::partial::Partials;
 use super::sender::{TIME_UNIT, send_time};
 use super::{INITIAL_CREDIT, SMALLEST_RING, most_symbols};
 use crate::Time;
-use crate::connection::CloseCode;
+use crate::close::CloseCode;
 use crate::redundancy::{MAX_REGIONS, MAX_RUNS};
 use crate::stats::{DelayHistogram, SymbolStats};
 use crate::wire::{LaneRepr, SEND_TIME_MODULUS, SymbolFrames};

@@ -14,7 +14,9 @@ use super::pieces::Pieces;
 use super::stream::{Incoming, Outgoing, Sending};
 use super::turns::Turns;
 use crate::Time;
-use crate::connection::{CloseCode, Event, Side, StreamId};
+use crate::close::CloseCode;
+use crate::event::Event;
+use crate::ids::{Side, StreamId};
 use crate::wire::SymbolFrame;
 
 /// A window doubles when it was used up within this many round trips (quinn and Linux's receive autotuning do about the same).

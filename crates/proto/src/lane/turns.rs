@@ -9,7 +9,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use crate::Time;
-use crate::connection::StreamId;
+use crate::ids::StreamId;
 
 /// Who was told that there is room and does not write for this long has no claim on it any more: as long as what waits in the
 /// lane lasts (DESIGN section 4).

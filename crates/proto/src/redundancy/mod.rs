@@ -28,6 +28,9 @@ pub use proactive::{Proactive, ProactivePolicy};
 pub use report::Report;
 pub(crate) use report::{MAX_REGIONS, MAX_RUNS};
 
+/// Longest span of a repair unless a user says otherwise, in symbols: what a receiver accepts by default (wire.md section 2).
+pub const DEFAULT_SPAN: u16 = 256;
+
 /// What a policy wants in the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {

@@ -8,7 +8,8 @@
 use tidewire_codec::{Decoder, SourceId};
 
 use super::Streams;
-use crate::connection::{CloseCode, StreamId};
+use crate::close::CloseCode;
+use crate::ids::StreamId;
 use crate::lane::receiver::Delivery;
 use crate::lane::stream::{Source, StreamFault};
 use crate::wire::{SymbolFrame, SymbolFrames};

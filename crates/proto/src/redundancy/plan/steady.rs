@@ -10,9 +10,8 @@ use tidewire_codec::SourceId;
 
 use super::{Plan, Planned, Target};
 use crate::Time;
-use crate::config::Config;
 use crate::path::LossEstimate;
-use crate::redundancy::{CodingContext, Policies, Redundancy, Repair, Report};
+use crate::redundancy::{CodingContext, DEFAULT_SPAN, Policies, Redundancy, Repair, Report};
 
 /// A path that stays as it is, and the flow on it.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +34,6 @@ pub fn steady_share(
     target: Option<Target>,
 ) -> (f64, Option<Plan>) {
     let mut policies = Policies::new(redundancy);
-    let max_span = Config::default().max_span;
     let interval = path.interval.max(Duration::from_micros(1));
     let flying = (path.rtt.as_nanos() / interval.as_nanos()) as u64;
     let mut repairs = 0_u64;
@@ -57,7 +55,7 @@ pub fn steady_share(
             saturated: path.saturated,
             source_interval: interval,
             last_source: now,
-            max_span,
+            max_span: DEFAULT_SPAN,
             oldest: Duration::ZERO,
             max_overhead,
             target,

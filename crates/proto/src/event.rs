@@ -1,0 +1,26 @@
+//! What a connection tells the application. Streams and the connection fill it; the lowest floor, which every room may use.
+
+use crate::close::CloseReason;
+use crate::ids::StreamId;
+
+/// Something the application should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// Keys are agreed and the peer proved that it has them.
+    Connected,
+    /// The peer opened a stream.
+    StreamOpened(StreamId),
+    /// A stream has bytes, or its end, to read.
+    Readable(StreamId),
+    /// A stream that could not write may try again.
+    Writable(StreamId),
+    /// The peer allows more streams.
+    StreamsAvailable,
+    /// A message is to be taken: [`crate::connection::Connection::take_message`].
+    MessageReadable,
+    /// A lane that had no room for a message may have some.
+    LaneWritable(u32),
+    /// The connection is over.
+    Closed(CloseReason),
+}
