@@ -1,0 +1,66 @@
+//! A redundancy policy and a rate controller from outside of Tidewire, on a connection over loopback.
+//!
+//! Run it with `cargo run --release -p tidewire --example custom`.
+
+use std::error::Error;
+
+use tidewire::rate::{AckSample, Budget, RateController};
+use tidewire::redundancy::{Answer, CodingContext, Proactive, ProactivePolicy, Redundancy, Repair};
+use tidewire::{Config, Custom, Endpoint, Profile, RateControl, SourceId, new_secret};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Sends each source symbol once more, so many symbols later (as RFC 2198 does for speech).
+#[derive(Debug)]
+struct Copies {
+    distance: u64,
+    next: u64,
+}
+
+impl ProactivePolicy for Copies {
+    fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
+        let newest = cx.sent.0.checked_sub(self.distance)?;
+        // What the peer has needs no copy.
+        self.next = self.next.max(cx.base.0);
+        let due = (self.next < newest).then_some(SourceId(self.next))?;
+        self.next += 1;
+        Some(Repair::Resend(due))
+    }
+}
+
+/// Keeps a window of so many packets, whatever happens. Alone on a path only.
+#[derive(Debug)]
+struct Window(u64);
+
+impl RateController for Window {
+    fn on_ack(&mut self, _ack: &AckSample) {}
+
+    fn budget(&self) -> Budget {
+        Budget { window: self.0 * 1_500, pacing: 1 << 30 }
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let copies = Custom { name: "copies", build: |n| Box::new(Copies { distance: n as u64, next: 0 }), parameter: 4.0 };
+    let window = Custom { name: "window", build: |packets| Box::new(Window(packets as u64)), parameter: 64.0 };
+    let mut config = Config::default();
+    config.profile = Profile {
+        redundancy: Redundancy { proactive: Proactive::Custom(copies), answer: Answer::Deficit },
+        rate_control: RateControl::Custom(window),
+        ..Profile::default()
+    };
+    let secret = new_secret()?;
+    let loopback = "127.0.0.1:0".parse()?;
+    let server = Endpoint::bind(loopback, secret.clone(), Config::default()).await?;
+    let client = Endpoint::bind(loopback, secret, config).await?;
+    let (theirs, ours) = tokio::join!(server.accept(), client.connect(server.local_addr()));
+    let (theirs, ours) = (theirs.ok_or("the endpoint is closed")?, ours?);
+    let mut stream = ours.open().await?;
+    stream.write_all(&[7; 1_000_000]).await?;
+    stream.shutdown().await?;
+    let mut received = Vec::new();
+    let mut stream = theirs.accept().await.ok_or("the connection is closed")?;
+    stream.read_to_end(&mut received).await?;
+    println!("{} bytes received; {:?}", received.len(), ours.stats().packets);
+    Ok(())
+}
