@@ -29,9 +29,9 @@ const MOST_RECEIVE: u32 = 256 << 10;
 /// A receive buffer holds this many times what the stream takes at once (1.5 ms of its pace). Chosen: 6 ms, so that the stream does
 /// not run dry when the application's process wakes some milliseconds late.
 const SHARES: usize = 4;
-/// Bytes that wait unsent in our socket, at most. What the application does not read beyond that stays in the stream and stops its sender.
-/// Linux's BBR takes a connection with 2,400 bytes for limited by its application, with 32 KiB not (docs/lab.md).
-#[cfg(any(target_os = "linux", target_os = "android"))]
+/// Bytes that wait unsent in our socket, at most, while the path is not fast. What the application does not read beyond that stays in the
+/// stream and stops its sender. Linux's BBR takes a connection with 2,400 bytes for limited by its application, with 32 KiB not
+/// (docs/lab.md). Over a fast path Linux bounds it.
 const MOST_UNSENT: u32 = 32 << 10;
 /// Connections that wait to be accepted: as many as `std` and tokio ask for.
 const BACKLOG: u32 = 1_024;
@@ -89,12 +89,14 @@ fn socket(address: SocketAddr, is_fast: bool) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Sets what `socket` announces when a connection begins. The sizes were measured on Linux, so that other systems keep their own.
+/// Sets what `socket` announces when a connection begins, and how much waits unsent in it; accepted sockets inherit both. The sizes were
+/// measured on Linux, so that other systems keep their own.
 fn shape(socket: SockRef<'_>, address: IpAddr, is_fast: bool) {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
-        // 0: as the device announces. An application at the other end of an Ethernet has segments of 1,460 bytes anyway.
+        // 0 is the system's own choice. An application at the other end of an Ethernet has segments of 1,460 bytes anyway.
         let _ = socket.set_tcp_mss(if is_fast { 0 } else { SHORT_SEGMENT });
+        let _ = socket.set_tcp_notsent_lowat(if is_fast { 0 } else { MOST_UNSENT });
         // Over a network the round trip is unknown: a short buffer would limit the rate.
         if address.to_canonical().is_loopback() {
             let _ = socket.set_recv_buffer_size(if is_fast { MOST_RECEIVE } else { LEAST_RECEIVE } as usize);
@@ -102,12 +104,10 @@ fn shape(socket: SockRef<'_>, address: IpAddr, is_fast: bool) {
     }
 }
 
-/// Small writes leave at once, little waits unsent, and a peer that vanished is noticed some day.
+/// Small writes leave at once, and a peer that vanished is noticed some day.
 pub(super) fn tune(tcp: &TcpStream) {
     let _ = tcp.set_nodelay(true);
     let _ = set_socket_keepalive(tcp, true);
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    let _ = SockRef::from(tcp).set_tcp_notsent_lowat(MOST_UNSENT);
 }
 
 /// The receive buffer of one TCP connection, as large as the pace of its stream needs. It never shrinks, since a kernel cannot take back
@@ -164,6 +164,7 @@ mod tests {
         let (application, ours) = connected(&port).await;
         assert!(is_short(&application), "the pace is not known yet");
         assert_eq!(receive_buffer(&ours), 2 * LEAST_RECEIVE as usize);
+        assert_eq!(SockRef::from(&ours).tcp_notsent_lowat().unwrap(), MOST_UNSENT);
         port.follow(FAST);
         let (application, ours) = connected(&port).await;
         assert!(!is_short(&application), "short segments cost speed");
