@@ -1,8 +1,8 @@
 //! Redundancy: which repair, if any, the next free slot carries.
 //!
-//! A policy is asked each time a packet may leave ([`RedundancyPolicy::next_repair`]) and answers from its context and its own
-//! state alone, so that a table can test it. What it answers is sent at once, computed from the freshest window; nothing coded
-//! is ever queued. One file per policy.
+//! A policy is asked each time a packet may leave ([`RedundancyPolicy::next_repair`]) and answers from its
+//! context and its own state alone, so that a table can test it. What it answers is sent at once, computed
+//! from the freshest window; nothing coded is ever queued. One file per policy.
 
 mod adaptive;
 mod block;
@@ -75,6 +75,16 @@ pub struct RepairInFlight {
 }
 
 impl RepairInFlight {
+    /// What stands in the place of a repair whose fate is known: it covers no symbol and answers nothing.
+    pub(crate) fn blank(packet: u64) -> Self {
+        Self { packet, first: SourceId(u64::MAX), count: 0, on_feedback: false }
+    }
+
+    /// Whether this is no repair any more.
+    pub fn is_blank(&self) -> bool {
+        self.count == 0
+    }
+
     /// Whether it mixes this source symbol.
     pub fn covers(&self, id: SourceId) -> bool {
         id >= self.first && id.0 - self.first.0 < u64::from(self.count)
@@ -92,8 +102,8 @@ pub struct Report {
     pub deficit: u64,
     /// Undecoded runs from the edge up, at most 32.
     pub undecoded: Vec<Range<SourceId>>,
-    /// What was seen beyond `end`, where more runs are lacking than could be named: adjacent regions from there up, and how many independent
-    /// symbols are lacking in each once all below it is decoded.
+    /// What was seen beyond `end`, where more runs are lacking than could be named: adjacent regions from
+    /// there up, and how many independent symbols are lacking in each once all below it is decoded.
     pub regions: Vec<(Range<SourceId>, u64)>,
     /// How many reports there were.
     pub serial: u64,
@@ -149,7 +159,7 @@ pub struct CodingContext<'a> {
     pub report: &'a Report,
     /// Lowest source symbol that is lost, not known to be decoded, and not under way again.
     pub lost: Option<SourceId>,
-    /// Repairs under way.
+    /// Repairs under way in the order of sending; some entries are blank ([`RepairInFlight::is_blank`]).
     pub in_flight: &'a [RepairInFlight],
     /// The path's loss.
     pub loss: LossEstimate,
@@ -165,7 +175,8 @@ pub struct CodingContext<'a> {
     pub last_source: Time,
     /// Longest span that the peer decodes.
     pub max_span: u16,
-    /// How long the oldest symbol that the peer may lack has been out; zero where it reported nothing lacking.
+    /// How long the oldest symbol that the peer may lack has been out; zero where it reported nothing
+    /// lacking.
     pub oldest: Duration,
     /// Proactive repair over source bytes that must not be exceeded, over any second.
     pub max_overhead: f64,
@@ -187,10 +198,11 @@ impl CodingContext<'_> {
         count as u16
     }
 
-    /// Repairs under way that can be expected to help the gap at the beginning of `span`, and symbols of the span that were sent again.
+    /// Repairs under way that can be expected to help the gap at the beginning of `span`, and symbols of the
+    /// span that were sent again.
     ///
-    /// A repair on feedback counts in full. Proactive ones mix newer source symbols too, some of which will be lost: only what
-    /// they bring beyond those expected losses counts.
+    /// A repair on feedback counts in full. Proactive ones mix newer source symbols too, some of which will
+    /// be lost: only what they bring beyond those expected losses counts.
     pub fn under_way_for(&self, span: Range<SourceId>) -> u64 {
         let covering = self
             .in_flight
