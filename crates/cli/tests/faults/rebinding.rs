@@ -13,8 +13,11 @@ use crate::{quick, receive, schema, wrapped, write};
 
 /// How often the translator rebinds in a job.
 const REBINDINGS: u64 = 5;
-/// Bytes of a job: 3 s at [`RATE`], so that half a second passes between rebindings.
+/// Bytes of a job: 3 s at [`RATE`].
 const BYTES: u64 = 15_000_000;
+/// Bytes that arrive between two rebindings, which take 0.3 s: more than can be on the way, so that the client's new
+/// address is in use before it has the next.
+const BETWEEN: u64 = 1_500_000;
 const RATE: &str = "40mbit";
 /// The longest that no byte may arrive. Simulated it is two round trips (rows S2 and S3); here it is bounded by what a
 /// busy machine takes.
@@ -120,10 +123,10 @@ impl Network {
         assert!(nft.wait().unwrap().success(), "{rules}");
     }
 
-    /// Rebinds while the file at the end of the job grows to [`BYTES`], at even distances; the longest time in which
-    /// it did not grow. `bytes` tells how long it is.
+    /// Rebinds while the file at the end of the job grows to [`BYTES`]; the longest time in which it did not grow.
+    /// `bytes` tells how long it is.
     fn rebind_while_it_grows(&self, bytes: impl Fn() -> u64, mut is_over: impl FnMut() -> bool) -> Duration {
-        let (mut bound, mut last) = (0, 0);
+        let (mut bound, mut last, mut next) = (0, 0, BETWEEN);
         let (mut grown, mut stall) = (Instant::now(), Duration::ZERO);
         loop {
             let (over, now) = (is_over(), bytes());
@@ -132,9 +135,11 @@ impl Network {
                 stall = stall.max(if last > 0 { grown.elapsed() } else { Duration::ZERO });
                 (last, grown) = (now, Instant::now());
             }
-            if bound < REBINDINGS && now >= (bound + 1) * BYTES / (REBINDINGS + 1) {
+            if bound < REBINDINGS && now >= next {
                 bound += 1;
                 self.rebind(bound);
+                // What has arrived meanwhile counts for the time before.
+                next = bytes() + BETWEEN;
             }
             if over || now == BYTES {
                 assert_eq!(bound, REBINDINGS, "{now} bytes arrived");
