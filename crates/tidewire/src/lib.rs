@@ -112,9 +112,11 @@ pub fn new_private_key() -> io::Result<PrivateKey> {
     random().map(PrivateKey::new)
 }
 
-fn random() -> io::Result<[u8; 32]> {
+/// Bytes from the operating system's random source. Its error says what failed: alone it would read as one of a file.
+pub(crate) fn random() -> io::Result<[u8; 32]> {
     let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes)?;
+    getrandom::fill(&mut bytes)
+        .map_err(|error| io::Error::other(format!("the system gives no random bytes: {error}")))?;
     Ok(bytes)
 }
 
