@@ -19,7 +19,7 @@ pub const ABOUT: &str =
     "every test with real processes N times (default 50) beside three busy loops on two cores; a filter picks tests";
 
 /// Test binaries of `tidewire-cli` that start processes.
-const TESTS: [&str; 6] = ["command", "end_to_end", "jobs", "lab", "papers", "survival"];
+const TESTS: [&str; 7] = ["command", "end_to_end", "faults", "jobs", "lab", "papers", "survival"];
 /// Rounds without an argument: a test that fails once in 20 runs passes them with a probability of 8 %.
 const ROUNDS: u32 = 50;
 /// Busy loops: with two cores, a test always shares its core.

@@ -23,6 +23,9 @@ pub fn doc(context: &Context) -> Result<(), String> {
 
 /// All tests at release speed with assertions and overflow checks on.
 pub fn test(context: &Context) -> Result<(), String> {
+    if cfg!(target_os = "linux") {
+        tools::optional_packages(context, TEST_TOOLS);
+    }
     let mut command = context.command("cargo test --workspace --lib --bins --tests --examples --profile checked");
     if context.quick {
         command.env("TIDEWIRE_QUICK", "1");
@@ -63,3 +66,6 @@ pub fn asan(context: &Context) -> Result<(), String> {
     command.args(["--target", host.trim()]).env("RUSTFLAGS", "-Zsanitizer=address").env("TIDEWIRE_QUICK", "1");
     run(command.env("CARGO_TARGET_DIR", context.target.join("asan")))
 }
+
+/// What tests of the command use on Linux: namespaces, an address translator, system calls that fail.
+const TEST_TOOLS: &[(&str, &str)] = &[("ip -V", "iproute2"), ("nft --version", "nftables"), ("strace -V", "strace")];

@@ -35,6 +35,13 @@ pub fn packages(context: &Context, tools: &[(&str, &str)]) -> Result<(), String>
     run(install.args(packages.split(' ')).env("DEBIAN_FRONTEND", "noninteractive"))
 }
 
+/// The same for tools that some tests use, which say that they are skipped where those lack: no error.
+pub fn optional_packages(context: &Context, tools: &[(&str, &str)]) {
+    if let Err(problem) = packages(context, tools) {
+        println!("{problem}; the tests that need it are skipped");
+    }
+}
+
 /// A target's standard library for the pinned toolchain.
 pub fn target(context: &Context, triple: &str) -> Result<(), String> {
     let installed = context.output_of("rustup target list --installed")?;

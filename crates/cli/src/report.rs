@@ -359,6 +359,10 @@ pub struct Summary {
     /// What of the data came out of order, where it came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reordering: Option<Reordering>,
+    /// Times that the peer was followed to another address, which it had proven; only where that happened, at the
+    /// end that was connected to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moves: Option<u64>,
     /// The records of `bench`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<Records>,

@@ -220,6 +220,7 @@ pub fn summary(stats: &Stats, role: Role, bytes: u64, elapsed: Duration) -> Summ
             of: packets.received,
             depth: packets.reordering_depth,
         }),
+        moves: (stats.moves > 0).then_some(stats.moves),
         delay_ms: if role.receives() { Delay::from(&delays(stats)) } else { Delay::default() },
         ..Summary::new(bytes, elapsed.as_secs_f64(), wire_bytes(stats, role))
     }

@@ -41,12 +41,21 @@ impl RateController for Window {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let copies = Custom { name: "copies", build: |n| Box::new(Copies { distance: n as u64, next: 0 }), parameter: 4.0 };
-    let window = Custom { name: "window", build: |packets| Box::new(Window(packets as u64)), parameter: 64.0 };
     let mut config = Config::default();
     config.profile = Profile {
-        redundancy: Redundancy { proactive: Proactive::Custom(copies), answer: Answer::Deficit },
-        rate_control: RateControl::Custom(window),
+        redundancy: Redundancy {
+            proactive: Proactive::Custom(Custom {
+                name: "copies",
+                build: |n| Box::new(Copies { distance: n as u64, next: 0 }),
+                parameter: 4.0,
+            }),
+            answer: Answer::Deficit,
+        },
+        rate_control: RateControl::Custom(Custom {
+            name: "window",
+            build: |packets| Box::new(Window(packets as u64)),
+            parameter: 64.0,
+        }),
         ..Profile::default()
     };
     let secret = new_secret()?;

@@ -28,6 +28,13 @@ pub(crate) struct Handle {
     remote: SocketAddr,
 }
 
+impl Handle {
+    /// See [`Connection::share`].
+    pub(crate) fn share(&self) -> usize {
+        self.shared.lock().connection(self.id).map_or(0, |connection| connection.share())
+    }
+}
+
 impl Drop for Handle {
     fn drop(&mut self) {
         self.shared.forget(self.id);
@@ -139,6 +146,13 @@ impl Connection {
     /// Counts so far; the last ones when the connection is over.
     pub fn stats(&self) -> Stats {
         self.0.shared.lock().connection(self.0.id).map(|connection| connection.stats()).unwrap_or_default()
+    }
+
+    /// The most bytes that a write to a stream takes at once: what leaves within 1.5 ms at the present pace, at least two packets; 0 when
+    /// the connection is over. A loop that copies into a stream and reads no more than this elsewhere holds almost nothing itself:
+    /// what the path cannot carry yet waits where the loop reads. Before the first bytes the pace is a guess from the round trip.
+    pub fn share(&self) -> usize {
+        self.0.share()
     }
 
     /// The public key that the peer proved to have; none where both sides share a secret.

@@ -92,9 +92,7 @@ impl Endpoint {
         let (clock, changed) = (Clock::start(), Arc::<Notify>::default());
         let mut drivers = Vec::with_capacity(sockets.len());
         for (index, socket) in (0..count.get()).zip(sockets) {
-            let mut seed = [0; 32];
-            getrandom::fill(&mut seed)?;
-            let endpoint = tidewire_proto::endpoint::Endpoint::new(config.clone(), seed)
+            let endpoint = tidewire_proto::endpoint::Endpoint::new(config.clone(), crate::random()?)
                 .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?
                 .with_shard(Shard::new(index, count).unwrap_or(Shard::ALONE));
             let shared = Arc::new(Shared::new(endpoint, socket.local_addr()?, clock, Arc::clone(&changed)));

@@ -92,7 +92,6 @@ pub use endpoint::{ConnectError, Endpoint};
 pub use stream::{ReadHalf, Stream, StreamError, WriteHalf};
 pub use tidewire_codec::Code;
 pub use tidewire_codec::SourceId;
-pub use tidewire_proto::{Custom, Time};
 pub use tidewire_proto::config::{Config, ConfigError};
 pub use tidewire_proto::connection::{CloseCode, CloseReason, LaneConfig, LaneError, Message, MessageError};
 pub use tidewire_proto::crypto::{PrivateKey, PublicKey, Secret, TextError, TextFault, TextKind};
@@ -103,6 +102,7 @@ pub use tidewire_proto::rate::{self, RateControl};
 pub use tidewire_proto::redundancy::plan::{Nearest, Plan, Target};
 pub use tidewire_proto::redundancy::{self, Redundancy};
 pub use tidewire_proto::stats::{DelayHistogram, MessageStats, PacketStats, Stats, SymbolStats};
+pub use tidewire_proto::{Custom, Time};
 
 /// A secret from the operating system's random source.
 pub fn new_secret() -> io::Result<Secret> {
@@ -114,9 +114,11 @@ pub fn new_private_key() -> io::Result<PrivateKey> {
     random().map(PrivateKey::new)
 }
 
-fn random() -> io::Result<[u8; 32]> {
+/// Bytes from the operating system's random source. Its error says what failed: alone it would read as one of a file.
+pub(crate) fn random() -> io::Result<[u8; 32]> {
     let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes)?;
+    getrandom::fill(&mut bytes)
+        .map_err(|error| io::Error::other(format!("the system gives no random bytes: {error}")))?;
     Ok(bytes)
 }
 

@@ -9,9 +9,9 @@ use std::task::{Context, Poll, Waker, ready};
 use tidewire_proto::connection::{ReadError, StreamId, WriteError};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-#[cfg(doc)]
-use crate::connection::ConnectionLost;
 use crate::connection::Handle;
+#[cfg(doc)]
+use crate::connection::{Connection, ConnectionLost};
 
 /// A stream of bytes in order, both ways at once; [`Stream::split`] parts the two.
 ///
@@ -117,6 +117,11 @@ impl WriteHalf {
     /// at most 2^62-1. Without effect after the end was said and has arrived.
     pub fn reset(&mut self, code: u64) {
         self.connection.shared.reset_writer((self.connection.id, self.id), code);
+    }
+
+    /// See [`Connection::share`].
+    pub fn share(&self) -> usize {
+        self.connection.share()
     }
 
     /// Asks `connection` to write, or to say the end.

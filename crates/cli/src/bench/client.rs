@@ -110,6 +110,8 @@ pub(super) fn arrived(connection: &Connection, taking: &Taking, same_clock: bool
 fn join(sent: Summary, arrived: Summary) -> Summary {
     let Summary { symbols, delay_ms, reordering, records, .. } = arrived;
     let Summary { rtt_ms, loss, packets, .. } = sent;
+    // Only the end that was connected to counts moves, whichever way the data went.
+    let moves = sent.moves.or(arrived.moves);
     Summary {
         rtt_ms,
         loss,
@@ -117,6 +119,7 @@ fn join(sent: Summary, arrived: Summary) -> Summary {
         symbols,
         delay_ms,
         reordering,
+        moves,
         records,
         ..Summary::new(arrived.bytes, arrived.seconds, sent.wire_bytes)
     }

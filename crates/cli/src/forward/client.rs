@@ -7,15 +7,16 @@ use std::time::{Duration, Instant};
 
 use tidewire::{Config, Connection, Credentials, Endpoint, Stream};
 use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::header::{Answer, Request, read_answer, write_request};
+use super::sockets::{self, Port};
 use super::target::{LocalForward, Target};
-use super::{Carried, MAX_CONNECTIONS, abandon, pump, report, tune};
-use crate::exit::{Exit, Failure, OrExit};
+use super::{Carried, MAX_CONNECTIONS, abandon, report, stream_to_tcp, tcp_to_stream};
+use crate::exit::{Exit, Failure};
 use crate::explain::Watch;
 use crate::link::Link;
 use crate::report::{Console, Event, Summary};
@@ -62,19 +63,21 @@ impl Client {
     /// [`Exit::LocalIo`] when a port is taken, [`Exit::Unreachable`] when nothing answers at first, [`Exit::Authentication`] when a
     /// target is not allowed.
     pub async fn run(&self, forwards: &[LocalForward]) -> Result<(), Failure> {
-        let listeners = bind(forwards).await?;
+        let ports = bind(forwards)?;
         let mut live = self.connect().await?;
-        for (_, target) in &listeners {
+        for (_, target) in &ports {
             check(&live.connection, target).await?;
         }
         let mut accepting = JoinSet::new();
         let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        for (listener, target) in listeners {
-            let listening = listener.local_addr().or_exit(Exit::LocalIo)?.to_string();
+        for (port, target) in &ports {
+            port.follow(live.connection.share());
+            let listening = port.address().to_string();
             self.console.say(&format!("{listening} leads to {target}"));
             self.console.event(&Event::Listening { listening, to: target.to_string() });
-            let gate = Gate { current: self.current.subscribe(), target, console: self.console.clone() };
-            accepting.spawn(gate.accept(listener, Arc::clone(&room)));
+            let (port, target) = (Arc::clone(port), target.clone());
+            let gate = Gate { current: self.current.subscribe(), port, target, console: self.console.clone() };
+            accepting.spawn(gate.accept(Arc::clone(&room)));
         }
         let mut pause = FIRST_PAUSE;
         loop {
@@ -87,6 +90,9 @@ impl Client {
                 pause = FIRST_PAUSE;
             }
             live = self.connect_again(&mut pause).await;
+            for (port, _) in &ports {
+                port.follow(live.connection.share());
+            }
         }
     }
 
@@ -131,15 +137,15 @@ impl Live {
     }
 }
 
-async fn bind(forwards: &[LocalForward]) -> Result<Vec<(TcpListener, Target)>, Failure> {
-    let mut listeners = Vec::new();
+fn bind(forwards: &[LocalForward]) -> Result<Vec<(Arc<Port>, Target)>, Failure> {
+    let mut ports = Vec::new();
     for LocalForward { listen, target } in forwards {
-        let listener = TcpListener::bind(listen).await.map_err(|error| {
+        let port = Port::listen(*listen).map_err(|error| {
             Failure::message(Exit::LocalIo, format_args!("cannot listen on {listen}: {error}; try another port"))
         })?;
-        listeners.push((listener, target.clone()));
+        ports.push((Arc::new(port), target.clone()));
     }
-    Ok(listeners)
+    Ok(ports)
 }
 
 /// Whether the far side would connect to a target: who mistyped it learns it now, and not with the first TCP connection.
@@ -168,19 +174,20 @@ async fn ask(connection: &Connection, request: &Request) -> io::Result<Answer> {
 #[derive(Clone)]
 struct Gate {
     current: watch::Receiver<Option<Arc<Live>>>,
+    port: Arc<Port>,
     target: Target,
     console: Console,
 }
 
 impl Gate {
     /// Accepts for ever; `room` is shared by all gates.
-    async fn accept(self, listener: TcpListener, room: Arc<Semaphore>) {
+    async fn accept(self, room: Arc<Semaphore>) {
         let mut carrying = JoinSet::new();
         loop {
             // Where there is no room they wait in the kernel's queue.
             let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
             tokio::select! {
-                accepted = listener.accept() => match accepted {
+                accepted = self.port.accept() => match accepted {
                     Ok((tcp, peer)) => {
                         carrying.spawn(self.clone().carry(tcp, peer, place));
                     }
@@ -196,7 +203,7 @@ impl Gate {
 
     /// One TCP connection, from its acceptance to its end.
     async fn carry(mut self, mut tcp: TcpStream, peer: SocketAddr, _place: OwnedSemaphorePermit) {
-        tune(&tcp);
+        sockets::tune(&tcp);
         let carried = Carried::default();
         let failure = self.relay(&mut tcp, &carried).await.err().map(|error| error.to_string());
         if failure.is_some() {
@@ -217,14 +224,15 @@ impl Gate {
         let there = async {
             // What the application says first goes with the request, and waits there until the target has accepted.
             write_request(&mut stream_writer, &Request::Connect(self.target.clone())).await?;
-            pump(&mut tcp_reader, &mut stream_writer, &carried.there).await
+            let port = &self.port;
+            tcp_to_stream(&mut tcp_reader, &mut stream_writer, &carried.there, |share| port.follow(share)).await
         };
         let back = async {
             let answer = read_answer(&mut stream_reader).await?;
             if !answer.is_ready() {
                 return Err(io::Error::other(answer));
             }
-            pump(&mut stream_reader, &mut tcp_writer, &carried.back).await
+            stream_to_tcp(&mut stream_reader, &mut tcp_writer, &carried.back).await
         };
         let both = tokio::try_join!(there, back);
         if both.is_err() {

@@ -8,6 +8,7 @@
 pub mod client;
 pub mod header;
 pub mod server;
+mod sockets;
 mod target;
 
 use std::io;
@@ -15,12 +16,12 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rustix::net::sockopt::set_socket_keepalive;
 pub use target::{LocalForward, Target, TargetError};
 use tidewire::{ReadHalf, WriteHalf};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp;
 
+use self::sockets::ReceiveBuffer;
 use crate::report::{Console, Event};
 
 /// TCP connections that are carried at once; more wait to be accepted. Chosen: two processes at their usual 1,024 open files,
@@ -51,22 +52,34 @@ fn abandon(reader: &mut ReadHalf, writer: &mut WriteHalf) {
     reader.stop(TCP_FAILED);
 }
 
-/// Small writes leave at once, and a peer that vanished is noticed some day.
-fn tune(tcp: &TcpStream) {
-    // A socket that refuses either works without.
-    let _ = tcp.set_nodelay(true);
-    let _ = set_socket_keepalive(tcp, true);
-}
-
-/// Moves bytes until the end, and then says the end; counts what was written.
-async fn pump(
-    from: &mut (impl AsyncRead + Unpin),
-    to: &mut (impl AsyncWrite + Unpin),
-    written: &AtomicU64,
-) -> io::Result<()> {
+/// Moves bytes of a stream into its TCP connection until the end, then ends that direction; counts what was written.
+async fn stream_to_tcp(from: &mut ReadHalf, to: &mut tcp::WriteHalf<'_>, written: &AtomicU64) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER];
     loop {
         let length = from.read(&mut buffer).await?;
+        if length == 0 {
+            return to.shutdown().await;
+        }
+        to.write_all(&buffer[..length]).await?;
+        written.fetch_add(length as u64, Ordering::Relaxed);
+    }
+}
+
+/// Moves bytes of a TCP connection into its stream until the end, then ends that direction; counts what was written. It reads no more
+/// than the stream takes at once, so that the rest waits in the sockets and stops the application. `on_share` learns how much that is.
+async fn tcp_to_stream(
+    from: &mut tcp::ReadHalf<'_>,
+    to: &mut WriteHalf,
+    written: &AtomicU64,
+    on_share: impl Fn(usize),
+) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER];
+    let mut receive_buffer = ReceiveBuffer::of(from.as_ref());
+    loop {
+        let share = to.share();
+        on_share(share);
+        receive_buffer.follow(from.as_ref(), share);
+        let length = from.read(&mut buffer[..share.clamp(1, BUFFER)]).await?;
         if length == 0 {
             return to.shutdown().await;
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::header::{Answer, Code, Request, read_request, write_answer};
 use super::target::Target;
-use super::{Carried, abandon, pump, report, tune};
+use super::{Carried, abandon, report, sockets, stream_to_tcp, tcp_to_stream};
 use crate::report::Console;
 
 /// How long a target may take to accept, all its addresses together. Chosen: TCP's first three tries (RFC 6298: 1, 2 and 4 s) and an answer.
@@ -45,7 +45,7 @@ pub async fn serve(connection: &Connection, allowed: &Arc<Allowed>, console: &Co
         tokio::select! {
             stream = connection.accept() => {
                 let Some(stream) = stream else { break };
-                streams.spawn(carry(stream, connection.remote(), Arc::clone(allowed), console.clone()));
+                streams.spawn(carry(stream, connection.clone(), Arc::clone(allowed), console.clone()));
             }
             Some(_) = streams.join_next() => {}
         }
@@ -55,7 +55,8 @@ pub async fn serve(connection: &Connection, allowed: &Arc<Allowed>, console: &Co
 }
 
 /// One stream, from its request to its end.
-async fn carry(mut stream: Stream, peer: SocketAddr, allowed: Arc<Allowed>, console: Console) {
+async fn carry(mut stream: Stream, connection: Connection, allowed: Arc<Allowed>, console: Console) {
+    let peer = connection.remote();
     let Ok(Ok(request)) = timeout(REQUEST_PATIENCE, read_request(&mut stream)).await else { return };
     let (target, answer) = match request {
         Ok(Request::Check(target)) => {
@@ -63,7 +64,7 @@ async fn carry(mut stream: Stream, peer: SocketAddr, allowed: Arc<Allowed>, cons
             (target, Err(answer))
         }
         Ok(Request::Connect(target)) => {
-            let tcp = connect(&target, &allowed).await;
+            let tcp = connect(&target, &allowed, connection.share()).await;
             (target, tcp)
         }
         Err(answer) => {
@@ -97,7 +98,7 @@ async fn end(mut stream: Stream, answer: &Answer) {
 }
 
 /// Connects to the first address of the target that accepts.
-async fn connect(target: &Target, allowed: &Allowed) -> Result<TcpStream, Answer> {
+async fn connect(target: &Target, allowed: &Allowed, share: usize) -> Result<TcpStream, Answer> {
     allowed.check(target)?;
     let mut failure = Answer::new(Code::Unreachable, "its name has no address");
     let try_all = async {
@@ -110,7 +111,7 @@ async fn connect(target: &Target, allowed: &Allowed) -> Result<TcpStream, Answer
                     Answer::new(Code::NotAllowed, format!("its name leads to {}: allow that address", address.ip()));
                 continue;
             }
-            match TcpStream::connect(address).await {
+            match sockets::connect(address, share).await {
                 Ok(tcp) => return Ok(tcp),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                     failure = Answer::new(Code::Refused, address.to_string());
@@ -134,13 +135,13 @@ fn is_private_to_host(address: IpAddr) -> bool {
 
 /// Answers that the target is there, then carries both ways, each until its own end.
 async fn relay(mut tcp: TcpStream, mut stream: Stream, carried: &Carried) -> io::Result<()> {
-    tune(&tcp);
+    sockets::tune(&tcp);
     write_answer(&mut stream, &Answer::new(Code::Ready, "")).await?;
     let (mut stream_reader, mut stream_writer) = stream.split();
     let (mut tcp_reader, mut tcp_writer) = tcp.split();
     let both = tokio::try_join!(
-        pump(&mut stream_reader, &mut tcp_writer, &carried.there),
-        pump(&mut tcp_reader, &mut stream_writer, &carried.back),
+        stream_to_tcp(&mut stream_reader, &mut tcp_writer, &carried.there),
+        tcp_to_stream(&mut tcp_reader, &mut stream_writer, &carried.back, |_| ()),
     );
     if both.is_err() {
         abandon(&mut stream_reader, &mut stream_writer);

@@ -130,36 +130,39 @@ impl Part {
     /// Verifies size and hash, flushes, and puts the file under its final name; its modification time there.
     ///
     /// Refuses the name where it leads to a file that `standing` knows under another path, and else notes it
-    /// there.
+    /// there. From the rename on the file is no part any more: an error of the directory's flush is reported,
+    /// since the rename may not survive a power failure, and the file stays whole.
     pub(super) fn commit(
         self,
         entry: &Entry,
         hash: [u8; 32],
         standing: &mut Standing,
     ) -> Result<Option<SystemTime>, Refusal> {
-        let ended = {
-            let mut slot = lock(&self.slot);
-            let Some(writing) = slot.as_mut() else { return Err(taken_over()) };
-            let path = Key::of_path(&entry.path);
-            let ended = writing
-                .verify(entry, hash)
-                .and_then(|()| standing.check(&self.directory, &self.name, path))
-                .and_then(|()| writing.finish(entry, &self.directory, &self.name));
-            if ended.is_ok() {
-                writing.charge.settle_all();
-                *slot = None;
+        let path = Key::of_path(&entry.path);
+        let mut slot = lock(&self.slot);
+        let Some(writing) = slot.as_mut() else { return Err(taken_over()) };
+        let modified = match writing
+            .verify(entry, hash)
+            .and_then(|()| standing.check(&self.directory, &self.name, path))
+            .and_then(|()| writing.finish(entry, &self.directory, &self.name))
+        {
+            Ok(modified) => modified,
+            Err(refusal) => {
+                drop(slot);
+                if refusal.0 == Reason::Mismatch {
+                    self.discard();
+                }
+                return Err(refusal);
             }
-            if let Ok(there) = self.directory.symlink_metadata(&self.name)
-                && ended.is_ok()
-            {
-                standing.insert(&there, path);
-            }
-            ended
         };
-        if matches!(ended, Err((Reason::Mismatch, _))) {
-            self.discard();
+        writing.charge.settle_all();
+        *slot = None;
+        drop(slot);
+        if let Ok(there) = self.directory.symlink_metadata(&self.name) {
+            standing.insert(&there, path);
         }
-        ended
+        flush_directory(&self.directory).map_err(refusal)?;
+        Ok(modified)
     }
 
     /// Removes all that was written: nobody shall go on with it.
@@ -217,7 +220,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Gives the file its mode and time, flushes it, and puts it under its final name.
+    /// Gives the file its mode and time, flushes it, and puts it under its final name; its modification time.
     fn finish(&mut self, entry: &Entry, directory: &Dir, name: &str) -> Result<Option<SystemTime>, Refusal> {
         self.file.set_len(entry.size).map_err(refusal)?;
         mode::set(&self.file, entry.mode).map_err(refusal)?;
@@ -226,7 +229,6 @@ impl Writing {
         }
         self.file.sync_all().map_err(refusal)?;
         self.folder.rename(&self.part, directory, name).map_err(refusal)?;
-        flush_directory(directory).map_err(refusal)?;
         if let Some(log) = self.log.as_ref().filter(|log| log.file.is_some()) {
             // A state without a part: the next session would remove it too.
             let _ = self.folder.remove_file(log.state_name());

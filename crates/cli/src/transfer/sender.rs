@@ -187,7 +187,7 @@ impl<W: AsyncWrite + Unpin> Announcer<'_, W> {
                 self.records.write(&Record::Mark(mark)).await?;
             }
             let most = tree.room().min(size - tree.bytes());
-            match self.records.write_chunk(most, |space| blocking(|| file.read(space))).await? {
+            match self.records.write_chunk(most, |space| blocking(|| read(file, space))).await? {
                 Ok([]) => return Ok(Sent::Failed(Reason::Changed, "it became shorter; send it again".into())),
                 Ok(bytes) => {
                     tree.update(bytes);
@@ -261,6 +261,16 @@ async fn gather(
             }
             Record::Tally { .. } => return Err(TransferError::Unexpected("TALLY")),
             _ => return Err(TransferError::Unexpected("sender's")),
+        }
+    }
+}
+
+/// Reads once; a signal that interrupts the call (on some network file systems) is no error of the file.
+fn read(file: &mut File, space: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match file.read(space) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use crate::process::{Running, address, lossy_link, tidewire};
@@ -168,4 +170,40 @@ fn a_port_that_is_taken_ends_with_7() {
     assert_eq!(client.status.code(), Some(7));
     let server = tidewire(&["serve", "--listen", &address(&link), "--allow", "web:80"]).output().unwrap();
     assert_eq!(server.status.code(), Some(7));
+}
+
+/// An application that writes as fast as it may gets no further ahead of its reader than some buffers of a slow path's size: 2.5 MB were
+/// 20 s of this link. Bytes are counted rather than time, so that a busy machine changes nothing.
+#[test]
+#[cfg(target_os = "linux")]
+fn issue_13_an_application_does_not_write_seconds_ahead_of_a_slow_link() {
+    /// Here 210 KB were measured, of them 180 KB in the application's send buffer. Linux grows that with the reordering that it once saw on
+    /// loopback, and remembers it.
+    const MOST_AHEAD: u64 = 1 << 20;
+    /// 1.6 s of the link: by then a send buffer of 2.5 MB is full.
+    const READ: u64 = 200_000;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap().to_string();
+    let (_server, direct) = serve(&[&target], &[]);
+    let (_proxy, link) = lossy_link(&direct, &["--rate", "1mbit", "--rtt", "80ms"]);
+    let (_client, local) = forward(&target, &link);
+    let written = Arc::new(AtomicU64::new(0));
+    let mut application = TcpStream::connect(&local).unwrap();
+    let counted = Arc::clone(&written);
+    // It ends when the reader is gone.
+    let writer = thread::spawn(move || {
+        while let Ok(more) = application.write(&[7; 16 << 10]) {
+            counted.fetch_add(more as u64, Ordering::Relaxed);
+        }
+    });
+    let (mut reader, _) = listener.accept().unwrap();
+    let (mut read, mut ahead) = (0, 0);
+    while read < READ {
+        read += reader.read(&mut [0; 4 << 10]).unwrap() as u64;
+        ahead = ahead.max(written.load(Ordering::Relaxed).saturating_sub(read));
+    }
+    println!("{ahead} bytes ahead");
+    assert!(ahead <= MOST_AHEAD, "{ahead}");
+    drop(reader);
+    writer.join().unwrap();
 }

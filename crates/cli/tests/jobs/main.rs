@@ -7,6 +7,7 @@ mod files;
 mod forward;
 mod hostile;
 mod keys;
+mod memory;
 mod pipe;
 mod probe;
 #[path = "../process/mod.rs"]

@@ -227,6 +227,11 @@ impl Connection {
         }
     }
 
+    /// The most bytes that [`Self::write`] takes at once: what leaves within 1.5 ms at the present pace, at least two symbols.
+    pub fn share(&self) -> usize {
+        self.queue_allowance() * self.symbol_len(STREAMS)
+    }
+
     /// Symbols that may wait in the lane.
     fn queue_allowance(&self) -> usize {
         let bytes = u128::from(self.pacing()) * QUEUE.as_nanos() / 1_000_000_000;

@@ -1,7 +1,7 @@
 //! FEEDBACK, both ways: what the peer says of our packets and symbols, and what we say of its.
 //!
-//! Packet fates go to the path (round trip, loss, rate), symbol fates to the lane, each loss also to the rate controller
-//! whatever a repair made good (RFC 9265).
+//! Packet fates go to the path (round trip, loss, rate), symbol fates to the lane, each loss also to the rate
+//! controller whatever a repair made good (RFC 9265).
 
 use std::collections::BTreeMap;
 
@@ -142,7 +142,10 @@ impl Connection {
             self.path.loss.on_acked(n, before.at, now);
         }
         self.carried_fate(now, n, &before, true);
-        self.streams.on_credit_acked(n);
+        if before.carried == Carried::Control {
+            // FEEDBACK, which carries credit, never shares a packet with a symbol.
+            self.streams.on_credit_acked(n);
+        }
         freed
     }
 
@@ -213,12 +216,14 @@ impl Connection {
         }
     }
 
-    /// Forgets packets whose fate is known, or asked for no acknowledgement, once a late one would tell nothing.
+    /// Forgets packets whose fate is known, or asked for no acknowledgement, once a late one would tell
+    /// nothing.
     pub(super) fn forget_packets(&mut self, now: Time) {
         self.path.flight.forget(now - self.path.rtt.smoothed() - SPURIOUS_WINDOW);
     }
 
-    /// Gives estimator, rate controller and search of the packet size the fates in the order of sending, as far as they are known.
+    /// Gives estimator, rate controller and search of the packet size the fates in the order of sending, as
+    /// far as they are known.
     fn tell_fates(&mut self, now: Time) {
         let path = &mut self.path;
         // Losses of a full queue are congestion: no redundancy answers them.
@@ -248,7 +253,8 @@ impl Connection {
         }
     }
 
-    /// Writes FEEDBACK; returns whether it carries credit and so elicits an acknowledgement, `None` when there was no room.
+    /// Writes FEEDBACK; returns whether it carries credit and so elicits an acknowledgement, `None` when
+    /// there was no room.
     pub(super) fn write_feedback(&mut self, now: Time, number: u64, w: &mut Writer<'_>) -> Option<bool> {
         let rtt = self.path.rtt.smoothed();
         self.receiver.review(now, rtt);
@@ -257,7 +263,8 @@ impl Connection {
         let (reports, count) = lane_reports(&self.receiver, &self.inbound);
         let lanes = &reports[..count];
         let credit = self.streams.has_unconfirmed();
-        // A limit that moves all the time is confirmed once per round trip, not with every FEEDBACK that carries it.
+        // A limit that moves all the time is confirmed once per round trip, not with every FEEDBACK that
+        // carries it.
         let elicits = credit && now.since(self.credit_asked) >= self.path.rtt.smoothed();
         let spent = crate::path::IP_UDP_HEADER + crate::wire::SHORT_HEADER_LEN + crate::wire::TAG_LEN;
         let earned = (self.delivered_since_feedback as f64 * RETURN_SHARE) as usize;
@@ -270,7 +277,8 @@ impl Connection {
         let most = w.remaining().min(MAX_FEEDBACK);
         let mut credit_len = 0;
         if credit {
-            // As many limits as there is room for beside what must be said: a FEEDBACK that does not fit would be due for ever.
+            // As many limits as there is room for beside what must be said: a FEEDBACK that does not fit
+            // would be due for ever.
             let left = most.saturating_sub(frame.least_len() + CREDIT_HEAD);
             let (streams, limits) = self.streams.unconfirmed(left / LIMIT_LEN);
             credit_len = CREDIT_HEAD + LIMIT_LEN * limits.len();
@@ -310,7 +318,8 @@ fn lane_reports<'a>(
     (reports, count)
 }
 
-/// Bytes that a lane's report without runs and regions is given, for all but the first; more where its numbers are large.
+/// Bytes that a lane's report without runs and regions is given, for all but the first; more where its
+/// numbers are large.
 const LANE_REPORT: usize = 21;
 /// Stream credit in FEEDBACK at most: the streams and the number of limits, and each limit.
 const CREDIT_HEAD: usize = 10;

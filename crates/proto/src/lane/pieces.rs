@@ -1,12 +1,15 @@
-//! The bytes that the streams of a connection hold unread, in pieces: one list of all, in the order of stream and offset.
+//! The bytes that the streams of a connection hold unread, in pieces: one list of all, in the order of stream
+//! and offset.
 //!
-//! A piece does not own its bytes at first: it names where in the lane's ring they lie. They are copied out only when the ring needs the
-//! slot before the application has read them. Every byte of a stream is in exactly one symbol, so pieces never overlap.
+//! A piece does not own its bytes at first: it names where in the lane's ring they lie. They are copied out
+//! only when the ring needs the slot before the application has read them. Every byte of a stream is in
+//! exactly one symbol, so pieces never overlap.
 //!
-//! The list is cut into blocks of up to [`BLOCK`] pieces, as the lowest level of a B-tree is. Finding a place takes two binary searches.
-//! An insertion or a removal moves the pieces of one block, and seldom the list of blocks, whatever the peer sends and in which order.
-//! Emptied blocks are kept for later, so that the steady state allocates nothing; there are never more than one for each
-//! `BLOCK / 4` pieces that were held at once, and two.
+//! The list is cut into blocks of up to [`BLOCK`] pieces, as the lowest level of a B-tree is. Finding a place
+//! takes two binary searches. An insertion or a removal moves the pieces of one block, and seldom the list of
+//! blocks, whatever the peer sends and in which order. Emptied blocks are kept for later, so that the steady
+//! state allocates nothing; there are never more than one for each `BLOCK / 4` pieces that were held at once,
+//! and two.
 
 use std::collections::VecDeque;
 
@@ -15,8 +18,9 @@ use tidewire_codec::{Decoder, SourceId};
 /// Most pieces in a block. Chosen: moving half a block takes about as long as the searches.
 const BLOCK: usize = 64;
 
-/// Pieces that are copied out of the ring are joined up to this many bytes, so that many small writes that nobody reads do not cost a
-/// piece each. No more, since the memory of a piece is given back when all of it was read.
+/// Pieces that are copied out of the ring are joined up to this many bytes, so that many small writes that
+/// nobody reads do not cost a piece each. No more, since the memory of a piece is given back when all of it
+/// was read.
 const JOINED: usize = 16 << 10;
 
 /// Where the bytes of a piece are.
@@ -97,18 +101,39 @@ struct At {
 impl Pieces {
     /// Takes bytes that lie in symbol `id` from position `at` on.
     pub fn insert(&mut self, extent: Extent, id: SourceId, at: usize) -> Result<(), Overlap> {
-        self.insert_piece(extent, Place::Slot { id, at: at as u32 }).map(|_| ())
+        let place = self.place_for(extent)?;
+        self.put_piece(place, extent, Place::Slot { id, at: at as u32 });
+        Ok(())
     }
 
     /// Takes a copy of bytes of a stream.
     pub fn insert_copy(&mut self, stream: u64, offset: u64, bytes: &[u8]) -> Result<(), Overlap> {
         let extent = Extent { stream, offset, len: bytes.len() };
-        let at = self.insert_piece(extent, Place::Own { bytes: bytes.to_vec(), at: 0 })?;
-        self.join_around(at);
+        let place = self.place_for(extent)?;
+        let joined = self.before(place).filter(|&before| self.append(before, extent, bytes));
+        let at = joined.unwrap_or_else(|| self.put_piece(place, extent, Place::Own { bytes: bytes.to_vec(), at: 0 }));
+        self.join(at, self.behind(at));
         Ok(())
     }
 
-    /// Copies bytes out of the symbol `id`, whose slot is about to be reused, if they are still held and lie there.
+    /// Adds a copy of bytes to the copied piece at `at` if they follow it and it is not too long. Returns
+    /// whether they do.
+    fn append(&mut self, at: At, extent: Extent, bytes: &[u8]) -> bool {
+        let piece = self.piece_mut(at);
+        let (follows, len) = (piece.stream == extent.stream && piece.end() == extent.offset, piece.len);
+        let Place::Own { bytes: all, at } = &mut piece.place else { return false };
+        // What was read of the piece is still in its memory.
+        if !follows || *at as usize + len as usize + bytes.len() > JOINED {
+            return false;
+        }
+        all.extend_from_slice(bytes);
+        piece.len += bytes.len() as u32;
+        self.own_bytes += bytes.len();
+        true
+    }
+
+    /// Copies bytes out of the symbol `id`, whose slot is about to be reused, if they are still held and lie
+    /// there.
     pub fn copy_out(&mut self, extent: Extent, id: SourceId, decoder: &Decoder) {
         let Some(at) = self.before(self.find((extent.stream, extent.end()))) else { return };
         let piece = self.piece_mut(at);
@@ -181,8 +206,9 @@ impl Pieces {
         (self.blocks.len() + self.spare.len()) * BLOCK * size_of::<Piece>() + self.own_bytes
     }
 
-    fn insert_piece(&mut self, extent: Extent, place: Place) -> Result<At, Overlap> {
-        let Extent { stream, offset, len } = extent;
+    /// Where bytes of a stream that are not here yet belong.
+    fn place_for(&self, extent: Extent) -> Result<At, Overlap> {
+        let Extent { stream, offset, .. } = extent;
         let at = self.find((stream, offset));
         let before = self.before(at).and_then(|before| self.get(before));
         let overlaps_before = before.is_some_and(|before| before.stream == stream && before.end() > offset);
@@ -190,14 +216,20 @@ impl Pieces {
         if overlaps_before || overlaps_behind {
             return Err(Overlap);
         }
+        Ok(at)
+    }
+
+    /// Puts a piece where [`Self::place_for`] said; returns where it is.
+    fn put_piece(&mut self, at: At, Extent { stream, offset, len }: Extent, place: Place) -> At {
         match &place {
             Place::Slot { .. } => self.in_slots += 1,
             Place::Own { bytes, .. } => self.own_bytes += bytes.len(),
         }
-        Ok(self.put(at, Piece { stream, offset, len: len as u32, place }))
+        self.put(at, Piece { stream, offset, len: len as u32, place })
     }
 
-    /// Joins a copied piece to the one before it and the one behind it, where both are copied too and follow each other.
+    /// Joins a copied piece to the one before it and the one behind it, where both are copied too and follow
+    /// each other.
     fn join_around(&mut self, at: At) {
         let Some(key) = self.get(at).map(Piece::key) else { return };
         self.join(at, self.behind(at));
@@ -330,7 +362,8 @@ mod tests {
         (*state >> 33) % bound
     }
 
-    /// All that bounds the work of a call: full blocks are cut, and two blocks beside each other are more than half a block.
+    /// All that bounds the work of a call: full blocks are cut, and two blocks beside each other are more
+    /// than half a block.
     fn check(pieces: &Pieces) {
         let lens: Vec<usize> = pieces.blocks.iter().map(VecDeque::len).collect();
         assert!(lens.iter().all(|len| (1..=BLOCK).contains(len)), "{lens:?}");
@@ -410,8 +443,9 @@ mod tests {
         assert_eq!(pieces.own_bytes, own.sum::<usize>());
     }
 
-    /// A hundred thousand single bytes, each in the middle of those before: the work of each is that of one block, and the blocks are as many
-    /// as the pieces need. One list of all pieces moved half of them for each.
+    /// A hundred thousand single bytes, each in the middle of those before: the work of each is that of one
+    /// block, and the blocks are as many as the pieces need. One list of all pieces moved half of them for
+    /// each.
     #[test]
     fn issue_13_a_piece_in_the_middle_moves_one_block() {
         let mut pieces = Pieces::default();

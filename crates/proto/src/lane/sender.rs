@@ -1,12 +1,13 @@
-//! The sending half of a lane: turns what streams write into source symbols, keeps them until the peer has decoded them,
-//! and keeps the books that a redundancy policy decides by.
+//! The sending half of a lane: turns what streams write into source symbols, keeps them until the peer has
+//! decoded them, and keeps the books that a redundancy policy decides by.
 //!
-//! The encoder's ring is send buffer, retransmit store and coding window in one. A symbol is open while streams write
-//! into it, queued once it is closed or about to be sent, and out after its first transmission; from then on its bytes never change. Only
-//! symbols that are out are mixed into repairs.
+//! The encoder's ring is send buffer, retransmit store and coding window in one. A symbol is open while
+//! streams write into it, queued once it is closed or about to be sent, and out after its first transmission;
+//! from then on its bytes never change. Only symbols that are out are mixed into repairs.
 
 mod expiry;
 mod fill;
+mod in_flight;
 mod repairs;
 mod slices;
 
@@ -18,6 +19,7 @@ use tidewire_codec::{EncodeError, Encoder, SourceId};
 
 use self::expiry::Deadline;
 pub(crate) use self::expiry::Expired;
+use self::in_flight::InFlight;
 use self::repairs::Keys;
 pub(crate) use self::slices::Slice;
 use self::slices::Sliced;
@@ -66,7 +68,7 @@ pub(crate) struct LaneSender {
     report: Report,
     /// Number of the packet that brought `report`.
     reported_in: Option<u64>,
-    repairs: Vec<RepairInFlight>,
+    repairs: InFlight,
     /// Lost source symbols, lowest first; stale entries are dropped when they come up.
     lost: BinaryHeap<Reverse<SourceId>>,
     /// Symbols that go in parts, in the order in which they began to.
@@ -86,7 +88,8 @@ pub(crate) struct LaneSender {
 }
 
 impl LaneSender {
-    /// `slot_len` bytes hold the longest symbol; the ring may grow to `memory` bytes. The peer accepts ids below `peer_limit`.
+    /// `slot_len` bytes hold the longest symbol; the ring may grow to `memory` bytes. The peer accepts ids
+    /// below `peer_limit`.
     pub fn new(slot_len: usize, memory: usize, peer_limit: u64) -> Self {
         Self {
             encoder: Encoder::new(slot_len, SMALLEST_RING),
@@ -100,7 +103,7 @@ impl LaneSender {
             peer_limit: SourceId(peer_limit),
             report: Report::default(),
             reported_in: None,
-            repairs: Vec::new(),
+            repairs: InFlight::default(),
             lost: BinaryHeap::new(),
             sliced: VecDeque::new(),
             keys: Keys::default(),
@@ -157,7 +160,8 @@ impl LaneSender {
         self.symbol(id).map(|symbol| (id, symbol))
     }
 
-    /// A source symbol as it is sent: what was withdrawn from it before left zeros behind its end, which the code pads with anyway.
+    /// A source symbol as it is sent: what was withdrawn from it before left zeros behind its end, which the
+    /// code pads with anyway.
     fn symbol(&self, id: SourceId) -> Option<&[u8]> {
         let symbol = self.encoder.symbol(id)?;
         let length = SymbolHeader::parse(symbol).ok()?.length;
@@ -200,8 +204,7 @@ impl LaneSender {
 
     /// The fate of the repair in packet `packet` is known; says which it was.
     pub fn on_repair_settled(&mut self, packet: u64, arrived: bool) -> Option<RepairInFlight> {
-        let at = self.repairs.binary_search_by_key(&packet, |repair| repair.packet).ok()?;
-        let repair = self.repairs.remove(at);
+        let repair = self.repairs.settle(packet)?;
         if repair.count == 1
             && let Some(index) = self.index(repair.first)
         {
@@ -216,8 +219,8 @@ impl LaneSender {
         Some(repair)
     }
 
-    /// What the peer says of the lane, in packet `number`; older reports than the newest are ignored. Returns false if it
-    /// speaks of symbols that were never sent.
+    /// What the peer says of the lane, in packet `number`; older reports than the newest are ignored. Returns
+    /// false if it speaks of symbols that were never sent.
     pub fn on_report(&mut self, number: u64, report: &LaneReport<'_>) -> bool {
         let seen = report.regions.last().map_or(report.end, |(region, _)| region.end);
         if seen > self.sent || report.edge > self.sent {
@@ -320,9 +323,9 @@ impl LaneSender {
         &self.report
     }
 
-    /// Repairs whose fate is open.
+    /// Repairs whose fate is open, with blanks between them.
     pub fn repairs(&self) -> &[RepairInFlight] {
-        &self.repairs
+        self.repairs.as_slice()
     }
 
     /// When the newest source symbol left.
@@ -340,7 +343,8 @@ impl LaneSender {
         self.encoder.repair_len(first, count)
     }
 
-    /// Symbols that the ring holds at most, before it doubles beyond the first credit: how far back a base can lie.
+    /// Symbols that the ring holds at most, before it doubles beyond the first credit: how far back a base
+    /// can lie.
     pub fn reach(&self) -> usize {
         self.encoder.capacity().max(INITIAL_CREDIT)
     }

@@ -1,8 +1,9 @@
 //! One stream's two halves: how much was written of it, and how much of it came.
 //!
-//! The receiving half counts; the bytes themselves are in the [`Pieces`] of the connection. Every byte of a stream is in exactly one symbol,
-//! and a peer that breaks this is at fault. Bytes that nobody will read are counted and thrown away: how many came says when the half is
-//! over. How many gaps a stream has between its bytes is no matter: an honest peer cannot bound that, since it is the losses that make them.
+//! The receiving half counts; the bytes themselves are in the [`Pieces`] of the connection. Every byte of a
+//! stream is in exactly one symbol, and a peer that breaks this is at fault. Bytes that nobody will read are
+//! counted and thrown away: how many came says when the half is over. How many gaps a stream has between its
+//! bytes is no matter: an honest peer cannot bound that, since it is the losses that make them.
 
 use tidewire_codec::{Decoder, SourceId};
 
@@ -13,7 +14,8 @@ use super::pieces::{Extent, Overlap, Pieces};
 pub(crate) enum StreamFault {
     /// Bytes beyond the credit given.
     Credit,
-    /// Bytes that arrived before in another symbol, another end than said before, or bytes that a lower symbol should have held.
+    /// Bytes that arrived before in another symbol, another end than said before, or bytes that a lower
+    /// symbol should have held.
     Contradiction,
 }
 
@@ -81,7 +83,7 @@ enum Reading {
 pub(crate) enum Source<'a> {
     /// In the ring: in the symbol `id` from `at` on.
     Slot { id: SourceId, at: usize },
-    /// Here; they are to be copied.
+    /// Here; they are to be copied. Only bytes of a symbol below which all symbols are known.
     Bytes(&'a [u8]),
 }
 
@@ -151,7 +153,9 @@ impl Incoming {
             self.read += len as u64;
             return if self.read > self.highest { Err(StreamFault::Contradiction) } else { Ok(()) };
         }
-        if offset < self.whole {
+        // All symbols below are known when bytes are copied, so that none before these can come any more.
+        let is_gap = matches!(source, Source::Bytes(_)) && offset != self.whole;
+        if offset < self.whole || is_gap {
             return Err(StreamFault::Contradiction);
         }
         let extent = Extent { stream: self.id, offset, len };
@@ -231,7 +235,8 @@ impl Incoming {
         }
     }
 
-    /// Copies the bytes at `offset` out of the symbol `id`, below which all symbols are known: the ring is about to reuse its slot.
+    /// Copies the bytes at `offset` out of the symbol `id`, below which all symbols are known: the ring is
+    /// about to reuse its slot.
     pub fn copy_out(
         &self,
         (offset, len): (u64, usize),
@@ -260,7 +265,8 @@ impl Incoming {
         self.is_at_end() || self.reading != Reading::Open || self.whole > self.read
     }
 
-    /// The limit that the peer should know now. It moves once a quarter of the window was read, to spare the reverse path.
+    /// The limit that the peer should know now. It moves once a quarter of the window was read, to spare the
+    /// reverse path.
     pub fn wanted_limit(&self) -> u64 {
         let limit = self.read + self.window;
         let more = self.end.is_none() && self.reading == Reading::Open;
@@ -354,7 +360,8 @@ mod tests {
         assert_eq!(reader.insert(20, 6, true, 1), Err(StreamFault::Contradiction));
     }
 
-    /// An honest sender puts bytes into symbols in order: once all symbols up to one are known, nothing lacks below its bytes.
+    /// An honest sender puts bytes into symbols in order: once all symbols up to one are known, nothing lacks
+    /// below its bytes.
     #[test]
     fn bytes_beyond_a_gap_that_nothing_can_close_are_a_fault() {
         let decoder = decoder();

@@ -73,6 +73,16 @@ pub struct RepairInFlight {
 }
 
 impl RepairInFlight {
+    /// What stands in the place of a repair whose fate is known: it covers no symbol and answers nothing.
+    pub(crate) fn blank(packet: u64) -> Self {
+        Self { packet, first: SourceId(u64::MAX), count: 0, on_feedback: false }
+    }
+
+    /// Whether this is no repair any more.
+    pub fn is_blank(&self) -> bool {
+        self.count == 0
+    }
+
     /// Whether it mixes this source symbol.
     pub fn covers(&self, id: SourceId) -> bool {
         id >= self.first && id.0 - self.first.0 < u64::from(self.count)
@@ -94,7 +104,7 @@ pub struct CodingContext<'a> {
     pub report: &'a Report,
     /// Lowest source symbol that is lost, not known to be decoded, and not under way again.
     pub lost: Option<SourceId>,
-    /// Repairs under way.
+    /// Repairs under way in the order of sending; some entries are blank ([`RepairInFlight::is_blank`]).
     pub in_flight: &'a [RepairInFlight],
     /// The path's loss.
     pub loss: LossEstimate,

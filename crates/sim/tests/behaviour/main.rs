@@ -1,5 +1,6 @@
 //! One behaviour of a connected pair per file, in virtual time.
 
+mod ahead;
 mod capacity;
 mod close;
 mod crowd;

@@ -13,9 +13,9 @@ use tidewire_proto::endpoint::{Endpoint, EndpointConfig};
 use tidewire_proto::handshake::{Credentials, Initiator, Parameters, Session};
 use tidewire_proto::wire::{ConnectionId, FeedbackRepr, Frame, LaneRepr, TAG_LEN, Writer, write_short_header};
 
-const DATAGRAM: usize = 1_472;
+pub const DATAGRAM: usize = 1_472;
 
-fn secret() -> Secret {
+pub fn secret() -> Secret {
     Secret::new([7; 32])
 }
 
@@ -29,6 +29,11 @@ pub struct Peer {
 }
 
 impl Peer {
+    pub fn new(session: Session, from: SocketAddr) -> Self {
+        let Session { sealing, opening, remote: us, .. } = session;
+        Self { sealing, opening, us, from, next: 0 }
+    }
+
     pub fn ping(&mut self) -> Vec<u8> {
         self.seal(|w| Frame::Ping.emit(w).expect("room"))
     }
@@ -77,6 +82,15 @@ impl Peer {
     }
 }
 
+/// The handshake of a peer that accepts anything.
+pub fn initiator(id: ConnectionId, now: Time) -> Initiator {
+    let parameters =
+        Parameters { idle_timeout_ms: 0, lane_credit: 1 << 20, stream_credit: 1 << 31, ..Parameters::default() };
+    let mut seed = [7; 32];
+    seed[..8].copy_from_slice(&id.0);
+    Initiator::new(&secret(), id, &parameters, Arc::new(AwsLc), seed, now)
+}
+
 /// The endpoint that is measured.
 pub struct Host {
     pub endpoint: Endpoint,
@@ -101,17 +115,14 @@ impl Host {
     /// The nth peer connects. Returns what the host sends it first, and the time that the host took.
     pub fn meet(&mut self, nth: usize) -> (Peer, Vec<(SocketAddr, Vec<u8>)>, Duration) {
         let (from, id) = (address(nth), ConnectionId((nth as u64).to_be_bytes()));
-        let parameters =
-            Parameters { idle_timeout_ms: 0, lane_credit: 1 << 20, stream_credit: 1 << 31, ..Parameters::default() };
-        let mut initiator = Initiator::new(&secret(), id, &parameters, Arc::new(AwsLc), [nth as u8; 32], self.now);
+        let mut initiator = initiator(id, self.now);
         let mut hello = vec![0; DATAGRAM];
         let len = initiator.poll_transmit(self.now, &mut hello).expect("a HELLO");
         let began = Instant::now();
         let replies = self.take(from, &mut hello[..len]);
         let mut opening = began.elapsed();
         let session = replies.iter().find_map(|(_, reply)| initiator.handle_reply(reply).ok()).expect("the REPLY fits");
-        let Session { sealing, opening: key, remote: us, .. } = session;
-        let mut peer = Peer { sealing, opening: key, us, from, next: 0 };
+        let mut peer = Peer::new(session, from);
         let mut ping = peer.ping();
         let began = Instant::now();
         let sent = self.take(from, &mut ping);

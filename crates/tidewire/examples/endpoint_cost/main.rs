@@ -1,11 +1,16 @@
-//! What connections cost an endpoint beside each other: many idle ones (part `many`), and a hostile peer that holds the right keys (part `hostile`).
+//! What connections cost an endpoint beside each other: many idle ones (part `many`), and a hostile peer that
+//! holds the right keys (parts `hostile` and `sockets`); `idle` is `many` over a socket.
 //!
-//! `cargo run --release -p tidewire --example endpoint_cost [-- many|hostile]`. The endpoint runs without a socket and in virtual time, driven as the
-//! library's driver drives it. Close everything else first.
+//! `cargo run --release -p tidewire --example endpoint_cost [-- many|hostile|sockets|idle]`. In `many` and
+//! `hostile` the endpoint runs without a socket and in virtual time, driven as the library's driver drives
+//! it. Close everything else first; where others use the machine, put `chrt -f 1` in front.
 
+mod floods;
 mod host;
 mod hostile;
 mod many;
+#[cfg(target_os = "linux")]
+mod sockets;
 
 fn main() {
     let part = std::env::args().nth(1);
@@ -15,5 +20,13 @@ fn main() {
     }
     if wanted("hostile") {
         hostile::run();
+    }
+    #[cfg(target_os = "linux")]
+    if wanted("sockets") {
+        sockets::run();
+    }
+    #[cfg(target_os = "linux")]
+    if wanted("idle") {
+        sockets::idle();
     }
 }

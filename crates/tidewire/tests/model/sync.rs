@@ -9,7 +9,7 @@ pub(crate) use tokio::sync::Notify;
 pub(crate) mod mpsc {
     pub(crate) use tokio::sync::mpsc::{Receiver, Sender};
 
-    /// So small that a few datagrams fill it.
+    /// So small that a test fills it.
     pub(crate) fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
         tokio::sync::mpsc::channel(capacity.min(super::super::MAILBOX))
     }
