@@ -107,16 +107,18 @@ mod mix;
 mod prepared;
 mod recoder;
 mod ring;
+mod row_16;
 mod tinymt;
 
 pub use code::{Code, Row};
 pub use decoder::{Decoded, Decoder, Limits, Reception};
 pub use encoder::Encoder;
-pub use error::{DecodeError, EncodeError, GenerationError, PlanError, RecodeError, SpanError};
-pub use generation::{DecodePlan, Generation};
+pub use error::{DecodeError, EncodeError, RecodeError, SpanError};
+pub use generation::{DecodePlan, Generation, GenerationError, PlanError, Rank, RankError};
 pub use id::{RepairId, SourceId};
 pub use prepared::Prepared;
 pub use recoder::Recoder;
+pub use row_16::Row16;
 
 /// The example of the README is compiled with the documentation tests.
 #[cfg(doctest)]
