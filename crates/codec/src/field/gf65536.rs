@@ -45,20 +45,24 @@ pub(crate) const fn multipliers(factor: u16) -> [u8; 3] {
 mod tests {
     use super::*;
 
-    /// Schoolbook product of polynomials in y, by shift and add in GF(2^8). Shares nothing with the code above but the
-    /// two polynomials.
+    /// Product in GF(2^8) by shift and add.
+    fn bitwise_256(a: u16, b: u16) -> u16 {
+        let bits = (0..8).filter(|bit| b >> bit & 1 == 1);
+        let mut product = bits.fold(0, |sum, bit| sum ^ (a << bit));
+        for bit in (8..15).rev() {
+            if product >> bit & 1 == 1 {
+                product ^= gf256::POLYNOMIAL << (bit - 8);
+            }
+        }
+        product
+    }
+
+    /// Schoolbook product of polynomials in y. Shares nothing with the code above but the two polynomials.
     fn bitwise(a: u16, b: u16) -> u16 {
-        let product = |a: u16, b: u16| {
-            let bits = (0..8).filter(|bit| b >> bit & 1 == 1);
-            let product = bits.fold(0, |sum, bit| sum ^ (a << bit));
-            (8..15).rev().fold(product, |sum, bit| {
-                if sum >> bit & 1 == 1 { sum ^ (gf256::POLYNOMIAL << (bit - 8)) } else { sum }
-            })
-        };
         let (a0, a1, b0, b1) = (a & 0xFF, a >> 8, b & 0xFF, b >> 8);
-        let squares = product(a1, b1);
-        let low = product(a0, b0) ^ product(squares, 0x22);
-        let high = product(a0, b1) ^ product(a1, b0) ^ squares;
+        let squares = bitwise_256(a1, b1);
+        let low = bitwise_256(a0, b0) ^ bitwise_256(squares, 0x22);
+        let high = bitwise_256(a0, b1) ^ bitwise_256(a1, b0) ^ squares;
         high << 8 | low
     }
 

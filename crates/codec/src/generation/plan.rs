@@ -68,12 +68,7 @@ impl DecodePlan {
     ///
     /// # Errors
     /// As [`renew`](Self::renew); or a repair symbol begins elsewhere or mixes symbols beyond the end of the generation.
-    pub fn renew_from(
-        &mut self,
-        generation: Generation,
-        lost: &[u16],
-        repairs: &[RepairId],
-    ) -> Result<(), PlanError> {
+    pub fn renew_from(&mut self, generation: Generation, lost: &[u16], repairs: &[RepairId]) -> Result<(), PlanError> {
         let (first, count) = (generation.first(), generation.count());
         if let Some(&repair) = repairs.iter().find(|repair| repair.first != first || repair.count > count) {
             return Err(PlanError::RepairOutside { repair, first, count });

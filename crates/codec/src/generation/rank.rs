@@ -134,11 +134,7 @@ impl Rank {
         if self.deficit() == 0 {
             return Ok(false);
         }
-        Ok(if self.longest.code().is_over_gf256() {
-            self.add_row::<Gf256>(id)
-        } else {
-            self.add_row::<Gf65536>(id)
-        })
+        Ok(if self.longest.code().is_over_gf256() { self.add_row::<Gf256>(id) } else { self.add_row::<Gf65536>(id) })
     }
 
     /// Says that the generation has `count` symbols and no more.

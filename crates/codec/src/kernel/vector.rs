@@ -300,7 +300,9 @@ macro_rules! tier {
     ($kernel:ident, $name:literal, $features:literal, $vector:ty, $one:literal, $four:literal, $is_supported:expr) => {
         pub(super) static $kernel: $crate::kernel::Kernel = {
             use $crate::code::hash_all;
-            use $crate::kernel::{FourTerm, HalvesMut, HalvesTerm, Kernel, Operations, Start, Term, vector, vector_halves};
+            use $crate::kernel::{
+                FourTerm, HalvesMut, HalvesTerm, Kernel, Operations, Start, Term, vector, vector_halves,
+            };
             use $crate::row_16::hash_all_16;
 
             #[target_feature(enable = $features)]
@@ -359,8 +361,7 @@ macro_rules! tier {
                 // Plain code: inlined here, the compiler does it in these registers.
                 hash_all(counter, coefficients);
             }
-            let operations =
-                Operations { xor, scale, mul_add, mul_add_many, sum_few, sum_halves, hash, hash_16 };
+            let operations = Operations { xor, scale, mul_add, mul_add_many, sum_few, sum_halves, hash, hash_16 };
             Kernel { name: $name, is_supported: $is_supported, operations }
         };
     };

@@ -65,12 +65,7 @@ pub(crate) trait Field {
 
     /// Adds the sum of the terms to up to four outputs; the first sum replaces what they hold. `is_even` is what
     /// [`is_even`](Self::is_even) said of the terms.
-    fn sum(
-        few: &mut [Self::Out<'_>],
-        terms: &[(Self::Factors, Self::Source<'_>)],
-        is_even: bool,
-        is_first: bool,
-    );
+    fn sum(few: &mut [Self::Out<'_>], terms: &[(Self::Factors, Self::Source<'_>)], is_even: bool, is_first: bool);
 }
 
 /// Coefficients of one output, in the order of the symbols.
