@@ -38,7 +38,8 @@ use crate::mix::{Gf256, Gf65536};
 /// A repair symbol costs its coefficients and two passes over the rows: with r rows and f free columns, `r + f` at most
 /// the lacking symbols, 2 r f products of coefficients. So does a source symbol that arrives after a repair symbol which
 /// mixes it. Memory is at most `(lacking + 64)^2` bytes, half of that over GF(2^8), where `lacking` is the most symbols that
-/// lacked at once, and 32 bytes for each symbol of the generation.
+/// lacked at once, and 32 bytes for each symbol of the generation. That is 1.2 MB for a generation of 1,024 symbols. A
+/// caller that takes the length of a generation from a peer must limit it.
 #[derive(Clone, Debug)]
 pub struct Rank {
     /// The generation with as many symbols as it may have.

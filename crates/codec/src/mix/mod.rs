@@ -162,7 +162,7 @@ pub(crate) fn add<'a>(out: &mut [u8], mut terms: impl Iterator<Item = Term<'a>>)
 
 /// What a symbol has of these bytes: mostly all.
 #[inline]
-fn part<'a>(symbol: &'a [u8], bytes: Range<usize>) -> &'a [u8] {
+fn part(symbol: &[u8], bytes: Range<usize>) -> &[u8] {
     let start = bytes.start;
     symbol.get(bytes).unwrap_or_else(|| &symbol[start.min(symbol.len())..])
 }
