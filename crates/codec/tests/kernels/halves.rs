@@ -66,7 +66,8 @@ fn every_kernel_sums_halves_into_one_to_four_destinations_as_the_field_does() {
     for kernel in Kernel::available() {
         // A third of the misalignments of each length: there are two halves to each symbol.
         for (turn, (len, src_at, dst_at)) in cases().step_by(3).enumerate() {
-            let (count, few) = (turn % (SOURCES + 1), 1 + turn / (SOURCES + 1) % 4);
+            // So that the few cases that Miri has include four destinations of all block sizes.
+            let (count, few) = ((turn + 2) % (SOURCES + 1), 4 - turn % 4);
             let mut terms: Vec<HalvesTerm> = Vec::new();
             for (i, [low, high]) in froms.iter_mut().enumerate().take(count) {
                 let at = [src_at + 3 * i, src_at + 7 * i + 1].map(|at| at % LINE);
