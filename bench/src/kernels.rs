@@ -232,7 +232,8 @@ impl Sums {
             (name, cells.collect())
         };
         let rows = tiers.iter().zip(self.times.iter().zip(&self.halves)).flat_map(|(tier, (times, halves))| {
-            let sums = (1..=MOST).zip(times).map(|(count, times)| (format!("{} into {count}", tier.name()), count, times));
+            let sums =
+                (1..=MOST).zip(times).map(|(count, times)| (format!("{} into {count}", tier.name()), count, times));
             let halves = (format!("{} into {MOST}, GF(2^16)", tier.name()), MOST, halves);
             sums.chain([halves]).map(|(name, count, times)| row(name, times, count))
         });
