@@ -117,7 +117,8 @@ impl Generation {
     /// fours are best. Nothing is allocated.
     ///
     /// Over GF(2^16) ([`Code::Rlc16`]) repair symbols have an even length: that of the longest source symbol or one more. It
-    /// is fastest where all source symbols have that length, too: a shorter one costs its batch of 32 about a third more.
+    /// is fastest where all source symbols have that length, too: a batch of 32 symbols with a shorter one takes four
+    /// products over GF(2^8) instead of three.
     ///
     /// # Errors
     /// `sources` are not as many as the generation has, lengths contradict each other or are 0 or, over GF(2^16), odd, or
