@@ -2,7 +2,7 @@
 //!
 //! A block is k source symbols of 1,280 bytes; the encoder writes r = 20 % repair symbols, the decoder gets all sources
 //! but m = 10 % (random, fixed) and m repair symbols. Ours is the Cauchy code where it reaches, k + r <= 256, and the
-//! random one beyond. Every codec has decoded the block from its own repair symbols, and rightly, before it is timed.
+//! random one beyond; beside it the random code over GF(2^16) (goal 5). Every codec has decoded the block from its own repair symbols, and rightly, before it is timed.
 
 use std::hint::black_box;
 
@@ -35,6 +35,7 @@ pub fn run(tiers: &[&'static Kernel], effort: Effort, report: &mut Report) {
         for column in &columns {
             let verdicts = tiers.iter().filter_map(|tier| column.judge(direction, tier.name(), clock));
             report.verdicts.extend(verdicts);
+            report.verdicts.extend(tiers.iter().filter_map(|tier| column.judge_rlc16(direction, tier.name())));
         }
     }
 }
@@ -64,6 +65,10 @@ fn ours(tier: &str) -> String {
     format!("**ours**, {tier}")
 }
 
+fn ours_rlc16(tier: &str) -> String {
+    format!("**ours**, {tier}, Rlc16")
+}
+
 fn ours_known(tier: &str) -> String {
     format!("**ours**, {tier}, plan known")
 }
@@ -75,11 +80,15 @@ fn kernel(tier: &str) -> String {
 fn measure(block: &Block, direction: Direction, tiers: &[&'static Kernel], effort: Effort) -> Column {
     let mut rows: Vec<(String, Option<Case>)> = Vec::new();
     for &tier in tiers {
-        let codec = checked(block, &ours(tier.name()), Box::new(Ours::new(block, false)));
+        let codec = checked(block, &ours(tier.name()), Box::new(Ours::new(block, over_gf256(block), false)));
         rows.push((ours(tier.name()), Some(direction.case(codec, Some(tier)))));
     }
+    for &tier in tiers {
+        let codec = checked(block, &ours_rlc16(tier.name()), Box::new(Ours::new(block, Code::Rlc16, false)));
+        rows.push((ours_rlc16(tier.name()), Some(direction.case(codec, Some(tier)))));
+    }
     for &tier in tiers.iter().filter(|_| direction == Direction::Decode) {
-        let codec = checked(block, &ours_known(tier.name()), Box::new(Ours::new(block, true)));
+        let codec = checked(block, &ours_known(tier.name()), Box::new(Ours::new(block, over_gf256(block), true)));
         rows.push((ours_known(tier.name()), Some(direction.case(codec, Some(tier)))));
     }
     for peer in PEERS.iter().filter(|peer| peer.encodes || direction == Direction::Decode) {
@@ -139,6 +148,17 @@ impl Column {
         let case = format!("k={}", self.k);
         Some(Verdict { goal, tier, what, case, measured, unit: "", limit, at_least: true })
     }
+
+    /// Goal 5 for a tier.
+    fn judge_rlc16(&self, direction: Direction, tier: &'static str) -> Option<Verdict> {
+        let (times, ours) = self.find(&ours_rlc16(tier)).zip(self.find(&ours(tier)))?;
+        let what = match direction {
+            Direction::Encode => "block encode, Rlc16 over GF(2^8)",
+            Direction::Decode => "block decode, Rlc16 over GF(2^8)",
+        };
+        let (measured, case) = (times.with(ours, |ns, ours| ours / ns), format!("k={}", self.k));
+        Some(Verdict { goal: 5, tier, what, case, measured, unit: "", limit: goals::GF65536, at_least: true })
+    }
 }
 
 /// Ratios are to the first row: ours on the fastest tier.
@@ -187,6 +207,11 @@ fn checked<'a>(block: &Block, name: &str, mut codec: Box<dyn BlockCodec + 'a>) -
     codec
 }
 
+/// Our code over GF(2^8) for this block.
+fn over_gf256(block: &Block) -> Code {
+    if block.k() + block.repairs <= 256 { Code::Cauchy } else { Code::Rlc }
+}
+
 /// Our generation and plan.
 struct Ours<'a> {
     sources: Vec<&'a [u8]>,
@@ -201,13 +226,12 @@ struct Ours<'a> {
 }
 
 impl<'a> Ours<'a> {
-    fn new(block: &'a Block, is_plan_known: bool) -> Self {
+    fn new(block: &'a Block, code: Code, is_plan_known: bool) -> Self {
         let (k, r) = (block.k(), block.repairs);
-        let code = if k + r <= 256 { Code::Cauchy } else { Code::Rlc };
         let generation = Generation::new(code, k as u16).expect("a length that the code has");
         let lost: Vec<u16> = block.lost.iter().map(|&lost| lost as u16).collect();
         let mut keys: Vec<u16> = (0..lost.len() as u16).collect();
-        // The random code wants one more in 1 of 255 patterns.
+        // The random code over GF(2^8) wants one more in 1 of 255 patterns.
         let plan = loop {
             match generation.plan(&lost, &keys) {
                 Ok(plan) => break plan,

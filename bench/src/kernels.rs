@@ -1,4 +1,5 @@
-//! Suite `kernels`: every tier's loops beside memcpy of the same buffers (goals 1 and 2).
+//! Suite `kernels`: every tier's loops beside memcpy of the same buffers (goals 1 and 2), and sums over GF(2^16) beside those
+//! over GF(2^8) (goal 5).
 //!
 //! Each tier is first checked against products by shift and add. "L1" is 12 sources into one destination, "L2" 64
 //! sources (90 KB); a sum reads 32 sources (45 KB), 32 after 32 of 512 (720 KB), or all of 128 or 512 at once.
@@ -6,7 +7,8 @@
 use std::array;
 use std::hint::black_box;
 
-use tidewire_codec::kernel::{FourTerm, Kernel, Term};
+use tidewire_codec::field::gf65536;
+use tidewire_codec::kernel::{FourTerm, Halves, HalvesMut, HalvesTerm, Kernel, Term};
 
 use crate::goals;
 use crate::report::{Cell, Report, Table, Verdict};
@@ -58,6 +60,10 @@ pub fn run(tiers: &[&'static Kernel], effort: Effort, report: &mut Report) {
         judge(2, what, &sums.times[at][0][K128], &sums.copies, bytes, goal.one_destination);
         let what = "sum into four, k=128, each, over memcpy";
         judge(2, what, &sums.times[at][MOST - 1][K128], &sums.copies, 4 * bytes, goal.four_destinations);
+        let (what, case) = ("sum into four over GF(2^16), over GF(2^8)", "k=128".into());
+        let measured = sums.halves[at][K128].with(&sums.times[at][MOST - 1][K128], |ns, gf256| gf256 / ns);
+        let (goal, tier, limit) = (5, tier.name(), goals::GF65536);
+        report.verdicts.push(Verdict { goal, tier, what, case, measured, unit: "", limit, at_least: true });
     }
 }
 
@@ -133,6 +139,8 @@ impl OneByOne {
 struct Sums {
     copies: Times,
     times: Vec<[Vec<Times>; MOST]>,
+    /// By tier, then column: into four destinations over GF(2^16).
+    halves: Vec<Vec<Times>>,
 }
 
 /// Destinations of one pass.
@@ -147,6 +155,8 @@ fn sums(tiers: &[&'static Kernel], effort: Effort) -> Sums {
     });
     let single =
         terms.each_ref().map(|terms| terms.iter().map(|&([factor, ..], s)| (factor, s)).collect::<Vec<Term>>());
+
+    let halves = sources.each_ref().map(halves_terms);
 
     let copied = Symbols::noise(ONE_BY_ONE[L2].1, LEN);
     let mut copy = Symbols::zeros(1, LEN);
@@ -168,11 +178,34 @@ fn sums(tiers: &[&'static Kernel], effort: Effort) -> Sums {
                 }));
             }
         }
+        for (terms, (_, k, ..)) in halves.iter().zip(SUMS) {
+            let mut out = Symbols::zeros(MOST, LEN);
+            cases.push(Case::new(format!("{} into 4 over GF(2^16)", tier.name()), move || {
+                terms.chunks(k).for_each(|terms| tier.mul_add_halves(&mut cut_all(black_box(&mut out)), terms));
+            }));
+        }
     }
     let mut times = race("kernels, sums", &mut cases, effort).into_iter();
     let copies = times.next().expect("the first case");
-    let times = tiers.iter().map(|_| array::from_fn(|_| times.by_ref().take(SUMS.len()).collect()));
-    Sums { copies, times: times.collect() }
+    let mut take = || times.by_ref().take(SUMS.len()).collect();
+    let (times, halves) = tiers.iter().map(|_| (array::from_fn(|_| take()), take())).unzip();
+    Sums { copies, times, halves }
+}
+
+/// The symbols as symbols over GF(2^16), with factors that differ.
+fn halves_terms(sources: &Symbols) -> Vec<HalvesTerm<'_>> {
+    let factor = |i: usize, d: usize| (i as u16 + 1).wrapping_mul(0x9E37) ^ (d as u16).wrapping_mul(0x3C6F);
+    let term = |(i, source)| (array::from_fn(|d| factor(i, d)).into(), cut(source));
+    sources.iter().enumerate().map(term).collect()
+}
+
+fn cut(symbol: &[u8]) -> Halves<'_> {
+    symbol.split_at(symbol.len() / 2).into()
+}
+
+fn cut_all(symbols: &mut Symbols) -> Vec<HalvesMut<'_>> {
+    let len = LEN / 2;
+    symbols.iter_mut().map(|symbol| symbol.split_at_mut(len).into()).collect()
 }
 
 /// As many sums at once as there are symbols in `outs`, at most four a pass.
@@ -198,8 +231,11 @@ impl Sums {
             });
             (name, cells.collect())
         };
-        let rows = tiers.iter().zip(&self.times).flat_map(|(tier, times)| {
-            (1..=MOST).zip(times).map(|(count, times)| row(format!("{} into {count}", tier.name()), times, count))
+        let rows = tiers.iter().zip(self.times.iter().zip(&self.halves)).flat_map(|(tier, (times, halves))| {
+            let sums =
+                (1..=MOST).zip(times).map(|(count, times)| (format!("{} into {count}", tier.name()), count, times));
+            let halves = (format!("{} into {MOST}, GF(2^16)", tier.name()), MOST, halves);
+            sums.chain([halves]).map(|(name, count, times)| row(name, times, count))
         });
         Table {
             id: "kernels/sums",
@@ -276,6 +312,27 @@ fn check(tier: &'static Kernel) {
             for d in 0..destinations {
                 compare("mul_add_few", out.get(d), expected(33, d, &|i| factor(i, d)));
             }
+        }
+    }
+    check_halves(tier);
+}
+
+/// The sum over GF(2^16) against products of single elements.
+///
+/// # Panics
+/// A byte is wrong.
+fn check_halves(tier: &'static Kernel) {
+    for offset in [0, 16, 32] {
+        let sources = Symbols::misaligned(33, LEN, offset).filled();
+        let mut out = Symbols::zeros(MOST, LEN);
+        let terms = halves_terms(&sources);
+        tier.mul_add_halves(&mut cut_all(&mut out), &terms);
+        let element = |symbol: &[u8], at: usize| u16::from_le_bytes(cut(symbol).map(|half| half[at]));
+        for (d, at) in (0..MOST).flat_map(|d| (0..LEN / 2).map(move |at| (d, at))) {
+            let factor = |i: usize| (i as u16 + 1).wrapping_mul(0x9E37) ^ (d as u16).wrapping_mul(0x3C6F);
+            let products = (0..33).map(|i| gf65536::mul(factor(i), element(sources.get(i), at)));
+            let expected = products.fold(0, |sum, product| sum ^ product);
+            assert_eq!(element(out.get(d), at), expected, "{} over GF(2^16), offset {offset}, {d}, {at}", tier.name());
         }
     }
 }

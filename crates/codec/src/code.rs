@@ -1,5 +1,5 @@
-//! Which coefficients: a linear code over GF(2^8) is a rule that gives the coefficient of each source symbol in each
-//! repair symbol.
+//! Which coefficients: a linear code over GF(2^8) or GF(2^16) is a rule that gives the coefficient of each source symbol in
+//! each repair symbol.
 //!
 //! Encoder, decoder and recoder ask the same rule, so a repair symbol travels with its [`RepairId`] and without its
 //! coefficients. A rule gives them in the order of the span, as [`Row`]: some codes draw each from the one before.
@@ -11,7 +11,7 @@ use crate::field::gf256;
 use crate::id::span;
 use crate::kernel::Kernel;
 use crate::tinymt::TinyMt32;
-use crate::{RepairId, SourceId, SpanError};
+use crate::{RepairId, Row16, SourceId, SpanError};
 
 /// A rule for coefficients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,10 +30,29 @@ pub enum Code {
     /// plus the number of keys is at most 256. It promises nothing for spans that overlap without being equal; use
     /// [`Code::Rlc`] there.
     Cauchy,
+    /// [`Code::Rlc`] over GF(2^16), for generations only ([`Generation`](crate::Generation)): the sliding
+    /// [`Encoder`](crate::Encoder), [`Decoder`](crate::Decoder) and [`Recoder`](crate::Recoder) refuse it. The coefficient
+    /// is a hash of key and source id, never 0: k repair symbols over the same k missing symbols decode them with
+    /// probability about 0.999985. Repair symbols have an even length: their first half is the low bytes of their
+    /// elements, the second half the high bytes (`docs/coding.md` section 1). A product costs about 1.5 times that of
+    /// GF(2^8).
+    Rlc16,
 }
 
 impl Code {
-    /// The coefficients of the repair symbol `id`, in the order of its span; none is 0.
+    /// Whether [`Encoder`](crate::Encoder), [`Decoder`](crate::Decoder) and [`Recoder`](crate::Recoder) take it. The
+    /// other codes, those over GF(2^16), are for [`Generation`](crate::Generation) only.
+    pub const fn is_sliding(self) -> bool {
+        self.is_over_gf256()
+    }
+
+    /// Whether its coefficients are of GF(2^8); those of the others are of GF(2^16).
+    pub(crate) const fn is_over_gf256(self) -> bool {
+        !matches!(self, Self::Rlc16)
+    }
+
+    /// The coefficients of the repair symbol `id` over GF(2^8), in the order of its span; none is 0. A code over GF(2^16)
+    /// has none: see [`row_16`](Self::row_16).
     ///
     /// Meaningful for ids that pass [`check`](Self::check); others get some values without panic.
     #[inline]
@@ -42,9 +61,22 @@ impl Code {
             Self::Rlc8681 => Rule::Drawn(TinyMt32::new(id.key.into())),
             Self::Rlc | Self::Cauchy if id.count == 1 => Rule::One,
             Self::Rlc => return Row::hashed(id.key, id.first, id.count),
+            Self::Rlc16 => return Row { left: 0, rule: Rule::One },
             Self::Cauchy => Rule::Listed { row: &CAUCHY[usize::from(id.key as u8)], column: 0 },
         };
         Row { left: id.count, rule }
+    }
+
+    /// The coefficients of the repair symbol `id` over GF(2^16), in the order of its span; none is 0. A code over GF(2^8)
+    /// has none: see [`row`](Self::row).
+    ///
+    /// Meaningful for ids that pass [`check`](Self::check); others get some values without panic.
+    #[inline]
+    pub fn row_16(self, id: RepairId) -> Row16 {
+        match self {
+            Self::Rlc16 => Row16::hashed(id.key, id.first, id.count),
+            Self::Rlc | Self::Rlc8681 | Self::Cauchy => Row16::empty(),
+        }
     }
 
     /// Whether the code has a repair symbol of this name.
@@ -55,7 +87,7 @@ impl Code {
         let RepairId { first, count, key } = id;
         span(first, count)?;
         match self {
-            Self::Rlc | Self::Rlc8681 => Ok(()),
+            Self::Rlc | Self::Rlc8681 | Self::Rlc16 => Ok(()),
             Self::Cauchy if u32::from(key) + u32::from(count) < 256 => Ok(()),
             Self::Cauchy => Err(SpanError::KeyTooLarge { key, count }),
         }
@@ -66,6 +98,11 @@ impl Code {
         let last = usize::from(id.key) + repairs.saturating_sub(1);
         let last = u16::try_from(last).map_err(|_| SpanError::PastLastKey { key: id.key, repairs })?;
         self.check(RepairId { key: last, ..id })
+    }
+
+    /// Whether a sliding window takes the code.
+    pub(crate) fn check_sliding(self) -> Result<(), SpanError> {
+        if self.is_sliding() { Ok(()) } else { Err(SpanError::GenerationsOnly { code: self }) }
     }
 }
 
@@ -150,18 +187,18 @@ impl FusedIterator for Row {}
 
 // 2^64 over the golden ratio (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014), and the
 // fractional bits of the square root of 2, made odd: any odd constant unrelated to the first would do.
-const ID_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+pub(crate) const ID_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 const KEY_STEP: u64 = 0x6A09_E667_F3BC_C909;
 
 /// What is hashed: a counter in which source id and key step by different odd constants.
 #[inline]
-fn hash_counter(key: u16, source: SourceId) -> u64 {
+pub(crate) fn hash_counter(key: u16, source: SourceId) -> u64 {
     source.0.wrapping_mul(ID_STEP).wrapping_add((u64::from(key) + 1).wrapping_mul(KEY_STEP))
 }
 
 /// The output function of SplitMix64: every bit of the result depends on every bit of the counter.
 #[inline(always)]
-fn mixed(counter: u64) -> u64 {
+pub(crate) fn mixed(counter: u64) -> u64 {
     let z = (counter ^ (counter >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)

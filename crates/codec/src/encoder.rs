@@ -6,7 +6,7 @@
 
 use core::ops::Range;
 
-use crate::mix::combine;
+use crate::mix::{Gf256, combine};
 use crate::ring::SymbolRing;
 use crate::{Code, EncodeError, RepairId, SourceId};
 
@@ -134,7 +134,7 @@ impl Encoder {
     /// [`repair_len`](Self::repair_len). Costs one multiply-accumulate per symbol of the span.
     ///
     /// # Errors
-    /// The code has no such repair symbol, the span is not wholly inside the window, or `out` is too short. `out` is
+    /// The code is for generations only or has no such repair symbol, the span is not wholly inside the window, or `out` is too short. `out` is
     /// unchanged then.
     pub fn write_repair(&self, code: Code, id: RepairId, out: &mut [u8]) -> Result<usize, EncodeError> {
         self.write_repairs(code, id, &mut [out])
@@ -144,7 +144,7 @@ impl Encoder {
     /// output, and returns the length that all have. Cheaper than one at a time: four share a pass over the span.
     ///
     /// # Errors
-    /// The code lacks one of the repair symbols, the span is not wholly inside the window, or an output is too short.
+    /// The code is for generations only or lacks one of the repair symbols, the span is not wholly inside the window, or an output is too short.
     /// All outputs are unchanged then.
     pub fn write_repairs<R: AsMut<[u8]>>(
         &self,
@@ -152,13 +152,14 @@ impl Encoder {
         id: RepairId,
         outs: &mut [R],
     ) -> Result<usize, EncodeError> {
+        code.check_sliding()?;
         code.check_keys(id, outs.len())?;
         let needed = self.repair_len(id.first, id.count)?;
         if let Some(len) = outs.iter_mut().map(|out| out.as_mut().len()).find(|&len| len < needed) {
             return Err(EncodeError::OutputTooShort { len, needed });
         }
         let symbols = id.span().map(|source| &self.ring.slot(source)[..needed]);
-        combine(outs, needed, symbols, |j| code.row(RepairId { key: id.key + j as u16, ..id }));
+        combine::<Gf256, _, _, _>(outs, needed, symbols, |j| code.row(RepairId { key: id.key + j as u16, ..id }));
         Ok(needed)
     }
 

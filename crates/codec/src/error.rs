@@ -1,4 +1,5 @@
-//! What can be wrong with a request or a received symbol; one small enum per operation.
+//! What can be wrong with a request or a received symbol; one small enum per operation. Those of generations are in
+//! `generation/error.rs`.
 //!
 //! Every error names the number that was wrong and the limit it broke, and leaves the state as it was. The errors of
 //! [`Decoder`](crate::Decoder) are answers to bytes off the wire: the caller counts them and drops the symbol.
@@ -7,7 +8,7 @@ use core::error::Error;
 use core::fmt;
 use core::ops::Range;
 
-use crate::{RepairId, SourceId};
+use crate::{Code, RepairId, SourceId};
 
 /// Said by relay and sink alike.
 const ALL_ZERO: &str = "all coefficients are 0, a recoded symbol mixes at least one source symbol";
@@ -39,6 +40,11 @@ pub enum SpanError {
         /// How many repair symbols were asked for.
         repairs: usize,
     },
+    /// A sliding window takes codes over GF(2^8) only.
+    GenerationsOnly {
+        /// The code asked for.
+        code: Code,
+    },
 }
 
 impl fmt::Display for SpanError {
@@ -53,6 +59,9 @@ impl fmt::Display for SpanError {
             }
             Self::PastLastKey { key, repairs } => {
                 write!(f, "{repairs} repair symbols from key {key} run past the last key, {}", u16::MAX)
+            }
+            Self::GenerationsOnly { code } => {
+                write!(f, "the code {code:?} is for generations only, a sliding window takes codes over GF(2^8)")
             }
         }
     }
@@ -314,156 +323,6 @@ impl fmt::Display for DecodeError {
 impl Error for DecodeError {}
 
 impl From<SpanError> for DecodeError {
-    fn from(error: SpanError) -> Self {
-        Self::Span(error)
-    }
-}
-
-/// Why there is no plan for a pattern of losses. The [`DecodePlan`](crate::DecodePlan) is as it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PlanError {
-    /// A lost symbol is not of the generation.
-    LostOutside {
-        /// Its index.
-        index: u16,
-        /// Symbols in the generation.
-        count: u16,
-    },
-    /// A lost symbol is named twice.
-    LostTwice {
-        /// Its index.
-        index: u16,
-    },
-    /// A repair symbol is named twice.
-    KeyTwice {
-        /// Its key.
-        key: u16,
-    },
-    /// The code has no such repair symbol.
-    Span(SpanError),
-    /// The repair symbols do not determine the lost ones: they are too few, or some are combinations of others, which
-    /// random codes make now and then.
-    Deficit {
-        /// Source symbols lost.
-        lost: usize,
-        /// Repair symbols there were to choose from.
-        offered: usize,
-        /// Independent repair symbols needed beside them.
-        deficit: usize,
-    },
-}
-
-impl fmt::Display for PlanError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::LostOutside { index, count } => {
-                write!(f, "lost symbol {index} is outside the generation of {count}, indices count from 0")
-            }
-            Self::LostTwice { index } => write!(f, "lost symbol {index} is named twice"),
-            Self::KeyTwice { key } => write!(f, "the repair symbol with key {key} is named twice"),
-            Self::Span(error) => error.fmt(f),
-            Self::Deficit { lost, offered, deficit } => {
-                write!(f, "{offered} repair symbols do not determine {lost} lost ones, find {deficit} more")
-            }
-        }
-    }
-}
-
-impl Error for PlanError {}
-
-impl From<SpanError> for PlanError {
-    fn from(error: SpanError) -> Self {
-        Self::Span(error)
-    }
-}
-
-/// Why the symbols handed over do not fit a [`Generation`](crate::Generation) or each other. Nothing was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum GenerationError {
-    /// There is not one place for each source symbol.
-    SourceCount {
-        /// Places given.
-        given: usize,
-        /// Symbols in the generation.
-        expected: usize,
-    },
-    /// There is not one place for each key of the plan.
-    RepairCount {
-        /// Places given.
-        given: usize,
-        /// Keys the plan was made with.
-        expected: usize,
-    },
-    /// There is not one output for each lost symbol.
-    DecodedCount {
-        /// Outputs given.
-        given: usize,
-        /// Symbols that the plan decodes.
-        expected: usize,
-    },
-    /// The code has no such repair symbol.
-    Span(SpanError),
-    /// Symbols of no bytes carry nothing.
-    EmptySymbol,
-    /// A source symbol is longer than the repair symbols.
-    SourceTooLong {
-        /// Which, counted from 0.
-        index: usize,
-        /// Its bytes.
-        len: usize,
-        /// Bytes of a repair symbol.
-        limit: usize,
-    },
-    /// A repair symbol is not as long as the outputs.
-    RepairLen {
-        /// Which, counted from 0.
-        index: usize,
-        /// Its bytes.
-        len: usize,
-        /// Bytes of the first output.
-        expected: usize,
-    },
-    /// A decoded symbol is not as long as the others.
-    DecodedLen {
-        /// Which, counted from 0.
-        index: usize,
-        /// Its bytes.
-        len: usize,
-        /// Bytes of the first.
-        expected: usize,
-    },
-}
-
-impl fmt::Display for GenerationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::SourceCount { given, expected } => {
-                write!(f, "{given} source symbols for a generation of {expected}, keep a place for the lost ones")
-            }
-            Self::RepairCount { given, expected } => {
-                write!(f, "{given} repair symbols for a plan with {expected} keys, keep a place for the unused ones")
-            }
-            Self::DecodedCount { given, expected } => write!(f, "{given} outputs for {expected} lost symbols"),
-            Self::Span(error) => error.fmt(f),
-            Self::EmptySymbol => f.write_str("the symbols are empty, give at least one byte each"),
-            Self::SourceTooLong { index, len, limit } => {
-                write!(f, "source symbol {index} has {len} bytes, more than the {limit} of a repair symbol")
-            }
-            Self::RepairLen { index, len, expected } => {
-                write!(f, "repair symbol {index} has {len} bytes instead of {expected}")
-            }
-            Self::DecodedLen { index, len, expected } => {
-                write!(f, "output {index} has {len} bytes, the first has {expected}")
-            }
-        }
-    }
-}
-
-impl Error for GenerationError {}
-
-impl From<SpanError> for GenerationError {
     fn from(error: SpanError) -> Self {
         Self::Span(error)
     }

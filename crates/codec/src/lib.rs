@@ -1,9 +1,11 @@
-//! Erasure codes over GF(2^8): blocks, sliding windows and relays, at the speed of the machine, in bounded memory.
+//! Erasure codes over GF(2^8), and for blocks over GF(2^16): blocks, sliding windows and relays, at the speed of the
+//! machine, in bounded memory.
 //!
 //! A *source symbol* is a unit of original data with an id 0, 1, 2, ...; a *repair symbol* is a linear combination of
 //! the source symbols of one *span*. Whoever received as many independent symbols as were lost gets all of them back,
 //! whichever they are. A block code is spans that do not overlap; a sliding code is spans that do; a retransmission is
-//! a span of one. A [`Code`] is the rule that gives the coefficients, and all codes work everywhere.
+//! a span of one. A [`Code`] is the rule that gives the coefficients. All codes work everywhere, but [`Code::Rlc16`], which
+//! is for blocks only.
 //!
 //! # Simple: a block in memory
 //!
@@ -107,16 +109,18 @@ mod mix;
 mod prepared;
 mod recoder;
 mod ring;
+mod row_16;
 mod tinymt;
 
 pub use code::{Code, Row};
 pub use decoder::{Decoded, Decoder, Limits, Reception};
 pub use encoder::Encoder;
-pub use error::{DecodeError, EncodeError, GenerationError, PlanError, RecodeError, SpanError};
-pub use generation::{DecodePlan, Generation};
+pub use error::{DecodeError, EncodeError, RecodeError, SpanError};
+pub use generation::{DecodePlan, Generation, GenerationError, PlanError, Rank, RankError};
 pub use id::{RepairId, SourceId};
 pub use prepared::Prepared;
 pub use recoder::Recoder;
+pub use row_16::Row16;
 
 /// The example of the README is compiled with the documentation tests.
 #[cfg(doctest)]

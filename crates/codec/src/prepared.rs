@@ -10,7 +10,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::kernel::LINE;
-use crate::mix::{add, combine};
+use crate::mix::{Gf256, add, combine};
 use crate::ring::aligned;
 use crate::{Code, EncodeError, Encoder, RepairId, Row, SourceId};
 
@@ -77,7 +77,7 @@ impl Encoder {
         let mut sums = prepared.memory[start..].chunks_exact_mut(slot_len);
         let mut sums = [(); SUMS].map(|()| sums.next().unwrap_or_default());
         sums.iter_mut().for_each(|sum| sum[len..].fill(0));
-        combine(&mut sums, len, id.span().map(|source| &self.slot(SourceId(source))[..len]), |j| {
+        combine::<Gf256, _, _, _>(&mut sums, len, id.span().map(|source| &self.slot(SourceId(source))[..len]), |j| {
             Code::Rlc.row(RepairId { key: id.key + j as u16, ..id })
         });
         let first = id.first.0;

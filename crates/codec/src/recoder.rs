@@ -130,9 +130,10 @@ impl Recoder {
     /// Takes a repair symbol.
     ///
     /// # Errors
-    /// The code has no such repair symbol, its span is not wholly inside the generation, or the symbol is empty or
+    /// The code is over GF(2^16) or has no such repair symbol, its span is not wholly inside the generation, or the symbol is empty or
     /// longer than a slot. Nothing is changed.
     pub fn receive_repair(&mut self, code: Code, id: RepairId, symbol: &[u8]) -> Result<Reception, RecodeError> {
+        code.check_sliding()?;
         code.check(id)?;
         self.receive(id.first, code.row(id), symbol)
     }

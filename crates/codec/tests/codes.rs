@@ -5,7 +5,10 @@ mod setup;
 
 use proptest::prelude::*;
 use tidewire_codec::DecodeError::{TooManyColumns, TooManyRows};
-use tidewire_codec::{Code, Decoder, Encoder, Limits, Reception, RepairId, SourceId};
+use tidewire_codec::{
+    Code, DecodeError, Decoder, EncodeError, Encoder, Limits, Reception, RecodeError, Recoder, RepairId, SourceId,
+    SpanError,
+};
 
 const SLOT: usize = 192;
 
@@ -100,6 +103,28 @@ fn random_repairs_are_dependent_about_as_often_as_theory_says() {
         let failed = failed.count();
         assert!((1..=32).contains(&failed), "{code:?}: {failed} of {GENERATIONS}");
     }
+}
+
+#[test]
+fn a_code_for_generations_is_refused_by_whatever_slides() {
+    let (code, id) = (Code::Rlc16, RepairId { first: SourceId(0), count: 2, key: 0 });
+    let error = SpanError::GenerationsOnly { code };
+    assert_eq!(error.to_string(), "the code Rlc16 is for generations only, a sliding window takes codes over GF(2^8)");
+    let mut encoder = Encoder::new(64, 4);
+    (0..2).for_each(|_| assert!(encoder.push(&[7; 64]).is_ok()));
+    let mut out = [9; 64];
+    assert_eq!(encoder.write_repair(code, id, &mut out), Err(EncodeError::Span(error)));
+    assert_eq!(out, [9; 64]);
+    let mut decoder = Decoder::new(Limits { slot_len: 64, capacity: 4, max_span: 4, max_rows: 4 });
+    for count in [1, 2] {
+        let id = RepairId { count, ..id };
+        assert_eq!(decoder.receive_repair(code, id, &out), Err(DecodeError::Span(error)));
+    }
+    assert_eq!(decoder.end(), SourceId(0));
+    let mut recoder = Recoder::new(64, 4);
+    recoder.begin(SourceId(0), 2).unwrap();
+    assert_eq!(recoder.receive_repair(code, id, &out), Err(RecodeError::Span(error)));
+    assert_eq!(recoder.rank(), 0);
 }
 
 /// One datagram on its way: a source symbol or a repair symbol with its bytes.

@@ -8,7 +8,7 @@ use bounded::allocations;
 use proptest::prelude::*;
 use proptest::sample::subsequence;
 use setup::{activate_kernel, cases};
-use tidewire_codec::field::gf256::{inv, mul};
+use tidewire_codec::field::{gf256, gf65536};
 use tidewire_codec::{
     Code, DecodePlan, Encoder, Generation, GenerationError, PlanError, RepairId, SourceId, SpanError,
 };
@@ -18,26 +18,47 @@ fn symbol(index: usize, len: usize) -> Vec<u8> {
     (0..len).map(|i| ((i * 31) ^ (index * 101) ^ (i / 7 * index)) as u8).collect()
 }
 
-fn row(generation: Generation, key: u16) -> Vec<u8> {
-    generation.code().row(generation.repair_id(key)).collect()
+/// The coefficients of a repair symbol, of either field.
+fn row(generation: Generation, key: u16) -> Vec<u16> {
+    let (code, id) = (generation.code(), generation.repair_id(key));
+    code.row(id).map(u16::from).chain(code.row_16(id)).collect()
 }
 
-/// Sum of factor times symbol, byte by byte.
-fn naive_sum(factors: &[u8], symbols: &[Vec<u8>], len: usize) -> Vec<u8> {
-    let byte = |at: usize| factors.iter().zip(symbols).map(move |(&c, s)| mul(c, s.get(at).copied().unwrap_or(0)));
-    (0..len).map(|at| byte(at).fold(0, |sum, product| sum ^ product)).collect()
+/// Bytes of an element.
+fn bytes(code: Code) -> usize {
+    if code == Code::Rlc16 { 2 } else { 1 }
+}
+
+fn mul(code: Code, a: u16, b: u16) -> u16 {
+    if bytes(code) == 2 { gf65536::mul(a, b) } else { gf256::mul(a as u8, b as u8).into() }
+}
+
+fn inv(code: Code, a: u16) -> u16 {
+    if bytes(code) == 2 { gf65536::inv(a) } else { gf256::inv(a as u8).into() }
+}
+
+/// Sum of factor times symbol, element by element.
+fn naive_sum(code: Code, factors: &[u16], symbols: &[Vec<u8>], len: usize) -> Vec<u8> {
+    let elements = len / bytes(code);
+    let byte = |symbol: &[u8], at: usize| u16::from(symbol.get(at).copied().unwrap_or(0));
+    let element = |symbol: &[u8], at: usize| {
+        (0..bytes(code)).map(|part| byte(symbol, part * elements + at) << (8 * part)).fold(0, |sum, part| sum | part)
+    };
+    let sum = |at: usize| factors.iter().zip(symbols).fold(0, |sum, (&c, s)| sum ^ mul(code, c, element(s, at)));
+    let sums: Vec<u16> = (0..elements).map(sum).collect();
+    (0..bytes(code)).flat_map(|part| sums.iter().map(move |sum| (sum >> (8 * part)) as u8)).collect()
 }
 
 /// The first rows that no combination of those before them makes, by plain elimination.
-fn independent(rows: &[Vec<u8>]) -> Vec<usize> {
-    let mut reduced: Vec<Vec<u8>> = Vec::new();
+fn independent(code: Code, rows: &[Vec<u16>]) -> Vec<usize> {
+    let mut reduced: Vec<Vec<u16>> = Vec::new();
     let mut found = Vec::new();
     for (index, row) in rows.iter().enumerate() {
         let mut row = row.clone();
         for known in &reduced {
             let lead = known.iter().position(|&c| c != 0).unwrap();
-            let factor = mul(row[lead], inv(known[lead]));
-            row.iter_mut().zip(known).for_each(|(c, k)| *c ^= mul(factor, *k));
+            let factor = mul(code, row[lead], inv(code, known[lead]));
+            row.iter_mut().zip(known).for_each(|(c, k)| *c ^= mul(code, factor, *k));
         }
         if row.iter().any(|&c| c != 0) {
             reduced.push(row);
@@ -68,7 +89,7 @@ fn lose_and_decode(plan: &DecodePlan, sources: &[Vec<u8>], keys: &[u16], len: us
 
 /// A generation anywhere in a lane.
 fn generation() -> impl Strategy<Value = Generation> {
-    let code = prop_oneof![Just(Code::Rlc), Just(Code::Rlc8681), Just(Code::Cauchy)];
+    let code = prop_oneof![Just(Code::Rlc), Just(Code::Rlc8681), Just(Code::Cauchy), Just(Code::Rlc16)];
     (code, 1..=64u16, prop_oneof![Just(0), 0..u64::MAX / 2])
         .prop_map(|(code, count, first)| Generation::new(code, count).unwrap().at(SourceId(first)).unwrap())
 }
@@ -77,6 +98,7 @@ fn generation() -> impl Strategy<Value = Generation> {
 fn filled() -> impl Strategy<Value = (Generation, Vec<Vec<u8>>, usize)> {
     let len = prop_oneof![4 => 1..200usize, 1 => 1_000..20_000usize];
     (generation(), len, any::<bool>()).prop_flat_map(|(generation, len, is_ragged)| {
+        let len = len.next_multiple_of(bytes(generation.code()));
         let lens = if is_ragged { 0..=len } else { len..=len };
         prop::collection::vec(lens, usize::from(generation.count())).prop_map(move |lens| {
             (generation, lens.into_iter().enumerate().map(|(index, len)| symbol(index, len)).collect(), len)
@@ -105,18 +127,18 @@ proptest! {
         let mut outs: Vec<&mut [u8]> = memory[offset..].chunks_exact_mut(len).collect();
         generation.encode(&sources, first_key, &mut outs).unwrap();
         for (key, out) in (first_key..).zip(outs) {
-            prop_assert_eq!(&*out, naive_sum(&row(generation, key), &sources, len), "key {}", key);
+            prop_assert_eq!(&*out, naive_sum(generation.code(), &row(generation, key), &sources, len), "key {}", key);
         }
         prop_assert!(memory[..offset].iter().all(|&byte| byte == 0x55));
     }
 
     #[test]
     fn what_the_repair_symbols_determine_is_decoded_and_nothing_else_is_promised((generation, lost, keys) in losses()) {
-        let submatrix: Vec<Vec<u8>> = keys.iter().map(|&key| {
+        let submatrix: Vec<Vec<u16>> = keys.iter().map(|&key| {
             let row = row(generation, key);
             lost.iter().map(|&index| row[usize::from(index)]).collect()
         }).collect();
-        let mut expected = independent(&submatrix);
+        let mut expected = independent(generation.code(), &submatrix);
         if generation.code() == Code::Cauchy {
             prop_assert_eq!(expected.len(), lost.len().min(keys.len()), "a Cauchy matrix has only regular minors");
         }
@@ -173,6 +195,9 @@ fn the_largest_generations_decode() {
         (Code::Rlc, 300, 300, 303),
         (Code::Cauchy, 200, 56, 56),
         (Code::Cauchy, 255, 1, 1),
+        (Code::Rlc16, 1_024, 105, 105),
+        (Code::Rlc16, 1_024, 1_024, 1_025),
+        (Code::Rlc16, 1, 1, 1),
     ] {
         let generation = Generation::new(code, count).unwrap();
         let lost: Vec<u16> = (0..losses).map(|i| (i * 7) % count).collect();
@@ -244,6 +269,43 @@ fn encoding_errors_name_what_contradicts_and_write_nothing() {
 }
 
 #[test]
+fn repair_symbols_of_a_growing_generation_decode_it() {
+    activate_kernel();
+    for code in [Code::Rlc, Code::Rlc8681, Code::Cauchy, Code::Rlc16] {
+        let generation = |count| Generation::new(code, count).unwrap().at(SourceId(77)).unwrap();
+        let sources: Vec<Vec<u8>> = (0..31).map(|index| symbol(index, 50 - index)).collect();
+        let names: Vec<RepairId> =
+            [9, 20, 31].into_iter().flat_map(|count| [4, 5].map(|key| generation(count).repair_id(key))).collect();
+        let mut repairs = vec![[0; 50]; names.len()];
+        for (name, repair) in names.iter().zip(&mut repairs) {
+            let grown = &sources[..usize::from(name.count)];
+            generation(name.count).encode(grown, name.key, std::slice::from_mut(repair)).unwrap();
+        }
+        let (whole, lost) = (generation(31), [30, 3, 17, 0, 12, 29]);
+        // In both orders: what a longer repair symbol mixes beyond a shorter one must not be left in its row.
+        for names in [names.clone(), names.iter().rev().copied().collect()] {
+            let mut decoded = [[9; 50]; 6];
+            whole.plan_from(&lost, &names).unwrap().decode(&sources, &repairs, &mut decoded).unwrap();
+            for (index, decoded) in lost.into_iter().zip(&decoded) {
+                assert!(decoded.starts_with(&sources[usize::from(index)]), "{code:?}, symbol {index}");
+            }
+            repairs.reverse();
+        }
+        // The two over the first 9 symbols say nothing of symbol 9 and those after it.
+        let deficit = PlanError::Deficit { lost: 6, offered: 2, deficit: 4 };
+        assert_eq!(whole.plan_from(&lost, &names[..2]).unwrap_err(), deficit);
+        let deficit = PlanError::Deficit { lost: 2, offered: 2, deficit: 2 };
+        assert_eq!(whole.plan_from(&[9, 30], &names[..2]).unwrap_err(), deficit);
+        assert_eq!(whole.plan_from(&[9], &[names[3], names[0], names[3]]).unwrap_err(), PlanError::KeyTwice { key: 5 });
+        let (first, count) = (whole.first(), 20);
+        for repair in [RepairId { first: first.next(), ..names[0] }, names[5]] {
+            let outside = PlanError::RepairOutside { repair, first, count };
+            assert_eq!(generation(20).plan_from(&[1], &[names[1], repair]).unwrap_err(), outside);
+        }
+    }
+}
+
+#[test]
 fn a_plan_that_cannot_be_made_leaves_the_one_before() {
     let generation = Generation::new(Code::Cauchy, 6).unwrap();
     let sources: Vec<Vec<u8>> = (0..6).map(|index| symbol(index, 33)).collect();
@@ -308,7 +370,13 @@ fn where_nothing_is_lost_there_is_nothing_to_do() {
 #[test]
 fn encoding_and_a_plan_in_use_allocate_nothing() {
     activate_kernel();
-    let generation = Generation::new(Code::Rlc, 100).unwrap();
+    for code in [Code::Rlc, Code::Rlc16] {
+        encode_and_renew_without_allocating(code);
+    }
+}
+
+fn encode_and_renew_without_allocating(code: Code) {
+    let generation = Generation::new(code, 100).unwrap();
     let sources: Vec<Vec<u8>> = (0..100).map(|index| symbol(index, 200 - index)).collect();
     let mut repairs = vec![vec![0; 200]; 20];
     let keys: Vec<u16> = (0..20).collect();

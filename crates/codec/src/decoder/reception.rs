@@ -33,11 +33,12 @@ impl Decoder {
     /// Takes a repair symbol. When nothing in its span is missing that costs a look at the span's bits.
     ///
     /// # Errors
-    /// The code has no such repair symbol, its span is longer than allowed or reaches [`limit`](Self::limit), the
+    /// The code is for generations only or has no such repair symbol, its span is longer than allowed or reaches [`limit`](Self::limit), the
     /// symbol is empty, longer than a slot or shorter than a source symbol it mixes, it would take more rows or columns
     /// than there may be, or its row is held already with other contents. Nothing is changed: such a symbol counts as
     /// lost.
     pub fn receive_repair(&mut self, code: Code, id: RepairId, symbol: &[u8]) -> Result<Reception, DecodeError> {
+        code.check_sliding()?;
         code.check(id)?;
         let span = self.check_span(id.first, id.count.into())?;
         self.check_symbol(symbol)?;

@@ -1,13 +1,15 @@
-//! The inverse of a square matrix over GF(2^8), taken row by row, so that rows which bring nothing new can be left out.
+//! The inverse of a square matrix, taken row by row, so that rows which bring nothing new can be left out.
 //!
 //! Gauss and Jordan in place. A row that was taken stands for one column, its *pivot*, as the row of the inverse that
 //! belongs to it; where the column would hold the unit vector that says so, there is room for the coefficient of the
 //! taken row itself. So the matrix is never wider than it is high, and when every column is a pivot it is the inverse.
+//!
+//! All calls from one `reset` to the next are for the same field.
 
 use alloc::vec::Vec;
 
-use crate::field::gf256;
-use crate::kernel::{Kernel, LINE};
+use super::row::{RowField, eliminate, get, set};
+use crate::kernel::LINE;
 
 #[derive(Debug, Default)]
 pub(super) struct Inverse {
@@ -15,78 +17,57 @@ pub(super) struct Inverse {
     /// Row c stands for column c; all zero while that is no pivot.
     cells: Vec<u8>,
     is_pivot: Vec<bool>,
-    /// The row being taken, as it was given and as it becomes.
+    /// The row being taken, as it was given and, reduced, as it becomes.
     given: Vec<u8>,
     reduced: Vec<u8>,
 }
 
 impl Inverse {
     /// Starts anew, for a matrix of `size` rows and columns.
-    pub fn reset(&mut self, size: usize) {
+    pub fn reset<F: RowField>(&mut self, size: usize) {
         self.size = size;
-        let width = self.width();
-        refill(&mut self.cells, size * width);
-        refill(&mut self.given, width);
-        refill(&mut self.reduced, width);
+        let len = self.row_len::<F>();
+        refill(&mut self.cells, size * len);
+        refill(&mut self.given, len);
+        refill(&mut self.reduced, len);
         self.is_pivot.clear();
         self.is_pivot.resize(size, false);
     }
 
     /// Takes a row of the matrix and returns the column that became its pivot; `None` when the row is a combination of
     /// those taken before, which changes nothing.
-    pub fn take(&mut self, row: impl Iterator<Item = u8>) -> Option<usize> {
-        let width = self.width();
+    pub fn take<F: RowField>(&mut self, row: impl Iterator<Item = u16>) -> Option<usize> {
+        let len = self.row_len::<F>();
         for (column, factor) in row.enumerate() {
-            self.given[column] = factor;
-            self.reduced[column] = if self.is_pivot[column] { 0 } else { factor };
+            set::<F>(&mut self.given, column, factor);
+            set::<F>(&mut self.reduced, column, if self.is_pivot[column] { 0 } else { factor });
         }
-        let pivots = self.is_pivot.iter().zip(&self.given).zip(self.cells.chunks_exact(width));
-        for ((_, &factor), row) in pivots.filter(|((is_pivot, _), _)| **is_pivot) {
-            Kernel::active().mul_add(&mut self.reduced, factor, row);
+        for (column, row) in self.cells.chunks_exact(len).enumerate().filter(|(column, _)| self.is_pivot[*column]) {
+            F::mul_add(&mut self.reduced, get::<F>(&self.given, column), row);
         }
 
-        let pivot = (0..self.size).find(|&column| !self.is_pivot[column] && self.reduced[column] != 0)?;
-        let scale = gf256::inv(self.reduced[pivot]);
-        self.reduced[pivot] = 1;
-        Kernel::active().scale(&mut self.reduced, scale);
-        self.eliminate(pivot);
-        self.cells[pivot * width..][..width].copy_from_slice(&self.reduced);
+        let is_next = |&column: &usize| !self.is_pivot[column] && get::<F>(&self.reduced, column) != 0;
+        let pivot = (0..self.size).find(is_next)?;
+        let scale = F::inv(get::<F>(&self.reduced, pivot));
+        set::<F>(&mut self.reduced, pivot, 1);
+        F::multiply(&mut self.given, scale, &self.reduced);
+        core::mem::swap(&mut self.given, &mut self.reduced);
+        eliminate::<F>(&mut self.cells, pivot, &self.reduced);
+        self.cells[pivot * len..][..len].copy_from_slice(&self.reduced);
         self.is_pivot[pivot] = true;
         Some(pivot)
     }
 
     /// The row of the inverse that belongs to a column of the matrix: coefficients of the taken rows, each at the place
     /// of its pivot.
-    pub fn row(&self, column: usize) -> &[u8] {
-        &self.cells[column * self.width()..][..self.size]
+    pub fn row<F: RowField>(&self, column: usize) -> F::Source<'_> {
+        let len = self.row_len::<F>();
+        F::source(&self.cells[column * len..][..len], len, &(0..self.size))
     }
 
-    /// Puts what the reduced row says of its pivot into all rows. Those that mention it not at all are often all of
-    /// four, since pivots come in order.
-    fn eliminate(&mut self, pivot: usize) {
-        let kernel = Kernel::active();
-        let width = self.width();
-        let mut fours = self.cells.chunks_exact_mut(4 * width);
-        for four in &mut fours {
-            let mut factors = [0; 4];
-            for (factor, row) in factors.iter_mut().zip(four.chunks_exact_mut(width)) {
-                *factor = core::mem::take(&mut row[pivot]);
-            }
-            if factors != [0; 4] {
-                let (a, rest) = four.split_at_mut(width);
-                let (b, rest) = rest.split_at_mut(width);
-                let (c, d) = rest.split_at_mut(width);
-                kernel.mul_add_four([a, b, c, d], &[(factors, &self.reduced)]);
-            }
-        }
-        for row in fours.into_remainder().chunks_exact_mut(width) {
-            let factor = core::mem::take(&mut row[pivot]);
-            kernel.mul_add(row, factor, &self.reduced);
-        }
-    }
-
-    fn width(&self) -> usize {
-        self.size.next_multiple_of(LINE)
+    /// Bytes of a row.
+    fn row_len<F: RowField>(&self) -> usize {
+        self.size.next_multiple_of(LINE) * F::BYTES
     }
 }
 

@@ -48,13 +48,19 @@
 //! A plan that is [renewed](DecodePlan::renew) for other losses keeps its memory. The repair symbols are those of
 //! [`Encoder`](crate::Encoder) and [`Decoder`](crate::Decoder) under the name [`Generation::repair_id`].
 
+mod error;
 mod inverse;
 mod plan;
+mod rank;
+mod row;
 
+pub use error::{GenerationError, PlanError, RankError};
 pub use plan::DecodePlan;
+pub use rank::Rank;
 
-use crate::mix::combine;
-use crate::{Code, GenerationError, PlanError, RepairId, SourceId, SpanError};
+use crate::mix::{Gf256, Gf65536, combine};
+use crate::{Code, RepairId, SourceId, SpanError};
+use row::RowField;
 
 /// A closed span of source symbols under a code. Symbols are counted from 0 within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,9 +116,13 @@ impl Generation {
     /// which costs nothing. One multiply-accumulate for each source and repair symbol, four repair symbols a pass:
     /// fours are best. Nothing is allocated.
     ///
+    /// Over GF(2^16) ([`Code::Rlc16`]) repair symbols have an even length: that of the longest source symbol or one more. It
+    /// is fastest where all source symbols have that length, too: a batch of 32 symbols with a shorter one takes four
+    /// products over GF(2^8) instead of three.
+    ///
     /// # Errors
-    /// `sources` are not as many as the generation has, lengths contradict each other or are 0, or the code lacks such
-    /// a key. Nothing is written then.
+    /// `sources` are not as many as the generation has, lengths contradict each other or are 0 or, over GF(2^16), odd, or
+    /// the code lacks such a key. Nothing is written then.
     pub fn encode<S: AsRef<[u8]>, R: AsMut<[u8]>>(
         &self,
         sources: &[S],
@@ -132,8 +142,15 @@ impl Generation {
         else {
             return Ok(());
         };
+        self.check_len(len)?;
         check_not_longer(sources.iter().map(S::as_ref).enumerate(), len)?;
-        combine(repairs, len, sources.iter().map(S::as_ref), |j| self.code.row(self.repair_id(first_key + j as u16)));
+        let symbols = sources.iter().map(S::as_ref);
+        let id = |j| self.repair_id(first_key + j as u16);
+        if self.code.is_over_gf256() {
+            combine::<Gf256, _, _, _>(repairs, len, symbols, |j| Gf256::coefficients(self.code, id(j)));
+        } else {
+            combine::<Gf65536, _, _, _>(repairs, len, symbols, |j| Gf65536::coefficients(self.code, id(j)));
+        }
         Ok(())
     }
 
@@ -146,6 +163,25 @@ impl Generation {
         let mut plan = DecodePlan::nothing_lost(self);
         plan.renew(self, lost, keys)?;
         Ok(plan)
+    }
+
+    /// [`plan`](Self::plan) with repair symbols that may mix fewer symbols than the generation has in the end: those of
+    /// [`Generation`]s that begin with this one and are shorter, made while it was still growing.
+    ///
+    /// # Errors
+    /// As [`DecodePlan::renew_from`].
+    pub fn plan_from(self, lost: &[u16], repairs: &[RepairId]) -> Result<DecodePlan, PlanError> {
+        let mut plan = DecodePlan::nothing_lost(self);
+        plan.renew_from(self, lost, repairs)?;
+        Ok(plan)
+    }
+
+    /// Whether repair and decoded symbols can be of this length.
+    fn check_len(&self, len: usize) -> Result<(), GenerationError> {
+        if len == 0 {
+            return Err(GenerationError::EmptySymbol);
+        }
+        if self.code.is_over_gf256() || len.is_multiple_of(2) { Ok(()) } else { Err(GenerationError::OddLen { len }) }
     }
 }
 
@@ -164,9 +200,6 @@ fn check_not_longer<'a>(
     mut sources: impl Iterator<Item = (usize, &'a [u8])>,
     limit: usize,
 ) -> Result<(), GenerationError> {
-    if limit == 0 {
-        return Err(GenerationError::EmptySymbol);
-    }
     match sources.find(|(_, source)| source.len() > limit) {
         Some((index, source)) => Err(GenerationError::SourceTooLong { index, len: source.len(), limit }),
         None => Ok(()),

@@ -9,15 +9,16 @@
 use alloc::vec::Vec;
 
 use super::inverse::Inverse;
-use super::{Generation, check_not_longer, one_length};
+use super::row::{RowField, get, set};
+use super::{Generation, GenerationError, PlanError, check_not_longer, one_length};
+use crate::RepairId;
 use crate::kernel::LINE;
-use crate::mix::{combine, combine_piece};
-use crate::{GenerationError, PlanError};
+use crate::mix::{Gf256, Gf65536, combine, combine_piece};
 
 /// How to decode one pattern of losses in a generation, in any number of stripes. Made by [`Generation::plan`].
 ///
-/// Its memory is about `2 * m * k + m * m` bytes for `m` lost symbols of `k`, rows rounded up to 64, and stays with it:
-/// renewed for no more losses and keys in a generation no larger it allocates nothing.
+/// Its memory is about `2 * m * k + m * m` coefficients for `m` lost symbols of `k`, rows rounded up to 64, of one byte or,
+/// over GF(2^16), two. It stays with the plan: renewed for no more losses and keys in a generation no larger it allocates nothing.
 #[derive(Debug)]
 pub struct DecodePlan {
     generation: Generation,
@@ -34,7 +35,7 @@ pub struct DecodePlan {
 /// What is only used while a plan is made. Kept for its memory.
 #[derive(Debug, Default)]
 struct Scratch {
-    sorted: Vec<u16>,
+    sorted: Vec<u32>,
     inverse: Inverse,
     /// Of each repair symbol that is used: which it is, and the lost symbol in whose place it goes.
     chosen: Vec<(u32, usize)>,
@@ -59,31 +60,68 @@ impl DecodePlan {
     /// such a key; or the repair symbols are too few or too dependent, and then the error says how many more are
     /// needed. The plan stays as it was.
     pub fn renew(&mut self, generation: Generation, lost: &[u16], keys: &[u16]) -> Result<(), PlanError> {
+        self.renew_by(generation, lost, keys.iter().map(|&key| generation.repair_id(key)))
+    }
+
+    /// [`renew`](Self::renew) with repair symbols that may mix fewer symbols than the generation has in the end. All begin
+    /// with its first symbol.
+    ///
+    /// # Errors
+    /// As [`renew`](Self::renew); or a repair symbol begins elsewhere or mixes symbols beyond the end of the generation.
+    pub fn renew_from(&mut self, generation: Generation, lost: &[u16], repairs: &[RepairId]) -> Result<(), PlanError> {
+        let (first, count) = (generation.first(), generation.count());
+        if let Some(&repair) = repairs.iter().find(|repair| repair.first != first || repair.count > count) {
+            return Err(PlanError::RepairOutside { repair, first, count });
+        }
+        self.renew_by(generation, lost, repairs.iter().copied())
+    }
+
+    fn renew_by(
+        &mut self,
+        generation: Generation,
+        lost: &[u16],
+        repairs: impl ExactSizeIterator<Item = RepairId> + Clone,
+    ) -> Result<(), PlanError> {
         let count = generation.count();
         if let Some(&index) = lost.iter().find(|&&index| index >= count) {
             return Err(PlanError::LostOutside { index, count });
         }
-        for &key in keys {
-            generation.code().check(generation.repair_id(key))?;
+        for repair in repairs.clone() {
+            generation.code().check(repair)?;
         }
-        if let Some(index) = self.scratch.first_twice(lost) {
-            return Err(PlanError::LostTwice { index });
+        if let Some(index) = self.scratch.first_twice(lost.iter().map(|&index| index.into())) {
+            return Err(PlanError::LostTwice { index: index as u16 });
         }
-        if let Some(key) = self.scratch.first_twice(keys) {
-            return Err(PlanError::KeyTwice { key });
+        let names = repairs.clone().map(|RepairId { count, key, .. }| u32::from(count) << 16 | u32::from(key));
+        if let Some(name) = self.scratch.first_twice(names) {
+            return Err(PlanError::KeyTwice { key: name as u16 });
         }
-        self.scratch.choose(generation, lost, keys)?;
+        if generation.code().is_over_gf256() {
+            self.renew_in::<Gf256>(generation, lost, repairs)
+        } else {
+            self.renew_in::<Gf65536>(generation, lost, repairs)
+        }
+    }
+
+    fn renew_in<F: RowField>(
+        &mut self,
+        generation: Generation,
+        lost: &[u16],
+        repairs: impl ExactSizeIterator<Item = RepairId>,
+    ) -> Result<(), PlanError> {
+        let (count, offered) = (u32::from(generation.count()), repairs.len());
+        self.scratch.choose::<F>(generation, lost, repairs)?;
 
         self.generation = generation;
         self.lost.clear();
         self.lost.extend_from_slice(lost);
-        self.offered = keys.len();
+        self.offered = offered;
         self.columns.clear();
-        self.columns.extend(0..u32::from(count));
+        self.columns.extend(0..count);
         for &(repair, place) in &self.scratch.chosen {
-            self.columns[usize::from(lost[place])] = u32::from(count) + repair;
+            self.columns[usize::from(lost[place])] = count + repair;
         }
-        self.scratch.solve(lost.len(), width(generation), &mut self.matrix);
+        self.scratch.solve::<F>(lost.len(), width(generation), &mut self.matrix);
         Ok(())
     }
 
@@ -135,6 +173,7 @@ impl DecodePlan {
             Ok(Some(len)) => len,
             Err((index, len, expected)) => return Err(GenerationError::DecodedLen { index, len, expected }),
         };
+        self.generation.check_len(len)?;
         let there = self.columns.iter().map(|&column| column as usize).filter(|&column| column < count);
         check_not_longer(there.map(|index| (index, sources[index].as_ref())), len)?;
         if let Some((index, repair)) =
@@ -147,57 +186,75 @@ impl DecodePlan {
             None => sources[column as usize].as_ref(),
             Some(repair) => repairs[repair].as_ref(),
         });
-        let width = width(self.generation);
-        combine(decoded, len, symbols, |row| &self.matrix[row * width..][..count]);
+        if self.generation.code().is_over_gf256() {
+            combine::<Gf256, _, _, _>(decoded, len, symbols, |row| self.row::<Gf256>(row));
+        } else {
+            combine::<Gf65536, _, _, _>(decoded, len, symbols, |row| self.row::<Gf65536>(row));
+        }
         Ok(())
+    }
+
+    /// The coefficients of a lost symbol.
+    fn row<F: RowField>(&self, row: usize) -> F::Source<'_> {
+        let len = width(self.generation) * F::BYTES;
+        F::source(&self.matrix[row * len..][..len], len, &(0..self.generation.count().into()))
     }
 }
 
-/// Bytes from one row of coefficients over a generation to the next.
+/// Coefficients from one row over a generation to the next.
 fn width(generation: Generation) -> usize {
     usize::from(generation.count()).next_multiple_of(LINE)
 }
 
 impl Scratch {
     /// The lowest number that occurs twice.
-    fn first_twice(&mut self, numbers: &[u16]) -> Option<u16> {
+    fn first_twice(&mut self, numbers: impl Iterator<Item = u32>) -> Option<u32> {
         self.sorted.clear();
-        self.sorted.extend_from_slice(numbers);
+        self.sorted.extend(numbers);
         self.sorted.sort_unstable();
         self.sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
     }
 
     /// Takes repair symbols until there is an independent one for each lost symbol: fills `chosen`, `known` and the
     /// inverse.
-    fn choose(&mut self, generation: Generation, lost: &[u16], keys: &[u16]) -> Result<(), PlanError> {
-        let width = width(generation);
+    fn choose<F: RowField>(
+        &mut self,
+        generation: Generation,
+        lost: &[u16],
+        repairs: impl ExactSizeIterator<Item = RepairId>,
+    ) -> Result<(), PlanError> {
+        let len = width(generation) * F::BYTES;
+        let offered = repairs.len();
         self.chosen.clear();
         self.known.clear();
-        self.known.resize((lost.len() + 1) * width, 0);
-        self.inverse.reset(lost.len());
-        for (repair, &key) in keys.iter().enumerate() {
+        self.known.resize((lost.len() + 1) * len, 0);
+        self.inverse.reset::<F>(lost.len());
+        for (repair, id) in repairs.enumerate() {
             if self.chosen.len() == lost.len() {
                 break;
             }
-            let row = &mut self.known[lost.len() * width..];
-            generation.code().row(generation.repair_id(key)).fill(row);
-            if let Some(place) = self.inverse.take(lost.iter().map(|&index| row[usize::from(index)])) {
-                lost.iter().for_each(|&index| row[usize::from(index)] = 0);
-                row[usize::from(lost[place])] = 1;
-                self.known.copy_within(lost.len() * width.., place * width);
+            let row = &mut self.known[lost.len() * len..];
+            F::write(row, generation.code(), id);
+            if let Some(place) = self.inverse.take::<F>(lost.iter().map(|&index| get::<F>(row, index.into()))) {
+                lost.iter().for_each(|&index| set::<F>(row, index.into(), 0));
+                set::<F>(row, lost[place].into(), 1);
+                self.known.copy_within(lost.len() * len.., place * len);
                 self.chosen.push((repair as u32, place));
             }
         }
         match lost.len() - self.chosen.len() {
             0 => Ok(()),
-            deficit => Err(PlanError::Deficit { lost: lost.len(), offered: keys.len(), deficit }),
+            deficit => Err(PlanError::Deficit { lost: lost.len(), offered, deficit }),
         }
     }
 
     /// Inverse times `known`: the coefficients of the lost symbols.
-    fn solve(&self, lost: usize, width: usize, matrix: &mut Vec<u8>) {
-        matrix.resize(lost * width, 0);
-        let rows = self.known[..lost * width].chunks_exact(width);
-        combine_piece(matrix.chunks_exact_mut(width), rows, |row| self.inverse.row(row));
+    fn solve<F: RowField>(&self, lost: usize, width: usize, matrix: &mut Vec<u8>) {
+        let len = width * F::BYTES;
+        matrix.resize(lost * len, 0);
+        let all = 0..width;
+        let known = self.known[..lost * len].chunks_exact(len).map(|row| F::source(row, len, &all));
+        let rows = matrix.chunks_exact_mut(len).map(|row| F::out(row, &all));
+        combine_piece::<F, _, _>(rows, known, |row| self.inverse.row::<F>(row));
     }
 }

@@ -15,6 +15,7 @@ mod avx2;
 mod cpu;
 #[cfg(target_arch = "x86_64")]
 mod gfni;
+mod halves;
 #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
 mod neon;
 mod scalar;
@@ -22,6 +23,11 @@ mod scalar;
 mod ssse3;
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
 mod vector;
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
+mod vector_halves;
+
+pub(crate) use halves::{HIGH, LOW};
+pub use halves::{Halves, HalvesFactors, HalvesMut, HalvesTerm};
 
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -52,8 +58,12 @@ struct Operations {
     mul_add_many: unsafe fn(&mut [u8], &[Term]),
     /// One to four destinations.
     sum_few: unsafe fn(&mut [&mut [u8]], &[FourTerm], Start),
+    /// One to four destinations over GF(2^16).
+    sum_halves: unsafe fn(&mut [HalvesMut], &[HalvesTerm], Start),
     /// [`hash_all`](crate::code::hash_all).
     hash: unsafe fn(u64, &mut [u8]),
+    /// [`hash_all_16`](crate::row_16::hash_all_16).
+    hash_16: unsafe fn(u64, &mut [u16]),
 }
 
 /// What a sum is added to.
@@ -230,6 +240,13 @@ impl Kernel {
     pub(crate) fn hash(&self, counter: u64, coefficients: &mut [u8]) {
         // SAFETY: a kernel is only handed out where its instructions exist.
         unsafe { (self.operations.hash)(counter, coefficients) }
+    }
+
+    /// The coefficients of [`Code::Rlc16`](crate::Code::Rlc16) from this counter on.
+    #[inline]
+    pub(crate) fn hash_16(&self, counter: u64, coefficients: &mut [u16]) {
+        // SAFETY: a kernel is only handed out where its instructions exist.
+        unsafe { (self.operations.hash_16)(counter, coefficients) }
     }
 }
 

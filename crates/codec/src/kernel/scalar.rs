@@ -2,14 +2,25 @@
 //!
 //! One table look-up a byte, no cleverness: it stays readable because every other tier is tested against it.
 
+use super::halves::sum as sum_halves;
 use super::{FourTerm, Kernel, Operations, Start, Term};
 use crate::code::hash_all;
 use crate::field::gf256::PRODUCTS;
+use crate::row_16::hash_all_16;
 
 pub(super) static SCALAR: Kernel = Kernel {
     name: "scalar",
     is_supported: || true,
-    operations: Operations { xor, scale, mul_add, mul_add_many, sum_few, hash: hash_all },
+    operations: Operations {
+        xor,
+        scale,
+        mul_add,
+        mul_add_many,
+        sum_few,
+        sum_halves,
+        hash: hash_all,
+        hash_16: hash_all_16,
+    },
 };
 
 pub(super) fn xor(dst: &mut [u8], src: &[u8]) {

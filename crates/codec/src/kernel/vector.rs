@@ -186,25 +186,41 @@ unsafe fn block<V: Vector, F: Factors<D>, const D: usize, const N: usize>(
 ) {
     // SAFETY: the caller has N registers' bytes at `at` of every destination.
     unsafe {
-        let held = sum(begin::<V, D, N>(to, at, start), at, sources);
-        for (to, held) in to.into_iter().zip(held) {
-            for (i, register) in held.into_iter().enumerate() {
-                register.store(to.add(at + i * V::LEN));
-            }
+        store(to, at, sum(begin::<V, D, N>(to, at, start), at, sources));
+    }
+}
+
+/// Writes `N` registers to every destination.
+#[inline(always)]
+pub(super) unsafe fn store<V: Vector, const D: usize, const N: usize>(to: [*mut u8; D], at: usize, held: [[V; N]; D]) {
+    for (to, held) in to.into_iter().zip(held) {
+        for (i, register) in held.into_iter().enumerate() {
+            // SAFETY: the caller has N registers' bytes at `at` of every destination.
+            unsafe { register.store(to.add(at + i * V::LEN)) };
         }
     }
 }
 
 /// What sums begin with.
 #[inline(always)]
-unsafe fn begin<V: Vector, const D: usize, const N: usize>(to: [*mut u8; D], at: usize, start: Start) -> [[V; N]; D] {
+pub(super) unsafe fn begin<V: Vector, const D: usize, const N: usize>(
+    to: [*mut u8; D],
+    at: usize,
+    start: Start,
+) -> [[V; N]; D] {
     // SAFETY: the caller has N registers' bytes at `at` of every destination.
     unsafe {
         match start {
             Start::Old => load(to, at),
-            Start::Zero => [[last::<V>(0); N]; D],
+            Start::Zero => zeros(),
         }
     }
+}
+
+#[inline(always)]
+pub(super) unsafe fn zeros<V: Vector, const D: usize, const N: usize>() -> [[V; N]; D] {
+    // SAFETY: see the head of the file.
+    unsafe { [[last::<V>(0); N]; D] }
 }
 
 /// `N` registers of every destination.
@@ -237,11 +253,25 @@ unsafe fn sum<V: Vector, F: Factors<D>, const D: usize, const N: usize>(
             for (i, split) in splits.iter_mut().enumerate() {
                 *split = V::load(from.add(i * V::LEN)).split();
             }
-            for (d, held) in held.iter_mut().enumerate() {
-                let factor = V::factor(factors.of(d));
-                for (register, split) in held.iter_mut().zip(splits) {
-                    *register = register.xor(V::mul(split, factor));
-                }
+            held = add_products(held, *factors, splits);
+        }
+    }
+    held
+}
+
+/// The held registers plus every factor times its source, of which there are `N` registers.
+#[inline(always)]
+pub(super) unsafe fn add_products<V: Vector, F: Factors<D>, const D: usize, const N: usize>(
+    mut held: [[V; N]; D],
+    factors: F,
+    source: [V::Split; N],
+) -> [[V; N]; D] {
+    for (d, held) in held.iter_mut().enumerate() {
+        // SAFETY: see the head of the file.
+        unsafe {
+            let factor = V::factor(factors.of(d));
+            for (register, split) in held.iter_mut().zip(source) {
+                *register = register.xor(V::mul(split, factor));
             }
         }
     }
@@ -250,7 +280,7 @@ unsafe fn sum<V: Vector, F: Factors<D>, const D: usize, const N: usize>(
 
 /// A mask of the last `count` bytes of a register, `count < V::LEN`.
 #[inline(always)]
-unsafe fn last<V: Vector>(count: usize) -> V {
+pub(super) unsafe fn last<V: Vector>(count: usize) -> V {
     static ZEROS_THEN_ONES: [u8; 2 * LINE] = {
         let mut bytes = [0; 2 * LINE];
         let mut i = LINE;
@@ -270,7 +300,10 @@ macro_rules! tier {
     ($kernel:ident, $name:literal, $features:literal, $vector:ty, $one:literal, $four:literal, $is_supported:expr) => {
         pub(super) static $kernel: $crate::kernel::Kernel = {
             use $crate::code::hash_all;
-            use $crate::kernel::{FourTerm, Kernel, Operations, Start, Term, vector};
+            use $crate::kernel::{
+                FourTerm, HalvesMut, HalvesTerm, Kernel, Operations, Start, Term, vector, vector_halves,
+            };
+            use $crate::row_16::hash_all_16;
 
             #[target_feature(enable = $features)]
             fn xor(dst: &mut [u8], src: &[u8]) {
@@ -307,11 +340,28 @@ macro_rules! tier {
                 }
             }
             #[target_feature(enable = $features)]
+            fn sum_halves(dsts: &mut [HalvesMut], sources: &[HalvesTerm], start: Start) {
+                // SAFETY: the features are enabled here; `Kernel` checked the lengths.
+                unsafe {
+                    match dsts {
+                        [a] => vector_halves::mul_sum::<$vector, 1, $one, 2>([a], sources, start),
+                        [a, b] => vector_halves::mul_sum::<$vector, 2, { $four + 1 }, 2>([a, b], sources, start),
+                        [a, b, c] => vector_halves::mul_sum::<$vector, 3, $four, 2>([a, b, c], sources, start),
+                        [a, b, c, d] => vector_halves::mul_sum::<$vector, 4, $four, 2>([a, b, c, d], sources, start),
+                        _ => {}
+                    }
+                }
+            }
+            #[target_feature(enable = $features)]
+            fn hash_16(counter: u64, coefficients: &mut [u16]) {
+                hash_all_16(counter, coefficients);
+            }
+            #[target_feature(enable = $features)]
             fn hash(counter: u64, coefficients: &mut [u8]) {
                 // Plain code: inlined here, the compiler does it in these registers.
                 hash_all(counter, coefficients);
             }
-            let operations = Operations { xor, scale, mul_add, mul_add_many, sum_few, hash };
+            let operations = Operations { xor, scale, mul_add, mul_add_many, sum_few, sum_halves, hash, hash_16 };
             Kernel { name: $name, is_supported: $is_supported, operations }
         };
     };

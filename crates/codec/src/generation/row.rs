@@ -1,0 +1,161 @@
+//! Rows of coefficients: what matrices over the two fields differ in.
+//!
+//! A row of n coefficients lies in memory as a symbol of n elements does, so that the kernels add rows as they add
+//! symbols. [`get`] and [`set`] reach a single coefficient, as a number of 16 bits in both fields.
+
+use crate::field::{gf256, gf65536};
+use crate::kernel::{Kernel, LINE};
+use crate::mix::{Coefficients, Field, Gf256, Gf65536};
+use crate::{Code, RepairId, Row, Row16};
+
+/// A field, as matrices need it.
+pub(super) trait RowField: Field {
+    /// The coefficients of a repair symbol.
+    type Row: Coefficients<Self::Cell>;
+
+    /// The coefficients of a code over this field.
+    fn coefficients(code: Code, id: RepairId) -> Self::Row;
+
+    /// Writes the coefficients of a repair symbol, and 0 to the rest of the row.
+    fn write(row: &mut [u8], code: Code, id: RepairId);
+
+    /// The element whose product with `a` is 1; 0 for 0.
+    fn inv(a: u16) -> u16;
+
+    /// `to = factor * from`.
+    fn multiply(to: &mut [u8], factor: u16, from: &[u8]);
+
+    /// `to += factor * from`.
+    fn mul_add(to: &mut [u8], factor: u16, from: &[u8]);
+
+    /// `to[d] += factors[d] * from`.
+    fn mul_add_four(to: [&mut [u8]; 4], factors: [u16; 4], from: &[u8]);
+}
+
+impl RowField for Gf256 {
+    type Row = Row;
+
+    #[inline]
+    fn coefficients(code: Code, id: RepairId) -> Row {
+        code.row(id)
+    }
+
+    fn write(row: &mut [u8], code: Code, id: RepairId) {
+        let (cells, rest) = row.split_at_mut(id.count.into());
+        code.row(id).fill(cells);
+        rest.fill(0);
+    }
+
+    fn inv(a: u16) -> u16 {
+        gf256::inv(a as u8).into()
+    }
+
+    fn multiply(to: &mut [u8], factor: u16, from: &[u8]) {
+        to.copy_from_slice(from);
+        Kernel::active().scale(to, factor as u8);
+    }
+
+    #[inline]
+    fn mul_add(to: &mut [u8], factor: u16, from: &[u8]) {
+        Kernel::active().mul_add(to, factor as u8, from);
+    }
+
+    #[inline]
+    fn mul_add_four(to: [&mut [u8]; 4], factors: [u16; 4], from: &[u8]) {
+        Kernel::active().mul_add_four(to, &[(factors.map(|factor| factor as u8), from)]);
+    }
+}
+
+impl RowField for Gf65536 {
+    type Row = Row16;
+
+    #[inline]
+    fn coefficients(code: Code, id: RepairId) -> Row16 {
+        code.row_16(id)
+    }
+
+    fn write(row: &mut [u8], code: Code, id: RepairId) {
+        let (low, high) = row.split_at_mut(row.len() / 2);
+        let mut coefficients = code.row_16(id);
+        let mut cells = [0; LINE];
+        for (low, high) in low.chunks_mut(LINE).zip(high.chunks_mut(LINE)) {
+            cells.fill(0);
+            coefficients.fill(&mut cells);
+            for ((low, high), cell) in low.iter_mut().zip(high).zip(cells) {
+                [*low, *high] = cell.to_le_bytes();
+            }
+        }
+    }
+
+    fn inv(a: u16) -> u16 {
+        gf65536::inv(a)
+    }
+
+    fn multiply(to: &mut [u8], factor: u16, from: &[u8]) {
+        let all = 0..to.len() / 2;
+        let term = ([factor, 0, 0, 0].into(), Self::source(from, from.len(), &all));
+        Kernel::active().mul_halves(&mut [Self::out(to, &all)], &[term]);
+    }
+
+    fn mul_add(to: &mut [u8], factor: u16, from: &[u8]) {
+        if factor != 0 {
+            let all = 0..to.len() / 2;
+            let term = ([factor, 0, 0, 0].into(), Self::source(from, from.len(), &all));
+            Kernel::active().mul_add_halves(&mut [Self::out(to, &all)], &[term]);
+        }
+    }
+
+    fn mul_add_four(to: [&mut [u8]; 4], factors: [u16; 4], from: &[u8]) {
+        let all = 0..from.len() / 2;
+        let term = (factors.into(), Self::source(from, from.len(), &all));
+        Kernel::active().mul_add_halves(&mut to.map(|to| Self::out(to, &all)), &[term]);
+    }
+}
+
+/// Coefficient `at` of a row.
+#[inline]
+pub(super) fn get<F: Field>(row: &[u8], at: usize) -> u16 {
+    let count = row.len() / F::BYTES;
+    (0..F::BYTES).fold(0, |value, byte| value | u16::from(row[byte * count + at]) << (8 * byte))
+}
+
+/// Makes `value` coefficient `at` of a row.
+#[inline]
+pub(super) fn set<F: Field>(row: &mut [u8], at: usize, value: u16) {
+    let count = row.len() / F::BYTES;
+    for (byte, value) in value.to_le_bytes().into_iter().enumerate().take(F::BYTES) {
+        row[byte * count + at] = value;
+    }
+}
+
+/// Makes coefficient `at` of a row 0 and returns what it was.
+#[inline]
+pub(super) fn take<F: Field>(row: &mut [u8], at: usize) -> u16 {
+    let value = get::<F>(row, at);
+    set::<F>(row, at, 0);
+    value
+}
+
+/// Eliminates a column from rows of the length of `pivot`, which says what the column is in terms of the others: each row
+/// gets its coefficient of the column times `pivot`. The rows that do not mention the column are often all of four, since
+/// pivots come in order.
+pub(super) fn eliminate<F: RowField>(rows: &mut [u8], column: usize, pivot: &[u8]) {
+    let len = pivot.len();
+    let mut fours = rows.chunks_exact_mut(4 * len);
+    for four in &mut fours {
+        let mut factors = [0; 4];
+        for (factor, row) in factors.iter_mut().zip(four.chunks_exact_mut(len)) {
+            *factor = take::<F>(row, column);
+        }
+        if factors != [0; 4] {
+            let (a, rest) = four.split_at_mut(len);
+            let (b, rest) = rest.split_at_mut(len);
+            let (c, d) = rest.split_at_mut(len);
+            F::mul_add_four([a, b, c, d], factors, pivot);
+        }
+    }
+    for row in fours.into_remainder().chunks_exact_mut(len) {
+        let factor = take::<F>(row, column);
+        F::mul_add(row, factor, pivot);
+    }
+}
