@@ -21,7 +21,7 @@ use tidewire_proto::config::Config;
 use tidewire_proto::connection::{Event, LaneConfig, Received, StreamId};
 use tidewire_proto::crypto::Secret;
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint, EndpointConfig};
-use tidewire_proto::wire::{FeedbackRepr, Frame, LaneRepr, Writer};
+use tidewire_proto::wire::{FeedbackRepr, Frame, LaneRepr, Layout, Writer};
 
 const DATAGRAM: usize = 1_472;
 /// Datagrams at one moment: more than a window of start-up.
@@ -121,12 +121,15 @@ fn symbol(host: &mut Host, peer: &mut Peer, input: &mut Unstructured<'_>) -> arb
     let (id, base) = (SourceId(first), SourceId(base.min(first)));
     let len = input.int_in_range(1..=64)?.min(input.len().max(1));
     let symbol = input.bytes(len)?;
+    // Lanes of either layout, and now and then the wrong one.
+    let in_generations = (lane >= 2) != input.ratio(1, 32)?;
+    let layout = if in_generations { Layout::Generations } else { Layout::Sliding };
     let frame = if input.ratio(2, 3)? {
-        Frame::Source { lane, id, base, again: input.arbitrary()?, symbol }
+        Frame::Source { lane, layout, id, base, again: input.arbitrary()?, symbol }
     } else {
-        let code = input.choose(&[Code::Rlc, Code::Cauchy]).copied()?;
+        let code = input.choose(&[Code::Rlc, Code::Cauchy, Code::Rlc16]).copied()?;
         let id = RepairId { first: id, count: input.int_in_range(1..=256)?, key: input.int_in_range(0..=8)? };
-        Frame::Repair { lane, code, id, base, on_feedback: input.arbitrary()?, symbol }
+        Frame::Repair { lane, layout, code, id, base, on_feedback: input.arbitrary()?, symbol }
     };
     // What cannot be said on the wire is not said.
     host.hear(peer, |w| frame.emit(w).unwrap_or_else(|_| Frame::Ping.emit(w).expect("room")));

@@ -1,4 +1,5 @@
-//! The arrow between the rooms of `proto`: each uses only those before it in [`ROOMS`] (docs/adr/0001-five-axes.md).
+//! The arrow between the rooms of `proto`: each uses only those before it in [`ROOMS`]
+//! (docs/adr/0001-five-axes.md).
 //!
 //! Reads the paths that begin with `crate::` from every source file. Unit tests may use what they like.
 

@@ -1,19 +1,22 @@
 //! Suite `policy`: what the default redundancy policy takes of a core at 1 Gbit/s.
 //!
-//! Real connections ask it, in process and virtual time, so that what it is told moves as it does on a path: the policy is wrapped in one that
-//! times each call. A call that makes a plan is told from the others by the plan, and timed by the thread's CPU time; the others, some tens of
-//! nanoseconds each, by the clock, of which what the clock itself takes is taken away.
+//! Real connections ask it, in process and virtual time, so that what it is told moves as it does on a path:
+//! the policy is wrapped in one that times each call. A call that makes a plan is told from the others by the
+//! plan, and timed by the thread's CPU time; the others, some tens of nanoseconds each, by the clock, of
+//! which what the clock itself takes is taken away.
 
 use std::cell::Cell;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use tidewire_codec::SourceId;
-use tidewire_proto::Time;
 use tidewire_proto::config::Config;
+use tidewire_proto::redundancy::answer::AsPlanned;
+use tidewire_proto::redundancy::proactive::Adaptive;
 use tidewire_proto::redundancy::{
-    Adaptive, CodingContext, Custom, Plan, Redundancy, RedundancyPolicy, Repair, RepairInFlight,
+    Answer, AnswerPolicy, CodingContext, Planner, Proactive, ProactivePolicy, Redundancy, Repair, RepairInFlight,
 };
+use tidewire_proto::{Custom, Time};
 
 use super::pair::{Loss, Pair, Path};
 use super::{Work, thread_time};
@@ -24,7 +27,8 @@ use crate::timing::Times;
 /// Bytes per second of the application, and what the sender may send: half load, where the policy plans.
 const RATE: u64 = 125_000_000;
 const PACE: u64 = 16 * RATE;
-/// Source symbols per second at that rate: of 1,344 bytes, which is what 1,500 hold beside headers and the room of a repair's.
+/// Source symbols per second at that rate: of 1,344 bytes, which is what 1,500 hold beside headers and the
+/// room of a repair's.
 const SYMBOLS: f64 = RATE as f64 / 1_344.0;
 /// Loss, mean run of losses, round trip in milliseconds.
 const CASES: [(f64, f64, u64); 6] =
@@ -103,8 +107,14 @@ fn figures(at: usize, bytes: u64) -> [f64; 4] {
     let path = Path { delay: Duration::from_millis(rtt_ms) / 2, loss: Loss::new(loss, burst) };
     let mut config = Config::default();
     config.max_rate = Some(PACE);
-    config.redundancy =
-        Redundancy::Custom(Custom { name: "timed", build: |_| Box::<Timed>::default(), parameter: 0.0 });
+    config.profile.redundancy = Redundancy {
+        proactive: Proactive::Custom(Custom {
+            name: "timed",
+            build: |_| Box::<Timed<Adaptive>>::default(),
+            parameter: 0.0,
+        }),
+        answer: Answer::Custom(Custom { name: "timed", build: |_| Box::<Timed<AsPlanned>>::default(), parameter: 0.0 }),
+    };
     TALLY.set(Tally::default());
     Pair::new(path, config).transfer(bytes, Some(RATE));
     let tally = TALLY.get();
@@ -123,54 +133,73 @@ fn clock_cost() -> Duration {
     looks.sum::<Duration>() / LOOKS
 }
 
-/// The policy, and each call of it timed.
+/// One of the two policies, and each call of it timed. It has a planner of its own, since the connection
+/// makes one for its own policies only; the planning is counted where the proactive policy does it.
 #[derive(Debug, Default)]
-struct Timed(Adaptive);
-
-impl Timed {
-    fn time<T>(&mut self, call: impl FnOnce(&mut Adaptive) -> T) -> T {
-        let begun = Instant::now();
-        let answer = black_box(call(&mut self.0));
-        let taken = begun.elapsed();
-        if taken < INTERRUPTED {
-            count(|tally| (tally.calls, tally.taken) = (tally.calls + 1, tally.taken + taken));
-        }
-        answer
-    }
+struct Timed<P> {
+    planner: Planner,
+    ours: P,
 }
 
-impl RedundancyPolicy for Timed {
+/// Calls a policy and counts the time.
+fn time<T>(call: impl FnOnce() -> T) -> T {
+    let begun = Instant::now();
+    let answer = black_box(call());
+    let taken = begun.elapsed();
+    if taken < INTERRUPTED {
+        count(|tally| (tally.calls, tally.taken) = (tally.calls + 1, tally.taken + taken));
+    }
+    answer
+}
+
+/// The context with what this planner decided.
+fn planned<'a>(cx: &CodingContext<'a>, planner: &'a Planner) -> CodingContext<'a> {
+    CodingContext { planned: planner.planned(), ..*cx }
+}
+
+impl ProactivePolicy for Timed<Adaptive> {
     fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
-        let conditions = |policy: &Adaptive| policy.plan().map(|plan| plan.conditions);
-        let (before, begun) = (conditions(&self.0), thread_time());
-        self.time(|policy| policy.on_source_sent(cx));
-        let planned = conditions(&self.0).is_some_and(|now| before != Some(now));
-        let planning = if planned { thread_time() - begun } else { Duration::ZERO };
+        let conditions = |planner: &Planner| planner.planned().plan.map(|plan| plan.conditions);
+        let (before, begun) = (conditions(&self.planner), thread_time());
+        time(|| self.planner.on_source_sent(cx));
+        let is_new = conditions(&self.planner).is_some_and(|now| before != Some(now));
+        let planning = if is_new { thread_time() - begun } else { Duration::ZERO };
+        time(|| self.ours.on_source_sent(&planned(cx, &self.planner)));
         count(|tally| {
             (tally.sources, tally.last) = (tally.sources + 1, cx.now);
             tally.first.get_or_insert(cx.now);
-            (tally.plans, tally.planning) = (tally.plans + u64::from(planned), tally.planning + planning);
+            (tally.plans, tally.planning) = (tally.plans + u64::from(is_new), tally.planning + planning);
         });
     }
 
-    fn on_source_lost(&mut self, id: SourceId) {
-        self.time(|policy| policy.on_source_lost(id));
+    fn on_source_settled(&mut self, id: SourceId, arrived: bool) {
+        time(|| self.ours.on_source_settled(id, arrived));
     }
 
     fn on_repair_settled(&mut self, repair: &RepairInFlight, arrived: bool) {
-        self.time(|policy| policy.on_repair_settled(repair, arrived));
+        time(|| self.ours.on_repair_settled(repair, arrived));
     }
 
-    fn next_repair(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
-        self.time(|policy| policy.next_repair(cx))
+    fn on_answer(&mut self, cx: &CodingContext<'_>, answer: &Repair) {
+        time(|| self.ours.on_answer(&planned(cx, &self.planner), answer));
     }
 
-    fn plan(&self) -> Option<&Plan> {
-        self.0.plan()
+    fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
+        time(|| self.ours.next(&planned(cx, &self.planner)))
     }
 
     fn poll_timeout(&self, cx: &CodingContext<'_>) -> Option<Time> {
-        self.0.poll_timeout(cx)
+        self.ours.poll_timeout(&planned(cx, &self.planner))
+    }
+}
+
+impl AnswerPolicy for Timed<AsPlanned> {
+    fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
+        self.planner.on_source_sent(cx);
+    }
+
+    fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
+        time(|| self.ours.next(&planned(cx, &self.planner)))
     }
 }
 

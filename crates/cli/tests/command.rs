@@ -271,10 +271,7 @@ fn wrong_scenarios_are_named_with_file_line_key_and_what_is_allowed() {
         ("[near]\nmax_overhead = \"130%\"", ":2: near.max_overhead: \"130%\" is out of range (0% to 100%)"),
         ("[near]\ndeliver = \"99.999%\"", ":2: near.deliver: deliver must be from 50 % to 99.99 %"),
         ("[far]\nlatency = \"5\"", ":2: far.latency: \"5\" has no unit"),
-        (
-            "[far]\nmaxrate = \"5mbit\"",
-            ":2: far.maxrate: no such key; did you mean \"max_rate\"? (allowed: redundancy, ",
-        ),
+        ("[far]\nmaxrate = \"5mbit\"", ":2: far.maxrate: no such key; did you mean \"max_rate\"? (allowed: profile, "),
         ("[[flow]]\nfrom = \"left\"\nbytes = \"1MB\"", ":2: flow.from: \"left\" "),
         ("[[flow]]\nfrom = \"near\"\nbytes = \"1\"", ":3: flow.bytes: \"1\" has no unit"),
         ("seed = \"7\"", ":1: seed: write a whole number"),

@@ -1,4 +1,5 @@
-//! Why a connection ends: the codes of the wire, and what the application is told. The lowest floor, which every room may use.
+//! Why a connection ends: the codes of the wire, and what the application is told. The lowest floor, which
+//! every room may use.
 
 use core::fmt;
 

@@ -33,6 +33,9 @@ pub struct Config {
     pub deliver: f64,
     /// Longest span of our repairs, 1 to 1,024 symbols (default 256); the peer may accept less.
     pub max_span: u16,
+    /// Coding jobs of at most so many products of a coefficient and a byte run inside of the connection; larger ones come out of
+    /// [`crate::connection::Connection::poll_job`] (default: all run inside).
+    pub inline_products: usize,
     /// Largest UDP payload to try, 1,200 to 65,527 bytes (default 1,472: an Ethernet frame).
     pub max_datagram: u16,
     /// Look for the largest datagram; off, 1,200 bytes are never exceeded.
@@ -75,6 +78,7 @@ impl Default for Config {
             latency: None,
             deliver: 0.99,
             max_span: DEFAULT_SPAN,
+            inline_products: usize::MAX,
             max_datagram: 1_472,
             probe_size: true,
             idle_timeout: Duration::from_secs(60),
@@ -117,6 +121,11 @@ impl Config {
         let latency = self.latency.is_none_or(|latency| latency >= Duration::from_millis(1));
         check(latency, "latency", "at least 1 ms")?;
         check((0.5..=0.9999).contains(&self.deliver), "deliver", "from 50 % to 99.99 %")?;
+        check(
+            self.profile.is_whole(),
+            "profile",
+            "of one layout: blocks go with generations, every and adaptive with a sliding window",
+        )?;
         check((1..=1_024).contains(&self.max_span), "max_span", "from 1 to 1024 symbols")?;
         check((1_200..=65_527).contains(&self.max_datagram), "max_datagram", "from 1200 to 65527 bytes")?;
         check(self.max_rate.is_none_or(|rate| rate >= 8_000), "max_rate", "at least 8000 bits per second")?;

@@ -1,4 +1,5 @@
-//! What a connection tells the application. Streams and the connection fill it; the lowest floor, which every room may use.
+//! What a connection tells the application. Streams and the connection fill it; the lowest floor, which every
+//! room may use.
 
 use crate::close::CloseReason;
 use crate::ids::StreamId;

@@ -11,11 +11,11 @@ pub fn nearest_name<'a>(text: &str, names: &[&'a str]) -> Option<&'a str> {
     (wrong <= name.len().div_ceil(3)).then_some(name)
 }
 
-/// One clause for an error message: `did you mean stream? known: stream, arq, block`.
+/// The rest of an error message that named `text`: `; did you mean "stream"? (allowed: stream, arq, block)`.
 pub fn nearest(text: &str, names: &[&str]) -> String {
-    let known = format!("known: {}", names.join(", "));
+    let allowed = format!(" (allowed: {})", names.join(", "));
     match nearest_name(text, names) {
-        Some(name) => format!("did you mean {name}? {known}"),
-        None => known,
+        Some(name) => format!("; did you mean \"{name}\"?{allowed}"),
+        None => allowed,
     }
 }

@@ -14,7 +14,7 @@ use tidewire_codec::{Code, RepairId, SourceId};
 use tidewire_proto::Time;
 use tidewire_proto::crypto::{Aead, AwsLc, HeaderKey, OpeningKey, PacketKey, PrivateKey, Provider, SealingKey, Secret};
 use tidewire_proto::handshake::{Credentials, Initiator, KeyCredentials, Parameters, Responder, Terms};
-use tidewire_proto::wire::*;
+use tidewire_proto::wire::{Layout, *};
 
 fn writing() -> bool {
     std::env::var_os("TIDEWIRE_GOLDEN").is_some_and(|mode| mode == "write")
@@ -72,21 +72,91 @@ fn frames() -> Vec<(&'static str, Frame<'static>)> {
         ("path_challenge", Frame::PathChallenge(*b"12345678")),
         ("path_response", Frame::PathResponse(*b"12345678")),
         ("new_cid", Frame::NewCid { sequence: 3, retire: 2, path: 0, id: ConnectionId(*b"abcdefgh") }),
-        ("slice", Frame::Slice { lane: 1, id: SourceId(70_000), offset: 1_000, total: 1_400, bytes: &[9; 20] }),
+        (
+            "slice",
+            Frame::Slice {
+                lane: 1,
+                layout: Layout::Sliding,
+                id: SourceId(70_000),
+                offset: 1_000,
+                total: 1_400,
+                bytes: &[9; 20],
+            },
+        ),
         ("rekey", Frame::Rekey { number: 300, message: &[6; 48] }),
         ("base", Frame::Base { lane: 1, base: SourceId(70_000) }),
-        ("src", Frame::Source { lane: 0, id: SourceId(5), base: SourceId(5), again: false, symbol }),
+        (
+            "src",
+            Frame::Source {
+                lane: 0,
+                layout: Layout::Sliding,
+                id: SourceId(5),
+                base: SourceId(5),
+                again: false,
+                symbol,
+            },
+        ),
         (
             "src_again",
-            Frame::Source { lane: 0, id: SourceId(1 << 33), base: SourceId((1 << 33) - 70), again: true, symbol },
+            Frame::Source {
+                lane: 0,
+                layout: Layout::Sliding,
+                id: SourceId(1 << 33),
+                base: SourceId((1 << 33) - 70),
+                again: true,
+                symbol,
+            },
         ),
         (
             "repair_proactive",
-            Frame::Repair { lane: 0, code: Code::Rlc, id, base: SourceId(15_990), on_feedback: false, symbol },
+            Frame::Repair {
+                lane: 0,
+                layout: Layout::Sliding,
+                code: Code::Rlc,
+                id,
+                base: SourceId(15_990),
+                on_feedback: false,
+                symbol,
+            },
         ),
         (
             "repair_on_feedback",
-            Frame::Repair { lane: 300, code: Code::Cauchy, id, base: SourceId(16_000), on_feedback: true, symbol },
+            Frame::Repair {
+                lane: 300,
+                layout: Layout::Sliding,
+                code: Code::Cauchy,
+                id,
+                base: SourceId(16_000),
+                on_feedback: true,
+                symbol,
+            },
+        ),
+        (
+            "src_of_generations",
+            Frame::Source {
+                lane: 0,
+                layout: Layout::Generations,
+                id: SourceId(5),
+                base: SourceId(5),
+                again: true,
+                symbol,
+            },
+        ),
+        (
+            "repair_of_generations",
+            Frame::Repair {
+                lane: 0,
+                layout: Layout::Generations,
+                code: Code::Cauchy,
+                id,
+                base: SourceId(15_990),
+                on_feedback: true,
+                symbol,
+            },
+        ),
+        (
+            "slice_of_generations",
+            Frame::Slice { lane: 1, layout: Layout::Generations, id: SourceId(7), offset: 3, total: 9, bytes: &[9; 6] },
         ),
     ]
 }
@@ -191,8 +261,8 @@ fn truncated_frames_are_errors() {
 
 #[test]
 fn malformed_frames_are_named() {
-    let cases: [(&[u8], usize, Malformed); 21] = [
-        (&[0x0b], 0, Malformed::UnknownType),
+    let cases: [(&[u8], usize, Malformed); 22] = [
+        (&[0x0c], 0, Malformed::UnknownType),
         (&[0x00, 0x3f], 1, Malformed::UnknownType),
         (&[0x01, 0x40, 0x01], 1, Malformed::UnknownType),
         (&[0x03, 0x00, 0x41, 0x01], 0, Malformed::Field("length")),
@@ -206,6 +276,7 @@ fn malformed_frames_are_named() {
         (&[0x12, 0, 2, 0, 1, 0, 0, 0], 0, Malformed::UnknownCode(2)),
         (&[0x12, 0, 0, 0, 0, 0, 0, 0], 0, Malformed::Field("count")),
         (&[0x12, 0, 0, 0, 0x44, 0x01, 0, 0, 0], 0, Malformed::Field("count")),
+        (&[0x16, 0, 1, 0, 2, 0x80, 1, 0, 0, 0], 0, Malformed::Field("key")),
         (&[0x02, 0x10], 0, Malformed::Field("flags")),
         (&[0x02, 0, 5, 0, 0], 0, Malformed::Field("ranges")),
         (&[0x02, 0, 5, 0, 1, 6], 0, Malformed::Field("length")),

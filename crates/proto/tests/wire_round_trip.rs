@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tidewire_codec::{Code, RepairId, SourceId};
-use tidewire_proto::wire::*;
+use tidewire_proto::wire::{Layout, *};
 
 /// Values of every varint length, and its edges.
 fn varint() -> impl Strategy<Value = u64> {
@@ -49,6 +49,12 @@ fn parts() -> impl Strategy<Value = Parts> {
         })
 }
 
+impl Parts {
+    fn layout(&self) -> Layout {
+        if self.flag { Layout::Generations } else { Layout::Sliding }
+    }
+}
+
 /// Every frame but FEEDBACK, which has a test of its own, built from `p`. SRC and REPAIR come last: they end the packet.
 fn frames(p: &Parts) -> Vec<Frame<'_>> {
     let [a, b, c] = p.numbers;
@@ -62,6 +68,7 @@ fn frames(p: &Parts) -> Vec<Frame<'_>> {
         Frame::NewCid { sequence: a.max(b), retire: a.min(b), path: p.lane, id: ConnectionId(p.eight) },
         Frame::Slice {
             lane: p.lane,
+            layout: p.layout(),
             id: SourceId(a),
             offset: (c % 60_000) as usize,
             total: (c % 60_000) as usize + p.bytes.len(),
@@ -69,9 +76,17 @@ fn frames(p: &Parts) -> Vec<Frame<'_>> {
         },
         Frame::Rekey { number: a, message: &p.bytes[..p.bytes.len().min(256)] },
         Frame::Base { lane: p.lane, base: SourceId(c) },
-        Frame::Source { lane: p.lane, id: SourceId(a), base: SourceId(a - b.min(a)), again: p.flag, symbol: &p.bytes },
+        Frame::Source {
+            lane: p.lane,
+            layout: p.layout(),
+            id: SourceId(a),
+            base: SourceId(a - b.min(a)),
+            again: p.flag,
+            symbol: &p.bytes,
+        },
         Frame::Repair {
             lane: p.lane,
+            layout: p.layout(),
             code: if p.flag { Code::Cauchy } else { Code::Rlc },
             id: RepairId { first: SourceId(first), count: p.span, key: p.key },
             base: SourceId(first - b.min(first)),
@@ -168,17 +183,19 @@ proptest! {
     }
 
     #[test]
-    fn header_lengths_are_what_is_written(lane: u32, id in varint(), back in varint(), span in 1..=1024_u16) {
+    fn header_lengths_are_what_is_written(lane: u32, id in varint(), back in varint(), span in 1..=1024_u16, key: u16) {
+        for layout in [Layout::Sliding, Layout::Generations] {
         let id = id.min(VARINT_MAX - 1024);
         let (id, base) = (SourceId(id), SourceId(id - back.min(id)));
         let mut buffer = [0; 64];
         let mut w = Writer::new(&mut buffer);
-        write_source_header(&mut w, lane, id, base, false).unwrap();
+        write_source_header(&mut w, (lane, layout), id, base, false).unwrap();
         prop_assert_eq!(w.len(), source_header_len(lane, id, base));
         let mut w = Writer::new(&mut buffer);
-        let repair = RepairId { first: id, count: span, key: 7 };
-        write_repair_header(&mut w, lane, Code::Rlc, repair, base, true).unwrap();
-        prop_assert_eq!(w.len(), repair_header_len(lane, repair, base));
+        let repair = RepairId { first: id, count: span, key };
+        write_repair_header(&mut w, (lane, layout), Code::Rlc, repair, base, true).unwrap();
+        prop_assert_eq!(w.len(), repair_header_len((lane, layout), repair, base));
+        }
     }
 
     #[test]

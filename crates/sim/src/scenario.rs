@@ -131,7 +131,14 @@ impl<'a> Reader<'a> {
     fn end(&self, (name, value): Entry<'_, 'a>, config: &mut Config) -> Result<(), ScenarioError> {
         let name = name.get_ref();
         let table = self.table(name, value)?;
-        self.texts(name, table, |key, text| set_end(config, key, text))
+        // The profile is what the other keys change, wherever it stands.
+        for of_profile in [true, false] {
+            let set = |key: &str, text: &str| {
+                if (key == "profile") == of_profile { set_end(config, key, text) } else { Ok(()) }
+            };
+            self.texts(name, table, set)?;
+        }
+        Ok(())
     }
 
     fn flows(&self, (name, value): Entry<'_, 'a>) -> Result<Vec<Flow>, ScenarioError> {
@@ -356,8 +363,8 @@ mod tests {
     fn flows_and_ends_are_read() {
         let text = r#"
             [near]
-            profile = "block:32,8"
             rate_control = "fixed:25mbit"
+            profile = "block:32,8"
             max_overhead = "30%"
             [[flow]]
             from = "near"
@@ -370,7 +377,7 @@ mod tests {
             start = "500ms"
         "#;
         let scenario = parse(text).unwrap();
-        assert_eq!(scenario.near.profile, block(32, 8));
+        assert_eq!(scenario.near.profile.redundancy, block(32, 8).redundancy);
         assert_eq!(scenario.near.profile.rate_control, RateControl::Fixed { bits_per_second: 25_000_000 });
         assert_eq!((scenario.near.max_overhead, scenario.far.profile.redundancy), (0.3, Redundancy::ADAPTIVE));
         assert_eq!(scenario.flows[0].bytes, 48_000_000);

@@ -328,7 +328,7 @@ impl From<EmptyBlackout> for SettingError {
 
 /// Writes that `key` is not among `allowed`, which one was perhaps meant, and all there are.
 pub fn unknown_key(f: &mut fmt::Formatter<'_>, key: &str, allowed: &[&str]) -> fmt::Result {
-    write!(f, "no such key; {}", nearest(key, allowed))
+    write!(f, "no such key{}", nearest(key, allowed))
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ fn curve(control: &str, settings: &[(&str, &str)], from: u64, step: u64, rows: u
     let mut trial = Trial::new(link, vec![Flow::bulk(End::Near, 1 << 30)], 1);
     let mut config = Config::default();
     config.profile.rate_control = control.parse().unwrap();
-    config.profile = "arq".parse().unwrap();
+    config.profile.redundancy = "none".parse().unwrap();
     (trial.near, trial.far) = (config.clone(), config);
     let mut run = trial.start().unwrap();
     let mut text = String::new();

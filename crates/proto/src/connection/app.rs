@@ -265,7 +265,7 @@ impl Connection {
             self.streams.wants_read(stream);
             return Err(ReadError::Blocked);
         }
-        self.streams.chunk(stream, self.receiver.decoder()).ok_or(ReadError::Blocked)
+        self.streams.chunk(stream, self.receiver.store()).ok_or(ReadError::Blocked)
     }
 
     /// The application has used the first `n` bytes of the chunk it was lent; 0 at the end of the stream, which is then forgotten.

@@ -20,12 +20,14 @@ pub struct Received<'a> {
     pub datagram: &'a mut [u8],
 }
 
-/// Datagrams to be sent: `len` bytes, in segments of `segment_size` (the last may be shorter), each a datagram.
+/// Datagrams to be sent: `len` bytes, in segments of `segment_size` (the last may be shorter), each a
+/// datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
     /// To where.
     pub destination: SocketAddr,
-    /// From which address of ours, if not from the one that the system picks: a peer that sent to this one takes nothing from another.
+    /// From which address of ours, if not from the one that the system picks: a peer that sent to this one
+    /// takes nothing from another.
     pub source: Option<IpAddr>,
     /// Mark to set.
     pub ecn: Option<Ecn>,

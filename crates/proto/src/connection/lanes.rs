@@ -135,14 +135,25 @@ impl Connection {
         }
         let (slot_len, span) = (self.config.slot_len(), self.config.max_span);
         let inbound = self.inbound.entry(lane).or_insert_with(|| Inbound {
-            receiver: LaneReceiver::new(slot_len, span, MESSAGE_RING.min(self.config.ring_memory)),
+            receiver: LaneReceiver::new(
+                slot_len,
+                span,
+                MESSAGE_RING.min(self.config.ring_memory),
+                self.config.inline_products,
+            ),
             messages: Messages::new(lane),
         });
         let urgent = inbound.receiver.receive(now, base, arrival, &mut inbound.messages)?;
-        if inbound.messages.is_ready() && !self.told_message {
+        self.tell_messages(lane);
+        Ok(urgent)
+    }
+
+    /// Tells the application that a lane has a message, unless it knows.
+    pub(super) fn tell_messages(&mut self, lane: u32) {
+        let is_ready = self.inbound.get(&lane).is_some_and(|inbound| inbound.messages.is_ready());
+        if is_ready && !self.told_message {
             self.told_message = true;
             self.events.push_back(Event::MessageReadable);
         }
-        Ok(urgent)
     }
 }

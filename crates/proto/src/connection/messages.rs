@@ -85,7 +85,8 @@ impl Connection {
             return Err(LaneError::Limit);
         }
         let memory = MESSAGE_RING.min(self.config.ring_memory);
-        let sender = LaneSender::new(self.config.slot_len(), memory, self.lane_credit);
+        let layout = (self.config.profile.layout, self.max_span);
+        let sender = LaneSender::new(layout, self.config.slot_len(), memory, self.lane_credit);
         let redundancy = config.redundancy.unwrap_or(self.config.profile.redundancy);
         let in_order = config.delivery.unwrap_or(self.config.profile.delivery) == Delivery::InOrder;
         self.lanes.messages.push(Lane::new(sender, redundancy, in_order));

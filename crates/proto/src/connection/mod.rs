@@ -9,6 +9,7 @@ mod app;
 mod driving;
 mod exchange;
 mod feedback;
+mod jobs;
 mod keys;
 mod lanes;
 mod memory;
@@ -28,6 +29,7 @@ use std::sync::Arc;
 
 pub use app::{OpenError, ReadError, WriteError};
 pub use driving::{Received, SendFailure, Transmit, WakeReason};
+pub use jobs::{Job, JobDone};
 pub use messages::{LaneConfig, LaneError, MessageError};
 
 pub use crate::close::{CloseCode, CloseReason};
@@ -252,8 +254,11 @@ impl Connection {
             inquiry_owed: false,
             path,
             validation: Validation::new([0; 32]),
-            lanes: Lanes::new(LaneSender::new(slot_len, config.ring_memory, 0), config.profile.redundancy),
-            receiver: LaneReceiver::new(slot_len, config.max_span, config.ring_memory),
+            lanes: Lanes::new(
+                LaneSender::new((config.profile.layout, config.max_span), slot_len, config.ring_memory, 0),
+                config.profile.redundancy,
+            ),
+            receiver: LaneReceiver::new(slot_len, config.max_span, config.ring_memory, config.inline_products),
             streams: Streams::new(side, config.max_streams, config.stream_window, config.max_stream_window),
             inbound: BTreeMap::new(),
             told_message: false,
@@ -284,9 +289,10 @@ impl Connection {
         let is_code_known = peer.codes.contains(code);
         self.path.mtu.limit_to(peer.max_datagram);
         self.lane_credit = peer.lane_credit.into();
-        let sender = LaneSender::new(self.config.slot_len(), self.config.ring_memory, self.lane_credit);
-        self.lanes = Lanes::new(sender, self.config.profile.redundancy);
         self.max_span = self.max_span.min(peer.max_span);
+        let layout = (self.config.profile.layout, self.max_span);
+        let sender = LaneSender::new(layout, self.config.slot_len(), self.config.ring_memory, self.lane_credit);
+        self.lanes = Lanes::new(sender, self.config.profile.redundancy);
         self.symbol_limit = self.symbol_limit.min(peer.max_symbol.into());
         self.streams.set_peer_limits(peer.streams.into(), peer.stream_credit.into());
         if peer.idle_timeout_ms > 0 {

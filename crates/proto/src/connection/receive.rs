@@ -145,11 +145,11 @@ impl Connection {
         asked: &mut Asked,
     ) -> Result<(), CloseCode> {
         match *frame {
-            Frame::Source { lane, id, base, again, symbol } => {
-                asked.urgent |= self.on_arrival(now, lane, base, Arrival::Source { id, again, symbol })?;
+            Frame::Source { lane, layout, id, base, again, symbol } => {
+                asked.urgent |= self.on_arrival(now, lane, base, Arrival::Source { layout, id, again, symbol })?;
             }
-            Frame::Repair { lane, code, id, base, on_feedback: _, symbol } => {
-                asked.urgent |= self.on_arrival(now, lane, base, Arrival::Repair { code, id, symbol })?;
+            Frame::Repair { lane, layout, code, id, base, on_feedback: _, symbol } => {
+                asked.urgent |= self.on_arrival(now, lane, base, Arrival::Repair { layout, code, id, symbol })?;
             }
             Frame::Base { lane, base } => asked.urgent |= self.on_arrival(now, lane, base, Arrival::Nothing)?,
             Frame::Feedback(ref feedback) => {
@@ -174,8 +174,8 @@ impl Connection {
                 }
             }
             Frame::Rekey { number, message } => self.on_rekey(now, number, message)?,
-            Frame::Slice { lane, id, offset, total, bytes } => {
-                let slice = Arrival::Slice { id, offset, total, bytes };
+            Frame::Slice { lane, layout, id, offset, total, bytes } => {
+                let slice = Arrival::Slice { layout, id, offset, total, bytes };
                 asked.urgent |= self.on_arrival(now, lane, SourceId(0), slice)?;
             }
             // No policy is imposed.

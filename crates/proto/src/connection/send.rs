@@ -16,7 +16,7 @@ use crate::lane::{LaneSender, STREAMS, Slice};
 use crate::path::{Carried, Ecn, Fate, IP_UDP_HEADER, Sent, transmission_time};
 use crate::redundancy::{CodingContext, Planned, Policies, Repair};
 use crate::wire::{
-    Frame, SHORT_HEADER_LEN, TAG_LEN, Writer, pad, repair_header_len, source_header_len, write_grease,
+    Frame, Layout, SHORT_HEADER_LEN, TAG_LEN, Writer, pad, repair_header_len, source_header_len, write_grease,
     write_repair_header, write_short_header, write_source_header,
 };
 
@@ -366,6 +366,7 @@ impl Connection {
             max_span: self.max_span,
             max_overhead: self.config.max_overhead,
             target: self.config.target(),
+            code: self.config.profile.code,
             planned: &Planned::NONE,
         };
         Some(ask(policies, &cx))
@@ -377,8 +378,13 @@ impl Connection {
         let first = SourceId(sender.sent().0 + sender.reach() as u64);
         let far = SourceId(sender.base().0.saturating_sub(sender.reach() as u64));
         let id = RepairId { first, count: self.max_span, key: 0 };
-        let header = repair_header_len(lane, id, far);
-        (usize::from(self.path.mtu.current()) - PACKET_OVERHEAD - header).min(self.symbol_limit)
+        let header = repair_header_len((lane, sender.layout()), id, far);
+        let longest = (usize::from(self.path.mtu.current()) - PACKET_OVERHEAD - header).min(self.symbol_limit);
+        match sender.layout() {
+            Layout::Sliding => longest,
+            // Repairs of generations have an even length.
+            Layout::Generations => longest & !1,
+        }
     }
 
     fn write_slot(&mut self, now: Time, number: u64, slot: &Slot, limit: usize, w: &mut Writer<'_>) -> Option<Carried> {
@@ -401,11 +407,11 @@ impl Connection {
             }
             Slot::Source(lane) => {
                 let Lane { sender, .. } = self.lanes.get_mut(*lane)?;
-                let base = sender.base();
+                let (base, layout) = (sender.base(), sender.layout());
                 let fits = source_len(*lane, sender, sender.sent()) <= limit;
                 let (id, symbol) = sender.send_source(now)?;
                 let carried = if fits {
-                    write_source_header(w, *lane, id, base, false).ok()?;
+                    write_source_header(w, (*lane, layout), id, base, false).ok()?;
                     w.bytes(symbol).ok()?;
                     sender.on_base_said(number);
                     Carried::Source { lane: *lane, id, again: false }
@@ -429,18 +435,24 @@ impl Connection {
                 if id < base {
                     return None;
                 }
-                write_source_header(w, lane, id, base, true).ok()?;
+                write_source_header(w, (lane, sender.layout()), id, base, true).ok()?;
                 w.bytes(sender.resend(id, number)?).ok()?;
                 Carried::Source { lane, id, again: true }
             }
             Repair::Coded { first, count, row, on_feedback } => {
-                // The window may have moved since a deferred decision: what is decoded needs no repair.
-                let gone = base.0.saturating_sub(first.0);
-                let count = u16::try_from(u64::from(count).checked_sub(gone).filter(|&left| left > 0)?).ok()?;
-                // A row is of the whole generation; of what is left of it any combination is as good.
-                let code = if row.is_some() && gone == 0 { self.config.profile.code } else { Code::Rlc };
-                let id = sender.name_repair(code, first.max(base), count, row.filter(|_| gone == 0));
-                write_repair_header(w, lane, code, id, base, on_feedback).ok()?;
+                let (first, count, row) = match sender.layout() {
+                    Layout::Generations => (first, count, row),
+                    // The window may have moved since a deferred decision: what is decoded needs no repair. A row is of the whole
+                    // span; of what is left of it any combination is as good.
+                    Layout::Sliding => {
+                        let gone = base.0.saturating_sub(first.0);
+                        let left = u64::from(count).checked_sub(gone).filter(|&left| left > 0)?;
+                        (first.max(base), u16::try_from(left).ok()?, row.filter(|_| gone == 0))
+                    }
+                };
+                let code = if row.is_some() { self.config.profile.code } else { Code::Rlc };
+                let id = sender.name_repair(code, first, count, row);
+                write_repair_header(w, (lane, sender.layout()), code, id, base, on_feedback).ok()?;
                 let len = sender.send_repair(code, id, on_feedback, number, w.spare()).ok()?;
                 w.advance(len).ok()?;
                 Carried::Repair { lane, first: id.first, count, on_feedback }
@@ -484,7 +496,9 @@ fn packet_len(lane: u32, sender: &LaneSender, repair: &Repair) -> usize {
         Repair::Resend(id) => source_len(lane, sender, id),
         Repair::Coded { first, count, .. } => {
             let id = RepairId { first, count, key: 0 };
-            PACKET_OVERHEAD + repair_header_len(lane, id, sender.base()) + sender.repair_len(first, count).unwrap_or(0)
+            PACKET_OVERHEAD
+                + repair_header_len((lane, sender.layout()), id, sender.base())
+                + sender.repair_len(first, count).unwrap_or(0)
         }
     }
 }

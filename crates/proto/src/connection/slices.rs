@@ -61,9 +61,12 @@ impl Connection {
 
     pub(super) fn write_slice(&mut self, lane: u32, slice: Slice, number: u64, w: &mut Writer<'_>) -> Option<Carried> {
         let Lane { sender, .. } = self.lanes.get_mut(lane)?;
+        let layout = sender.layout();
         let part = sender.send_slice(slice, number)?;
         let again = part.again;
-        Frame::Slice { lane, id: slice.id, offset: part.offset, total: part.total, bytes: part.bytes }.emit(w).ok()?;
+        Frame::Slice { lane, layout, id: slice.id, offset: part.offset, total: part.total, bytes: part.bytes }
+            .emit(w)
+            .ok()?;
         Some(Carried::Slice { lane, id: slice.id, part: slice.part, again })
     }
 }

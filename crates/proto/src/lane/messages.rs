@@ -6,7 +6,9 @@
 
 use std::collections::VecDeque;
 
-use tidewire_codec::{Decoder, SourceId};
+use tidewire_codec::SourceId;
+
+use crate::lane::store::Store;
 
 use super::receiver::Delivery;
 use crate::close::CloseCode;
@@ -132,14 +134,14 @@ impl Messages {
     }
 
     /// Delivers the message that begins in symbol `first`, if it needs no order and all of it is there.
-    fn take_early(&mut self, first: u64, decoder: &Decoder) -> Result<(), CloseCode> {
+    fn take_early(&mut self, first: u64, store: &Store) -> Result<(), CloseCode> {
         let Some(last) = self.ending(first)? else { return Ok(()) };
-        let Some(SymbolFrame::Message { in_order: false, data, .. }) = frames(decoder, first).last() else {
+        let Some(SymbolFrame::Message { in_order: false, data, .. }) = frames(store, first).last() else {
             return Ok(());
         };
         let mut bytes = data.to_vec();
         for id in first + 1..=last {
-            let Some(SymbolFrame::Message { data, .. }) = frames(decoder, id).next() else { return Ok(()) };
+            let Some(SymbolFrame::Message { data, .. }) = frames(store, id).next() else { return Ok(()) };
             extend(&mut bytes, data)?;
         }
         let index = (last - self.edge) as usize;
@@ -160,8 +162,8 @@ fn extend(message: &mut Vec<u8>, bytes: &[u8]) -> Result<(), CloseCode> {
     Ok(())
 }
 
-fn frames<'a>(decoder: &'a Decoder, id: u64) -> impl Iterator<Item = SymbolFrame<'a>> + use<'a> {
-    let symbol = decoder.symbol(SourceId(id)).and_then(|symbol| SymbolFrames::new(symbol).ok());
+fn frames<'a>(store: &'a Store, id: u64) -> impl Iterator<Item = SymbolFrame<'a>> + use<'a> {
+    let symbol = store.symbol(SourceId(id)).and_then(|symbol| SymbolFrames::new(symbol).ok());
     symbol.into_iter().flat_map(|(_, frames)| frames.flatten())
 }
 
@@ -169,7 +171,7 @@ impl Delivery for Messages {
     const MAY_SKIP: bool = true;
 
     /// A symbol became known: its whole messages without order are delivered.
-    fn on_symbol(&mut self, id: SourceId, frames: SymbolFrames<'_>, decoder: &Decoder) -> Result<(), CloseCode> {
+    fn on_symbol(&mut self, id: SourceId, frames: SymbolFrames<'_>, store: &Store) -> Result<(), CloseCode> {
         let mut part = Part { known: true, ..Part::default() };
         for (nth, frame) in frames.enumerate() {
             let SymbolFrame::Message { begins, ends, in_order, data } = frame.map_err(|_| CloseCode::Malformed)? else {
@@ -187,7 +189,7 @@ impl Delivery for Messages {
             }
         }
         let index = usize::try_from(id.0.saturating_sub(self.edge)).unwrap_or(usize::MAX);
-        if id.0 < self.edge || index >= decoder.capacity() {
+        if id.0 < self.edge || index >= store.capacity() {
             return Ok(());
         }
         if index >= self.parts.len() {
@@ -197,10 +199,10 @@ impl Delivery for Messages {
         if part.before
             && let Some(first) = self.beginning(id.0)?
         {
-            self.take_early(first, decoder)?;
+            self.take_early(first, store)?;
         }
         if part.after && !part.middle {
-            self.take_early(id.0, decoder)?;
+            self.take_early(id.0, store)?;
         }
         Ok(())
     }

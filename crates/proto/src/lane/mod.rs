@@ -4,15 +4,18 @@
 //! decoded them or their time is over; the receiver turns source and repair symbols back into what was written. Neither knows of packets: they are
 //! told fates by source id, and the connection keeps the books of packet numbers.
 
+mod job;
 mod messages;
 mod partial;
 mod pieces;
 mod receiver;
 mod sender;
+mod store;
 mod stream;
 mod streams;
 mod turns;
 
+pub(crate) use job::{Decode, Decoded};
 pub use messages::Message;
 pub(crate) use messages::{MAX_MESSAGE, Messages};
 pub(crate) use receiver::{Arrival, LaneReceiver};

@@ -13,7 +13,9 @@
 
 use std::collections::VecDeque;
 
-use tidewire_codec::{Decoder, SourceId};
+use tidewire_codec::SourceId;
+
+use crate::lane::store::Store;
 
 /// Most pieces in a block. Chosen: moving half a block takes about as long as the searches.
 const BLOCK: usize = 64;
@@ -54,9 +56,9 @@ impl Piece {
         self.stream == next.stream && self.end() == next.offset
     }
 
-    fn bytes<'a>(&'a self, decoder: &'a Decoder) -> Option<&'a [u8]> {
+    fn bytes<'a>(&'a self, store: &'a Store) -> Option<&'a [u8]> {
         match &self.place {
-            Place::Slot { id, at } => decoder.symbol(*id)?.get(*at as usize..)?.get(..self.len as usize),
+            Place::Slot { id, at } => store.symbol(*id)?.get(*at as usize..)?.get(..self.len as usize),
             Place::Own { bytes, at } => bytes.get(*at as usize..),
         }
     }
@@ -134,14 +136,14 @@ impl Pieces {
 
     /// Copies bytes out of the symbol `id`, whose slot is about to be reused, if they are still held and lie
     /// there.
-    pub fn copy_out(&mut self, extent: Extent, id: SourceId, decoder: &Decoder) {
+    pub fn copy_out(&mut self, extent: Extent, id: SourceId, store: &Store) {
         let Some(at) = self.before(self.find((extent.stream, extent.end()))) else { return };
         let piece = self.piece_mut(at);
         if piece.stream != extent.stream || piece.end() != extent.end() {
             return;
         }
         if matches!(piece.place, Place::Slot { id: held, .. } if held == id) {
-            let bytes = piece.bytes(decoder).unwrap_or_default().to_vec();
+            let bytes = piece.bytes(store).unwrap_or_default().to_vec();
             self.own_bytes += bytes.len();
             self.in_slots -= 1;
             self.piece_mut(at).place = Place::Own { bytes, at: 0 };
@@ -160,8 +162,8 @@ impl Pieces {
     }
 
     /// The bytes of a stream from `offset` on, as far as they lie together.
-    pub fn chunk<'a>(&'a self, stream: u64, offset: u64, decoder: &'a Decoder) -> Option<&'a [u8]> {
-        self.get(self.find((stream, offset))).filter(|piece| piece.key() == (stream, offset))?.bytes(decoder)
+    pub fn chunk<'a>(&'a self, stream: u64, offset: u64, store: &'a Store) -> Option<&'a [u8]> {
+        self.get(self.find((stream, offset))).filter(|piece| piece.key() == (stream, offset))?.bytes(store)
     }
 
     /// The first `n` bytes of the chunk at `offset` were read. Returns how many there were, `n` at most.
@@ -375,7 +377,7 @@ mod tests {
     /// Random insertions, reads, copies and resets on three streams, against a map that does the same.
     #[test]
     fn does_what_a_map_of_bytes_does() {
-        let mut decoder = Decoder::new(Limits { slot_len: 64, capacity: 64, max_span: 16, max_rows: 16 });
+        let mut decoder = Store::new(Limits { slot_len: 64, capacity: 64, max_span: 16, max_rows: 16 });
         for id in 0..64 {
             decoder.receive_source(SourceId(id), &[id as u8; 64]).expect("accepted");
         }

@@ -10,16 +10,18 @@ use core::ops::Range;
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use tidewire_codec::{Code, DecodeError, Decoder, Limits, Reception, RepairId, SourceId};
+use tidewire_codec::{Code, Limits, Reception, RepairId, SourceId};
 
+use super::job;
 use super::partial::Partials;
 use super::sender::{TIME_UNIT, send_time};
+use super::store::Store;
 use super::{INITIAL_CREDIT, SMALLEST_RING, most_symbols};
 use crate::Time;
 use crate::close::CloseCode;
 use crate::redundancy::{MAX_REGIONS, MAX_RUNS};
 use crate::stats::{DelayHistogram, SymbolStats};
-use crate::wire::{LaneRepr, SEND_TIME_MODULUS, SymbolFrames};
+use crate::wire::{LaneRepr, Layout, SEND_TIME_MODULUS, SymbolFrames};
 
 /// The credit doubles when as many symbols as this fraction of it came within a round trip, or are held beyond the edge: room for 2.5
 /// bandwidth-delay products and a round trip of repair.
@@ -39,11 +41,11 @@ const HALF_MINUTE: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Arrival<'a> {
     /// A source symbol; `again`: not for the first time.
-    Source { id: SourceId, again: bool, symbol: &'a [u8] },
+    Source { layout: Layout, id: SourceId, again: bool, symbol: &'a [u8] },
     /// A repair symbol.
-    Repair { code: Code, id: RepairId, symbol: &'a [u8] },
+    Repair { layout: Layout, code: Code, id: RepairId, symbol: &'a [u8] },
     /// Part of a source symbol; what it says of the base is nothing.
-    Slice { id: SourceId, offset: usize, total: usize, bytes: &'a [u8] },
+    Slice { layout: Layout, id: SourceId, offset: usize, total: usize, bytes: &'a [u8] },
     /// Only word of the base.
     Nothing,
 }
@@ -54,13 +56,13 @@ pub(crate) trait Delivery {
     const MAY_SKIP: bool;
 
     /// A symbol became known, in whatever order; these are its frames.
-    fn on_symbol(&mut self, id: SourceId, frames: SymbolFrames<'_>, decoder: &Decoder) -> Result<(), CloseCode>;
+    fn on_symbol(&mut self, id: SourceId, frames: SymbolFrames<'_>, store: &Store) -> Result<(), CloseCode>;
     /// The edge passes a symbol, each once and in order; `None`: it was skipped.
     fn on_passed(&mut self, _id: SourceId, _symbol: Option<&[u8]>) -> Result<(), CloseCode> {
         Ok(())
     }
     /// Slots of symbols below `floor` are about to be used for others.
-    fn before_reuse(&mut self, _floor: SourceId, _decoder: &Decoder) -> Result<(), CloseCode> {
+    fn before_reuse(&mut self, _floor: SourceId, _store: &Store) -> Result<(), CloseCode> {
         Ok(())
     }
 }
@@ -77,7 +79,7 @@ enum Origin {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct LaneReceiver {
-    decoder: Decoder,
+    store: Store,
     slot_len: usize,
     /// Symbols from the edge on that are accepted: a power of two, as `max_credit` is, and no less than the ring's capacity.
     credit: usize,
@@ -102,16 +104,19 @@ pub(crate) struct LaneReceiver {
     pub news: bool,
     /// Bytes by which [`Self::memory`] may grow to raise the credit.
     pub spare: usize,
+    /// Jobs of at most so many products run at once.
+    inline: usize,
 }
 
 impl LaneReceiver {
-    /// `slot_len` bytes hold the longest symbol, spans are at most `max_span`, the ring may grow to `memory` bytes.
-    pub fn new(slot_len: usize, max_span: u16, memory: usize) -> Self {
+    /// `slot_len` bytes hold the longest symbol, spans are at most `max_span`, the ring may grow to `memory` bytes. Jobs of at most `inline` products run
+    /// at once.
+    pub fn new(slot_len: usize, max_span: u16, memory: usize, inline: usize) -> Self {
         let (span, max_credit) = (usize::from(max_span), most_symbols(slot_len, memory));
         let max_rows = (max_credit / ROW_DIVISOR).clamp(span, ROW_SPANS * span);
         let limits = Limits { slot_len, capacity: SMALLEST_RING, max_span, max_rows };
         Self {
-            decoder: Decoder::new(limits),
+            store: Store::new(limits),
             slot_len,
             credit: INITIAL_CREDIT,
             max_credit,
@@ -129,6 +134,7 @@ impl LaneReceiver {
             round: (Time::ZERO, 0),
             news: false,
             spare: usize::MAX,
+            inline,
         }
     }
 
@@ -143,17 +149,27 @@ impl LaneReceiver {
     ) -> Result<bool, CloseCode> {
         self.on_base(now, base, delivery)?;
         match arrival {
-            Arrival::Source { id, again, symbol } => {
+            Arrival::Source { layout, id, again, symbol } => {
+                self.expect(layout)?;
                 self.make_room(base, SourceId(id.0.saturating_add(1)), delivery)?;
                 self.on_source(now, (id, again), symbol, delivery)
             }
-            Arrival::Repair { code, id, symbol } => {
+            Arrival::Repair { layout, code, id, symbol } => {
+                self.expect(layout)?;
                 self.make_room(base, SourceId(id.first.0.saturating_add(id.count.into())), delivery)?;
                 self.on_repair(now, (code, id), symbol, delivery)
             }
-            Arrival::Slice { id, offset, total, bytes } => self.on_slice(now, id, (offset, total), bytes, delivery),
+            Arrival::Slice { layout, id, offset, total, bytes } => {
+                self.expect(layout)?;
+                self.on_slice(now, id, (offset, total), bytes, delivery)
+            }
             Arrival::Nothing => Ok(true),
         }
+    }
+
+    /// The first symbol says the layout of the lane.
+    fn expect(&mut self, layout: Layout) -> Result<(), CloseCode> {
+        self.store.expect(layout, self.slot_len, self.region_len as u16)
     }
 
     /// Part of a symbol came.
@@ -171,8 +187,8 @@ impl LaneReceiver {
         if total > self.slot_len {
             return Err(CloseCode::Protocol);
         }
-        let decoder = &self.decoder;
-        let is_known = |id| id < decoder.edge() || decoder.is_decoded(id);
+        let store = &self.store;
+        let is_known = |id| store.is_decoded(id);
         self.partials.forget(is_known);
         if is_known(id) {
             self.redundant += 1;
@@ -195,16 +211,15 @@ impl LaneReceiver {
         symbol: &[u8],
         delivery: &mut D,
     ) -> Result<bool, CloseCode> {
-        let end = self.decoder.end();
-        let reception = self.decoder.receive_source(id, symbol).map_err(fault)?;
-        if reception == Reception::Innovative {
+        let end = self.store.end();
+        let innovative = self.store.receive_source(id, symbol)? == Some(Reception::Innovative);
+        if innovative {
             self.set_origin(id, if again { Origin::Resent } else { Origin::Direct });
             if !again && let Ok((header, _)) = SymbolFrames::new(symbol) {
                 self.clock.observe(now, header.time);
             }
         }
         let decoded = self.deliver(now, delivery)?;
-        let innovative = reception == Reception::Innovative;
         self.redundant += u64::from(!innovative);
         Ok(decoded != u64::from(innovative) || id != end)
     }
@@ -216,24 +231,16 @@ impl LaneReceiver {
         symbol: &[u8],
         delivery: &mut D,
     ) -> Result<bool, CloseCode> {
-        let reception = match self.decoder.receive_repair(code, id, symbol) {
-            Ok(reception) => reception,
-            // Our own bound on rows or work, not the peer's fault: the repair is as good as lost.
-            Err(error) if is_our_bound(&error) => {
-                self.redundant += 1;
-                return Ok(false);
-            }
-            Err(error) => return Err(fault(error)),
-        };
+        let reception = self.store.receive_repair(code, id, symbol)?;
+        self.redundant += u64::from(reception != Some(Reception::Innovative));
         let decoded = self.deliver(now, delivery)?;
-        self.redundant += u64::from(reception != Reception::Innovative);
         Ok(decoded > 0)
     }
 
     /// The peer says that nothing below `base` will come. On a lane that may not skip that can only be what is decoded.
     fn on_base<D: Delivery>(&mut self, now: Time, base: SourceId, delivery: &mut D) -> Result<(), CloseCode> {
         self.news = true;
-        if base > self.decoder.edge() {
+        if base > self.store.reported() {
             if !D::MAY_SKIP {
                 return Err(CloseCode::Protocol);
             }
@@ -242,7 +249,7 @@ impl LaneReceiver {
             }
             // What is decoded below is still to be passed.
             self.make_room(self.edge, base, delivery)?;
-            self.decoder.skip_before(base);
+            self.store.skip_before(base);
             self.deliver(now, delivery)?;
         }
         Ok(())
@@ -251,26 +258,32 @@ impl LaneReceiver {
     /// Before ids up to `end` are taken: raises the credit and widens the ring where they may, else saves unread bytes from the slots that
     /// will be reused. Symbols from `base` on are still mixed into repairs.
     fn make_room<D: Delivery>(&mut self, base: SourceId, end: SourceId, delivery: &mut D) -> Result<(), CloseCode> {
-        if end <= self.decoder.end() || end > self.limit() {
+        if end > self.limit() {
+            return Err(CloseCode::FlowControl);
+        }
+        if end <= self.store.end() {
             return Ok(());
         }
         self.raise_credit(self.held());
         let wanted = RING_FACTOR * (end.0 - base.0.min(self.edge.0));
         let wanted = wanted.min(self.credit as u64) as usize;
-        if wanted > self.decoder.capacity() {
-            self.decoder.grow(wanted);
+        if wanted > self.store.capacity() {
+            self.store.grow(wanted);
             if wanted >= 2 * MAX_RUNS {
                 self.regions.reserve(MAX_REGIONS.saturating_sub(self.regions.len()));
             }
         }
-        let floor = end.0.saturating_sub(self.decoder.capacity() as u64);
-        delivery.before_reuse(SourceId(floor), &self.decoder)
+        let floor = SourceId(end.0.saturating_sub(self.store.capacity() as u64));
+        delivery.before_reuse(floor, &self.store)?;
+        // Repairs of generations mix symbols below the base, as far as the longest span.
+        self.store.release_before(floor.min(SourceId(base.0.saturating_sub(self.region_len))));
+        Ok(())
     }
 
     /// Symbols and rows held beyond the edge: each of them came in a packet of its own.
     fn held(&self) -> u64 {
-        let decoder = &self.decoder;
-        decoder.end().0 - decoder.edge().0 - decoder.rank_deficit()
+        let store = &self.store;
+        store.end().0.saturating_sub(store.reported().0 + store.rank_deficit())
     }
 
     /// Doubles the credit where so many symbols are more than a fraction of it.
@@ -317,20 +330,23 @@ impl LaneReceiver {
 
     /// Hands on what became known, and lets the edge pass what is complete or skipped. Returns how many symbols became known.
     fn deliver<D: Delivery>(&mut self, now: Time, delivery: &mut D) -> Result<u64, CloseCode> {
+        while let Some(job) = self.store.poll_job(..=self.inline) {
+            self.store.handle_job(job.run())?;
+        }
         let mut count = 0;
-        while let Some(decoded) = self.decoder.poll_decoded() {
+        while let Some(decoded) = self.store.poll_decoded() {
             count += 1;
             if decoded.repaired {
                 self.set_origin(decoded.id, Origin::Repaired);
             }
-            let Some(symbol) = self.decoder.symbol(decoded.id) else { continue };
+            let Some(symbol) = self.store.symbol(decoded.id) else { continue };
             let (_, frames) = SymbolFrames::new(symbol).map_err(|_| CloseCode::Malformed)?;
-            delivery.on_symbol(decoded.id, frames, &self.decoder)?;
+            delivery.on_symbol(decoded.id, frames, &self.store)?;
         }
-        while self.edge < self.decoder.edge() {
+        while self.edge < self.store.edge() {
             self.pass(now);
             let passed = SourceId(self.edge.0 - 1);
-            delivery.on_passed(passed, self.decoder.symbol(passed))?;
+            delivery.on_passed(passed, self.store.symbol(passed))?;
         }
         Ok(count)
     }
@@ -338,7 +354,7 @@ impl LaneReceiver {
     /// The edge passes one symbol: it is delivered in order, or was skipped.
     fn pass(&mut self, now: Time) {
         let origin = self.origins.pop_front().unwrap_or(Origin::Unknown);
-        let symbol = self.decoder.symbol(self.edge);
+        let symbol = self.store.symbol(self.edge);
         self.edge = SourceId(self.edge.0 + 1);
         match origin {
             Origin::Unknown if symbol.is_none() => {
@@ -359,7 +375,7 @@ impl LaneReceiver {
     pub fn review(&mut self, now: Time, rtt: Duration) {
         self.tune(now, rtt);
         self.runs.clear();
-        self.runs.extend(self.decoder.undecoded().take(MAX_RUNS));
+        self.store.name_undecoded(MAX_RUNS, &mut self.runs);
         self.regions.clear();
         let last = self.runs.last().filter(|_| self.runs.len() == MAX_RUNS).map(|run| run.end);
         self.named = last.map(|end| (end, self.review_regions(end)));
@@ -368,9 +384,9 @@ impl LaneReceiver {
     /// Finds the deficits of the regions from `from` up; returns that of what lies below. Regions end at multiples of the longest span, so that the
     /// peer's answers to one report are for the regions of the next one too.
     fn review_regions(&mut self, from: SourceId) -> u64 {
-        let (end, length) = (self.decoder.end(), self.region_len);
+        let (end, length) = (self.store.end(), self.region_len);
         let mut deficits = [0; MAX_REGIONS];
-        let below = self.decoder.region_deficits(from, length, &mut deficits);
+        let below = self.store.region_deficits(from, length, &mut deficits);
         let mut start = from;
         for deficit in deficits {
             if start >= end {
@@ -385,10 +401,10 @@ impl LaneReceiver {
 
     /// What FEEDBACK says of this lane.
     pub fn report(&self, lane: u32) -> LaneRepr<'_> {
-        let (end, deficit) = self.named.unwrap_or((self.decoder.end(), self.decoder.rank_deficit()));
+        let (end, deficit) = self.named.unwrap_or((self.store.end(), self.store.rank_deficit()));
         LaneRepr {
             lane,
-            edge: self.decoder.edge(),
+            edge: self.store.reported(),
             end,
             deficit,
             limit: self.limit(),
@@ -399,30 +415,33 @@ impl LaneReceiver {
 
     /// Whether FEEDBACK has something to say of the lane.
     pub fn is_reportable(&self) -> bool {
-        self.news || self.decoder.edge() < self.decoder.end()
+        self.news || self.store.reported() < self.store.end()
     }
 
     /// Bytes of memory held.
     pub fn memory(&self) -> usize {
-        self.decoder.memory() + self.origins.capacity() * size_of::<Origin>() + self.partials.memory()
+        self.store.memory() + self.origins.capacity() * size_of::<Origin>() + self.partials.memory()
     }
 
     /// Where streams find their bytes.
-    pub fn decoder(&self) -> &Decoder {
-        &self.decoder
+    pub fn store(&self) -> &Store {
+        &self.store
     }
-}
 
-/// Whether the decoder refused for a bound of its own.
-fn is_our_bound(error: &DecodeError) -> bool {
-    matches!(error, DecodeError::TooManyRows { .. } | DecodeError::TooManyColumns { .. })
-}
+    /// Decoding to be done elsewhere.
+    pub fn poll_job(&mut self) -> Option<job::Decode> {
+        self.store.poll_job(..)
+    }
 
-/// What the peer did wrong when the decoder refuses.
-fn fault(error: DecodeError) -> CloseCode {
-    match error {
-        DecodeError::BeyondLimit { .. } => CloseCode::FlowControl,
-        _ => CloseCode::Protocol,
+    /// What came of [`Self::poll_job`].
+    pub fn handle_job<D: Delivery>(
+        &mut self,
+        now: Time,
+        done: job::Decoded,
+        delivery: &mut D,
+    ) -> Result<(), CloseCode> {
+        self.store.handle_job(done)?;
+        self.deliver(now, delivery).map(|_| ())
     }
 }
 

@@ -10,12 +10,13 @@ mod fill;
 mod in_flight;
 mod repairs;
 mod slices;
+mod window;
 
 use core::cmp::Reverse;
 use core::time::Duration;
 use std::collections::{BinaryHeap, VecDeque};
 
-use tidewire_codec::{EncodeError, Encoder, SourceId};
+use tidewire_codec::{EncodeError, SourceId};
 
 use self::expiry::Deadline;
 pub(crate) use self::expiry::Expired;
@@ -23,10 +24,11 @@ use self::in_flight::InFlight;
 use self::repairs::Keys;
 pub(crate) use self::slices::Slice;
 use self::slices::Sliced;
+use self::window::Window;
 use super::{INITIAL_CREDIT, SMALLEST_RING, most_symbols};
 use crate::Time;
 use crate::redundancy::{RepairInFlight, Report};
-use crate::wire::{LaneReport, OpenStream, SEND_TIME_MODULUS, SymbolHeader};
+use crate::wire::{LaneReport, Layout, OpenStream, SEND_TIME_MODULUS, SymbolHeader};
 
 /// Unit of the send time in a symbol (wire.md section 6).
 pub(super) const TIME_UNIT: u64 = 16_000;
@@ -52,7 +54,7 @@ struct OpenSymbol {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct LaneSender {
-    encoder: Encoder,
+    window: Window,
     max_capacity: usize,
     open: Option<OpenSymbol>,
     /// The newest symbol that was sent though it had room left.
@@ -88,11 +90,10 @@ pub(crate) struct LaneSender {
 }
 
 impl LaneSender {
-    /// `slot_len` bytes hold the longest symbol; the ring may grow to `memory` bytes. The peer accepts ids
-    /// below `peer_limit`.
-    pub fn new(slot_len: usize, memory: usize, peer_limit: u64) -> Self {
+    /// `slot_len` bytes hold the longest symbol; the window may grow to `memory` bytes. The peer accepts ids below `peer_limit`.
+    pub fn new((layout, max_span): (Layout, u16), slot_len: usize, memory: usize, peer_limit: u64) -> Self {
         Self {
-            encoder: Encoder::new(slot_len, SMALLEST_RING),
+            window: Window::new(layout, slot_len, SMALLEST_RING, max_span),
             max_capacity: most_symbols(slot_len, memory),
             open: None,
             newest_partial: None,
@@ -119,7 +120,7 @@ impl LaneSender {
 
     /// Symbols that wait for their first transmission, the open one included.
     pub fn queued(&self) -> usize {
-        let closed = self.encoder.window().end.0 - self.sent.0;
+        let closed = self.window.ids().end.0 - self.sent.0;
         closed as usize + usize::from(self.open.is_some())
     }
 
@@ -128,11 +129,11 @@ impl LaneSender {
         if self.sent >= self.peer_limit {
             return None;
         }
-        if self.sent == self.encoder.window().end && self.open.is_some() {
+        if self.sent == self.window.ids().end && self.open.is_some() {
             self.newest_partial = Some(self.sent);
             self.close();
         }
-        (self.sent < self.encoder.window().end).then_some(self.sent)
+        (self.sent < self.window.ids().end).then_some(self.sent)
     }
 
     /// Whether a source symbol waits.
@@ -148,7 +149,7 @@ impl LaneSender {
     /// Stamps the symbol that [`Self::next_source`] named and returns its bytes: it leaves now.
     pub fn send_source(&mut self, now: Time) -> Option<(SourceId, &[u8])> {
         let id = self.sent;
-        let symbol = self.encoder.symbol_mut(id)?;
+        let symbol = self.window.symbol_mut(id)?;
         let length = SymbolHeader::parse(symbol).ok()?.length;
         SymbolHeader { length, time: send_time(now) }.emit(symbol).ok()?;
         self.sources.push_back(Source::Open);
@@ -163,7 +164,7 @@ impl LaneSender {
     /// A source symbol as it is sent: what was withdrawn from it before left zeros behind its end, which the
     /// code pads with anyway.
     fn symbol(&self, id: SourceId) -> Option<&[u8]> {
-        let symbol = self.encoder.symbol(id)?;
+        let symbol = self.window.symbol(id)?;
         let length = SymbolHeader::parse(symbol).ok()?.length;
         symbol.get(..length.into())
     }
@@ -255,7 +256,7 @@ impl LaneSender {
             self.sources.pop_front();
             self.base = SourceId(self.base.0 + 1);
         }
-        self.encoder.release_before(self.base);
+        self.window.release_before(self.base);
         self.settled = self.settled.max(self.base);
         while let Some(index) = self.index(self.settled) {
             if self.sources[index] == Source::Open && !self.is_decoded(self.settled) {
@@ -297,7 +298,7 @@ impl LaneSender {
 
     /// How long ago that symbol first left; `None` when the peer lacks nothing. Ages of minutes wrap around.
     pub fn oldest_age(&self, now: Time) -> Option<Duration> {
-        let symbol = self.encoder.symbol(self.base).filter(|_| self.base < self.sent)?;
+        let symbol = self.window.symbol(self.base).filter(|_| self.base < self.sent)?;
         let left = SymbolHeader::parse(symbol).ok()?.time;
         let units = send_time(now).wrapping_sub(left) % SEND_TIME_MODULUS;
         Some(Duration::from_nanos(u64::from(units) * TIME_UNIT))
@@ -313,9 +314,14 @@ impl LaneSender {
         self.sent
     }
 
+    /// How its symbols are coded together.
+    pub fn layout(&self) -> Layout {
+        self.window.layout()
+    }
+
     /// Bytes of memory held in symbols.
     pub fn memory(&self) -> usize {
-        self.encoder.memory()
+        self.window.memory()
     }
 
     /// What the peer last said.
@@ -340,13 +346,13 @@ impl LaneSender {
 
     /// Longest symbol of a span: how long its repair is.
     pub fn repair_len(&self, first: SourceId, count: u16) -> Result<usize, EncodeError> {
-        self.encoder.repair_len(first, count)
+        self.window.repair_len(first, count)
     }
 
     /// Symbols that the ring holds at most, before it doubles beyond the first credit: how far back a base
     /// can lie.
     pub fn reach(&self) -> usize {
-        self.encoder.capacity().max(INITIAL_CREDIT)
+        self.window.capacity().max(INITIAL_CREDIT)
     }
 }
 

@@ -5,7 +5,9 @@
 //! counted and thrown away: how many came says when the half is over. How many gaps a stream has between its
 //! bytes is no matter: an honest peer cannot bound that, since it is the losses that make them.
 
-use tidewire_codec::{Decoder, SourceId};
+use tidewire_codec::SourceId;
+
+use crate::lane::store::Store;
 
 use super::pieces::{Extent, Overlap, Pieces};
 
@@ -224,8 +226,8 @@ impl Incoming {
     }
 
     /// The next unread bytes, if they are here.
-    pub fn chunk<'a>(&self, pieces: &'a Pieces, decoder: &'a Decoder) -> Option<&'a [u8]> {
-        pieces.chunk(self.id, self.read, decoder)
+    pub fn chunk<'a>(&self, pieces: &'a Pieces, store: &'a Store) -> Option<&'a [u8]> {
+        pieces.chunk(self.id, self.read, store)
     }
 
     /// The first `n` bytes of the chunk were read.
@@ -242,7 +244,7 @@ impl Incoming {
         (offset, len): (u64, usize),
         id: SourceId,
         pieces: &mut Pieces,
-        decoder: &Decoder,
+        store: &Store,
     ) -> Result<(), StreamFault> {
         let extent = Extent { stream: self.id, offset, len };
         if self.reading != Reading::Open {
@@ -251,7 +253,7 @@ impl Incoming {
         if offset + len as u64 > self.whole {
             return Err(StreamFault::Contradiction);
         }
-        pieces.copy_out(extent, id, decoder);
+        pieces.copy_out(extent, id, store);
         Ok(())
     }
 
@@ -308,7 +310,7 @@ mod tests {
             self.stream.on_reset(code, last, &mut self.pieces)
         }
 
-        fn chunk<'a>(&'a self, decoder: &'a Decoder) -> Option<&'a [u8]> {
+        fn chunk<'a>(&'a self, decoder: &'a Store) -> Option<&'a [u8]> {
             self.stream.chunk(&self.pieces, decoder)
         }
 
@@ -317,8 +319,8 @@ mod tests {
         }
     }
 
-    fn decoder() -> Decoder {
-        let mut decoder = Decoder::new(Limits { slot_len: 64, capacity: 16, max_span: 16, max_rows: 16 });
+    fn decoder() -> Store {
+        let mut decoder = Store::new(Limits { slot_len: 64, capacity: 16, max_span: 16, max_rows: 16 });
         for id in 0..4_u64 {
             let symbol: Vec<u8> = (0..10).map(|n| (id * 10 + n) as u8).collect();
             decoder.receive_source(SourceId(id), &symbol).expect("accepted");

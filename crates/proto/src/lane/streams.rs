@@ -8,7 +8,9 @@ mod arrivals;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
-use tidewire_codec::{Decoder, SourceId};
+use tidewire_codec::SourceId;
+
+use crate::lane::store::Store;
 
 use super::pieces::Pieces;
 use super::stream::{Incoming, Outgoing, Sending};
@@ -154,8 +156,8 @@ impl Streams {
     }
 
     /// The next unread bytes of a stream, if they are here.
-    pub fn chunk<'a>(&'a self, id: StreamId, decoder: &'a Decoder) -> Option<&'a [u8]> {
-        self.get(id)?.incoming.chunk(&self.pieces, decoder)
+    pub fn chunk<'a>(&'a self, id: StreamId, store: &'a Store) -> Option<&'a [u8]> {
+        self.get(id)?.incoming.chunk(&self.pieces, store)
     }
 
     pub fn get_mut(&mut self, id: StreamId) -> Option<&mut Stream> {

@@ -2,7 +2,7 @@
 
 use tidewire_codec::Code;
 
-use super::{Delivery, Named, Profile};
+use super::{Delivery, Layout, Named, Profile};
 use crate::rate::RateControl;
 use crate::redundancy::Redundancy;
 
@@ -16,6 +16,7 @@ pub(super) const NAMED: Named = Named {
 /// See the module.
 pub const ARQ: Profile = Profile {
     code: Code::Rlc,
+    layout: Layout::Sliding,
     redundancy: Redundancy::ARQ,
     rate_control: RateControl::Bbr,
     delivery: Delivery::AsComplete,

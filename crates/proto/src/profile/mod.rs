@@ -1,7 +1,8 @@
 //! Profiles: a complete system as one choice on each of five axes (docs/adr/0001-five-axes.md).
 //!
-//! [`crate::config::Config`] holds a profile; the command line, scenario files and the lab parse one by its name. Each file of this folder is
-//! one profile: a value, and the reasons for it. Nothing outside of this folder knows the name of a profile.
+//! [`crate::config::Config`] holds a profile; the command line, scenario files and the lab parse one by its
+//! name. Each file of this folder is one profile: a value, and the reasons for it. Nothing outside of this
+//! folder knows the name of a profile.
 
 mod arq;
 mod block;
@@ -18,13 +19,16 @@ pub use stream::STREAM;
 
 use crate::nearest::nearest;
 use crate::rate::RateControl;
-use crate::redundancy::Redundancy;
+use crate::redundancy::{Answer, Proactive, Redundancy};
+pub use crate::wire::Layout;
 
 /// One choice on each axis. Each field can be replaced by itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Profile {
     /// Which coefficients the rows of a generation have. Other combinations are always [`Code::Rlc`].
     pub code: Code,
+    /// Whether repairs mix any neighbouring symbols or closed groups of them.
+    pub layout: Layout,
     /// What is sent before a loss is known, and what for what the peer reports.
     pub redundancy: Redundancy,
     /// How much may be in flight, and at what pace it leaves.
@@ -57,6 +61,19 @@ pub struct Named {
 }
 
 impl Profile {
+    /// Whether its policies keep to its layout: in generations every repair is of one generation.
+    pub(crate) fn is_whole(&self) -> bool {
+        let Redundancy { proactive, answer } = self.redundancy;
+        match (self.layout, proactive) {
+            (Layout::Generations, Proactive::None | Proactive::Block { .. }) => {
+                matches!(answer, Answer::Open | Answer::Resend)
+            }
+            (Layout::Generations, Proactive::Every { .. } | Proactive::Adaptive) => false,
+            (Layout::Sliding, Proactive::Block { .. }) => false,
+            (_, Proactive::Custom(_)) | (Layout::Sliding, _) => true,
+        }
+    }
+
     /// All profiles: the one place where a new one is added.
     pub const NAMED: [Named; 3] = [stream::NAMED, arq::NAMED, block::NAMED];
 }
@@ -78,7 +95,7 @@ impl fmt::Display for BadProfile {
             Some(named) => write!(f, "bad profile {:?}; write it like {}", self.0, named.example),
             None => {
                 let names = Profile::NAMED.map(|named| named.name);
-                write!(f, "unknown profile {:?}; {}", self.0, nearest(name, &names))
+                write!(f, "unknown profile {:?}{}", self.0, nearest(name, &names))
             }
         }
     }
@@ -111,8 +128,11 @@ mod tests {
         }
         assert_eq!("stream".parse(), Ok(Profile::default()));
         let refused = |text: &str| text.parse::<Profile>().expect_err(text).to_string();
-        assert_eq!(refused("steam"), "unknown profile \"steam\"; did you mean stream? known: stream, arq, block");
-        assert_eq!(refused("block:300,1"), "bad profile \"block:300,1\"; write it like block:32,8");
+        assert_eq!(
+            refused("steam"),
+            "unknown profile \"steam\"; did you mean \"stream\"? (allowed: stream, arq, block)"
+        );
+        assert_eq!(refused("block:3000,1"), "bad profile \"block:3000,1\"; write it like block:32,8");
         assert!(refused("arq:3").starts_with("bad profile") && refused("").starts_with("unknown profile"));
     }
 }

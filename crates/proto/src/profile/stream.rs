@@ -1,8 +1,9 @@
-//! `stream`, the default: a sliding window under a random code, as much repair as the path and the target need (docs/decisions.md).
+//! `stream`, the default: a sliding window under a random code, as much repair as the path and the target
+//! need (docs/decisions.md).
 
 use tidewire_codec::Code;
 
-use super::{Delivery, Named, Profile};
+use super::{Delivery, Layout, Named, Profile};
 use crate::rate::RateControl;
 use crate::redundancy::Redundancy;
 
@@ -16,6 +17,7 @@ pub(super) const NAMED: Named = Named {
 /// See the module.
 pub const STREAM: Profile = Profile {
     code: Code::Rlc,
+    layout: Layout::Sliding,
     redundancy: Redundancy::ADAPTIVE,
     rate_control: RateControl::Bbr,
     delivery: Delivery::AsComplete,

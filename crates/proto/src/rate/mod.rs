@@ -170,8 +170,8 @@ pub struct UnknownRateControl(String);
 
 impl fmt::Display for UnknownRateControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = nearest(&self.0, &RateControl::NAMES);
-        write!(f, "unknown rate control {:?}; {known} (a rate that you vouch for)", self.0)
+        let allowed = nearest(&self.0, &RateControl::NAMES);
+        write!(f, "unknown rate control {:?}{allowed}; fixed is a rate that you vouch for", self.0)
     }
 }
 

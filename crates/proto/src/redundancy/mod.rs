@@ -1,11 +1,13 @@
 //! Redundancy: which repair, if any, the next free slot of a lane carries.
 //!
-//! Two policies of a lane decide. The [`answer`] says what to send for what the peer reported; the [`proactive`] policy says what to send
-//! before anything is reported. The [`plan`] room works out how much that should be. Each policy is a function of its
-//! [`CodingContext`] and its own state, so that a table can test it. The connection sends at once what a policy returns,
-//! computed from the newest window; nothing coded is ever queued.
+//! Two policies of a lane decide. The [`answer`] says what to send for what the peer reported; the
+//! [`proactive`] policy says what to send before anything is reported. The [`plan`] room works out how much
+//! that should be. Each policy is a function of its [`CodingContext`] and its own state, so that a table can
+//! test it. The connection sends at once what a policy returns, computed from the newest window; nothing
+//! coded is ever queued.
 //!
-//! A user chooses both policies with a [`Redundancy`]; [`Policies`] holds them for one lane and asks them in order.
+//! A user chooses both policies with a [`Redundancy`]; `Policies` holds them for one lane and asks them in
+//! order.
 
 pub mod answer;
 mod choice;
@@ -16,7 +18,7 @@ mod report;
 use core::ops::Range;
 use core::time::Duration;
 
-use tidewire_codec::SourceId;
+use tidewire_codec::{Code, SourceId};
 
 use crate::Time;
 use crate::path::LossEstimate;
@@ -28,7 +30,8 @@ pub use proactive::{Proactive, ProactivePolicy};
 pub use report::Report;
 pub(crate) use report::{MAX_REGIONS, MAX_RUNS};
 
-/// Longest span of a repair unless a user says otherwise, in symbols: what a receiver accepts by default (wire.md section 2).
+/// Longest span of a repair unless a user says otherwise, in symbols: what a receiver accepts by default
+/// (wire.md section 2).
 pub const DEFAULT_SPAN: u16 = 256;
 
 /// What a policy wants in the slot.
@@ -42,7 +45,8 @@ pub enum Repair {
         first: SourceId,
         /// Symbols in the span.
         count: u16,
-        /// This row of the lane's code over a whole generation. `None`: a random combination, whose key the lane counts.
+        /// This row of the lane's code over a whole generation. `None`: a random combination, whose key the
+        /// lane counts.
         row: Option<u16>,
         /// It answers a reported deficit; else it is proactive.
         on_feedback: bool,
@@ -120,12 +124,15 @@ pub struct CodingContext<'a> {
     pub last_source: Time,
     /// Longest span that the peer decodes.
     pub max_span: u16,
-    /// How long the oldest symbol that the peer may lack has been out; zero where it reported nothing lacking.
+    /// How long the oldest symbol that the peer may lack has been out; zero where it reported nothing
+    /// lacking.
     pub oldest: Duration,
     /// Proactive repair over source symbols that must not be exceeded, over any second.
     pub max_overhead: f64,
     /// How late data may be, if the user says so.
     pub target: Option<Target>,
+    /// The lane's code, of which a generation has rows.
+    pub code: Code,
     /// What the lane's planner decided; [`Planned::NONE`] where the lane has no planner.
     pub planned: &'a Planned,
 }
@@ -149,11 +156,11 @@ impl CodingContext<'_> {
         self.sent.0.saturating_sub(self.settled.0)
     }
 
-    /// Repairs under way that can be expected to help the gap at the beginning of `span`, and symbols of the span that
-    /// were sent again.
+    /// Repairs under way that can be expected to help the gap at the beginning of `span`, and symbols of the
+    /// span that were sent again.
     ///
-    /// An answer counts in full. Proactive repairs mix newer source symbols too, some of which will be lost: they count
-    /// only with what they bring beyond those expected losses.
+    /// An answer counts in full. Proactive repairs mix newer source symbols too, some of which will be lost:
+    /// they count only with what they bring beyond those expected losses.
     pub fn under_way_for(&self, span: Range<SourceId>) -> u64 {
         let covering = self
             .in_flight
@@ -260,6 +267,7 @@ pub(crate) fn context(report: &Report, rate: f64, burst: f64, saturated: bool) -
         oldest: Duration::ZERO,
         max_overhead: 0.5,
         target: None,
+        code: Code::Cauchy,
         planned: &Planned::NONE,
     }
 }

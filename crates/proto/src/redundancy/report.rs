@@ -22,8 +22,8 @@ pub struct Report {
     pub deficit: u64,
     /// Undecoded runs from the edge up, at most 32.
     pub undecoded: Vec<Range<SourceId>>,
-    /// What was seen beyond `end`, where more runs are lacking than could be named: adjacent regions from there up, and
-    /// how many independent symbols are lacking in each once all below it is decoded.
+    /// What was seen beyond `end`, where more runs are lacking than could be named: adjacent regions from
+    /// there up, and how many independent symbols are lacking in each once all below it is decoded.
     pub regions: Vec<(Range<SourceId>, u64)>,
     /// How many reports there were.
     pub serial: u64,

@@ -1,14 +1,14 @@
 //! The codes of the wire: the one table of their code points and names.
 //!
-//! REPAIR frames, the handshake's parameter 9 and `--code` read it. A code of the codec that is not in it cannot be
-//! chosen.
+//! REPAIR frames, the handshake's parameter 9 and `--code` read it. A code of the codec that is not in it
+//! cannot be chosen.
 
 use tidewire_codec::Code;
 
 use crate::nearest::nearest;
 
 /// Code, code point, name (docs/wire.md section 7).
-const CODES: [(Code, u8, &str); 2] = [(Code::Rlc, 0, "rlc"), (Code::Cauchy, 1, "cauchy")];
+const CODES: [(Code, u8, &str); 3] = [(Code::Rlc, 0, "rlc"), (Code::Cauchy, 1, "cauchy"), (Code::Rlc16, 3, "rlc16")];
 
 /// Code point of a code; `None` for one that the wire does not know.
 pub(super) fn code_point(code: Code) -> Option<u8> {
@@ -31,7 +31,7 @@ pub fn code_name(code: Code) -> &'static str {
 /// No such code: the text says which there are.
 pub fn parse_code(name: &str) -> Result<Code, String> {
     let found = CODES.iter().find(|(.., known)| *known == name).map(|&(code, ..)| code);
-    found.ok_or_else(|| format!("unknown code {name:?}; {}", nearest(name, &CODES.map(|(.., known)| known))))
+    found.ok_or_else(|| format!("unknown code {name:?}{}", nearest(name, &CODES.map(|(.., known)| known))))
 }
 
 /// A set of codes, as bits by code point.
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!((code_point(Code::Rlc8681), code_of(200)), (None, None));
         assert_eq!(
             parse_code("cauchi"),
-            Err("unknown code \"cauchi\"; did you mean cauchy? known: rlc, cauchy".into())
+            Err("unknown code \"cauchi\"; did you mean \"cauchy\"? (allowed: rlc, cauchy, rlc16)".into())
         );
     }
 }

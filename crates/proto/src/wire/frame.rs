@@ -36,10 +36,38 @@ mod kind {
     pub const SLICE: u8 = 0x08;
     pub const BASE: u8 = 0x09;
     pub const REKEY: u8 = 0x0a;
+    pub const SLICE_OF_GENERATIONS: u8 = 0x0b;
     pub const SOURCE: u8 = 0x10;
     pub const SOURCE_AGAIN: u8 = 0x11;
     pub const REPAIR: u8 = 0x12;
     pub const REPAIR_ON_FEEDBACK: u8 = 0x13;
+    /// Added to the four above for a lane in generations.
+    pub const OF_GENERATIONS: u8 = 0x04;
+}
+
+/// How the symbols of a lane are coded together: the same for all of its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// Any span of neighbouring symbols.
+    #[default]
+    Sliding,
+    /// In closed groups.
+    Generations,
+}
+
+impl Layout {
+    /// The frame type of this layout, from that of a sliding lane.
+    const fn kind(self, sliding: u8) -> u8 {
+        match self {
+            Self::Sliding => sliding,
+            Self::Generations => sliding | kind::OF_GENERATIONS,
+        }
+    }
+
+    /// The layout that a type of SRC or REPAIR says.
+    const fn of(kind: u8) -> Self {
+        if kind & kind::OF_GENERATIONS == 0 { Self::Sliding } else { Self::Generations }
+    }
 }
 
 /// What is wrong with a frame.
@@ -130,6 +158,8 @@ pub enum Frame<'a> {
     Slice {
         /// The symbol's lane.
         lane: u32,
+        /// The lane's layout.
+        layout: Layout,
         /// The symbol.
         id: SourceId,
         /// Where in the symbol these bytes stand.
@@ -157,6 +187,8 @@ pub enum Frame<'a> {
     Source {
         /// The symbol's lane.
         lane: u32,
+        /// The lane's layout.
+        layout: Layout,
         /// The symbol.
         id: SourceId,
         /// No symbol of the lane below this will come.
@@ -170,6 +202,8 @@ pub enum Frame<'a> {
     Repair {
         /// The span's lane.
         lane: u32,
+        /// The lane's layout.
+        layout: Layout,
         /// The rule of the coefficients.
         code: Code,
         /// The span and the key of the coefficients.
@@ -202,12 +236,15 @@ impl<'a> Frame<'a> {
             kind::PATH_CHALLENGE => Self::PathChallenge(r.array()?),
             kind::PATH_RESPONSE => Self::PathResponse(r.array()?),
             kind::NEW_CID => new_cid(r)?,
-            kind::SLICE => slice(r)?,
+            kind::SLICE => slice(Layout::Sliding, r)?,
+            kind::SLICE_OF_GENERATIONS => slice(Layout::Generations, r)?,
             kind::BASE => Self::Base { lane: number(r, "lane")?, base: SourceId(r.varint()?) },
             kind::REKEY => rekey(r)?,
-            kind::SOURCE | kind::SOURCE_AGAIN => source(kind == kind::SOURCE_AGAIN, r)?,
-            kind::REPAIR | kind::REPAIR_ON_FEEDBACK => repair(kind == kind::REPAIR_ON_FEEDBACK, r)?,
-            _ => return Err(Malformed::UnknownType),
+            _ => match kind & !kind::OF_GENERATIONS {
+                kind::SOURCE | kind::SOURCE_AGAIN => source(kind, r)?,
+                kind::REPAIR | kind::REPAIR_ON_FEEDBACK => repair(kind, r)?,
+                _ => return Err(Malformed::UnknownType),
+            },
         })
     }
 
@@ -244,8 +281,11 @@ impl<'a> Frame<'a> {
                 w.varint(path.into())?;
                 w.bytes(&id.0)
             }
-            Self::Slice { lane, id, offset, total, bytes } => {
-                w.u8(kind::SLICE)?;
+            Self::Slice { lane, layout, id, offset, total, bytes } => {
+                w.u8(match layout {
+                    Layout::Sliding => kind::SLICE,
+                    Layout::Generations => kind::SLICE_OF_GENERATIONS,
+                })?;
                 w.varint(lane.into())?;
                 w.varint(id.0)?;
                 w.varint(offset as u64)?;
@@ -264,12 +304,12 @@ impl<'a> Frame<'a> {
                 w.varint(message.len() as u64)?;
                 w.bytes(message)
             }
-            Self::Source { lane, id, base, again, symbol } => {
-                write_source_header(w, lane, id, base, again)?;
+            Self::Source { lane, layout, id, base, again, symbol } => {
+                write_source_header(w, (lane, layout), id, base, again)?;
                 w.bytes(symbol)
             }
-            Self::Repair { lane, code, id, base, on_feedback, symbol } => {
-                write_repair_header(w, lane, code, id, base, on_feedback)?;
+            Self::Repair { lane, layout, code, id, base, on_feedback, symbol } => {
+                write_repair_header(w, (lane, layout), code, id, base, on_feedback)?;
                 w.bytes(symbol)
             }
         })
@@ -303,7 +343,7 @@ fn new_cid<'a>(r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed> {
     Ok(Frame::NewCid { sequence, retire, path: number(r, "path")?, id: ConnectionId(r.array()?) })
 }
 
-fn slice<'a>(r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed> {
+fn slice<'a>(layout: Layout, r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed> {
     let lane = number(r, "lane")?;
     let id = SourceId(r.varint()?);
     let offset = r.varint()?;
@@ -317,7 +357,7 @@ fn slice<'a>(r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed> {
         return Err(Malformed::Field("length"));
     }
     let bytes = r.bytes(len as usize)?;
-    Ok(Frame::Slice { lane, id, offset: offset as usize, total: total as usize, bytes })
+    Ok(Frame::Slice { lane, layout, id, offset: offset as usize, total: total as usize, bytes })
 }
 
 fn rekey<'a>(r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed> {
@@ -331,14 +371,15 @@ fn base(id: u64, r: &mut Reader<'_>) -> Result<SourceId, Malformed> {
     id.checked_sub(r.varint()?).map(SourceId).ok_or(Malformed::Field("back"))
 }
 
-fn source<'a>(again: bool, r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed> {
+fn source<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed> {
     let lane = number(r, "lane")?;
     let id = r.varint()?;
     let base = base(id, r)?;
-    Ok(Frame::Source { lane, id: SourceId(id), base, again, symbol: r.take_rest() })
+    let (layout, again) = (Layout::of(kind), kind & 1 != 0);
+    Ok(Frame::Source { lane, layout, id: SourceId(id), base, again, symbol: r.take_rest() })
 }
 
-fn repair<'a>(on_feedback: bool, r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed> {
+fn repair<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed> {
     let lane = number(r, "lane")?;
     let point = r.u8()?;
     let code = code_of(point).ok_or(Malformed::UnknownCode(point))?;
@@ -347,10 +388,19 @@ fn repair<'a>(on_feedback: bool, r: &mut Reader<'a>) -> Result<Frame<'a>, Malfor
     if !(1..=MAX_SPAN).contains(&count) || first.saturating_add(count) > VARINT_MAX {
         return Err(Malformed::Field("count"));
     }
-    let key = r.u16()?;
-    let base = base(first, r)?;
+    let layout = Layout::of(kind);
+    let key = match layout {
+        Layout::Sliding => r.u16()?,
+        // No code of this version has more keys.
+        Layout::Generations => u16::try_from(r.varint()?).map_err(|_| Malformed::Field("key"))?,
+    };
+    let from = match layout {
+        Layout::Sliding => first,
+        Layout::Generations => first.saturating_add(count),
+    };
+    let base = base(from, r)?;
     let id = RepairId { first: SourceId(first), count: count as u16, key };
-    Ok(Frame::Repair { lane, code, id, base, on_feedback, symbol: r.take_rest() })
+    Ok(Frame::Repair { lane, layout, code, id, base, on_feedback: kind & 1 != 0, symbol: r.take_rest() })
 }
 
 const fn back(id: SourceId, base: SourceId) -> u64 {
@@ -368,14 +418,14 @@ pub const fn source_header_len(lane: u32, id: SourceId, base: SourceId) -> usize
 /// Writes a SRC frame up to its symbol, which the caller appends to the end of the packet. `base` is at most `id`.
 pub fn write_source_header(
     w: &mut Writer<'_>,
-    lane: u32,
+    (lane, layout): (u32, Layout),
     id: SourceId,
     base: SourceId,
     again: bool,
 ) -> Result<(), Full> {
     debug_assert!(base <= id, "base {base:?} above source id {id:?}");
     w.atomically(|w| {
-        w.u8(if again { kind::SOURCE_AGAIN } else { kind::SOURCE })?;
+        w.u8(layout.kind(if again { kind::SOURCE_AGAIN } else { kind::SOURCE }))?;
         w.varint(lane.into())?;
         w.varint(id.0)?;
         w.varint(back(id, base))
@@ -383,36 +433,52 @@ pub fn write_source_header(
 }
 
 /// Bytes of [`write_repair_header`].
-pub const fn repair_header_len(lane: u32, id: RepairId, base: SourceId) -> usize {
-    // Type, code, key.
-    4_usize
+pub const fn repair_header_len((lane, layout): (u32, Layout), id: RepairId, base: SourceId) -> usize {
+    let key = match layout {
+        Layout::Sliding => 2,
+        Layout::Generations => varint_len(id.key as u64),
+    };
+    // Type, code.
+    2_usize
+        .saturating_add(key)
         .saturating_add(varint_len(lane as u64))
         .saturating_add(varint_len(id.first.0))
         .saturating_add(varint_len(id.count as u64))
-        .saturating_add(varint_len(back(id.first, base)))
+        .saturating_add(varint_len(back(base_from(layout, id), base)))
+}
+
+/// The id that the base of a REPAIR is counted from.
+const fn base_from(layout: Layout, id: RepairId) -> SourceId {
+    match layout {
+        Layout::Sliding => id.first,
+        Layout::Generations => SourceId(id.first.0.saturating_add(id.count as u64)),
+    }
 }
 
 /// Writes a REPAIR frame up to its symbol, which the caller appends to the end of the packet. `base` is at most the
-/// span's first id, the span at most [`MAX_SPAN`] long. A code without a code point is a bug of the caller: [`Full`].
+/// span's first id, or its end in generations; the span is at most [`MAX_SPAN`] long. A code without a code point is a bug of the caller: [`Full`].
 pub fn write_repair_header(
     w: &mut Writer<'_>,
-    lane: u32,
+    (lane, layout): (u32, Layout),
     code: Code,
     id: RepairId,
     base: SourceId,
     on_feedback: bool,
 ) -> Result<(), Full> {
-    debug_assert!(base <= id.first, "base {base:?} above span {id:?}");
+    debug_assert!(base <= base_from(layout, id), "base {base:?} above span {id:?}");
     debug_assert!(u64::from(id.count) <= MAX_SPAN && id.count > 0, "{id:?} is no span for the wire");
     debug_assert!(code_point(code).is_some(), "{code:?} has no code point");
     w.atomically(|w| {
-        w.u8(if on_feedback { kind::REPAIR_ON_FEEDBACK } else { kind::REPAIR })?;
+        w.u8(layout.kind(if on_feedback { kind::REPAIR_ON_FEEDBACK } else { kind::REPAIR }))?;
         w.varint(lane.into())?;
         w.u8(code_point(code).ok_or(Full)?)?;
         w.varint(id.first.0)?;
         w.varint(id.count.into())?;
-        w.u16(id.key)?;
-        w.varint(back(id.first, base))
+        match layout {
+            Layout::Sliding => w.u16(id.key)?,
+            Layout::Generations => w.varint(id.key.into())?,
+        }
+        w.varint(back(base_from(layout, id), base))
     })
 }
 

@@ -29,8 +29,8 @@ pub use feedback::{
 };
 pub use feedback_repr::{FeedbackRepr, LaneRepr, StreamCreditRepr};
 pub use frame::{
-    Frame, FrameError, Frames, MAX_SPAN, MAX_SYMBOL, MAX_TEXT, Malformed, pad, repair_header_len, source_header_len,
-    write_grease, write_repair_header, write_source_header,
+    Frame, FrameError, Frames, Layout, MAX_SPAN, MAX_SYMBOL, MAX_TEXT, Malformed, pad, repair_header_len,
+    source_header_len, write_grease, write_repair_header, write_source_header,
 };
 pub(crate) use header::PHASE_BIT;
 pub use header::{

@@ -10,7 +10,7 @@ use tidewire_proto::connection::{CloseReason, Connection, Event, Received, Strea
 use tidewire_proto::crypto::{AwsLc, Secret};
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint, EndpointConfig};
 use tidewire_proto::handshake::Credentials;
-use tidewire_proto::wire::{Frame, SYMBOL_HEADER_LEN, SymbolFrame, SymbolHeader, Writer};
+use tidewire_proto::wire::{Frame, Layout, SYMBOL_HEADER_LEN, SymbolFrame, SymbolHeader, Writer};
 
 use super::meter::Meter;
 use super::peer::Peer;
@@ -106,7 +106,7 @@ impl Host {
         let len = w.len();
         SymbolHeader { length: len as u16, time: 0 }.emit(&mut symbol).expect("room");
         let (id, base) = (tidewire_codec::SourceId(id), tidewire_codec::SourceId(0));
-        let source = Frame::Source { lane: 0, id, base, again: false, symbol: &symbol[..len] };
+        let source = Frame::Source { lane: 0, layout: Layout::Sliding, id, base, again: false, symbol: &symbol[..len] };
         self.hear(peer, |w| source.emit(w).expect("room"));
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidewire_codec::{Code, RepairId, SourceId};
 use tidewire_proto::config::Config;
 use tidewire_proto::connection::{CloseCode, CloseReason, StreamId};
-use tidewire_proto::wire::{Frame, SymbolFrame};
+use tidewire_proto::wire::{Frame, Layout, SymbolFrame};
 
 use super::flow::Flow;
 use super::host::Host;
@@ -105,12 +105,12 @@ fn issue_13_a_few_far_ids_cost_what_a_few_symbols_cost() {
     let doubled = |n: u64| (256 << n.min(16)) - 1;
     let symbol: fn(u64) -> Frame<'static> = |id| {
         let (id, base) = (SourceId(id), SourceId(0));
-        Frame::Source { lane: 0, id, base, again: false, symbol: &[0, 5, 0, 0, 0] }
+        Frame::Source { lane: 0, layout: Layout::Sliding, id, base, again: false, symbol: &[0, 5, 0, 0, 0] }
     };
     let repair: fn(u64) -> Frame<'static> = |id| {
         let id = RepairId { first: SourceId(id.saturating_sub(255)), count: 256, key: id as u16 };
         let (code, base) = (Code::Rlc, SourceId(0));
-        Frame::Repair { lane: 0, code, id, base, on_feedback: true, symbol: &[7; 5] }
+        Frame::Repair { lane: 0, layout: Layout::Sliding, code, id, base, on_feedback: true, symbol: &[7; 5] }
     };
     // A repair takes a matrix of as many rows and columns as there are ids within the credit.
     for (frame, matrix) in [(symbol, 0), (repair, 256 * 256 + 256 * 64)] {
@@ -155,7 +155,8 @@ fn gaps_of_one_symbol_cost_the_ring_and_its_matrix() {
     for key in 0..512 {
         let id = RepairId { first: SourceId(u64::from(key) % 256), count: 256, key };
         let (code, base) = (Code::Rlc, SourceId(0));
-        let repair = Frame::Repair { lane: 0, code, id, base, on_feedback: false, symbol: &[7; 1_300] };
+        let repair =
+            Frame::Repair { lane: 0, layout: Layout::Sliding, code, id, base, on_feedback: false, symbol: &[7; 1_300] };
         host.hear(&mut peer, |w| repair.emit(w).expect("room"));
         host.wait(Duration::from_millis(1));
         host.turn(|_, _| {});
@@ -174,8 +175,8 @@ fn windows_that_end_far_ahead_cost_the_ring_at_most() {
         let (base, symbol) = (SourceId(0), &[0; 1_000][..]);
         let span = RepairId { first: SourceId(id.0 - 255), count: 256, key: 1 };
         for frame in [
-            Frame::Source { lane, id, base, again: false, symbol: &[0, 5, 0, 0, 0] },
-            Frame::Repair { lane, code: Code::Rlc, id: span, base, on_feedback: true, symbol },
+            Frame::Source { lane, layout: Layout::Sliding, id, base, again: false, symbol: &[0, 5, 0, 0, 0] },
+            Frame::Repair { lane, layout: Layout::Sliding, code: Code::Rlc, id: span, base, on_feedback: true, symbol },
             Frame::Base { lane, base: id },
         ] {
             for _ in 0..64 {

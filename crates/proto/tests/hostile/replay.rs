@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidewire_codec::SourceId;
 use tidewire_proto::config::Config;
 use tidewire_proto::connection::StreamId;
-use tidewire_proto::wire::{Frame, SYMBOL_HEADER_LEN, SymbolFrame, SymbolHeader, Writer};
+use tidewire_proto::wire::{Frame, Layout, SYMBOL_HEADER_LEN, SymbolFrame, SymbolHeader, Writer};
 
 use super::flow::Flow;
 use super::host::{Host, Random, pattern, quick};
@@ -60,7 +60,7 @@ fn piece(peer: &mut super::peer::Peer, id: u64) -> Vec<u8> {
     let len = w.len();
     SymbolHeader { length: len as u16, time: 0 }.emit(&mut symbol).expect("room");
     let (id, base) = (SourceId(id), SourceId(0));
-    let source = Frame::Source { lane: 0, id, base, again: false, symbol: &symbol[..len] };
+    let source = Frame::Source { lane: 0, layout: Layout::Sliding, id, base, again: false, symbol: &symbol[..len] };
     peer.seal(|w| source.emit(w).expect("room")).to_vec()
 }
 

@@ -6,7 +6,7 @@ use tidewire_codec::{Code, RepairId, SourceId};
 use tidewire_proto::config::Config;
 use tidewire_proto::connection::{LaneConfig, StreamId};
 use tidewire_proto::wire::{
-    ConnectionId, EcnCounts, FeedbackRepr, Frame, LaneRepr, SYMBOL_HEADER_LEN, StreamCreditRepr, SymbolHeader,
+    ConnectionId, EcnCounts, FeedbackRepr, Frame, LaneRepr, Layout, SYMBOL_HEADER_LEN, StreamCreditRepr, SymbolHeader,
 };
 
 use super::host::{Host, Random, quick};
@@ -62,10 +62,20 @@ fn frame(host: &mut Host, peer: &mut Peer, random: &mut Random) {
     let (lane, id) = (random.below(16) as u32, SourceId(random.below(300) as u64));
     let base = SourceId(id.0.min(random.below(300) as u64));
     let frame = match random.below(8) {
-        0 | 1 => Frame::Source { lane, id, base, again: random.below(2) == 0, symbol: &symbol },
+        0 | 1 => {
+            Frame::Source { lane, layout: Layout::Sliding, id, base, again: random.below(2) == 0, symbol: &symbol }
+        }
         2 => {
             let id = RepairId { first: id, count: 1 + random.below(256) as u16, key: random.below(8) as u16 };
-            Frame::Repair { lane, code: Code::Rlc, id, base, on_feedback: false, symbol: &symbol }
+            Frame::Repair {
+                lane,
+                layout: Layout::Sliding,
+                code: Code::Rlc,
+                id,
+                base,
+                on_feedback: false,
+                symbol: &symbol,
+            }
         }
         3 => Frame::Base { lane, base: SourceId(random.below(300) as u64) },
         4 => Frame::PathChallenge([random.below(256) as u8; 8]),

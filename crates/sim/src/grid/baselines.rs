@@ -1,7 +1,8 @@
-//! Policies that ours is compared with and that nobody should run: what the literature sends, in the protocol's own slots.
+//! Policies that ours is compared with and that nobody should run: what the literature sends, in the
+//! protocol's own slots.
 //!
-//! They come into a connection as [`Custom`] values of their axis; each has one number to be searched over. Like every policy they are functions of
-//! their context and own state.
+//! They come into a connection as [`Custom`] values of their axis; each has one number to be searched over.
+//! Like every policy they are functions of their context and own state.
 
 use tidewire_codec::SourceId;
 use tidewire_proto::redundancy::answer::{AsPlanned, answer_deficit, resend_unseen};
@@ -26,8 +27,9 @@ fn every(share: f64) -> Proactive {
 
 /// A lost source symbol is sent again as soon as feedback shows the loss, `copies` times in a row.
 ///
-/// With one copy this is SR-ARQ. More of them is what sets policies on NACKs apart from it in delay: redundancy on the
-/// retransmission, whose own loss is what the tail of ARQ is made of (Hairpin, NSDI 2024; AutoRec, 2025).
+/// With one copy this is SR-ARQ. More of them is what sets policies on NACKs apart from it in delay:
+/// redundancy on the retransmission, whose own loss is what the tail of ARQ is made of (Hairpin, NSDI 2024;
+/// AutoRec, 2025).
 pub(super) fn nack(copies: f64) -> Redundancy {
     let nack = answer("nack", |copies| Box::new(Nack { copies: copies as u32, again: None }), copies);
     Redundancy { proactive: Proactive::None, answer: nack }
@@ -49,9 +51,9 @@ impl AnswerPolicy for Nack {
     }
 }
 
-/// The streaming code, evenly placed, and for each settled deficit two repairs more than it lacks, over the prefix whose
-/// fate is known: the streaming code with bursts on NACKs of the papers' catalogue (part 2.3), whose p99 is the best known near
-/// capacity.
+/// The streaming code, evenly placed, and for each settled deficit two repairs more than it lacks, over the
+/// prefix whose fate is known: the streaming code with bursts on NACKs of the papers' catalogue (part 2.3),
+/// whose p99 is the best known near capacity.
 pub(super) fn streaming_margin(share: f64) -> Redundancy {
     let margin = answer("margin", |_| Box::new(Margin), share);
     Redundancy { proactive: every(share), answer: margin }
@@ -69,8 +71,8 @@ impl AnswerPolicy for Margin {
     }
 }
 
-/// The streaming code, evenly placed, and what is lost and not yet repaired is sent again uncoded (Caterpillar RLNC with
-/// feedback: Gabriel, Wunderlich, Pandi, Fitzek, Reisslein, IEEE Access 2018).
+/// The streaming code, evenly placed, and what is lost and not yet repaired is sent again uncoded
+/// (Caterpillar RLNC with feedback: Gabriel, Wunderlich, Pandi, Fitzek, Reisslein, IEEE Access 2018).
 pub(super) fn caterpillar(share: f64) -> Redundancy {
     let caterpillar = answer("caterpillar", |_| Box::new(Caterpillar), share);
     Redundancy { proactive: every(share), answer: caterpillar }
@@ -89,14 +91,14 @@ impl AnswerPolicy for Caterpillar {
     }
 }
 
-/// Adaptive causal RLNC (Cohen, Malak, Bar Bracha, Médard, "Adaptive Causal Network Coding with Feedback", IEEE Transactions
-/// on Communications 68(7), 2020), as far as it fits a systematic code in a transport.
+/// Adaptive causal RLNC (Cohen, Malak, Bar Bracha, Médard, "Adaptive Causal Network Coding with Feedback",
+/// IEEE Transactions on Communications 68(7), 2020), as far as it fits a systematic code in a transport.
 ///
-/// A priori: after each window of `k` source symbols, what is sent in a round trip, `round(k p)` repairs. A posteriori: one
-/// more repair in each slot while the rate of missing over added degrees of freedom is above what the channel lets
-/// through, `m > a (1 - p - threshold)`: missing is the deficit of what is settled, added are all repairs whose fate is
-/// open. Repairs mix the newest span, or the lowest gap's where that lies before it. Left out: their size limit of two windows,
-/// since spans are bounded here.
+/// A priori: after each window of `k` source symbols, what is sent in a round trip, `round(k p)` repairs. A
+/// posteriori: one more repair in each slot while the rate of missing over added degrees of freedom is above
+/// what the channel lets through, `m > a (1 - p - threshold)`: missing is the deficit of what is settled,
+/// added are all repairs whose fate is open. Repairs mix the newest span, or the lowest gap's where that lies
+/// before it. Left out: their size limit of two windows, since spans are bounded here.
 pub(super) fn ac_rlnc(threshold: f64) -> Redundancy {
     Redundancy {
         proactive: proactive("ac-rlnc", |_| Box::new(APriori { since_window: 0, owed: 0 }), threshold),

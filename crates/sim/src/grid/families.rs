@@ -1,5 +1,5 @@
-//! The policies of the grid, in families of one number each: along it more is sent and delay falls, so that a family can be read at any
-//! overhead.
+//! The policies of the grid, in families of one number each: along it more is sent and delay falls, so that a
+//! family can be read at any overhead.
 
 use core::fmt;
 
@@ -19,7 +19,8 @@ pub enum Family {
     Nack,
     /// A block code of `k` source symbols with answers; the number is its repairs per source symbol.
     Block(u16),
-    /// The streaming code without answers; the number of this one and the next three is the repairs per source symbol.
+    /// The streaming code without answers; the number of this one and the next three is the repairs per
+    /// source symbol.
     Open,
     /// The streaming code with answers.
     Closed,

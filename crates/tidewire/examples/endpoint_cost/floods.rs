@@ -4,7 +4,9 @@
 //! connection. The peer acknowledges nothing.
 
 use tidewire_codec::{Code, Encoder, RepairId, SourceId};
-use tidewire_proto::wire::{ConnectionId, Frame, SYMBOL_HEADER_LEN, SymbolFrame, SymbolHeader, TAG_LEN, Writer};
+use tidewire_proto::wire::{
+    ConnectionId, Frame, Layout, SYMBOL_HEADER_LEN, SymbolFrame, SymbolHeader, TAG_LEN, Writer,
+};
 
 /// Bytes of a packet that frames may fill.
 const ROOM: usize = 1_400;
@@ -55,7 +57,7 @@ fn new_cids(n: usize, w: &mut Writer<'_>) {
 fn slices(n: usize, w: &mut Writer<'_>) {
     let (lane, total, bytes) = (0, 1_200, b"x");
     let id = |k: usize| SourceId(1 + k as u64 % 100);
-    fill(w, |k| Frame::Slice { lane, id: id(k), offset: 2 * (n + k) % 1_000, total, bytes });
+    fill(w, |k| Frame::Slice { lane, layout: Layout::Sliding, id: id(k), offset: 2 * (n + k) % 1_000, total, bytes });
 }
 
 /// Symbol 0 is missing; the credit of a new connection is 256 symbols.
@@ -84,7 +86,9 @@ fn decoding(data: &'static [u8]) -> Frames {
         let id = RepairId { first: SourceId(first), count: SPAN as u16, key: n as u16 };
         let len = encoder.write_repair(Code::Rlc, id, &mut out).expect("held");
         let (lane, code, base, on_feedback) = (0, Code::Rlc, SourceId(first), false);
-        Frame::Repair { lane, code, id, base, on_feedback, symbol: &out[..len] }.emit(w).expect("room");
+        Frame::Repair { lane, layout: Layout::Sliding, code, id, base, on_feedback, symbol: &out[..len] }
+            .emit(w)
+            .expect("room");
     })
 }
 
@@ -107,5 +111,7 @@ fn symbol(count: usize, frame: impl Fn(usize) -> SymbolFrame<'static>) -> Vec<u8
 }
 
 fn source(w: &mut Writer<'_>, id: u64, symbol: &[u8]) {
-    Frame::Source { lane: 0, id: SourceId(id), base: SourceId(0), again: false, symbol }.emit(w).expect("room");
+    Frame::Source { lane: 0, layout: Layout::Sliding, id: SourceId(id), base: SourceId(0), again: false, symbol }
+        .emit(w)
+        .expect("room");
 }

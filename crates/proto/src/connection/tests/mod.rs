@@ -24,7 +24,7 @@ use crate::handshake::{Initiator, Parameters, Responder, Terms};
 use crate::path::{Carried, Fate, MAX_FLIGHT};
 use crate::redundancy::Repair;
 use crate::wire::{
-    CodeSet, ConnectionId, EcnCounts, FeedbackRepr, Frame, Frames, LaneRepr, SYMBOL_HEADER_LEN, SymbolFrame,
+    CodeSet, ConnectionId, EcnCounts, FeedbackRepr, Frame, Frames, LaneRepr, Layout, SYMBOL_HEADER_LEN, SymbolFrame,
     SymbolFrames, SymbolHeader, TAG_LEN, Writer, write_short_header,
 };
 
@@ -143,7 +143,10 @@ impl Peer {
         let len = w.len();
         SymbolHeader { length: len as u16, time: 0 }.emit(&mut symbol).expect("room");
         let (id, base) = (SourceId(id), SourceId(base));
-        self.say(us, &[Frame::Source { lane, id, base, again: false, symbol: &symbol[..len] }]);
+        self.say(
+            us,
+            &[Frame::Source { lane, layout: Layout::Sliding, id, base, again: false, symbol: &symbol[..len] }],
+        );
     }
 
     /// Takes all source symbols that leave within 50 ms, and returns their frames in words.

@@ -16,7 +16,7 @@ fn symbol(data: &[u8]) -> Vec<u8> {
 }
 
 fn slice(id: u64, offset: usize, total: usize, bytes: &[u8]) -> Frame<'_> {
-    Frame::Slice { lane: 0, id: SourceId(id), offset, total, bytes }
+    Frame::Slice { lane: 0, layout: Layout::Sliding, id: SourceId(id), offset, total, bytes }
 }
 
 #[test]

@@ -51,7 +51,7 @@ impl LaneSender {
                 self.close();
             }
             // A symbol that a later message shares stays for its sake.
-            let floor = self.deadlines.front().map_or(self.encoder.window().end, |next| next.first);
+            let floor = self.deadlines.front().map_or(self.window.ids().end, |next| next.first);
             self.give_up_before(floor.min(self.peer_limit));
         }
     }

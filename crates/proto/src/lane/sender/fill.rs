@@ -18,7 +18,7 @@ const LEAST_PART: usize = 128;
 impl LaneSender {
     /// Symbols that may still be written into when `allowance` may wait, the open one included.
     pub fn room(&self, allowance: usize) -> usize {
-        let stuck = self.encoder.is_full() && !self.may_grow();
+        let stuck = self.window.is_full() && !self.may_grow();
         let fresh = if stuck { 0 } else { allowance.saturating_sub(self.queued()) };
         fresh + usize::from(self.open.is_some())
     }
@@ -57,7 +57,7 @@ impl LaneSender {
     /// Writes into the open symbol; `None` when it has no room left.
     fn append(&mut self, stream: u64, offset: u64, data: &[u8], fin: bool) -> Option<(usize, bool)> {
         let open = self.open.as_mut()?;
-        let slot = self.encoder.open()?.get_mut(..open.limit)?;
+        let slot = self.window.open()?.get_mut(..open.limit)?;
         let mut writer = Writer::resume(slot, open.len);
         let mut frame = match open.stream.filter(|frame| frame.continues(stream, offset)) {
             Some(frame) => frame,
@@ -88,7 +88,7 @@ impl LaneSender {
             if !self.ensure_open(symbol_len, usize::MAX) {
                 return false;
             }
-            let Some((open, slot)) = self.open.as_mut().zip(self.encoder.open()) else { return false };
+            let Some((open, slot)) = self.open.as_mut().zip(self.window.open()) else { return false };
             let Some(slot) = slot.get_mut(..open.limit) else { return false };
             let mut writer = Writer::resume(slot, open.len);
             if frame.emit(&mut writer).is_ok() {
@@ -107,12 +107,12 @@ impl LaneSender {
     pub fn withdraw(&mut self, stream: u64) -> Option<u64> {
         let mut first: Option<u64> = None;
         let mut took = |offset| first = Some(first.map_or(offset, |first| first.min(offset)));
-        for id in self.sent.0..self.encoder.window().end.0 {
-            if let Some(symbol) = self.encoder.symbol_mut(SourceId(id)) {
+        for id in self.sent.0..self.window.ids().end.0 {
+            if let Some(symbol) = self.window.symbol_mut(SourceId(id)) {
                 without(stream, symbol, &mut took);
             }
         }
-        if let Some((open, slot)) = self.open.as_mut().zip(self.encoder.open())
+        if let Some((open, slot)) = self.open.as_mut().zip(self.window.open())
             && let Some(symbol) = slot.get_mut(..open.len)
             && (SymbolHeader { length: open.len as u16, time: 0 }).emit(symbol).is_ok()
         {
@@ -130,27 +130,27 @@ impl LaneSender {
         if self.queued() >= allowance {
             return false;
         }
-        if self.encoder.is_full() {
+        if self.window.is_full() {
             if !self.may_grow() {
                 return false;
             }
             self.spare -= self.memory();
-            self.grow(self.encoder.capacity() * 2);
+            self.grow(self.window.capacity() * 2);
         }
-        let limit = symbol_len.min(self.encoder.slot_len());
+        let limit = symbol_len.min(self.window.slot_len());
         self.open = Some(OpenSymbol { len: SYMBOL_HEADER_LEN, limit, stream: None });
         true
     }
 
     /// Whether the ring may be twice as long.
     fn may_grow(&self) -> bool {
-        self.encoder.capacity() < self.max_capacity && self.memory() <= self.spare
+        self.window.capacity() < self.max_capacity && self.memory() <= self.spare
     }
 
     /// Lengthens the ring, and at once what has an entry for each of its symbols: else those would grow one by one, whenever a loss is worse than
     /// all before.
     fn grow(&mut self, capacity: usize) {
-        self.encoder.grow(capacity);
+        self.window.grow(capacity);
         self.sources.reserve(capacity - self.sources.len());
         self.lost.reserve(capacity.saturating_sub(self.lost.len()));
         if capacity >= 2 * MAX_RUNS {
@@ -166,7 +166,7 @@ impl LaneSender {
     /// that follow each other faster share a packet.
     pub fn held_until(&self, hold: Duration) -> Option<Time> {
         let open = self.open.as_ref()?;
-        let is_next = self.sent == self.encoder.window().end;
+        let is_next = self.sent == self.window.ids().end;
         let follows_partial = self.newest_partial.is_some_and(|partial| partial.next() == self.sent);
         // From half a symbol on the headers are a tenth of a packet at most: to wait for more bytes saves little.
         (is_next && follows_partial && open.len < open.limit / 2).then(|| self.last_source + hold)
@@ -175,9 +175,9 @@ impl LaneSender {
     pub(super) fn close(&mut self) {
         if let Some(open) = self.open.take() {
             let header = SymbolHeader { length: open.len as u16, time: 0 };
-            let emitted = self.encoder.open().is_some_and(|slot| header.emit(slot).is_ok());
+            let emitted = self.window.open().is_some_and(|slot| header.emit(slot).is_ok());
             debug_assert!(emitted, "a slot holds a header");
-            let committed = self.encoder.commit(open.len);
+            let committed = self.window.commit(open.len);
             debug_assert!(committed.is_ok(), "the ring had room when the symbol was opened: {committed:?}");
         }
     }
@@ -189,7 +189,7 @@ impl LaneSender {
 
     /// Symbols that are kept, the open one aside.
     fn held(&self) -> usize {
-        (self.encoder.window().end.0 - self.encoder.window().start.0) as usize
+        (self.window.ids().end.0 - self.window.ids().start.0) as usize
     }
 
     /// Writes a message, whatever waits already. Returns the ids of its first symbol and behind its last; `None` when the ring has no room
@@ -200,7 +200,7 @@ impl LaneSender {
         in_order: bool,
         symbol_len: usize,
     ) -> Option<(SourceId, SourceId)> {
-        let part = message_room(symbol_len.min(self.encoder.slot_len()).checked_sub(SYMBOL_HEADER_LEN)?)?;
+        let part = message_room(symbol_len.min(self.window.slot_len()).checked_sub(SYMBOL_HEADER_LEN)?)?;
         if self.held() + message.len() / part.max(1) + 2 > self.max_capacity {
             return None;
         }
@@ -209,8 +209,8 @@ impl LaneSender {
             if !self.ensure_open(symbol_len, usize::MAX) {
                 return None;
             }
-            let id = self.encoder.window().end;
-            let (open, slot) = self.open.as_mut().zip(self.encoder.open())?;
+            let id = self.window.ids().end;
+            let (open, slot) = self.open.as_mut().zip(self.window.open())?;
             let mut writer = Writer::resume(slot.get_mut(..open.limit)?, open.len);
             let least = if first.is_none() { rest.len().min(LEAST_PART) } else { rest.len().min(1) };
             let Some(room) = message_room(writer.remaining()).filter(|&room| room >= least) else {

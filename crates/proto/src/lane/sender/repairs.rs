@@ -48,13 +48,13 @@ impl LaneSender {
         // Where the keys end there are not as many, and the next repair begins again.
         if more
             && self.keys.prepared.key_for(id.first, id.count) != Some(id.key)
-            && self.encoder.prepare(&mut self.keys.prepared, id).is_ok()
+            && self.window.prepare(&mut self.keys.prepared, id)
         {
             self.keys.last += Prepared::COUNT - 1;
         }
         let len = match code {
-            Code::Rlc => self.encoder.write_prepared(&mut self.keys.prepared, id, out)?,
-            _ => self.encoder.write_repair(code, id, out)?,
+            Code::Rlc => self.window.write_prepared(&mut self.keys.prepared, id, out)?,
+            _ => self.window.write_repair(code, id, out)?,
         };
         self.repairs.push(RepairInFlight { packet, first: id.first, count: id.count, on_feedback });
         Ok(len)
@@ -62,8 +62,8 @@ impl LaneSender {
 
     /// Takes the memory for repairs that are ready with a ring that is long enough for them, not when they are first wanted.
     pub(super) fn reserve_repairs(&mut self) {
-        if self.encoder.capacity() >= 2 * usize::from(LONG) {
-            self.encoder.reserve_prepared(&mut self.keys.prepared);
+        if self.window.capacity() >= 2 * usize::from(LONG) {
+            self.window.reserve_prepared(&mut self.keys.prepared);
         }
     }
 

@@ -5,7 +5,9 @@
 //! windows. A symbol of more frames waits until all symbols below it are known. Then its bytes end no gap and begin none, since a sender
 //! puts the bytes of a stream into symbols in order; they are copied, and joined to the bytes before them.
 
-use tidewire_codec::{Decoder, SourceId};
+use tidewire_codec::SourceId;
+
+use crate::lane::store::Store;
 
 use super::Streams;
 use crate::close::CloseCode;
@@ -67,7 +69,7 @@ impl Streams {
 impl Delivery for Streams {
     const MAY_SKIP: bool = false;
 
-    fn on_symbol(&mut self, id: SourceId, frames: SymbolFrames<'_>, _: &Decoder) -> Result<(), CloseCode> {
+    fn on_symbol(&mut self, id: SourceId, frames: SymbolFrames<'_>, _: &Store) -> Result<(), CloseCode> {
         if is_crowded(frames.clone()) {
             self.crowded += 1;
             return Ok(());
@@ -88,11 +90,11 @@ impl Delivery for Streams {
     }
 
     /// Saves the unread bytes of symbols below `floor` before the ring reuses their slots. Looks at each symbol once.
-    fn before_reuse(&mut self, floor: SourceId, decoder: &Decoder) -> Result<(), CloseCode> {
+    fn before_reuse(&mut self, floor: SourceId, store: &Store) -> Result<(), CloseCode> {
         while self.copied_below < floor && self.pieces.are_in_slots() {
             let id = self.copied_below;
             self.copied_below = id.next();
-            let Some((_, frames)) = decoder.symbol(id).and_then(|symbol| SymbolFrames::new(symbol).ok()) else {
+            let Some((_, frames)) = store.symbol(id).and_then(|symbol| SymbolFrames::new(symbol).ok()) else {
                 continue;
             };
             for frame in frames.flatten() {
@@ -100,7 +102,7 @@ impl Delivery for Streams {
                     && let Some(stream) = self.open.get(&stream)
                 {
                     let bytes = (offset, data.len());
-                    stream.incoming.copy_out(bytes, id, &mut self.pieces, decoder).map_err(fault)?;
+                    stream.incoming.copy_out(bytes, id, &mut self.pieces, store).map_err(fault)?;
                 }
             }
         }

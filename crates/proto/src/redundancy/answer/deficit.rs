@@ -21,12 +21,13 @@ impl AnswerPolicy for Deficit {
     }
 }
 
-/// A run of so many symbols of which nothing arrived is an outage, and not a loss that repairs were sent for: bursts of
-/// mean length 4 reach it once in seven thousand. Chosen.
+/// A run of so many symbols of which nothing arrived is an outage, and not a loss that repairs were sent for:
+/// bursts of mean length 4 reach it once in seven thousand. Chosen.
 const OUTAGE: u64 = 32;
 
-/// Sends source symbols again that were lost in an outage or beyond all that the peer has seen, where no deficit tells of
-/// them: where nothing arrived, the symbols one by one give data earlier than combinations do.
+/// Sends source symbols again that were lost in an outage or beyond all that the peer has seen, where no
+/// deficit tells of them: where nothing arrived, the symbols one by one give data earlier than combinations
+/// do.
 pub fn resend_unseen(cx: &CodingContext<'_>) -> Option<Repair> {
     let lost = cx.lost?;
     let run = cx.report.undecoded.iter().find(|run| run.contains(&lost));
@@ -36,8 +37,8 @@ pub fn resend_unseen(cx: &CodingContext<'_>) -> Option<Repair> {
 
 /// A repair for what the settled part of the window lacks beyond what is under way for it.
 ///
-/// `allow(missing)` says how many repairs should be under way for a span that lacks `missing` symbols. The gaps are served
-/// span by span from the lowest up, so that a window longer than one span is served too.
+/// `allow(missing)` says how many repairs should be under way for a span that lacks `missing` symbols. The
+/// gaps are served span by span from the lowest up, so that a window longer than one span is served too.
 pub fn answer_deficit(cx: &CodingContext<'_>, allow: impl Fn(u64) -> u64) -> Option<Repair> {
     let mut lacking = cx.report.settled_deficit(cx.settled);
     let mut gap = cx.report.first_gap(cx.settled)?;

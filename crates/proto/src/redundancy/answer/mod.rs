@@ -24,11 +24,13 @@ pub use resend::Resend;
 pub trait AnswerPolicy: Send + fmt::Debug {
     /// The source symbol `cx.sent - 1` was just sent for the first time.
     fn on_source_sent(&mut self, _cx: &CodingContext<'_>) {}
-    /// The fate of a source symbol's first transmission is known. What was taken for lost can arrive after all.
+    /// The fate of a source symbol's first transmission is known. What was taken for lost can arrive after
+    /// all.
     fn on_source_settled(&mut self, _id: SourceId, _arrived: bool) {}
     /// The fate of a coded repair is known.
     fn on_repair_settled(&mut self, _repair: &RepairInFlight, _arrived: bool) {}
-    /// A slot is free: the answer worth sending now, which is then sent. It is asked for each packet, so it must be cheap.
+    /// A slot is free: the answer worth sending now, which is then sent. It is asked for each packet, so it
+    /// must be cheap.
     fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair>;
     /// When to ask again although nothing arrived and nothing was sent.
     fn poll_timeout(&self, _cx: &CodingContext<'_>) -> Option<Time> {

@@ -1,8 +1,8 @@
 //! Answers with the margin of the planner: the feedback half of the default policy.
 //!
 //! - With a plan for a target, an answer carries as many spare repairs as the target needs.
-//! - Saturated without a stated target, every repair costs goodput. Where losses are dense or round trips short, answers leave out what the running
-//!   repairs drain anyway.
+//! - Saturated without a stated target, every repair costs goodput. Where losses are dense or round trips
+//!   short, answers leave out what the running repairs drain anyway.
 
 use tidewire_codec::SourceId;
 
@@ -10,14 +10,15 @@ use super::{AnswerPolicy, RegionAnswers, answer_deficit, resend_unseen};
 use crate::redundancy::plan::{is_dear, taken};
 use crate::redundancy::{CodingContext, Repair, Report};
 
-/// Answers to a region carry a margin of so many standard deviations where there is a target: one in 700 falls short. Saturated,
-/// the margin is one deviation, because each repair costs goodput. Chosen.
+/// Answers to a region carry a margin of so many standard deviations where there is a target: one in 700
+/// falls short. Saturated, the margin is one deviation, because each repair costs goodput. Chosen.
 const SURE: f64 = 3.0;
-/// A window of more symbols than this is long. In a long window thousands of repairs are under way, and a look through them for each packet is too dear.
-/// Chosen: twice what 25 Mbit/s takes at 60 ms, up to which every packet has its own look.
+/// A window of more symbols than this is long. In a long window thousands of repairs are under way, and a
+/// look through them for each packet is too dear. Chosen: twice what 25 Mbit/s takes at 60 ms, up to which
+/// every packet has its own look.
 const LONG: u64 = 256;
-/// Looks in a long window at whether an answer became due by what the sender does itself. Chosen: a quarter of the time that
-/// FEEDBACK waits, which is the other reason for a look.
+/// Looks in a long window at whether an answer became due by what the sender does itself. Chosen: a quarter
+/// of the time that FEEDBACK waits, which is the other reason for a look.
 const LOOKS: u64 = 64;
 
 /// See the module.
@@ -45,8 +46,8 @@ impl Situation {
         Self { edge, end, deficit, settled: cx.settled, sent: cx.sent }
     }
 
-    /// Whether the window is long, and so little of it was sent since `before`, with nothing else changed, that what was
-    /// not due then may wait.
+    /// Whether the window is long, and so little of it was sent since `before`, with nothing else changed,
+    /// that what was not due then may wait.
     fn is_still(&self, before: &Self) -> bool {
         let window = self.sent.0.saturating_sub(self.settled.0);
         let is_little = window > LONG && self.sent.0 - before.sent.0 < window / LOOKS;
@@ -93,14 +94,14 @@ fn answer(cx: &CodingContext<'_>) -> Option<Repair> {
     answer_deficit(cx, |missing| missing.saturating_sub(drained as u64))
 }
 
-/// Whether answers leave out what the running repairs drain: the flow is saturated, has no plan, and to answer all would
-/// cost too much goodput.
+/// Whether answers leave out what the running repairs drain: the flow is saturated, has no plan, and to
+/// answer all would cost too much goodput.
 pub(in crate::redundancy) fn is_sparing(cx: &CodingContext<'_>) -> bool {
     cx.planned.plan.is_none() && cx.planned.saturated && is_dear(cx)
 }
 
-/// Repairs of which `missing` arrive on average, and so many standard deviations more: without them, half of the regions would
-/// be asked for again, a round trip later.
+/// Repairs of which `missing` arrive on average, and so many standard deviations more: without them, half of
+/// the regions would be asked for again, a round trip later.
 fn arriving(missing: u64, loss: f64, deviations: f64) -> u64 {
     let (missing, arrives) = (missing as f64, (1.0 - loss).max(0.1));
     ((missing + deviations * (missing * loss).sqrt()) / arrives).ceil() as u64

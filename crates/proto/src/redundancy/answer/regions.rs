@@ -1,8 +1,9 @@
 //! Answers to what is lacking beyond the runs that FEEDBACK can name, region by region.
 //!
-//! FEEDBACK names the 32 lowest runs, which at 40 % of loss are 130 symbols. On a path that has thousands under way an answer to these alone would
-//! let the edge move by 130 symbols in a round trip. So each region gets its answers in the same round trip. They mix the symbols of that region
-//! alone, so that the rows of one region do not wait for the answers of another.
+//! FEEDBACK names the 32 lowest runs, which at 40 % of loss are 130 symbols. On a path that has thousands
+//! under way an answer to these alone would let the edge move by 130 symbols in a round trip. So each region
+//! gets its answers in the same round trip. They mix the symbols of that region alone, so that the rows of
+//! one region do not wait for the answers of another.
 
 use core::ops::Range;
 use std::collections::VecDeque;
@@ -11,7 +12,8 @@ use tidewire_codec::SourceId;
 
 use crate::redundancy::{CodingContext, MAX_REGIONS, MAX_RUNS, Repair};
 
-/// Repairs that are owed to the regions of the newest report. They are counted once for each report, since what is under way is thousands of packets.
+/// Repairs that are owed to the regions of the newest report. They are counted once for each report, since
+/// what is under way is thousands of packets.
 #[derive(Debug, Default)]
 pub struct RegionAnswers {
     /// Number of the report, and what was settled.
@@ -20,8 +22,8 @@ pub struct RegionAnswers {
 }
 
 impl RegionAnswers {
-    /// The next repair for a region whose first transmissions are settled. `allow(missing)` says how many repairs should be under way for a region that
-    /// lacks `missing` symbols.
+    /// The next repair for a region whose first transmissions are settled. `allow(missing)` says how many
+    /// repairs should be under way for a region that lacks `missing` symbols.
     pub fn next(&mut self, cx: &CodingContext<'_>, allow: impl Fn(u64) -> u64) -> Option<Repair> {
         // Memory is taken with the first window that can have so many runs: an idle connection needs none.
         if self.owed.capacity() == 0 && cx.sent.0.saturating_sub(cx.base.0) >= 2 * MAX_RUNS as u64 {

@@ -1,11 +1,14 @@
-//! The planner of a lane: how much proactive repair there should be, for both policies of the default redundancy.
+//! The planner of a lane: how much proactive repair there should be, for both policies of the default
+//! redundancy.
 //!
-//! - *Application-limited*: the least share of repair with which the exact model predicts that few enough symbols are later than the
-//!   target ([`target`]): the user's, or [`default_target`].
-//! - *Saturated* and no target given: what the loss takes, `p/(1-p)`, and a few percent more; every repair beyond costs goodput.
+//! - *Application-limited*: the least share of repair with which the exact model predicts that few enough
+//!   symbols are later than the target (`target.rs`): the user's, or `default_target`.
+//! - *Saturated* and no target given: what the loss takes, `p/(1-p)`, and a few percent more; every repair
+//!   beyond costs goodput.
 //! - On a clean path: nothing. The default redundancy is then plain ARQ.
 //!
-//! [`super::Policies`] owns the planner, because `adaptive` and `planned` read the same decision and a plan costs a millisecond.
+//! `super::Policies` owns the planner, because `adaptive` and `planned` read the same decision and a plan
+//! costs a millisecond.
 
 mod steady;
 mod target;
@@ -20,41 +23,44 @@ pub use steady::{SteadyPath, steady_share};
 use target::{ASKED, plan_default};
 pub use target::{Conditions, Nearest, Plan, Target, plan};
 
-/// Below this upper bound of the loss rate the path counts as clean: at 0.2 % a repair per 20 packets saves one round trip
-/// in 500 packets and costs 25 packets for it.
+/// Below this upper bound of the loss rate the path counts as clean: at 0.2 % a repair per 20 packets saves
+/// one round trip in 500 packets and costs 25 packets for it.
 pub(super) const CLEAN: f64 = 0.002;
 /// Fewer fates than this say too little: until then [`UNKNOWN`] holds. A loss says more than none.
 const ENOUGH: f64 = 64.0;
 const FEW: f64 = 8.0;
 /// Proactive share before anything is known: little, and more on evidence. Chosen.
 const UNKNOWN: f64 = 0.03;
-/// Saturated: repair beyond what the loss takes, as a fraction of the rate. Headers take 5.4 %, and 0.90 of C(1 - p) is to be left.
-/// What these rules are worth is measured in docs/recovery.md.
+/// Saturated: repair beyond what the loss takes, as a fraction of the rate. Headers take 5.4 %, and 0.90 of
+/// C(1 - p) is to be left. What these rules are worth is measured in docs/recovery.md.
 const EXCESS: f64 = 0.02;
-/// The same where answers are sparing ([`is_dear`]). It is also what drains a deficit without being asked: so much is not
-/// answered, since both would be sent for the same loss.
+/// The same where answers are sparing ([`is_dear`]). It is also what drains a deficit without being asked: so
+/// much is not answered, since both would be sent for the same loss.
 const SPARING_EXCESS: f64 = 0.03;
-/// From this rate of loss times [`correlation`] on something is lacking most of the time, and to answer all of it would cost
-/// more goodput than there is to give (Gilbert 10 % x 4: 2.4 %). Between 10 % of independent losses (0.12) or 2 % in runs of 4 (0.14),
-/// where answers are cheap, and 20 % (0.3).
+/// From this rate of loss times [`correlation`] on something is lacking most of the time, and to answer all
+/// of it would cost more goodput than there is to give (Gilbert 10 % x 4: 2.4 %). Between 10 % of independent
+/// losses (0.12) or 2 % in runs of 4 (0.14), where answers are cheap, and 20 % (0.3).
 const DENSE: f64 = 0.2;
-/// With fewer source symbols than this in a round trip an answer comes soon, and being sparing with answers costs little delay (10 % at
-/// 10 ms, 25 Mbit/s, 21 symbols: 2 ms, for 2.8 % of goodput). Chosen between that and 125 symbols, where it costs half of the delay.
+/// With fewer source symbols than this in a round trip an answer comes soon, and being sparing with answers
+/// costs little delay (10 % at 10 ms, 25 Mbit/s, 21 symbols: 2 ms, for 2.8 % of goodput). Chosen between that
+/// and 125 symbols, where it costs half of the delay.
 const SHORT: u64 = 64;
 /// Predicted delay quantile that the default target bounds.
 const QUANTILE: f64 = 0.99;
-/// The default target in round trips: this much, and more where the loss makes a given delay dearer, but no more than one,
-/// which is what asking costs; and no less than [`TARGET_FLOOR`]. Chosen, see docs/recovery.md.
+/// The default target in round trips: this much, and more where the loss makes a given delay dearer, but no
+/// more than one, which is what asking costs; and no less than [`TARGET_FLOOR`]. Chosen, see
+/// docs/recovery.md.
 const TARGET: f64 = 0.1;
 const TARGET_FLOOR: Duration = Duration::from_millis(5);
-/// Round trips that the default target grows by per unit of loss, times [`correlation`] for bursts. From the sweep in docs/recovery.md: with it
-/// delay and overhead both keep to the goals of half load at every loss from 1 % to 20 %, in bursts or not.
+/// Round trips that the default target grows by per unit of loss, times [`correlation`] for bursts. From the
+/// sweep in docs/recovery.md: with it delay and overhead both keep to the goals of half load at every loss
+/// from 1 % to 20 %, in bursts or not.
 const TARGET_PER_LOSS: f64 = 2.0;
-/// Where symbols are far apart, the default target is so many of them at least, up to what asking takes: a repair mixes some symbols, and with fewer
-/// between them it is a copy of each.
+/// Where symbols are far apart, the default target is so many of them at least, up to what asking takes: a
+/// repair mixes some symbols, and with fewer between them it is a copy of each.
 const SLOW: u32 = 8;
-/// A plan costs a millisecond or two, so that a new one is made no more often than this, and only where what it rests
-/// on has changed
+/// A plan costs a millisecond or two, so that a new one is made no more often than this, and only where what
+/// it rests on has changed
 const PLAN_LIFE: Duration = Duration::from_millis(250);
 /// by more than this fraction,
 const DRIFT: f64 = 0.1;
@@ -63,13 +69,15 @@ const STEP: f64 = 0.5;
 const STEP_LIFE: Duration = Duration::from_millis(40);
 /// The share is worked out anew after this many source symbols: cheap enough to be exact about.
 const REVIEW: u32 = 16;
-/// A window of more symbols than this is long. The memory of the loss estimate is then a few milliseconds and symbols leave by bursts, so that each review
-/// would see something else. Chosen: twice what 25 Mbit/s takes at 60 ms.
+/// A window of more symbols than this is long. The memory of the loss estimate is then a few milliseconds and
+/// symbols leave by bursts, so that each review would see something else. Chosen: twice what 25 Mbit/s takes
+/// at 60 ms.
 const LONG: u64 = 256;
-/// Round trips until a packet's fate is known: FEEDBACK leaves a sixteenth later, and a loss is believed an eighth later
-/// (docs/recovery.md section 1).
+/// Round trips until a packet's fate is known: FEEDBACK leaves a sixteenth later, and a loss is believed an
+/// eighth later (docs/recovery.md section 1).
 const SETTLED: f64 = 1.0 + 1.0 / 16.0 + 1.0 / 8.0;
-/// The part of a long window over which what is seen is averaged. Chosen: a step is still followed within a round trip.
+/// The part of a long window over which what is seen is averaged. Chosen: a step is still followed within a
+/// round trip.
 const AVERAGED: f64 = 0.5;
 
 /// What the planner decided last.
@@ -79,7 +87,8 @@ pub struct Planned {
     pub share: f64,
     /// The flow was limited by the path at the last review.
     pub saturated: bool,
-    /// How a target is met; `None` on a clean or unknown path, and where the flow is saturated without a stated target.
+    /// How a target is met; `None` on a clean or unknown path, and where the flow is saturated without a
+    /// stated target.
     pub plan: Option<Plan>,
 }
 
@@ -166,8 +175,9 @@ impl Planner {
     }
 }
 
-/// What is aimed at where the user says nothing: a p99 of in-order delay of `round trip * min(1, 0.1 + 2 p (2 B - 1))` with the
-/// upper bound of the loss rate p and the mean burst B; at least 5 ms and [`SLOW`] source symbols.
+/// What is aimed at where the user says nothing: a p99 of in-order delay of `round trip * min(1, 0.1 + 2 p (2
+/// B - 1))` with the upper bound of the loss rate p and the mean burst B; at least 5 ms and [`SLOW`] source
+/// symbols.
 fn default_target(cx: &CodingContext<'_>) -> Target {
     let round_trips = TARGET + TARGET_PER_LOSS * cx.loss.upper * correlation(cx.loss.burst);
     let slow = (cx.source_interval * SLOW).min(cx.rtt.mul_f64(ASKED));

@@ -1,12 +1,13 @@
-//! What a redundancy comes to on a path that stays as it is: the policies are asked as a connection asks them, without one.
+//! What a redundancy comes to on a path that stays as it is: the policies are asked as a connection asks
+//! them, without one.
 //!
-//! `tidewire probe` tells by it what would be sent for a flow, and docs/decisions.md what is sent on many paths. No packet is needed, because
-//! policies are functions of their context and state: source symbols leave at even distances, the fate of what was sent a round trip ago is
-//! known, and nothing is lacking.
+//! `tidewire probe` tells by it what would be sent for a flow, and docs/decisions.md what is sent on many
+//! paths. No packet is needed, because policies are functions of their context and state: source symbols
+//! leave at even distances, the fate of what was sent a round trip ago is known, and nothing is lacking.
 
 use core::time::Duration;
 
-use tidewire_codec::SourceId;
+use tidewire_codec::{Code, SourceId};
 
 use super::{Plan, Planned, Target};
 use crate::Time;
@@ -26,7 +27,8 @@ pub struct SteadyPath {
     pub saturated: bool,
 }
 
-/// Proactive repairs per source symbol of a flow, and the plan for `target`, or for the default's, if the policy makes one.
+/// Proactive repairs per source symbol of a flow, and the plan for `target`, or for the default's, if the
+/// policy makes one.
 pub fn steady_share(
     redundancy: Redundancy,
     path: &SteadyPath,
@@ -59,6 +61,7 @@ pub fn steady_share(
             oldest: Duration::ZERO,
             max_overhead,
             target,
+            code: Code::Rlc,
             planned: &Planned::NONE,
         };
         policies.on_source_sent(&context);

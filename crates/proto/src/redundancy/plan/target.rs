@@ -1,8 +1,10 @@
-//! What a target asks of the code: the least proactive repair with which few enough symbols are later than a user allows.
+//! What a target asks of the code: the least proactive repair with which few enough symbols are later than a
+//! user allows.
 //!
-//! [`super::Planner`] plans by it, for the latency that is given ([`crate::config::Config::latency`]) or the default target. Pure: the same path and target give the same
-//! [`Plan`]. In-order delay is predicted by [`crate::model::gilbert`], exactly for a path that loses as it is believed to. A late symbol costs
-//! no more than a round trip of asking, so that a target beyond that is met without proactive repair.
+//! [`super::Planner`] plans by it, for the latency that is given ([`crate::config::Config::latency`]) or the
+//! default target. Pure: the same path and target give the same [`Plan`]. In-order delay is predicted by
+//! [`crate::model::gilbert`], exactly for a path that loses as it is believed to. A late symbol costs no more
+//! than a round trip of asking, so that a target beyond that is met without proactive repair.
 
 use core::fmt;
 use core::time::Duration;
@@ -10,22 +12,26 @@ use core::time::Duration;
 use crate::model::gilbert::{self, Gilbert};
 use crate::path::{LossEstimate, correlation};
 
-/// Round trips from the first transmission of a lost symbol to the answer that repairs it, beyond the one-way time: the round trip, a sixteenth until
-/// FEEDBACK leaves, an eighth for reordering (`path/loss.rs`), and some for the jitter of all three.
+/// Round trips from the first transmission of a lost symbol to the answer that repairs it, beyond the one-way
+/// time: the round trip, a sixteenth until FEEDBACK leaves, an eighth for reordering (`path/loss.rs`), and
+/// some for the jitter of all three.
 pub(super) const ASKED: f64 = 1.25;
 /// ... and so many symbols, where they are far apart: a loss is seen by what comes after it.
 const ASKED_SYMBOLS: f64 = 3.0;
-/// So many symbols are later than an answer should be, for what delays some of them: rate control that drains, a gap that is seen late. Measured at half
-/// load, 2 and 10 % of loss: 0.2 %, in runs of 4 1.6 % (`crates/sim/tests/behaviour/target.rs`), as [`correlation`] says.
+/// So many symbols are later than an answer should be, for what delays some of them: rate control that
+/// drains, a gap that is seen late. Measured at half load, 2 and 10 % of loss: 0.2 %, in runs of 4 1.6 %
+/// (`crates/sim/tests/behaviour/target.rs`), as [`correlation`] says.
 const ASKED_LATE: f64 = 0.003;
-/// Rounds of asking that a nearest target may count on: the strictest fraction needs four where losses come in runs of 10.
+/// Rounds of asking that a nearest target may count on: the strictest fraction needs four where losses come
+/// in runs of 10.
 const MOST_ROUNDS: u32 = 8;
-/// A share is least enough where it leaves this much less late than is allowed, at most: it is then within a hundredth of the least one, and what is believed of the path is not
-/// known to a tenth.
+/// A share is least enough where it leaves this much less late than is allowed, at most: it is then within a
+/// hundredth of the least one, and what is believed of the path is not known to a tenth.
 const NEAR: f64 = 0.05;
 /// Most shares that are tried for that; some five are.
 const TRIALS: usize = 20;
-/// One answer in so many may fall short at most, whatever the target: else the margin would cost more than what is lacking.
+/// One answer in so many may fall short at most, whatever the target: else the margin would cost more than
+/// what is lacking.
 const LEAST_RISK: f64 = 1e-4;
 /// ... and at least, so that an answer usually does.
 const MOST_RISK: f64 = 0.1;
@@ -68,7 +74,8 @@ pub struct Plan {
     pub share: f64,
     /// Predicted fraction of symbols that are later than the target's latency.
     pub late: f64,
-    /// Fraction of symbols that wait for an answer when it comes: so many are later by a round trip if it falls short.
+    /// Fraction of symbols that wait for an answer when it comes: so many are later by a round trip if it
+    /// falls short.
     asking: f64,
     /// What could be had instead, where the target cannot.
     pub nearest: Option<Nearest>,
@@ -101,7 +108,8 @@ impl Conditions {
         part(self.loss, other.loss).max(part(self.burst, other.burst)).max(times)
     }
 
-    /// These with the losses and the interval of `other` in them, as far as `part` says, from 0 to 1; the round trip is an average already.
+    /// These with the losses and the interval of `other` in them, as far as `part` says, from 0 to 1; the
+    /// round trip is an average already.
     pub(super) fn towards(&self, other: &Self, part: f64) -> Self {
         let between = |from: f64, to: f64| from + part * (to - from);
         let interval = between(self.interval.as_secs_f64(), other.interval.as_secs_f64());
@@ -118,8 +126,8 @@ impl Conditions {
         self.rtt.mul_f64(ASKED) + self.interval.mul_f64(ASKED_SYMBOLS)
     }
 
-    /// Fraction of symbols later than `latency` when all that is lost is asked for: before an answer can be there, what waits behind a gap; beyond that each further
-    /// round is as rare among those that need one.
+    /// Fraction of symbols later than `latency` when all that is lost is asked for: before an answer can be
+    /// there, what waits behind a gap; beyond that each further round is as rare among those that need one.
     fn asked_late(&self, latency: Duration) -> f64 {
         let asked = self.asked();
         let Some(waits) = asked.checked_sub(latency).filter(|waits| !waits.is_zero()) else {
@@ -134,7 +142,8 @@ impl Conditions {
         self.loss / self.burst * time.as_secs_f64() / self.interval.as_secs_f64()
     }
 
-    /// Fraction of symbols that wait when an answer comes: those behind a gap that is asked for, at most those that the code alone delivers later.
+    /// Fraction of symbols that wait when an answer comes: those behind a gap that is asked for, at most
+    /// those that the code alone delivers later.
     fn asking(&self, share: f64) -> f64 {
         let asked = self.asked();
         let behind_gaps = self.behind_gaps(asked);
@@ -152,16 +161,17 @@ impl Conditions {
     }
 }
 
-/// The least share that meets a stated target under these conditions, at most its cap; with what can be had instead where that is too little. A
-/// millisecond or two; 10 where the target cannot be met.
+/// The least share that meets a stated target under these conditions, at most its cap; with what can be had
+/// instead where that is too little. A millisecond or two; 10 where the target cannot be met.
 pub fn plan(target: Target, conditions: Conditions) -> Plan {
     let plan = least_plan(target, conditions);
     let nearest = (plan.late > 1.0 - target.deliver).then(|| nearest(&target, &conditions, plan.late));
     Plan { stated: true, nearest, ..plan }
 }
 
-/// The same for a target that nobody stated: where it cannot be had, the cap, and nothing to be said; and rare losses are asked for, whatever waits behind them: a
-/// repair in five packets is what 0.1 % in runs of four would take.
+/// The same for a target that nobody stated: where it cannot be had, the cap, and nothing to be said; and
+/// rare losses are asked for, whatever waits behind them: a repair in five packets is what 0.1 % in runs of
+/// four would take.
 pub(super) fn plan_default(target: Target, conditions: Conditions) -> Plan {
     if conditions.loss <= (1.0 - target.deliver) / 2.0 {
         return asking_plan(target, conditions);
@@ -178,7 +188,8 @@ fn asking_plan(target: Target, conditions: Conditions) -> Plan {
 fn least_plan(target: Target, conditions: Conditions) -> Plan {
     let allowed = 1.0 - target.deliver;
     let asked = asking_plan(target, conditions);
-    // Where answers come too late the margin is for what that estimate leaves out: gaps that are asked for more than once.
+    // Where answers come too late the margin is for what that estimate leaves out: gaps that are asked for
+    // more than once.
     if asked.late <= allowed / 2.0 || (target.latency >= conditions.asked() && asked.late <= allowed) {
         return asked;
     }
@@ -207,8 +218,9 @@ fn nearest(target: &Target, conditions: &Conditions, at_cap: f64) -> Nearest {
     Nearest { latency: coded.min(asked.unwrap_or(Duration::MAX)), deliver: 1.0 - at_cap, max_overhead }
 }
 
-/// The least share, between one that leaves too much late and one that does not, each with what it leaves late; returned alike. What is late falls about exponentially
-/// with the share, so that its logarithm is interpolated (regula falsi, with the Illinois rule that an end which stays twice counts half).
+/// The least share, between one that leaves too much late and one that does not, each with what it leaves
+/// late; returned alike. What is late falls about exponentially with the share, so that its logarithm is
+/// interpolated (regula falsi, with the Illinois rule that an end which stays twice counts half).
 fn least(low: (f64, f64), high: (f64, f64), allowed: f64, late: impl Fn(f64) -> f64) -> (f64, f64) {
     let excess = |late: f64| (late.max(f64::MIN_POSITIVE) / allowed).ln() + NEAR / 2.0;
     let (mut low, mut above, mut best, mut below) = (low.0, excess(low.1), high, excess(high.1));
@@ -232,11 +244,12 @@ fn least(low: (f64, f64), high: (f64, f64), allowed: f64, late: impl Fn(f64) -> 
 }
 
 impl Plan {
-    /// How many repairs are to be under way for `missing` symbols, the oldest of which has waited for so long: the fewest that fall short no more
-    /// often than the target bears.
+    /// How many repairs are to be under way for `missing` symbols, the oldest of which has waited for so
+    /// long: the fewest that fall short no more often than the target bears.
     ///
-    /// What falls short is asked for again, and for that round trip all symbols behind it wait. As long as there is time for further rounds of asking
-    /// each of them may fall short more often: the nearer the deadline, the more copies.
+    /// What falls short is asked for again, and for that round trip all symbols behind it wait. As long as
+    /// there is time for further rounds of asking each of them may fall short more often: the nearer the
+    /// deadline, the more copies.
     pub(in crate::redundancy) fn answers(&self, missing: u64, waited: Duration) -> u64 {
         let Conditions { loss, burst, .. } = self.conditions;
         let left = self.target.latency.saturating_sub(waited).as_secs_f64() / self.conditions.asked().as_secs_f64();

@@ -1,7 +1,9 @@
-//! The proactive half of the default redundancy: as much repair as the planner finds, evenly placed, and a tail.
+//! The proactive half of the default redundancy: as much repair as the planner finds, evenly placed, and a
+//! tail.
 //!
-//! When the sources pause, the *tail* gets as many repairs as make it likely that it can be decoded. Where answers are sparing, each of them leaves
-//! out one proactive repair as soon as nothing is lacking, because both come out of one budget.
+//! When the sources pause, the *tail* gets as many repairs as make it likely that it can be decoded. Where
+//! answers are sparing, each of them leaves out one proactive repair as soon as nothing is lacking, because
+//! both come out of one budget.
 //!
 //! Over no second is there more proactive repair than `max_overhead` of the source symbols ([`super::cap`]).
 
@@ -96,8 +98,8 @@ impl Adaptive {
     }
 }
 
-/// Fewest repairs `m` after `tail` source symbols so that more than `m` losses among the `tail + m` packets are unlikelier
-/// than `risk`; none where the path loses next to nothing.
+/// Fewest repairs `m` after `tail` source symbols so that more than `m` losses among the `tail + m` packets
+/// are unlikelier than `risk`; none where the path loses next to nothing.
 fn tail_repairs(loss: f64, tail: u32, risk: f64) -> u32 {
     if loss < CLEAN {
         return 0;

@@ -1,18 +1,16 @@
-//! A block code: generations of `k` source symbols followed by `r` Cauchy repairs each (paper K's baseline, K-A4).
+//! A block code: generations of `k` source symbols followed by `r` Cauchy repairs each (paper K's baseline,
+//! K-A4).
 //!
-//! A generation whose packets are all settled and which still lacks symbols gets as many further repairs. One that the
-//! application leaves unfinished is closed after a quarter of a round trip.
+//! A generation whose packets are all settled and which still lacks symbols gets as many further repairs. One
+//! that the application leaves unfinished is closed after a quarter of a round trip.
 
 use std::collections::VecDeque;
 
-use tidewire_codec::SourceId;
+use tidewire_codec::{Code, RepairId, SourceId};
 
 use super::ProactivePolicy;
 use crate::Time;
 use crate::redundancy::{CodingContext, Repair, RepairInFlight, Report};
-
-/// Rows of a Cauchy matrix over GF(2^8) besides its `count` columns; further repairs are random combinations.
-const FIELD: u16 = 256;
 
 #[derive(Debug)]
 struct Generation {
@@ -41,7 +39,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// `k + r <= 255`, `k >= 1`.
+    /// `k >= 1`.
     pub fn new(k: u16, r: u16) -> Self {
         Self { k, r, filling: SourceId(0), lost: 0, closed: VecDeque::new() }
     }
@@ -61,17 +59,16 @@ impl Block {
 }
 
 impl Generation {
-    /// The next repair over what the peer may lack of it: a further row of its matrix while all of it may be lacking and rows are
-    /// left, else a random combination.
-    fn repair(&mut self, base: SourceId, on_feedback: bool) -> Repair {
-        let gone = base.0.saturating_sub(self.first.0);
-        let row = (gone == 0 && self.sent < FIELD - self.count).then_some(self.sent);
-        self.sent += u16::from(row.is_some());
-        let (first, count) = (self.first.max(base), self.count - gone.min(u64::from(self.count) - 1) as u16);
-        Repair::Coded { first, count, row, on_feedback }
+    /// The next row of its code; `None` when all were sent.
+    fn repair(&mut self, code: Code, on_feedback: bool) -> Option<Repair> {
+        let (first, count, row) = (self.first, self.count, self.sent);
+        code.check(RepairId { first, count, key: row }).ok()?;
+        self.sent = row.checked_add(1)?;
+        Some(Repair::Coded { first, count, row: Some(row), on_feedback })
     }
 
-    /// Whether it lacks more than is under way; asked when all its source symbols are settled. `lowest`: nothing below it lacks anything.
+    /// Whether it lacks more than is under way; asked when all its source symbols are settled. `lowest`:
+    /// nothing below it lacks anything.
     fn is_short(&mut self, cx: &CodingContext<'_>, lowest: bool) -> bool {
         let named = self.named(cx.report);
         // A report that had no room for all, or came before the end was seen, says nothing of the rest.
@@ -132,13 +129,14 @@ impl ProactivePolicy for Block {
         for generation in &mut self.closed {
             if generation.end() <= cx.settled {
                 if generation.is_short(cx, lowest) {
-                    return Some(generation.repair(cx.base, true));
+                    // When all rows were sent, what was lost itself goes again.
+                    return generation.repair(cx.code, true).or_else(|| cx.lost.map(Repair::Resend));
                 }
                 lowest &= generation.end() <= cx.report.end && generation.named(cx.report) == 0;
             }
             if generation.owed > 0 {
                 generation.owed -= 1;
-                return Some(generation.repair(cx.base, false));
+                return generation.repair(cx.code, false);
             }
         }
         None
@@ -209,13 +207,13 @@ mod tests {
     }
 
     #[test]
-    fn a_generation_whose_rows_are_all_sent_gives_random_combinations() {
+    fn a_generation_whose_rows_are_all_sent_has_no_more() {
         let mut generation = Generation { first: SourceId(0), count: 3, owed: 0, sent: 0, lost: 0, arrived: 0 };
-        let mut row = || match generation.repair(SourceId(0), true) {
-            Repair::Coded { row, .. } => row,
+        let mut row = || match generation.repair(Code::Cauchy, true) {
+            Some(Repair::Coded { row, .. }) => row,
             other => panic!("{other:?}"),
         };
         assert!((0..253).all(|n| row() == Some(n)));
-        assert!((0..70_000).all(|_| row().is_none()));
+        assert_eq!(generation.repair(Code::Cauchy, true), None);
     }
 }

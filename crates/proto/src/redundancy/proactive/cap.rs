@@ -1,7 +1,8 @@
 //! The cap on proactive repair, kept over every second: for [`super::Adaptive`].
 //!
-//! In each second that ends with a proactive repair there are no more of them than `max_overhead` times its source symbols; where a second
-//! has too few symbols for one repair, one for as many symbols as earn it. Counted in parts of a second, rounded so that the promise holds.
+//! In each second that ends with a proactive repair there are no more of them than `max_overhead` times its
+//! source symbols; where a second has too few symbols for one repair, one for as many symbols as earn it.
+//! Counted in parts of a second, rounded so that the promise holds.
 
 use crate::Time;
 
@@ -75,7 +76,8 @@ impl Cap {
 mod tests {
     use super::*;
 
-    /// Symbols by `gaps` in microseconds, and after each as many repairs as are allowed, twice; checks every second that ends with a repair.
+    /// Symbols by `gaps` in microseconds, and after each as many repairs as are allowed, twice; checks every
+    /// second that ends with a repair.
     fn send(max_overhead: f64, gaps: impl Iterator<Item = u64>) -> (usize, usize) {
         let (mut cap, mut now) = (Cap::default(), Time::from_millis(5));
         let (mut sources, mut repairs) = (Vec::new(), Vec::new());

@@ -1,4 +1,5 @@
-//! The streaming code at a fixed rate: one repair after every `l - 1` source symbols, over the whole window (paper K, K-A1 to K-A3).
+//! The streaming code at a fixed rate: one repair after every `l - 1` source symbols, over the whole window
+//! (paper K, K-A1 to K-A3).
 //!
 //! `l` is real: repairs are placed evenly, because each source symbol adds `1/(l-1)` to what is due.
 

@@ -1,0 +1,290 @@
+//! What a lane keeps of the symbols that it sends: a ring under a sliding code, or symbols by themselves
+//! where they are coded in generations.
+//!
+//! The ring is send buffer, retransmit store and coding window in one. Symbols of generations are owned one
+//! by one, so that a job can hold a generation while the lane goes on. Below its base it keeps as many as the
+//! longest span, since repairs mix whole generations.
+
+use core::ops::Range;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tidewire_codec::{Code, EncodeError, Encoder, Generation, Prepared, RepairId, SourceId};
+
+use crate::lane::job::Symbol;
+use crate::wire::Layout;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) enum Window {
+    Sliding(Encoder),
+    Generations(Kept),
+}
+
+/// The same call on either.
+macro_rules! either {
+    ($window:expr, $kind:ident => $call:expr) => {
+        match $window {
+            Window::Sliding($kind) => $call,
+            Window::Generations($kind) => $call,
+        }
+    };
+}
+
+impl Window {
+    /// `slot_len` bytes hold the longest symbol; `span` is the longest generation.
+    pub fn new(layout: Layout, slot_len: usize, capacity: usize, span: u16) -> Self {
+        match layout {
+            Layout::Sliding => Self::Sliding(Encoder::new(slot_len, capacity)),
+            Layout::Generations => Self::Generations(Kept::new(slot_len, capacity, span)),
+        }
+    }
+
+    pub fn layout(&self) -> Layout {
+        match self {
+            Self::Sliding(_) => Layout::Sliding,
+            Self::Generations(_) => Layout::Generations,
+        }
+    }
+
+    pub fn slot_len(&self) -> usize {
+        either!(self, kind => kind.slot_len())
+    }
+
+    pub fn capacity(&self) -> usize {
+        either!(self, kind => kind.capacity())
+    }
+
+    pub fn memory(&self) -> usize {
+        either!(self, kind => kind.memory())
+    }
+
+    pub fn grow(&mut self, capacity: usize) {
+        either!(self, kind => kind.grow(capacity));
+    }
+
+    /// Symbols from the base to the newest one that is closed.
+    pub fn ids(&self) -> Range<SourceId> {
+        either!(self, kind => kind.window())
+    }
+
+    pub fn is_full(&self) -> bool {
+        either!(self, kind => kind.is_full())
+    }
+
+    /// Where the next symbol is filled; `None` when there is no room.
+    pub fn open(&mut self) -> Option<&mut [u8]> {
+        either!(self, kind => kind.open())
+    }
+
+    /// The open symbol has so many bytes and is closed.
+    pub fn commit(&mut self, len: usize) -> Result<SourceId, EncodeError> {
+        either!(self, kind => kind.commit(len))
+    }
+
+    pub fn symbol(&self, id: SourceId) -> Option<&[u8]> {
+        either!(self, kind => kind.symbol(id))
+    }
+
+    /// A symbol that no repair mixes yet.
+    pub fn symbol_mut(&mut self, id: SourceId) -> Option<&mut [u8]> {
+        either!(self, kind => kind.symbol_mut(id))
+    }
+
+    pub fn release_before(&mut self, base: SourceId) {
+        either!(self, kind => kind.release_before(base));
+    }
+
+    /// Bytes of a repair over this span.
+    pub fn repair_len(&self, first: SourceId, count: u16) -> Result<usize, EncodeError> {
+        either!(self, kind => kind.repair_len(first, count))
+    }
+
+    /// Writes a repair and returns its length.
+    pub fn write_repair(&self, code: Code, id: RepairId, out: &mut [u8]) -> Result<usize, EncodeError> {
+        either!(self, kind => kind.write_repair(code, id, out))
+    }
+
+    /// The same for a random code over the newest span, some of whose repairs were made before. Only a
+    /// sliding window prepares any.
+    pub fn write_prepared(&self, prepared: &mut Prepared, id: RepairId, out: &mut [u8]) -> Result<usize, EncodeError> {
+        match self {
+            Self::Sliding(encoder) => encoder.write_prepared(prepared, id, out),
+            Self::Generations(kept) => kept.write_repair(Code::Rlc, id, out),
+        }
+    }
+
+    /// Makes the next repairs of a span at a time; whether it did.
+    pub fn prepare(&self, prepared: &mut Prepared, id: RepairId) -> bool {
+        match self {
+            Self::Sliding(encoder) => encoder.prepare(prepared, id).is_ok(),
+            Self::Generations(_) => false,
+        }
+    }
+
+    /// Takes the memory for [`Self::prepare`].
+    pub fn reserve_prepared(&self, prepared: &mut Prepared) {
+        if let Self::Sliding(encoder) = self {
+            encoder.reserve_prepared(prepared);
+        }
+    }
+}
+
+/// Symbols that are owned one by one.
+#[derive(Debug)]
+pub(super) struct Kept {
+    slot_len: usize,
+    capacity: usize,
+    /// Symbols that are kept below the base.
+    span: u64,
+    base: u64,
+    /// Id of the first of `symbols`.
+    first: u64,
+    symbols: VecDeque<Symbol>,
+    /// The symbol that is being filled.
+    open: Vec<u8>,
+}
+
+impl Kept {
+    fn new(slot_len: usize, capacity: usize, span: u16) -> Self {
+        let (base, first, symbols, open) = (0, 0, VecDeque::new(), Vec::new());
+        Self { slot_len, capacity, span: span.into(), base, first, symbols, open }
+    }
+
+    fn slot_len(&self) -> usize {
+        self.slot_len
+    }
+
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    fn memory(&self) -> usize {
+        (self.symbols.len() + 1) * self.slot_len
+    }
+
+    fn grow(&mut self, capacity: usize) {
+        self.capacity = self.capacity.max(capacity);
+    }
+
+    fn next(&self) -> u64 {
+        self.first + self.symbols.len() as u64
+    }
+
+    fn window(&self) -> Range<SourceId> {
+        SourceId(self.base)..SourceId(self.next())
+    }
+
+    fn is_full(&self) -> bool {
+        self.next() - self.base >= self.capacity as u64
+    }
+
+    fn open(&mut self) -> Option<&mut [u8]> {
+        if self.is_full() {
+            return None;
+        }
+        self.open.resize(self.slot_len, 0);
+        Some(&mut self.open)
+    }
+
+    fn commit(&mut self, len: usize) -> Result<SourceId, EncodeError> {
+        let limit = self.slot_len;
+        if self.is_full() {
+            return Err(EncodeError::RingFull { capacity: self.capacity });
+        } else if len == 0 {
+            return Err(EncodeError::EmptySymbol);
+        } else if len > limit {
+            return Err(EncodeError::SymbolTooLong { len, limit });
+        }
+        let id = self.next();
+        let mut symbol = core::mem::take(&mut self.open);
+        symbol.resize(len, 0);
+        self.symbols.push_back(Arc::new(symbol));
+        Ok(SourceId(id))
+    }
+
+    fn index(&self, id: SourceId) -> Option<usize> {
+        usize::try_from(id.0.checked_sub(self.first)?).ok()
+    }
+
+    fn symbol(&self, id: SourceId) -> Option<&[u8]> {
+        self.symbols.get(self.index(id)?).map(|symbol| symbol.as_slice())
+    }
+
+    fn symbol_mut(&mut self, id: SourceId) -> Option<&mut [u8]> {
+        let index = self.index(id)?;
+        Arc::get_mut(self.symbols.get_mut(index)?).map(Vec::as_mut_slice)
+    }
+
+    fn release_before(&mut self, base: SourceId) {
+        self.base = base.0.clamp(self.base, self.next());
+        let gone = self.base.saturating_sub(self.first + self.span) as usize;
+        self.symbols.drain(..gone);
+        self.first += gone as u64;
+    }
+
+    /// The symbols of a span.
+    fn span(&self, first: SourceId, count: u16) -> Result<impl Iterator<Item = &Symbol>, EncodeError> {
+        Code::Rlc.check(RepairId { first, count, key: 0 })?;
+        let outside =
+            EncodeError::OutsideWindow { first, count, base: SourceId(self.first), next: SourceId(self.next()) };
+        let index = self.index(first).ok_or(outside)?;
+        if index + usize::from(count) > self.symbols.len() {
+            return Err(outside);
+        }
+        Ok(self.symbols.range(index..index + usize::from(count)))
+    }
+
+    fn repair_len(&self, first: SourceId, count: u16) -> Result<usize, EncodeError> {
+        let longest = self.span(first, count)?.map(|symbol| symbol.len()).max().unwrap_or(0);
+        // A retransmission is the symbol itself. Repairs over GF(2^16) have an even length.
+        Ok(if count == 1 { longest } else { longest.next_multiple_of(2) })
+    }
+
+    fn write_repair(&self, code: Code, id: RepairId, out: &mut [u8]) -> Result<usize, EncodeError> {
+        code.check(id)?;
+        let needed = self.repair_len(id.first, id.count)?;
+        let len = out.len();
+        let out = out.get_mut(..needed).ok_or(EncodeError::OutputTooShort { len, needed })?;
+        let sources: Vec<&[u8]> = self.span(id.first, id.count)?.map(|symbol| symbol.as_slice()).collect();
+        if let [source] = sources[..] {
+            out.copy_from_slice(source);
+            return Ok(needed);
+        }
+        let generation = Generation::new(code, id.count)?.at(id.first)?;
+        let written = generation.encode(&sources, id.key, &mut [out]);
+        debug_assert!(written.is_ok(), "lengths and key were checked: {written:?}");
+        Ok(needed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols_of_generations_make_the_repairs_of_a_ring_and_stay_a_span_below_the_base() {
+        let [mut ring, mut kept] = [Layout::Sliding, Layout::Generations].map(|layout| Window::new(layout, 64, 32, 8));
+        for n in 0..20_u8 {
+            for window in [&mut ring, &mut kept] {
+                let slot = window.open().expect("room");
+                slot[..40].fill(n);
+                assert_eq!(window.commit(usize::from(n) + 1), Ok(SourceId(n.into())));
+            }
+        }
+        let id = RepairId { first: SourceId(8), count: 8, key: 3 };
+        for code in [Code::Rlc, Code::Cauchy] {
+            let (mut expected, mut got) = ([0; 64], [1; 64]);
+            let len = ring.write_repair(code, id, &mut expected).expect("inside");
+            expected[len..].fill(0);
+            let even = len.next_multiple_of(2);
+            assert_eq!(kept.write_repair(code, id, &mut got), Ok(even));
+            assert_eq!(got[..even], expected[..even]);
+        }
+        kept.release_before(SourceId(16));
+        assert!(kept.write_repair(Code::Cauchy, id, &mut [0; 64]).is_ok() && kept.symbol(SourceId(7)).is_none());
+        assert_eq!(kept.ids(), SourceId(16)..SourceId(20));
+        kept.release_before(SourceId(17));
+        assert!(matches!(kept.write_repair(Code::Cauchy, id, &mut [0; 64]), Err(EncodeError::OutsideWindow { .. })));
+    }
+}

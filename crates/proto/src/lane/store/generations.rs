@@ -1,0 +1,337 @@
+//! The symbols of a lane in generations.
+//!
+//! Source symbols are kept by their id. The first repair of a generation says which ids it has; from then on
+//! a rank over coefficients alone tells when the generation is *recovered*: FEEDBACK then reports it as
+//! decoded, and a job computes what is lacking. Invariants: the generations are disjoint; each has as many
+//! rows as its rank exceeds its source symbols; a generation that was reported stays until it is decoded.
+
+use core::ops::{Range, RangeBounds};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use tidewire_codec::{Code, Generation, Rank, Reception, RepairId, SourceId};
+
+use crate::close::CloseCode;
+use crate::lane::job::{Decode, Decoded, Symbol};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Generations {
+    slot_len: usize,
+    /// Longest generation.
+    max_span: u16,
+    /// Symbols are kept for so many ids at most, as far as all of them are known.
+    capacity: usize,
+    /// The lowest id that is kept.
+    floor: u64,
+    /// Symbols from the floor up; `None`: lacking, or given up.
+    symbols: VecDeque<Option<Symbol>>,
+    /// All ids below are decoded or given up.
+    edge: u64,
+    /// All ids below are decoded, recovered or given up.
+    reported: u64,
+    /// Nothing below will come, but for what is recovered.
+    given_up: u64,
+    /// Generations of which a repair came and which end above the edge, by their first id.
+    open: BTreeMap<u64, Open>,
+    /// Symbols that became known and were not polled.
+    fresh: VecDeque<tidewire_codec::Decoded>,
+    jobs: VecDeque<Decode>,
+    /// Symbols and rows held.
+    held: usize,
+}
+
+/// A generation of which a repair came.
+#[derive(Debug)]
+struct Open {
+    generation: Generation,
+    rank: Rank,
+    /// Keys and bytes of independent repairs, until the job takes them.
+    rows: Vec<(u16, Symbol)>,
+    is_recovered: bool,
+}
+
+impl Open {
+    fn end(&self) -> u64 {
+        self.generation.first().0 + u64::from(self.generation.count())
+    }
+
+    /// Place of a source symbol in it.
+    fn index(&self, id: u64) -> u16 {
+        (id - self.generation.first().0) as u16
+    }
+}
+
+impl Generations {
+    /// Begins at `edge`; symbols of `slot_len` bytes and generations of `max_span` symbols at most.
+    pub fn new(slot_len: usize, max_span: u16, capacity: usize, edge: SourceId) -> Self {
+        Self {
+            slot_len,
+            max_span,
+            capacity,
+            floor: edge.0,
+            symbols: VecDeque::new(),
+            edge: edge.0,
+            reported: edge.0,
+            given_up: edge.0,
+            open: BTreeMap::new(),
+            fresh: VecDeque::new(),
+            jobs: VecDeque::new(),
+            held: 0,
+        }
+    }
+
+    pub fn receive_source(&mut self, id: SourceId, symbol: &[u8]) -> Result<Reception, CloseCode> {
+        if symbol.is_empty() || symbol.len() > self.slot_len {
+            return Err(CloseCode::Protocol);
+        }
+        if self.is_known(id.0) {
+            return Ok(Reception::Redundant);
+        }
+        self.put(id.0, Arc::new(symbol.to_vec()), false);
+        if let Some(open) = self.containing(id.0) {
+            let index = open.index(id.0);
+            open.rank.add_source(index).map_err(|_| CloseCode::Internal)?;
+            let first = open.generation.first().0;
+            self.settle(first);
+        }
+        self.advance();
+        Ok(Reception::Innovative)
+    }
+
+    pub fn receive_repair(&mut self, code: Code, id: RepairId, symbol: &[u8]) -> Result<Reception, CloseCode> {
+        let is_wrong = symbol.is_empty() || symbol.len() > self.slot_len || id.count > self.max_span;
+        if is_wrong || code.check(id).is_err() {
+            return Err(CloseCode::Protocol);
+        }
+        let (first, end) = (id.first.0, id.first.0 + u64::from(id.count));
+        if end <= self.reported {
+            return Ok(Reception::Redundant);
+        }
+        if id.count == 1 {
+            return self.receive_source(id.first, symbol);
+        }
+        if first < self.floor {
+            // Some of what it mixes is gone.
+            return Ok(Reception::Redundant);
+        }
+        self.open(code, id)?;
+        let Some(open) = self.open.get_mut(&first) else { return Err(CloseCode::Internal) };
+        if open.rows.first().is_some_and(|(_, row)| row.len() != symbol.len()) {
+            return Err(CloseCode::Protocol);
+        }
+        if open.is_recovered || !open.rank.add_repair(id.count, id.key).map_err(|_| CloseCode::Protocol)? {
+            return Ok(Reception::Redundant);
+        }
+        open.rows.push((id.key, Arc::new(symbol.to_vec())));
+        self.held += 1;
+        self.settle(first);
+        self.advance();
+        Ok(Reception::Innovative)
+    }
+
+    /// Finds the generation of a repair, or begins it with the source symbols that came before.
+    fn open(&mut self, code: Code, id: RepairId) -> Result<(), CloseCode> {
+        let (first, end) = (id.first.0, id.first.0 + u64::from(id.count));
+        let below = self.open.range(..end).next_back().filter(|(_, open)| open.end() > first);
+        if let Some((_, open)) = below {
+            let generation = open.generation;
+            let is_same = generation.first() == id.first && generation.count() == id.count && generation.code() == code;
+            return if is_same { Ok(()) } else { Err(CloseCode::Protocol) };
+        }
+        let generation = Generation::new(code, id.count).and_then(|generation| generation.at(id.first));
+        let generation = generation.map_err(|_| CloseCode::Protocol)?;
+        self.reach(end);
+        let mut rank = Rank::new(generation);
+        rank.end(id.count).map_err(|_| CloseCode::Protocol)?;
+        for (index, id) in (0..).zip(first..end) {
+            if self.slot(id).is_some() {
+                rank.add_source(index).map_err(|_| CloseCode::Internal)?;
+            }
+        }
+        self.open.insert(first, Open { generation, rank, rows: Vec::new(), is_recovered: false });
+        Ok(())
+    }
+
+    /// Makes the job of a generation that is recovered, or forgets its rows when its source symbols are all
+    /// there.
+    fn settle(&mut self, first: u64) {
+        let Some(open) = self.open.get_mut(&first) else { return };
+        if open.is_recovered || !open.rank.is_recovered() {
+            return;
+        }
+        open.is_recovered = true;
+        let rows = core::mem::take(&mut open.rows);
+        let (generation, end) = (open.generation, open.end());
+        let sources: Vec<_> = (first..end).map(|id| self.slot(id).cloned()).collect();
+        let lacking = sources.iter().filter(|symbol| symbol.is_none()).count();
+        if lacking == 0 {
+            self.held -= rows.len();
+            return;
+        }
+        self.jobs.push_back(Decode { generation, sources, repairs: rows });
+    }
+
+    /// The next job, if it takes as many products as that.
+    pub fn poll_job(&mut self, products: impl RangeBounds<usize>) -> Option<Decode> {
+        let is_next = self.jobs.front().is_some_and(|job| products.contains(&job.products()));
+        if is_next { self.jobs.pop_front() } else { None }
+    }
+
+    /// What came of a job. Its repairs are forgotten.
+    pub fn handle_job(&mut self, done: Decoded) -> Result<(), CloseCode> {
+        let first = done.first.0;
+        self.held -= done.repairs;
+        // Only lengths that contradict each other keep a generation of full rank from being decoded.
+        let symbols = done.symbols.ok_or(CloseCode::Protocol)?;
+        for (index, symbol) in symbols {
+            let id = first + u64::from(index);
+            if self.slot(id).is_none() {
+                self.put(id, symbol, true);
+            }
+        }
+        self.advance();
+        Ok(())
+    }
+
+    fn put(&mut self, id: u64, symbol: Symbol, repaired: bool) {
+        self.reach(id + 1);
+        if let Some(slot) = id.checked_sub(self.floor).and_then(|index| self.symbols.get_mut(index as usize)) {
+            *slot = Some(symbol);
+            self.held += 1;
+            self.fresh.push_back(tidewire_codec::Decoded { id: SourceId(id), repaired });
+        }
+    }
+
+    /// Makes places for the ids below `end`.
+    fn reach(&mut self, end: u64) {
+        let len = end.saturating_sub(self.floor) as usize;
+        if len > self.symbols.len() {
+            self.symbols.resize(len, None);
+        }
+    }
+
+    fn slot(&self, id: u64) -> Option<&Symbol> {
+        self.symbols.get(usize::try_from(id.checked_sub(self.floor)?).ok()?)?.as_ref()
+    }
+
+    /// The open generation that has this id.
+    fn containing(&mut self, id: u64) -> Option<&mut Open> {
+        self.open.range_mut(..=id).next_back().map(|(_, open)| open).filter(|open| id < open.end())
+    }
+
+    /// Whether FEEDBACK counts the symbol as decoded.
+    fn is_known(&self, id: u64) -> bool {
+        let open = || self.open.range(..=id).next_back().is_some_and(|(_, open)| open.is_recovered && id < open.end());
+        id < self.reported || self.slot(id).is_some() || open()
+    }
+
+    /// Moves both edges over what is known or given up.
+    fn advance(&mut self) {
+        let end = self.end().0.max(self.given_up);
+        while self.reported < end && (self.reported < self.given_up || self.is_known(self.reported)) {
+            self.reported += 1;
+        }
+        while self.edge < self.reported {
+            let is_recovered = self.containing(self.edge).is_some_and(|open| open.is_recovered);
+            if self.slot(self.edge).is_none() && (is_recovered || self.edge >= self.given_up) {
+                break;
+            }
+            self.edge += 1;
+        }
+        while self.open.first_key_value().is_some_and(|(_, open)| open.end() <= self.edge) {
+            if let Some((_, open)) = self.open.pop_first() {
+                self.held -= open.rows.len();
+            }
+        }
+    }
+
+    /// Nothing below `id` will come any more; what is recovered is still decoded.
+    pub fn skip_before(&mut self, id: SourceId) {
+        self.given_up = self.given_up.max(id.0);
+        self.reach(id.0);
+        self.advance();
+    }
+
+    /// Forgets symbols below `floor` that no open generation needs.
+    pub fn release_before(&mut self, floor: SourceId) {
+        let needed = self.open.first_key_value().map_or(self.edge, |(first, _)| self.edge.min(*first));
+        let floor = floor.0.min(needed).max(self.floor);
+        let gone = ((floor - self.floor) as usize).min(self.symbols.len());
+        self.held -= self.symbols.drain(..gone).filter(Option::is_some).count();
+        self.floor = floor;
+    }
+
+    pub fn poll_decoded(&mut self) -> Option<tidewire_codec::Decoded> {
+        self.fresh.pop_front()
+    }
+
+    pub fn symbol(&self, id: SourceId) -> Option<&[u8]> {
+        self.slot(id.0).map(|symbol| symbol.as_slice())
+    }
+
+    pub fn is_decoded(&self, id: SourceId) -> bool {
+        self.is_known(id.0)
+    }
+
+    pub fn edge(&self) -> SourceId {
+        SourceId(self.edge)
+    }
+
+    pub fn reported(&self) -> SourceId {
+        SourceId(self.reported)
+    }
+
+    pub fn end(&self) -> SourceId {
+        SourceId(self.floor + self.symbols.len() as u64)
+    }
+
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    pub fn grow(&mut self, capacity: usize) {
+        self.capacity = self.capacity.max(capacity);
+    }
+
+    pub fn memory(&self) -> usize {
+        let open: usize = self.open.values().map(|open| open.rank.memory()).sum();
+        self.held * self.slot_len + self.symbols.capacity() * size_of::<Option<Symbol>>() + open
+    }
+
+    /// Maximal runs of ids that FEEDBACK counts as lacking, ascending.
+    pub fn undecoded(&self) -> impl Iterator<Item = Range<SourceId>> + '_ {
+        let mut next = self.reported;
+        core::iter::from_fn(move || {
+            let start = (next..self.end().0).find(|&id| !self.is_known(id))?;
+            let end = (start..self.end().0).find(|&id| self.is_known(id)).unwrap_or(self.end().0);
+            next = end;
+            Some(SourceId(start)..SourceId(end))
+        })
+    }
+
+    /// Independent symbols lacking among the ids of `range`; a generation counts where it begins.
+    fn lacking_in(&self, range: Range<u64>) -> u64 {
+        if range.is_empty() {
+            return 0;
+        }
+        let ids = range.start.max(self.reported)..range.end.min(self.end().0);
+        let undecoded = ids.filter(|&id| !self.is_known(id)).count() as u64;
+        let rows = self.open.range(range).map(|(_, open)| open.rows.len() as u64).sum();
+        undecoded.saturating_sub(rows)
+    }
+
+    pub fn rank_deficit(&self) -> u64 {
+        self.lacking_in(self.floor..self.end().0)
+    }
+
+    /// As [`tidewire_codec::Decoder::region_deficits`]. Rows count in the region in which their generation
+    /// begins.
+    pub fn region_deficits(&self, from: SourceId, length: u64, deficits: &mut [u64]) -> u64 {
+        let first = from.0 / length;
+        for (region, deficit) in (first..).zip(deficits.iter_mut()) {
+            *deficit = self.lacking_in((region * length).max(from.0)..((region + 1) * length).min(self.end().0));
+        }
+        self.lacking_in(self.floor..from.0)
+    }
+}
