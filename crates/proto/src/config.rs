@@ -33,9 +33,9 @@ pub struct Config {
     pub deliver: f64,
     /// Longest span of our repairs, 1 to 1,024 symbols (default 256); the peer may accept less.
     pub max_span: u16,
-    /// Coding jobs of at most so many products of a coefficient and a byte run inside of the connection; larger ones come out of
-    /// [`crate::connection::Connection::poll_job`] (default: all run inside).
-    pub inline_products: usize,
+    /// Coding jobs of at most so many products of a coefficient and a byte run inside of the connection. All do:
+    /// no endpoint hands jobs out yet, and one that is left lying would stop its stream.
+    pub(crate) inline_products: usize,
     /// Largest UDP payload to try, 1,200 to 65,527 bytes (default 1,472: an Ethernet frame).
     pub max_datagram: u16,
     /// Look for the largest datagram; off, 1,200 bytes are never exceeded.

@@ -37,7 +37,7 @@ impl Job {
 }
 
 impl Connection {
-    /// The next piece of coding work that is larger than [`crate::config::Config::inline_products`]. Its
+    /// The next piece of coding work that is larger than `Config::inline_products`. Its
     /// result comes back by [`Self::handle_job`], in any order.
     pub fn poll_job(&mut self) -> Option<Job> {
         let streams = self.receiver.poll_job().map(|work| Job { lane: STREAMS, work });

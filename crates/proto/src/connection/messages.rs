@@ -7,7 +7,7 @@ use super::lanes::Lane;
 use super::{Connection, Event, Message, State};
 use crate::Time;
 use crate::lane::{LaneSender, MAX_LANES, MAX_MESSAGE, MESSAGE_RING, STREAMS};
-use crate::profile::Delivery;
+use crate::profile::{Delivery, Layout, Profile};
 use crate::redundancy::Redundancy;
 use crate::stats::MessageStats;
 
@@ -85,9 +85,12 @@ impl Connection {
             return Err(LaneError::Limit);
         }
         let memory = MESSAGE_RING.min(self.config.ring_memory);
-        let layout = (self.config.profile.layout, self.max_span);
-        let sender = LaneSender::new(layout, self.config.slot_len(), memory, self.lane_credit);
         let redundancy = config.redundancy.unwrap_or(self.config.profile.redundancy);
+        // A lane whose own redundancy mixes any span slides, whatever the streams do.
+        let profile = Profile { redundancy, ..self.config.profile };
+        let layout = if profile.is_whole() { profile.layout } else { Layout::Sliding };
+        let layout = (layout, self.max_span);
+        let sender = LaneSender::new(layout, self.config.slot_len(), memory, self.lane_credit);
         let in_order = config.delivery.unwrap_or(self.config.profile.delivery) == Delivery::InOrder;
         self.lanes.messages.push(Lane::new(sender, redundancy, in_order));
         Ok(lane)

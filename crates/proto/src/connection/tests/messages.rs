@@ -231,3 +231,15 @@ fn a_lane_without_room_says_when_there_is_some() {
     }
     assert_eq!(us.open_lane(&LaneConfig::default()), Err(LaneError::Limit));
 }
+
+#[test]
+fn a_lane_slides_where_its_own_redundancy_mixes_any_span() {
+    let mut config = Config::default();
+    config.profile = crate::profile::block(32, 8);
+    let (mut us, _) = connected(config);
+    for (text, layout) in [(None, Layout::Generations), (Some("every:5"), Layout::Sliding)] {
+        let redundancy = text.map(|text| text.parse().expect("a redundancy"));
+        let lane = us.open_lane(&LaneConfig { redundancy, ..LaneConfig::default() }).expect("a lane is free");
+        assert_eq!(us.lanes.get(lane).map(|lane| lane.sender.layout()), Some(layout), "{text:?}");
+    }
+}
