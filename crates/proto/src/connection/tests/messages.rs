@@ -234,9 +234,7 @@ fn a_lane_without_room_says_when_there_is_some() {
 
 #[test]
 fn a_lane_slides_where_its_own_redundancy_mixes_any_span() {
-    let mut config = Config::default();
-    config.profile = crate::profile::block(32, 8);
-    let (mut us, _) = connected(config);
+    let (mut us, _) = connected(Config { profile: crate::profile::block(32, 8), ..Config::default() });
     for (text, layout) in [(None, Layout::Generations), (Some("every:5"), Layout::Sliding)] {
         let redundancy = text.map(|text| text.parse().expect("a redundancy"));
         let lane = us.open_lane(&LaneConfig { redundancy, ..LaneConfig::default() }).expect("a lane is free");
