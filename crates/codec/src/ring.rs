@@ -140,7 +140,7 @@ impl SymbolRing {
 
     /// Slot of `id` times `factor`.
     pub fn scale(&mut self, id: u64, factor: u8) {
-        let len = self.len(id);
+        let len = lines(self.len(id));
         Kernel::active().scale(&mut self.slot_mut(id)[..len], factor);
     }
 
@@ -160,7 +160,7 @@ impl SymbolRing {
         let len = places.clone().fold(self.lens[target], |len, (place, _)| len.max(self.lens[place]));
         self.lens[target] = len;
 
-        let (len, slots, target) = (len as usize, &self.slots, self.slots[target] as usize);
+        let (len, slots, target) = (lines(len as usize), &self.slots, self.slots[target] as usize);
         let (before, rest) = self.memory.split_at_mut(start + target * slot_len);
         let (out, after) = rest.split_at_mut(slot_len);
         let symbols = places.map(|(place, factor)| {
@@ -183,10 +183,11 @@ impl SymbolRing {
             let (target, index) = (self.bytes_of(to).start, self.index(to));
             let len = len.max(self.lens[index]);
             self.lens[index] = len;
+            let len = lines(len as usize);
             let (lower, upper) = self.memory.split_at_mut(source.max(target));
             let (out, symbol) =
                 if source < target { (upper, &lower[source..]) } else { (&mut lower[target..], &*upper) };
-            Kernel::active().mul_add(&mut out[..len as usize], factor, &symbol[..len as usize]);
+            Kernel::active().mul_add(&mut out[..len], factor, &symbol[..len]);
         }
     }
 
@@ -222,6 +223,12 @@ impl SymbolRing {
         self.memory.copy_within(self.start..self.start + self.taken * self.slot_len, start);
         self.start = start;
     }
+}
+
+/// `len` rounded up to whole lines, which a slot has and which are zero beyond the symbol. The kernels then never see the end of a
+/// symbol that is no whole register: symbols of 20 bytes would else be computed byte by byte.
+fn lines(len: usize) -> usize {
+    len.next_multiple_of(LINE)
 }
 
 /// Places of a ring for so many symbols.

@@ -3,7 +3,7 @@
 //! `hostile` times each of them without a socket, `sockets` sends them to a real endpoint beside an honest
 //! connection. The peer acknowledges nothing.
 
-use tidewire_codec::{Code, Encoder, RepairId, SourceId};
+use tidewire_codec::{Code, Encoder, Generation, RepairId, SourceId};
 use tidewire_proto::wire::{
     ConnectionId, Frame, Layout, SYMBOL_HEADER_LEN, SymbolFrame, SymbolHeader, TAG_LEN, Writer,
 };
@@ -13,6 +13,12 @@ const ROOM: usize = 1_400;
 /// Symbols of a span, all lost, and how many repairs of them come before the symbols themselves.
 const SPAN: u64 = 256;
 const REPAIRS: u64 = 200;
+
+/// Spans that overlap by half: how far each begins above the one before, how many there are, and repairs of each. All
+/// symbols are lost, so that the matrix is full (1,024 rows) and rows mention symbols of the spans below.
+const CHAIN: (u64, u64, u64) = (128, 15, 64);
+/// Symbols that come before the chain, so that the receiver's credit covers it.
+const CREDIT: u64 = 24_000;
 
 /// Writes the frames of the nth datagram.
 pub type Frames = Box<dyn FnMut(usize, &mut Writer<'_>) + Send>;
@@ -34,6 +40,9 @@ pub fn all() -> Vec<(&'static str, Frames)> {
         ("250 empty frames of streams", Box::new(|n, w| source(w, n as u64, &symbol(250, |k| empty(k % 60))))),
         ("repairs over 256 symbols of 20 bytes", decoding(&[1; 1])),
         ("repairs over 256 symbols of 1,200 bytes", decoding(&[1; 1_200])),
+        ("repairs over a chain of spans", chain()),
+        ("generations of 256 symbols in rlc16", generations(Code::Rlc16, 256)),
+        ("generations of 127 symbols in cauchy", generations(Code::Cauchy, 127)),
     ]
 }
 
@@ -85,11 +94,57 @@ fn decoding(data: &'static [u8]) -> Frames {
         let mut out = [0; ROOM];
         let id = RepairId { first: SourceId(first), count: SPAN as u16, key: n as u16 };
         let len = encoder.write_repair(Code::Rlc, id, &mut out).expect("held");
-        let (lane, code, base, on_feedback) = (0, Code::Rlc, SourceId(first), false);
-        Frame::Repair { lane, layout: Layout::Sliding, code, id, base, on_feedback, symbol: &out[..len] }
-            .emit(w)
-            .expect("room");
+        repair(w, Layout::Sliding, Code::Rlc, id, SourceId(first), &out[..len]);
     })
+}
+
+/// Spans that overlap, all of them lost, then their symbols, the lowest first: each changes every row of the matrix.
+fn chain() -> Frames {
+    let (step, spans, repairs) = CHAIN;
+    let (length, turns) = (step * (spans + 1), spans * repairs + step * (spans + 1));
+    let mut encoder = Encoder::new(ROOM, 2 * length as usize);
+    Box::new(move |n, w| {
+        let Some(n) = (n as u64).checked_sub(CREDIT) else { return source(w, n as u64, &one_byte(n as u64)) };
+        let (first, turn) = (CREDIT + n / turns * length, n % turns);
+        let Some(at) = turn.checked_sub(spans * repairs) else {
+            let id = RepairId { first: SourceId(first + turn / repairs * step), count: SPAN as u16, key: turn as u16 };
+            while encoder.window().end.0 < first + length {
+                let next = encoder.window().end;
+                encoder.push(&one_byte(next.0)).expect("room");
+                encoder.release_before(SourceId(first.min(next.0)));
+            }
+            let mut out = [0; ROOM];
+            let len = encoder.write_repair(Code::Rlc, id, &mut out).expect("held");
+            return repair(w, Layout::Sliding, Code::Rlc, id, SourceId(first), &out[..len]);
+        };
+        source(w, first + at, &one_byte(first + at));
+    })
+}
+
+/// Generations of which no symbol comes, but as many repairs.
+fn generations(code: Code, count: u16) -> Frames {
+    let mut repairs = vec![vec![0; 64]; count.into()];
+    Box::new(move |n, w| {
+        let (first, key) = (n as u64 / u64::from(count) * u64::from(count), n % usize::from(count));
+        let generation = Generation::new(code, count).and_then(|generation| generation.at(SourceId(first)));
+        let generation = generation.expect("within the code");
+        if key == 0 {
+            let sources: Vec<_> = (first..first + u64::from(count)).map(one_byte).collect();
+            let len = sources.iter().map(Vec::len).max().expect("some").next_multiple_of(2);
+            repairs.iter_mut().for_each(|repair| repair.resize(len, 0));
+            generation.encode(&sources, 0, &mut repairs).expect("of one length");
+        }
+        repair(w, Layout::Generations, code, generation.repair_id(key as u16), SourceId(first), &repairs[key]);
+    })
+}
+
+/// The source symbol of an id: a byte of a stream.
+fn one_byte(id: u64) -> Vec<u8> {
+    symbol(1, |_| byte(0, id as usize))
+}
+
+fn repair(w: &mut Writer<'_>, layout: Layout, code: Code, id: RepairId, base: SourceId, symbol: &[u8]) {
+    Frame::Repair { lane: 0, layout, code, id, base, on_feedback: false, symbol }.emit(w).expect("room");
 }
 
 fn fill(w: &mut Writer<'_>, frame: impl Fn(usize) -> Frame<'static>) {

@@ -22,6 +22,8 @@ pub const FLOOD: f64 = 20e6;
 pub const IP_UDP_HEADER: usize = 28;
 /// Datagrams of one kind.
 const COUNT: usize = 2_000;
+/// Datagrams of the floods: the one that has a beginning of its own has 24,000 of them.
+const MANY: usize = 30_000;
 
 /// What the peer has seen of the stream that it reads.
 struct Reader {
@@ -52,13 +54,17 @@ pub fn run() {
     row("FEEDBACK, all of them", &mut reader, |_, w| feedback(w, &[first..=last], end));
     for (name, frames) in floods::all() {
         // Each to a connection of its own, whose application reads nothing.
-        row(name, &mut Reader::new(), frames);
+        rows(name, MANY, &mut Reader::new(), frames);
     }
 }
 
-fn row(name: &str, reader: &mut Reader, mut frames: impl FnMut(usize, &mut Writer<'_>)) {
-    let datagrams: Vec<_> = (0..COUNT).map(|n| reader.peer.seal(|w| frames(n, w))).collect();
-    let len = datagrams.iter().map(Vec::len).sum::<usize>() / COUNT;
+fn row(name: &str, reader: &mut Reader, frames: impl FnMut(usize, &mut Writer<'_>)) {
+    rows(name, COUNT, reader, frames);
+}
+
+fn rows(name: &str, count: usize, reader: &mut Reader, mut frames: impl FnMut(usize, &mut Writer<'_>)) {
+    let datagrams: Vec<_> = (0..count).map(|n| reader.peer.seal(|w| frames(n, w))).collect();
+    let len = datagrams.iter().map(Vec::len).sum::<usize>() / count;
     let Reader { host, peer, .. } = reader;
     let times: Vec<_> = datagrams
         .into_iter()
@@ -71,9 +77,9 @@ fn row(name: &str, reader: &mut Reader, mut frames: impl FnMut(usize, &mut Write
             began.elapsed().as_secs_f64()
         })
         .collect();
-    let (each, longest) = (times.iter().sum::<f64>() / COUNT as f64, times.iter().copied().fold(0.0, f64::max));
+    let (each, longest) = (times.iter().sum::<f64>() / count as f64, times.iter().copied().fold(0.0, f64::max));
     assert_eq!(host.endpoint.connections().count(), 1);
-    assert!(host.endpoint.connections().all(|(_, connection)| connection.is_established()), "{name}");
+    assert!(host.endpoint.connections().all(|(_, connection)| connection.is_established()), "{name}: closed");
     let share = share(len, each);
     println!("{name:40} {len:6} {:8.2} us {:9.3} ms {:8.1} %", each * 1e6, longest * 1e3, 100.0 * share);
 }
@@ -98,7 +104,7 @@ impl Reader {
         config.profile.rate_control = RateControl::Fixed { bits_per_second: RATE };
         config.idle_timeout = Duration::from_secs(86_400);
         // What the floods send is never read.
-        config.stream_window = 4 << 20;
+        config.stream_window = 64 << 20;
         let mut host = Host::new(config);
         let (peer, ..) = host.meet(1);
         Self { host, peer, came: Vec::new(), end: 0 }

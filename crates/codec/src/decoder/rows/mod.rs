@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 
 use super::Terms;
 use crate::field::gf256;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, LINE};
 use crate::mix;
 use crate::{Code, DecodeError, RepairId};
 
@@ -169,12 +169,13 @@ impl Rows {
         if added > 0 {
             self.add_columns(missing, first, row);
         }
-        let Self { places, capacity, cells, stride, free, candidate, .. } = self;
+        let width = self.width();
+        let Self { places, capacity, cells, stride, candidate, .. } = self;
         let rows = used.iter().filter_map(|&(id, factor)| match places[id as usize & (*capacity - 1)] {
-            Place::Pivot(row) => Some((factor, &cells[row as usize * *stride..][..free.len()])),
+            Place::Pivot(row) => Some((factor, &cells[row as usize * *stride..][..width])),
             _ => None,
         });
-        mix::add(&mut candidate[..free.len()], rows);
+        mix::add(&mut candidate[..width], rows);
 
         let lead = self.lead();
         if self.len() < self.limit() || lead.is_none_or(|lead| lead.is_alone) {
@@ -210,7 +211,8 @@ impl Rows {
     /// Scales the candidate so that its lead has coefficient 1, and returns the factor.
     pub fn normalise(&mut self, lead: Lead) -> u8 {
         let factor = gf256::inv(self.candidate[lead.column]);
-        Kernel::active().scale(&mut self.candidate[..self.free.len()], factor);
+        let width = self.width();
+        Kernel::active().scale(&mut self.candidate[..width], factor);
         factor
     }
 
@@ -219,7 +221,7 @@ impl Rows {
     /// factors. Rows that are solved by that are removed and their pivots added to `solved`.
     pub fn settle(&mut self, lead: Lead, name: Name, targets: &mut Terms, solved: &mut Vec<u64>) {
         targets.clear();
-        let width = self.free.len();
+        let width = self.width();
         for row in (0..self.len()).rev() {
             let cells = &mut self.cells[row * self.stride..][..width];
             let factor = cells[lead.column];
@@ -232,7 +234,7 @@ impl Rows {
                 Kernel::active().mul_add(cells, factor, &self.candidate[..width]);
             }
             targets.push((self.pivots[row], factor));
-            if cells.iter().all(|&cell| cell == 0) {
+            if is_zero(cells) {
                 solved.push(self.pivots[row]);
                 // The row that takes its place was looked at before.
                 self.remove(row);
@@ -330,6 +332,12 @@ impl Rows {
         }
     }
 
+    /// Cells of a row that are worked in: the columns, and zeros up to whole registers, for which the kernels have no
+    /// slow way at the end.
+    fn width(&self) -> usize {
+        self.free.len().next_multiple_of(LINE).min(self.stride)
+    }
+
     fn slot(&self, id: u64) -> usize {
         // Truncation is harmless: the number of slots is a power of two.
         id as usize & (self.capacity - 1)
@@ -372,6 +380,12 @@ impl Rows {
             self.set_place(self.free[column], Place::Free(column as u32));
         }
     }
+}
+
+/// Whether all cells are zero. A line at a time, which the compiler does in registers: cell by cell, this would be most of the
+/// work of a matrix whose rows have few coefficients left.
+fn is_zero(cells: &[u8]) -> bool {
+    cells.chunks(LINE).all(|line| line.iter().fold(0, |sum, cell| sum | cell) == 0)
 }
 
 /// Lengthens without room to spare.
