@@ -78,8 +78,7 @@ impl Kernel {
     }
 }
 
-/// The scalar tier's sum, which also does what is shorter than a register: four products over GF(2^8), so that it does
-/// not repeat the formula that the other tiers are tested for.
+/// The scalar tier's sum: four products over GF(2^8), so that it does not repeat the formula that the other tiers are tested for.
 pub(super) fn sum(dsts: &mut [HalvesMut], sources: &[HalvesTerm], start: Start) {
     for dst in dsts.iter_mut() {
         start.prepare(dst);

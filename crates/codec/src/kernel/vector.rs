@@ -3,8 +3,8 @@
 //!
 //! Everything is `inline(always)`: the generic code must end up inside the tier's `#[target_feature]` function, where
 //! the intrinsics become single instructions. The last bytes of a symbol, fewer than a register, are done by a whole
-//! register that reaches back over bytes already done and is masked there; only symbols shorter than one register
-//! go byte by byte.
+//! register that reaches back over bytes already done and is masked there. Symbols shorter than one register are copied to
+//! a register's bytes on the stack: sums of tiny symbols would else be made byte by byte.
 //!
 //! Safety, for the whole file: the caller has the instructions of `V`, and all slices of a call have one length. Every
 //! pointer made here is at an offset `at` with `at + V::LEN <= len` of its slice.
@@ -135,7 +135,8 @@ pub(super) unsafe fn mul_sum<V: Vector, F: Factors<D>, const D: usize, const WID
 ) {
     let len = dsts[0].len();
     if len < V::LEN {
-        return short(dsts, sources, start);
+        // SAFETY: see the head of the file.
+        return unsafe { short::<V, F, D>(dsts, sources, start) };
     }
     let to = dsts.each_mut().map(|dst| dst.as_mut_ptr());
     // SAFETY: see the head of the file; a block of N registers at `at` is only entered with N * V::LEN bytes left.
@@ -166,15 +167,43 @@ pub(super) unsafe fn mul_sum<V: Vector, F: Factors<D>, const D: usize, const WID
     }
 }
 
-/// Symbols shorter than a register.
-#[inline(never)]
-fn short<F: Factors<D>, const D: usize>(mut dsts: [&mut [u8]; D], sources: &[(F, &[u8])], start: Start) {
-    start.prepare(&mut dsts);
+/// The sums of symbols shorter than a register.
+#[inline(always)]
+unsafe fn short<V: Vector, F: Factors<D>, const D: usize>(dsts: [&mut [u8]; D], sources: &[(F, &[u8])], start: Start) {
+    // SAFETY: see the head of the file.
+    let mut sums = unsafe { zeros::<V, D, 1>() };
     for (factors, src) in sources {
-        for (d, dst) in dsts.iter_mut().enumerate() {
-            scalar::mul_add(dst, factors.of(d), src);
-        }
+        // SAFETY: as above.
+        sums = unsafe { add_products(sums, *factors, [padded::<V>(src).split()]) };
     }
+    for (dst, [sum]) in dsts.into_iter().zip(sums) {
+        // SAFETY: as above.
+        unsafe { put_short(dst, sum, start) };
+    }
+}
+
+/// A register whose first bytes are a symbol shorter than it, and whose others are 0.
+#[inline(always)]
+pub(super) unsafe fn padded<V: Vector>(symbol: &[u8]) -> V {
+    let mut bytes = [0; LINE];
+    bytes[..symbol.len()].copy_from_slice(symbol);
+    // SAFETY: LINE is no less than V::LEN.
+    unsafe { V::load(bytes.as_ptr()) }
+}
+
+/// Adds the first bytes of a register to what `start` says, for a destination shorter than it.
+#[inline(always)]
+pub(super) unsafe fn put_short<V: Vector>(dst: &mut [u8], sum: V, start: Start) {
+    let mut bytes = [0; LINE];
+    // SAFETY: LINE is no less than V::LEN.
+    unsafe {
+        match start {
+            Start::Old => sum.xor(padded(dst)),
+            Start::Zero => sum,
+        }
+        .store(bytes.as_mut_ptr());
+    }
+    dst.copy_from_slice(&bytes[..dst.len()]);
 }
 
 #[inline(always)]

@@ -7,8 +7,8 @@
 //! pointer made here is at an offset `at` with `at + V::LEN <= len` of its half.
 
 use super::Start;
-use super::halves::{self, BOTH, HIGH, HalvesFactors, HalvesMut, HalvesTerm, LOW};
-use super::vector::{Factors, Vector, add_products, begin, last, store, zeros};
+use super::halves::{BOTH, HIGH, HalvesFactors, HalvesMut, HalvesTerm, LOW};
+use super::vector::{Factors, Vector, add_products, begin, last, padded, put_short, store, zeros};
 
 /// The factors of one of the three products.
 #[derive(Clone, Copy)]
@@ -31,7 +31,8 @@ pub(super) unsafe fn mul_sum<V: Vector, const D: usize, const WIDE: usize, const
 ) {
     let len = dsts[0][LOW].len();
     if len < V::LEN {
-        return short(dsts, sources, start);
+        // SAFETY: see the head of the file.
+        return unsafe { short::<V, D>(dsts, sources, start) };
     }
     let low = dsts.each_mut().map(|dst| dst[LOW].as_mut_ptr());
     let high = dsts.each_mut().map(|dst| dst[HIGH].as_mut_ptr());
@@ -67,11 +68,24 @@ pub(super) unsafe fn mul_sum<V: Vector, const D: usize, const WIDE: usize, const
     }
 }
 
-/// Halves shorter than a register.
-#[inline(never)]
-fn short<const D: usize>(dsts: [&mut HalvesMut; D], sources: &[HalvesTerm], start: Start) {
-    let mut dsts = dsts.map(|[low, high]| [&mut **low, &mut **high]);
-    halves::sum(&mut dsts, sources, start);
+/// The sums of halves shorter than a register.
+#[inline(always)]
+unsafe fn short<V: Vector, const D: usize>(dsts: [&mut HalvesMut; D], sources: &[HalvesTerm], start: Start) {
+    // SAFETY: see the head of the file.
+    unsafe {
+        let (mut shared, mut low_sums, mut high_sums) = (zeros::<V, D, 1>(), zeros::<V, D, 1>(), zeros::<V, D, 1>());
+        for (factors, [low, high]) in sources {
+            let (low, high) = (padded::<V>(low), padded::<V>(high));
+            shared = add_products(shared, Product::<LOW>(factors), [low.split()]);
+            low_sums = add_products(low_sums, Product::<HIGH>(factors), [high.split()]);
+            high_sums = add_products(high_sums, Product::<BOTH>(factors), [low.xor(high).split()]);
+        }
+        let (low_sums, high_sums) = (plus(low_sums, shared), plus(high_sums, shared));
+        for (dst, ([low_sum], [high_sum])) in dsts.into_iter().zip(low_sums.into_iter().zip(high_sums)) {
+            put_short(dst[LOW], low_sum, start);
+            put_short(dst[HIGH], high_sum, start);
+        }
+    }
 }
 
 #[inline(always)]
