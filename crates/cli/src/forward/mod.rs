@@ -14,7 +14,6 @@ mod target;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 pub use target::{LocalForward, Target, TargetError};
 use tidewire::{ReadHalf, WriteHalf};
@@ -31,8 +30,6 @@ pub const MAX_CONNECTIONS: usize = 512;
 pub const MAX_STREAMS: u64 = MAX_CONNECTIONS as u64 + 16;
 /// Bytes that are read at once of either side: what two packets of the pace of 100 Mbit/s take, 1.3 ms.
 const BUFFER: usize = 16 << 10;
-/// A peer that is silent for this long is gone: it was asked three times for a sign of life.
-pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Why a stream was given up, for the far side: the TCP connection at our side failed (docs/forward.md section 3).
 const TCP_FAILED: u64 = 1;

@@ -1,8 +1,8 @@
 //! `tidewire forward -L [ADDR:]PORT:HOST:PORT LINK`: TCP connections to here are taken up at the far side, as with `ssh -L`.
 
 use crate::exit::{Exit, Failure, OrExit};
+use crate::forward::LocalForward;
 use crate::forward::client::Client;
-use crate::forward::{IDLE_TIMEOUT, LocalForward};
 use crate::keys::{self, Own};
 use crate::link;
 use crate::options::{Coding, Output};
@@ -35,7 +35,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let link = link::given(args.link.as_deref()).or_exit(Exit::Usage)?;
     let mut config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
     let credentials = keys::to_open(&link, args.own.key.as_deref(), &console)?;
-    (config.idle_timeout, config.keep_alive) = (IDLE_TIMEOUT, Some(KEEP_ALIVE));
+    config.keep_alive = Some(KEEP_ALIVE);
     let client = Client::new(link, credentials, config, &console);
     let ended = unless_interrupted(client.run(&args.local)).await;
     client.close(session::quietly(ended)).await

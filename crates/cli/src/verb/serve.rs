@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::exit::{Exit, Failure, OrExit};
 use crate::forward::server::{self, Allowed};
-use crate::forward::{IDLE_TIMEOUT, MAX_STREAMS, Target};
+use crate::forward::{MAX_STREAMS, Target};
 use crate::listen::{self, Listen, Naming};
 use crate::options::{Coding, Output};
 use crate::report::{Console, Event};
@@ -37,7 +37,7 @@ pub struct Args {
 /// [`Exit::LocalIo`] when the port cannot be listened on; [`Exit::Sigint`] in the end.
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let mut config = args.coding.config(None).or_exit(Exit::Usage)?;
-    (config.max_streams, config.idle_timeout) = (MAX_STREAMS, IDLE_TIMEOUT);
+    config.max_streams = MAX_STREAMS;
     let (endpoint, link) = listen::open(args.listen.listen, &args.naming, config, &console).await?;
     let link = link.reveal();
     let targets: Vec<_> = args.allow.iter().map(Target::to_string).collect();
