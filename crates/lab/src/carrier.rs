@@ -1,7 +1,8 @@
-//! The thread of a link emulator: stopped, asked and joined the same way, whatever it carries packets between.
+//! The thread of a link emulator: stopped, asked and joined the same way, whatever it carries packets
+//! between.
 //!
-//! [`Proxy`](crate::proxy::Proxy) and, on Linux, the namespace lab's emulator each hold one, and share the buffers that
-//! their loops use again. Invariant: the thread has ended when the carrier is dropped.
+//! [`Proxy`](crate::proxy::Proxy) and, on Linux, the namespace lab's emulator each hold one, and share the
+//! buffers that their loops use again. Invariant: the thread has ended when the carrier is dropped.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,9 +1,11 @@
-//! Holds the lab against the link it claims to be: numbered packets across it, and what the link itself says of the very same packets.
+//! Holds the lab against the link it claims to be: numbered packets across it, and what the link itself says
+//! of the very same packets.
 //!
-//! The verb `lab check` runs it. Three crossings from the near host to the far one: more than the rate, without impairments, for
-//! the rate; half the rate in short packets, for losses and their bursts; half the rate in full packets, for the delay. A second
-//! [`Link`](tidewire_sim::link::Link) of the same seed is given each packet at the moment it was sent, and says what should become of it and when it should arrive:
-//! what differs is the lab's doing. Invariant: a finding holds or not by its numbers alone.
+//! The verb `lab check` runs it. Three crossings from the near host to the far one: more than the rate,
+//! without impairments, for the rate; half the rate in short packets, for losses and their bursts; half the
+//! rate in full packets, for the delay. A second [`Link`](tidewire_sim::link::Link) of the same seed is given
+//! each packet at the moment it was sent, and says what should become of it and when it should arrive: what
+//! differs is the lab's doing. Invariant: a finding holds or not by its numbers alone.
 
 use std::time::Duration;
 
@@ -23,13 +25,15 @@ const LOSSES: &str = "losses";
 const DELAY: &str = "delay";
 /// How long the rate and the delay are measured, each.
 const SHORT: Duration = Duration::from_secs(5);
-/// How far the rate may be off. This bound and those of bursts and delay are chosen: what comparisons of transports need.
+/// How far the rate may be off. This bound and those of bursts and delay are chosen: what comparisons of
+/// transports need.
 const RATE_OFF: f64 = 0.005;
 /// Deviations of the mean that chance may bring.
 const DEVIATIONS: f64 = 4.0;
 /// How far the mean burst may be off, beyond chance.
 const BURST_OFF: f64 = 0.02;
-/// Share of packets whose fate may differ: those sent at the very edge of a blackout or of a full queue. Chosen.
+/// Share of packets whose fate may differ: those sent at the very edge of a blackout or of a full queue.
+/// Chosen.
 const EDGES: f64 = 1e-4;
 /// What the lab may add to the delay, in milliseconds, at the 95th percentile.
 const ADDED_MS: f64 = 0.3;
@@ -80,7 +84,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Names of the figures that do not hold, and who else had the processor in the crossing where that was worst.
+    /// Names of the figures that do not hold, and who else had the processor in the crossing where that was
+    /// worst.
     pub fn off(&self) -> (Vec<&'static str>, Option<Shares>) {
         let off = || self.findings.iter().filter(|finding| !finding.holds());
         let worst = |(_, one): &&(_, Shares), (_, other): &&(_, Shares)| one.away().total_cmp(&other.away());

@@ -1,8 +1,9 @@
 //! Flows of kernel TCP and of ours on one queue: who gets how much of it.
 //!
-//! The verb `lab contest` runs one of them; `cargo xtask lab` the table of `docs/lab.md`. All flows go from the near host to the far one,
-//! start one after the other and then compete to the end. What is counted is what applications received after everyone has
-//! settled. Invariant: shares are of the link's rate, headers and repairs included in the rate and not in the share.
+//! The verb `lab contest` runs one of them; `cargo xtask lab` the table of `docs/lab.md`. All flows go from
+//! the near host to the far one, start one after the other and then compete to the end. What is counted is
+//! what applications received after everyone has settled. Invariant: shares are of the link's rate, headers
+//! and repairs included in the rate and not in the share.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

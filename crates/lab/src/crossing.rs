@@ -1,7 +1,8 @@
 //! Numbered packets from the near host to the far one, with the moments they were sent and received.
 //!
-//! [`check`](crate::check) is the only caller. One thread sends at even distances, another receives; both clocks are the emulator's.
-//! Invariant: every packet that could be sent is accounted for when the crossing ends: it arrived, or the link holds nothing more.
+//! [`check`](crate::check) is the only caller. One thread sends at even distances, another receives; both
+//! clocks are the emulator's. Invariant: every packet that could be sent is accounted for when the crossing
+//! ends: it arrived, or the link holds nothing more.
 
 use std::io::ErrorKind;
 use std::net::UdpSocket;

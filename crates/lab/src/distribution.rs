@@ -1,7 +1,7 @@
 //! A measured distribution of delays: counts by value, as the transport's histogram gives them.
 //!
-//! The trials of this crate, the experiments of papers and the reports of the command hold their delays in it. Invariant: counts are in
-//! ascending order of delay, and none is zero.
+//! The trials of this crate, the experiments of papers and the reports of the command hold their delays in
+//! it. Invariant: counts are in ascending order of delay, and none is zero.
 
 use std::time::Duration;
 

@@ -1,8 +1,10 @@
-//! The link between the two hosts in real time: IP packets off one TUN device, through a [`DuplexLink`], into the other.
+//! The link between the two hosts in real time: IP packets off one TUN device, through a [`DuplexLink`], into
+//! the other.
 //!
-//! The verbs of the lab start it once the hosts are there. One thread of its own does all: it gives each packet to the link with the
-//! time it was read, and sleeps until the next delivery is due or a packet comes. Invariants: a packet is never handed on before the
-//! link says so; how much later it was is counted; packets are carried as they are, so that ECN marks and checksums are the hosts'.
+//! The verbs of the lab start it once the hosts are there. One thread of its own does all: it gives each
+//! packet to the link with the time it was read, and sleeps until the next delivery is due or a packet comes.
+//! Invariants: a packet is never handed on before the link says so; how much later it was is counted; packets
+//! are carried as they are, so that ECN marks and checksums are the hosts'.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -172,8 +174,8 @@ fn hand_out(link: &mut Link<Vec<u8>>, device: &OwnedFd, start: Instant, spare: &
     }
 }
 
-/// Changes one byte behind the IP and UDP headers of `packet`. The UDP checksum is taken away, which RFC 768 allows, so that the change gets
-/// past it as the link means it to; that of TCP stays and finds the change.
+/// Changes one byte behind the IP and UDP headers of `packet`. The UDP checksum is taken away, which RFC 768
+/// allows, so that the change gets past it as the link means it to; that of TCP stays and finds the change.
 fn corrupt(packet: &mut [u8], corruption: Corruption) {
     let is_udp = packet.first() == Some(&IPV4_WITHOUT_OPTIONS) && packet.get(9) == Some(&UDP);
     if is_udp && packet.len() >= IPV4_UDP_HEADERS {
@@ -184,7 +186,8 @@ fn corrupt(packet: &mut [u8], corruption: Corruption) {
     }
 }
 
-/// Sets the congestion mark of an IPv4 packet whose sender knows marks, and mends the header's checksum (RFC 1624 equation 3).
+/// Sets the congestion mark of an IPv4 packet whose sender knows marks, and mends the header's checksum (RFC
+/// 1624 equation 3).
 fn mark(packet: &mut [u8]) {
     let is_capable = packet.len() >= IPV4_HEADER && packet[0] == IPV4_WITHOUT_OPTIONS && packet[1] & ECN != 0;
     if !is_capable {

@@ -1,9 +1,10 @@
-//! Two hosts of one machine: a network namespace each, with one TUN device in it and nothing else that leads out.
+//! Two hosts of one machine: a network namespace each, with one TUN device in it and nothing else that leads
+//! out.
 //!
 //! Made by the verbs of the lab for the length of a run. What crosses from one host to the other crosses the
-//! [`Emulator`](crate::emulator::Emulator) that reads and writes the two devices. Invariant: names hold the process id, and are gone
-//! however this process ends: a child waits for the end of a pipe that only we hold open, then ends what still runs in the hosts
-//! and removes them.
+//! [`Emulator`](crate::emulator::Emulator) that reads and writes the two devices. Invariant: names hold the
+//! process id, and are gone however this process ends: a child waits for the end of a pipe that only we hold
+//! open, then ends what still runs in the hosts and removes them.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,8 +20,8 @@ use tidewire_sim::pair::End;
 
 use super::tun;
 
-/// Packets that a device holds until the emulator reads them: more than a whole TCP window of 4 MiB, so that what is dropped is dropped
-/// by the link.
+/// Packets that a device holds until the emulator reads them: more than a whole TCP window of 4 MiB, so that
+/// what is dropped is dropped by the link.
 const DEVICE_QUEUE: &str = "10000";
 /// Longest IP packet of a device: that of Ethernet.
 const MTU: &str = "1500";
@@ -29,8 +30,9 @@ const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 99, 0, 1), Ipv4Addr::new(10,
 /// Length of their network's prefix: the two and no other (RFC 1878).
 const PREFIX: u8 = 30;
 
-/// Settings of a host's network that it does not share with the machine: nothing but the packets of the programs crosses the
-/// link (no router solicitations), and one TCP connection does not learn from the one before.
+/// Settings of a host's network that it does not share with the machine: nothing but the packets of the
+/// programs crosses the link (no router solicitations), and one TCP connection does not learn from the one
+/// before.
 const SETTINGS: [(&str, &str); 3] =
     [("ipv6/conf/all/disable_ipv6", "1"), ("ipv6/conf/default/disable_ipv6", "1"), ("ipv4/tcp_no_metrics_save", "1")];
 

@@ -1,6 +1,7 @@
 //! How late things happened: counts by steps of 10 us, for figures that are read while they are taken.
 //!
-//! The emulator counts by how much each packet left after it was due, the check how much longer packets took than the link says.
+//! The emulator counts by how much each packet left after it was due, the check how much longer packets took
+//! than the link says.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The two sockets of a run: where records go in at the near host, and where they come out at the far one.
 //!
-//! [`Trial`](crate::trial::Trial) opens them once the peer's programs run. Invariant: what is returned has carried something from one end to the
-//! other, so that no record waits for a connection to be made.
+//! [`Trial`](crate::trial::Trial) opens them once the peer's programs run. Invariant: what is returned has
+//! carried something from one end to the other, so that no record waits for a connection to be made.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};

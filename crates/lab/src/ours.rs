@@ -1,7 +1,8 @@
-//! A flow of ours from the near host to the far one: `tidewire bench`, server and client, as a user would run them.
+//! A flow of ours from the near host to the far one: `tidewire bench`, server and client, as a user would run
+//! them.
 //!
-//! [`contest`](crate::contest) starts it beside flows of kernel TCP. What arrived is read off the lines that the client prints for each
-//! tenth of a second. Invariant: the processes end when the flow is dropped.
+//! [`contest`](crate::contest) starts it beside flows of kernel TCP. What arrived is read off the lines that
+//! the client prints for each tenth of a second. Invariant: the processes end when the flow is dropped.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -30,7 +31,8 @@ pub struct OurFlow {
 }
 
 impl OurFlow {
-    /// Starts a flow that would last for `time`, by the `tidewire` command in the file `program`, defaults only.
+    /// Starts a flow that would last for `time`, by the `tidewire` command in the file `program`, defaults
+    /// only.
     ///
     /// # Errors
     /// When a process cannot be started or the server does not listen.

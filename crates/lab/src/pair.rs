@@ -1,8 +1,9 @@
-//! Two endpoints of our library, one on each host, and one file of zeros from the near to the far one: what the simulator's `Trial` is, over
-//! real sockets and in real time.
+//! Two endpoints of our library, one on each host, and one file of zeros from the near to the far one: what
+//! the simulator's `Trial` is, over real sockets and in real time.
 //!
-//! `tidewire-papers` runs its experiments so, whose configurations no option of the command has. Each end has a thread and a runtime of
-//! its own; both are in this process, and so is the link between them. Invariant: statistics are returned only of a file that arrived whole.
+//! `tidewire-papers` runs its experiments so, whose configurations no option of the command has. Each end has
+//! a thread and a runtime of its own; both are in this process, and so is the link between them. Invariant:
+//! statistics are returned only of a file that arrived whole.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};

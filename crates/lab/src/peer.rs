@@ -1,8 +1,8 @@
 //! Who can be measured across the lab's link: a table of peers, each as its user would run it.
 //!
-//! The verb `lab run --peer` reads it: `peers.toml` of this folder, and files of the same form. [`Processes`](crate::processes::Processes)
-//! starts what a peer's command lines say. Invariant: a table that was read has all that its peers need, and no command line names a
-//! variable that the lab does not fill in.
+//! The verb `lab run --peer` reads it: `peers.toml` of this folder, and files of the same form.
+//! `Processes` starts what a peer's command lines say. Invariant: a table that
+//! was read has all that its peers need, and no command line names a variable that the lab does not fill in.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -42,7 +42,8 @@ pub enum Kind {
     Stream(Programs),
     /// UDP datagrams from its entry to its sink.
     Datagrams(Programs),
-    /// Its own load; what arrived stands in the JSON that its near program prints, at this pointer (RFC 6901).
+    /// Its own load; what arrived stands in the JSON that its near program prints, at this pointer (RFC
+    /// 6901).
     Itself(Programs, String),
 }
 
@@ -51,7 +52,8 @@ pub enum Kind {
 pub struct KernelTcp {
     /// Its congestion control, as the kernel calls it.
     pub control: String,
-    /// Bytes that may wait unsent in its socket (`tcp_notsent_lowat` of tcp(7)); without, what the system's buffer holds.
+    /// Bytes that may wait unsent in its socket (`tcp_notsent_lowat` of tcp(7)); without, what the system's
+    /// buffer holds.
     pub notsent: Option<u32>,
 }
 
@@ -66,7 +68,7 @@ pub struct Programs {
 
 /// What is known when a command line is filled in.
 #[derive(Clone, Debug)]
-pub struct Setting<'a> {
+pub(crate) struct Setting<'a> {
     /// The file of the `tidewire` command.
     pub program: &'a Path,
     /// The far host.
@@ -123,7 +125,7 @@ impl Setting<'_> {
     ///
     /// # Errors
     /// When the program is not found.
-    pub fn fill(&self, line: &str, told: &str) -> anyhow::Result<Vec<String>> {
+    pub(crate) fn fill(&self, line: &str, told: &str) -> anyhow::Result<Vec<String>> {
         let values = [
             self.far.to_string(),
             self.near.to_string(),

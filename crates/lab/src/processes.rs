@@ -1,7 +1,8 @@
 //! The programs of a peer, one on each host, as long as they are needed.
 //!
-//! [`Trial`](crate::trial::Trial) starts them. What they say goes into files of the trial's folder, to be quoted when they fail. Invariant:
-//! both have ended when this is dropped; if this process is killed, the hosts' caretaker ends them.
+//! [`Trial`](crate::trial::Trial) starts them. What they say goes into files of the trial's folder, to be
+//! quoted when they fail. Invariant: both have ended when this is dropped; if this process is killed, the
+//! hosts' caretaker ends them.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -17,7 +18,8 @@ use crate::hosts::Hosts;
 use crate::opening::await_listener;
 use crate::peer::{Programs, Setting};
 
-/// How long a program may take until it has told what the other one waits for; chosen: a thousand times what one takes on an idle machine.
+/// How long a program may take until it has told what the other one waits for; chosen: a thousand times what
+/// one takes on an idle machine.
 const TELLING: Duration = Duration::from_secs(10);
 /// Lines of a program's last words that are quoted.
 const QUOTED: usize = 3;

@@ -1,7 +1,10 @@
-//! Who had the processor while something was timed: the lab, other programs of this machine, or others of its host.
+//! Who had the processor while something was timed: the lab, other programs of this machine, or others of its
+//! host.
 //!
-//! [`check`](crate::check) looks before and after each crossing, the experiments of papers before and after each run. A virtual machine is not told when it does not run; the kernel counts what its
-//! hypervisor gave to others as stolen (`/proc/stat`, proc_stat(5)). Invariant: shares are of the time of all processors and add up to no more than 1.
+//! [`check`](crate::check) looks before and after each crossing, the experiments of papers before and after
+//! each run. A virtual machine is not told when it does not run; the kernel counts what its hypervisor gave
+//! to others as stolen (`/proc/stat`, proc_stat(5)). Invariant: shares are of the time of all processors and
+//! add up to no more than 1.
 
 use std::fmt;
 
@@ -12,7 +15,8 @@ const PROCESS: &str = "/proc/self/stat";
 const UTIME: usize = 14;
 const STIME: usize = 15;
 const RT_PRIORITY: usize = 40;
-/// From this share on somebody is named. Chosen: with less than this gone, one packet in twenty hardly meets it, which is what the 95th percentile shows.
+/// From this share on somebody is named. Chosen: with less than this gone, one packet in twenty hardly meets
+/// it, which is what the 95th percentile shows.
 const NOTICEABLE: f64 = 0.02;
 
 /// What was counted when it was looked at, in ticks.
@@ -69,7 +73,8 @@ impl Look {
     }
 }
 
-/// Whether this process runs before all that is not of real time, as under `chrt -f 1`; `false` where the system does not say.
+/// Whether this process runs before all that is not of real time, as under `chrt -f 1`; `false` where the
+/// system does not say.
 pub fn is_real_time() -> bool {
     is_real_time_in(&std::fs::read_to_string(PROCESS).unwrap_or_default())
 }

@@ -1,11 +1,12 @@
-//! The link emulator as a UDP proxy: clients on one side, one target on the other, a [`DuplexLink`] between them. Needs no
-//! privileges.
+//! The link emulator as a UDP proxy: clients on one side, one target on the other, a [`DuplexLink`] between
+//! them. Needs no privileges.
 //!
-//! `lab link` runs it until Ctrl-C, `demo` for the length of a transfer. One thread of its own drives everything: it takes
-//! datagrams off the sockets, gives them to the link with the time they were read, and sleeps in `poll` until the next
-//! delivery is due or something arrives. All clients share the one link, as stations behind one router do; each has a
-//! socket of its own toward the target, so that the target tells them apart. Invariant: what the link says is delivered is
-//! handed to the kernel in that order, at most one wake-up late (about 0.1 ms when a core is free).
+//! `lab link` runs it until Ctrl-C, `demo` for the length of a transfer. One thread of its own drives
+//! everything: it takes datagrams off the sockets, gives them to the link with the time they were read, and
+//! sleeps in `poll` until the next delivery is due or something arrives. All clients share the one link, as
+//! stations behind one router do; each has a socket of its own toward the target, so that the target tells
+//! them apart. Invariant: what the link says is delivered is handed to the kernel in that order, at most one
+//! wake-up late (about 0.1 ms when a core is free).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};

@@ -1,7 +1,8 @@
 //! Asks the system to wake a thread on time: what carries or times packets must not wait for other programs.
 //!
-//! The links of this crate, the ends of a crossing or a trial, and the alarm of `tidewire bench` call it at the start of their threads.
-//! Invariant: all of it is best effort; a system that refuses leaves the thread as it was.
+//! The links of this crate, the ends of a crossing or a trial, and the alarm of `tidewire bench` call it at
+//! the start of their threads. Invariant: all of it is best effort; a system that refuses leaves the thread
+//! as it was.
 
 #[cfg(target_os = "linux")]
 use std::process::{Command, Stdio};
@@ -10,8 +11,8 @@ use std::process::{Command, Stdio};
 #[cfg(target_os = "linux")]
 const PRIORITY: &str = "10";
 
-/// Asks for no timer slack (50 us by default) on this thread, and for a turn before other programs where that is allowed. Does nothing but on
-/// Linux.
+/// Asks for no timer slack (50 us by default) on this thread, and for a turn before other programs where that
+/// is allowed. Does nothing but on Linux.
 pub fn be_punctual() {
     #[cfg(target_os = "linux")]
     {
@@ -21,8 +22,8 @@ pub fn be_punctual() {
     }
 }
 
-/// Has the system run this thread before all that is not of real time, where it has `chrt` of util-linux: on a busy machine of two cores the
-/// lab added 0.26 ms to the delay instead of 7 ms at the 95th percentile.
+/// Has the system run this thread before all that is not of real time, where it has `chrt` of util-linux: on
+/// a busy machine of two cores the lab added 0.26 ms to the delay instead of 7 ms at the 95th percentile.
 #[cfg(target_os = "linux")]
 pub(crate) fn be_prompt() {
     be_punctual();

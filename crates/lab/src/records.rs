@@ -1,10 +1,12 @@
-//! Numbered records from the near host to the far one, over whatever carries bytes or datagrams between two sockets.
+//! Numbered records from the near host to the far one, over whatever carries bytes or datagrams between two
+//! sockets.
 //!
-//! [`Trial`](crate::trial::Trial) makes the sockets and runs both ends, a thread each, so that one clock tells when a record was made and when
-//! it arrived. A record is its number, the time it was made, and bytes that follow from its number and do not compress. A record that could not be
-//! written at its time, because the one before it still waited, was made at its time all the same: who waits for the path is late. Without a rate
-//! a record is made when the socket has room for more. Invariant: a record counts once, and only if it arrived whole and unchanged, over a stream
-//! in its turn.
+//! [`Trial`](crate::trial::Trial) makes the sockets and runs both ends, a thread each, so that one clock
+//! tells when a record was made and when it arrived. A record is its number, the time it was made, and bytes
+//! that follow from its number and do not compress. A record that could not be written at its time, because
+//! the one before it still waited, was made at its time all the same: who waits for the path is late. Without
+//! a rate a record is made when the socket has room for more. Invariant: a record counts once, and only if it
+//! arrived whole and unchanged, over a stream in its turn.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, UdpSocket};
@@ -225,7 +227,8 @@ fn fill(record: &mut [u8], number: u64, made: Duration) {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): bytes that nobody can compress.
+/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): bytes that nobody
+/// can compress.
 fn next(state: &mut u64) -> [u8; 8] {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;

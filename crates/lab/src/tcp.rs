@@ -1,7 +1,9 @@
-//! A flow of kernel TCP from the near host to the far one: a source that writes as fast as it may, a sink that counts.
+//! A flow of kernel TCP from the near host to the far one: a source that writes as fast as it may, a sink
+//! that counts.
 //!
-//! [`contest`](crate::contest) starts them beside ours. No program to install: two threads and two sockets, made on the hosts.
-//! Buffers are the system's, as a user would leave them. Invariant: the flow ends, and its threads with it, when it is dropped.
+//! [`contest`](crate::contest) starts them beside ours. No program to install: two threads and two sockets,
+//! made on the hosts. Buffers are the system's, as a user would leave them. Invariant: the flow ends, and its
+//! threads with it, when it is dropped.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

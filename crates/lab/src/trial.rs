@@ -1,8 +1,10 @@
-//! One run of one peer over one link: records in at the near host, records out at the far one, and what that cost the link.
+//! One run of one peer over one link: records in at the near host, records out at the far one, and what that
+//! cost the link.
 //!
-//! The verb `lab run --peer` makes a [`Trial`] for each peer and seed, the experiments of `tidewire-papers` for the kernel's TCP. Hosts, link
-//! and processes are fresh in each. Invariant: a delay is arrival in order, less creation, less the link's one-way time, all by one
-//! clock; bytes are counted at the link, IP headers included, from the first record on: what it takes to connect is nobody's burden.
+//! The verb `lab run --peer` makes a [`Trial`] for each peer and seed, the experiments of `tidewire-papers`
+//! for the kernel's TCP. Hosts, link and processes are fresh in each. Invariant: a delay is arrival in order,
+//! less creation, less the link's one-way time, all by one clock; bytes are counted at the link, IP headers
+//! included, from the first record on: what it takes to connect is nobody's burden.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
@@ -28,7 +30,8 @@ use crate::tcp::set_control;
 const STREAM_RECORD: usize = 1_200;
 /// And as a datagram: seven packets of an MPEG transport stream, SRT's usual payload (PEERS).
 const DATAGRAM_RECORD: usize = 1_316;
-/// What is left out of goodput and of settled delays: slow start (PEERS); of a run shorter than four of it, a quarter.
+/// What is left out of goodput and of settled delays: slow start (PEERS); of a run shorter than four of it, a
+/// quarter.
 const START: Duration = Duration::from_secs(3);
 /// How long records are waited for beyond four round trips, which any repair of them has by then.
 const GRACE: Duration = Duration::from_secs(1);

@@ -1,9 +1,10 @@
 //! TUN devices: where the kernel's IP packets become bytes of ours.
 //!
 //! [`Hosts`](crate::hosts::Hosts) opens one for each host and moves it into the host's namespace; the
-//! [`Emulator`](crate::emulator::Emulator) reads and writes packets, one a call. Invariant: a device exists as long as its descriptor
-//! is open, in whatever namespace it is by then, so that none outlives this process. No packet information and no offload
-//! headers: the kernel cuts large sends into packets and fills in checksums before they come here.
+//! [`Emulator`](crate::emulator::Emulator) reads and writes packets, one a call. Invariant: a device exists
+//! as long as its descriptor is open, in whatever namespace it is by then, so that none outlives this
+//! process. No packet information and no offload headers: the kernel cuts large sends into packets and fills
+//! in checksums before they come here.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -25,7 +26,8 @@ pub fn open(name: &str) -> io::Result<OwnedFd> {
         return Err(io::Error::new(error.kind(), format!("{CONTROL}: {error}; load the module `tun`")));
     }
     let device = Iface::without_packet_info(name, Mode::Tun)?;
-    // The crate lends its descriptor as a number only; a duplicate that the system hands out is owned without trust.
+    // The crate lends its descriptor as a number only; a duplicate that the system hands out is owned without
+    // trust.
     let this = pidfd_open(getpid(), PidfdFlags::empty())?;
     let packets = pidfd_getfd(this, device.as_raw_fd(), PidfdGetfdFlags::empty())?;
     ioctl_fionbio(&packets, true)?;

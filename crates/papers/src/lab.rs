@@ -1,7 +1,8 @@
 //! Runs of the papers' experiments over the lab's link in real time, and the files of what they measured.
 //!
-//! The caller makes [`Runs`] for each experiment and gives them to its cases; it is told of each run as it ends, since one takes ten seconds. A
-//! run that fails is named and leaves its point out. Invariant: no file without the conditions it was measured under.
+//! The caller makes [`Runs`] for each experiment and gives them to its cases; it is told of each run as it
+//! ends, since one takes ten seconds. A run that fails is named and leaves its point out. Invariant: no file
+//! without the conditions it was measured under.
 
 use std::io;
 use std::path::Path;
@@ -42,7 +43,8 @@ pub struct Run {
     pub late_p95_ms: f64,
     /// Packets that it did not read in time.
     pub unread: u64,
-    /// Share of the processors' time that the host of a virtual machine kept, from 0 to 1; none where the system does not say.
+    /// Share of the processors' time that the host of a virtual machine kept, from 0 to 1; none where the
+    /// system does not say.
     pub stolen: Option<f64>,
 }
 

@@ -1,11 +1,14 @@
-//! Experiments of published papers, made anew: each case of an experiment is a plain function from what is run to rows.
+//! Experiments of published papers, made anew: each case of an experiment is a plain function from what is
+//! run to rows.
 //!
-//! The verb `tidewire papers` and tests are the callers; whoever has many machines can give them a [`Case`] each. `papers/NAME/README.md` says
-//! what the paper has, what came out, and why the two differ; `papers/plot.py` draws the rows. Nothing here prints: progress of what takes
-//! real time is told through a function that the caller gives.
+//! The verb `tidewire papers` and tests are the callers; whoever has many machines can give them a [`Case`]
+//! each. `papers/NAME/README.md` says what the paper has, what came out, and why the two differ;
+//! `papers/plot.py` draws the rows. Nothing here prints: progress of what takes real time is told through a
+//! function that the caller gives.
 //!
-//! Invariant: the rows of an [`Experiment`] are the same on every machine and in every order of its cases. Those of a `LabExperiment` are
-//! measured in real time over the lab's link (Linux, root), lie in files of their own and say where and when they were measured.
+//! Invariant: the rows of an [`Experiment`] are the same on every machine and in every order of its cases.
+//! Those of a `LabExperiment` are measured in real time over the lab's link (Linux, root), lie in files of
+//! their own and say where and when they were measured.
 //!
 //! ```
 //! let paper = tidewire_papers::PAPERS.iter().find(|paper| paper.name == "streaming-code-5g").unwrap();
@@ -71,7 +74,8 @@ pub struct LabExperiment {
     pub cases: fn() -> Vec<LabCase>,
 }
 
-/// A part of an experiment that needs no other part: a plain function with what it is called with. Calling it gives its rows.
+/// A part of an experiment that needs no other part: a plain function with what it is called with. Calling it
+/// gives its rows.
 pub type Case = Box<dyn Fn() -> Vec<Row> + Send + Sync>;
 
 /// The same in real time. What ran and what failed is told to the [`Runs`](lab::Runs).

@@ -25,7 +25,8 @@ pub enum How {
     KernelTcp,
 }
 
-/// A point. What does not apply is `None`, empty in CSV and absent in JSON. Delays in milliseconds, except where the paper's axis is slots.
+/// A point. What does not apply is `None`, empty in CSV and absent in JSON. Delays in milliseconds, except
+/// where the paper's axis is slots.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// Curve of the figure.

@@ -1,7 +1,7 @@
 //! The spread of one figure over several runs: its median and its range.
 //!
-//! The verb `lab run --peer` prints one for each figure of a peer, in its table and with `--json`. Invariant: a figure that one run lacks
-//! has no spread.
+//! The verb `lab run --peer` prints one for each figure of a peer, in its table and with `--json`. Invariant:
+//! a figure that one run lacks has no spread.
 
 use serde::Serialize;
 

@@ -1,8 +1,9 @@
-//! Figures 1, 2 and 6 of the streaming-code paper over the lab's link in real time: our transport over real sockets with the settings of the
-//! simulated runs, one seed, and beside it what the kernel's TCP makes of the same path.
+//! Figures 1, 2 and 6 of the streaming-code paper over the lab's link in real time: our transport over real
+//! sockets with the settings of the simulated runs, one seed, and beside it what the kernel's TCP makes of
+//! the same path.
 //!
-//! The paper has no TCP: its ARQ is a transport of its own. The source is its file: saturated, so that a record's delay is from when TCP's socket,
-//! with hardly anything unsent, took it.
+//! The paper has no TCP: its ARQ is a transport of its own. The source is its file: saturated, so that a
+//! record's delay is from when TCP's socket, with hardly anything unsent, took it.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::lab::Runs;
 use crate::row::{How, Row};
 use crate::{LabCase, LabExperiment, lab_cases};
 
-/// See the module.
+/// The experiments of the paper that are measured in real time.
 pub(super) const EXPERIMENTS: [LabExperiment; 5] = [
     LabExperiment { name: "figure-1", title: "ARQ and block code, 20 % loss", cases: figure_1 },
     LabExperiment { name: "figure-1-tcp", title: "Kernel TCP, 20 % loss", cases: figure_1_tcp },
@@ -29,11 +30,13 @@ pub(super) const EXPERIMENTS: [LabExperiment; 5] = [
 
 /// The first of the simulated runs' seeds.
 const SEED: u64 = 1;
-/// How long a file may take: several times what retransmission takes at 20 % loss, without waiting for ever for what hangs.
+/// How long a file may take: several times what retransmission takes at 20 % loss, without waiting for ever
+/// for what hangs.
 const FILE_LIMIT: Duration = Duration::from_secs(60);
 /// Congestion controls of the kernel's TCP.
 const CONTROLS: [&str; 3] = ["cubic", "reno", "bbr"];
-/// How long TCP sends: about the time of the file, which CUBIC and Reno would not get through at these losses.
+/// How long TCP sends: about the time of the file, which CUBIC and Reno would not get through at these
+/// losses.
 const TCP_TIME: Duration = Duration::from_secs(10);
 /// Runs of TCP for a histogram: one has a few hundred records only.
 const TCP_SEEDS: usize = 3;

@@ -1,8 +1,12 @@
 //! Karzand, Leith, Cloud, Médard: "Design of FEC for low delay in 5G": Figures 1, 2, 5 to 10 and Table I.
 //!
-//! The figures are not in the text that this was made from, so that parameters which only they show are chosen here:
-//! `papers/streaming-code-5g/README.md` names them. The streaming code of the closed-loop figures is `every:L` with repairs for deficits, at
-//! fixed spacing, not the adaptive policy.
+//! The figures are not in the text that this was made from, so that parameters which only they show are
+//! chosen here: `papers/streaming-code-5g/README.md` names them. The streaming code of the closed-loop
+//! figures is `every:L` with repairs for deficits, at fixed spacing, not the adaptive policy.
+//!
+//! [`PAPERS`](crate::PAPERS) holds [`PAPER`], whose functions make the cases of its experiments: a [`Point`]
+//! each, or a loss rate where a formula gives a whole curve. Invariant: what a case is a function of says all
+//! that it needs.
 
 #[cfg(target_os = "linux")]
 mod lab;
@@ -15,11 +19,11 @@ use tidewire_proto::profile::{ARQ, Profile, STREAM, block};
 use tidewire_proto::redundancy::{Answer, Proactive, Redundancy};
 use tidewire_sim::ideal;
 
-use self::runs::{Losses, Point, SLOT_MS, delay_row, ideal, ideal_row, real, real_row};
+use self::runs::{Losses, Point, SLOT_MS, both, delay_row, ideal, real, real_row};
 use crate::row::{How, Row};
 use crate::{Case, Experiment, Paper, cases};
 
-/// See the module.
+/// The paper with all of its experiments.
 pub const PAPER: Paper = Paper {
     name: "streaming-code-5g",
     title: "Karzand, Leith, Cloud, Medard: Design of FEC for Low Delay in 5G",
@@ -55,18 +59,14 @@ pub const PAPER: Paper = Paper {
     lab: &lab::EXPERIMENTS,
 };
 
-/// A point both without a protocol and with the real one.
-pub fn both(point: &Point) -> Vec<Row> {
-    [Some(ideal_row(point)), real_row(point)].into_iter().flatten().collect()
-}
-
 fn every(spacing: f64) -> Profile {
     Profile { redundancy: Redundancy::every(spacing), ..STREAM }
 }
 
 /// Loss rate of Figure 1.
 const FIGURE_1_LOSS: f64 = 0.2;
-/// Its schemes: the paper's two, and the block code with as many repairs as it takes to see what the paper says of it.
+/// Its schemes: the paper's two, and the block code with as many repairs as it takes to see what the paper
+/// says of it.
 const FIGURE_1: [(&str, Profile); 3] = [("arq", ARQ), ("block 32", block(32, 8)), ("block 32 + 14", block(32, 14))];
 
 fn figure_1(full: bool) -> Vec<Case> {
@@ -90,7 +90,8 @@ fn histograms(point: &Point) -> Vec<Row> {
     simulated.chain(histogram(measured).into_iter().map(row(How::Code))).collect()
 }
 
-/// Lower ends of bins of [`BIN_MS`] in milliseconds, with the share of symbols in each; from delays in milliseconds with their counts.
+/// Lower ends of bins of [`BIN_MS`] in milliseconds, with the share of symbols in each; from delays in
+/// milliseconds with their counts.
 fn histogram(delays: impl Iterator<Item = (f64, u64)>) -> Vec<(f64, f64)> {
     let mut bins: Vec<u64> = Vec::new();
     for (ms, count) in delays {
@@ -211,7 +212,8 @@ fn figure_7b(full: bool) -> Vec<Case> {
     open_loop(&bursts, full)
 }
 
-/// Streaming code by the model, and block codes that lose a constant fraction: for each block size the fewest repairs.
+/// Streaming code by the model, and block codes that lose a constant fraction: for each block size the fewest
+/// repairs.
 fn open_loop(all: &[Losses], full: bool) -> Vec<Case> {
     let mut points = vec![];
     for &losses in all {
@@ -257,8 +259,8 @@ fn modelled_or_run(point: &Point) -> Vec<Row> {
     vec![row]
 }
 
-/// Fewest repairs with which a generation of `k` loses at most a fraction `residual` of its source symbols: the lost packets of a generation that
-/// does not decode, spread evenly over it. Up to four times `k` and 64.
+/// Fewest repairs with which a generation of `k` loses at most a fraction `residual` of its source symbols:
+/// the lost packets of a generation that does not decode, spread evenly over it. Up to four times `k` and 64.
 fn least_repairs(loss: f64, burst: f64, k: u16, residual: f64) -> Option<u16> {
     let after = [loss / (1.0 - loss) / burst, 1.0 - 1.0 / burst];
     // By losses so far, and whether the last packet was lost.

@@ -1,7 +1,8 @@
-//! How the points of the streaming-code paper are run: the same scheme without a protocol and with the real one, over the paper's link.
+//! How the points of the streaming-code paper are run: the same scheme without a protocol and with the real
+//! one, over the paper's link.
 //!
-//! The experiments of this folder are the callers. Each function takes a [`Point`] and gives what came of it. Invariant: nothing else goes
-//! into a simulated run, so that it comes out the same wherever it is made.
+//! The experiments of this folder are the callers. Each function takes a [`Point`] and gives what came of it.
+//! Invariant: nothing else goes into a simulated run, so that it comes out the same wherever it is made.
 
 use std::time::Duration;
 
@@ -51,7 +52,8 @@ impl Losses {
         self.burst.unwrap_or(1.0 / (1.0 - self.rate))
     }
 
-    /// For the simulator; none where there is no such channel, which the constants of the experiments never are.
+    /// For the simulator; none where there is no such channel, which the constants of the experiments never
+    /// are.
     pub fn simulated(self) -> Loss {
         let rate = Probability::new(self.rate).unwrap_or(Probability::ZERO);
         match self.burst {
@@ -89,6 +91,11 @@ impl Point {
     pub fn row(&self, how: How, value: f64) -> Row {
         Row { burst: self.losses.burst, ..Row::new(&self.curve, how, self.losses.rate, self.parameter, value) }
     }
+}
+
+/// The rows of a point: without a protocol, and with the real one if its runs ended well.
+pub fn both(point: &Point) -> Vec<Row> {
+    [Some(ideal_row(point)), real_row(point)].into_iter().flatten().collect()
 }
 
 /// Runs the scheme of a point without a protocol, with feedback.

@@ -49,7 +49,7 @@ pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     if args.time.is_zero() {
         return Err(Failure::message(Exit::Usage, "--time: nothing can be counted in no time"));
     }
-    let program = std::env::current_exe().or_exit(Exit::Other)?;
+    let program = std::env::current_exe().or_exit(Exit::LocalIo)?;
     let contest = Contest { link, program, flows: args.flows.clone(), settle: args.settle, time: args.time };
     let outcome = contest.run().or_exit(Exit::LocalIo)?;
     for ((name, &goodput_bps), share) in contest.flows.iter().zip(&outcome.goodput_bps).zip(outcome.shares()) {
