@@ -29,6 +29,7 @@ pub mod lab;
 pub mod row;
 pub mod streaming_code;
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -86,22 +87,19 @@ impl Experiment {
     /// The rows of all cases, worked out on as many threads as there are processors.
     pub fn rows(&self, full: bool) -> Vec<Row> {
         let (cases, next) = ((self.cases)(full), AtomicUsize::new(0));
+        let rows: Vec<OnceLock<Vec<Row>>> = cases.iter().map(|_| OnceLock::new()).collect();
         let work = || {
             let turns = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
-            turns.map_while(|turn| Some((turn, cases.get(turn)?()))).collect::<Vec<_>>()
+            for (case, rows) in turns.map_while(|turn| cases.get(turn).zip(rows.get(turn))) {
+                rows.get_or_init(case);
+            }
         };
         let others = thread::available_parallelism().map_or(0, |all| all.get() - 1);
-        let mut done = thread::scope(|scope| {
-            let others: Vec<_> = (0..others).map(|_| scope.spawn(work)).collect();
-            let mut done = work();
-            for other in others {
-                // A panic of another thread is this one's.
-                done.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-            }
-            done
+        thread::scope(|scope| {
+            (0..others).for_each(|_| drop(scope.spawn(work)));
+            work();
         });
-        done.sort_by_key(|(turn, _)| *turn);
-        done.into_iter().flat_map(|(_, rows)| rows).collect()
+        rows.into_iter().filter_map(OnceLock::into_inner).flatten().collect()
     }
 }
 
@@ -126,16 +124,13 @@ mod tests {
 
     #[test]
     fn rows_come_in_the_order_of_their_cases() {
-        let row = |n: &u32| vec![Row::new("x", How::Model, 0.0, f64::from(*n), 0.0); *n as usize % 3];
-        fn all(full: bool, row: fn(&u32) -> Vec<Row>) -> Vec<Case> {
-            cases(0..if full { 1_000 } else { 100 }, row)
-        }
         fn run(n: &u32) -> Vec<Row> {
             vec![Row::new("x", How::Model, 0.0, f64::from(*n), 0.0); *n as usize % 3]
         }
-        let experiment = Experiment { name: "x", title: "x", cases: |full| all(full, run) };
+        let all = |full| cases(0..if full { 1_000 } else { 100 }, run);
+        let experiment = Experiment { name: "x", title: "x", cases: all };
         for (full, count) in [(false, 100), (true, 1_000)] {
-            let wanted: Vec<f64> = (0..count).flat_map(|n| row(&n)).map(|row| row.parameter).collect();
+            let wanted: Vec<f64> = (0..count).flat_map(|n| run(&n)).map(|row| row.parameter).collect();
             assert_eq!(experiment.rows(full).iter().map(|row| row.parameter).collect::<Vec<_>>(), wanted);
         }
     }
