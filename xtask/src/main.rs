@@ -35,7 +35,12 @@ const STEPS: &[Step] = &[
         run: tools::setup,
     },
     Step { name: "fmt", quick: true, about: "formatting is rustfmt's", run: rust::fmt },
-    Step { name: "rooms", quick: true, about: "rooms of proto use only those below them", run: rooms::check },
+    Step {
+        name: "rooms",
+        quick: true,
+        about: "crates, and rooms of proto, use only those below them",
+        run: rooms::check,
+    },
     Step { name: "size", quick: true, about: "files and functions within the limits", run: size::check },
     Step { name: "clippy", quick: true, about: "no lint, no warning, all targets", run: rust::clippy },
     Step { name: "doc", quick: false, about: "documentation builds without a warning", run: rust::doc },

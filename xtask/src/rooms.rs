@@ -1,14 +1,26 @@
-//! The arrow between the rooms of `proto`: each uses only those before it in [`ROOMS`]
-//! (docs/adr/0001-five-axes.md).
+//! The arrow between the crates, [`CRATES`], and between the rooms of `proto`, [`ROOMS`]: each uses only those before
+//! it (docs/adr/0001-five-axes.md).
 //!
-//! Reads the paths that begin with `crate::` from every source file. Unit tests may use what they like.
+//! Asks cargo for the dependencies of every crate, and reads the paths that begin with `crate::` from every source file
+//! of `proto`. Unit tests may use what they like.
 
 use std::fs;
 use std::path::Path;
 
+use serde_json::Value;
 use syn::visit::Visit;
 
 use crate::context::Context;
+
+/// Crates from the lowest floor up. Those of one floor do not use each other.
+const CRATES: [&[&str]; 6] = [
+    &["tidewire-codec"],
+    &["tidewire-proto"],
+    &["tidewire-sim", "tidewire"],
+    &["tidewire-lab"],
+    &["tidewire-papers"],
+    &["tidewire-cli"],
+];
 
 /// Rooms from the lowest floor up. A file beside the folders is a room too.
 const ROOMS: [&str; 20] = [
@@ -34,16 +46,38 @@ const ROOMS: [&str; 20] = [
     "endpoint",
 ];
 
-/// Fails with every use of a higher room by a lower one.
+/// Fails with every use of a higher crate or room by a lower one.
 pub fn check(context: &Context) -> Result<(), String> {
     let root = context.root.join("crates/proto/src");
-    let mut wrong = Vec::new();
+    let metadata = context.output_of("cargo metadata --no-deps --format-version 1")?;
+    let mut wrong = offences_of_crates(&metadata)?;
     visit_files(&root, &root, &mut wrong)?;
     wrong.iter().for_each(|line| println!("{line}"));
     match wrong.len() {
         0 => Ok(()),
-        count => Err(format!("{count} uses of a higher room: move what is used to a lower one, or turn the use round")),
+        count => Err(format!(
+            "{count} uses of a higher crate or room: move what is used to a lower one, or turn the use round"
+        )),
     }
+}
+
+/// The dependencies that do not point down, in what `cargo metadata` says of the workspace.
+fn offences_of_crates(metadata: &str) -> Result<Vec<String>, String> {
+    let metadata: Value = serde_json::from_str(metadata).map_err(|e| format!("cargo metadata: {e}"))?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let floor = |name: &str| CRATES.iter().position(|floor| floor.contains(&name));
+    let mut wrong = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let name = text(&package["name"]);
+        if name == "xtask" {
+            continue;
+        }
+        let own = floor(&name).ok_or_else(|| format!("crate {name} is not in the list of xtask/src/rooms.rs"))?;
+        let used = package["dependencies"].as_array().into_iter().flatten().map(|used| text(&used["name"]));
+        let is_wrong = |used: &String| floor(used).is_some_and(|floor| floor >= own);
+        wrong.extend(used.filter(is_wrong).map(|used| format!("{name}: depends on {used}, which is not below it")));
+    }
+    Ok(wrong)
 }
 
 fn visit_files(root: &Path, folder: &Path, wrong: &mut Vec<String>) -> Result<(), String> {
@@ -115,6 +149,21 @@ fn first_names(tree: &syn::UseTree, found: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_crate_depends_on_those_below_it() {
+        let metadata = |name: &str, used: &str| {
+            format!(
+                r#"{{"packages": [{{"name": "{name}", "dependencies": [{{"name": "serde"}}, {{"name": "{used}"}}]}}]}}"#
+            )
+        };
+        let wrong = |name, used| offences_of_crates(&metadata(name, used)).map(|wrong| wrong.len());
+        assert_eq!(wrong("tidewire-papers", "tidewire-lab"), Ok(0));
+        for (name, used) in [("tidewire-lab", "tidewire-cli"), ("tidewire", "tidewire-sim")] {
+            assert_eq!(wrong(name, used), Ok(1));
+        }
+        assert!(wrong("tidewire-attic", "tidewire").is_err());
+    }
 
     #[test]
     fn a_lower_room_may_not_use_a_higher_one() {

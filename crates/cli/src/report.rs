@@ -7,14 +7,16 @@
 //! no failure.
 
 mod console;
+mod spread;
 
 use serde::{Deserialize, Serialize};
+use tidewire_lab::distribution::Distribution;
 
 use crate::bench::{Interval, Records};
-use crate::distribution::{Distribution, Spread};
 use crate::probe;
 
 pub use console::Console;
+pub use spread::Spread;
 
 /// Version of the JSON lines; grows when a name changes its meaning.
 const VERSION: u8 = 1;

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tidewire::{CloseCode, Config, ConnectError, Connection, Credentials, Endpoint, PublicKey, Stats};
+use tidewire_lab::distribution::{Distribution, milliseconds};
 
-use crate::distribution::{Distribution, milliseconds};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::link::Link;
 use crate::progress::Sample;

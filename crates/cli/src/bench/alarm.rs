@@ -9,9 +9,8 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Instant;
 
+use tidewire_lab::punctual::be_punctual;
 use tokio::sync::Notify;
-
-use crate::carrier::be_punctual;
 
 /// See the module.
 #[derive(Debug)]

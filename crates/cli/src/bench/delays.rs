@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::distribution::Distribution;
+use tidewire_lab::distribution::Distribution;
 
 /// Width of a bucket at first: a tenth of the finest figure that is reported.
 const WIDTH: i64 = 10_000;

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use tidewire_lab::distribution::milliseconds;
 use tidewire_sim::units::{Probability, Rate, parse_duration};
 
-use crate::distribution::milliseconds;
 use crate::report::{Delay, Summary};
 
 /// A bound of one figure.

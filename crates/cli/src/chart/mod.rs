@@ -7,7 +7,7 @@ pub mod svg;
 pub mod terminal;
 pub mod tradeoff;
 
-use crate::distribution::Distribution;
+use tidewire_lab::distribution::Distribution;
 
 /// One line of a picture.
 #[derive(Clone, Debug)]

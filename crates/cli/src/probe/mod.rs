@@ -12,8 +12,8 @@ pub mod words;
 
 use serde::Serialize;
 use tidewire::Stats;
+use tidewire_lab::distribution::milliseconds;
 
-use crate::distribution::milliseconds;
 use crate::report::Reordering;
 
 /// What one load showed.

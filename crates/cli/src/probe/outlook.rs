@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tidewire::{Config, Plan, Target};
+use tidewire_lab::distribution::milliseconds;
 use tidewire_proto::model::asking::Asking;
 use tidewire_proto::model::gilbert;
 use tidewire_proto::path::LossEstimate;
 use tidewire_proto::redundancy::plan::{SteadyPath, steady_share};
-
-use crate::distribution::milliseconds;
 
 /// Points of the curve. Chosen: more than can be told apart in a terminal.
 const POINTS: u32 = 20;

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use tidewire::{Config, Connection, Credentials, Redundancy};
+use tidewire_lab::distribution::milliseconds;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{Phase, Spread, latest_rtt};
 use crate::bench::{Plan, client, clock_name};
-use crate::distribution::milliseconds;
 use crate::exit::Failure;
 use crate::link::Link;
 use crate::report::{Console, Event, Summary, rate};

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use tidewire::{Connection, Endpoint, Profile, new_secret};
+use tidewire_lab::proxy::Proxy;
 use tidewire_proto::profile::{ARQ, STREAM, block};
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::settings::Direction;
@@ -17,7 +18,6 @@ use tidewire_sim::settings::Direction;
 use crate::chart::{Curve, svg, terminal};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::options::Output;
-use crate::proxy::Proxy;
 use crate::report::{Console, Event, Summary, rate};
 use crate::session::{self, CLOSE_WAIT, DONE, Role};
 use crate::transfer::{self, Destination, Found, scan};

@@ -5,14 +5,17 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 #[cfg(target_os = "linux")]
+use tidewire_lab::hosts::Hosts;
+use tidewire_papers::{PAPERS, Paper, row};
+#[cfg(target_os = "linux")]
+use tidewire_papers::{conditions::Conditions, lab::Runs, lab::Told};
+
+#[cfg(target_os = "linux")]
 use crate::exit::OrExit;
 use crate::exit::{Exit, Failure};
-#[cfg(target_os = "linux")]
-use crate::lab::hosts::Hosts;
-use crate::papers::{PAPERS, Paper, row};
-#[cfg(target_os = "linux")]
-use crate::papers::{conditions::Conditions, lab_runs::Runs};
 use crate::report::Console;
+#[cfg(target_os = "linux")]
+use crate::report::rate;
 
 /// Arguments of `papers`.
 #[derive(Debug, clap::Args)]
@@ -62,7 +65,7 @@ fn reproduce(paper: &Paper, args: &Args, console: &Console) -> Result<(), Failur
     let folder = args.folder(paper, "data");
     for experiment in args.wanted(paper.experiments, |experiment| experiment.name)? {
         let began = Instant::now();
-        let rows = (experiment.run)(args.full);
+        let rows = experiment.rows(args.full);
         row::write(&folder, experiment.name, &rows).map_err(|error| unwritten(&folder, &error))?;
         let seconds = began.elapsed().as_secs_f64();
         console.say(&format!("{}: {}, {} rows, {seconds:.1} s", experiment.name, experiment.title, rows.len()));
@@ -77,12 +80,13 @@ fn measure(paper: &Paper, args: &Args, console: &Console) -> Result<(), Failure>
     let wanted = args.wanted(paper.lab, |experiment| experiment.name)?;
     // What is missing is said before the first of many minutes.
     drop(Hosts::start().or_exit(Exit::Other)?);
-    let conditions = Conditions::look();
+    let (program, conditions) = (std::env::current_exe().or_exit(Exit::Other)?, Conditions::look());
+    let tell = |told: Told<'_>| tell(told, console);
     let mut failed = Vec::new();
     for experiment in wanted {
         console.say(&format!("{}: {}", experiment.name, experiment.title));
-        let (began, mut runs) = (Instant::now(), Runs::new(console));
-        let rows = (experiment.run)(&mut runs);
+        let (began, mut runs) = (Instant::now(), Runs::new(&program, &tell));
+        let rows: Vec<_> = (experiment.cases)().iter().flat_map(|case| case(&mut runs)).collect();
         failed.extend_from_slice(runs.failed());
         if rows.is_empty() {
             // What was measured before is better than nothing.
@@ -95,6 +99,21 @@ fn measure(paper: &Paper, args: &Args, console: &Console) -> Result<(), Failure>
         return Ok(());
     }
     Err(Failure::message(Exit::Other, format_args!("runs failed: {}", failed.join("; "))))
+}
+
+/// Says how a run ended.
+#[cfg(target_os = "linux")]
+fn tell(told: Told<'_>, console: &Console) {
+    match told {
+        Told::Done(run) => console.say(&format!(
+            "  {}, loss {} %: mean delay {:.1} ms, {}",
+            run.name,
+            100.0 * run.loss,
+            run.mean_delay_ms,
+            rate(run.goodput_bps)
+        )),
+        Told::Failed { name, problem } => console.warn(&format!("  {name}: {problem:#}")),
+    }
 }
 
 fn unwritten(folder: &Path, error: &io::Error) -> Failure {

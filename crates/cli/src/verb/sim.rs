@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidewire_lab::distribution::milliseconds;
 use tidewire_proto::Time;
 use tidewire_proto::stats::Stats;
 use tidewire_sim::load::{Flow, Load};
@@ -16,7 +17,6 @@ use tidewire_sim::units::parse_size;
 use super::lab::counts as link_counts;
 use crate::bench::Records;
 use crate::bench::tally::Tally;
-use crate::distribution::milliseconds;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::options::{Coding, Output};
 use crate::report::{Console, Event, Summary, rate};

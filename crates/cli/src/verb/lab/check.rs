@@ -4,17 +4,17 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidewire_lab::check::{self, Finding, Report};
+use tidewire_lab::processor::Shares;
 use tidewire_sim::units::parse_duration;
 
 use super::link_of;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::lab::check::{self, Finding, Report};
-use crate::lab::processor::Shares;
 use crate::options::Output;
 use crate::report::{Console, Event};
 
 /// The link that is taken when no scenario is given.
-const DEFAULT: &str = include_str!("../../lab/check.toml");
+const DEFAULT: &str = include_str!("check.toml");
 
 /// Arguments of `lab check`.
 #[derive(Debug, clap::Args)]

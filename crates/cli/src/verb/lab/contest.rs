@@ -4,17 +4,17 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidewire_lab::contest::{Contest, MOST_FLOWS, OURS, Outcome};
 use tidewire_sim::units::parse_duration;
 
 use super::hosts::{sentences, stats};
 use super::link_of;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::lab::contest::{Contest, MOST_FLOWS, OURS, Outcome};
 use crate::options::Output;
 use crate::report::{Console, Event, rate};
 
 /// The link that is taken when no scenario is given.
-const DEFAULT: &str = include_str!("../../lab/contest.toml");
+const DEFAULT: &str = include_str!("contest.toml");
 
 /// Arguments of `lab contest`.
 #[derive(Debug, clap::Args)]
@@ -49,7 +49,8 @@ pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     if args.time.is_zero() {
         return Err(Failure::message(Exit::Usage, "--time: nothing can be counted in no time"));
     }
-    let contest = Contest { link, flows: args.flows.clone(), settle: args.settle, time: args.time };
+    let program = std::env::current_exe().or_exit(Exit::LocalIo)?;
+    let contest = Contest { link, program, flows: args.flows.clone(), settle: args.settle, time: args.time };
     let outcome = contest.run().or_exit(Exit::LocalIo)?;
     for ((name, &goodput_bps), share) in contest.flows.iter().zip(&outcome.goodput_bps).zip(outcome.shares()) {
         console.event(&Event::Flow { name, goodput_bps, share });

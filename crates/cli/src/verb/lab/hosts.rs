@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use tidewire_lab::emulator::{Counts, Emulator};
+use tidewire_lab::hosts::Hosts;
 use tidewire_sim::pair::End;
 
 use super::{counts, describe, link_of, peers};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::lab::emulator::{Counts, Emulator};
-use crate::lab::hosts::Hosts;
 use crate::options::Output;
 use crate::report::{Console, Delay, Event};
 use crate::session::{self, unless_interrupted};

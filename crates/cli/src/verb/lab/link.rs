@@ -4,13 +4,13 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tidewire_lab::proxy::{Proxy, ProxyStats};
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::settings::Direction;
 
 use super::{counts, link_of};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::options::Output;
-use crate::proxy::{Proxy, ProxyStats};
 use crate::report::{Console, Event};
 use crate::session::{self, unless_interrupted};
 

@@ -3,6 +3,8 @@
 #[cfg(target_os = "linux")]
 mod check;
 #[cfg(target_os = "linux")]
+mod comparison;
+#[cfg(target_os = "linux")]
 mod contest;
 #[cfg(target_os = "linux")]
 mod hosts;
@@ -12,12 +14,12 @@ mod peers;
 
 use std::path::Path;
 
+use tidewire_lab::distribution::milliseconds;
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::link::LinkStats;
 use tidewire_sim::scenario::Scenario;
 
 use super::{Ended, block_on, with};
-use crate::distribution::milliseconds;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::report::{Console, LinkCounts};
 

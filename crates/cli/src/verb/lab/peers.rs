@@ -4,15 +4,15 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tidewire_lab::peer::{Peer, Table};
+use tidewire_lab::trial::{Load, Measured, Trial};
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::scenario::Scenario;
 use tidewire_sim::units::parse_duration;
 
+use super::comparison::{self, Row};
 use crate::chart::{Curve, svg};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::lab::comparison::{self, Row};
-use crate::lab::peer::{Peer, Table};
-use crate::lab::trial::{Load, Measured, Trial};
 use crate::report::{Console, Delay, Event, rate};
 
 /// Shortest run: below, most of it is start.
@@ -24,7 +24,7 @@ pub struct Args {
     /// Measure these one after the other, in place of running a command: tidewire, tcp-cubic, tcp-bbr, tcp-reno, quinn-bbr, kcptun-fast3, srt-live ... (docs/lab.md)
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', conflicts_with_all = ["command", "other", "at"])]
     pub(super) peer: Vec<String>,
-    /// More peers, in the form of crates/cli/src/lab/peers.toml
+    /// More peers, in the form of crates/lab/src/peers.toml
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     peers: Option<PathBuf>,
     /// Records made, as a share of the link's rate or as a rate; full: as fast as they are taken
@@ -81,9 +81,9 @@ pub fn run(args: &Args, scenario: &Path, seed: Option<u64>, console: &Console) -
 }
 
 fn measure(args: &Args, peer: &Peer, link: &DuplexConfig, seed: u64, console: &Console) -> anyhow::Result<Measured> {
-    let mut link = link.clone();
+    let (mut link, program) = (link.clone(), std::env::current_exe()?);
     link.set_seed(seed);
-    let measured = Trial { link, peer, load: args.load, time: args.time }.run()?;
+    let measured = Trial { link, program: &program, peer, load: args.load, time: args.time }.run()?;
     let late = measured.late.quantile(0.95).unwrap_or(0.0);
     let delay = Delay::from(&measured.delay);
     console.event(&Event::PeerRun {

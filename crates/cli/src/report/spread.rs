@@ -1,0 +1,49 @@
+//! The spread of one figure over several runs: its median and its range.
+//!
+//! The verb `lab run --peer` prints one for each figure of a peer, in its table and with `--json`. Invariant:
+//! a figure that one run lacks has no spread.
+
+use serde::Serialize;
+
+/// The middle of several runs, and their range.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// The middle one, or the mean of the two in the middle.
+    pub median: f64,
+    /// The least.
+    pub least: f64,
+    /// The greatest.
+    pub greatest: f64,
+}
+
+impl Spread {
+    /// Of a figure that every run has; none of nothing.
+    pub fn of(values: impl Iterator<Item = Option<f64>>) -> Option<Self> {
+        let mut values = values.collect::<Option<Vec<f64>>>()?;
+        values.sort_by(f64::total_cmp);
+        let (least, greatest) = (*values.first()?, *values.last()?);
+        let middle = (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0;
+        Some(Self { median: middle, least, greatest })
+    }
+
+    /// For tables: the median, and the range where it is one.
+    pub fn print(self, decimals: usize) -> String {
+        let [median, least, greatest] = [self.median, self.least, self.greatest].map(|v| format!("{v:.decimals$}"));
+        if least == greatest { median } else { format!("{median} ({least}-{greatest})") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_is_the_middle_and_the_range() {
+        let spread = |values: &[f64]| Spread::of(values.iter().copied().map(Some));
+        assert_eq!(spread(&[3.0, 1.0, 9.0]), Some(Spread { median: 3.0, least: 1.0, greatest: 9.0 }));
+        assert_eq!(spread(&[3.0, 1.0]).unwrap().median, 2.0);
+        assert_eq!((spread(&[]), Spread::of([Some(1.0), None].into_iter())), (None, None));
+        assert_eq!(spread(&[3.0, 1.0, 9.0]).unwrap().print(1), "3.0 (1.0-9.0)");
+        assert_eq!(spread(&[1.01, 1.04]).unwrap().print(1), "1.0");
+    }
+}

@@ -1,0 +1,120 @@
+//! The thread of a link emulator: stopped, asked and joined the same way, whatever it carries packets
+//! between.
+//!
+//! [`Proxy`](crate::proxy::Proxy) and, on Linux, the namespace lab's emulator each hold one, and share the
+//! buffers that their loops use again. Invariant: the thread has ended when the carrier is dropped.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// Buffers kept for reuse; those of 100 ms at 100 Mbit/s.
+const SPARE_BUFFERS: usize = 1024;
+
+/// A thread that carries packets and counts them as `C`; stops when dropped.
+#[derive(Debug)]
+pub(crate) struct Carrier<C> {
+    stop: Arc<AtomicBool>,
+    counts: Arc<Mutex<C>>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl<C: Clone + Default + Send + 'static> Carrier<C> {
+    /// Starts `run`, which ends soon after its first argument says so and keeps the second current.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub(crate) fn start<F>(run: F) -> io::Result<Self>
+    where
+        F: FnOnce(&AtomicBool, &Mutex<C>) -> io::Result<()> + Send + 'static,
+    {
+        let (stop, counts) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(C::default())));
+        let (stopped, shared) = (stop.clone(), counts.clone());
+        let thread = std::thread::Builder::new().name("link".into()).spawn(move || run(&stopped, &shared))?;
+        Ok(Self { stop, counts, thread: Some(thread) })
+    }
+
+    /// What has been counted until now.
+    pub(crate) fn counts(&self) -> C {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether it still runs; if not, [`stop`](Self::stop) says why.
+    pub(crate) fn is_running(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Stops, and returns what was counted.
+    ///
+    /// # Errors
+    /// What made it stop by itself, if it did.
+    pub(crate) fn stop(mut self) -> io::Result<C> {
+        self.join()?;
+        Ok(self.counts())
+    }
+}
+
+impl<C> Carrier<C> {
+    fn join(&mut self) -> io::Result<()> {
+        self.stop.store(true, Ordering::Relaxed);
+        match self.thread.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(ended)) => ended,
+            Some(Err(_)) => Err(io::Error::other("the link emulator panicked")),
+        }
+    }
+}
+
+impl<C> Drop for Carrier<C> {
+    fn drop(&mut self) {
+        // Whoever wants to know how it ended calls `stop`.
+        let _ = self.join();
+    }
+}
+
+/// Buffers of packets that have left an emulator, for those that come.
+#[derive(Debug, Default)]
+pub(crate) struct Spare(Vec<Vec<u8>>);
+
+impl Spare {
+    /// `bytes` in a buffer, used before if there is one.
+    pub(crate) fn filled(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut buffer = self.0.pop().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(bytes);
+        buffer
+    }
+
+    /// Takes a buffer back.
+    pub(crate) fn keep(&mut self, buffer: Vec<u8>) {
+        if self.0.len() < SPARE_BUFFERS {
+            self.0.push(buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_runs_until_stopped_and_says_how_it_ended() {
+        let counting = Carrier::<u64>::start(|stop, counts| {
+            while !stop.load(Ordering::Relaxed) {
+                *counts.lock().unwrap() = 7;
+                std::thread::yield_now();
+            }
+            Ok(())
+        });
+        let counting = counting.unwrap();
+        while counting.counts() == 0 {
+            assert!(counting.is_running());
+        }
+        assert_eq!(counting.stop().unwrap(), 7);
+
+        let failing = Carrier::<u64>::start(|_, _| Err(io::Error::other("no device"))).unwrap();
+        while failing.is_running() {}
+        assert_eq!(failing.stop().unwrap_err().to_string(), "no device");
+    }
+}

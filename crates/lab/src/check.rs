@@ -1,0 +1,297 @@
+//! Holds the lab against the link it claims to be: numbered packets across it, and what the link itself says
+//! of the very same packets.
+//!
+//! The verb `lab check` runs it. Three crossings from the near host to the far one: more than the rate,
+//! without impairments, for the rate; half the rate in short packets, for losses and their bursts; half the
+//! rate in full packets, for the delay. A second [`Link`](tidewire_sim::link::Link) of the same seed is given
+//! each packet at the moment it was sent, and says what should become of it and when it should arrive: what
+//! differs is the lab's doing. Invariant: a finding holds or not by its numbers alone.
+
+use std::time::Duration;
+
+use tidewire_proto::Time;
+use tidewire_sim::duplex::{DuplexConfig, DuplexLink};
+use tidewire_sim::link::{Capacity, Fate, LinkConfig, Loss};
+use tidewire_sim::units::Probability;
+
+use crate::crossing::{Crossing, Packets, cross};
+use crate::hosts::Hosts;
+use crate::late::Late;
+use crate::processor::{Look, Shares};
+
+/// The crossings, by what they are for.
+const RATE: &str = "rate";
+const LOSSES: &str = "losses";
+const DELAY: &str = "delay";
+/// How long the rate and the delay are measured, each.
+const SHORT: Duration = Duration::from_secs(5);
+/// How far the rate may be off. This bound and those of bursts and delay are chosen: what comparisons of
+/// transports need.
+const RATE_OFF: f64 = 0.005;
+/// Deviations of the mean that chance may bring.
+const DEVIATIONS: f64 = 4.0;
+/// How far the mean burst may be off, beyond chance.
+const BURST_OFF: f64 = 0.02;
+/// Share of packets whose fate may differ: those sent at the very edge of a blackout or of a full queue.
+/// Chosen.
+const EDGES: f64 = 1e-4;
+/// What the lab may add to the delay, in milliseconds, at the 95th percentile.
+const ADDED_MS: f64 = 0.3;
+/// What is offered to find the rate, over it.
+const OVERLOAD: f64 = 1.1;
+/// What is offered otherwise.
+const LOAD: f64 = 0.5;
+/// Least distance of packets: more of them would measure the machine.
+const LEAST_DISTANCE: Duration = Duration::from_micros(100);
+/// IP bytes of packets: full, usual and short ones.
+const FULL: usize = 1_500;
+const USUAL: usize = 1_250;
+const SHORT_PACKET: usize = 256;
+
+/// One figure of the lab.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// What it is.
+    pub name: &'static str,
+    /// Of which crossing.
+    pub crossing: &'static str,
+    /// Its unit; empty for a ratio or a count.
+    pub unit: &'static str,
+    /// What it should be.
+    pub wanted: f64,
+    /// How far from that it may be.
+    pub allowed: f64,
+    /// What it was.
+    pub measured: f64,
+}
+
+impl Finding {
+    /// Whether it is within what is allowed.
+    pub fn holds(&self) -> bool {
+        (self.measured - self.wanted).abs() <= self.allowed
+    }
+}
+
+/// What a check found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Each figure that the scenario has.
+    pub findings: Vec<Finding>,
+    /// What the lab added to the delay, over all full packets.
+    pub added: Late,
+    /// Who had the processor in each crossing, as far as the system says.
+    pub shares: Vec<(&'static str, Shares)>,
+}
+
+impl Report {
+    /// Names of the figures that do not hold, and who else had the processor in the crossing where that was
+    /// worst.
+    pub fn off(&self) -> (Vec<&'static str>, Option<Shares>) {
+        let off = || self.findings.iter().filter(|finding| !finding.holds());
+        let worst = |(_, one): &&(_, Shares), (_, other): &&(_, Shares)| one.away().total_cmp(&other.away());
+        let concerned = self.shares.iter().filter(|(crossing, _)| off().any(|finding| finding.crossing == *crossing));
+        (off().map(|finding| finding.name).collect(), concerned.max_by(worst).map(|(_, shares)| *shares))
+    }
+}
+
+/// Checks the lab with `link`; losses for `time`.
+///
+/// # Errors
+/// When the hosts cannot be made or a packet not be sent.
+pub fn run(link: &DuplexConfig, time: Duration) -> anyhow::Result<Report> {
+    let hosts = Hosts::start()?;
+    let mut link = link.clone();
+    // A changed byte could be the packet's number.
+    (link.forward.corrupt, link.back.corrupt) = (Probability::ZERO, Probability::ZERO);
+    let (mut findings, mut shares) = (Vec::new(), Vec::new());
+    let mut cross = |name, link: &DuplexConfig, packets| {
+        let before = Look::now();
+        let crossing = cross(&hosts, link, &packets)?;
+        let passed = before.zip(Look::now()).and_then(|(before, now)| now.since(&before));
+        shares.extend(passed.map(|passed| (name, passed)));
+        anyhow::Ok(crossing)
+    };
+    if let Capacity::Fixed(rate) = &link.forward.capacity {
+        let mut plain = link.clone();
+        plain.forward = unimpaired(&link.forward);
+        let crossing = cross(RATE, &plain, packets(&plain.forward, FULL, OVERLOAD, SHORT))?;
+        findings.extend(rate_found(&crossing, rate.bits_per_second() as f64));
+    }
+    let crossing = cross(LOSSES, &link, packets(&link.forward, SHORT_PACKET, LOAD, time))?;
+    let fates = fates(&link, &crossing);
+    findings.extend(losses_found(&link.forward.loss, &pattern(&crossing, &fates)));
+    findings.push(fates_found(&crossing, &fates));
+    let crossing = cross(DELAY, &link, packets(&link.forward, USUAL, LOAD, SHORT))?;
+    let added = added(&crossing, &self::fates(&link, &crossing));
+    if let Some(measured) = added.distribution().quantile(0.95) {
+        let (name, unit) = ("added delay p95", "ms");
+        findings.push(Finding { name, crossing: DELAY, unit, wanted: 0.0, allowed: ADDED_MS, measured });
+    }
+    Ok(Report { findings, added, shares })
+}
+
+/// The same rate, queue and delay, and no more.
+fn unimpaired(link: &LinkConfig) -> LinkConfig {
+    let mut plain = LinkConfig::default();
+    (plain.capacity, plain.queue, plain.delay) = (link.capacity.clone(), link.queue, link.delay);
+    (plain.headers, plain.mtu, plain.seed) = (link.headers, link.mtu, link.seed);
+    plain
+}
+
+/// Packets that fill the share `load` of the link's rate for `time`, or as many as can be sent on time.
+fn packets(link: &LinkConfig, ip_bytes: usize, load: f64, time: Duration) -> Packets {
+    let ip_bytes = link.mtu.map_or(ip_bytes, |mtu| ip_bytes.min(mtu));
+    let distance = match &link.capacity {
+        Capacity::Fixed(rate) => 8.0 * ip_bytes as f64 / (load * rate.bits_per_second() as f64),
+        Capacity::Unlimited | Capacity::Trace(_) => 0.0,
+    };
+    let every = Duration::from_secs_f64(distance).max(LEAST_DISTANCE);
+    let count = time.as_nanos().div_ceil(every.as_nanos());
+    Packets { ip_bytes, every, count: usize::try_from(count).unwrap_or(usize::MAX) }
+}
+
+/// What the link says of each packet sent.
+fn fates(config: &DuplexConfig, crossing: &Crossing) -> Vec<Fate> {
+    let mut link = DuplexLink::new(config).forward;
+    let payload = crossing.ip_bytes.saturating_sub(config.forward.headers);
+    let fate = |&at| {
+        while link.poll_delivery(at).is_some() {}
+        link.send(at, payload, ())
+    };
+    crossing.sent.iter().map(fate).collect()
+}
+
+/// Whether each packet that met the loss model was lost.
+fn pattern(crossing: &Crossing, fates: &[Fate]) -> Vec<bool> {
+    let met = crossing.arrived.iter().zip(fates).filter(|(_, fate)| matches!(fate, Fate::Lost | Fate::Carried { .. }));
+    met.map(|(arrived, _)| arrived.is_none()).collect()
+}
+
+fn rate_found(crossing: &Crossing, wanted: f64) -> Option<Finding> {
+    let arrived: Vec<_> = crossing.arrived.iter().flatten().collect();
+    let (first, last) = (arrived.iter().min()?, arrived.iter().max()?);
+    let bits = 8.0 * crossing.ip_bytes as f64 * (arrived.len() - 1) as f64;
+    let measured = bits / last.since(**first).as_secs_f64();
+    Some(Finding { name: "rate", crossing: RATE, unit: "bit/s", wanted, allowed: RATE_OFF * wanted, measured })
+}
+
+/// Loss and mean burst, where the loss model has them.
+fn losses_found(loss: &Loss, lost: &[bool]) -> Vec<Finding> {
+    let (share, burst) = match loss {
+        Loss::None => (0.0, 1.0),
+        Loss::Iid(loss) => (loss.value(), 1.0 / (1.0 - loss.value())),
+        Loss::Gilbert(gilbert) => (gilbert.loss().value(), gilbert.mean_burst()),
+        Loss::Trace(_) => return Vec::new(),
+    };
+    let count = lost.iter().filter(|&&lost| lost).count() as f64;
+    let packets = lost.len() as f64;
+    // How alike neighbours are: 0 for independent losses, whose mean burst is 1 / (1 - p).
+    let alike = 1.0 - 1.0 / ((1.0 - share) * burst);
+    let deviation = (share * (1.0 - share) / packets * (1.0 + alike) / (1.0 - alike)).sqrt();
+    let allowed = DEVIATIONS * deviation;
+    let finding =
+        |name, wanted, allowed, measured| Finding { name, crossing: LOSSES, unit: "", wanted, allowed, measured };
+    let mut found = vec![finding("loss", share, allowed, count / packets)];
+    let bursts = lost.chunk_by(|one, next| one == next).filter(|run| run[0]).count() as f64;
+    if bursts > 0.0 {
+        // Bursts are geometric.
+        let deviation = (burst * (burst - 1.0) / bursts).sqrt();
+        let allowed = (BURST_OFF * burst).max(DEVIATIONS * deviation);
+        found.push(finding("mean burst", burst, allowed, count / bursts));
+    }
+    found
+}
+
+/// Packets that were lost and should not have been, or the other way round.
+fn fates_found(crossing: &Crossing, fates: &[Fate]) -> Finding {
+    let differs = |(arrived, fate): &(&Option<Time>, &Fate)| arrived.is_some() != matches!(fate, Fate::Carried { .. });
+    let differ = crossing.arrived.iter().zip(fates).filter(differs).count();
+    let allowed = (EDGES * fates.len() as f64).floor();
+    let (name, measured) = ("other fates", differ as f64);
+    Finding { name, crossing: LOSSES, unit: "", wanted: 0.0, allowed, measured }
+}
+
+/// How much later than the link says packets arrived.
+fn added(crossing: &Crossing, fates: &[Fate]) -> Late {
+    let mut late = Late::default();
+    for (arrived, fate) in crossing.arrived.iter().zip(fates) {
+        if let (Some(arrived), Fate::Carried { arrives }) = (arrived, fate) {
+            late.add(arrived.since(*arrives));
+        }
+    }
+    late
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// A crossing in virtual time: the lab without its machine.
+    fn simulated(link: &DuplexConfig, packets: &Packets, late: Duration) -> Crossing {
+        let sent: Vec<_> = (0..packets.count).map(|n| Time::ZERO + packets.every * n as u32).collect();
+        let mut crossing = Crossing { ip_bytes: packets.ip_bytes, sent, arrived: Vec::new() };
+        let arrives = |fate: &Fate| match fate {
+            Fate::Carried { arrives } => Some(*arrives + late),
+            _ => None,
+        };
+        crossing.arrived = fates(link, &crossing).iter().map(arrives).collect();
+        crossing
+    }
+
+    fn link(loss: &str) -> DuplexConfig {
+        let scenario = format!("[link]\nrate = \"50mbit\"\nrtt = \"20ms\"\n[forward]\nloss = \"{loss}\"\n");
+        tidewire_sim::scenario::Scenario::parse(&scenario, Path::new("check.toml")).unwrap().link
+    }
+
+    #[test]
+    fn the_link_itself_passes() {
+        for loss in ["none", "2%", "gilbert:10%,4"] {
+            let link = link(loss);
+            let load = packets(&link.forward, SHORT_PACKET, LOAD, Duration::from_secs(60));
+            let crossing = simulated(&link, &load, Duration::ZERO);
+            let fates = fates(&link, &crossing);
+            let found = losses_found(&link.forward.loss, &pattern(&crossing, &fates));
+            assert_eq!(found.len(), 1 + usize::from(loss != "none"));
+            assert!(found.iter().all(Finding::holds), "{found:?}");
+            assert_eq!(fates_found(&crossing, &fates).measured, 0.0);
+            let mut plain = link.clone();
+            plain.forward = unimpaired(&link.forward);
+            let load = packets(&plain.forward, FULL, OVERLOAD, SHORT);
+            let rate = rate_found(&simulated(&plain, &load, Duration::ZERO), 50e6).unwrap();
+            assert!((rate.measured / 50e6 - 1.0).abs() < 1e-6, "{rate:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_off_is_explained_by_its_own_crossing() {
+        let found =
+            |name, crossing, measured| Finding { name, crossing, unit: "", wanted: 0.0, allowed: 1.0, measured };
+        let shares = |stolen| Shares { lab: 0.2, others: 0.0, stolen };
+        let mut report = Report {
+            findings: vec![found("rate", RATE, 0.5), found("loss", LOSSES, 2.0), found("added delay p95", DELAY, 1.8)],
+            added: Late::default(),
+            shares: vec![(RATE, shares(0.5)), (LOSSES, shares(0.1)), (DELAY, shares(0.0))],
+        };
+        assert_eq!(report.off(), (vec!["loss", "added delay p95"], Some(shares(0.1))));
+        report.findings[1].measured = 0.0;
+        assert_eq!(report.off(), (vec!["added delay p95"], Some(shares(0.0))));
+        report.shares.clear();
+        assert_eq!(report.off().1, None);
+    }
+
+    #[test]
+    fn a_lab_of_another_loss_rate_burst_or_delay_does_not() {
+        let claimed = link("gilbert:10%,4");
+        let load = packets(&claimed.forward, SHORT_PACKET, LOAD, Duration::from_secs(60));
+        let late = Duration::from_micros(400);
+        for (truly, name) in [("gilbert:11%,4", "loss"), ("gilbert:10%,4.3", "mean burst"), ("10%", "other fates")] {
+            let crossing = simulated(&link(truly), &load, late);
+            let fates = fates(&claimed, &crossing);
+            let mut found = losses_found(&claimed.forward.loss, &pattern(&crossing, &fates));
+            found.push(fates_found(&crossing, &fates));
+            assert!(found.iter().any(|finding| finding.name == name && !finding.holds()), "{found:?}");
+            assert_eq!(added(&crossing, &fates).distribution().quantile(0.5), Some(0.4));
+        }
+    }
+}

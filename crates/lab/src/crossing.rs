@@ -1,0 +1,115 @@
+//! Numbered packets from the near host to the far one, with the moments they were sent and received.
+//!
+//! [`check`](crate::check) is the only caller. One thread sends at even distances, another receives; both
+//! clocks are the emulator's. Invariant: every packet that could be sent is accounted for when the crossing
+//! ends: it arrived, or the link holds nothing more.
+
+use std::io::ErrorKind;
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use tidewire_proto::Time;
+use tidewire_sim::duplex::DuplexConfig;
+use tidewire_sim::link::IPV4_UDP_HEADERS;
+use tidewire_sim::pair::End;
+
+use crate::emulator::Emulator;
+use crate::hosts::Hosts;
+use crate::punctual::be_prompt;
+
+/// Room in the receiver's socket for when its thread is kept off its core, as far as the system grants it.
+const SOCKET_BUFFER: usize = 4 << 20;
+/// How long the receiver waits for more before it asks whether there is more.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// Bytes of a packet's number.
+const NUMBER: usize = 8;
+
+/// What to send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packets {
+    /// Bytes of each, IP header included.
+    pub(crate) ip_bytes: usize,
+    /// Time from one to the next.
+    pub(crate) every: Duration,
+    /// How many.
+    pub(crate) count: usize,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub(crate) struct Crossing {
+    /// Bytes of each packet, IP header included.
+    pub(crate) ip_bytes: usize,
+    /// When each was sent, in the link's time.
+    pub(crate) sent: Vec<Time>,
+    /// When each arrived first, if it did.
+    pub(crate) arrived: Vec<Option<Time>>,
+}
+
+/// Sends the packets across a fresh link of this configuration.
+pub(crate) fn cross(hosts: &Hosts, config: &DuplexConfig, packets: &Packets) -> anyhow::Result<Crossing> {
+    let to = (hosts.address(End::Far), 0);
+    let receiver = hosts.inside(End::Far, || UdpSocket::bind(to))??;
+    receiver.set_read_timeout(Some(PATIENCE))?;
+    // Best effort: the kernel grants what its limits allow.
+    let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&receiver, SOCKET_BUFFER);
+    let from = (hosts.address(End::Near), 0);
+    let sender = hosts.inside(End::Near, || UdpSocket::bind(from))??;
+    sender.connect(receiver.local_addr()?)?;
+    let emulator = Emulator::start(hosts.device(End::Near)?, hosts.device(End::Far)?, config)?;
+    let all_sent = AtomicBool::new(false);
+    let more = || !all_sent.load(Ordering::Acquire) || emulator.counts().forward.in_flight > 0;
+    let (sent, arrived) = std::thread::scope(|scope| {
+        let receiving = scope.spawn(|| receive(&receiver, packets.count, emulator.start_time(), more));
+        let sending = scope.spawn(|| send(&sender, packets, emulator.start_time()));
+        let sent = sending.join();
+        all_sent.store(true, Ordering::Release);
+        let ended = sent.and_then(|sent| Ok((sent, receiving.join()?)));
+        ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    emulator.stop()?;
+    Ok(Crossing { ip_bytes: packets.ip_bytes, sent: sent.context("cannot send")?, arrived })
+}
+
+/// Sends each packet at its time, or at once when that has passed.
+fn send(sender: &UdpSocket, packets: &Packets, zero: Instant) -> std::io::Result<Vec<Time>> {
+    be_prompt();
+    let mut payload = vec![0; packets.ip_bytes.saturating_sub(IPV4_UDP_HEADERS).max(NUMBER)];
+    let mut sent = Vec::with_capacity(packets.count);
+    let mut due = zero.elapsed();
+    for number in 0..packets.count as u64 {
+        payload[..NUMBER].copy_from_slice(&number.to_be_bytes());
+        std::thread::sleep(due.saturating_sub(zero.elapsed()));
+        sent.push(Time::ZERO + zero.elapsed());
+        sender.send(&payload)?;
+        due += packets.every;
+    }
+    Ok(sent)
+}
+
+/// Takes packets until there are no more.
+fn receive(receiver: &UdpSocket, count: usize, zero: Instant, more: impl Fn() -> bool) -> Vec<Option<Time>> {
+    be_prompt();
+    let mut arrived = vec![None; count];
+    let mut number = [0; NUMBER];
+    loop {
+        match receiver.recv(&mut number) {
+            Ok(_) => {
+                let at = Time::ZERO + zero.elapsed();
+                let slot = usize::try_from(u64::from_be_bytes(number)).ok().and_then(|number| arrived.get_mut(number));
+                if let Some(slot @ None) = slot {
+                    *slot = Some(at);
+                }
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                if !more() {
+                    return arrived;
+                }
+            }
+            // An error of a packet sent earlier; the next call reads on.
+            Err(_) => {}
+        }
+    }
+}

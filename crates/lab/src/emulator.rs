@@ -1,0 +1,304 @@
+//! The link between the two hosts in real time: IP packets off one TUN device, through a [`DuplexLink`], into
+//! the other.
+//!
+//! The verbs of the lab start it once the hosts are there. One thread of its own does all: it gives each
+//! packet to the link with the time it was read, and sleeps until the next delivery is due or a packet comes.
+//! Invariants: a packet is never handed on before the link says so; how much later it was is counted; packets
+//! are carried as they are, so that ECN marks and checksums are the hosts'.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use tidewire_proto::Time;
+use tidewire_sim::duplex::{DuplexConfig, DuplexLink};
+use tidewire_sim::link::{Corruption, IPV4_UDP_HEADERS, Link, LinkStats};
+
+use crate::carrier::{Carrier, Spare};
+use crate::late::Late;
+use crate::punctual::be_prompt;
+
+/// Longest IP packet (RFC 791 section 3.1).
+const MAX_PACKET: usize = 65_535;
+/// Packets read from one device before deliveries have their turn: some 20 us of reading.
+const BATCH: usize = 16;
+/// How long a stop may go unnoticed.
+const STOP_CHECK: Duration = Duration::from_millis(20);
+
+/// What the emulator has counted so far.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// From the near host to the far one.
+    pub forward: LinkStats,
+    /// From the far host to the near one.
+    pub back: LinkStats,
+    /// Packets that the kernel did not take.
+    pub refused: u64,
+    /// How much later than due packets were handed on.
+    pub late: Late,
+}
+
+/// A running emulator; stops when dropped.
+#[derive(Debug)]
+pub struct Emulator {
+    start: Instant,
+    carrier: Carrier<Counts>,
+}
+
+impl Emulator {
+    /// Starts carrying packets between the devices of the near and the far host.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start(near: OwnedFd, far: OwnedFd, config: &DuplexConfig) -> io::Result<Self> {
+        let start = Instant::now();
+        let engine = Engine {
+            near,
+            far,
+            headers: [config.forward.headers, config.back.headers],
+            link: DuplexLink::new(config),
+            start,
+            spare: Spare::default(),
+            scratch: vec![0; MAX_PACKET],
+        };
+        let carrier = Carrier::start(move |stop, counts| engine.run(stop, counts))?;
+        Ok(Self { start, carrier })
+    }
+
+    /// The link's [`Time::ZERO`].
+    pub fn start_time(&self) -> Instant {
+        self.start
+    }
+
+    /// What has been counted until now.
+    pub fn counts(&self) -> Counts {
+        self.carrier.counts()
+    }
+
+    /// Whether it still carries packets; if not, [`stop`](Self::stop) says why.
+    pub fn is_running(&self) -> bool {
+        self.carrier.is_running()
+    }
+
+    /// Stops, and returns what was counted.
+    ///
+    /// # Errors
+    /// What made it stop by itself, if it did.
+    pub fn stop(self) -> io::Result<Counts> {
+        self.carrier.stop()
+    }
+}
+
+struct Engine {
+    near: OwnedFd,
+    far: OwnedFd,
+    /// What the link adds to each payload, forward and back.
+    headers: [usize; 2],
+    link: DuplexLink<Vec<u8>>,
+    start: Instant,
+    spare: Spare,
+    scratch: Vec<u8>,
+}
+
+impl Engine {
+    fn run(mut self, stop: &AtomicBool, counts: &Mutex<Counts>) -> io::Result<()> {
+        be_prompt();
+        while !stop.load(Ordering::Relaxed) {
+            let Self { near, far, headers: [forward, back], link, start, spare, scratch } = &mut self;
+            read(near, &mut link.forward, *forward, *start, spare, scratch)?;
+            read(far, &mut link.back, *back, *start, spare, scratch)?;
+            {
+                let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+                hand_out(&mut link.forward, far, *start, spare, &mut counts);
+                hand_out(&mut link.back, near, *start, spare, &mut counts);
+                (counts.forward, counts.back) = (*link.forward.stats(), *link.back.stats());
+            }
+            self.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Sleeps until a packet comes or a delivery is due.
+    fn wait(&self) -> io::Result<()> {
+        let now = Time::ZERO + self.start.elapsed();
+        let due = self.link.poll_timeout().map_or(STOP_CHECK, |at| at.since(now));
+        let timeout = Timespec::try_from(due.min(STOP_CHECK)).map_err(io::Error::other)?;
+        let mut devices = [&self.near, &self.far].map(|device| PollFd::new(device, PollFlags::IN));
+        match poll(&mut devices, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Gives what came from `device` to `link`.
+fn read(
+    device: &OwnedFd,
+    link: &mut Link<Vec<u8>>,
+    headers: usize,
+    start: Instant,
+    spare: &mut Spare,
+    scratch: &mut [u8],
+) -> io::Result<()> {
+    for _ in 0..BATCH {
+        let length = match rustix::io::read(device, &mut *scratch) {
+            Ok(length) => length,
+            Err(Errno::AGAIN) => break,
+            Err(Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let packet = spare.filled(&scratch[..length]);
+        // The link counts IP bytes: what it will add is not there yet.
+        link.send(Time::ZERO + start.elapsed(), length.saturating_sub(headers), packet);
+    }
+    Ok(())
+}
+
+/// Writes all that has left `link` by now to `device`.
+fn hand_out(link: &mut Link<Vec<u8>>, device: &OwnedFd, start: Instant, spare: &mut Spare, counts: &mut Counts) {
+    let now = Time::ZERO + start.elapsed();
+    while let Some(mut delivery) = link.poll_delivery(now) {
+        if let Some(corruption) = delivery.corruption {
+            corrupt(&mut delivery.payload, corruption);
+        }
+        if delivery.marked {
+            mark(&mut delivery.payload);
+        }
+        counts.refused += u64::from(rustix::io::write(device, &delivery.payload).is_err());
+        counts.late.add((Time::ZERO + start.elapsed()).since(delivery.at));
+        spare.keep(delivery.payload);
+    }
+}
+
+/// Changes one byte behind the IP and UDP headers of `packet`. The UDP checksum is taken away, which RFC 768
+/// allows, so that the change gets past it as the link means it to; that of TCP stays and finds the change.
+fn corrupt(packet: &mut [u8], corruption: Corruption) {
+    let is_udp = packet.first() == Some(&IPV4_WITHOUT_OPTIONS) && packet.get(9) == Some(&UDP);
+    if is_udp && packet.len() >= IPV4_UDP_HEADERS {
+        packet[26..IPV4_UDP_HEADERS].fill(0);
+    }
+    if let Some(payload) = packet.get_mut(IPV4_UDP_HEADERS..) {
+        corruption.apply(payload);
+    }
+}
+
+/// Sets the congestion mark of an IPv4 packet whose sender knows marks, and mends the header's checksum (RFC
+/// 1624 equation 3).
+fn mark(packet: &mut [u8]) {
+    let is_capable = packet.len() >= IPV4_HEADER && packet[0] == IPV4_WITHOUT_OPTIONS && packet[1] & ECN != 0;
+    if !is_capable {
+        return;
+    }
+    let before = u16::from_be_bytes([packet[0], packet[1]]);
+    packet[1] |= ECN;
+    let after = u16::from_be_bytes([packet[0], packet[1]]);
+    let checksum = u16::from_be_bytes([packet[10], packet[11]]);
+    let sum = u32::from(!checksum) + u32::from(!before) + u32::from(after);
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let folded = (folded & 0xffff) + (folded >> 16);
+    packet[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+}
+
+/// Bytes of an IPv4 header without options; both bits of its ECN field (RFC 3168 section 5).
+const IPV4_HEADER: usize = 20;
+const ECN: u8 = 0b11;
+/// First byte of an IPv4 packet with a header of 20 bytes (RFC 791 section 3.1).
+const IPV4_WITHOUT_OPTIONS: u8 = 0x45;
+/// UDP's protocol number (RFC 768).
+const UDP: u8 = 17;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::num::NonZeroU8;
+    use std::os::unix::net::UnixDatagram;
+    use std::path::Path;
+    use tidewire_sim::link::Fate;
+    use tidewire_sim::scenario::Scenario;
+
+    /// A device and what stands for the kernel behind it: one packet a call, as TUN.
+    fn device() -> (UnixDatagram, OwnedFd) {
+        let (kernel, device) = UnixDatagram::pair().unwrap();
+        device.set_nonblocking(true).unwrap();
+        kernel.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        (kernel, device.into())
+    }
+
+    /// A UDP packet of ECT(0) whose payload is `number`.
+    fn packet(number: u32) -> Vec<u8> {
+        let mut packet = vec![0; IPV4_UDP_HEADERS];
+        (packet[0], packet[1], packet[9], packet[26]) = (IPV4_WITHOUT_OPTIONS, 2, UDP, 77);
+        packet.extend(number.to_be_bytes());
+        packet
+    }
+
+    #[test]
+    fn a_mark_is_set_where_it_is_known_and_the_checksum_stays_right() {
+        let sum = |header: &[u8]| {
+            let words = header[..IPV4_HEADER].chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+            let sum: u32 = words.sum();
+            (sum & 0xffff) + (sum >> 16)
+        };
+        for (ecn, marked) in [(0, 0), (1, 3), (2, 3), (3, 3)] {
+            for number in 0..300 {
+                let mut packet = packet(number);
+                packet[1] = 0xb8 | ecn;
+                packet[4..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9).to_be_bytes());
+                let checksum = !(sum(&packet) as u16);
+                packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+                mark(&mut packet);
+                assert_eq!((packet[1], sum(&packet)), (0xb8 | marked, 0xffff), "{ecn} {number}");
+            }
+        }
+        mark(&mut [0x60; 8]);
+    }
+
+    #[test]
+    fn packets_cross_as_they_are_or_as_the_link_decides() {
+        let text = "seed = 3\n[link]\nrtt = \"40ms\"\n[forward]\nloss = \"gilbert:20%,3\"\n";
+        let link = Scenario::parse(text, Path::new("test.toml")).unwrap().link;
+        let ((near, near_device), (far, far_device)) = (device(), device());
+        let emulator = Emulator::start(near_device, far_device, &link).unwrap();
+        let begun = Instant::now();
+        for number in 0..200 {
+            near.send(&packet(number)).unwrap();
+        }
+        let mut model = DuplexLink::new(&link).forward;
+        let passes = |_: &u32| matches!(model.send(Time::ZERO, 4, ()), Fate::Carried { .. });
+        let wanted: Vec<_> = (0..200).filter(passes).map(packet).collect();
+        let mut buffer = [0; 100];
+        let mut receive = |at: &UnixDatagram| {
+            let length = at.recv(&mut buffer).unwrap();
+            buffer[..length].to_vec()
+        };
+        let arrived: Vec<_> = wanted.iter().map(|_| receive(&far)).collect();
+        assert!(arrived == wanted && wanted.len() < 180);
+        far.send(&packet(9)).unwrap();
+        assert_eq!(receive(&near), packet(9));
+        // A lower bound only: how late a busy machine is says nothing about the emulator.
+        assert!(begun.elapsed() >= Duration::from_millis(40));
+        let counts = emulator.stop().unwrap();
+        assert_eq!((counts.forward.offered, counts.forward.delivered), (200, wanted.len() as u64));
+        assert_eq!((counts.forward.offered_bytes, counts.back.delivered, counts.refused), (200 * 32, 1, 0));
+    }
+
+    #[test]
+    fn a_changed_byte_gets_past_the_checksum_of_udp_and_not_of_tcp() {
+        let corruption = Corruption { offset: 3, mask: NonZeroU8::MIN };
+        for (protocol, checksum) in [(UDP, [0, 0]), (6, [7, 7])] {
+            let mut packet = [7; 40];
+            (packet[0], packet[9]) = (IPV4_WITHOUT_OPTIONS, protocol);
+            let before = packet;
+            corrupt(&mut packet, corruption);
+            assert_eq!(packet[26..28], checksum);
+            assert_eq!((packet[31], &packet[..26], &packet[32..]), (6, &before[..26], &before[32..]));
+        }
+        let mut short = [IPV4_WITHOUT_OPTIONS; 20];
+        corrupt(&mut short, corruption);
+        assert_eq!(short, [IPV4_WITHOUT_OPTIONS; 20]);
+    }
+}

@@ -1,0 +1,124 @@
+//! The two sockets of a run: where records go in at the near host, and where they come out at the far one.
+//!
+//! [`Trial`](crate::trial::Trial) opens them once the peer's programs run. Invariant: what is returned has
+//! carried something from one end to the other, so that no record waits for a connection to be made.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use rustix::net::sockopt::set_socket_recv_buffer_size;
+use tidewire_sim::pair::End;
+
+use crate::hosts::Hosts;
+use crate::records::Way;
+
+/// How long a peer may take to connect; chosen: a dozen retries of a handshake.
+const OPENING: Duration = Duration::from_secs(20);
+/// Between looks whether something is there.
+const LOOK: Duration = Duration::from_millis(20);
+/// Between datagrams that try the way: some have to be lost before it is open.
+const TRY: Duration = Duration::from_millis(50);
+/// Room in a socket of datagrams for when its thread is kept off its core, as far as the system grants it.
+const SOCKET_BUFFER: usize = 4 << 20;
+/// The byte that tries a way.
+const HELLO: [u8; 1] = [0x5a];
+
+/// A socket at the far host that waits for what a peer brings.
+#[derive(Debug)]
+pub(crate) enum Sink {
+    /// For a TCP connection.
+    Stream(TcpListener),
+    /// For UDP datagrams.
+    Datagrams(UdpSocket),
+}
+
+impl Sink {
+    /// Waits at `port` of the far host, on all its addresses, for a stream or for datagrams.
+    pub(crate) fn open(hosts: &Hosts, port: u16, is_stream: bool) -> anyhow::Result<Self> {
+        let at = (Ipv4Addr::UNSPECIFIED, port);
+        if is_stream {
+            let listener = hosts.inside(End::Far, || TcpListener::bind(at))??;
+            listener.set_nonblocking(true)?;
+            return Ok(Self::Stream(listener));
+        }
+        let socket = hosts.inside(End::Far, || UdpSocket::bind(at))??;
+        // Best effort: the kernel grants what its limits allow.
+        let _ = set_socket_recv_buffer_size(&socket, SOCKET_BUFFER);
+        socket.set_read_timeout(Some(TRY))?;
+        Ok(Self::Datagrams(socket))
+    }
+
+    /// Sends something to `entry` from the near host until it comes out here: the near and the far end.
+    pub(crate) fn meet(self, hosts: &Hosts, entry: SocketAddrV4) -> anyhow::Result<(Way, Way)> {
+        let deadline = Instant::now() + OPENING;
+        match self {
+            Self::Stream(listener) => {
+                let mut near = hosts.inside(End::Near, || until(deadline, || TcpStream::connect(entry).ok()))?;
+                let near_end = near.as_mut().with_context(|| format!("nobody listens at {entry} of the near host"))?;
+                near_end.write_all(&HELLO)?;
+                let accepted = until(deadline, || listener.accept().ok()).context("nothing came to the far host")?;
+                let mut far = accepted.0;
+                far.set_nonblocking(false)?;
+                far.set_read_timeout(Some(OPENING))?;
+                let mut hello = HELLO;
+                far.read_exact(&mut hello).context("nothing came through the far host's connection")?;
+                let near = near.context("no near end")?;
+                Ok((Way::Stream(near), Way::Stream(far)))
+            }
+            Self::Datagrams(far) => {
+                let near = hosts.inside(End::Near, || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))??;
+                near.connect(entry)?;
+                let mut hello = HELLO;
+                while far.recv(&mut hello).is_err() {
+                    if Instant::now() >= deadline {
+                        bail!("no datagram came to the far host");
+                    }
+                    // Refused as long as nobody listens.
+                    let _ = near.send(&HELLO);
+                }
+                Ok((Way::Datagrams(near), Way::Datagrams(far)))
+            }
+        }
+    }
+}
+
+/// Waits until a program listens at `port` of the far host.
+pub(crate) fn await_listener(hosts: &Hosts, port: u16) -> anyhow::Result<()> {
+    let deadline = Instant::now() + OPENING;
+    let listens = || {
+        let tables = ["/proc/thread-self/net/udp", "/proc/thread-self/net/tcp"];
+        tables.iter().any(|table| has_port(&std::fs::read_to_string(table).unwrap_or_default(), port)).then_some(())
+    };
+    hosts
+        .inside(End::Far, || until(deadline, listens))?
+        .with_context(|| format!("nobody listens at port {port} of the far host"))
+}
+
+/// Whether a table of sockets (proc(5)) has one at this local port.
+fn has_port(table: &str, port: u16) -> bool {
+    let ends = format!(":{port:04X}");
+    table.lines().skip(1).any(|line| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&ends)))
+}
+
+/// The first that there is.
+fn until<T>(deadline: Instant, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    loop {
+        match look() {
+            None if Instant::now() < deadline => std::thread::sleep(LOOK),
+            found => return found,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_is_found_by_its_local_port() {
+        let table = "  sl  local_address rem_address   st\n   0: 0200630A:1068 00000000:0000 07\n";
+        assert!(has_port(table, 4_200) && !has_port(table, 0) && !has_port("", 4_200));
+    }
+}

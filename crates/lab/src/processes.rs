@@ -1,0 +1,126 @@
+//! The programs of a peer, one on each host, as long as they are needed.
+//!
+//! [`Trial`](crate::trial::Trial) starts them. What they say goes into files of the trial's folder, to be
+//! quoted when they fail. Invariant: both have ended when this is dropped; if this process is killed, the
+//! hosts' caretaker ends them.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tidewire_sim::pair::End;
+
+use crate::hosts::Hosts;
+use crate::opening::await_listener;
+use crate::peer::{Programs, Setting};
+
+/// How long a program may take until it has told what the other one waits for; chosen: a thousand times what
+/// one takes on an idle machine.
+const TELLING: Duration = Duration::from_secs(10);
+/// Lines of a program's last words that are quoted.
+const QUOTED: usize = 3;
+
+/// Running programs.
+#[derive(Debug)]
+pub struct Processes {
+    far: Process,
+    near: Process,
+}
+
+impl Processes {
+    /// Starts the far program, then the near one, which is told the far one's first line if it wants it.
+    ///
+    /// # Errors
+    /// When one cannot be started, or the far one does not tell what it is to tell.
+    pub fn start(hosts: &Hosts, programs: &Programs, setting: &Setting<'_>, folder: &Path) -> anyhow::Result<Self> {
+        let words = setting.fill(&programs.far, "")?;
+        let mut far = Process::start(hosts, End::Far, &words, folder, programs.tells())?;
+        let told = if programs.tells() { far.first_line()? } else { String::new() };
+        if programs.far.contains("{wire}") {
+            await_listener(hosts, setting.wire).with_context(|| far.last_words())?;
+        }
+        let words = setting.fill(&programs.near, &told)?;
+        let near = Process::start(hosts, End::Near, &words, folder, false)?;
+        Ok(Self { far, near })
+    }
+
+    /// What both said last, for a message that says that something went wrong.
+    pub fn last_words(&self) -> String {
+        format!("{}; {}", self.near.last_words(), self.far.last_words())
+    }
+
+    /// What the near program printed until its end.
+    ///
+    /// # Errors
+    /// When it failed.
+    pub fn result(&mut self) -> anyhow::Result<String> {
+        let ended = self.near.child.wait()?;
+        let printed = std::fs::read_to_string(&self.near.printed)?;
+        if !ended.success() {
+            bail!("it ended with {ended}: {}{}", self.last_words(), printed.trim());
+        }
+        Ok(printed)
+    }
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    name: String,
+    printed: PathBuf,
+    said: PathBuf,
+}
+
+impl Process {
+    fn start(hosts: &Hosts, end: End, words: &[String], folder: &Path, tells: bool) -> anyhow::Result<Self> {
+        let host = if end == End::Near { "near" } else { "far" };
+        let (printed, said) = (folder.join(format!("{host}.out")), folder.join(format!("{host}.err")));
+        let mut command = hosts.command(end, &words[0]);
+        command.args(&words[1..]).current_dir(folder);
+        // Ours with its defaults, whatever this user's are.
+        command.env("TIDEWIRE_CONFIG", "/dev/null").env_remove("TIDEWIRE_LINK");
+        command.stdin(Stdio::null()).stderr(File::create(&said)?);
+        command.stdout(if tells { Stdio::piped() } else { File::create(&printed)?.into() });
+        let child = command.spawn().with_context(|| format!("cannot run {}", words[0]))?;
+        let name = Path::new(&words[0]).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Self { child, name: format!("{host} {name}"), printed, said })
+    }
+
+    /// The first line that it prints.
+    fn first_line(&mut self) -> anyhow::Result<String> {
+        let printed = self.child.stdout.take().context("its output is not ours")?;
+        let (tell, told) = sync_channel(1);
+        // Reads on after the first line, so that the program is never stopped by a full or closed pipe.
+        std::thread::spawn(move || {
+            for line in BufReader::new(printed).lines().map_while(Result::ok) {
+                let _ = tell.try_send(line);
+            }
+        });
+        match told.recv_timeout(TELLING) {
+            Ok(line) => Ok(line),
+            Err(RecvTimeoutError::Timeout) => bail!("{} printed nothing for {} s", self.name, TELLING.as_secs()),
+            Err(RecvTimeoutError::Disconnected) => bail!("{} ended early: {}", self.name, self.last_words()),
+        }
+    }
+
+    fn last_words(&self) -> String {
+        let said = std::fs::read(&self.said).unwrap_or_default();
+        let said = String::from_utf8_lossy(&said);
+        let lines: Vec<_> = said.lines().collect();
+        let last = lines[lines.len().saturating_sub(QUOTED)..].join(" / ");
+        format!("{} said `{last}`", self.name)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // One that has ended already is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,356 @@
+//! The link emulator as a UDP proxy: clients on one side, one target on the other, a [`DuplexLink`] between
+//! them. Needs no privileges.
+//!
+//! `lab link` runs it until Ctrl-C, `demo` for the length of a transfer. One thread of its own drives
+//! everything: it takes datagrams off the sockets, gives them to the link with the time they were read, and
+//! sleeps in `poll` until the next delivery is due or something arrives. All clients share the one link, as
+//! stations behind one router do; each has a socket of its own toward the target, so that the target tells
+//! them apart. Invariant: what the link says is delivered is handed to the kernel in that order, at most one
+//! wake-up late (about 0.1 ms when a core is free).
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tidewire_proto::Time;
+use tidewire_sim::duplex::{DuplexConfig, DuplexLink};
+use tidewire_sim::link::{Link, LinkStats};
+
+use crate::carrier::{Carrier, Spare};
+use crate::punctual::be_punctual;
+
+/// Clients at once; one more replaces the one silent for longest. Chosen: a lab has a handful.
+const MAX_CLIENTS: usize = 64;
+/// Longest UDP payload (RFC 768).
+const MAX_DATAGRAM: usize = 65_535;
+/// Datagrams read from one socket before the others have their turn.
+const BATCH: usize = 64;
+/// Socket buffers in bytes: 300 ms at 100 Mbit/s, for when this thread is kept off its core.
+const SOCKET_BUFFER: usize = 4 << 20;
+/// How long a stop may go unnoticed.
+const STOP_CHECK: Duration = Duration::from_millis(20);
+
+/// What a proxy has counted so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProxyStats {
+    /// From the clients to the target.
+    pub forward: LinkStats,
+    /// From the target to the clients.
+    pub back: LinkStats,
+    /// Clients seen.
+    pub clients: u64,
+    /// Datagrams that the kernel did not take: the target's port is closed, or a socket buffer is full.
+    pub refused: u64,
+}
+
+/// A running proxy; stops when dropped.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    carrier: Carrier<ProxyStats>,
+}
+
+impl Proxy {
+    /// Listens on `listen` and starts carrying datagrams to `target` and back.
+    ///
+    /// # Errors
+    /// When the address cannot be listened on, or no thread started.
+    pub fn start(listen: SocketAddr, target: SocketAddr, config: &DuplexConfig) -> io::Result<Self> {
+        let listener = socket(listen)?;
+        let address = listener.local_addr()?;
+        let mut engine = Engine {
+            listener,
+            target,
+            clients: Vec::new(),
+            link: DuplexLink::new(config),
+            start: Instant::now(),
+            spare: Spare::default(),
+            scratch: vec![0; MAX_DATAGRAM],
+            seen: 0,
+            refused: 0,
+        };
+        let carrier = Carrier::start(move |stop, stats| engine.run(stop, stats))?;
+        Ok(Self { address, carrier })
+    }
+
+    /// Where clients send to.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What has been counted until now.
+    pub fn stats(&self) -> ProxyStats {
+        self.carrier.counts()
+    }
+
+    /// Whether it still carries datagrams; if not, [`stop`](Self::stop) says why.
+    pub fn is_running(&self) -> bool {
+        self.carrier.is_running()
+    }
+
+    /// Stops, and returns what was counted.
+    ///
+    /// # Errors
+    /// What made the proxy stop by itself, if it did.
+    pub fn stop(self) -> io::Result<ProxyStats> {
+        self.carrier.stop()
+    }
+}
+
+/// A non-blocking socket on `address` with large buffers.
+fn socket(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(address)?;
+    socket.set_nonblocking(true)?;
+    // Best effort: the kernel grants what its limits allow.
+    let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER);
+    let _ = rustix::net::sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER);
+    Ok(socket)
+}
+
+/// Who sends through the link.
+struct Client {
+    /// Tells it from others that had the same slot before.
+    number: u64,
+    address: SocketAddr,
+    /// Toward the target, connected.
+    upstream: UdpSocket,
+    heard: Instant,
+}
+
+/// A datagram inside the link.
+#[derive(Clone)]
+struct Datagram {
+    client: u64,
+    bytes: Vec<u8>,
+}
+
+struct Engine {
+    listener: UdpSocket,
+    target: SocketAddr,
+    clients: Vec<Client>,
+    link: DuplexLink<Datagram>,
+    start: Instant,
+    spare: Spare,
+    scratch: Vec<u8>,
+    seen: u64,
+    refused: u64,
+}
+
+impl Engine {
+    fn run(&mut self, stop: &AtomicBool, stats: &Mutex<ProxyStats>) -> io::Result<()> {
+        be_punctual();
+        while !stop.load(Ordering::Relaxed) {
+            self.read_clients()?;
+            self.read_target();
+            self.deliver();
+            let counted = ProxyStats {
+                forward: *self.link.forward.stats(),
+                back: *self.link.back.stats(),
+                clients: self.seen,
+                refused: self.refused,
+            };
+            *stats.lock().unwrap_or_else(PoisonError::into_inner) = counted;
+            self.wait()?;
+        }
+        Ok(())
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + self.start.elapsed()
+    }
+
+    /// Sleeps until a datagram arrives or a delivery is due.
+    fn wait(&self) -> io::Result<()> {
+        let due = self.link.poll_timeout().map_or(STOP_CHECK, |at| at.since(self.now()));
+        let timeout = Timespec::try_from(due.min(STOP_CHECK)).map_err(io::Error::other)?;
+        let sockets = std::iter::once(&self.listener).chain(self.clients.iter().map(|client| &client.upstream));
+        let mut sockets: Vec<PollFd<'_>> = sockets.map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
+        match poll(&mut sockets, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn read_clients(&mut self) -> io::Result<()> {
+        for _ in 0..BATCH {
+            let (length, from) = match self.listener.recv_from(&mut self.scratch) {
+                Ok(received) => received,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // An ICMP error for something sent earlier; the next call reads on.
+                Err(_) => continue,
+            };
+            let client = self.client(from)?;
+            let datagram = Datagram { client, bytes: self.spare.filled(&self.scratch[..length]) };
+            let now = self.now();
+            self.link.forward.send(now, length, datagram);
+        }
+        Ok(())
+    }
+
+    fn read_target(&mut self) {
+        for client in &self.clients {
+            for _ in 0..BATCH {
+                let length = match client.upstream.recv(&mut self.scratch) {
+                    Ok(length) => length,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(_) => {
+                        self.refused += 1;
+                        break;
+                    }
+                };
+                let bytes = self.spare.filled(&self.scratch[..length]);
+                let now = Time::ZERO + self.start.elapsed();
+                self.link.back.send(now, length, Datagram { client: client.number, bytes });
+            }
+        }
+    }
+
+    /// Hands to the kernel what has arrived at either end of the link.
+    fn deliver(&mut self) {
+        let now = self.now();
+        let Self { link, clients, listener, spare, refused, .. } = self;
+        hand_out(&mut link.forward, now, clients, spare, refused, |client, bytes| client.upstream.send(bytes));
+        hand_out(&mut link.back, now, clients, spare, refused, |client, bytes| listener.send_to(bytes, client.address));
+    }
+
+    /// The number of the client at `address`, which is made if it is new.
+    fn client(&mut self, address: SocketAddr) -> io::Result<u64> {
+        let heard = Instant::now();
+        if let Some(client) = self.clients.iter_mut().find(|client| client.address == address) {
+            client.heard = heard;
+            return Ok(client.number);
+        }
+        let any =
+            if self.target.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+        let upstream = socket(SocketAddr::new(any, 0))?;
+        upstream.connect(self.target)?;
+        let number = self.seen;
+        self.seen += 1;
+        if self.clients.len() == MAX_CLIENTS
+            && let Some(silent) = (0..MAX_CLIENTS).min_by_key(|&slot| self.clients[slot].heard)
+        {
+            self.clients.swap_remove(silent);
+        }
+        self.clients.push(Client { number, address, upstream, heard });
+        Ok(number)
+    }
+}
+
+/// Sends on everything that has left `link` by `now`.
+fn hand_out(
+    link: &mut Link<Datagram>,
+    now: Time,
+    clients: &[Client],
+    spare: &mut Spare,
+    refused: &mut u64,
+    send: impl Fn(&Client, &[u8]) -> io::Result<usize>,
+) {
+    while let Some(mut delivery) = link.poll_delivery(now) {
+        if let Some(corruption) = delivery.corruption {
+            corruption.apply(&mut delivery.payload.bytes);
+        }
+        let Datagram { client, bytes } = delivery.payload;
+        if let Some(client) = clients.iter().find(|known| known.number == client) {
+            *refused += u64::from(send(client, &bytes).is_err());
+        }
+        spare.keep(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use tidewire_sim::settings::Direction;
+
+    fn config(settings: &[(Direction, &str, &str)]) -> DuplexConfig {
+        let mut config = DuplexConfig::default();
+        for (direction, key, text) in settings {
+            config.set(*direction, key, text, Path::new("")).unwrap();
+        }
+        config.set_seed(7);
+        config
+    }
+
+    fn local() -> UdpSocket {
+        let socket = socket(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        socket.set_nonblocking(false).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        socket
+    }
+
+    fn count(socket: &UdpSocket) -> u64 {
+        let mut buffer = [0; 2000];
+        std::iter::from_fn(|| socket.recv(&mut buffer).ok()).count() as u64
+    }
+
+    #[test]
+    fn takes_the_round_trip_and_keeps_clients_apart() {
+        let target = local();
+        let config = config(&[(Direction::Both, "rtt", "60ms")]);
+        let proxy = Proxy::start("127.0.0.1:0".parse().unwrap(), target.local_addr().unwrap(), &config).unwrap();
+        let (one, two) = (local(), local());
+        let mut buffer = [0; 100];
+        let begun = Instant::now();
+        for (client, name) in [(&one, b"one"), (&two, b"two")] {
+            client.send_to(name, proxy.address()).unwrap();
+        }
+        for _ in 0..2 {
+            let (length, from) = target.recv_from(&mut buffer).unwrap();
+            target.send_to(&buffer[..length], from).unwrap();
+        }
+        for (client, name) in [(&one, b"one"), (&two, b"two")] {
+            let length = client.recv(&mut buffer).unwrap();
+            assert_eq!(&buffer[..length], name);
+        }
+        // A lower bound only: how late a busy machine is says nothing about the emulator.
+        assert!(begun.elapsed() >= Duration::from_millis(60));
+        let stats = proxy.stop().unwrap();
+        assert_eq!((stats.clients, stats.forward.delivered, stats.back.delivered), (2, 2, 2));
+    }
+
+    #[test]
+    fn loses_on_the_way_there_and_limits_the_rate() {
+        let target = local();
+        let settings = [
+            (Direction::Forward, "loss", "20%"),
+            (Direction::Both, "rate", "100mbit"),
+            (Direction::Both, "queue", "10MB"),
+        ];
+        let proxy =
+            Proxy::start("127.0.0.1:0".parse().unwrap(), target.local_addr().unwrap(), &config(&settings)).unwrap();
+        let client = local();
+        let begun = Instant::now();
+        for _ in 0..1000 {
+            client.send_to(&[0; 1222], proxy.address()).unwrap();
+        }
+        let arrived = count(&target);
+        let took = begun.elapsed();
+        let stats = proxy.stop().unwrap();
+        assert_eq!(stats.forward.offered, 1000);
+        assert_eq!(arrived, stats.forward.delivered);
+        assert_eq!(stats.forward.lost + arrived, 1000);
+        // Five deviations of the binomial distribution; the seed is fixed, so this is a check of the wiring.
+        assert!((137..=263).contains(&stats.forward.lost), "{}", stats.forward.lost);
+        // 1,000 packets of 1,250 bytes take 100 ms at 100 Mbit/s.
+        assert!(took >= Duration::from_millis(99), "{took:?}");
+    }
+
+    #[test]
+    fn a_closed_target_is_counted_and_not_fatal() {
+        let closed = local().local_addr().unwrap();
+        let proxy = Proxy::start("127.0.0.1:0".parse().unwrap(), closed, &config(&[])).unwrap();
+        let client = local();
+        for _ in 0..50 {
+            client.send_to(b"x", proxy.address()).unwrap();
+            std::thread::yield_now();
+        }
+        assert_eq!(count(&client), 0);
+        let stats = proxy.stop().unwrap();
+        assert_eq!(stats.forward.offered, 50);
+        assert!(stats.refused > 0);
+    }
+}

@@ -1,0 +1,78 @@
+//! Where, when and of what code figures were measured in real time: without it they say nothing.
+//!
+//! `tidewire papers NAME --lab` writes it beside the rows. What this system does not tell is called unknown.
+
+use std::fs::read_to_string;
+use std::process::Command;
+
+use serde::Serialize;
+use tidewire_lab::processor::is_real_time;
+
+/// As of before the first run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Conditions {
+    processor: String,
+    cores: usize,
+    kernel: String,
+    load_average: String,
+    /// Whether this process runs before all others, as under `chrt -f 1`.
+    real_time_priority: bool,
+    /// Of the folder this was run in, which is where papers are kept.
+    commit: String,
+    version: &'static str,
+    date: String,
+}
+
+impl Conditions {
+    /// Looks now.
+    pub fn look() -> Self {
+        let read = |path| read_to_string(path).unwrap_or_default();
+        let processors = read("/proc/cpuinfo");
+        let model = processors.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        let load: Vec<_> = read("/proc/loadavg").split_whitespace().take(3).map(str::to_owned).collect();
+        Self {
+            processor: known(model.map_or("", |(_, model)| model)),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            // The version, without what a distribution adds.
+            kernel: known(read("/proc/sys/kernel/osrelease").split('-').next().unwrap_or_default()),
+            load_average: known(&load.join(" ")),
+            real_time_priority: is_real_time(),
+            commit: commit(),
+            version: env!("CARGO_PKG_VERSION"),
+            date: output("date", &["-u", "+%Y-%m-%dT%H:%MZ"]),
+        }
+    }
+}
+
+/// The commit of the code, and whether it was changed since; what papers keep may be written again.
+fn commit() -> String {
+    let commit = output("git", &["rev-parse", "--short=10", "HEAD"]);
+    let changes = output("git", &["status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)papers"]);
+    let changed = if changes == UNKNOWN { "" } else { " with changes not committed" };
+    format!("{commit}{changed}")
+}
+
+/// What a program prints, if it does.
+fn output(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    known(&output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default())
+}
+
+const UNKNOWN: &str = "unknown";
+
+fn known(text: &str) -> String {
+    let text = text.trim();
+    if text.is_empty() { UNKNOWN } else { text }.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_told_is_unknown() {
+        assert_eq!((known(" \n").as_str(), known("x\n").as_str()), (UNKNOWN, "x"));
+        assert_eq!(output("no-such-program", &[]), UNKNOWN);
+        assert!(Conditions::look().cores > 0);
+    }
+}

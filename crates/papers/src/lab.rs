@@ -1,0 +1,151 @@
+//! Runs of the papers' experiments over the lab's link in real time, and the files of what they measured.
+//!
+//! The caller makes [`Runs`] for each experiment and gives them to its cases; it is told of each run as it
+//! ends, since one takes ten seconds. A run that fails is named and leaves its point out. Invariant: no file
+//! without the conditions it was measured under.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+use tidewire_lab::distribution::{Distribution, milliseconds};
+use tidewire_lab::pair::{Carried, carry};
+use tidewire_lab::peer::Table;
+use tidewire_lab::processor::Look;
+use tidewire_lab::trial::{Load, Measured, Trial};
+use tidewire_proto::config::Config;
+use tidewire_sim::duplex::DuplexConfig;
+
+use crate::conditions::Conditions;
+use crate::row::{self, Row};
+
+/// Runs of one experiment.
+pub struct Runs<'a> {
+    program: &'a Path,
+    tell: &'a dyn Fn(Told<'_>),
+    done: Vec<Run>,
+    failed: Vec<String>,
+}
+
+/// What tells whether a run can be trusted.
+#[derive(Clone, Debug, Serialize)]
+pub struct Run {
+    /// What carried the data.
+    pub name: String,
+    /// Loss rate of the link, from 0 to 1.
+    pub loss: f64,
+    /// Mean in-order delay in milliseconds.
+    pub mean_delay_ms: f64,
+    /// Bits per second that arrived.
+    pub goodput_bps: f64,
+    /// How late the emulator handed on packets, 95th percentile in milliseconds.
+    pub late_p95_ms: f64,
+    /// Packets that it did not read in time.
+    pub unread: u64,
+    /// Share of the processors' time that the host of a virtual machine kept, from 0 to 1; none where the
+    /// system does not say.
+    pub stolen: Option<f64>,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug)]
+pub enum Told<'a> {
+    /// Its figures.
+    Done(&'a Run),
+    /// It gave none.
+    Failed {
+        /// What was to carry the data, and over which loss.
+        name: &'a str,
+        /// Why it could not.
+        problem: &'a anyhow::Error,
+    },
+}
+
+impl<'a> Runs<'a> {
+    /// None yet. `program` is the file of the `tidewire` command; `tell` is called after each run.
+    pub fn new(program: &'a Path, tell: &'a dyn Fn(Told<'_>)) -> Self {
+        Self { program, tell, done: Vec::new(), failed: Vec::new() }
+    }
+
+    /// Those that failed.
+    pub fn failed(&self) -> &[String] {
+        &self.failed
+    }
+
+    /// A file of ours; none if it did not arrive.
+    pub fn file(
+        &mut self,
+        name: &str,
+        loss: f64,
+        link: &DuplexConfig,
+        ends: [Config; 2],
+        bytes: u64,
+        limit: Duration,
+    ) -> Option<Carried> {
+        let before = Look::now();
+        let carried = carry(link, ends, bytes, limit).map_err(|problem| self.fail(name, loss, &problem)).ok()?;
+        self.note(Run {
+            name: name.to_owned(),
+            loss,
+            mean_delay_ms: milliseconds(carried.far.delay.mean()),
+            goodput_bps: 8.0 * bytes as f64 / carried.time.as_secs_f64(),
+            late_p95_ms: late_p95(&carried.late),
+            unread: carried.unread,
+            stolen: stolen_since(before),
+        });
+        Some(carried)
+    }
+
+    /// A peer of the lab's table, saturated; none if it failed.
+    pub fn peer(&mut self, name: &str, loss: f64, link: DuplexConfig, time: Duration) -> Option<Measured> {
+        let before = Look::now();
+        let run = || {
+            let table = Table::read(None)?;
+            Trial { link, program: self.program, peer: table.named(name)?, load: Load::Full, time }.run()
+        };
+        let measured = run().map_err(|problem| self.fail(name, loss, &problem)).ok()?;
+        self.note(Run {
+            name: name.to_owned(),
+            loss,
+            mean_delay_ms: measured.delay.mean().unwrap_or_default(),
+            goodput_bps: measured.goodput_bps,
+            late_p95_ms: late_p95(&measured.late),
+            unread: measured.unread,
+            stolen: stolen_since(before),
+        });
+        Some(measured)
+    }
+
+    fn note(&mut self, run: Run) {
+        (self.tell)(Told::Done(&run));
+        self.done.push(run);
+    }
+
+    fn fail(&mut self, name: &str, loss: f64, problem: &anyhow::Error) {
+        let name = format!("{name}, loss {} %", 100.0 * loss);
+        (self.tell)(Told::Failed { name: &name, problem });
+        self.failed.push(name);
+    }
+
+    /// Writes `rows` as `NAME.csv`, and with the conditions and the runs as `NAME.json`, into `folder`.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn write(&self, folder: &Path, name: &str, conditions: &Conditions, rows: &[Row]) -> io::Result<()> {
+        std::fs::create_dir_all(folder)?;
+        std::fs::write(folder.join(format!("{name}.csv")), row::csv(rows))?;
+        let conditions = serde_json::to_string(conditions)?;
+        let (runs, rows) = (row::json(&self.done)?, row::json(rows)?);
+        let text = format!("{{\"conditions\": {conditions},\n\"runs\": {runs},\n\"rows\": {rows}}}\n");
+        std::fs::write(folder.join(format!("{name}.json")), text)
+    }
+}
+
+fn late_p95(late: &Distribution) -> f64 {
+    late.quantile(0.95).unwrap_or_default()
+}
+
+fn stolen_since(before: Option<Look>) -> Option<f64> {
+    Some(Look::now()?.since(&before?)?.stolen)
+}
