@@ -139,7 +139,7 @@ impl Connection {
                 slot_len,
                 span,
                 MESSAGE_RING.min(self.config.ring_memory),
-                self.config.inline_products,
+                self.config.inline(),
             ),
             messages: Messages::new(lane),
         });
