@@ -38,6 +38,9 @@ pub struct Coding {
     /// Most bytes of proactive repair per byte of data [example: 25%]
     #[arg(long, value_name = "PERCENT")]
     pub max_overhead: Option<Probability>,
+    /// Threads that code blocks beside the one that sends and receives, 0 to 64; each end for itself
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
+    pub workers: u16,
 }
 
 impl Coding {
@@ -48,6 +51,7 @@ impl Coding {
     pub fn config(&self, link: Option<&Link>) -> Result<Config, LinkError> {
         let mut config = Config::default();
         config.profile = self.profile;
+        config.workers = self.workers;
         if let Some(redundancy) = self.redundancy {
             config.profile.redundancy = redundancy;
         }

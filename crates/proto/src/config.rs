@@ -16,6 +16,12 @@ const FRESH_KEYS_AFTER: Duration = Duration::from_secs(3_600);
 /// on the curve, some 200 us.
 pub(crate) const LEAST_FRESH_KEYS_AFTER: Duration = Duration::from_secs(1);
 
+/// Chosen: a kernel makes some 10 products in a nanosecond (docs/performance.md), so this is some 25 us of work; to wake a sleeping thread and to take its
+/// result costs a tenth to a half of that.
+const INLINE_PRODUCTS: usize = 1 << 18;
+/// Chosen: more than any machine of today has cores to spare for one endpoint.
+const MOST_WORKERS: u16 = 64;
+
 /// Settings of a connection, and what all connections of an endpoint may take together. Every field has a default; [`Config::validate`] runs when an endpoint is made.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -33,9 +39,11 @@ pub struct Config {
     pub deliver: f64,
     /// Longest span of our repairs, 1 to 1,024 symbols (default 256); the peer may accept less.
     pub max_span: u16,
-    /// Coding jobs of at most so many products of a coefficient and a byte run inside of the connection. All do:
-    /// no endpoint hands jobs out yet, and one that is left lying would stop its stream.
-    pub(crate) inline_products: usize,
+    /// Threads that take coding jobs of lanes in generations, 0 to 64 (default 0: the connection runs them all at once itself).
+    /// With any, whoever drives the endpoint must take its jobs ([`crate::endpoint::Endpoint::poll_job`]); one that is left lying stops its stream.
+    pub workers: u16,
+    /// With workers, jobs of at most so many products of a coefficient and a byte still run inside of the connection (default 262,144).
+    pub inline_products: usize,
     /// Largest UDP payload to try, 1,200 to 65,527 bytes (default 1,472: an Ethernet frame).
     pub max_datagram: u16,
     /// Look for the largest datagram; off, 1,200 bytes are never exceeded.
@@ -78,7 +86,8 @@ impl Default for Config {
             latency: None,
             deliver: 0.99,
             max_span: DEFAULT_SPAN,
-            inline_products: usize::MAX,
+            workers: 0,
+            inline_products: INLINE_PRODUCTS,
             max_datagram: 1_472,
             probe_size: true,
             idle_timeout: Duration::from_secs(60),
@@ -127,6 +136,7 @@ impl Config {
             "of one layout: blocks go with generations, every and adaptive with a sliding window",
         )?;
         check((1..=1_024).contains(&self.max_span), "max_span", "from 1 to 1024 symbols")?;
+        check(self.workers <= MOST_WORKERS, "workers", "from 0 to 64")?;
         check((1_200..=65_527).contains(&self.max_datagram), "max_datagram", "from 1200 to 65527 bytes")?;
         check(self.max_rate.is_none_or(|rate| rate >= 8_000), "max_rate", "at least 8000 bits per second")?;
         check(self.idle_timeout >= Duration::from_secs(1), "idle_timeout", "at least 1 s")?;
@@ -147,6 +157,11 @@ impl Config {
     pub(crate) fn target(&self) -> Option<Target> {
         let (deliver, max_overhead) = (self.deliver, self.max_overhead);
         self.latency.map(|latency| Target { latency, deliver, max_overhead })
+    }
+
+    /// Jobs of at most so many products run inside of the connection.
+    pub(crate) fn inline(&self) -> usize {
+        if self.workers == 0 { usize::MAX } else { self.inline_products }
     }
 
     /// Bytes of a ring slot: the longest symbol of the largest datagram, rounded up to a cache line.

@@ -19,7 +19,9 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::Time;
 use crate::config::{Config, ConfigError};
-use crate::connection::{CloseCode, Connection, Event, Received, SendFailure, Side, Transmit, WakeReason};
+use crate::connection::{
+    CloseCode, Connection, Event, Job, JobDone, Received, SendFailure, Side, Transmit, WakeReason,
+};
 use crate::crypto::{Provider, PublicKey};
 use crate::handshake::{
     Credentials, Initiator, Parameters, PeerKeyError, Renewal, Responder, Route, Terms, Unauthorized,
@@ -91,6 +93,8 @@ pub struct EndpointStats {
     pub passed_on: u64,
     /// ... and those that were lost since the other could not keep up.
     pub overrun: u64,
+    /// Results of jobs whose connections were over.
+    pub late_results: u64,
 }
 
 impl AddAssign for EndpointStats {
@@ -109,6 +113,7 @@ impl AddAssign for EndpointStats {
         self.displaced += other.displaced;
         self.passed_on += other.passed_on;
         self.overrun += other.overrun;
+        self.late_results += other.late_results;
     }
 }
 
@@ -460,6 +465,19 @@ impl Endpoint {
         }
         self.inquiries.forget(handle);
         Some((handle, connection))
+    }
+
+    /// The next piece of coding work, and whose it is; none where [`Config::workers`] is 0. Any thread may run it. Its result comes back by
+    /// [`Self::handle_job`], in any order. What is not polled waits in its connection.
+    pub fn poll_job(&mut self) -> Option<(ConnectionHandle, Job)> {
+        self.connections.poll_job()
+    }
+
+    /// What came of a job. The result for a connection that is over is dropped and counted.
+    pub fn handle_job(&mut self, now: Time, handle: ConnectionHandle, done: JobDone) {
+        let connection = self.connections.touch(handle);
+        let is_wanted = connection.is_some_and(|connection| connection.handle_job(now, done));
+        self.stats.late_results += u64::from(!is_wanted);
     }
 
     /// When to call [`Self::handle_timeout`], if nothing else happens before, and why.

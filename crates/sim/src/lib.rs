@@ -53,6 +53,7 @@
 pub mod duplex;
 pub mod grid;
 pub mod ideal;
+mod jobs;
 mod ledger;
 pub mod link;
 pub mod load;

@@ -6,6 +6,7 @@
 
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddr};
+use core::time::Duration;
 use std::sync::Arc;
 
 use tidewire_proto::Time;
@@ -17,6 +18,7 @@ use tidewire_proto::handshake::Credentials;
 use tidewire_proto::path::Ecn;
 
 use crate::duplex::{DuplexConfig, DuplexLink};
+use crate::jobs::Jobs;
 use crate::ledger::Ledger;
 use crate::nonces::{Recorder, Sealed};
 use crate::rebinding::{Rebinding, Rebound};
@@ -108,6 +110,8 @@ pub struct Pair {
     ledger: Ledger,
     /// Who sends the far end a copy of every datagram, if somebody does.
     thief: Option<SocketAddr>,
+    /// Where coding jobs take a while.
+    jobs: Option<Jobs>,
 }
 
 impl fmt::Debug for Pair {
@@ -160,6 +164,7 @@ impl Pair {
             copies: 1,
             ledger: Ledger::default(),
             thief: None,
+            jobs: None,
         })
     }
 
@@ -209,6 +214,17 @@ impl Pair {
         self.thief = thief;
     }
 
+    /// From now on the result of each coding job comes after a random time of at most `most`. Jobs leave an endpoint where its
+    /// [`Config::workers`] is not 0; without this their results come at once.
+    pub fn delay_jobs(&mut self, seed: u64, most: Duration) {
+        self.jobs = Some(Jobs::new(seed, most));
+    }
+
+    /// Results of jobs that came late.
+    pub fn delayed_jobs(&self) -> u64 {
+        self.jobs.as_ref().map_or(0, Jobs::count)
+    }
+
     /// Bytes of UDP payload that the far end sent to an address.
     pub fn sent_to(&self, address: SocketAddr) -> usize {
         self.ledger.sent(address)
@@ -253,6 +269,7 @@ impl Pair {
         side.seed[31] ^= 0x80;
         side.endpoint = Endpoint::new(side.config.clone(), side.seed).expect("the settings were right before");
         side.wakes = None;
+        self.jobs.iter_mut().for_each(|jobs| jobs.forget(end));
         self.ledger = Ledger::default();
     }
 
@@ -310,7 +327,8 @@ impl Pair {
     /// When something happens next.
     pub fn next_moment(&self) -> Option<Time> {
         let [near, far] = [&self.near, &self.far].map(|side| side.wakes.map(|at| at.max(side.asleep_until)));
-        let next = [self.link.poll_timeout(), near, far].into_iter().flatten().min()?;
+        let jobs = self.jobs.as_ref().and_then(Jobs::poll_timeout);
+        let next = [self.link.poll_timeout(), near, far, jobs].into_iter().flatten().min()?;
         // Where nothing else happens, nobody has use for another address.
         Some(self.rebinding.map_or(next, |(_, at)| at.min(next)))
     }
@@ -323,6 +341,7 @@ impl Pair {
         }
         for end in [End::Near, End::Far] {
             let mut touched = self.deliver(end);
+            touched |= self.take_results(end);
             let now = self.now;
             let side = self.side(end);
             let woken = side.wakes.is_some_and(|at| at.max(side.asleep_until) <= now);
@@ -389,13 +408,42 @@ impl Pair {
         }
     }
 
-    /// Drains one end as the contract asks: datagrams, then events, until neither is left; then its timer.
+    /// Hands over the results of jobs that are due.
+    fn take_results(&mut self, end: End) -> bool {
+        let (now, mut any) = (self.now, false);
+        while let Some((handle, done)) = self.jobs.as_mut().and_then(|jobs| jobs.poll(now, end)) {
+            self.side(end).endpoint.handle_job(now, handle, done);
+            any = true;
+        }
+        any
+    }
+
+    /// Takes the jobs of one end. Returns whether a result is there already.
+    fn take_jobs(&mut self, end: End) -> bool {
+        let (now, mut any) = (self.now, false);
+        while let Some((handle, job)) = self.side(end).endpoint.poll_job() {
+            let done = job.run();
+            match &mut self.jobs {
+                Some(jobs) => jobs.hold(now, (end, handle, done)),
+                None => {
+                    self.side(end).endpoint.handle_job(now, handle, done);
+                    any = true;
+                }
+            }
+        }
+        any
+    }
+
+    /// Drains one end as the contract asks: datagrams, jobs, then events, until none is left; then its timer.
     fn settle(&mut self, end: End, application: &mut dyn Application) {
         let now = self.now;
         let side = self.side(end);
         application.run(now, end, &mut side.endpoint, None);
         loop {
             self.transmit(end);
+            if self.take_jobs(end) {
+                continue;
+            }
             let side = self.side(end);
             let Some(event) = side.endpoint.poll_event() else { break };
             application.run(now, end, &mut side.endpoint, Some(event));

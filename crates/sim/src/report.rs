@@ -32,6 +32,8 @@ pub struct Trial {
     pub flows: Vec<Flow>,
     /// How the near end's address changes, if it does.
     pub rebinding: Option<Rebinding>,
+    /// How late the results of coding jobs come at most; they come in any order. Without it they come at once.
+    pub jobs: Option<Duration>,
     /// Where the randomness of the endpoints and the bytes of the flows come from.
     pub seed: u64,
     /// The run is over after this long, whatever is left.
@@ -42,7 +44,7 @@ impl Trial {
     /// Default endpoints over `link` with these flows, for at most ten virtual minutes.
     pub fn new(link: DuplexConfig, flows: Vec<Flow>, seed: u64) -> Self {
         let (near, far) = (Config::default(), Config::default());
-        Self { link, near, far, flows, rebinding: None, seed, limit: DEFAULT_LIMIT }
+        Self { link, near, far, flows, rebinding: None, jobs: None, seed, limit: DEFAULT_LIMIT }
     }
 
     /// Connects; nothing has arrived yet.
@@ -64,6 +66,7 @@ impl Trial {
         }
         let mut load = Load::new(&self.flows, self.seed);
         let began = pair.now();
+        self.jobs.into_iter().for_each(|most| pair.delay_jobs(self.seed, most));
         pair.connect(&mut load);
         pair.rebind_every(self.rebinding);
         Ok(Run { pair, load, began, limit: began + self.limit, sender: busier(&self.flows) })

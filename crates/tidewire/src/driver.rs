@@ -1,8 +1,9 @@
 //! The driver: one task per socket that moves datagrams between it and the protocol, and wakes who waits.
 //!
-//! It keeps the protocol's contract: after anything changed, what is to be sent is sent, events are handed out, the next timer is read;
-//! only then it waits, for the socket, the timer or a handle. Each turn does bounded work, then lets other tasks run.
+//! It keeps the protocol's contract: after anything changed, what is to be sent is sent, jobs and events are handed out, the next timer is read;
+//! only then it waits, for the socket, the timer, a worker or a handle. Each turn does bounded work, then lets other tasks run.
 
+use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use crate::clock::Timer;
 use crate::mail::Mail;
 use crate::shared::{Shared, State};
 use crate::socket::{Inbox, Socket};
+use crate::workers::Workers;
 
 /// Rounds of receiving and sending before other tasks get their turn.
 const ROUNDS: usize = 4;
@@ -32,6 +34,7 @@ pub(crate) struct Driver {
     inbox: Inbox,
     /// Where there are other shards.
     mail: Option<Mail>,
+    workers: Workers,
     receive_from: Time,
     /// A batch that waits for room in the socket, and its bytes.
     pending: Option<Transmit>,
@@ -51,11 +54,21 @@ enum Round {
 }
 
 impl Driver {
-    /// `largest`: of our datagrams.
-    pub fn new(shared: Arc<Shared>, socket: Socket, timer: Timer, mail: Option<Mail>, largest: u16) -> Self {
+    /// `largest`: of our datagrams; `workers`: threads for coding jobs.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn new(
+        shared: Arc<Shared>,
+        (socket, timer): (Socket, Timer),
+        mail: Option<Mail>,
+        largest: u16,
+        workers: u16,
+    ) -> io::Result<Self> {
         let largest = usize::from(largest);
         let out = vec![0; largest * socket.max_segments(largest)];
-        Self {
+        Ok(Self {
+            workers: Workers::start(workers, &shared)?,
             shared,
             socket,
             timer,
@@ -66,7 +79,7 @@ impl Driver {
             out,
             largest,
             wake: Vec::new(),
-        }
+        })
     }
 
     pub fn shared(&self) -> &Arc<Shared> {
@@ -152,6 +165,8 @@ impl Driver {
             if batch == 0 && state.due() <= now {
                 state.endpoint.handle_timeout(now);
             }
+            // What came, and what the last batch closed, may have made some.
+            self.workers.feed(&mut state.endpoint);
             let segments = self.socket.max_segments(self.largest);
             self.pending = state.endpoint.poll_transmit(now, segments, &mut self.out);
             if self.pending.is_none() {
@@ -166,6 +181,7 @@ impl Driver {
         if state.hand_out(&self.shared, now, &mut self.wake) {
             return Round::More;
         }
+        self.workers.feed(&mut state.endpoint);
         if state.shut && state.endpoint.connections().next().is_none() {
             self.shared.changed.notify_waiters();
             if state.abandoned {
@@ -181,6 +197,7 @@ impl Driver {
     /// The socket takes no more: the task is woken when it does. Timers can wait until then, readers need not.
     fn wait_for_room(&mut self, cx: &mut Context<'_>) -> Round {
         let mut state = self.shared.lock();
+        self.workers.feed(&mut state.endpoint);
         state.hand_out(&self.shared, self.shared.clock.now(), &mut self.wake);
         state.sleep(cx.waker(), Time::ZERO);
         Round::Until(Time::NEVER)

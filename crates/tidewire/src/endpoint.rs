@@ -59,7 +59,7 @@ impl Endpoint {
     /// As [`Self::bind`], with several sockets at the one address, each with a task and connections of its own, so that a listener with many
     /// peers has as many cores at work as `shards` says (at most 256 are made; more than there are cores gain nothing). The kernel spreads peers over
     /// the sockets by their addresses. Of connections and memory (see [`Config`]) each shard has an even part; other limits that
-    /// are per endpoint, as that of handshakes answered without a cookie, are then per shard.
+    /// are per endpoint, as that of handshakes answered without a cookie, are then per shard, and so is the number of workers.
     ///
     /// One connection never uses more than one of them, and what such an endpoint connects to itself costs one more copy where the kernel
     /// gives the answers to another socket: [`Self::bind`] is what connects best. Linux only; elsewhere there is one shard whatever is asked for.
@@ -81,7 +81,7 @@ impl Endpoint {
 
     /// An endpoint that has these sockets, of one address.
     pub(crate) fn over(sockets: Vec<Socket>, credentials: Credentials, config: Config) -> io::Result<Self> {
-        let largest = config.max_datagram;
+        let (largest, workers) = (config.max_datagram, config.workers);
         let config = EndpointConfig { credentials, listen: true, connection: config, provider: Arc::new(AwsLc) };
         let count = u16::try_from(sockets.len()).ok().and_then(NonZeroU16::new).ok_or(io::ErrorKind::InvalidInput)?;
         let mut config = config;
@@ -96,7 +96,7 @@ impl Endpoint {
                 .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?
                 .with_shard(Shard::new(index, count).unwrap_or(Shard::ALONE));
             let shared = Arc::new(Shared::new(endpoint, socket.local_addr()?, clock, Arc::clone(&changed)));
-            drivers.push(Driver::new(shared, socket, Timer::new(clock), mail.next(), largest));
+            drivers.push(Driver::new(shared, (socket, Timer::new(clock)), mail.next(), largest, workers)?);
         }
         let shards = drivers.iter().map(|driver| Arc::clone(driver.shared())).collect();
         for driver in drivers {

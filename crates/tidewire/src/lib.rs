@@ -84,6 +84,7 @@ mod shared;
 mod socket;
 mod stream;
 mod sync;
+mod workers;
 
 use std::io;
 

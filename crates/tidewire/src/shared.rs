@@ -9,7 +9,9 @@ use std::sync::{Arc, PoisonError};
 use std::task::{Poll, Waker};
 
 use tidewire_proto::Time;
-use tidewire_proto::connection::{CloseCode, CloseReason, Connection, Event, StreamId, WakeReason, WriteError};
+use tidewire_proto::connection::{
+    CloseCode, CloseReason, Connection, Event, JobDone, StreamId, WakeReason, WriteError,
+};
 use tidewire_proto::crypto::PublicKey;
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
 use tidewire_proto::handshake::{PeerKeyError, Unauthorized};
@@ -142,6 +144,16 @@ impl Shared {
         if let Some(driver) = driver {
             driver.wake();
         }
+    }
+
+    /// The result of a job; of a worker.
+    pub fn handle_job(&self, handle: ConnectionHandle, done: JobDone) {
+        let mut state = self.lock();
+        let now = self.clock.now();
+        state.endpoint.handle_job(now, handle, done);
+        let driver = state.driver.take();
+        drop(state);
+        driver.into_iter().for_each(Waker::wake);
     }
 
     /// Closes a connection; does nothing to one that is over.

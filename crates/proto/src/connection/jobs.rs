@@ -2,68 +2,125 @@
 
 use super::{CloseCode, Connection, State};
 use crate::Time;
-use crate::lane::{Decode, Decoded, STREAMS};
+use crate::lane::{Decode, Decoded, Encode, Encoded, STREAMS};
 
 /// Work on one generation. It owns references to the symbols it needs and nothing else of the connection, so
 /// that it can run on any thread.
 #[derive(Debug)]
 pub struct Job {
     lane: u32,
-    work: Decode,
+    work: Work,
+}
+
+#[derive(Debug)]
+enum Work {
+    /// Of a lane of the peer's.
+    Decode(Decode),
+    /// Of a lane of ours.
+    Encode(Encode),
 }
 
 /// What came of a [`Job`].
 #[derive(Debug)]
 pub struct JobDone {
     lane: u32,
-    result: Decoded,
+    result: Done,
+}
+
+#[derive(Debug)]
+enum Done {
+    Decoded(Decoded),
+    Encoded(Encoded),
 }
 
 impl Job {
     /// Products of a coefficient and a byte that it takes: what it costs.
     pub fn products(&self) -> usize {
-        self.work.products()
+        match &self.work {
+            Work::Decode(work) => work.products(),
+            Work::Encode(work) => work.products(),
+        }
     }
 
-    /// Tells generations apart: jobs with the same number are best run by the same worker.
-    pub fn generation(&self) -> u64 {
-        self.work.generation.first().0
+    /// Lane and first symbol of its generation: jobs of the same one are best run by the same worker.
+    pub fn generation(&self) -> (u32, u64) {
+        let generation = match &self.work {
+            Work::Decode(work) => work.generation,
+            Work::Encode(work) => work.generation,
+        };
+        (self.lane, generation.first().0)
     }
 
     /// Does the work.
     pub fn run(self) -> JobDone {
-        JobDone { lane: self.lane, result: self.work.run() }
+        let result = match self.work {
+            Work::Decode(work) => Done::Decoded(work.run()),
+            Work::Encode(work) => Done::Encoded(work.run()),
+        };
+        JobDone { lane: self.lane, result }
     }
 }
 
 impl Connection {
-    /// The next piece of coding work that is larger than `Config::inline_products`. Its
-    /// result comes back by [`Self::handle_job`], in any order.
+    /// The next piece of coding work that is larger than [`crate::config::Config::inline_products`]; none where
+    /// there are no workers. Its result comes back by [`Self::handle_job`], in any order.
     pub fn poll_job(&mut self) -> Option<Job> {
-        let streams = self.receiver.poll_job().map(|work| Job { lane: STREAMS, work });
-        streams.or_else(|| {
-            let mut inbound = self.inbound.iter_mut();
-            inbound.find_map(|(&lane, inbound)| Some(Job { lane, work: inbound.receiver.poll_job()? }))
+        if !matches!(self.state, State::Established { .. }) {
+            return None;
+        }
+        // Readers wait for what is to be decoded.
+        let decode = |lane, work| Job { lane, work: Work::Decode(work) };
+        if let Some(work) = self.receiver.poll_job() {
+            return Some(decode(STREAMS, work));
+        }
+        let mut inbound = self.inbound.iter_mut();
+        let job = inbound.find_map(|(&lane, inbound)| Some(decode(lane, inbound.receiver.poll_job()?)));
+        job.or_else(|| {
+            let mut lanes = self.lanes.iter_mut();
+            lanes.find_map(|(lane, of)| Some(Job { lane, work: Work::Encode(of.sender.poll_job()?) }))
         })
     }
 
-    /// What came of a job. The result of a connection that is over is dropped.
-    pub fn handle_job(&mut self, now: Time, done: JobDone) {
-        if !matches!(self.state, State::Established { .. }) {
-            return;
-        }
-        if let Err(code) = self.apply_job(now, done) {
-            self.fault(now, code);
-        }
+    /// Whether [`Self::poll_job`] may have a job.
+    pub(crate) fn has_job(&self) -> bool {
+        self.config.workers > 0
+            && (self.receiver.has_job()
+                || self.inbound.values().any(|inbound| inbound.receiver.has_job())
+                || self.lanes.iter().any(|(_, lane)| lane.sender.has_job()))
+            && matches!(self.state, State::Established { .. })
     }
 
-    fn apply_job(&mut self, now: Time, done: JobDone) -> Result<(), CloseCode> {
-        if done.lane == STREAMS {
-            return self.receiver.handle_job(now, done.result, &mut self.streams);
+    /// What came of a job. Returns whether it was still wanted: the result of a connection that is over is dropped.
+    pub fn handle_job(&mut self, now: Time, done: JobDone) -> bool {
+        if !matches!(self.state, State::Established { .. }) {
+            return false;
         }
-        let Some(inbound) = self.inbound.get_mut(&done.lane) else { return Ok(()) };
-        inbound.receiver.handle_job(now, done.result, &mut inbound.messages)?;
-        self.tell_messages(done.lane);
-        Ok(())
+        match self.apply_job(now, done) {
+            // No packet may come any more that asks for FEEDBACK, and the peer may wait for the credit.
+            Ok(true) => self.path.feedback.on_eliciting(now, true),
+            Ok(false) => {}
+            Err(code) => self.fault(now, code),
+        }
+        true
+    }
+
+    /// Returns whether the peer is to hear of it.
+    fn apply_job(&mut self, now: Time, JobDone { lane, result }: JobDone) -> Result<bool, CloseCode> {
+        let decoded = match result {
+            Done::Decoded(decoded) => decoded,
+            Done::Encoded(encoded) => {
+                if let Some(lane) = self.lanes.get_mut(lane) {
+                    lane.sender.handle_job(encoded);
+                }
+                return Ok(false);
+            }
+        };
+        if lane == STREAMS {
+            return self.receiver.handle_job(now, decoded, &mut self.streams);
+        }
+        let Some(inbound) = self.inbound.get_mut(&lane) else { return Ok(false) };
+        let moved = inbound.receiver.handle_job(now, decoded, &mut inbound.messages)?;
+        self.tell_messages(lane);
+        Ok(moved)
     }
 }

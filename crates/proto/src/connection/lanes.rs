@@ -71,6 +71,10 @@ impl Lanes {
         (0..).zip([&self.streams].into_iter().chain(&self.messages))
     }
 
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Lane)> {
+        (0..).zip([&mut self.streams].into_iter().chain(&mut self.messages))
+    }
+
     /// The lane whose turn it is, of those that are not in the set `tried`.
     pub fn next(&self, tried: u16) -> Option<u32> {
         let untried = self.iter().filter(|(id, lane)| tried & (1 << id) == 0 && (*id == STREAMS || !lane.is_idle()));
@@ -139,7 +143,7 @@ impl Connection {
                 slot_len,
                 span,
                 MESSAGE_RING.min(self.config.ring_memory),
-                self.config.inline_products,
+                self.config.inline(),
             ),
             messages: Messages::new(lane),
         });

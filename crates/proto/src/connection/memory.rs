@@ -43,7 +43,7 @@ impl Connection {
     pub(crate) fn refuse_memory(&mut self, now: Time) {
         self.close(now, CloseCode::Refused, "no memory is left");
         let (config, slot_len) = (&self.config, self.config.slot_len());
-        self.receiver = LaneReceiver::new(slot_len, config.max_span, config.ring_memory, config.inline_products);
+        self.receiver = LaneReceiver::new(slot_len, config.max_span, config.ring_memory, config.inline());
         self.lanes = Lanes::new(
             LaneSender::new((config.profile.layout, config.max_span), slot_len, config.ring_memory, 0),
             config.profile.redundancy,

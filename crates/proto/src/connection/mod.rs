@@ -258,7 +258,7 @@ impl Connection {
                 LaneSender::new((config.profile.layout, config.max_span), slot_len, config.ring_memory, 0),
                 config.profile.redundancy,
             ),
-            receiver: LaneReceiver::new(slot_len, config.max_span, config.ring_memory, config.inline_products),
+            receiver: LaneReceiver::new(slot_len, config.max_span, config.ring_memory, config.inline()),
             streams: Streams::new(side, config.max_streams, config.stream_window, config.max_stream_window),
             inbound: BTreeMap::new(),
             told_message: false,

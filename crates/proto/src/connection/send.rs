@@ -288,12 +288,22 @@ impl Connection {
         // The peer may have decoded meanwhile what a deferred repair is for.
         let base = lane.sender.base();
         let deferred = lane.deferred.take().filter(|repair| repair.end() > base);
-        let repair = deferred.or_else(|| self.ask_policies(now, id, |policies, cx| policies.next(cx))?);
+        let repair = deferred.or_else(|| {
+            let repair = self.ask_policies(now, id, |policies, cx| policies.next(cx))?;
+            self.make_ahead(id);
+            repair
+        });
         let Some(lane) = self.lanes.get_mut(id) else { return ControlFlow::Continue(()) };
         if let Some(repair) = repair {
             let len = packet_len(id, &lane.sender, &repair);
             if len <= limit {
-                return ControlFlow::Break(Some(Slot::Repair(id, repair)));
+                // A slot that nothing else fills is lost: then the repair is computed at once.
+                let is_coming = lane.sender.is_coming(self.config.profile.code, &repair);
+                if !is_coming || !self.may_leave(now, id, limit) {
+                    return ControlFlow::Break(Some(Slot::Repair(id, repair)));
+                }
+                self.lanes.get_mut(id).into_iter().for_each(|lane| lane.deferred = Some(repair));
+                return ControlFlow::Break(Some(Slot::Source(id)));
             }
             // Belongs to the next batch, whose segments may be larger.
             let is_possible = len <= usize::from(self.path.mtu.current());
@@ -305,8 +315,13 @@ impl Connection {
                 return ControlFlow::Break(Some(slot));
             }
         }
-        let may_leave = !self.is_held(now, id) && self.has_source(id, limit);
+        let may_leave = self.may_leave(now, id, limit);
         if may_leave { ControlFlow::Break(Some(Slot::Source(id))) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Whether a source symbol of the lane may fill a slot of `limit` bytes now.
+    fn may_leave(&mut self, now: Time, lane: u32, limit: usize) -> bool {
+        !self.is_held(now, lane) && self.has_source(lane, limit)
     }
 
     /// Whether the next source symbol of the lane waits for more bytes to share its packet.
@@ -372,6 +387,15 @@ impl Connection {
         Some(ask(policies, &cx))
     }
 
+    /// Has workers make the repairs of a generation that the policy has just closed.
+    fn make_ahead(&mut self, lane: u32) {
+        let (code, inline) = (self.config.profile.code, self.config.inline());
+        let Some(Lane { sender, policies, .. }) = self.lanes.get_mut(lane) else { return };
+        if let Some(closed) = policies.poll_closed() {
+            sender.make_ahead(code, closed, inline);
+        }
+    }
+
     /// Longest symbol of a lane that still fits a packet as a repair, whose header is the longer one.
     pub(super) fn symbol_len(&self, lane: u32) -> usize {
         let Some(Lane { sender, .. }) = self.lanes.get(lane) else { return 0 };
@@ -419,6 +443,7 @@ impl Connection {
                     self.write_first_slice(*lane, id, number, w)?
                 };
                 self.ask_policies(now, *lane, |policies, cx| policies.on_source_sent(cx));
+                self.make_ahead(*lane);
                 self.wake_writers(now);
                 Some(carried)
             }

@@ -8,14 +8,15 @@
 //! many` of `tidewire`).
 //!
 //! Invariants: a connection is in each queue at most once. A connection in no queue has nothing to send and
-//! nothing to report, and its timer, if it has one, is in `timers` exactly once. Handles and times decide
+//! nothing to report, and its timer, if it has one, is in `timers` exactly once. One that has jobs is in
+//! `working` once its timer was read. Handles and times decide
 //! every order, so a run can be repeated.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::ConnectionHandle;
 use crate::Time;
-use crate::connection::{Connection, Event, Transmit, WakeReason};
+use crate::connection::{Connection, Event, Job, Transmit, WakeReason};
 
 /// A connection and the queues it is in.
 struct Entry {
@@ -27,6 +28,7 @@ struct Entry {
     ready: bool,
     telling: bool,
     stale: bool,
+    working: bool,
     ended: bool,
     /// Bytes it took when it was last measured.
     memory: usize,
@@ -41,6 +43,8 @@ pub(super) struct Connections {
     telling: VecDeque<ConnectionHandle>,
     /// Connections whose timers may have changed.
     stale: VecDeque<ConnectionHandle>,
+    /// Connections that may have jobs.
+    working: VecDeque<ConnectionHandle>,
     timers: BTreeMap<(Time, ConnectionHandle), WakeReason>,
     /// Connections that have finished ending.
     ended: VecDeque<ConnectionHandle>,
@@ -62,6 +66,7 @@ impl Connections {
             ready: VecDeque::new(),
             telling: VecDeque::new(),
             stale: VecDeque::new(),
+            working: VecDeque::new(),
             timers: BTreeMap::new(),
             ended: VecDeque::new(),
             next_handle: 0,
@@ -111,8 +116,8 @@ impl Connections {
         let handle = ConnectionHandle(self.next_handle);
         self.next_handle += 1;
         let connection = Box::new(connection);
-        let (ready, telling, stale, ended) = (false, false, false, false);
-        self.table.insert(handle, Entry { connection, timer: None, ready, telling, stale, ended, memory: 0 });
+        let [ready, telling, stale, working, ended] = [false; 5];
+        self.table.insert(handle, Entry { connection, timer: None, ready, telling, stale, working, ended, memory: 0 });
         self.measure(handle);
         self.touch(handle);
         handle
@@ -209,6 +214,24 @@ impl Connections {
         None
     }
 
+    /// The next job of a connection that was touched. Its turn ends with it, so that no connection waits for all jobs of another.
+    pub fn poll_job(&mut self) -> Option<(ConnectionHandle, Job)> {
+        self.read_timers();
+        while let Some(handle) = self.working.pop_front() {
+            let Some(entry) = self.table.get_mut(&handle) else { continue };
+            self.visits += 1;
+            entry.working = false;
+            let job = entry.connection.poll_job();
+            if entry.connection.has_job() {
+                enqueue(&mut self.working, &mut entry.working, handle);
+            }
+            if let Some(job) = job {
+                return Some((handle, job));
+            }
+        }
+        None
+    }
+
     /// The earliest timer of all connections.
     pub fn poll_timeout(&mut self) -> Option<(Time, WakeReason)> {
         self.read_timers();
@@ -222,6 +245,9 @@ impl Connections {
             self.measure(handle);
             let Some(entry) = self.table.get_mut(&handle) else { continue };
             entry.stale = false;
+            if entry.connection.has_job() {
+                enqueue(&mut self.working, &mut entry.working, handle);
+            }
             let timer = entry.connection.poll_timeout();
             let at = timer.map(|(at, _)| at);
             let before = core::mem::replace(&mut entry.timer, at);

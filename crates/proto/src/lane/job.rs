@@ -23,7 +23,51 @@ pub(crate) struct Decode {
     pub repairs: Vec<(u16, Symbol)>,
 }
 
-/// What came of it.
+/// Repairs of one generation, to be made ahead.
+#[derive(Debug)]
+pub(crate) struct Encode {
+    /// Which generation, under which code.
+    pub generation: Generation,
+    /// All of its source symbols.
+    pub sources: Vec<Symbol>,
+    /// The repairs with the keys from 0 up to here.
+    pub repairs: u16,
+    /// Bytes of each.
+    pub len: usize,
+}
+
+/// What came of [`Encode`].
+#[derive(Debug)]
+pub(crate) struct Encoded {
+    /// See [`Encode`].
+    pub generation: Generation,
+    /// The repairs by their keys; none where lengths contradict each other.
+    pub symbols: Vec<Vec<u8>>,
+}
+
+impl Encode {
+    /// One past the last symbol of the generation.
+    pub fn end(&self) -> SourceId {
+        self.generation.first().plus(self.generation.count().into())
+    }
+
+    /// Products of a coefficient and a byte that it takes: what it costs.
+    pub fn products(&self) -> usize {
+        self.sources.len() * usize::from(self.repairs) * self.len
+    }
+
+    /// Does the work.
+    pub fn run(self) -> Encoded {
+        let sources: Vec<&[u8]> = self.sources.iter().map(|symbol| symbol.as_slice()).collect();
+        let mut symbols = vec![vec![0; self.len]; self.repairs.into()];
+        if self.generation.encode(&sources, 0, &mut symbols).is_err() {
+            symbols.clear();
+        }
+        Encoded { generation: self.generation, symbols }
+    }
+}
+
+/// What came of [`Decode`].
 #[derive(Debug)]
 pub(crate) struct Decoded {
     /// First source symbol of the generation.

@@ -15,7 +15,7 @@ mod stream;
 mod streams;
 mod turns;
 
-pub(crate) use job::{Decode, Decoded};
+pub(crate) use job::{Decode, Decoded, Encode, Encoded};
 pub use messages::Message;
 pub(crate) use messages::{MAX_MESSAGE, Messages};
 pub(crate) use receiver::{Arrival, LaneReceiver};

@@ -433,15 +433,24 @@ impl LaneReceiver {
         self.store.poll_job(..)
     }
 
-    /// What came of [`Self::poll_job`].
+    /// Whether [`Self::poll_job`] has a job.
+    pub fn has_job(&self) -> bool {
+        self.store.has_job()
+    }
+
+    /// What came of [`Self::poll_job`]. Returns whether the edge moved, and with it the credit, which the peer is to hear of.
     pub fn handle_job<D: Delivery>(
         &mut self,
         now: Time,
         done: job::Decoded,
         delivery: &mut D,
-    ) -> Result<(), CloseCode> {
+    ) -> Result<bool, CloseCode> {
+        let before = self.edge;
         self.store.handle_job(done)?;
-        self.deliver(now, delivery).map(|_| ())
+        self.deliver(now, delivery)?;
+        let moved = self.edge > before;
+        self.news |= moved;
+        Ok(moved)
     }
 }
 

@@ -5,6 +5,7 @@
 //! streams write into it, queued once it is closed or about to be sent, and out after its first transmission;
 //! from then on its bytes never change. Only symbols that are out are mixed into repairs.
 
+mod ahead;
 mod expiry;
 mod fill;
 mod in_flight;
@@ -18,6 +19,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use tidewire_codec::{EncodeError, SourceId};
 
+use self::ahead::Ahead;
 use self::expiry::Deadline;
 pub(crate) use self::expiry::Expired;
 use self::in_flight::InFlight;
@@ -76,6 +78,7 @@ pub(crate) struct LaneSender {
     /// Symbols that go in parts, in the order in which they began to.
     sliced: VecDeque<Sliced>,
     keys: Keys,
+    ahead: Ahead,
     last_source: Time,
     source_interval: Duration,
     /// Messages that the peer may lack, oldest first.
@@ -108,6 +111,7 @@ impl LaneSender {
             lost: BinaryHeap::new(),
             sliced: VecDeque::new(),
             keys: Keys::default(),
+            ahead: Ahead::default(),
             last_source: Time::ZERO,
             source_interval: Duration::from_millis(10),
             deadlines: VecDeque::new(),
@@ -257,6 +261,7 @@ impl LaneSender {
             self.base = SourceId(self.base.0 + 1);
         }
         self.window.release_before(self.base);
+        self.ahead.release_before(self.base);
         self.settled = self.settled.max(self.base);
         while let Some(index) = self.index(self.settled) {
             if self.sources[index] == Source::Open && !self.is_decoded(self.settled) {
@@ -321,7 +326,7 @@ impl LaneSender {
 
     /// Bytes of memory held in symbols.
     pub fn memory(&self) -> usize {
-        self.window.memory()
+        self.window.memory() + self.ahead.memory()
     }
 
     /// What the peer last said.

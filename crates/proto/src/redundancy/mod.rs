@@ -26,7 +26,7 @@ use crate::path::LossEstimate;
 pub use answer::{Answer, AnswerPolicy};
 pub use choice::{BadRedundancy, Redundancy};
 pub use plan::{Plan, Planned, Planner, Target};
-pub use proactive::{Proactive, ProactivePolicy};
+pub use proactive::{Closed, Proactive, ProactivePolicy};
 pub use report::Report;
 pub(crate) use report::{MAX_REGIONS, MAX_RUNS};
 
@@ -227,6 +227,11 @@ impl Policies {
             return Some(repair);
         }
         self.proactive.next(&cx)
+    }
+
+    /// A generation that was closed since this was last asked; asked after each call that may close one.
+    pub fn poll_closed(&mut self) -> Option<Closed> {
+        self.proactive.poll_closed()
     }
 
     /// What it does for the target, once it knows enough of the path.

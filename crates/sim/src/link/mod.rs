@@ -16,7 +16,7 @@
 mod bottleneck;
 mod config;
 mod loss;
-mod random;
+pub(crate) mod random;
 mod stats;
 mod trace;
 

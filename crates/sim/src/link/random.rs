@@ -12,23 +12,25 @@ use crate::units::Probability;
 
 /// What a stream of draws decides. The number tells the streams of one link apart.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     Loss = 1,
     Jitter = 2,
     Reorder = 3,
     Duplicate = 4,
     Corrupt = 5,
     Damage = 6,
+    /// How long a coding job takes; of no link.
+    Job = 7,
 }
 
 /// A sequence of independent draws, addressed by index.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stream {
+pub(crate) struct Stream {
     key: u64,
 }
 
 impl Stream {
-    pub(super) fn new(seed: u64, purpose: Purpose) -> Self {
+    pub(crate) fn new(seed: u64, purpose: Purpose) -> Self {
         Self { key: mix(mix(seed).wrapping_add(purpose as u64)) }
     }
 
@@ -48,7 +50,7 @@ impl Stream {
     }
 
     /// Draw `index`: uniform over the whole nanoseconds of `[0, most]`.
-    pub(super) fn up_to(self, index: u64, most: Duration) -> u64 {
+    pub(crate) fn up_to(self, index: u64, most: Duration) -> u64 {
         // The high half of a 64 x 65 bit product, which is at most `most`.
         let choices = u128::from(nanos(most)) + 1;
         ((u128::from(self.bits(index)) * choices) >> 64) as u64

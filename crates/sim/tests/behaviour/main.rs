@@ -7,6 +7,7 @@ mod crowd;
 mod ecn;
 mod handshake;
 mod hostile;
+mod jobs;
 mod keys;
 mod longfat;
 mod messages;

@@ -22,6 +22,8 @@ use tidewire_sim::rebinding::{Rebinding, Rebound};
 use tidewire_sim::report::Trial;
 use tidewire_sim::units::{Probability, Rate};
 
+use super::changing;
+
 /// Handshake and idle timeouts: beyond any fault.
 const GIVE_UP: Duration = Duration::from_secs(600);
 
@@ -33,6 +35,9 @@ pub enum Generator {
     /// Links of 0.5 to 300 Mbit/s and 0.1 ms to 1.2 s; a third of the lossy seeds lose 30 to 60 %. The MTU changes in mid-run;
     /// small records come at high rates.
     Second,
+    /// As the second; a third of the ends send in generations of any length, or of a length that changes, and coding jobs leave some
+    /// connections and come back late, in any order.
+    Third,
 }
 
 /// The name of a case, in text `GENERATOR:NUMBER`; a number alone is one of the first generator.
@@ -46,6 +51,7 @@ impl Seed {
             Generator::First => self.1,
             // Any odd factor gives each number a value of its own; this one is SplitMix64's.
             Generator::Second => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0002_0000_0000_0000,
+            Generator::Third => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0003_0000_0000_0000,
         }
     }
 }
@@ -61,6 +67,7 @@ impl FromStr for Seed {
 
     fn from_str(text: &str) -> Result<Self, ParseIntError> {
         match text.split_once(':') {
+            Some(("3", number)) => Ok(Self(Generator::Third, number.parse()?)),
             Some(("2", number)) => Ok(Self(Generator::Second, number.parse()?)),
             Some(("1", number)) => Ok(Self(Generator::First, number.parse()?)),
             _ => Ok(Self(Generator::First, text.parse()?)),
@@ -95,7 +102,7 @@ pub struct Case {
 
 impl Case {
     pub fn new(seed: Seed) -> Self {
-        let second = seed.0 == Generator::Second;
+        let second = seed.0 >= Generator::Second;
         let draw = &mut Draw(seed.state());
         let rate = draw.log(0.5e6, if second { 300e6 } else { 200e6 });
         let rtt = Duration::from_secs_f64(if second { draw.log(0.0001, 1.2) } else { draw.log(0.001, 0.5) });
@@ -141,7 +148,12 @@ impl Case {
         }
         let mtu_changes = if second && draw.chance(0.3) { mtu_changes(draw, faults) } else { Vec::new() };
         let random = trial.link.forward.jitter * 2 + trial.link.forward.reorder.by * 2;
-        let longest_rtt = rtt + Duration::from_secs_f64(wait) + random;
+        if seed.0 >= Generator::Third {
+            generations(draw, &mut trial, rtt);
+        }
+        // A lane's credit goes on when the result of a job is there.
+        let late = trial.jobs.unwrap_or_default();
+        let longest_rtt = rtt + Duration::from_secs_f64(wait) + random + late;
         Self { trial, mtu_changes, faults, loss, rate, longest_rtt }
     }
 
@@ -253,6 +265,25 @@ fn config(draw: &mut Draw, rate: f64) -> Config {
     config
 }
 
+/// Lanes in generations, and jobs that leave their connections.
+fn generations(draw: &mut Draw, trial: &mut Trial, rtt: Duration) {
+    for config in [&mut trial.near, &mut trial.far] {
+        let rate_control = config.profile.rate_control;
+        match draw.below(6) {
+            0 => {
+                let k = 2 + draw.below(300) as u16;
+                config.profile = Profile { rate_control, ..block(k, draw.below(u64::from(k) / 2 + 2) as u16) };
+            }
+            1 => config.profile = Profile { rate_control, ..changing::profile(draw.below(1 << 32) as f64) },
+            _ => {}
+        }
+        if draw.chance(0.6) {
+            (config.workers, config.inline_products) = (1, draw.log(1.0, 1e6) as usize);
+        }
+    }
+    trial.jobs = draw.chance(0.7).then(|| Duration::from_millis(1) + rtt.mul_f64(draw.real(0.0, 1.5)));
+}
+
 /// One large flow, and up to five more of any kind. One in three seeds has nothing but bulk one way.
 fn flows(draw: &mut Draw, rate: f64, loss: f64, work: f64) -> Vec<Flow> {
     // Shorter where more is lost, so that a seed costs about the same everywhere.
@@ -300,7 +331,8 @@ fn small_records(draw: &mut Draw, rate: f64, loss: f64) -> Vec<Flow> {
 }
 
 /// SplitMix64: what a seed draws must not change with a library.
-struct Draw(u64);
+#[derive(Debug)]
+pub struct Draw(pub u64);
 
 impl Draw {
     fn next(&mut self) -> u64 {
@@ -331,7 +363,8 @@ impl Draw {
         Probability::new(self.real(0.0, most)).expect("a share")
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    /// Below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 }

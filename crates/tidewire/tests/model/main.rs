@@ -18,6 +18,8 @@ mod shared;
 #[allow(dead_code, unreachable_pub, reason = "the model uses a part of what the crate exports")]
 #[path = "../../src/stream.rs"]
 mod stream;
+#[path = "../../src/workers.rs"]
+mod workers;
 
 mod clock;
 mod socket;
@@ -67,9 +69,15 @@ fn check(runs: usize, model: impl Fn() + Clone + Send + Sync + 'static) {
     shuttle::Runner::new(PctScheduler::new(DEPTH, runs), config).run(model);
 }
 
-fn shared(index: u16, of: NonZeroU16, address: SocketAddr, clock: &Clock, changed: &Arc<Notify>) -> Arc<Shared> {
+fn shared(
+    index: u16,
+    of: NonZeroU16,
+    address: SocketAddr,
+    (connection, clock): (Config, &Clock),
+    changed: &Arc<Notify>,
+) -> Arc<Shared> {
     let (credentials, provider) = (Secret::new([7; 32]).into(), Arc::new(AwsLc));
-    let config = EndpointConfig { credentials, listen: true, connection: Config::default(), provider };
+    let config = EndpointConfig { credentials, listen: true, connection, provider };
     let mut seed = [index as u8 + 1; 32];
     seed[31] = address.port() as u8;
     let endpoint = Endpoint::new(config, seed).expect("the defaults");
@@ -85,7 +93,8 @@ fn a_mailbox_delivers_or_counts_each_datagram_once() {
         // More than a mailbox holds: what comes while its owner sleeps is lost.
         const EACH: u64 = MAILBOX as u64 + 4;
         let (clock, changed) = (Clock::default(), Arc::<Notify>::default());
-        let shards: Vec<_> = (0..2).map(|index| shared(index, SHARDS, address(1), &clock, &changed)).collect();
+        let shards: Vec<_> =
+            (0..2).map(|index| shared(index, SHARDS, address(1), (Config::default(), &clock), &changed)).collect();
         let tasks: Vec<_> = Mail::new(SHARDS, DATAGRAM.into())
             .into_iter()
             .zip(0..)
@@ -130,15 +139,21 @@ fn address(port: u16) -> SocketAddr {
 }
 
 /// Drivers of one endpoint with so many sockets.
-fn endpoint(network: &Network, port: u16, count: NonZeroU16, clock: &Clock) -> (Vec<Arc<Shared>>, Arc<Notify>, Tasks) {
+fn endpoint(
+    network: &Network,
+    port: u16,
+    count: NonZeroU16,
+    (config, clock): (&Config, &Clock),
+) -> (Vec<Arc<Shared>>, Arc<Notify>, Tasks) {
     let changed = Arc::<Notify>::default();
     let mut mail = Mail::new(count, DATAGRAM.into()).into_iter().filter(|_| count > NonZeroU16::MIN);
     let sockets = network.bind(address(port), count.get().into());
     let (mut shards, mut tasks) = (Vec::new(), Vec::new());
     for (index, socket) in (0..count.get()).zip(sockets) {
-        let shared = shared(index, count, address(port), clock, &changed);
+        let shared = shared(index, count, address(port), (config.clone(), clock), &changed);
         shards.push(Arc::clone(&shared));
-        tasks.push(spawn(Driver::new(shared, socket, Timer::new(clock.clone()), mail.next(), DATAGRAM).run()));
+        let driver = Driver::new(shared, (socket, Timer::new(clock.clone())), mail.next(), DATAGRAM, config.workers);
+        tasks.push(spawn(driver.expect("threads").run()));
     }
     (shards, changed, tasks)
 }
@@ -168,17 +183,18 @@ async fn connect(shared: &Arc<Shared>, to: SocketAddr) -> Connection {
     connection
 }
 
-/// A client and a server of `shards` shards: connect, ask, answer, end; then both endpoints shut, and all drivers end.
-fn exchange(shards: NonZeroU16) -> impl Future<Output = ()> {
-    let (network, clock) = (Network::default(), Clock::default());
-    let (ours, _, ours_tasks) = endpoint(&network, 1, NonZeroU16::MIN, &clock);
-    let (theirs, theirs_changed, theirs_tasks) = endpoint(&network, 2, shards, &clock);
+/// A client and a server of `shards` shards: connect, ask `question`, answer, end; then both endpoints shut, and all drivers end.
+fn exchange(network: Network, shards: NonZeroU16, config: Config, question: Vec<u8>) -> impl Future<Output = ()> {
+    let clock = Clock::default();
+    let (ours, _, ours_tasks) = endpoint(&network, 1, NonZeroU16::MIN, (&config, &clock));
+    let (theirs, theirs_changed, theirs_tasks) = endpoint(&network, 2, shards, (&config, &clock));
+    let len = question.len();
     async move {
         let listeners = theirs.clone();
         let server = spawn(async move {
             let connection = accept(&listeners, &theirs_changed).await;
             let (mut reader, mut writer) = connection.accept().await.expect("a stream").split();
-            let mut asked = [0; 8];
+            let mut asked = vec![0; len];
             reader.read_exact(&mut asked).await.expect("comes");
             writer.write_all(&asked).await.expect("taken");
             connection
@@ -186,13 +202,15 @@ fn exchange(shards: NonZeroU16) -> impl Future<Output = ()> {
         let connection = connect(&ours[0], address(2)).await;
         let (mut reader, mut writer) = connection.open().await.expect("allowed").split();
         let answer = spawn(async move {
-            let mut answer = [0; 8];
+            let mut answer = vec![0; len];
             reader.read_exact(&mut answer).await.expect("comes");
             answer
         });
-        writer.write_all(b"question").await.expect("taken");
-        assert_eq!(answer.await.expect("no panic"), *b"question");
+        writer.write_all(&question).await.expect("taken");
+        assert!(answer.await.expect("no panic") == question);
         let theirs_connection = server.await.expect("no panic");
+        let repaired = theirs_connection.stats().symbols.repaired;
+        assert!(config.workers == 0 || repaired > 0, "nothing was decoded");
         // Waits in one task while another one closes.
         let closed = spawn(async move { theirs_connection.closed().await });
         drop((writer, connection));
@@ -214,11 +232,24 @@ fn exchange(shards: NonZeroU16) -> impl Future<Output = ()> {
 
 #[test]
 fn no_wake_up_is_lost_and_every_driver_ends() {
-    check(500, || block_on(exchange(NonZeroU16::MIN)));
+    check(500, || block_on(exchange(Network::default(), NonZeroU16::MIN, Config::default(), b"question".to_vec())));
 }
 
 /// The network gives datagrams to the two sockets in turns, so that half of them go through mailboxes.
 #[test]
 fn no_wake_up_is_lost_between_shards() {
-    check(500, || block_on(exchange(SHARDS)));
+    check(500, || block_on(exchange(Network::default(), SHARDS, Config::default(), b"question".to_vec())));
+}
+
+/// Of each block of two symbols one is lost, so that a job decodes it: drivers hand jobs over, workers bring their
+/// results, and every worker ends with its driver.
+#[test]
+fn no_job_and_no_result_is_lost_and_every_worker_ends() {
+    check(200, || {
+        let mut config = Config::default();
+        config.profile = tidewire_proto::profile::block(2, 1);
+        (config.workers, config.inline_products) = (2, 0);
+        let question = (0..5_000_u16).map(|n| (n % 251) as u8).collect();
+        block_on(exchange(Network::losing(2), NonZeroU16::MIN, config, question));
+    });
 }

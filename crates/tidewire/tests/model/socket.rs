@@ -1,4 +1,4 @@
-//! The model's `socket`: queues of datagrams in memory, one for each socket, that lose nothing.
+//! The model's `socket`: queues of datagrams in memory, one for each socket, that lose nothing unless they are told to.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,11 +11,17 @@ use tidewire_proto::path::Ecn;
 
 /// Where datagrams to an address go: in turns to its sockets, as after changes of the sender's port.
 #[derive(Clone, Default)]
-pub(crate) struct Network(Arc<Mutex<Vec<Place>>>);
+pub(crate) struct Network {
+    places: Arc<Mutex<Vec<Place>>>,
+    /// The port whose datagrams full of data are partly lost.
+    losing: Option<u16>,
+}
 
 /// The sockets of one address, and whose turn it is.
 struct Place {
     address: SocketAddr,
+    /// Datagrams full of data that came.
+    full: u64,
     queues: Vec<Arc<Queue>>,
     turn: usize,
 }
@@ -30,18 +36,33 @@ struct Waiting {
     reader: Option<Waker>,
 }
 
+/// A datagram of at least this many bytes is full of data. Of three such, the first is lost.
+const FULL: usize = 1_000;
+const LOST: u64 = 3;
+
 impl Network {
+    /// One that loses every third datagram full of data to this port.
+    pub(crate) fn losing(port: u16) -> Self {
+        Self { losing: Some(port), ..Self::default() }
+    }
+
     /// Sockets of one address.
     pub(crate) fn bind(&self, address: SocketAddr, count: usize) -> Vec<Socket> {
         let queues: Vec<_> = (0..count).map(|_| Arc::<Queue>::default()).collect();
-        self.0.lock().unwrap().push(Place { address, queues: queues.clone(), turn: 0 });
+        self.places.lock().unwrap().push(Place { address, full: 0, queues: queues.clone(), turn: 0 });
         queues.into_iter().map(|queue| Socket { network: self.clone(), address, queue }).collect()
     }
 
     fn send(&self, from: SocketAddr, to: SocketAddr, datagram: &[u8]) {
         let queue = {
-            let mut places = self.0.lock().unwrap();
+            let mut places = self.places.lock().unwrap();
             let Some(place) = places.iter_mut().find(|place| place.address == to) else { return };
+            if self.losing == Some(to.port()) && datagram.len() >= FULL {
+                place.full += 1;
+                if place.full % LOST == 1 {
+                    return;
+                }
+            }
             place.turn += 1;
             Arc::clone(&place.queues[place.turn % place.queues.len()])
         };

@@ -35,7 +35,7 @@ impl LaneSender {
         RepairId { first, count, key }
     }
 
-    /// Computes a repair that leaves as packet `packet`.
+    /// Writes a repair that leaves as packet `packet`: one that was made ahead, or else it is computed now.
     pub fn send_repair(
         &mut self,
         code: Code,
@@ -44,6 +44,10 @@ impl LaneSender {
         packet: u64,
         out: &mut [u8],
     ) -> Result<usize, EncodeError> {
+        if let Some(len) = self.ahead.take(code, id, out) {
+            self.repairs.push(RepairInFlight { packet, first: id.first, count: id.count, on_feedback });
+            return Ok(len);
+        }
         let more = self.are_more_to_follow(id) && code == Code::Rlc && id.key == self.keys.last;
         // Where the keys end there are not as many, and the next repair begins again.
         if more

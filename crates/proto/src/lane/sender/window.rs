@@ -122,6 +122,22 @@ impl Window {
         }
     }
 
+    /// The longest generation; 0 under a sliding code.
+    pub fn span(&self) -> u16 {
+        match self {
+            Self::Sliding(_) => 0,
+            Self::Generations(kept) => kept.span as u16,
+        }
+    }
+
+    /// The symbols of a generation, to be read by somebody else too.
+    pub fn share(&self, first: SourceId, count: u16) -> Option<Vec<Symbol>> {
+        match self {
+            Self::Sliding(_) => None,
+            Self::Generations(kept) => Some(kept.span(first, count).ok()?.cloned().collect()),
+        }
+    }
+
     /// Takes the memory for [`Self::prepare`].
     pub fn reserve_prepared(&self, prepared: &mut Prepared) {
         if let Self::Sliding(encoder) = self {

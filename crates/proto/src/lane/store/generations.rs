@@ -172,10 +172,14 @@ impl Generations {
         self.jobs.push_back(Decode { generation, sources, repairs: rows });
     }
 
-    /// The next job, if it takes as many products as that.
+    /// The next job that takes as many products as that.
     pub fn poll_job(&mut self, products: impl RangeBounds<usize>) -> Option<Decode> {
-        let is_next = self.jobs.front().is_some_and(|job| products.contains(&job.products()));
-        if is_next { self.jobs.pop_front() } else { None }
+        let next = self.jobs.iter().position(|job| products.contains(&job.products()))?;
+        self.jobs.remove(next)
+    }
+
+    pub fn has_job(&self) -> bool {
+        !self.jobs.is_empty()
     }
 
     /// What came of a job. Its repairs are forgotten.

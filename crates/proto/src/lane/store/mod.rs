@@ -91,6 +91,14 @@ impl Store {
         }
     }
 
+    /// Whether a job waits to be polled.
+    pub fn has_job(&self) -> bool {
+        match &self.engine {
+            Engine::Sliding(_) => false,
+            Engine::Generations(generations) => generations.has_job(),
+        }
+    }
+
     /// What came of [`Self::poll_job`].
     pub fn handle_job(&mut self, done: job::Decoded) -> Result<(), CloseCode> {
         match &mut self.engine {

@@ -90,6 +90,24 @@ proptest! {
 }
 
 #[test]
+fn a_job_holds_the_symbols_of_the_store_themselves() {
+    let mut store = Generations::new(SLOT, 20, 256, SourceId(0));
+    for (repair, id, symbol) in packets(Code::Cauchy, 0, 10, 4).into_iter().skip(4) {
+        let received = match repair {
+            None => store.receive_source(SourceId(id), &symbol),
+            Some(repair) => store.receive_repair(Code::Cauchy, repair, &symbol),
+        };
+        assert_eq!(received, Ok(Reception::Innovative));
+    }
+    assert!(store.has_job());
+    let job = store.poll_job(..).expect("recovered");
+    for (id, symbol) in (0..).zip(&job.sources) {
+        let same = symbol.as_ref().map(|symbol| symbol.as_ptr()) == store.symbol(SourceId(id)).map(<[u8]>::as_ptr);
+        assert!(same, "symbol {id} was copied");
+    }
+}
+
+#[test]
 fn what_contradicts_an_earlier_generation_is_the_peers_fault() {
     let id = |first, count| RepairId { first: SourceId(first), count, key: 0 };
     let mut store = Generations::new(SLOT, 20, 256, SourceId(0));

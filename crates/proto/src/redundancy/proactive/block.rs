@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use tidewire_codec::{Code, RepairId, SourceId};
 
-use super::ProactivePolicy;
+use super::{Closed, ProactivePolicy};
 use crate::Time;
 use crate::redundancy::{CodingContext, Repair, RepairInFlight, Report};
 
@@ -36,12 +36,14 @@ pub struct Block {
     /// Source symbols of it whose first transmission was lost.
     lost: u64,
     closed: VecDeque<Generation>,
+    /// The newest of them, until the lane hears of it.
+    news: Option<Closed>,
 }
 
 impl Block {
     /// `k >= 1`.
     pub fn new(k: u16, r: u16) -> Self {
-        Self { k, r, filling: SourceId(0), lost: 0, closed: VecDeque::new() }
+        Self { k, r, filling: SourceId(0), lost: 0, closed: VecDeque::new(), news: None }
     }
 
     fn close(&mut self, sent: SourceId) {
@@ -51,6 +53,7 @@ impl Block {
         let first = core::mem::replace(&mut self.filling, sent);
         let lost = core::mem::take(&mut self.lost);
         self.closed.push_back(Generation { first, count, owed, sent: 0, lost, arrived: 0 });
+        self.news = Some(Closed { first, count, repairs: owed });
     }
 
     fn idle_deadline(&self, cx: &CodingContext<'_>) -> Option<Time> {
@@ -140,6 +143,10 @@ impl ProactivePolicy for Block {
             }
         }
         None
+    }
+
+    fn poll_closed(&mut self) -> Option<Closed> {
+        self.news.take()
     }
 
     fn poll_timeout(&self, cx: &CodingContext<'_>) -> Option<Time> {

@@ -18,6 +18,17 @@ pub use block::Block;
 pub use every::Every;
 pub use none::NoRepair;
 
+/// A generation that no further symbol joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// First source symbol.
+    pub first: SourceId,
+    /// Source symbols in it.
+    pub count: u16,
+    /// Repairs that will be asked for in any case: the rows of its code from 0 up.
+    pub repairs: u16,
+}
+
 /// When and over what to send repair that nobody asked for.
 pub trait ProactivePolicy: Send + fmt::Debug {
     /// The source symbol `cx.sent - 1` was just sent for the first time.
@@ -32,6 +43,11 @@ pub trait ProactivePolicy: Send + fmt::Debug {
     /// A slot is free and nothing is to be answered: the repair worth sending now, which is then sent. It is
     /// asked for each packet, so it must be cheap.
     fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair>;
+    /// A generation that [`Self::on_source_sent`] or [`Self::next`] has just closed, once: workers make its repairs
+    /// ahead.
+    fn poll_closed(&mut self) -> Option<Closed> {
+        None
+    }
     /// When to ask again although nothing arrived and nothing was sent.
     fn poll_timeout(&self, _cx: &CodingContext<'_>) -> Option<Time> {
         None
