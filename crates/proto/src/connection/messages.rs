@@ -88,7 +88,7 @@ impl Connection {
         let redundancy = config.redundancy.unwrap_or(self.config.profile.redundancy);
         // A lane whose own redundancy mixes any span slides, whatever the streams do.
         let profile = Profile { redundancy, ..self.config.profile };
-        let layout = if profile.is_whole() { profile.layout } else { Layout::Sliding };
+        let layout = if profile.check_layout().is_ok() { profile.layout } else { Layout::Sliding };
         let layout = (layout, self.max_span);
         let sender = LaneSender::new(layout, self.config.slot_len(), memory, self.lane_credit);
         let in_order = config.delivery.unwrap_or(self.config.profile.delivery) == Delivery::InOrder;
