@@ -14,7 +14,8 @@ use tidewire_sim::units::{Probability, Rate, UnitError, parse_duration};
 use crate::link::{Link, LinkError};
 use crate::report::Console;
 
-/// How to code and how fast. The connecting side decides; nothing must match at the other.
+/// How to code and how fast. The connecting side decides how both code, unless the other was told too; each decides how
+/// fast it sends.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Coding and rate")]
 pub struct Coding {
@@ -58,6 +59,9 @@ impl Coding {
         if let Some(redundancy) = self.redundancy {
             config.profile.redundancy = redundancy;
         }
+        // A choice of code or redundancy holds both ways; where one is made, no peer changes it.
+        let is_chosen = self.profile.is_some() || self.code.is_some() || self.redundancy.is_some();
+        (config.asks_peer, config.follows_peer) = (is_chosen, !is_chosen);
         if let Some(control) = self.rate_control {
             config.profile.rate_control = control;
         }

@@ -7,6 +7,7 @@
 mod arq;
 mod block;
 mod mismatch;
+mod policy;
 mod stream;
 
 use core::fmt;
@@ -17,6 +18,7 @@ use tidewire_codec::Code;
 pub use arq::ARQ;
 pub use block::block;
 pub use mismatch::Mismatch;
+pub(crate) use policy::Bounds;
 pub use stream::STREAM;
 
 use crate::nearest::nearest;
