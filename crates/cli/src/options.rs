@@ -3,24 +3,29 @@
 //! Flattened into the arguments of each verb by clap. Values are parsed where they are typed, so a wrong one ends the
 //! program with what was wrong and a correct example (exit 2) before a socket is opened.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::time::Duration;
 
 use clap::Args;
-use tidewire::{Config, Profile, RateControl, Redundancy};
+use tidewire::{Code, Config, ConfigError, Profile, RateControl, Redundancy};
+use tidewire_proto::wire::parse_code;
 use tidewire_sim::units::{Probability, Rate, UnitError, parse_duration};
 
 use crate::link::{Link, LinkError};
 use crate::report::Console;
 
-/// How to code and how fast. The connecting side decides; nothing must match at the other.
+/// How to code and how fast. The connecting side decides how both code, unless the other was told too; each decides how
+/// fast it sends.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Coding and rate")]
 pub struct Coding {
     /// A named bundle of the choices below
-    #[arg(long, value_name = "NAME", default_value = "stream", help = profile_help())]
-    pub profile: Profile,
-    /// Repair symbols: none, every:L (one packet in L), adaptive; overrides the profile's
+    #[arg(long, value_name = "NAME", help = profile_help())]
+    pub profile: Option<Profile>,
+    /// Coefficients of repair symbols: rlc; in generations also cauchy, rlc16; overrides the profile's
+    #[arg(long, value_name = "NAME", value_parser = parse_code)]
+    pub code: Option<Code>,
+    /// Repair symbols: none, every:L (one packet in L), adaptive, block:K,R; overrides the profile's
     #[arg(long, value_name = "POLICY")]
     pub redundancy: Option<Redundancy>,
     /// What decides how fast to send: bbr (random loss is no congestion; default), cubic, newreno, fixed:RATE
@@ -47,14 +52,20 @@ impl Coding {
     /// The transport's configuration; `link` may bound the rate too.
     ///
     /// # Errors
-    /// When a value in the link's query is not understood.
-    pub fn config(&self, link: Option<&Link>) -> Result<Config, LinkError> {
+    /// When a value in the link's query is not understood, and when choices do not go together.
+    pub fn config(&self, link: Option<&Link>) -> Result<Config, CodingError> {
         let mut config = Config::default();
-        config.profile = self.profile;
         config.workers = self.workers;
+        config.profile = self.profile.unwrap_or_default();
+        if let Some(code) = self.code {
+            config.profile.code = code;
+        }
         if let Some(redundancy) = self.redundancy {
             config.profile.redundancy = redundancy;
         }
+        // A choice of code or redundancy holds both ways; where one is made, no peer changes it.
+        let is_chosen = self.profile.is_some() || self.code.is_some() || self.redundancy.is_some();
+        (config.asks_peer, config.follows_peer) = (is_chosen, !is_chosen);
         if let Some(control) = self.rate_control {
             config.profile.rate_control = control;
         }
@@ -70,14 +81,47 @@ impl Coding {
         if let Some(cap) = self.max_overhead {
             config.max_overhead = cap.value();
         }
+        config.validate()?;
         Ok(config)
     }
 }
 
-/// One line for `--profile`: the names and what they stand for.
+/// Why [`Coding::config`] has no configuration.
+#[derive(Debug)]
+pub enum CodingError {
+    /// A value in the link's query is not understood.
+    Link(LinkError),
+    /// A value is out of range, or choices do not go together.
+    Config(ConfigError),
+}
+
+impl fmt::Display for CodingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Link(error) => error.fmt(f),
+            Self::Config(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CodingError {}
+
+impl From<LinkError> for CodingError {
+    fn from(error: LinkError) -> Self {
+        Self::Link(error)
+    }
+}
+
+impl From<ConfigError> for CodingError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
+/// One line for `--profile`: the names, what they stand for, and what is taken without one.
 fn profile_help() -> String {
     let lines = Profile::NAMED.map(|named| format!("{}: {}", named.name, named.summary));
-    format!("A named bundle of the choices below; {}", lines.join("; "))
+    format!("A named bundle of the choices below; {} [default: stream]", lines.join("; "))
 }
 
 /// A latency, of an option or of a link.

@@ -40,6 +40,7 @@ fn wrong_options_and_units_end_with_2_and_an_example() {
     refused(&["send", "x", &link, "--max-overhead", "0.25"], &["has no unit", "10%"]);
     refused(&["send", "x", &link, "--redundancy", "lots"], &["lots", "every:5"]);
     refused(&["send", "x", &link, "--profile", "fast"], &["fast", "stream"]);
+    refused(&["send", "x", &link, "--code", "cauchi"], &["cauchi", "did you mean \"cauchy\"?", "rlc, cauchy, rlc16"]);
     refused(&["send", "x", &link, "--rate-control", "warp"], &["warp", "bbr, cubic, newreno, fixed:25mbit"]);
     refused(&["send", "x", &link, "--latencey", "1ms"], &["--latencey"]);
     refused(&["send", "x", &link, "--json", "--quiet"], &["cannot be used with"]);
@@ -62,6 +63,34 @@ fn wrong_options_and_units_end_with_2_and_an_example() {
     refused(&[&to[..], &["--loss", "gilbert:90%,2"]].concat(), &["--loss", "impossible"]);
     refused(&["sim", "no-such-scenario.toml"], &["no-such-scenario.toml"]);
     refused(&["fly"], &["fly"]);
+}
+
+#[test]
+fn choices_that_do_not_go_together_end_with_2_and_what_to_choose() {
+    let link = format!("tidewire://127.0.0.1:1/#{}", secret());
+    for job in
+        [&["send", "x", &link][..], &["serve", "--allow", "h:1"], &["bench", "-s"], &["receive"], &["pipe", &link]]
+    {
+        refused(&[job, &["--code", "cauchy"]].concat(), &["code cauchy needs generations", "block:K,R"]);
+        let options = ["--profile", "block:250,10", "--code", "cauchy"];
+        refused(&[job, &options].concat(), &["block:250,10 needs 260", "rlc16"]);
+        refused(&[job, &["--redundancy", "block:32,8"]].concat(), &["block:32,8 needs generations"]);
+        refused(
+            &[job, &["--profile", "block", "--redundancy", "every:5"]].concat(),
+            &["every:5 needs a sliding window"],
+        );
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.toml");
+    fs::write(&file, "code = \"rlc61\"\n").unwrap();
+    let said = format!("{}:1: code: ", file.display());
+    tidewire()
+        .arg("keygen")
+        .env("TIDEWIRE_CONFIG", &file)
+        .assert()
+        .code(2)
+        .stderr(contains(said))
+        .stderr(contains("\"rlc16\""));
 }
 
 #[test]
@@ -239,6 +268,15 @@ fn sim_gives_the_same_figures_for_the_same_seed() {
     assert_eq!((&coded["event"], &coded["bytes"]), (&"summary".into(), &1_000_000.into()));
     assert!(coded["packets"]["repair"].as_u64() > Some(0));
     assert_eq!(plain["packets"]["repair"], 0);
+    let blocks = |code: &str| {
+        let mut command = tidewire();
+        command.arg("sim").arg(&scenario).args(["--bytes", "1MB", "--json", "--profile", "block:32,8", "--code", code]);
+        summary(&command.assert().success().get_output().stdout)
+    };
+    // Another code over the same packets: all of them repair.
+    for code in ["rlc", "cauchy", "rlc16"] {
+        assert!(blocks(code)["symbols"]["repaired"].as_u64() > Some(0), "{code}");
+    }
     // A flow with a rate: 2,000 records in four seconds, and the link says what became of its packets.
     let flow = "[[flow]]\nfrom = \"near\"\nbytes = \"2400kB\"\nrate = \"4.8mbit\"\n";
     fs::write(&scenario, format!("{text}{flow}")).unwrap();

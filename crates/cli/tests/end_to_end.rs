@@ -48,8 +48,12 @@ impl Stage {
     }
 
     fn send(&self, paths: &[&Path]) -> Output {
+        self.send_with(&[], paths)
+    }
+
+    fn send_with(&self, options: &[&str], paths: &[&Path]) -> Output {
         let mut command = tidewire(&["send", "--json"]);
-        command.args(paths).arg(&self.address).output().unwrap()
+        command.args(options).args(paths).arg(&self.address).output().unwrap()
     }
 
     /// Stops the lossy link; what it counted last.
@@ -102,6 +106,18 @@ fn a_folder_crosses_twenty_percent_loss_whole() {
     let count = |name: &str| symbols[name].as_u64().unwrap();
     assert!(count("repaired") > 0, "{symbols}");
     assert_eq!(count("direct") + count("repaired") + count("resent"), count("delivered"));
+}
+
+#[test]
+fn blocks_under_another_code_arrive_whole() {
+    let stage = Stage::new(&["--rate", "50mbit", "--rtt", "20ms", "--loss", "10%"]);
+    let source = stage.source("blocks", 2_000_000);
+    let sent = stage.send_with(&["--profile", "block:32,8", "--code", "rlc16"], &[&source]);
+    assert_eq!(sent.status.code(), Some(0), "{}", String::from_utf8_lossy(&sent.stderr));
+    assert_eq!(fs::read(stage.destination().join("blocks")).unwrap(), fs::read(&source).unwrap());
+    let (code, lines) = stage.receiver.end();
+    assert_eq!(code, Some(0));
+    assert!(lines.last().unwrap()["symbols"]["repaired"].as_u64().unwrap() > 0, "{lines:?}");
 }
 
 #[test]

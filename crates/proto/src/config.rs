@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use crate::crypto::MAX_SEALED;
 use crate::lane::INITIAL_CREDIT;
-use crate::profile::Profile;
+use crate::profile::{Mismatch, Profile};
 use crate::redundancy::{DEFAULT_SPAN, Target};
 
 /// RELIABILITY 5.5: far below the 2^28 that a key may seal at most.
@@ -28,6 +28,12 @@ const MOST_WORKERS: u16 = 64;
 pub struct Config {
     /// How our own data is coded, repaired and paced.
     pub profile: Profile,
+    /// An end that connects asks the other one to choose code, layout and redundancy as `profile` does, where that is
+    /// not the default. Off by default: what this end chooses then holds for its own data alone.
+    pub asks_peer: bool,
+    /// An end that listens does what a peer asks for, within its own bounds, where its own `profile` has the code,
+    /// layout and redundancy of the default (default true).
+    pub follows_peer: bool,
     /// Never send faster, in bits per second of IP packets.
     pub max_rate: Option<u64>,
     /// Bound of proactive repair over source bytes, 0 to 1 (default 0.5).
@@ -81,6 +87,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             profile: Profile::default(),
+            asks_peer: false,
+            follows_peer: true,
             max_rate: None,
             max_overhead: 0.5,
             latency: None,
@@ -105,36 +113,46 @@ impl Default for Config {
     }
 }
 
-/// A setting outside its range.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError {
-    /// The field.
-    pub field: &'static str,
-    /// What it may be.
-    pub allowed: &'static str,
+/// A wrong setting.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A field is outside its range.
+    Range {
+        /// The field.
+        field: &'static str,
+        /// What it may be.
+        allowed: &'static str,
+    },
+    /// Choices of the profile do not go together.
+    Profile(Mismatch),
 }
 
 impl core::fmt::Display for ConfigError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{} must be {}", self.field, self.allowed)
+        match self {
+            Self::Range { field, allowed } => write!(f, "{field} must be {allowed}"),
+            Self::Profile(mismatch) => mismatch.fmt(f),
+        }
     }
 }
 
 impl core::error::Error for ConfigError {}
 
 impl Config {
-    /// Checks every field against its range.
+    /// Checks every field against its range, and that the choices of the profile go together.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let check = |ok: bool, field, allowed| if ok { Ok(()) } else { Err(ConfigError { field, allowed }) };
+        self.check_ranges()?;
+        self.profile.check().map_err(ConfigError::Profile)
+    }
+
+    /// Checks every field that has a range.
+    pub fn check_ranges(&self) -> Result<(), ConfigError> {
+        let check = |ok: bool, field, allowed| if ok { Ok(()) } else { Err(ConfigError::Range { field, allowed }) };
         check((0.0..=1.0).contains(&self.max_overhead), "max_overhead", "from 0 to 1")?;
         let latency = self.latency.is_none_or(|latency| latency >= Duration::from_millis(1));
         check(latency, "latency", "at least 1 ms")?;
         check((0.5..=0.9999).contains(&self.deliver), "deliver", "from 50 % to 99.99 %")?;
-        check(
-            self.profile.is_whole(),
-            "profile",
-            "of one layout: blocks go with generations, every and adaptive with a sliding window",
-        )?;
         check((1..=1_024).contains(&self.max_span), "max_span", "from 1 to 1024 symbols")?;
         check(self.workers <= MOST_WORKERS, "workers", "from 0 to 64")?;
         check((1_200..=65_527).contains(&self.max_datagram), "max_datagram", "from 1200 to 65527 bytes")?;

@@ -86,6 +86,8 @@ pub struct MessageStats {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
+    /// This end listens, and codes as its peer asked.
+    pub policy_followed: bool,
     /// Packets.
     pub packets: PacketStats,
     /// Source symbols received.

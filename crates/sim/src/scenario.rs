@@ -31,7 +31,7 @@ use core::fmt;
 use core::ops::Range;
 use std::path::{Path, PathBuf};
 
-use tidewire_proto::config::Config;
+use tidewire_proto::config::{Config, ConfigError};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -138,7 +138,11 @@ impl<'a> Reader<'a> {
             };
             self.texts(name, table, set)?;
         }
-        Ok(())
+        let refuse = |error: ConfigError| {
+            let problem = ScenarioProblem::Setting(SettingError::Refused(error.to_string()));
+            self.error(value.span(), name.to_string(), problem)
+        };
+        config.validate().map_err(refuse)
     }
 
     fn flows(&self, (name, value): Entry<'_, 'a>) -> Result<Vec<Flow>, ScenarioError> {
@@ -283,6 +287,7 @@ impl core::error::Error for ScenarioError {}
 mod tests {
     use core::time::Duration;
 
+    use tidewire_codec::Code;
     use tidewire_proto::profile::block;
     use tidewire_proto::rate::RateControl;
     use tidewire_proto::redundancy::Redundancy;
@@ -365,6 +370,7 @@ mod tests {
             [near]
             rate_control = "fixed:25mbit"
             profile = "block:32,8"
+            code = "rlc16"
             max_overhead = "30%"
             [[flow]]
             from = "near"
@@ -378,6 +384,7 @@ mod tests {
         "#;
         let scenario = parse(text).unwrap();
         assert_eq!(scenario.near.profile.redundancy, block(32, 8).redundancy);
+        assert_eq!((scenario.near.profile.code, scenario.far.profile.code), (Code::Rlc16, Code::Rlc));
         assert_eq!(scenario.near.profile.rate_control, RateControl::Fixed { bits_per_second: 25_000_000 });
         assert_eq!((scenario.near.max_overhead, scenario.far.profile.redundancy), (0.3, Redundancy::ADAPTIVE));
         assert_eq!(scenario.flows[0].bytes, 48_000_000);
@@ -386,6 +393,15 @@ mod tests {
         assert_eq!(scenario.trial().flows.len(), 2);
 
         assert!(refused("[near]\nredundancy = \"most\"").starts_with("lossy.toml:2: near.redundancy: bad redundancy"));
+        let unknown = refused("[near]\ncode = \"cauchi\"");
+        assert!(
+            unknown.starts_with("lossy.toml:2: near.code: unknown code \"cauchi\"; did you mean \"cauchy\"?"),
+            "{unknown}"
+        );
+        // In any order; only the whole section is judged.
+        assert!(parse("[near]\ncode = \"rlc16\"\nprofile = \"block:32,8\"").is_ok());
+        let sliding = refused("[link]\n[near]\ncode = \"cauchy\"");
+        assert!(sliding.starts_with("lossy.toml:2: near: code cauchy needs generations"), "{sliding}");
         assert!(refused("[[flow]]\nfrom = \"near\"").contains("flow.bytes: this must be there"));
         assert!(refused("[[flow]]\nfrom = \"left\"\nbytes = \"1B\"").contains("lossy.toml:2: flow.from:"));
         assert!(refused("[[flow]]\nbyte = \"1B\"\nbytes = \"1B\"\nfrom = \"far\"").contains("flow.byte: no such key"));

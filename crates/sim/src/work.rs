@@ -1,6 +1,7 @@
 //! The settings of flows and of the two ends as text, for scenario files; those of the link are in [`crate::settings`].
 
 use tidewire_proto::config::Config;
+use tidewire_proto::wire::parse_code;
 
 use crate::load::Flow;
 use crate::pair::End;
@@ -11,8 +12,8 @@ use crate::units::{Probability, Rate, parse_duration, parse_size};
 pub const FLOW_KEYS: [&str; 7] = ["from", "bytes", "rate", "record", "reads", "deaf", "start"];
 
 /// Keys of `[near]` and `[far]`.
-pub const END_KEYS: [&str; 7] =
-    ["profile", "redundancy", "rate_control", "latency", "deliver", "max_overhead", "max_rate"];
+pub const END_KEYS: [&str; 8] =
+    ["profile", "code", "redundancy", "rate_control", "latency", "deliver", "max_overhead", "max_rate"];
 
 /// Sets what `key`, one of [`FLOW_KEYS`], stands for.
 ///
@@ -32,13 +33,15 @@ pub fn set_flow(flow: &mut Flow, key: &str, text: &str) -> Result<(), SettingErr
     Ok(())
 }
 
-/// Sets what `key`, one of [`END_KEYS`], stands for.
+/// Sets what `key`, one of [`END_KEYS`], stands for. Whether the choices of the profile go together is known when
+/// all keys are set.
 ///
 /// # Errors
 /// See [`SettingError`].
 pub fn set_end(config: &mut Config, key: &str, text: &str) -> Result<(), SettingError> {
     match key {
         "profile" => config.profile = text.parse().map_err(|e| refused(&e))?,
+        "code" => config.profile.code = parse_code(text).map_err(SettingError::Refused)?,
         "redundancy" => config.profile.redundancy = text.parse().map_err(|e| refused(&e))?,
         "rate_control" => config.profile.rate_control = text.parse().map_err(|e| refused(&e))?,
         "max_overhead" => config.max_overhead = text.parse::<Probability>()?.value(),
@@ -47,7 +50,7 @@ pub fn set_end(config: &mut Config, key: &str, text: &str) -> Result<(), Setting
         "max_rate" => config.max_rate = Some(text.parse::<Rate>()?.bits_per_second()),
         _ => return Err(SettingError::UnknownKey { key: key.to_owned(), allowed: END_KEYS.to_vec() }),
     }
-    config.validate().map_err(|e| refused(&e))
+    config.check_ranges().map_err(|e| refused(&e))
 }
 
 fn refused(error: &dyn core::error::Error) -> SettingError {

@@ -17,6 +17,7 @@ pub const FILE_VARIABLE: &str = "TIDEWIRE_CONFIG";
 /// Keys for every verb that has the option; each is also read from the environment. In a verb's own section all its options may stand.
 const SHARED: [&str; 16] = [
     "profile",
+    "code",
     "redundancy",
     "rate-control",
     "max-rate",

@@ -46,7 +46,9 @@ pub struct Args {
 /// a wrong one did.
 pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     let scenario = Scenario::read(&args.scenario).or_exit(Exit::Usage)?;
-    let config = args.coding.config(None).or_exit(Exit::Usage)?;
+    let mut config = args.coding.config(None).or_exit(Exit::Usage)?;
+    // Both ends are told; nothing has to be asked.
+    config.asks_peer = false;
     let mut pair = Pair::new(config.clone(), config, &scenario.link, scenario.seed).or_exit(Exit::Usage)?;
     let bulk = [Flow::bulk(End::Near, args.bytes)];
     let flows = if scenario.flows.is_empty() { &bulk[..] } else { &scenario.flows };

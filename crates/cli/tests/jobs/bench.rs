@@ -66,3 +66,25 @@ fn what_is_required_and_not_met_ends_with_8() {
         assert_eq!(measure(&link, wrong).0, Some(2), "{wrong:?}");
     }
 }
+
+/// Source symbols and repairs of a server that sends to a client with these options.
+fn served(started_with: &[&str], asked: &[&str]) -> (u64, u64) {
+    let mut server = Running::start(&[&["bench", "-s", "--json", "--listen", "127.0.0.1:0"], started_with].concat());
+    let link = server.line()["link"].as_str().unwrap().to_owned();
+    let (code, lines) = measure(&link, &[&["-R", "-b", "4mbit", "-t", "1", "-l", "1000"], asked].concat());
+    assert_eq!(code, Some(0), "{lines:?}");
+    let summary = server.wait_for("summary");
+    let packets = |name: &str| summary["packets"][name].as_u64().unwrap();
+    (packets("source"), packets("repair"))
+}
+
+#[test]
+fn the_clients_choice_of_redundancy_holds_for_what_the_server_sends() {
+    for asked in [&["--redundancy", "every:5"][..], &["--profile", "block:32,8", "--code", "rlc16"]] {
+        let (source, repair) = served(&[], asked);
+        assert!(source >= 200 && repair * 10 >= source * 2, "{asked:?}: {source} and {repair}");
+        // A server that was told otherwise.
+        let (source, repair) = served(&["--profile", "stream"], asked);
+        assert!(repair * 10 < source, "{asked:?}: {source} and {repair}");
+    }
+}

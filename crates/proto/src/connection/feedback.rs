@@ -203,6 +203,7 @@ impl Connection {
             Carried::SizeProbe if arrived => self.path.mtu.on_acked(sent.at, udp),
             Carried::SizeProbe => self.path.mtu.on_lost(sent.at, udp, now, self.path.rtt.smoothed()),
             Carried::Control => {
+                self.asking.on_fate(n, arrived);
                 self.ids.on_fate(n, arrived);
                 self.exchange.on_fate(n, arrived);
             }

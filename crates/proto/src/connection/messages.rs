@@ -85,10 +85,10 @@ impl Connection {
             return Err(LaneError::Limit);
         }
         let memory = MESSAGE_RING.min(self.config.ring_memory);
-        let redundancy = config.redundancy.unwrap_or(self.config.profile.redundancy);
+        let redundancy = config.redundancy.unwrap_or(self.profile.redundancy);
         // A lane whose own redundancy mixes any span slides, whatever the streams do.
-        let profile = Profile { redundancy, ..self.config.profile };
-        let layout = if profile.is_whole() { profile.layout } else { Layout::Sliding };
+        let profile = Profile { redundancy, ..self.profile };
+        let layout = if profile.check_layout().is_ok() { profile.layout } else { Layout::Sliding };
         let layout = (layout, self.max_span);
         let sender = LaneSender::new(layout, self.config.slot_len(), memory, self.lane_credit);
         let in_order = config.delivery.unwrap_or(self.config.profile.delivery) == Delivery::InOrder;

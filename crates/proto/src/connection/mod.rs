@@ -3,7 +3,7 @@
 //! The driver's contract (front page of the crate): after any `&mut self` call drain [`Connection::poll_transmit`], then
 //! [`Connection::poll_event`], then read [`Connection::poll_timeout`]; only then wait. Each concern has a file:
 //! `receive` (frames in), `feedback` (what comes back and what goes back), `send` (what fills a slot), `lanes` (whose turn it is to fill it), `timers`,
-//! `slices` (symbols longer than the path takes), `app` (streams), `messages`, `memory`, `moving` (addresses and ids), `keys`, `exchange` (fresh keys), `driving` (what a driver hands in and takes out).
+//! `slices` (symbols longer than the path takes), `app` (streams), `messages`, `memory`, `moving` (addresses and ids), `keys`, `exchange` (fresh keys), `policy` (how the peer is to code), `driving` (what a driver hands in and takes out).
 
 mod app;
 mod driving;
@@ -15,6 +15,7 @@ mod lanes;
 mod memory;
 mod messages;
 mod moving;
+mod policy;
 mod receive;
 mod send;
 mod slices;
@@ -46,12 +47,14 @@ use crate::path::{
     DeliveryRate, EcnTally, FeedbackClock, Flight, IP_UDP_HEADER, LossDetector, LossEstimator, LossRuns, MtuProber,
     OurIds, Pacer, ReceivedPackets, Rtt, Validation,
 };
+use crate::profile::Profile;
 use crate::rate::RateController;
 use crate::stats::Stats;
 use crate::wire::{ConnectionId, code_name};
 use exchange::Exchange;
 use keys::Keys;
 use lanes::{Inbound, Lanes};
+use policy::{Asking, Hearing};
 
 /// Where a connection stands.
 #[derive(Debug)]
@@ -166,6 +169,10 @@ impl Path {
 #[derive(Debug)]
 pub struct Connection {
     config: Arc<Config>,
+    /// The configuration's, with what the peer asked for.
+    profile: Profile,
+    asking: Asking,
+    hearing: Hearing,
     side: Side,
     state: State,
     /// By which the peer calls us.
@@ -245,6 +252,9 @@ impl Connection {
         let slot_len = config.slot_len();
         let path = Path::new(&config, side, remote, now);
         Self {
+            profile: config.profile,
+            asking: Asking::default(),
+            hearing: Hearing::Over,
             side,
             state,
             ids: OurIds::new(local_id),
@@ -285,19 +295,20 @@ impl Connection {
     /// another one in its place would not be what the user asked for.
     fn adopt(&mut self, now: Time, session: Session) {
         let peer = &session.peer;
-        let code = self.config.profile.code;
+        let code = self.profile.code;
         let is_code_known = peer.codes.contains(code);
         self.path.mtu.limit_to(peer.max_datagram);
         self.lane_credit = peer.lane_credit.into();
         self.max_span = self.max_span.min(peer.max_span);
-        let layout = (self.config.profile.layout, self.max_span);
+        let layout = (self.profile.layout, self.max_span);
         let sender = LaneSender::new(layout, self.config.slot_len(), self.config.ring_memory, self.lane_credit);
-        self.lanes = Lanes::new(sender, self.config.profile.redundancy);
+        self.lanes = Lanes::new(sender, self.profile.redundancy);
         self.symbol_limit = self.symbol_limit.min(peer.max_symbol.into());
         self.streams.set_peer_limits(peer.streams.into(), peer.stream_credit.into());
         if peer.idle_timeout_ms > 0 {
             self.idle_timeout = self.idle_timeout.min(Duration::from_millis(peer.idle_timeout_ms.into()));
         }
+        self.begin_policy(session.peer.codes);
         self.peer_key = session.peer_key;
         self.exchange.on_session(self.last_heard);
         self.keys = Some(Keys::new(session, self.last_heard));

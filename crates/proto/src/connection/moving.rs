@@ -123,7 +123,7 @@ impl Connection {
     pub(super) fn owes_control(&self) -> bool {
         self.path_response.is_some()
             || self.validation.owes_home()
-            || (self.is_established() && (self.ids.owes() || self.exchange.owes()))
+            || (self.is_established() && (self.asking.owes() || self.ids.owes() || self.exchange.owes()))
     }
 
     /// Writes them into packet `number`, as far as there is room. Returns whether it wrote any.
@@ -139,7 +139,7 @@ impl Connection {
             any |= Frame::PathChallenge(token).emit(w).is_ok();
         }
         if self.is_established() {
-            any |= self.ids.write(number, w) | self.exchange.write(number, w);
+            any |= self.asking.write(number, w) | self.ids.write(number, w) | self.exchange.write(number, w);
         }
         any
     }

@@ -178,8 +178,8 @@ impl Connection {
                 let slice = Arrival::Slice { layout, id, offset, total, bytes };
                 asked.urgent |= self.on_arrival(now, lane, SourceId(0), slice)?;
             }
-            // No policy is imposed.
-            Frame::Ping | Frame::Policy(_) => {}
+            Frame::Policy(text) => self.on_policy(text),
+            Frame::Ping => {}
         }
         Ok(())
     }

@@ -381,7 +381,7 @@ impl Connection {
             max_span: self.max_span,
             max_overhead: self.config.max_overhead,
             target: self.config.target(),
-            code: self.config.profile.code,
+            code: self.profile.code,
             planned: &Planned::NONE,
         };
         Some(ask(policies, &cx))
@@ -475,7 +475,7 @@ impl Connection {
                         (first.max(base), u16::try_from(left).ok()?, row.filter(|_| gone == 0))
                     }
                 };
-                let code = if row.is_some() { self.config.profile.code } else { Code::Rlc };
+                let code = if row.is_some() { self.profile.code } else { Code::Rlc };
                 let id = sender.name_repair(code, first, count, row);
                 write_repair_header(w, (lane, sender.layout()), code, id, base, on_feedback).ok()?;
                 let len = sender.send_repair(code, id, on_feedback, number, w.spare()).ok()?;

@@ -2,10 +2,12 @@
 //!
 //! [`crate::config::Config`] holds a profile; the command line, scenario files and the lab parse one by its
 //! name. Each file of this folder is one profile: a value, and the reasons for it. Nothing outside of this
-//! folder knows the name of a profile.
+//! folder knows the name of a profile. Choices that do not go together are a [`Mismatch`].
 
 mod arq;
 mod block;
+mod mismatch;
+mod policy;
 mod stream;
 
 use core::fmt;
@@ -15,11 +17,13 @@ use tidewire_codec::Code;
 
 pub use arq::ARQ;
 pub use block::block;
+pub use mismatch::Mismatch;
+pub(crate) use policy::Bounds;
 pub use stream::STREAM;
 
 use crate::nearest::nearest;
 use crate::rate::RateControl;
-use crate::redundancy::{Answer, Proactive, Redundancy};
+use crate::redundancy::Redundancy;
 pub use crate::wire::Layout;
 
 /// One choice on each axis. Each field can be replaced by itself.
@@ -61,19 +65,6 @@ pub struct Named {
 }
 
 impl Profile {
-    /// Whether its policies keep to its layout: in generations every repair is of one generation.
-    pub(crate) fn is_whole(&self) -> bool {
-        let Redundancy { proactive, answer } = self.redundancy;
-        match (self.layout, proactive) {
-            (Layout::Generations, Proactive::None | Proactive::Block { .. }) => {
-                matches!(answer, Answer::Open | Answer::Resend)
-            }
-            (Layout::Generations, Proactive::Every { .. } | Proactive::Adaptive) => false,
-            (Layout::Sliding, Proactive::Block { .. }) => false,
-            (_, Proactive::Custom(_)) | (Layout::Sliding, _) => true,
-        }
-    }
-
     /// All profiles: the one place where a new one is added.
     pub const NAMED: [Named; 3] = [stream::NAMED, arq::NAMED, block::NAMED];
 }

@@ -9,7 +9,7 @@ use crate::redundancy::Redundancy;
 
 pub(super) const NAMED: Named = Named {
     name: "stream",
-    summary: "Sliding window code whose redundancy follows the loss (default)",
+    summary: "Sliding window code whose redundancy follows the loss",
     example: "stream",
     parse: |parameters| parameters.is_empty().then_some(STREAM),
 };

@@ -65,8 +65,8 @@ impl fmt::Display for BadRedundancy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "bad redundancy {:?}; known: none, every:5 (one packet in 5 is repair; above 1), adaptive; each may be followed by what \
-             answers a loss: ,open (nothing), ,resend, ,deficit or ,planned. Blocks are a profile: --profile block:32,8",
+            "bad redundancy {:?}; known: none, every:5 (one packet in 5 is repair; above 1), adaptive, and block:32,8 in the profile \
+             block; each may be followed by what answers a loss: ,open (nothing), ,resend, ,deficit or ,planned",
             self.0
         )
     }
@@ -98,8 +98,19 @@ fn parse_proactive(text: &str) -> Option<Proactive> {
             let spacing: f64 = rest.parse().ok()?;
             (spacing.is_finite() && spacing > 1.0).then_some(Proactive::Every { spacing })
         }
+        "block" => parse_block(rest).map(|(k, r)| Proactive::Block { k, r }),
         _ => None,
     }
+}
+
+/// Longest span on the wire, in symbols. A peer may allow less; generations are cut to what it allows.
+const MOST: u16 = 1_024;
+
+/// `K,R`: source symbols and repairs of a generation.
+pub(crate) fn parse_block(text: &str) -> Option<(u16, u16)> {
+    let (k, r) = text.split_once(',')?;
+    let (k, r) = (k.parse().ok()?, r.parse().ok()?);
+    ((1..=MOST).contains(&k) && r <= MOST).then_some((k, r))
 }
 
 #[cfg(test)]
@@ -108,7 +119,7 @@ mod tests {
 
     #[test]
     fn any_pair_has_a_text_and_the_usual_answer_is_not_written() {
-        let proactive = ["none", "every:5", "every:2.5", "adaptive"];
+        let proactive = ["none", "every:5", "every:2.5", "adaptive", "block:32,8"];
         for proactive in proactive {
             let usual: Redundancy = proactive.parse().expect(proactive);
             assert_eq!(usual.to_string(), proactive);
@@ -118,9 +129,19 @@ mod tests {
                 assert_eq!(pair.to_string().parse(), Ok(pair));
             }
         }
-        for bad in
-            ["", "most", "every", "every:1", "every:inf", "every:5,", "every:5,never", "block:32,8", "none:3", "open"]
-        {
+        for bad in [
+            "",
+            "most",
+            "every",
+            "every:1",
+            "every:inf",
+            "every:5,",
+            "every:5,never",
+            "block:32",
+            "block:0,8",
+            "none:3",
+            "open",
+        ] {
             assert!(bad.parse::<Redundancy>().is_err(), "{bad}");
         }
     }

@@ -24,6 +24,7 @@ use crate::Time;
 use crate::path::LossEstimate;
 
 pub use answer::{Answer, AnswerPolicy};
+pub(crate) use choice::parse_block;
 pub use choice::{BadRedundancy, Redundancy};
 pub use plan::{Plan, Planned, Planner, Target};
 pub use proactive::{Closed, Proactive, ProactivePolicy};

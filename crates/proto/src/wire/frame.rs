@@ -137,7 +137,7 @@ pub enum Frame<'a> {
         /// Why, for people; at most [`MAX_TEXT`] bytes.
         reason: &'a str,
     },
-    /// The redundancy that the peer asks of us, in the command line's words; at most [`MAX_TEXT`] bytes.
+    /// Layout, code and redundancy that the peer asks of us, in words; at most [`MAX_TEXT`] bytes.
     Policy(&'a str),
     /// To be echoed on the same path.
     PathChallenge([u8; 8]),

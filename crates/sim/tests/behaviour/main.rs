@@ -12,6 +12,7 @@ mod keys;
 mod longfat;
 mod messages;
 mod mtu;
+mod policy;
 mod queues;
 mod records;
 mod resets;

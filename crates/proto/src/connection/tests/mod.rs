@@ -4,6 +4,7 @@
 mod exchange;
 mod messages;
 mod moving;
+mod policy;
 mod slices;
 mod small;
 mod streams;

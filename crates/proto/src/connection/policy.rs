@@ -1,0 +1,102 @@
+//! POLICY, both ways: the initiator asks the responder to code as the initiator's user chose (wire.md section 5).
+//!
+//! `moving` writes what is owed beside the other control frames, `feedback` tells the fates of its packets, `receive`
+//! hands in the peer's. Invariant: what a lane has sent is never laid out anew, and no text but the first is read.
+
+use tidewire_codec::SourceId;
+
+use super::{Connection, Side};
+use crate::lane::LaneSender;
+use crate::profile::Bounds;
+use crate::redundancy::Policies;
+use crate::wire::{CodeSet, Frame, Writer};
+
+/// Copies that leave at first: a single one would leave as many sessions without, as packets are lost. Chosen.
+const COPIES: usize = 2;
+
+/// What we ask of the peer.
+#[derive(Debug, Default)]
+pub(super) struct Asking {
+    /// `None` when nothing is asked, or a copy has arrived.
+    text: Option<String>,
+    /// Copies to be sent.
+    owed: usize,
+    /// Packets with copies whose fate is open; at most [`COPIES`].
+    under_way: Vec<u64>,
+}
+
+impl Asking {
+    fn new(text: Option<String>) -> Self {
+        Self { text, owed: COPIES, under_way: Vec::new() }
+    }
+
+    pub fn owes(&self) -> bool {
+        self.text.is_some() && self.owed > 0
+    }
+
+    /// Writes a copy into packet `packet`, if there is room.
+    pub fn write(&mut self, packet: u64, w: &mut Writer<'_>) -> bool {
+        let Some(text) = self.text.as_deref().filter(|_| self.owed > 0) else { return false };
+        if Frame::Policy(text).emit(w).is_err() {
+            return false;
+        }
+        self.owed -= 1;
+        self.under_way.push(packet);
+        true
+    }
+
+    /// The fate of a packet that may have carried a copy.
+    pub fn on_fate(&mut self, packet: u64, arrived: bool) {
+        let Some(index) = self.under_way.iter().position(|&of| of == packet) else { return };
+        self.under_way.swap_remove(index);
+        if arrived {
+            *self = Self::default();
+        } else if self.under_way.is_empty() {
+            self.owed = 1;
+        }
+    }
+}
+
+/// What becomes of the peer's POLICY.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Hearing {
+    /// None came; the peer decodes these codes.
+    Open(CodeSet),
+    /// One was read, or none is to be.
+    Over,
+}
+
+impl Connection {
+    /// The session begins: whether we ask, and whether we listen.
+    pub(super) fn begin_policy(&mut self, peer: CodeSet) {
+        let (is_default, config) = (self.profile.codes_as_default(), &self.config);
+        match self.side {
+            Side::Initiator if config.asks_peer && !is_default => {
+                self.asking = Asking::new(self.profile.policy_text());
+            }
+            Side::Responder if config.follows_peer && is_default => self.hearing = Hearing::Open(peer),
+            Side::Initiator | Side::Responder => {}
+        }
+    }
+
+    /// The peer's POLICY. It may be any text.
+    pub(super) fn on_policy(&mut self, text: &str) {
+        let Hearing::Open(codes) = core::mem::replace(&mut self.hearing, Hearing::Over) else { return };
+        let bounds = Bounds { codes, max_overhead: self.config.max_overhead, max_span: self.max_span };
+        let Some(granted) = self.profile.granted(text, bounds) else { return };
+        let sender = &self.lanes.streams.sender;
+        if granted.layout != sender.layout() {
+            if sender.sent() > SourceId(0) || sender.queued() > 0 {
+                return;
+            }
+            let (slot_len, memory, spare) = (self.config.slot_len(), self.config.ring_memory, sender.spare);
+            let mut sender = LaneSender::new((granted.layout, self.max_span), slot_len, memory, self.lane_credit);
+            sender.spare = spare;
+            self.lanes.streams.sender = sender;
+        }
+        self.profile = granted;
+        self.lanes.streams.policies = Policies::new(granted.redundancy);
+        self.lanes.streams.deferred = None;
+        self.stats.policy_followed = true;
+    }
+}

@@ -1,0 +1,144 @@
+//! Choices on the axes that do not go together, and what to choose instead.
+//!
+//! [`Config::validate`](crate::config::Config::validate) asks for every configuration. Invariant: what passes
+//! keeps to its layout for all of a lane's life, and its code has every row that its policies name.
+
+use core::fmt;
+
+use tidewire_codec::Code;
+
+use super::{Layout, Profile};
+use crate::redundancy::{Answer, Proactive, Redundancy};
+use crate::wire::code_name;
+
+/// Source and repair symbols that a generation under a Cauchy code over GF(2^8) has at most: its 256 elements
+/// less the one with which columns begin.
+pub(super) const MOST_CAUCHY: u16 = 255;
+
+/// Two choices of a profile that do not go together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Mismatch {
+    /// The redundancy closes generations, but the lane slides.
+    NeedsGenerations(Proactive),
+    /// The redundancy mixes any neighbouring symbols, but the lane is in generations.
+    NeedsSliding(Proactive),
+    /// The answer mixes any neighbouring symbols, but the lane is in generations.
+    AnswerNeedsSliding(Answer),
+    /// The code has rows of closed generations only, but the lane slides.
+    CodeNeedsGenerations(Code),
+    /// A Cauchy code has fewer rows than `k` and `r` take together.
+    TooFewRows {
+        /// Source symbols of a generation.
+        k: u16,
+        /// Repairs of a generation.
+        r: u16,
+    },
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NeedsGenerations(proactive) => {
+                write!(
+                    f,
+                    "redundancy {proactive} needs generations, but this profile slides: take the profile block:K,R"
+                )
+            }
+            Self::NeedsSliding(proactive) => write!(
+                f,
+                "redundancy {proactive} needs a sliding window, but this profile is in generations: take the profile \
+                 stream, or redundancy none"
+            ),
+            Self::AnswerNeedsSliding(answer) => write!(
+                f,
+                "the answer {answer} needs a sliding window, but this profile is in generations: take the answer open \
+                 or resend"
+            ),
+            Self::CodeNeedsGenerations(code) => write!(
+                f,
+                "code {} needs generations, but this profile slides: take the code rlc, or the profile block:K,R",
+                code_name(*code)
+            ),
+            Self::TooFewRows { k, r } => write!(
+                f,
+                "code cauchy has {MOST_CAUCHY} source and repair symbols in a generation at most, and block:{k},{r} \
+                 needs {}: take the code rlc16, or smaller blocks",
+                u32::from(*k) + u32::from(*r)
+            ),
+        }
+    }
+}
+
+impl core::error::Error for Mismatch {}
+
+impl Profile {
+    /// Whether its choices go together.
+    ///
+    /// # Errors
+    /// The first two that do not.
+    pub fn check(&self) -> Result<(), Mismatch> {
+        self.check_layout()?;
+        let Redundancy { proactive, answer } = self.redundancy;
+        match (self.layout, self.code, proactive) {
+            // Our policies name no row of a sliding lane; what others do is their own business.
+            (Layout::Sliding, code, _) if code != Code::Rlc => {
+                let is_custom = matches!(proactive, Proactive::Custom(_)) || matches!(answer, Answer::Custom(_));
+                if is_custom { Ok(()) } else { Err(Mismatch::CodeNeedsGenerations(code)) }
+            }
+            (Layout::Generations, Code::Cauchy, Proactive::Block { k, r }) if k.saturating_add(r) > MOST_CAUCHY => {
+                Err(Mismatch::TooFewRows { k, r })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether its policies keep to its layout: in generations every repair is of one generation.
+    pub(crate) fn check_layout(&self) -> Result<(), Mismatch> {
+        let Redundancy { proactive, answer } = self.redundancy;
+        match (self.layout, proactive) {
+            (Layout::Generations, Proactive::None | Proactive::Block { .. }) => match answer {
+                Answer::Open | Answer::Resend => Ok(()),
+                answer => Err(Mismatch::AnswerNeedsSliding(answer)),
+            },
+            (Layout::Generations, Proactive::Every { .. } | Proactive::Adaptive) => {
+                Err(Mismatch::NeedsSliding(proactive))
+            }
+            (Layout::Sliding, Proactive::Block { .. }) => Err(Mismatch::NeedsGenerations(proactive)),
+            (_, Proactive::Custom(_)) | (Layout::Sliding, _) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{STREAM, block};
+
+    #[test]
+    fn what_does_not_go_together_is_named_with_what_does() {
+        let every = Redundancy::every(5.0);
+        let refused = |profile: Profile| profile.check().expect_err("a mismatch").to_string();
+        for (profile, words) in [
+            (Profile { redundancy: every, ..block(32, 8) }, ["redundancy every:5 needs a sliding", "stream"]),
+            (Profile { redundancy: block(32, 8).redundancy, ..STREAM }, ["block:32,8 needs generations", "block:K,R"]),
+            (Profile { code: Code::Cauchy, ..STREAM }, ["code cauchy needs generations", "rlc"]),
+            (Profile { code: Code::Rlc16, ..STREAM }, ["code rlc16 needs generations", "rlc"]),
+            (Profile { code: Code::Cauchy, ..block(250, 6) }, ["needs 256", "rlc16"]),
+            (
+                Profile {
+                    redundancy: Redundancy { answer: Answer::Deficit, ..block(32, 8).redundancy },
+                    ..block(32, 8)
+                },
+                ["the answer deficit", "open"],
+            ),
+        ] {
+            let text = refused(profile);
+            assert!(words.iter().all(|word| text.contains(word)), "{text}");
+        }
+        for code in [Code::Rlc, Code::Cauchy, Code::Rlc16] {
+            assert_eq!(Profile { code, ..block(247, 8) }.check(), Ok(()));
+        }
+        assert_eq!(block(1_024, 1_024).check(), Ok(()));
+    }
+}

@@ -1,0 +1,127 @@
+//! The text of a POLICY frame: which code, layout and redundancy the initiator asks of the responder
+//! (docs/wire.md section 5).
+//!
+//! `connection/policy.rs` sends and takes it. Invariant: what a text of the peer leads to is bounded as our own
+//! choices are, and goes together.
+
+use tidewire_codec::Code;
+
+use super::{Layout, Profile};
+use crate::redundancy::{Proactive, Redundancy};
+use crate::wire::{CodeSet, MAX_TEXT, code_name, parse_code};
+
+/// Layouts by their names.
+const LAYOUTS: [(&str, Layout); 2] = [("sliding", Layout::Sliding), ("generations", Layout::Generations)];
+
+/// What a responder grants at most.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Codes that the initiator decodes.
+    pub codes: CodeSet,
+    /// Proactive repair over source bytes.
+    pub max_overhead: f64,
+    /// Longest span that both ends allow.
+    pub max_span: u16,
+}
+
+impl Profile {
+    /// Code, layout and redundancy: what a POLICY changes.
+    fn coding(&self) -> (Code, Layout, Redundancy) {
+        (self.code, self.layout, self.redundancy)
+    }
+
+    /// Whether code, layout and redundancy are those of the default.
+    pub(crate) fn codes_as_default(&self) -> bool {
+        self.coding() == Self::default().coding()
+    }
+
+    /// The text that asks for this profile; `None` where no text stands for it.
+    pub(crate) fn policy_text(&self) -> Option<String> {
+        let (layout, _) = LAYOUTS.iter().find(|(_, layout)| *layout == self.layout)?;
+        let text = format!("{layout} {} {}", code_name(self.code), self.redundancy);
+        // A custom policy has a name of its own, which no peer knows; a number can be longer than a frame.
+        (text.len() <= MAX_TEXT && self.with_policy(&text)?.coding() == self.coding()).then_some(text)
+    }
+
+    /// This profile with what `text` asks for; `None` where it asks for nothing that there is.
+    fn with_policy(self, text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let (layout, code, redundancy) = (words.next()?, words.next()?, words.next()?);
+        let (_, layout) = *LAYOUTS.iter().find(|(name, _)| *name == layout)?;
+        let asked = Self { layout, code: parse_code(code).ok()?, redundancy: redundancy.parse().ok()?, ..self };
+        (words.next().is_none() && asked.check().is_ok()).then_some(asked)
+    }
+
+    /// This profile with what the peer's `text` asks for, if that is within `bounds`.
+    pub(crate) fn granted(self, text: &str, bounds: Bounds) -> Option<Self> {
+        let asked = self.with_policy(text)?;
+        let share = match asked.redundancy.proactive {
+            Proactive::None | Proactive::Adaptive => 0.0,
+            Proactive::Every { spacing } => 1.0 / (spacing - 1.0),
+            Proactive::Block { k, r } if k <= bounds.max_span => f64::from(r) / f64::from(k),
+            Proactive::Block { .. } | Proactive::Custom(_) => return None,
+        };
+        (share <= bounds.max_overhead && bounds.codes.contains(asked.code)).then_some(asked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{ARQ, STREAM, block};
+    use crate::redundancy::Answer;
+
+    const BOUNDS: Bounds = Bounds { codes: CodeSet(0b1011), max_overhead: 0.5, max_span: 256 };
+
+    #[test]
+    fn a_profile_is_granted_as_it_was_asked_for() {
+        let open = Redundancy { answer: Answer::Open, ..Redundancy::every(5.0) };
+        for (profile, text) in [
+            (ARQ, "sliding rlc none"),
+            (Profile { redundancy: open, ..STREAM }, "sliding rlc every:5,open"),
+            (block(32, 8), "generations cauchy block:32,8"),
+            (Profile { code: Code::Rlc16, ..block(200, 100) }, "generations rlc16 block:200,100"),
+        ] {
+            assert_eq!(profile.policy_text().as_deref(), Some(text));
+            let granted = STREAM.granted(text, BOUNDS).expect(text);
+            assert_eq!((granted.coding(), granted.rate_control), (profile.coding(), STREAM.rate_control));
+        }
+        assert!(STREAM.codes_as_default() && !ARQ.codes_as_default());
+        // 309 digits.
+        assert_eq!(Profile { redundancy: Redundancy::every(f64::MAX), ..STREAM }.policy_text(), None);
+    }
+
+    #[test]
+    fn what_a_hostile_text_asks_for_is_not_granted() {
+        for text in [
+            "",
+            " ",
+            "sliding",
+            "sliding rlc",
+            "sliding rlc every:5 more",
+            "sliding  rlc every:5",
+            "spinning rlc every:5",
+            "sliding cauchy every:5",
+            "sliding raptorq every:5",
+            "sliding rlc every:1.0001",
+            "sliding rlc every:NaN",
+            "sliding rlc every:-5",
+            "sliding rlc every:2.9",
+            "sliding rlc block:32,8",
+            "generations rlc every:5",
+            "generations rlc adaptive",
+            "generations rlc16 block:0,1",
+            "generations rlc16 block:257,1",
+            "generations rlc16 block:1024,1024",
+            "generations rlc16 block:32,17",
+            "generations cauchy block:180,80",
+            "generations cauchy block:32,8,deficit",
+            "every:5",
+            "\u{1b}[2J",
+        ] {
+            assert_eq!(STREAM.granted(text, BOUNDS), None, "{text:?}");
+        }
+        assert_eq!(STREAM.granted("generations cauchy block:32,8", Bounds { codes: CodeSet::RLC, ..BOUNDS }), None);
+        assert_eq!(STREAM.granted("sliding rlc every:5", Bounds { max_overhead: 0.2, ..BOUNDS }), None);
+    }
+}
