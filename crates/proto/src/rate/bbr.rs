@@ -2,12 +2,13 @@
 //! what it is.
 //!
 //! It keeps the bottleneck's rate (windowed maximum of measured delivery rates) and the least round trip, paces at the one
-//! and bounds the flight by their product. It differs from BBR in six points, each because of what PEERS.md measured:
+//! and bounds the flight by their product. It differs from BBR in seven points, each because of what was measured:
 //! - the rate is taken from bytes *passed*, lost ones included, while the queue is short (see [`crate::path::DeliveryRate`]). BBR's
 //!   sees `(1 - p)` of the bottleneck and collapses once `1.25 (1 - p) < 1`: kernel BBR keeps 38 % at 20 % loss;
 //! - start-up also takes the dispersion of packets ([`crate::path::Dispersion`]), one round trip before rates over a round trip say as much;
 //! - it ends when the round trip shows a queue, not only when the rate stops growing: a full queue is never needed;
 //! - where another keeps the queue full it takes part as CUBIC does for as long as that lasts ([`super::contest`]);
+//! - where that other does not yield to losses either, it keeps a constant window of half of the path ([`super::hold`]);
 //! - a queue that stands for a round trip, even one shorter than that, lowers the pace by a twentieth and narrows what losses are taken for
 //!   the medium's, or a short queue would drop what the sender takes for random loss;
 //! - a standing queue ends a cruise early, and no time is spent at four packets to probe the round trip: the drain after each
@@ -16,6 +17,7 @@
 use core::time::Duration;
 
 use super::contest::Contest;
+use super::hold::{Hold, Turn};
 use super::medium::{Medium, Verdict};
 use super::{AckSample, Budget, INITIAL_WINDOW, LossSample, PACKET, RateController, own_time, queue_is_long};
 use crate::Time;
@@ -102,6 +104,8 @@ enum Phase {
     Look,
     /// Beside who keeps the queue full.
     Compete,
+    /// Beside who keeps the queue full and does not yield.
+    Hold,
 }
 
 /// See the module.
@@ -145,6 +149,7 @@ pub struct Bbr {
     returns: u32,
     /// With whom keeps the queue full.
     contest: Option<Contest>,
+    hold: Hold,
     medium: Medium,
     /// Cruise in round trips.
     cruise_rounds: u64,
@@ -185,6 +190,7 @@ impl Default for Bbr {
             stood_until: 0,
             returns: 0,
             contest: None,
+            hold: Hold::default(),
             medium: Medium::default(),
             cruise_rounds: CRUISE_ROUNDS,
             doubted: 0,
@@ -227,6 +233,7 @@ impl RateController for Bbr {
         if let Some(contest) = &mut self.contest {
             contest.on_ack(ack, self.queue);
         }
+        self.hold.on_ack(ack, self.recent_queue());
         self.leave_early(ack);
         if ack.newest >= self.round_ends {
             self.end_round(ack);
@@ -240,6 +247,8 @@ impl RateController for Bbr {
     }
 
     fn on_loss(&mut self, loss: &LossSample) {
+        let queue = self.recent_queue();
+        self.hold.on_loss(loss, self.latest_least(), queue, queue > self.queue_limit());
         if let Some(contest) = &mut self.contest {
             contest.on_loss(loss, self.queue);
         }
@@ -267,6 +276,9 @@ impl RateController for Bbr {
         if let (Phase::Compete, Some(contest)) = (self.phase, &self.contest) {
             return contest.budget();
         }
+        if let (Phase::Hold, Some(budget)) = (self.phase, self.hold.budget()) {
+            return budget;
+        }
         let rate = self.rate();
         // The first flight over one round trip: what start-up begins with, and what the first few packets' rates must not lower.
         let initial = (FIRST_FLIGHT as f64 / self.min_rtt.as_secs_f64().max(1e-4)) as u64;
@@ -282,7 +294,7 @@ impl RateController for Bbr {
             Phase::Up => UP_GAIN,
             Phase::Down | Phase::Look => DOWN_GAIN,
             Phase::Cruise if self.stood => STOOD_GAIN,
-            Phase::Cruise | Phase::Probe | Phase::Compete => CRUISE_GAIN,
+            Phase::Cruise | Phase::Probe | Phase::Compete | Phase::Hold => CRUISE_GAIN,
         };
         let product = self.product_of(rate);
         let window = match self.phase {
@@ -295,7 +307,8 @@ impl RateController for Bbr {
     }
 
     fn is_congested(&self) -> bool {
-        queue_is_long(self.queue, self.min_rtt, self.rate())
+        let drops = self.phase == Phase::Hold && self.hold.is_full(self.recent_queue());
+        drops || queue_is_long(self.queue, self.min_rtt, self.rate())
     }
 }
 
@@ -372,6 +385,7 @@ impl Bbr {
     /// Phases that end on what an acknowledgement shows rather than at the end of a round.
     fn leave_early(&mut self, ack: &AckSample) {
         if core::mem::take(&mut self.marked) {
+            self.hold.forget();
             self.lower(MARK_GAIN);
             let drain = if self.phase == Phase::Startup { Phase::Drain } else { Phase::Down };
             return self.enter(drain, ack);
@@ -431,6 +445,11 @@ impl Bbr {
         self.recent.iter().min().copied().unwrap_or_default()
     }
 
+    /// What stood in the queue by the latest feedbacks, whatever the phase.
+    fn recent_queue(&self) -> Duration {
+        self.latest_least().saturating_sub(self.min_rtt)
+    }
+
     /// Queueing delay above the floor that shows a standing queue.
     fn short_queue(&self) -> Duration {
         SHORT_QUEUE.max(own_time(self.rate()))
@@ -438,6 +457,7 @@ impl Bbr {
 
     fn end_round(&mut self, ack: &AckSample) {
         self.round_ends = ack.next;
+        self.stand_firm(ack);
         // Rounds without a sample (an application that sends little) do not age the estimate.
         if core::mem::take(&mut self.sampled) {
             self.rate_slot = (self.rate_slot + 1) % RATE_ROUNDS;
@@ -450,6 +470,25 @@ impl Bbr {
             self.doubted = self.rate();
             self.lower(DROP_GAIN);
             self.enter(Phase::Down, ack);
+        }
+    }
+
+    /// Begins or ends to hold the window.
+    fn stand_firm(&mut self, ack: &AckSample) {
+        if matches!(self.phase, Phase::Startup | Phase::Drain) {
+            return self.hold.forget();
+        }
+        let is_saturated = ack.rate.is_some_and(|rate| !rate.app_limited);
+        match self.hold.end_round(ack.now, ack.in_flight, is_saturated) {
+            Some(Turn::Begin) => {
+                (self.contest, self.returns) = (None, 0);
+                self.enter(Phase::Hold, ack);
+            }
+            Some(Turn::End(window)) => {
+                self.contest = Some(Contest::begin((window / 2).max(INITIAL_WINDOW)));
+                self.enter(Phase::Compete, ack);
+            }
+            None => {}
         }
     }
 

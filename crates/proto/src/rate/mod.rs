@@ -7,6 +7,7 @@ mod bbr;
 mod contest;
 mod cubic;
 mod fixed;
+mod hold;
 mod hystart;
 mod medium;
 mod newreno;
