@@ -15,7 +15,7 @@ use tidewire_sim::settings::unknown_key;
 /// Names another file to read in place of the user's and the system's.
 pub const FILE_VARIABLE: &str = "TIDEWIRE_CONFIG";
 /// Keys for every verb that has the option; each is also read from the environment. In a verb's own section all its options may stand.
-const SHARED: [&str; 16] = [
+const SHARED: [&str; 17] = [
     "profile",
     "code",
     "redundancy",
