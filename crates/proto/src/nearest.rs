@@ -6,9 +6,9 @@ use strsim::levenshtein;
 
 /// The name that `text` is probably meant to be, if one is near enough.
 pub fn nearest_name<'a>(text: &str, names: &[&'a str]) -> Option<&'a str> {
-    let (wrong, name) = names.iter().map(|name| (levenshtein(text, name), *name)).min()?;
+    let wrong = names.iter().map(|name| (levenshtein(text, name), *name));
     // A third of the letters wrong is a slip of the finger; more is another word.
-    (wrong <= name.len().div_ceil(3)).then_some(name)
+    wrong.filter(|(wrong, name)| *wrong <= name.len().div_ceil(3)).min().map(|(_, name)| name)
 }
 
 /// The rest of an error message that named `text`: `; did you mean "stream"? (allowed: stream, arq, block)`.

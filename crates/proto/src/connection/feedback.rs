@@ -5,20 +5,18 @@
 
 use std::collections::BTreeMap;
 
+use super::carried::{Carried, Data};
 use super::lanes::{Inbound, Lane};
 use super::{CloseCode, Connection};
 use crate::Time;
 use crate::lane::{LaneReceiver, MAX_LANES, STREAMS, Slice};
-use crate::path::{Carried, EcnTally, Fate, MAX_FEEDBACK_DELAY, Sent, is_persistent};
-use crate::rate::{AckSample, LossSample};
+use crate::path::{AckSample, EcnTally, Fate, LossSample, MAX_FEEDBACK_DELAY, Sent, is_persistent};
 use crate::wire::{EcnCounts, Feedback, FeedbackRepr, LaneRepr, StreamCreditRepr, Writer};
 
 /// Return bytes per delivered byte that FEEDBACK may cost (DESIGN section 6).
 const RETURN_SHARE: f64 = 0.04;
 /// FEEDBACK is never squeezed below this many bytes: acknowledgement, lane report and a few ranges.
 const LEAST_FEEDBACK: usize = 64;
-/// Lost packets are kept for this long beyond a round trip, to notice that they arrived after all.
-const SPURIOUS_WINDOW: core::time::Duration = core::time::Duration::from_millis(10);
 
 impl Connection {
     /// The peer's FEEDBACK in packet `number`.
@@ -47,24 +45,8 @@ impl Connection {
 
     /// Settles what is newly acknowledged, then what is thereby lost, then tells the rate controller.
     fn settle_acked(&mut self, now: Time, feedback: &Feedback<'_>) -> Result<(), CloseCode> {
-        let path = &mut self.path;
-        let first = path.flight.first_number();
-        self.acked.clear();
-        for range in feedback.received() {
-            if *range.end() >= path.flight.next_number() {
-                return Err(CloseCode::Protocol);
-            }
-            if *range.end() < first {
-                break;
-            }
-            let mut newest = path.flight.newest_unacknowledged(*range.end());
-            while let Some(n) = newest.filter(|n| range.contains(n)) {
-                if path.flight.get(n).is_some_and(|sent| sent.fate == Fate::Skipped) {
-                    return Err(CloseCode::Protocol);
-                }
-                self.acked.push(n);
-                newest = n.checked_sub(1).and_then(|below| path.flight.newest_unacknowledged(below));
-            }
+        if !self.path.newly_acked(feedback.received(), &mut self.acked) {
+            return Err(CloseCode::Protocol);
         }
         let acked = core::mem::take(&mut self.acked);
         let mut sample = AckSample {
@@ -86,7 +68,7 @@ impl Connection {
         }
         let measures = acked.iter().any(|&n| self.path.flight.get(n).is_some_and(|sent| sent.elicits));
         if let Some(&newest) = acked.first().filter(|_| measures) {
-            self.measure(now, newest, feedback.delay(), &mut sample);
+            self.path.measure(now, newest, feedback.delay(), &mut sample);
         }
         for &n in acked.iter().rev() {
             sample.bytes += self.settle_one(now, n);
@@ -105,19 +87,6 @@ impl Connection {
             self.path.rate.on_ack(&sample);
         }
         Ok(())
-    }
-
-    /// Round trip and delivery rate from the newest packet of a FEEDBACK, if it is the newest of all.
-    fn measure(&mut self, now: Time, newest: u64, delay: core::time::Duration, sample: &mut AckSample) {
-        let path = &mut self.path;
-        let Some(sent) = path.flight.get(newest).filter(|sent| sent.fate == Fate::Open) else { return };
-        if newest < path.first || path.loss.newest().is_some_and(|known| newest <= known) {
-            return;
-        }
-        path.rtt.on_sample(now, now.since(sent.at), delay);
-        sample.rtt = Some(path.rtt.latest());
-        sample.rate = path.delivery.on_newest(newest, sent.at, sent.mark, now - delay, sent.app_limited);
-        sample.dispersion = path.delivery.dispersion(path.rtt.min());
     }
 
     /// One packet is newly acknowledged; returns the bytes that thereby left the flight.
@@ -169,15 +138,15 @@ impl Connection {
             self.path.rate.on_loss(&LossSample { now, bytes, sent: newest, persistent });
         }
         self.lost = lost;
-        self.tell_fates(now);
-        self.forget_packets(now);
+        self.path.tell_fates(now);
+        self.path.forget_packets(now);
     }
 
     /// What the fate of a packet means for what it carried.
-    pub(super) fn carried_fate(&mut self, now: Time, n: u64, sent: &Sent, arrived: bool) {
+    pub(super) fn carried_fate(&mut self, now: Time, n: u64, sent: &Sent<Data>, arrived: bool) {
         let udp = sent.payload_len();
         match sent.carried {
-            Carried::Source { lane, id, again } => {
+            Carried::Data(Data::Source { lane, id, again }) => {
                 let Some(Lane { sender, policies, .. }) = self.lanes.get_mut(lane) else { return };
                 if arrived {
                     sender.on_source_acked(id);
@@ -190,13 +159,13 @@ impl Connection {
                     policies.on_source_settled(id, arrived);
                 }
             }
-            Carried::Repair { lane, .. } => {
+            Carried::Data(Data::Repair { lane, .. }) => {
                 let Some(Lane { sender, policies, .. }) = self.lanes.get_mut(lane) else { return };
                 if let Some(repair) = sender.on_repair_settled(n, arrived) {
                     policies.on_repair_settled(&repair, arrived);
                 }
             }
-            Carried::Slice { lane, id, part, .. } => {
+            Carried::Data(Data::Slice { lane, id, part, .. }) => {
                 let Some(Lane { sender, .. }) = self.lanes.get_mut(lane) else { return };
                 sender.on_slice_settled(Slice { id, part }, n, arrived);
             }
@@ -207,50 +176,13 @@ impl Connection {
                 self.ids.on_fate(n, arrived);
                 self.exchange.on_fate(n, arrived);
             }
-            Carried::Base { .. } => {}
+            Carried::Data(Data::Base { .. }) => {}
         }
-        if let Carried::Source { lane, .. } | Carried::Repair { lane, .. } | Carried::Base { lane } = sent.carried
+        if let Carried::Data(Data::Source { lane, .. } | Data::Repair { lane, .. } | Data::Base { lane }) = sent.carried
             && !arrived
             && let Some(lane) = self.lanes.get_mut(lane)
         {
             lane.sender.on_packet_lost(n);
-        }
-    }
-
-    /// Forgets packets whose fate is known, or asked for no acknowledgement, once a late one would tell
-    /// nothing.
-    pub(super) fn forget_packets(&mut self, now: Time) {
-        self.path.flight.forget(now - self.path.rtt.smoothed() - SPURIOUS_WINDOW);
-    }
-
-    /// Gives estimator, rate controller and search of the packet size the fates in the order of sending, as
-    /// far as they are known.
-    fn tell_fates(&mut self, now: Time) {
-        let path = &mut self.path;
-        // Losses of a full queue are congestion: no redundancy answers them.
-        let congested = path.rate.is_congested();
-        let loss = path.estimator.estimate().rate;
-        for (n, sent) in path.flight.iter_from(path.fates_from) {
-            match sent.fate {
-                Fate::Open if sent.elicits => break,
-                _ if sent.carried == Carried::SizeProbe => {}
-                _ if !sent.elicits => {
-                    if sent.fate == Fate::Acked {
-                        path.mtu.on_fate(now, sent.at, (sent.payload_len(), false), loss);
-                    }
-                }
-                Fate::Acked | Fate::Lost { .. } => {
-                    let lost = sent.fate != Fate::Acked;
-                    path.rate.on_fate(n, lost);
-                    path.mtu.on_fate(now, sent.at, (sent.payload_len(), lost), loss);
-                    path.runs.on_fate(lost);
-                    if !congested {
-                        path.estimator.on_fate(lost);
-                    }
-                }
-                Fate::Open | Fate::Skipped => {}
-            }
-            path.fates_from = n + 1;
         }
     }
 

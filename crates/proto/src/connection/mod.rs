@@ -6,6 +6,7 @@
 //! `slices` (symbols longer than the path takes), `app` (streams), `messages`, `memory`, `moving` (addresses and ids), `keys`, `exchange` (fresh keys), `policy` (how the peer is to code), `driving` (what a driver hands in and takes out).
 
 mod app;
+mod carried;
 mod driving;
 mod exchange;
 mod feedback;
@@ -23,7 +24,7 @@ mod slices;
 mod tests;
 mod timers;
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -43,14 +44,11 @@ use crate::config::Config;
 use crate::crypto::PublicKey;
 use crate::handshake::{Initiator, Route, Session};
 use crate::lane::{LaneReceiver, LaneSender, STREAMS, Streams};
-use crate::path::{
-    DeliveryRate, EcnTally, FeedbackClock, Flight, IP_UDP_HEADER, LossDetector, LossEstimator, LossRuns, MtuProber,
-    OurIds, Pacer, ReceivedPackets, Rtt, Validation,
-};
+use crate::path::{FeedbackClock, MtuProber, OurIds, Path, Validation};
 use crate::profile::Profile;
-use crate::rate::RateController;
 use crate::stats::Stats;
 use crate::wire::{ConnectionId, code_name};
+use carried::Data;
 use exchange::Exchange;
 use keys::Keys;
 use lanes::{Inbound, Lanes};
@@ -79,92 +77,6 @@ enum State {
     Closed,
 }
 
-/// Packet numbers, round trip, loss, size, rate and pace of path 0.
-#[derive(Debug)]
-struct Path {
-    remote: SocketAddr,
-    /// Our address that the initiator chose; none where the system picks it.
-    local: Option<IpAddr>,
-    /// The first packet since the way changed: older ones say nothing of it.
-    first: u64,
-    rtt: Rtt,
-    flight: Flight,
-    loss: LossDetector,
-    estimator: LossEstimator,
-    /// All losses, for reports.
-    runs: LossRuns,
-    /// First packet whose fate the estimator has not been told.
-    fates_from: u64,
-    delivery: DeliveryRate,
-    mtu: MtuProber,
-    rate: Box<dyn RateController>,
-    pacer: Pacer,
-    received: ReceivedPackets,
-    feedback: FeedbackClock,
-    /// ECN counts that the peer last reported.
-    reported_ecn: EcnTally,
-    /// When a packet that elicits an acknowledgement last left.
-    last_eliciting: Time,
-    /// Probe timeouts since something was last acknowledged, and when the first of them was.
-    probes: u32,
-    probing_since: Time,
-    last_probe: Time,
-    /// A probe timeout asks for a packet.
-    probe_owed: bool,
-    /// ... and a short one behind it, which a path that became narrower lets pass.
-    ping_owed: bool,
-    /// Since when an answer is waited for: the last one, or the first packet after nothing was in flight.
-    waiting_since: Time,
-    /// When a packet number is next left out.
-    skip_at: Time,
-    /// Since when slots were free with nothing to send; fraction of time that they were, over about one round trip.
-    idle_since: Option<Time>,
-    idle_share: f64,
-    last_data: Time,
-}
-
-impl Path {
-    fn new(config: &Config, side: Side, remote: SocketAddr, now: Time) -> Self {
-        Self {
-            remote,
-            local: None,
-            first: 0,
-            rtt: Rtt::default(),
-            flight: Flight::default(),
-            loss: LossDetector::default(),
-            estimator: LossEstimator::default(),
-            runs: LossRuns::default(),
-            fates_from: 0,
-            delivery: DeliveryRate::default(),
-            mtu: MtuProber::new(config.max_datagram, config.probe_size),
-            rate: config.profile.rate_control.build(),
-            pacer: Pacer::default(),
-            received: ReceivedPackets::default(),
-            // The responder is where its address says: nobody has to be told.
-            feedback: FeedbackClock::new(side == Side::Initiator),
-            reported_ecn: EcnTally::default(),
-            last_eliciting: now,
-            probes: 0,
-            probing_since: now,
-            last_probe: now,
-            probe_owed: false,
-            ping_owed: false,
-            waiting_since: now,
-            skip_at: now + SKIP_START,
-            idle_since: Some(now),
-            idle_share: 1.0,
-            last_data: now,
-        }
-    }
-}
-
-impl Path {
-    /// Whether the window has room for a datagram of `len` bytes. One packet may always fly: the least window may be less than a large one.
-    fn has_room(&self, len: usize) -> bool {
-        self.flight.is_empty() || self.flight.bytes() + (len + IP_UDP_HEADER) as u64 <= self.rate.budget().window
-    }
-}
-
 /// A connection to one peer.
 #[derive(Debug)]
 pub struct Connection {
@@ -183,7 +95,7 @@ pub struct Connection {
     peer_key: Option<PublicKey>,
     /// The endpoint is to ask whether the peer still knows us.
     inquiry_owed: bool,
-    path: Path,
+    path: Path<Data>,
     /// Addresses at which the peer may be now.
     validation: Validation,
     lanes: Lanes,
@@ -250,7 +162,10 @@ impl Connection {
         grease: u64,
     ) -> Self {
         let slot_len = config.slot_len();
-        let path = Path::new(&config, side, remote, now);
+        let mtu = MtuProber::new(config.max_datagram, config.probe_size);
+        // The responder is where its address says: nobody has to be told.
+        let feedback = FeedbackClock::new(side == Side::Initiator);
+        let path = Path::new((remote, now), mtu, config.profile.rate_control.build(), feedback);
         Self {
             profile: config.profile,
             asking: Asking::default(),
@@ -438,19 +353,9 @@ impl Connection {
         let pacing = self.path.rate.budget().pacing;
         self.config.max_rate.map_or(pacing, |bits| pacing.min(bits / 8))
     }
-
-    fn is_saturated(&self) -> bool {
-        self.path.idle_share < SATURATED_IDLE
-    }
 }
 
 /// Packets whose loss one FEEDBACK tells of without need of more memory: a burst of them at the rate at which FEEDBACK comes. Chosen.
 const LOST_AT_ONCE: usize = 64;
 /// Probe timeouts that closing lasts (RFC 9000 section 10.2).
 const CLOSING_TIMEOUTS: u32 = 3;
-/// Less idle than this share of the last round trip: the path, not the application, is the limit. A driver's wake-ups leave gaps
-/// of some ten microseconds per millisecond; an application at 85 % of the rate leaves 15 %.
-const SATURATED_IDLE: f64 = 0.1;
-/// The first packet number is left out after this long, later ones every eight probe timeouts (RELIABILITY 5.5).
-const SKIP_START: Duration = Duration::from_secs(1);
-const SKIP_TIMEOUTS: u32 = 8;

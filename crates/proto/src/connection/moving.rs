@@ -8,12 +8,10 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use super::{Connection, Path, Side, State, Transmit};
+use super::carried::Carried;
+use super::{Connection, Side, State, Transmit};
 use crate::Time;
-use crate::path::{
-    Carried, DeliveryRate, Errand, Fate, LossDetector, LossEstimator, LossRuns, MAX_FEEDBACK_DELAY, Move, Pacer, Rtt,
-};
-use crate::rate::RateController;
+use crate::path::{Errand, Fate, MAX_FEEDBACK_DELAY, Move};
 use crate::wire::{ConnectionId, Frame, SHORT_HEADER_LEN, TAG_LEN, Writer, write_short_header};
 
 /// A packet of a challenge and an echo, 9 bytes each.
@@ -189,19 +187,5 @@ impl Connection {
     /// An id that no longer leads here.
     pub(crate) fn poll_gone_id(&mut self) -> Option<ConnectionId> {
         self.ids.poll_gone()
-    }
-}
-
-impl Path {
-    /// Forgets all that was measured, the packet size too. Packet numbers go on, and so does what was received.
-    fn renew(&mut self, now: Time, rate: Box<dyn RateController>) {
-        self.mtu.restart(now, Duration::ZERO);
-        self.rtt = Rtt::default();
-        self.loss = LossDetector::default();
-        self.estimator = LossEstimator::default();
-        self.runs = LossRuns::default();
-        self.delivery = DeliveryRate::default();
-        self.pacer = Pacer::default();
-        self.rate = rate;
     }
 }

@@ -74,7 +74,7 @@ impl Connection {
         }
         if self.path.flight.is_full() {
             // An end that only receives small records hears no FEEDBACK, upon which packets are else forgotten.
-            self.forget_packets(now);
+            self.path.forget_packets(now);
             if self.path.flight.is_full() {
                 self.fault(now, CloseCode::Protocol);
             }

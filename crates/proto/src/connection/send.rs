@@ -8,12 +8,13 @@ use core::time::Duration;
 
 use tidewire_codec::{Code, RepairId, SourceId};
 
+use super::carried::{Carried, Data};
 use super::lanes::Lane;
 use super::slices::BASE_SIZE;
-use super::{CLOSING_TIMEOUTS, Connection, SKIP_TIMEOUTS, State, Transmit};
+use super::{CLOSING_TIMEOUTS, Connection, State, Transmit};
 use crate::Time;
 use crate::lane::{LaneSender, STREAMS, Slice};
-use crate::path::{Carried, Ecn, Fate, IP_UDP_HEADER, Sent, transmission_time};
+use crate::path::{Ecn, IP_UDP_HEADER, transmission_time};
 use crate::redundancy::{CodingContext, Planned, Policies, Repair};
 use crate::wire::{
     Frame, Layout, SHORT_HEADER_LEN, TAG_LEN, Writer, pad, repair_header_len, source_header_len, write_grease,
@@ -104,7 +105,7 @@ impl Connection {
 
     /// Builds and seals one packet, of at most `segment` bytes if it joins a batch. `None`: nothing to send now.
     fn build_packet(&mut self, now: Time, out: &mut [u8], segment: Option<usize>) -> Option<usize> {
-        self.skip_number(now);
+        self.path.skip_number(now);
         let number = self.path.flight.next_number();
         let limit = segment.unwrap_or_else(|| usize::from(self.path.mtu.current()));
         let feedback = self.path.feedback.due(self.path.rtt.least_or_zero()).is_some_and(|due| due <= now);
@@ -141,67 +142,29 @@ impl Connection {
     /// Records a packet that leaves now.
     pub(super) fn record(&mut self, now: Time, len: usize, carried: Carried, elicits: bool) {
         let bytes = (len + IP_UDP_HEADER) as u32;
-        if let Carried::Source { lane, .. } | Carried::Slice { lane, .. } | Carried::Repair { lane, .. } = carried {
-            self.note_busy(now);
+        if let Carried::Data(Data::Source { lane, .. } | Data::Slice { lane, .. } | Data::Repair { lane, .. }) = carried
+        {
+            self.path.note_busy(now);
             self.lanes.charge(lane, bytes);
         }
-        let app_limited = !self.is_saturated();
-        let path = &mut self.path;
-        let alone = path.flight.is_empty();
-        let mark = path.delivery.on_sent(now, bytes, alone);
-        path.flight.push(Sent { at: now, bytes, fate: Fate::Open, carried, elicits, app_limited, mark });
+        self.path.on_sent(now, bytes, carried, elicits);
         let packets = &mut self.stats.packets;
         packets.sent += 1;
         match carried {
-            Carried::Source { again: false, .. } | Carried::Slice { again: false, .. } => packets.source += 1,
-            Carried::Source { again: true, .. }
-            | Carried::Slice { again: true, .. }
-            | Carried::Repair { on_feedback: true, .. } => packets.feedback_repair += 1,
-            Carried::Repair { on_feedback: false, .. } => packets.repair += 1,
-            Carried::Control | Carried::SizeProbe | Carried::Base { .. } => packets.control += 1,
+            Carried::Data(Data::Source { again: false, .. } | Data::Slice { again: false, .. }) => packets.source += 1,
+            Carried::Data(
+                Data::Source { again: true, .. }
+                | Data::Slice { again: true, .. }
+                | Data::Repair { on_feedback: true, .. },
+            ) => packets.feedback_repair += 1,
+            Carried::Data(Data::Repair { on_feedback: false, .. }) => packets.repair += 1,
+            Carried::Control | Carried::SizeProbe | Carried::Data(Data::Base { .. }) => packets.control += 1,
         }
         self.stats.wire_bytes_sent += u64::from(bytes);
         if elicits {
-            path.last_eliciting = now;
-            if alone {
-                path.waiting_since = now;
-            }
-            path.rate.on_sent(now, u64::from(bytes), path.flight.bytes());
             let pacing = self.pacing();
             self.path.pacer.on_sent(now, bytes as usize, pacing);
         }
-    }
-
-    /// Keeps the share of time in which slots were free and nothing was there to fill them.
-    fn note_busy(&mut self, now: Time) {
-        let path = &mut self.path;
-        let idle = path.idle_since.take().map_or(Duration::ZERO, |since| now.since(since));
-        let passed = now.since(path.last_data).max(Duration::from_nanos(1));
-        let weight = (passed.as_secs_f64() / path.rtt.smoothed().as_secs_f64().max(1e-3)).min(1.0);
-        let share = (idle.as_secs_f64() / passed.as_secs_f64()).min(1.0);
-        path.idle_share += weight * (share - path.idle_share);
-        path.last_data = now;
-    }
-
-    /// Leaves out a packet number now and then, so that a peer that acknowledges what it never saw is found out.
-    fn skip_number(&mut self, now: Time) {
-        let path = &mut self.path;
-        if now < path.skip_at {
-            return;
-        }
-        path.skip_at = now + path.rtt.probe_timeout(Duration::ZERO) * SKIP_TIMEOUTS;
-        if path.flight.is_empty() {
-            return;
-        }
-        path.flight.push(Sent {
-            at: now,
-            bytes: 0,
-            fate: Fate::Skipped,
-            carried: Carried::Control,
-            elicits: false,
-            app_limited: false,
-            mark: Default::default(),
-        });
     }
 
     /// The decision: what the slot that is open now carries.
@@ -353,7 +316,7 @@ impl Connection {
         lane: u32,
         ask: impl FnOnce(&mut Policies, &CodingContext<'_>) -> R,
     ) -> Option<R> {
-        let saturated = self.is_saturated();
+        let saturated = self.path.is_saturated();
         let waiting = lane == STREAMS && self.streams.has_waiting();
         let path = &self.path;
         let Lane { sender, policies, .. } = self.lanes.get_mut(lane)?;
@@ -427,7 +390,7 @@ impl Connection {
                 let Lane { sender, .. } = self.lanes.get_mut(*id)?;
                 Frame::Base { lane: *id, base: sender.base() }.emit(w).ok()?;
                 sender.on_base_said(number);
-                Some(Carried::Base { lane: *id })
+                Some(Carried::Data(Data::Base { lane: *id }))
             }
             Slot::Source(lane) => {
                 let Lane { sender, .. } = self.lanes.get_mut(*lane)?;
@@ -438,7 +401,7 @@ impl Connection {
                     write_source_header(w, (*lane, layout), id, base, false).ok()?;
                     w.bytes(symbol).ok()?;
                     sender.on_base_said(number);
-                    Carried::Source { lane: *lane, id, again: false }
+                    Carried::Data(Data::Source { lane: *lane, id, again: false })
                 } else {
                     self.write_first_slice(*lane, id, number, w)?
                 };
@@ -462,7 +425,7 @@ impl Connection {
                 }
                 write_source_header(w, (lane, sender.layout()), id, base, true).ok()?;
                 w.bytes(sender.resend(id, number)?).ok()?;
-                Carried::Source { lane, id, again: true }
+                Carried::Data(Data::Source { lane, id, again: true })
             }
             Repair::Coded { first, count, row, on_feedback } => {
                 let (first, count, row) = match sender.layout() {
@@ -480,7 +443,7 @@ impl Connection {
                 write_repair_header(w, (lane, sender.layout()), code, id, base, on_feedback).ok()?;
                 let len = sender.send_repair(code, id, on_feedback, number, w.spare()).ok()?;
                 w.advance(len).ok()?;
-                Carried::Repair { lane, first: id.first, count, on_feedback }
+                Carried::Data(Data::Repair { lane, first: id.first, count, on_feedback })
             }
         };
         sender.on_base_said(number);

@@ -6,12 +6,13 @@
 use tidewire_codec::SourceId;
 
 use super::Connection;
+use super::carried::{Carried, Data};
 use super::driving::{SendFailure, Transmit};
 use super::lanes::Lane;
 use super::send::{PACKET_OVERHEAD, Slot};
 use crate::Time;
 use crate::lane::Slice;
-use crate::path::{BASE_DATAGRAM, Carried};
+use crate::path::BASE_DATAGRAM;
 use crate::wire::{Frame, Writer};
 
 /// What every path takes.
@@ -67,6 +68,6 @@ impl Connection {
         Frame::Slice { lane, layout, id: slice.id, offset: part.offset, total: part.total, bytes: part.bytes }
             .emit(w)
             .ok()?;
-        Some(Carried::Slice { lane, id: slice.id, part: slice.part, again })
+        Some(Carried::Data(Data::Slice { lane, id: slice.id, part: slice.part, again }))
     }
 }

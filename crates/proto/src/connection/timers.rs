@@ -5,14 +5,11 @@
 
 use core::time::Duration;
 
-use super::{CloseReason, Connection, Path, Side, State, WakeReason};
+use super::{CloseReason, Connection, Side, State, WakeReason};
 use crate::Time;
-use crate::path::{IP_UDP_HEADER, MAX_FEEDBACK_DELAY};
+use crate::path::{IP_UDP_HEADER, MAX_FEEDBACK_DELAY, STEADY_PROBES};
 use crate::wire::ConnectionId;
 
-/// Without an answer probes leave at an even pace for this long, then ever fewer, and nothing else does: the circuit is broken (RFC 8084; DESIGN
-/// section 6).
-const STEADY_PROBES: Duration = Duration::from_secs(1);
 /// Probes per round trip meanwhile: one must leave, be answered, and what it asks for arrive, within two round trips of the link's return.
 const PROBES_PER_RTT: u32 = 3;
 /// ... but not more often than this: a hundred small packets before the circuit breaks, whatever the round trip. Chosen.
@@ -198,12 +195,5 @@ impl Connection {
             arm(policy.and_then(|at| later(at.max(open))), WakeReason::Redundancy);
         }
         Some(next)
-    }
-}
-
-impl Path {
-    /// Nobody has answered for so long that nothing but probes leaves.
-    pub(super) fn is_broken(&self) -> bool {
-        self.probes > 0 && self.last_probe.since(self.probing_since) >= STEADY_PROBES
     }
 }

@@ -1,6 +1,6 @@
 //! Coding work that leaves the connection: what to compute, with the symbols to compute it from.
 //!
-//! A lane in generations makes jobs; [`crate::connection::Connection::poll_job`] hands them out, a worker
+//! A lane in generations makes jobs; `Connection::poll_job` hands them out, a worker
 //! runs them, and their results come back through `handle_job`. A job owns references to symbols that nobody
 //! writes any more, so that no payload byte is copied to make one, and it needs nothing of the connection
 //! while it runs.

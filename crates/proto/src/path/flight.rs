@@ -6,8 +6,6 @@
 
 use std::collections::VecDeque;
 
-use tidewire_codec::SourceId;
-
 use super::IP_UDP_HEADER;
 use crate::Time;
 
@@ -18,21 +16,15 @@ pub(crate) const MAX_FLIGHT: usize = 1 << 18;
 /// nothing makes us remember a few MiB, not 30. An honest one asks for some 10,000 of them within the time of a loss, at 10 Gbit/s over 300 ms.
 const MAX_SILENT: usize = 1 << 15;
 
-/// What a packet carried besides control frames: what to do when its fate is known.
+/// What a packet carried besides control frames: what to do when its fate is known. The path does not look into `T`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Carried {
+pub(crate) enum Carried<T> {
     /// Nothing but control frames.
     Control,
     /// A probe of a larger packet size: its loss says nothing about the path's loss.
     SizeProbe,
-    /// The base of a lane, alone.
-    Base { lane: u32 },
-    /// A source symbol of a lane.
-    Source { lane: u32, id: SourceId, again: bool },
-    /// Part of a source symbol of a lane; `again`: of one that was out before.
-    Slice { lane: u32, id: SourceId, part: u16, again: bool },
-    /// A repair symbol over `count` source symbols from `first`.
-    Repair { lane: u32, first: SourceId, count: u16, on_feedback: bool },
+    /// What the connection sends over the path.
+    Data(T),
 }
 
 /// What became of a packet.
@@ -50,12 +42,12 @@ pub(crate) enum Fate {
 
 /// One sent packet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sent {
+pub(crate) struct Sent<T> {
     pub at: Time,
     /// Size with IP and UDP headers.
     pub bytes: u32,
     pub fate: Fate,
-    pub carried: Carried,
+    pub carried: Carried<T>,
     /// Asks for an acknowledgement and counts as in flight.
     pub elicits: bool,
     /// Sent when the application had nothing more to send.
@@ -64,7 +56,7 @@ pub(crate) struct Sent {
     pub mark: super::delivery::Mark,
 }
 
-impl Sent {
+impl<T> Sent<T> {
     /// Its UDP payload in bytes.
     pub fn payload_len(&self) -> u16 {
         (self.bytes as usize).saturating_sub(IP_UDP_HEADER) as u16
@@ -72,9 +64,9 @@ impl Sent {
 }
 
 /// Sent packets by number.
-#[derive(Debug, Default)]
-pub(crate) struct Flight {
-    packets: VecDeque<Sent>,
+#[derive(Debug)]
+pub(crate) struct Flight<T> {
+    packets: VecDeque<Sent<T>>,
     /// For each packet how far below it the search for a packet without acknowledgement goes on: 0 if it has none itself.
     skips: VecDeque<u32>,
     /// Number of the first packet in the queue.
@@ -86,7 +78,13 @@ pub(crate) struct Flight {
     silent: usize,
 }
 
-impl Flight {
+impl<T> Default for Flight<T> {
+    fn default() -> Self {
+        Self { packets: VecDeque::new(), skips: VecDeque::new(), first: 0, bytes: 0, open: 0, silent: 0 }
+    }
+}
+
+impl<T: Copy> Flight<T> {
     /// The number that the next packet will have.
     pub fn next_number(&self) -> u64 {
         self.first + self.packets.len() as u64
@@ -113,7 +111,7 @@ impl Flight {
     }
 
     /// Takes the next packet; its number is what [`Self::next_number`] said.
-    pub fn push(&mut self, sent: Sent) {
+    pub fn push(&mut self, sent: Sent<T>) {
         if sent.elicits && sent.fate == Fate::Open {
             self.bytes += u64::from(sent.bytes);
             self.open += 1;
@@ -124,13 +122,13 @@ impl Flight {
     }
 
     /// The packet of this number, while it is held.
-    pub fn get(&self, number: u64) -> Option<&Sent> {
+    pub fn get(&self, number: u64) -> Option<&Sent<T>> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.packets.get(index)
     }
 
     /// Settles the fate of a packet and returns what it was before.
-    pub fn settle(&mut self, number: u64, fate: Fate) -> Option<Sent> {
+    pub fn settle(&mut self, number: u64, fate: Fate) -> Option<Sent<T>> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         let packet = self.packets.get_mut(index)?;
         let before = *packet;
@@ -180,7 +178,7 @@ impl Flight {
     }
 
     /// Packets from `number` on with their numbers.
-    pub fn iter_from(&self, number: u64) -> impl Iterator<Item = (u64, &Sent)> {
+    pub fn iter_from(&self, number: u64) -> impl Iterator<Item = (u64, &Sent<T>)> {
         let skip = usize::try_from(number.saturating_sub(self.first)).unwrap_or(usize::MAX);
         (self.first.max(number)..).zip(self.packets.iter().skip(skip))
     }
@@ -190,7 +188,7 @@ impl Flight {
 mod tests {
     use super::*;
 
-    fn flight(count: u64) -> Flight {
+    fn flight(count: u64) -> Flight<()> {
         let mut flight = Flight::default();
         for n in 0..count {
             let (at, carried, mark) = (Time::from_millis(n), Carried::Control, Default::default());
@@ -200,7 +198,7 @@ mod tests {
     }
 
     /// As a plain walk finds it.
-    fn walked(flight: &Flight, number: u64) -> Option<u64> {
+    fn walked(flight: &Flight<()>, number: u64) -> Option<u64> {
         (flight.first_number()..=number).rev().find(|&n| flight.get(n).is_some_and(|sent| sent.fate != Fate::Acked))
     }
 

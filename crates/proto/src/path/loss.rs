@@ -6,7 +6,7 @@
 
 use core::time::Duration;
 
-use super::flight::{Fate, Flight, Sent};
+use super::flight::{Fate, Flight};
 use crate::Time;
 
 /// Later packets acknowledged before an older one counts as lost, while no reordering was seen (RFC 9002 section 6.1.1).
@@ -67,7 +67,7 @@ impl LossDetector {
     ///
     /// Of two packets the older one is lost first. So the search ends at the first packet that is not lost, goes on from there the next time, and costs
     /// what was settled since, not what is in flight.
-    pub fn detect(&mut self, flight: &mut Flight, now: Time, min_rtt: Duration, lost: &mut Vec<u64>) {
+    pub fn detect<T: Copy>(&mut self, flight: &mut Flight<T>, now: Time, min_rtt: Duration, lost: &mut Vec<u64>) {
         self.deadline = None;
         let Some((newest, newest_left, rtt)) = self.newest else { return };
         if self.learnt > Duration::ZERO && now.since(self.learnt_at) > min_rtt * WINDOW_LIFE {
@@ -96,9 +96,9 @@ impl LossDetector {
 
 /// Whether packets just given up, oldest first, show persistent congestion: two of them left at least `span.1` apart and after `span.0`, and
 /// nothing between them arrived (RFC 9002 section 7.6.2). `None` while no round trip was measured.
-pub(crate) fn is_persistent(flight: &Flight, lost: &[u64], span: Option<(Time, Duration)>) -> bool {
+pub(crate) fn is_persistent<T: Copy>(flight: &Flight<T>, lost: &[u64], span: Option<(Time, Duration)>) -> bool {
     let (Some((since, least)), [first, .., last]) = (span, lost) else { return false };
-    let left = |number| flight.get(number).map_or(Time::ZERO, |sent: &Sent| sent.at);
+    let left = |number| flight.get(number).map_or(Time::ZERO, |sent| sent.at);
     // Far from it nearly always: then the packets between need no look.
     if left(*last).since(left(*first).max(since)) < least {
         return false;
@@ -118,12 +118,12 @@ pub(crate) fn is_persistent(flight: &Flight, lost: &[u64], span: Option<(Time, D
 
 #[cfg(test)]
 mod tests {
-    use super::super::flight::Carried;
+    use super::super::flight::{Carried, Sent};
     use super::*;
 
     const RTT: Duration = Duration::from_millis(60);
 
-    fn flight(count: u64) -> Flight {
+    fn flight(count: u64) -> Flight<()> {
         let mut flight = Flight::default();
         for n in 0..count {
             flight.push(Sent {
@@ -139,7 +139,7 @@ mod tests {
         flight
     }
 
-    fn ack(flight: &mut Flight, detector: &mut LossDetector, number: u64, now: Time) -> Vec<u64> {
+    fn ack(flight: &mut Flight<()>, detector: &mut LossDetector, number: u64, now: Time) -> Vec<u64> {
         let sent = flight.settle(number, Fate::Acked).expect("held");
         detector.on_acked(number, sent.at, now);
         let mut lost = Vec::new();

@@ -1,9 +1,10 @@
 //! A path: the way between two addresses, and everything that belongs to packets rather than to data.
 //!
-//! Packet numbers, round-trip time, loss detection, loss estimate, packet size, rate control and pacing live here. A
-//! connection has path 0 alone in this release; nothing in here knows of connections, lanes or symbols, so that a
+//! Packet numbers, round-trip time, loss detection, loss estimate, packet size, the seam to rate control and pacing live here. A
+//! connection has path 0 alone in this release, as a [`Path`]; nothing in here knows of connections, lanes or symbols, so that a
 //! second path stays an addition.
 
+mod control;
 mod delivery;
 mod ecn;
 mod estimate;
@@ -15,15 +16,17 @@ mod pacer;
 mod received;
 mod rtt;
 mod runs;
+mod state;
 mod validation;
 
+pub use control::{AckSample, Budget, LossSample, RateController};
 pub use delivery::{DeliveryRate, Dispersion, RateSample};
 pub use ecn::Ecn;
 pub(crate) use ecn::EcnTally;
 pub use estimate::{LossEstimate, LossEstimator, correlation};
 #[cfg(all(test, feature = "aws-lc-rs"))]
 pub(crate) use flight::MAX_FLIGHT;
-pub(crate) use flight::{Carried, Fate, Flight, Sent};
+pub(crate) use flight::{Carried, Fate, Sent};
 #[cfg(all(test, feature = "aws-lc-rs"))]
 pub(crate) use ids::MAX_IDS;
 pub(crate) use ids::{OurIds, PeerIds};
@@ -33,6 +36,7 @@ pub(crate) use pacer::{Pacer, transmission_time};
 pub(crate) use received::{FeedbackClock, MAX_DELAY as MAX_FEEDBACK_DELAY, ReceivedPackets};
 pub use rtt::Rtt;
 pub use runs::LossRuns;
+pub(crate) use state::{Path, STEADY_PROBES};
 pub(crate) use validation::{Errand, Move, Validation};
 
 /// IPv4 and UDP headers (RFC 791, RFC 768): what a datagram costs the link beyond its payload. IPv6 costs 20 more;

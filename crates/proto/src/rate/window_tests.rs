@@ -1,6 +1,7 @@
 //! NewReno and CUBIC against the formulas of their RFCs, fed by hand.
 
 use super::*;
+use crate::Time;
 
 const RTT: Duration = Duration::from_millis(100);
 

@@ -73,5 +73,7 @@ mod tests {
             parse_code("cauchi"),
             Err("unknown code \"cauchi\"; did you mean \"cauchy\"? (allowed: rlc, cauchy, rlc16)".into())
         );
+        // As near as `rlc`, of which it would be more than a slip.
+        assert!(parse_code("rlc61").is_err_and(|text| text.contains("did you mean \"rlc16\"?")));
     }
 }

@@ -175,7 +175,7 @@ fn asked_for(us: &mut Connection, peer: &mut Peer) -> Carried {
 #[test]
 fn a_silence_asks_for_the_oldest_symbol_of_the_streams_then_of_the_messages_then_for_a_base() {
     let (mut us, mut peer) = connected(Config::default());
-    let again = |lane| Carried::Source { lane, id: SourceId(0), again: true };
+    let again = |lane| Carried::Data(Data::Source { lane, id: SourceId(0), again: true });
     assert_eq!(asked_for(&mut us, &mut peer), Carried::Control, "nothing is lacking");
     let lifetimes = [300, 9_999, 9_999].map(Duration::from_millis);
     let lanes = lifetimes.map(|_| us.open_lane(&LaneConfig::default()).expect("allowed"));
@@ -190,7 +190,7 @@ fn a_silence_asks_for_the_oldest_symbol_of_the_streams_then_of_the_messages_then
     us.write(stream, b"a key stroke").expect("room");
     assert_eq!(asked_for(&mut us, &mut peer), again(0), "the streams' symbol is younger, but will never be given up");
     let carried = |us: &Connection, lane| {
-        let of = |carried| matches!(carried, Carried::Source { lane: of, .. } if of == lane);
+        let of = |carried| matches!(carried, Carried::Data(Data::Source { lane: of, .. }) if of == lane);
         us.path.flight.iter_from(0).find(|(_, sent)| of(sent.carried)).expect("sent").0
     };
     for lane in [0, lanes[2], lanes[1]] {
@@ -200,7 +200,7 @@ fn a_silence_asks_for_the_oldest_symbol_of_the_streams_then_of_the_messages_then
     }
     // Given up, and said with a packet that nobody answered.
     peer.wait(Duration::from_millis(300));
-    assert_eq!(asked_for(&mut us, &mut peer), Carried::Base { lane: lanes[0] });
+    assert_eq!(asked_for(&mut us, &mut peer), Carried::Data(Data::Base { lane: lanes[0] }));
 }
 
 #[test]

@@ -16,13 +16,14 @@ use std::sync::Arc;
 
 use tidewire_codec::{Code, SourceId};
 
+use super::carried::{Carried, Data};
 use super::keys::{LAST_PACKETS, MAX_FORGED};
 use super::{CloseCode, CloseReason, Connection, Event, Received, State};
 use crate::Time;
 use crate::config::Config;
 use crate::crypto::{AwsLc, MAX_SEALED, OpeningKey, SealingKey, Secret};
 use crate::handshake::{Initiator, Parameters, Responder, Terms};
-use crate::path::{Carried, Fate, MAX_FLIGHT};
+use crate::path::{Fate, MAX_FLIGHT};
 use crate::redundancy::Repair;
 use crate::wire::{
     CodeSet, ConnectionId, EcnCounts, FeedbackRepr, Frame, Frames, LaneRepr, Layout, SYMBOL_HEADER_LEN, SymbolFrame,
