@@ -120,7 +120,7 @@ impl From<ConfigError> for CodingError {
 
 /// One line for `--profile`: the names, what they stand for, and what is taken without one.
 fn profile_help() -> String {
-    let lines = Profile::NAMED.map(|named| format!("{}: {}", named.name, named.summary));
+    let lines: Vec<_> = Profile::NAMED.iter().map(|named| format!("{}: {}", named.name, named.summary)).collect();
     format!("A named bundle of the choices below; {} [default: stream]", lines.join("; "))
 }
 

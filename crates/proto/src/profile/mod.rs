@@ -66,7 +66,7 @@ pub struct Named {
 
 impl Profile {
     /// All profiles: the one place where a new one is added.
-    pub const NAMED: [Named; 3] = [stream::NAMED, arq::NAMED, block::NAMED];
+    pub const NAMED: &[Named] = &[stream::NAMED, arq::NAMED, block::NAMED];
 }
 
 impl Default for Profile {
@@ -85,7 +85,7 @@ impl fmt::Display for BadProfile {
         match Profile::NAMED.iter().find(|named| named.name == name) {
             Some(named) => write!(f, "bad profile {:?}; write it like {}", self.0, named.example),
             None => {
-                let names = Profile::NAMED.map(|named| named.name);
+                let names: Vec<_> = Profile::NAMED.iter().map(|named| named.name).collect();
                 write!(f, "unknown profile {:?}{}", self.0, nearest(name, &names))
             }
         }
@@ -119,10 +119,8 @@ mod tests {
         }
         assert_eq!("stream".parse(), Ok(Profile::default()));
         let refused = |text: &str| text.parse::<Profile>().expect_err(text).to_string();
-        assert_eq!(
-            refused("steam"),
-            "unknown profile \"steam\"; did you mean \"stream\"? (allowed: stream, arq, block)"
-        );
+        let unknown = "unknown profile \"steam\"; did you mean \"stream\"? (allowed: stream, arq, block";
+        assert!(refused("steam").starts_with(unknown), "{}", refused("steam"));
         assert_eq!(refused("block:3000,1"), "bad profile \"block:3000,1\"; write it like block:32,8");
         assert!(refused("arq:3").starts_with("bad profile") && refused("").starts_with("unknown profile"));
     }
