@@ -16,8 +16,8 @@ const FRESH_KEYS_AFTER: Duration = Duration::from_secs(3_600);
 /// on the curve, some 200 us.
 pub(crate) const LEAST_FRESH_KEYS_AFTER: Duration = Duration::from_secs(1);
 
-/// Chosen: a kernel makes some 10 products in a nanosecond (docs/performance.md), so this is some 25 us of work; to wake a sleeping thread and to take its
-/// result costs a tenth to a half of that.
+/// Chosen: as much as one repair of a longest default span (256 symbols of 1,024 bytes), which a lane in a sliding window computes inside too.
+/// A block of 32 symbols stays inside as a whole, the repairs and losses of one of 100 go to a worker.
 const INLINE_PRODUCTS: usize = 1 << 18;
 /// Chosen: more than any machine of today has cores to spare for one endpoint.
 const MOST_WORKERS: u16 = 64;

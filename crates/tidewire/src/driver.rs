@@ -166,7 +166,7 @@ impl Driver {
                 state.endpoint.handle_timeout(now);
             }
             // What came, and what the last batch closed, may have made some.
-            self.workers.feed(&mut state.endpoint);
+            self.workers.feed(|| state.endpoint.poll_job());
             let segments = self.socket.max_segments(self.largest);
             self.pending = state.endpoint.poll_transmit(now, segments, &mut self.out);
             if self.pending.is_none() {
@@ -181,7 +181,7 @@ impl Driver {
         if state.hand_out(&self.shared, now, &mut self.wake) {
             return Round::More;
         }
-        self.workers.feed(&mut state.endpoint);
+        self.workers.feed(|| state.endpoint.poll_job());
         if state.shut && state.endpoint.connections().next().is_none() {
             self.shared.changed.notify_waiters();
             if state.abandoned {
@@ -197,7 +197,7 @@ impl Driver {
     /// The socket takes no more: the task is woken when it does. Timers can wait until then, readers need not.
     fn wait_for_room(&mut self, cx: &mut Context<'_>) -> Round {
         let mut state = self.shared.lock();
-        self.workers.feed(&mut state.endpoint);
+        self.workers.feed(|| state.endpoint.poll_job());
         state.hand_out(&self.shared, self.shared.clock.now(), &mut self.wake);
         state.sleep(cx.waker(), Time::ZERO);
         Round::Until(Time::NEVER)

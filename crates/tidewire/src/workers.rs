@@ -11,7 +11,7 @@ use std::io;
 use std::sync::{Arc, PoisonError};
 
 use tidewire_proto::connection::Job;
-use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
+use tidewire_proto::endpoint::ConnectionHandle;
 
 use crate::shared::Shared;
 use crate::sync::{Condvar, Mutex, MutexGuard, thread};
@@ -23,7 +23,7 @@ const RING: usize = 8;
 const HOMES: usize = 64;
 
 /// A job, and whose it is.
-type Work = (ConnectionHandle, Job);
+pub(crate) type Work = (ConnectionHandle, Job);
 /// A generation: its connection, its lane, its first symbol.
 type Generation = (ConnectionHandle, (u32, u64));
 
@@ -72,12 +72,12 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Gives the workers all jobs of the endpoint that they have room for.
-    pub fn feed(&mut self, endpoint: &mut Endpoint) {
+    /// Gives the workers as many of the jobs as they have room for.
+    pub fn feed(&mut self, mut poll: impl FnMut() -> Option<Work>) {
         if self.threads.is_empty() {
             return;
         }
-        while let Some(work) = self.next.take().or_else(|| endpoint.poll_job()) {
+        while let Some(work) = self.next.take().or_else(&mut poll) {
             self.next = self.pool.give(work).err();
             if self.next.is_some() {
                 return;

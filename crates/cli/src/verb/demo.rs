@@ -49,6 +49,9 @@ pub struct Args {
     /// Where the picture goes
     #[arg(long, value_name = "FILE", default_value = "tidewire-demo.svg")]
     svg: PathBuf,
+    /// Threads that code blocks beside the one that sends and receives, 0 to 64
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
+    workers: u16,
     #[command(flatten)]
     pub(super) output: Output,
 }
@@ -83,7 +86,9 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let mut runs = Vec::new();
     for (name, text, profile) in RUNS {
         let into = tempfile::tempdir_in(scratch.path()).or_exit(Exit::LocalIo)?;
-        let mut run = one(name, profile, &found, into.path(), &console).await?;
+        let mut config = tidewire::Config::default();
+        (config.profile, config.workers) = (profile, args.workers);
+        let mut run = one(name, config, &found, into.path(), &console).await?;
         let arrived = into.path().join(found.sources[0].name.as_str());
         run.hash_ok = self::hash(&arrived).is_ok_and(|arrived| arrived == hash);
         let Run { hash_ok, summary, .. } = &run;
@@ -101,14 +106,12 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
 /// One run: receiver, link and sender, each on sockets of its own.
 async fn one(
     name: &'static str,
-    profile: Profile,
+    config: tidewire::Config,
     found: &Found,
     into: &Path,
     console: &Console,
 ) -> Result<Run, Failure> {
     let secret = new_secret().or_exit(Exit::Other)?;
-    let mut config = tidewire::Config::default();
-    config.profile = profile;
     let loopback: SocketAddr = ([127, 0, 0, 1], 0).into();
     let destination = Destination::open(into).or_exit(Exit::LocalIo)?;
     let far = Endpoint::bind(loopback, secret.clone(), config.clone()).await.or_exit(Exit::LocalIo)?;

@@ -10,7 +10,7 @@ use crate::process::{Running, address, lossy_link, tidewire};
 use crate::schema;
 
 /// A server of the kind that HTTP/1.0 is: reads the request to its end, which names a length, and answers so many bytes, and their hash.
-fn start_server() -> String {
+pub fn start_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {
@@ -34,7 +34,7 @@ fn answer(mut client: TcpStream) -> std::io::Result<()> {
 }
 
 /// Asks for `length` bytes with a body of `sent`; the answer must be the one to just that body.
-fn exchange(address: &str, sent: usize, length: usize) {
+pub fn exchange(address: &str, sent: usize, length: usize) {
     let mut client = TcpStream::connect(address).unwrap();
     let body: Vec<u8> = (0..sent).map(|n| (n ^ length) as u8).collect();
     write!(client, "{length}\r\n").unwrap();
@@ -56,7 +56,13 @@ pub fn serve(allow: &[&str], more: &[&str]) -> (Running, String) {
 
 /// A client that listens for `target` on a port of its own; where that is.
 pub fn forward(target: &str, link: &str) -> (Running, String) {
-    let mut client = Running::start(&["forward", "--json", "-L", &format!("0:{target}"), link]);
+    forward_with(target, link, &[])
+}
+
+/// The same, with more options.
+pub fn forward_with(target: &str, link: &str, more: &[&str]) -> (Running, String) {
+    let local = format!("0:{target}");
+    let mut client = Running::start(&[&["forward", "--json", "-L", &local, link], more].concat());
     let local = client.wait_for("listening")["listening"].as_str().unwrap().to_owned();
     (client, local)
 }

@@ -14,3 +14,4 @@ mod probe;
 mod process;
 #[path = "../schema/mod.rs"]
 mod schema;
+mod workers;

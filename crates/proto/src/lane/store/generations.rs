@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use tidewire_codec::{Code, Generation, Rank, Reception, RepairId, SourceId};
 
+use super::lacking::Lacking;
 use crate::close::CloseCode;
 use crate::lane::job::{Decode, Decoded, Symbol};
 
@@ -37,6 +38,10 @@ pub(crate) struct Generations {
     /// Symbols that became known and were not polled.
     fresh: VecDeque<tidewire_codec::Decoded>,
     jobs: VecDeque<Decode>,
+    /// Ids between `reported` and the end that FEEDBACK counts as lacking.
+    lacking: Lacking,
+    /// Rows of all open generations.
+    rows: u64,
     /// Symbols and rows held.
     held: usize,
 }
@@ -77,6 +82,8 @@ impl Generations {
             open: BTreeMap::new(),
             fresh: VecDeque::new(),
             jobs: VecDeque::new(),
+            lacking: Lacking::default(),
+            rows: 0,
             held: 0,
         }
     }
@@ -89,6 +96,7 @@ impl Generations {
             return Ok(Reception::Redundant);
         }
         self.put(id.0, Arc::new(symbol.to_vec()), false);
+        self.lacking.remove(id.0..id.0 + 1);
         if let Some(open) = self.containing(id.0) {
             let index = open.index(id.0);
             open.rank.add_source(index).map_err(|_| CloseCode::Internal)?;
@@ -125,6 +133,7 @@ impl Generations {
         }
         open.rows.push((id.key, Arc::new(symbol.to_vec())));
         self.held += 1;
+        self.rows += 1;
         self.settle(first);
         self.advance();
         Ok(Reception::Innovative)
@@ -162,7 +171,9 @@ impl Generations {
         }
         open.is_recovered = true;
         let rows = core::mem::take(&mut open.rows);
+        self.rows -= rows.len() as u64;
         let (generation, end) = (open.generation, open.end());
+        self.lacking.remove(first..end);
         let sources: Vec<_> = (first..end).map(|id| self.slot(id).cloned()).collect();
         let lacking = sources.iter().filter(|symbol| symbol.is_none()).count();
         if lacking == 0 {
@@ -211,6 +222,7 @@ impl Generations {
     fn reach(&mut self, end: u64) {
         let len = end.saturating_sub(self.floor) as usize;
         if len > self.symbols.len() {
+            self.lacking.append(self.end().0..end);
             self.symbols.resize(len, None);
         }
     }
@@ -226,16 +238,13 @@ impl Generations {
 
     /// Whether FEEDBACK counts the symbol as decoded.
     fn is_known(&self, id: u64) -> bool {
-        let open = || self.open.range(..=id).next_back().is_some_and(|(_, open)| open.is_recovered && id < open.end());
-        id < self.reported || self.slot(id).is_some() || open()
+        id < self.reported || (id < self.end().0 && !self.lacking.contains(id))
     }
 
     /// Moves both edges over what is known or given up.
     fn advance(&mut self) {
-        let end = self.end().0.max(self.given_up);
-        while self.reported < end && (self.reported < self.given_up || self.is_known(self.reported)) {
-            self.reported += 1;
-        }
+        self.lacking.remove(self.reported..self.given_up.max(self.reported));
+        self.reported = self.lacking.first().unwrap_or(self.end().0).max(self.reported);
         while self.edge < self.reported {
             let is_recovered = self.containing(self.edge).is_some_and(|open| open.is_recovered);
             if self.slot(self.edge).is_none() && (is_recovered || self.edge >= self.given_up) {
@@ -246,6 +255,7 @@ impl Generations {
         while self.open.first_key_value().is_some_and(|(_, open)| open.end() <= self.edge) {
             if let Some((_, open)) = self.open.pop_first() {
                 self.held -= open.rows.len();
+                self.rows -= open.rows.len() as u64;
             }
         }
     }
@@ -300,18 +310,13 @@ impl Generations {
 
     pub fn memory(&self) -> usize {
         let open: usize = self.open.values().map(|open| open.rank.memory()).sum();
-        self.held * self.slot_len + self.symbols.capacity() * size_of::<Option<Symbol>>() + open
+        let places = self.symbols.capacity() * size_of::<Option<Symbol>>() + self.lacking.memory();
+        self.held * self.slot_len + places + open
     }
 
     /// Maximal runs of ids that FEEDBACK counts as lacking, ascending.
     pub fn undecoded(&self) -> impl Iterator<Item = Range<SourceId>> + '_ {
-        let mut next = self.reported;
-        core::iter::from_fn(move || {
-            let start = (next..self.end().0).find(|&id| !self.is_known(id))?;
-            let end = (start..self.end().0).find(|&id| self.is_known(id)).unwrap_or(self.end().0);
-            next = end;
-            Some(SourceId(start)..SourceId(end))
-        })
+        self.lacking.runs().map(|run| SourceId(run.start)..SourceId(run.end))
     }
 
     /// Independent symbols lacking among the ids of `range`; a generation counts where it begins.
@@ -319,14 +324,12 @@ impl Generations {
         if range.is_empty() {
             return 0;
         }
-        let ids = range.start.max(self.reported)..range.end.min(self.end().0);
-        let undecoded = ids.filter(|&id| !self.is_known(id)).count() as u64;
-        let rows = self.open.range(range).map(|(_, open)| open.rows.len() as u64).sum();
-        undecoded.saturating_sub(rows)
+        let rows = self.open.range(range.clone()).map(|(_, open)| open.rows.len() as u64).sum();
+        self.lacking.count_in(range).saturating_sub(rows)
     }
 
     pub fn rank_deficit(&self) -> u64 {
-        self.lacking_in(self.floor..self.end().0)
+        self.lacking.count().saturating_sub(self.rows)
     }
 
     /// As [`tidewire_codec::Decoder::region_deficits`]. Rows count in the region in which their generation

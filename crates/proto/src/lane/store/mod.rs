@@ -4,6 +4,7 @@
 //! says what is lacking. They do not know which engine holds the symbols.
 
 mod generations;
+mod lacking;
 #[cfg(test)]
 mod tests;
 

@@ -76,6 +76,14 @@ proptest! {
                 prop_assert_eq!(all, sources + repairs >= count, "{} {}", first, count);
             }
             prop_assert!(store.edge() <= store.reported() && store.reported() <= store.end());
+            let lacking: Vec<_> = (0..store.end().0).filter(|&id| !store.is_decoded(SourceId(id))).collect();
+            let named: Vec<_> = store.undecoded().flat_map(|run| run.start.0..run.end.0).collect();
+            prop_assert_eq!(&named, &lacking);
+            let rows = |&(_, count, sources, repairs): &(u64, u16, u16, u16)| {
+                if sources + repairs >= count { 0 } else { u64::from(repairs) }
+            };
+            let rows: u64 = generations.iter().map(rows).sum();
+            prop_assert_eq!(store.rank_deficit(), lacking.len() as u64 - rows);
         }
         for job in jobs {
             prop_assert_eq!(store.handle_job(job.run()), Ok(()));

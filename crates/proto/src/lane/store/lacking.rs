@@ -1,0 +1,109 @@
+//! Which ids a lane in generations lacks: runs, so that neither a packet nor FEEDBACK walks the window.
+//!
+//! Invariant: the runs are disjoint and not adjacent, and `count` is the sum of their lengths.
+
+use core::ops::Range;
+use std::collections::BTreeMap;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Lacking {
+    /// Ends of the runs by their starts.
+    runs: BTreeMap<u64, u64>,
+    count: u64,
+}
+
+impl Lacking {
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub fn contains(&self, id: u64) -> bool {
+        self.runs.range(..=id).next_back().is_some_and(|(_, &end)| id < end)
+    }
+
+    pub fn first(&self) -> Option<u64> {
+        self.runs.first_key_value().map(|(&start, _)| start)
+    }
+
+    /// Adds ids above all others.
+    pub fn append(&mut self, ids: Range<u64>) {
+        if ids.is_empty() {
+            return;
+        }
+        self.count += ids.end - ids.start;
+        match self.runs.last_entry() {
+            Some(mut last) if *last.get() == ids.start => *last.get_mut() = ids.end,
+            _ => {
+                self.runs.insert(ids.start, ids.end);
+            }
+        }
+    }
+
+    /// Takes ids out, as far as they are lacking.
+    pub fn remove(&mut self, ids: Range<u64>) {
+        if ids.is_empty() {
+            return;
+        }
+        while let Some((&start, &end)) = self.runs.range(..ids.end).next_back().filter(|&(_, &end)| end > ids.start) {
+            self.runs.remove(&start);
+            self.count -= end.min(ids.end) - start.max(ids.start);
+            if end > ids.end {
+                self.runs.insert(ids.end, end);
+            }
+            if start < ids.start {
+                self.runs.insert(start, ids.start);
+            }
+        }
+    }
+
+    /// The runs, ascending.
+    pub fn runs(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.runs.iter().map(|(&start, &end)| start..end)
+    }
+
+    /// How many of these ids are lacking. Looks at their runs.
+    pub fn count_in(&self, ids: Range<u64>) -> u64 {
+        let below = self.runs.range(..ids.start).next_back().map(|(_, &end)| end.min(ids.end));
+        let within = self.runs.range(ids.clone()).map(|(&start, &end)| end.min(ids.end) - start).sum::<u64>();
+        within + below.map_or(0, |end| end.saturating_sub(ids.start))
+    }
+
+    /// Bytes of memory held, about: nodes of a tree are half full at least.
+    pub fn memory(&self) -> usize {
+        self.runs.len() * 2 * size_of::<(u64, u64)>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn runs_agree_with_a_set(steps in prop::collection::vec((any::<bool>(), 0_u64..80, 0_u64..12), 0..60)) {
+            let (mut lacking, mut model, mut end) = (Lacking::default(), BTreeSet::new(), 0);
+            for (append, from, len) in steps {
+                if append {
+                    let from = end + from % 3;
+                    lacking.append(from..from + len);
+                    model.extend(from..from + len);
+                    end = from + len;
+                } else {
+                    lacking.remove(from..from + len);
+                    model.retain(|id| !(from..from + len).contains(id));
+                }
+                prop_assert_eq!(lacking.runs().flatten().collect::<Vec<_>>(), model.iter().copied().collect::<Vec<_>>());
+                prop_assert!(lacking.runs().zip(lacking.runs().skip(1)).all(|(a, b)| a.end < b.start));
+                prop_assert_eq!(lacking.count(), model.len() as u64);
+                prop_assert_eq!(lacking.first(), model.first().copied());
+                prop_assert_eq!(lacking.contains(from), model.contains(&from));
+                let inside = model.range(from..from + len).count() as u64;
+                prop_assert_eq!(lacking.count_in(from..from + len), inside);
+            }
+        }
+    }
+}
