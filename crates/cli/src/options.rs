@@ -14,8 +14,8 @@ use tidewire_sim::units::{Probability, Rate, UnitError, parse_duration};
 use crate::link::{Link, LinkError};
 use crate::report::Console;
 
-/// How to code and how fast. The connecting side decides how both code, unless the other was told too; each decides how
-/// fast it sends.
+/// How to code and how fast. The connecting side decides how both code, unless the other was told too; each
+/// decides how fast it sends.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Coding and rate")]
 pub struct Coding {

@@ -28,11 +28,11 @@ const MOST_WORKERS: u16 = 64;
 pub struct Config {
     /// How our own data is coded, repaired and paced.
     pub profile: Profile,
-    /// An end that connects asks the other one to choose code, layout and redundancy as `profile` does, where that is
-    /// not the default. Off by default: what this end chooses then holds for its own data alone.
+    /// An end that connects asks the other one to choose code, layout and redundancy as `profile` does, where
+    /// that is not the default. Off by default: what this end chooses then holds for its own data alone.
     pub asks_peer: bool,
-    /// An end that listens does what a peer asks for, within its own bounds, where its own `profile` has the code,
-    /// layout and redundancy of the default (default true).
+    /// An end that listens does what a peer asks for, within its own bounds, where its own `profile` has the
+    /// code, layout and redundancy of the default (default true).
     pub follows_peer: bool,
     /// Never send faster, in bits per second of IP packets.
     pub max_rate: Option<u64>,

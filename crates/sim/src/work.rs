@@ -33,8 +33,8 @@ pub fn set_flow(flow: &mut Flow, key: &str, text: &str) -> Result<(), SettingErr
     Ok(())
 }
 
-/// Sets what `key`, one of [`END_KEYS`], stands for. Whether the choices of the profile go together is known when
-/// all keys are set.
+/// Sets what `key`, one of [`END_KEYS`], stands for. Whether the choices of the profile go together is known
+/// when all keys are set.
 ///
 /// # Errors
 /// See [`SettingError`].

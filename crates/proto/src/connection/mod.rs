@@ -1,9 +1,12 @@
 //! One connection: dispatch between the driver, the path, the lane and the streams.
 //!
-//! The driver's contract (front page of the crate): after any `&mut self` call drain [`Connection::poll_transmit`], then
-//! [`Connection::poll_event`], then read [`Connection::poll_timeout`]; only then wait. Each concern has a file:
-//! `receive` (frames in), `feedback` (what comes back and what goes back), `send` (what fills a slot), `lanes` (whose turn it is to fill it), `timers`,
-//! `slices` (symbols longer than the path takes), `app` (streams), `messages`, `memory`, `moving` (addresses and ids), `keys`, `exchange` (fresh keys), `policy` (how the peer is to code), `driving` (what a driver hands in and takes out).
+//! The driver's contract (front page of the crate): after any `&mut self` call drain
+//! [`Connection::poll_transmit`], then [`Connection::poll_event`], then read [`Connection::poll_timeout`];
+//! only then wait. Each concern has a file: `receive` (frames in), `feedback` (what comes back and what goes
+//! back), `send` (what fills a slot), `lanes` (whose turn it is to fill it), `timers`, `slices` (symbols
+//! longer than the path takes), `app` (streams), `messages`, `memory`, `moving` (addresses and ids), `keys`,
+//! `exchange` (fresh keys), `policy` (how the peer is to code), `driving` (what a driver hands in and takes
+//! out).
 
 mod app;
 mod carried;

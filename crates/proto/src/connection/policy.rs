@@ -1,7 +1,8 @@
-//! POLICY, both ways: the initiator asks the responder to code as the initiator's user chose (wire.md section 5).
+//! POLICY, both ways: the initiator asks the responder to code as its user chose (wire.md section 5).
 //!
-//! `moving` writes what is owed beside the other control frames, `feedback` tells the fates of its packets, `receive`
-//! hands in the peer's. Invariant: what a lane has sent is never laid out anew, and no text but the first is read.
+//! `moving` writes what is owed beside the other control frames, `feedback` tells the fates of its packets,
+//! `receive` hands in the peer's. Invariant: what a lane has sent is never laid out anew, and no text but the
+//! first is read.
 
 use tidewire_codec::SourceId;
 
@@ -11,7 +12,8 @@ use crate::profile::Bounds;
 use crate::redundancy::Policies;
 use crate::wire::{CodeSet, Frame, Writer};
 
-/// Copies that leave at first: a single one would leave as many sessions without, as packets are lost. Chosen.
+/// Copies that leave at first. With one copy the responder's data would overtake POLICY as often as a packet
+/// is lost. Chosen.
 const COPIES: usize = 2;
 
 /// What we ask of the peer.

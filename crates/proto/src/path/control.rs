@@ -1,7 +1,7 @@
 //! What a path tells its rate controller, and what it wants to know from it.
 //!
-//! The controllers of `rate/` implement [`RateController`]; a path owns one and calls it for each packet. Invariant: a
-//! controller sees packets, never symbols (RFC 9265).
+//! The controllers of `rate/` implement [`RateController`]; a path owns one and calls it for each packet.
+//! Invariant: a controller sees packets, never symbols (RFC 9265).
 
 use core::fmt;
 use core::time::Duration;
@@ -54,7 +54,8 @@ pub struct LossSample {
     pub bytes: u64,
     /// When the newest of them had left.
     pub sent: Time,
-    /// They span so long without one that arrived that the path was down or choked: persistent congestion (RFC 9002 section 7.6).
+    /// They span so long without one that arrived that the path was down or choked: persistent congestion
+    /// (RFC 9002 section 7.6).
     pub persistent: bool,
 }
 
@@ -66,17 +67,19 @@ pub trait RateController: Send + fmt::Debug {
     fn on_sent(&mut self, _now: Time, _bytes: u64, _in_flight: u64) {}
     /// Packets were acknowledged.
     fn on_ack(&mut self, ack: &AckSample);
-    /// What became of packet `number`, in the order of sending: told when all before it are settled too, and before the acknowledgement that
-    /// settled it.
+    /// What became of packet `number`, in the order of sending: told when all before it are settled too, and
+    /// before the acknowledgement that settled it.
     fn on_fate(&mut self, _number: u64, _lost: bool) {}
     /// Packets were lost.
     fn on_loss(&mut self, _loss: &LossSample) {}
-    /// The peer counted more packets with a congestion mark; the newest acknowledged one left at `sent`. A mark weighs as much as a loss, and
-    /// all marks of a round trip as much as one (RFC 9002 section 7.1; RFC 8311 lets an experiment answer more mildly).
+    /// The peer counted more packets with a congestion mark; the newest acknowledged one left at `sent`. A
+    /// mark weighs as much as a loss, and all marks of a round trip as much as one (RFC 9002 section 7.1; RFC
+    /// 8311 lets an experiment answer more mildly).
     fn on_ecn(&mut self, _now: Time, _sent: Time) {}
     /// What may be sent.
     fn budget(&self) -> Budget;
-    /// Whether losses now are the bottleneck queue's own, as far as the delay tells: then they say nothing about the medium.
+    /// Whether losses now are the bottleneck queue's own, as far as the delay tells: then they say nothing
+    /// about the medium.
     fn is_congested(&self) -> bool {
         false
     }

@@ -16,7 +16,8 @@ pub(crate) const MAX_FLIGHT: usize = 1 << 18;
 /// nothing makes us remember a few MiB, not 30. An honest one asks for some 10,000 of them within the time of a loss, at 10 Gbit/s over 300 ms.
 const MAX_SILENT: usize = 1 << 15;
 
-/// What a packet carried besides control frames: what to do when its fate is known. The path does not look into `T`.
+/// What a packet carried besides control frames: what to do when its fate is known. The path does not look
+/// into `T`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carried<T> {
     /// Nothing but control frames.

@@ -1,8 +1,8 @@
 //! A path: the way between two addresses, and everything that belongs to packets rather than to data.
 //!
-//! Packet numbers, round-trip time, loss detection, loss estimate, packet size, the seam to rate control and pacing live here. A
-//! connection has path 0 alone in this release, as a [`Path`]; nothing in here knows of connections, lanes or symbols, so that a
-//! second path stays an addition.
+//! Packet numbers, round-trip time, loss detection, loss estimate, packet size, pacing and the seam to rate
+//! control live here. A connection has path 0 alone in this release, as a `Path`. Nothing in here knows of
+//! connections, lanes or symbols, so that a second path stays an addition.
 
 mod control;
 mod delivery;

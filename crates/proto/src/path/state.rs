@@ -1,7 +1,7 @@
 //! One path: its packet numbers, round trip, loss, size, rate and pace.
 //!
-//! A connection owns it and tells it what leaves and what the peer says. `T` stands for what the connection's packets
-//! carry, which the path keeps and hands back. Invariant: nothing here knows of lanes or symbols.
+//! A connection owns it and tells it what leaves and what the peer says. `T` stands for what the connection's
+//! packets carry, which the path keeps and hands back. Invariant: nothing here knows of lanes or symbols.
 
 use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
@@ -15,14 +15,16 @@ use super::{
 };
 use crate::Time;
 
-/// Less idle than this share of the last round trip: the path, not the application, is the limit. A driver's wake-ups leave gaps
-/// of some ten microseconds per millisecond; an application at 85 % of the rate leaves 15 %.
+/// Less idle than this share of the last round trip: the path, not the application, is the limit. A driver's
+/// wake-ups leave gaps of some ten microseconds per millisecond; an application at 85 % of the rate
+/// leaves 15 %.
 const SATURATED_IDLE: f64 = 0.1;
-/// The first packet number is left out after this long, later ones every eight probe timeouts (RELIABILITY 5.5).
+/// The first packet number is left out after this long, later ones every eight probe timeouts. Chosen: often
+/// enough to find out a peer that acknowledges what it never saw.
 const SKIP_START: Duration = Duration::from_secs(1);
 const SKIP_TIMEOUTS: u32 = 8;
-/// Without an answer probes leave at an even pace for this long, then ever fewer, and nothing else does: the circuit is broken (RFC 8084; DESIGN
-/// section 6).
+/// Without an answer probes leave at an even pace for this long, then ever fewer, and nothing else does: the
+/// circuit is broken (RFC 8084).
 pub(crate) const STEADY_PROBES: Duration = Duration::from_secs(1);
 /// Lost packets are kept for this long beyond a round trip, to notice that they arrived after all.
 const SPURIOUS_WINDOW: Duration = Duration::from_millis(10);
@@ -65,7 +67,8 @@ pub(crate) struct Path<T> {
     pub waiting_since: Time,
     /// When a packet number is next left out.
     pub skip_at: Time,
-    /// Since when slots were free with nothing to send; fraction of time that they were, over about one round trip.
+    /// Since when slots were free with nothing to send; fraction of time that they were, over about one round
+    /// trip.
     pub idle_since: Option<Time>,
     pub idle_share: f64,
     pub last_data: Time,
@@ -110,7 +113,8 @@ impl<T: Copy> Path<T> {
         }
     }
 
-    /// Whether the window has room for a datagram of `len` bytes. One packet may always fly: the least window may be less than a large one.
+    /// Whether the window has room for a datagram of `len` bytes. One packet may always fly: the least window
+    /// may be less than a large one.
     pub fn has_room(&self, len: usize) -> bool {
         self.flight.is_empty() || self.flight.bytes() + (len + IP_UDP_HEADER) as u64 <= self.rate.budget().window
     }
@@ -144,7 +148,8 @@ impl<T: Copy> Path<T> {
         }
     }
 
-    /// Leaves out a packet number now and then, so that a peer that acknowledges what it never saw is found out.
+    /// Leaves out a packet number now and then, so that a peer that acknowledges what it never saw is found
+    /// out.
     pub fn skip_number(&mut self, now: Time) {
         if now < self.skip_at {
             return;
@@ -164,8 +169,8 @@ impl<T: Copy> Path<T> {
         });
     }
 
-    /// Puts the numbers of these ranges, newest first, that were not acknowledged before into `acked`. Returns false for one
-    /// that was never sent.
+    /// Puts the numbers of these ranges, newest first, that were not acknowledged before into `acked`.
+    /// Returns false for one that was never sent.
     pub fn newly_acked(&mut self, received: impl Iterator<Item = RangeInclusive<u64>>, acked: &mut Vec<u64>) -> bool {
         let first = self.flight.first_number();
         acked.clear();
@@ -236,7 +241,8 @@ impl<T: Copy> Path<T> {
         self.flight.forget(now - self.rtt.smoothed() - SPURIOUS_WINDOW);
     }
 
-    /// Forgets all that was measured, the packet size too. Packet numbers go on, and so does what was received.
+    /// Forgets all that was measured, the packet size too. Packet numbers go on, and so does what was
+    /// received.
     pub fn renew(&mut self, now: Time, rate: Box<dyn RateController>) {
         self.mtu.restart(now, Duration::ZERO);
         self.rtt = Rtt::default();

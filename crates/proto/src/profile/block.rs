@@ -21,8 +21,8 @@ pub(super) const NAMED: Named = Named {
 };
 
 /// `k` source symbols and `r` repairs in each generation: 1 to 1,024 of the former, at most 1,024 of the
-/// latter. What is too long for a Cauchy code takes a random one over GF(2^16), whose rows are dependent once in
-/// 65,535 times.
+/// latter. What is too long for a Cauchy code takes a random one over GF(2^16), whose rows are dependent once
+/// in 65,535 times.
 pub const fn block(k: u16, r: u16) -> Profile {
     Profile {
         code: if k.saturating_add(r) <= MOST_CAUCHY { Code::Cauchy } else { Code::Rlc16 },

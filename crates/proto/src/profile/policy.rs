@@ -1,8 +1,8 @@
 //! The text of a POLICY frame: which code, layout and redundancy the initiator asks of the responder
 //! (docs/wire.md section 5).
 //!
-//! `connection/policy.rs` sends and takes it. Invariant: what a text of the peer leads to is bounded as our own
-//! choices are, and goes together.
+//! `connection/policy.rs` sends and takes it. Invariant: what a text of the peer leads to is bounded as our
+//! own choices are, and goes together.
 
 use tidewire_codec::Code;
 

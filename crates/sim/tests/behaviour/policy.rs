@@ -12,7 +12,8 @@ use super::*;
 /// Datagrams of a trace of losses: more than the connecting end sends.
 const TRACE: usize = 100_000;
 
-/// The far end sends a megabyte at once; the near end asks for `profile`. `lost`: which of the near end's datagrams are.
+/// The far end sends a megabyte at once; the near end asks for `profile`. `lost`: which of the near end's
+/// datagrams are.
 fn download(profile: Profile, lost: &[usize]) -> Trial {
     let mut trial = Trial::new(link(&[]), vec![Flow::bulk(End::Far, 1_000_000)], 7);
     (trial.near.profile, trial.near.asks_peer) = (profile, true);
