@@ -48,7 +48,8 @@ use tidewire_proto::config::Config;
 use tidewire_proto::connection::Received;
 use tidewire_proto::crypto::{AwsLc, Secret};
 use tidewire_proto::endpoint::{Endpoint, EndpointConfig};
-use tidewire_proto::profile::block;
+use tidewire_proto::profile::{Profile, block};
+use tidewire_proto::rate::RateControl;
 
 use shared::Shared;
 use workers::{Work, Workers};
@@ -103,7 +104,8 @@ fn rate(count: u16) -> f64 {
 /// The jobs of a sender of blocks to a peer that gets all of it.
 fn jobs() -> Vec<Work> {
     let mut config = Config::default();
-    config.profile = block(K, R);
+    // There is no round trip to find a rate by.
+    config.profile = Profile { rate_control: RateControl::Fixed { bits_per_second: 1_000_000_000 }, ..block(K, R) };
     (config.workers, config.inline_products) = (1, 0);
     let endpoint = |port: u8| {
         let (credentials, provider) = (Secret::new([7; 32]).into(), Arc::new(AwsLc));
