@@ -150,7 +150,7 @@ fn steady_state_allocates_nothing() {
 }
 
 /// At the sender two for a symbol and some for the sum of a repair; at the receiver two for a symbol, and some for a decoded
-/// generation: 2.7 for a packet were measured.
+/// generation.
 #[test]
 fn blocks_allocate_at_most_four_times_for_each_packet() {
     let packets = packets();

@@ -30,7 +30,7 @@ pub(crate) struct Store {
 enum Engine {
     /// Also as long as nothing has come.
     Sliding(Box<Decoder>),
-    Generations(Generations),
+    Generations(Box<Generations>),
 }
 
 /// What a reception was worth; `None`: it was refused for a bound of our own, and is as good as lost.
@@ -58,7 +58,7 @@ impl Store {
         }
         if let (Engine::Sliding(decoder), Layout::Generations) = (&self.engine, layout) {
             let generations = Generations::new(slot_len, max_span, decoder.capacity(), decoder.edge());
-            self.engine = Engine::Generations(generations);
+            self.engine = Engine::Generations(Box::new(generations));
         }
         Ok(())
     }
