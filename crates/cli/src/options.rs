@@ -54,9 +54,18 @@ impl Coding {
     /// # Errors
     /// When a value in the link's query is not understood, and when choices do not go together.
     pub fn config(&self, link: Option<&Link>) -> Result<Config, CodingError> {
-        let mut config = Config::default();
+        self.over(Config::default(), link)
+    }
+
+    /// `config` with what was chosen here in place of its own choices; `link` may bound the rate too.
+    ///
+    /// # Errors
+    /// As [`config`](Self::config).
+    pub fn over(&self, mut config: Config, link: Option<&Link>) -> Result<Config, CodingError> {
         config.workers = self.workers;
-        config.profile = self.profile.unwrap_or_default();
+        if let Some(profile) = self.profile {
+            config.profile = profile;
+        }
         if let Some(code) = self.code {
             config.profile.code = code;
         }
@@ -72,9 +81,11 @@ impl Coding {
         let query = |key| link.and_then(|link| link.query(key));
         let wrong = |key: &str, error: &dyn Display| LinkError::Value(key.into(), error.to_string());
         let of_link = query("maxbw").map(str::parse::<Rate>).transpose().map_err(|error| wrong("maxbw", &error))?;
-        config.max_rate = self.max_rate.or(of_link).map(Rate::bits_per_second);
+        if let Some(rate) = self.max_rate.or(of_link) {
+            config.max_rate = Some(rate.bits_per_second());
+        }
         let of_link = query("latency").map(parse_latency).transpose().map_err(|error| wrong("latency", &error))?;
-        config.latency = self.latency.or(of_link);
+        config.latency = self.latency.or(of_link).or(config.latency);
         if let Some(deliver) = self.deliver {
             config.deliver = deliver.value();
         }

@@ -277,6 +277,12 @@ fn sim_gives_the_same_figures_for_the_same_seed() {
     for code in ["rlc", "cauchy", "rlc16"] {
         assert!(blocks(code)["symbols"]["repaired"].as_u64() > Some(0), "{code}");
     }
+    // What the scenario says of an end holds, unless the command line says otherwise.
+    fs::write(&scenario, format!("{text}[near]\nprofile = \"arq\"\n")).unwrap();
+    let mut plain = tidewire();
+    plain.arg("sim").arg(&scenario).args(["--bytes", "1MB", "--json"]);
+    assert_eq!(summary(&plain.assert().success().get_output().stdout)["packets"]["repair"], 0);
+    assert!(blocks("rlc")["symbols"]["repaired"].as_u64() > Some(0));
     // A flow with a rate: 2,000 records in four seconds, and the link says what became of its packets.
     let flow = "[[flow]]\nfrom = \"near\"\nbytes = \"2400kB\"\nrate = \"4.8mbit\"\n";
     fs::write(&scenario, format!("{text}{flow}")).unwrap();

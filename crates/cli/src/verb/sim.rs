@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tidewire_lab::distribution::milliseconds;
 use tidewire_proto::Time;
+use tidewire_proto::config::Config;
 use tidewire_proto::stats::Stats;
 use tidewire_sim::load::{Flow, Load};
 use tidewire_sim::pair::{End, Pair};
@@ -46,10 +47,11 @@ pub struct Args {
 /// a wrong one did.
 pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     let scenario = Scenario::read(&args.scenario).or_exit(Exit::Usage)?;
-    let mut config = args.coding.config(None).or_exit(Exit::Usage)?;
-    // Both ends are told; nothing has to be asked.
-    config.asks_peer = false;
-    let mut pair = Pair::new(config.clone(), config, &scenario.link, scenario.seed).or_exit(Exit::Usage)?;
+    // The command line overrides the scenario's choices at both ends; nothing has to be asked.
+    let over = |config: &Config| args.coding.over(config.clone(), None).or_exit(Exit::Usage);
+    let (mut near, far) = (over(&scenario.near)?, over(&scenario.far)?);
+    near.asks_peer = false;
+    let mut pair = Pair::new(near, far, &scenario.link, scenario.seed).or_exit(Exit::Usage)?;
     let bulk = [Flow::bulk(End::Near, args.bytes)];
     let flows = if scenario.flows.is_empty() { &bulk[..] } else { &scenario.flows };
     let mut load = Load::new(flows, scenario.seed);
