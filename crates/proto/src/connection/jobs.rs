@@ -5,14 +5,14 @@ use crate::Time;
 use crate::lane::{Decode, Decoded, Encode, Encoded, STREAMS};
 
 /// Work on one generation. It owns references to the symbols it needs and nothing else of the connection, so
-/// that it can run on any thread.
-#[derive(Debug)]
+/// that it can run on any thread. A copy shares the symbols.
+#[derive(Clone, Debug)]
 pub struct Job {
     lane: u32,
     work: Work,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Work {
     /// Of a lane of the peer's.
     Decode(Decode),

@@ -13,7 +13,7 @@ use tidewire_codec::{DecodePlan, Generation, SourceId};
 pub(crate) type Symbol = Arc<Vec<u8>>;
 
 /// One generation to be decoded.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Decode {
     /// Which generation, under which code.
     pub generation: Generation,
@@ -24,7 +24,7 @@ pub(crate) struct Decode {
 }
 
 /// Repairs of one generation, to be made ahead.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Encode {
     /// Which generation, under which code.
     pub generation: Generation,

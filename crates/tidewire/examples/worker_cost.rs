@@ -1,0 +1,160 @@
+//! How many products a pool of workers makes in a second: of one thread, of two, and without any.
+//!
+//! The jobs are those of a lane in blocks, taken from an endpoint that sends. The pool is that of the driver,
+//! compiled again with a `shared` that only counts results. Run it on an idle machine with two cores:
+//! `cargo run --release -p tidewire --example worker_cost`.
+
+#[path = "../src/workers.rs"]
+mod workers;
+
+/// What the pool calls with its results.
+mod shared {
+    use std::sync::{Condvar, Mutex};
+
+    use tidewire_proto::connection::JobDone;
+    use tidewire_proto::endpoint::ConnectionHandle;
+
+    #[derive(Default)]
+    pub(crate) struct Shared {
+        done: Mutex<usize>,
+        more: Condvar,
+    }
+
+    impl Shared {
+        pub(crate) fn handle_job(&self, _: ConnectionHandle, done: JobDone) {
+            drop(done);
+            *self.done.lock().expect("nobody panics with it") += 1;
+            self.more.notify_one();
+        }
+
+        /// Waits until there is another result than the first `known`; returns how many there are.
+        pub(crate) fn wait(&self, known: usize) -> usize {
+            let done = self.done.lock().expect("nobody panics with it");
+            *self.more.wait_while(done, |done| *done == known).expect("nobody panics with it")
+        }
+    }
+}
+
+mod sync {
+    pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+    pub(crate) use std::thread;
+}
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidewire_proto::Time;
+use tidewire_proto::config::Config;
+use tidewire_proto::connection::Received;
+use tidewire_proto::crypto::{AwsLc, Secret};
+use tidewire_proto::endpoint::{Endpoint, EndpointConfig};
+use tidewire_proto::profile::{Profile, block};
+use tidewire_proto::rate::RateControl;
+
+use shared::Shared;
+use workers::{Work, Workers};
+
+/// Jobs in a round, and rounds: a round takes some tenths of a second, and the median of nine is repeatable.
+const JOBS: usize = 200;
+/// How often each job is run in a round.
+const TIMES: usize = 10;
+const ROUNDS: usize = 9;
+const K: u16 = 256;
+const R: u16 = 64;
+/// Turns of 200 us between two FEEDBACKs: 10 ms, in which three blocks leave.
+const TURNS: usize = 50;
+
+fn main() {
+    let jobs: Vec<_> = core::iter::repeat_n(jobs(), TIMES).flatten().collect();
+    let mut rates = [Vec::new(), Vec::new(), Vec::new()];
+    for _ in 0..ROUNDS {
+        for (workers, rates) in (0..).zip(&mut rates) {
+            rates.push(rate(workers, jobs.clone()));
+        }
+    }
+    let median = |rates: &mut Vec<f64>| {
+        rates.sort_by(f64::total_cmp);
+        (rates[ROUNDS / 2], rates[0], rates[ROUNDS - 1])
+    };
+    let [none, one, two] = rates.each_mut().map(median);
+    println!(
+        "{JOBS} jobs, each the {R} repairs of a block of {K} symbols; billions of products a second, median of {ROUNDS} (least, most)"
+    );
+    for (name, (middle, least, most)) in [("inline", none), ("1 worker", one), ("2 workers", two)] {
+        println!("{name:<10} {:6.2} ({:.2}, {:.2})", middle / 1e9, least / 1e9, most / 1e9);
+    }
+    println!("2 workers over 1: {:.2}; 1 worker over inline: {:.2}", two.0 / one.0, one.0 / none.0);
+}
+
+/// Products a second.
+fn rate(count: u16, mut jobs: Vec<Work>) -> f64 {
+    let products: usize = jobs.iter().map(|(_, job)| job.products()).sum();
+    if count == 0 {
+        let begun = Instant::now();
+        jobs.into_iter().for_each(|(_, job)| drop(job.run()));
+        return products as f64 / begun.elapsed().as_secs_f64();
+    }
+    let shared = Arc::<Shared>::default();
+    let mut workers = Workers::start(count, &shared).expect("threads");
+    let begun = Instant::now();
+    let mut done = 0;
+    while done < JOBS * TIMES {
+        workers.feed(|| jobs.pop());
+        done = shared.wait(done);
+    }
+    products as f64 / begun.elapsed().as_secs_f64()
+}
+
+/// The jobs of a sender of blocks to a peer that gets all of it.
+fn jobs() -> Vec<Work> {
+    let mut config = Config::default();
+    // There is no round trip to find a rate by.
+    config.profile = Profile { rate_control: RateControl::Fixed { bits_per_second: 1_000_000_000 }, ..block(K, R) };
+    (config.workers, config.inline_products) = (1, 0);
+    let endpoint = |port: u8| {
+        let (credentials, provider) = (Secret::new([7; 32]).into(), Arc::new(AwsLc));
+        let config = EndpointConfig { credentials, listen: true, connection: config.clone(), provider };
+        (Endpoint::new(config, [port; 32]).expect("right settings"), SocketAddr::from(([127, 0, 0, 1], port.into())))
+    };
+    let [(mut near, from), (mut far, to)] = [1, 2].map(endpoint);
+    let mut now = Time::from_millis(1);
+    let handle = near.connect(now, to).expect("a secret");
+    let (mut stream, mut jobs, mut out, data) = (None, Vec::new(), vec![0; 1_472], vec![7; 1 << 16]);
+    let mut turn = 0;
+    while jobs.len() < JOBS {
+        if let Some(connection) = near.connection_mut(handle) {
+            stream = stream.or_else(|| connection.open_stream().ok());
+            while stream.is_some_and(|stream| connection.write(stream, &data).is_ok()) {}
+        }
+        let accepted = far.connections().next().map(|(handle, _)| handle);
+        if let Some((connection, stream)) = accepted.and_then(|handle| far.connection_mut(handle)).zip(stream) {
+            let mut read = vec![0; 1 << 16];
+            while connection.read(now, stream, &mut read).is_ok_and(|n| n > 0) {}
+        }
+        carry(now, (&mut near, from), &mut far, &mut out);
+        // FEEDBACK before the end of a block would make its repairs needless.
+        turn += 1;
+        if turn % TURNS == 0 {
+            carry(now, (&mut far, to), &mut near, &mut out);
+        }
+        while let Some((handle, job)) = near.poll_job() {
+            jobs.push((handle, job.clone()));
+            // Without its result the lane makes no repairs of the next blocks ahead.
+            near.handle_job(now, handle, job.run());
+        }
+        now += Duration::from_micros(200);
+    }
+    jobs.truncate(JOBS);
+    jobs
+}
+
+/// Everything that one end has to send reaches the other.
+fn carry(now: Time, (sender, from): (&mut Endpoint, SocketAddr), receiver: &mut Endpoint, out: &mut [u8]) {
+    sender.handle_timeout(now);
+    while let Some(transmit) = sender.poll_transmit(now, 1, out) {
+        let datagram = &mut out[..transmit.len];
+        receiver.handle_datagram(Received { at: now, from, to: None, ecn: None, datagram });
+    }
+    while sender.poll_event().is_some() {}
+}
