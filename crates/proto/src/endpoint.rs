@@ -99,21 +99,41 @@ pub struct EndpointStats {
 
 impl AddAssign for EndpointStats {
     fn add_assign(&mut self, other: Self) {
-        self.received += other.received;
-        self.malformed += other.malformed;
-        self.unknown += other.unknown;
-        self.strangers += other.strangers;
-        self.repeated += other.repeated;
-        self.unproven += other.unproven;
-        self.refused += other.refused;
-        self.unauthorized += other.unauthorized;
-        self.refused_by_system += other.refused_by_system;
-        self.accepted += other.accepted;
-        self.full += other.full;
-        self.displaced += other.displaced;
-        self.passed_on += other.passed_on;
-        self.overrun += other.overrun;
-        self.late_results += other.late_results;
+        // Every field by its name: one that is forgotten does not compile.
+        let Self {
+            received,
+            malformed,
+            unknown,
+            strangers,
+            repeated,
+            unproven,
+            limited,
+            refused,
+            unauthorized,
+            refused_by_system,
+            accepted,
+            full,
+            displaced,
+            passed_on,
+            overrun,
+            late_results,
+        } = other;
+        self.received += received;
+        self.malformed += malformed;
+        self.unknown += unknown;
+        self.strangers += strangers;
+        self.repeated += repeated;
+        self.unproven += unproven;
+        self.limited += limited;
+        self.refused += refused;
+        self.unauthorized += unauthorized;
+        self.refused_by_system += refused_by_system;
+        self.accepted += accepted;
+        self.full += full;
+        self.displaced += displaced;
+        self.passed_on += passed_on;
+        self.overrun += overrun;
+        self.late_results += late_results;
     }
 }
 
