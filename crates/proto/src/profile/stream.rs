@@ -1,5 +1,5 @@
 //! `stream`, the default: a sliding window under a random code, as much repair as the path and the target
-//! need (docs/decisions.md).
+//! need (docs/default-policy.md).
 
 use tidewire_codec::Code;
 

@@ -1,7 +1,7 @@
 //! What a redundancy comes to on a path that stays as it is: the policies are asked as a connection asks
 //! them, without one.
 //!
-//! `tidewire probe` tells by it what would be sent for a flow, and docs/decisions.md what is sent on many
+//! `tidewire probe` tells by it what would be sent for a flow, and docs/default-policy.md what is sent on many
 //! paths. No packet is needed, because policies are functions of their context and state: source symbols
 //! leave at even distances, the fate of what was sent a round trip ago is known, and nothing is lacking.
 

@@ -1,6 +1,6 @@
-//! What the default policy decides, drawn and tabulated: docs/decisions.md and its two pictures.
+//! What the default policy decides, drawn and tabulated: docs/default-policy.md and its two pictures.
 //!
-//! `cargo run --release -p tidewire-sim --example decisions -- [--write]`
+//! `cargo run --release -p tidewire-sim --example default_policy -- [--write]`
 //!
 //! The policy is a function of its context, so that no link and no packet is needed: it is asked as a connection asks, on paths that stay as they
 //! are. Without `--write` the table goes to standard output. The test holds the committed files to what comes out.
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
 
 /// Each file and what is to be in it: the document's prose stays as it is.
 fn files(docs: &Path) -> Result<[(PathBuf, String); 3], String> {
-    let document = docs.join("decisions.md");
+    let document = docs.join("default-policy.md");
     let text = std::fs::read_to_string(&document).map_err(|error| format!("{}: {error}", document.display()))?;
     let lacks = || format!("{} lacks its marks {BEGIN}{END}", document.display());
     let (before, rest) = text.split_once(BEGIN).ok_or_else(lacks)?;
@@ -50,8 +50,8 @@ fn files(docs: &Path) -> Result<[(PathBuf, String); 3], String> {
     let text = format!("{before}{BEGIN}\n{}\n{END}{after}", table::draw());
     Ok([
         (document, text),
-        (docs.join("decisions.svg"), picture::by_default()),
-        (docs.join("decisions-targets.svg"), picture::for_targets()),
+        (docs.join("default-policy.svg"), picture::by_default()),
+        (docs.join("default-policy-targets.svg"), picture::for_targets()),
     ])
 }
 
