@@ -1,13 +1,15 @@
-//! Any state file of a part through the reader that a resumed transfer trusts: as it is, and with the hash of each slot made right.
+//! Parses any state file of a partly received file, as a resumed transfer does: unchanged, and with a correct
+//! hash.
 //!
-//! Input: the state file. For the second pass the input without its last 32 bytes is one slot, and its hash is appended. What is read
-//! claims no more than the file may have, and can be written and means the same again.
+//! Input: the state file. The second pass takes the input without its last 32 bytes as one slot and appends
+//! the correct hash. A checkpoint that parses must not claim more bytes than the part has, and must survive
+//! writing and reading.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use tidewire_cli::transfer::Checkpoint;
 
-/// Bytes of the part that lies beside the state file.
+/// Bytes of the part that belongs to the state file.
 const BYTES: u64 = 1 << 40;
 
 fuzz_target!(|data: &[u8]| {

@@ -1,4 +1,5 @@
-//! Any text as a configuration file: it is refused with a reason, or its settings are values that the options take.
+//! Parses any text as a configuration file: it is refused with a reason, or the options accept all its
+//! settings.
 #![no_main]
 
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Any UDP payload through everything that runs before a key is known to fit: the clear header, then, with a null
-//! cipher, number expansion, replay window and key phases, then the frames.
+//! Passes any UDP payload through everything that runs before a packet is authenticated: the clear header
+//! and, with a null cipher, packet number expansion, replay window, key phases and frames.
 #![no_main]
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
         },
         Ok(Datagram::Short { .. }) | Err(_) => {}
     }
-    // Several packets to one key: each piece of the input is one.
+    // Each piece of the input is one packet under the same key.
     let mut opening = OpeningKey::new(Arc::new(Null), Aead::ChaCha20Poly1305, &[0; 32]);
     for piece in data.chunks(40) {
         let mut packet = piece.to_vec();

@@ -1,7 +1,9 @@
-//! Any sequence of operations on a small decoder. An honest one runs beside the naive decoder of the codec's tests:
-//! both must know the same after every step, and every decoded byte must be right. A hostile one, with contents and
-//! names that contradict each other, must keep the invariants and the bounds of work and memory, and change nothing
-//! where it gives an error.
+//! Runs any sequence of operations on a small decoder.
+//!
+//! An honest sequence also runs on the naive decoder of the codec's tests: both must know the same symbols
+//! after every step, and every decoded byte must be correct. A hostile sequence has contents and ids that
+//! contradict each other: the decoder must keep its invariants and its bounds of work and memory, and must
+//! not change when it returns an error.
 #![no_main]
 
 #[path = "../../crates/codec/tests/bounded/mod.rs"]
@@ -19,7 +21,7 @@ const LIMITS: Limits = Limits { slot_len: SLOT, capacity: 32, max_span: 16, max_
 
 fuzz_target!(|data: &[u8]| {
     let mut input = Unstructured::new(data);
-    // An input that ends in the middle of a step ends there.
+    // The run ends where the input ends, even in the middle of a step.
     let _ = if input.arbitrary().unwrap_or(false) { honest(&mut input) } else { hostile(&mut input) };
 });
 
@@ -53,7 +55,7 @@ fn honest(input: &mut Unstructured) -> arbitrary::Result<()> {
     Ok(())
 }
 
-/// A symbol in few bytes of input: a length, mostly the longest, and a byte that all of it is made of.
+/// Reads a symbol from a few bytes of input: a length, mostly the longest, and the byte that fills it.
 fn symbol(input: &mut Unstructured) -> arbitrary::Result<Vec<u8>> {
     let len = match input.int_in_range(0..=7u8)? {
         0 => input.int_in_range(0..=SLOT + 1)?,

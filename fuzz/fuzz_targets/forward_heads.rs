@@ -1,5 +1,5 @@
-//! Any bytes through the two readers of the heads of forwarded streams: what is understood can be written and means the same again,
-//! and no byte behind the head is taken.
+//! Passes any bytes through the two readers of the heads of forwarded streams. A head that parses must
+//! survive writing and reading, and the reader must not take a byte behind it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -16,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(rest, [0]);
     }
     if let Ok(answer) = at_once(read_answer(&mut &data[..])) {
-        // Bytes that are no text became longer ones; what does not fit is cut by who answers.
+        // Invalid UTF-8 becomes longer when it is read. The side that answers cuts a detail that is too long.
         if answer.detail.len() > usize::from(u8::MAX) {
             return;
         }

@@ -1,4 +1,5 @@
-//! Any payload through the frame parser: errors end the walk, what parses can be written and means the same again.
+//! Passes any payload through the frame parser. An error ends the iteration; a frame that parses must survive
+//! writing and reading.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,8 +1,10 @@
-//! Both roles of the handshake with mutated flights, their MACs made right again so that mutations get past them.
+//! Runs both roles of the handshake with mutated packets. Their MACs can be corrected, so that mutations get
+//! past them.
 //!
-//! Input: `flags u8`, then `(position u16, xor u8)*`, a quarter of them each for the HELLO, for a second HELLO, for the COOKIE and for the
-//! REPLY. Flags: 0 and 1 make mac1 of HELLOs and of the REPLY right, 2 takes profile `key`, 3 puts the responder under load. Whatever
-//! came before, the unchanged answers to the unchanged HELLO must make a session.
+//! Input: `flags u8`, then `(position u16, xor u8)*`, one quarter each for the HELLO, for a second HELLO, for
+//! the COOKIE and for the REPLY. Bits of `flags`: 0 corrects mac1 of HELLOs, 1 corrects mac1 of the REPLY, 2
+//! authenticates by key pairs, 3 puts the responder under load. After all mutations, the unchanged answers to
+//! the unchanged HELLO must still make a session.
 #![no_main]
 
 use std::net::SocketAddr;
@@ -15,7 +17,7 @@ use tidewire_proto::crypto::{MacKey, PrivateKey, Secret};
 use tidewire_proto::handshake::{Credentials, Initiator, KeyCredentials, Keys, Parameters, Responder, Terms};
 use tidewire_proto::wire::{ConnectionId, HELLO_LEN, LONG_HEADER_LEN, MAC_LEN, REPLY_MAX};
 
-/// What a profile runs on: the initiator's keys, the responder's credentials, the key of mac1.
+/// One kind of authentication: the initiator's keys, the responder's credentials, the key of mac1.
 struct Side {
     keys: Keys,
     listener: Credentials,
@@ -36,7 +38,8 @@ static PROFILES: LazyLock<[Side; 2]> = LazyLock::new(|| {
 
 const FROM: ([u8; 4], u16) = ([192, 0, 2, 1], 7700);
 
-/// Applies the mutations; `mac` is put at the place where `macs` bytes of MACs begin.
+/// Applies the mutations. If `mac` is given, writes a correct mac1 where the last `macs` bytes of the packet
+/// begin.
 fn mutate(datagram: &[u8], mutations: &[u8], mac: Option<&MacKey>, macs: usize) -> Vec<u8> {
     let mut mutated = datagram.to_vec();
     for mutation in mutations.chunks_exact(3) {
@@ -50,21 +53,21 @@ fn mutate(datagram: &[u8], mutations: &[u8], mac: Option<&MacKey>, macs: usize) 
     mutated
 }
 
-/// The next HELLO of an initiator.
+/// Returns the next HELLO of an initiator.
 fn hello_of(initiator: &mut Initiator, now: Time) -> [u8; HELLO_LEN] {
     let mut hello = [0; HELLO_LEN];
     initiator.poll_transmit(now, &mut hello).expect("due at once");
     hello
 }
 
-/// A responder; under load it demands proof of everybody.
+/// Makes a responder. Under `load` it demands a cookie from every address.
 fn responder(side: &Side, seed: u8, load: bool, now: Time) -> Responder {
     let mut responder = Responder::new(side.listener.clone(), Arc::new(Null), [seed; 32]);
     let mut hello = [0; HELLO_LEN];
     let id = ConnectionId([3; 8]);
     Initiator::new(side.keys.clone(), id, &Parameters::default(), Arc::new(Null), [6; 32], now)
         .poll_transmit(now, &mut hello);
-    // Without a Noise message the HELLO is dropped soon, and counts.
+    // A HELLO without a Noise message is dropped early, but still counts for the load.
     hello[LONG_HEADER_LEN - 2..LONG_HEADER_LEN].fill(0);
     for n in 0..if load { 128_u8 } else { 0 } {
         hello[HELLO_LEN - 2 * MAC_LEN - 1] = n;
@@ -97,7 +100,7 @@ fuzz_target!(|data: &[u8]| {
         first.handle_hello(now, from, &mutated, &terms());
         let mut answer = [0; REPLY_MAX];
         while let Some((_, len)) = first.poll_transmit(now, &mut answer) {
-            // The padding behind the Noise message is under mac1 alone.
+            // The padding behind the Noise message is covered by mac1 alone.
             if mutated[..bound] != hello[..bound] {
                 assert!(initiator.handle_reply(&answer[..len]).is_err(), "a session from a hello that was never sent");
             }
@@ -118,7 +121,7 @@ fuzz_target!(|data: &[u8]| {
     let (_, len) = second.poll_transmit(now, &mut answer).expect("its reply");
     let mutated = mutate(&answer[..len], part(3), fixed(2), MAC_LEN);
     if mutated != answer[..len] && initiator.handle_reply(&mutated).is_ok() {
-        // Five bits of the first byte are grease, ignored when read.
+        // Five bits of the first byte are grease: the reader ignores them.
         assert!(mutated[1..len - MAC_LEN] == answer[1..len - MAC_LEN], "a session from a changed reply");
         return;
     }

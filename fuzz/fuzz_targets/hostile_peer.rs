@@ -1,8 +1,8 @@
-//! A peer that holds the right keys against a live connection: any frames in any packet, symbols that the code takes apart, true and
-//! false acknowledgements, between the calls of an application that uses everything.
+//! A peer with valid keys attacks a live connection: any frames in any packet, symbols that decode to
+//! anything, true and false acknowledgements. An application that calls every method runs at the same time.
 //!
-//! Whatever it says, nothing panics, no timer is due at the moment at which it was served, what may leave at one moment ends, and the
-//! connection ends at most once.
+//! Whatever the peer sends, nothing panics, `handle_timeout(now)` leaves no timer that is due at `now`,
+//! `poll_transmit` ends at one moment in time, and the connection ends at most once.
 #![no_main]
 
 #[path = "../../crates/proto/tests/hostile/peer.rs"]
@@ -24,7 +24,7 @@ use tidewire_proto::endpoint::{ConnectionHandle, Endpoint, EndpointConfig};
 use tidewire_proto::wire::{FeedbackRepr, Frame, LaneRepr, Layout, Writer};
 
 const DATAGRAM: usize = 1_472;
-/// Datagrams at one moment: more than a window of start-up.
+/// Upper bound of datagrams at one moment: more than a window during start-up.
 const MOST: usize = 10_000;
 
 struct Host {
@@ -61,7 +61,8 @@ impl Host {
         self.endpoint.handle_datagram(Received { at: self.now, from, to: None, ecn: None, datagram });
     }
 
-    /// Serves timers and events, lets leave what may; returns the numbers of the packets that the peer got.
+    /// Handles timers and events and sends all datagrams. Returns the numbers of the packets that the peer
+    /// received.
     fn turn(&mut self, peer: &mut Peer) -> Vec<u64> {
         let (mut out, mut numbers, mut sent) = ([0; DATAGRAM], Vec::new(), 0);
         self.endpoint.handle_timeout(self.now);
@@ -69,7 +70,7 @@ impl Host {
             while let Some(transmit) = self.endpoint.poll_transmit(self.now, 1, &mut out) {
                 numbers.extend(peer.open(&mut out[..transmit.len]).map(|(number, _)| number));
                 sent += 1;
-                assert!(sent < MOST, "what leaves at one moment has no end");
+                assert!(sent < MOST, "poll_transmit does not end");
             }
             match self.endpoint.poll_event() {
                 None => break,
@@ -90,7 +91,7 @@ fuzz_target!(|data: &[u8]| {
     let mut peer = host.meet();
     let mut heard = Vec::new();
     while !input.is_empty() {
-        // An input that ends in the middle of a step ends there.
+        // The run ends where the input ends, even in the middle of a step.
         if step(&mut host, &mut peer, &mut heard, &mut input).is_err() {
             break;
         }
@@ -102,7 +103,7 @@ fn step(host: &mut Host, peer: &mut Peer, heard: &mut Vec<u64>, input: &mut Unst
         0 => {
             let len = input.int_in_range(1..=1_200)?.min(input.len());
             let frames = input.bytes(len)?;
-            // No key seals nothing.
+            // A packet cannot be empty.
             let frames = if frames.is_empty() { &[0] } else { frames };
             host.hear(peer, |w| w.bytes(frames).expect("room"));
         }
@@ -115,13 +116,13 @@ fn step(host: &mut Host, peer: &mut Peer, heard: &mut Vec<u64>, input: &mut Unst
     Ok(())
 }
 
-/// A source or repair symbol of any bytes, somewhere near the edge.
+/// Sends a source or repair symbol of any bytes, with an id near the edge.
 fn symbol(host: &mut Host, peer: &mut Peer, input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
     let (lane, first, base) = (input.int_in_range(0..=3)?, input.int_in_range(0..=300)?, input.int_in_range(0..=300)?);
     let (id, base) = (SourceId(first), SourceId(base.min(first)));
     let len = input.int_in_range(1..=64)?.min(input.len().max(1));
     let symbol = input.bytes(len)?;
-    // Lanes of either layout, and now and then the wrong one.
+    // Lanes of both layouts, and sometimes the wrong layout.
     let in_generations = (lane >= 2) != input.ratio(1, 32)?;
     let layout = if in_generations { Layout::Generations } else { Layout::Sliding };
     let frame = if input.ratio(2, 3)? {
@@ -131,12 +132,12 @@ fn symbol(host: &mut Host, peer: &mut Peer, input: &mut Unstructured<'_>) -> arb
         let id = RepairId { first: id, count: input.int_in_range(1..=256)?, key: input.int_in_range(0..=8)? };
         Frame::Repair { lane, layout, code, id, base, on_feedback: input.arbitrary()?, symbol }
     };
-    // What cannot be said on the wire is not said.
+    // A frame that has no encoding is replaced by a PING.
     host.hear(peer, |w| frame.emit(w).unwrap_or_else(|_| Frame::Ping.emit(w).expect("room")));
     Ok(())
 }
 
-/// Acknowledges what came, or what did not, and says anything of a lane.
+/// Acknowledges packets that were received or not, with any report on a lane.
 fn feedback(host: &mut Host, peer: &mut Peer, heard: &[u64], input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
     let newest = heard.last().copied().unwrap_or(0) + u64::from(input.ratio(1, 32)?);
     let oldest = newest.saturating_sub(input.int_in_range(0..=20)?);
@@ -161,7 +162,7 @@ fn feedback(host: &mut Host, peer: &mut Peer, heard: &[u64], input: &mut Unstruc
     Ok(())
 }
 
-/// One call of an application that uses everything.
+/// Makes one call of the application.
 fn application(host: &mut Host, input: &mut Unstructured<'_>) -> arbitrary::Result<()> {
     let now = host.now;
     let Some(us) = host.handle.and_then(|handle| host.endpoint.connection_mut(handle)) else { return Ok(()) };

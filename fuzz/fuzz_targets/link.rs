@@ -1,4 +1,5 @@
-//! Any text through the parser of links: a link that parses can be printed and means the same again, and no error repeats the secret.
+//! Passes any text through the parser of links. A link that parses must survive printing and parsing, and no
+//! error may contain the secret.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -12,7 +13,8 @@ fuzz_target!(|text: &str| {
         }
         Err(error) => {
             let Some((rest, secret)) = text.trim().split_once('#') else { return };
-            // A public part that repeats the secret, and words of the message itself, are no leak.
+            // It is no leak if the public part repeats the secret, or if the secret is a short word of the
+            // message itself.
             let long = secret.len() >= 20 && secret.bytes().all(|byte| byte.is_ascii_alphanumeric());
             assert!(!long || rest.contains(secret) || !error.to_string().contains(secret), "{error}");
         }

@@ -1,4 +1,5 @@
-//! Any handshake payload through the parameter parser: what parses is within its ranges.
+//! Passes any handshake payload through the parameter parser. Parameters that parse must be within their
+//! ranges.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

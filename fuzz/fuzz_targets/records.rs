@@ -1,4 +1,5 @@
-//! Any bytes behind the magic through the reader of transfer records: each record that parses can be written and means the same again.
+//! Passes any bytes behind the magic through the reader of transfer records. A record that parses must
+//! survive writing and reading.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -7,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use tidewire_cli::transfer::{RecordReader, RecordWriter};
 use tidewire_fuzz::at_once;
 
-/// The magic of this version.
+/// The magic bytes of this version of the file transfer.
 static MAGIC: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut written = Vec::new();
     at_once(RecordWriter::open(&mut written)).expect("a vector takes everything");

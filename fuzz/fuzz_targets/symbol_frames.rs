@@ -1,4 +1,5 @@
-//! Any symbol through the stream frame parser: data lies where it says, and within the symbol's length.
+//! Passes any symbol through the stream frame parser. The data of a frame must lie at its stated place,
+//! within the symbol.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! What the fuzz targets share: a null cipher, so that mutations of a packet get past its tag, and a runtime for futures that never wait.
+//! Shared by the fuzz targets: a null cipher, so that mutations of a packet get past its tag, and a function
+//! that runs futures that never wait.
 
 use core::future::Future;
 use core::pin::pin;
@@ -7,7 +8,7 @@ use core::task::{Context, Poll, Waker};
 use tidewire_proto::crypto::{Aead, HeaderKey, PacketKey, Provider, Refused};
 use tidewire_proto::wire::TAG_LEN;
 
-/// Leaves every byte as it is; its tags and masks are zeros, and any tag verifies.
+/// A cipher that changes no byte. Its tags and masks are zeros, and any tag verifies.
 pub struct Null;
 
 impl Provider for Null {
@@ -40,7 +41,8 @@ impl HeaderKey for Null {
     }
 }
 
-/// What a future gives that reads from a slice and writes to a vector, and so never waits.
+/// Runs a future that only reads from slices and writes to vectors, so that it never waits. Returns its
+/// output.
 pub fn at_once<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,

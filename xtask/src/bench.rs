@@ -1,12 +1,14 @@
-//! Keeps the benchmarks alive: they build without a warning, their own tests pass, every codec they time, ours and the
-//! peers', gives right results, and the transport and its peer carry every byte. No time is judged here: `bench/` is run
-//! by hand for that, on a quiet machine.
+//! Keeps the benchmarks working: they build without a warning, their own tests pass, every codec they time
+//! (ours and the peers') gives correct results, and the transport and its peer carry every byte.
+//!
+//! This step judges no times. To measure, run `bench/` by hand on a quiet machine.
 
 use crate::context::{Context, run};
 
-/// Lints, tests and runs the benchmark program, apart from the workspace, whose lock file knows no peers.
+/// Lints, tests and runs the benchmark program. It is a workspace of its own, so that its peers stay out of
+/// the product's lock file.
 pub fn check(context: &Context) -> Result<(), String> {
-    // One profile for all, so that the peers are compiled once.
+    // All commands use one profile, so that the peers are compiled once.
     for (arguments, rest) in [
         ("clippy --all-targets", ["-D", "warnings"].as_slice()),
         ("test", &[]),

@@ -1,6 +1,7 @@
 //! The book of all documents: its links are checked, then mdBook builds it into `target/book`.
 //!
-//! `book.toml` has its settings and `docs/SUMMARY.md` its table of contents. Invariant: a warning of mdBook is an error.
+//! `book.toml` has its settings and `docs/SUMMARY.md` its table of contents. Invariant: a warning of mdBook
+//! is an error.
 
 use crate::context::Context;
 use crate::{links, tools};
@@ -30,8 +31,8 @@ fn is_complaint(line: &str) -> bool {
     line.split_whitespace().any(|word| matches!(word.trim_matches(['[', ']']), "WARN" | "ERROR"))
 }
 
-/// Without its web server, file watcher and search, which no check uses, and without optimization: built so, it takes
-/// 37 s of processor time (AMD EPYC), and the book takes it a second or two.
+/// Without its web server, file watcher and search, which no check uses, and without optimization: built so,
+/// it takes 37 s of processor time (AMD EPYC), and the book takes it a second or two.
 const MDBOOK: tools::Subcommand =
     tools::Subcommand { name: "mdbook", version: "0.5.4", options: &["--debug", "--no-default-features"], wheel: None };
 

@@ -1,7 +1,7 @@
-//! What every step is given: where things are, how much to run, and the one way to start a program.
+//! What every step is given: the folders, how much to run, and the functions that start programs.
 //!
-//! Programs run in the workspace root with no standard input, so that nothing can wait for an answer, and each is
-//! printed before it starts, so that a reader of the log can repeat it by hand.
+//! Programs run in the workspace root without standard input, so that none can wait for an answer. Each
+//! command line is printed before it starts, so that a reader of the log can repeat it by hand.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -9,23 +9,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-/// Settings and places of one run.
+/// Settings and folders of one run.
 pub struct Context {
     /// The workspace root.
     pub root: PathBuf,
     /// Cargo's target directory; tools that steps install live in its `tools` folder.
     pub target: PathBuf,
-    /// Whether tests that simulate many seeds are to run a tenth or less of them.
+    /// Whether tests that simulate many seeds run only a tenth of them or less.
     pub quick: bool,
-    /// How long each fuzz target runs after its corpus was replayed.
+    /// How long each fuzz target runs after it replayed its corpus, in seconds.
     pub fuzz_seconds: u32,
     /// Why the step under way did not run; see [`Context::skip`].
     skipped: RefCell<Option<String>>,
 }
 
 impl Context {
-    /// Finds the workspace that cargo started this runner from. Asked at run time: where two checkouts share a target
-    /// directory, the binary may have been built in the other one.
+    /// Finds the workspace from which cargo started this runner. The path is read at run time: when two
+    /// checkouts share a target directory, the binary may have been built in the other one.
     pub fn new(quick: bool) -> Result<Self, String> {
         let manifest = std::env::var_os("CARGO_MANIFEST_DIR").ok_or("start this as `cargo xtask`")?;
         let root = Path::new(&manifest).parent().ok_or("the task runner does not lie in a workspace")?.to_path_buf();
@@ -44,13 +44,13 @@ impl Context {
         self.skipped.take()
     }
 
-    /// `program arguments...`, separated by spaces, to be run in the workspace root.
+    /// Makes a command from `program arguments...`, separated by spaces. It will run in the workspace root.
     pub fn command(&self, line: &str) -> Command {
         let (program, arguments) = line.split_once(' ').unwrap_or((line, ""));
         self.program(program, arguments)
     }
 
-    /// The same for a program that is named by its path.
+    /// Makes a command for a program given by its path. It will run in the workspace root.
     pub fn program(&self, program: impl AsRef<OsStr>, arguments: &str) -> Command {
         let mut command = Command::new(program);
         command.args(arguments.split_whitespace()).current_dir(&self.root).stdin(Stdio::null());
@@ -62,13 +62,13 @@ impl Context {
         run(&mut self.command(line))
     }
 
-    /// Whether a command line exists and succeeds. Its output is thrown away.
+    /// Whether the program exists and the command line succeeds. Its output is discarded.
     pub fn succeeds(&self, line: &str) -> bool {
         let mut command = self.command(line);
         command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
     }
 
-    /// What a command line prints on standard output.
+    /// Runs a command line and returns what it printed to standard output.
     pub fn output_of(&self, line: &str) -> Result<String, String> {
         let output = self.command(line).stderr(Stdio::inherit()).output().map_err(|e| format!("`{line}`: {e}"))?;
         if !output.status.success() {
@@ -86,8 +86,8 @@ pub fn run(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("`{line}` ended with {status}")) }
 }
 
-/// Runs commands that keep one core busy each, as many at a time as there are cores, and prints what each said when it has ended. The
-/// results, in the order of the commands.
+/// Runs commands that keep one core busy each, as many at a time as there are cores. Prints the output of
+/// each when it has ended, and returns the results in the order of the commands.
 pub fn run_together(commands: Vec<Command>) -> Vec<Result<(), String>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let results: Vec<_> = commands.iter().map(|_| Mutex::new(Ok(()))).collect();
@@ -105,7 +105,8 @@ pub fn run_together(commands: Vec<Command>) -> Vec<Result<(), String>> {
     results.into_iter().map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
 }
 
-/// Runs `command`, and prints it and what it said in one piece, so that the pieces of several do not mix.
+/// Runs `command`, then prints it with its output in one piece, so that the outputs of several commands do
+/// not mix.
 fn run_quietly(command: &mut Command) -> Result<(), String> {
     let line = describe(command);
     let output = command.output().map_err(|e| format!("cannot start `{line}`: {e}"))?;
@@ -114,7 +115,7 @@ fn run_quietly(command: &mut Command) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(format!("`{line}` ended with {}", output.status)) }
 }
 
-/// The command as one would type it, with the environment it adds.
+/// The command line as a person would type it, with the environment variables it sets.
 fn describe(command: &Command) -> String {
     let set = command.get_envs().filter_map(|(key, value)| Some((key, value?)));
     let environment = set.filter(|(key, _)| *key != "PATH").map(|(key, value)| {
@@ -127,7 +128,8 @@ fn describe(command: &Command) -> String {
     environment.chain(words).collect::<Vec<_>>().join(" ")
 }
 
-/// Chosen so that twelve targets take little more than a minute on two cores; `cargo xtask fuzz 600` digs deeper.
+/// Chosen: twelve targets take a little more than a minute on two cores. `cargo xtask fuzz 600` searches
+/// longer.
 const DEFAULT_FUZZ_SECONDS: u32 = 12;
 
 #[cfg(test)]

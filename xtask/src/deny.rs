@@ -1,13 +1,14 @@
-//! The supply chain: licences, banned crates and sources by cargo-deny (`deny.toml`), the reason for each direct
-//! dependency (`docs/dependencies.md`), and how many foreign crates each of our crates brings into a build.
+//! The supply chain: licences, banned crates and sources by cargo-deny (`deny.toml`), the reason for each
+//! direct dependency (`docs/dependencies.md`), and how many foreign crates each of our crates brings into a
+//! build.
 
 use crate::context::{Context, run};
 use crate::{dependencies, tools};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// Runs all checks. The benchmarks' peers are held to licences and sources only. Advisories are checked only where a
-/// copy of the RustSec database lies on this machine.
+/// Runs all checks. The benchmarks' peers are held to licences and sources only. Advisories are checked only
+/// where a copy of the RustSec database lies on this machine.
 pub fn check(context: &Context) -> Result<(), String> {
     dependencies::check(context)?;
     LIMITS.iter().try_for_each(|(package, limit)| count(context, package, *limit))?;
@@ -24,8 +25,8 @@ pub fn check(context: &Context) -> Result<(), String> {
     Ok(())
 }
 
-/// Prints how many foreign crates building `package` compiles, build scripts and macros included; more than the limit
-/// is an error.
+/// Prints how many foreign crates building `package` compiles, build scripts and macros included; more than
+/// the limit is an error.
 fn count(context: &Context, package: &str, limit: Option<usize>) -> Result<(), String> {
     let tree = context.output_of(&format!("cargo tree --package {package} --edges normal,build --prefix none"))?;
     let crates = foreign(&tree);
@@ -42,15 +43,16 @@ fn count(context: &Context, package: &str, limit: Option<usize>) -> Result<(), S
     }
 }
 
-/// Number of packages from outside the workspace, each version by itself, in the output of `cargo tree --prefix none`. Its lines are
-/// `name vVERSION`, then marks in parentheses; a package of the workspace has its absolute path there.
+/// Number of packages from outside the workspace, each version by itself, in the output of `cargo tree
+/// --prefix none`. Its lines are `name vVERSION`, then marks in parentheses; a package of the workspace has
+/// its absolute path there.
 fn foreign(tree: &str) -> usize {
     let package = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
     let lines = tree.lines().filter(|line| !line.is_empty() && !line.contains("(/"));
     lines.map(package).collect::<BTreeSet<_>>().len()
 }
 
-/// Where cargo-deny keeps its copies of advisory databases.
+/// The folder where cargo-deny keeps its copies of advisory databases.
 fn advisory_database() -> Option<PathBuf> {
     let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let cargo = cargo.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")))?;
@@ -68,8 +70,8 @@ const CARGO_DENY: tools::Subcommand = tools::Subcommand {
     )),
 };
 
-/// Foreign crates of each crate that others depend on, and of the command: measured (docs/dependencies.md), with room
-/// for an update that splits a crate. The command is nobody's dependency and has no limit.
+/// Foreign crates of each crate that others depend on, and of the command: measured (docs/dependencies.md),
+/// with room for an update that splits a crate. The command is nobody's dependency and has no limit.
 const LIMITS: [(&str, Option<usize>); 4] =
     [("tidewire-codec", Some(0)), ("tidewire-proto", Some(56)), ("tidewire", Some(64)), ("tidewire-cli", None)];
 

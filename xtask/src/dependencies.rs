@@ -1,5 +1,5 @@
-//! The reasons for direct dependencies, `docs/dependencies.md`: each dependency of each manifest has its line there, and
-//! no line is about a dependency that is gone.
+//! The reasons for direct dependencies, `docs/dependencies.md`: each dependency of each manifest has its line
+//! there, and no line is about a dependency that is gone.
 //!
 //! A part of the step `deny`. Crates of the workspace itself need no reason.
 

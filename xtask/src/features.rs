@@ -41,8 +41,8 @@ fn packages(metadata: &str) -> Result<Vec<Value>, String> {
 
 /// Checks the workspace with the oldest compiler that it promises to build with.
 ///
-/// Tests and examples are left out: what only they use may need a newer compiler. Where that toolchain is neither
-/// installed nor to be had, the step is skipped.
+/// Tests and examples are left out: what only they use may need a newer compiler. Where that toolchain is
+/// neither installed nor to be had, the step is skipped.
 pub fn oldest_compiler(context: &Context) -> Result<(), String> {
     let metadata = context.output_of("cargo metadata --no-deps --format-version 1")?;
     let version = rust_version(&metadata)?;

@@ -1,15 +1,15 @@
 //! Fuzzing: every committed corpus is replayed, then each target runs for a while on new input.
 //!
-//! The targets are those of `fuzz/Cargo.toml`, by cargo-fuzz on the nightly toolchain. What a run finds goes to
-//! `target/fuzz-found`, never into the committed corpus: a session must not change the working tree. A crash is kept
-//! under `fuzz/artifacts` and its command line is printed.
+//! cargo-fuzz runs the targets of `fuzz/Cargo.toml` on the nightly toolchain. New inputs go to
+//! `target/fuzz-found`, never into the committed corpus, because a check must not change the working tree. A
+//! crash is kept under `fuzz/artifacts`, and its command line is printed.
 
 use crate::context::{Context, run, run_together};
 use crate::tools;
 use std::path::Path;
 use std::process::Command;
 
-/// Replays and fuzzes every target; one that fails does not hide the others.
+/// Replays and fuzzes every target. All targets run even if one fails.
 pub fn check(context: &Context) -> Result<(), String> {
     let manifest =
         std::fs::read_to_string(context.root.join("fuzz/Cargo.toml")).map_err(|e| format!("fuzz/Cargo.toml: {e}"))?;
@@ -19,7 +19,7 @@ pub fn check(context: &Context) -> Result<(), String> {
     }
     tools::nightly(context, &[])?;
     let cargo_fuzz = tools::subcommand(context, &CARGO_FUZZ)?;
-    // All at once: then they only run, and one core each.
+    // Build all targets first: afterwards each run needs only one core.
     run(cargo_fuzz_command(context, &cargo_fuzz, "build").arg("--target-dir").arg(context.target.join("fuzz")))?;
     let runs = targets.iter().map(|target| fuzz(context, &cargo_fuzz, target)).collect::<Result<Vec<_>, _>>()?;
     let ended = targets.iter().zip(run_together(runs));
@@ -33,7 +33,8 @@ fn cargo_fuzz_command(context: &Context, cargo_fuzz: &Path, verb: &str) -> Comma
     command
 }
 
-/// What replays the committed corpus of one target, then fuzzes it for the time of the context.
+/// The command that replays the committed corpus of one target and then fuzzes it for the time set in the
+/// context.
 fn fuzz(context: &Context, cargo_fuzz: &Path, target: &str) -> Result<Command, String> {
     let found = context.target.join("fuzz-found").join(target);
     let corpus = context.root.join("fuzz/corpus").join(target);
@@ -41,7 +42,7 @@ fn fuzz(context: &Context, cargo_fuzz: &Path, target: &str) -> Result<Command, S
         std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     }
     let mut command = cargo_fuzz_command(context, cargo_fuzz, "run");
-    // libFuzzer replays both folders first and writes only into the first one.
+    // libFuzzer replays both folders, and writes new inputs only into the first one.
     command.arg("--target-dir").arg(context.target.join("fuzz")).arg(target).args([&found, &corpus]);
     command.args(["--", "-rss_limit_mb=2048", "-timeout=10"]);
     command.arg(format!("-max_total_time={}", context.fuzz_seconds));
@@ -55,7 +56,7 @@ fn targets(manifest: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The version the fuzz crate was written with.
+/// The version that the fuzz crate was written for.
 const CARGO_FUZZ: tools::Subcommand = tools::Subcommand {
     name: "cargo-fuzz",
     version: "0.13.2",

@@ -1,11 +1,10 @@
-//! `cargo xtask loops [N] [TEST-FILTER]`: every test that starts processes, N times in a row, on two cores
-//! that three busy loops share with it. A test that depends on who has the processor passes alone and fails
-//! here.
+//! `cargo xtask loops [N] [TEST-FILTER]`: runs every test that starts processes N times, on two cores that it
+//! shares with three busy loops. A test that depends on scheduling passes on an idle machine and fails here.
 //!
-//! Run by hand, never by `test`: fifty rounds take hours. Each test binary is built once and then run itself,
-//! so that cargo takes no part in a round. Invariant: the busy loops are children of this process and are
-//! killed by their ids when it ends, also when it fails; a failed round leaves its whole output in a file of
-//! its own.
+//! A person runs this command; no step does, because fifty rounds take hours. Each test binary is built once
+//! and then started directly, without cargo. Invariants: the busy loops are children of this process, which
+//! kills them by their ids when it ends, also after a failure; a failed round leaves its whole output in a
+//! file of its own.
 
 use crate::context::Context;
 use serde_json::Value;
@@ -20,14 +19,15 @@ pub const ABOUT: &str =
 
 /// Test binaries of `tidewire-cli` that start processes.
 const TESTS: [&str; 7] = ["command", "end_to_end", "faults", "jobs", "lab", "papers", "survival"];
-/// Rounds without an argument: a test that fails once in 20 runs passes them with a probability of 8 %.
+/// Rounds if no number is given. A test that fails once in 20 runs passes 50 rounds with a probability of 8
+/// %.
 const ROUNDS: u32 = 50;
-/// Busy loops: with two cores, a test always shares its core.
+/// Number of busy loops: with three on two cores, a test always shares its core.
 const LOOPS: usize = 3;
-/// The cores that tests and loops share.
+/// The cores on which tests and loops run.
 const CORES: &str = "0,1";
 
-/// Runs the command with the arguments behind its name: 0 if every round passed.
+/// Runs the command with the arguments behind its name. The exit code is 0 if every round passed.
 pub fn main(arguments: &[String]) -> ExitCode {
     let Some((rounds, filter)) = parse(arguments) else {
         eprintln!("cargo xtask loops [N] [TEST-FILTER]   {ABOUT}");
@@ -52,7 +52,7 @@ fn parse(arguments: &[String]) -> Option<(u32, Option<&str>)> {
     }
 }
 
-/// Runs all tests that match `filter`; how many of their rounds failed.
+/// Runs all tests that match `filter`, and returns how many of their rounds failed.
 fn all(rounds: u32, filter: Option<&str>) -> Result<u32, String> {
     let context = Context::new(false)?;
     let binaries = build(&context)?;
@@ -60,7 +60,7 @@ fn all(rounds: u32, filter: Option<&str>) -> Result<u32, String> {
     fs::create_dir_all(&logs).map_err(|error| format!("`{}`: {error}", logs.display()))?;
     let pinned = context.succeeds(&format!("taskset -c {CORES} true"));
     if !pinned {
-        println!("without taskset the loops and the tests use every core of this machine");
+        println!("taskset is missing: the loops and the tests use every core of this machine");
     }
     let _busy = Busy::start(pinned)?;
     let (mut failures, mut runs) = (0, 0);
@@ -79,7 +79,7 @@ fn all(rounds: u32, filter: Option<&str>) -> Result<u32, String> {
     if runs == 0 { Err("no test matches the filter".into()) } else { Ok(failures) }
 }
 
-/// Builds the tests; their binaries.
+/// Builds the tests, and returns the paths of their binaries.
 fn build(context: &Context) -> Result<Vec<PathBuf>, String> {
     let tests = TESTS.map(|test| format!(" --test {test}")).concat();
     let line = format!("cargo test --profile checked -p tidewire-cli{tests} --no-run --message-format json");
@@ -104,10 +104,10 @@ fn names(binary: &Path, filter: Option<&str>) -> Result<Vec<String>, String> {
     Ok(names.filter(|name| filter.is_none_or(|filter| name.contains(filter))).map(String::from).collect())
 }
 
-/// Runs one test alone; its output stays in `log` when it fails.
+/// Runs one test alone, and returns whether it passed. If it fails, its output is written to `log`.
 fn passes(context: &Context, binary: &Path, test: &str, pinned: bool, log: &Path) -> Result<bool, String> {
     let mut command = on_two_cores(binary, pinned);
-    // As cargo runs a test: tests find their data by these.
+    // cargo sets the same folder and variable: tests use them to find their data.
     let package = context.root.join("crates/cli");
     command.args(["--exact", test, "--nocapture"]).current_dir(&package).env("CARGO_MANIFEST_DIR", &package);
     let output = command.stdin(Stdio::null()).output().map_err(|error| format!("`{}`: {error}", binary.display()))?;
@@ -128,7 +128,7 @@ fn on_two_cores(program: &Path, pinned: bool) -> Command {
     command
 }
 
-/// Processes that do nothing but take processor time.
+/// Processes that only consume processor time.
 struct Busy(Vec<Child>);
 
 impl Busy {
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_and_filter_are_told_apart() {
+    fn arguments_are_rounds_and_a_filter() {
         let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>();
         assert_eq!(parse(&words("")), Some((50, None)));
         assert_eq!(parse(&words("3")), Some((3, None)));

@@ -1,10 +1,11 @@
-//! The project's task runner: `cargo xtask test` passes every check and test, `cargo xtask check` the quick part.
+//! The project's task runner: `cargo xtask test` runs every check and test, `cargo xtask check` the quick
+//! ones.
 //!
-//! Developers and `.ci/run` call it through the alias in `.cargo/config.toml`. Every check is one [`Step`]; each can
-//! be run alone by its name. A failing step never hides the ones after it, and the exit code is zero only when all
-//! passed. `figures`, `lab` and `loops` are no steps: they measure or repeat, and take long. Nor are `swarm` and
-//! `soak`, whose seeds are new in each run. A step installs what it needs beyond rustup, cargo and a C compiler, see
-//! `tools.rs`.
+//! Developers and `.ci/run` call it through the alias in `.cargo/config.toml`. Every check is a [`Step`] and
+//! can be run alone by its name. All steps run even if one fails, and the exit code is zero only if none
+//! failed. `figures`, `lab`, `loops`, `swarm` and `soak` are commands and not steps: the first three measure
+//! or repeat for a long time, the last two use new seeds in each run. A step installs the tools it needs
+//! beyond rustup and cargo (`tools.rs`).
 
 mod bench;
 mod book;
@@ -33,7 +34,7 @@ use context::Context;
 use std::process::ExitCode;
 use steps::Step;
 
-/// Every step, cheapest answers first. `quick` marks the ones of `cargo xtask check`.
+/// Every step, the cheapest first. `quick` marks those that `cargo xtask check` runs.
 const STEPS: &[Step] = &[
     Step {
         name: "setup",
@@ -42,24 +43,19 @@ const STEPS: &[Step] = &[
         run: tools::setup,
     },
     Step { name: "fmt", quick: true, about: "formatting is rustfmt's", run: rust::fmt },
-    Step {
-        name: "rooms",
-        quick: true,
-        about: "crates, and rooms of proto, use only those below them",
-        run: rooms::check,
-    },
+    Step { name: "rooms", quick: true, about: "crates and rooms of proto use only lower ones", run: rooms::check },
     Step { name: "size", quick: true, about: "files and functions within the limits", run: size::check },
     Step {
         name: "words",
         quick: true,
-        about: "comments stand alone, fit the width and need no notes from elsewhere",
+        about: "comments stand alone, fit the width and name no notes outside of the tree",
         run: words::check,
     },
     Step { name: "clippy", quick: true, about: "no lint, no warning, all targets", run: rust::clippy },
     Step { name: "doc", quick: false, about: "documentation builds without a warning", run: rust::doc },
     Step { name: "book", quick: false, about: "links between documents hold, and the book builds", run: book::check },
     Step { name: "deny", quick: false, about: "licences, bans, sources, number of crates, reasons", run: deny::check },
-    Step { name: "wasm", quick: false, about: "codec and proto ask nothing of an environment", run: wasm::check },
+    Step { name: "wasm", quick: false, about: "codec and proto import nothing from an environment", run: wasm::check },
     Step { name: "features", quick: false, about: "every set of features compiles", run: features::check },
     Step {
         name: "msrv",
@@ -75,8 +71,13 @@ const STEPS: &[Step] = &[
         about: "the codec's tests on every kernel this machine has",
         run: tiers::native,
     },
-    Step { name: "foreign", quick: false, about: "the same on AArch64 and 32-bit ARM, emulated", run: tiers::foreign },
-    Step { name: "bench", quick: false, about: "benchmarks build, and what they time is right", run: bench::check },
+    Step {
+        name: "foreign",
+        quick: false,
+        about: "the codec's tests on emulated AArch64 and 32-bit ARM",
+        run: tiers::foreign,
+    },
+    Step { name: "bench", quick: false, about: "benchmarks build and give correct results", run: bench::check },
     Step { name: "miri", quick: false, about: "the SIMD kernels under Miri", run: rust::miri },
     Step { name: "asan", quick: false, about: "the codec's tests under the address sanitizer", run: rust::asan },
     Step { name: "fuzz", quick: false, about: "replay every corpus, then fuzz each target", run: fuzz::check },
@@ -102,9 +103,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Turns the command line into the steps to run and the settings they run with.
+/// Reads the command line: the steps to run and their settings.
 fn plan(arguments: &[String]) -> Result<(Vec<&'static Step>, Context), String> {
-    let (command, rest) = arguments.split_first().ok_or("say what to do")?;
+    let (command, rest) = arguments.split_first().ok_or("name a task")?;
     let mut context = Context::new(command == "check")?;
     match rest {
         [] => {}

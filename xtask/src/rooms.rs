@@ -1,8 +1,8 @@
-//! The arrow between the crates, [`CRATES`], and between the rooms of `proto`, [`ROOMS`]: each uses only those before
-//! it (docs/adr/0001-five-axes.md).
+//! Checks that dependencies point in one direction: a crate uses only crates before it in [`CRATES`], and a
+//! room of `proto` only rooms before it in [`ROOMS`] (docs/adr/0001-five-axes.md).
 //!
-//! Asks cargo for the dependencies of every crate, and reads the paths that begin with `crate::` from every source file
-//! of `proto`. Unit tests may use what they like.
+//! The dependencies of crates come from `cargo metadata`; those of rooms from the paths in `proto`'s sources
+//! that begin with `crate::`. Unit tests are exempt.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use syn::visit::Visit;
 
 use crate::context::Context;
 
-/// Crates from the lowest floor up. Those of one floor do not use each other.
+/// Crates by floor, the lowest first. Crates of one floor do not use each other.
 const CRATES: [&[&str]; 6] = [
     &["tidewire-codec"],
     &["tidewire-proto"],
@@ -22,7 +22,7 @@ const CRATES: [&[&str]; 6] = [
     &["tidewire-cli"],
 ];
 
-/// Rooms from the lowest floor up. A file beside the folders is a room too.
+/// Rooms, the lowest first. A file beside the folders is a room too.
 const ROOMS: [&str; 20] = [
     "time",
     "ids",
@@ -46,10 +46,10 @@ const ROOMS: [&str; 20] = [
     "endpoint",
 ];
 
-/// Rooms that know packets, and no symbols: they do not use the codec.
+/// Rooms that handle packets and not symbols: they must not use the codec.
 const WITHOUT_SYMBOLS: [&str; 2] = ["path", "rate"];
 
-/// Fails with every use of a higher crate or room by a lower one.
+/// Fails if a crate or room uses a higher one, and prints every such use.
 pub fn check(context: &Context) -> Result<(), String> {
     let root = context.root.join("crates/proto/src");
     let metadata = context.output_of("cargo metadata --no-deps --format-version 1")?;
@@ -59,12 +59,12 @@ pub fn check(context: &Context) -> Result<(), String> {
     match wrong.len() {
         0 => Ok(()),
         count => Err(format!(
-            "{count} uses of a higher crate or room: move what is used to a lower one, or turn the use round"
+            "{count} uses of a higher crate or room: move the item to a lower one, or reverse the dependency"
         )),
     }
 }
 
-/// The dependencies that do not point down, in what `cargo metadata` says of the workspace.
+/// The dependencies in the output of `cargo metadata` that do not point to a lower floor.
 fn offences_of_crates(metadata: &str) -> Result<Vec<String>, String> {
     let metadata: Value = serde_json::from_str(metadata).map_err(|e| format!("cargo metadata: {e}"))?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -118,7 +118,7 @@ fn rank(room: &str) -> Option<usize> {
     ROOMS.iter().position(|known| *known == room)
 }
 
-/// First names behind `crate::`.
+/// Collects the first name behind each `crate::`.
 #[derive(Default)]
 struct Uses(Vec<String>);
 

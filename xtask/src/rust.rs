@@ -3,25 +3,26 @@
 use crate::context::{Context, run, run_together};
 use crate::tools;
 
-/// Formatting is rustfmt's, in the workspace and in the crates beside it.
+/// Checks the formatting of the workspace and of the two crates outside it, `bench` and `fuzz`.
 pub fn fmt(context: &Context) -> Result<(), String> {
     context.run("cargo fmt --all --check")?;
     context.run("cargo fmt --manifest-path bench/Cargo.toml --check")?;
     context.run("cargo fmt --manifest-path fuzz/Cargo.toml --check")
 }
 
-/// Lints of all targets; a warning is an error.
+/// Lints all targets. A warning is an error.
 pub fn clippy(context: &Context) -> Result<(), String> {
-    // In the profile of the tests, so that build scripts (C of the cryptography among them) and macros are built once.
+    // In the profile of the tests, so that macros and build scripts (C code of the ciphers) are built only
+    // once.
     context.run("cargo clippy --workspace --all-targets --profile checked -- -D warnings")
 }
 
-/// Documentation of the workspace; a warning (a dead link, a missing comment) is an error.
+/// Builds the documentation of the workspace. A warning (a dead link, a missing comment) is an error.
 pub fn doc(context: &Context) -> Result<(), String> {
     run(context.command("cargo doc --workspace --no-deps --profile checked").env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// All tests at release speed with assertions and overflow checks on.
+/// Runs all tests at release speed, with assertions and overflow checks on.
 pub fn test(context: &Context) -> Result<(), String> {
     if cfg!(target_os = "linux") {
         tools::optional_packages(context, TEST_TOOLS);
@@ -34,13 +35,13 @@ pub fn test(context: &Context) -> Result<(), String> {
     run(command.arg("--no-fail-fast"))
 }
 
-/// The examples in the documentation.
+/// Runs the examples in the documentation.
 pub fn doc_test(context: &Context) -> Result<(), String> {
     context.run("cargo test --workspace --doc --profile checked --no-fail-fast")
 }
 
-/// The kernel tests under Miri, which checks every unsafe access and executes AVX2, AVX-512, GFNI and NEON
-/// instructions whatever the machine has: it is where those kernels are tested on machines without them.
+/// Runs the kernel tests under Miri, which checks every unsafe access. Miri interprets AVX2, AVX-512, GFNI
+/// and NEON instructions, so this step also tests kernels that the machine itself cannot run.
 pub fn miri(context: &Context) -> Result<(), String> {
     tools::nightly(context, &["miri", "rust-src"])?;
     let targets =
@@ -48,24 +49,26 @@ pub fn miri(context: &Context) -> Result<(), String> {
     let commands = targets.map(|(triple, features)| {
         let mut command = context.command("rustup run nightly cargo miri test -p tidewire-codec --test kernels");
         command.args(["--target", triple]).env("RUSTFLAGS", format!("-Ctarget-feature={features}"));
-        // Apart from the others: Miri's flags would make cargo rebuild what they share.
+        // A target folder of its own: Miri's flags would make cargo rebuild what other steps share.
         command.env("CARGO_TARGET_DIR", context.target.join("miri"));
         command
     });
-    // Miri keeps one core busy, the second target the other.
+    // Each run keeps one core busy.
     run_together(commands.into()).into_iter().collect()
 }
 
-/// The codec's tests under the address sanitizer, which sees what Miri is too slow for: whole streams, every length.
+/// Runs the codec's tests under the address sanitizer. It covers what Miri is too slow for: whole streams and
+/// all lengths.
 pub fn asan(context: &Context) -> Result<(), String> {
     tools::nightly(context, &[])?;
     let host = context.output_of("rustc --print host-tuple")?;
     let mut command =
         context.command("rustup run nightly cargo test -p tidewire-codec --lib --tests --profile checked");
-    // Named, so that build scripts and macros are built without it.
+    // With an explicit target, build scripts and macros are built without the sanitizer.
     command.args(["--target", host.trim()]).env("RUSTFLAGS", "-Zsanitizer=address").env("TIDEWIRE_QUICK", "1");
     run(command.env("CARGO_TARGET_DIR", context.target.join("asan")))
 }
 
-/// What tests of the command use on Linux: namespaces, an address translator, system calls that fail.
+/// Tools that tests of the command use on Linux: for namespaces, address translation and failing system
+/// calls.
 const TEST_TOOLS: &[(&str, &str)] = &[("ip -V", "iproute2"), ("nft --version", "nftables"), ("strace -V", "strace")];

@@ -1,15 +1,15 @@
-//! The size report: lines of each crate, and every file and function over the limits.
+//! Prints the lines of each crate, and every file and function over the limits.
 //!
-//! Large files are how projects of this field end up unreadable, so the limits are checked, not recommended. A file
-//! whose first line says `@generated` (tables written by a program) is counted but not limited. A function's length
-//! runs from the line of its `fn` to its closing brace, comments included, attributes and documentation not.
+//! Large files make projects of this field hard to read, so the limits are checked. A file whose first line
+//! says `@generated` (tables written by a program) is counted but not limited. A function's length runs from
+//! the line of its `fn` to its closing brace. It includes comments, but neither attributes nor documentation.
 
 use crate::context::Context;
 use crate::tree;
 use std::collections::BTreeMap;
 use syn::visit::Visit;
 
-/// Prints the report; a file or function over its hard limit is an error.
+/// Prints the report. A file or function over its hard limit is an error.
 pub fn check(context: &Context) -> Result<(), String> {
     let sources = tree::files(&context.root, &[".rs"])?;
     let files = sources.into_iter().map(|file| measure(file.name, &file.text)).collect::<Result<Vec<_>, _>>()?;
@@ -39,7 +39,7 @@ struct Function {
     lines: usize,
 }
 
-/// A file or function over a limit; `hard` fails the step.
+/// A file or function over a limit. If `hard`, the step fails.
 struct Offence {
     text: String,
     hard: bool,
@@ -71,7 +71,7 @@ impl File {
         offences
     }
 
-    /// The folder the file is counted under: its crate, or the first folder of its path.
+    /// The folder under which the file is counted: its crate, or the first folder of its path.
     fn room(&self) -> &str {
         let depth = if self.name.starts_with("crates/") { 2 } else { 1 };
         let end = self.name.match_indices('/').nth(depth - 1).map_or(self.name.len(), |(at, _)| at);
@@ -79,7 +79,7 @@ impl File {
     }
 }
 
-/// One line per crate: files, lines, the longest file and the longest function.
+/// A table with one line for each crate: files, lines, the longest file and the longest function.
 fn totals(files: &[File]) -> String {
     let mut rooms: BTreeMap<&str, [usize; 4]> = BTreeMap::new();
     for file in files {
@@ -97,7 +97,7 @@ fn totals(files: &[File]) -> String {
     text
 }
 
-/// Collects the length of every function body met.
+/// Collects the length of every function with a body.
 struct Functions(Vec<Function>);
 
 impl Functions {
@@ -129,7 +129,7 @@ impl Visit<'_> for Functions {
 
 /// The most lines of a file; 150 to 400 is the aim (CONTRIBUTING.md).
 const FILE_LIMIT: usize = 600;
-/// The length a function should stay under: what fits on a screen.
+/// The length that a function should not exceed: what fits on a screen.
 const FUNCTION_AIM: usize = 60;
 /// The most lines of a function.
 const FUNCTION_LIMIT: usize = 100;

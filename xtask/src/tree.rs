@@ -1,7 +1,7 @@
 //! Finds the files of the working tree that the text checks read: `size`, `words`, `links`.
 //!
-//! Invariant: build output, git's own folder and fuzz corpora are never listed, and the order is that of the paths, so
-//! that reports of two runs can be compared.
+//! Invariant: build output, git's own folder and fuzz corpora are never listed, and the order is that of the
+//! paths, so that reports of two runs can be compared.
 
 use std::fs;
 use std::path::Path;

@@ -1,21 +1,21 @@
-//! The sans-IO proof: the protocol, with the codec under it, is linked for `wasm32-unknown-unknown`, where nothing of
-//! an operating system exists, and the artefact is shown to import nothing.
+//! Proves that protocol and codec do no I/O: they are linked for `wasm32-unknown-unknown`, a target without
+//! an operating system, and the module must import nothing.
 //!
-//! An import is how a wasm module asks its environment for anything: a clock, randomness, a socket. The link keeps
-//! dead code and gives each crate one object file, so that what is shown holds for all of both crates and not only
-//! for what some entry point happens to reach.
+//! A wasm module needs an import for everything it asks of its environment: a clock, randomness, a socket.
+//! The linker keeps dead code and each crate is one object file, so that the proof covers all code of both
+//! crates and not only what an entry point reaches.
 
 use crate::context::{Context, run};
 use crate::tools;
 use std::fs;
 
-/// Builds, links and inspects.
+/// Builds and links the module, and fails if it has an import.
 pub fn check(context: &Context) -> Result<(), String> {
     tools::target(context, TARGET)?;
     context.run(&format!("cargo build --package tidewire-codec --target {TARGET}"))?;
     let line = format!("cargo rustc --package tidewire-proto --lib --no-default-features --target {TARGET}");
     let mut command = context.command(&line);
-    // Both are needed: the first keeps rustc from dropping unused functions, the second the linker.
+    // Both are needed: rustc and the linker each drop unused functions.
     command.args(["--crate-type", "cdylib", "--", "-Clink-dead-code", "-Clink-arg=--no-gc-sections"]);
     run(command.env("CARGO_PROFILE_DEV_CODEGEN_UNITS", "1"))?;
 
@@ -23,7 +23,7 @@ pub fn check(context: &Context) -> Result<(), String> {
     let module = fs::read(&artefact).map_err(|e| format!("{}: {e}", artefact.display()))?;
     for name in ["tidewire_codec", "tidewire_proto"] {
         if !module.windows(name.len()).any(|window| window == name.as_bytes()) {
-            return Err(format!("{} holds no code of {name}: nothing was shown", artefact.display()));
+            return Err(format!("{} holds no code of {name}, so it proves nothing", artefact.display()));
         }
     }
     let imports = imports(&module).ok_or_else(|| format!("{} is not a wasm module", artefact.display()))?;
@@ -31,8 +31,8 @@ pub fn check(context: &Context) -> Result<(), String> {
     if imports.is_empty() { Ok(()) } else { Err(format!("imported from the environment: {}", imports.join(", "))) }
 }
 
-/// The imports of a wasm module as `module.name`; `None` if the bytes are not one (WebAssembly core specification
-/// 2.0, sections 5.5.2 and 5.5.5).
+/// The imports of a wasm module as `module.name`; `None` if the bytes are no module (WebAssembly core
+/// specification 2.0, sections 5.5.2 and 5.5.5).
 fn imports(module: &[u8]) -> Option<Vec<String>> {
     let mut rest = Reader(module.strip_prefix(b"\0asm\x01\0\0\0")?);
     while !rest.0.is_empty() {
@@ -47,7 +47,7 @@ fn imports(module: &[u8]) -> Option<Vec<String>> {
     Some(Vec::new())
 }
 
-/// Reads forward through bytes; `None` where they end too soon.
+/// Reads forward through bytes. Each method returns `None` where the bytes end too soon.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -79,7 +79,7 @@ impl<'a> Reader<'a> {
         Some(String::from_utf8_lossy(self.bytes(length)?).into_owned())
     }
 
-    /// One import: where from, its name, and its type, which is skipped.
+    /// Reads one import: module, name, and its type, which is skipped.
     fn import(&mut self) -> Option<String> {
         let name = format!("{}.{}", self.name()?, self.name()?);
         match self.byte()? {
@@ -95,7 +95,8 @@ impl<'a> Reader<'a> {
         Some(name)
     }
 
-    /// The bounds of a table or memory: a flag, the least size, and with the flag's low bit the largest.
+    /// Skips the bounds of a table or memory: a flag, the least size and, if the flag's low bit is set, the
+    /// largest.
     fn limits(&mut self) -> Option<()> {
         let flags = self.byte()?;
         self.number()?;

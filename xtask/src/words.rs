@@ -1,16 +1,17 @@
-//! The rules of CONTRIBUTING.md for text that a program can check: a reader needs nothing outside of this tree, and can
-//! read every comment by itself.
+//! The rules of CONTRIBUTING.md for text that a program can check: a reader needs nothing outside of this
+//! tree, and can read every comment by itself.
 //!
-//! Three faults are counted in the sources, documents and settings: a reference to notes that do not lie in the tree, a
-//! doc comment that begins with "..." and so leans on the line above it, and a comment of a Rust file that is wider than
-//! [`WIDTH`]. Files that a program wrote (`@generated` in their first line) are not looked at.
+//! Three faults are counted in the sources, documents and settings: a reference to notes that do not lie in
+//! the tree, a doc comment that begins with "..." and so leans on the line above it, and a comment of a Rust
+//! file that is wider than [`WIDTH`]. Files that a program wrote (`@generated` in their first line) are not
+//! looked at.
 
 use crate::comments;
 use crate::context::Context;
 use crate::tree::{self, File};
 
-/// Folders that still have faults, and how many at most. A folder may only get better: `check` fails at more, and asks
-/// for a lower number at fewer. This list is empty when all is mended.
+/// Folders that still have faults, and how many at most. A folder may only get better: `check` fails at more,
+/// and asks for a lower number at fewer. This list is empty when all is mended.
 const NOT_YET: &[(&str, usize)] = &[
     ("Cargo.toml", 1),
     ("bench", 74),
@@ -107,8 +108,8 @@ fn scan(file: &File) -> Vec<Fault> {
     faults
 }
 
-/// Whether `word` stands in `text` as a word of prose: not as a part of a longer name, a path of code (`a::WORD`), the
-/// whole of a code span (`` `WORD` ``), or a variable that is set (`WORD=1`).
+/// Whether `word` stands in `text` as a word of prose: not as a part of a longer name, a path of code
+/// (`a::WORD`), the whole of a code span (`` `WORD` ``), or a variable that is set (`WORD=1`).
 fn mentions(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
         let (before, after) = (&text[..at], &text[at + word.len()..]);
@@ -163,8 +164,10 @@ mod tests {
 
     #[test]
     fn a_doc_comment_stands_alone() {
-        assert_eq!(lines("a.rs", "/// One half ...\nfn a() {}\n/// ... and the other.\nfn b() {}\n//! ...x"), [3, 5]);
-        assert_eq!(lines("a.rs", "// ... an ordinary comment may\nlet a = \"/// ...\";\n/// Ranges: `0...9`"), [0; 0]);
+        let text = "/// One half ...\nfn a() {}\n/// ... and the other.\nfn b() {}\n//! ...x";
+        assert_eq!(lines("a.rs", text), [3, 5]);
+        let text = "// ... an ordinary comment may\nlet a = \"/// ...\";\n/// Ranges: `0...9`";
+        assert_eq!(lines("a.rs", text), [0; 0]);
         assert_eq!(lines("a.md", "/// ... text"), [0; 0]);
     }
 

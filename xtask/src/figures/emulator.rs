@@ -1,4 +1,4 @@
-//! `tidewire lab link` as a process: the link between the two ends that are measured.
+//! Runs `tidewire lab link` as a process: the emulated link between the two ends that are measured.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,14 +6,15 @@ use std::time::Instant;
 
 use super::process::{Line, Process};
 
-/// The exit code of a verb that runs until it is asked to stop.
+/// The exit code of a verb that ran until it was asked to stop.
 pub const INTERRUPTED: i32 = 130;
 
-/// A link under way.
+/// A running link.
 pub struct Emulator(Process);
 
 impl Emulator {
-    /// Starts it in front of whoever printed `link`, with these arguments; also `link` as it is to be used: through the emulator.
+    /// Starts the emulator in front of the listener that printed `link`. Returns it with the link that leads
+    /// through it.
     pub fn start(binary: &Path, arguments: &[&str], link: &str, deadline: Instant) -> Result<(Self, String), String> {
         let target = host(link).ok_or_else(|| format!("the listener printed no link: {link}"))?;
         let mut lab = Command::new(binary);
@@ -24,7 +25,7 @@ impl Emulator {
         Ok((Self(process), through))
     }
 
-    /// Stops it; all that it said.
+    /// Stops it, and returns every line it printed.
     pub fn end(self, deadline: Instant) -> Result<Vec<Line>, String> {
         self.0.interrupt()?;
         self.0.finish(INTERRUPTED, deadline)
@@ -41,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_host_of_a_link_is_what_stands_before_the_secret() {
+    fn the_host_of_a_link_stands_before_the_secret() {
         assert_eq!(host("tidewire://127.0.0.1:7711/#tws1abc"), Some("127.0.0.1:7711"));
         assert_eq!(host("http://127.0.0.1/"), None);
     }

@@ -1,8 +1,8 @@
-//! Values and what they are held to, as the tables show them.
+//! Measured values and their goals, as the tables show them.
 
 use std::fmt;
 
-/// What a figure is held to.
+/// The bound that a figure must keep.
 #[derive(Clone, Copy, Debug)]
 pub enum Goal {
     AtLeast(f64),
@@ -10,12 +10,12 @@ pub enum Goal {
 }
 
 impl Goal {
-    /// At most `bound`, unless that is infinite: then nothing is asked.
+    /// The goal of at most `bound`. An infinite bound is no goal.
     pub fn at_most(bound: f64) -> Option<Self> {
         bound.is_finite().then_some(Self::AtMost(bound))
     }
 
-    /// Whether `value` reaches it; no number reaches nothing.
+    /// Whether `value` reaches the goal. NaN reaches none.
     pub fn holds(self, value: f64) -> bool {
         match self {
             Self::AtLeast(least) => value >= least,
@@ -24,10 +24,10 @@ impl Goal {
     }
 }
 
-/// Nothing is asked; see [`Goal::at_most`].
+/// The bound of a figure without a goal; see [`Goal::at_most`].
 pub const ANY: f64 = f64::INFINITY;
 
-/// One value and what it is held to.
+/// One value and its goal.
 pub struct Figure {
     value: f64,
     decimals: usize,
@@ -58,12 +58,12 @@ impl fmt::Display for Figure {
     }
 }
 
-/// A value as the tables have it; a dash where no run gave one.
+/// A value as the tables show it, or a dash for NaN: no run gave a value.
 pub fn shown(value: f64, decimals: usize) -> String {
     if value.is_nan() { "-".into() } else { format!("{value:.decimals$}") }
 }
 
-/// The first two lines of a table.
+/// Writes the first two lines of a table.
 pub fn heading(f: &mut fmt::Formatter<'_>, columns: &[&str]) -> fmt::Result {
     writeln!(f, "| {} |\n|{}", columns.join(" | "), " --- |".repeat(columns.len()))
 }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn goals_include_their_bound_and_no_number_reaches_none() {
+    fn goals_include_their_bound_and_nan_reaches_none() {
         let (least, most) = (Goal::AtLeast(0.90), Goal::AtMost(2.0));
         assert!(least.holds(0.90) && !least.holds(0.899));
         assert!(most.holds(2.0) && !most.holds(2.1));

@@ -1,12 +1,14 @@
-//! How late this machine wakes who sleeps, while something is measured. What a late core adds to a delay is none of the transport's: on a
-//! virtual machine whose host is busy, tens of milliseconds, whatever the priority.
+//! Measures how late the machine wakes a sleeping thread during a run.
+//!
+//! A late wake-up adds to measured delays and has nothing to do with the transport. On a virtual machine with
+//! a busy host it takes tens of milliseconds, at any priority.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How often it looks.
+/// How long the thread sleeps each time.
 const PERIOD: Duration = Duration::from_millis(1);
 
 /// A thread that sleeps and looks at the clock.
@@ -16,7 +18,7 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// Begins to look.
+    /// Starts the thread.
     pub fn watch() -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -34,7 +36,7 @@ impl Lateness {
         Self { stop, thread }
     }
 
-    /// The greatest so far, in milliseconds; no number if the thread is gone.
+    /// Stops the thread and returns the greatest lateness, in milliseconds; NaN if the thread panicked.
     pub fn end(self) -> f64 {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().map_or(f64::NAN, |greatest| 1e3 * greatest.as_secs_f64())
@@ -46,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_sleeps_is_late_by_something() {
+    fn a_sleeping_thread_wakes_a_little_late() {
         let lateness = Lateness::watch();
         thread::sleep(2 * PERIOD);
         assert!(lateness.end() > 0.0);

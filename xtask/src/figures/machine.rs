@@ -1,20 +1,20 @@
-//! Where figures were measured: a figure without machine, load and commit says nothing.
+//! Describes where figures were measured. A figure means nothing without its machine, load and commit.
 
 use crate::context::Context;
 use std::fmt;
 
-/// The machine and the code, as they were before the first run.
+/// The machine and the commit, as they were before the first run.
 pub struct Machine {
     model: String,
     cores: usize,
     load: String,
-    /// Of our own processes; empty for the usual one.
+    /// The priority of our processes; empty for the usual one.
     priority: &'static str,
     commit: String,
 }
 
 impl Machine {
-    /// Looks now. What this system does not tell is called unknown.
+    /// Reads the values now. A value that the system does not report is called unknown.
     pub fn look(context: &Context) -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let model = read("/proc/cpuinfo");
@@ -32,7 +32,7 @@ impl Machine {
 
 #[cfg(test)]
 impl Machine {
-    /// One of which nothing is known.
+    /// A machine without any value.
     pub fn unknown() -> Self {
         Self { model: String::new(), cores: 0, load: String::new(), priority: "", commit: String::new() }
     }
@@ -45,7 +45,8 @@ impl fmt::Display for Machine {
     }
 }
 
-/// Whether we run before all others, as under `chrt -f 1`: the real-time priority is field 40 of proc(5)'s stat, the 38th behind the name.
+/// Whether we have real-time priority, as under `chrt -f 1`. It is field 40 of proc(5)'s stat, the 38th
+/// behind the name.
 fn priority(stat: &str) -> &'static str {
     let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     match behind_name.split_whitespace().nth(37) {
@@ -56,7 +57,7 @@ fn priority(stat: &str) -> &'static str {
 
 fn commit(context: &Context) -> String {
     let Ok(commit) = context.output_of("git rev-parse --short=10 HEAD") else { return "unknown".into() };
-    // The reports themselves may be written again; everything else counts.
+    // A run may rewrite the reports themselves; changes of other files count.
     let reports =
         ":!docs/figures.md :!docs/figures-forward.md :!docs/figures-delay.md :!docs/lab.md :!docs/lab-peers.svg";
     let changes = context.output_of(&format!("git status --porcelain --untracked-files=no -- . {reports}"));

@@ -2,24 +2,25 @@
 
 use std::thread;
 
-/// What came of them.
+/// The results of these runs.
 pub struct Measured<F> {
     pub runs: Vec<F>,
-    /// Why others gave no figures.
+    /// Why other runs gave no figures.
     pub failures: Vec<String>,
 }
 
 /// Whether the seeds of a row run at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seeds {
-    /// One after the other: each has the machine to itself.
+    /// One after the other, so that each has the machine to itself.
     InTurn,
-    /// For what leaves most of the machine idle.
+    /// All at once, for runs that leave most of the machine idle.
     Together,
 }
 
 impl<F: Send> Measured<F> {
-    /// Runs the seeds from 1 to `seeds`, and prints a line, made by `line`, for each. One that fails does not hide the others.
+    /// Runs the seeds from 1 to `seeds`, and prints the text of `line` for each. All seeds run even if one
+    /// fails.
     pub fn of(
         name: &str,
         (seeds, order): (u64, Seeds),
@@ -52,13 +53,13 @@ impl<F: Send> Measured<F> {
 }
 
 impl<F> Measured<F> {
-    /// The median of a figure over all runs; no number without a run.
+    /// The median of a figure over all runs; NaN without a run.
     pub fn median(&self, of: impl Fn(&F) -> f64) -> f64 {
         median(self.runs.iter().map(of))
     }
 }
 
-/// The middle of `values`; no number of none.
+/// The median of `values`; NaN if there are none.
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);

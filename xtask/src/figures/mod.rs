@@ -1,9 +1,10 @@
-//! `cargo xtask figures`: measures with real processes what documents state as figures, against the goals.
+//! `cargo xtask figures`: measures the figures that the documents state with real processes, and compares
+//! them with the goals.
 //!
-//! Run by hand on a quiet machine, never by `test`: what is timed there depends on who else uses the machine. Each
-//! [`Subject`] has rows, a row is a link and a load, and each is run with several seeds: processes of `tidewire` with
-//! `tidewire lab link` between them, whose `--json` lines are read. Invariant: a goal holds only if every run of its
-//! row succeeded, and no figure is printed that was not measured in this call.
+//! A person runs this command on a quiet machine; no step does, because the times depend on the load of the
+//! machine. Each [`Subject`] has rows; a row is a link and a load. Each row is run with several seeds:
+//! processes of `tidewire` with `tidewire lab link` between them, whose `--json` lines are read. Invariants:
+//! a goal holds only if every run of its row succeeded, and every printed figure was measured in this call.
 
 mod delay;
 mod emulator;
@@ -26,37 +27,37 @@ use std::time::Duration;
 /// The line of `cargo xtask`'s help.
 pub const ABOUT: &str = "figures of the documents, measured with real processes; `figures --help`";
 
-/// Something to be measured.
+/// One kind of measurement.
 #[derive(Debug)]
 pub struct Subject {
     /// The word behind `figures`.
     name: &'static str,
-    /// The file with its report.
+    /// The file of its report.
     report: &'static str,
-    /// The options that it has beside the common ones.
+    /// Its options, without the common ones.
     options: &'static [&'static str],
-    /// Length of a run unless told otherwise, where that is a time.
+    /// Default length of a run, in seconds; 0 where the length of a run is not a time.
     seconds: u64,
     /// The names of its rows.
     rows: fn() -> Vec<String>,
-    /// Measures the rows that are wanted.
+    /// Measures the chosen rows.
     measure: fn(&Session<'_>) -> Result<Report, String>,
 }
 
-/// All subjects; the first needs no word.
+/// All subjects. The first one is the default.
 static SUBJECTS: [Subject; 3] = [goodput::SUBJECT, forward::SUBJECT, delay::SUBJECT];
 
 /// What every measurement is given.
 struct Session<'a> {
     options: &'a Options,
     machine: &'a Machine,
-    /// As typed.
+    /// The command line as typed.
     command: &'a str,
     /// `tidewire`, built for release.
     binary: PathBuf,
 }
 
-/// What it gives.
+/// The result of a measurement.
 struct Report {
     /// In Markdown.
     text: String,
@@ -64,10 +65,11 @@ struct Report {
     holds: bool,
 }
 
-/// When the steady state begins: rate and loss of the path are found (PEERS L2 measures from the third second on).
+/// Start of the steady state. By then the sender has found rate and loss of the path.
 const STEADY_FROM: Duration = Duration::from_secs(3);
 
-/// Runs the command with the arguments behind its name: 0 if every goal holds, 1 if not, 2 for a wrong command line.
+/// Runs the command with the arguments behind its name. The exit code is 0 if every goal holds, 1 if one does
+/// not, and 2 for a wrong command line.
 pub fn main(arguments: &[String]) -> ExitCode {
     if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
         print!("{}", options::HELP);
@@ -92,7 +94,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// Measures, prints the report; whether all goals hold.
+/// Measures and prints the report. Returns whether all goals hold.
 fn measure(options: &Options, context: &Context, command: &str) -> Result<bool, String> {
     context.run("cargo build --release --package tidewire-cli")?;
     let binary = context.target.join("release").join(format!("tidewire{}", std::env::consts::EXE_SUFFIX));
@@ -109,7 +111,7 @@ fn measure(options: &Options, context: &Context, command: &str) -> Result<bool, 
 
 #[cfg(test)]
 impl Options {
-    /// Those of `line`, which must be right.
+    /// The options in `line`, which must be correct.
     fn example(line: &str) -> Self {
         options::parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>(), &SUBJECTS).unwrap()
     }

@@ -1,36 +1,37 @@
-//! The command line of `cargo xtask figures`, one for all that it measures.
+//! The command line of `cargo xtask figures`, the same for all subjects.
 
 use super::Subject;
 
-/// What was asked for.
+/// The parsed command line.
 #[derive(Debug)]
 pub struct Options {
     pub subject: &'static Subject,
-    /// Runs of each row, with the seeds 1, 2, ...
+    /// Number of runs of each row. Their seeds are 1, 2 and so on.
     pub seeds: u64,
-    /// Only rows whose name has this in it.
+    /// Measure only rows whose name contains this.
     only: String,
-    /// Length of a run, where that is a time.
+    /// Length of a run in seconds, where a run has a time.
     pub seconds: u64,
-    /// Length of the file, where one is sent.
+    /// Length of the file, where a run sends one.
     pub bytes: usize,
-    /// What `send --redundancy` is given; nothing for its default.
+    /// The argument of `send --redundancy`; `None` for its default.
     pub redundancy: Option<String>,
-    /// Whether runs that could share the machine have it to themselves.
+    /// Whether runs that could share the machine run one after the other.
     pub alone: bool,
     /// Whether the report replaces the committed one.
     pub write: bool,
 }
 
 impl Options {
-    /// Whether the row of this name is wanted; case and spaces do not count, so that it can be typed without quotes.
+    /// Whether the row of this name is chosen. Case and spaces are ignored, so that `--only` needs no quotes.
     pub fn wants(&self, name: &str) -> bool {
         let plain = |text: &str| text.split_whitespace().collect::<String>().to_lowercase();
         plain(name).contains(&plain(&self.only))
     }
 }
 
-/// Reads the arguments behind `figures`: the word of one of `subjects`, the first if there is none, and options.
+/// Reads the arguments behind `figures`: the name of one of `subjects` (the first if there is none) and its
+/// options.
 pub fn parse(arguments: &[String], subjects: &'static [Subject]) -> Result<Options, String> {
     let named = arguments.first().and_then(|word| subjects.iter().find(|subject| subject.name == word));
     let subject = named.or(subjects.first()).ok_or("there is nothing to measure")?;
@@ -64,37 +65,38 @@ pub fn parse(arguments: &[String], subjects: &'static [Subject]) -> Result<Optio
     }
     let rows = (subject.rows)();
     if !rows.iter().any(|row| options.wants(row)) {
-        return Err(format!("no row has `{}` in its name; there are {}", options.only, rows.join("; ")));
+        return Err(format!("no row name contains `{}`; the rows are {}", options.only, rows.join("; ")));
     }
     Ok(options)
 }
 
 fn number(text: &str, least: u64) -> Result<u64, String> {
     let number = text.parse().ok().filter(|&number| number >= least);
-    number.ok_or_else(|| format!("`{text}` is no whole number from {least} on"))
+    number.ok_or_else(|| format!("`{text}` is not a whole number of at least {least}"))
 }
 
-/// A length with its unit. One that leaves no steady state to measure is refused here, not after the first run.
+/// Reads a length with its unit. A file too short for a steady state is refused here, not after the first
+/// run.
 fn bytes(text: &str) -> Result<usize, String> {
     let (number, scale) = UNITS
         .iter()
         .find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)))
         .ok_or_else(|| format!("`{text}` has no unit; try --bytes 48MB"))?;
-    let number: usize = number.trim_end().parse().map_err(|_| format!("`{text}` is no length; try --bytes 48MB"))?;
+    let number: usize = number.trim_end().parse().map_err(|_| format!("`{text}` is not a length; try --bytes 48MB"))?;
     let bytes = number.checked_mul(*scale).filter(|bytes| *bytes <= MAX_BYTES);
     let bytes = bytes.ok_or_else(|| format!("{text} is too long; at most 1GB"))?;
     if bytes < MIN_BYTES {
-        return Err(format!("{text} may be over when the steady state begins, after 3 s; give at least 20MB"));
+        return Err(format!("{text} may be sent before the steady state begins after 3 s; give at least 20MB"));
     }
     Ok(bytes)
 }
 
-/// Options that everything has.
+/// Options that every subject has.
 const COMMON: [&str; 3] = ["--seeds", "--only", "--write"];
 const UNITS: [(&str, usize); 3] = [("kB", 1_000), ("MB", 1_000_000), ("GB", 1_000_000_000)];
-/// The length the goals are stated for.
+/// The goals are stated for this length.
 const DEFAULT_BYTES: usize = 48_000_000;
-/// At full rate 6.4 s: two seconds of progress after the steady state began.
+/// Takes 6.4 s at the full rate, which leaves two seconds of progress after the steady state began.
 const MIN_BYTES: usize = 20_000_000;
 /// Chosen: the file and its copy are held in memory to compare them.
 const MAX_BYTES: usize = 1_000_000_000;
@@ -107,16 +109,16 @@ cargo xtask figures [OPTIONS]           goodput of whole files: the README's fig
 cargo xtask figures forward [OPTIONS]   delay of TCP connections through `tidewire forward`
 cargo xtask figures delay [OPTIONS]     delay of records, `tidewire bench`, and the same in the simulator
 
-Measures with real processes on this machine, through `tidewire lab link`, and holds what comes out to the goals. Close
-everything else first. It takes ten minutes, eight, seven.
+Measures with real processes on this machine, through `tidewire lab link`, and compares the figures with the goals. Close
+all other programs first. The three take ten, eight and seven minutes.
 
-  --seeds N          runs of each row; the tables have their medians [default: 3]
-  --only SUBSTRING   only rows with this in their name, spaces aside [examples: iid10%, gilbert, crowd, L3]
+  --seeds N          runs of each row; the tables show medians [default: 3]
+  --only SUBSTRING   only rows whose name contains this, without spaces [examples: iid10%, gilbert, crowd, L3]
   --write            replace the report: docs/figures.md, docs/figures-forward.md, docs/figures-delay.md
-  --bytes LENGTH     files: length of the file [default: 48MB, which the goals are stated for]
-  --redundancy P     files: another redundancy than send's own [examples: none, every:5]
+  --bytes LENGTH     files: length of the file [default: 48MB; the goals are stated for it]
+  --redundancy P     files: redundancy policy of `send` [default: its own; examples: none, every:5]
   --seconds N        forward, delay: length of a run [default: 12, 15]
-  --alone            delay: one run at a time, not the seeds of a row together
+  --alone            delay: run the seeds of a row one after the other
 
 Exit code: 0 if every goal holds, 1 if one is missed or a run failed, 2 for a wrong command line.
 ";

@@ -1,7 +1,8 @@
-//! A `tidewire --json` process: starts it, stamps each line it prints with the time it was read, and ends it.
+//! Runs a `tidewire --json` process: starts it, notes the time at which each line was read, and ends it.
 //!
-//! A thread reads standard output as it comes, so that stamps are right while the caller waits for another process.
-//! Every wait has a deadline. Invariant: a process that is dropped before it ended is killed.
+//! A thread reads standard output at once, so that the times are right even while the caller waits for
+//! another process. Every wait has a deadline. Invariant: a process that is dropped before it ended is
+//! killed.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -9,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Instant;
 
-/// One event, and when it was read.
+/// One event, and the time at which it was read.
 #[derive(Clone, Debug)]
 pub struct Line {
     pub at: Instant,
@@ -44,7 +45,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command`; `name` is what errors call it.
+    /// Starts `command`. Errors call it `name`.
     pub fn start(name: &'static str, command: &mut Command) -> Result<Self, String> {
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|e| format!("cannot start {name}: {e}"))?;
@@ -73,10 +74,10 @@ impl Process {
         Err(format!("{} ended without its event `{event}`; its last line: {}", self.name, self.last()))
     }
 
-    /// Asks it to stop. By SIGTERM, which it takes for Ctrl-C: whoever started this in the background may have had
-    /// SIGINT ignored.
+    /// Asks it to stop by SIGTERM, which it treats like Ctrl-C. SIGINT would not do: a shell that starts a
+    /// command in the background makes it ignore that signal.
     pub fn interrupt(&self) -> Result<(), String> {
-        // By the shell: `kill` is built into every one, and the standard library only knows how to kill outright.
+        // `kill` is built into every shell; the standard library can only send SIGKILL.
         let stopped = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &self.child.id().to_string()]).status();
         match stopped {
             Ok(status) if status.success() => Ok(()),
@@ -85,10 +86,11 @@ impl Process {
         }
     }
 
-    /// Reads the rest and waits for the end, which must come with `exit` as its code; gives every line of its life.
+    /// Reads the remaining lines and waits for the end. Returns every line, or an error if the exit code is
+    /// not `exit`.
     pub fn finish(mut self, exit: i32, deadline: Instant) -> Result<Vec<Line>, String> {
         while self.next(deadline)?.is_some() {}
-        // Standard output was closed, which a process does by ending.
+        // Standard output is closed, so the process has ended or is about to.
         let status = self.child.wait().map_err(|e| format!("{}: {e}", self.name))?;
         if status.code() != Some(exit) {
             return Err(format!("{} ended with {status}; its last line: {}", self.name, self.last()));
@@ -96,7 +98,7 @@ impl Process {
         Ok(std::mem::take(&mut self.lines))
     }
 
-    /// The next line; none when standard output was closed.
+    /// The next line; `None` when standard output was closed.
     fn next(&mut self, deadline: Instant) -> Result<Option<Line>, String> {
         match self.incoming.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(line) => {
@@ -117,7 +119,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only if it has ended, which is what is wanted.
+        // Both fail only if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -144,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn an_end_without_the_event_or_with_another_code_says_what_was_printed_last() {
+    fn errors_about_an_unexpected_end_show_the_last_line() {
         let (mut process, deadline) = shell(r#"echo '{"event":"error","message":"no answer"}'; exit 3"#);
         assert!(process.wait_for("file", deadline).unwrap_err().contains("no answer"));
         assert!(process.finish(0, deadline).unwrap_err().contains("no answer"));
     }
 
     #[test]
-    fn a_silent_process_is_given_up_at_the_deadline_and_an_interrupted_one_ends() {
+    fn a_wait_ends_at_the_deadline_and_an_interrupted_process_ends() {
         let (mut process, deadline) = shell(r#"trap 'exit 130' TERM; echo '{"event":"on"}'; while :; do :; done"#);
         process.wait_for("on", deadline).unwrap();
         assert!(process.wait_for("file", Instant::now()).unwrap_err().contains("too long"));

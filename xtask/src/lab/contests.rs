@@ -1,13 +1,14 @@
-//! Contests: what each flow of ours and of the kernel's TCP gets of one queue. Each row is one `tidewire lab contest`.
+//! Contests: which share of one queue each Tidewire flow and each kernel TCP flow gets. Each row is one run
+//! of `tidewire lab contest`.
 //!
-//! A part of `cargo xtask lab`.
+//! This is a part of `cargo xtask lab`.
 
 use super::{lines, with_scenario};
 use crate::context::Context;
 use std::path::Path;
 use std::process::Command;
 
-/// Who meets whom: title, flows in the order of their start.
+/// The flows of each contest, in the order of their start.
 const CONTESTS: [&str; 10] = [
     "tidewire,cubic",
     "cubic,tidewire",
@@ -20,16 +21,17 @@ const CONTESTS: [&str; 10] = [
     "bbr,cubic",
     "tidewire,tidewire",
 ];
-/// Queues, in milliseconds: a quarter of a round trip, one, two. All contests meet the second, the first of them all.
+/// Queues in milliseconds: a quarter of a round trip, one and two. The first contest runs with all three, the
+/// others only with the second.
 const QUEUES: [u32; 3] = [15, 60, 120];
-/// What the link is else.
+/// The rest of the scenario.
 const LINK: &str = "seed = 7\n[link]\nrate = \"25mbit\"\nrtt = \"60ms\"\n[forward]\n";
-/// The least share that CUBIC is to keep.
+/// The share of the link that CUBIC must keep.
 const KEPT: f64 = 0.4;
-/// How long is counted, in the usual run and in the full one.
+/// Measured time, in the usual run and in the full one.
 const TIMES: [&str; 2] = ["20s", "30s"];
 
-/// All contests: their table, and whether CUBIC kept what it is to keep.
+/// Runs all contests. Returns their table, and whether CUBIC kept its share.
 pub fn measure(_: &Context, binary: &Path, full: bool) -> Result<(String, bool), String> {
     let mut text = String::from(
         "| flows, in the order of their start | queue ms | share of the link, each | queueing ms | queue drops |\n",
@@ -47,7 +49,7 @@ pub fn measure(_: &Context, binary: &Path, full: bool) -> Result<(String, bool),
     Ok((text, holds))
 }
 
-/// One contest: its row, and whether a single CUBIC beside ours kept what it is to keep.
+/// Runs one contest. Returns its row, and whether a single CUBIC flow beside one of ours kept its share.
 fn contest(binary: &Path, flows: &str, queue: u32, time: &str) -> Result<(String, bool), String> {
     let found = with_scenario(&format!("{LINK}queue = \"{queue}ms\"\n"), |scenario| {
         let mut command = Command::new(binary);

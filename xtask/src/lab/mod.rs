@@ -1,8 +1,9 @@
-//! `cargo xtask lab`: checks the namespace lab, and measures in it peers beside each other, and what our rate control leaves to the kernel's TCP.
+//! `cargo xtask lab`: checks the namespace lab, and uses it to measure peers on the same links and the share
+//! that our rate control leaves to kernel TCP.
 //!
-//! Run by hand as root on a quiet machine, never by `test`, like `figures`: what is timed there depends on who else uses the machine.
-//! It has three parts, each of which can be run alone; with `--write` the tables of each go into `docs/lab.md`, between the part's two
-//! marks. Invariant: no figure is printed that was not measured in this call.
+//! A person runs this command as root on a quiet machine; no step does, because the times depend on the load
+//! of the machine. Each of its three parts can be run alone. With `--write` the tables of a part replace the
+//! text between its two marks in `docs/lab.md`. Invariant: every printed figure was measured in this call.
 
 mod contests;
 mod peers;
@@ -14,10 +15,10 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 /// The line of `cargo xtask`'s help.
-pub const ABOUT: &str = "the namespace lab (root): its check of itself, peers, flows beside kernel TCP; `check`, `peers`, `contests`: one part; \
-     `--full`: all rows and three seeds, in hours; `--write`: into docs/lab.md";
+pub const ABOUT: &str = "the namespace lab (as root): self-check, peers, flows beside kernel TCP; `check`, `peers`, `contests`: one part; \
+     `--full`: all rows and three seeds, hours; `--write`: into docs/lab.md";
 
-/// What a part measures: Markdown, and whether its goals hold. `full` asks for all rows.
+/// Measures a part. Returns Markdown, and whether its goals hold. `full` asks for all rows.
 type Measure = fn(context: &Context, binary: &Path, full: bool) -> Result<(String, bool), String>;
 
 /// The parts, in the order of the document.
@@ -25,7 +26,7 @@ const PARTS: [(&str, Measure); 3] = [("check", check), ("peers", peers::measure)
 /// The end of each part in the document.
 const END: &str = "<!-- end -->\n";
 
-/// What was asked for.
+/// The parsed command line.
 struct Options {
     parts: Vec<(&'static str, Measure)>,
     full: bool,
@@ -49,7 +50,8 @@ impl Options {
     }
 }
 
-/// Runs the command with the arguments behind its name: 0 if all was measured and every goal holds.
+/// Runs the command with the arguments behind its name. The exit code is 0 if all parts were measured and
+/// every goal holds.
 pub fn main(arguments: &[String]) -> ExitCode {
     let Some(options) = Options::parse(arguments) else {
         eprintln!("cargo xtask lab [check] [peers] [contests] [--full] [--write]   {ABOUT}");
@@ -65,7 +67,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// Measures, prints and writes each part; whether all goals hold.
+/// Measures, prints and writes each part. Returns whether all goals hold.
 fn measure(options: &Options) -> Result<bool, String> {
     let context = Context::new(false)?;
     context.run("cargo build --release --package tidewire-cli")?;
@@ -87,7 +89,7 @@ fn measure(options: &Options) -> Result<bool, String> {
     Ok(all_hold)
 }
 
-/// The lab's check of itself.
+/// Runs the lab's self-check.
 fn check(_: &Context, binary: &Path, _: bool) -> Result<(String, bool), String> {
     let mut text = String::from("| figure | wanted | measured | may differ by | |\n| --- | --- | --- | --- | --- |\n");
     let mut holds = true;
@@ -108,7 +110,8 @@ fn check(_: &Context, binary: &Path, _: bool) -> Result<(String, bool), String> 
     Ok((text, holds))
 }
 
-/// The lines of `--json` that tell `event`; all of them if it is empty. Exit code 8 says that a figure was off, which they do too.
+/// Runs `command` and returns its `--json` lines of this `event`, or all lines if `event` is empty. Exit code
+/// 8 is no error: it says that a figure missed its bound, and so do the lines.
 fn lines(command: &mut Command, event: &str) -> Result<Vec<Value>, String> {
     let output = command.stderr(Stdio::inherit()).output().map_err(|e| format!("{command:?}: {e}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -119,17 +122,17 @@ fn lines(command: &mut Command, event: &str) -> Result<Vec<Value>, String> {
     Ok(lines.filter(|line| event.is_empty() || line["event"] == event).collect())
 }
 
-/// Runs `job` with a file that holds a scenario, which is gone afterwards.
+/// Runs `job` with a temporary file that holds a scenario.
 fn with_scenario<T>(text: &str, job: impl FnOnce(&Path) -> Result<T, String>) -> Result<T, String> {
     let path = std::env::temp_dir().join(format!("tidewire-lab-{}.toml", std::process::id()));
     std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
     let done = job(&path);
-    // Nothing is lost with it.
+    // A file that remains in the temporary folder does no harm.
     let _ = std::fs::remove_file(&path);
     done
 }
 
-/// The document with `text` between the marks of a part.
+/// Returns the document with `text` between the marks of a part.
 fn between_marks(document: &str, part: &str, text: &str) -> Result<String, String> {
     let begin = format!("<!-- begin: cargo xtask lab {part} --write -->\n");
     let lacks = || format!("docs/lab.md lacks its marks {begin}{END}");
@@ -143,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_stands_between_a_parts_marks_is_replaced() {
+    fn only_the_text_between_the_marks_of_a_part_is_replaced() {
         let begin = |part: &str| format!("<!-- begin: cargo xtask lab {part} --write -->\n");
         let document = format!("a\n{}old\n{END}z\n{}other\n{END}", begin("check"), begin("peers"));
         let written = between_marks(&document, "check", "new\n").unwrap();

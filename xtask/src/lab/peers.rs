@@ -1,15 +1,17 @@
-//! Peers beside each other: the same records over the same links by each in turn. Each table is one `tidewire lab run --peer`.
+//! Compares peers: each carries the same records over the same links, one after the other. Each table is one
+//! run of `tidewire lab run --peer`.
 //!
-//! A part of `cargo xtask lab`. There is no goal here: the tables say who is ahead of us, and in what.
+//! This is a part of `cargo xtask lab`. It has no goals: the tables show which peer is ahead of us, and in
+//! which figure.
 
 use super::with_scenario;
 use crate::context::{self, Context};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What every link is: that of most rows of PEERS.
+/// The link of all tables, except its loss. It is the link of row L1 of `figures delay`.
 const LINK: &str = "seed = 1\n[link]\nrate = \"25mbit\"\nrtt = \"60ms\"\n[forward]\n";
-/// Losses and their titles; the marked ones are measured in the usual run.
+/// Losses and their titles. The usual run measures those marked `true`.
 const LOSSES: [(&str, &str, bool); 8] = [
     ("none", "no loss", false),
     ("1%", "iid 1 %", true),
@@ -22,15 +24,16 @@ const LOSSES: [(&str, &str, bool); 8] = [
 ];
 /// The loss whose distributions are drawn.
 const DRAWN: &str = "gilbert:10%,4";
-/// Who is measured in the usual run, and in the full one.
+/// The peers of the usual run.
 const USUAL: &str = "tidewire,tcp-cubic,tcp-bbr,quinn-bbr,kcptun-fast3,srt-live";
+/// The peers of the full run.
 const ALL: &str = "tidewire,tcp-cubic,tcp-bbr,tcp-reno,quinn-cubic,quinn-bbr,kcptun-default,kcptun-fast3,\
                    srt-live,srt-live-fec,srt-live-4rtt,srt-live-4rtt-fec";
-/// Who takes as much as it can, in the full run: not those that carry datagrams.
+/// The peers that the full run also measures with a saturating load: all except those that carry datagrams.
 const SATURATING: &str =
     "tidewire,tcp-cubic,tcp-bbr,tcp-reno,quinn-cubic,quinn-bbr,kcptun-default,kcptun-fast3,iperf3-bbr";
 
-/// All tables.
+/// Measures all tables.
 pub fn measure(context: &Context, binary: &Path, full: bool) -> Result<(String, bool), String> {
     let adapters = context.target.join("bench");
     let mut build = context.command("cargo build --release --manifest-path bench/Cargo.toml --bin tidewire-quinn");
@@ -61,7 +64,7 @@ pub fn measure(context: &Context, binary: &Path, full: bool) -> Result<(String, 
     Ok((text, true))
 }
 
-/// What a command prints.
+/// Runs a command and returns what it printed to standard output.
 fn output(command: &mut Command) -> Result<String, String> {
     let output =
         command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().map_err(|e| format!("{command:?}: {e}"))?;

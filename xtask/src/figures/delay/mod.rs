@@ -1,9 +1,11 @@
-//! `cargo xtask figures delay`: how late records arrive in order, by `tidewire bench` over the emulated link, against the goals for
-//! delay; and the same records over the same link in the simulator, which must say the same.
+//! `cargo xtask figures delay`: measures how late records arrive in order, by `tidewire bench` over the
+//! emulated link, and compares the delays with the goals. The same records cross the same link in the
+//! simulator, whose delays must agree.
 //!
-//! Every default stays as it is. The seeds of a row run together where they leave most of two cores idle; `--alone` shows what that
-//! changes. Start-up is part of a job, but who asks for delay mostly asks about the time after it: every figure is given of the whole
-//! run and from the third second, and held to the same goal.
+//! All settings are the defaults. The seeds of a row run at the same time if they leave most of two cores
+//! idle; `--alone` shows whether that changes the figures. Each figure is given for the whole run and from
+//! the third second on, because start-up is part of a job, but delay matters mostly after it. Both have the
+//! same goal.
 
 mod report;
 mod row;
@@ -20,13 +22,13 @@ pub const SUBJECT: Subject = Subject {
     name: "delay",
     report: "docs/figures-delay.md",
     options: &["--seconds", "--alone"],
-    // As the peers were measured.
+    // The peers of docs/lab.md were measured for as long.
     seconds: 15,
     rows: || ROWS.iter().map(|row| row.name.into()).collect(),
     measure,
 };
 
-/// Measures every row that is wanted: first all its seeds with real processes, then the same in virtual time.
+/// Measures every chosen row: first all its seeds with real processes, then the same seeds in virtual time.
 fn measure(session: &Session<'_>) -> Result<Report, String> {
     let Session { options, binary, .. } = session;
     let mut lines = Vec::new();

@@ -1,4 +1,5 @@
-//! The report of `figures delay`: medians beside their goals, and beside the simulator's, in Markdown.
+//! The report of `figures delay` in Markdown: medians with their goals, and compared with those of the
+//! simulator.
 
 use std::fmt;
 
@@ -18,9 +19,10 @@ pub struct Line<'a> {
 /// The two parts of every run.
 const PARTS: [(&str, Part); 2] = [("whole", |figures| figures.whole), ("from 3 s", |figures| figures.steady)];
 type Part = fn(&Figures) -> [f64; 4];
-/// p50, p95 and p99 among the delays of a part.
+/// Indices of p50, p95 and p99 among the delays of a part.
 const PERCENTILES: std::ops::RangeInclusive<usize> = 1..=3;
-/// Emulated link and simulator may differ by this share of the simulator's figure, or by so many ms: the bounds.
+/// Emulated link and simulator agree if they differ by at most this share of the simulator's figure, or by at
+/// most [`DIFFERENCE_MS`]. Both bounds are chosen.
 const SHARE: f64 = 0.15;
 const DIFFERENCE_MS: f64 = 2.0;
 
@@ -33,7 +35,7 @@ impl Line<'_> {
         })
     }
 
-    /// What a whole run cost: sent/app, queue drops, proactive repair; and how late the machine was.
+    /// The costs of a whole run (sent/app, queue drops, proactive repair), and how late the machine was.
     fn costs(&self) -> [Figure; 4] {
         let goals = self.row.goals;
         let figure = |of: fn(&Figures) -> f64, decimals, most| {
@@ -47,7 +49,7 @@ impl Line<'_> {
         ]
     }
 
-    /// A percentile of a part on the link and in the simulator, and whether they agree.
+    /// A percentile of a part on the link and in the simulator, and whether the two agree.
     fn compared(&self, of: Part, index: usize) -> (f64, f64, bool) {
         let [link, simulator] = [&self.emulated, &self.simulated].map(|runs| runs.median(|run| of(run)[index]));
         (link, simulator, (link - simulator).abs() <= (SHARE * simulator).max(DIFFERENCE_MS))
@@ -63,14 +65,14 @@ impl Line<'_> {
     }
 }
 
-/// Everything that was measured and how.
+/// All rows, and how they were measured.
 pub struct Text<'a> {
     pub session: &'a Session<'a>,
     pub lines: &'a [Line<'a>],
 }
 
 impl Text<'_> {
-    /// Goals missed, as rows, and figures for which link and simulator disagree.
+    /// Number of rows that miss a goal, and of figures for which link and simulator disagree.
     pub fn missed(&self) -> usize {
         self.lines.iter().filter(|line| !line.holds()).count() + self.apart()
     }
@@ -176,7 +178,7 @@ mod tests {
     use super::*;
     use std::path::PathBuf;
 
-    /// A run that just reaches every goal of `row`.
+    /// A run that exactly reaches every goal of `row`.
     fn reached(row: &Row) -> Figures {
         let just = |bound: f64| if bound == ANY { 1e4 } else { bound };
         let delay = row.goals.delay.map(just);
@@ -225,8 +227,9 @@ mod tests {
                 spoiled += missed(line(row, bad, bad));
             }
         }
-        // L1: three percentiles twice and sent/app in seven rows, one, sent/app and proactive in the first; two percentiles twice in
-        // six; one twice and a cost in four.
+        // Seven L1 rows have goals for three percentiles, twice, and for sent/app. The first L1 row has goals
+        // for one percentile, twice, for sent/app and for proactive. Six rows have two percentiles, twice.
+        // Four have one, twice, and a cost.
         assert_eq!(spoiled, 7 * 7 + 4 + 6 * 4 + 4 * 3);
     }
 

@@ -1,25 +1,28 @@
-//! What is measured: links, loads, and the goals for delay (PEERS L1, L3, L4, and what the issue of the adaptive policy adds).
+//! The rows of `figures delay`: links, loads, and the goals for delay.
+//!
+//! L1 is half load on 25 Mbit/s and 60 ms, L3 a high load and L4 a small load on the same link. The goals are
+//! chosen; docs/lab.md has what peers reach on such links.
 
 use super::super::goal::ANY;
 
-/// Records over a link. Losses are of the records' way alone; the queue holds one round trip.
+/// Records over a link. Only the direction of the records loses packets. The queue holds one round trip.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// Its name in the tables, by which it is chosen.
+    /// Its name in the tables; `--only` chooses by it.
     pub name: &'static str,
     /// The link's rate in Mbit/s of IP packets, each way.
     pub rate_mbit: u32,
-    /// Its round trip in ms.
+    /// The link's round trip in ms.
     pub rtt_ms: u32,
-    /// Its losses, as scenario files have them.
+    /// The link's losses, as scenario files write them.
     pub loss: &'static str,
-    /// Records per second, in kbit/s of their bytes.
+    /// The rate of the records, in kbit/s of their bytes.
     pub load_kbit: u32,
-    /// At most this much.
+    /// The bounds of the figures.
     pub goals: Goals,
 }
 
-/// Bounds; [`ANY`] where nothing is asked.
+/// Upper bounds; [`ANY`] where there is no goal.
 #[derive(Clone, Copy, Debug)]
 pub struct Goals {
     /// Delay beyond half a round trip in ms: mean, p50, p95, p99.
@@ -33,27 +36,28 @@ pub struct Goals {
 }
 
 impl Row {
-    /// Whether several runs at once would wait for each other: at 50 Mbit/s of records one takes 1.3 cores (AMD EPYC, 2 cores), at 20 half of one.
+    /// Whether several runs at once would compete for the processor. A run with 50 Mbit/s of records takes
+    /// 1.3 cores, one with 20 Mbit/s half a core (AMD EPYC, 2 cores).
     pub fn is_busy(&self) -> bool {
         self.load_kbit > 20_000
     }
 
-    /// Length of a run of which `usual` is asked: slow flows make fewer records, and get twice the time.
+    /// Length of a run, in seconds. Slow flows make fewer records, so they get twice the `usual` time.
     pub fn seconds(&self, usual: u64) -> u64 {
         if self.load_kbit <= 1_000 { 2 * usual } else { usual }
     }
 }
 
-/// Nothing is asked.
+/// No goal at all.
 pub const NONE: Goals = Goals { delay: [ANY; 4], sent_per_app: ANY, queue_drops: ANY, proactive: ANY };
 
-/// Half load on 25 Mbit/s and 60 ms: p50, p95, p99, sent/app of L1.
+/// Half load on 25 Mbit/s and 60 ms, with goals for p50, p95, p99 and sent/app.
 const fn l1(name: &'static str, loss: &'static str, [p50, p95, p99, sent_per_app]: [f64; 4]) -> Row {
     let goals = Goals { delay: [ANY, p50, p95, p99], sent_per_app, ..NONE };
     Row { name, rate_mbit: 25, rtt_ms: 60, loss, load_kbit: 12_500, goals }
 }
 
-/// Half load on another link: p95 at most half a round trip, p99 one.
+/// Half load on another link: p95 at most half a round trip, p99 at most one.
 const fn shape(name: &'static str, loss: &'static str, rate_mbit: u32, rtt_ms: u32) -> Row {
     let goals = Goals { delay: [ANY, ANY, rtt_ms as f64 / 2.0, rtt_ms as f64], ..NONE };
     Row { name, rate_mbit, rtt_ms, loss, load_kbit: rate_mbit * 500, goals }

@@ -1,6 +1,7 @@
-//! One run of a row: a scenario file, and what `bench` through `lab link`, or `sim`, makes of it.
+//! One run of a row: writes a scenario file and runs it, by `bench` through `lab link` or by `sim`.
 //!
-//! Both read the same file, so that link, seed, load and length are one. Invariant: figures are of a run in which every record arrived.
+//! Both read the same file, so that link, seed, load and length are the same. Invariant: only a run in which
+//! every record arrived gives figures.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,12 +12,13 @@ use super::super::lateness::Lateness;
 use super::super::process::{Line, Process};
 use super::row::Row;
 
-/// Bytes of a record, as the peers were measured with.
+/// Bytes of a record. The peers of docs/lab.md were measured with the same.
 const RECORD: u32 = 1_200;
-/// How much longer than planned a run may take.
+/// A run may take this much longer than planned.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A run counts at once if nobody was woken later than this. Three runs at once on two cores wake each other up to 13 ms late and measure what
-/// one alone does; one run in which the machine stood still for 45 ms was followed by two seconds of records up to 400 ms late (20 % loss).
+/// A run is accepted at once if the machine woke no thread later than this. Measured: three runs at once on
+/// two cores are up to 13 ms late and give the figures of a run alone; a run in which the machine stood still
+/// for 45 ms had records up to 400 ms late for the next two seconds (20 % loss).
 pub const LATE_MS: f64 = 20.0;
 const TRIES: u32 = 2;
 
@@ -25,7 +27,7 @@ const TRIES: u32 = 2;
 pub struct Figures {
     /// In-order delay of records beyond half a round trip, in ms: mean, p50, p95, p99.
     pub whole: [f64; 4],
-    /// The same of the records made 3 s after the first or later.
+    /// The same for records made 3 s after the first or later.
     pub steady: [f64; 4],
     /// IP bytes sent over bytes of records.
     pub sent_per_app: f64,
@@ -33,14 +35,15 @@ pub struct Figures {
     pub queue_drops: f64,
     /// Proactive repairs in percent of source symbols.
     pub proactive: f64,
-    /// How late the machine was at worst, in ms; see [`Lateness`].
+    /// The greatest lateness of the machine, in ms; see [`Lateness`].
     pub late_ms: f64,
-    /// Packets sent that the link never saw: the kernel had no room since the emulator did not run.
+    /// Packets sent that never reached the link: the kernel's buffer was full because the emulator did not
+    /// run.
     pub unseen: f64,
 }
 
 impl Figures {
-    /// For whoever watches.
+    /// The figures in one line, printed after each run.
     pub fn line(&self) -> String {
         let Self { whole, steady, sent_per_app, queue_drops, proactive, late_ms, unseen } = self;
         let delay = |[mean, p50, p95, p99]: [f64; 4]| format!("{mean:.1} / {p50:.1} / {p95:.1} / {p99:.1}");
@@ -62,14 +65,15 @@ pub struct Scenario<'a> {
 }
 
 impl<'a> Scenario<'a> {
-    /// Writes it.
+    /// Writes the file.
     pub fn write(row: &'a Row, seed: u64, seconds: u64) -> Result<Self, String> {
         let path = std::env::temp_dir().join(format!("tidewire-delay-{}-{seed}.toml", std::process::id()));
         std::fs::write(&path, text(row, seed, seconds)).map_err(|e| format!("{}: {e}", path.display()))?;
         Ok(Self { row, path, seconds })
     }
 
-    /// Runs it with real processes, in real time; again where the machine was late, and then gives the run in which it was least so.
+    /// Runs it with real processes in real time. If the machine was late, runs it again and returns the run
+    /// with the smaller lateness.
     pub fn emulate(&self, binary: &Path) -> Result<Figures, String> {
         let mut best = self.emulate_once(binary)?;
         for _ in 1..TRIES {
@@ -118,7 +122,8 @@ impl<'a> Scenario<'a> {
         if (delivered - records(self.row, self.seconds) as f64).abs() > 1.0 {
             return Err(format!("{delivered} of {} records arrived", records(self.row, self.seconds)));
         }
-        // Delays are given beyond the least one of the run; wanted is beyond the link's own.
+        // `bench` reports delays beyond the least delay of the run; the table needs them beyond the link's
+        // one-way time.
         let beyond = summary.number("/records/one_way_ms")? - f64::from(self.row.rtt_ms) / 2.0;
         let delay = |part: &str| -> Result<[f64; 4], String> {
             let figure = |name| Ok::<_, String>(beyond + summary.number(&format!("/records/{part}/{name}"))?);
@@ -139,17 +144,18 @@ impl<'a> Scenario<'a> {
 
 impl Drop for Scenario<'_> {
     fn drop(&mut self) {
-        // What cannot be removed is the temporary folder's own business.
+        // A file that remains in the temporary folder does no harm.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Records made in so many seconds.
+/// Number of records made in `seconds`.
 fn records(row: &Row, seconds: u64) -> u64 {
     u64::from(row.load_kbit) * 1_000 * seconds / (8 * u64::from(RECORD))
 }
 
-/// The scenario. Before the records of a bench come the words of its control stream (docs/bench.md), one round trip earlier.
+/// The text of the scenario. As in `bench`, the lines of the control stream (docs/bench.md) cross the link
+/// one round trip before the records.
 fn text(row: &Row, seed: u64, seconds: u64) -> String {
     let Row { rate_mbit, rtt_ms, loss, load_kbit, .. } = row;
     let bytes = records(row, seconds) * u64::from(RECORD);
@@ -162,7 +168,7 @@ fn text(row: &Row, seed: u64, seconds: u64) -> String {
     )
 }
 
-/// Bytes of a bench's head and plan, about.
+/// About the number of bytes that `bench` sends on its control stream.
 const PLAN: u32 = 150;
 
 fn last<'a>(lines: &'a [Line], event: &str) -> Result<&'a Line, String> {
@@ -180,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_are_beyond_the_links_own_and_shares_of_what_they_say() {
+    fn figures_follow_from_the_events() {
         let scenario = Scenario::write(&ROWS[1], 1_000_003, 15).unwrap();
         let path = scenario.path.clone();
         assert!(std::fs::read_to_string(&path).unwrap().contains("bytes = \"23437200B\""));

@@ -1,7 +1,9 @@
-//! Applications at both ends of a forwarding, in this process: TCP connections with records that carry the time they were made.
+//! The applications at both ends of a forwarding, in this process: TCP connections with records that carry
+//! the time at which they were made.
 //!
-//! One thread writes on all connections by turns, one for each connection reads. Both ends share this process' clock, so that a delay is one
-//! of the way and of nothing else. Invariant: a record that had to wait for the one before it was made at its time all the same.
+//! One thread writes to all connections in turn, and one thread for each connection reads. Both ends share
+//! one clock, so that a delay holds no clock difference. Invariant: a record that waits for the one before it
+//! keeps the time at which it was due.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -9,32 +11,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Bytes of the time that a record begins with.
+/// Bytes of the time at the beginning of a record.
 const TIME: usize = 8;
-/// Bytes read at once: more than arrive within a millisecond.
+/// Bytes read at once: more than what arrives within a millisecond.
 const BUFFER: usize = 16 << 10;
-/// A thread that reads needs little.
+/// Stack of a reading thread, in bytes.
 const STACK: usize = 128 << 10;
 
 /// A record that arrived whole, in order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arrival {
-    /// When it was made, since the epoch of the run.
+    /// The time at which it was made, since the epoch of the run.
     pub made: Duration,
-    /// From then until its last byte was read.
+    /// The time from then until its last byte was read.
     pub delay: Duration,
 }
 
-/// What is written.
+/// The records that are written.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// Bytes of a record.
     pub length: usize,
-    /// From one record to the next, all connections together.
+    /// Time from one record to the next, over all connections.
     pub gap: Duration,
 }
 
-/// Writes records on `streams` by turns until told to stop, then ends them; how many there were.
+/// Writes records to `streams` in turn until `stop` is set, then ends the streams. Returns the number of
+/// records.
 pub fn write_records(epoch: Instant, streams: &mut [TcpStream], load: Load, stop: &AtomicBool) -> io::Result<u64> {
     let mut record = vec![0x5a; load.length];
     let (mut due, mut awake) = (Instant::now(), Instant::now());
@@ -47,7 +50,8 @@ pub fn write_records(epoch: Instant, streams: &mut [TcpStream], load: Load, stop
             streams.iter().try_for_each(|stream| stream.shutdown(Shutdown::Write))?;
             return Ok(count);
         }
-        // Who wakes late makes late; who waits for a write is late.
+        // A late wake-up of this thread delays the making of the record; a write that blocks counts as its
+        // delay.
         let made = due.max(awake).duration_since(epoch).as_nanos() as u64;
         record[..TIME].copy_from_slice(&made.to_be_bytes());
         streams[turn].write_all(&record)?;
@@ -77,12 +81,12 @@ pub fn read_records(epoch: Instant, mut stream: TcpStream, length: usize) -> io:
     }
 }
 
-/// The same in a thread of its own.
+/// Reads the records of a connection in a thread of its own.
 pub fn reader(epoch: Instant, stream: TcpStream, length: usize) -> io::Result<JoinHandle<io::Result<Vec<Arrival>>>> {
     thread::Builder::new().stack_size(STACK).spawn(move || read_records(epoch, stream, length))
 }
 
-/// Writes until nothing has been taken for `patience`; how many bytes were.
+/// Writes until no byte has been accepted for `patience`. Returns the number of bytes accepted.
 pub fn fill(stream: &mut TcpStream, patience: Duration) -> io::Result<u64> {
     stream.set_write_timeout(Some(patience))?;
     let mut taken = 0;
@@ -97,7 +101,7 @@ pub fn fill(stream: &mut TcpStream, patience: Duration) -> io::Result<u64> {
     }
 }
 
-/// Mean and quantiles of delays beyond `one_way`, in milliseconds: mean, p50, p95, p99. No numbers of nothing.
+/// Mean, p50, p95 and p99 of the delays beyond `one_way`, in milliseconds; NaN without arrivals.
 pub fn delays(arrivals: impl Iterator<Item = Arrival>, one_way: Duration) -> [f64; 4] {
     let one_way = one_way.as_secs_f64();
     let mut delays: Vec<f64> = arrivals.map(|arrival| 1e3 * (arrival.delay.as_secs_f64() - one_way)).collect();
@@ -122,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn every_record_arrives_with_its_time_and_the_end_ends_the_reader() {
+    fn every_record_arrives_and_the_end_of_the_stream_ends_the_reader() {
         let epoch = Instant::now();
         let (mut near, far): (Vec<_>, Vec<_>) = (0..3).map(|_| pair()).unzip();
         let readers: Vec<_> = far.into_iter().map(|far| reader(epoch, far, 1_200).unwrap()).collect();
@@ -142,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_found_however_the_bytes_come() {
+    fn records_are_found_whatever_the_sizes_of_the_reads() {
         let (mut near, far) = pair();
         let epoch = Instant::now();
         let reader = reader(epoch, far, 20).unwrap();

@@ -1,7 +1,9 @@
-//! Two hundred TCP connections over one connection, one of them never read: what the others notice of it.
+//! Two hundred TCP connections through one Tidewire connection. Nobody reads one of them; this measures how
+//! much that delays the others.
 //!
-//! A run has three parts: the one is open but silent; it is written to until nothing more is taken; nobody reads it. Its buffers are full
-//! in the last part, and the others are held to what they were in the first.
+//! A run has three parts. First the unread connection is open but silent. Then it is written to until it
+//! accepts no more bytes. In the last part its buffers stay full, and the delays of the others are compared
+//! with those of the first part.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,37 +14,38 @@ use super::application::{Arrival, Load, delays, fill, reader, write_records};
 use super::stage::Stage;
 use super::{ONE_WAY, PATIENCE};
 
-/// Connections, with the one that is not read.
+/// Number of connections, the unread one included.
 const CONNECTIONS: u32 = 200;
-/// Each of the others has a record in a tenth of a second: 6.4 Mbit/s together, a quarter of the link.
+/// Each of the others carries one record of 400 bytes every 100 ms: 6.4 Mbit/s together, a quarter of the
+/// link.
 const RECORD: usize = 400;
 const INTERVAL: Duration = Duration::from_millis(100);
-/// The one takes nothing any more after so long.
+/// The unread connection is full if it accepts no byte for this long.
 const FULL: Duration = Duration::from_secs(2);
-/// What start-up costs is not part of the first part.
+/// The first part begins after this time, so that start-up does not count.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// What `lab link --loss` is given, and its name.
+/// Each row's name and its argument of `lab link --loss`.
 pub const ROWS: [(&str, &str); 2] = [("iid 0 %", "0%"), ("iid 10 %", "10%")];
 
-/// What one run measured of the others: mean, p50, p95, p99 in milliseconds.
+/// Delays of the other connections in the three parts of a run: mean, p50, p95, p99 in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
     pub silent: [f64; 4],
     pub filling: [f64; 4],
     pub unread: [f64; 4],
-    /// Bytes that the one took.
+    /// Bytes that the unread connection accepted.
     pub taken: f64,
 }
 
 impl Figures {
-    /// How far the others' p99 moved.
+    /// By how much the p99 of the others grew from the first to the last part.
     pub fn moved(&self) -> f64 {
         self.unread[3] - self.silent[3]
     }
 }
 
-/// First and last part take `length` each.
+/// Runs all three parts. The first and the last take `length` each.
 pub fn run(loss: &str, seed: u64, length: Duration, binary: &Path) -> Result<Figures, String> {
     let deadline = Instant::now() + SETTLED + 2 * length + PATIENCE;
     let stage = Stage::start(binary, loss, seed, deadline)?;

@@ -1,7 +1,8 @@
-//! One TCP connection at half of the link's rate: how late its records are in order, beyond the one-way time.
+//! One TCP connection at half of the link's rate: the in-order delay of its records beyond the one-way time.
 //!
-//! Figure L1 of the founders' notes: records of 1,200 bytes, 12.5 Mbit/s on 25 Mbit/s and 60 ms, losses toward the target only. Start-up is
-//! part of a job, but who asks for delay mostly asks about the time after it: every figure is given of the whole run and from the third second.
+//! Records have 1,200 bytes and come at 12.5 Mbit/s on a link of 25 Mbit/s and 60 ms that loses packets
+//! toward the target only. Each figure is given for the whole run and from the third second on, because
+//! start-up is part of a job, but delay matters mostly after it.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,9 +20,9 @@ use super::{ONE_WAY, PATIENCE};
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     pub name: &'static str,
-    /// What `lab link --loss` is given.
+    /// The argument of `lab link --loss`.
     pub loss: &'static str,
-    /// At most: mean, p50, p95, p99 in milliseconds, IP bytes sent over bytes delivered.
+    /// Upper bounds of mean, p50, p95 and p99 in milliseconds, and of IP bytes sent over bytes delivered.
     pub goals: [f64; 5],
 }
 
@@ -29,7 +30,7 @@ const fn row(name: &'static str, loss: &'static str, goals: [f64; 5]) -> Row {
     Row { name, loss, goals }
 }
 
-/// Every link, with the goals of L1.
+/// Every link, with the goals of row L1 of `figures delay`.
 pub const ROWS: [Row; 8] = [
     row("iid 0 %", "0%", [ANY, ANY, ANY, 5.0, 1.10]),
     row("iid 1 %", "1%", [ANY, 1.0, 3.0, 6.0, 1.30]),
@@ -41,7 +42,7 @@ pub const ROWS: [Row; 8] = [
     row("Gilbert 10 % x 4", "gilbert:10%,4", [ANY, 2.0, 45.0, 100.0, 1.60]),
 ];
 
-/// Records as the peers were measured with: 12.5 Mbit/s.
+/// The records: 12.5 Mbit/s. The peers of docs/lab.md were measured with the same.
 const LOAD: Load = Load { length: 1_200, gap: Duration::from_micros(768) };
 
 /// What one run measured, in the order of [`Row::goals`].
@@ -77,13 +78,13 @@ pub fn run(row: &Row, seed: u64, length: Duration, binary: &Path) -> Result<Figu
     })
 }
 
-/// Figures of the records made from `from` on, and of what was sent since.
+/// Figures of the records made from `from` on, and of the bytes sent since then.
 fn part(arrivals: &[Arrival], lines: &[Line], epoch: Instant, from: Duration) -> Result<[f64; 5], String> {
     let [mean, p50, p95, p99] = delays(arrivals.iter().copied().filter(|arrival| arrival.made >= from), ONE_WAY);
     let mut counts = lines.iter().filter(|line| line.is("link_stats"));
     let bytes = |line: &Line| line.number("/forward/offered_bytes");
     let last = counts.next_back().ok_or("the link counted nothing")?;
-    // From the first count behind `from`; of a whole run all.
+    // Bytes are counted from the first `link_stats` after `from`; in the whole run all bytes count.
     let (since, before) = match counts.find(|line| line.at >= epoch + from) {
         Some(first) if !from.is_zero() => (first.at.duration_since(epoch), bytes(first)?),
         _ => (Duration::ZERO, 0.0),
@@ -99,7 +100,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_came_before_the_third_second_counts_in_the_whole_run_only() {
+    fn the_first_three_seconds_count_only_in_the_whole_run() {
         let (epoch, ms) = (Instant::now(), Duration::from_millis);
         let late = |n: u64| if n < 1_000 { 60 } else { 1 };
         let arrivals: Vec<_> = (0..10_000).map(|n| Arrival { made: ms(n), delay: ONE_WAY + ms(late(n)) }).collect();
@@ -107,7 +108,7 @@ mod tests {
             at: epoch + Duration::from_secs(seconds),
             event: json!({"event": "link_stats", "forward": {"offered_bytes": bytes}}),
         };
-        // 1,500 bytes each record from the third second, 3,000 before.
+        // Each record costs 1,500 bytes from the third second on, and 3,000 before.
         let lines = [count(0, 0), count(2, 6_000_000), count(3, 9_000_000), count(10, 19_500_000)];
         let close = |figures: [f64; 5], wanted: [f64; 5]| {
             assert!(figures.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-9), "{figures:?}");

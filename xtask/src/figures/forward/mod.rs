@@ -1,8 +1,8 @@
-//! `cargo xtask figures forward`: the delay of records that cross `tidewire forward` and `serve`, against the goals of L1; and what two hundred
-//! connections notice of one that nobody reads.
+//! `cargo xtask figures forward`: measures the delay of records that cross `tidewire forward` and `serve`,
+//! and how much a connection that nobody reads delays two hundred others.
 //!
-//! As [`super`], run by hand on a quiet machine. The applications are threads of this process, everything between them are real processes.
-//! Invariant: records that did not all arrive give no figures.
+//! A person runs this on a quiet machine. The applications are threads of this process; everything between
+//! them are real processes. Invariant: a run gives figures only if all its records arrived.
 
 mod application;
 mod crowd;
@@ -21,7 +21,7 @@ pub const SUBJECT: Subject = Subject {
     name: "forward",
     report: "docs/figures-forward.md",
     options: &["--seconds"],
-    // As the peers were measured.
+    // The peers of docs/lab.md were measured for as long.
     seconds: 12,
     rows: || {
         let delays = delay::ROWS.iter().map(|row| name("delay", row.name));
@@ -30,12 +30,12 @@ pub const SUBJECT: Subject = Subject {
     measure,
 };
 
-/// One way over the link, of `cell::LINK_OPTIONS`.
+/// The one-way time of the link of `cell::LINK_OPTIONS`.
 const ONE_WAY: Duration = Duration::from_millis(30);
-/// How much longer than planned a run may take.
+/// A run may take this much longer than planned.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// By what a row of this table is chosen.
+/// The name by which `--only` chooses a row of this table.
 fn name(table: &str, row: &str) -> String {
     format!("{table} {row}")
 }

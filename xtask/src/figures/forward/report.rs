@@ -1,4 +1,4 @@
-//! The report of `figures forward`: medians beside their goals, in Markdown.
+//! The report of `figures forward` in Markdown: medians with their goals.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use super::super::measured::Measured;
 use super::super::options::Options;
 use super::{crowd, delay};
 
-/// The others' p99 may move by so many milliseconds because of the one.
+/// The p99 of the other connections may grow by this many milliseconds because of the unread one.
 const MOVED_MS: Goal = Goal::AtMost(5.0);
 
-/// Everything that was measured and how.
+/// All rows, and how they were measured.
 pub struct Text<'a> {
     pub session: &'a Session<'a>,
     pub delays: &'a [(&'a delay::Row, Measured<delay::Figures>)],
@@ -31,7 +31,7 @@ fn moved(measured: &Measured<crowd::Figures>) -> Figure {
 }
 
 impl Text<'_> {
-    /// Rows that miss a goal, or had a run that failed.
+    /// Number of rows that miss a goal or had a failed run.
     pub fn missed(&self) -> usize {
         let delays = self.delays.iter().flat_map(|(link, measured)| {
             let held = |of| row(link, measured, of).iter().all(Figure::holds) && measured.failures.is_empty();

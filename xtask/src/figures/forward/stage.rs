@@ -1,4 +1,4 @@
-//! `tidewire serve`, `lab link` and `forward` as processes, in this order from the target, and TCP connections through them.
+//! Runs `tidewire serve`, `lab link` and `forward` as processes, and opens TCP connections through them.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -9,11 +9,11 @@ use super::super::emulator::{Emulator, INTERRUPTED};
 use super::super::goodput::cell::LINK_OPTIONS;
 use super::super::process::{Line, Process};
 
-/// What is between the applications.
+/// The processes between the applications.
 pub struct Stage {
     /// The target of the forwarding, in this process.
     target: TcpListener,
-    /// Where `forward` listens.
+    /// The address on which `forward` listens.
     local: String,
     server: Process,
     emulator: Emulator,
@@ -21,9 +21,9 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Starts all three; `loss` is of the way from the client.
+    /// Starts all three processes. Packets from the client are lost as `loss` says.
     pub fn start(binary: &Path, loss: &str, seed: u64, deadline: Instant) -> Result<Self, String> {
-        let problem = |error: std::io::Error| format!("no port to be had: {error}");
+        let problem = |error: std::io::Error| format!("cannot open a local port: {error}");
         let target = TcpListener::bind("127.0.0.1:0").map_err(problem)?;
         let allowed = target.local_addr().map_err(problem)?.to_string();
         let mut serve = Command::new(binary);
@@ -41,17 +41,17 @@ impl Stage {
         Ok(Self { target, local, server, emulator, client })
     }
 
-    /// A TCP connection through all of it: the end at the client, and the one at the target.
+    /// Opens a TCP connection through them. Returns the end at the client and the end at the target.
     pub fn connect(&self) -> Result<(TcpStream, TcpStream), String> {
         let problem = |error: std::io::Error| format!("a TCP connection through the forwarding: {error}");
         let near = TcpStream::connect(&self.local).map_err(problem)?;
         let (far, _) = self.target.accept().map_err(problem)?;
-        // Records are to leave when they are made.
+        // A record must leave when it is made.
         near.set_nodelay(true).map_err(problem)?;
         Ok((near, far))
     }
 
-    /// Ends all three; what the link said.
+    /// Ends all three processes, and returns the lines of the link.
     pub fn end(self, deadline: Instant) -> Result<Vec<Line>, String> {
         for process in [self.client, self.server] {
             process.interrupt()?;

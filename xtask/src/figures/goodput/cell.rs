@@ -1,13 +1,13 @@
-//! The links that are measured, and what is to be reached on each.
+//! The links that are measured, and the goals for each.
 //!
-//! A cell is one line of the tables. The goals are those of the issue that asked for the main job (figure L2: whole
-//! files on a link of 25 Mbit/s and 60 ms).
+//! A cell is one line of the tables: a whole file over a link of 25 Mbit/s and 60 ms. The goals were chosen
+//! for the main job, `tidewire send`.
 
 use super::super::goal::Goal;
 
 /// Capacity of the link in bits of IP packets per second, each way.
 pub const CAPACITY: f64 = 25e6;
-/// The same and the rest of the link as options of `tidewire lab link`; the queue holds one round trip.
+/// The link as options of `tidewire lab link`. The queue holds one round trip.
 pub const LINK_OPTIONS: [&str; 6] = ["--rate", "25mbit", "--rtt", "60ms", "--queue", "60ms"];
 
 /// One link.
@@ -15,23 +15,23 @@ pub const LINK_OPTIONS: [&str; 6] = ["--rate", "25mbit", "--rtt", "60ms", "--que
 pub struct Cell {
     /// Its name in the tables.
     pub name: &'static str,
-    /// What `lab link --loss` is given.
+    /// The argument of `lab link --loss`.
     pub loss: &'static str,
-    /// The same of the way back.
+    /// The argument of `lab link --back-loss`.
     pub back_loss: &'static str,
-    /// The fraction that `loss` takes.
+    /// The fraction of packets that `loss` drops.
     pub p: f64,
-    /// Least goodput of the whole file, as a share of C(1-p).
+    /// Lower bound of the goodput of the whole file, as a share of C(1-p).
     pub least_share: f64,
 }
 
 impl Cell {
-    /// What the link lets through: C(1-p), in bits per second.
+    /// The bits per second that the link delivers: C(1-p).
     pub fn capacity(&self) -> f64 {
         CAPACITY * (1.0 - self.p)
     }
 
-    /// Whether so much is lost that a policy that codes must have repaired some of it.
+    /// Whether the loss is so high that a coding policy must have repaired some of it.
     pub fn needs_repair(&self) -> bool {
         self.p >= 0.05
     }
@@ -54,7 +54,7 @@ pub const CELLS: [Cell; 9] = [
     Cell { back_loss: "5%", ..cell("iid 5 %, back 5 %", "5%", 0.05, 0.85) },
 ];
 
-/// In the steady state, on every link, as a share of C(1-p).
+/// Goodput in the steady state on every link, as a share of C(1-p).
 pub const STEADY: Goal = Goal::AtLeast(0.90);
 /// Percent of the packets offered that the full queue drops.
 pub const QUEUE_DROPS: Goal = Goal::AtMost(2.0);

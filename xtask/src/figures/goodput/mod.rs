@@ -1,4 +1,4 @@
-//! `cargo xtask figures`: goodput of whole files, the figures that the README states.
+//! `cargo xtask figures`: measures the goodput of whole files, which the README states.
 //!
 //! Each run sends one file from `tidewire send` through `tidewire lab link` to `tidewire receive`.
 
@@ -22,7 +22,7 @@ pub const SUBJECT: Subject = Subject {
     measure,
 };
 
-/// Measures every cell that is wanted.
+/// Measures every chosen cell.
 fn measure(session: &Session<'_>) -> Result<Report, String> {
     let options = session.options;
     let folder = Folder::new(options.bytes)?;
@@ -36,7 +36,7 @@ fn measure(session: &Session<'_>) -> Result<Report, String> {
     Ok(Report { text: Text { session, rows: &rows }.to_string(), holds: rows.iter().all(Row::holds) })
 }
 
-/// What a run measured, for whoever watches.
+/// The figures of a run in one line, printed after each run.
 fn line(figures: &Figures) -> String {
     let mut text = format!(
         "{:.2} Mbit/s = {:.3} C(1-p), steady {:.3}, queue drops {:.2} %, queueing {:.1} ms, sent/app {:.3}, \

@@ -1,4 +1,4 @@
-//! The report: medians of each cell beside their goals, in Markdown.
+//! The report in Markdown: medians of each cell with their goals.
 
 use super::super::Session;
 use super::super::goal::{Figure, Goal, heading, shown};
@@ -42,7 +42,7 @@ impl Row<'_> {
     }
 }
 
-/// Everything that was measured and how.
+/// All rows, and how they were measured.
 pub struct Text<'a> {
     pub session: &'a Session<'a>,
     pub rows: &'a [Row<'a>],
@@ -71,7 +71,7 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// What is held to goals, in the order of [`Row::figures`].
+/// Columns with goals, in the order of [`Row::figures`].
 const GOAL_COLUMNS: [&str; 8] = [
     "loss",
     "goodput Mbit/s",
@@ -82,7 +82,7 @@ const GOAL_COLUMNS: [&str; 8] = [
     "sent/app",
     "back/app",
 ];
-/// What is only reported.
+/// Columns without goals.
 const OTHER_COLUMNS: [&str; 5] = [
     "loss",
     "delay mean / p50 / p95 / p99 ms",

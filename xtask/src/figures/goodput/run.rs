@@ -1,8 +1,8 @@
-//! One run: receiver, link and sender as processes on loopback, and what their lines say.
+//! One run: starts receiver, link and sender as processes on loopback, and reads the lines they print.
 //!
-//! The clock starts before the sender's process does and stops when it prints that the file is whole and verified, so
-//! start-up, handshake and the last answer count. Invariant: a run whose file differs, or in which a coding policy
-//! repaired nothing although there was enough to repair, gives no figures but an error.
+//! The measured time begins before the sender's process starts and ends when it prints that the file is whole
+//! and verified, so that start-up, handshake and the last answer count. Invariant: a run gives an error and
+//! no figures if the received file differs, or if a coding policy repaired nothing although enough was lost.
 
 use super::super::STEADY_FROM;
 use super::super::emulator::Emulator;
@@ -12,37 +12,38 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What all runs have in common.
+/// What all runs share.
 pub struct Setup<'a> {
     pub binary: &'a Path,
     pub folder: &'a Folder,
-    /// What `send --redundancy` is given.
+    /// The argument of `send --redundancy`.
     pub redundancy: Option<&'a str>,
 }
 
 /// What one run measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
-    /// Of the whole file, in bits per second.
+    /// Goodput of the whole file, in bits per second.
     pub goodput: f64,
-    /// The same over C(1-p).
+    /// `goodput` over C(1-p).
     pub share: f64,
     /// Goodput after [`STEADY_FROM`] over C(1-p).
     pub steady: f64,
-    /// Percent of the packets that came to the queue that it dropped, being full.
+    /// Percent of the packets offered that the full queue dropped.
     pub queue_drops: f64,
     pub queueing_ms: f64,
     /// IP bytes the sender put on the link over bytes of the file.
     pub sent_per_app: f64,
-    /// The same of the way back.
+    /// IP bytes on the way back over bytes of the file.
     pub back_per_app: f64,
     /// In-order delay: mean, p50, p95, p99.
     pub delay_ms: [f64; 4],
-    /// Symbols that arrived directly, through a repair, and sent again.
+    /// Symbols that arrived directly, by a repair, and by a retransmission.
     pub symbols: [f64; 3],
-    /// Repairs sent: proactive, and on feedback (sources sent again among them).
+    /// Repairs sent: proactive ones, and those that answered feedback (retransmissions included).
     pub repairs: [f64; 2],
-    /// Packets sent that the emulator never saw: the kernel had no room since the emulator did not run.
+    /// Packets sent that never reached the emulator: the kernel's buffer was full because the emulator did
+    /// not run.
     pub unseen: u64,
 }
 
@@ -78,7 +79,7 @@ pub fn run(cell: &Cell, seed: u64, setup: &Setup<'_>) -> Result<Figures, String>
     Ok(figures)
 }
 
-/// How long a run may take: ten times what the link needs, and half a minute to start on a busy machine.
+/// The longest time of a run: ten times what the link needs, and half a minute to start on a busy machine.
 fn patience(cell: &Cell, bytes: usize) -> Duration {
     Duration::from_secs_f64(30.0 + 10.0 * 8.0 * bytes as f64 / cell.capacity())
 }
@@ -134,7 +135,7 @@ fn progress(receiver: &[Line], started: Instant, bytes: f64) -> Result<Vec<(f64,
     Ok(points.into_iter().filter(|(_, so_far)| *so_far < bytes).collect())
 }
 
-/// Bits per second from [`STEADY_FROM`], between two events by interpolation, to the last event.
+/// Bits per second from [`STEADY_FROM`] to the last event. The bytes at [`STEADY_FROM`] are interpolated.
 fn steady(points: &[(f64, f64)]) -> Result<f64, String> {
     let from = STEADY_FROM.as_secs_f64();
     let around = points.windows(2).find(|pair| pair[0].0 <= from && from < pair[1].0);
@@ -152,7 +153,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder and in it a file of so many bytes that no compression would shorten.
+    /// Makes the folder, and in it a file of this many bytes that cannot be compressed.
     pub fn new(bytes: usize) -> Result<Self, String> {
         let folder =
             Self { path: std::env::temp_dir().join(format!("tidewire-figures-{}", std::process::id())), bytes };
@@ -165,7 +166,7 @@ impl Folder {
         self.path.join(FILE)
     }
 
-    /// A folder to receive into, with nothing in it.
+    /// Makes an empty folder to receive into.
     fn empty(&self) -> Result<PathBuf, String> {
         let received = self.path.join("received");
         match std::fs::remove_dir_all(&received) {
@@ -176,7 +177,7 @@ impl Folder {
         Ok(received)
     }
 
-    /// Whether the file below `received` is the one that was sent.
+    /// Fails if the file below `received` is not the one that was sent.
     fn compare(&self, received: &Path) -> Result<(), String> {
         let read = |path: PathBuf| std::fs::read(path).map_err(|e| self.problem(&e));
         if read(self.file())? == read(received.join(FILE))? {
@@ -193,7 +194,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed is the temporary folder's own business.
+        // A file that remains in the temporary folder does no harm.
         let _ = std::fs::remove_dir_all(&self.path);
     }
 }

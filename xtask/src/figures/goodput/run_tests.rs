@@ -54,7 +54,7 @@ fn figures_follow_from_the_lines_and_their_times() {
     let close = |value: f64, expected: f64| assert!((value - expected).abs() < 1e-6, "{value}, not {expected}");
     close(figures.goodput, 8.0 * 48e6 / 19.9);
     close(figures.share, figures.goodput / 20e6);
-    // 5 MB at 3 s, 45.5 MB at 19.5 s; what came with the last bytes does not count.
+    // 5 MB at 3 s and 45.5 MB at 19.5 s. The event with the last bytes does not count.
     close(figures.steady, 8.0 * 40.5e6 / 16.5 / 20e6);
     close(figures.queue_drops, 0.5);
     close(figures.queueing_ms, 2.5);
