@@ -1,10 +1,13 @@
-//! The book of all documents: its links are checked, then mdBook builds it into `target/book`.
+//! The book of all documents: checks their links, builds the book by mdBook into `target/book`, and turns the paths of
+//! documents in its text into links.
 //!
 //! `book.toml` has its settings and `docs/SUMMARY.md` its table of contents. Invariant: a warning of mdBook
 //! is an error.
 
 use crate::context::Context;
-use crate::{links, tools};
+use crate::{links, tools, tree};
+use std::collections::BTreeMap;
+use std::path::Path;
 
 /// Checks links and builds the book.
 pub fn check(context: &Context) -> Result<(), String> {
@@ -22,9 +25,63 @@ pub fn check(context: &Context) -> Result<(), String> {
     if complaints > 0 {
         return Err(format!("{complaints} warnings of mdbook"));
     }
-    println!("the book is in {}", folder.display());
+    let documents = tree::files(&context.root, &[".md"])?;
+    let pages = documents.iter().filter_map(|file| Some((file.name.as_str(), page(&file.name)?))).collect();
+    let linked = link_pages(&folder, &pages)?;
+    println!("the book is in {}; {linked} paths of documents became links", folder.display());
     Ok(())
 }
+
+/// The page of the book that shows a document; none for a document that is not in the book.
+fn page(document: &str) -> Option<String> {
+    let name = match document.strip_prefix("docs/") {
+        Some(name) => name.strip_suffix(".md")?.replace("README", "index"),
+        None if document == "papers/README.md" => "book/papers".into(),
+        // docs/book/ includes the documents of the root under their names in lower case.
+        None if !document.contains('/') && document != "README.md" => {
+            format!("book/{}", document.strip_suffix(".md")?.to_lowercase())
+        }
+        None => return None,
+    };
+    Some(format!("{name}.html"))
+}
+
+/// Makes links of the documents' paths in every page of the book, and returns how many.
+fn link_pages(folder: &Path, pages: &BTreeMap<&str, String>) -> Result<usize, String> {
+    let mut linked = 0;
+    for file in tree::files(folder, &[".html"])? {
+        let up = "../".repeat(file.name.matches('/').count());
+        let (text, count) = link_paths(&file.text, &up, pages);
+        let path = folder.join(&file.name);
+        std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+        linked += count;
+    }
+    Ok(linked)
+}
+
+/// Makes a link of each code span that is the path of a document and not in a link already. `up` leads from the page to
+/// the root of the book.
+fn link_paths(html: &str, up: &str, pages: &BTreeMap<&str, String>) -> (String, usize) {
+    let (mut text, mut count) = (String::new(), 0);
+    let mut parts = html.split(BEGIN);
+    text += parts.next().unwrap_or_default();
+    for part in parts {
+        let page = part.split_once(END).and_then(|(path, _)| pages.get(path));
+        let is_linked = text.rsplit('<').next().is_some_and(|tag| tag.starts_with("a "));
+        match part.split_once(END).zip(page) {
+            Some(((path, rest), page)) if !is_linked => {
+                text += &format!("<a href=\"{up}{page}\">{BEGIN}{path}{END}</a>{rest}");
+                count += 1;
+            }
+            _ => text += &format!("{BEGIN}{part}"),
+        }
+    }
+    (text, count)
+}
+
+/// The tags of a code span.
+const BEGIN: &str = "<code>";
+const END: &str = "</code>";
 
 /// Whether a line of mdBook's log is a warning or an error.
 fn is_complaint(line: &str) -> bool {
@@ -39,6 +96,30 @@ const MDBOOK: tools::Subcommand =
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_of_documents_become_links() {
+        let names = ["docs/wire.md", "docs/adr/README.md", "GLOSSARY.md", "papers/README.md"];
+        let pages: BTreeMap<_, _> = names.iter().map(|name| (*name, page(name).unwrap())).collect();
+        let found: Vec<_> = pages.values().map(String::as_str).collect();
+        assert_eq!(found, ["book/glossary.html", "adr/index.html", "wire.html", "book/papers.html"]);
+        assert_eq!((page("README.md"), page("crates/codec/README.md")), (None, None));
+        let html =
+            "<p><code>docs/wire.md</code> and <code>no.md</code>, <a href=\"x\"><code>GLOSSARY.md</code></a></p>";
+        let (text, count) = link_paths(html, "../", &pages);
+        let link = "<a href=\"../wire.html\"><code>docs/wire.md</code></a>";
+        assert_eq!((text, count), (html.replacen("<code>docs/wire.md</code>", link, 1), 1));
+        assert_eq!(link_paths(&link_paths(html, "", &pages).0, "", &pages).1, 0);
+    }
+
+    #[test]
+    fn the_page_about_json_names_every_event() {
+        let schema: serde_json::Value = serde_json::from_str(include_str!("../../docs/json-schema.json")).unwrap();
+        let page = include_str!("../../docs/json.md");
+        let events = schema["$defs"].as_object().unwrap().keys().filter_map(|name| name.strip_suffix("_event"));
+        let missing: Vec<_> = events.filter(|event| !page.contains(&format!("`{event}`"))).collect();
+        assert_eq!(missing, [""; 0], "write them into docs/json.md");
+    }
 
     #[test]
     fn warnings_and_errors_are_told_from_progress() {

@@ -13,7 +13,6 @@ use crate::tree::{self, File};
 /// Folders that still have faults, and how many at most. A folder may only get better: `check` fails at more,
 /// and asks for a lower number at fewer. This list is empty when all is mended.
 const NOT_YET: &[(&str, usize)] = &[
-    ("Cargo.toml", 1),
     ("bench", 74),
     ("crates/cli", 259),
     ("crates/codec", 392),
@@ -22,7 +21,7 @@ const NOT_YET: &[(&str, usize)] = &[
     ("crates/proto", 721),
     ("crates/sim", 217),
     ("crates/tidewire", 107),
-    ("docs", 3),
+    ("docs", 1),
 ];
 
 /// Notes that lie outside of the tree, by the words that name them.
