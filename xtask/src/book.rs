@@ -1,5 +1,5 @@
-//! The book of all documents: checks their links, builds the book by mdBook into `target/book`, and turns the paths of
-//! documents in its text into links.
+//! The book of all documents: checks their links, builds the book by mdBook into `target/book`, and turns the
+//! paths of documents in its text into links.
 //!
 //! `book.toml` has its settings and `docs/SUMMARY.md` its table of contents. Invariant: a warning of mdBook
 //! is an error.
@@ -59,8 +59,8 @@ fn link_pages(folder: &Path, pages: &BTreeMap<&str, String>) -> Result<usize, St
     Ok(linked)
 }
 
-/// Makes a link of each code span that is the path of a document and not in a link already. `up` leads from the page to
-/// the root of the book.
+/// Makes a link of each code span that is the path of a document and not in a link already. `up` leads from
+/// the page to the root of the book.
 fn link_paths(html: &str, up: &str, pages: &BTreeMap<&str, String>) -> (String, usize) {
     let (mut text, mut count) = (String::new(), 0);
     let mut parts = html.split(BEGIN);
