@@ -89,10 +89,11 @@ async fn exchange(connection: &Connection, side: Side) -> Result<Moved, Failure>
     // The listener has now heard all; it closes when it has. The other waits for that, or its last word could be cut off.
     if side == Side::Connects {
         let said = confirm(connection, received).await;
-        let closed = timeout(CLOSE_WAIT, connection.closed()).await;
-        // It may close as soon as the number is there, before its stream has ended here.
-        if !matches!(closed, Ok(CloseReason::Peer { code: DONE, .. })) {
-            said.or_exit(Exit::Unreachable)?;
+        match timeout(CLOSE_WAIT, connection.closed()).await {
+            Ok(CloseReason::Peer { code: DONE, .. }) => {}
+            // A peer that failed ended its stream early: the bytes here may be a part of what it had to send.
+            Ok(reason) => return Err(Failure::new(Exit::Unreachable, ConnectionLost(reason))),
+            Err(_) => said.or_exit(Exit::Unreachable)?,
         }
     }
     connection.close(DONE, "");
@@ -163,7 +164,10 @@ async fn confirmation(connection: &Connection) -> Result<u64, Failure> {
     loop {
         let mut stream = accept(connection).await?;
         if stream.read_u8().await.or_exit(Exit::Unreachable)? == CONFIRMATION {
-            return stream.read_u64().await.or_exit(Exit::Unreachable);
+            let written = stream.read_u64().await.or_exit(Exit::Unreachable)?;
+            // To the end of the stream: dropping it earlier would stop it, and the peer's last write would fail.
+            stream.read(&mut [0]).await.or_exit(Exit::Unreachable)?;
+            return Ok(written);
         }
     }
 }

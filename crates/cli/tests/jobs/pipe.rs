@@ -91,7 +91,9 @@ fn one_end_is_seen_while_the_other_direction_goes_on() {
     for part in [b"an", b"sw", b"er"] {
         listener.stdin.as_mut().unwrap().write_all(part).unwrap();
         let mut read = [0; 2];
-        connector.stdout.read_exact(&mut read).unwrap();
+        if let Err(error) = connector.stdout.read_exact(&mut read) {
+            panic!("{error}: {:?}, {:?}", connector.end(), listener.end());
+        }
         assert_eq!(&read, part);
     }
     drop(listener.stdin.take());

@@ -33,9 +33,9 @@ impl Connection {
         }
         if let Some(ecn) = feedback.ecn() {
             let seen = EcnTally { ect0: ecn.ect0, ect1: ecn.ect1, ce: ecn.ce };
-            let newest = self.path.loss.newest_left();
-            if let Some(left) = newest.filter(|_| seen.ce > self.path.reported_ecn.ce) {
-                self.path.reported_ecn = seen;
+            let newest = self.path.losses.detector.newest_left();
+            if let Some(left) = newest.filter(|_| seen.ce > self.path.losses.reported_ecn.ce) {
+                self.path.losses.reported_ecn = seen;
                 self.path.rate.on_ecn(now, left);
             }
         }
@@ -77,13 +77,11 @@ impl Connection {
         self.acked = acked;
         self.detect_losses(now);
         if any {
-            self.path.probes = 0;
-            (self.path.probe_owed, self.path.ping_owed) = (false, false);
-            self.path.waiting_since = now;
+            self.path.silence.on_answer(now);
             sample.in_flight = self.path.flight.bytes();
             (sample.smoothed, sample.min_rtt) = (self.path.rtt.smoothed(), self.path.rtt.min());
-            sample.newest = self.path.loss.newest().unwrap_or(0);
-            sample.left = self.path.loss.newest_left().unwrap_or(now);
+            sample.newest = self.path.losses.detector.newest().unwrap_or(0);
+            sample.left = self.path.losses.detector.newest_left().unwrap_or(now);
             self.path.rate.on_ack(&sample);
         }
         Ok(())
@@ -100,15 +98,13 @@ impl Connection {
         if let Fate::Lost { .. } = before.fate {
             self.stats.packets.lost -= u64::from(before.carried != Carried::SizeProbe);
             if n >= self.path.first {
-                self.path.loss.on_spurious(before.at, now, self.path.rtt.smoothed());
-                self.path.estimator.on_spurious();
-                self.path.runs.on_spurious();
+                self.path.losses.on_spurious(before.at, now, self.path.rtt.smoothed());
             }
         } else if before.elicits {
             freed = u64::from(before.bytes);
         }
         if n >= self.path.first {
-            self.path.loss.on_acked(n, before.at, now);
+            self.path.losses.detector.on_acked(n, before.at, now);
         }
         self.carried_fate(now, n, &before, true);
         if before.carried == Carried::Control {
@@ -122,7 +118,7 @@ impl Connection {
     pub(super) fn detect_losses(&mut self, now: Time) {
         let mut lost = core::mem::take(&mut self.lost);
         lost.clear();
-        self.path.loss.detect(&mut self.path.flight, now, self.path.rtt.min(), &mut lost);
+        self.path.losses.detector.detect(&mut self.path.flight, now, self.path.rtt.min(), &mut lost);
         let (mut bytes, mut newest) = (0, Time::ZERO);
         for &n in &lost {
             let Some(sent) = self.path.flight.get(n).copied() else { continue };

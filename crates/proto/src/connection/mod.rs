@@ -273,10 +273,10 @@ impl Connection {
         let mut stats = self.stats.clone();
         (stats.rtt_min, stats.rtt_mean) = self.path.rtt.lowest_and_mean();
         (stats.rtt_latest, stats.rtt_samples) = (self.path.rtt.latest(), self.path.rtt.samples());
-        stats.loss = self.path.estimator.overall();
-        stats.loss_runs = self.path.runs.clone();
+        stats.loss = self.path.losses.estimator.overall();
+        stats.loss_runs = self.path.losses.runs.clone();
         (stats.packets.reordered, stats.packets.reordering_depth) = self.path.received.reordering();
-        let estimate = self.path.estimator.estimate();
+        let estimate = self.path.losses.estimator.estimate();
         (stats.recent_loss, stats.mean_burst) = (estimate.rate, estimate.burst);
         stats.pacing_bps = self.pacing().saturating_mul(8);
         stats.window = self.path.rate.budget().window;

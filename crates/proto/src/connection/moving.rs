@@ -95,8 +95,8 @@ impl Connection {
         }
         let path = &mut self.path;
         path.remote = address;
-        (path.probes, path.probe_owed) = (0, true);
-        (path.waiting_since, path.last_eliciting) = (now, now);
+        (path.silence.probes, path.silence.probe_owed) = (0, true);
+        (path.silence.waiting_since, path.silence.last_eliciting) = (now, now);
     }
 
     /// What is in flight is sent again: it went where the peer was. That says nothing of loss, neither to the rate controller nor to the
@@ -114,7 +114,7 @@ impl Connection {
         }
         self.lost = lost;
         self.path.first = self.path.flight.next_number();
-        self.path.fates_from = self.path.first;
+        self.path.losses.fates_from = self.path.first;
     }
 
     /// Whether control frames of this room wait for a packet to the address in use.

@@ -49,7 +49,7 @@ impl Connection {
                 // Since the HELLO: too long where REPLYs were lost, so it is no sample of the path.
                 self.path.rate.on_handshake(now.since(heard));
                 // Our own round trip: a receiver spaces its FEEDBACK by it.
-                self.path.probe_owed = true;
+                self.path.silence.probe_owed = true;
             }
             State::Closing { next, .. } => {
                 // One more CLOSE for a peer that has not heard of it.
@@ -121,7 +121,7 @@ impl Connection {
         }
         self.events.push_back(Event::Connected);
         // The first packet proves to the responder that we have the keys; it also measures the round trip.
-        self.path.probe_owed = true;
+        self.path.silence.probe_owed = true;
     }
 
     fn receive_frames(&mut self, now: Time, number: u64, from: SocketAddr, payload: &[u8]) -> Result<Asked, CloseCode> {

@@ -144,7 +144,7 @@ impl Connection {
         let bytes = (len + IP_UDP_HEADER) as u32;
         if let Carried::Data(Data::Source { lane, .. } | Data::Slice { lane, .. } | Data::Repair { lane, .. }) = carried
         {
-            self.path.note_busy(now);
+            self.path.usage.on_data(now, self.path.rtt.smoothed());
             self.lanes.charge(lane, bytes);
         }
         self.path.on_sent(now, bytes, carried, elicits);
@@ -169,13 +169,13 @@ impl Connection {
 
     /// The decision: what the slot that is open now carries.
     fn next_slot(&mut self, now: Time, limit: usize) -> Option<Slot> {
-        if self.path.probe_owed {
+        if self.path.silence.probe_owed {
             return self.probe(now, limit);
         }
-        if core::mem::take(&mut self.path.ping_owed) {
+        if core::mem::take(&mut self.path.silence.ping_owed) {
             return Some(Slot::Ping);
         }
-        if self.path.is_broken() || !self.path.pacer.is_open(now) || !self.path.has_room(limit) {
+        if self.path.silence.is_broken() || !self.path.pacer.is_open(now) || !self.path.has_room(limit) {
             return None;
         }
         if let Some(size) = self.path.mtu.poll(now) {
@@ -191,8 +191,8 @@ impl Connection {
         }
         let is_held = self.is_held(now, STREAMS);
         let has_none = |(id, lane): (u32, &Lane)| lane.sender.queued() == 0 || (id == STREAMS && is_held);
-        if self.path.idle_since.is_none() && self.lanes.iter().all(has_none) {
-            self.path.idle_since = Some(now);
+        if self.path.usage.idle_since.is_none() && self.lanes.iter().all(has_none) {
+            self.path.usage.idle_since = Some(now);
         }
         None
     }
@@ -204,9 +204,9 @@ impl Connection {
         if limit < usize::from(self.path.mtu.current()) {
             return None;
         }
-        self.path.probe_owed = false;
-        self.path.last_probe = now;
-        if self.path.is_broken() && self.path.mtu.is_raised() && self.path.probes.is_multiple_of(2) {
+        self.path.silence.probe_owed = false;
+        self.path.silence.last_probe = now;
+        if self.path.silence.is_broken() && self.path.mtu.is_raised() && self.path.silence.probes.is_multiple_of(2) {
             return Some(Slot::Ping);
         }
         if let Some((id, Lane { sender, .. })) = self.lanes.longest_lacking(now) {
@@ -316,7 +316,7 @@ impl Connection {
         lane: u32,
         ask: impl FnOnce(&mut Policies, &CodingContext<'_>) -> R,
     ) -> Option<R> {
-        let saturated = self.path.is_saturated();
+        let saturated = self.path.usage.is_saturated();
         let waiting = lane == STREAMS && self.streams.has_waiting();
         let path = &self.path;
         let Lane { sender, policies, .. } = self.lanes.get_mut(lane)?;
@@ -330,7 +330,7 @@ impl Connection {
             report: sender.report(),
             lost,
             in_flight: sender.repairs(),
-            loss: path.estimator.estimate(),
+            loss: path.losses.estimator.estimate(),
             rtt: path.rtt.smoothed(),
             backlog: sender.has_source() || waiting,
             saturated,

@@ -61,24 +61,25 @@ impl Connection {
 
     /// Timers of the address in use.
     fn expire_path(&mut self, now: Time) {
-        if self.path.loss.deadline().is_some_and(|deadline| deadline <= now) {
+        if self.path.losses.detector.deadline().is_some_and(|deadline| deadline <= now) {
             self.detect_losses(now);
         }
         if self.probe_deadline().is_some_and(|deadline| deadline <= now) {
-            if self.path.probes == 0 {
-                self.path.probing_since = now;
+            if self.path.silence.probes == 0 {
+                self.path.silence.probing_since = now;
             }
-            self.path.probes += 1;
+            self.path.silence.probes += 1;
             if self.asks_after_itself(now) {
-                (self.path.last_probe, self.inquiry_owed) = (now, true);
+                (self.path.silence.last_probe, self.inquiry_owed) = (now, true);
             } else {
-                self.path.probe_owed = true;
-                self.path.ping_owed = self.path.probes > 1 && self.path.mtu.is_raised() && !self.path.is_broken();
+                self.path.silence.probe_owed = true;
+                self.path.silence.ping_owed =
+                    self.path.silence.probes > 1 && self.path.mtu.is_raised() && !self.path.silence.is_broken();
             }
         }
         if self.sign_of_life_deadline().is_some_and(|deadline| deadline <= now) {
             self.heard_symbol = None;
-            self.path.probe_owed = true;
+            self.path.silence.probe_owed = true;
         }
     }
 
@@ -88,7 +89,7 @@ impl Connection {
         let silent = now.since(self.last_heard);
         self.side == Side::Initiator
             && silent >= patience
-            && (silent < patience + URGENT || self.path.probes.is_multiple_of(2))
+            && (silent < patience + URGENT || self.path.silence.probes.is_multiple_of(2))
     }
 
     /// Whether the endpoint is to send a HELLO that asks after this connection; says so once.
@@ -110,7 +111,7 @@ impl Connection {
     /// The peer answers again, and said whether it knows this connection.
     pub(crate) fn on_answer(&mut self, known: bool) {
         if known {
-            self.path.probe_owed = true;
+            self.path.silence.probe_owed = true;
         } else {
             self.end(CloseReason::Forgotten);
         }
@@ -120,38 +121,39 @@ impl Connection {
     fn probe_deadline(&self) -> Option<Time> {
         let blocked = self.lanes.is_blocked() || self.streams.is_blocked();
         let waits = !self.path.flight.is_empty() || self.lanes.is_lacking() || blocked;
-        if !waits || self.path.probe_owed {
+        if !waits || self.path.silence.probe_owed {
             return None;
         }
         let path = &self.path;
-        if path.probes == 0 {
+        if path.silence.probes == 0 {
             // As a retransmission timer runs (RFC 6298 section 5.3): from the last answer while something is in flight, not from the last packet,
             // or a sender whose window is large would go on for all of it before it asks.
             let timeout = path.rtt.probe_timeout(MAX_FEEDBACK_DELAY);
             if !path.flight.is_empty() || self.lanes.is_lacking() {
-                let since = if path.flight.is_empty() { path.last_eliciting } else { path.waiting_since };
+                let since =
+                    if path.flight.is_empty() { path.silence.last_eliciting } else { path.silence.waiting_since };
                 return Some(since + timeout);
             }
             // Only credit is waited for, which the peer repeats until it is acknowledged: who asks for it asks ever more seldom.
-            let waited = path.last_eliciting.since(path.last_data);
-            return Some(path.last_eliciting + waited.min(SLOWEST_PROBES).max(timeout));
+            let waited = path.silence.last_eliciting.since(path.usage.last_data);
+            return Some(path.silence.last_eliciting + waited.min(SLOWEST_PROBES).max(timeout));
         }
         let steady = (path.rtt.smoothed() / PROBES_PER_RTT).max(FASTEST_PROBES);
-        let silent = path.last_probe.since(path.probing_since);
+        let silent = path.silence.last_probe.since(path.silence.probing_since);
         // Doubling from then on: the wait is as long as the silence beyond the steady second.
-        Some(path.last_probe + steady.max(silent.saturating_sub(STEADY_PROBES)).min(SLOWEST_PROBES))
+        Some(path.silence.last_probe + steady.max(silent.saturating_sub(STEADY_PROBES)).min(SLOWEST_PROBES))
     }
 
     /// When a PING is to say that we are still there, though nothing is to be said: to keep the way open, or since what came so far has stopped
     /// coming, perhaps because the address it went to is no longer ours.
     fn sign_of_life_deadline(&self) -> Option<Time> {
         let path = &self.path;
-        if path.probe_owed || !path.flight.is_empty() {
+        if path.silence.probe_owed || !path.flight.is_empty() {
             return None;
         }
         let heard = self.heard_symbol.filter(|_| self.side == Side::Initiator);
         let silent = heard.map(|at| at + path.rtt.probe_timeout(MAX_FEEDBACK_DELAY) * SILENT_TIMEOUTS);
-        let idle = self.config.keep_alive.map(|interval| self.last_heard.max(path.last_eliciting) + interval);
+        let idle = self.config.keep_alive.map(|interval| self.last_heard.max(path.silence.last_eliciting) + interval);
         silent.into_iter().chain(idle).min()
     }
 
@@ -177,11 +179,11 @@ impl Connection {
             // Nothing else leaves, so nothing else is waited for.
             return Some(next);
         }
-        arm(self.path.loss.deadline(), WakeReason::Loss);
+        arm(self.path.losses.detector.deadline(), WakeReason::Loss);
         arm(self.probe_deadline(), WakeReason::Probe);
         arm(self.path.feedback.due(self.path.rtt.least_or_zero()), WakeReason::Feedback);
         arm(self.sign_of_life_deadline(), WakeReason::KeepAlive);
-        if !self.path.is_broken() && self.path.has_room(usize::from(self.path.mtu.current())) {
+        if !self.path.silence.is_broken() && self.path.has_room(usize::from(self.path.mtu.current())) {
             // What could leave at `last_asked` has left; only what the pacer or a policy holds back needs a timer.
             let asked = self.last_asked;
             let later = |at: Time| Some(at).filter(|&at| at > asked);

@@ -1,40 +1,58 @@
-//! How lossy the path is: loss rate with an upper confidence bound, and mean burst length.
+//! How lossy the path is: the loss rate with an upper confidence bound and a deviation, and the mean burst length.
 //!
-//! A fading memory averages what stays the same, and a test for change (Page's CUSUM, 1954) tells when it no longer does: what is remembered then
-//! is what was seen since the change began. So the average may be long and a step is followed within some hundred packets all the same.
+//! The path feeds it with the fate of every packet in the order of sending, as soon as that is settled. It leaves
+//! out losses while the queue was full: redundancy never answers congestion.
 //!
-//! Fed with the fate of every packet in the order of sending, by the connection, once it is settled. Losses while the
-//! queue was full are not given to it: redundancy never answers congestion (DESIGN section 6).
+//! Two parts work together. A fading memory averages while the path stays the same. A test for change (Page's
+//! CUSUM, 1954) detects that it no longer does; the memory then starts again from where the change began. The
+//! average may therefore be long, and a step is still followed within some hundred packets.
 
-/// Memory in packets where losses are independent: old packets count 1/e after this many. Long enough that the estimate of 10 % is good to
-/// 1.3 percentage points (one sigma), short enough to follow a change within a second at 25 Mbit/s. Chosen.
+/// Memory in packets where losses are independent: older packets count 1/e after this many. Chosen: the estimate of a
+/// loss of 10 % is then good to 1.3 percentage points (one sigma), and a change is followed within a second at
+/// 25 Mbit/s.
 const MEMORY: f64 = 512.0;
-/// Bursts carry less information per packet (see [`LossEstimator::estimate`]): the memory grows by that factor up to this one, so that the estimate is as
-/// good. At Gilbert 10 % x 4 a memory of 512 is good to 3.5 points only, which saturated costs 1 % of goodput.
+/// Upper limit of the factor by which the memory grows where losses come in bursts, since a packet then carries less
+/// information ([`correlation`]). At a Gilbert loss of 10 % in bursts of 4, a memory of 512 is good to 3.5
+/// percentage points only, which costs 1 % of goodput on a saturated link.
 const LONGEST: f64 = 8.0;
 /// One-sided 95 % normal quantile of the upper bound.
 const Z: f64 = 1.645;
 /// Longest mean burst that is believed: beyond it the path is down rather than lossy.
 const BURST_LIMIT: f64 = 64.0;
 
-/// The change that is looked for: runs of losses begin this many times more, or less, often. A larger change is found sooner.
+/// The change that the test looks for: runs of losses begin this many times more, or less, often. A larger change is
+/// found sooner.
 const CHANGE: f64 = 3.0;
-/// ... but at least to this: from nearly nothing any loss that matters is a change, and a larger one sought is found with fewer losses.
+/// The increase that the test looks for is at least to this probability. From a nearly clean path any loss that
+/// matters is a change, and the test needs fewer losses to find a larger one.
 const LEAST_MORE: f64 = 0.05;
-/// Log-likelihood ratio at which a change is believed: on a path that stays the same chance alone reaches it once in 10,000 packets at most (Lorden 1971: `e^h`).
+/// Log-likelihood ratio at which a change is believed. On a path that stays the same, chance alone reaches it at most
+/// once in 10,000 packets (Lorden 1971: `e^h`).
 const BELIEVED: f64 = 9.2;
 /// Least probability that a run begins, in the test: below it the path is clean, whatever the few losses.
 const RARE: f64 = 0.002;
-/// The test's steps are worked out anew after so many packets: logarithms cost more than all the rest.
+/// Packets between two computations of the test's steps: the logarithms cost more than all the rest.
 const REVIEW: u64 = 16;
 
-/// What is believed of a path's loss.
+/// Packets of a block, of which the deviation is measured. Chosen: the order of the blocks that block codes use (32 to
+/// 256 packets), and 0.03 s at 25 Mbit/s.
+pub const DEVIATION_BLOCK: u32 = 64;
+/// Blocks that the deviation remembers: 2,048 packets, the order of the estimator's memory. Of 32 independent blocks
+/// the deviation is good to 13 % (one sigma, `1/sqrt(2 * 31)`).
+const DEVIATION_BLOCKS: f64 = 32.0;
+
+/// What the estimator believes of a path's loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LossEstimate {
     /// Fraction of packets lost, exponentially weighted over 512 packets, more where losses come in bursts.
     pub rate: f64,
     /// Upper confidence bound of `rate` (95 %, widened for bursts).
     pub upper: f64,
+    /// Standard deviation of the fraction lost in [`DEVIATION_BLOCK`] packets in a row, exponentially weighted over
+    /// 32 such blocks. It tells how far the loss of one block strays from `rate`; for blocks of n packets it is
+    /// `sqrt(64 / n)` times as large, as long as n is larger than a burst. Before two blocks have passed: what
+    /// `rate` and `burst` predict.
+    pub deviation: f64,
     /// Mean length of a run of lost packets; 1 when none was seen.
     pub burst: f64,
     /// Packets that the estimate rests on (at most 512, 4,096 where losses come in bursts).
@@ -42,20 +60,23 @@ pub struct LossEstimate {
 }
 
 impl LossEstimate {
-    /// What `packets` fates show that lose `rate` in runs of mean length `burst`.
+    /// What follows from the fates of `packets` packets, of which a fraction `rate` was lost in runs of mean length
+    /// `burst`.
     fn of(rate: f64, burst: f64, packets: f64) -> Self {
-        let deviation = (rate * (1.0 - rate) * correlation(burst) / packets).sqrt();
-        Self { rate, upper: (rate + Z * deviation).min(1.0), burst, weight: packets }
+        let deviation_over = |packets: f64| (rate * (1.0 - rate) * correlation(burst) / packets).sqrt();
+        let upper = (rate + Z * deviation_over(packets)).min(1.0);
+        Self { rate, upper, deviation: deviation_over(f64::from(DEVIATION_BLOCK)), burst, weight: packets }
     }
 
-    /// What an estimator comes to on a path that has always lost `rate` in runs of mean length `burst`: for predictions of what a policy will do.
+    /// What an estimator arrives at on a path that has always lost `rate` in runs of mean length `burst`: for
+    /// predictions of what a policy will do.
     pub fn settled(rate: f64, burst: f64) -> Self {
         let burst = burst.clamp(1.0, BURST_LIMIT);
         Self::of(rate.clamp(0.0, 1.0), burst, memory(burst))
     }
 }
 
-/// What was counted: of a fading memory, or since a moment.
+/// Packets counted by a fading memory, or since a moment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     packets: f64,
@@ -68,18 +89,32 @@ struct Counts {
 #[derive(Clone, Copy, Debug, Default)]
 struct Change {
     score: f64,
-    /// What was counted since that beginning.
+    /// Packets since that beginning.
     since: Counts,
-    /// What the score gains by a packet after one that arrived: if that arrives too, and if it is the first of a run of losses.
+    /// How much a packet that follows an arrival adds to the score: if it arrives too, and if it is lost.
     gain: [f64; 2],
+}
+
+/// The fraction lost in blocks of [`DEVIATION_BLOCK`] packets: its mean and variance over the last blocks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Blocks {
+    /// Packets of the block under way, and how many of them were lost.
+    packets: u32,
+    lost: u32,
+    /// Blocks that mean and variance rest on.
+    weight: f64,
+    mean: f64,
+    variance: f64,
 }
 
 /// Estimator state.
 #[derive(Clone, Debug, Default)]
 pub struct LossEstimator {
     memory: Counts,
+    blocks: Blocks,
     /// To more losses, and to fewer.
     changes: [Change; 2],
+    /// Whether the packet before was lost.
     in_run: bool,
     total: u64,
     total_lost: u64,
@@ -105,6 +140,28 @@ impl Counts {
     /// Probability that a run begins after a packet that arrived.
     fn begins(&self) -> f64 {
         (self.runs / (self.packets - self.lost + self.runs).max(1.0)).clamp(RARE, 0.5)
+    }
+}
+
+impl Blocks {
+    fn add(&mut self, lost: bool) {
+        self.packets += 1;
+        self.lost += u32::from(lost);
+        if self.packets < DEVIATION_BLOCK {
+            return;
+        }
+        let rate = f64::from(self.lost) / f64::from(self.packets);
+        (self.packets, self.lost) = (0, 0);
+        self.weight = (self.weight + 1.0).min(DEVIATION_BLOCKS);
+        // Weighted mean and variance in one pass (West 1979).
+        let (share, off) = (1.0 / self.weight, rate - self.mean);
+        self.mean += share * off;
+        self.variance = (1.0 - share) * (self.variance + share * off * off);
+    }
+
+    /// The standard deviation, once two blocks have passed.
+    fn deviation(&self) -> Option<f64> {
+        (self.weight >= 2.0).then(|| (self.variance * self.weight / (self.weight - 1.0)).sqrt())
     }
 }
 
@@ -139,12 +196,13 @@ impl LossEstimator {
         let after_loss = core::mem::replace(&mut self.in_run, lost);
         self.memory.fade(1.0 - 1.0 / memory(self.memory.burst()));
         self.memory.add(lost, lost && !after_loss);
+        self.blocks.add(lost);
         self.total += 1;
         self.total_lost += u64::from(lost);
         let [more, fewer] = &mut self.changes;
         let (more_believed, fewer_believed) = (more.on_fate(lost, after_loss), fewer.on_fate(lost, after_loss));
         if more_believed || fewer_believed {
-            // What there is less of began after a loss: that one is counted too, since none at all says no rate.
+            // A decrease began after a loss. That loss is counted too: no loss at all would give no rate.
             fewer.since.add(true, true);
             self.memory = if more_believed { more.since } else { fewer.since };
             // Until the steps are worked out anew nothing is gained.
@@ -167,19 +225,21 @@ impl LossEstimator {
     pub fn estimate(&self) -> LossEstimate {
         let Counts { packets, lost, .. } = self.memory;
         if packets < 1.0 {
-            return LossEstimate { rate: 0.0, upper: 0.0, burst: 1.0, weight: 0.0 };
+            return LossEstimate { burst: 1.0, ..LossEstimate::default() };
         }
-        LossEstimate::of((lost / packets).clamp(0.0, 1.0), self.memory.burst(), packets)
+        let predicted = LossEstimate::of((lost / packets).clamp(0.0, 1.0), self.memory.burst(), packets);
+        LossEstimate { deviation: self.blocks.deviation().unwrap_or(predicted.deviation), ..predicted }
     }
 }
 
-/// Packets that the estimate rests on in the long run.
+/// Packets that the estimate rests on in the long run, where losses come in runs of mean length `burst`.
 fn memory(burst: f64) -> f64 {
     MEMORY * correlation(burst).min(LONGEST)
 }
 
-/// Losses that come in runs of mean length `burst` carry the information of this many times fewer independent ones: the factor by which
-/// they spread the loss count of a Gilbert channel (catalogue of paper K, near capacity).
+/// The factor by which runs of mean length `burst` multiply the variance of the loss count, compared with independent
+/// losses (Gilbert channel with a loss rate near zero). So many times more packets are needed for an equally
+/// good estimate.
 pub fn correlation(burst: f64) -> f64 {
     2.0 * burst - 1.0
 }
@@ -236,6 +296,32 @@ mod tests {
             }
             assert!(late <= 10, "{before} to {after}: {late} of 100 later than {within} packets");
         }
+    }
+
+    #[test]
+    fn the_deviation_is_that_of_blocks_of_packets() {
+        let mut regular = LossEstimator::default();
+        (0..10_000).for_each(|n| regular.on_fate(n % 8 == 0));
+        assert!(regular.estimate().deviation < 1e-9, "{:?}", regular.estimate());
+        // Independent losses: sqrt(p(1-p)/64). Bursts: sqrt(2B-1) times that, a little less in blocks this short.
+        for (loss, burst, expected) in [(0.1, 1.0 / 0.9, 0.0375), (0.02, 1.0 / 0.98, 0.0175), (0.1, 4.0, 0.0992)] {
+            let deviations = (0..40).map(|seed| {
+                let mut estimator = LossEstimator::default();
+                draws(seed, loss, burst).take(20_000).for_each(|lost| estimator.on_fate(lost));
+                estimator.estimate().deviation
+            });
+            let mean = deviations.sum::<f64>() / 40.0;
+            assert!((0.85..1.1).contains(&(mean / expected)), "{loss} in bursts of {burst}: {mean}, not {expected}");
+        }
+    }
+
+    #[test]
+    fn before_two_blocks_the_deviation_is_predicted() {
+        let mut estimator = LossEstimator::default();
+        (0..2 * DEVIATION_BLOCK - 1).for_each(|n| estimator.on_fate(n % 8 == 0));
+        let LossEstimate { rate, burst, deviation, .. } = estimator.estimate();
+        assert_eq!(deviation, LossEstimate::settled(rate, burst).deviation);
+        assert!(deviation > 0.0);
     }
 
     #[test]

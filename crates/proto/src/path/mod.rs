@@ -11,19 +11,22 @@ mod estimate;
 mod flight;
 mod ids;
 mod loss;
+mod losses;
 mod mtu;
 mod pacer;
 mod received;
 mod rtt;
 mod runs;
+mod silence;
 mod state;
+mod usage;
 mod validation;
 
 pub use control::{AckSample, Budget, LossSample, RateController};
 pub use delivery::{DeliveryRate, Dispersion, RateSample};
 pub use ecn::Ecn;
 pub(crate) use ecn::EcnTally;
-pub use estimate::{LossEstimate, LossEstimator, correlation};
+pub use estimate::{DEVIATION_BLOCK, LossEstimate, LossEstimator, correlation};
 #[cfg(all(test, feature = "aws-lc-rs"))]
 pub(crate) use flight::MAX_FLIGHT;
 pub(crate) use flight::{Carried, Fate, Sent};
@@ -36,7 +39,8 @@ pub(crate) use pacer::{Pacer, transmission_time};
 pub(crate) use received::{FeedbackClock, MAX_DELAY as MAX_FEEDBACK_DELAY, ReceivedPackets};
 pub use rtt::Rtt;
 pub use runs::LossRuns;
-pub(crate) use state::{Path, STEADY_PROBES};
+pub(crate) use silence::STEADY_PROBES;
+pub(crate) use state::Path;
 pub(crate) use validation::{Errand, Move, Validation};
 
 /// IPv4 and UDP headers (RFC 791, RFC 768): what a datagram costs the link beyond its payload. IPv6 costs 20 more;

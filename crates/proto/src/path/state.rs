@@ -9,23 +9,19 @@ use core::time::Duration;
 
 use super::control::{AckSample, RateController};
 use super::flight::{Carried, Fate, Flight, Sent};
+use super::losses::Losses;
+use super::silence::Silence;
+use super::usage::Usage;
 use super::{
-    DeliveryRate, EcnTally, FeedbackClock, IP_UDP_HEADER, LossDetector, LossEstimator, LossRuns, MtuProber, Pacer,
+    DeliveryRate, FeedbackClock, IP_UDP_HEADER, LossDetector, LossEstimator, LossRuns, MtuProber, Pacer,
     ReceivedPackets, Rtt,
 };
 use crate::Time;
 
-/// Less idle than this share of the last round trip: the path, not the application, is the limit. A driver's
-/// wake-ups leave gaps of some ten microseconds per millisecond; an application at 85 % of the rate
-/// leaves 15 %.
-const SATURATED_IDLE: f64 = 0.1;
 /// The first packet number is left out after this long, later ones every eight probe timeouts. Chosen: often
 /// enough to find out a peer that acknowledges what it never saw.
 const SKIP_START: Duration = Duration::from_secs(1);
 const SKIP_TIMEOUTS: u32 = 8;
-/// Without an answer probes leave at an even pace for this long, then ever fewer, and nothing else does: the
-/// circuit is broken (RFC 8084).
-pub(crate) const STEADY_PROBES: Duration = Duration::from_secs(1);
 /// Lost packets are kept for this long beyond a round trip, to notice that they arrived after all.
 const SPURIOUS_WINDOW: Duration = Duration::from_millis(10);
 
@@ -39,39 +35,17 @@ pub(crate) struct Path<T> {
     pub first: u64,
     pub rtt: Rtt,
     pub flight: Flight<T>,
-    pub loss: LossDetector,
-    pub estimator: LossEstimator,
-    /// All losses, for reports.
-    pub runs: LossRuns,
-    /// First packet whose fate the estimator has not been told.
-    pub fates_from: u64,
+    pub losses: Losses,
     pub delivery: DeliveryRate,
     pub mtu: MtuProber,
     pub rate: Box<dyn RateController>,
     pub pacer: Pacer,
     pub received: ReceivedPackets,
     pub feedback: FeedbackClock,
-    /// ECN counts that the peer last reported.
-    pub reported_ecn: EcnTally,
-    /// When a packet that elicits an acknowledgement last left.
-    pub last_eliciting: Time,
-    /// Probe timeouts since something was last acknowledged, and when the first of them was.
-    pub probes: u32,
-    pub probing_since: Time,
-    pub last_probe: Time,
-    /// A probe timeout asks for a packet.
-    pub probe_owed: bool,
-    /// A short one is to follow it, which a path that became narrower lets pass.
-    pub ping_owed: bool,
-    /// Since when an answer is waited for: the last one, or the first packet after nothing was in flight.
-    pub waiting_since: Time,
     /// When a packet number is next left out.
     pub skip_at: Time,
-    /// Since when slots were free with nothing to send; fraction of time that they were, over about one round
-    /// trip.
-    pub idle_since: Option<Time>,
-    pub idle_share: f64,
-    pub last_data: Time,
+    pub silence: Silence,
+    pub usage: Usage,
 }
 
 impl<T: Copy> Path<T> {
@@ -88,28 +62,16 @@ impl<T: Copy> Path<T> {
             first: 0,
             rtt: Rtt::default(),
             flight: Flight::default(),
-            loss: LossDetector::default(),
-            estimator: LossEstimator::default(),
-            runs: LossRuns::default(),
-            fates_from: 0,
+            losses: Losses::default(),
             delivery: DeliveryRate::default(),
             mtu,
             rate,
             pacer: Pacer::default(),
             received: ReceivedPackets::default(),
             feedback,
-            reported_ecn: EcnTally::default(),
-            last_eliciting: now,
-            probes: 0,
-            probing_since: now,
-            last_probe: now,
-            probe_owed: false,
-            ping_owed: false,
-            waiting_since: now,
             skip_at: now + SKIP_START,
-            idle_since: Some(now),
-            idle_share: 1.0,
-            last_data: now,
+            silence: Silence::new(now),
+            usage: Usage::new(now),
         }
     }
 
@@ -119,30 +81,15 @@ impl<T: Copy> Path<T> {
         self.flight.is_empty() || self.flight.bytes() + (len + IP_UDP_HEADER) as u64 <= self.rate.budget().window
     }
 
-    /// The path, not the application, is the limit.
-    pub fn is_saturated(&self) -> bool {
-        self.idle_share < SATURATED_IDLE
-    }
-
-    /// Keeps the share of time in which slots were free and nothing was there to fill them.
-    pub fn note_busy(&mut self, now: Time) {
-        let idle = self.idle_since.take().map_or(Duration::ZERO, |since| now.since(since));
-        let passed = now.since(self.last_data).max(Duration::from_nanos(1));
-        let weight = (passed.as_secs_f64() / self.rtt.smoothed().as_secs_f64().max(1e-3)).min(1.0);
-        let share = (idle.as_secs_f64() / passed.as_secs_f64()).min(1.0);
-        self.idle_share += weight * (share - self.idle_share);
-        self.last_data = now;
-    }
-
     /// A packet leaves; its number is what the flight said.
     pub fn on_sent(&mut self, now: Time, bytes: u32, carried: Carried<T>, elicits: bool) {
-        let (alone, app_limited) = (self.flight.is_empty(), !self.is_saturated());
+        let (alone, app_limited) = (self.flight.is_empty(), !self.usage.is_saturated());
         let mark = self.delivery.on_sent(now, bytes, alone);
         self.flight.push(Sent { at: now, bytes, fate: Fate::Open, carried, elicits, app_limited, mark });
         if elicits {
-            self.last_eliciting = now;
+            self.silence.last_eliciting = now;
             if alone {
-                self.waiting_since = now;
+                self.silence.waiting_since = now;
             }
             self.rate.on_sent(now, u64::from(bytes), self.flight.bytes());
         }
@@ -196,7 +143,7 @@ impl<T: Copy> Path<T> {
     /// Round trip and delivery rate from the newest packet of a FEEDBACK, if it is the newest of all.
     pub fn measure(&mut self, now: Time, newest: u64, delay: Duration, sample: &mut AckSample) {
         let Some(sent) = self.flight.get(newest).filter(|sent| sent.fate == Fate::Open) else { return };
-        if newest < self.first || self.loss.newest().is_some_and(|known| newest <= known) {
+        if newest < self.first || self.losses.detector.newest().is_some_and(|known| newest <= known) {
             return;
         }
         self.rtt.on_sample(now, now.since(sent.at), delay);
@@ -210,8 +157,8 @@ impl<T: Copy> Path<T> {
     pub fn tell_fates(&mut self, now: Time) {
         // Losses of a full queue are congestion: no redundancy answers them.
         let congested = self.rate.is_congested();
-        let loss = self.estimator.estimate().rate;
-        for (n, sent) in self.flight.iter_from(self.fates_from) {
+        let loss = self.losses.estimator.estimate().rate;
+        for (n, sent) in self.flight.iter_from(self.losses.fates_from) {
             match sent.fate {
                 Fate::Open if sent.elicits => break,
                 _ if matches!(sent.carried, Carried::SizeProbe) => {}
@@ -224,14 +171,14 @@ impl<T: Copy> Path<T> {
                     let lost = sent.fate != Fate::Acked;
                     self.rate.on_fate(n, lost);
                     self.mtu.on_fate(now, sent.at, (sent.payload_len(), lost), loss);
-                    self.runs.on_fate(lost);
+                    self.losses.runs.on_fate(lost);
                     if !congested {
-                        self.estimator.on_fate(lost);
+                        self.losses.estimator.on_fate(lost);
                     }
                 }
                 Fate::Open | Fate::Skipped => {}
             }
-            self.fates_from = n + 1;
+            self.losses.fates_from = n + 1;
         }
     }
 
@@ -246,16 +193,11 @@ impl<T: Copy> Path<T> {
     pub fn renew(&mut self, now: Time, rate: Box<dyn RateController>) {
         self.mtu.restart(now, Duration::ZERO);
         self.rtt = Rtt::default();
-        self.loss = LossDetector::default();
-        self.estimator = LossEstimator::default();
-        self.runs = LossRuns::default();
+        self.losses.detector = LossDetector::default();
+        self.losses.estimator = LossEstimator::default();
+        self.losses.runs = LossRuns::default();
         self.delivery = DeliveryRate::default();
         self.pacer = Pacer::default();
         self.rate = rate;
-    }
-
-    /// Nobody has answered for so long that nothing but probes leaves.
-    pub fn is_broken(&self) -> bool {
-        self.probes > 0 && self.last_probe.since(self.probing_since) >= STEADY_PROBES
     }
 }

@@ -263,7 +263,7 @@ pub(crate) fn context(report: &Report, rate: f64, burst: f64, saturated: bool) -
         report,
         lost: None,
         in_flight: &[],
-        loss: LossEstimate { rate, upper: rate * 1.2, burst, weight: 512.0 },
+        loss: LossEstimate { upper: rate * 1.2, weight: 512.0, ..LossEstimate::settled(rate, burst) },
         rtt: Duration::from_millis(60),
         backlog: false,
         saturated,

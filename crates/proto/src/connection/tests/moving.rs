@@ -94,12 +94,12 @@ fn what_was_in_flight_to_the_old_address_is_sent_again_to_the_new() {
     peer.from = port(9);
     peer.say(&mut us, &[Frame::Ping]);
     let heard = peer.hear_all(&mut us);
-    let lossless = us.path.estimator.overall();
+    let lossless = us.path.losses.estimator.overall();
     peer.answer(&mut us, &heard, port(9), port(9));
     let heard = peer.hear_all(&mut us);
     assert!(heard.iter().any(|(to, _, frames)| *to == port(9) && frames[0] == "source"), "{heard:?}");
     // A move is no loss of the path.
-    assert_eq!(us.path.estimator.overall(), lossless);
+    assert_eq!(us.path.losses.estimator.overall(), lossless);
 }
 
 /// RFC 9000 section 9.4: another host is another path, another port is not.

@@ -241,7 +241,7 @@ mod tests {
         let mut cx = context(&report, 0.0, 1.0, false);
         cx.loss.weight = ENOUGH - 1.0;
         assert_eq!(share(&cx), UNKNOWN);
-        cx.loss = LossEstimate { rate: 0.1, upper: 0.25, burst: 1.0, weight: 10.0 };
+        cx.loss = LossEstimate { rate: 0.1, upper: 0.25, deviation: 0.04, burst: 1.0, weight: 10.0 };
         assert!(share(&cx) > 0.2, "{}", share(&cx));
     }
 

@@ -325,7 +325,7 @@ mod tests {
     use super::*;
 
     fn on(loss: f64, burst: f64, rtt_ms: u64) -> Conditions {
-        let estimate = LossEstimate { rate: loss, upper: loss, burst, weight: 512.0 };
+        let estimate = LossEstimate { upper: loss, weight: 512.0, ..LossEstimate::settled(loss, burst) };
         Conditions::new(&estimate, Duration::from_millis(rtt_ms), Duration::from_micros(768))
     }
 
