@@ -116,7 +116,7 @@ pub use code::{Code, Row};
 pub use decoder::{Decoded, Decoder, Limits, Reception};
 pub use encoder::Encoder;
 pub use error::{DecodeError, EncodeError, RecodeError, SpanError};
-pub use generation::{DecodePlan, Generation, GenerationError, PlanError, Rank, RankError};
+pub use generation::{DecodePlan, Generation, GenerationError, PlanError, Rank, RankError, ShortDecoder};
 pub use id::{RepairId, SourceId};
 pub use prepared::Prepared;
 pub use recoder::Recoder;

@@ -53,10 +53,12 @@ mod inverse;
 mod plan;
 mod rank;
 mod row;
+mod short;
 
 pub use error::{GenerationError, PlanError, RankError};
 pub use plan::DecodePlan;
 pub use rank::Rank;
+pub use short::ShortDecoder;
 
 use crate::mix::{Gf256, Gf65536, combine};
 use crate::{Code, RepairId, SourceId, SpanError};

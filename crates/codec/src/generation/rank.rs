@@ -7,7 +7,7 @@
 //! The rows are the repair symbols that said something new, in reduced row echelon form over the *lacking* symbols, those
 //! that did not arrive themselves. Each row has a pivot, a lacking symbol that no other row mentions. The other
 //! lacking symbols that rows mention are the *free* columns. A row is kept as its coefficients of the free columns
-//! only. Invariants: rows and free columns together are no more than the lacking symbols; the cells of a row beyond
+//! only. [`ShortDecoder`](crate::ShortDecoder) puts the payload of each row before them. Invariants: rows and free columns together are no more than the lacking symbols; the cells of a row beyond
 //! the free columns are 0.
 
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ use super::row::{RowField, eliminate, get, set, take};
 use super::{Generation, RankError};
 use crate::RepairId;
 use crate::kernel::LINE;
-use crate::mix::{Gf256, Gf65536};
+use crate::mix::{Field, Gf256, Gf65536, combine_piece};
 
 /// Counts the independent symbols received of a generation whose end may still be unknown.
 ///
@@ -64,6 +64,10 @@ pub struct Rank {
     scaled: Vec<u8>,
     /// The coefficients of a repair symbol over its whole span.
     span: Vec<u8>,
+    /// What each row is multiplied by in the sum that reduces a repair symbol.
+    factors: Vec<u8>,
+    /// Elements of payload at the beginning of each row, before the free columns. 0 where only names are known.
+    payload: usize,
 }
 
 /// What is known of a source symbol.
@@ -81,6 +85,11 @@ enum State {
 impl Rank {
     /// Nothing received of a generation that has at most as many symbols as this one.
     pub fn new(longest: Generation) -> Self {
+        Self::with_payload(longest, 0)
+    }
+
+    /// [`new`](Self::new) with rows that carry `payload` elements of their symbol.
+    pub(super) fn with_payload(longest: Generation, payload: usize) -> Self {
         Self {
             longest,
             count: 0,
@@ -94,6 +103,8 @@ impl Rank {
             reduced: Vec::new(),
             scaled: Vec::new(),
             span: Vec::new(),
+            factors: Vec::new(),
+            payload,
         }
     }
 
@@ -102,6 +113,11 @@ impl Rank {
     /// # Errors
     /// The index is not below [`most`](Self::most). Nothing is changed.
     pub fn add_source(&mut self, index: u16) -> Result<bool, RankError> {
+        self.take_source(index, &[])
+    }
+
+    /// [`add_source`](Self::add_source) with the payload of the symbol.
+    pub(super) fn take_source(&mut self, index: u16, symbol: &[u8]) -> Result<bool, RankError> {
         let limit = self.most();
         if index >= limit {
             return Err(RankError::SourceOutside { index, limit });
@@ -113,10 +129,10 @@ impl Rank {
         Ok(match state {
             State::Arrived => false,
             State::Unmentioned => true,
-            State::Free(column) if is_over_gf256 => self.remove_column::<Gf256>(column),
-            State::Free(column) => self.remove_column::<Gf65536>(column),
-            State::Pivot(row) if is_over_gf256 => self.replace_pivot::<Gf256>(row),
-            State::Pivot(row) => self.replace_pivot::<Gf65536>(row),
+            State::Free(column) if is_over_gf256 => self.take_column::<Gf256>(column, symbol),
+            State::Free(column) => self.take_column::<Gf65536>(column, symbol),
+            State::Pivot(row) if is_over_gf256 => self.replace_pivot::<Gf256>(row, symbol),
+            State::Pivot(row) => self.replace_pivot::<Gf65536>(row, symbol),
         })
     }
 
@@ -125,6 +141,18 @@ impl Rank {
     /// # Errors
     /// `count` is 0 or more than [`most`](Self::most), or the code has no such repair symbol. Nothing is changed.
     pub fn add_repair(&mut self, count: u16, key: u16) -> Result<bool, RankError> {
+        self.take_repair(count, key, &[], &[])
+    }
+
+    /// [`add_repair`](Self::add_repair) with the payload of the repair symbol. `sources` are the payloads of the source
+    /// symbols, one after the other. Only those that arrived are read.
+    pub(super) fn take_repair(
+        &mut self,
+        count: u16,
+        key: u16,
+        symbol: &[u8],
+        sources: &[u8],
+    ) -> Result<bool, RankError> {
         let id = RepairId { count, ..self.longest.repair_id(key) };
         let limit = self.most();
         if count > limit {
@@ -135,7 +163,11 @@ impl Rank {
         if self.deficit() == 0 {
             return Ok(false);
         }
-        Ok(if self.longest.code().is_over_gf256() { self.add_row::<Gf256>(id) } else { self.add_row::<Gf65536>(id) })
+        Ok(if self.longest.code().is_over_gf256() {
+            self.add_row::<Gf256>(id, symbol, sources)
+        } else {
+            self.add_row::<Gf65536>(id, symbol, sources)
+        })
     }
 
     /// Says that the generation has `count` symbols and no more.
@@ -188,10 +220,20 @@ impl Rank {
         (0..).zip(&self.states).filter(|(_, state)| **state != State::Arrived).map(|(index, _)| index)
     }
 
+    /// The symbols that were decoded, with their bytes. Only once the generation is recovered.
+    pub(super) fn decoded(&self) -> impl Iterator<Item = (u16, Vec<u8>)> {
+        let bytes = if self.longest.code().is_over_gf256() { Gf256::BYTES } else { Gf65536::BYTES };
+        let rows = self.cells.chunks_exact((self.stride * bytes).max(1)).zip(&self.pivots);
+        rows.map(move |(row, &pivot)| {
+            let parts = (0..bytes).map(|byte| &row[byte * self.stride..][..self.payload]);
+            (pivot, parts.collect::<Vec<_>>().concat())
+        })
+    }
+
     /// Bytes of memory held.
     pub fn memory(&self) -> usize {
-        let Self { states, free, pivots, cells, reduced, scaled, span, .. } = self;
-        let bytes = [cells, reduced, scaled, span].map(Vec::capacity).iter().sum::<usize>();
+        let Self { states, free, pivots, cells, reduced, scaled, span, factors, .. } = self;
+        let bytes = [cells, reduced, scaled, span, factors].map(Vec::capacity).iter().sum::<usize>();
         bytes + states.capacity() * size_of::<State>() + (free.capacity() + pivots.capacity()) * size_of::<u16>()
     }
 
@@ -202,7 +244,7 @@ impl Rank {
     }
 
     /// Takes the row of a repair symbol. Whether it raised the rank.
-    fn add_row<F: RowField>(&mut self, id: RepairId) -> bool {
+    fn add_row<F: RowField>(&mut self, id: RepairId, symbol: &[u8], sources: &[u8]) -> bool {
         let count = usize::from(id.count);
         self.span.resize(count * F::BYTES, 0);
         F::write(&mut self.span, self.longest.code(), id);
@@ -213,26 +255,53 @@ impl Rank {
             }
         }
         self.fit_stride::<F>();
-        if self.stride == 0 {
+        if self.free.is_empty() {
             return false;
         }
         self.reduced.clear();
         self.reduced.resize(self.stride * F::BYTES, 0);
-        for (index, state) in self.states[..count].iter().enumerate() {
-            if let State::Free(column) = *state {
-                set::<F>(&mut self.reduced, column.into(), get::<F>(&self.span, index));
+        for byte in 0..F::BYTES {
+            let cells = &mut self.reduced[byte * self.stride + self.payload..][..self.free.len()];
+            let span = &self.span[byte * count..][..count];
+            for (cell, &symbol) in cells.iter_mut().zip(&self.free) {
+                *cell = span.get(usize::from(symbol)).copied().unwrap_or(0);
             }
         }
-        for (row, &pivot) in self.cells.chunks_exact(self.stride * F::BYTES).zip(&self.pivots) {
-            if usize::from(pivot) < count {
-                F::mul_add(&mut self.reduced, get::<F>(&self.span, pivot.into()), row);
-            }
+        if self.payload > 0 {
+            self.subtract_sources::<F>(symbol, sources);
         }
+        self.subtract_rows::<F>();
         self.insert::<F>()
     }
 
+    /// Makes the payload of `reduced` that of the repair symbol less the source symbols that arrived.
+    fn subtract_sources<F: RowField>(&mut self, symbol: &[u8], sources: &[u8]) {
+        let (len, all) = (symbol.len(), 0..self.payload);
+        let count = self.span.len() / F::BYTES;
+        let arrived = self.states[..count].iter().enumerate().filter(|(_, state)| **state == State::Arrived);
+        set_factors::<F>(&mut self.factors, arrived.clone().map(|(index, _)| get::<F>(&self.span, index)));
+        let factors = F::source(&self.factors, self.factors.len(), &(0..self.factors.len() / F::BYTES));
+        let arrived = arrived.map(|(index, _)| &sources[index * len..][..len]);
+        let terms = core::iter::once(symbol).chain(arrived).map(|symbol| F::source(symbol, len, &all));
+        combine_piece::<F, _, _>(core::iter::once(F::out(&mut self.reduced, &all)), terms, |_| factors);
+    }
+
+    /// Eliminates the pivots of all rows from `reduced`.
+    fn subtract_rows<F: RowField>(&mut self) {
+        let (len, all) = (self.stride * F::BYTES, 0..self.stride);
+        let count = self.span.len() / F::BYTES;
+        let of_pivot = |&pivot: &u16| if usize::from(pivot) < count { get::<F>(&self.span, pivot.into()) } else { 0 };
+        set_factors::<F>(&mut self.factors, self.pivots.iter().map(of_pivot));
+        let factors = F::source(&self.factors, self.factors.len(), &(0..self.factors.len() / F::BYTES));
+        let rows = core::iter::once(&self.reduced[..]).chain(self.cells.chunks_exact(len));
+        self.scaled.resize(len, 0);
+        let rows = rows.map(|row| F::source(row, len, &all));
+        combine_piece::<F, _, _>(core::iter::once(F::out(&mut self.scaled, &all)), rows, |_| factors);
+        core::mem::swap(&mut self.reduced, &mut self.scaled);
+    }
+
     /// Takes away the pivot of a row, which arrived: another symbol of the row becomes the pivot. Whether there is one.
-    fn replace_pivot<F: RowField>(&mut self, row: u16) -> bool {
+    fn replace_pivot<F: RowField>(&mut self, row: u16, symbol: &[u8]) -> bool {
         let (len, at) = (self.stride * F::BYTES, usize::from(row));
         let last = self.pivots.len() - 1;
         self.reduced.clear();
@@ -243,18 +312,21 @@ impl Rank {
         if let Some(&moved) = self.pivots.get(at) {
             self.states[usize::from(moved)] = State::Pivot(row);
         }
+        if self.payload > 0 {
+            F::mul_add_front(&mut self.reduced, self.payload, 1, symbol);
+        }
         self.insert::<F>()
     }
 
     /// Makes what is in `reduced` a row, unless it is 0. Whether it was not.
     fn insert<F: RowField>(&mut self) -> bool {
-        let Some(column) = (0..self.free.len()).rev().find(|&column| get::<F>(&self.reduced, column) != 0) else {
-            return false;
-        };
-        let scale = F::inv(take::<F>(&mut self.reduced, column));
+        let payload = self.payload;
+        let is_pivot = |&column: &usize| get::<F>(&self.reduced, payload + column) != 0;
+        let Some(column) = (0..self.free.len()).rev().find(is_pivot) else { return false };
+        let scale = F::inv(take::<F>(&mut self.reduced, payload + column));
         self.scaled.resize(self.reduced.len(), 0);
         F::multiply(&mut self.scaled, scale, &self.reduced);
-        eliminate::<F>(&mut self.cells, column, &self.scaled);
+        eliminate::<F>(&mut self.cells, payload + column, &self.scaled);
         let pivot = self.free[column];
         self.states[usize::from(pivot)] = State::Pivot(self.pivots.len() as u16);
         self.pivots.push(pivot);
@@ -262,13 +334,24 @@ impl Rank {
         self.remove_column::<F>(column as u16)
     }
 
-    /// Forgets a free column, whose symbol arrived or became a pivot. Always `true`: that raises the rank.
+    /// Takes a free column whose symbol arrived out of all rows. Always `true`: that raises the rank.
+    fn take_column<F: RowField>(&mut self, column: u16, symbol: &[u8]) -> bool {
+        for row in self.cells.chunks_exact_mut(self.stride * F::BYTES) {
+            let factor = take::<F>(row, self.payload + usize::from(column));
+            if self.payload > 0 {
+                F::mul_add_front(row, self.payload, factor, symbol);
+            }
+        }
+        self.remove_column::<F>(column)
+    }
+
+    /// Forgets a free column that is 0 in all rows. Always `true`: its symbol arrived or became a pivot.
     fn remove_column<F: RowField>(&mut self, column: u16) -> bool {
         let (at, last) = (usize::from(column), self.free.len() - 1);
-        for row in self.cells.chunks_exact_mut(self.stride * F::BYTES) {
-            let moved = take::<F>(row, last);
-            if at != last {
-                set::<F>(row, at, moved);
+        if at != last {
+            for row in self.cells.chunks_exact_mut(self.stride * F::BYTES) {
+                let moved = take::<F>(row, self.payload + last);
+                set::<F>(row, self.payload + at, moved);
             }
         }
         self.free.swap_remove(at);
@@ -281,7 +364,7 @@ impl Rank {
 
     /// Lays the rows out for as many free columns as there are.
     fn fit_stride<F: RowField>(&mut self) {
-        let (old, new) = (self.stride, self.free.len().next_multiple_of(LINE));
+        let (old, new) = (self.stride, (self.payload + self.free.len()).next_multiple_of(LINE));
         let parts = self.pivots.len() * F::BYTES;
         if new < old {
             (0..parts).for_each(|part| self.cells.copy_within(part * old..part * old + new, part * new));
@@ -294,5 +377,14 @@ impl Rank {
             }
         }
         self.stride = new;
+    }
+}
+
+/// Makes `factors` the row of 1 and these coefficients.
+fn set_factors<F: RowField>(factors: &mut Vec<u8>, coefficients: impl Iterator<Item = u16> + Clone) {
+    let count = 1 + coefficients.clone().count();
+    factors.resize(count * F::BYTES, 0);
+    for (at, coefficient) in core::iter::once(1).chain(coefficients).enumerate() {
+        set::<F>(factors, at, coefficient);
     }
 }

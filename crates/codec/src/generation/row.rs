@@ -28,6 +28,9 @@ pub(super) trait RowField: Field {
     /// `to += factor * from`.
     fn mul_add(to: &mut [u8], factor: u16, from: &[u8]);
 
+    /// `to += factor * from`, in the first `count` elements of `to`. `from` has no more than those.
+    fn mul_add_front(to: &mut [u8], count: usize, factor: u16, from: &[u8]);
+
     /// `to[d] += factors[d] * from`.
     fn mul_add_four(to: [&mut [u8]; 4], factors: [u16; 4], from: &[u8]);
 }
@@ -58,6 +61,11 @@ impl RowField for Gf256 {
     #[inline]
     fn mul_add(to: &mut [u8], factor: u16, from: &[u8]) {
         Kernel::active().mul_add(to, factor as u8, from);
+    }
+
+    #[inline]
+    fn mul_add_front(to: &mut [u8], count: usize, factor: u16, from: &[u8]) {
+        Kernel::active().mul_add(&mut to[..count], factor as u8, from);
     }
 
     #[inline]
@@ -98,10 +106,14 @@ impl RowField for Gf65536 {
     }
 
     fn mul_add(to: &mut [u8], factor: u16, from: &[u8]) {
+        Self::mul_add_front(to, to.len() / 2, factor, from);
+    }
+
+    fn mul_add_front(to: &mut [u8], count: usize, factor: u16, from: &[u8]) {
         if factor != 0 {
-            let all = 0..to.len() / 2;
-            let term = ([factor, 0, 0, 0].into(), Self::source(from, from.len(), &all));
-            Kernel::active().mul_add_halves(&mut [Self::out(to, &all)], &[term]);
+            let front = 0..count;
+            let term = ([factor, 0, 0, 0].into(), Self::source(from, from.len(), &front));
+            Kernel::active().mul_add_halves(&mut [Self::out(to, &front)], &[term]);
         }
     }
 
