@@ -1,4 +1,5 @@
-//! The decoder of short symbols against the rank from names alone and the plan that can be made of the same symbols.
+//! The decoder of short symbols against the rank from names alone and the plan that can be made of the same
+//! symbols.
 #![cfg(not(miri))]
 
 mod setup;

@@ -1,8 +1,9 @@
 //! The inverse of a square matrix, taken row by row, so that rows which bring nothing new can be left out.
 //!
-//! Gauss and Jordan in place. A row that was taken stands for one column, its *pivot*, as the row of the inverse that
-//! belongs to it; where the column would hold the unit vector that says so, there is room for the coefficient of the
-//! taken row itself. So the matrix is never wider than it is high, and when every column is a pivot it is the inverse.
+//! Gauss and Jordan in place. A row that was taken stands for one column, its *pivot*, as the row of the
+//! inverse that belongs to it; where the column would hold the unit vector that says so, there is room for
+//! the coefficient of the taken row itself. So the matrix is never wider than it is high, and when every
+//! column is a pivot it is the inverse.
 //!
 //! All calls from one `reset` to the next are for the same field.
 
@@ -34,8 +35,8 @@ impl Inverse {
         self.is_pivot.resize(size, false);
     }
 
-    /// Takes a row of the matrix and returns the column that became its pivot; `None` when the row is a combination of
-    /// those taken before, which changes nothing.
+    /// Takes a row of the matrix and returns the column that became its pivot; `None` when the row is a
+    /// combination of those taken before, which changes nothing.
     pub fn take<F: RowField>(&mut self, row: impl Iterator<Item = u16>) -> Option<usize> {
         let len = self.row_len::<F>();
         for (column, factor) in row.enumerate() {
@@ -58,8 +59,8 @@ impl Inverse {
         Some(pivot)
     }
 
-    /// The row of the inverse that belongs to a column of the matrix: coefficients of the taken rows, each at the place
-    /// of its pivot.
+    /// The row of the inverse that belongs to a column of the matrix: coefficients of the taken rows, each at
+    /// the place of its pivot.
     pub fn row<F: RowField>(&self, column: usize) -> F::Source<'_> {
         let len = self.row_len::<F>();
         F::source(&self.cells[column * len..][..len], len, &(0..self.size))

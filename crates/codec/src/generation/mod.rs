@@ -1,9 +1,9 @@
 //! Block codes: any `m` of the repair symbols of a generation bring back any `m` lost symbols of it.
 //!
-//! For those who hold all symbols of a block at once, in memory of their own: erasure-coded storage, multicast, the
-//! closed generations of a transport. A [`Generation`] is a closed span of source symbols under a code and encodes
-//! them; a [`DecodePlan`] says how to get lost ones back out of what is left. Both read and write slices where they
-//! lie, at any alignment, and neither keeps a byte of them.
+//! For those who hold all symbols of a block at once, in memory of their own: erasure-coded storage,
+//! multicast, the closed generations of a transport. A [`Generation`] is a closed span of source symbols
+//! under a code and encodes them; a [`DecodePlan`] says how to get lost ones back out of what is left. Both
+//! read and write slices where they lie, at any alignment, and neither keeps a byte of them.
 //!
 //! ```
 //! use tidewire_codec::{Code, Generation};
@@ -21,8 +21,8 @@
 //! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 //!
-//! Decoding comes in two parts because the first often serves many times: what to multiply by what depends on which
-//! symbols are lost, not on their bytes. A disk that fails takes the same symbol out of every stripe:
+//! Decoding comes in two parts because the first often serves many times: what to multiply by what depends on
+//! which symbols are lost, not on their bytes. A disk that fails takes the same symbol out of every stripe:
 //!
 //! ```
 //! use tidewire_codec::{Code, Generation};
@@ -45,8 +45,9 @@
 //! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 //!
-//! A plan that is [renewed](DecodePlan::renew) for other losses keeps its memory. The repair symbols are those of
-//! [`Encoder`](crate::Encoder) and [`Decoder`](crate::Decoder) under the name [`Generation::repair_id`].
+//! A plan that is [renewed](DecodePlan::renew) for other losses keeps its memory. The repair symbols are
+//! those of [`Encoder`](crate::Encoder) and [`Decoder`](crate::Decoder) under the name
+//! [`Generation::repair_id`].
 
 mod error;
 mod inverse;
@@ -81,8 +82,8 @@ impl Generation {
         Self { code, first: SourceId(0), count }.at(SourceId(0))
     }
 
-    /// The generation of the same length and code that begins at the source id `first`, as a lane has many. The ids go
-    /// into the coefficients of [`Code::Rlc`]: encode and decode with the same.
+    /// The generation of the same length and code that begins at the source id `first`, as a lane has many.
+    /// The ids go into the coefficients of [`Code::Rlc`]: encode and decode with the same.
     ///
     /// # Errors
     /// It would run past the last source id.
@@ -112,19 +113,20 @@ impl Generation {
         RepairId { first: self.first, count: self.count, key }
     }
 
-    /// Writes the repair symbols with the keys `first_key`, `first_key + 1`, ..., as many as `repairs` has room for.
+    /// Writes the repair symbols with the keys `first_key`, `first_key + 1`, ..., as many as `repairs` has
+    /// room for.
     ///
-    /// All repair symbols are of one length, and no source symbol is longer; shorter ones count as padded with zeros,
-    /// which costs nothing. One multiply-accumulate for each source and repair symbol, four repair symbols a pass:
-    /// fours are best. Nothing is allocated.
+    /// All repair symbols are of one length, and no source symbol is longer; shorter ones count as padded
+    /// with zeros, which costs nothing. One multiply-accumulate for each source and repair symbol, four
+    /// repair symbols a pass: fours are best. Nothing is allocated.
     ///
-    /// Over GF(2^16) ([`Code::Rlc16`]) repair symbols have an even length: that of the longest source symbol or one more. It
-    /// is fastest where all source symbols have that length, too: a batch of 32 symbols with a shorter one takes four
-    /// products over GF(2^8) instead of three.
+    /// Over GF(2^16) ([`Code::Rlc16`]) repair symbols have an even length: that of the longest source symbol
+    /// or one more. It is fastest where all source symbols have that length, too: a batch of 32 symbols with
+    /// a shorter one takes four products over GF(2^8) instead of three.
     ///
     /// # Errors
-    /// `sources` are not as many as the generation has, lengths contradict each other or are 0 or, over GF(2^16), odd, or
-    /// the code lacks such a key. Nothing is written then.
+    /// `sources` are not as many as the generation has, lengths contradict each other or are 0 or, over
+    /// GF(2^16), odd, or the code lacks such a key. Nothing is written then.
     pub fn encode<S: AsRef<[u8]>, R: AsMut<[u8]>>(
         &self,
         sources: &[S],
@@ -156,8 +158,9 @@ impl Generation {
         Ok(())
     }
 
-    /// How to decode the source symbols `lost` from the others and from repair symbols with these `keys`, in any order.
-    /// More keys than losses do no harm: the first independent ones are used, and [`DecodePlan::used`] says which.
+    /// How to decode the source symbols `lost` from the others and from repair symbols with these `keys`, in
+    /// any order. More keys than losses do no harm: the first independent ones are used, and
+    /// [`DecodePlan::used`] says which.
     ///
     /// # Errors
     /// As [`DecodePlan::renew`].
@@ -167,8 +170,9 @@ impl Generation {
         Ok(plan)
     }
 
-    /// [`plan`](Self::plan) with repair symbols that may mix fewer symbols than the generation has in the end: those of
-    /// [`Generation`]s that begin with this one and are shorter, made while it was still growing.
+    /// [`plan`](Self::plan) with repair symbols that may mix fewer symbols than the generation has in the
+    /// end: those of [`Generation`]s that begin with this one and are shorter, made while it was still
+    /// growing.
     ///
     /// # Errors
     /// As [`DecodePlan::renew_from`].
@@ -187,8 +191,8 @@ impl Generation {
     }
 }
 
-/// The length that all these buffers have, `None` if there is no buffer; else the first that differs, its length, and
-/// that of the first.
+/// The length that all these buffers have, `None` if there is no buffer; else the first that differs, its
+/// length, and that of the first.
 fn one_length<B: AsMut<[u8]>>(buffers: &mut [B]) -> Result<Option<usize>, (usize, usize, usize)> {
     let mut lens = buffers.iter_mut().map(|buffer| buffer.as_mut().len()).enumerate();
     let Some((_, expected)) = lens.next() else { return Ok(None) };

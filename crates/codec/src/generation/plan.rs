@@ -1,10 +1,10 @@
 //! Which symbols to multiply by what to get the lost ones back: made from names alone, applied to bytes.
 //!
-//! With `m` of `k` source symbols lost, `m` repair symbols are `m` equations. The plan inverts the `m x m` matrix of the
-//! lost symbols' coefficients and multiplies it by the rest, so that each lost symbol is one sum over `k` symbols: the
-//! sources that are there and, in the places of those that are not, the repair symbols. Applying it is `m * k`
-//! products, the least there can be, four lost symbols a pass. Invariant: a plan is always that of some pattern that
-//! can be decoded; whatever fails leaves the one before.
+//! With `m` of `k` source symbols lost, `m` repair symbols are `m` equations. The plan inverts the `m x m`
+//! matrix of the lost symbols' coefficients and multiplies it by the rest, so that each lost symbol is one
+//! sum over `k` symbols: the sources that are there and, in the places of those that are not, the repair
+//! symbols. Applying it is `m * k` products, the least there can be, four lost symbols a pass. Invariant: a
+//! plan is always that of some pattern that can be decoded; whatever fails leaves the one before.
 
 use alloc::vec::Vec;
 
@@ -15,10 +15,12 @@ use crate::RepairId;
 use crate::kernel::LINE;
 use crate::mix::{Gf256, Gf65536, combine, combine_piece};
 
-/// How to decode one pattern of losses in a generation, in any number of stripes. Made by [`Generation::plan`].
+/// How to decode one pattern of losses in a generation, in any number of stripes. Made by
+/// [`Generation::plan`].
 ///
-/// Its memory is about `2 * m * k + m * m` coefficients for `m` lost symbols of `k`, rows rounded up to 64, of one byte or,
-/// over GF(2^16), two. It stays with the plan: renewed for no more losses and keys in a generation no larger it allocates nothing.
+/// Its memory is about `2 * m * k + m * m` coefficients for `m` lost symbols of `k`, rows rounded up to 64,
+/// of one byte or, over GF(2^16), two. It stays with the plan: renewed for no more losses and keys in a
+/// generation no larger it allocates nothing.
 #[derive(Debug)]
 pub struct DecodePlan {
     generation: Generation,
@@ -39,8 +41,9 @@ struct Scratch {
     inverse: Inverse,
     /// Of each repair symbol that is used: which it is, and the lost symbol in whose place it goes.
     chosen: Vec<(u32, usize)>,
-    /// Row after row, in the order of the lost symbols, the coefficients of the repair symbols in their places; in the
-    /// columns of lost symbols those of the repair symbols themselves. And one row more, for the next candidate.
+    /// Row after row, in the order of the lost symbols, the coefficients of the repair symbols in their
+    /// places; in the columns of lost symbols those of the repair symbols themselves. And one row more, for
+    /// the next candidate.
     known: Vec<u8>,
 }
 
@@ -51,23 +54,24 @@ impl DecodePlan {
         Self { generation, lost, offered: 0, columns, matrix, scratch: Scratch::default() }
     }
 
-    /// Makes it the plan for another pattern of losses, also in another generation: `lost` are the source symbols to
-    /// decode, counted from 0 within the generation, `keys` the repair symbols to use, each in any order. All other
-    /// source symbols must be there.
+    /// Makes it the plan for another pattern of losses, also in another generation: `lost` are the source
+    /// symbols to decode, counted from 0 within the generation, `keys` the repair symbols to use, each in any
+    /// order. All other source symbols must be there.
     ///
     /// # Errors
-    /// A lost symbol is outside the generation, or is named twice, as may be a key; the code has no repair symbol of
-    /// such a key; or the repair symbols are too few or too dependent, and then the error says how many more are
-    /// needed. The plan stays as it was.
+    /// A lost symbol is outside the generation, or is named twice, as may be a key; the code has no repair
+    /// symbol of such a key; or the repair symbols are too few or too dependent, and then the error says how
+    /// many more are needed. The plan stays as it was.
     pub fn renew(&mut self, generation: Generation, lost: &[u16], keys: &[u16]) -> Result<(), PlanError> {
         self.renew_by(generation, lost, keys.iter().map(|&key| generation.repair_id(key)))
     }
 
-    /// [`renew`](Self::renew) with repair symbols that may mix fewer symbols than the generation has in the end. All begin
-    /// with its first symbol.
+    /// [`renew`](Self::renew) with repair symbols that may mix fewer symbols than the generation has in the
+    /// end. All begin with its first symbol.
     ///
     /// # Errors
-    /// As [`renew`](Self::renew); or a repair symbol begins elsewhere or mixes symbols beyond the end of the generation.
+    /// As [`renew`](Self::renew); or a repair symbol begins elsewhere or mixes symbols beyond the end of the
+    /// generation.
     pub fn renew_from(&mut self, generation: Generation, lost: &[u16], repairs: &[RepairId]) -> Result<(), PlanError> {
         let (first, count) = (generation.first(), generation.count());
         if let Some(&repair) = repairs.iter().find(|repair| repair.first != first || repair.count > count) {
@@ -135,7 +139,8 @@ impl DecodePlan {
         &self.lost
     }
 
-    /// The repair symbols that it uses, as places in the `keys` it was made with: as many as symbols are lost.
+    /// The repair symbols that it uses, as places in the `keys` it was made with: as many as symbols are
+    /// lost.
     pub fn used(&self) -> impl Iterator<Item = usize> {
         let count = u32::from(self.generation.count());
         self.columns.iter().filter_map(move |column| column.checked_sub(count)).map(|repair| repair as usize)
@@ -143,14 +148,14 @@ impl DecodePlan {
 
     /// Writes the lost symbols to `decoded`, in the order of [`lost`](Self::lost).
     ///
-    /// `sources` has a place for each symbol of the generation, where what stands for a lost one is not looked at, and
-    /// `repairs` one for each of the keys the plan was made with, where only those [used](Self::used) are. Repair and
-    /// decoded symbols are of one length, which no source symbol exceeds; shorter ones count as padded with zeros, and
-    /// a decoded symbol that was shorter ends in them.
+    /// `sources` has a place for each symbol of the generation, where what stands for a lost one is not
+    /// looked at, and `repairs` one for each of the keys the plan was made with, where only those
+    /// [used](Self::used) are. Repair and decoded symbols are of one length, which no source symbol exceeds;
+    /// shorter ones count as padded with zeros, and a decoded symbol that was shorter ends in them.
     ///
     /// # Errors
-    /// There are not as many symbols as the plan says, or lengths contradict each other or are 0. Nothing is written
-    /// then.
+    /// There are not as many symbols as the plan says, or lengths contradict each other or are 0. Nothing is
+    /// written then.
     pub fn decode<S: AsRef<[u8]>, R: AsRef<[u8]>, D: AsMut<[u8]>>(
         &self,
         sources: &[S],
@@ -215,8 +220,8 @@ impl Scratch {
         self.sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
     }
 
-    /// Takes repair symbols until there is an independent one for each lost symbol: fills `chosen`, `known` and the
-    /// inverse.
+    /// Takes repair symbols until there is an independent one for each lost symbol: fills `chosen`, `known`
+    /// and the inverse.
     fn choose<F: RowField>(
         &mut self,
         generation: Generation,

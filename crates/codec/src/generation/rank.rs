@@ -1,14 +1,15 @@
 //! The rank of an open generation: how many more symbols its receiver needs, from names alone.
 //!
-//! A receiver tells it of each source and repair symbol of a generation, also while the generation still grows, and
-//! reports the deficit. As soon as the generation has ended and the deficit is 0, a [`DecodePlan`](crate::DecodePlan) can be
-//! made of what has arrived, and the sender need not send more.
+//! A receiver tells it of each source and repair symbol of a generation, also while the generation still
+//! grows, and reports the deficit. As soon as the generation has ended and the deficit is 0, a
+//! [`DecodePlan`](crate::DecodePlan) can be made of what has arrived, and the sender need not send more.
 //!
-//! The rows are the repair symbols that said something new, in reduced row echelon form over the *lacking* symbols, those
-//! that did not arrive themselves. Each row has a pivot, a lacking symbol that no other row mentions. The other
-//! lacking symbols that rows mention are the *free* columns. A row is kept as its coefficients of the free columns
-//! only. [`ShortDecoder`](crate::ShortDecoder) puts the payload of each row before them. Invariants: rows and free columns together are no more than the lacking symbols; the cells of a row beyond
-//! the free columns are 0.
+//! The rows are the repair symbols that said something new, in reduced row echelon form over the *lacking*
+//! symbols, those that did not arrive themselves. Each row has a pivot, a lacking symbol that no other row
+//! mentions. The other lacking symbols that rows mention are the *free* columns. A row is kept as its
+//! coefficients of the free columns only. [`ShortDecoder`](crate::ShortDecoder) puts the payload of each row
+//! before them. Invariants: rows and free columns together are no more than the lacking symbols; the cells of
+//! a row beyond the free columns are 0.
 
 use alloc::vec::Vec;
 
@@ -35,11 +36,12 @@ use crate::mix::{Field, Gf256, Gf65536, combine_piece};
 /// # Ok::<(), Box<dyn core::error::Error>>(())
 /// ```
 ///
-/// A repair symbol costs its coefficients and two passes over the rows: with r rows and f free columns, `r + f` at most
-/// the lacking symbols, 2 r f products of coefficients. So does a source symbol that arrives after a repair symbol which
-/// mixes it. Memory is at most `(lacking + 64)^2` bytes, half of that over GF(2^8), where `lacking` is the most symbols that
-/// lacked at once, and 32 bytes for each symbol of the generation. That is 1.2 MB for a generation of 1,024 symbols. A
-/// caller that takes the length of a generation from a peer must limit it.
+/// A repair symbol costs its coefficients and two passes over the rows: with r rows and f free columns,
+/// `r + f` at most the lacking symbols, 2 r f products of coefficients. So does a source symbol that arrives
+/// after a repair symbol which mixes it. Memory is at most `(lacking + 64)^2` bytes, half of that over
+/// GF(2^8), where `lacking` is the most symbols that lacked at once, and 32 bytes for each symbol of the
+/// generation. That is 1.2 MB for a generation of 1,024 symbols. A caller that takes the length of a
+/// generation from a peer must limit it.
 #[derive(Clone, Debug)]
 pub struct Rank {
     /// The generation with as many symbols as it may have.
@@ -66,7 +68,8 @@ pub struct Rank {
     span: Vec<u8>,
     /// What each row is multiplied by in the sum that reduces a repair symbol.
     factors: Vec<u8>,
-    /// Elements of payload at the beginning of each row, before the free columns. 0 where only names are known.
+    /// Elements of payload at the beginning of each row, before the free columns. 0 where only names are
+    /// known.
     payload: usize,
 }
 
@@ -136,16 +139,18 @@ impl Rank {
         })
     }
 
-    /// Counts the repair symbol of this key over the first `count` symbols of the generation. Whether it raised the rank.
+    /// Counts the repair symbol of this key over the first `count` symbols of the generation. Whether it
+    /// raised the rank.
     ///
     /// # Errors
-    /// `count` is 0 or more than [`most`](Self::most), or the code has no such repair symbol. Nothing is changed.
+    /// `count` is 0 or more than [`most`](Self::most), or the code has no such repair symbol. Nothing is
+    /// changed.
     pub fn add_repair(&mut self, count: u16, key: u16) -> Result<bool, RankError> {
         self.take_repair(count, key, &[], &[])
     }
 
-    /// [`add_repair`](Self::add_repair) with the payload of the repair symbol. `sources` are the payloads of the source
-    /// symbols, one after the other. Only those that arrived are read.
+    /// [`add_repair`](Self::add_repair) with the payload of the repair symbol. `sources` are the payloads of
+    /// the source symbols, one after the other. Only those that arrived are read.
     pub(super) fn take_repair(
         &mut self,
         count: u16,
@@ -173,8 +178,8 @@ impl Rank {
     /// Says that the generation has `count` symbols and no more.
     ///
     /// # Errors
-    /// `count` is 0, less than what was received says or more than [`most`](Self::most), or the generation ended with
-    /// another number before. Nothing is changed.
+    /// `count` is 0, less than what was received says or more than [`most`](Self::most), or the generation
+    /// ended with another number before. Nothing is changed.
     pub fn end(&mut self, count: u16) -> Result<(), RankError> {
         let (least, most) = (self.count.max(1), self.most());
         if !(least..=most).contains(&count) {
@@ -190,7 +195,8 @@ impl Rank {
         self.longest
     }
 
-    /// The number of symbols that it has for certain: as many as what was received says, all once it has ended.
+    /// The number of symbols that it has for certain: as many as what was received says, all once it has
+    /// ended.
     pub fn count(&self) -> u16 {
         self.count
     }
@@ -215,7 +221,8 @@ impl Rank {
         self.has_ended && self.deficit() == 0
     }
 
-    /// The symbols of the first [`count`](Self::count) that did not arrive themselves: the lost ones of a plan.
+    /// The symbols of the first [`count`](Self::count) that did not arrive themselves: the lost ones of a
+    /// plan.
     pub fn lacking(&self) -> impl Iterator<Item = u16> {
         (0..).zip(&self.states).filter(|(_, state)| **state != State::Arrived).map(|(index, _)| index)
     }
@@ -300,7 +307,8 @@ impl Rank {
         core::mem::swap(&mut self.reduced, &mut self.scaled);
     }
 
-    /// Takes away the pivot of a row, which arrived: another symbol of the row becomes the pivot. Whether there is one.
+    /// Takes away the pivot of a row, which arrived: another symbol of the row becomes the pivot. Whether
+    /// there is one.
     fn replace_pivot<F: RowField>(&mut self, row: u16, symbol: &[u8]) -> bool {
         let (len, at) = (self.stride * F::BYTES, usize::from(row));
         let last = self.pivots.len() - 1;

@@ -1,7 +1,7 @@
 //! Rows of coefficients: what matrices over the two fields differ in.
 //!
-//! A row of n coefficients lies in memory as a symbol of n elements does, so that the kernels add rows as they add
-//! symbols. [`get`] and [`set`] reach a single coefficient, as a number of 16 bits in both fields.
+//! A row of n coefficients lies in memory as a symbol of n elements does, so that the kernels add rows as
+//! they add symbols. [`get`] and [`set`] reach a single coefficient, as a number of 16 bits in both fields.
 
 use crate::field::{gf256, gf65536};
 use crate::kernel::{Kernel, LINE};
@@ -148,9 +148,9 @@ pub(super) fn take<F: Field>(row: &mut [u8], at: usize) -> u16 {
     value
 }
 
-/// Eliminates a column from rows of the length of `pivot`, which says what the column is in terms of the others: each row
-/// gets its coefficient of the column times `pivot`. The rows that do not mention the column are often all of four, since
-/// pivots come in order.
+/// Eliminates a column from rows of the length of `pivot`, which says what the column is in terms of the
+/// others: each row gets its coefficient of the column times `pivot`. The rows that do not mention the column
+/// are often all of four, since pivots come in order.
 pub(super) fn eliminate<F: RowField>(rows: &mut [u8], column: usize, pivot: &[u8]) {
     let len = pivot.len();
     let mut fours = rows.chunks_exact_mut(4 * len);

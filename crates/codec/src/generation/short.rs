@@ -1,16 +1,19 @@
 //! Decoding a closed generation of short symbols while it arrives.
 //!
-//! A [`Rank`] eliminates the coefficients of each repair symbol when it comes. Where symbols are short, their bytes go
-//! along for little: they stand in the same rows, before the coefficients. When the rank suffices the lost symbols are
-//! there, and neither a plan is made nor applied. The store of a lane in generations uses it.
+//! A [`Rank`] eliminates the coefficients of each repair symbol when it comes. Where symbols are short, their
+//! bytes go along for little: they stand in the same rows, before the coefficients. When the rank suffices
+//! the lost symbols are there, and neither a plan is made nor applied. The store of a lane in generations
+//! uses it.
 //!
-//! Invariant: the sum of a row's pivot and of its free columns, each times its coefficient, is the payload of the row.
+//! Invariant: the sum of a row's pivot and of its free columns, each times its coefficient, is the payload of
+//! the row.
 
 use alloc::vec::Vec;
 
 use super::{Generation, GenerationError, Rank};
 
-/// Decodes a closed generation of short symbols while they arrive. The bytes are those of a [`DecodePlan`](crate::DecodePlan).
+/// Decodes a closed generation of short symbols while they arrive. The bytes are those of a
+/// [`DecodePlan`](crate::DecodePlan).
 ///
 /// ```
 /// use tidewire_codec::{Code, Generation, ShortDecoder};
@@ -43,8 +46,8 @@ pub struct ShortDecoder {
 }
 
 impl ShortDecoder {
-    /// Whether it is cheaper than a plan for repair symbols of `len` bytes. It does as many products with payloads as a
-    /// plan, but in smaller pieces, and saves those with coefficients.
+    /// Whether it is cheaper than a plan for repair symbols of `len` bytes. It does as many products with
+    /// payloads as a plan, but in smaller pieces, and saves those with coefficients.
     pub fn is_for(generation: Generation, len: usize) -> bool {
         let element = if generation.code().is_over_gf256() { 1 } else { 2 };
         generation.check_len(len).is_ok() && 4 * len <= element * usize::from(generation.count())
@@ -99,8 +102,8 @@ impl ShortDecoder {
         self.rank.is_recovered()
     }
 
-    /// The symbols that did not arrive, by their index, once the generation [is recovered](Self::is_recovered); before
-    /// that none. All have the length of a repair symbol.
+    /// The symbols that did not arrive, by their index, once the generation [is
+    /// recovered](Self::is_recovered); before that none. All have the length of a repair symbol.
     pub fn decoded(&self) -> impl Iterator<Item = (u16, Vec<u8>)> {
         self.is_recovered().then(|| self.rank.decoded()).into_iter().flatten()
     }
