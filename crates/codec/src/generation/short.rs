@@ -1,18 +1,17 @@
 //! Decoding a closed generation of short symbols while it arrives.
 //!
-//! A [`Rank`] eliminates the coefficients of each repair symbol when it comes. Where symbols are short, their
-//! bytes go along for little: they stand in the same rows, before the coefficients. When the rank suffices
-//! the lost symbols are there, and neither a plan is made nor applied. The store of a lane in generations
-//! uses it.
+//! A [`Rank`] eliminates the coefficients of each repair symbol on arrival. If symbols are short, eliminating
+//! their bytes in the same rows adds little work. When the generation is recovered, the rows are the lost
+//! symbols, and no plan is needed. The store of a lane in generations uses this decoder.
 //!
-//! Invariant: the sum of a row's pivot and of its free columns, each times its coefficient, is the payload of
-//! the row.
+//! Invariant: the payload of a row is its pivot symbol plus the symbols of its free columns, each times its
+//! coefficient.
 
 use alloc::vec::Vec;
 
 use super::{Generation, GenerationError, Rank};
 
-/// Decodes a closed generation of short symbols while they arrive. The bytes are those of a
+/// Decodes a closed generation of short symbols while they arrive. It gives the same bytes as a
 /// [`DecodePlan`](crate::DecodePlan).
 ///
 /// ```
@@ -46,14 +45,14 @@ pub struct ShortDecoder {
 }
 
 impl ShortDecoder {
-    /// Whether it is cheaper than a plan for repair symbols of `len` bytes. It does as many products with
-    /// payloads as a plan, but in smaller pieces, and saves those with coefficients.
+    /// Whether repair symbols of `len` bytes are short enough for this decoder to cost less than a plan if
+    /// most symbols are lost: at most a quarter of the bytes of the generation's coefficients.
     pub fn is_for(generation: Generation, len: usize) -> bool {
         let element = if generation.code().is_over_gf256() { 1 } else { 2 };
         generation.check_len(len).is_ok() && 4 * len <= element * usize::from(generation.count())
     }
 
-    /// Nothing received of a generation whose repair symbols have `len` bytes.
+    /// An empty decoder for a generation whose repair symbols have `len` bytes.
     ///
     /// # Errors
     /// `len` is 0 or, over GF(2^16), odd.
@@ -61,7 +60,7 @@ impl ShortDecoder {
         generation.check_len(len)?;
         let element = if generation.code().is_over_gf256() { 1 } else { 2 };
         let mut rank = Rank::with_payload(generation, len / element);
-        // A generation can always end with its own length before anything was received.
+        // An empty rank accepts the length of its own generation, so this cannot fail.
         let _ = rank.end(generation.count());
         Ok(Self { rank, len, sources: Vec::new() })
     }
@@ -84,7 +83,7 @@ impl ShortDecoder {
         Ok(self.rank.take_source(index, place).unwrap_or_default())
     }
 
-    /// Takes the repair symbol of this key over the whole generation. Returns whether it raised the rank.
+    /// Takes the repair symbol with this key over the whole generation. Returns whether it raised the rank.
     ///
     /// # Errors
     /// The code has no such repair symbol, or it has another length. Nothing is changed.
@@ -97,13 +96,13 @@ impl ShortDecoder {
         Ok(self.rank.take_repair(generation.count(), key, symbol, &self.sources).unwrap_or_default())
     }
 
-    /// Whether what was received determines all symbols.
+    /// Whether the received symbols determine all symbols of the generation.
     pub fn is_recovered(&self) -> bool {
         self.rank.is_recovered()
     }
 
-    /// The symbols that did not arrive, by their index, once the generation [is
-    /// recovered](Self::is_recovered); before that none. All have the length of a repair symbol.
+    /// The decoded symbols with their indices. Empty until the generation [is recovered](Self::is_recovered).
+    /// All have the length of a repair symbol.
     pub fn decoded(&self) -> impl Iterator<Item = (u16, Vec<u8>)> {
         self.is_recovered().then(|| self.rank.decoded()).into_iter().flatten()
     }
