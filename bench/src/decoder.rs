@@ -1,8 +1,9 @@
 //! Suite `decoder`: the streaming decoder through its public calls (goal 12).
 //!
-//! A [`Script`] is what a receiver gets: source symbols, some of them lost, and repair symbols over the last W. Every
-//! call plays a script into a fresh decoder, whose making is timed apart and taken off, and drains it after every
-//! symbol, as a transport does. Each script was played once before with every decoded byte compared.
+//! A [`Script`] is what a receiver gets: source symbols, some of them lost, and repair symbols over the last
+//! W. Every call plays a script into a fresh decoder, whose making is timed apart and taken off, and drains
+//! it after every symbol, as a transport does. Each script was played once before with every decoded byte
+//! compared.
 
 use std::hint::black_box;
 
@@ -19,11 +20,13 @@ use crate::timing::{Case, Effort, Times, race};
 const WINDOW: u16 = 128;
 /// Symbols a decoder holds: a window and as much again for what is read late.
 const CAPACITY: usize = 256;
-/// Source symbols of a script, lost ones included: enough that the decoder's making is a hundredth of the time.
+/// Source symbols of a script, lost ones included: enough that the decoder's making is a hundredth of the
+/// time.
 const SOURCES: usize = 4_096;
 /// Distinct source symbols, in turn.
 const INPUTS: usize = 64;
-/// Loss rate in percent, and source symbols for each repair symbol: twice as many as are lost, so that losses meet.
+/// Loss rate in percent, and source symbols for each repair symbol: twice as many as are lost, so that losses
+/// meet.
 const LOSSES: [(u64, usize); 3] = [(1, 50), (5, 10), (10, 5)];
 /// Loss rates from which the goal holds; below, copying the source symbols is the larger part.
 const JUDGED_PERCENT: u64 = 5;

@@ -1,7 +1,8 @@
-//! The goals, by tier: where each bound comes from, and what is fair on a machine other than the one they were set on.
+//! The goals, by tier: where each bound comes from, and what is fair on a machine other than the one they
+//! were set on.
 //!
-//! The numbers of goals and what they were measured on are those of `docs/performance.md`, which has the derivation. The
-//! reference machine is an Emerald Rapids core at about 2.85 GHz, memcpy out of L2 85 GB/s.
+//! The numbers of goals and what they were measured on are those of `docs/performance.md`, which has the
+//! derivation. The reference machine is an Emerald Rapids core at about 2.85 GHz, memcpy out of L2 85 GB/s.
 
 /// Bounds for the kernels, in units of the yardstick (see [`yardstick`]).
 pub struct KernelGoals {
@@ -15,8 +16,8 @@ pub struct KernelGoals {
 
 /// Bounds of rows 1 and 2 for the kernel of this name; `None` for those that were not measured there.
 ///
-/// Row 1 names all tiers. Row 2 names GFNI-512 (1.25 and 1.6); the others scale by what section 1 measured. For one
-/// destination out of L2: 74, 36.7 and 16.5 of 116 GB/s. For four: 0.62, 0.24 and 0.11 of 150 GB/s.
+/// Row 1 names all tiers. Row 2 names GFNI-512 (1.25 and 1.6); the others scale by what section 1 measured.
+/// For one destination out of L2: 74, 36.7 and 16.5 of 116 GB/s. For four: 0.62, 0.24 and 0.11 of 150 GB/s.
 pub fn kernel(tier: &str) -> Option<KernelGoals> {
     let (one_source, of_116, of_150) = match tier {
         "gfni-512" => (0.90, 1.0, 1.0),
@@ -28,14 +29,16 @@ pub fn kernel(tier: &str) -> Option<KernelGoals> {
     Some(KernelGoals { one_source, one_destination: 1.25 * of_116, four_destinations: 1.6 * of_150 })
 }
 
-/// What a kernel's rate is divided by, in GB/s: memcpy out of L2, but no more than memcpy did per cycle on the reference
-/// machine. Split tables and GFNI are bound by arithmetic, and no kernel is slow because a machine copies faster.
+/// What a kernel's rate is divided by, in GB/s: memcpy out of L2, but no more than memcpy did per cycle on
+/// the reference machine. Split tables and GFNI are bound by arithmetic, and no kernel is slow because a
+/// machine copies faster.
 pub fn yardstick(memcpy: f64, clock_ghz: Option<f64>) -> f64 {
     clock_ghz.map_or(memcpy, |clock| memcpy.min(clock * REFERENCE_MEMCPY / REFERENCE_GHZ))
 }
 
-/// Nanoseconds that the reference decoder spends beside its products (inversion, copies, set-up), on a machine
-/// of this clock: what its rates leave over m k products at 150 GB/s. `None` for block lengths not measured there.
+/// Nanoseconds that the reference decoder spends beside its products (inversion, copies, set-up), on a
+/// machine of this clock: what its rates leave over m k products at 150 GB/s. `None` for block lengths not
+/// measured there.
 pub fn decode_overhead(k: usize, clock_ghz: Option<f64>) -> Option<f64> {
     // Source GB/s of the reference decoder, 10 % of the sources lost, symbols of 1,280 bytes.
     let (lost, rate) = match k {
@@ -56,7 +59,8 @@ pub fn decode_overhead(k: usize, clock_ghz: Option<f64>) -> Option<f64> {
 pub const BLOCK_ENCODE: f64 = 0.90;
 /// Row 4: rate of the block decoder over that of the reference decoder.
 pub const BLOCK_DECODE: f64 = 0.90;
-/// Row 5: rate over GF(2^16) over that of GF(2^8), same kernel, same run. Three products where GF(2^8) has two leave 0.67.
+/// Row 5: rate over GF(2^16) over that of GF(2^8), same kernel, same run. Three products where GF(2^8) has
+/// two leave 0.67.
 pub const GF65536: f64 = 0.55;
 /// Row 11: rate of the public streaming encoder over that of the loop written by hand.
 pub const STREAM_ENCODE: f64 = 0.80;
@@ -70,9 +74,11 @@ pub const STREAM_DECODE: f64 = 0.7;
 pub const SENDING_CORE: f64 = 10.0;
 /// Beyond SPEED's rows: loopback rate over `quinn`'s.
 pub const OVER_QUINN: f64 = 1.5;
-/// Beyond SPEED's rows: Mbit/s per core with 20 % loss, the upper end of what the streaming paper reports (600 to 800).
+/// Beyond SPEED's rows: Mbit/s per core with 20 % loss, the upper end of what the streaming paper reports
+/// (600 to 800).
 pub const LOSSY_CORE: f64 = 800.0;
-/// Beyond SPEED's rows: percent of one core that the redundancy policy takes at 1 Gbit/s. Chosen: a sixth of what its cipher takes.
+/// Beyond SPEED's rows: percent of one core that the redundancy policy takes at 1 Gbit/s. Chosen: a sixth of
+/// what its cipher takes.
 pub const POLICY_SHARE: f64 = 1.0;
 
 /// The reference machine: memcpy out of L2, GB/s.

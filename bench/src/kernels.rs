@@ -1,8 +1,9 @@
-//! Suite `kernels`: every tier's loops beside memcpy of the same buffers (goals 1 and 2), and sums over GF(2^16) beside those
-//! over GF(2^8) (goal 5).
+//! Suite `kernels`: every tier's loops beside memcpy of the same buffers (goals 1 and 2), and sums over
+//! GF(2^16) beside those over GF(2^8) (goal 5).
 //!
-//! Each tier is first checked against products by shift and add. "L1" is 12 sources into one destination, "L2" 64
-//! sources (90 KB); a sum reads 32 sources (45 KB), 32 after 32 of 512 (720 KB), or all of 128 or 512 at once.
+//! Each tier is first checked against products by shift and add. "L1" is 12 sources into one destination,
+//! "L2" 64 sources (90 KB); a sum reads 32 sources (45 KB), 32 after 32 of 512 (720 KB), or all of 128 or 512
+//! at once.
 
 use std::array;
 use std::hint::black_box;
@@ -254,8 +255,8 @@ pub fn clock_ghz(effort: Effort) -> Option<f64> {
     ghz(&race("clock", &mut [Case::new("clock", steps)], effort)[0])
 }
 
-/// The clock while [`steps`] took these times, where the latency of a multiplication is known: 3 cycles on Intel and
-/// AMD since 2008, and 1 of the addition.
+/// The clock while [`steps`] took these times, where the latency of a multiplication is known: 3 cycles on
+/// Intel and AMD since 2008, and 1 of the addition.
 fn ghz(steps: &Times) -> Option<f64> {
     cfg!(target_arch = "x86_64").then(|| steps.map(|ns| 4.0 * f64::from(STEPS) / ns).median)
 }
@@ -273,8 +274,8 @@ fn steps() {
 /// Long enough that the call does not count.
 const STEPS: u32 = 10_000;
 
-/// Every operation of a tier against products by shift and add, at the lengths and misalignments that are timed and
-/// at one that is no multiple of a register.
+/// Every operation of a tier against products by shift and add, at the lengths and misalignments that are
+/// timed and at one that is no multiple of a register.
 ///
 /// # Panics
 /// A byte is wrong.

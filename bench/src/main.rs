@@ -1,13 +1,14 @@
-//! Benchmarks of Tidewire: how fast the codec and the transport are on this machine, beside their peers, in ratios that hold on
-//! other machines too. People run it by hand; `cargo xtask bench` runs both parts with `--quick`, which judges no time but keeps
-//! every check of results alive.
+//! Benchmarks of Tidewire: how fast the codec and the transport are on this machine, beside their peers, in
+//! ratios that hold on other machines too. People run it by hand; `cargo xtask bench` runs both parts with
+//! `--quick`, which judges no time but keeps every check of results alive.
 //!
 //! ```sh
 //! cargo run --release --manifest-path bench/Cargo.toml -- codec              # everything
 //! cargo run --release --manifest-path bench/Cargo.toml -- codec kernels --tier avx2
 //! cargo run --release --manifest-path bench/Cargo.toml -- transport loopback
 //! ```
-//! What is timed was checked for right results before: a suite panics when a codec, ours or a peer's, is wrong.
+//! What is timed was checked for right results before: a suite panics when a codec, ours or a peer's, is
+//! wrong.
 #![deny(unsafe_code)]
 
 mod blocks;
@@ -111,7 +112,8 @@ impl Options {
 
     fn kernels(&self) -> Result<Vec<&'static Kernel>, String> {
         if self.tiers.is_empty() {
-            // The scalar kernel is the judge of the others; nobody asks how fast it is where there are others.
+            // The scalar kernel is the judge of the others; nobody asks how fast it is where there are
+            // others.
             let is_fast = |tier: &&Kernel| tier.name() != "scalar";
             let fast: Vec<_> = Kernel::available().filter(is_fast).collect();
             return Ok(if fast.is_empty() { Kernel::available().collect() } else { fast });

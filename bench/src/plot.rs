@@ -1,7 +1,8 @@
-//! The picture of `docs/performance.md`: block codes over k, ours and the peers', drawn from the tables of the same run.
+//! The picture of `docs/performance.md`: block codes over k, ours and the peers', drawn from the tables of
+//! the same run.
 //!
-//! Two panels, encoding and decoding, both axes logarithmic; one line for each row of the tables but those that only
-//! explain another (kernel alone, plan or inverse known). No dependency: an SVG is text.
+//! Two panels, encoding and decoding, both axes logarithmic; one line for each row of the tables but those
+//! that only explain another (kernel alone, plan or inverse known). No dependency: an SVG is text.
 
 use crate::report::{Cell, Report, Table};
 

@@ -1,8 +1,8 @@
 //! Suite `recoder`: a relay's work for one generation, beside the kernel's for the same products.
 //!
-//! Relays recode generations of at most 64 symbols. Taking a generation in is timed with source symbols and with repair
-//! symbols, the reception of which reduces a full coding vector; sending is one combination of all 64 held. Before
-//! timing, a decoder gets the generation back from recoded symbols alone.
+//! Relays recode generations of at most 64 symbols. Taking a generation in is timed with source symbols and
+//! with repair symbols, the reception of which reduces a full coding vector; sending is one combination of
+//! all 64 held. Before timing, a decoder gets the generation back from recoded symbols alone.
 
 use std::hint::black_box;
 

@@ -1,8 +1,9 @@
-//! What the suites hand back, and its three forms: Markdown for people and `docs/performance.md`, JSON for programs,
-//! and the verdict on the goals.
+//! What the suites hand back, and its three forms: Markdown for people and `docs/performance.md`, JSON for
+//! programs, and the verdict on the goals.
 //!
-//! A cell is an absolute figure and, in brackets, its ratio to the reference that the table names, measured in the same
-//! rounds. The spread shown is that of the ratio where there is one, since the ratio is the figure to hold on to.
+//! A cell is an absolute figure and, in brackets, its ratio to the reference that the table names, measured
+//! in the same rounds. The spread shown is that of the ratio where there is one, since the ratio is the
+//! figure to hold on to.
 
 use serde_json::{Value, json};
 
@@ -122,8 +123,8 @@ impl Report {
         text
     }
 
-    /// The verdicts that say it all: of those about one thing on one kernel every one that is missed or else, of those
-    /// that are reached, the tightest; by goal.
+    /// The verdicts that say it all: of those about one thing on one kernel every one that is missed or else,
+    /// of those that are reached, the tightest; by goal.
     fn telling(&self) -> impl Iterator<Item = &Verdict> {
         let mut sorted: Vec<&Verdict> = self.verdicts.iter().collect();
         // Stable: kernels and cases stay in their order, fastest first.

@@ -1,9 +1,10 @@
 //! Suite `stream`: the streaming encoder through its public calls beside the same loop written by hand (goal
 //! 11), and `Rlc8681` beside the crate `cu-fec`, which implements the same code.
 //!
-//! One repair symbol after every l - 1 source symbols, over the last W. The loop by hand does what any encoder must:
-//! copy the symbol into a ring, make W coefficients and W pointers, call the kernel once. The limit is that kernel call
-//! alone, with everything prepared. Before timing, the repair symbols of encoder, loop and peer are compared.
+//! One repair symbol after every l - 1 source symbols, over the last W. The loop by hand does what any
+//! encoder must: copy the symbol into a ring, make W coefficients and W pointers, call the kernel once. The
+//! limit is that kernel call alone, with everything prepared. Before timing, the repair symbols of encoder,
+//! loop and peer are compared.
 
 use std::hint::black_box;
 
@@ -69,7 +70,8 @@ struct Measured {
     window: u16,
     /// Of one repair symbol.
     kernel: Times,
-    /// By spacing: of the encoder and of the loop by hand, a turn of l - 1 source symbols and a repair symbol.
+    /// By spacing: of the encoder and of the loop by hand, a turn of l - 1 source symbols and a repair
+    /// symbol.
     turns: Vec<[Times; 2]>,
 }
 

@@ -1,7 +1,9 @@
-//! Symbols to compute with: equally long, in one block of memory, at a chosen distance from 64-byte boundaries.
+//! Symbols to compute with: equally long, in one block of memory, at a chosen distance from 64-byte
+//! boundaries.
 //!
-//! Every suite lays its sources and results here, ours and the peers' alike: where a symbol begins decides up to a
-//! third of a kernel's speed (measured on the reference machine), so it must be the same for all, and chosen.
+//! Every suite lays its sources and results here, ours and the peers' alike: where a symbol begins decides up
+//! to a third of a kernel's speed (measured on the reference machine), so it must be the same for all, and
+//! chosen.
 
 /// Equally long symbols.
 pub struct Symbols {
@@ -79,7 +81,8 @@ impl Symbols {
 /// A cache line and the widest register.
 const LINE: usize = 64;
 
-/// A product in GF(2^8) modulo x^8 + x^4 + x^3 + x^2 + 1, by shift and add: what all kernels are checked against.
+/// A product in GF(2^8) modulo x^8 + x^4 + x^3 + x^2 + 1, by shift and add: what all kernels are checked
+/// against.
 pub fn product(a: u8, b: u8) -> u8 {
     let (mut a, mut sum) = (u16::from(a), 0);
     for bit in 0..8 {

@@ -1,9 +1,9 @@
 //! The stop watch: runs the cases of a table in turns and keeps what each took, round by round.
 //!
-//! Every suite hands its cases to [`race`]. Time is the CPU time of this thread, so that a preempted case does not pay
-//! for whoever ran instead; cases take turns within a round, so that a slow stretch of the machine hits all of them;
-//! figures are medians over rounds, and a ratio is the median of the ratios within each round. Calls per round are
-//! settled once, before the first round, for all rounds.
+//! Every suite hands its cases to [`race`]. Time is the CPU time of this thread, so that a preempted case
+//! does not pay for whoever ran instead; cases take turns within a round, so that a slow stretch of the
+//! machine hits all of them; figures are medians over rounds, and a ratio is the median of the ratios within
+//! each round. Calls per round are settled once, before the first round, for all rounds.
 
 use std::io::{IsTerminal, Write};
 
@@ -42,7 +42,8 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// For figures: 5 to 60 ms a round and 7 to 15 rounds gave repeats within 5 % on a shared machine (the reference machine).
+    /// For figures: 5 to 60 ms a round and 7 to 15 rounds gave repeats within 5 % on a shared machine (the
+    /// reference machine).
     pub const FULL: Self = Self { round_ns: 6_000_000, rounds: 11 };
     /// For a look whether all runs; its figures say nothing.
     pub const QUICK: Self = Self { round_ns: 50_000, rounds: 1 };

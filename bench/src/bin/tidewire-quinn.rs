@@ -4,9 +4,10 @@
 //! tidewire-quinn far 10.99.0.2:4200 127.0.0.1:4001 bbr           # prints its certificate, alone on a line
 //! tidewire-quinn near 127.0.0.1:4000 10.99.0.2:4200 bbr CERTIFICATE
 //! ```
-//! The near end takes one TCP connection after the other and opens a QUIC connection for each; the far end takes its stream to the target. All
-//! is quinn's default but the congestion controller, so that what is measured is what its users have. Invariant: bytes go on as they come;
-//! nothing is held back to fill a packet.
+//! The near end takes one TCP connection after the other and opens a QUIC connection for each; the far end
+//! takes its stream to the target. All is quinn's default but the congestion controller, so that what is
+//! measured is what its users have. Invariant: bytes go on as they come; nothing is held back to fill a
+//! packet.
 #![forbid(unsafe_code)]
 
 use std::error::Error;

@@ -1,5 +1,5 @@
-//! `fec-rs`: Reed-Solomon over GF(2^8). Symbols are used where they lie. It keeps the inverses of patterns of losses it
-//! has seen, and it sees one only: its decoder is timed without the inversion.
+//! `fec-rs`: Reed-Solomon over GF(2^8). Symbols are used where they lie. It keeps the inverses of patterns of
+//! losses it has seen, and it sees one only: its decoder is timed without the inversion.
 #![allow(unsafe_code)]
 
 use fec_rs::{ReconstructShard, ReedSolomon};

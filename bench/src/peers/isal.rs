@@ -1,6 +1,6 @@
-//! ISA-L, Intel's C and assembly, where the system has it (Debian: libisal2): looked for when the program runs.
-//! Symbols are used where they lie, tables for encoding are made before. Once with the k x k inversion and the tables
-//! that follow from it in the time, once with both known.
+//! ISA-L, Intel's C and assembly, where the system has it (Debian: libisal2): looked for when the program
+//! runs. Symbols are used where they lie, tables for encoding are made before. Once with the k x k inversion
+//! and the tables that follow from it in the time, once with both known.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -27,8 +27,8 @@ impl Isal {
     fn load() -> Option<&'static Self> {
         static ISAL: OnceLock<Option<(Isal, Library)>> = OnceLock::new();
         let load = || {
-            // SAFETY: ISA-L runs nothing when it is loaded; the types are those of its header, and the library is
-            // kept beside the pointers into it.
+            // SAFETY: ISA-L runs nothing when it is loaded; the types are those of its header, and the
+            // library is kept beside the pointers into it.
             unsafe {
                 let library = ["libisal.so.2", "libisal.so"].iter().find_map(|name| Library::new(*name).ok())?;
                 let isal = Isal {
@@ -56,8 +56,8 @@ impl Isal {
         assert_eq!(tables.len(), TABLE * inputs.len() * outputs.count());
         let out: Vec<*mut u8> = outputs.iter_mut().map(<[u8]>::as_mut_ptr).collect();
         let (k, rows) = (inputs.len() as c_int, out.len() as c_int);
-        // SAFETY: tables for rows x k coefficients, k inputs and rows outputs of `len` bytes: the inputs are symbols
-        // of the same block or of its repairs, which are as long.
+        // SAFETY: tables for rows x k coefficients, k inputs and rows outputs of `len` bytes: the inputs are
+        // symbols of the same block or of its repairs, which are as long.
         unsafe { (self.encode_data)(len as c_int, k, rows, tables.as_ptr(), inputs.as_ptr(), out.as_ptr()) }
     }
 }

@@ -1,9 +1,9 @@
-//! Other erasure codes, each set up as someone would who wants it to win: objects reused, plans cached, buffers on
-//! 64-byte boundaries, sizes it likes.
+//! Other erasure codes, each set up as someone would who wants it to win: objects reused, plans cached,
+//! buffers on 64-byte boundaries, sizes it likes.
 //!
-//! The suite `blocks` opens every peer for every block it can do, lets it encode and then decode from its own repair
-//! symbols, checks the result, and only then times the two. A peer is a file; what it is spared and what it is not is
-//! said there, since a comparison is worth what its set-up is.
+//! The suite `blocks` opens every peer for every block it can do, lets it encode and then decode from its own
+//! repair symbols, checks the result, and only then times the two. A peer is a file; what it is spared and
+//! what it is not is said there, since a comparison is worth what its set-up is.
 
 pub mod cu_fec;
 mod fec_rs;

@@ -1,5 +1,5 @@
-//! `raptorq`: RFC 6330. The encoding plan is made before. It copies the block into the encoder, and the decoder takes
-//! packets that own their bytes: both copies are in its time, as they are in its users'.
+//! `raptorq`: RFC 6330. The encoding plan is made before. It copies the block into the encoder, and the
+//! decoder takes packets that own their bytes: both copies are in its time, as they are in its users'.
 
 use raptorq::{
     EncodingPacket, ObjectTransmissionInformation, PayloadId, SourceBlockDecoder, SourceBlockEncoder,

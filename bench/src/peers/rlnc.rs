@@ -1,6 +1,7 @@
-//! `rlnc`: random linear network coding, not systematic. The encoder's copy of the data is made before; source symbols
-//! reach the decoder as pieces with a unit vector, then the coded ones, which is the order it decodes fastest in. Its
-//! decoder is cubic in the number of pieces: from k = 1,024 on a round would take minutes.
+//! `rlnc`: random linear network coding, not systematic. The encoder's copy of the data is made before;
+//! source symbols reach the decoder as pieces with a unit vector, then the coded ones, which is the order it
+//! decodes fastest in. Its decoder is cubic in the number of pieces: from k = 1,024 on a round would take
+//! minutes.
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;

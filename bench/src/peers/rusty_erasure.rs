@@ -1,5 +1,5 @@
-//! `rusty_erasure`: ISA-L's Reed-Solomon in Rust. Symbols are used where they lie. Once with its k x k inversion at
-//! every call, once with the plan for the pattern of losses kept.
+//! `rusty_erasure`: ISA-L's Reed-Solomon in Rust. Symbols are used where they lie. Once with its k x k
+//! inversion at every call, once with the plan for the pattern of losses kept.
 
 use rusty_erasure::{Coder, DecodePlan, Matrix};
 

@@ -1,7 +1,7 @@
 //! Suite `loopback`: bulk data through one encrypted connection, ours and `quinn`'s, in turns.
 //!
-//! Each end has a thread of its own and a runtime that uses only that thread, ours and the peer's alike, so that the CPU
-//! time of the thread is that of the end, and a machine with two cores has one for each.
+//! Each end has a thread of its own and a runtime that uses only that thread, ours and the peer's alike, so
+//! that the CPU time of the thread is that of the end, and a machine with two cores has one for each.
 
 use std::io;
 use std::net::SocketAddr;
@@ -86,8 +86,8 @@ pub fn run(work: Work, report: &mut Report) {
     report.verdicts.push(verdict(13, "loopback, per sending core", "", per_core, "Gbit/s", goals::SENDING_CORE));
 }
 
-/// One transfer. `receive` tells where it listens and returns once all has come and it has said so; `send` returns how long
-/// that took from its first byte on.
+/// One transfer. `receive` tells where it listens and returns once all has come and it has said so; `send`
+/// returns how long that took from its first byte on.
 ///
 /// # Panics
 /// An end failed, or other bytes came than were sent.

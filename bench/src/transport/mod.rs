@@ -1,8 +1,9 @@
-//! Part `transport`: how fast one connection is, over loopback beside `quinn`, and in process with a fifth of its packets lost;
-//! what the redundancy policy alone takes, and what several sockets of a listener give.
+//! Part `transport`: how fast one connection is, over loopback beside `quinn`, and in process with a fifth of
+//! its packets lost; what the redundancy policy alone takes, and what several sockets of a listener give.
 //!
-//! Unlike the codec's suites, whose cases are single calls, these run whole transfers. A transfer is a round; those that
-//! are compared take turns. Every byte that arrives is counted and its place in a known sequence checked.
+//! Unlike the codec's suites, whose cases are single calls, these run whole transfers. A transfer is a round;
+//! those that are compared take turns. Every byte that arrives is counted and its place in a known sequence
+//! checked.
 
 mod loopback;
 mod pair;
@@ -63,7 +64,8 @@ fn thread_time() -> Duration {
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
 }
 
-/// The bytes of a transfer: a sequence in which every block of 64 KiB looks alike, so that reader and writer need no state but a place.
+/// The bytes of a transfer: a sequence in which every block of 64 KiB looks alike, so that reader and writer
+/// need no state but a place.
 struct Pattern {
     block: Vec<u8>,
 }

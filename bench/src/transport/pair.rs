@@ -1,7 +1,9 @@
-//! Two protocol endpoints in one thread and virtual time, without a socket: what `process` and `policy` run transfers over.
+//! Two protocol endpoints in one thread and virtual time, without a socket: what `process` and `policy` run
+//! transfers over.
 //!
-//! The link delays and drops, at random but the same in every round; it has no rate. The clock moves in steps, as a driver's does, so that packets
-//! leave in batches. Invariant: a transfer is the same in every round, whatever the machine does.
+//! The link delays and drops, at random but the same in every round; it has no rate. The clock moves in
+//! steps, as a driver's does, so that packets leave in batches. Invariant: a transfer is the same in every
+//! round, whatever the machine does.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -1,7 +1,8 @@
-//! Suite `process`: two protocol endpoints in one thread and virtual time, without a socket: what the protocol, the code and the
-//! cipher cost, with and without loss.
+//! Suite `process`: two protocol endpoints in one thread and virtual time, without a socket: what the
+//! protocol, the code and the cipher cost, with and without loss.
 //!
-//! CPU time is of both ends together, as if one core did both, and of each, read around its turns. The pace is the sender's own bound.
+//! CPU time is of both ends together, as if one core did both, and of each, read around its turns. The pace
+//! is the sender's own bound.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
 //! `quinn` over loopback: as it comes, and as one would set it up who wants it to win.
 //!
-//! Tuned means: datagrams of 1,472 bytes at once, as ours (its search would find 1,452), windows that never close, a queue of writes as
-//! large, CUBIC's initial window of 1 MB, an acknowledgement only every 64 packets, socket buffers of 4 MiB. It uses GSO and GRO of its own accord,
-//! and reads chunks without copying them.
+//! Tuned means: datagrams of 1,472 bytes at once, as ours (its search would find 1,452), windows that never
+//! close, a queue of writes as large, CUBIC's initial window of 1 MB, an acknowledgement only every 64
+//! packets, socket buffers of 4 MiB. It uses GSO and GRO of its own accord, and reads chunks without copying
+//! them.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};

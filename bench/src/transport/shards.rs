@@ -1,7 +1,8 @@
 //! Suite `shards`: many connections to one listener over loopback, with one socket and with two, in turns.
 //!
-//! Clients and listener have a runtime each, with a thread per core, as a server's is; each client has a socket of its own, so that the kernel
-//! spreads them. Where both ends share the cores, what a second socket can give is what one task leaves idle.
+//! Clients and listener have a runtime each, with a thread per core, as a server's is; each client has a
+//! socket of its own, so that the kernel spreads them. Where both ends share the cores, what a second socket
+//! can give is what one task leaves idle.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,12 +1,12 @@
 //! Pipeline coding over three lossy hops: source, relay, relay, sink.
 //!
-//! Every node obeys one rule: an innovative arrival sends R packets on average, each a random combination of what the
-//! node holds of the generation by then, and a redundant arrival sends nothing. Nobody waits for a generation to be
-//! complete, and no relay decodes. The second figure is the same source with relays that only forward: there each loss
-//! is final, and the source's redundancy would have to cover all three hops.
+//! Every node obeys one rule: an innovative arrival sends R packets on average, each a random combination of
+//! what the node holds of the generation by then, and a redundant arrival sends nothing. Nobody waits for a
+//! generation to be complete, and no relay decodes. The second figure is the same source with relays that
+//! only forward: there each loss is final, and the source's redundancy would have to cover all three hops.
 //!
-//! What recoding leaves undecoded are ends of generations whose last packets a hop lost: the rule has no feedback and
-//! leaves them to what runs above.
+//! What recoding leaves undecoded are ends of generations whose last packets a hop lost: the rule has no
+//! feedback and leaves them to what runs above.
 //!
 //! ```text
 //! cargo run --release -p tidewire-codec --example relay

@@ -1,9 +1,9 @@
-//! Which coefficients: a linear code over GF(2^8) or GF(2^16) is a rule that gives the coefficient of each source symbol in
-//! each repair symbol.
+//! Which coefficients: a linear code over GF(2^8) or GF(2^16) is a rule that gives the coefficient of each
+//! source symbol in each repair symbol.
 //!
-//! Encoder, decoder and recoder ask the same rule, so a repair symbol travels with its [`RepairId`] and without its
-//! coefficients. A rule gives them in the order of the span, as [`Row`]: some codes draw each from the one before.
-//! They depend on nothing but the name, and there are as many as the span has symbols.
+//! Encoder, decoder and recoder ask the same rule, so a repair symbol travels with its [`RepairId`] and
+//! without its coefficients. A rule gives them in the order of the span, as [`Row`]: some codes draw each
+//! from the one before. They depend on nothing but the name, and there are as many as the span has symbols.
 
 use core::iter::FusedIterator;
 
@@ -17,31 +17,32 @@ use crate::{RepairId, Row16, SourceId, SpanError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Code {
-    /// Random linear code: the coefficient is a hash of key and source id, never 0. For sliding spans and generations
-    /// of any length: k repair symbols over the same k missing symbols decode them with probability about 0.996.
+    /// Random linear code: the coefficient is a hash of key and source id, never 0. For sliding spans and
+    /// generations of any length: k repair symbols over the same k missing symbols decode them with
+    /// probability about 0.996.
     Rlc,
     /// Random linear code of RFC 8681 over GF(2^8) with density threshold 15, for interoperability with other
-    /// implementations of it: the coefficients of a span are drawn one after the other from TinyMT32 (RFC 8682), seeded
-    /// with the key (Repair_Key), never 0. As good as [`Code::Rlc`]. The RFC makes no exception for a span of one, so
-    /// that here it is a multiple of the source symbol. Spans over 4,095 have coefficients, but no place in the RFC's
-    /// payload id (NSS, 12 bits).
+    /// implementations of it: the coefficients of a span are drawn one after the other from TinyMT32 (RFC
+    /// 8682), seeded with the key (Repair_Key), never 0. As good as [`Code::Rlc`]. The RFC makes no exception
+    /// for a span of one, so that here it is a multiple of the source symbol. Spans over 4,095 have
+    /// coefficients, but no place in the RFC's payload id (NSS, 12 bits).
     Rlc8681,
-    /// Cauchy matrix: any `count` of the source and repair symbols over one span decode it (MDS), as long as `count`
-    /// plus the number of keys is at most 256. It promises nothing for spans that overlap without being equal; use
-    /// [`Code::Rlc`] there.
+    /// Cauchy matrix: any `count` of the source and repair symbols over one span decode it (MDS), as long as
+    /// `count` plus the number of keys is at most 256. It promises nothing for spans that overlap without
+    /// being equal; use [`Code::Rlc`] there.
     Cauchy,
     /// [`Code::Rlc`] over GF(2^16), for generations only ([`Generation`](crate::Generation)): the sliding
-    /// [`Encoder`](crate::Encoder), [`Decoder`](crate::Decoder) and [`Recoder`](crate::Recoder) refuse it. The coefficient
-    /// is a hash of key and source id, never 0: k repair symbols over the same k missing symbols decode them with
-    /// probability about 0.999985. Repair symbols have an even length: their first half is the low bytes of their
-    /// elements, the second half the high bytes (`docs/coding.md` section 1). A product costs about 1.5 times that of
-    /// GF(2^8).
+    /// [`Encoder`](crate::Encoder), [`Decoder`](crate::Decoder) and [`Recoder`](crate::Recoder) refuse it.
+    /// The coefficient is a hash of key and source id, never 0: k repair symbols over the same k missing
+    /// symbols decode them with probability about 0.999985. Repair symbols have an even length: their first
+    /// half is the low bytes of their elements, the second half the high bytes (`docs/coding.md` section 1).
+    /// A product costs about 1.5 times that of GF(2^8).
     Rlc16,
 }
 
 impl Code {
-    /// Whether [`Encoder`](crate::Encoder), [`Decoder`](crate::Decoder) and [`Recoder`](crate::Recoder) take it. The
-    /// other codes, those over GF(2^16), are for [`Generation`](crate::Generation) only.
+    /// Whether [`Encoder`](crate::Encoder), [`Decoder`](crate::Decoder) and [`Recoder`](crate::Recoder) take
+    /// it. The other codes, those over GF(2^16), are for [`Generation`](crate::Generation) only.
     pub const fn is_sliding(self) -> bool {
         self.is_over_gf256()
     }
@@ -51,8 +52,8 @@ impl Code {
         !matches!(self, Self::Rlc16)
     }
 
-    /// The coefficients of the repair symbol `id` over GF(2^8), in the order of its span; none is 0. A code over GF(2^16)
-    /// has none: see [`row_16`](Self::row_16).
+    /// The coefficients of the repair symbol `id` over GF(2^8), in the order of its span; none is 0. A code
+    /// over GF(2^16) has none: see [`row_16`](Self::row_16).
     ///
     /// Meaningful for ids that pass [`check`](Self::check); others get some values without panic.
     #[inline]
@@ -67,8 +68,8 @@ impl Code {
         Row { left: id.count, rule }
     }
 
-    /// The coefficients of the repair symbol `id` over GF(2^16), in the order of its span; none is 0. A code over GF(2^8)
-    /// has none: see [`row`](Self::row).
+    /// The coefficients of the repair symbol `id` over GF(2^16), in the order of its span; none is 0. A code
+    /// over GF(2^8) has none: see [`row`](Self::row).
     ///
     /// Meaningful for ids that pass [`check`](Self::check); others get some values without panic.
     #[inline]
@@ -116,7 +117,8 @@ pub struct Row {
 /// What the next coefficient is made of.
 #[derive(Clone, Debug)]
 enum Rule {
-    /// A span of one: the repair symbol is the source symbol, so that a retransmission needs no code of its own.
+    /// A span of one: the repair symbol is the source symbol, so that a retransmission needs no code of its
+    /// own.
     One,
     Drawn(TinyMt32),
     Hashed {
@@ -130,13 +132,14 @@ enum Rule {
 }
 
 impl Row {
-    /// What [`Code::Rlc`] gives the symbols from `first` in the repair symbol of this key, whatever its span, which is not of one symbol.
+    /// What [`Code::Rlc`] gives the symbols from `first` in the repair symbol of this key, whatever its span,
+    /// which is not of one symbol.
     pub(crate) fn hashed(key: u16, first: SourceId, count: u16) -> Self {
         Self { left: count, rule: Rule::Hashed { counter: hash_counter(key, first) } }
     }
 
-    /// Writes the next coefficients, as many as there is room for: what taking them one by one gives, in half the time
-    /// or less.
+    /// Writes the next coefficients, as many as there is room for: what taking them one by one gives, in half
+    /// the time or less.
     pub(crate) fn fill(&mut self, cells: &mut [u8]) {
         let count = cells.len().min(self.left.into());
         let cells = &mut cells[..count];
@@ -185,8 +188,8 @@ impl Iterator for Row {
 impl ExactSizeIterator for Row {}
 impl FusedIterator for Row {}
 
-// 2^64 over the golden ratio (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014), and the
-// fractional bits of the square root of 2, made odd: any odd constant unrelated to the first would do.
+// 2^64 over the golden ratio (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014), and
+// the fractional bits of the square root of 2, made odd: any odd constant unrelated to the first would do.
 pub(crate) const ID_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 const KEY_STEP: u64 = 0x6A09_E667_F3BC_C909;
 
@@ -204,15 +207,15 @@ pub(crate) fn mixed(counter: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Hash of a counter onto 1..=255. The upper 32 bits are scaled to 255 values, each of which has a share of 2^32 / 255
-/// rounded up or down: uniform within one part in 2^24 if the hash is.
+/// Hash of a counter onto 1..=255. The upper 32 bits are scaled to 255 values, each of which has a share of
+/// 2^32 / 255 rounded up or down: uniform within one part in 2^24 if the hash is.
 #[inline(always)]
 fn hashed(counter: u64) -> u8 {
     (((mixed(counter) >> 32) * 255) >> 32) as u8 + 1
 }
 
-/// The hashes of a counter and of those that follow it in steps of one source id. In a function of its own for the
-/// kernels, each of which has it compiled for its instructions.
+/// The hashes of a counter and of those that follow it in steps of one source id. In a function of its own
+/// for the kernels, each of which has it compiled for its instructions.
 #[inline(always)]
 pub(crate) fn hash_all(counter: u64, hashes: &mut [u8]) {
     for (i, hash) in (0..).zip(hashes) {
@@ -220,16 +223,16 @@ pub(crate) fn hash_all(counter: u64, hashes: &mut [u8]) {
     }
 }
 
-/// Multipliers of a recoded symbol, without end, none of them 0: SplitMix64 from a start that is itself a hash of the
-/// key. Were it a counter like that of a coefficient, a relay that holds source symbols would repeat the sender's own
-/// repair symbol of the same key.
+/// Multipliers of a recoded symbol, without end, none of them 0: SplitMix64 from a start that is itself a
+/// hash of the key. Were it a counter like that of a coefficient, a relay that holds source symbols would
+/// repeat the sender's own repair symbol of the same key.
 pub(crate) fn multipliers(key: u64) -> impl Iterator<Item = u8> {
     let start = mixed(key.wrapping_add(1).wrapping_mul(KEY_STEP));
     (0..).map(move |index: u64| hashed(start.wrapping_add(index.wrapping_mul(ID_STEP))))
 }
 
-/// RFC 8681 sections 3.5 and 3.6 with m = 8 and dt = 15: the low 8 bits of an output (tinymt32_rand256), drawn again
-/// while they are 0. One coefficient in 255 takes a second draw.
+/// RFC 8681 sections 3.5 and 3.6 with m = 8 and dt = 15: the low 8 bits of an output (tinymt32_rand256),
+/// drawn again while they are 0. One coefficient in 255 takes a second draw.
 #[inline]
 fn drawn(generator: &mut TinyMt32) -> u8 {
     loop {
@@ -240,15 +243,15 @@ fn drawn(generator: &mut TinyMt32) -> u8 {
     }
 }
 
-/// Entry (row, column) of the Cauchy matrix 1 / (x + y) with x = column and y = 255 - row, which never meet while
-/// row + column < 255, each column scaled by its entry of row 0. Scaling a column keeps every minor non-zero, hence
-/// the code MDS, and makes row 0 all ones: the first repair symbol is a plain XOR.
+/// Entry (row, column) of the Cauchy matrix 1 / (x + y) with x = column and y = 255 - row, which never meet
+/// while row + column < 255, each column scaled by its entry of row 0. Scaling a column keeps every minor
+/// non-zero, hence the code MDS, and makes row 0 all ones: the first repair symbol is a plain XOR.
 const fn cauchy(row: u8, column: u8) -> u8 {
     gf256::mul(column ^ 255, gf256::inv(column ^ (255 - row)))
 }
 
-/// The Cauchy matrix, row after row: 64 KiB, so that a coefficient is one byte of a copy and not two look-ups of which
-/// the second waits for the first.
+/// The Cauchy matrix, row after row: 64 KiB, so that a coefficient is one byte of a copy and not two look-ups
+/// of which the second waits for the first.
 static CAUCHY: [[u8; 256]; 256] = {
     let mut rows = [[0; 256]; 256];
     let mut row = 0;
@@ -334,17 +337,19 @@ mod tests {
         assert_eq!(row(Code::Cauchy, id(0, 255, 0)), [1; 255]);
     }
 
-    /// The wire format of `Rlc`: other implementations must find these (computed apart, with unbounded integers).
+    /// The wire format of `Rlc`: other implementations must find these (computed apart, with unbounded
+    /// integers).
     #[test]
     fn hashed_coefficients_are_pinned() {
         assert_eq!(row(Code::Rlc, id(0, 4, 0)), [54, 100, 220, 9]);
         assert_eq!(row(Code::Rlc, id(1 << 40, 4, 65_535)), [206, 25, 159, 191]);
-        // The middle of a longer span, and its end: a coefficient of `Rlc` depends on key and source id alone.
+        // The middle of a longer span, and its end: a coefficient of `Rlc` depends on key and source id
+        // alone.
         assert_eq!(row(Code::Rlc, id((1 << 40) - 300, 304, 65_535))[300..], [206, 25, 159, 191]);
     }
 
-    /// RFC 8681 appendix A: the low bytes of the outputs for seed 1, none of which is 0; they begin with the span,
-    /// whatever its ids are and even where it is of one symbol.
+    /// RFC 8681 appendix A: the low bytes of the outputs for seed 1, none of which is 0; they begin with the
+    /// span, whatever its ids are and even where it is of one symbol.
     #[test]
     fn coefficients_of_rfc_8681_are_the_low_bytes_for_the_key() {
         assert_eq!(row(Code::Rlc8681, id(77, 10, 1)), [37, 225, 177, 176, 21, 246, 54, 139, 168, 237]);
@@ -361,7 +366,8 @@ mod tests {
         }
     }
 
-    /// Pearson's chi-squared over 255 values has mean 254 and deviation 22.5; the seedless hash sits where it sits.
+    /// Pearson's chi-squared over 255 values has mean 254 and deviation 22.5; the seedless hash sits where it
+    /// sits.
     #[test]
     #[cfg_attr(miri, ignore = "slow there, and no unsafe code in it")]
     fn hashed_coefficients_are_spread_evenly_over_keys_and_over_ids() {

@@ -1,8 +1,8 @@
 //! The sender's side of a lane: symbols go in once and are sent, sent again and mixed from where they lie.
 //!
-//! The transport fills the next slot in place ([`open`](Encoder::open), [`commit`](Encoder::commit)), reads symbols
-//! for transmission, asks for repair symbols straight into the outgoing datagram, and releases what the peer has
-//! decoded. Invariant: every id in the window has its symbol; at most `capacity` of them.
+//! The transport fills the next slot in place ([`open`](Encoder::open), [`commit`](Encoder::commit)), reads
+//! symbols for transmission, asks for repair symbols straight into the outgoing datagram, and releases what
+//! the peer has decoded. Invariant: every id in the window has its symbol; at most `capacity` of them.
 
 use core::ops::Range;
 
@@ -27,8 +27,8 @@ impl core::fmt::Debug for Encoder {
 }
 
 impl Encoder {
-    /// An encoder for symbols of up to `slot_len` bytes (rounded up to a multiple of 64) that holds up to `capacity`
-    /// of them (rounded up to a power of two).
+    /// An encoder for symbols of up to `slot_len` bytes (rounded up to a multiple of 64) that holds up to
+    /// `capacity` of them (rounded up to a power of two).
     ///
     /// # Panics
     /// A slot is over 4 GiB, or the ring does not fit the address space.
@@ -51,7 +51,8 @@ impl Encoder {
         self.ring.memory()
     }
 
-    /// Makes room for at least `capacity` symbols, keeping all that are held and the open slot. Never shrinks.
+    /// Makes room for at least `capacity` symbols, keeping all that are held and the open slot. Never
+    /// shrinks.
     ///
     /// # Panics
     /// The ring does not fit the address space.
@@ -71,8 +72,8 @@ impl Encoder {
         self.next - self.base == self.ring.capacity() as u64
     }
 
-    /// The whole slot of the next id, to be filled. Its contents stay from call to call until the commit; they begin
-    /// with whatever an earlier symbol left there. `None` when the ring is full.
+    /// The whole slot of the next id, to be filled. Its contents stay from call to call until the commit;
+    /// they begin with whatever an earlier symbol left there. `None` when the ring is full.
     pub fn open(&mut self) -> Option<&mut [u8]> {
         if self.is_full() { None } else { Some(self.ring.slot_mut(self.next)) }
     }
@@ -109,8 +110,9 @@ impl Encoder {
         self.ring.slot(id.0)
     }
 
-    /// A symbol of the window, to be completed just before its first transmission (a time stamp). Once it was sent or
-    /// mixed into a repair symbol its bytes must never change: the receiver would decode neither the old nor the new.
+    /// A symbol of the window, to be completed just before its first transmission (a time stamp). Once it was
+    /// sent or mixed into a repair symbol its bytes must never change: the receiver would decode neither the
+    /// old nor the new.
     pub fn symbol_mut(&mut self, id: SourceId) -> Option<&mut [u8]> {
         let len = self.symbol(id)?.len();
         Some(&mut self.ring.slot_mut(id.0)[..len])
@@ -134,18 +136,19 @@ impl Encoder {
     /// [`repair_len`](Self::repair_len). Costs one multiply-accumulate per symbol of the span.
     ///
     /// # Errors
-    /// The code is for generations only or has no such repair symbol, the span is not wholly inside the window, or `out` is too short. `out` is
-    /// unchanged then.
+    /// The code is for generations only or has no such repair symbol, the span is not wholly inside the
+    /// window, or `out` is too short. `out` is unchanged then.
     pub fn write_repair(&self, code: Code, id: RepairId, out: &mut [u8]) -> Result<usize, EncodeError> {
         self.write_repairs(code, id, &mut [out])
     }
 
-    /// Writes several repair symbols over one span, with the keys `id.key`, `id.key + 1`, ..., one to the front of each
-    /// output, and returns the length that all have. Cheaper than one at a time: four share a pass over the span.
+    /// Writes several repair symbols over one span, with the keys `id.key`, `id.key + 1`, ..., one to the
+    /// front of each output, and returns the length that all have. Cheaper than one at a time: four share a
+    /// pass over the span.
     ///
     /// # Errors
-    /// The code is for generations only or lacks one of the repair symbols, the span is not wholly inside the window, or an output is too short.
-    /// All outputs are unchanged then.
+    /// The code is for generations only or lacks one of the repair symbols, the span is not wholly inside the
+    /// window, or an output is too short. All outputs are unchanged then.
     pub fn write_repairs<R: AsMut<[u8]>>(
         &self,
         code: Code,

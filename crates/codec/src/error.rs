@@ -1,8 +1,9 @@
-//! What can be wrong with a request or a received symbol; one small enum per operation. Those of generations are in
-//! `generation/error.rs`.
+//! What can be wrong with a request or a received symbol; one small enum per operation. Those of generations
+//! are in `generation/error.rs`.
 //!
-//! Every error names the number that was wrong and the limit it broke, and leaves the state as it was. The errors of
-//! [`Decoder`](crate::Decoder) are answers to bytes off the wire: the caller counts them and drops the symbol.
+//! Every error names the number that was wrong and the limit it broke, and leaves the state as it was. The
+//! errors of [`Decoder`](crate::Decoder) are answers to bytes off the wire: the caller counts them and drops
+//! the symbol.
 
 use core::error::Error;
 use core::fmt;

@@ -1,4 +1,5 @@
-//! Names of symbols: [`SourceId`] counts source symbols, [`RepairId`] says which of them a repair symbol mixes and how.
+//! Names of symbols: [`SourceId`] counts source symbols, [`RepairId`] says which of them a repair symbol
+//! mixes and how.
 //!
 //! Both travel on the wire as they are. They carry no promise: a `RepairId` read from a datagram is judged by
 //! [`Code::check`](crate::Code::check) before anything is done with it.
@@ -35,7 +36,8 @@ impl fmt::Display for SourceId {
     }
 }
 
-/// Names a repair symbol: its span and the key its coefficients are drawn from (RFC 8681: FSS_ESI, NSS, Repair_Key).
+/// Names a repair symbol: its span and the key its coefficients are drawn from (RFC 8681: FSS_ESI, NSS,
+/// Repair_Key).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RepairId {
     /// First source symbol of the span.

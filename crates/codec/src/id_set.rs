@@ -1,8 +1,8 @@
 //! A set of source ids inside a sliding window: one bit an id, in a ring.
 //!
-//! The decoder keeps three of these. Ids share a bit when they are a multiple of the ring's length apart, so every
-//! range given to a method lies within one window no longer than the capacity, and the owner removes ids before the
-//! window leaves them behind: outside the window all bits are clear.
+//! The decoder keeps three of these. Ids share a bit when they are a multiple of the ring's length apart, so
+//! every range given to a method lies within one window no longer than the capacity, and the owner removes
+//! ids before the window leaves them behind: outside the window all bits are clear.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -84,7 +84,8 @@ impl IdSet {
         *self = larger;
     }
 
-    /// Ids whose bit is set once all are flipped where `flip` says so: word by word, a few instructions an id.
+    /// Ids whose bit is set once all are flipped where `flip` says so: word by word, a few instructions an
+    /// id.
     fn ids(&self, range: Range<u64>, flip: u64) -> impl Iterator<Item = u64> + Clone + '_ {
         words_of(range).flat_map(move |(at, mask)| {
             let mut left = (self.words[self.index(at)] ^ flip) & mask;

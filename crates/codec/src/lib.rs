@@ -1,16 +1,16 @@
-//! Erasure codes over GF(2^8), and for blocks over GF(2^16): blocks, sliding windows and relays, at the speed of the
-//! machine, in bounded memory.
+//! Erasure codes over GF(2^8), and for blocks over GF(2^16): blocks, sliding windows and relays, at the speed
+//! of the machine, in bounded memory.
 //!
-//! A *source symbol* is a unit of original data with an id 0, 1, 2, ...; a *repair symbol* is a linear combination of
-//! the source symbols of one *span*. Whoever received as many independent symbols as were lost gets all of them back,
-//! whichever they are. A block code is spans that do not overlap; a sliding code is spans that do; a retransmission is
-//! a span of one. A [`Code`] is the rule that gives the coefficients. All codes work everywhere, but [`Code::Rlc16`], which
-//! is for blocks only.
+//! A *source symbol* is a unit of original data with an id 0, 1, 2, ...; a *repair symbol* is a linear
+//! combination of the source symbols of one *span*. Whoever received as many independent symbols as were lost
+//! gets all of them back, whichever they are. A block code is spans that do not overlap; a sliding code is
+//! spans that do; a retransmission is a span of one. A [`Code`] is the rule that gives the coefficients. All
+//! codes work everywhere, but [`Code::Rlc16`], which is for blocks only.
 //!
 //! # Simple: a block in memory
 //!
-//! [`Generation`] and [`DecodePlan`] work on slices where they lie: storage, multicast, anything that has a block at
-//! hand. [`generation`] shows more, one plan for many stripes among it.
+//! [`Generation`] and [`DecodePlan`] work on slices where they lie: storage, multicast, anything that has a
+//! block at hand. [`generation`] shows more, one plan for many stripes among it.
 //!
 //! ```
 //! use tidewire_codec::{Code, Generation};
@@ -29,8 +29,9 @@
 //!
 //! # Basic: a stream of packets
 //!
-//! [`Encoder`] keeps what was sent until it is released, and mixes any span of it. [`Decoder`] takes what arrives, in
-//! any order, and has each lost symbol as soon as it is determined; it is reorder buffer and read buffer in one.
+//! [`Encoder`] keeps what was sent until it is released, and mixes any span of it. [`Decoder`] takes what
+//! arrives, in any order, and has each lost symbol as soon as it is determined; it is reorder buffer and read
+//! buffer in one.
 //!
 //! ```
 //! use tidewire_codec::{Code, Decoder, Encoder, Limits, RepairId, SourceId};
@@ -59,9 +60,9 @@
 //!
 //! # Advanced: relays
 //!
-//! A [`Recoder`] between the two makes new combinations of whatever it has received, without decoding, and sends their
-//! coefficients along; relays behind it do the same with those. What reaches the end is worth as much as if the source
-//! had sent it over a single hop.
+//! A [`Recoder`] between the two makes new combinations of whatever it has received, without decoding, and
+//! sends their coefficients along; relays behind it do the same with those. What reaches the end is worth as
+//! much as if the source had sent it over a single hop.
 //!
 //! ```
 //! use tidewire_codec::{Decoder, Limits, Recoder, SourceId};
@@ -85,12 +86,13 @@
 //!
 //! # What holds everywhere
 //!
-//! Nothing here reads a clock, a socket or a source of randomness. All memory is bounded by the numbers given at
-//! construction, a plan's by its generation, and once a lane has seen its first loss nothing allocates until it grows.
-//! No received symbol makes it panic: errors name the number that was wrong and the limit it broke, and leave the state
-//! as it was. Symbols are kept in slots that begin on 64-byte boundaries: what arrives at any alignment is copied there
-//! once, and the arithmetic reads nothing else. It runs on the fastest [`kernel`](kernel::Kernel) this processor has,
-//! chosen once per process; `unsafe` lives there and nowhere else.
+//! Nothing here reads a clock, a socket or a source of randomness. All memory is bounded by the numbers given
+//! at construction, a plan's by its generation, and once a lane has seen its first loss nothing allocates
+//! until it grows. No received symbol makes it panic: errors name the number that was wrong and the limit it
+//! broke, and leave the state as it was. Symbols are kept in slots that begin on 64-byte boundaries: what
+//! arrives at any alignment is copied there once, and the arithmetic reads nothing else. It runs on the
+//! fastest [`kernel`](kernel::Kernel) this processor has, chosen once per process; `unsafe` lives there and
+//! nowhere else.
 #![no_std]
 #![deny(unsafe_code)]
 extern crate alloc;
@@ -116,7 +118,7 @@ pub use code::{Code, Row};
 pub use decoder::{Decoded, Decoder, Limits, Reception};
 pub use encoder::Encoder;
 pub use error::{DecodeError, EncodeError, RecodeError, SpanError};
-pub use generation::{DecodePlan, Generation, GenerationError, PlanError, Rank, RankError};
+pub use generation::{DecodePlan, Generation, GenerationError, PlanError, Rank, RankError, ShortDecoder};
 pub use id::{RepairId, SourceId};
 pub use prepared::Prepared;
 pub use recoder::Recoder;

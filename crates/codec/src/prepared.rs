@@ -1,10 +1,11 @@
 //! Repair symbols made a few at a time, for a span that moves on between one and the next.
 //!
-//! A sender under steady loss sends a repair symbol after every few source symbols, each over the newest of them: spans
-//! that differ at their ends only. Four sums share a pass over the symbols and take little more than half the time of
-//! four passes; what the span gains and loses until a repair is sent is added to its sum then. [`Encoder`] makes and
-//! takes them, a lane keeps one of these. Invariant: sum `j` is that of the [`Code::Rlc`] repair symbol
-//! `key + j` over `first..end`, zero beyond the longest symbol that it ever mixed.
+//! A sender under steady loss sends a repair symbol after every few source symbols, each over the newest of
+//! them: spans that differ at their ends only. Four sums share a pass over the symbols and take little more
+//! than half the time of four passes; what the span gains and loses until a repair is sent is added to its
+//! sum then. [`Encoder`] makes and takes them, a lane keeps one of these. Invariant: sum `j` is that of the
+//! [`Code::Rlc`] repair symbol `key + j` over `first..end`, zero beyond the longest symbol that it ever
+//! mixed.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -17,8 +18,8 @@ use crate::{Code, EncodeError, Encoder, RepairId, Row, SourceId};
 /// Sums made at once: as many as the kernel keeps in registers.
 const SUMS: usize = 4;
 
-/// A sum is taken for a span that lacks or has no more symbols than this at either end: it costs as many products, and
-/// what is saved is some 0.4 of those over the span.
+/// A sum is taken for a span that lacks or has no more symbols than this at either end: it costs as many
+/// products, and what is saved is some 0.4 of those over the span.
 const MOST_MOVED: u64 = 16;
 
 /// The [`Code::Rlc`] repair symbols of a few keys over one span, to be sent one by one.
@@ -45,8 +46,9 @@ impl Prepared {
     /// How many repair symbols are made at a time: so many keys are used up.
     pub const COUNT: u16 = SUMS as u16;
 
-    /// The key of the repair symbol that is ready for a span, if one is: at either end it may lie some symbols further on than the span that
-    /// was prepared. None is for a span of one symbol, whose repair symbol is that symbol.
+    /// The key of the repair symbol that is ready for a span, if one is: at either end it may lie some
+    /// symbols further on than the span that was prepared. None is for a span of one symbol, whose repair
+    /// symbol is that symbol.
     pub fn key_for(&self, first: SourceId, count: u16) -> Option<u16> {
         let end = first.plus(count.into()).0;
         let is_near = |then: u64, now: u64| then <= now && now - then <= MOST_MOVED;
@@ -63,8 +65,8 @@ impl Encoder {
         }
     }
 
-    /// Makes the [`Code::Rlc`] repair symbols of the keys `id.key` to `id.key + 3` over one span, in place of those that
-    /// were prepared before. To be sent soon: [`write_prepared`](Self::write_prepared).
+    /// Makes the [`Code::Rlc`] repair symbols of the keys `id.key` to `id.key + 3` over one span, in place of
+    /// those that were prepared before. To be sent soon: [`write_prepared`](Self::write_prepared).
     ///
     /// # Errors
     /// The span is not wholly inside the window, or the keys do not go so far. Nothing is changed.
@@ -86,8 +88,8 @@ impl Encoder {
         Ok(())
     }
 
-    /// [`write_repair`](Self::write_repair) for [`Code::Rlc`], with what was prepared if that is of this key and near this
-    /// span, and what it mixes beyond it is still held.
+    /// [`write_repair`](Self::write_repair) for [`Code::Rlc`], with what was prepared if that is of this key
+    /// and near this span, and what it mixes beyond it is still held.
     ///
     /// # Errors
     /// As [`write_repair`](Self::write_repair).
@@ -98,7 +100,8 @@ impl Encoder {
         }
         let lost = prepared.first..id.first.0;
         if prepared.key_for(id.first, id.count) != Some(id.key) || lost.start < self.window().start.0 {
-            // What is left of them mixes symbols that are gone: none of their keys may be named again, or each repair would be the same one.
+            // What is left of them mixes symbols that are gone: none of their keys may be named again, or
+            // each repair would be the same one.
             if lost.start < self.window().start.0 {
                 prepared.left = 0;
             }

@@ -1,15 +1,16 @@
-//! The relay's side of a generation: symbols come in over one hop, new combinations of them go out over the next,
-//! without decoding.
+//! The relay's side of a generation: symbols come in over one hop, new combinations of them go out over the
+//! next, without decoding.
 //!
-//! A relay that only forwards passes every loss on; one that recodes replaces what its own hop loses, so that each hop
-//! needs redundancy for its own losses only. It also need not wait: a combination of what has arrived so far can leave
-//! at once. That is the rule of pipeline coding: each innovative arrival sends about R new combinations, a redundant
-//! one sends nothing. When to send is the caller's; see `examples/relay.rs`.
+//! A relay that only forwards passes every loss on; one that recodes replaces what its own hop loses, so that
+//! each hop needs redundancy for its own losses only. It also need not wait: a combination of what has
+//! arrived so far can leave at once. That is the rule of pipeline coding: each innovative arrival sends about
+//! R new combinations, a redundant one sends nothing. When to send is the caller's; see `examples/relay.rs`.
 //!
-//! Invariants: slot i of `symbols` and of `vectors` holds the i-th innovative symbol and its coding vector as they were
-//! received; row p of `echelon`, where `is_pivot[p]`, is 0 before column p and 1 there; both sets of vectors span the same
-//! space, so that a symbol is innovative if the echelon does not reduce its vector to 0. Payloads are copied in once
-//! and read by [`write_recoded`](Recoder::write_recoded), nothing else touches them.
+//! Invariants: slot i of `symbols` and of `vectors` holds the i-th innovative symbol and its coding vector as
+//! they were received; row p of `echelon`, where `is_pivot[p]`, is 0 before column p and 1 there; both sets
+//! of vectors span the same space, so that a symbol is innovative if the echelon does not reduce its vector
+//! to 0. Payloads are copied in once and read by [`write_recoded`](Recoder::write_recoded), nothing else
+//! touches them.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -73,9 +74,10 @@ impl core::fmt::Debug for Recoder {
 }
 
 impl Recoder {
-    /// A recoder for symbols of up to `slot_len` bytes and generations of up to `max_count` symbols; it holds none yet.
-    /// All its memory is taken here: `max_count * (slot_len + 2 * max_count)` bytes, the first factor rounded up to a
-    /// power of two, the terms of the second to a multiple of 64, and some bytes for each symbol.
+    /// A recoder for symbols of up to `slot_len` bytes and generations of up to `max_count` symbols; it holds
+    /// none yet. All its memory is taken here: `max_count * (slot_len + 2 * max_count)` bytes, the first
+    /// factor rounded up to a power of two, the terms of the second to a multiple of 64, and some bytes for
+    /// each symbol.
     ///
     /// # Panics
     /// A slot is over 4 GiB, or the slots do not fit the address space.
@@ -97,7 +99,8 @@ impl Recoder {
     /// Forgets all and begins the generation of the `count` source symbols from `first`.
     ///
     /// # Errors
-    /// The generation is empty, longer than there is room for, or runs past the last source id. Nothing is changed.
+    /// The generation is empty, longer than there is room for, or runs past the last source id. Nothing is
+    /// changed.
     pub fn begin(&mut self, first: SourceId, count: u16) -> Result<(), RecodeError> {
         span(first, count)?;
         if count > self.max_count {
@@ -130,19 +133,20 @@ impl Recoder {
     /// Takes a repair symbol.
     ///
     /// # Errors
-    /// The code is over GF(2^16) or has no such repair symbol, its span is not wholly inside the generation, or the symbol is empty or
-    /// longer than a slot. Nothing is changed.
+    /// The code is over GF(2^16) or has no such repair symbol, its span is not wholly inside the generation,
+    /// or the symbol is empty or longer than a slot. Nothing is changed.
     pub fn receive_repair(&mut self, code: Code, id: RepairId, symbol: &[u8]) -> Result<Reception, RecodeError> {
         code.check_sliding()?;
         code.check(id)?;
         self.receive(id.first, code.row(id), symbol)
     }
 
-    /// Takes what another relay recoded, with the coefficients that came with it, the first of them that of `first`.
+    /// Takes what another relay recoded, with the coefficients that came with it, the first of them that of
+    /// `first`.
     ///
     /// # Errors
-    /// The coefficients are none, all 0 or not wholly inside the generation, or the symbol is empty or longer than a
-    /// slot. Nothing is changed.
+    /// The coefficients are none, all 0 or not wholly inside the generation, or the symbol is empty or longer
+    /// than a slot. Nothing is changed.
     pub fn receive_recoded(
         &mut self,
         first: SourceId,
@@ -160,16 +164,16 @@ impl Recoder {
         (0..self.rank.into()).map(|slot| self.symbols.len(slot)).max().unwrap_or(0)
     }
 
-    /// Writes a random combination of all symbols held to the front of `symbol` and returns its length, that of
-    /// [`recoded_len`](Self::recoded_len); `coefficients` becomes its coding vector, one coefficient for each symbol of
-    /// the generation, never all of them 0. Costs one multiply-accumulate per symbol held.
+    /// Writes a random combination of all symbols held to the front of `symbol` and returns its length, that
+    /// of [`recoded_len`](Self::recoded_len); `coefficients` becomes its coding vector, one coefficient for
+    /// each symbol of the generation, never all of them 0. Costs one multiply-accumulate per symbol held.
     ///
-    /// The multipliers are drawn from `key`: use each once for a generation, and on relays that work side by side
-    /// different ones (a packet number and something of the relay's own), else they may send the same.
+    /// The multipliers are drawn from `key`: use each once for a generation, and on relays that work side by
+    /// side different ones (a packet number and something of the relay's own), else they may send the same.
     ///
     /// # Errors
-    /// Nothing is held, `coefficients` has not the length of the generation, or `symbol` is too short. Neither is
-    /// changed then.
+    /// Nothing is held, `coefficients` has not the length of the generation, or `symbol` is too short.
+    /// Neither is changed then.
     pub fn write_recoded(&self, key: u64, coefficients: &mut [u8], symbol: &mut [u8]) -> Result<usize, RecodeError> {
         if self.rank == 0 {
             return Err(RecodeError::NothingHeld);

@@ -1,12 +1,14 @@
 //! The symbol ring: equal slots in one block of memory, each for the symbol of one source id.
 //!
-//! At the sender it is send buffer, retransmit store and coding window; at the receiver reorder buffer, read buffer
-//! and the storage of unsolved rows (a row lives in the slot of the symbol it will become). Place `id mod capacity`
-//! belongs to `id`; the owner decides which window of ids is alive. A place gets its slot when it is first written to
-//! and keeps it, so that a wide window of which little has come takes little memory.
+//! At the sender it is send buffer, retransmit store and coding window; at the receiver reorder buffer, read
+//! buffer and the storage of unsolved rows (a row lives in the slot of the symbol it will become). Place
+//! `id mod capacity` belongs to `id`; the owner decides which window of ids is alive. A place gets its slot
+//! when it is first written to and keeps it, so that a wide window of which little has come takes little
+//! memory.
 //!
-//! Invariants: slots begin on 64-byte boundaries and are a multiple of 64 bytes, so that kernels run whole aligned
-//! registers; a slot is zero beyond its symbol's length, so that symbols of different length mix without special cases.
+//! Invariants: slots begin on 64-byte boundaries and are a multiple of 64 bytes, so that kernels run whole
+//! aligned registers; a slot is zero beyond its symbol's length, so that symbols of different length mix
+//! without special cases.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -70,8 +72,8 @@ impl SymbolRing {
         self.memory.capacity() + self.capacity() * (size_of::<u32>() * 2)
     }
 
-    /// Lengthens to at least `capacity` places, keeping those of the ids in `window`, which is no longer than the ring
-    /// was. No symbol is copied. Never shrinks.
+    /// Lengthens to at least `capacity` places, keeping those of the ids in `window`, which is no longer than
+    /// the ring was. No symbol is copied. Never shrinks.
     ///
     /// # Panics
     /// The ring is larger than the address space.
@@ -150,8 +152,8 @@ impl SymbolRing {
         mix::add(out, terms.map(|(id, factor)| (factor, &self.slot(id)[..len])));
     }
 
-    /// Slot of `to ^=` the sum of factor times slot over the ids from `first` on, the factor of `to` being 0. The symbol
-    /// there becomes as long as the longest of all.
+    /// Slot of `to ^=` the sum of factor times slot over the ids from `first` on, the factor of `to` being 0.
+    /// The symbol there becomes as long as the longest of all.
     pub fn mix_span_into(&mut self, to: u64, first: u64, factors: &[u8]) {
         let (mask, start, slot_len, target) = (self.lens.len() - 1, self.start, self.slot_len, self.index(to));
         // Factors before ids: they end, while counting ids past the last number would overflow.
@@ -175,8 +177,8 @@ impl SymbolRing {
         mix::add(&mut out[..len], symbols);
     }
 
-    /// Slot `^=` factor times slot of `from`, for every (id, factor), none of them `from`. The symbols there become as
-    /// long as that of `from`.
+    /// Slot `^=` factor times slot of `from`, for every (id, factor), none of them `from`. The symbols there
+    /// become as long as that of `from`.
     pub fn add_to(&mut self, from: u64, targets: &[(u64, u8)]) {
         let (source, len) = (self.bytes_of(from).start, self.lens[self.index(from)]);
         for &(to, factor) in targets {
@@ -225,8 +227,9 @@ impl SymbolRing {
     }
 }
 
-/// `len` rounded up to whole lines, which a slot has and which are zero beyond the symbol. The kernels then never see the end of a
-/// symbol that is no whole register: symbols of 20 bytes would else be computed byte by byte.
+/// `len` rounded up to whole lines, which a slot has and which are zero beyond the symbol. The kernels then
+/// never see the end of a symbol that is no whole register: symbols of 20 bytes would else be computed byte
+/// by byte.
 fn lines(len: usize) -> usize {
     len.next_multiple_of(LINE)
 }

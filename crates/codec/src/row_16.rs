@@ -8,7 +8,8 @@ use crate::SourceId;
 use crate::code::{ID_STEP, hash_counter, mixed};
 use crate::kernel::Kernel;
 
-/// The coefficients of one repair symbol of [`Code::Rlc16`](crate::Code::Rlc16), in the order of its span. Owns no memory.
+/// The coefficients of one repair symbol of [`Code::Rlc16`](crate::Code::Rlc16), in the order of its span.
+/// Owns no memory.
 #[derive(Clone, Debug)]
 pub struct Row16 {
     left: u16,
@@ -75,15 +76,15 @@ impl Iterator for Row16 {
 impl ExactSizeIterator for Row16 {}
 impl FusedIterator for Row16 {}
 
-/// Hash of a counter onto 1..=65,535. The upper 32 bits are scaled to 65,535 values: each has a share of 65,537 of the
-/// 2^32, one has 65,538.
+/// Hash of a counter onto 1..=65,535. The upper 32 bits are scaled to 65,535 values: each has a share of
+/// 65,537 of the 2^32, one has 65,538.
 #[inline(always)]
 fn hashed(counter: u64) -> u16 {
     (((mixed(counter) >> 32) * 65_535) >> 32) as u16 + 1
 }
 
-/// The hashes of a counter and of those that follow it in steps of one source id. In a function of its own for the
-/// kernels: each has it compiled for its instructions.
+/// The hashes of a counter and of those that follow it in steps of one source id. In a function of its own
+/// for the kernels: each has it compiled for its instructions.
 #[inline(always)]
 pub(crate) fn hash_all_16(counter: u64, hashes: &mut [u16]) {
     for (i, hash) in (0..).zip(hashes) {
@@ -107,7 +108,8 @@ mod tests {
         Code::Rlc16.row_16(id).collect()
     }
 
-    /// The wire format of `Rlc16`: other implementations must find these (computed apart, with unbounded integers).
+    /// The wire format of `Rlc16`: other implementations must find these (computed apart, with unbounded
+    /// integers).
     #[test]
     fn hashed_coefficients_are_pinned() {
         assert_eq!(row(id(0, 4, 0)), [13_669, 25_552, 56_327, 2_087]);

@@ -1,15 +1,18 @@
-//! TinyMT32, the pseudo-random generator of RFC 8682, from which [`Code::Rlc8681`](crate::Code::Rlc8681) draws its
-//! coefficients.
+//! TinyMT32, the pseudo-random generator of RFC 8682, from which [`Code::Rlc8681`](crate::Code::Rlc8681)
+//! draws its coefficients.
 //!
-//! Every implementation of RFC 8681 must find the same numbers, so nothing here is open to choice: the parameter set is
-//! the one that RFC 8682 section 2.1 prescribes, and the outputs are pinned by its own test values.
+//! Every implementation of RFC 8681 must find the same numbers, so nothing here is open to choice: the
+//! parameter set is the one that RFC 8682 section 2.1 prescribes, and the outputs are pinned by its own test
+//! values.
 
-/// The parameter set of RFC 8682 section 2.1. The first two belong to the state's step, the third to the output.
+/// The parameter set of RFC 8682 section 2.1. The first two belong to the state's step, the third to the
+/// output.
 const MAT1: u32 = 0x8F70_11EE;
 const MAT2: u32 = 0xFC78_FF1F;
 const TMAT: u32 = 0x3793_FDFF;
 
-/// Rounds that spread the seed over the state, and steps taken before the first output (RFC 8682 section 2.1).
+/// Rounds that spread the seed over the state, and steps taken before the first output (RFC 8682 section
+/// 2.1).
 const SEED_ROUNDS: u32 = 8;
 const STEPS_AHEAD: u32 = 8;
 

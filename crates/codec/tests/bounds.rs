@@ -1,5 +1,5 @@
-//! What a peer cannot do, whatever it sends: make the decoder panic, grow, or change on an error; and what a healthy
-//! stream does not do: allocate.
+//! What a peer cannot do, whatever it sends: make the decoder panic, grow, or change on an error; and what a
+//! healthy stream does not do: allocate.
 #![cfg(not(miri))]
 
 mod bounded;
@@ -56,8 +56,9 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(setup::cases(1_000))]
-    /// Contents are random bytes, so rows contradict each other most of the time. A second decoder gets only what the
-    /// first one did not refuse: whatever an error would have changed, shows in one of the steps after it.
+    /// Contents are random bytes, so rows contradict each other most of the time. A second decoder gets only
+    /// what the first one did not refuse: whatever an error would have changed, shows in one of the steps
+    /// after it.
     #[test]
     fn nothing_a_peer_sends_breaks_an_invariant(steps in prop::collection::vec(step(), 0..120)) {
         let mut meter = Meter::default();
@@ -180,8 +181,8 @@ fn full_rows_refuse_rows_and_nothing_else() {
     assert_eq!((decoder.rank_deficit(), decoder.rows(), decoder.edge()), (0, 0, SourceId(8)));
 }
 
-/// A window with losses all over it fills the matrix with rows that solve nothing yet: those of later symbols give way, so that
-/// the lowest gap closes.
+/// A window with losses all over it fills the matrix with rows that solve nothing yet: those of later symbols
+/// give way, so that the lowest gap closes.
 #[test]
 fn rows_of_later_symbols_give_way_to_earlier_ones() {
     let mut decoder = Decoder::new(Limits { capacity: 256, max_span: 16, max_rows: 4, slot_len: SLOT });
@@ -230,7 +231,8 @@ fn refused_rows_take_no_columns() {
     let mut decoder = Decoder::new(Limits { capacity: 256, max_span: 16, max_rows: 1, slot_len: SLOT });
     let repair = |first| RepairId { first: SourceId(first), count: 16, key: 0 };
     assert_eq!(decoder.receive_repair(Code::Rlc, repair(0), &[1]), Ok(Reception::Innovative));
-    // Fifteen free ids are there and 64 allowed: the fourth span would be over it if the three before it stayed.
+    // Fifteen free ids are there and 64 allowed: the fourth span would be over it if the three before it
+    // stayed.
     for span in 1..10 {
         let reception = decoder.receive_repair(Code::Rlc, repair(16 * span), &[1]);
         assert_eq!(reception, Err(DecodeError::TooManyRows { limit: 1 }));

@@ -1,4 +1,5 @@
-//! What the codes promise: enough symbols decode, whichever they are, in generations and along a sliding window.
+//! What the codes promise: enough symbols decode, whichever they are, in generations and along a sliding
+//! window.
 #![cfg(not(miri))]
 
 mod setup;
@@ -23,7 +24,8 @@ fn assert_bit_exact(decoder: &Decoder, id: SourceId) {
     assert!(found.starts_with(&truth) && found[truth.len()..].iter().all(|&byte| byte == 0), "{id}");
 }
 
-/// Sends all of a generation in the given order, stops when it is decoded; returns innovative and redundant counts.
+/// Sends all of a generation in the given order, stops when it is decoded; returns innovative and redundant
+/// counts.
 fn receive_generation(code: Code, k: u16, order: &[usize]) -> (u16, u16) {
     let mut encoder = Encoder::new(SLOT, usize::from(k));
     (0..u64::from(k)).for_each(|id| assert_eq!(encoder.push(&symbol(id)), Ok(SourceId(id))));
@@ -88,8 +90,9 @@ proptest! {
     }
 }
 
-/// A random code misses by chance: k repairs decode k unknowns with probability prod (1 - 255^-i), about 0.9961, so of
-/// 4,000 generations 16 fail to decode from k, 4 deviations either way are 0..=32. Both ends can fail.
+/// A random code misses by chance: k repairs decode k unknowns with probability prod (1 - 255^-i), about
+/// 0.9961, so of 4,000 generations 16 fail to decode from k, 4 deviations either way are 0..=32. Both ends
+/// can fail.
 #[test]
 fn random_repairs_are_dependent_about_as_often_as_theory_says() {
     const GENERATIONS: u16 = 4_000;
@@ -164,8 +167,9 @@ impl Link {
     }
 }
 
-/// Streams `total` symbols through a ring of `capacity` with one repair after every `spacing` sources; when the window
-/// is full the sender repeats the receiver's edge until it moves. Everything must arrive, bit exact, each once.
+/// Streams `total` symbols through a ring of `capacity` with one repair after every `spacing` sources; when
+/// the window is full the sender repeats the receiver's edge until it moves. Everything must arrive, bit
+/// exact, each once.
 fn stream(total: u64, capacity: usize, max_span: u16, spacing: u64, mut link: Link) {
     let mut encoder = Encoder::new(SLOT, capacity);
     let mut decoder = Decoder::new(Limits { slot_len: SLOT, capacity, max_span, max_rows: max_span.into() });

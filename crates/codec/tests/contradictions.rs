@@ -1,5 +1,5 @@
-//! A peer that says one thing and then another: what the decoder sees, it refuses by name and number, and stays as it
-//! was; what an honest peer sends is never taken for it.
+//! A peer that says one thing and then another: what the decoder sees, it refuses by name and number, and
+//! stays as it was; what an honest peer sends is never taken for it.
 #![cfg(not(miri))]
 
 mod bounded;

@@ -1,7 +1,7 @@
 //! The decoder against a naive one, over arbitrary sequences of receptions and skips.
 //!
-//! After every step both must agree on the rank and on every decoded symbol: that is at once "rank never falls", "a
-//! unit vector in the row space is delivered" and "innovative means the rank rose".
+//! After every step both must agree on the rank and on every decoded symbol: that is at once "rank never
+//! falls", "a unit vector in the row space is delivered" and "innovative means the rank rose".
 #![cfg(not(miri))]
 
 mod reference;
@@ -37,7 +37,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         8 => (0..IDS).prop_map(Step::Source),
         8 => repair(),
         8 => recoded(),
-        // Mostly short ones: a long one may cost more row operations than there may be, and ends the comparison.
+        // Mostly short ones: a long one may cost more row operations than there may be, and ends the
+        // comparison.
         1 => prop_oneof![3 => 0..12usize, 1 => 0..IDS].prop_map(Step::Skip),
     ];
     prop::collection::vec(step, 0..150)

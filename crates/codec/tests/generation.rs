@@ -1,4 +1,5 @@
-//! The dense block code against a naive matrix, its errors, and its promise to allocate nothing once it has run.
+//! The dense block code against a naive matrix, its errors, and its promise to allocate nothing once it has
+//! run.
 #![cfg(not(miri))]
 
 mod bounded;
@@ -94,7 +95,8 @@ fn generation() -> impl Strategy<Value = Generation> {
         .prop_map(|(code, count, first)| Generation::new(code, count).unwrap().at(SourceId(first)).unwrap())
 }
 
-/// A generation, its symbols, all of one length or none longer, and that length. Some lengths are cut into pieces.
+/// A generation, its symbols, all of one length or none longer, and that length. Some lengths are cut into
+/// pieces.
 fn filled() -> impl Strategy<Value = (Generation, Vec<Vec<u8>>, usize)> {
     let len = prop_oneof![4 => 1..200usize, 1 => 1_000..20_000usize];
     (generation(), len, any::<bool>()).prop_flat_map(|(generation, len, is_ragged)| {
@@ -106,7 +108,8 @@ fn filled() -> impl Strategy<Value = (Generation, Vec<Vec<u8>>, usize)> {
     })
 }
 
-/// A generation, some of whose symbols are lost, and keys to repair them by, as many as that or a few more or less.
+/// A generation, some of whose symbols are lost, and keys to repair them by, as many as that or a few more or
+/// less.
 fn losses() -> impl Strategy<Value = (Generation, Vec<u16>, Vec<u16>)> {
     generation().prop_flat_map(|generation| {
         let all: Vec<u16> = (0..generation.count()).collect();
@@ -207,8 +210,8 @@ fn the_largest_generations_decode() {
     }
 }
 
-/// Over q - 1 = 255 non-zero values a 2 x 2 matrix is singular with probability 1/255 exactly (three entries determine
-/// the fourth), a larger one with 1/255 within 10^-6.
+/// Over q - 1 = 255 non-zero values a 2 x 2 matrix is singular with probability 1/255 exactly (three entries
+/// determine the fourth), a larger one with 1/255 within 10^-6.
 #[test]
 fn random_repair_symbols_are_dependent_as_often_as_theory_says() {
     let draws = 30_000;

@@ -56,8 +56,8 @@ fn a_window_of_nothing_but_repairs() {
     }
 }
 
-/// Half of all symbols are lost, and a repair follows each: rows come and go for several windows. Then the ring grows
-/// under them.
+/// Half of all symbols are lost, and a repair follows each: rows come and go for several windows. Then the
+/// ring grows under them.
 #[test]
 fn half_of_a_long_stream_is_lost() {
     for limits in all_limits() {
@@ -90,7 +90,8 @@ fn half_of_a_long_stream_is_lost() {
     }
 }
 
-/// Every row mentions every given up id: to keep what they say of the rest would take 127 + 126 + ... row operations.
+/// Every row mentions every given up id: to keep what they say of the rest would take 127 + 126 + ... row
+/// operations.
 #[test]
 fn giving_up_what_a_hundred_rows_share_is_cut_short() {
     let limits = Limits { slot_len: 64, capacity: 256, max_span: 256, max_rows: 128 };

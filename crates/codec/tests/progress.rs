@@ -1,4 +1,5 @@
-//! The lowest gap always closes: from any state of the decoder, repairs of the lowest span are accepted and decode it.
+//! The lowest gap always closes: from any state of the decoder, repairs of the lowest span are accepted and
+//! decode it.
 //!
 //! Contents are zeros: every combination of them is consistent, and only the coefficients decide.
 #![cfg(not(miri))]
@@ -32,7 +33,8 @@ fn below(bound: u64, part: u16) -> u64 {
     (bound * u64::from(part)) >> 16
 }
 
-/// Receives a source symbol (one step in 16) or a repair somewhere between edge and limit. Refusals are allowed here.
+/// Receives a source symbol (one step in 16) or a repair somewhere between edge and limit. Refusals are
+/// allowed here.
 fn fill(decoder: &mut Decoder, limits: Limits, (kind, place, length): (u8, u16, u16), key: u16) {
     let (edge, capacity) = (decoder.edge().0, decoder.capacity() as u64);
     if kind == 0 {
@@ -46,8 +48,9 @@ fn fill(decoder: &mut Decoder, limits: Limits, (kind, place, length): (u8, u16, 
     let _ = decoder.receive_repair(Code::Rlc, RepairId { first, count: count as u16, key }, &SYMBOL);
 }
 
-/// What a sender does while the lowest gap waits: repairs of the newest span, one for each symbol, or for two in `skips` of 16 cases. All
-/// symbols are lost. In the end rows and columns are full, and each row mentions most of the columns.
+/// What a sender does while the lowest gap waits: repairs of the newest span, one for each symbol, or for two
+/// in `skips` of 16 cases. All symbols are lost. In the end rows and columns are full, and each row mentions
+/// most of the columns.
 fn sweep(decoder: &mut Decoder, limits: Limits, skips: u16, key: &mut impl FnMut() -> u16) {
     let count = limits.max_span.min(decoder.capacity() as u16);
     let mut end = decoder.edge().plus(2 * u64::from(count));
@@ -60,8 +63,9 @@ fn sweep(decoder: &mut Decoder, limits: Limits, skips: u16, key: &mut impl FnMut
 
 proptest! {
     #![proptest_config(setup::cases(400))]
-    /// Every repair of the lowest span is accepted, and as many as the span lacks decode it, but for the one in 256 that
-    /// says nothing new. So all spans close, one after the other, whatever fills the matrix meanwhile.
+    /// Every repair of the lowest span is accepted, and as many as the span lacks decode it, but for the one
+    /// in 256 that says nothing new. So all spans close, one after the other, whatever fills the matrix
+    /// meanwhile.
     #[test]
     fn repairs_of_the_lowest_span_close_it_whatever_the_state(
         limits in limits(),
@@ -92,7 +96,8 @@ proptest! {
                 prop_assert!(operations <= limits.max_rows as u64 + 1, "{operations} row operations");
                 repairs += u64::from(result != Ok(Reception::Redundant));
                 prop_assert!(repairs <= lacking, "{repairs} repairs, {lacking} lacking");
-                // Only repairs of later symbols: one within the span would have a better claim than the whole of it.
+                // Only repairs of later symbols: one within the span would have a better claim than the whole
+                // of it.
                 let (kind, place, length) = meanwhile.next().expect("it cycles");
                 if decoder.edge() == first && below(decoder.capacity() as u64, place) >= u64::from(count) {
                     fill(&mut decoder, limits, (kind.max(1), place, length), key());

@@ -58,8 +58,8 @@ fn row(code: Code, id: RepairId) -> Vec<u16> {
     code.row(id).map(u16::from).chain(code.row_16(id)).collect()
 }
 
-/// A generation with as many symbols as it may have, how many it has, and what comes in of it, in any order. Few keys and
-/// spans, so that many repairs are dependent.
+/// A generation with as many symbols as it may have, how many it has, and what comes in of it, in any order.
+/// Few keys and spans, so that many repairs are dependent.
 fn history() -> impl Strategy<Value = (Generation, u16, Vec<Event>)> {
     let code = prop_oneof![Just(Code::Rlc), Just(Code::Rlc8681), Just(Code::Cauchy), Just(Code::Rlc16)];
     (code, 1..=100u16, 0..60u16, 0..1_000u64).prop_flat_map(|(code, count, more, first)| {

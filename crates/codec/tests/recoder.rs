@@ -1,5 +1,5 @@
-//! Recoding against naive linear algebra: what relays send is what its coefficients say, nothing independent is lost
-//! and nothing is made up, over any number of hops.
+//! Recoding against naive linear algebra: what relays send is what its coefficients say, nothing independent
+//! is lost and nothing is made up, over any number of hops.
 #![cfg(not(miri))]
 
 #[expect(dead_code, reason = "the decoder's tests use more of it")]
@@ -171,7 +171,8 @@ proptest! {
         steps.iter().for_each(|step| line.take(step));
     }
 
-    /// Recode of recode of recode: each hop hears the one before until it knows as much, and the sink decodes all.
+    /// Recode of recode of recode: each hop hears the one before until it knows as much, and the sink decodes
+    /// all.
     #[test]
     fn every_hop_gets_all_that_the_one_before_has(count in 1..=MOST, sources in prop::collection::vec(any::<Index>(), 1..60)) {
         let mut line = Line::new(count);
@@ -238,13 +239,14 @@ fn errors_carry_numbers_and_change_nothing() {
     assert_eq!(bytes[..9], [gf256::mul(coefficients[1], 7); 9]);
 }
 
-/// A relay that knows all sends combinations of k source symbols, with multipliers m that are independent and uniform
-/// over the 255 values that are not 0. Let the sink lack one dimension: what it knows is where some linear form is 0,
-/// and a combination is redundant if the form of m is 0. Let N(w) count the m for which a form of w terms is 0: the
-/// first w - 1 are free and give the last, which is not 0 unless they sum to 0 themselves, so N(w) = 255^(w-1) -
-/// N(w-1) with N(1) = 0, and the probability N(w) / 255^w is (1 + (-1)^w / 255^(w-1)) / 256: 1/256 for all but the
-/// shortest forms. A sink that lacks j dimensions has j forms: 256^-j. Redundant receptions while it lacks j are
-/// geometric, so that a generation has 1/255 + 1/65,535 + ... = 0.003937 of them, with variance 256/255^2 + ....
+/// A relay that knows all sends combinations of k source symbols, with multipliers m that are independent and
+/// uniform over the 255 values that are not 0. Let the sink lack one dimension: what it knows is where some
+/// linear form is 0, and a combination is redundant if the form of m is 0. Let N(w) count the m for which a
+/// form of w terms is 0: the first w - 1 are free and give the last, which is not 0 unless they sum to 0
+/// themselves, so N(w) = 255^(w-1) - N(w-1) with N(1) = 0, and the probability N(w) / 255^w is (1 + (-1)^w /
+/// 255^(w-1)) / 256: 1/256 for all but the shortest forms. A sink that lacks j dimensions has j forms:
+/// 256^-j. Redundant receptions while it lacks j are geometric, so that a generation has 1/255 + 1/65,535 +
+/// ... = 0.003937 of them, with variance 256/255^2 + ....
 #[test]
 fn random_recodings_are_redundant_as_often_as_theory_says() {
     const GENERATIONS: u64 = 20_000;
@@ -267,8 +269,8 @@ fn random_recodings_are_redundant_as_often_as_theory_says() {
     assert!((52..=105).contains(&redundant), "{redundant} redundant in {GENERATIONS} generations");
 }
 
-/// Generation after generation in the same memory, shorter and longer, with other lengths of symbols: nothing of the
-/// one before is left.
+/// Generation after generation in the same memory, shorter and longer, with other lengths of symbols: nothing
+/// of the one before is left.
 #[test]
 fn a_new_generation_starts_clean() {
     let mut relay = Recoder::new(SLOT, MOST);

@@ -6,15 +6,16 @@ use tidewire_codec::{Code, Decoder, Limits, Reception, RepairId, SourceId};
 /// Order of the field.
 const Q: f64 = 256.0;
 
-/// Expected number of redundant repairs until `m` lost symbols are decoded, coefficients uniform over the 255 that are
-/// not zero.
+/// Expected number of redundant repairs until `m` lost symbols are decoded, coefficients uniform over the 255
+/// that are not zero.
 ///
-/// The repairs received say nothing yet about the solutions `a` of `a * x = 0` for each row `x`: with rank `r` there
-/// are `q^(m-r)` of them, the zero vector included. A vector `a` with `w` entries that are not zero is a solution for
-/// one random row with probability `p(w) = (1 + (-1)^w / (q-1)^(w-1)) / q`: the share of the `(q-1)^w` ways to choose `w`
-/// terms from 1..q-1 that sum to zero. So after `k` rows the mean of `q^(m-r) - 1` is the sum over `w` of
-/// `C(m,w) (q-1)^w p(w)^k`. The rank lacks 1, if anything, but for a share of about q^-3; then `q^(m-r) - 1 = q - 1`, and
-/// P(not decoded after k) is that mean over q - 1. Its sum over `k >= m` is what repairs beyond `m` are expected.
+/// The repairs received say nothing yet about the solutions `a` of `a * x = 0` for each row `x`: with rank
+/// `r` there are `q^(m-r)` of them, the zero vector included. A vector `a` with `w` entries that are not zero
+/// is a solution for one random row with probability `p(w) = (1 + (-1)^w / (q-1)^(w-1)) / q`: the share of
+/// the `(q-1)^w` ways to choose `w` terms from 1..q-1 that sum to zero. So after `k` rows the mean of
+/// `q^(m-r) - 1` is the sum over `w` of `C(m,w) (q-1)^w p(w)^k`. The rank lacks 1, if anything, but for a
+/// share of about q^-3; then `q^(m-r) - 1 = q - 1`, and P(not decoded after k) is that mean over q - 1. Its
+/// sum over `k >= m` is what repairs beyond `m` are expected.
 fn expected(m: i32) -> f64 {
     let mut ways = 1.0;
     let mut sum = 0.0;

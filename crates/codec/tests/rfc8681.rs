@@ -1,5 +1,5 @@
-//! `Rlc8681` against the crate `cu-fec`, another implementation of RFC 8681: the same coefficients, and each decodes
-//! what the other encoded.
+//! `Rlc8681` against the crate `cu-fec`, another implementation of RFC 8681: the same coefficients, and each
+//! decodes what the other encoded.
 #![cfg(not(miri))]
 
 mod setup;

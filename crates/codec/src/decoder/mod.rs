@@ -1,19 +1,19 @@
-//! The receiver's side of a lane: source and repair symbols come in, each lost symbol comes out as soon as it is
-//! determined.
+//! The receiver's side of a lane: source and repair symbols come in, each lost symbol comes out as soon as it
+//! is determined.
 //!
-//! The transport hands over what it received, drains [`poll_decoded`](Decoder::poll_decoded), reads symbols where they
-//! lie, and reports [`edge`](Decoder::edge), [`end`](Decoder::end) and [`rank_deficit`](Decoder::rank_deficit) to the
-//! sender.
+//! The transport hands over what it received, drains [`poll_decoded`](Decoder::poll_decoded), reads symbols
+//! where they lie, and reports [`edge`](Decoder::edge), [`end`](Decoder::end) and
+//! [`rank_deficit`](Decoder::rank_deficit) to the sender.
 //!
 //! ```text
 //!      floor            edge                      end              limit = edge + capacity
 //!   ------|--------------|-------------------------|------------------|------
 //!   gone  |   readable   | decoded, row or missing |     not seen     | refused
 //! ```
-//! One ring holds it all: the bytes of an unsolved row lie in the slot of its pivot (see [`rows`]), so that the row
-//! which pins one symbol already *is* that symbol. Invariants: `floor <= edge <= end <= limit` and
-//! `end - floor <= capacity`; the bits of the three sets are clear outside `floor..end`; every pivot and every free id
-//! is a missing id of `edge..end`. What a call may cost, whatever a peer sends, is said at
+//! One ring holds it all: the bytes of an unsolved row lie in the slot of its pivot (see [`rows`]), so that
+//! the row which pins one symbol already *is* that symbol. Invariants: `floor <= edge <= end <= limit` and
+//! `end - floor <= capacity`; the bits of the three sets are clear outside `floor..end`; every pivot and
+//! every free id is a missing id of `edge..end`. What a call may cost, whatever a peer sends, is said at
 //! [`row_operations`](Decoder::row_operations), what the decoder may hold at [`Limits`].
 
 mod reception;
@@ -27,8 +27,9 @@ use crate::id_set::IdSet;
 use crate::ring::SymbolRing;
 use rows::Rows;
 
-/// Missing ids that rows may mention besides their pivots, in units of the longest span: the newest span, the one that
-/// feedback repairs work on, and two that reordering or a burst leaves behind. Chosen; more would only be memory.
+/// Missing ids that rows may mention besides their pivots, in units of the longest span: the newest span, the
+/// one that feedback repairs work on, and two that reordering or a burst leaves behind. Chosen; more would
+/// only be memory.
 const FREE_SPANS: usize = 4;
 
 /// Rows by pivot, each with its factor.
@@ -56,15 +57,17 @@ pub struct Decoded {
 
 /// The bounds of a [`Decoder`], and of its memory.
 ///
-/// With `W` for the capacity, the decoder never holds more than `W * (slot_len + 88) + rows * columns + max_span + 88` bytes. Here
-/// `rows` is the lesser of `max_rows` and `W`, and `columns` (missing ids that rows may mention besides their pivots)
-/// the lesser of `4 * max_span` and `W`. That is less than `W * (slot_len + W)` and a tenth from eight symbols of 1,024 bytes on.
-/// `9 * W` bytes of it are taken at construction. The memory of the slots follows the symbols that come: half as much again as
-/// they take, whatever their ids. The rest is taken by the first repair symbol that finds something missing. Once every
-/// place of the ring has been used, nothing allocates until the decoder [grows](Decoder::grow).
+/// With `W` for the capacity, the decoder never holds more than
+/// `W * (slot_len + 88) + rows * columns + max_span + 88` bytes. Here `rows` is the lesser of `max_rows` and
+/// `W`, and `columns` (missing ids that rows may mention besides their pivots) the lesser of `4 * max_span`
+/// and `W`. That is less than `W * (slot_len + W)` and a tenth from eight symbols of 1,024 bytes on. `9 * W`
+/// bytes of it are taken at construction. The memory of the slots follows the symbols that come: half as much
+/// again as they take, whatever their ids. The rest is taken by the first repair symbol that finds something
+/// missing. Once every place of the ring has been used, nothing allocates until the decoder
+/// [grows](Decoder::grow).
 ///
-/// With `max_rows` of at least `max_span` the lowest gap always closes: repair symbols whose span begins at or below the
-/// [edge](Decoder::edge) are never refused for want of rows or columns.
+/// With `max_rows` of at least `max_span` the lowest gap always closes: repair symbols whose span begins at
+/// or below the [edge](Decoder::edge) are never refused for want of rows or columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Longest symbol in bytes; rounded up to a multiple of 64.
@@ -141,8 +144,8 @@ impl Decoder {
         }
     }
 
-    /// The next symbol that became readable since the last call, lowest id first; each id once. Drain it after every
-    /// reception: an id whose slot is reused before it was polled is never told.
+    /// The next symbol that became readable since the last call, lowest id first; each id once. Drain it
+    /// after every reception: an id whose slot is reused before it was polled is never told.
     pub fn poll_decoded(&mut self) -> Option<Decoded> {
         let Some(id) = self.fresh.first_in(self.fresh_from..self.end) else {
             self.fresh_from = self.end;
@@ -153,13 +156,15 @@ impl Decoder {
         Some(Decoded { id: SourceId(id), repaired: self.repaired.contains(id) })
     }
 
-    /// A decoded symbol; `None` when it is not decoded, was given up, or its slot has been reused, which happens when
-    /// an id a whole capacity higher is received. A repaired symbol is at least as long as the repair, zeros at its end.
+    /// A decoded symbol; `None` when it is not decoded, was given up, or its slot has been reused, which
+    /// happens when an id a whole capacity higher is received. A repaired symbol is at least as long as the
+    /// repair, zeros at its end.
     pub fn symbol(&self, id: SourceId) -> Option<&[u8]> {
         self.is_held(id.0).then(|| self.ring.symbol(id.0))
     }
 
-    /// Whether the symbol is decoded; also true for all ids below [`edge`](Self::edge), the given up included.
+    /// Whether the symbol is decoded; also true for all ids below [`edge`](Self::edge), the given up
+    /// included.
     pub fn is_decoded(&self, id: SourceId) -> bool {
         id.0 < self.edge || self.is_held(id.0)
     }
@@ -210,9 +215,10 @@ impl Decoder {
         self.ring.memory() + self.rows.memory()
     }
 
-    /// Independent symbols that are lacking in each region of ids from `from` up, once all below the region is decoded. The first region ends at
-    /// the next multiple of `length`, each later one `length` ids further, and none goes beyond [`end`](Self::end). `deficits` is told those of the
-    /// lowest regions. Returns what is lacking below `from`; with all regions that is [`rank_deficit`](Self::rank_deficit).
+    /// Independent symbols that are lacking in each region of ids from `from` up, once all below the region
+    /// is decoded. The first region ends at the next multiple of `length`, each later one `length` ids
+    /// further, and none goes beyond [`end`](Self::end). `deficits` is told those of the lowest regions.
+    /// Returns what is lacking below `from`; with all regions that is [`rank_deficit`](Self::rank_deficit).
     pub fn region_deficits(&self, from: SourceId, length: u64, deficits: &mut [u64]) -> u64 {
         let (from, first) = (from.0.min(self.end), from.0 / length);
         for (region, deficit) in (first..).zip(deficits.iter_mut()) {
@@ -237,13 +243,14 @@ impl Decoder {
         self.rows.len()
     }
 
-    /// Row operations since the beginning: the measure of the decoder's work besides copying what it receives.
+    /// Row operations since the beginning: the measure of the decoder's work besides copying what it
+    /// receives.
     ///
-    /// A row operation is one pass that writes one row, coefficients and payload: a repair symbol, from which known
-    /// symbols and held rows are subtracted (as many as its span is long at most), or a held row, from which one
-    /// symbol or one other row is subtracted. A reception does at most one for itself and one for each row held, and
-    /// [`skip_before`](Self::skip_before) at most `max_rows`; so no call does more than `max_rows + 1`, nor more than
-    /// there are missing symbols, which is at most the capacity.
+    /// A row operation is one pass that writes one row, coefficients and payload: a repair symbol, from which
+    /// known symbols and held rows are subtracted (as many as its span is long at most), or a held row, from
+    /// which one symbol or one other row is subtracted. A reception does at most one for itself and one for
+    /// each row held, and [`skip_before`](Self::skip_before) at most `max_rows`; so no call does more than
+    /// `max_rows + 1`, nor more than there are missing symbols, which is at most the capacity.
     pub fn row_operations(&self) -> u64 {
         self.operations
     }
@@ -259,11 +266,12 @@ impl Decoder {
         if range.is_empty() { 0 } else { range.end - range.start - self.decoded.count(range) }
     }
 
-    /// Gives up the missing ids below `id`; they will not come, or come too late. What the rows say about the ids from
-    /// `id` up without them is kept, as long as finding it takes no more than `max_rows` row operations: for each given
-    /// up id that stands in `n` rows, one of these rows is lost and `n - 1` are written. Beyond that bound all `n` are
-    /// lost. Returns how many rows that bound cost, at most: 0 unless dozens of rows share dozens of given up ids. A
-    /// lost row is as good as a lost repair symbol: the deficit grows by it, and others make up for it.
+    /// Gives up the missing ids below `id`; they will not come, or come too late. What the rows say about the
+    /// ids from `id` up without them is kept, as long as finding it takes no more than `max_rows` row
+    /// operations: for each given up id that stands in `n` rows, one of these rows is lost and `n - 1` are
+    /// written. Beyond that bound all `n` are lost. Returns how many rows that bound cost, at most: 0 unless
+    /// dozens of rows share dozens of given up ids. A lost row is as good as a lost repair symbol: the
+    /// deficit grows by it, and others make up for it.
     pub fn skip_before(&mut self, id: SourceId) -> usize {
         let id = id.0;
         if id <= self.edge {

@@ -1,14 +1,16 @@
 //! What a [`Decoder`] does with a symbol that comes: judge it, reduce it, make it a row or a decoded symbol.
 //!
-//! First everything that can be refused is refused, then coefficients are reduced, then payloads follow. Contradictions
-//! between what a peer sent earlier and now are refused where seeing them needs no pass over payloads:
-//! - a repair shorter than a source symbol it mixes, whichever of the two comes first; where the source symbol was
-//!   itself repaired its true length is not known, and of a repair that became part of other rows only theirs is;
-//! - a source symbol received again while it is held; a repair received again while its row is held (that one compares
-//!   payloads, but only then).
+//! First everything that can be refused is refused, then coefficients are reduced, then payloads follow.
+//! Contradictions between what a peer sent earlier and now are refused where seeing them needs no pass over
+//! payloads:
+//! - a repair shorter than a source symbol it mixes, whichever of the two comes first; where the source
+//!   symbol was itself repaired its true length is not known, and of a repair that became part of other rows
+//!   only theirs is;
+//! - a source symbol received again while it is held; a repair received again while its row is held (that one
+//!   compares payloads, but only then).
 //!
-//! Not seen are other repairs that contradict each other, and what was released, given up or never held: bytes that
-//! were wrong from the start decode to wrong bytes.
+//! Not seen are other repairs that contradict each other, and what was released, given up or never held:
+//! bytes that were wrong from the start decode to wrong bytes.
 
 use core::ops::Range;
 
@@ -22,8 +24,8 @@ impl Decoder {
     /// Takes a source symbol.
     ///
     /// # Errors
-    /// The symbol is empty or longer than a slot, its id is not below [`limit`](Self::limit), it is longer than a row
-    /// that mixes it, or it is held already with other contents. Nothing is changed.
+    /// The symbol is empty or longer than a slot, its id is not below [`limit`](Self::limit), it is longer
+    /// than a row that mixes it, or it is held already with other contents. Nothing is changed.
     pub fn receive_source(&mut self, id: SourceId, symbol: &[u8]) -> Result<Reception, DecodeError> {
         self.check_symbol(symbol)?;
         self.check_below_limit(id)?;
@@ -33,10 +35,10 @@ impl Decoder {
     /// Takes a repair symbol. When nothing in its span is missing that costs a look at the span's bits.
     ///
     /// # Errors
-    /// The code is for generations only or has no such repair symbol, its span is longer than allowed or reaches [`limit`](Self::limit), the
-    /// symbol is empty, longer than a slot or shorter than a source symbol it mixes, it would take more rows or columns
-    /// than there may be, or its row is held already with other contents. Nothing is changed: such a symbol counts as
-    /// lost.
+    /// The code is for generations only or has no such repair symbol, its span is longer than allowed or
+    /// reaches [`limit`](Self::limit), the symbol is empty, longer than a slot or shorter than a source
+    /// symbol it mixes, it would take more rows or columns than there may be, or its row is held already with
+    /// other contents. Nothing is changed: such a symbol counts as lost.
     pub fn receive_repair(&mut self, code: Code, id: RepairId, symbol: &[u8]) -> Result<Reception, DecodeError> {
         code.check_sliding()?;
         code.check(id)?;
@@ -50,13 +52,13 @@ impl Decoder {
         self.combine(id.first.0, symbol, Some((code, id)))
     }
 
-    /// Takes a recoded symbol: a combination that a relay made of what it had, with the coefficients that say how, the
-    /// first of them that of `first`. Any of them may be 0, but not all; what the symbol says of the others is used as
-    /// if it were a repair symbol, within the same limits.
+    /// Takes a recoded symbol: a combination that a relay made of what it had, with the coefficients that say
+    /// how, the first of them that of `first`. Any of them may be 0, but not all; what the symbol says of the
+    /// others is used as if it were a repair symbol, within the same limits.
     ///
     /// # Errors
-    /// As [`receive_repair`](Self::receive_repair), for the span that the coefficients are given for; no coefficient
-    /// differs from 0, so that the symbol says nothing.
+    /// As [`receive_repair`](Self::receive_repair), for the span that the coefficients are given for; no
+    /// coefficient differs from 0, so that the symbol says nothing.
     pub fn receive_recoded(
         &mut self,
         first: SourceId,
@@ -178,7 +180,8 @@ impl Decoder {
         span.end <= self.end && self.decoded.first_out(span.start.max(self.edge)..span.end).is_none()
     }
 
-    /// Whether the symbol being received mentions an id whose bytes are gone, once the end is raised to its own.
+    /// Whether the symbol being received mentions an id whose bytes are gone, once the end is raised to its
+    /// own.
     fn is_beyond_use(&self, first: u64) -> bool {
         let end = first + self.row.len() as u64;
         let floor = self.floor.max(end.saturating_sub(self.ring.capacity() as u64));
@@ -208,8 +211,8 @@ impl Decoder {
         }
     }
 
-    /// Judges a repair whose coefficients say nothing new. Where its row is still held it came before: then its bytes
-    /// must say nothing new either, which is tried in a slot that no bytes of use are in.
+    /// Judges a repair whose coefficients say nothing new. Where its row is still held it came before: then
+    /// its bytes must say nothing new either, which is tried in a slot that no bytes of use are in.
     ///
     /// # Errors
     /// They do.
@@ -226,8 +229,8 @@ impl Decoder {
         Ok(Reception::Redundant)
     }
 
-    /// The symbol being received, of `len` bytes, is as long as every source symbol it mixes. A repaired one is as long
-    /// as what repaired it, which may be more than it was.
+    /// The symbol being received, of `len` bytes, is as long as every source symbol it mixes. A repaired one
+    /// is as long as what repaired it, which may be more than it was.
     fn check_as_long(&self, first: u64, len: usize) -> Result<(), DecodeError> {
         let is_longer = |id| self.ring.len(id) > len && self.is_held(id) && !self.repaired.contains(id);
         let mut mixed = self.row.iter().zip(first..).filter(|&(&factor, _)| factor != 0);
@@ -271,7 +274,8 @@ impl Decoder {
     }
 }
 
-/// The coefficients from the first to the last that is not 0, and how many come before; `None` when all are 0.
+/// The coefficients from the first to the last that is not 0, and how many come before; `None` when all are
+/// 0.
 fn without_outer_zeros(coefficients: &[u8]) -> Option<(usize, &[u8])> {
     let first = coefficients.iter().position(|&factor| factor != 0)?;
     let last = coefficients.iter().rposition(|&factor| factor != 0)?;

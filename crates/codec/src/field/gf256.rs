@@ -1,10 +1,11 @@
 //! GF(2^8): bytes as polynomials over GF(2) modulo x^8 + x^4 + x^3 + x^2 + 1.
 //!
-//! The kernels read their tables here, the codes and the decoder multiply and invert single coefficients. The tables
-//! are computed by the compiler from [`POLYNOMIAL`] alone. Addition is XOR and needs no function.
+//! The kernels read their tables here, the codes and the decoder multiply and invert single coefficients. The
+//! tables are computed by the compiler from [`POLYNOMIAL`] alone. Addition is XOR and needs no function.
 
 /// The reduction polynomial, with its x^8 term: that of RaptorQ (RFC 6330 section 5.7), RFC 8681 and most
-/// Reed-Solomon codes, so that one set of kernels serves them all. x is primitive for it: 2 generates the group.
+/// Reed-Solomon codes, so that one set of kernels serves them all. x is primitive for it: 2 generates the
+/// group.
 pub const POLYNOMIAL: u16 = 0x11D;
 
 /// Product of two elements.
@@ -19,7 +20,8 @@ pub const fn inv(a: u8) -> u8 {
     INVERSES[a as usize]
 }
 
-/// A table that begins on a cache line, so that no register's worth of it lies across two: bytes alone may begin anywhere.
+/// A table that begins on a cache line, so that no register's worth of it lies across two: bytes alone may
+/// begin anywhere.
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
 #[repr(align(64))]
 pub(crate) struct Aligned<T>(pub T);
@@ -29,13 +31,13 @@ pub(crate) static PRODUCTS: [[u8; 256]; 256] = products();
 
 static INVERSES: [u8; 256] = inverses();
 
-/// Row c holds c times 0..16, then c times 16 * (0..16): a product is one entry of each half, by nibble. This is the
-/// form that a byte shuffle instruction looks up in registers.
+/// Row c holds c times 0..16, then c times 16 * (0..16): a product is one entry of each half, by nibble. This
+/// is the form that a byte shuffle instruction looks up in registers.
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
 pub(crate) static NIBBLES: Aligned<[[u8; 32]; 256]> = Aligned(nibbles());
 
-/// Entry c is multiplication by c as an 8 x 8 bit matrix in the order of GF2P8AFFINEQB: byte 7 - i holds the row
-/// that makes bit i of the product.
+/// Entry c is multiplication by c as an 8 x 8 bit matrix in the order of GF2P8AFFINEQB: byte 7 - i holds the
+/// row that makes bit i of the product.
 #[cfg(target_arch = "x86_64")]
 pub(crate) static MATRICES: [u64; 256] = matrices();
 

@@ -1,18 +1,18 @@
-//! GF(2^16): numbers `low + 256 * high` that stand for `low + high * y`, where `low` and `high` are elements of GF(2^8) and
-//! y^2 = y + 0x22.
+//! GF(2^16): numbers `low + 256 * high` that stand for `low + high * y`, where `low` and `high` are elements
+//! of GF(2^8) and y^2 = y + 0x22.
 //!
-//! This field is an extension of the GF(2^8) in use instead of polynomials over GF(2) modulo, say, 0x1100B. A product of
-//! two elements is then three products in GF(2^8) (Karatsuba), so that the kernels need no tables but those of
-//! GF(2^8), and a whole symbol costs 1.5 times its product in GF(2^8). With another polynomial it costs four products of
-//! halves by 8 x 8 bit matrices, and the matrices of 65,536 factors take 2 MiB.
+//! This field is an extension of the GF(2^8) in use instead of polynomials over GF(2) modulo, say, 0x1100B. A
+//! product of two elements is then three products in GF(2^8) (Karatsuba), so that the kernels need no tables
+//! but those of GF(2^8), and a whole symbol costs 1.5 times its product in GF(2^8). With another polynomial
+//! it costs four products of halves by 8 x 8 bit matrices, and the matrices of 65,536 factors take 2 MiB.
 //!
-//! With `c = c0 + c1 y` and `x = x0 + x1 y`: `c x = (P + Q) + (P + R) y`, where `P = c0 x0`, `Q = 0x22 c1 x1`,
-//! `R = (c0 + c1)(x0 + x1)`.
+//! With `c = c0 + c1 y` and `x = x0 + x1 y`: `c x = (P + Q) + (P + R) y`, where `P = c0 x0`,
+//! `Q = 0x22 c1 x1`, `R = (c0 + c1)(x0 + x1)`.
 
 use super::gf256;
 
-/// y^2 + y. The polynomial y^2 + y + c is irreducible over GF(2^8) if the trace of c is 1; 0x22 is the least such c for which
-/// y generates the group.
+/// y^2 + y. The polynomial y^2 + y + c is irreducible over GF(2^8) if the trace of c is 1; 0x22 is the least
+/// such c for which y generates the group.
 pub const Y_SQUARED_PLUS_Y: u8 = 0x22;
 
 /// Product of two elements.
@@ -115,7 +115,8 @@ mod tests {
         assert_eq!(mul(power, 0x100), 1);
     }
 
-    /// The format of symbols depends on these: other implementations must find them (computed apart, by shift and add).
+    /// The format of symbols depends on these: other implementations must find them (computed apart, by shift
+    /// and add).
     #[test]
     fn some_products_are_pinned() {
         assert_eq!(mul(0x0100, 0x0100), 0x0122);

@@ -37,8 +37,8 @@ pub enum PlanError {
     },
     /// The code has no such repair symbol.
     Span(SpanError),
-    /// The repair symbols do not determine the lost ones: they are too few, or some are combinations of others, which
-    /// random codes make now and then.
+    /// The repair symbols do not determine the lost ones: they are too few, or some are combinations of
+    /// others, which random codes make now and then.
     Deficit {
         /// Source symbols lost.
         lost: usize,
@@ -77,7 +77,8 @@ impl From<SpanError> for PlanError {
     }
 }
 
-/// Why the symbols handed over do not fit a [`Generation`](crate::Generation) or each other. Nothing was written.
+/// Why the symbols handed over do not fit a [`Generation`](crate::Generation) or each other. Nothing was
+/// written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GenerationError {

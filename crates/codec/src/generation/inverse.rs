@@ -1,10 +1,10 @@
-//! The inverse of a square matrix, taken row by row, so that rows which bring nothing new can be left out.
+//! The inverse of a square matrix, built row by row, so that dependent rows can be left out.
 //!
-//! Gauss and Jordan in place. A row that was taken stands for one column, its *pivot*, as the row of the inverse that
-//! belongs to it; where the column would hold the unit vector that says so, there is room for the coefficient of the
-//! taken row itself. So the matrix is never wider than it is high, and when every column is a pivot it is the inverse.
+//! Gauss-Jordan elimination in place. Each row that was taken belongs to one column, its *pivot*. A pivot
+//! column would hold a unit vector; its cells hold the coefficients of the taken row instead. So the matrix
+//! stays square. Once every column is a pivot, the matrix is the inverse.
 //!
-//! All calls from one `reset` to the next are for the same field.
+//! All calls between two `reset` calls use the same field.
 
 use alloc::vec::Vec;
 
@@ -14,16 +14,16 @@ use crate::kernel::LINE;
 #[derive(Debug, Default)]
 pub(super) struct Inverse {
     size: usize,
-    /// Row c stands for column c; all zero while that is no pivot.
+    /// Row c belongs to column c. It is zero until column c is a pivot.
     cells: Vec<u8>,
     is_pivot: Vec<bool>,
-    /// The row being taken, as it was given and, reduced, as it becomes.
+    /// The row being taken: as given, and reduced.
     given: Vec<u8>,
     reduced: Vec<u8>,
 }
 
 impl Inverse {
-    /// Starts anew, for a matrix of `size` rows and columns.
+    /// Clears the matrix for `size` rows and columns.
     pub fn reset<F: RowField>(&mut self, size: usize) {
         self.size = size;
         let len = self.row_len::<F>();
@@ -34,8 +34,8 @@ impl Inverse {
         self.is_pivot.resize(size, false);
     }
 
-    /// Takes a row of the matrix and returns the column that became its pivot; `None` when the row is a combination of
-    /// those taken before, which changes nothing.
+    /// Takes a row of the matrix and returns the column that became its pivot. Returns `None` and changes
+    /// nothing if the row depends on the rows taken before.
     pub fn take<F: RowField>(&mut self, row: impl Iterator<Item = u16>) -> Option<usize> {
         let len = self.row_len::<F>();
         for (column, factor) in row.enumerate() {
@@ -58,8 +58,8 @@ impl Inverse {
         Some(pivot)
     }
 
-    /// The row of the inverse that belongs to a column of the matrix: coefficients of the taken rows, each at the place
-    /// of its pivot.
+    /// The row of the inverse for a column of the matrix. It holds a coefficient of each taken row, at the
+    /// place of that row's pivot.
     pub fn row<F: RowField>(&self, column: usize) -> F::Source<'_> {
         let len = self.row_len::<F>();
         F::source(&self.cells[column * len..][..len], len, &(0..self.size))
@@ -71,7 +71,7 @@ impl Inverse {
     }
 }
 
-/// Makes it `len` zeros.
+/// Resizes to `len` zeros.
 fn refill(cells: &mut Vec<u8>, len: usize) {
     cells.clear();
     cells.resize(len, 0);

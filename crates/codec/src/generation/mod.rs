@@ -1,9 +1,9 @@
-//! Block codes: any `m` of the repair symbols of a generation bring back any `m` lost symbols of it.
+//! Block codes: any `m` repair symbols of a generation recover any `m` of its lost symbols.
 //!
-//! For those who hold all symbols of a block at once, in memory of their own: erasure-coded storage, multicast, the
-//! closed generations of a transport. A [`Generation`] is a closed span of source symbols under a code and encodes
-//! them; a [`DecodePlan`] says how to get lost ones back out of what is left. Both read and write slices where they
-//! lie, at any alignment, and neither keeps a byte of them.
+//! This module is for callers that hold all symbols of a block in their own memory: erasure-coded storage,
+//! multicast, the closed generations of a transport. A [`Generation`] is a closed span of source symbols
+//! under a code, and encodes them. A [`DecodePlan`] computes the lost symbols from the others. Both work on
+//! the caller's slices, at any alignment, and keep no copy.
 //!
 //! ```
 //! use tidewire_codec::{Code, Generation};
@@ -21,14 +21,15 @@
 //! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 //!
-//! Decoding comes in two parts because the first often serves many times: what to multiply by what depends on which
-//! symbols are lost, not on their bytes. A disk that fails takes the same symbol out of every stripe:
+//! Decoding has two steps, because the result of the first can often be reused: the coefficients depend on
+//! which symbols are lost, not on their bytes. For example, a failed disk loses the same symbol of every
+//! stripe:
 //!
 //! ```
 //! use tidewire_codec::{Code, Generation};
 //!
 //! // Eight stripes of ten symbols over ten disks, and four disks of repair symbols.
-//! let stripes: Vec<Vec<[u8; 512]>> = (0..80).map(|n| [n; 512]).collect::<Vec<_>>().chunks(10).map(Vec::from).collect();
+//! let stripes: Vec<Vec<[u8; 512]>> = (0..8).map(|n| (0..10).map(|k| [10 * n + k; 512]).collect()).collect();
 //! let generation = Generation::new(Code::Cauchy, 10)?;
 //! let mut repairs = vec![vec![[0; 512]; 4]; 8];
 //! for (stripe, repairs) in stripes.iter().zip(&mut repairs) {
@@ -45,24 +46,27 @@
 //! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 //!
-//! A plan that is [renewed](DecodePlan::renew) for other losses keeps its memory. The repair symbols are those of
-//! [`Encoder`](crate::Encoder) and [`Decoder`](crate::Decoder) under the name [`Generation::repair_id`].
+//! A plan keeps its memory when it is [renewed](DecodePlan::renew) for other losses. The repair symbols equal
+//! those of [`Encoder`](crate::Encoder) and [`Decoder`](crate::Decoder) with the id
+//! [`Generation::repair_id`].
 
 mod error;
 mod inverse;
 mod plan;
 mod rank;
 mod row;
+mod short;
 
 pub use error::{GenerationError, PlanError, RankError};
 pub use plan::DecodePlan;
 pub use rank::Rank;
+pub use short::ShortDecoder;
 
 use crate::mix::{Gf256, Gf65536, combine};
 use crate::{Code, RepairId, SourceId, SpanError};
 use row::RowField;
 
-/// A closed span of source symbols under a code. Symbols are counted from 0 within it.
+/// A closed span of source symbols under a code. Its symbols have indices from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Generation {
     code: Code,
@@ -79,8 +83,8 @@ impl Generation {
         Self { code, first: SourceId(0), count }.at(SourceId(0))
     }
 
-    /// The generation of the same length and code that begins at the source id `first`, as a lane has many. The ids go
-    /// into the coefficients of [`Code::Rlc`]: encode and decode with the same.
+    /// The generation of the same length and code that begins at the source id `first`. The coefficients of
+    /// [`Code::Rlc`] depend on the ids, so encode and decode with the same ids.
     ///
     /// # Errors
     /// It would run past the last source id.
@@ -110,19 +114,21 @@ impl Generation {
         RepairId { first: self.first, count: self.count, key }
     }
 
-    /// Writes the repair symbols with the keys `first_key`, `first_key + 1`, ..., as many as `repairs` has room for.
+    /// Writes the repair symbols with the keys `first_key`, `first_key + 1` and so on, one to each output of
+    /// `repairs`.
     ///
-    /// All repair symbols are of one length, and no source symbol is longer; shorter ones count as padded with zeros,
-    /// which costs nothing. One multiply-accumulate for each source and repair symbol, four repair symbols a pass:
-    /// fours are best. Nothing is allocated.
+    /// All repair symbols have one length, and no source symbol is longer. Shorter source symbols count as
+    /// padded with zeros, at no cost. The work is one multiply-accumulate for each pair of source and repair
+    /// symbol. Four repair symbols share a pass, so multiples of four are most efficient. Nothing is
+    /// allocated.
     ///
-    /// Over GF(2^16) ([`Code::Rlc16`]) repair symbols have an even length: that of the longest source symbol or one more. It
-    /// is fastest where all source symbols have that length, too: a batch of 32 symbols with a shorter one takes four
-    /// products over GF(2^8) instead of three.
+    /// Over GF(2^16) ([`Code::Rlc16`]) repair symbols have an even length: that of the longest source symbol
+    /// or one more. Encoding is fastest if all source symbols have that length too: a batch of 32 symbols
+    /// that contains a shorter one takes four products over GF(2^8) instead of three.
     ///
     /// # Errors
-    /// `sources` are not as many as the generation has, lengths contradict each other or are 0 or, over GF(2^16), odd, or
-    /// the code lacks such a key. Nothing is written then.
+    /// The number of `sources` is not that of the generation; lengths contradict each other, are 0 or, over
+    /// GF(2^16), odd; or the code has no such key. Then nothing is written.
     pub fn encode<S: AsRef<[u8]>, R: AsMut<[u8]>>(
         &self,
         sources: &[S],
@@ -154,8 +160,9 @@ impl Generation {
         Ok(())
     }
 
-    /// How to decode the source symbols `lost` from the others and from repair symbols with these `keys`, in any order.
-    /// More keys than losses do no harm: the first independent ones are used, and [`DecodePlan::used`] says which.
+    /// Makes the plan to decode the source symbols `lost` from the others and from the repair symbols with
+    /// these `keys`, in any order. There may be more keys than losses: the plan uses the first independent
+    /// ones, which [`DecodePlan::used`] lists.
     ///
     /// # Errors
     /// As [`DecodePlan::renew`].
@@ -165,8 +172,8 @@ impl Generation {
         Ok(plan)
     }
 
-    /// [`plan`](Self::plan) with repair symbols that may mix fewer symbols than the generation has in the end: those of
-    /// [`Generation`]s that begin with this one and are shorter, made while it was still growing.
+    /// Like [`plan`](Self::plan), with repair symbols that may mix only the first symbols of the generation,
+    /// because the sender made them while it was still growing.
     ///
     /// # Errors
     /// As [`DecodePlan::renew_from`].
@@ -185,8 +192,8 @@ impl Generation {
     }
 }
 
-/// The length that all these buffers have, `None` if there is no buffer; else the first that differs, its length, and
-/// that of the first.
+/// The common length of these buffers, or `None` if there is no buffer. The error is the index and length of
+/// the first buffer that differs, and the length of buffer 0.
 fn one_length<B: AsMut<[u8]>>(buffers: &mut [B]) -> Result<Option<usize>, (usize, usize, usize)> {
     let mut lens = buffers.iter_mut().map(|buffer| buffer.as_mut().len()).enumerate();
     let Some((_, expected)) = lens.next() else { return Ok(None) };

@@ -1,10 +1,11 @@
-//! Which symbols to multiply by what to get the lost ones back: made from names alone, applied to bytes.
+//! How to decode lost symbols: coefficients computed from symbol names alone, then applied to bytes.
 //!
-//! With `m` of `k` source symbols lost, `m` repair symbols are `m` equations. The plan inverts the `m x m` matrix of the
-//! lost symbols' coefficients and multiplies it by the rest, so that each lost symbol is one sum over `k` symbols: the
-//! sources that are there and, in the places of those that are not, the repair symbols. Applying it is `m * k`
-//! products, the least there can be, four lost symbols a pass. Invariant: a plan is always that of some pattern that
-//! can be decoded; whatever fails leaves the one before.
+//! If `m` of `k` source symbols are lost, `m` repair symbols give `m` equations. The plan inverts the `m x m`
+//! matrix of the lost symbols' coefficients and multiplies the inverse by the other coefficients. Then each
+//! lost symbol is one sum over `k` symbols: the received source symbols, and one repair symbol in the place
+//! of each lost one. Applying the plan takes `m * k` products, the minimum, four lost symbols per pass.
+//! Invariant: a plan always belongs to a pattern of losses that it can decode. A failed renewal leaves the
+//! previous plan in place.
 
 use alloc::vec::Vec;
 
@@ -15,59 +16,64 @@ use crate::RepairId;
 use crate::kernel::LINE;
 use crate::mix::{Gf256, Gf65536, combine, combine_piece};
 
-/// How to decode one pattern of losses in a generation, in any number of stripes. Made by [`Generation::plan`].
+/// How to decode one pattern of losses in a generation, in any number of stripes. Made by
+/// [`Generation::plan`].
 ///
-/// Its memory is about `2 * m * k + m * m` coefficients for `m` lost symbols of `k`, rows rounded up to 64, of one byte or,
-/// over GF(2^16), two. It stays with the plan: renewed for no more losses and keys in a generation no larger it allocates nothing.
+/// A plan for `m` lost symbols of `k` holds about `2 * m * k + m * m` coefficients, with rows rounded up to
+/// 64. A coefficient has one byte, or two over GF(2^16). The plan keeps its memory: a renewal allocates
+/// nothing if losses, keys and generation are not larger than before.
 #[derive(Debug)]
 pub struct DecodePlan {
     generation: Generation,
     lost: Vec<u16>,
-    /// Number of repair symbols there were to choose from.
+    /// Number of repair symbols that the caller offered.
     offered: usize,
-    /// What each column multiplies: a source symbol or, from `count` on, one of the repair symbols.
+    /// The symbol that each column multiplies. Numbers below `count` are source symbols, others are repair
+    /// symbols.
     columns: Vec<u32>,
-    /// Row after row the coefficients of the lost symbols.
+    /// The coefficients of each lost symbol, one row after the other.
     matrix: Vec<u8>,
     scratch: Scratch,
 }
 
-/// What is only used while a plan is made. Kept for its memory.
+/// Buffers used only while a plan is made. They are kept to avoid allocation.
 #[derive(Debug, Default)]
 struct Scratch {
     sorted: Vec<u32>,
     inverse: Inverse,
-    /// Of each repair symbol that is used: which it is, and the lost symbol in whose place it goes.
+    /// For each used repair symbol: its index, and the index of the lost symbol whose place it takes.
     chosen: Vec<(u32, usize)>,
-    /// Row after row, in the order of the lost symbols, the coefficients of the repair symbols in their places; in the
-    /// columns of lost symbols those of the repair symbols themselves. And one row more, for the next candidate.
+    /// One row for each lost symbol: the coefficients of the repair symbol in its place. The columns of lost
+    /// symbols hold the coefficients of the repair symbols themselves. One extra row holds the next
+    /// candidate.
     known: Vec<u8>,
 }
 
 impl DecodePlan {
-    /// The plan that decodes nothing, to be [renewed](Self::renew) later. It allocates nothing.
+    /// A plan that decodes nothing and allocates nothing. [Renew](Self::renew) it later.
     pub fn nothing_lost(generation: Generation) -> Self {
         let (lost, columns, matrix) = (Vec::new(), Vec::new(), Vec::new());
         Self { generation, lost, offered: 0, columns, matrix, scratch: Scratch::default() }
     }
 
-    /// Makes it the plan for another pattern of losses, also in another generation: `lost` are the source symbols to
-    /// decode, counted from 0 within the generation, `keys` the repair symbols to use, each in any order. All other
-    /// source symbols must be there.
+    /// Replaces the plan by one for another pattern of losses, possibly in another generation. `lost` are the
+    /// indices of the source symbols to decode, counted from 0 within the generation. `keys` name the repair
+    /// symbols to use. Both may be in any order. All other source symbols must be present.
     ///
     /// # Errors
-    /// A lost symbol is outside the generation, or is named twice, as may be a key; the code has no repair symbol of
-    /// such a key; or the repair symbols are too few or too dependent, and then the error says how many more are
-    /// needed. The plan stays as it was.
+    /// A lost symbol is outside the generation. A lost symbol or a key is named twice. The code has no repair
+    /// symbol with such a key. There are too few independent repair symbols; the error says how many more are
+    /// needed. The plan is unchanged.
     pub fn renew(&mut self, generation: Generation, lost: &[u16], keys: &[u16]) -> Result<(), PlanError> {
         self.renew_by(generation, lost, keys.iter().map(|&key| generation.repair_id(key)))
     }
 
-    /// [`renew`](Self::renew) with repair symbols that may mix fewer symbols than the generation has in the end. All begin
-    /// with its first symbol.
+    /// Like [`renew`](Self::renew), with repair symbols that may mix only the first symbols of the
+    /// generation. All spans begin with its first symbol.
     ///
     /// # Errors
-    /// As [`renew`](Self::renew); or a repair symbol begins elsewhere or mixes symbols beyond the end of the generation.
+    /// As [`renew`](Self::renew). A repair symbol begins elsewhere or mixes symbols beyond the end of the
+    /// generation.
     pub fn renew_from(&mut self, generation: Generation, lost: &[u16], repairs: &[RepairId]) -> Result<(), PlanError> {
         let (first, count) = (generation.first(), generation.count());
         if let Some(&repair) = repairs.iter().find(|repair| repair.first != first || repair.count > count) {
@@ -125,17 +131,17 @@ impl DecodePlan {
         Ok(())
     }
 
-    /// The generation it is for.
+    /// The generation of this plan.
     pub fn generation(&self) -> Generation {
         self.generation
     }
 
-    /// The source symbols that it decodes, in the order they were given.
+    /// The indices of the source symbols that it decodes, in the order given.
     pub fn lost(&self) -> &[u16] {
         &self.lost
     }
 
-    /// The repair symbols that it uses, as places in the `keys` it was made with: as many as symbols are lost.
+    /// The repair symbols that it uses, as indices into the given `keys`. There is one for each lost symbol.
     pub fn used(&self) -> impl Iterator<Item = usize> {
         let count = u32::from(self.generation.count());
         self.columns.iter().filter_map(move |column| column.checked_sub(count)).map(|repair| repair as usize)
@@ -143,14 +149,14 @@ impl DecodePlan {
 
     /// Writes the lost symbols to `decoded`, in the order of [`lost`](Self::lost).
     ///
-    /// `sources` has a place for each symbol of the generation, where what stands for a lost one is not looked at, and
-    /// `repairs` one for each of the keys the plan was made with, where only those [used](Self::used) are. Repair and
-    /// decoded symbols are of one length, which no source symbol exceeds; shorter ones count as padded with zeros, and
-    /// a decoded symbol that was shorter ends in them.
+    /// `sources` has a place for each symbol of the generation; those of lost symbols are ignored. `repairs`
+    /// has a place for each key of the plan; only the [used](Self::used) ones are read. Repair and decoded
+    /// symbols have one length, and no source symbol is longer. Shorter source symbols count as padded with
+    /// zeros. A decoded symbol that was shorter ends in zeros.
     ///
     /// # Errors
-    /// There are not as many symbols as the plan says, or lengths contradict each other or are 0. Nothing is written
-    /// then.
+    /// The number of symbols does not match the plan, or lengths contradict each other or are 0. Then nothing
+    /// is written.
     pub fn decode<S: AsRef<[u8]>, R: AsRef<[u8]>, D: AsMut<[u8]>>(
         &self,
         sources: &[S],
@@ -201,7 +207,7 @@ impl DecodePlan {
     }
 }
 
-/// Coefficients from one row over a generation to the next.
+/// Number of coefficients in a row over a generation, padding included.
 fn width(generation: Generation) -> usize {
     usize::from(generation.count()).next_multiple_of(LINE)
 }
@@ -215,8 +221,8 @@ impl Scratch {
         self.sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
     }
 
-    /// Takes repair symbols until there is an independent one for each lost symbol: fills `chosen`, `known` and the
-    /// inverse.
+    /// Takes repair symbols until there is an independent one for each lost symbol. Fills `chosen`, `known`
+    /// and the inverse.
     fn choose<F: RowField>(
         &mut self,
         generation: Generation,
@@ -248,7 +254,7 @@ impl Scratch {
         }
     }
 
-    /// Inverse times `known`: the coefficients of the lost symbols.
+    /// Computes the coefficients of the lost symbols: the inverse times `known`.
     fn solve<F: RowField>(&self, lost: usize, width: usize, matrix: &mut Vec<u8>) {
         let len = width * F::BYTES;
         matrix.resize(lost * len, 0);

@@ -1,14 +1,16 @@
-//! The rank of an open generation: how many more symbols its receiver needs, from names alone.
+//! The rank of an open generation: how many more symbols its receiver needs, computed from symbol names
+//! alone.
 //!
-//! A receiver tells it of each source and repair symbol of a generation, also while the generation still grows, and
-//! reports the deficit. As soon as the generation has ended and the deficit is 0, a [`DecodePlan`](crate::DecodePlan) can be
-//! made of what has arrived, and the sender need not send more.
+//! A receiver adds each source and repair symbol of a generation, also while the generation still grows, and
+//! reports the deficit to the sender. Once the generation has ended and the deficit is 0, the received
+//! symbols suffice for a [`DecodePlan`](crate::DecodePlan). Then the sender can stop.
 //!
-//! The rows are the repair symbols that said something new, in reduced row echelon form over the *lacking* symbols, those
-//! that did not arrive themselves. Each row has a pivot, a lacking symbol that no other row mentions. The other
-//! lacking symbols that rows mention are the *free* columns. A row is kept as its coefficients of the free columns
-//! only. Invariants: rows and free columns together are no more than the lacking symbols; the cells of a row beyond
-//! the free columns are 0.
+//! A source symbol is *lacking* until its own packet arrives. The rows are the innovative repair symbols, in
+//! reduced row echelon form over the lacking symbols. Each row has a pivot, a lacking symbol that no other
+//! row mentions. The other lacking symbols that rows mention are the *free* columns. A row stores only its
+//! coefficients of the free columns. For [`ShortDecoder`](crate::ShortDecoder) each row also stores its
+//! payload, before the coefficients. Invariants: the number of rows plus free columns is at most the number
+//! of lacking symbols. The cells of a row beyond the free columns are 0.
 
 use alloc::vec::Vec;
 
@@ -16,7 +18,7 @@ use super::row::{RowField, eliminate, get, set, take};
 use super::{Generation, RankError};
 use crate::RepairId;
 use crate::kernel::LINE;
-use crate::mix::{Gf256, Gf65536};
+use crate::mix::{Field, Gf256, Gf65536, combine_piece};
 
 /// Counts the independent symbols received of a generation whose end may still be unknown.
 ///
@@ -35,19 +37,20 @@ use crate::mix::{Gf256, Gf65536};
 /// # Ok::<(), Box<dyn core::error::Error>>(())
 /// ```
 ///
-/// A repair symbol costs its coefficients and two passes over the rows: with r rows and f free columns, `r + f` at most
-/// the lacking symbols, 2 r f products of coefficients. So does a source symbol that arrives after a repair symbol which
-/// mixes it. Memory is at most `(lacking + 64)^2` bytes, half of that over GF(2^8), where `lacking` is the most symbols that
-/// lacked at once, and 32 bytes for each symbol of the generation. That is 1.2 MB for a generation of 1,024 symbols. A
-/// caller that takes the length of a generation from a peer must limit it.
+/// A repair symbol costs the computation of its coefficients and two passes over the rows. With r rows and f
+/// free columns these are 2 r f products of coefficients, where `r + f` is at most the number of lacking
+/// symbols. A source symbol that arrives after a repair symbol that mixes it costs the same. Memory is at
+/// most `(lacking + 64)^2` bytes (half of that over GF(2^8)) plus 32 bytes for each symbol of the generation.
+/// Here `lacking` is the largest number of symbols that were lacking at once. That is 1.2 MB for a generation
+/// of 1,024 symbols. A caller that takes the length of a generation from a peer must limit it.
 #[derive(Clone, Debug)]
 pub struct Rank {
-    /// The generation with as many symbols as it may have.
+    /// The generation at its maximum length.
     longest: Generation,
-    /// Symbols that it has for certain; all of them once it has ended.
+    /// Number of symbols known to exist; all of them once the generation has ended.
     count: u16,
     has_ended: bool,
-    /// Source symbols that arrived.
+    /// Number of source symbols that arrived.
     arrived: u16,
     /// What is known of each of the `count` symbols.
     states: Vec<State>,
@@ -55,15 +58,19 @@ pub struct Rank {
     free: Vec<u16>,
     /// The pivot of each row.
     pivots: Vec<u16>,
-    /// Row after row the coefficients of the free columns, rounded up to whole cache lines.
+    /// The rows, one after the other. Each is rounded up to whole cache lines.
     cells: Vec<u8>,
     /// Coefficients of a row in `cells`, the padding included.
     stride: usize,
-    /// The row being taken, of the length of the others, and room for a multiple of it.
+    /// The row being taken, and a buffer for a multiple of it.
     reduced: Vec<u8>,
     scaled: Vec<u8>,
     /// The coefficients of a repair symbol over its whole span.
     span: Vec<u8>,
+    /// The factor of each row in the sum that reduces a repair symbol.
+    factors: Vec<u8>,
+    /// Number of payload elements before the free columns of each row. 0 if rows carry no payload.
+    payload: usize,
 }
 
 /// What is known of a source symbol.
@@ -72,15 +79,20 @@ enum State {
     Arrived,
     /// No row mentions it.
     Unmentioned,
-    /// It is this free column.
+    /// It is the free column with this index.
     Free(u16),
-    /// It is the pivot of this row.
+    /// It is the pivot of the row with this index.
     Pivot(u16),
 }
 
 impl Rank {
-    /// Nothing received of a generation that has at most as many symbols as this one.
+    /// An empty rank for a generation that has at most as many symbols as `longest`.
     pub fn new(longest: Generation) -> Self {
+        Self::with_payload(longest, 0)
+    }
+
+    /// Like [`new`](Self::new), with rows that carry `payload` elements of their symbol.
+    pub(super) fn with_payload(longest: Generation, payload: usize) -> Self {
         Self {
             longest,
             count: 0,
@@ -94,14 +106,21 @@ impl Rank {
             reduced: Vec::new(),
             scaled: Vec::new(),
             span: Vec::new(),
+            factors: Vec::new(),
+            payload,
         }
     }
 
-    /// Counts a source symbol, by its index from 0 within the generation. Whether it raised the rank.
+    /// Counts a source symbol, by its index from 0 within the generation. Returns whether it raised the rank.
     ///
     /// # Errors
     /// The index is not below [`most`](Self::most). Nothing is changed.
     pub fn add_source(&mut self, index: u16) -> Result<bool, RankError> {
+        self.take_source(index, &[])
+    }
+
+    /// Like [`add_source`](Self::add_source), with the payload of the symbol.
+    pub(super) fn take_source(&mut self, index: u16, symbol: &[u8]) -> Result<bool, RankError> {
         let limit = self.most();
         if index >= limit {
             return Err(RankError::SourceOutside { index, limit });
@@ -113,18 +132,32 @@ impl Rank {
         Ok(match state {
             State::Arrived => false,
             State::Unmentioned => true,
-            State::Free(column) if is_over_gf256 => self.remove_column::<Gf256>(column),
-            State::Free(column) => self.remove_column::<Gf65536>(column),
-            State::Pivot(row) if is_over_gf256 => self.replace_pivot::<Gf256>(row),
-            State::Pivot(row) => self.replace_pivot::<Gf65536>(row),
+            State::Free(column) if is_over_gf256 => self.take_column::<Gf256>(column, symbol),
+            State::Free(column) => self.take_column::<Gf65536>(column, symbol),
+            State::Pivot(row) if is_over_gf256 => self.replace_pivot::<Gf256>(row, symbol),
+            State::Pivot(row) => self.replace_pivot::<Gf65536>(row, symbol),
         })
     }
 
-    /// Counts the repair symbol of this key over the first `count` symbols of the generation. Whether it raised the rank.
+    /// Counts the repair symbol with this key over the first `count` symbols of the generation. Returns
+    /// whether it raised the rank.
     ///
     /// # Errors
-    /// `count` is 0 or more than [`most`](Self::most), or the code has no such repair symbol. Nothing is changed.
+    /// `count` is 0 or more than [`most`](Self::most), or the code has no such repair symbol. Nothing is
+    /// changed.
     pub fn add_repair(&mut self, count: u16, key: u16) -> Result<bool, RankError> {
+        self.take_repair(count, key, &[], &[])
+    }
+
+    /// Like [`add_repair`](Self::add_repair), with the payload of the repair symbol. `sources` holds the
+    /// payloads of all source symbols, one after the other. Only those of arrived symbols are read.
+    pub(super) fn take_repair(
+        &mut self,
+        count: u16,
+        key: u16,
+        symbol: &[u8],
+        sources: &[u8],
+    ) -> Result<bool, RankError> {
         let id = RepairId { count, ..self.longest.repair_id(key) };
         let limit = self.most();
         if count > limit {
@@ -135,14 +168,18 @@ impl Rank {
         if self.deficit() == 0 {
             return Ok(false);
         }
-        Ok(if self.longest.code().is_over_gf256() { self.add_row::<Gf256>(id) } else { self.add_row::<Gf65536>(id) })
+        Ok(if self.longest.code().is_over_gf256() {
+            self.add_row::<Gf256>(id, symbol, sources)
+        } else {
+            self.add_row::<Gf65536>(id, symbol, sources)
+        })
     }
 
-    /// Says that the generation has `count` symbols and no more.
+    /// Ends the generation: it has exactly `count` symbols.
     ///
     /// # Errors
-    /// `count` is 0, less than what was received says or more than [`most`](Self::most), or the generation ended with
-    /// another number before. Nothing is changed.
+    /// `count` is 0, smaller than a received symbol proves, or larger than [`most`](Self::most); or the
+    /// generation already ended with another number. Nothing is changed.
     pub fn end(&mut self, count: u16) -> Result<(), RankError> {
         let (least, most) = (self.count.max(1), self.most());
         if !(least..=most).contains(&count) {
@@ -158,7 +195,8 @@ impl Rank {
         self.longest
     }
 
-    /// The number of symbols that it has for certain: as many as what was received says, all once it has ended.
+    /// The number of symbols known to exist, from the received symbols; all of them once the generation has
+    /// ended.
     pub fn count(&self) -> u16 {
         self.count
     }
@@ -173,25 +211,37 @@ impl Rank {
         self.has_ended
     }
 
-    /// How many more independent symbols the receiver needs for the first [`count`](Self::count) symbols.
+    /// The number of independent symbols that the receiver still needs for the first [`count`](Self::count)
+    /// symbols.
     pub fn deficit(&self) -> u16 {
         self.count - self.arrived - self.pivots.len() as u16
     }
 
-    /// Whether the generation has ended and what was received determines all of it.
+    /// Whether the generation has ended and the received symbols determine all of it.
     pub fn is_recovered(&self) -> bool {
         self.has_ended && self.deficit() == 0
     }
 
-    /// The symbols of the first [`count`](Self::count) that did not arrive themselves: the lost ones of a plan.
+    /// Those of the first [`count`](Self::count) source symbols that did not arrive themselves. A plan takes
+    /// them as lost.
     pub fn lacking(&self) -> impl Iterator<Item = u16> {
         (0..).zip(&self.states).filter(|(_, state)| **state != State::Arrived).map(|(index, _)| index)
     }
 
+    /// The decoded symbols with their bytes. Call it only once the generation is recovered.
+    pub(super) fn decoded(&self) -> impl Iterator<Item = (u16, Vec<u8>)> {
+        let bytes = if self.longest.code().is_over_gf256() { Gf256::BYTES } else { Gf65536::BYTES };
+        let rows = self.cells.chunks_exact((self.stride * bytes).max(1)).zip(&self.pivots);
+        rows.map(move |(row, &pivot)| {
+            let parts = (0..bytes).map(|byte| &row[byte * self.stride..][..self.payload]);
+            (pivot, parts.collect::<Vec<_>>().concat())
+        })
+    }
+
     /// Bytes of memory held.
     pub fn memory(&self) -> usize {
-        let Self { states, free, pivots, cells, reduced, scaled, span, .. } = self;
-        let bytes = [cells, reduced, scaled, span].map(Vec::capacity).iter().sum::<usize>();
+        let Self { states, free, pivots, cells, reduced, scaled, span, factors, .. } = self;
+        let bytes = [cells, reduced, scaled, span, factors].map(Vec::capacity).iter().sum::<usize>();
         bytes + states.capacity() * size_of::<State>() + (free.capacity() + pivots.capacity()) * size_of::<u16>()
     }
 
@@ -201,8 +251,8 @@ impl Rank {
         self.states.resize(self.count.into(), State::Unmentioned);
     }
 
-    /// Takes the row of a repair symbol. Whether it raised the rank.
-    fn add_row<F: RowField>(&mut self, id: RepairId) -> bool {
+    /// Takes the row of a repair symbol. Returns whether it raised the rank.
+    fn add_row<F: RowField>(&mut self, id: RepairId, symbol: &[u8], sources: &[u8]) -> bool {
         let count = usize::from(id.count);
         self.span.resize(count * F::BYTES, 0);
         F::write(&mut self.span, self.longest.code(), id);
@@ -213,26 +263,54 @@ impl Rank {
             }
         }
         self.fit_stride::<F>();
-        if self.stride == 0 {
+        if self.free.is_empty() {
             return false;
         }
         self.reduced.clear();
         self.reduced.resize(self.stride * F::BYTES, 0);
-        for (index, state) in self.states[..count].iter().enumerate() {
-            if let State::Free(column) = *state {
-                set::<F>(&mut self.reduced, column.into(), get::<F>(&self.span, index));
+        for byte in 0..F::BYTES {
+            let cells = &mut self.reduced[byte * self.stride + self.payload..][..self.free.len()];
+            let span = &self.span[byte * count..][..count];
+            for (cell, &symbol) in cells.iter_mut().zip(&self.free) {
+                *cell = span.get(usize::from(symbol)).copied().unwrap_or(0);
             }
         }
-        for (row, &pivot) in self.cells.chunks_exact(self.stride * F::BYTES).zip(&self.pivots) {
-            if usize::from(pivot) < count {
-                F::mul_add(&mut self.reduced, get::<F>(&self.span, pivot.into()), row);
-            }
+        if self.payload > 0 {
+            self.subtract_sources::<F>(symbol, sources);
         }
+        self.subtract_rows::<F>();
         self.insert::<F>()
     }
 
-    /// Takes away the pivot of a row, which arrived: another symbol of the row becomes the pivot. Whether there is one.
-    fn replace_pivot<F: RowField>(&mut self, row: u16) -> bool {
+    /// Sets the payload of `reduced`: the repair symbol minus the arrived source symbols that it mixes.
+    fn subtract_sources<F: RowField>(&mut self, symbol: &[u8], sources: &[u8]) {
+        let (len, all) = (symbol.len(), 0..self.payload);
+        let count = self.span.len() / F::BYTES;
+        let arrived = self.states[..count].iter().enumerate().filter(|(_, state)| **state == State::Arrived);
+        set_factors::<F>(&mut self.factors, arrived.clone().map(|(index, _)| get::<F>(&self.span, index)));
+        let factors = F::source(&self.factors, self.factors.len(), &(0..self.factors.len() / F::BYTES));
+        let arrived = arrived.map(|(index, _)| &sources[index * len..][..len]);
+        let terms = core::iter::once(symbol).chain(arrived).map(|symbol| F::source(symbol, len, &all));
+        combine_piece::<F, _, _>(core::iter::once(F::out(&mut self.reduced, &all)), terms, |_| factors);
+    }
+
+    /// Eliminates the pivots of all rows from `reduced`.
+    fn subtract_rows<F: RowField>(&mut self) {
+        let (len, all) = (self.stride * F::BYTES, 0..self.stride);
+        let count = self.span.len() / F::BYTES;
+        let of_pivot = |&pivot: &u16| if usize::from(pivot) < count { get::<F>(&self.span, pivot.into()) } else { 0 };
+        set_factors::<F>(&mut self.factors, self.pivots.iter().map(of_pivot));
+        let factors = F::source(&self.factors, self.factors.len(), &(0..self.factors.len() / F::BYTES));
+        let rows = core::iter::once(&self.reduced[..]).chain(self.cells.chunks_exact(len));
+        self.scaled.resize(len, 0);
+        let rows = rows.map(|row| F::source(row, len, &all));
+        combine_piece::<F, _, _>(core::iter::once(F::out(&mut self.scaled, &all)), rows, |_| factors);
+        core::mem::swap(&mut self.reduced, &mut self.scaled);
+    }
+
+    /// Handles the arrival of a row's pivot: another symbol of the row becomes its pivot. Returns whether
+    /// there is one.
+    fn replace_pivot<F: RowField>(&mut self, row: u16, symbol: &[u8]) -> bool {
         let (len, at) = (self.stride * F::BYTES, usize::from(row));
         let last = self.pivots.len() - 1;
         self.reduced.clear();
@@ -243,18 +321,21 @@ impl Rank {
         if let Some(&moved) = self.pivots.get(at) {
             self.states[usize::from(moved)] = State::Pivot(row);
         }
+        if self.payload > 0 {
+            F::mul_add_front(&mut self.reduced, self.payload, 1, symbol);
+        }
         self.insert::<F>()
     }
 
-    /// Makes what is in `reduced` a row, unless it is 0. Whether it was not.
+    /// Appends `reduced` as a row unless its coefficients are all 0. Returns whether it did.
     fn insert<F: RowField>(&mut self) -> bool {
-        let Some(column) = (0..self.free.len()).rev().find(|&column| get::<F>(&self.reduced, column) != 0) else {
-            return false;
-        };
-        let scale = F::inv(take::<F>(&mut self.reduced, column));
+        let payload = self.payload;
+        let is_pivot = |&column: &usize| get::<F>(&self.reduced, payload + column) != 0;
+        let Some(column) = (0..self.free.len()).rev().find(is_pivot) else { return false };
+        let scale = F::inv(take::<F>(&mut self.reduced, payload + column));
         self.scaled.resize(self.reduced.len(), 0);
         F::multiply(&mut self.scaled, scale, &self.reduced);
-        eliminate::<F>(&mut self.cells, column, &self.scaled);
+        eliminate::<F>(&mut self.cells, payload + column, &self.scaled);
         let pivot = self.free[column];
         self.states[usize::from(pivot)] = State::Pivot(self.pivots.len() as u16);
         self.pivots.push(pivot);
@@ -262,13 +343,25 @@ impl Rank {
         self.remove_column::<F>(column as u16)
     }
 
-    /// Forgets a free column, whose symbol arrived or became a pivot. Always `true`: that raises the rank.
+    /// Handles the arrival of a free column's symbol. Always returns `true`, because that raises the rank.
+    fn take_column<F: RowField>(&mut self, column: u16, symbol: &[u8]) -> bool {
+        for row in self.cells.chunks_exact_mut(self.stride * F::BYTES) {
+            let factor = take::<F>(row, self.payload + usize::from(column));
+            if self.payload > 0 {
+                F::mul_add_front(row, self.payload, factor, symbol);
+            }
+        }
+        self.remove_column::<F>(column)
+    }
+
+    /// Removes a free column that is 0 in all rows. Always returns `true`: its symbol arrived or became a
+    /// pivot.
     fn remove_column<F: RowField>(&mut self, column: u16) -> bool {
         let (at, last) = (usize::from(column), self.free.len() - 1);
-        for row in self.cells.chunks_exact_mut(self.stride * F::BYTES) {
-            let moved = take::<F>(row, last);
-            if at != last {
-                set::<F>(row, at, moved);
+        if at != last {
+            for row in self.cells.chunks_exact_mut(self.stride * F::BYTES) {
+                let moved = take::<F>(row, self.payload + last);
+                set::<F>(row, self.payload + at, moved);
             }
         }
         self.free.swap_remove(at);
@@ -279,9 +372,9 @@ impl Rank {
         true
     }
 
-    /// Lays the rows out for as many free columns as there are.
+    /// Adapts the row length to the number of free columns.
     fn fit_stride<F: RowField>(&mut self) {
-        let (old, new) = (self.stride, self.free.len().next_multiple_of(LINE));
+        let (old, new) = (self.stride, (self.payload + self.free.len()).next_multiple_of(LINE));
         let parts = self.pivots.len() * F::BYTES;
         if new < old {
             (0..parts).for_each(|part| self.cells.copy_within(part * old..part * old + new, part * new));
@@ -294,5 +387,14 @@ impl Rank {
             }
         }
         self.stride = new;
+    }
+}
+
+/// Writes 1 and then these coefficients to `factors`.
+fn set_factors<F: RowField>(factors: &mut Vec<u8>, coefficients: impl Iterator<Item = u16> + Clone) {
+    let count = 1 + coefficients.clone().count();
+    factors.resize(count * F::BYTES, 0);
+    for (at, coefficient) in core::iter::once(1).chain(coefficients).enumerate() {
+        set::<F>(factors, at, coefficient);
     }
 }

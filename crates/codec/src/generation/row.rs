@@ -1,14 +1,14 @@
-//! Rows of coefficients: what matrices over the two fields differ in.
+//! Rows of coefficients: the operations in which matrices over the two fields differ.
 //!
-//! A row of n coefficients lies in memory as a symbol of n elements does, so that the kernels add rows as they add
-//! symbols. [`get`] and [`set`] reach a single coefficient, as a number of 16 bits in both fields.
+//! A row of n coefficients has the memory layout of a symbol of n elements, so the kernels add rows as they
+//! add symbols. [`get`] and [`set`] access one coefficient, as a 16-bit number in both fields.
 
 use crate::field::{gf256, gf65536};
 use crate::kernel::{Kernel, LINE};
 use crate::mix::{Coefficients, Field, Gf256, Gf65536};
 use crate::{Code, RepairId, Row, Row16};
 
-/// A field, as matrices need it.
+/// A field with the operations that matrices need.
 pub(super) trait RowField: Field {
     /// The coefficients of a repair symbol.
     type Row: Coefficients<Self::Cell>;
@@ -16,7 +16,7 @@ pub(super) trait RowField: Field {
     /// The coefficients of a code over this field.
     fn coefficients(code: Code, id: RepairId) -> Self::Row;
 
-    /// Writes the coefficients of a repair symbol, and 0 to the rest of the row.
+    /// Writes the coefficients of a repair symbol and fills the rest of the row with 0.
     fn write(row: &mut [u8], code: Code, id: RepairId);
 
     /// The element whose product with `a` is 1; 0 for 0.
@@ -27,6 +27,9 @@ pub(super) trait RowField: Field {
 
     /// `to += factor * from`.
     fn mul_add(to: &mut [u8], factor: u16, from: &[u8]);
+
+    /// Adds `factor * from` to the first `count` elements of `to`. `from` has exactly `count` elements.
+    fn mul_add_front(to: &mut [u8], count: usize, factor: u16, from: &[u8]);
 
     /// `to[d] += factors[d] * from`.
     fn mul_add_four(to: [&mut [u8]; 4], factors: [u16; 4], from: &[u8]);
@@ -58,6 +61,11 @@ impl RowField for Gf256 {
     #[inline]
     fn mul_add(to: &mut [u8], factor: u16, from: &[u8]) {
         Kernel::active().mul_add(to, factor as u8, from);
+    }
+
+    #[inline]
+    fn mul_add_front(to: &mut [u8], count: usize, factor: u16, from: &[u8]) {
+        Kernel::active().mul_add(&mut to[..count], factor as u8, from);
     }
 
     #[inline]
@@ -98,10 +106,14 @@ impl RowField for Gf65536 {
     }
 
     fn mul_add(to: &mut [u8], factor: u16, from: &[u8]) {
+        Self::mul_add_front(to, to.len() / 2, factor, from);
+    }
+
+    fn mul_add_front(to: &mut [u8], count: usize, factor: u16, from: &[u8]) {
         if factor != 0 {
-            let all = 0..to.len() / 2;
-            let term = ([factor, 0, 0, 0].into(), Self::source(from, from.len(), &all));
-            Kernel::active().mul_add_halves(&mut [Self::out(to, &all)], &[term]);
+            let front = 0..count;
+            let term = ([factor, 0, 0, 0].into(), Self::source(from, from.len(), &front));
+            Kernel::active().mul_add_halves(&mut [Self::out(to, &front)], &[term]);
         }
     }
 
@@ -119,7 +131,7 @@ pub(super) fn get<F: Field>(row: &[u8], at: usize) -> u16 {
     (0..F::BYTES).fold(0, |value, byte| value | u16::from(row[byte * count + at]) << (8 * byte))
 }
 
-/// Makes `value` coefficient `at` of a row.
+/// Sets coefficient `at` of a row.
 #[inline]
 pub(super) fn set<F: Field>(row: &mut [u8], at: usize, value: u16) {
     let count = row.len() / F::BYTES;
@@ -128,7 +140,7 @@ pub(super) fn set<F: Field>(row: &mut [u8], at: usize, value: u16) {
     }
 }
 
-/// Makes coefficient `at` of a row 0 and returns what it was.
+/// Sets coefficient `at` of a row to 0 and returns its old value.
 #[inline]
 pub(super) fn take<F: Field>(row: &mut [u8], at: usize) -> u16 {
     let value = get::<F>(row, at);
@@ -136,9 +148,9 @@ pub(super) fn take<F: Field>(row: &mut [u8], at: usize) -> u16 {
     value
 }
 
-/// Eliminates a column from rows of the length of `pivot`, which says what the column is in terms of the others: each row
-/// gets its coefficient of the column times `pivot`. The rows that do not mention the column are often all of four, since
-/// pivots come in order.
+/// Eliminates a column from all rows. `pivot` has the length of a row and expresses the column by the other
+/// columns. Each row adds its coefficient of the column times `pivot`. Four adjacent rows often all have
+/// coefficient 0, because pivots come in order.
 pub(super) fn eliminate<F: RowField>(rows: &mut [u8], column: usize, pivot: &[u8]) {
     let len = pivot.len();
     let mut fours = rows.chunks_exact_mut(4 * len);

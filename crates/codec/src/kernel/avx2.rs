@@ -9,12 +9,14 @@ use super::cpu::cpu;
 use super::vector::{Vector, tier};
 use crate::field::gf256::NIBBLES;
 
-// One destination: 8 registers hold it, 2 the tables, 1 the nibble mask; 5 of the 16 are left for the product. 11 ran
-// as fast, 6 slower, and prefetching the next block gained nothing (Zen 3, 32 and 128 packets in L2).
+// One destination: 8 registers hold it, 2 the tables, 1 the nibble mask; 5 of the 16 are left for the
+// product. 11 ran as fast, 6 slower, and prefetching the next block gained nothing (Zen 3, 32 and 128 packets
+// in L2).
 //
-// Four: 4 x 2 hold them, 4 the nibbles of two source registers, and tables come from memory, one at a time. A product
-// of 32 bytes for one destination is 3 operations of splitting, 2 shuffles, 2 exclusive ors; shared by four, 19 for
-// four products instead of 28, so 1.47 times the rate where the vector units are the bound. Measured: 1.4 to 1.5.
+// Four: 4 x 2 hold them, 4 the nibbles of two source registers, and tables come from memory, one at a time. A
+// product of 32 bytes for one destination is 3 operations of splitting, 2 shuffles, 2 exclusive ors; shared
+// by four, 19 for four products instead of 28, so 1.47 times the rate where the vector units are the bound.
+// Measured: 1.4 to 1.5.
 tier!(AVX2, "avx2", "avx2", Avx2, 8, 2, || cpu().avx2);
 
 #[derive(Clone, Copy)]

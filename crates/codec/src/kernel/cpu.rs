@@ -1,7 +1,8 @@
-//! Which instructions this x86-64 processor and its operating system allow. By hand, since `core` has no detection.
+//! Which instructions this x86-64 processor and its operating system allow. By hand, since `core` has no
+//! detection.
 //!
-//! Called by [`Kernel::active`](super::Kernel::active) and its siblings, never on the data path. Bits are those of the
-//! Intel manual, volume 2, CPUID and volume 1, chapter 13 (XCR0).
+//! Called by [`Kernel::active`](super::Kernel::active) and its siblings, never on the data path. Bits are
+//! those of the Intel manual, volume 2, CPUID and volume 1, chapter 13 (XCR0).
 
 /// The vector extensions that the kernels want.
 #[derive(Clone, Copy)]

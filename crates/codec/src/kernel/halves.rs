@@ -1,7 +1,9 @@
-//! Symbols over GF(2^16): the low bytes of all elements and the high bytes of all elements, two slices of one length.
+//! Symbols over GF(2^16): the low bytes of all elements and the high bytes of all elements, two slices of one
+//! length.
 //!
-//! A product with a factor is three products over GF(2^8) (`field/gf65536.rs`), so a tier needs no other instructions
-//! than for GF(2^8). [`Generation`](crate::Generation) and its plans call these methods; tests and benchmarks too.
+//! A product with a factor is three products over GF(2^8) (`field/gf65536.rs`), so a tier needs no other
+//! instructions than for GF(2^8). [`Generation`](crate::Generation) and its plans call these methods; tests
+//! and benchmarks too.
 
 use super::{Kernel, Start, scalar};
 use crate::field::gf65536;
@@ -43,11 +45,13 @@ impl From<[u16; 4]> for HalvesFactors {
 }
 
 impl Kernel {
-    /// `dsts[d] ^= factors[d] * src` over GF(2^16) for the first one to four destinations and every source; the other
-    /// factors are not looked at. Give many sources at once, as for [`mul_add_many`](Self::mul_add_many).
+    /// `dsts[d] ^= factors[d] * src` over GF(2^16) for the first one to four destinations and every source;
+    /// the other factors are not looked at. Give many sources at once, as for
+    /// [`mul_add_many`](Self::mul_add_many).
     ///
     /// # Panics
-    /// There is no destination or there are over four; the halves of destinations and sources differ in length.
+    /// There is no destination or there are over four; the halves of destinations and sources differ in
+    /// length.
     #[inline]
     pub fn mul_add_halves(&self, dsts: &mut [HalvesMut], sources: &[HalvesTerm]) {
         self.sum_halves(dsts, sources, Start::Old);
@@ -57,7 +61,8 @@ impl Kernel {
     /// [`mul_add_halves`](Self::mul_add_halves) without what they hold.
     ///
     /// # Panics
-    /// There is no destination or there are over four; the halves of destinations and sources differ in length.
+    /// There is no destination or there are over four; the halves of destinations and sources differ in
+    /// length.
     #[inline]
     pub fn mul_halves(&self, dsts: &mut [HalvesMut], sources: &[HalvesTerm]) {
         self.sum_halves(dsts, sources, Start::Zero);
@@ -78,7 +83,8 @@ impl Kernel {
     }
 }
 
-/// The scalar tier's sum: four products over GF(2^8), so that it does not repeat the formula that the other tiers are tested for.
+/// The scalar tier's sum: four products over GF(2^8), so that it does not repeat the formula that the other
+/// tiers are tested for.
 pub(super) fn sum(dsts: &mut [HalvesMut], sources: &[HalvesTerm], start: Start) {
     for dst in dsts.iter_mut() {
         start.prepare(dst);

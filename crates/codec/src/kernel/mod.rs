@@ -1,13 +1,13 @@
 //! Arithmetic on whole symbols: the loops in which the codec spends its time, one set per instruction set.
 //!
-//! [`Kernel::active`] is the fastest set this processor runs, found once per process; encoder and decoder use nothing
-//! else. [`Kernel::available`] and [`Kernel::named`] hand out the others, for tests and benchmarks, which can also
-//! [`activate`](Kernel::activate) one for the whole process. A `Kernel` can only be had where its instructions exist:
-//! that is what makes its safe methods safe.
+//! [`Kernel::active`] is the fastest set this processor runs, found once per process; encoder and decoder use
+//! nothing else. [`Kernel::available`] and [`Kernel::named`] hand out the others, for tests and benchmarks,
+//! which can also [`activate`](Kernel::activate) one for the whole process. A `Kernel` can only be had where
+//! its instructions exist: that is what makes its safe methods safe.
 //!
-//! All `unsafe` of the crate is in this folder. Its shape: a safe method checks lengths, a function pointer leads to
-//! the tier's `#[target_feature]` function, which is `vector.rs`'s generic loop over the tier's register type. The
-//! scalar tier is the judge of the others.
+//! All `unsafe` of the crate is in this folder. Its shape: a safe method checks lengths, a function pointer
+//! leads to the tier's `#[target_feature]` function, which is `vector.rs`'s generic loop over the tier's
+//! register type. The scalar tier is the judge of the others.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -32,8 +32,8 @@ pub use halves::{Halves, HalvesFactors, HalvesMut, HalvesTerm};
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// A cache line and the widest register, in bytes: rows and slots that begin at multiples of it are worked in whole aligned
-/// registers, whatever the kernel.
+/// A cache line and the widest register, in bytes: rows and slots that begin at multiples of it are worked in
+/// whole aligned registers, whatever the kernel.
 pub(crate) const LINE: usize = 64;
 
 /// A factor and the bytes it multiplies.
@@ -49,8 +49,8 @@ pub struct Kernel {
     operations: Operations,
 }
 
-/// Entry points of a tier. Calling one requires that the processor has the tier's instructions and that all slices
-/// of the call are of one length.
+/// Entry points of a tier. Calling one requires that the processor has the tier's instructions and that all
+/// slices of the call are of one length.
 struct Operations {
     xor: unsafe fn(&mut [u8], &[u8]),
     scale: unsafe fn(&mut [u8], u8),
@@ -103,8 +103,8 @@ static TIERS: &[&Kernel] = &[
 static ACTIVE: AtomicUsize = AtomicUsize::new(0);
 
 impl Kernel {
-    /// The kernel that encoders and decoders use: the fastest this processor runs, found on the first call, unless
-    /// [`activate`](Self::activate) chose another.
+    /// The kernel that encoders and decoders use: the fastest this processor runs, found on the first call,
+    /// unless [`activate`](Self::activate) chose another.
     pub fn active() -> &'static Self {
         let mut chosen = ACTIVE.load(Ordering::Relaxed);
         if chosen == 0 {
@@ -119,8 +119,8 @@ impl Kernel {
 
     /// Makes this kernel the active one, so that tests and benchmarks can run whole codecs on each tier.
     ///
-    /// It is for the whole process, every thread and every encoder and decoder that lives, from their next operation
-    /// on. No result changes by it, for all kernels compute the same; only speed does.
+    /// It is for the whole process, every thread and every encoder and decoder that lives, from their next
+    /// operation on. No result changes by it, for all kernels compute the same; only speed does.
     pub fn activate(&'static self) {
         // Every kernel there is comes from the list.
         let index = TIERS.iter().position(|tier| tier.name == self.name);
@@ -179,8 +179,9 @@ impl Kernel {
         }
     }
 
-    /// `dst ^= factor * src` for every pair: each piece of `dst` stays in registers while all sources go by, so give
-    /// as many at once as there are (16 to 64 is best; more crowd each other out of the nearest cache).
+    /// `dst ^= factor * src` for every pair: each piece of `dst` stays in registers while all sources go by,
+    /// so give as many at once as there are (16 to 64 is best; more crowd each other out of the nearest
+    /// cache).
     ///
     /// # Panics
     /// A source's length differs from that of `dst`.
@@ -193,8 +194,8 @@ impl Kernel {
         unsafe { (self.operations.mul_add_many)(dst, sources) }
     }
 
-    /// `dsts[d] ^= factors[d] * src` for all four destinations and every source: four sums for the reading of one,
-    /// which is how to make several repair symbols of one span. Give many sources at once, as above.
+    /// `dsts[d] ^= factors[d] * src` for all four destinations and every source: four sums for the reading of
+    /// one, which is how to make several repair symbols of one span. Give many sources at once, as above.
     ///
     /// # Panics
     /// The lengths of destinations and sources differ.
@@ -203,8 +204,9 @@ impl Kernel {
         self.mul_add_few(&mut dsts, sources);
     }
 
-    /// [`mul_add_four`](Self::mul_add_four) into the first one, two, three or four destinations; the other factors are
-    /// not looked at. The fewer, the more a product costs: on AVX2 1.3 times as much for one as for four.
+    /// [`mul_add_four`](Self::mul_add_four) into the first one, two, three or four destinations; the other
+    /// factors are not looked at. The fewer, the more a product costs: on AVX2 1.3 times as much for one as
+    /// for four.
     ///
     /// # Panics
     /// There is no destination or there are over four; the lengths of destinations and sources differ.
@@ -213,8 +215,9 @@ impl Kernel {
         self.sum_few(dsts, sources, Start::Old);
     }
 
-    /// `dsts[d] = sum of factors[d] * src` for the first one to four destinations: [`mul_add_few`](Self::mul_add_few)
-    /// without what they hold, for the first batch of sources; nobody need clear them before.
+    /// `dsts[d] = sum of factors[d] * src` for the first one to four destinations:
+    /// [`mul_add_few`](Self::mul_add_few) without what they hold, for the first batch of sources; nobody need
+    /// clear them before.
     ///
     /// # Panics
     /// There is no destination or there are over four; the lengths of destinations and sources differ.
@@ -234,8 +237,9 @@ impl Kernel {
         unsafe { (self.operations.sum_few)(dsts, sources, start) }
     }
 
-    /// The coefficients of [`Code::Rlc`](crate::Code::Rlc) from this counter on. No matter of symbols, but the one
-    /// computation beside theirs that every product needs; in registers it takes half the time or less.
+    /// The coefficients of [`Code::Rlc`](crate::Code::Rlc) from this counter on. No matter of symbols, but
+    /// the one computation beside theirs that every product needs; in registers it takes half the time or
+    /// less.
     #[inline]
     pub(crate) fn hash(&self, counter: u64, coefficients: &mut [u8]) {
         // SAFETY: a kernel is only handed out where its instructions exist.

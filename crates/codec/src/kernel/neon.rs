@@ -1,14 +1,14 @@
-//! NEON: a product is two table look-ups, one per nibble, out of tables held in registers. Every AArch64 processor that
-//! runs code with floating point has it, so nothing is detected.
+//! NEON: a product is two table look-ups, one per nibble, out of tables held in registers. Every AArch64
+//! processor that runs code with floating point has it, so nothing is detected.
 
 use core::arch::aarch64::{uint8x16_t, vandq_u8, vdupq_n_u8, veorq_u8, vld1q_u8, vqtbl1q_u8, vshrq_n_u8, vst1q_u8};
 
 use super::vector::{Vector, tier};
 use crate::field::gf256::NIBBLES;
 
-// One destination: 11 of the 32 registers hold it, 2 the tables, 1 the nibble mask; a packet of 1,408 bytes is eight
-// blocks. Four: 4 x 3 hold them, 6 the nibbles of three source registers. The compiler overlaps so many products that
-// 16 and 4 x 4, which would fit, spill (rustc 1.95).
+// One destination: 11 of the 32 registers hold it, 2 the tables, 1 the nibble mask; a packet of 1,408 bytes
+// is eight blocks. Four: 4 x 3 hold them, 6 the nibbles of three source registers. The compiler overlaps so
+// many products that 16 and 4 x 4, which would fit, spill (rustc 1.95).
 tier!(NEON, "neon", "neon", Neon, 11, 3, || true);
 
 #[derive(Clone, Copy)]

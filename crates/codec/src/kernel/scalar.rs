@@ -1,4 +1,5 @@
-//! The kernel in plain Rust: for processors without a tier of their own, for short ends, and the judge of the rest.
+//! The kernel in plain Rust: for processors without a tier of their own, for short ends, and the judge of the
+//! rest.
 //!
 //! One table look-up a byte, no cleverness: it stays readable because every other tier is tested against it.
 

@@ -9,7 +9,8 @@ use super::cpu::cpu;
 use super::vector::{Vector, tier};
 use crate::field::gf256::NIBBLES;
 
-// As for AVX2, but that a shuffle overwrites its table, so that copies of it take registers too: 8 would spill.
+// As for AVX2, but that a shuffle overwrites its table, so that copies of it take registers too: 8 would
+// spill.
 tier!(SSSE3, "ssse3", "ssse3", Ssse3, 6, 2, || cpu().ssse3);
 
 #[derive(Clone, Copy)]

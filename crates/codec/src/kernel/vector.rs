@@ -1,13 +1,14 @@
-//! The symbol loops, written once over any vector register; a tier is an implementation of [`Vector`] (20 lines) and
-//! the [`tier!`] line that names it.
+//! The symbol loops, written once over any vector register; a tier is an implementation of [`Vector`] (20
+//! lines) and the [`tier!`] line that names it.
 //!
-//! Everything is `inline(always)`: the generic code must end up inside the tier's `#[target_feature]` function, where
-//! the intrinsics become single instructions. The last bytes of a symbol, fewer than a register, are done by a whole
-//! register that reaches back over bytes already done and is masked there. Symbols shorter than one register are copied to
-//! a register's bytes on the stack: sums of tiny symbols would else be made byte by byte.
+//! Everything is `inline(always)`: the generic code must end up inside the tier's `#[target_feature]`
+//! function, where the intrinsics become single instructions. The last bytes of a symbol, fewer than a
+//! register, are done by a whole register that reaches back over bytes already done and is masked there.
+//! Symbols shorter than one register are copied to a register's bytes on the stack: sums of tiny symbols
+//! would else be made byte by byte.
 //!
-//! Safety, for the whole file: the caller has the instructions of `V`, and all slices of a call have one length. Every
-//! pointer made here is at an offset `at` with `at + V::LEN <= len` of its slice.
+//! Safety, for the whole file: the caller has the instructions of `V`, and all slices of a call have one
+//! length. Every pointer made here is at an offset `at` with `at + V::LEN <= len` of its slice.
 
 use super::{LINE, Start, scalar};
 
@@ -31,8 +32,8 @@ pub(super) trait Vector: Copy {
     unsafe fn mul(split: Self::Split, factor: Self::Factor) -> Self;
 }
 
-/// What a source is multiplied by: a factor for each of at least `D` destinations. They are fetched one at a time, a byte
-/// each: four at once would have to be taken apart again.
+/// What a source is multiplied by: a factor for each of at least `D` destinations. They are fetched one at a
+/// time, a byte each: four at once would have to be taken apart again.
 pub(super) trait Factors<const D: usize>: Copy {
     fn of(&self, destination: usize) -> u8;
 }
@@ -125,8 +126,9 @@ pub(super) unsafe fn mul_add<V: Vector>(dst: &mut [u8], value: u8, src: &[u8]) {
     }
 }
 
-/// The sum of `factors[d] * src` over all sources, for every destination, added to what `start` says, with `WIDE`
-/// registers of each destination held at once while the sources go by; what is left in blocks of `NARROW`, then of one.
+/// The sum of `factors[d] * src` over all sources, for every destination, added to what `start` says, with
+/// `WIDE` registers of each destination held at once while the sources go by; what is left in blocks of
+/// `NARROW`, then of one.
 #[inline(always)]
 pub(super) unsafe fn mul_sum<V: Vector, F: Factors<D>, const D: usize, const WIDE: usize, const NARROW: usize>(
     mut dsts: [&mut [u8]; D],
@@ -139,7 +141,8 @@ pub(super) unsafe fn mul_sum<V: Vector, F: Factors<D>, const D: usize, const WID
         return unsafe { short::<V, F, D>(dsts, sources, start) };
     }
     let to = dsts.each_mut().map(|dst| dst.as_mut_ptr());
-    // SAFETY: see the head of the file; a block of N registers at `at` is only entered with N * V::LEN bytes left.
+    // SAFETY: see the head of the file; a block of N registers at `at` is only entered with N * V::LEN bytes
+    // left.
     unsafe {
         let mut at = 0;
         while len - at >= WIDE * V::LEN {
@@ -323,8 +326,8 @@ pub(super) unsafe fn last<V: Vector>(count: usize) -> V {
     unsafe { V::load(ZEROS_THEN_ONES.as_ptr().add(LINE + count - V::LEN)) }
 }
 
-/// Defines a `Kernel` from a [`Vector`]: its static, its name, its instructions, how many registers hold a single
-/// destination and how many each of four, and the test for support.
+/// Defines a `Kernel` from a [`Vector`]: its static, its name, its instructions, how many registers hold a
+/// single destination and how many each of four, and the test for support.
 macro_rules! tier {
     ($kernel:ident, $name:literal, $features:literal, $vector:ty, $one:literal, $four:literal, $is_supported:expr) => {
         pub(super) static $kernel: $crate::kernel::Kernel = {

@@ -1,10 +1,11 @@
 //! Sums over GF(2^16), written once over any vector register, as `vector.rs` has them for GF(2^8).
 //!
-//! For each block of the destinations the sources go by three times, once for each product over GF(2^8): that of the low
-//! bytes, of the high bytes, and of the sum of both. So the innermost loop is that of GF(2^8) and needs no more registers.
+//! For each block of the destinations the sources go by three times, once for each product over GF(2^8): that
+//! of the low bytes, of the high bytes, and of the sum of both. So the innermost loop is that of GF(2^8) and
+//! needs no more registers.
 //!
-//! Safety, for the whole file: the caller has the instructions of `V`, and all halves of a call have one length. Every
-//! pointer made here is at an offset `at` with `at + V::LEN <= len` of its half.
+//! Safety, for the whole file: the caller has the instructions of `V`, and all halves of a call have one
+//! length. Every pointer made here is at an offset `at` with `at + V::LEN <= len` of its half.
 
 use super::Start;
 use super::halves::{BOTH, HIGH, HalvesFactors, HalvesMut, HalvesTerm, LOW};
@@ -21,8 +22,8 @@ impl<const D: usize, const WHICH: usize> Factors<D> for Product<'_, WHICH> {
     }
 }
 
-/// The sum of `factors[d] * src` over all sources, for every destination, added to what `start` says, in blocks of `WIDE`,
-/// `NARROW` and one register of each half.
+/// The sum of `factors[d] * src` over all sources, for every destination, added to what `start` says, in
+/// blocks of `WIDE`, `NARROW` and one register of each half.
 #[inline(always)]
 pub(super) unsafe fn mul_sum<V: Vector, const D: usize, const WIDE: usize, const NARROW: usize>(
     mut dsts: [&mut HalvesMut; D],
@@ -36,7 +37,8 @@ pub(super) unsafe fn mul_sum<V: Vector, const D: usize, const WIDE: usize, const
     }
     let low = dsts.each_mut().map(|dst| dst[LOW].as_mut_ptr());
     let high = dsts.each_mut().map(|dst| dst[HIGH].as_mut_ptr());
-    // SAFETY: see the head of the file; a block of N registers at `at` is only entered with N * V::LEN bytes left.
+    // SAFETY: see the head of the file; a block of N registers at `at` is only entered with N * V::LEN bytes
+    // left.
     unsafe {
         let mut at = 0;
         while len - at >= WIDE * V::LEN {

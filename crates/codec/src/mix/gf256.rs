@@ -71,8 +71,8 @@ impl Coefficients<u8> for &[u8] {
     }
 }
 
-/// The sum of terms that differ in length: the bytes that all have, then those that all but the shortest have, and so
-/// on. The padding costs nothing, the number of products is that of the bytes there are.
+/// The sum of terms that differ in length: the bytes that all have, then those that all but the shortest
+/// have, and so on. The padding costs nothing, the number of products is that of the bytes there are.
 #[inline(never)]
 pub(super) fn sum_ragged(few: &mut [&mut [u8]], terms: &[FourTerm], is_first: bool) {
     if is_first {

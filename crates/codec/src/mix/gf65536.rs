@@ -1,4 +1,5 @@
-//! Sums over GF(2^16): the first half of a symbol is the low bytes of its elements, the second half the high bytes.
+//! Sums over GF(2^16): the first half of a symbol is the low bytes of its elements, the second half the high
+//! bytes.
 
 use core::ops::Range;
 
@@ -76,8 +77,8 @@ impl Coefficients<u16> for Halves<'_> {
     }
 }
 
-/// The sum of terms that differ in length. Halves are symbols over GF(2^8) here, four products for each term: two outputs
-/// are four sums, first of the low bytes of all terms, then of the high bytes.
+/// The sum of terms that differ in length. Halves are symbols over GF(2^8) here, four products for each term:
+/// two outputs are four sums, first of the low bytes of all terms, then of the high bytes.
 #[inline(never)]
 fn sum_ragged_halves(few: &mut [HalvesMut], terms: &[HalvesTerm], is_first: bool) {
     for (pair, outs) in few.chunks_mut(2).enumerate() {

@@ -1,9 +1,10 @@
 //! Linear combinations of symbols: the loop under every repair symbol and every decoded generation.
 //!
-//! Encoder, generation and decode plan hand over symbols and one row of coefficients for each output. This file divides
-//! the work so that the kernel runs at its best: symbols in batches that stay in the cache for all outputs, four
-//! outputs a pass while there are four, long symbols in pieces. Nothing here allocates, and nothing asks how symbols
-//! or rows are stored. `gf256.rs` and `gf65536.rs` say what differs between the fields.
+//! Encoder, generation and decode plan hand over symbols and one row of coefficients for each output. This
+//! file divides the work so that the kernel runs at its best: symbols in batches that stay in the cache for
+//! all outputs, four outputs a pass while there are four, long symbols in pieces. Nothing here allocates, and
+//! nothing asks how symbols or rows are stored. `gf256.rs` and `gf65536.rs` say what differs between the
+//! fields.
 
 mod gf256;
 mod gf65536;
@@ -14,23 +15,24 @@ use crate::kernel::{Kernel, LINE, Term};
 pub(crate) use gf256::Gf256;
 pub(crate) use gf65536::Gf65536;
 
-/// Sources handed to the kernel at once; outputs are loaded and stored once per batch, 1/32 of the traffic. Chosen: 32
-/// packets of 1,408 bytes fill an L1 cache, and 16 to 64 differed by under 5 % (AVX2, Zen 3).
+/// Sources handed to the kernel at once; outputs are loaded and stored once per batch, 1/32 of the traffic.
+/// Chosen: 32 packets of 1,408 bytes fill an L1 cache, and 16 to 64 differed by under 5 % (AVX2, Zen 3).
 const BATCH: usize = 32;
 
-/// Sources handed over at once where one pass makes all outputs. Short blocks are of this kind, and there the clearing of
-/// places for more of both took 5 % of the time (k = 16).
+/// Sources handed over at once where one pass makes all outputs. Short blocks are of this kind, and there the
+/// clearing of places for more of both took 5 % of the time (k = 16).
 const SMALL_BATCH: usize = 16;
 
 /// Outputs of one pass over a batch: the most that the kernel keeps in registers.
 const FEW: usize = 4;
 
-/// Outputs that are made of one batch before the next is read. At 16 a source that comes from beyond the L2 cache has
-/// all the time of 16 products to arrive; 8 to 32 differed by under 5 %, and each has its row on the stack.
+/// Outputs that are made of one batch before the next is read. At 16 a source that comes from beyond the L2
+/// cache has all the time of 16 products to arrive; 8 to 32 differed by under 5 %, and each has its row on
+/// the stack.
 const MANY: usize = 16;
 
-/// Most bytes in a batch, so that it stays in an L2 cache from one pass to the next, beside the outputs. Chosen for the
-/// 512 KiB of Zen 2 and later; Intel has more.
+/// Most bytes in a batch, so that it stays in an L2 cache from one pass to the next, beside the outputs.
+/// Chosen for the 512 KiB of Zen 2 and later; Intel has more.
 const TILE: usize = 192 << 10;
 
 /// A field, as sums of symbols need it: how its elements lie in a symbol and which kernel adds products.
@@ -48,7 +50,8 @@ pub(crate) trait Field {
     /// A piece of an output.
     type Out<'a>: Default;
 
-    /// The elements `piece` of a symbol that counts as padded with zeros to `len` bytes. The padding is left out.
+    /// The elements `piece` of a symbol that counts as padded with zeros to `len` bytes. The padding is left
+    /// out.
     fn source<'a>(symbol: &'a [u8], len: usize, piece: &Range<usize>) -> Self::Source<'a>;
 
     /// The elements `piece` of an output.
@@ -63,8 +66,8 @@ pub(crate) trait Field {
     /// Whether the terms are all as long as the output.
     fn is_even(terms: &[(Self::Factors, Self::Source<'_>)], out: &Self::Out<'_>) -> bool;
 
-    /// Adds the sum of the terms to up to four outputs; the first sum replaces what they hold. `is_even` is what
-    /// [`is_even`](Self::is_even) said of the terms.
+    /// Adds the sum of the terms to up to four outputs; the first sum replaces what they hold. `is_even` is
+    /// what [`is_even`](Self::is_even) said of the terms.
     fn sum(few: &mut [Self::Out<'_>], terms: &[(Self::Factors, Self::Source<'_>)], is_even: bool, is_first: bool);
 }
 
@@ -74,8 +77,8 @@ pub(crate) trait Coefficients<Cell> {
     fn fill(&mut self, cells: &mut [Cell]);
 }
 
-/// `outs[j] = sum of row(j)[i] * symbols[i]` for every `j`, in the first `len` bytes of each. Symbols are at most `len`
-/// bytes, shorter ones count as padded with zeros. `len` is a multiple of the bytes of an element.
+/// `outs[j] = sum of row(j)[i] * symbols[i]` for every `j`, in the first `len` bytes of each. Symbols are at
+/// most `len` bytes, shorter ones count as padded with zeros. `len` is a multiple of the bytes of an element.
 pub(crate) fn combine<'a, F, R, S, C>(outs: &mut [R], len: usize, symbols: S, row: impl Fn(usize) -> C)
 where
     F: Field,
@@ -167,8 +170,9 @@ fn part(symbol: &[u8], bytes: Range<usize>) -> &[u8] {
     symbol.get(bytes).unwrap_or_else(|| &symbol[start.min(symbol.len())..])
 }
 
-/// Elements of the pieces that symbols are cut into, so that a batch of them is no more than a tile: all but the last
-/// the same, whole cache lines. No symbol that fits a packet is ever cut; each piece asks for the coefficients anew.
+/// Elements of the pieces that symbols are cut into, so that a batch of them is no more than a tile: all but
+/// the last the same, whole cache lines. No symbol that fits a packet is ever cut; each piece asks for the
+/// coefficients anew.
 fn piece_len<F: Field>(elements: usize) -> usize {
     elements.div_ceil(elements.div_ceil(TILE / BATCH / F::BYTES).max(1)).next_multiple_of(LINE)
 }

@@ -17,7 +17,8 @@ thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: hands every request to the system allocator unchanged; the counters are plain cells that do not allocate.
+// SAFETY: hands every request to the system allocator unchanged; the counters are plain cells that do not
+// allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);

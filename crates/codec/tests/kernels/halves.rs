@@ -1,4 +1,5 @@
-//! Every kernel over GF(2^16) against the field: all factors, all lengths, all misalignments, nothing touched outside.
+//! Every kernel over GF(2^16) against the field: all factors, all lengths, all misalignments, nothing touched
+//! outside.
 
 use tidewire_codec::field::gf65536::mul;
 use tidewire_codec::kernel::{Halves, HalvesMut, HalvesTerm, Kernel};
@@ -108,7 +109,8 @@ fn every_kernel_sums_halves_into_one_to_four_destinations_as_the_field_does() {
     }
 }
 
-/// In allocations that end where the halves do, so that Miri and the address sanitizer see what reads too far.
+/// In allocations that end where the halves do, so that Miri and the address sanitizer see what reads too
+/// far.
 #[test]
 fn no_kernel_reads_outside_of_its_halves() {
     let noise = noise(3);

@@ -11,10 +11,11 @@ pub fn noise(salt: u32) -> Vec<u8> {
     (0..LONGEST as u32).map(|i| ((i + 1).wrapping_mul(0x9E37_79B9 ^ (salt << 7 | 1)) >> 19) as u8).collect()
 }
 
-/// Lengths and misalignments: all lengths, each with every misalignment of the source, and over 64 lengths with every
-/// pair of misalignments.
+/// Lengths and misalignments: all lengths, each with every misalignment of the source, and over 64 lengths
+/// with every pair of misalignments.
 pub fn cases() -> impl Iterator<Item = (usize, usize, usize)> {
-    // For Miri: each step of the loops (blocks, single registers, reaching back, bytes) at every register length.
+    // For Miri: each step of the loops (blocks, single registers, reaching back, bytes) at every register
+    // length.
     const STEPS: &[usize] = &[0, 1, 17, 33, 65, 191, 421, 1_037];
     let is_quick = std::env::var_os("TIDEWIRE_QUICK").is_some_and(|quick| quick == "1");
     let (step, is_tried): (usize, fn(&usize) -> bool) = match (cfg!(miri), is_quick) {

@@ -1,8 +1,9 @@
-//! Every kernel this machine runs against the field itself: all lengths, all misalignments, nothing touched outside.
+//! Every kernel this machine runs against the field itself: all lengths, all misalignments, nothing touched
+//! outside.
 //!
-//! Miri runs a reduced set, on it also the tiers that the machine lacks, since it interprets their instructions
-//! (`cargo xtask miri` has the target features it must be told). With `TIDEWIRE_QUICK=1` every length up to two cache
-//! lines and a sample of the others are tried, for processors that are emulated.
+//! Miri runs a reduced set, on it also the tiers that the machine lacks, since it interprets their
+//! instructions (`cargo xtask miri` has the target features it must be told). With `TIDEWIRE_QUICK=1` every
+//! length up to two cache lines and a sample of the others are tried, for processors that are emulated.
 
 mod halves;
 mod laid;
@@ -155,7 +156,8 @@ fn every_kernel_sums_into_one_to_four_destinations_as_the_field_does() {
     }
 }
 
-/// In allocations that end where the symbol does, so that Miri and the address sanitizer see what reads too far.
+/// In allocations that end where the symbol does, so that Miri and the address sanitizer see what reads too
+/// far.
 #[test]
 fn no_kernel_reads_outside_of_its_symbols() {
     let noise = noise(3);

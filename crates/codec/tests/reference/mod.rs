@@ -1,4 +1,5 @@
-//! A decoder too simple to be wrong, to judge the real one: a dense matrix over a few ids, eliminated anew each time.
+//! A decoder too simple to be wrong, to judge the real one: a dense matrix over a few ids, eliminated anew
+//! each time.
 //!
 //! It holds coefficients only; what the bytes must be is known from the sender. Source symbols are unit rows.
 
@@ -49,8 +50,8 @@ impl Reference {
         self.rows.iter().filter(|row| !is_unit(row)).count()
     }
 
-    /// Given up ids are the lowest that are not decoded, so that a row which mentions one has one as pivot, and no
-    /// other row mentions that: dropping it takes nothing from the others.
+    /// Given up ids are the lowest that are not decoded, so that a row which mentions one has one as pivot,
+    /// and no other row mentions that: dropping it takes nothing from the others.
     fn forget_given_up(&mut self) {
         let given_up = &self.given_up;
         self.rows.retain(|row| row.iter().zip(given_up).all(|(&c, &given_up)| c == 0 || !given_up));

@@ -113,8 +113,8 @@ impl Pair {
         }
     }
 
-    /// What a relay would send: as long as the longest symbol it mixes, or longer, for it may have held longer ones
-    /// that cancel out. Half of all lengths of coding vectors stand for that.
+    /// What a relay would send: as long as the longest symbol it mixes, or longer, for it may have held
+    /// longer ones that cancel out. Half of all lengths of coding vectors stand for that.
     fn mixed(&self, first: usize, coefficients: &[u8]) -> Vec<u8> {
         let mut mixed = Vec::new();
         for (id, &factor) in (first as u64..).zip(coefficients).filter(|&(_, &factor)| factor != 0) {

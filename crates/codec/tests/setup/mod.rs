@@ -1,5 +1,5 @@
-//! What the environment tells a run of the codec's tests: `TIDEWIRE_KERNEL=ssse3` runs them on that kernel instead of
-//! the fastest, `TIDEWIRE_QUICK=1` with a tenth of the cases.
+//! What the environment tells a run of the codec's tests: `TIDEWIRE_KERNEL=ssse3` runs them on that kernel
+//! instead of the fastest, `TIDEWIRE_QUICK=1` with a tenth of the cases.
 //!
 //! The library itself reads no environment. A test file says `mod setup;`, takes its `proptest` settings from
 //! [`cases`], and calls [`activate_kernel`] first thing in other tests. A name that is unknown or that this

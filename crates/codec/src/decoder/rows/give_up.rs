@@ -1,12 +1,13 @@
 //! What the matrix gives up: rows that would take more room or more work than there may be.
 //!
-//! A part of [`Rows`]: [`reduce`](Rows::reduce) makes room for a repair by dropping rows of later symbols, and
-//! [`Decoder::skip_before`](crate::Decoder::skip_before) takes given up ids out of the rows. Both keep the invariants of
-//! the matrix; only exchanges touch payloads, which the caller repeats.
+//! A part of [`Rows`]: [`reduce`](Rows::reduce) makes room for a repair by dropping rows of later symbols,
+//! and [`Decoder::skip_before`](crate::Decoder::skip_before) takes given up ids out of the rows. Both keep
+//! the invariants of the matrix; only exchanges touch payloads, which the caller repeats.
 //!
-//! The lowest gap always closes: a repair whose span begins at or below the decoder's edge is never refused for want of columns, nor
-//! for want of rows if there may be as many rows as a span is long. It drops only rows with pivots above its own span, so that the rank of
-//! what is known of the ids in the span grows with each such repair until all of them are known.
+//! The lowest gap always closes: a repair whose span begins at or below the decoder's edge is never refused
+//! for want of columns, nor for want of rows if there may be as many rows as a span is long. It drops only
+//! rows with pivots above its own span, so that the rank of what is known of the ids in the span grows with
+//! each such repair until all of them are known.
 
 use super::{Place, Rows};
 use crate::DecodeError;
@@ -15,10 +16,11 @@ use crate::field::gf256;
 use crate::kernel::Kernel;
 
 impl Rows {
-    /// Gives up the ids below `id`, with one row for each of them that is free; what the other rows say about the ids
-    /// that are left is kept, as long as that takes no more than [`limit`](Self::limit) row operations. Beyond that, all
-    /// rows that mention the id are dropped. `exchanged` is told the pivot of each dropped row, and the pivots and
-    /// factors of the rows it was added to. Returns how many rows were dropped for want of row operations.
+    /// Gives up the ids below `id`, with one row for each of them that is free; what the other rows say about
+    /// the ids that are left is kept, as long as that takes no more than [`limit`](Self::limit) row
+    /// operations. Beyond that, all rows that mention the id are dropped. `exchanged` is told the pivot of
+    /// each dropped row, and the pivots and factors of the rows it was added to. Returns how many rows were
+    /// dropped for want of row operations.
     pub fn give_up_below(&mut self, id: u64, targets: &mut Terms, mut exchanged: impl FnMut(u64, &Terms)) -> usize {
         if self.free.is_empty() {
             return 0;
@@ -56,12 +58,13 @@ impl Rows {
         lost
     }
 
-    /// Makes room for `added` more columns by dropping rows with pivots above `highest`: those with the highest pivots, and no more of
-    /// them than needed. The columns that the candidate mentions stay. The work is a few passes over the coefficients however many rows
-    /// go, and touches no payload.
+    /// Makes room for `added` more columns by dropping rows with pivots above `highest`: those with the
+    /// highest pivots, and no more of them than needed. The columns that the candidate mentions stay. The
+    /// work is a few passes over the coefficients however many rows go, and touches no payload.
     ///
-    /// This always succeeds for a repair whose span begins at or below the decoder's edge. Its candidate, and the rows with pivots up to
-    /// `highest`, mention only missing ids of that span, and there are columns for the ids of a whole span.
+    /// This always succeeds for a repair whose span begins at or below the decoder's edge. Its candidate, and
+    /// the rows with pivots up to `highest`, mention only missing ids of that span, and there are columns for
+    /// the ids of a whole span.
     ///
     /// # Errors
     /// The rows with pivots up to `highest` and the candidate mention too many ids; nothing is changed.
@@ -83,8 +86,9 @@ impl Rows {
         Ok(())
     }
 
-    /// How far above `highest` the lowest pivot is whose row must be dropped with all above it, so that at most `room` columns, fewer
-    /// than there are, stay mentioned. 0 if not even dropping all rows above `highest` gives so much room.
+    /// How far above `highest` the lowest pivot is whose row must be dropped with all above it, so that at
+    /// most `room` columns, fewer than there are, stay mentioned. 0 if not even dropping all rows above
+    /// `highest` gives so much room.
     fn least_to_drop(&mut self, room: usize, highest: u64) -> u32 {
         if self.pivots.iter().all(|&pivot| pivot <= highest) {
             return 0;
@@ -108,8 +112,8 @@ impl Rows {
         rows.max_by_key(|&(_, &pivot)| pivot).map(|(row, _)| row)
     }
 
-    /// Solves a row for the id of a free column, puts that into the other rows, and drops the row: its pivot is free
-    /// from now on, in the column that the id leaves.
+    /// Solves a row for the id of a free column, puts that into the other rows, and drops the row: its pivot
+    /// is free from now on, in the column that the id leaves.
     fn exchange(&mut self, row: usize, column: usize, targets: &mut Terms) {
         targets.clear();
         let (width, pivot) = (self.free.len(), self.pivots[row]);
@@ -141,7 +145,8 @@ impl Rows {
         mentions.iter().filter(|&&mention| mention != 0).count()
     }
 
-    /// Forgets the columns that neither a row nor the candidate mentions: the last columns that are mentioned take their places.
+    /// Forgets the columns that neither a row nor the candidate mentions: the last columns that are mentioned
+    /// take their places.
     pub(super) fn forget_unmentioned(&mut self) {
         let (width, kept) = (self.free.len(), self.mention());
         let mut moves = 0;
@@ -173,7 +178,8 @@ impl Rows {
     }
 }
 
-/// How far a pivot lies above an id; 0 if it does not. Both lie in the ring, which has fewer slots than the type has numbers.
+/// How far a pivot lies above an id; 0 if it does not. Both lie in the ring, which has fewer slots than the
+/// type has numbers.
 fn distance(pivot: u64, highest: u64) -> u32 {
     u32::try_from(pivot.saturating_sub(highest)).unwrap_or(u32::MAX)
 }

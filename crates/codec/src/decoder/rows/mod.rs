@@ -1,19 +1,20 @@
 //! The decoding matrix: which missing symbols each unsolved row mixes, in reduced row echelon form.
 //!
-//! Only coefficients live here; the bytes of a row lie in the ring, in the slot of the symbol the row will become, and
-//! [`Decoder`](super::Decoder) repeats there what this module does to the coefficients.
+//! Only coefficients live here; the bytes of a row lie in the ring, in the slot of the symbol the row will
+//! become, and [`Decoder`](super::Decoder) repeats there what this module does to the coefficients.
 //!
-//! Every row has a *pivot*, the highest id it mentions, with coefficient 1, and no other row mentions that id. The
-//! other ids are *free*; only their coefficients are stored, one byte each, in columns that rows share. From this form
-//! follow the three things the decoder relies on:
+//! Every row has a *pivot*, the highest id it mentions, with coefficient 1, and no other row mentions that
+//! id. The other ids are *free*; only their coefficients are stored, one byte each, in columns that rows
+//! share. From this form follow the three things the decoder relies on:
 //! - a row whose free coefficients are all zero is a decoded symbol, and no other combination of rows is;
 //! - reducing a new row takes one pass over the rows whose pivots it mentions, in any order;
-//! - the rows with pivots up to some id are all that is known of the ids up to it: a full matrix can give up the others.
+//! - the rows with pivots up to some id are all that is known of the ids up to it: a full matrix can give up
+//!   the others.
 //!
-//! Invariants: every column is mentioned by a row, but between the calls of one reception; columns are numbered
-//! without gaps; all cells beyond the last column or the last row are zero. Pivots and free ids are missing ids, each
-//! in one place: rows and columns together never exceed the ring's capacity. Memory is taken when the first row comes,
-//! all of it at once and to the byte, and when the ring grows.
+//! Invariants: every column is mentioned by a row, but between the calls of one reception; columns are
+//! numbered without gaps; all cells beyond the last column or the last row are zero. Pivots and free ids are
+//! missing ids, each in one place: rows and columns together never exceed the ring's capacity. Memory is
+//! taken when the first row comes, all of it at once and to the byte, and when the ring grows.
 
 mod give_up;
 
@@ -71,8 +72,8 @@ pub(super) struct Lead {
 }
 
 impl Rows {
-    /// An empty matrix of at most `max_rows` rows that mention at most `max_free` ids besides their pivots, for a ring
-    /// of `capacity` slots.
+    /// An empty matrix of at most `max_rows` rows that mention at most `max_free` ids besides their pivots,
+    /// for a ring of `capacity` slots.
     pub fn new(max_rows: usize, max_free: usize, capacity: usize) -> Self {
         Self {
             max_rows,
@@ -125,20 +126,22 @@ impl Rows {
         (0..rows).filter(move |&row| self.is_mentioned(row, place)).map(|row| self.pivots[row])
     }
 
-    /// A missing id without a row, if a row that is still held came from this repair: its slot has no bytes of use.
+    /// A missing id without a row, if a row that is still held came from this repair: its slot has no bytes
+    /// of use.
     pub fn spare_slot_beside(&self, name: (Code, RepairId)) -> Option<u64> {
         if self.names.contains(&Some(name)) { self.free.first().copied() } else { None }
     }
 
-    /// Makes the candidate of the `missing` ids that a repair mixes, ascending, with their factors in `row`, the first
-    /// of them that of `first`, and reduces it by the rows. Returns its lead, or `None` when the rows know it already.
-    /// What `row` says then is what is to be subtracted from the repair's payload: the factors of known symbols as they
-    /// were, those of rows at their pivots, and zero for all free ids. `used` is for its memory.
+    /// Makes the candidate of the `missing` ids that a repair mixes, ascending, with their factors in `row`,
+    /// the first of them that of `first`, and reduces it by the rows. Returns its lead, or `None` when the
+    /// rows know it already. What `row` says then is what is to be subtracted from the repair's payload: the
+    /// factors of known symbols as they were, those of rows at their pivots, and zero for all free ids.
+    /// `used` is for its memory.
     ///
-    /// Where the matrix is full, rows of later symbols give way to a repair of earlier ones. Otherwise a window with
-    /// losses all over it could fill the matrix with rows that solve nothing yet, and its lowest gap would never close.
-    /// The candidate needs none of the dropped rows: neither it nor what is subtracted from it mentions anything above
-    /// its highest id.
+    /// Where the matrix is full, rows of later symbols give way to a repair of earlier ones. Otherwise a
+    /// window with losses all over it could fill the matrix with rows that solve nothing yet, and its lowest
+    /// gap would never close. The candidate needs none of the dropped rows: neither it nor what is subtracted
+    /// from it mentions anything above its highest id.
     ///
     /// # Errors
     /// No room for the row or its columns; nothing is changed.
@@ -216,9 +219,10 @@ impl Rows {
         factor
     }
 
-    /// Makes the normalised candidate a row with its lead as pivot, or, when it mentions nothing else, forgets its lead,
-    /// a decoded symbol. It is subtracted from every row that mentions its lead: `targets` receives their pivots and
-    /// factors. Rows that are solved by that are removed and their pivots added to `solved`.
+    /// Makes the normalised candidate a row with its lead as pivot, or, when it mentions nothing else,
+    /// forgets its lead, a decoded symbol. It is subtracted from every row that mentions its lead: `targets`
+    /// receives their pivots and factors. Rows that are solved by that are removed and their pivots added to
+    /// `solved`.
     pub fn settle(&mut self, lead: Lead, name: Name, targets: &mut Terms, solved: &mut Vec<u64>) {
         targets.clear();
         let width = self.width();
@@ -332,8 +336,8 @@ impl Rows {
         }
     }
 
-    /// Cells of a row that are worked in: the columns, and zeros up to whole registers, for which the kernels have no
-    /// slow way at the end.
+    /// Cells of a row that are worked in: the columns, and zeros up to whole registers, for which the kernels
+    /// have no slow way at the end.
     fn width(&self) -> usize {
         self.free.len().next_multiple_of(LINE).min(self.stride)
     }
@@ -354,7 +358,8 @@ impl Rows {
         }
     }
 
-    /// Takes the memory for all rows and columns that may come, and moves those that are there to their new places.
+    /// Takes the memory for all rows and columns that may come, and moves those that are there to their new
+    /// places.
     fn resize(&mut self) {
         let (rows, columns, old) = (self.limit(), self.max_free.min(self.capacity).max(1), self.stride);
         self.stride = columns;
@@ -382,8 +387,8 @@ impl Rows {
     }
 }
 
-/// Whether all cells are zero. A line at a time, which the compiler does in registers: cell by cell, this would be most of the
-/// work of a matrix whose rows have few coefficients left.
+/// Whether all cells are zero. A line at a time, which the compiler does in registers: cell by cell, this
+/// would be most of the work of a matrix whose rows have few coefficients left.
 fn is_zero(cells: &[u8]) -> bool {
     cells.chunks(LINE).all(|line| line.iter().fold(0, |sum, cell| sum | cell) == 0)
 }

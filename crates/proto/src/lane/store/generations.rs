@@ -9,9 +9,10 @@ use core::ops::{Range, RangeBounds};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use tidewire_codec::{Code, Generation, Rank, Reception, RepairId, SourceId};
+use tidewire_codec::{Code, Generation, Reception, RepairId, SourceId};
 
 use super::lacking::Lacking;
+use super::progress::Progress;
 use crate::close::CloseCode;
 use crate::lane::job::{Decode, Decoded, Symbol};
 
@@ -50,10 +51,7 @@ pub(crate) struct Generations {
 #[derive(Debug)]
 struct Open {
     generation: Generation,
-    rank: Rank,
-    /// Keys and bytes of independent repairs, until the job takes them.
-    rows: Vec<(u16, Symbol)>,
-    is_recovered: bool,
+    progress: Progress,
 }
 
 impl Open {
@@ -99,7 +97,7 @@ impl Generations {
         self.lacking.remove(id.0..id.0 + 1);
         if let Some(open) = self.containing(id.0) {
             let index = open.index(id.0);
-            open.rank.add_source(index).map_err(|_| CloseCode::Internal)?;
+            open.progress.add_source(index, symbol)?;
             let first = open.generation.first().0;
             self.settle(first);
         }
@@ -123,15 +121,11 @@ impl Generations {
             // Some of what it mixes is gone.
             return Ok(Reception::Redundant);
         }
-        self.open(code, id)?;
+        self.open(code, id, symbol.len())?;
         let Some(open) = self.open.get_mut(&first) else { return Err(CloseCode::Internal) };
-        if open.rows.first().is_some_and(|(_, row)| row.len() != symbol.len()) {
-            return Err(CloseCode::Protocol);
-        }
-        if open.is_recovered || !open.rank.add_repair(id.count, id.key).map_err(|_| CloseCode::Protocol)? {
+        if !open.progress.add_repair(id, symbol)? {
             return Ok(Reception::Redundant);
         }
-        open.rows.push((id.key, Arc::new(symbol.to_vec())));
         self.held += 1;
         self.rows += 1;
         self.settle(first);
@@ -140,7 +134,7 @@ impl Generations {
     }
 
     /// Finds the generation of a repair, or begins it with the source symbols that came before.
-    fn open(&mut self, code: Code, id: RepairId) -> Result<(), CloseCode> {
+    fn open(&mut self, code: Code, id: RepairId, len: usize) -> Result<(), CloseCode> {
         let (first, end) = (id.first.0, id.first.0 + u64::from(id.count));
         let below = self.open.range(..end).next_back().filter(|(_, open)| open.end() > first);
         if let Some((_, open)) = below {
@@ -151,36 +145,45 @@ impl Generations {
         let generation = Generation::new(code, id.count).and_then(|generation| generation.at(id.first));
         let generation = generation.map_err(|_| CloseCode::Protocol)?;
         self.reach(end);
-        let mut rank = Rank::new(generation);
-        rank.end(id.count).map_err(|_| CloseCode::Protocol)?;
+        let arrived = (first..end).filter(|&id| self.slot(id).is_some()).count();
+        let mut progress = Progress::new(generation, len, arrived)?;
         for (index, id) in (0..).zip(first..end) {
-            if self.slot(id).is_some() {
-                rank.add_source(index).map_err(|_| CloseCode::Internal)?;
+            if let Some(symbol) = self.slot(id) {
+                progress.add_source(index, symbol)?;
             }
         }
-        self.open.insert(first, Open { generation, rank, rows: Vec::new(), is_recovered: false });
+        self.open.insert(first, Open { generation, progress });
         Ok(())
     }
 
-    /// Makes the job of a generation that is recovered, or forgets its rows when its source symbols are all
-    /// there.
+    /// Takes the symbols of a recovered generation where they are decoded, or makes the job that decodes them.
     fn settle(&mut self, first: u64) {
         let Some(open) = self.open.get_mut(&first) else { return };
-        if open.is_recovered || !open.rank.is_recovered() {
+        if open.progress.is_done() || !open.progress.is_recovered() {
             return;
         }
-        open.is_recovered = true;
-        let rows = core::mem::take(&mut open.rows);
-        self.rows -= rows.len() as u64;
+        let rows = open.progress.rows();
+        self.rows -= rows as u64;
         let (generation, end) = (open.generation, open.end());
+        let progress = core::mem::take(&mut open.progress);
         self.lacking.remove(first..end);
-        let sources: Vec<_> = (first..end).map(|id| self.slot(id).cloned()).collect();
-        let lacking = sources.iter().filter(|symbol| symbol.is_none()).count();
-        if lacking == 0 {
-            self.held -= rows.len();
-            return;
+        match progress {
+            Progress::Names { repairs, .. } => {
+                let sources: Vec<_> = (first..end).map(|id| self.slot(id).cloned()).collect();
+                if sources.iter().all(Option::is_some) {
+                    self.held -= rows;
+                } else {
+                    self.jobs.push_back(Decode { generation, sources, repairs });
+                }
+            }
+            Progress::Bytes { decoder, .. } => {
+                self.held -= rows;
+                decoder
+                    .decoded()
+                    .for_each(|(index, symbol)| self.put(first + u64::from(index), Arc::new(symbol), true));
+            }
+            Progress::Done => {}
         }
-        self.jobs.push_back(Decode { generation, sources, repairs: rows });
     }
 
     /// The next job that takes as many products as that.
@@ -246,7 +249,7 @@ impl Generations {
         self.lacking.remove(self.reported..self.given_up.max(self.reported));
         self.reported = self.lacking.first().unwrap_or(self.end().0).max(self.reported);
         while self.edge < self.reported {
-            let is_recovered = self.containing(self.edge).is_some_and(|open| open.is_recovered);
+            let is_recovered = self.containing(self.edge).is_some_and(|open| open.progress.is_done());
             if self.slot(self.edge).is_none() && (is_recovered || self.edge >= self.given_up) {
                 break;
             }
@@ -254,8 +257,8 @@ impl Generations {
         }
         while self.open.first_key_value().is_some_and(|(_, open)| open.end() <= self.edge) {
             if let Some((_, open)) = self.open.pop_first() {
-                self.held -= open.rows.len();
-                self.rows -= open.rows.len() as u64;
+                self.held -= open.progress.rows();
+                self.rows -= open.progress.rows() as u64;
             }
         }
     }
@@ -309,7 +312,7 @@ impl Generations {
     }
 
     pub fn memory(&self) -> usize {
-        let open: usize = self.open.values().map(|open| open.rank.memory()).sum();
+        let open: usize = self.open.values().map(|open| open.progress.memory()).sum();
         let places = self.symbols.capacity() * size_of::<Option<Symbol>>() + self.lacking.memory();
         self.held * self.slot_len + places + open
     }
@@ -324,7 +327,7 @@ impl Generations {
         if range.is_empty() {
             return 0;
         }
-        let rows = self.open.range(range.clone()).map(|(_, open)| open.rows.len() as u64).sum();
+        let rows = self.open.range(range.clone()).map(|(_, open)| open.progress.rows() as u64).sum();
         self.lacking.count_in(range).saturating_sub(rows)
     }
 

@@ -5,6 +5,7 @@
 
 mod generations;
 mod lacking;
+mod progress;
 #[cfg(test)]
 mod tests;
 

@@ -151,3 +151,48 @@ fn what_was_reported_is_decoded_whatever_the_base() {
     store.release_before(SourceId(40));
     assert!(store.symbol(SourceId(0)).is_none() && store.memory() < 64 * size_of::<Option<u64>>());
 }
+
+proptest! {
+    /// Symbols of 4 bytes in a generation of 64, of which the repairs come first: no job is needed.
+    #[test]
+    fn short_symbols_are_decoded_as_they_come(
+        code in prop_oneof![Just(Code::Rlc16), Just(Code::Cauchy)],
+        early in prop::collection::vec(0_u64..64, 0..12),
+        late in prop::collection::vec(0_u64..64, 0..64),
+        skipped in 0_u16..8,
+    ) {
+        let symbol = |id: u64| [id as u8, 7, id as u8 ^ 0x5a, 1];
+        let sources: Vec<_> = (0..64).map(symbol).collect();
+        let generation = Generation::new(code, 64).expect("fits").at(SourceId(64)).expect("fits");
+        let mut repairs = vec![[0; 4]; 80];
+        generation.encode(&sources, 0, &mut repairs).expect("right lengths");
+        let mut store = Generations::new(SLOT, 64, 256, SourceId(64));
+        for &index in &early {
+            prop_assert!(store.receive_source(SourceId(64 + index), &symbol(index)).is_ok());
+        }
+        let mut late = late.into_iter();
+        for (key, repair) in (0..).zip(&repairs).skip(skipped.into()) {
+            prop_assert!(store.receive_repair(code, generation.repair_id(key), repair).is_ok());
+            if let Some(index) = late.next() {
+                prop_assert!(store.receive_source(SourceId(64 + index), &symbol(index)).is_ok());
+            }
+        }
+        prop_assert!(!store.has_job());
+        prop_assert_eq!((store.edge(), store.reported(), store.rank_deficit()), (SourceId(128), SourceId(128), 0));
+        let mut known: Vec<_> = core::iter::from_fn(|| store.poll_decoded()).map(|decoded| decoded.id.0).collect();
+        known.sort_unstable();
+        prop_assert!(known.into_iter().eq(64..128), "each symbol is told once");
+        prop_assert!((0..64).all(|index| store.symbol(SourceId(64 + index)) == Some(&symbol(index)[..])));
+        store.release_before(SourceId(128));
+        prop_assert!(store.memory() < 256 * size_of::<Option<u64>>(), "{} bytes", store.memory());
+    }
+}
+
+#[test]
+fn a_source_symbol_longer_than_short_repairs_is_the_peers_fault() {
+    let mut store = Generations::new(SLOT, 64, 256, SourceId(0));
+    let id = RepairId { first: SourceId(0), count: 64, key: 0 };
+    assert_eq!(store.receive_repair(Code::Rlc16, id, &[1; 4]), Ok(Reception::Innovative));
+    assert_eq!(store.receive_repair(Code::Rlc16, RepairId { key: 1, ..id }, &[1; 6]), Err(CloseCode::Protocol));
+    assert_eq!(store.receive_source(SourceId(5), &[1; 5]), Err(CloseCode::Protocol));
+}

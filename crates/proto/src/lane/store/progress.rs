@@ -1,0 +1,102 @@
+//! How far an open generation has come: its rank, and either its repair symbols or rows that already hold bytes.
+//!
+//! A generation of long symbols keeps its repairs for a job, which decodes them on a worker. Where symbols are short and
+//! most are lost, making a plan would cost more than applying it. Then the rows carry the bytes, and no job is made.
+
+use std::sync::Arc;
+
+use tidewire_codec::{Generation, Rank, RepairId, ShortDecoder};
+
+use crate::close::CloseCode;
+use crate::lane::job::Symbol;
+
+/// What was received of an open generation.
+#[derive(Debug, Default)]
+pub(super) enum Progress {
+    /// The rank from names alone, and keys and bytes of independent repairs.
+    Names { rank: Rank, repairs: Vec<(u16, Symbol)> },
+    /// Rows with bytes, and how many there are.
+    Bytes { decoder: ShortDecoder, rows: usize },
+    /// Recovered: a job or the store has what was here. Nothing that comes later is new.
+    #[default]
+    Done,
+}
+
+impl Progress {
+    /// Of a generation with repairs of `len` bytes, of which so many source symbols arrived. The caller adds those.
+    pub fn new(generation: Generation, len: usize, arrived: usize) -> Result<Self, CloseCode> {
+        let most_are_lost = 4 * arrived <= usize::from(generation.count());
+        if most_are_lost && ShortDecoder::is_for(generation, len) {
+            let decoder = ShortDecoder::new(generation, len).map_err(|_| CloseCode::Internal)?;
+            return Ok(Self::Bytes { decoder, rows: 0 });
+        }
+        let mut rank = Rank::new(generation);
+        rank.end(generation.count()).map_err(|_| CloseCode::Protocol)?;
+        Ok(Self::Names { rank, repairs: Vec::new() })
+    }
+
+    /// Takes a source symbol by its place in the generation.
+    pub fn add_source(&mut self, index: u16, symbol: &[u8]) -> Result<(), CloseCode> {
+        match self {
+            Self::Names { rank, .. } => rank.add_source(index).map_err(|_| CloseCode::Internal)?,
+            // A source symbol that is longer than the repairs contradicts them.
+            Self::Bytes { decoder, .. } => decoder.add_source(index, symbol).map_err(|_| CloseCode::Protocol)?,
+            Self::Done => false,
+        };
+        Ok(())
+    }
+
+    /// Takes a repair symbol. Returns whether it raised the rank.
+    pub fn add_repair(&mut self, id: RepairId, symbol: &[u8]) -> Result<bool, CloseCode> {
+        match self {
+            Self::Names { rank, repairs } => {
+                if repairs.first().is_some_and(|(_, repair)| repair.len() != symbol.len()) {
+                    return Err(CloseCode::Protocol);
+                }
+                let is_new = rank.add_repair(id.count, id.key).map_err(|_| CloseCode::Protocol)?;
+                if is_new {
+                    repairs.push((id.key, Arc::new(symbol.to_vec())));
+                }
+                Ok(is_new)
+            }
+            Self::Bytes { decoder, rows } => {
+                let is_new = decoder.add_repair(id.key, symbol).map_err(|_| CloseCode::Protocol)?;
+                *rows += usize::from(is_new);
+                Ok(is_new)
+            }
+            Self::Done => Ok(false),
+        }
+    }
+
+    /// Whether it was recovered and taken.
+    pub fn is_done(&self) -> bool {
+        matches!(self, Self::Done)
+    }
+
+    /// Whether what was received determines all symbols.
+    pub fn is_recovered(&self) -> bool {
+        match self {
+            Self::Names { rank, .. } => rank.is_recovered(),
+            Self::Bytes { decoder, .. } => decoder.is_recovered(),
+            Self::Done => true,
+        }
+    }
+
+    /// Repairs that raised the rank.
+    pub fn rows(&self) -> usize {
+        match self {
+            Self::Names { repairs, .. } => repairs.len(),
+            Self::Bytes { rows, .. } => *rows,
+            Self::Done => 0,
+        }
+    }
+
+    /// Bytes of memory beside the repairs.
+    pub fn memory(&self) -> usize {
+        match self {
+            Self::Names { rank, .. } => rank.memory(),
+            Self::Bytes { decoder, .. } => decoder.memory(),
+            Self::Done => 0,
+        }
+    }
+}
