@@ -238,6 +238,8 @@ fn s13_kill_9_of_either_side_costs_at_most_a_group_of_each_file() {
     let mut random = Random::new("s13");
     // What was there when the last session ended: final files, and the longest part.
     let mut before = (0, 0);
+    // Whether the sender was killed in the last session, and what it had said: for the message of a failure.
+    let mut last = (false, Vec::new());
     let kills = if quick() { 6 } else { 50 };
     for kill in 0..=kills {
         let mut command = tidewire(&["send", "--json"]);
@@ -276,7 +278,11 @@ fn s13_kill_9_of_either_side_costs_at_most_a_group_of_each_file() {
         let under_way = |line: &&Value| line["offset"] != line["bytes"] && line["bytes"] != sparse_len();
         if let Some(began) = lines.iter().find(|line| line["event"] == "resumed" && under_way(line)) {
             let offset = began["offset"].as_u64().unwrap();
-            assert!(before.1 <= offset + GROUP, "kill {kill}: {} bytes were there, it went on at {offset}", before.1);
+            assert!(
+                before.1 <= offset + GROUP,
+                "kill {kill}: {} bytes were there, it went on at {offset}: {lines:?}; the session before: {last:?}",
+                before.1
+            );
         }
         if output.status.code() == Some(0) {
             let tally = lines.iter().find(|line| line["event"] == "tally").unwrap();
@@ -294,6 +300,7 @@ fn s13_kill_9_of_either_side_costs_at_most_a_group_of_each_file() {
             stage.start_receiver_again();
         }
         before = stage.there();
+        last = (kill_sender, lines);
         if kill == 0 {
             assert!(before.0 == 0 && before.1 >= GROUP, "the first kill came at {before:?}");
             fs::rename(stage.source().join("a old name"), stage.source().join("a new name")).unwrap();
