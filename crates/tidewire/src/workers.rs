@@ -8,9 +8,10 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, PoisonError};
 
-use tidewire_proto::connection::Job;
+use tidewire_proto::connection::{CloseCode, Job};
 use tidewire_proto::endpoint::ConnectionHandle;
 
 use crate::shared::Shared;
@@ -96,7 +97,7 @@ impl Drop for Workers {
         drop(waiting);
         self.pool.filled.iter().for_each(Condvar::notify_one);
         for thread in self.threads.drain(..) {
-            // It ended by a panic, which the system has told of.
+            // A panic outside of a job was reported when it happened.
             let _ = thread.join();
         }
     }
@@ -135,9 +136,13 @@ impl Pool {
     fn work(&self, index: usize, shared: &Shared) {
         while let Some((handle, job)) = self.take(index) {
             let products = job.products();
-            let done = job.run();
+            let done = panic::catch_unwind(AssertUnwindSafe(|| job.run()));
             self.lock().rings[index].products -= products;
-            shared.handle_job(handle, done);
+            match done {
+                Ok(done) => shared.handle_job(handle, done),
+                // A bug in a code. Without the result the connection would wait for ever.
+                Err(_) => shared.close(handle, CloseCode::Internal, "a coding job panicked"),
+            }
         }
     }
 
