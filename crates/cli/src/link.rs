@@ -57,7 +57,7 @@ impl fmt::Display for LinkError {
             }
             Self::Port(port) => write!(f, "`{port}` is not a port: give a number from 1 to 65535"),
             Self::Path(path) => write!(f, "`{path}` behind the port is not part of a link"),
-            Self::Key(key) => write!(f, "`{key}=` is not known in a link: it takes latency=, maxbw= and mode="),
+            Self::Key(key) => write!(f, "`{key}=` is not known in a link: write latency= or maxbw=, or leave it out"),
             Self::Value(key, wrong) => write!(f, "{key}= in the link: {wrong}"),
             Self::Secret(wrong) => wrong.fmt(f),
         }?;
@@ -112,7 +112,7 @@ pub struct Link {
     pub host: String,
     /// UDP port.
     pub port: u16,
-    /// The query: `latency`, `maxbw`, `mode`, each at most once, as typed.
+    /// The query as typed: `latency` and `maxbw`, each at most once.
     pub query: Vec<(String, String)>,
     /// What stands behind `#`.
     pub peer: Peer,
@@ -199,7 +199,7 @@ fn parse_query(query: &str) -> Result<Vec<(String, String)>, LinkError> {
     let mut pairs: Vec<(String, String)> = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        if !matches!(key, "latency" | "maxbw" | "mode") {
+        if !matches!(key, "latency" | "maxbw") {
             return Err(LinkError::Key(key.into()));
         }
         if pairs.iter().any(|(name, _)| name == key) {
@@ -214,9 +214,7 @@ fn parse_query(query: &str) -> Result<Vec<(String, String)>, LinkError> {
 fn check_value(key: &str, value: &str) -> Result<(), String> {
     match key {
         "latency" => parse_latency(value).map(drop),
-        "maxbw" => value.parse::<Rate>().map(drop).map_err(|error| error.to_string()),
-        _ if value == "caller" => Ok(()),
-        _ => Err(format!("`{value}` is not the connecting side; write mode=caller")),
+        _ => value.parse::<Rate>().map(drop).map_err(|error| error.to_string()),
     }
 }
 
@@ -287,12 +285,12 @@ mod tests {
         assert_eq!(parse("h:65536/"), Err(LinkError::Port("65536".into())));
         assert_eq!(parse("h/x"), Err(LinkError::Path("/x".into())));
         for (query, wanted) in [
-            ("mode=caller&mode=caller", "mode= in the link: given twice"),
-            ("mode=listener", "mode= in the link: `listener` is not the connecting side; write mode=caller"),
+            ("maxbw=1mbit&maxbw=1mbit", "maxbw= in the link: given twice"),
+            ("mode=caller", "`mode=` is not known in a link: write latency= or maxbw=, or leave it out"),
             ("latency=80", "latency= in the link: \"80\" has no unit; write for example \"60ms\""),
             ("latency=1us", "latency= in the link: less than 1 ms"),
             ("maxbw", "maxbw= in the link: \"\" is not a rate; write for example \"25mbit\""),
-            ("speed=1", "`speed=` is not known in a link: it takes latency=, maxbw= and mode="),
+            ("speed=1", "`speed=` is not known in a link: write latency= or maxbw=, or leave it out"),
         ] {
             let error = parse(&format!("h/?{query}")).unwrap_err().to_string();
             assert!(error.starts_with(wanted), "{query}: {error}");

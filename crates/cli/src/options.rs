@@ -25,7 +25,8 @@ pub struct Coding {
     /// Coefficients of repair symbols: rlc; in generations also cauchy, rlc16; overrides the profile's
     #[arg(long, value_name = "NAME", value_parser = parse_code)]
     pub code: Option<Code>,
-    /// Repair symbols: none, every:L (one packet in L), adaptive, block:K,R; overrides the profile's
+    /// When to send repair symbols: none, every:L (one after each L-1 source symbols), adaptive, block:K,R. Overrides
+    /// the profile's choice
     #[arg(long, value_name = "POLICY")]
     pub redundancy: Option<Redundancy>,
     /// What decides how fast to send: bbr (random loss is no congestion; default), cubic, newreno, fixed:RATE

@@ -51,14 +51,21 @@ impl std::fmt::Debug for Writing {
 }
 
 impl Destination {
-    /// Opens the folder `path`, which must exist.
+    /// Opens the folder `path`. If it is missing, it is created for this user alone; its parent folder must exist, so that
+    /// a mistyped path or a disk that is not mounted is an error.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error when the folder cannot be created or opened.
     pub fn open(path: &Path) -> io::Result<Self> {
         #[cfg(unix)]
         super::mode::umask();
-        let root = Dir::open_ambient_dir(path, ambient_authority())?;
+        let root = match Dir::open_ambient_dir(path, ambient_authority()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                create_private(path)?;
+                Dir::open_ambient_dir(path, ambient_authority())?
+            }
+            opened => opened?,
+        };
         Ok(Self { root, quota: Arc::default(), active: Mutex::default() })
     }
 
@@ -216,6 +223,17 @@ impl Destination {
             opened => opened,
         }
         .map_err(|error| blocked(parent, name, error))
+    }
+}
+
+/// Creates the folder `path` with mode 0700, less the umask. A folder that another process created meanwhile is no error.
+fn create_private(path: &Path) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    match builder.create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        created => created,
     }
 }
 

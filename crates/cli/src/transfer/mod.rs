@@ -238,11 +238,14 @@ impl fmt::Display for TransferError {
             Self::Version(version) => {
                 write!(
                     f,
-                    "the peer speaks version {version} of the file transfer, this program version {}",
+                    "the peer speaks version {version} of the file transfer and this program speaks version {}; \
+                     run the same release on both sides",
                     record::VERSION
                 )
             }
-            Self::TooLong(length) => write!(f, "the peer sent a record of {length} bytes, the most is {MAX_RECORD}"),
+            Self::TooLong(length) => {
+                write!(f, "the peer sent a record of {length} bytes; at most {MAX_RECORD} bytes are allowed")
+            }
             Self::UnknownRecord(kind) => write!(f, "the peer sent a record of unknown type {kind:#04x}"),
             Self::Malformed(name) => write!(f, "the peer sent a malformed {name} record"),
             Self::Unexpected(name) => write!(f, "the peer sent a {name} record out of turn"),

@@ -35,9 +35,11 @@ impl fmt::Display for PathError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotUtf8 => write!(f, "the name is not UTF-8; rename it"),
-            Self::TooLong(length) => write!(f, "the path has {length} bytes, the most is {MAX_PATH}"),
-            Self::ComponentTooLong(length) => write!(f, "a name has {length} bytes, the most is {MAX_COMPONENT}"),
-            Self::TooDeep(depth) => write!(f, "the path has {depth} levels, the most is {MAX_DEPTH}"),
+            Self::TooLong(length) => write!(f, "the path has {length} bytes; at most {MAX_PATH} bytes are allowed"),
+            Self::ComponentTooLong(length) => {
+                write!(f, "a name has {length} bytes; at most {MAX_COMPONENT} bytes are allowed")
+            }
+            Self::TooDeep(depth) => write!(f, "the path has {depth} levels; at most {MAX_DEPTH} levels are allowed"),
             Self::Empty => write!(f, "the path is absolute, empty or has an empty part"),
             Self::Dots => write!(f, "the path has a part `.` or `..`"),
             Self::Character(character) => write!(f, "the path holds {character:?}"),

@@ -21,7 +21,7 @@ use super::send::{cut_off, judge};
 /// Arguments of `receive`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Folder to receive into
+    /// Folder to receive into. If it is missing, it is created with mode 0700; its parent folder must exist
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     dir: PathBuf,
     #[command(flatten)]
