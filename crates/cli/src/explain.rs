@@ -5,14 +5,42 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use tidewire::{Connection, Plan};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::report::{Console, Event};
+use crate::report::Console;
 
 /// How often the plan is looked at: it is made anew four times a second at most.
 const INTERVAL: Duration = Duration::from_millis(500);
+
+/// The event of this file.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    /// The repair planned for the target of `--latency`, or why the target cannot be met. Written for the first plan and
+    /// for each plan that differs from the one before.
+    Explain {
+        /// Proactive repairs per source symbol.
+        repair: f64,
+        /// Predicted fraction of source symbols later than the target.
+        late: f64,
+        /// Whether the target can be met.
+        feasible: bool,
+        /// If it cannot: the latency that can be kept for the fraction asked for.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        feasible_latency_ms: Option<f64>,
+        /// If it cannot: the fraction that can keep the latency asked for.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        feasible_deliver: Option<f64>,
+        /// If it cannot: the limit of proactive repair that would suffice, if there is one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        feasible_max_overhead: Option<f64>,
+        /// The same as a sentence.
+        words: &'a str,
+    },
+}
 
 /// Watches a connection until it is dropped.
 #[derive(Debug)]

@@ -11,13 +11,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use serde::Serialize;
 use tidewire::{Config, Credentials, Endpoint, KeyCredentials, new_secret};
 use tidewire_sim::units::parse_size;
 
 use crate::exit::{Exit, Failure, OrExit};
 use crate::keys::{self, KeyFile};
 use crate::link::{Link, Peer};
-use crate::report::{Console, Event};
+use crate::report::Console;
+
+/// The events of a listener.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    /// The listener waits.
+    Link {
+        /// The whole link with its secret.
+        link: &'a str,
+    },
+    /// A peer got no answer because its key is not authorized.
+    Refused {
+        /// The source address of its HELLO.
+        peer: String,
+        /// Its public key.
+        key: String,
+    },
+}
 
 /// Where to listen.
 #[derive(Args, Clone, Copy, Debug)]

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use serde::Serialize;
 use tidewire::{Connection, Stream};
 use tokio::io::AsyncWriteExt;
 
@@ -9,7 +10,7 @@ use super::control::{Control, Message};
 use super::records::{Taking, make_all};
 use super::{Interval, LEAST_INTERVAL, Plan, is_our_clock};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::report::{Console, Event, Summary, rate};
+use crate::report::{Console, Summary, rate};
 use crate::session::{self, Role};
 
 /// Runs the plan. Symbols, delay and records of the summary are those of the side where records arrive; packets, losses and wire bytes
@@ -123,6 +124,14 @@ fn join(sent: Summary, arrived: Summary) -> Summary {
         records,
         ..Summary::new(arrived.bytes, arrived.seconds, sent.wire_bytes)
     }
+}
+
+/// The event of a running bench.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    /// What arrived within a part of the run.
+    Interval(&'a Interval),
 }
 
 fn show(interval: &Interval, console: &Console) {

@@ -15,13 +15,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::Serialize;
 pub use target::{LocalForward, Target, TargetError};
 use tidewire::{ReadHalf, WriteHalf};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp;
 
 use self::sockets::ReceiveBuffer;
-use crate::report::{Console, Event};
+use crate::report::Console;
 
 /// TCP connections that are carried at once; more wait to be accepted. Chosen: two processes at their usual 1,024 open files,
 /// with room for all else.
@@ -33,6 +34,28 @@ const BUFFER: usize = 16 << 10;
 
 /// Why a stream was given up, for the far side: the TCP connection at our side failed (docs/forward.md section 3).
 const TCP_FAILED: u64 = 1;
+
+/// The event of a forwarded connection, written by `forward` and `serve`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    /// A forwarded TCP connection ended, or a request for one was refused.
+    Forwarded {
+        /// At the near end the TCP client, at the far end the tidewire client.
+        peer: String,
+        /// The target that it asked for.
+        target: &'a str,
+        /// Whether both directions ended in order.
+        ok: bool,
+        /// Bytes written toward the target.
+        there_bytes: u64,
+        /// Bytes written back from the target.
+        back_bytes: u64,
+        /// The error, if there was one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<&'a str>,
+    },
+}
 
 /// Bytes that one TCP connection carried, as they go.
 #[derive(Debug, Default)]

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
+use serde::Serialize;
 use tidewire::{Config, Connection, Credentials, Redundancy};
 use tidewire_lab::distribution::milliseconds;
 use tokio::time::{MissedTickBehavior, interval};
@@ -12,7 +13,7 @@ use super::{Phase, Spread, latest_rtt};
 use crate::bench::{Plan, client, clock_name};
 use crate::exit::Failure;
 use crate::link::Link;
-use crate::report::{Console, Event, Summary, rate};
+use crate::report::{Console, Summary, rate};
 use crate::session::{self, CUT_OFF, DONE, unless_interrupted};
 
 /// Bits of records in a second of the light phase. Chosen: next to nothing on a path that is worth coding for, and nothing that fills a queue.
@@ -185,21 +186,29 @@ async fn watch(
     }
 }
 
+/// The event of a running phase.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    /// How far a phase is.
+    Probing(&'a Probing),
+}
+
 /// How far a phase is.
-#[derive(Clone, Copy, Debug, serde::Serialize)]
-pub struct Probing {
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Probing {
     /// `light` or `full`.
-    pub phase: &'static str,
-    /// Since it began.
-    pub seconds: f64,
-    /// What it takes.
-    pub of_seconds: f64,
-    /// Latest round trip.
-    pub rtt_ms: f64,
-    /// Fraction of our packets lost.
-    pub loss: f64,
-    /// IP bits sent in a second so far.
-    pub rate_bps: f64,
+    phase: &'static str,
+    /// Seconds since the phase began.
+    seconds: f64,
+    /// Seconds that the phase takes in all.
+    of_seconds: f64,
+    /// Latest round-trip time.
+    rtt_ms: f64,
+    /// Fraction of the packets sent by this end that were lost.
+    loss: f64,
+    /// IP bits per second sent so far.
+    rate_bps: f64,
 }
 
 impl Probing {

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
+use serde::Serialize;
 use tidewire::{Connection, Endpoint};
 use tidewire_sim::units::{Rate, parse_duration, parse_size};
 use tokio::task::JoinSet;
@@ -15,8 +16,23 @@ use crate::keys;
 use crate::link;
 use crate::listen::{self, Listen, Naming};
 use crate::options::{Coding, Output};
-use crate::report::{Console, Event, Summary, rate};
+use crate::report::{self, Console, Summary, rate};
 use crate::session::{self, CLOSE_WAIT, CUT_OFF, DONE, unless_interrupted};
+
+/// The event of `--require`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    /// Whether one bound of `--require` holds.
+    Requirement {
+        /// The bound as typed.
+        text: &'a str,
+        /// The figure in the unit of the summary. Null if it was not measured.
+        measured: Option<f64>,
+        /// Whether the bound holds.
+        met: bool,
+    },
+}
 
 /// Arguments of `bench`.
 #[derive(Debug, clap::Args)]
@@ -126,7 +142,7 @@ async fn serve_all(endpoint: &Endpoint, once: bool, console: &Console) -> Result
 }
 
 async fn serve_one(connection: Connection, console: Console) -> Result<(), Failure> {
-    console.event(&Event::Connected { peer: connection.remote().to_string() });
+    console.event(&report::Event::Connected { peer: connection.remote().to_string() });
     let served = server::serve(&connection).await;
     // The client closes once it has the last word; closing first could cut that off.
     let _ = tokio::time::timeout(CLOSE_WAIT, connection.closed()).await;
@@ -156,7 +172,7 @@ async fn measure(args: &Args, console: &Console) -> Result<(), Failure> {
     };
     plan.check().map_err(|wrong| Failure::message(Exit::Usage, wrong))?;
     let (endpoint, connection) = unless_interrupted(session::connect(&link, &credentials, config, console)).await?;
-    console.event(&Event::Connected { peer: connection.remote().to_string() });
+    console.event(&report::Event::Connected { peer: connection.remote().to_string() });
     let _explained = Watch::begin(connection.clone(), console.clone());
     let measured = unless_interrupted(client::run(&connection, &plan, console)).await;
     connection.close(if measured.is_ok() { DONE } else { CUT_OFF }, "");

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Serialize;
 use tidewire_sim::units::{Rate, parse_duration};
 
 use crate::chart::terminal::Style;
@@ -12,11 +13,23 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::keys::{self, Own};
 use crate::link;
 use crate::options::{Coding, Output};
-use crate::probe::advice::{Subject, advise};
-use crate::probe::outlook::{Ground, Outlook, predict};
+use crate::probe::advice::{Advice, Subject, advise};
+use crate::probe::outlook::{Ground, Outlook, Point, predict};
 use crate::probe::phase::{Load, Probe, measure};
 use crate::probe::{Phase, words};
-use crate::report::{Console, Event, Summary, rate};
+use crate::report::{Console, Summary, rate};
+
+/// The events of the results of `probe`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    /// What a phase measured.
+    Phase(&'a Phase),
+    /// The delay predicted at one overhead.
+    Prediction(&'a Point),
+    /// What follows from the measurement.
+    Advice(&'a Advice),
+}
 
 /// Arguments of `probe`.
 #[derive(Debug, clap::Args)]

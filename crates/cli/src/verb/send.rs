@@ -12,7 +12,7 @@ use crate::explain::Watch;
 use crate::keys::{self, Own};
 use crate::link::{self, LINK_VARIABLE, Link};
 use crate::options::{Coding, Output};
-use crate::progress::Meter;
+use crate::progress::{Meter, failed};
 use crate::report::{Console, Event};
 use crate::session::{self, CUT_OFF, DONE, Role, unless_interrupted};
 use crate::transfer::{self, Found, Outcome, TransferError, scan};
@@ -49,7 +49,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let credentials = keys::to_open(&link, args.own.key.as_deref(), &console)?;
     let found = scan(&paths).or_exit(Exit::Usage)?;
     if found.sources.is_empty() {
-        found.failures.iter().for_each(|failure| console.failed(failure));
+        found.failures.iter().for_each(|failure| failed(&console, failure));
         return Err(Failure::message(Exit::LocalIo, "nothing to send"));
     }
     let mut connected = unless_interrupted(session::connect(&link, &credentials, config.clone(), &console)).await?;

@@ -15,12 +15,12 @@ use tidewire_sim::pair::{End, Pair};
 use tidewire_sim::scenario::Scenario;
 use tidewire_sim::units::parse_size;
 
-use super::lab::counts as link_counts;
+use super::lab::{Event, counts as link_counts};
 use crate::bench::Records;
 use crate::bench::tally::Tally;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::options::{Coding, Output};
-use crate::report::{Console, Event, Summary, rate};
+use crate::report::{Console, Summary, rate};
 use crate::session::{self, Role};
 
 /// Arguments of `sim`.

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Serialize;
 use tidewire_lab::check::{self, Finding, Report};
 use tidewire_lab::processor::Shares;
 use tidewire_sim::units::parse_duration;
@@ -11,10 +12,44 @@ use tidewire_sim::units::parse_duration;
 use super::link_of;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::options::Output;
-use crate::report::{Console, Event};
+use crate::report::Console;
 
 /// The link that is taken when no scenario is given.
 const DEFAULT: &str = include_str!("check.toml");
+
+/// The events of `lab check`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    /// Who used the processors in one crossing, as shares of the time of all processors.
+    Processor {
+        /// The name of the crossing.
+        crossing: &'a str,
+        /// Share of the lab itself.
+        lab: f64,
+        /// Share of other programs of this machine.
+        others: f64,
+        /// Share that the hypervisor gave to other machines.
+        stolen: f64,
+    },
+    /// One figure of the check.
+    Finding {
+        /// The name of the figure.
+        name: &'a str,
+        /// The crossing that it was measured in.
+        crossing: &'a str,
+        /// Its unit. Empty for ratios and counts.
+        unit: &'a str,
+        /// The expected value.
+        wanted: f64,
+        /// The largest difference allowed.
+        allowed: f64,
+        /// The measured value.
+        measured: f64,
+        /// Whether the difference is allowed.
+        holds: bool,
+    },
+}
 
 /// Arguments of `lab check`.
 #[derive(Debug, clap::Args)]

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Serialize;
 use tidewire_lab::contest::{Contest, MOST_FLOWS, OURS, Outcome};
 use tidewire_sim::units::parse_duration;
 
@@ -11,10 +12,25 @@ use super::hosts::{sentences, stats};
 use super::link_of;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::options::Output;
-use crate::report::{Console, Event, rate};
+use crate::report::{Console, rate};
 
 /// The link that is taken when no scenario is given.
 const DEFAULT: &str = include_str!("contest.toml");
+
+/// The event of `lab contest`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    /// What one flow achieved.
+    Flow {
+        /// `tidewire`, or the kernel's name of its congestion control.
+        name: &'a str,
+        /// Rate at which its application received.
+        goodput_bps: f64,
+        /// That rate over the rate of the link.
+        share: f64,
+    },
+}
 
 /// Arguments of `lab contest`.
 #[derive(Debug, clap::Args)]

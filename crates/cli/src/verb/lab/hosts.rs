@@ -6,18 +6,47 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use serde::Serialize;
 use tidewire_lab::emulator::{Counts, Emulator};
 use tidewire_lab::hosts::Hosts;
 use tidewire_sim::pair::End;
 
-use super::{counts, describe, link_of, peers};
+use super::{LinkCounts, counts, describe, link_of, peers};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::options::Output;
-use crate::report::{Console, Delay, Event};
+use crate::report::{Console, Delay};
 use crate::session::{self, unless_interrupted};
 
 /// How often `--json` reports.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
+
+/// The events of the hosts.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    /// The hosts of `lab up` or `lab run` are ready.
+    Hosts {
+        /// Network namespace of the near host.
+        near: &'a str,
+        /// Address of the near host.
+        near_address: String,
+        /// Network namespace of the far host.
+        far: &'a str,
+        /// Address of the far host.
+        far_address: String,
+    },
+    /// What the link between the hosts has carried so far.
+    LabStats {
+        /// Counts of the packets from the near host.
+        forward: LinkCounts,
+        /// Counts of the packets from the far host.
+        back: LinkCounts,
+        /// Packets that the kernel did not take.
+        refused: u64,
+        /// How much later than due the emulator handed packets on.
+        late_ms: Delay,
+    },
+}
 
 /// Arguments of `lab up`.
 #[derive(Debug, clap::Args)]
@@ -160,7 +189,7 @@ fn conclude(emulator: Emulator, console: &Console) -> Result<(), Failure> {
 }
 
 /// What the link counted, for `--json`.
-pub(super) fn stats(counted: &Counts) -> Event<'static> {
+pub(super) fn stats(counted: &Counts) -> impl Serialize {
     Event::LabStats {
         forward: counts(&counted.forward),
         back: counts(&counted.back),

@@ -8,10 +8,10 @@ use tidewire_lab::proxy::{Proxy, ProxyStats};
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::settings::Direction;
 
-use super::{counts, link_of};
+use super::{Event, counts, link_of};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::options::Output;
-use crate::report::{Console, Event};
+use crate::report::{self, Console};
 use crate::session::{self, unless_interrupted};
 
 /// How often `--json` reports.
@@ -116,7 +116,7 @@ pub async fn run(args: Box<LinkArgs>, console: Console) -> Result<(), Failure> {
     let proxy = Proxy::start(args.listen, target, &config).map_err(|error| {
         Failure::message(Exit::LocalIo, format_args!("cannot listen on {}: {error}; try another --listen", args.listen))
     })?;
-    console.event(&Event::Listening { listening: proxy.address().to_string(), to: target.to_string() });
+    console.event(&report::Event::Listening { listening: proxy.address().to_string(), to: target.to_string() });
     console.say(&format!("link from {} to {target}; Ctrl-C ends it", proxy.address()));
     let ended = unless_interrupted(async {
         let mut ticks = tokio::time::interval(REPORT_PERIOD);
@@ -125,12 +125,12 @@ pub async fn run(args: Box<LinkArgs>, console: Console) -> Result<(), Failure> {
             if !proxy.is_running() {
                 return Ok(());
             }
-            report(&proxy.stats(), &console);
+            tell(&proxy.stats(), &console);
         }
     })
     .await;
     let stats = proxy.stop().or_exit(Exit::LocalIo)?;
-    report(&stats, &console);
+    tell(&stats, &console);
     console.say(&describe(&stats));
     session::quietly(ended)
 }
@@ -157,7 +157,7 @@ fn target(to: &str) -> Result<SocketAddr, Failure> {
     addresses.next().ok_or_else(|| wrong(&"the name has none"))
 }
 
-fn report(stats: &ProxyStats, console: &Console) {
+fn tell(stats: &ProxyStats, console: &Console) {
     let (forward, back) = (counts(&stats.forward), counts(&stats.back));
     console.event(&Event::LinkStats { forward, back, clients: stats.clients });
 }

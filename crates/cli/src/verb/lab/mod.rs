@@ -14,6 +14,7 @@ mod peers;
 
 use std::path::Path;
 
+use serde::Serialize;
 use tidewire_lab::distribution::milliseconds;
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::link::LinkStats;
@@ -21,7 +22,41 @@ use tidewire_sim::scenario::Scenario;
 
 use super::{Ended, block_on, with};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::report::{Console, LinkCounts};
+use crate::report::Console;
+
+/// The event that `lab link` and `sim` share.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(super) enum Event {
+    /// What `lab link` has carried so far, or `sim` in all.
+    LinkStats {
+        /// Counts of the direction toward the target.
+        forward: LinkCounts,
+        /// Counts of the direction from the target.
+        back: LinkCounts,
+        /// Clients that have sent something.
+        clients: u64,
+    },
+}
+
+/// What one direction of an emulated link did with its datagrams.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct LinkCounts {
+    /// Datagrams that arrived at the link.
+    offered: u64,
+    /// Datagrams that the link handed on.
+    delivered: u64,
+    /// Datagrams dropped by the loss model, by a blackout, or because they exceed the MTU.
+    lost: u64,
+    /// Datagrams dropped because the queue was full.
+    queue_dropped: u64,
+    /// Mean time in the queue.
+    queueing_ms: f64,
+    /// IP bytes that arrived at the link.
+    offered_bytes: u64,
+    /// IP bytes that the link handed on.
+    delivered_bytes: u64,
+}
 
 /// The verbs of the lab.
 #[derive(Debug, clap::Subcommand)]

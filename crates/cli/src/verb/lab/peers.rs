@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Serialize;
 use tidewire_lab::peer::{Peer, Table};
 use tidewire_lab::trial::{Load, Measured, Trial};
 use tidewire_sim::duplex::DuplexConfig;
@@ -13,10 +14,67 @@ use tidewire_sim::units::parse_duration;
 use super::comparison::{self, Row};
 use crate::chart::{Curve, svg};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::report::{Console, Delay, Event, rate};
+use crate::report::{Console, Delay, Spread, rate};
 
 /// Shortest run: below, most of it is start.
 const SHORTEST: Duration = Duration::from_secs(2);
+
+/// The events of `lab run --peer`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    /// One run of one peer.
+    PeerRun {
+        /// The peer.
+        name: &'a str,
+        /// Seed of the link's random numbers.
+        seed: u64,
+        /// Records that were made. 0 for a peer that makes its own load.
+        made: u64,
+        /// Records that arrived.
+        delivered: u64,
+        /// Goodput once the run had settled.
+        goodput_bps: f64,
+        /// In-order delay beyond the one-way time.
+        delay_ms: Delay,
+        /// In-order delay of the records made once the run had settled.
+        settled_delay_ms: Delay,
+        /// IP bytes sent over bytes delivered.
+        sent_per_app: Option<f64>,
+        /// IP bytes sent back over bytes delivered.
+        back_per_app: Option<f64>,
+        /// Fraction of the forward packets that a full queue dropped.
+        queue_dropped: f64,
+        /// Mean time in the forward queue.
+        queueing_ms: f64,
+        /// How late the emulator handed packets on, 95th percentile.
+        late_p95_ms: f64,
+        /// Packets that the emulator did not read in time.
+        unread: u64,
+    },
+    /// All runs of one peer.
+    Peer {
+        /// The peer.
+        name: &'a str,
+        /// Number of runs.
+        runs: usize,
+        /// Fraction of the records that arrived.
+        delivered: Option<Spread>,
+        /// Goodput of a run.
+        goodput_bps: Option<Spread>,
+        /// Mean delay of a run.
+        mean_ms: Option<Spread>,
+        /// Median delay of a run.
+        p50_ms: Option<Spread>,
+        /// 95th percentile of the delay of a run.
+        p95_ms: Option<Spread>,
+        /// 99th percentile of the delay of a run.
+        p99_ms: Option<Spread>,
+        /// IP bytes sent over bytes delivered.
+        sent_per_app: Option<Spread>,
+    },
+}
+
 /// What `lab run` takes in place of a command.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Peers")]
