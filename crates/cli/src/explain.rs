@@ -1,7 +1,7 @@
 //! Says in words what repair the transport plans, when it begins to, and when that changes and why.
 //!
-//! The connecting verbs keep a [`Watch`] beside their connection. Nothing is said of a plan much like the one before, and without a target of the user's
-//! (`--latency`) only the event of `--json`.
+//! The connecting verbs keep a [`Watch`] beside their connection. Nothing is said of a plan much like the one
+//! before, and without a target of the user's (`--latency`) only the event of `--json`.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ const INTERVAL: Duration = Duration::from_millis(500);
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Event<'a> {
-    /// The repair planned for the target of `--latency`, or why the target cannot be met. Written for the first plan and
-    /// for each plan that differs from the one before.
+    /// The repair planned for the target of `--latency`, or why the target cannot be met. Written for the
+    /// first plan and for each plan that differs from the one before.
     Explain {
         /// Proactive repairs per source symbol.
         repair: f64,
@@ -96,8 +96,8 @@ fn say(before: Option<&Plan>, plan: &Plan, console: &Console) {
     }
 }
 
-/// What became of the repair, and of that by which the path has changed most. Losses beside a long queue never count (`docs/recovery.md` section 1), so that
-/// what is said of the loss is not congestion.
+/// What became of the repair, and of that by which the path has changed most. Losses beside a long queue
+/// never count (`docs/recovery.md` section 1), so that what is said of the loss is not congestion.
 fn change(before: &Plan, now: &Plan) -> String {
     let (a, b) = (before.conditions, now.conditions);
     let percent = |part: f64| format!("{:.1} %", 100.0 * part);

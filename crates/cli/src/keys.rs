@@ -1,7 +1,7 @@
 //! Secrets and keys in files: `--key FILE`, `--authorized-keys FILE`, and what `keygen` writes.
 //!
-//! Read by the verbs that connect ([`Own`]) and by [`crate::listen`] before a socket is opened. Invariant: no error contains a secret or
-//! a private key, or any part of a text that might be one.
+//! Read by the verbs that connect ([`Own`]) and by [`crate::listen`] before a socket is opened. Invariant: no
+//! error contains a secret or a private key, or any part of a text that might be one.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ use crate::report::Console;
 /// What a verb that connects proves itself by.
 #[derive(Args, Clone, Debug)]
 pub struct Own {
-    /// File with our private key (see keygen --pair), for a link that ends with a public key
+    /// File with your private key (see `keygen --pair`), for a link that ends with a public key
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
 }
@@ -36,7 +36,8 @@ pub enum KeyFile {
 /// What opens `link`: its secret, or our key pair from the file `key`.
 ///
 /// # Errors
-/// [`Exit::Usage`] when the link ends with a public key and there is no private key of ours, or the file is wrong.
+/// [`Exit::Usage`] when the link ends with a public key and there is no private key of ours, or the file is
+/// wrong.
 pub fn to_open(link: &Link, key: Option<&Path>, console: &Console) -> Result<Credentials, Failure> {
     match (&link.peer, key) {
         (Peer::Secret(secret), _) => Ok(Credentials::Psk(secret.clone())),
@@ -88,7 +89,8 @@ fn open_to_others(_: &Path) -> Option<u32> {
     None
 }
 
-/// Reads the public keys of those who may connect: one a line, and a comment behind it or none; lines of `#` are comments.
+/// Reads the public keys of those who may connect: one a line, and a comment behind it or none; lines of `#`
+/// are comments.
 ///
 /// # Errors
 /// When the file cannot be read; the first line that is wrong, as FILE:LINE.

@@ -1,7 +1,9 @@
-//! How a connection is named: `tidewire://HOST:PORT/?KEY=VALUE#SECRET`, or `#PUBLICKEY` of the side that listens.
+//! How a connection is named: `tidewire://HOST:PORT/?KEY=VALUE#SECRET`, or `#PUBLICKEY` of the side that
+//! listens.
 //!
-//! The verbs that connect parse one from their last argument, from `@FILE` or from `TIDEWIRE_LINK`; the verbs that listen
-//! print one. Invariant: no error, `Debug` or log line contains the secret, or any part of a text that might be one.
+//! The verbs that connect parse one from their last argument, from `@FILE` or from `TIDEWIRE_LINK`; the verbs
+//! that listen print one. Invariant: no error, `Debug` or log line contains the secret, or any part of a text
+//! that might be one.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};

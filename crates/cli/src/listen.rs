@@ -1,7 +1,7 @@
 //! How a verb listens: the socket, the secret or key, and the link that it prints for the other side.
 //!
-//! Called once by each verb that waits for connections, before it takes the first. Invariant: what is printed leads back to
-//! the socket that was opened, or the verb ends before it prints anything.
+//! Called once by each verb that waits for connections, before it takes the first. Invariant: what is printed
+//! leads back to the socket that was opened, or the verb ends before it prints anything.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -49,20 +49,20 @@ pub struct Listen {
 /// What the printed link says.
 #[derive(Args, Clone, Debug)]
 pub struct Naming {
-    /// Host (or HOST:PORT) to print in the link, when others reach this machine by another name
+    /// Host, or HOST:PORT, to print in the link, if others reach this machine by another name
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
-    /// File with the secret or the private key (see keygen); without it each start makes a fresh secret
+    /// File with the secret or private key (see `keygen`). Without it, each start makes a new secret
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
-    /// File with the public keys of those who may connect, one a line; with a private key it must be given
+    /// File with the public keys that may connect, one a line. It is required with a private key
     #[arg(long, value_name = "FILE")]
     authorized_keys: Option<PathBuf>,
-    /// Connections at most; with as many, who wants to connect gets no answer until one ends
+    /// Limit of connections. At the limit, new clients get no answer until a connection ends
     #[arg(long, value_name = "COUNT", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: u32,
-    /// Memory for the buffers of all connections; once half of it is taken, who wants to connect gets no answer, and
-    /// connections with more than an even part of it get no more [example: 256MiB]
+    /// Limit of memory for the buffers of all connections [example: 256MiB]. Above half of it, new clients
+    /// get no answer, and connections that hold more than an equal share get no more
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
     max_memory: u64,
 }
@@ -123,7 +123,8 @@ pub fn announce(link: &str, what_to_do: &str, console: &Console) {
     console.print(link);
 }
 
-/// Runs `job`, and meanwhile keeps the list of who may come in as its file is, and names each peer that is not on it.
+/// Runs `job`, and meanwhile keeps the list of who may come in as its file is, and names each peer that is
+/// not on it.
 pub async fn guarding<T>(endpoint: &Endpoint, naming: &Naming, console: &Console, job: impl Future<Output = T>) -> T {
     tokio::select! {
         ended = job => ended,
@@ -145,8 +146,8 @@ async fn tell_refused<T>(endpoint: &Endpoint, console: &Console) -> T {
     std::future::pending().await
 }
 
-/// Reads `--authorized-keys` again whenever the file changes. Who was added gets in while it still asks; who was taken off is cut off. A file that is wrong or
-/// gone changes nothing and is named.
+/// Reads `--authorized-keys` again whenever the file changes. Who was added gets in while it still asks; who
+/// was taken off is cut off. A file that is wrong or gone changes nothing and is named.
 async fn keep_list<T>(endpoint: &Endpoint, file: Option<&Path>, console: &Console) -> T {
     let Some(path) = file else { return std::future::pending().await };
     let version = || std::fs::metadata(path).ok().map(|file| (file.modified().ok(), file.len()));
@@ -171,7 +172,8 @@ async fn keep_list<T>(endpoint: &Endpoint, file: Option<&Path>, console: &Consol
     }
 }
 
-/// How often the list is looked at. Chosen: a peer asks for 30 s, its user added to the list meanwhile shall not notice.
+/// How often the list is looked at. Chosen: a peer asks for 30 s, its user added to the list meanwhile shall
+/// not notice.
 const LIST_CHECK: Duration = Duration::from_secs(1);
 
 /// Refused keys that are named, at most: anybody who knows our public key can send some.
@@ -194,8 +196,8 @@ fn link(host: Option<&str>, listening: SocketAddr, peer: Peer) -> Result<Link, F
     Ok(Link { host: host.to_string(), port: listening.port(), query: Vec::new(), peer })
 }
 
-/// The address that this machine sends from toward the Internet. Connecting a UDP socket asks the routing table and sends
-/// nothing; the targets are documentation addresses (RFC 5737, RFC 3849).
+/// The address that this machine sends from toward the Internet. Connecting a UDP socket asks the routing
+/// table and sends nothing; the targets are documentation addresses (RFC 5737, RFC 3849).
 fn default_route_address(wildcard: IpAddr) -> Option<IpAddr> {
     let target: SocketAddr = match wildcard {
         IpAddr::V4(_) => ([192, 0, 2, 1], 9).into(),

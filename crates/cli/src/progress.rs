@@ -1,5 +1,6 @@
-//! Progress of one transfer: a bar for people at a terminal, a line every five seconds for a log, an event every second for
-//! a program. Reads the transfer's own events and the connection's statistics; never touches either.
+//! Progress of one transfer: a bar for people at a terminal, a line every five seconds for a log, an event
+//! every second for a program. Reads the transfer's own events and the connection's statistics; never touches
+//! either.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -47,7 +48,8 @@ enum Event<'a> {
     Resumed {
         /// Its path.
         path: &'a str,
-        /// Bytes that the receiver already had. It is 0 if the file has changed and those bytes are discarded.
+        /// Bytes that the receiver already had. It is 0 if the file has changed and those bytes are
+        /// discarded.
         offset: u64,
         /// Size of the file in bytes.
         bytes: u64,

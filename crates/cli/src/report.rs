@@ -1,10 +1,11 @@
-//! What every verb reports in the same way: [`Console`], the events that several verbs share, and the [`Summary`].
+//! What every verb reports in the same way: [`Console`], the events that several verbs share, and the
+//! [`Summary`].
 //!
-//! An event of one verb is defined beside that verb. With `--json` each event is one JSON object a line on stdout, as
-//! `docs/json-schema.json` describes; without it, people read sentences on stderr. Invariants: the last line of a job that
-//! ran is its [`Summary`], whatever its exit code. With `--json` nothing else is written to stdout; `pipe`, whose stdout
-//! carries data, writes its lines to stderr. [`Console`] makes all text safe for a terminal ([`crate::terminal`]). A reader
-//! that closes the pipe is not a failure.
+//! An event of one verb is defined beside that verb. With `--json` each event is one JSON object a line on
+//! stdout, as `docs/json-schema.json` describes; without it, people read sentences on stderr. Invariants: the
+//! last line of a job that ran is its [`Summary`], whatever its exit code. With `--json` nothing else is
+//! written to stdout; `pipe`, whose stdout carries data, writes its lines to stderr. [`Console`] makes all
+//! text safe for a terminal ([`crate::terminal`]). A reader that closes the pipe is not a failure.
 
 mod console;
 mod spread;
@@ -61,8 +62,8 @@ pub enum Event<'a> {
 /// The result of a job. The names are the same for every verb. A figure that this end cannot know is null.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
-    /// Bytes that this connection delivered. For file transfers: bytes of complete files, without the bytes that earlier
-    /// sessions delivered.
+    /// Bytes that this connection delivered. For file transfers: bytes of complete files, without the bytes
+    /// that earlier sessions delivered.
     pub bytes: u64,
     /// Bytes of the same files that earlier sessions delivered. Only `send` and `receive` report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -88,8 +89,8 @@ pub struct Summary {
     /// Packets received out of order. Only the receiving end reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reordering: Option<Reordering>,
-    /// How often the peer moved to another address and proved it. Only the listening end reports it, and only if it
-    /// happened.
+    /// How often the peer moved to another address and proved it. Only the listening end reports it, and only
+    /// if it happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moves: Option<u64>,
     /// The records of `bench`.
@@ -104,7 +105,8 @@ pub struct Reordering {
     pub packets: u64,
     /// All packets that arrived.
     pub of: u64,
-    /// Largest difference between the highest packet number received so far and that of a packet out of order.
+    /// Largest difference between the highest packet number received so far and that of a packet out of
+    /// order.
     pub depth: u64,
 }
 

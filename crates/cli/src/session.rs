@@ -18,15 +18,17 @@ pub const DONE: CloseCode = CloseCode::Done;
 /// Code of a close by Ctrl-C or an error; the first that the protocol leaves to applications.
 pub const CUT_OFF: CloseCode = CloseCode::Application(256);
 
-/// How long a peer may take to close, or to hear that we do. Chosen: three round trips of the slowest satellite link.
+/// How long a peer may take to close, or to hear that we do. Chosen: three round trips of the slowest
+/// satellite link.
 pub const CLOSE_WAIT: Duration = Duration::from_secs(2);
 
-/// Who has waited for so long for an answer is told what may be wrong. Chosen: behind nearly all handshakes that succeed (RELIABILITY H1), before most
-/// people give up.
+/// Who has waited for so long for an answer is told what may be wrong. Chosen: behind nearly all handshakes
+/// that succeed (RELIABILITY H1), before most people give up.
 const SILENCE_NAMED: Duration = Duration::from_secs(5);
 
-/// After so long without a packet the connection of a job that may be idle gives a sign of life, so that it outlives address translators: RFC
-/// 4787 section 4.3 lets a mapping die after two minutes, many do after 30 s.
+/// After so long without a packet the connection of a job that may be idle gives a sign of life, so that it
+/// outlives address translators: RFC 4787 section 4.3 lets a mapping die after two minutes, many do after 30
+/// s.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// Which way the data goes, seen from this end.
@@ -50,7 +52,8 @@ impl Role {
     }
 }
 
-/// Connects to where `link` leads with what opens it ([`crate::keys::to_open`]), trying each of its addresses.
+/// Connects to where `link` leads with what opens it ([`crate::keys::to_open`]), trying each of its
+/// addresses.
 ///
 /// # Errors
 /// [`Exit::Unreachable`] when the name is not known or nothing answers.
@@ -130,14 +133,14 @@ async fn naming_silence<T>(connecting: impl Future<Output = T>, name: impl FnOnc
     connecting.await
 }
 
-/// Closes an endpoint and all its connections, telling the peers; a peer that hears nothing holds it up no longer than
-/// [`CLOSE_WAIT`].
+/// Closes an endpoint and all its connections, telling the peers; a peer that hears nothing holds it up no
+/// longer than [`CLOSE_WAIT`].
 pub async fn close(endpoint: &Endpoint) {
     let _ = tokio::time::timeout(CLOSE_WAIT, endpoint.close()).await;
 }
 
-/// Runs `job` unless Ctrl-C (or a request to terminate) comes first; the job is then dropped, and with it whatever it
-/// had half done.
+/// Runs `job` unless Ctrl-C (or a request to terminate) comes first; the job is then dropped, and with it
+/// whatever it had half done.
 ///
 /// # Errors
 /// The job's, or [`Exit::Sigint`].

@@ -1,5 +1,5 @@
-//! The file transfer over a pipe in memory: whole trees arrive as they were, and nothing that is cut off, changed or
-//! hostile ever stands under a final name.
+//! The file transfer over a pipe in memory: whole trees arrive as they were, and nothing that is cut off,
+//! changed or hostile ever stands under a final name.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -13,12 +13,12 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::report::{Console, Summary, rate};
 use crate::session::{self, Role};
 
-/// Runs the plan. Symbols, delay and records of the summary are those of the side where records arrive; packets, losses and wire bytes
-/// those of the other.
+/// Runs the plan. Symbols, delay and records of the summary are those of the side where records arrive;
+/// packets, losses and wire bytes those of the other.
 ///
 /// # Errors
-/// [`Exit::Usage`] when the server refuses the plan, [`Exit::Unreachable`] when the connection is lost, [`Exit::Other`] when the other side
-/// is of another kind.
+/// [`Exit::Usage`] when the server refuses the plan, [`Exit::Unreachable`] when the connection is lost,
+/// [`Exit::Other`] when the other side is of another kind.
 pub async fn run(connection: &Connection, plan: &Plan, console: &Console) -> Result<Summary, Failure> {
     let (mut control, same_clock) = agree(connection, plan).await?;
     let streams = open(connection, plan).await.or_exit(Exit::Unreachable)?;

@@ -1,4 +1,5 @@
-//! The near end: accepts TCP connections and opens a stream for each, over one connection that it makes anew when it is lost.
+//! The near end: accepts TCP connections and opens a stream for each, over one connection that it makes anew
+//! when it is lost.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,11 +23,11 @@ use crate::link::Link;
 use crate::report::{Console, Event, Summary};
 use crate::session::{self, CUT_OFF, DONE, Role};
 
-/// How long a new TCP connection waits for a lost connection to come back, before it is reset. Chosen: shorter than what browsers
-/// wait for, longer than most outages.
+/// How long a new TCP connection waits for a lost connection to come back, before it is reset. Chosen:
+/// shorter than what browsers wait for, longer than most outages.
 const OUTAGE_PATIENCE: Duration = Duration::from_secs(10);
-/// Time between attempts to connect again: at first, doubling, and at most. Chosen: at once for who restarts a server, a packet
-/// a second for who switched it off.
+/// Time between attempts to connect again: at first, doubling, and at most. Chosen: at once for who restarts
+/// a server, a packet a second for who switched it off.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Pause after the system refused to accept (no more open files).
@@ -56,12 +57,12 @@ impl Client {
         Self { link, credentials, config, console: console.clone(), current: watch::Sender::new(None) }
     }
 
-    /// Forwards for as long as it is polled. The first connection must succeed, and every target be allowed; later it connects again
-    /// whenever the connection is lost, for ever.
+    /// Forwards for as long as it is polled. The first connection must succeed, and every target be allowed;
+    /// later it connects again whenever the connection is lost, for ever.
     ///
     /// # Errors
-    /// [`Exit::LocalIo`] when a port is taken, [`Exit::Unreachable`] when nothing answers at first, [`Exit::Authentication`] when a
-    /// target is not allowed.
+    /// [`Exit::LocalIo`] when a port is taken, [`Exit::Unreachable`] when nothing answers at first,
+    /// [`Exit::Authentication`] when a target is not allowed.
     pub async fn run(&self, forwards: &[LocalForward]) -> Result<(), Failure> {
         let ports = bind(forwards)?;
         let mut live = self.connect().await?;
@@ -148,7 +149,8 @@ fn bind(forwards: &[LocalForward]) -> Result<Vec<(Arc<Port>, Target)>, Failure> 
     Ok(ports)
 }
 
-/// Whether the far side would connect to a target: who mistyped it learns it now, and not with the first TCP connection.
+/// Whether the far side would connect to a target: who mistyped it learns it now, and not with the first TCP
+/// connection.
 async fn check(connection: &Connection, target: &Target) -> Result<(), Failure> {
     match ask(connection, &Request::Check(target.clone())).await {
         Ok(answer) if answer.is_ready() => Ok(()),
@@ -222,7 +224,8 @@ impl Gate {
         let (mut stream_reader, mut stream_writer) = stream.split();
         let (mut tcp_reader, mut tcp_writer) = tcp.split();
         let there = async {
-            // What the application says first goes with the request, and waits there until the target has accepted.
+            // What the application says first goes with the request, and waits there until the target has
+            // accepted.
             write_request(&mut stream_writer, &Request::Connect(self.target.clone())).await?;
             let port = &self.port;
             tcp_to_stream(&mut tcp_reader, &mut stream_writer, &carried.there, |share| port.follow(share)).await

@@ -1,9 +1,9 @@
 //! Port forwarding: TCP connections over the streams of one tidewire connection (`docs/forward.md`).
 //!
-//! [`client`] listens for TCP and opens a stream for each connection; [`server`] takes streams and connects to what it allows.
-//! The verbs `forward` and `serve` call them. Invariants: nothing is reached that the server's user did not name; a TCP connection
-//! that stalls stops only its stream; an end of bytes that is not the sender's own reaches the application as a reset, never as
-//! an orderly end.
+//! [`client`] listens for TCP and opens a stream for each connection; [`server`] takes streams and connects
+//! to what it allows. The verbs `forward` and `serve` call them. Invariants: nothing is reached that the
+//! server's user did not name; a TCP connection that stalls stops only its stream; an end of bytes that is
+//! not the sender's own reaches the application as a reset, never as an orderly end.
 
 pub mod client;
 pub mod header;
@@ -24,15 +24,16 @@ use tokio::net::tcp;
 use self::sockets::ReceiveBuffer;
 use crate::report::Console;
 
-/// TCP connections that are carried at once; more wait to be accepted. Chosen: two processes at their usual 1,024 open files,
-/// with room for all else.
+/// TCP connections that are carried at once; more wait to be accepted. Chosen: two processes at their usual
+/// 1,024 open files, with room for all else.
 pub const MAX_CONNECTIONS: usize = 512;
 /// Streams that the server lets be open: one for each TCP connection, and a few that ask.
 pub const MAX_STREAMS: u64 = MAX_CONNECTIONS as u64 + 16;
 /// Bytes that are read at once of either side: what two packets of the pace of 100 Mbit/s take, 1.3 ms.
 const BUFFER: usize = 16 << 10;
 
-/// Why a stream was given up, for the far side: the TCP connection at our side failed (docs/forward.md section 3).
+/// Why a stream was given up, for the far side: the TCP connection at our side failed (docs/forward.md
+/// section 3).
 const TCP_FAILED: u64 = 1;
 
 /// The event of a forwarded connection, written by `forward` and `serve`.
@@ -66,13 +67,15 @@ struct Carried {
     back: AtomicU64,
 }
 
-/// The TCP connection failed: the far side learns that what it got is not all there was, and that what it sends is not taken.
+/// The TCP connection failed: the far side learns that what it got is not all there was, and that what it
+/// sends is not taken.
 fn abandon(reader: &mut ReadHalf, writer: &mut WriteHalf) {
     writer.reset(TCP_FAILED);
     reader.stop(TCP_FAILED);
 }
 
-/// Moves bytes of a stream into its TCP connection until the end, then ends that direction; counts what was written.
+/// Moves bytes of a stream into its TCP connection until the end, then ends that direction; counts what was
+/// written.
 async fn stream_to_tcp(from: &mut ReadHalf, to: &mut tcp::WriteHalf<'_>, written: &AtomicU64) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER];
     loop {
@@ -85,8 +88,9 @@ async fn stream_to_tcp(from: &mut ReadHalf, to: &mut tcp::WriteHalf<'_>, written
     }
 }
 
-/// Moves bytes of a TCP connection into its stream until the end, then ends that direction; counts what was written. It reads no more
-/// than the stream takes at once, so that the rest waits in the sockets and stops the application. `on_share` learns how much that is.
+/// Moves bytes of a TCP connection into its stream until the end, then ends that direction; counts what was
+/// written. It reads no more than the stream takes at once, so that the rest waits in the sockets and stops
+/// the application. `on_share` learns how much that is.
 async fn tcp_to_stream(
     from: &mut tcp::ReadHalf<'_>,
     to: &mut WriteHalf,

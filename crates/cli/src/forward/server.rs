@@ -17,7 +17,8 @@ use super::target::Target;
 use super::{Carried, abandon, report, sockets, stream_to_tcp, tcp_to_stream};
 use crate::report::Console;
 
-/// How long a target may take to accept, all its addresses together. Chosen: TCP's first three tries (RFC 6298: 1, 2 and 4 s) and an answer.
+/// How long a target may take to accept, all its addresses together. Chosen: TCP's first three tries (RFC
+/// 6298: 1, 2 and 4 s) and an answer.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 /// A request follows its stream at once; its losses are repaired within this.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(30);
@@ -125,7 +126,8 @@ async fn connect(target: &Target, allowed: &Allowed, share: usize) -> Result<Tcp
     timeout(CONNECT_PATIENCE, try_all).await.map_err(late)?
 }
 
-/// Addresses that mean this host or its wire. A name that leads there was perhaps pointed there by somebody else (DNS rebinding).
+/// Addresses that mean this host or its wire. A name that leads there was perhaps pointed there by somebody
+/// else (DNS rebinding).
 fn is_private_to_host(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => v4.is_loopback() || v4.is_link_local() || v4.is_unspecified(),

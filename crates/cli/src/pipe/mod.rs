@@ -1,8 +1,8 @@
 //! Standard input and output across a connection, like netcat (`docs/pipe.md`).
 //!
-//! The verb `pipe` calls [`run`] once, on either side. Each direction ends by itself; the job is done when both sides know that
-//! all they read was written at the other. Invariant: exit code 0 at either side means that the bytes of both directions
-//! arrived and were written.
+//! The verb `pipe` calls [`run`] once, on either side. Each direction ends by itself; the job is done when
+//! both sides know that all they read was written at the other. Invariant: exit code 0 at either side means
+//! that the bytes of both directions arrived and were written.
 
 mod stdio;
 
@@ -24,7 +24,8 @@ const CONFIRMATION: u8 = 1;
 const OUTPUT_GONE: CloseCode = CloseCode::Application(257);
 /// Bytes read at once; two such wait on each way between a thread and the stream.
 const BUFFER: usize = 64 << 10;
-/// A peer that closed for good reason said so before the idle timeout; the stream's error comes a moment earlier.
+/// A peer that closed for good reason said so before the idle timeout; the stream's error comes a moment
+/// earlier.
 const REASON_WAIT: Duration = Duration::from_millis(100);
 
 /// Which side this is; only the order of the last words depends on it.
@@ -48,8 +49,8 @@ pub struct Moved {
 /// Moves standard input there and the peer's here, until both have ended; then closes the connection.
 ///
 /// # Errors
-/// [`Exit::LocalIo`] when this side's input or the output of either side fails, [`Exit::Unreachable`] when the connection is lost,
-/// [`Exit::Integrity`] when the peer wrote another number of bytes than were sent.
+/// [`Exit::LocalIo`] when this side's input or the output of either side fails, [`Exit::Unreachable`] when
+/// the connection is lost, [`Exit::Integrity`] when the peer wrote another number of bytes than were sent.
 pub async fn run(connection: &Connection, side: Side) -> Result<Moved, Failure> {
     let ended = exchange(connection, side).await;
     let Err(failure) = ended else { return ended };
@@ -86,7 +87,8 @@ async fn exchange(connection: &Connection, side: Side) -> Result<Moved, Failure>
         let wrong = format_args!("{sent} bytes were sent, and {confirmed} written at the other side");
         return Err(Failure::message(Exit::Integrity, wrong));
     }
-    // The listener has now heard all; it closes when it has. The other waits for that, or its last word could be cut off.
+    // The listener has now heard all; it closes when it has. The other waits for that, or its last word could
+    // be cut off.
     if side == Side::Connects {
         let said = confirm(connection, received).await;
         match timeout(CLOSE_WAIT, connection.closed()).await {
@@ -165,7 +167,8 @@ async fn confirmation(connection: &Connection) -> Result<u64, Failure> {
         let mut stream = accept(connection).await?;
         if stream.read_u8().await.or_exit(Exit::Unreachable)? == CONFIRMATION {
             let written = stream.read_u64().await.or_exit(Exit::Unreachable)?;
-            // To the end of the stream: dropping it earlier would stop it, and the peer's last write would fail.
+            // To the end of the stream: dropping it earlier would stop it, and the peer's last write would
+            // fail.
             stream.read(&mut [0]).await.or_exit(Exit::Unreachable)?;
             return Ok(written);
         }

@@ -1,7 +1,7 @@
 //! Standard input and output as channels, each with a thread that blocks on it.
 //!
-//! Threads of our own, since a read of a terminal cannot be called back: the runtime would wait for it when the job has ended
-//! otherwise, the process does not wait for these.
+//! Threads of our own, since a read of a terminal cannot be called back: the runtime would wait for it when
+//! the job has ended otherwise, the process does not wait for these.
 
 use std::io::{self, Read, Write};
 use std::thread;
@@ -38,7 +38,8 @@ pub fn input() -> mpsc::Receiver<io::Result<Vec<u8>>> {
     receiver
 }
 
-/// Takes what is to be written; when the sender is dropped and all is written, standard output is closed and the other channel says so.
+/// Takes what is to be written; when the sender is dropped and all is written, standard output is closed and
+/// the other channel says so.
 pub fn output() -> (mpsc::Sender<Vec<u8>>, oneshot::Receiver<io::Result<()>>) {
     let (sender, mut chunks) = mpsc::channel::<Vec<u8>>(DEPTH);
     let (ended, end) = oneshot::channel();
@@ -58,7 +59,8 @@ pub fn output() -> (mpsc::Sender<Vec<u8>>, oneshot::Receiver<io::Result<()>>) {
     (sender, end)
 }
 
-/// Lets who reads our output see its end while our input goes on: closed by putting another file in its place.
+/// Lets who reads our output see its end while our input goes on: closed by putting another file in its
+/// place.
 fn close_stdout() -> io::Result<()> {
     let nowhere = std::fs::File::options().write(true).open("/dev/null")?;
     Ok(rustix::stdio::dup2_stdout(nowhere)?)

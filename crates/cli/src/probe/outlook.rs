@@ -1,5 +1,6 @@
-//! What a flow would have on a path that was measured: in-order delay against overhead, by the exact model of the code
-//! ([`tidewire_proto::model::gilbert`]) and of plain retransmission ([`tidewire_proto::model::asking`]), and the point that the transport would choose.
+//! What a flow would have on a path that was measured: in-order delay against overhead, by the exact model of
+//! the code ([`tidewire_proto::model::gilbert`]) and of plain retransmission
+//! ([`tidewire_proto::model::asking`]), and the point that the transport would choose.
 
 use std::time::Duration;
 
@@ -21,8 +22,9 @@ const MOST: f64 = 1.0;
 const LEAST_LOSS: f64 = 1e-4;
 /// Where nothing can be predicted: as long as anybody waits.
 const UNKNOWN: Duration = Duration::from_secs(3_600);
-/// Round trips until what is asked for is there, usually, beside three symbols until the loss shows: the round trip and half of the sixteenth after which
-/// FEEDBACK leaves. Policies plan with more (`redundancy::plan`), to be safe.
+/// Round trips until what is asked for is there, usually, beside three symbols until the loss shows: the
+/// round trip and half of the sixteenth after which FEEDBACK leaves. Policies plan with more
+/// (`redundancy::plan`), to be safe.
 const ANSWERED: f64 = 1.03;
 const SEEN_SYMBOLS: f64 = 3.0;
 /// Halvings in which a quantile is looked for: to a hundred-thousandth of what asking takes.
@@ -127,7 +129,8 @@ impl Model {
         }
     }
 
-    /// In-order delay that a fraction `q` keeps to: what the code has not made good by then is asked for, so that no delay is beyond plain retransmission's.
+    /// In-order delay that a fraction `q` keeps to: what the code has not made good by then is asked for, so
+    /// that no delay is beyond plain retransmission's.
     fn quantile(&self, repair: f64, q: f64) -> Duration {
         let asking = self.asking.and_then(|asking| asking.quantile(q)).unwrap_or(f64::INFINITY);
         let most = Duration::try_from_secs_f64(asking * self.interval.as_secs_f64()).unwrap_or(UNKNOWN);

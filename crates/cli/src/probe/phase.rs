@@ -16,10 +16,12 @@ use crate::link::Link;
 use crate::report::{Console, Summary, rate};
 use crate::session::{self, CUT_OFF, DONE, unless_interrupted};
 
-/// Bits of records in a second of the light phase. Chosen: next to nothing on a path that is worth coding for, and nothing that fills a queue.
+/// Bits of records in a second of the light phase. Chosen: next to nothing on a path that is worth coding
+/// for, and nothing that fills a queue.
 pub const LIGHT_RATE: u64 = 1_000_000;
-/// ... in records of so many bytes, each a packet of its own: 417 a second, so that twelve seconds show 500 losses of a path that loses 10 %. Packets come
-/// as far apart as full ones do at 5 Mbit/s: runs of losses have a length in time too.
+/// ... in records of so many bytes, each a packet of its own: 417 a second, so that twelve seconds show 500
+/// losses of a path that loses 10 %. Packets come as far apart as full ones do at 5 Mbit/s: runs of losses
+/// have a length in time too.
 const LIGHT_RECORD: u32 = 300;
 /// Record of the full phase: a packet's worth, as of `bench`.
 const FULL_RECORD: u32 = 1_200;
@@ -27,7 +29,8 @@ const FULL_RECORD: u32 = 1_200;
 const LIGHT_PART: f64 = 0.6;
 /// Part of the full phase in which the rate is being found, so that it is not counted: 2.7 s of 8.
 const FINDING: f64 = 1.0 / 3.0;
-/// How often the connection is looked at: more often than FEEDBACK brings round trips on most paths, and next to no work.
+/// How often the connection is looked at: more often than FEEDBACK brings round trips on most paths, and next
+/// to no work.
 const LOOK: Duration = Duration::from_millis(10);
 /// How often something is said: to a program, and to people without a terminal.
 const EVENT_PERIOD: Duration = Duration::from_secs(1);

@@ -20,7 +20,8 @@ pub struct Console {
 }
 
 impl Console {
-    /// Writes JSON lines to stdout, or sentences to stderr unless `quiet`. Progress bars need a terminal at stderr.
+    /// Writes JSON lines to stdout, or sentences to stderr unless `quiet`. Progress bars need a terminal at
+    /// stderr.
     pub fn new(json: bool, quiet: bool) -> Self {
         let people = !json && !quiet && std::io::stderr().is_terminal();
         Self { json, quiet, stdout_is_data: false, bars: people.then(MultiProgress::new) }
@@ -66,8 +67,8 @@ impl Console {
         self.write_result(&printable(line));
     }
 
-    /// Writes a line that is already safe for a terminal to stdout, or to stderr if stdout carries the job's own bytes. A
-    /// reader that closed the pipe is not a failure.
+    /// Writes a line that is already safe for a terminal to stdout, or to stderr if stdout carries the job's
+    /// own bytes. A reader that closed the pipe is not a failure.
     fn write_result(&self, line: &str) {
         if self.stdout_is_data {
             return self.write_remark(line);

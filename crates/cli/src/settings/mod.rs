@@ -1,8 +1,9 @@
 //! Settings outside of the command line: what is the same every day, in files and in the environment.
 //!
-//! `main` loads them before it parses; they become the defaults of the options, so that each is read by the option's own parser and the
-//! command line wins. Precedence: command line, `TIDEWIRE_KEY`, the user's file, the system's file, built-in default. Invariant: a
-//! wrong setting ends the program before a verb runs, with file, line and what is allowed; nothing is ignored.
+//! `main` loads them before it parses; they become the defaults of the options, so that each is read by the
+//! option's own parser and the command line wins. Precedence: command line, `TIDEWIRE_KEY`, the user's file,
+//! the system's file, built-in default. Invariant: a wrong setting ends the program before a verb runs, with
+//! file, line and what is allowed; nothing is ignored.
 
 mod file;
 
@@ -14,7 +15,8 @@ use tidewire_sim::settings::unknown_key;
 
 /// Names another file to read in place of the user's and the system's.
 pub const FILE_VARIABLE: &str = "TIDEWIRE_CONFIG";
-/// Keys for every verb that has the option; each is also read from the environment. In a verb's own section all its options may stand.
+/// Keys for every verb that has the option; each is also read from the environment. In a verb's own section
+/// all its options may stand.
 const SHARED: [&str; 17] = [
     "profile",
     "code",
@@ -92,7 +94,8 @@ impl Settings {
         Self(file::read(path)?).checked(command)
     }
 
-    /// Parses the text of one file and checks it against the options of `command`. `path` only names the file in errors.
+    /// Parses the text of one file and checks it against the options of `command`. `path` only names the file
+    /// in errors.
     ///
     /// # Errors
     /// For the first wrong setting.
@@ -110,7 +113,8 @@ impl Settings {
         self.0.is_empty()
     }
 
-    /// The setting that counts for an option of a verb: of its own section before that for all, within one file.
+    /// The setting that counts for an option of a verb: of its own section before that for all, within one
+    /// file.
     pub fn find(&self, verb: &str, option: &str) -> Option<&Setting> {
         let mut fit = self.0.iter().filter(|setting| {
             setting.key == option && setting.verb.as_deref().map_or(SHARED.contains(&option), |of| of == verb)

@@ -1,9 +1,10 @@
-//! The folder that a receiver writes into, and nothing outside it: each directory on the way is opened by its handle and
-//! never through a link, so neither a hostile path nor a link planted meanwhile leads elsewhere.
+//! The folder that a receiver writes into, and nothing outside it: each directory on the way is opened by its
+//! handle and never through a link, so neither a hostile path nor a link planted meanwhile leads elsewhere.
 //!
 //! Files on their way in are [`Part`]s in one folder of it, so that a session finds what an earlier one left
-//! ([`Session`](super::session::Session)). The receiver calls this, off the asynchronous threads. Invariant: a part is
-//! written through one handle at a time, in this process (`active`) and among processes (a lock on the file).
+//! ([`Session`](super::session::Session)). The receiver calls this, off the asynchronous threads. Invariant:
+//! a part is written through one handle at a time, in this process (`active`) and among processes (a lock on
+//! the file).
 
 use std::collections::HashMap;
 use std::io;
@@ -51,8 +52,8 @@ impl std::fmt::Debug for Writing {
 }
 
 impl Destination {
-    /// Opens the folder `path`. If it is missing, it is created for this user alone; its parent folder must exist, so that
-    /// a mistyped path or a disk that is not mounted is an error.
+    /// Opens the folder `path`. If it is missing, it is created for this user alone; its parent folder must
+    /// exist, so that a mistyped path or a disk that is not mounted is an error.
     ///
     /// # Errors
     /// The operating system's error when the folder cannot be created or opened.
@@ -226,7 +227,8 @@ impl Destination {
     }
 }
 
-/// Creates the folder `path` with mode 0700, less the umask. A folder that another process created meanwhile is no error.
+/// Creates the folder `path` with mode 0700, less the umask. A folder that another process created meanwhile
+/// is no error.
 fn create_private(path: &Path) -> io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     #[cfg(unix)]

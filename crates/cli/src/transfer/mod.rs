@@ -1,10 +1,11 @@
-//! Files and folders over one stream: names, bounds and a proof that each file is whole. `docs/transfer.md` is the
-//! specification.
+//! Files and folders over one stream: names, bounds and a proof that each file is whole. `docs/transfer.md`
+//! is the specification.
 //!
-//! `send` and `receive` run over anything that reads and writes bytes in order; the verbs give them a Tidewire stream, the
-//! tests a pipe in memory. One failed file is reported by name and the others go on; only a broken stream or a peer that
-//! breaks the protocol ends a transfer, and the next one goes on from there. Invariant: under its final name a file is
-//! whole, verified and flushed, or it is what was there before.
+//! `send` and `receive` run over anything that reads and writes bytes in order; the verbs give them a
+//! Tidewire stream, the tests a pipe in memory. One failed file is reported by name and the others go on;
+//! only a broken stream or a peer that breaks the protocol ends a transfer, and the next one goes on from
+//! there. Invariant: under its final name a file is whole, verified and flushed, or it is what was there
+//! before.
 
 mod beneath;
 mod checkpoint;

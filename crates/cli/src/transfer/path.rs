@@ -1,5 +1,6 @@
-//! The name of an entry: relative, normal, and the same on every system. Parsed once on each side, by the sender so that
-//! it fails early and by the receiver because the sender may be hostile; all later code may rely on it.
+//! The name of an entry: relative, normal, and the same on every system. Parsed once on each side, by the
+//! sender so that it fails early and by the receiver because the sender may be hostile; all later code may
+//! rely on it.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -8,7 +9,8 @@ use std::fmt;
 const MAX_PATH: usize = 4096;
 /// Longest component in bytes: NAME_MAX of Linux, and of most other systems.
 const MAX_COMPONENT: usize = 255;
-/// Most components. Chosen: far deeper than source trees go, far less than the open directories a process may hold.
+/// Most components. Chosen: far deeper than source trees go, far less than the open directories a process may
+/// hold.
 const MAX_DEPTH: usize = 128;
 
 /// Why a path is refused.

@@ -16,10 +16,12 @@ use crate::settings::{Settings, options, verbs};
 pub enum Command {
     /// Check a settings file, or the settings in force
     Check {
-        /// File to check. The default is $TIDEWIRE_CONFIG, or ~/.config/tidewire/config.toml and /etc/tidewire/config.toml
+        /// File to check. The default is $TIDEWIRE_CONFIG, or ~/.config/tidewire/config.toml and
+        /// /etc/tidewire/config.toml
         file: Option<PathBuf>,
     },
-    /// Show each option of a verb with its value and origin [example: tidewire config show receive --max-rate 5mbit]
+    /// Show each option of a verb with its value and origin [example: tidewire config show receive --max-rate
+    /// 5mbit]
     Show {
         /// Verb whose options are shown
         verb: String,

@@ -1,5 +1,5 @@
-//! `tidewire keygen`: makes a secret, on stdout or in a file that only its owner can read, or a key pair, with the private
-//! key in such a file.
+//! `tidewire keygen`: makes a secret, on stdout or in a file that only its owner can read, or a key pair,
+//! with the private key in such a file.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -17,7 +17,8 @@ pub struct Args {
     /// Write the secret or private key to FILE, readable by its owner only. FILE must not exist
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Make a key pair: write the private key to FILE and print the public key, for links and --authorized-keys
+    /// Make a key pair: write the private key to FILE and print the public key, for links and
+    /// --authorized-keys
     #[arg(long, requires = "output")]
     pair: bool,
     /// Print the public key of the private key in FILE, and make nothing new
@@ -28,7 +29,8 @@ pub struct Args {
 /// Makes and writes a secret or a key pair.
 ///
 /// # Errors
-/// [`Exit::LocalIo`] if the file exists or cannot be written, [`Exit::Usage`] if the file of `--public` holds no private key.
+/// [`Exit::LocalIo`] if the file exists or cannot be written, [`Exit::Usage`] if the file of `--public` holds
+/// no private key.
 pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     if let Some(path) = &args.public {
         let KeyFile::Private(private) = keys::read(path, console).or_exit(Exit::Usage)? else {

@@ -1,6 +1,7 @@
 //! `tidewire man`: prints the manual page, made from the same texts as `--help`.
 //!
-//! It is one page for all verbs, in the macros of man(7). It is written here because two functions need no dependency.
+//! It is one page for all verbs, in the macros of man(7). It is written here because two functions need no
+//! dependency.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -35,7 +36,8 @@ fn page(mut command: Command) -> String {
     page
 }
 
-/// Writes a section for each verb below `parent`, with its options. A verb that only groups others has no section.
+/// Writes a section for each verb below `parent`, with its options. A verb that only groups others has no
+/// section.
 fn verbs(page: &mut String, parent: &Command, name: &str) {
     for verb in parent.get_subcommands().filter(|verb| verb.get_name() != "help") {
         let name = format!("{name} {}", verb.get_name());
@@ -68,7 +70,8 @@ fn heading(argument: &Arg) -> String {
     }
 }
 
-/// Escapes characters with a meaning in roff: backslashes, hyphens, and a dot or quote at the start of a line.
+/// Escapes characters with a meaning in roff: backslashes, hyphens, and a dot or quote at the start of a
+/// line.
 fn text(plain: &str) -> String {
     let lines = plain.lines().map(str::trim).map(|line| {
         let line = line.replace('\\', "\\e").replace('-', "\\-");

@@ -1,4 +1,5 @@
-//! `tidewire pipe LINK` and `tidewire pipe --listen ADDRESS:PORT`: connects standard input and output of two machines.
+//! `tidewire pipe LINK` and `tidewire pipe --listen ADDRESS:PORT`: connects standard input and output of two
+//! machines.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -18,7 +19,8 @@ use crate::session::{self, Role, unless_interrupted};
 /// Arguments of `pipe`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Link that `tidewire pipe --listen` printed (tidewire://...), or @FILE with the link. The default is TIDEWIRE_LINK
+    /// Link that `tidewire pipe --listen` printed (tidewire://...), or @FILE with the link. The default is
+    /// TIDEWIRE_LINK
     #[arg(value_name = "LINK", conflicts_with_all = ["listen", "host", "authorized_keys"])]
     link: Option<String>,
     /// Wait for the other side on this address and UDP port, and print the link on stderr
@@ -35,8 +37,8 @@ pub struct Args {
 /// Copies bytes until both directions have ended.
 ///
 /// # Errors
-/// [`Exit::Usage`] for a wrong link, [`Exit::Unreachable`] if nothing answers or the connection is lost, [`Exit::LocalIo`]
-/// if standard output is closed.
+/// [`Exit::Usage`] for a wrong link, [`Exit::Unreachable`] if nothing answers or the connection is lost,
+/// [`Exit::LocalIo`] if standard output is closed.
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let (endpoint, connection, side) = unless_interrupted(connect(&args, &console)).await?;
     let begun = Instant::now();

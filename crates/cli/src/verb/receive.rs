@@ -29,7 +29,8 @@ pub struct Args {
     listen: Listen,
     #[command(flatten)]
     naming: Naming,
-    /// Accept at most this many bytes of files in all, then refuse more [example: 10GB]. The default is no limit
+    /// Accept at most this many bytes of files in all, then refuse more [example: 10GB]. The default is no
+    /// limit
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     max_bytes: Option<u64>,
     /// Accept at most this many files and folders in all, then refuse more. The default is no limit
@@ -47,8 +48,8 @@ pub struct Args {
 /// Receives until Ctrl-C, or one transfer with `--once`.
 ///
 /// # Errors
-/// [`Exit::LocalIo`] if the folder cannot be created or opened, or the port is in use. With `--once` also the errors of the
-/// transfer.
+/// [`Exit::LocalIo`] if the folder cannot be created or opened, or the port is in use. With `--once` also the
+/// errors of the transfer.
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let destination = Destination::open(&args.dir).map_err(|error| {
         let advice = match error.kind() {
@@ -70,8 +71,8 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     ended
 }
 
-/// Accepts connections while it is polled, or until one transfer is over if `once` is set. Dropping it drops the running
-/// transfers, and each leaves a part that a later transfer can resume.
+/// Accepts connections while it is polled, or until one transfer is over if `once` is set. Dropping it drops
+/// the running transfers, and each leaves a part that a later transfer can resume.
 async fn serve(
     endpoint: &Endpoint,
     destination: &Arc<Destination>,
@@ -87,8 +88,8 @@ async fn serve(
             }
             Some(ended) = transfers.join_next() => {
                 let ended = ended.or_exit(Exit::Other)?;
-                // A killed sender may have connected again before its first connection timed out. That timeout must not
-                // end `--once` while the second connection is served.
+                // A killed sender may have connected again before its first connection timed out. That
+                // timeout must not end `--once` while the second connection is served.
                 let superseded = ended.as_ref().is_err_and(|failure| failure.exit == Exit::Interrupted) && !transfers.is_empty();
                 if once && !superseded {
                     return ended;

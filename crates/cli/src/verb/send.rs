@@ -17,8 +17,8 @@ use crate::report::{Console, Event};
 use crate::session::{self, CUT_OFF, DONE, Role, unless_interrupted};
 use crate::transfer::{self, Found, Outcome, TransferError, scan};
 
-/// How long to try to connect again after the connection is lost. Chosen: a router or a receiver that restarts is back by
-/// then.
+/// How long to try to connect again after the connection is lost. Chosen: a router or a receiver that
+/// restarts is back by then.
 const RETRY_TIME: Duration = Duration::from_secs(120);
 /// Time between the first two attempts. It doubles with each attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -28,8 +28,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Arguments of `send`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Files and folders to send, then the link (tidewire://...) or @FILE with the link. Without a link, TIDEWIRE_LINK is
-    /// used
+    /// Files and folders to send, then the link (tidewire://...) or @FILE with the link. Without a link,
+    /// TIDEWIRE_LINK is used
     #[arg(required = true, value_name = "PATH... LINK")]
     arguments: Vec<OsString>,
     #[command(flatten)]
@@ -43,8 +43,9 @@ pub struct Args {
 /// Sends the named files and folders.
 ///
 /// # Errors
-/// [`Exit::Usage`] for a wrong link, [`Exit::Unreachable`] if nothing answers, [`Exit::LocalIo`] if a file did not
-/// arrive, [`Exit::Integrity`] if a file arrived damaged, [`Exit::Interrupted`] if the transfer was cut off.
+/// [`Exit::Usage`] for a wrong link, [`Exit::Unreachable`] if nothing answers, [`Exit::LocalIo`] if a file
+/// did not arrive, [`Exit::Integrity`] if a file arrived damaged, [`Exit::Interrupted`] if the transfer was
+/// cut off.
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let mut begun = Instant::now();
     let (paths, link) = split(args.arguments)?;

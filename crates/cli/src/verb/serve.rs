@@ -1,4 +1,5 @@
-//! `tidewire serve`: the far end of `forward`. It prints a link and connects clients to the allowed targets, until Ctrl-C.
+//! `tidewire serve`: the far end of `forward`. It prints a link and connects clients to the allowed targets,
+//! until Ctrl-C.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,8 +19,8 @@ use crate::session::{self, Role, unless_interrupted};
 /// Arguments of `serve`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Target that clients may reach, written exactly as the clients write it. Repeat the option for more targets. All
-    /// other targets are refused
+    /// Target that clients may reach, written exactly as the clients write it. Repeat the option for more
+    /// targets. All other targets are refused
     #[arg(long, value_name = "HOST:PORT", required = true)]
     allow: Vec<Target>,
     #[command(flatten)]
