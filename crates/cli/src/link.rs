@@ -1,9 +1,8 @@
-//! How a connection is named: `tidewire://HOST:PORT/?KEY=VALUE#SECRET`, or `#PUBLICKEY` of the side that
-//! listens.
+//! The link that names a listener: `tidewire://HOST:PORT/?KEY=VALUE#SECRET`, or `#PUBLICKEY` of the listener.
 //!
-//! The verbs that connect parse one from their last argument, from `@FILE` or from `TIDEWIRE_LINK`; the verbs
-//! that listen print one. Invariant: no error, `Debug` or log line contains the secret, or any part of a text
-//! that might be one.
+//! The verbs that connect parse a link from an argument, from `@FILE` or from `TIDEWIRE_LINK`. The verbs that
+//! listen print one. Invariant: no error, `Debug` output or log line contains the secret, or any part of a
+//! text that might be one.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -16,15 +15,15 @@ use tidewire_sim::units::Rate;
 
 use crate::options::parse_latency;
 
-/// The port of a link that names none.
+/// The port of a link without a port.
 pub const DEFAULT_PORT: u16 = 7700;
-/// Where a link may stand instead of in argv.
+/// Environment variable that holds the link if the command line has none.
 pub const LINK_VARIABLE: &str = "TIDEWIRE_LINK";
-/// What to copy when a link is wrong.
+/// The hint that ends each error about a link.
 const EXAMPLE: &str =
     "a link looks like tidewire://192.0.2.7:7700/#tws1...; copy all of what `tidewire receive` printed";
 
-/// Why a text is not a link. Never holds the secret.
+/// The reason why a text is not a link. It never holds the secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LinkError {
@@ -52,13 +51,15 @@ impl fmt::Display for LinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Scheme => write!(f, "the link does not begin with tidewire://"),
-            Self::NoSecret => write!(f, "the link has no #SECRET at its end (quote it: a shell may cut it at `#`)"),
+            Self::NoSecret => {
+                write!(f, "the link has no #SECRET at its end (write it in quotes, since a shell may cut it at `#`)")
+            }
             Self::NoHost => write!(f, "the link names no host"),
             Self::Host(host) => {
-                write!(f, "`{host}` is not a host; an IPv6 address stands in brackets, as [2001:db8::1]")
+                write!(f, "`{host}` is not a host; write an IPv6 address in brackets, as in [2001:db8::1]")
             }
             Self::Port(port) => write!(f, "`{port}` is not a port: give a number from 1 to 65535"),
-            Self::Path(path) => write!(f, "`{path}` behind the port is not part of a link"),
+            Self::Path(path) => write!(f, "the link has `{path}` after the port, where only ? or # may follow"),
             Self::Key(key) => write!(f, "`{key}=` is not known in a link: write latency= or maxbw=, or leave it out"),
             Self::Value(key, wrong) => write!(f, "{key}= in the link: {wrong}"),
             Self::Secret(wrong) => wrong.fmt(f),
@@ -69,17 +70,17 @@ impl fmt::Display for LinkError {
 
 impl std::error::Error for LinkError {}
 
-/// What the side that listens is known by.
+/// How the connecting side recognizes the listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// What both sides share; it opens the connection.
+    /// A secret that both sides share. It opens the connection.
     Secret(Secret),
-    /// Its public key; what opens the connection is our own.
+    /// The public key of the listener. The private key of the connecting side opens the connection.
     Key(PublicKey),
 }
 
 impl Peer {
-    /// The public key, if it is known by one.
+    /// Returns the public key, if the link has one.
     pub fn key(&self) -> Option<&PublicKey> {
         match self {
             Self::Secret(_) => None,
@@ -87,7 +88,7 @@ impl Peer {
         }
     }
 
-    /// Its text, which may be a secret.
+    /// Returns the text after `#`, which may be a secret.
     pub fn reveal(&self) -> String {
         match self {
             Self::Secret(secret) => secret.reveal().to_string(),
@@ -116,25 +117,25 @@ pub struct Link {
     pub port: u16,
     /// The query as typed: `latency` and `maxbw`, each at most once.
     pub query: Vec<(String, String)>,
-    /// What stands behind `#`.
+    /// The text after `#`.
     pub peer: Peer,
 }
 
 impl Link {
-    /// The value of a query key.
+    /// Returns the value of a query key.
     pub fn query(&self, key: &str) -> Option<&str> {
         self.query.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// The addresses of the host, as the system resolves it.
+    /// Resolves the host with the resolver of the system.
     ///
     /// # Errors
-    /// What the resolver says.
+    /// The error of the resolver.
     pub fn resolve(&self) -> std::io::Result<Vec<SocketAddr>> {
         Ok((self.host.as_str(), self.port).to_socket_addrs()?.collect())
     }
 
-    /// The whole link, secret and all, to be printed by who made it.
+    /// Returns the whole link with its secret. Only the listener that made the secret prints it.
     pub fn reveal(&self) -> String {
         let host = match self.host.parse::<IpAddr>() {
             Ok(IpAddr::V6(_)) => format!("[{}]", self.host),
@@ -220,10 +221,10 @@ fn check_value(key: &str, value: &str) -> Result<(), String> {
     }
 }
 
-/// The link that `argument` means: itself, or the first line of the file behind `@`.
+/// Parses a link, or the first line of the file after `@`.
 ///
 /// # Errors
-/// When the file cannot be read or the text is not a link.
+/// The file cannot be read, or the text is not a link.
 pub fn from_argument(argument: &str) -> anyhow::Result<Link> {
     match argument.strip_prefix('@') {
         Some(file) => first_line(Path::new(file))?.parse::<Link>().with_context(|| format!("{file}:1")),
@@ -231,21 +232,23 @@ pub fn from_argument(argument: &str) -> anyhow::Result<Link> {
     }
 }
 
-/// The link that was typed, or else the one in [`LINK_VARIABLE`].
+/// Parses the link of the command line, or else the link in [`LINK_VARIABLE`].
 ///
 /// # Errors
-/// As [`from_argument`], and when there is neither.
+/// The errors of [`from_argument`], or no link at all.
 pub fn given(argument: Option<&str>) -> anyhow::Result<Link> {
     match (argument, std::env::var(LINK_VARIABLE)) {
         (Some(argument), _) => from_argument(argument),
         (None, Ok(text)) => from_argument(&text).context(LINK_VARIABLE),
         (None, Err(_)) => {
-            anyhow::bail!("no link: give what the other side printed (tidewire://...), @FILE, or set {LINK_VARIABLE}")
+            anyhow::bail!(
+                "no link is given: write the link that the other side printed (tidewire://...), write @FILE, or set {LINK_VARIABLE}"
+            )
         }
     }
 }
 
-/// Whether a last argument is a link and not a path.
+/// Whether an argument is a link rather than a path.
 pub fn is_link(argument: &str) -> bool {
     argument.starts_with("tidewire://") || argument.starts_with('@')
 }

@@ -9,7 +9,7 @@ use super::Records;
 use super::delays::Delays;
 use crate::report::Delay;
 
-/// Rate and loss of the path are found by then (PEERS L2 measures from the third second on).
+/// Rate and loss of the path are found by then (`docs/lab.md` also measures from the third second on).
 const STEADY_AFTER: Duration = Duration::from_secs(3);
 
 /// See the module.

@@ -14,9 +14,10 @@ use tidewire_proto::redundancy::plan::{SteadyPath, steady_share};
 
 /// Points of the curve. Chosen: more than can be told apart in a terminal.
 const POINTS: u32 = 20;
-/// The curve begins so far beyond what the loss takes: nearer the code alone never decodes.
+/// The curve begins at this multiple of the repair that the loss needs. With less, the code alone never
+/// decodes.
 const BEYOND_LOSS: f64 = 1.05;
-/// ... and ends with a repair for each source symbol.
+/// The curve ends with one repair for each source symbol.
 const MOST: f64 = 1.0;
 /// No curve below this loss: then it is a dot.
 const LEAST_LOSS: f64 = 1e-4;
@@ -54,11 +55,11 @@ pub struct Point {
     pub repair: f64,
     /// All repairs per source symbol: no fewer than the loss takes.
     pub overhead: f64,
-    /// In-order delay beyond the one-way time that half of the symbols keep to.
+    /// In-order delay beyond the one-way time that 50 % of the symbols keep.
     pub p50_ms: f64,
-    /// ... that 95 % keep to.
+    /// In-order delay beyond the one-way time that 95 % of the symbols keep.
     pub p95_ms: f64,
-    /// ... that 99 % keep to.
+    /// In-order delay beyond the one-way time that 99 % of the symbols keep.
     pub p99_ms: f64,
 }
 

@@ -16,12 +16,12 @@ use crate::link::Link;
 use crate::report::{Console, Summary, rate};
 use crate::session::{self, CUT_OFF, DONE, unless_interrupted};
 
-/// Bits of records in a second of the light phase. Chosen: next to nothing on a path that is worth coding
-/// for, and nothing that fills a queue.
+/// Rate of the records of the light phase, in bits per second. Chosen: little on any path that is worth
+/// coding for, and too little to fill a queue.
 pub const LIGHT_RATE: u64 = 1_000_000;
-/// ... in records of so many bytes, each a packet of its own: 417 a second, so that twelve seconds show 500
-/// losses of a path that loses 10 %. Packets come as far apart as full ones do at 5 Mbit/s: runs of losses
-/// have a length in time too.
+/// Bytes of a record of the light phase. Each record is a packet of its own: 417 a second, so twelve seconds
+/// show 500 losses of a path that loses 10 %. The packets are as far apart as full packets at 5 Mbit/s,
+/// because bursts of losses also have a length in time.
 const LIGHT_RECORD: u32 = 300;
 /// Record of the full phase: a packet's worth, as of `bench`.
 const FULL_RECORD: u32 = 1_200;
