@@ -1,7 +1,7 @@
-//! Says in words what repair the transport plans, when it begins to, and when that changes and why.
+//! Explains the planned repair to the user when the plan begins and when it changes.
 //!
-//! The connecting verbs keep a [`Watch`] beside their connection. Nothing is said of a plan much like the one
-//! before, and without a target of the user's (`--latency`) only the event of `--json`.
+//! The verbs that connect keep a [`Watch`] beside their connection. A plan that is much like the one before
+//! is not reported. Without a target of the user (`--latency`), only the event of `--json` is written.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::report::Console;
 
-/// How often the plan is looked at: it is made anew four times a second at most.
+/// Time between looks at the plan. The transport makes a new plan at most four times a second.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// The event of this file.
@@ -47,7 +47,7 @@ enum Event<'a> {
 pub struct Watch(JoinHandle<()>);
 
 impl Watch {
-    /// Begins to.
+    /// Begins to watch `connection`.
     pub fn begin(connection: Connection, console: Console) -> Self {
         Self(tokio::spawn(async move {
             let mut ticks = interval(INTERVAL);
@@ -89,15 +89,15 @@ fn say(before: Option<&Plan>, plan: &Plan, console: &Console) {
         words: &words,
     });
     match plan.nearest {
-        // Not what was asked for: said whatever else is silenced, but where lines are JSON.
+        // The target cannot be met, so this is reported even if other output is silenced.
         Some(_) if !console.json() => console.warn(&format!("tidewire: {words}")),
         _ if plan.stated => console.say(&words),
         _ => {}
     }
 }
 
-/// What became of the repair, and of that by which the path has changed most. Losses beside a long queue
-/// never count (`docs/recovery.md` section 1), so that what is said of the loss is not congestion.
+/// Describes how the repair changed, and which condition of the path changed most. Losses beside a long queue
+/// never count (`docs/recovery.md` section 1), so the loss named here is not congestion.
 fn change(before: &Plan, now: &Plan) -> String {
     let (a, b) = (before.conditions, now.conditions);
     let percent = |part: f64| format!("{:.1} %", 100.0 * part);
