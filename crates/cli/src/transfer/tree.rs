@@ -9,8 +9,8 @@
 use blake3::Hasher;
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 
-/// Bytes of a group. A killed transfer sends at most this much of each file again (row S13 of `docs/survival.md`). It is a
-/// power of two, because subtrees of BLAKE3 are.
+/// Bytes of a group. A killed transfer sends at most this much of each file again (row S13 of
+/// `docs/survival.md`). It is a power of two, because subtrees of BLAKE3 are.
 pub const GROUP: u64 = 4 << 20;
 /// Groups of the longest file that 64 bits can name.
 const MAX_GROUPS: u64 = u64::MAX / GROUP;
