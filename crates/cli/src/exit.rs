@@ -1,7 +1,7 @@
 //! How the program ends: one exit code for each kind of failure, and the error that carries it.
 //!
-//! Every verb returns `Result<(), Failure>`; `main` prints the failure as one line on stderr and ends with its code.
-//! Nothing else in this crate ends the process, so what a script sees is decided here alone.
+//! Every verb returns `Result<(), Failure>`; `main` prints the failure as one line on stderr and ends with
+//! its code. Nothing else in this crate ends the process, so what a script sees is decided here alone.
 
 use std::fmt;
 use std::process::ExitCode;

@@ -1,25 +1,53 @@
-//! Says in words what repair the transport plans, when it begins to, and when that changes and why.
+//! Explains the planned repair to the user when the plan begins and when it changes.
 //!
-//! The connecting verbs keep a [`Watch`] beside their connection. Nothing is said of a plan much like the one before, and without a target of the user's
-//! (`--latency`) only the event of `--json`.
+//! The verbs that connect keep a [`Watch`] beside their connection. A plan that is much like the one before
+//! is not reported. Without a target of the user (`--latency`), only the event of `--json` is written.
 
 use std::time::Duration;
 
+use serde::Serialize;
 use tidewire::{Connection, Plan};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::report::{Console, Event};
+use crate::report::Console;
 
-/// How often the plan is looked at: it is made anew four times a second at most.
+/// Time between looks at the plan. The transport makes a new plan at most four times a second.
 const INTERVAL: Duration = Duration::from_millis(500);
+
+/// The event of this file.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    /// The repair planned for the target of `--latency`, or why the target cannot be met. Written for the
+    /// first plan and for each plan that differs from the one before.
+    Explain {
+        /// Proactive repairs per source symbol.
+        repair: f64,
+        /// Predicted fraction of source symbols later than the target.
+        late: f64,
+        /// Whether the target can be met.
+        feasible: bool,
+        /// If it cannot: the latency that can be kept for the fraction asked for.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        feasible_latency_ms: Option<f64>,
+        /// If it cannot: the fraction that can keep the latency asked for.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        feasible_deliver: Option<f64>,
+        /// If it cannot: the limit of proactive repair that would suffice, if there is one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        feasible_max_overhead: Option<f64>,
+        /// The same as a sentence.
+        words: &'a str,
+    },
+}
 
 /// Watches a connection until it is dropped.
 #[derive(Debug)]
 pub struct Watch(JoinHandle<()>);
 
 impl Watch {
-    /// Begins to.
+    /// Begins to watch `connection`.
     pub fn begin(connection: Connection, console: Console) -> Self {
         Self(tokio::spawn(async move {
             let mut ticks = interval(INTERVAL);
@@ -61,15 +89,15 @@ fn say(before: Option<&Plan>, plan: &Plan, console: &Console) {
         words: &words,
     });
     match plan.nearest {
-        // Not what was asked for: said whatever else is silenced, but where lines are JSON.
+        // The target cannot be met, so this is reported even if other output is silenced.
         Some(_) if !console.json() => console.warn(&format!("tidewire: {words}")),
         _ if plan.stated => console.say(&words),
         _ => {}
     }
 }
 
-/// What became of the repair, and of that by which the path has changed most. Losses beside a long queue never count (`docs/recovery.md` section 1), so that
-/// what is said of the loss is not congestion.
+/// Describes how the repair changed, and which condition of the path changed most. Losses beside a long queue
+/// never count (`docs/recovery.md` section 1), so the loss named here is not congestion.
 fn change(before: &Plan, now: &Plan) -> String {
     let (a, b) = (before.conditions, now.conditions);
     let percent = |part: f64| format!("{:.1} %", 100.0 * part);

@@ -1,7 +1,8 @@
-//! Secrets and keys in files: `--key FILE`, `--authorized-keys FILE`, and what `keygen` writes.
+//! Reads and writes files with secrets and keys: `--key FILE`, `--authorized-keys FILE` and the output of
+//! `keygen`.
 //!
-//! Read by the verbs that connect ([`Own`]) and by [`crate::listen`] before a socket is opened. Invariant: no error contains a secret or
-//! a private key, or any part of a text that might be one.
+//! The verbs that connect ([`Own`]) and [`crate::listen`] read them before a socket is opened. Invariant: no
+//! error contains a secret or a private key, or any part of a text that might be one.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -16,27 +17,27 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::link::{Link, Peer};
 use crate::report::Console;
 
-/// What a verb that connects proves itself by.
+/// The credentials option of the verbs that connect.
 #[derive(Args, Clone, Debug)]
 pub struct Own {
-    /// File with our private key (see keygen --pair), for a link that ends with a public key
+    /// File with your private key (see `keygen --pair`), for a link that ends with a public key
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
 }
 
-/// What a key file holds.
+/// The content of a key file.
 #[derive(Debug)]
 pub enum KeyFile {
-    /// `tws1...`: what both sides share.
+    /// A secret that both sides share (`tws1...`).
     Secret(Secret),
-    /// `twk1...`: of this side alone.
+    /// The private key of this side (`twk1...`).
     Private(PrivateKey),
 }
 
-/// What opens `link`: its secret, or our key pair from the file `key`.
+/// Returns the credentials that open `link`: its secret, or the private key in the file `key`.
 ///
 /// # Errors
-/// [`Exit::Usage`] when the link ends with a public key and there is no private key of ours, or the file is wrong.
+/// [`Exit::Usage`] if the link ends with a public key and `key` is missing, or if the file is wrong.
 pub fn to_open(link: &Link, key: Option<&Path>, console: &Console) -> Result<Credentials, Failure> {
     match (&link.peer, key) {
         (Peer::Secret(secret), _) => Ok(Credentials::Psk(secret.clone())),
@@ -54,10 +55,10 @@ pub fn to_open(link: &Link, key: Option<&Path>, console: &Console) -> Result<Cre
     }
 }
 
-/// Reads the first line of a key file, and warns where others can read it too.
+/// Reads the first line of a key file, and warns if other users can read or write the file.
 ///
 /// # Errors
-/// When it cannot be read, or holds neither a secret nor a private key.
+/// The file cannot be read, or holds neither a secret nor a private key.
 pub fn read(path: &Path, console: &Console) -> anyhow::Result<KeyFile> {
     let text = text_of(path)?;
     let line = text.lines().next().unwrap_or_default().trim();
@@ -65,7 +66,7 @@ pub fn read(path: &Path, console: &Console) -> anyhow::Result<KeyFile> {
     let file = if begins(TextKind::PrivateKey) {
         line.parse().map(KeyFile::Private)
     } else if begins(TextKind::PublicKey) {
-        bail!("`{}` holds a public key: --key wants the private key or the secret", path.display());
+        bail!("`{}` holds a public key: give --key a file with a private key or a secret", path.display());
     } else {
         line.parse().map(KeyFile::Secret)
     };
@@ -73,10 +74,10 @@ pub fn read(path: &Path, console: &Console) -> anyhow::Result<KeyFile> {
         let path = path.display();
         console.warn(&format!("`{path}` holds a key and is open to others (mode {mode:04o}): chmod 600 '{path}'"));
     }
-    file.with_context(|| format!("`{}` is no key file", path.display()))
+    file.with_context(|| format!("`{}` is not a key file; make one with `tidewire keygen`", path.display()))
 }
 
-/// The mode of a file that its group or others may read or write.
+/// Returns the mode of a file that its group or others may read or write.
 #[cfg(unix)]
 fn open_to_others(path: &Path) -> Option<u32> {
     let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(path).ok()?) & 0o777;
@@ -88,10 +89,11 @@ fn open_to_others(_: &Path) -> Option<u32> {
     None
 }
 
-/// Reads the public keys of those who may connect: one a line, and a comment behind it or none; lines of `#` are comments.
+/// Reads the public keys that may connect: one a line, optionally followed by a comment. Lines that begin
+/// with `#` are comments.
 ///
 /// # Errors
-/// When the file cannot be read; the first line that is wrong, as FILE:LINE.
+/// The file cannot be read, or the first wrong line as FILE:LINE.
 pub fn read_authorized(path: &Path) -> anyhow::Result<BTreeSet<PublicKey>> {
     parse_authorized(&text_of(path)?, path)
 }
@@ -102,7 +104,7 @@ fn parse_authorized(text: &str, path: &Path) -> anyhow::Result<BTreeSet<PublicKe
         let Some(word) = line.split_whitespace().next().filter(|word| !word.starts_with('#')) else { continue };
         let key = PublicKey::from_str(word).map_err(|wrong| anyhow!("{}:{number}: {wrong}", path.display()))?;
         if !keys.insert(key) {
-            bail!("{}:{number}: this key stands further up already; remove one", path.display());
+            bail!("{}:{number}: this key is listed twice; remove one of the lines", path.display());
         }
     }
     Ok(keys)
@@ -115,7 +117,7 @@ fn text_of(path: &Path) -> anyhow::Result<String> {
 /// Writes a line into a new file that only its owner can read.
 ///
 /// # Errors
-/// When the file exists or cannot be written.
+/// The file exists or cannot be written.
 pub fn write_private(path: &Path, line: &str) -> io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -140,6 +142,6 @@ mod tests {
         let cut = keys[2].to_string()[..50].to_owned();
         assert!(wrong(&format!("{text}{cut} eve")).starts_with("peers:5: a public key has 56 letters"));
         assert!(wrong(&PrivateKey::new([1; 32]).reveal()).starts_with("peers:1: a public key begins"));
-        assert!(wrong(&format!("{text}{}", keys[0])).starts_with("peers:5: this key stands further up"));
+        assert!(wrong(&format!("{text}{}", keys[0])).starts_with("peers:5: this key is listed twice"));
     }
 }

@@ -1,7 +1,8 @@
-//! How a connection is named: `tidewire://HOST:PORT/?KEY=VALUE#SECRET`, or `#PUBLICKEY` of the side that listens.
+//! The link that names a listener: `tidewire://HOST:PORT/?KEY=VALUE#SECRET`, or `#PUBLICKEY` of the listener.
 //!
-//! The verbs that connect parse one from their last argument, from `@FILE` or from `TIDEWIRE_LINK`; the verbs that listen
-//! print one. Invariant: no error, `Debug` or log line contains the secret, or any part of a text that might be one.
+//! The verbs that connect parse a link from an argument, from `@FILE` or from `TIDEWIRE_LINK`. The verbs that
+//! listen print one. Invariant: no error, `Debug` output or log line contains the secret, or any part of a
+//! text that might be one.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -14,15 +15,15 @@ use tidewire_sim::units::Rate;
 
 use crate::options::parse_latency;
 
-/// The port of a link that names none.
+/// The port of a link without a port.
 pub const DEFAULT_PORT: u16 = 7700;
-/// Where a link may stand instead of in argv.
+/// Environment variable that holds the link if the command line has none.
 pub const LINK_VARIABLE: &str = "TIDEWIRE_LINK";
-/// What to copy when a link is wrong.
+/// The hint that ends each error about a link.
 const EXAMPLE: &str =
     "a link looks like tidewire://192.0.2.7:7700/#tws1...; copy all of what `tidewire receive` printed";
 
-/// Why a text is not a link. Never holds the secret.
+/// The reason why a text is not a link. It never holds the secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LinkError {
@@ -50,14 +51,16 @@ impl fmt::Display for LinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Scheme => write!(f, "the link does not begin with tidewire://"),
-            Self::NoSecret => write!(f, "the link has no #SECRET at its end (quote it: a shell may cut it at `#`)"),
+            Self::NoSecret => {
+                write!(f, "the link has no #SECRET at its end (write it in quotes, since a shell may cut it at `#`)")
+            }
             Self::NoHost => write!(f, "the link names no host"),
             Self::Host(host) => {
-                write!(f, "`{host}` is not a host; an IPv6 address stands in brackets, as [2001:db8::1]")
+                write!(f, "`{host}` is not a host; write an IPv6 address in brackets, as in [2001:db8::1]")
             }
             Self::Port(port) => write!(f, "`{port}` is not a port: give a number from 1 to 65535"),
-            Self::Path(path) => write!(f, "`{path}` behind the port is not part of a link"),
-            Self::Key(key) => write!(f, "`{key}=` is not known in a link: it takes latency=, maxbw= and mode="),
+            Self::Path(path) => write!(f, "the link has `{path}` after the port, where only ? or # may follow"),
+            Self::Key(key) => write!(f, "`{key}=` is not known in a link: write latency= or maxbw=, or leave it out"),
             Self::Value(key, wrong) => write!(f, "{key}= in the link: {wrong}"),
             Self::Secret(wrong) => wrong.fmt(f),
         }?;
@@ -67,17 +70,17 @@ impl fmt::Display for LinkError {
 
 impl std::error::Error for LinkError {}
 
-/// What the side that listens is known by.
+/// How the connecting side recognizes the listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// What both sides share; it opens the connection.
+    /// A secret that both sides share. It opens the connection.
     Secret(Secret),
-    /// Its public key; what opens the connection is our own.
+    /// The public key of the listener. The private key of the connecting side opens the connection.
     Key(PublicKey),
 }
 
 impl Peer {
-    /// The public key, if it is known by one.
+    /// Returns the public key, if the link has one.
     pub fn key(&self) -> Option<&PublicKey> {
         match self {
             Self::Secret(_) => None,
@@ -85,7 +88,7 @@ impl Peer {
         }
     }
 
-    /// Its text, which may be a secret.
+    /// Returns the text after `#`, which may be a secret.
     pub fn reveal(&self) -> String {
         match self {
             Self::Secret(secret) => secret.reveal().to_string(),
@@ -112,27 +115,27 @@ pub struct Link {
     pub host: String,
     /// UDP port.
     pub port: u16,
-    /// The query: `latency`, `maxbw`, `mode`, each at most once, as typed.
+    /// The query as typed: `latency` and `maxbw`, each at most once.
     pub query: Vec<(String, String)>,
-    /// What stands behind `#`.
+    /// The text after `#`.
     pub peer: Peer,
 }
 
 impl Link {
-    /// The value of a query key.
+    /// Returns the value of a query key.
     pub fn query(&self, key: &str) -> Option<&str> {
         self.query.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// The addresses of the host, as the system resolves it.
+    /// Resolves the host with the resolver of the system.
     ///
     /// # Errors
-    /// What the resolver says.
+    /// The error of the resolver.
     pub fn resolve(&self) -> std::io::Result<Vec<SocketAddr>> {
         Ok((self.host.as_str(), self.port).to_socket_addrs()?.collect())
     }
 
-    /// The whole link, secret and all, to be printed by who made it.
+    /// Returns the whole link with its secret. Only the listener that made the secret prints it.
     pub fn reveal(&self) -> String {
         let host = match self.host.parse::<IpAddr>() {
             Ok(IpAddr::V6(_)) => format!("[{}]", self.host),
@@ -199,7 +202,7 @@ fn parse_query(query: &str) -> Result<Vec<(String, String)>, LinkError> {
     let mut pairs: Vec<(String, String)> = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        if !matches!(key, "latency" | "maxbw" | "mode") {
+        if !matches!(key, "latency" | "maxbw") {
             return Err(LinkError::Key(key.into()));
         }
         if pairs.iter().any(|(name, _)| name == key) {
@@ -214,16 +217,14 @@ fn parse_query(query: &str) -> Result<Vec<(String, String)>, LinkError> {
 fn check_value(key: &str, value: &str) -> Result<(), String> {
     match key {
         "latency" => parse_latency(value).map(drop),
-        "maxbw" => value.parse::<Rate>().map(drop).map_err(|error| error.to_string()),
-        _ if value == "caller" => Ok(()),
-        _ => Err(format!("`{value}` is not the connecting side; write mode=caller")),
+        _ => value.parse::<Rate>().map(drop).map_err(|error| error.to_string()),
     }
 }
 
-/// The link that `argument` means: itself, or the first line of the file behind `@`.
+/// Parses a link, or the first line of the file after `@`.
 ///
 /// # Errors
-/// When the file cannot be read or the text is not a link.
+/// The file cannot be read, or the text is not a link.
 pub fn from_argument(argument: &str) -> anyhow::Result<Link> {
     match argument.strip_prefix('@') {
         Some(file) => first_line(Path::new(file))?.parse::<Link>().with_context(|| format!("{file}:1")),
@@ -231,21 +232,23 @@ pub fn from_argument(argument: &str) -> anyhow::Result<Link> {
     }
 }
 
-/// The link that was typed, or else the one in [`LINK_VARIABLE`].
+/// Parses the link of the command line, or else the link in [`LINK_VARIABLE`].
 ///
 /// # Errors
-/// As [`from_argument`], and when there is neither.
+/// The errors of [`from_argument`], or no link at all.
 pub fn given(argument: Option<&str>) -> anyhow::Result<Link> {
     match (argument, std::env::var(LINK_VARIABLE)) {
         (Some(argument), _) => from_argument(argument),
         (None, Ok(text)) => from_argument(&text).context(LINK_VARIABLE),
         (None, Err(_)) => {
-            anyhow::bail!("no link: give what the other side printed (tidewire://...), @FILE, or set {LINK_VARIABLE}")
+            anyhow::bail!(
+                "no link is given: write the link that the other side printed (tidewire://...), write @FILE, or set {LINK_VARIABLE}"
+            )
         }
     }
 }
 
-/// Whether a last argument is a link and not a path.
+/// Whether an argument is a link rather than a path.
 pub fn is_link(argument: &str) -> bool {
     argument.starts_with("tidewire://") || argument.starts_with('@')
 }
@@ -287,12 +290,12 @@ mod tests {
         assert_eq!(parse("h:65536/"), Err(LinkError::Port("65536".into())));
         assert_eq!(parse("h/x"), Err(LinkError::Path("/x".into())));
         for (query, wanted) in [
-            ("mode=caller&mode=caller", "mode= in the link: given twice"),
-            ("mode=listener", "mode= in the link: `listener` is not the connecting side; write mode=caller"),
+            ("maxbw=1mbit&maxbw=1mbit", "maxbw= in the link: given twice"),
+            ("mode=caller", "`mode=` is not known in a link: write latency= or maxbw=, or leave it out"),
             ("latency=80", "latency= in the link: \"80\" has no unit; write for example \"60ms\""),
             ("latency=1us", "latency= in the link: less than 1 ms"),
             ("maxbw", "maxbw= in the link: \"\" is not a rate; write for example \"25mbit\""),
-            ("speed=1", "`speed=` is not known in a link: it takes latency=, maxbw= and mode="),
+            ("speed=1", "`speed=` is not known in a link: write latency= or maxbw=, or leave it out"),
         ] {
             let error = parse(&format!("h/?{query}")).unwrap_err().to_string();
             assert!(error.starts_with(wanted), "{query}: {error}");

@@ -1,7 +1,7 @@
-//! How a verb listens: the socket, the secret or key, and the link that it prints for the other side.
+//! Opens the socket of a verb that listens, reads its secret or key, and prints the link for the other side.
 //!
-//! Called once by each verb that waits for connections, before it takes the first. Invariant: what is printed leads back to
-//! the socket that was opened, or the verb ends before it prints anything.
+//! Each verb that waits for connections calls it once, before it accepts the first. Invariant: the printed
+//! link leads to the socket that was opened. Otherwise the verb ends before it prints anything.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -11,15 +11,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use serde::Serialize;
 use tidewire::{Config, Credentials, Endpoint, KeyCredentials, new_secret};
 use tidewire_sim::units::parse_size;
 
 use crate::exit::{Exit, Failure, OrExit};
 use crate::keys::{self, KeyFile};
 use crate::link::{Link, Peer};
-use crate::report::{Console, Event};
+use crate::report::Console;
 
-/// Where to listen.
+/// The events of a listener.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    /// The listener waits.
+    Link {
+        /// The whole link with its secret.
+        link: &'a str,
+    },
+    /// A peer got no answer because its key is not authorized.
+    Refused {
+        /// The source address of its HELLO.
+        peer: String,
+        /// Its public key.
+        key: String,
+    },
+}
+
+/// The address to listen on.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Listen {
     /// Address and UDP port to listen on
@@ -27,29 +46,29 @@ pub struct Listen {
     pub listen: SocketAddr,
 }
 
-/// What the printed link says.
+/// What the printed link contains, and who may connect with it.
 #[derive(Args, Clone, Debug)]
 pub struct Naming {
-    /// Host (or HOST:PORT) to print in the link, when others reach this machine by another name
+    /// Host, or HOST:PORT, to print in the link, if others reach this machine by another name
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
-    /// File with the secret or the private key (see keygen); without it each start makes a fresh secret
+    /// File with the secret or private key (see `keygen`). Without it, each start makes a new secret
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
-    /// File with the public keys of those who may connect, one a line; with a private key it must be given
+    /// File with the public keys that may connect, one a line. It is required with a private key
     #[arg(long, value_name = "FILE")]
     authorized_keys: Option<PathBuf>,
-    /// Connections at most; with as many, who wants to connect gets no answer until one ends
+    /// Limit of connections. At the limit, new clients get no answer until a connection ends
     #[arg(long, value_name = "COUNT", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: u32,
-    /// Memory for the buffers of all connections; once half of it is taken, who wants to connect gets no answer, and
-    /// connections with more than an even part of it get no more [example: 256MiB]
+    /// Limit of memory for the buffers of all connections [example: 256MiB]. Above half of it, new clients
+    /// get no answer, and connections that hold more than an equal share get no more
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
     max_memory: u64,
 }
 
 impl Naming {
-    /// What we prove ourselves by and whom we let in, and what the link says of it.
+    /// Reads the credentials of this end, and returns them with the part of the link after `#`.
     fn credentials(&self, console: &Console) -> Result<(Credentials, Peer), Failure> {
         let file = self.key.as_deref().map(|path| keys::read(path, console)).transpose().or_exit(Exit::Usage)?;
         let secret = match (file, &self.authorized_keys) {
@@ -59,7 +78,8 @@ impl Naming {
                 return Ok((Credentials::Key(KeyCredentials { authorized, ..KeyCredentials::new(private) }), peer));
             }
             (Some(KeyFile::Private(_)), None) => {
-                let wanted = "--key holds a private key: name those who may connect with --authorized-keys FILE";
+                let wanted =
+                    "--key holds a private key: give the public keys that may connect with --authorized-keys FILE";
                 return Err(Failure::message(Exit::Usage, wanted));
             }
             (_, Some(_)) => {
@@ -74,10 +94,10 @@ impl Naming {
     }
 }
 
-/// Opens the socket; the link leads to it.
+/// Opens the socket, and returns the link that leads to it.
 ///
 /// # Errors
-/// [`Exit::Usage`] for a wrong key file or host, [`Exit::LocalIo`] when the port cannot be listened on.
+/// [`Exit::Usage`] for a wrong key file or host, [`Exit::LocalIo`] if the port is in use.
 pub async fn open(
     address: SocketAddr,
     naming: &Naming,
@@ -95,7 +115,7 @@ pub async fn open(
     Ok((endpoint, link))
 }
 
-/// Prints the link alone on stdout, so that it can be piped, and what to do with it on stderr.
+/// Prints the link alone on stdout, so that it can be piped, and `what_to_do` on stderr.
 pub fn announce(link: &str, what_to_do: &str, console: &Console) {
     if console.json() {
         return console.event(&Event::Link { link });
@@ -104,7 +124,8 @@ pub fn announce(link: &str, what_to_do: &str, console: &Console) {
     console.print(link);
 }
 
-/// Runs `job`, and meanwhile keeps the list of who may come in as its file is, and names each peer that is not on it.
+/// Runs `job`. Meanwhile, follows changes of the file of authorized keys, and reports each peer whose key it
+/// lacks.
 pub async fn guarding<T>(endpoint: &Endpoint, naming: &Naming, console: &Console, job: impl Future<Output = T>) -> T {
     tokio::select! {
         ended = job => ended,
@@ -113,7 +134,8 @@ pub async fn guarding<T>(endpoint: &Endpoint, naming: &Naming, console: &Console
     }
 }
 
-/// Names each peer whose key is not authorized, once: it gets no answer, and its user will ask why.
+/// Reports each peer whose key is not authorized, once. The peer itself gets no answer, so its user will ask
+/// why.
 async fn tell_refused<T>(endpoint: &Endpoint, console: &Console) -> T {
     let mut told = BTreeSet::new();
     while let Some(refused) = endpoint.unauthorized().await {
@@ -126,8 +148,9 @@ async fn tell_refused<T>(endpoint: &Endpoint, console: &Console) -> T {
     std::future::pending().await
 }
 
-/// Reads `--authorized-keys` again whenever the file changes. Who was added gets in while it still asks; who was taken off is cut off. A file that is wrong or
-/// gone changes nothing and is named.
+/// Reads `--authorized-keys` again whenever the file changes. Peers with an added key get in while they still
+/// send HELLOs. Peers with a removed key are disconnected. A file that is wrong or missing is reported and
+/// changes nothing.
 async fn keep_list<T>(endpoint: &Endpoint, file: Option<&Path>, console: &Console) -> T {
     let Some(path) = file else { return std::future::pending().await };
     let version = || std::fs::metadata(path).ok().map(|file| (file.modified().ok(), file.len()));
@@ -138,7 +161,7 @@ async fn keep_list<T>(endpoint: &Endpoint, file: Option<&Path>, console: &Consol
         if now == last {
             continue;
         }
-        // The first time it may have changed since it was read at the start.
+        // Between the start and the first check, the file may have changed.
         let first = std::mem::replace(&mut last, now).is_none();
         match keys::read_authorized(path) {
             Ok(keys) => {
@@ -147,20 +170,21 @@ async fn keep_list<T>(endpoint: &Endpoint, file: Option<&Path>, console: &Consol
                 }
                 endpoint.authorize(keys);
             }
-            Err(error) => console.warn(&format!("{error:#}; who was let in before still is")),
+            Err(error) => console.warn(&format!("{error:#}; the keys read before stay authorized")),
         }
     }
 }
 
-/// How often the list is looked at. Chosen: a peer asks for 30 s, its user added to the list meanwhile shall not notice.
+/// Time between checks of the file. Chosen: a peer sends HELLOs for 30 s, so a user who is added meanwhile
+/// should notice no failure.
 const LIST_CHECK: Duration = Duration::from_secs(1);
 
-/// Refused keys that are named, at most: anybody who knows our public key can send some.
+/// Limit of reported keys, because anybody who knows our public key can send new ones.
 const MOST_REFUSED: usize = 100;
 
 fn link(host: Option<&str>, listening: SocketAddr, peer: Peer) -> Result<Link, Failure> {
     if let Some(host) = host {
-        // The link's own grammar reads HOST and HOST:PORT, and refuses what could not be read back.
+        // Parsing the link checks HOST and HOST:PORT, and refuses what could not be parsed again.
         let port =
             if host.ends_with(']') || !host.contains(':') { format!(":{}", listening.port()) } else { String::new() };
         return format!("tidewire://{host}{port}/#{}", peer.reveal()).parse().or_exit(Exit::Usage);
@@ -175,8 +199,8 @@ fn link(host: Option<&str>, listening: SocketAddr, peer: Peer) -> Result<Link, F
     Ok(Link { host: host.to_string(), port: listening.port(), query: Vec::new(), peer })
 }
 
-/// The address that this machine sends from toward the Internet. Connecting a UDP socket asks the routing table and sends
-/// nothing; the targets are documentation addresses (RFC 5737, RFC 3849).
+/// The address that this machine sends from toward the Internet. Connecting a UDP socket asks the routing
+/// table and sends nothing; the targets are documentation addresses (RFC 5737, RFC 3849).
 fn default_route_address(wildcard: IpAddr) -> Option<IpAddr> {
     let target: SocketAddr = match wildcard {
         IpAddr::V4(_) => ([192, 0, 2, 1], 9).into(),

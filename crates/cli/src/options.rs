@@ -1,7 +1,7 @@
-//! The options that every job shares: how to code, how fast, and how to speak.
+//! The options that all verbs share: coding, rate and output.
 //!
-//! Flattened into the arguments of each verb by clap. Values are parsed where they are typed, so a wrong one ends the
-//! program with what was wrong and a correct example (exit 2) before a socket is opened.
+//! Clap flattens them into the arguments of each verb and parses their values. A wrong value ends the program
+//! with exit code 2 and a correct example, before a socket is opened.
 
 use std::fmt::{self, Display};
 use std::time::Duration;
@@ -14,53 +14,56 @@ use tidewire_sim::units::{Probability, Rate, UnitError, parse_duration};
 use crate::link::{Link, LinkError};
 use crate::report::Console;
 
-/// How to code and how fast. The connecting side decides how both code, unless the other was told too; each
-/// decides how fast it sends.
+/// Options of coding and rate. The connecting side decides how both sides code, unless the listening side was
+/// given a choice of its own. Each side decides its own rate.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Coding and rate")]
 pub struct Coding {
-    /// A named bundle of the choices below
+    /// Named bundle of the choices below
     #[arg(long, value_name = "NAME", help = profile_help())]
     pub profile: Option<Profile>,
-    /// Coefficients of repair symbols: rlc; in generations also cauchy, rlc16; overrides the profile's
+    /// Code of the repair symbols: rlc, or in generations also cauchy or rlc16. Overrides the profile's
+    /// choice
     #[arg(long, value_name = "NAME", value_parser = parse_code)]
     pub code: Option<Code>,
-    /// Repair symbols: none, every:L (one packet in L), adaptive, block:K,R; overrides the profile's
+    /// When to send repair symbols: none, every:L (one after each L-1 source symbols), adaptive, block:K,R.
+    /// Overrides the profile's choice
     #[arg(long, value_name = "POLICY")]
     pub redundancy: Option<Redundancy>,
-    /// What decides how fast to send: bbr (random loss is no congestion; default), cubic, newreno, fixed:RATE
+    /// Rate control: bbr (the default, does not take random loss for congestion), cubic, newreno, fixed:RATE
     #[arg(long, value_name = "NAME")]
     pub rate_control: Option<RateControl>,
-    /// Never send faster than this [example: 20mbit]
+    /// Never send faster than this rate in bits per second [example: 20mbit]
     #[arg(long, value_name = "RATE")]
     pub max_rate: Option<Rate>,
-    /// How late data may be, beyond the path's own one-way time [example: 80ms]; default: a part of the round trip
+    /// Target for the delay beyond the path's one-way time [example: 80ms]. The default is a part of the
+    /// round trip
     #[arg(long, value_name = "TIME", value_parser = parse_latency)]
     pub latency: Option<Duration>,
-    /// How much of the data has to keep to --latency, 50% to 99.99% [default: 99%]
+    /// Fraction of the data that must keep --latency, 50% to 99.99% [default: 99%]
     #[arg(long, value_name = "PERCENT", requires = "latency", value_parser = parse_deliver)]
     pub deliver: Option<Probability>,
-    /// Most bytes of proactive repair per byte of data [example: 25%]
+    /// Limit of proactive repair, as a fraction of the bytes of data [example: 25%]
     #[arg(long, value_name = "PERCENT")]
     pub max_overhead: Option<Probability>,
-    /// Threads that code blocks beside the one that sends and receives, 0 to 64; each end for itself
+    /// Number of extra threads of this machine that code blocks, 0 to 64
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
     pub workers: u16,
 }
 
 impl Coding {
-    /// The transport's configuration; `link` may bound the rate too.
+    /// Builds the transport's configuration. The query of `link` can set the latency and limit the rate.
     ///
     /// # Errors
-    /// When a value in the link's query is not understood, and when choices do not go together.
+    /// A value in the link's query that is not understood, or choices that exclude each other.
     pub fn config(&self, link: Option<&Link>) -> Result<Config, CodingError> {
         self.over(Config::default(), link)
     }
 
-    /// `config` with what was chosen here in place of its own choices; `link` may bound the rate too.
+    /// Replaces the choices of `config` by those made here or in the query of `link`.
     ///
     /// # Errors
-    /// As [`config`](Self::config).
+    /// The same as [`config`](Self::config).
     pub fn over(&self, mut config: Config, link: Option<&Link>) -> Result<Config, CodingError> {
         config.workers = self.workers;
         if let Some(profile) = self.profile {
@@ -72,7 +75,7 @@ impl Coding {
         if let Some(redundancy) = self.redundancy {
             config.profile.redundancy = redundancy;
         }
-        // A choice of code or redundancy holds both ways; where one is made, no peer changes it.
+        // A choice of code or redundancy applies to both directions, and the peer cannot change it.
         let is_chosen = self.profile.is_some() || self.code.is_some() || self.redundancy.is_some();
         (config.asks_peer, config.follows_peer) = (is_chosen, !is_chosen);
         if let Some(control) = self.rate_control {
@@ -102,7 +105,7 @@ impl Coding {
 pub enum CodingError {
     /// A value in the link's query is not understood.
     Link(LinkError),
-    /// A value is out of range, or choices do not go together.
+    /// A value is out of range, or choices exclude each other.
     Config(ConfigError),
 }
 
@@ -129,17 +132,17 @@ impl From<ConfigError> for CodingError {
     }
 }
 
-/// One line for `--profile`: the names, what they stand for, and what is taken without one.
+/// Makes the help of `--profile`: the names, their meanings and the default.
 fn profile_help() -> String {
     let lines: Vec<_> = Profile::NAMED.iter().map(|named| format!("{}: {}", named.name, named.summary)).collect();
-    format!("A named bundle of the choices below; {} [default: stream]", lines.join("; "))
+    format!("Named bundle of the choices below. {} [default: stream]", lines.join("; "))
 }
 
-/// A latency, of an option or of a link.
+/// Parses the latency of an option or of a link.
 pub(crate) fn parse_latency(text: &str) -> Result<Duration, String> {
     let latency = parse_duration(text).map_err(|error| error.to_string())?;
     if latency < Duration::from_millis(1) {
-        return Err("less than 1 ms is no target that a network can keep; write at least 1ms".into());
+        return Err("less than 1 ms is too short for a network; write at least 1ms".into());
     }
     Ok(latency)
 }
@@ -147,25 +150,27 @@ pub(crate) fn parse_latency(text: &str) -> Result<Duration, String> {
 fn parse_deliver(text: &str) -> Result<Probability, String> {
     let deliver: Probability = text.parse().map_err(|error: UnitError| error.to_string())?;
     if !(0.5..=0.9999).contains(&deliver.value()) {
-        return Err("must be from 50% to 99.99%: all of it arrives in any case, this much in time".into());
+        return Err(
+            "must be from 50% to 99.99%; it is the fraction that arrives in time, and the rest arrives later".into()
+        );
     }
     Ok(deliver)
 }
 
-/// How to speak.
+/// Options of the output.
 #[derive(Args, Clone, Copy, Debug)]
 #[command(next_help_heading = "Output")]
 pub struct Output {
-    /// One JSON object a line on stdout (docs/json-schema.json), the summary last
+    /// Write one JSON object a line to stdout (docs/json-schema.json), with the summary last
     #[arg(long)]
     pub json: bool,
-    /// Only failures
+    /// Report only failures
     #[arg(long, short, conflicts_with = "json")]
     pub quiet: bool,
 }
 
 impl Output {
-    /// Where to speak.
+    /// Creates the output.
     pub fn console(self) -> Console {
         Console::new(self.json, self.quiet)
     }

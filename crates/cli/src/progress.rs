@@ -1,5 +1,6 @@
-//! Progress of one transfer: a bar for people at a terminal, a line every five seconds for a log, an event every second for
-//! a program. Reads the transfer's own events and the connection's statistics; never touches either.
+//! Progress of one transfer: a bar for people at a terminal, a line every five seconds for a log, an event
+//! every second for a program. Reads the transfer's own events and the connection's statistics; never touches
+//! either.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -7,9 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 
-use crate::report::{Console, Event, Progress, rate};
-use crate::transfer;
+use crate::report::{Console, rate};
+use crate::transfer::{self, FileFailure};
 
 /// How often a bar is drawn.
 const BAR_PERIOD: Duration = Duration::from_millis(200);
@@ -19,6 +21,91 @@ const EVENT_PERIOD: Duration = Duration::from_secs(1);
 const LINE_PERIOD: Duration = Duration::from_secs(5);
 /// Time over which the rate is taken.
 const RATE_WINDOW: Duration = Duration::from_secs(1);
+
+/// The events of `send` and `receive`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    /// Written about once a second while a transfer runs.
+    Progress(Progress),
+    /// A file is complete at the receiver, or it failed.
+    File {
+        /// Its path.
+        path: &'a str,
+        /// Whether the file is complete, verified and under its final name.
+        ok: bool,
+        /// Its size, if it is complete.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bytes: Option<u64>,
+        /// The reason of the failure, one of those in `docs/transfer.md`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<&'static str>,
+        /// The error text of the operating system or the peer.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<&'a str>,
+    },
+    /// An earlier session carried part of a file, or all of it, and this one goes on at `offset`.
+    Resumed {
+        /// Its path.
+        path: &'a str,
+        /// Bytes that the receiver already had. It is 0 if the file has changed and those bytes are
+        /// discarded.
+        offset: u64,
+        /// Size of the file in bytes.
+        bytes: u64,
+    },
+    /// The counts of a whole transfer.
+    Tally {
+        /// Files and directories that the receiver kept.
+        kept: u32,
+        /// Entries that did not arrive.
+        failed: u32,
+        /// Bytes of files that this session carried.
+        moved_bytes: u64,
+        /// Bytes of files that earlier sessions had carried.
+        resumed_bytes: u64,
+    },
+}
+
+/// How far a transfer is.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Progress {
+    /// Bytes of files written to the stream or read from it.
+    bytes: u64,
+    /// Bytes that earlier sessions carried.
+    resumed_bytes: u64,
+    /// Bytes announced by the sender.
+    total_bytes: u64,
+    /// Rate over about the last second.
+    rate_bps: f64,
+    /// Seconds left at the mean rate so far. Absent before the first byte.
+    eta_seconds: Option<f64>,
+    /// Smoothed round-trip time.
+    rtt_ms: Option<f64>,
+    /// Fraction of the packets sent by this end that were lost.
+    loss: Option<f64>,
+    /// Symbols decoded with a repair symbol. Only the receiver knows it.
+    repaired: Option<u64>,
+    /// Wire bytes over file bytes, minus 1.
+    overhead: Option<f64>,
+}
+
+impl Progress {
+    /// Bytes that the receiver has by now.
+    fn there(&self) -> u64 {
+        self.bytes + self.resumed_bytes
+    }
+}
+
+/// Reports a file that did not arrive. `--quiet` does not silence it.
+pub fn failed(console: &Console, failure: &FileFailure) {
+    let FileFailure { path, reason, detail } = failure;
+    let detail = (!detail.is_empty()).then_some(detail.as_str());
+    console.event(&Event::File { path, ok: false, bytes: None, reason: Some(reason.name()), detail });
+    if !console.json() {
+        console.warn(&format!("tidewire: {failure}"));
+    }
+}
 
 /// What the connection knows at a moment.
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,7 +168,7 @@ impl Meter {
                 let bytes = Some(*bytes);
                 self.console.event(&Event::File { path, ok: true, bytes, reason: None, detail: None });
             }
-            transfer::Event::Failed(failure) => self.console.failed(failure),
+            transfer::Event::Failed(failure) => failed(&self.console, failure),
         }
     }
 

@@ -1,4 +1,5 @@
-//! The one place where the verbs meet the transport: connecting, and turning its statistics into reports.
+//! Connects the verbs with the transport: opens and closes connections, and turns statistics into reports.
+//! Each verb that uses a connection calls it.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -13,30 +14,31 @@ use crate::progress::Sample;
 use crate::report::{Console, Delay, Packets, Reordering, Rtt, Summary, Symbols};
 use crate::transfer::Outcome;
 
-/// Code of an orderly close.
+/// Close code of a finished job.
 pub const DONE: CloseCode = CloseCode::Done;
-/// Code of a close by Ctrl-C or an error; the first that the protocol leaves to applications.
+/// Close code after Ctrl-C or an error: the first code that the protocol leaves to applications.
 pub const CUT_OFF: CloseCode = CloseCode::Application(256);
 
-/// How long a peer may take to close, or to hear that we do. Chosen: three round trips of the slowest satellite link.
+/// How long to wait for a peer to close, or to hear that this end closes. Chosen: three round trips of the
+/// slowest satellite link.
 pub const CLOSE_WAIT: Duration = Duration::from_secs(2);
 
-/// Who has waited for so long for an answer is told what may be wrong. Chosen: behind nearly all handshakes that succeed (RELIABILITY H1), before most
-/// people give up.
+/// Time without an answer after which the user is told what may be wrong. Chosen: longer than nearly every
+/// handshake that succeeds (row H1 of `docs/survival.md`), and shorter than most people wait.
 const SILENCE_NAMED: Duration = Duration::from_secs(5);
 
-/// After so long without a packet the connection of a job that may be idle gives a sign of life, so that it outlives address translators: RFC
-/// 4787 section 4.3 lets a mapping die after two minutes, many do after 30 s.
+/// Time without a packet after which an idle connection sends a PING, so that address translators keep its
+/// mapping. RFC 4787 section 4.3 lets a mapping expire after two minutes; many expire after 30 s.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// Which way the data goes, seen from this end.
+/// The direction of the data, seen from this end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// This end sends it.
+    /// This end sends the data.
     Sender,
-    /// This end receives it.
+    /// This end receives the data.
     Receiver,
-    /// Both at once.
+    /// Both ends send data.
     Both,
 }
 
@@ -50,10 +52,11 @@ impl Role {
     }
 }
 
-/// Connects to where `link` leads with what opens it ([`crate::keys::to_open`]), trying each of its addresses.
+/// Connects to the host of `link` with `credentials` (from [`crate::keys::to_open`]), and tries each of its
+/// addresses.
 ///
 /// # Errors
-/// [`Exit::Unreachable`] when the name is not known or nothing answers.
+/// [`Exit::Unreachable`] if the name has no address or nothing answers.
 pub async fn connect(
     link: &Link,
     credentials: &Credentials,
@@ -61,9 +64,13 @@ pub async fn connect(
     console: &Console,
 ) -> Result<(Endpoint, Connection), Failure> {
     let addresses = link.resolve().map_err(|error| {
-        Failure::message(Exit::Unreachable, format_args!("`{}` has no address: {error}", link.host))
+        Failure::message(
+            Exit::Unreachable,
+            format_args!("cannot find an address of `{}`: {error}; check the host in the link", link.host),
+        )
     })?;
-    let mut last = Failure::message(Exit::Unreachable, format_args!("`{}` has no address", link.host));
+    let mut last =
+        Failure::message(Exit::Unreachable, format_args!("`{}` has no address; check the host in the link", link.host));
     for address in addresses {
         match connect_to(address, credentials.clone(), link.peer.key(), config.clone(), console).await {
             Ok(connected) => return Ok(connected),
@@ -73,10 +80,10 @@ pub async fn connect(
     Err(last)
 }
 
-/// Connects to one address from a fresh port; `peer`: the public key of who listens there, where it has one.
+/// Connects to one address from a new local port. `peer` is the public key of the listener, if it has one.
 ///
 /// # Errors
-/// [`Exit::Unreachable`] when nothing answers.
+/// [`Exit::Unreachable`] if nothing answers.
 pub async fn connect_to(
     address: SocketAddr,
     credentials: Credentials,
@@ -97,11 +104,11 @@ pub async fn connect_to(
             None => endpoint.connect(address).await,
         }
     };
-    // A listener is silent to who has not the secret: nothing here can tell why.
+    // A listener does not answer peers without the secret, so the cause cannot be told from here.
     let secret = if own.is_some() { "key" } else { "secret" };
     let connected = naming_silence(connecting, || {
         console.warn(&format!(
-            "no answer from {address} yet: a wrong {secret}, a wrong port and UDP blocked on the way look the same; trying for {patience} s"
+            "no answer from {address} yet: the {secret} or the port is wrong, or UDP is blocked on the path; trying for {patience} s"
         ));
     })
     .await;
@@ -120,7 +127,7 @@ pub async fn connect_to(
     }
 }
 
-/// Waits for `connecting`, and has `name` said once if that takes [`SILENCE_NAMED`].
+/// Waits for `connecting`, and calls `name` once if it takes longer than [`SILENCE_NAMED`].
 async fn naming_silence<T>(connecting: impl Future<Output = T>, name: impl FnOnce()) -> T {
     let mut connecting = std::pin::pin!(connecting);
     if let Ok(connected) = tokio::time::timeout(SILENCE_NAMED, &mut connecting).await {
@@ -130,17 +137,16 @@ async fn naming_silence<T>(connecting: impl Future<Output = T>, name: impl FnOnc
     connecting.await
 }
 
-/// Closes an endpoint and all its connections, telling the peers; a peer that hears nothing holds it up no longer than
-/// [`CLOSE_WAIT`].
+/// Closes an endpoint and all its connections, and tells the peers. A peer that does not answer delays this
+/// by at most [`CLOSE_WAIT`].
 pub async fn close(endpoint: &Endpoint) {
     let _ = tokio::time::timeout(CLOSE_WAIT, endpoint.close()).await;
 }
 
-/// Runs `job` unless Ctrl-C (or a request to terminate) comes first; the job is then dropped, and with it whatever it
-/// had half done.
+/// Runs `job` until it ends, or until Ctrl-C or a request to terminate, which drops it.
 ///
 /// # Errors
-/// The job's, or [`Exit::Sigint`].
+/// The failure of the job, or [`Exit::Sigint`].
 pub async fn unless_interrupted<T>(job: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::select! {
         ended = job => ended,
@@ -148,21 +154,21 @@ pub async fn unless_interrupted<T>(job: impl Future<Output = Result<T, Failure>>
     }
 }
 
-/// For a job that has no other end than Ctrl-C: the exit code says so, no sentence need to.
+/// For a job that only Ctrl-C ends: Ctrl-C then needs no message, since the exit code tells it.
 ///
 /// # Errors
-/// The same, but for what is said.
+/// The failure of `ended`; [`Exit::Sigint`] without a message.
 pub fn quietly(ended: Result<(), Failure>) -> Result<(), Failure> {
     ended.map_err(|failure| if failure.exit == Exit::Sigint { Failure::reported(Exit::Sigint) } else { failure })
 }
 
-/// Waits for Ctrl-C, or a request to terminate.
+/// Waits for Ctrl-C or a request to terminate.
 #[cfg(unix)]
 async fn interrupted() {
     use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
-        // Without handlers the system ends the process by itself.
+        // Without handlers, these signals end the process anyway.
         return std::future::pending().await;
     };
     tokio::select! {
@@ -178,12 +184,12 @@ async fn interrupted() {
     }
 }
 
-/// The delays of the symbols delivered at this end.
+/// Returns the in-order delays of the symbols delivered at this end.
 pub fn delays(stats: &Stats) -> Distribution {
     Distribution::new(stats.delay.buckets(), stats.delay.mean(), stats.delay.max())
 }
 
-/// What progress shows of a connection.
+/// Returns the figures of a connection that progress shows.
 pub fn sample(stats: &Stats, role: Role) -> Sample {
     Sample {
         rtt_ms: known(stats.rtt_mean),
@@ -193,7 +199,7 @@ pub fn sample(stats: &Stats, role: Role) -> Sample {
     }
 }
 
-/// What is to be said of a job that delivered `bytes` in `elapsed`.
+/// Makes the summary of a job that delivered `bytes` in `elapsed`.
 pub fn summary(stats: &Stats, role: Role, bytes: u64, elapsed: Duration) -> Summary {
     let Stats { packets, symbols, .. } = stats;
     Summary {
@@ -214,7 +220,7 @@ pub fn summary(stats: &Stats, role: Role, bytes: u64, elapsed: Duration) -> Summ
             resent: symbols.resent,
             expired: symbols.expired,
         },
-        // A sender receives answers only; their delay says nothing about the job.
+        // A sender receives only answers, and their delay and order say nothing about the job.
         reordering: role.receives().then_some(Reordering {
             packets: packets.reordered,
             of: packets.received,
@@ -226,8 +232,8 @@ pub fn summary(stats: &Stats, role: Role, bytes: u64, elapsed: Duration) -> Summ
     }
 }
 
-/// What is to be said of a transfer, `outcome` being `None` where it was cut off: rates and overhead are of
-/// what this connection moved.
+/// Makes the summary of a transfer. `outcome` is `None` if the transfer was cut off. Rates and overhead refer
+/// to the bytes that this connection moved.
 pub fn transfer_summary(stats: &Stats, role: Role, outcome: Option<&Outcome>, elapsed: Duration) -> Summary {
     let (moved, resumed) = outcome.map_or((0, 0), |outcome| (outcome.bytes - outcome.resumed, outcome.resumed));
     Summary { resumed_bytes: Some(resumed), ..summary(stats, role, moved, elapsed) }
@@ -241,7 +247,7 @@ fn wire_bytes(stats: &Stats, role: Role) -> u64 {
     }
 }
 
-/// A round trip that was measured.
+/// Returns a round-trip time in milliseconds, if one was measured.
 fn known(rtt: Duration) -> Option<f64> {
     (!rtt.is_zero()).then(|| milliseconds(rtt))
 }

@@ -102,7 +102,7 @@ fn wrong_links_end_with_2_and_never_show_the_secret() {
         (format!("tidewire://h/?speed=1#{secret}"), "latency="),
         (format!("tidewire://h/?maxbw=20#{secret}"), "has no unit"),
         (format!("tidewire://h/?latency=80#{secret}"), "has no unit"),
-        (format!("tidewire://h/?mode=listener#{secret}"), "mode=caller"),
+        (format!("tidewire://h/?mode=caller#{secret}"), "`mode=` is not known"),
         (format!("tidewire://h/#{}", &secret[..secret.len() - 2]), "copy all of it"),
         ("tidewire://h/".to_owned(), "no #SECRET"),
     ] {
@@ -110,7 +110,7 @@ fn wrong_links_end_with_2_and_never_show_the_secret() {
         tidewire().args(["send", "x", &link]).assert().code(2).stderr(contains(text)).stderr(hidden);
     }
     refused(&["send", "x"], &["TIDEWIRE_LINK", "tidewire://"]);
-    refused(&["send", &format!("tidewire://h/#{secret}")], &["name what to send"]);
+    refused(&["send", &format!("tidewire://h/#{secret}")], &["no file or folder is named"]);
     tidewire().args(["send", "x"]).env("TIDEWIRE_LINK", "tidewire://h").assert().code(2).stderr(contains("no #SECRET"));
     refused(&["send", "x", "@no-such-file"], &["no-such-file"]);
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! The namespace lab as a user runs it: real namespaces, devices, kernel TCP. What needs root and TUN says so and passes where they lack.
+//! The namespace lab as a user runs it: real namespaces, devices, kernel TCP. What needs root and TUN says so
+//! and passes where they lack.
 #![cfg(target_os = "linux")]
 
 #[path = "process/mod.rs"]
@@ -33,7 +34,8 @@ fn has_lab() -> bool {
     has
 }
 
-/// Hosts are named after their process, which is one for all tests here: those that make their own take turns.
+/// Hosts are named after their process, which is one for all tests here: those that make their own take
+/// turns.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -165,7 +167,8 @@ fn s18_a_kernel_cubic_flow_keeps_forty_percent() {
     assert!(shares[0] >= 0.4 && shares[1] > 0.0, "{lines:?}");
 }
 
-/// The kernel's TCP and ours carry the same records; what is printed is by the schema, and a table for people.
+/// The kernel's TCP and ours carry the same records; what is printed is by the schema, and a table for
+/// people.
 #[test]
 fn peers_carry_the_same_records_and_are_measured_alike() {
     if !has_lab() {
@@ -181,7 +184,8 @@ fn peers_carry_the_same_records_and_are_measured_alike() {
     let of = |event: &str| lines.iter().filter(|line| line["event"] == event).cloned().collect::<Vec<_>>();
     for (run, name) in of("peer_run").iter().zip(["tcp-bbr", "tidewire"]) {
         assert_eq!(run["name"], name);
-        // 2 Mbit/s in records of 1,200 bytes for two seconds; how many of them are late is the machine's business.
+        // 2 Mbit/s in records of 1,200 bytes for two seconds; how many of them are late is the machine's
+        // business.
         let [made, delivered] = ["made", "delivered"].map(|key| run[key].as_u64().unwrap());
         assert!(made == 417 && (100..=417).contains(&delivered), "{run}");
         assert!(run["sent_per_app"].as_f64().unwrap() > 1.04 && run["back_per_app"].as_f64().unwrap() > 0.0, "{run}");

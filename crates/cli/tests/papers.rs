@@ -19,8 +19,11 @@ fn refused(arguments: &[&str]) -> (Option<i32>, String) {
 #[test]
 fn wrong_names_are_refused_with_those_there_are() {
     for (arguments, wanted) in [
-        (&["streaming"][..], "no paper `streaming`; there are: streaming-code-5g"),
-        (&["streaming-code-5g", "--only", "figure-3"], "--only names none of: figure-1, figure-2, figure-5, "),
+        (&["streaming"][..], "`streaming` is not a paper; the papers are: streaming-code-5g"),
+        (
+            &["streaming-code-5g", "--only", "figure-3"],
+            "--only names no experiment; the experiments are: figure-1, figure-2, figure-5, ",
+        ),
         (&["--only", "figure-1"], "required arguments were not provided"),
     ] {
         let (code, said) = refused(arguments);
@@ -52,7 +55,7 @@ fn what_the_lab_does_not_measure_is_refused_before_it_begins() {
         (&[paper, "--lab", "--full"], "cannot be used with"),
         (
             &[paper, "--lab", "--only", "figure-9"],
-            "--only names none of: figure-1, figure-1-tcp, figure-2, figure-2-tcp, figure-6",
+            "--only names no experiment; the experiments are: figure-1, figure-1-tcp, figure-2, figure-2-tcp, figure-6",
         ),
     ] {
         let (code, said) = refused(arguments);

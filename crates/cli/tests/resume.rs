@@ -1,5 +1,5 @@
-//! Transfers that are cut off and go on, over a pipe in memory: what was there is not sent again, but for the last group of
-//! a file; what changed meanwhile is; and nothing is left behind.
+//! Transfers that are cut off and go on, over a pipe in memory: what was there is not sent again, but for the
+//! last group of a file; what changed meanwhile is; and nothing is left behind.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,7 +41,8 @@ fn note(told: &Mutex<Told>) -> impl Fn(Event<'_>) + Send + Sync {
     }
 }
 
-/// Passes the first `most` bytes from `near` to `far`; the other way everything. Then ends that direction, or waits for ever.
+/// Passes the first `most` bytes from `near` to `far`; the other way everything. Then ends that direction, or
+/// waits for ever.
 async fn pass(near: DuplexStream, far: DuplexStream, most: u64, end: bool) {
     let ((near_read, mut near_write), (mut far_read, mut far_write)) = (split(near), split(far));
     let forth = async {
@@ -54,7 +55,8 @@ async fn pass(near: DuplexStream, far: DuplexStream, most: u64, end: bool) {
     let _ = tokio::join!(forth, copy(&mut far_read, &mut near_write));
 }
 
-/// Sends `paths` until `most` bytes have passed; the receiver's outcome, and what it and the sender were told.
+/// Sends `paths` until `most` bytes have passed; the receiver's outcome, and what it and the sender were
+/// told.
 fn session(paths: &[PathBuf], to: &Path, most: u64) -> (Option<Outcome>, Told, Told) {
     let found = scan(paths).unwrap();
     let destination = Destination::open(to).unwrap();

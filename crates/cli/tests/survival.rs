@@ -65,8 +65,8 @@ fn write(path: &Path, bytes: u64) {
     std::io::copy(&mut reader.take(bytes), &mut File::create(path).unwrap()).unwrap();
 }
 
-/// Passes datagrams between a sender, whose port changes, and a receiver; kills a process when enough bytes have passed toward
-/// the receiver.
+/// Passes datagrams between a sender, whose port changes, and a receiver; kills a process when enough bytes
+/// have passed toward the receiver.
 struct Relay {
     address: SocketAddr,
     passed: Arc<AtomicU64>,
@@ -176,8 +176,8 @@ impl Stage {
         self.folder.path().join("into")
     }
 
-    /// Bytes of final files, and of the longest part, now at the destination. Holes of a part do not count: they earn
-    /// no flush, and a kill costs at most a second of them.
+    /// Bytes of final files, and of the longest part, now at the destination. Holes of a part do not count:
+    /// they earn no flush, and a kill costs at most a second of them.
     fn there(&self) -> (u64, u64) {
         let (mut whole, mut part) = (0, 0);
         for step in walkdir::WalkDir::new(self.destination()).into_iter().flatten() {
@@ -335,7 +335,8 @@ fn s13_a_sender_outlives_its_receiver() {
     assert_eq!(tree(&stage.source()), tree(&stage.destination().join("from")));
 }
 
-/// A receiver into a small file system of its own; the folder as seen from here. `None` where such cannot be made.
+/// A receiver into a small file system of its own; the folder as seen from here. `None` where such cannot be
+/// made.
 fn receive_into_mount(folder: &Path, options: &str) -> Option<(Running, PathBuf)> {
     let mount = format!("mount -t tmpfs -o {options} tmpfs \"$0\"");
     let possible = Command::new("unshare").args(["-rm", "sh", "-c", &mount]).arg(folder).output();

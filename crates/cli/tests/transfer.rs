@@ -1,5 +1,5 @@
-//! The file transfer over a pipe in memory: whole trees arrive as they were, and nothing that is cut off, changed or
-//! hostile ever stands under a final name.
+//! The file transfer over a pipe in memory: whole trees arrive as they were, and nothing that is cut off,
+//! changed or hostile ever stands under a final name.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -115,6 +115,22 @@ fn content() -> impl Strategy<Value = Vec<u8>> {
         prop::collection::vec(any::<u8>(), 1..40),
         (1usize..200_000, any::<u8>()).prop_map(|(length, byte)| vec![byte; length]),
     ]
+}
+
+#[test]
+fn a_missing_destination_is_created_for_its_owner_and_a_missing_parent_is_an_error() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(from.path().join("a"), b"a").unwrap();
+    let new = to.path().join("new");
+    let ((sent, _), _) = transfer(&[from.path().join("a")], &new);
+    assert_eq!((sent.kept, fs::read(new.join("a")).unwrap()), (1, b"a".to_vec()));
+    #[cfg(unix)]
+    {
+        let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&new).unwrap().permissions());
+        assert_eq!(mode & 0o077, 0, "others may enter: mode {mode:o}");
+    }
+    let error = Destination::open(&to.path().join("missing/new")).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
 }
 
 proptest! {

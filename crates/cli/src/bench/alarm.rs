@@ -1,5 +1,5 @@
-//! Wakes a task on time. The runtime's timer ticks in milliseconds: records that are due in between would be made several at a time,
-//! and what is measured would be that, not the path.
+//! Wakes a task on time. The runtime's timer ticks in milliseconds: records that are due in between would be
+//! made several at a time, and what is measured would be that, not the path.
 //!
 //! A thread sleeps for the task that makes records; it ends with the alarm.
 

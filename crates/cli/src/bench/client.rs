@@ -2,6 +2,7 @@
 
 use std::io;
 
+use serde::Serialize;
 use tidewire::{Connection, Stream};
 use tokio::io::AsyncWriteExt;
 
@@ -9,15 +10,15 @@ use super::control::{Control, Message};
 use super::records::{Taking, make_all};
 use super::{Interval, LEAST_INTERVAL, Plan, is_our_clock};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::report::{Console, Event, Summary, rate};
+use crate::report::{Console, Summary, rate};
 use crate::session::{self, Role};
 
-/// Runs the plan. Symbols, delay and records of the summary are those of the side where records arrive; packets, losses and wire bytes
-/// those of the other.
+/// Runs the plan. Symbols, delay and records of the summary are those of the side where records arrive;
+/// packets, losses and wire bytes those of the other.
 ///
 /// # Errors
-/// [`Exit::Usage`] when the server refuses the plan, [`Exit::Unreachable`] when the connection is lost, [`Exit::Other`] when the other side
-/// is of another kind.
+/// [`Exit::Usage`] when the server refuses the plan, [`Exit::Unreachable`] when the connection is lost,
+/// [`Exit::Other`] when the other side is of another kind.
 pub async fn run(connection: &Connection, plan: &Plan, console: &Console) -> Result<Summary, Failure> {
     let (mut control, same_clock) = agree(connection, plan).await?;
     let streams = open(connection, plan).await.or_exit(Exit::Unreachable)?;
@@ -123,6 +124,14 @@ fn join(sent: Summary, arrived: Summary) -> Summary {
         records,
         ..Summary::new(arrived.bytes, arrived.seconds, sent.wire_bytes)
     }
+}
+
+/// The event of a running bench.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    /// What arrived within a part of the run.
+    Interval(&'a Interval),
 }
 
 fn show(interval: &Interval, console: &Console) {

@@ -1,4 +1,5 @@
-//! What the two sides of a bench say to each other beside the records: JSON lines on the first stream (`docs/bench.md`).
+//! What the two sides of a bench say to each other beside the records: JSON lines on the first stream
+//! (`docs/bench.md`).
 
 use std::io;
 

@@ -1,4 +1,5 @@
-//! The distribution of a difference between two clocks that need not agree: the least difference is only known in the end.
+//! The distribution of a difference between two clocks that need not agree: the least difference is only
+//! known in the end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,9 +1,11 @@
-//! Measuring what a path and this transport give: records that carry the time they were made, over as many streams as asked for.
+//! Measuring what a path and this transport give: records that carry the time they were made, over as many
+//! streams as asked for.
 //!
-//! The verb `bench` calls [`client::run`] on one side and [`server::serve`] on the other; `docs/bench.md` says what they say to each
-//! other. What is measured at the side where the records arrive: goodput and their in-order delay; at the other: packets, losses and
-//! bytes on the wire. Invariant: a delay is the arrival of a record's last byte in order, less the moment its application had it, less
-//! the least such difference of the run, so that clocks need not agree.
+//! The verb `bench` calls [`client::run`] on one side and [`server::serve`] on the other; `docs/bench.md`
+//! says what they say to each other. What is measured at the side where the records arrive: goodput and their
+//! in-order delay; at the other: packets, losses and bytes on the wire. Invariant: a delay is the arrival of
+//! a record's last byte in order, less the moment its application had it, less the least such difference of
+//! the run, so that clocks need not agree.
 
 mod alarm;
 pub mod client;
@@ -91,9 +93,11 @@ pub struct Records {
     pub delivered: u64,
     /// Bytes of each.
     pub bytes_each: u32,
-    /// In-order delay: arrival of the last byte, less the time the record was made, less the least such difference.
+    /// In-order delay: arrival of the last byte, less the time the record was made, less the least such
+    /// difference.
     pub delay_ms: Delay,
-    /// The same of the records made three seconds after the first one or later, when rate and loss of the path are found.
+    /// The same of the records made three seconds after the first one or later, when rate and loss of the
+    /// path are found.
     #[serde(default)]
     pub steady_delay_ms: Delay,
     /// That least difference; known where both ends share a clock.
@@ -106,7 +110,8 @@ fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Names the monotonic clock: the same in all processes since one start of one machine; empty where that cannot be known.
+/// Names the monotonic clock: the same in all processes since one start of one machine; empty where that
+/// cannot be known.
 pub fn clock_name() -> String {
     let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     if boot.is_empty() { String::new() } else { blake3::hash(&boot).to_hex()[..16].to_owned() }

@@ -1,8 +1,8 @@
 //! Records: made at a rate or as fast as they go, and measured where they arrive.
 //!
-//! A record is as long as the plan says and begins with the time it was made, big-endian nanoseconds of the maker's clock. A record
-//! that could not be written at its time, because the one before it still waited, was made at its time all the same: who waits for the
-//! path is late.
+//! A record is as long as the plan says and begins with the time it was made, big-endian nanoseconds of the
+//! maker's clock. A record that could not be written at its time, because the one before it still waited, was
+//! made at its time all the same: who waits for the path is late.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,8 +20,8 @@ use crate::report::Delay;
 
 /// Bytes of the time that a record begins with.
 const TIME: usize = 8;
-/// Records due within this time are made together, so that a high rate does not cost a wake-up for each: about what one costs. At 50 Mbit/s
-/// records of 1,200 bytes are 0.19 ms apart.
+/// Records due within this time are made together, so that a high rate does not cost a wake-up for each:
+/// about what one costs. At 50 Mbit/s records of 1,200 bytes are 0.19 ms apart.
 const LEAST_SLEEP: Duration = Duration::from_micros(150);
 /// Bytes read at once.
 const BUFFER: usize = 64 << 10;
@@ -135,7 +135,8 @@ impl Meter {
         })
     }
 
-    /// The whole run: its length from the first byte to the last, and the records. `same_clock`: the makers' is ours.
+    /// The whole run: its length from the first byte to the last, and the records. `same_clock`: the makers'
+    /// is ours.
     fn end(&self, same_clock: bool) -> (Duration, Records) {
         let state = self.state();
         let length = state.first.zip(state.last).map_or(Duration::ZERO, |(first, last)| last.duration_since(first));

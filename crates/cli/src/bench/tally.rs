@@ -1,7 +1,7 @@
 //! The records of one run, counted as they arrive: their delay over the whole run, and apart from its start.
 //!
-//! Fed by the side of a bench where records arrive, and by `tidewire sim`, so that both say the same of the same records. Times are
-//! nanoseconds of the maker's and of the reader's clock, which need not agree.
+//! Fed by the side of a bench where records arrive, and by `tidewire sim`, so that both say the same of the
+//! same records. Times are nanoseconds of the maker's and of the reader's clock, which need not agree.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::Records;
 use super::delays::Delays;
 use crate::report::Delay;
 
-/// Rate and loss of the path are found by then (PEERS L2 measures from the third second on).
+/// Rate and loss of the path are found by then (`docs/lab.md` also measures from the third second on).
 const STEADY_AFTER: Duration = Duration::from_secs(3);
 
 /// See the module.
@@ -25,7 +25,8 @@ pub struct Tally {
 impl Tally {
     /// Takes a record; how much later it arrived than it was made, by clocks that need not agree.
     pub fn record(&mut self, made: u64, arrived: u64) -> i64 {
-        // Both clocks count from the start of their machine: no difference comes near the limits, but for a hostile peer.
+        // Both clocks count from the start of their machine: no difference comes near the limits, but for a
+        // hostile peer.
         let difference = arrived.wrapping_sub(made) as i64;
         let first = *self.first_made.get_or_insert(made);
         self.all.record(difference);
@@ -61,7 +62,8 @@ mod tests {
     fn the_start_counts_in_the_whole_run_only_and_both_begin_at_one_least_time() {
         let mut tally = Tally::default();
         let ms = 1_000_000;
-        // A record each millisecond for ten seconds, one way 20 ms; 50 ms late in the first three seconds, then 5 ms.
+        // A record each millisecond for ten seconds, one way 20 ms; 50 ms late in the first three seconds,
+        // then 5 ms.
         for n in 0..10_000_u64 {
             let late = if n == 7 {
                 0

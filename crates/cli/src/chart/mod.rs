@@ -1,7 +1,8 @@
 //! Pictures of delay distributions, cumulative, over a logarithmic axis: for the terminal and as SVG.
 //!
-//! `demo` draws both from what it measured, `lab run --peer` the second. Both share one axis, whose ends come from the data, so that no
-//! curve is cut off. [`tradeoff`] has the pictures of delay against overhead that `probe` draws.
+//! `demo` draws both from what it measured, `lab run --peer` the second. Both share one axis, whose ends come
+//! from the data, so that no curve is cut off. [`tradeoff`] has the pictures of delay against overhead that
+//! `probe` draws.
 
 pub mod svg;
 pub mod terminal;
@@ -18,7 +19,8 @@ pub struct Curve {
     pub delay: Distribution,
 }
 
-/// Delays below this are drawn at the left edge. Chosen: a logarithm has no zero, and less is not felt on any link.
+/// Delays below this are drawn at the left edge. Chosen: a logarithm has no zero, and less is not felt on any
+/// link.
 const LEAST_MS: f64 = 0.1;
 
 /// A logarithmic axis of milliseconds.

@@ -1,5 +1,5 @@
-//! The picture as an SVG file: the same curves and axis, with marks at p50 and p99. Written by hand; needs no fonts or
-//! scripts beyond what every viewer has.
+//! The picture as an SVG file: the same curves and axis, with marks at p50 and p99. Written by hand; needs no
+//! fonts or scripts beyond what every viewer has.
 
 use std::fmt::Write;
 

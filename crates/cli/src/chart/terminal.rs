@@ -1,5 +1,5 @@
-//! The picture in a terminal: braille dots, two by four to a character, one colour a curve. Without colour the curves
-//! differ by their dashes.
+//! The picture in a terminal: braille dots, two by four to a character, one colour a curve. Without colour
+//! the curves differ by their dashes.
 
 use std::fmt::Write;
 
@@ -29,7 +29,8 @@ pub struct Style {
 }
 
 impl Style {
-    /// What the environment asks for: `COLUMNS` or the terminal's width; colours at a terminal unless `NO_COLOR` is set.
+    /// What the environment asks for: `COLUMNS` or the terminal's width; colours at a terminal unless
+    /// `NO_COLOR` is set.
     pub fn from_environment() -> Self {
         let terminal = console::Term::stdout();
         let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());

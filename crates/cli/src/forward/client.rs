@@ -1,4 +1,5 @@
-//! The near end: accepts TCP connections and opens a stream for each, over one connection that it makes anew when it is lost.
+//! The near end: accepts TCP connections and opens a stream for each, over one connection that it makes anew
+//! when it is lost.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,14 +23,15 @@ use crate::link::Link;
 use crate::report::{Console, Event, Summary};
 use crate::session::{self, CUT_OFF, DONE, Role};
 
-/// How long a new TCP connection waits for a lost connection to come back, before it is reset. Chosen: shorter than what browsers
-/// wait for, longer than most outages.
+/// How long a new TCP connection waits for a lost connection to come back, before it is reset. Chosen:
+/// shorter than what browsers wait for, longer than most outages.
 const OUTAGE_PATIENCE: Duration = Duration::from_secs(10);
-/// Time between attempts to connect again: at first, doubling, and at most. Chosen: at once for who restarts a server, a packet
-/// a second for who switched it off.
+/// Time before the first new attempt to connect. It doubles with each attempt. Chosen: short for a server
+/// that restarts.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// Longest time between attempts. Chosen: one packet in this time for a server that is switched off.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Pause after the system refused to accept (no more open files).
+/// Pause after the system failed to accept a connection, for example because no more files can be opened.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
 /// A connection to the far side, and its socket.
@@ -46,22 +48,22 @@ pub struct Client {
     credentials: Credentials,
     config: Config,
     console: Console,
-    /// `None` while the connection is lost.
+    /// The current connection, or `None` while it is lost.
     current: watch::Sender<Option<Arc<Live>>>,
 }
 
 impl Client {
-    /// A client that will connect to where `link` leads.
+    /// Creates a client that will connect to the host of `link`.
     pub fn new(link: Link, credentials: Credentials, config: Config, console: &Console) -> Self {
         Self { link, credentials, config, console: console.clone(), current: watch::Sender::new(None) }
     }
 
-    /// Forwards for as long as it is polled. The first connection must succeed, and every target be allowed; later it connects again
-    /// whenever the connection is lost, for ever.
+    /// Forwards while it is polled. The first connection must succeed and every target must be allowed.
+    /// Later, it connects again whenever the connection is lost, without a limit of attempts.
     ///
     /// # Errors
-    /// [`Exit::LocalIo`] when a port is taken, [`Exit::Unreachable`] when nothing answers at first, [`Exit::Authentication`] when a
-    /// target is not allowed.
+    /// [`Exit::LocalIo`] if a port is in use, [`Exit::Unreachable`] if nothing answers at first,
+    /// [`Exit::Authentication`] if a target is not allowed.
     pub async fn run(&self, forwards: &[LocalForward]) -> Result<(), Failure> {
         let ports = bind(forwards)?;
         let mut live = self.connect().await?;
@@ -83,9 +85,10 @@ impl Client {
         loop {
             let reason = live.connection.closed().await;
             self.current.send_replace(None);
-            self.console.warn(&format!("connection lost: {reason}; connecting again"));
+            self.console.warn(&format!("the connection is lost: {reason}; trying to connect again"));
             self.console.summary(&live.summary());
-            // A server that ends answers once more, and refuses: that is no reason to ask at once again.
+            // A server that is shutting down still answers a HELLO once and then closes. The pause must keep
+            // growing then.
             if live.begun.elapsed() > LONGEST_PAUSE {
                 pause = FIRST_PAUSE;
             }
@@ -115,12 +118,12 @@ impl Client {
                     self.console.say("connected again");
                     return live;
                 }
-                Err(failure) => self.console.say(&format!("not yet: {failure}")),
+                Err(failure) => self.console.say(&format!("cannot connect yet: {failure}")),
             }
         }
     }
 
-    /// Closes the connection, if there is one; its summary is the last word.
+    /// Closes the connection, if there is one, and reports its summary as the last line.
     pub async fn close(&self, ended: Result<(), Failure>) -> Result<(), Failure> {
         let Some(live) = self.current.send_replace(None) else { return ended };
         live.connection.close(if ended.is_ok() { DONE } else { CUT_OFF }, "");
@@ -148,7 +151,8 @@ fn bind(forwards: &[LocalForward]) -> Result<Vec<(Arc<Port>, Target)>, Failure> 
     Ok(ports)
 }
 
-/// Whether the far side would connect to a target: who mistyped it learns it now, and not with the first TCP connection.
+/// Asks the far side whether it would connect to a target, so that a mistyped target is an error at the
+/// start.
 async fn check(connection: &Connection, target: &Target) -> Result<(), Failure> {
     match ask(connection, &Request::Check(target.clone())).await {
         Ok(answer) if answer.is_ready() => Ok(()),
@@ -161,11 +165,11 @@ async fn check(connection: &Connection, target: &Target) -> Result<(), Failure> 
     }
 }
 
-/// Asks something on a stream of its own.
+/// Sends a request on a new stream and waits for the answer.
 async fn ask(connection: &Connection, request: &Request) -> io::Result<Answer> {
     let mut stream = connection.open().await?;
     write_request(&mut stream, request).await?;
-    // The far side may have answered, and read no more, before it hears of our end.
+    // This may fail, because the far side may have answered already and stopped reading.
     let _ = stream.shutdown().await;
     read_answer(&mut stream).await
 }
@@ -180,11 +184,11 @@ struct Gate {
 }
 
 impl Gate {
-    /// Accepts for ever; `room` is shared by all gates.
+    /// Accepts TCP connections without end. All gates share `room`.
     async fn accept(self, room: Arc<Semaphore>) {
         let mut carrying = JoinSet::new();
         loop {
-            // Where there is no room they wait in the kernel's queue.
+            // Without room, TCP connections wait in the queue of the kernel.
             let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
             tokio::select! {
                 accepted = self.port.accept() => match accepted {
@@ -201,13 +205,13 @@ impl Gate {
         }
     }
 
-    /// One TCP connection, from its acceptance to its end.
+    /// Carries one TCP connection, from its acceptance to its end.
     async fn carry(mut self, mut tcp: TcpStream, peer: SocketAddr, _place: OwnedSemaphorePermit) {
         sockets::tune(&tcp);
         let carried = Carried::default();
         let failure = self.relay(&mut tcp, &carried).await.err().map(|error| error.to_string());
         if failure.is_some() {
-            // A reset: the application must not take what it got for all there was.
+            // A reset tells the application that the bytes it received may be incomplete.
             let _ = tcp.set_zero_linger();
         }
         drop(tcp);
@@ -222,7 +226,8 @@ impl Gate {
         let (mut stream_reader, mut stream_writer) = stream.split();
         let (mut tcp_reader, mut tcp_writer) = tcp.split();
         let there = async {
-            // What the application says first goes with the request, and waits there until the target has accepted.
+            // The first bytes of the application are sent with the request, and wait at the far side until
+            // the target has accepted.
             write_request(&mut stream_writer, &Request::Connect(self.target.clone())).await?;
             let port = &self.port;
             tcp_to_stream(&mut tcp_reader, &mut stream_writer, &carried.there, |share| port.follow(share)).await
@@ -241,7 +246,7 @@ impl Gate {
         both.map(|_| ())
     }
 
-    /// A stream over the connection there is, or the next one.
+    /// Opens a stream over the current connection, or over the next one if that is lost.
     async fn open(&mut self) -> io::Result<Stream> {
         loop {
             let gone = |_| io::Error::from(io::ErrorKind::Interrupted);
@@ -249,7 +254,7 @@ impl Gate {
             let Some(live) = live else { continue };
             match live.connection.open().await {
                 Ok(stream) => return Ok(stream),
-                // It has just been lost: the next one is waited for.
+                // The connection has just been lost: wait for the next one.
                 Err(_) => self.current.changed().await.map_err(gone)?,
             }
         }

@@ -1,7 +1,8 @@
-//! The head of each forwarded stream, both ways (`docs/forward.md` section 1): what the client asks for, what the server answers.
+//! The head of each forwarded stream, both ways (`docs/forward.md` section 1): what the client asks for, what
+//! the server answers.
 //!
-//! A reader allocates nothing for what a length claims, and reads not one byte beyond the head: what follows belongs to the
-//! TCP connection.
+//! A reader allocates nothing for what a length claims, and reads not one byte beyond the head: what follows
+//! belongs to the TCP connection.
 
 use std::io;
 
@@ -162,7 +163,8 @@ pub async fn write_answer(to: &mut (impl AsyncWrite + Unpin), answer: &Answer) -
 /// Reads an answer.
 ///
 /// # Errors
-/// When the stream fails or ends; [`io::ErrorKind::InvalidData`] when the peer is no `tidewire serve` of this version.
+/// When the stream fails or ends; [`io::ErrorKind::InvalidData`] when the peer is no `tidewire serve` of this
+/// version.
 pub async fn read_answer(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Answer> {
     let mut head = [0; MAGIC.len() + 3];
     from.read_exact(&mut head).await?;

@@ -1,4 +1,5 @@
-//! The far end: takes the streams of a connection, and connects each to its target if the user allows it.
+//! The far end: accepts the streams of a connection, and connects each to its target if the user allows that
+//! target.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -17,28 +18,30 @@ use super::target::Target;
 use super::{Carried, abandon, report, sockets, stream_to_tcp, tcp_to_stream};
 use crate::report::Console;
 
-/// How long a target may take to accept, all its addresses together. Chosen: TCP's first three tries (RFC 6298: 1, 2 and 4 s) and an answer.
+/// Time for a target to accept, over all its addresses. Chosen: the first three SYNs of TCP (RFC 6298: 1, 2
+/// and 4 s) and an answer.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
-/// A request follows its stream at once; its losses are repaired within this.
+/// Time for a request to arrive. It follows the opening of its stream at once, so this leaves time to repair
+/// its losses.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Which targets may be reached; all others are refused.
+/// The targets that clients may reach. All others are refused.
 #[derive(Clone, Debug, Default)]
 pub struct Allowed(BTreeSet<Target>);
 
 impl Allowed {
-    /// Just these.
+    /// Allows exactly these targets.
     pub fn new(targets: impl IntoIterator<Item = Target>) -> Self {
         Self(targets.into_iter().collect())
     }
 
-    /// The answer to who may not.
+    /// Returns an answer if `target` is not allowed.
     fn check(&self, target: &Target) -> Result<(), Answer> {
         if self.0.contains(target) { Ok(()) } else { Err(Answer::new(Code::NotAllowed, "")) }
     }
 }
 
-/// Serves a connection until it is over. Dropped, it drops all that it carries.
+/// Serves a connection until it is closed. Dropping it drops all TCP connections that it carries.
 pub async fn serve(connection: &Connection, allowed: &Arc<Allowed>, console: &Console) {
     let mut streams = JoinSet::new();
     loop {
@@ -50,11 +53,11 @@ pub async fn serve(connection: &Connection, allowed: &Arc<Allowed>, console: &Co
             Some(_) = streams.join_next() => {}
         }
     }
-    // Each finds out that the connection is over, and resets its TCP connection.
+    // Each task sees that the connection is closed, and resets its TCP connection.
     while streams.join_next().await.is_some() {}
 }
 
-/// One stream, from its request to its end.
+/// Serves one stream, from its request to its end.
 async fn carry(mut stream: Stream, connection: Connection, allowed: Arc<Allowed>, console: Console) {
     let peer = connection.remote();
     let Ok(Ok(request)) = timeout(REQUEST_PATIENCE, read_request(&mut stream)).await else { return };
@@ -90,7 +93,8 @@ async fn carry(mut stream: Stream, connection: Connection, allowed: Arc<Allowed>
     report(&console, (peer, &target.to_string()), &carried, failure.as_deref());
 }
 
-/// Says an answer after which nothing follows. Who does not hear it hears that the connection is over.
+/// Sends an answer that nothing follows. If the answer is lost with the connection, the client sees that
+/// instead.
 async fn end(mut stream: Stream, answer: &Answer) {
     if write_answer(&mut stream, answer).await.is_ok() {
         let _ = stream.shutdown().await;
@@ -125,7 +129,8 @@ async fn connect(target: &Target, allowed: &Allowed, share: usize) -> Result<Tcp
     timeout(CONNECT_PATIENCE, try_all).await.map_err(late)?
 }
 
-/// Addresses that mean this host or its wire. A name that leads there was perhaps pointed there by somebody else (DNS rebinding).
+/// Whether an address is of this host or its local network segment. Somebody else may have pointed a name to
+/// such an address (DNS rebinding).
 fn is_private_to_host(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => v4.is_loopback() || v4.is_link_local() || v4.is_unspecified(),
@@ -133,7 +138,7 @@ fn is_private_to_host(address: IpAddr) -> bool {
     }
 }
 
-/// Answers that the target is there, then carries both ways, each until its own end.
+/// Answers that the target has accepted, then copies bytes both ways, each until its own end.
 async fn relay(mut tcp: TcpStream, mut stream: Stream, carried: &Carried) -> io::Result<()> {
     sockets::tune(&tcp);
     write_answer(&mut stream, &Answer::new(Code::Ready, "")).await?;

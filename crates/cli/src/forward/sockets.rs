@@ -1,10 +1,11 @@
 //! The TCP sockets of both ends: how many bytes the kernels keep between an application and its stream.
 //!
-//! [`client`](super::client) listens through a [`Port`], [`server`](super::server) connects through [`connect`], and the copying loop
-//! raises a [`ReceiveBuffer`] as the stream's pace grows. Linux sizes the buffers of a TCP connection over loopback for many Gbit/s:
-//! there an application could write 2.6 MB ahead, which is 20 s of a 1 Mbit/s path. It derives the application's send buffer from the
-//! segment size and the window that our socket announces, so both follow the pace of the path.
-//! Invariant: a socket that refuses an option works without it.
+//! [`client`](super::client) listens through a [`Port`], [`server`](super::server) connects through
+//! [`connect`], and the copying loop raises a [`ReceiveBuffer`] as the stream's pace grows. Linux sizes the
+//! buffers of a TCP connection over loopback for many Gbit/s: there an application could write 2.6 MB ahead,
+//! which is 20 s of a 1 Mbit/s path. It derives the application's send buffer from the segment size and the
+//! window that our socket announces, so both follow the pace of the path. Invariant: a socket that refuses an
+//! option works without it.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,29 +15,33 @@ use rustix::net::sockopt::set_socket_keepalive;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-/// A path is fast if its streams take at least this many bytes at once: 1.5 ms at 200 Mbit/s. Linux's largest send buffer
-/// (`net.ipv4.tcp_wmem`: 4 MiB by default) leaves within 168 ms at this pace.
+/// A path is fast if its streams take at least this many bytes at once: 1.5 ms at 200 Mbit/s. Linux's largest
+/// send buffer (`net.ipv4.tcp_wmem`: 4 MiB by default) leaves within 168 ms at this pace.
 const FAST_SHARE: usize = 37_500;
-/// The segment size that we announce while the path is not fast. Linux reserves a power of two for each segment and its bookkeeping
-/// (some 640 bytes): 1,400 is below the step from 2,048 to 4,096 bytes. A loopback device would announce 65,483.
+/// The segment size that we announce while the path is not fast. Linux reserves a power of two for each
+/// segment and its bookkeeping (some 640 bytes): 1,400 is below the step from 2,048 to 4,096 bytes. A
+/// loopback device would announce 65,483.
 const SHORT_SEGMENT: u32 = 1_400;
-/// The receive buffer of a loopback connection that begins while the path is not fast; Linux doubles it. Measured at 1 Mbit/s and
-/// 80 ms with an application under BBR, median wait of a byte: 2.7 s with 8,192, 1.2 s with 4,096.
+/// The receive buffer of a loopback connection that begins while the path is not fast; Linux doubles it.
+/// Measured at 1 Mbit/s and 80 ms with an application under BBR, median wait of a byte: 2.7 s with 8,192, 1.2
+/// s with 4,096.
 const LEAST_RECEIVE: u32 = 4 << 10;
-/// The receive buffer of a loopback connection over a fast path; Linux grants at most `net.core.rmem_max` (208 KiB by default) and
-/// doubles it. Measured: 207 KiB, 256 KiB, 1 MB and Linux's own measure are equally fast.
+/// The receive buffer of a loopback connection over a fast path; Linux grants at most `net.core.rmem_max`
+/// (208 KiB by default) and doubles it. Measured: 207 KiB, 256 KiB, 1 MB and Linux's own measure are equally
+/// fast.
 const MOST_RECEIVE: u32 = 256 << 10;
-/// A receive buffer holds this many times what the stream takes at once (1.5 ms of its pace). Chosen: 6 ms, so that the stream does
-/// not run dry when the application's process wakes some milliseconds late.
+/// A receive buffer holds this many times what the stream takes at once (1.5 ms of its pace). Chosen: 6 ms,
+/// so that the stream does not run dry when the application's process wakes some milliseconds late.
 const SHARES: usize = 4;
-/// Bytes that wait unsent in our socket, at most, while the path is not fast. What the application does not read beyond that stays in the
-/// stream and stops its sender. Linux's BBR takes a connection with 2,400 bytes for limited by its application, with 32 KiB not
-/// (docs/lab.md). Over a fast path Linux bounds it.
+/// Bytes that wait unsent in our socket, at most, while the path is not fast. What the application does not
+/// read beyond that stays in the stream and stops its sender. Linux's BBR takes a connection with 2,400 bytes
+/// for limited by its application, with 32 KiB not (docs/lab.md). Over a fast path Linux bounds it.
 const MOST_UNSENT: u32 = 32 << 10;
 /// Connections that wait to be accepted: as many as `std` and tokio ask for.
 const BACKLOG: u32 = 1_024;
 
-/// A listening port. The connections that it accepts get the segment size and the receive buffer that suit the path's pace.
+/// A listening port. The connections that it accepts get the segment size and the receive buffer that suit
+/// the path's pace.
 #[derive(Debug)]
 pub(super) struct Port {
     listener: TcpListener,
@@ -66,8 +71,8 @@ impl Port {
         self.listener.accept().await
     }
 
-    /// The path's streams take `share` bytes at once: connections that begin from now on suit that. A connection keeps the segment size
-    /// that it began with, since its first packet announces it.
+    /// The path's streams take `share` bytes at once: connections that begin from now on suit that. A
+    /// connection keeps the segment size that it began with, since its first packet announces it.
     pub(super) fn follow(&self, share: usize) {
         let mut is_fast = self.is_fast.lock().unwrap_or_else(PoisonError::into_inner);
         if *is_fast != (share >= FAST_SHARE) {
@@ -82,19 +87,21 @@ pub(super) async fn connect(address: SocketAddr, share: usize) -> io::Result<Tcp
     socket(address, share >= FAST_SHARE)?.connect(address).await
 }
 
-/// A socket whose options are set before its first packet: the peer learns the segment size and the window from that.
+/// A socket whose options are set before its first packet: the peer learns the segment size and the window
+/// from that.
 fn socket(address: SocketAddr, is_fast: bool) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     shape(SockRef::from(&socket), address.ip(), is_fast);
     Ok(socket)
 }
 
-/// Sets what `socket` announces when a connection begins, and how much waits unsent in it; accepted sockets inherit both. The sizes were
-/// measured on Linux, so that other systems keep their own.
+/// Sets what `socket` announces when a connection begins, and how much waits unsent in it; accepted sockets
+/// inherit both. The sizes were measured on Linux, so that other systems keep their own.
 fn shape(socket: SockRef<'_>, address: IpAddr, is_fast: bool) {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
-        // 0 is the system's own choice. An application at the other end of an Ethernet has segments of 1,460 bytes anyway.
+        // 0 is the system's own choice. An application at the other end of an Ethernet has segments of 1,460
+        // bytes anyway.
         let _ = socket.set_tcp_mss(if is_fast { 0 } else { SHORT_SEGMENT });
         let _ = socket.set_tcp_notsent_lowat(if is_fast { 0 } else { MOST_UNSENT });
         // Over a network the round trip is unknown: a short buffer would limit the rate.
@@ -110,8 +117,8 @@ pub(super) fn tune(tcp: &TcpStream) {
     let _ = set_socket_keepalive(tcp, true);
 }
 
-/// The receive buffer of one TCP connection, as large as the pace of its stream needs. It never shrinks, since a kernel cannot take back
-/// the window that it announced.
+/// The receive buffer of one TCP connection, as large as the pace of its stream needs. It never shrinks,
+/// since a kernel cannot take back the window that it announced.
 #[derive(Debug)]
 pub(super) struct ReceiveBuffer {
     size: usize,
@@ -125,7 +132,8 @@ impl ReceiveBuffer {
         Self { size: size.unwrap_or(usize::MAX) }
     }
 
-    /// The stream takes `share` bytes at once: raises the buffer of `tcp` if that makes it at least twice as large.
+    /// The stream takes `share` bytes at once: raises the buffer of `tcp` if that makes it at least twice as
+    /// large.
     pub(super) fn follow(&mut self, tcp: &TcpStream, share: usize) {
         let wanted = share.saturating_mul(SHARES).min(MOST_RECEIVE as usize);
         if wanted / 2 >= self.size {

@@ -1,7 +1,7 @@
 //! What is forwarded to, and from where: `HOST:PORT`, and ssh's `[ADDR:]PORT:HOST:PORT`.
 //!
-//! Parsed from the command line by both verbs, and from the wire by `serve`. Invariant: two spellings of one address are
-//! equal, so that an allow-list compares what is meant and not what was typed.
+//! Parsed from the command line by both verbs, and from the wire by `serve`. Invariant: two spellings of one
+//! address are equal, so that an allow-list compares what is meant and not what was typed.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -1,8 +1,8 @@
-//! Standard input and output across a connection, like netcat (`docs/pipe.md`).
+//! Connects standard input and output of two machines, like netcat (`docs/pipe.md`).
 //!
-//! The verb `pipe` calls [`run`] once, on either side. Each direction ends by itself; the job is done when both sides know that
-//! all they read was written at the other. Invariant: exit code 0 at either side means that the bytes of both directions
-//! arrived and were written.
+//! The verb `pipe` calls [`run`] once on each side. Each direction ends by itself. The job is done when both
+//! sides know that the other side has written all that they read. Invariant: exit code 0 at either side means
+//! that the bytes of both directions arrived and were written.
 
 mod stdio;
 
@@ -18,38 +18,40 @@ use crate::session::{CLOSE_WAIT, CUT_OFF, DONE};
 
 /// First bytes of each direction: a name and the version.
 const HEAD: &[u8; 8] = b"TWPIPED\x01";
-/// First byte of a further stream; those with another are of later versions.
+/// First byte of the stream of a confirmation. Other values are left to later versions.
 const CONFIRMATION: u8 = 1;
-/// Code of a close because nobody reads our output any more.
+/// Close code of a side whose standard output is closed or whose standard input fails.
 const OUTPUT_GONE: CloseCode = CloseCode::Application(257);
-/// Bytes read at once; two such wait on each way between a thread and the stream.
+/// Size of a read. Two such buffers wait in each direction between a thread and the stream.
 const BUFFER: usize = 64 << 10;
-/// A peer that closed for good reason said so before the idle timeout; the stream's error comes a moment earlier.
+/// Time to wait for the CLOSE of a peer whose stream failed: the error of the stream arrives a moment before
+/// it.
 const REASON_WAIT: Duration = Duration::from_millis(100);
 
-/// Which side this is; only the order of the last words depends on it.
+/// The role of this side. It only decides the order of the confirmations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Opened the connection, and opens the stream.
+    /// This side opened the connection, and opens the stream.
     Connects,
-    /// Waited for it.
+    /// This side waited for the connection.
     Listens,
 }
 
-/// Bytes that were moved.
+/// Counts of the bytes of both directions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moved {
-    /// Read here and written at the peer.
+    /// Bytes read here and written at the peer.
     pub sent: u64,
-    /// Read at the peer and written here.
+    /// Bytes read at the peer and written here.
     pub received: u64,
 }
 
-/// Moves standard input there and the peer's here, until both have ended; then closes the connection.
+/// Copies standard input to the peer and the input of the peer to standard output, until both have ended.
+/// Then it closes the connection.
 ///
 /// # Errors
-/// [`Exit::LocalIo`] when this side's input or the output of either side fails, [`Exit::Unreachable`] when the connection is lost,
-/// [`Exit::Integrity`] when the peer wrote another number of bytes than were sent.
+/// [`Exit::LocalIo`] if the input of this side or the output of either side fails, [`Exit::Unreachable`] if
+/// the connection is lost, [`Exit::Integrity`] if the peer wrote another number of bytes than were sent.
 pub async fn run(connection: &Connection, side: Side) -> Result<Moved, Failure> {
     let ended = exchange(connection, side).await;
     let Err(failure) = ended else { return ended };
@@ -57,12 +59,12 @@ pub async fn run(connection: &Connection, side: Side) -> Result<Moved, Failure> 
         connection.close(OUTPUT_GONE, "");
         return Err(failure);
     }
-    // A peer that gives up stops its streams first: why is in its CLOSE, which follows.
+    // A peer that gives up stops its streams first. The reason is in its CLOSE, which follows.
     let reason = timeout(REASON_WAIT, connection.closed()).await;
     connection.close(CUT_OFF, "");
     match reason {
         Ok(CloseReason::Peer { code: OUTPUT_GONE, .. }) => {
-            Err(Failure::message(Exit::LocalIo, "nobody reads the output at the other side any more"))
+            Err(Failure::message(Exit::LocalIo, "standard output of the other side is closed, or its input failed"))
         }
         _ => Err(failure),
     }
@@ -83,15 +85,16 @@ async fn exchange(connection: &Connection, side: Side) -> Result<Moved, Failure>
     };
     let (sent, received, confirmed) = tokio::try_join!(input(writer), receive, confirmation(connection))?;
     if confirmed != sent {
-        let wrong = format_args!("{sent} bytes were sent, and {confirmed} written at the other side");
+        let wrong = format_args!("{sent} bytes were sent, but the other side wrote {confirmed}");
         return Err(Failure::message(Exit::Integrity, wrong));
     }
-    // The listener has now heard all; it closes when it has. The other waits for that, or its last word could be cut off.
+    // The listener has both confirmations now, and closes after it has read the last one. The connecting side
+    // waits for that close, because closing first could cut its confirmation off.
     if side == Side::Connects {
         let said = confirm(connection, received).await;
         match timeout(CLOSE_WAIT, connection.closed()).await {
             Ok(CloseReason::Peer { code: DONE, .. }) => {}
-            // A peer that failed ended its stream early: the bytes here may be a part of what it had to send.
+            // A peer that failed ends its stream early, so the bytes received here may be incomplete.
             Ok(reason) => return Err(Failure::new(Exit::Unreachable, ConnectionLost(reason))),
             Err(_) => said.or_exit(Exit::Unreachable)?,
         }
@@ -107,7 +110,7 @@ async fn accept(connection: &Connection) -> Result<Stream, Failure> {
     }
 }
 
-/// Standard input to the stream; bytes sent.
+/// Copies standard input to the stream, and returns the number of bytes sent.
 async fn input(mut to: WriteHalf<Stream>) -> Result<u64, Failure> {
     to.write_all(HEAD).await.or_exit(Exit::Unreachable)?;
     let mut chunks = stdio::input();
@@ -121,19 +124,22 @@ async fn input(mut to: WriteHalf<Stream>) -> Result<u64, Failure> {
     Ok(sent)
 }
 
-/// The stream to standard output, which is then closed; bytes written.
+/// Copies the stream to standard output, closes that, and returns the number of bytes written.
 async fn output(mut from: ReadHalf<Stream>) -> Result<u64, Failure> {
     let mut head = [0; HEAD.len()];
     from.read_exact(&mut head).await.or_exit(Exit::Unreachable)?;
     if head != *HEAD {
-        return Err(Failure::message(Exit::Other, "the other side is not `tidewire pipe` of this version"));
+        return Err(Failure::message(
+            Exit::Other,
+            "the other side is not `tidewire pipe` of this version; run the same release of `tidewire pipe` there",
+        ));
     }
     let (chunks, written) = stdio::output();
     let mut buffer = vec![0; BUFFER];
     let mut received = 0;
     loop {
         let length = from.read(&mut buffer).await.or_exit(Exit::Unreachable)?;
-        // The writer gives up before its end only when it failed: it says below why.
+        // The writer stops early only if it failed, and returns its error below.
         if length == 0 || chunks.send(buffer[..length].to_vec()).await.is_err() {
             break;
         }
@@ -151,7 +157,7 @@ fn local(what: &str, error: &io::Error) -> Failure {
     Failure::message(Exit::LocalIo, format_args!("{what}: {error}"))
 }
 
-/// Tells the peer that its end was read and all before it written.
+/// Tells the peer that its whole input was read and written.
 async fn confirm(connection: &Connection, written: u64) -> io::Result<()> {
     let mut stream = connection.open().await?;
     stream.write_u8(CONFIRMATION).await?;
@@ -159,13 +165,14 @@ async fn confirm(connection: &Connection, written: u64) -> io::Result<()> {
     stream.shutdown().await
 }
 
-/// What the peer confirms.
+/// Waits for the confirmation of the peer, and returns the number of bytes that it wrote.
 async fn confirmation(connection: &Connection) -> Result<u64, Failure> {
     loop {
         let mut stream = accept(connection).await?;
         if stream.read_u8().await.or_exit(Exit::Unreachable)? == CONFIRMATION {
             let written = stream.read_u64().await.or_exit(Exit::Unreachable)?;
-            // To the end of the stream: dropping it earlier would stop it, and the peer's last write would fail.
+            // Read to the end of the stream: dropping it earlier would stop it, and the last write of the
+            // peer would fail.
             stream.read(&mut [0]).await.or_exit(Exit::Unreachable)?;
             return Ok(written);
         }

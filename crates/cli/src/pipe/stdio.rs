@@ -1,7 +1,8 @@
-//! Standard input and output as channels, each with a thread that blocks on it.
+//! Standard input and output as channels, each with a thread that blocks on it. [`super::run`] uses one of
+//! each.
 //!
-//! Threads of our own, since a read of a terminal cannot be called back: the runtime would wait for it when the job has ended
-//! otherwise, the process does not wait for these.
+//! They are plain threads because a read of a terminal cannot be cancelled. The runtime would wait for such a
+//! read when the job ends otherwise, but the process does not wait for plain threads.
 
 use std::io::{self, Read, Write};
 use std::thread;
@@ -10,10 +11,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::BUFFER;
 
-/// Buffers that wait in a channel: one to be filled while the other is sent.
+/// Buffers that wait in a channel: one is filled while the other is sent.
 const DEPTH: usize = 2;
 
-/// What is read, until the end or an error.
+/// Reads standard input until its end or an error.
 pub fn input() -> mpsc::Receiver<io::Result<Vec<u8>>> {
     let (chunks, receiver) = mpsc::channel(DEPTH);
     thread::spawn(move || {
@@ -38,7 +39,8 @@ pub fn input() -> mpsc::Receiver<io::Result<Vec<u8>>> {
     receiver
 }
 
-/// Takes what is to be written; when the sender is dropped and all is written, standard output is closed and the other channel says so.
+/// Writes what the sender is given to standard output. When the sender is dropped and all is written,
+/// standard output is closed and the other channel returns the result.
 pub fn output() -> (mpsc::Sender<Vec<u8>>, oneshot::Receiver<io::Result<()>>) {
     let (sender, mut chunks) = mpsc::channel::<Vec<u8>>(DEPTH);
     let (ended, end) = oneshot::channel();
@@ -47,7 +49,7 @@ pub fn output() -> (mpsc::Sender<Vec<u8>>, oneshot::Receiver<io::Result<()>>) {
             let mut stdout = io::stdout().lock();
             while let Some(chunk) = chunks.blocking_recv() {
                 stdout.write_all(&chunk)?;
-                // What came may be an answer that somebody waits for.
+                // Flush each chunk, because the reader may wait for it before it answers.
                 stdout.flush()?;
             }
             Ok(())
@@ -58,7 +60,8 @@ pub fn output() -> (mpsc::Sender<Vec<u8>>, oneshot::Receiver<io::Result<()>>) {
     (sender, end)
 }
 
-/// Lets who reads our output see its end while our input goes on: closed by putting another file in its place.
+/// Closes standard output by replacing it with another file, so that its reader sees the end while input goes
+/// on.
 fn close_stdout() -> io::Result<()> {
     let nowhere = std::fs::File::options().write(true).open("/dev/null")?;
     Ok(rustix::stdio::dup2_stdout(nowhere)?)

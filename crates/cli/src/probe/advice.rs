@@ -1,6 +1,8 @@
-//! What follows from a measurement, in sentences: where plain TCP is as good, where redundancy is no answer, what a target costs.
+//! What follows from a measurement, in sentences: where plain TCP is as good, where redundancy is no answer,
+//! what a target costs.
 //!
-//! A pure function of what was measured and predicted; the verb prints what it returns. Every threshold names its origin.
+//! A pure function of what was measured and predicted; the verb prints what it returns. Every threshold names
+//! its origin.
 
 use serde::Serialize;
 
@@ -60,20 +62,25 @@ const ENOUGH: u64 = 64;
 const CARRIED: f64 = 0.9;
 /// Loss below which TCP is as good: fewer than one in a thousand (README, "When not to use this").
 const CLEAN: f64 = 0.001;
-/// Loss that full load may have beyond light load: what a competitor's own probing costs (`rate/medium.rs`, after BBRv2).
+/// Loss that full load may have beyond light load: what a competitor's own probing costs (`rate/medium.rs`,
+/// after BBRv2).
 const TOLERANCE: f64 = 0.01;
-/// A queue is long beyond this part of the least round trip, and beyond so many milliseconds: as the rate control has it (`rate/mod.rs`).
+/// A queue is long beyond this part of the least round trip, and beyond so many milliseconds: as the rate
+/// control has it (`rate/mod.rs`).
 const LONG_QUEUE: f64 = 0.25;
 const LEAST_QUEUE_MS: f64 = 10.0;
-/// Losses are bursts if their runs are so much longer than independent ones (1.2 times is where the adaptive policy begins to allow for them; this is
-/// also beyond the spread of a few runs), and there were so many runs.
+/// Losses are bursts if their runs are so much longer than independent ones (1.2 times is where the adaptive
+/// policy begins to allow for them; this is also beyond the spread of a few runs), and there were so many
+/// runs.
 const BURSTY: f64 = 1.5;
 const ENOUGH_RUNS: u64 = 10;
 /// A run that long is a blackout: the longest mean that the loss estimate believes (`path/estimate.rs`).
 const BLACKOUT: u64 = 64;
-/// Packets by which one may be late before TCP and QUIC take it for lost (RFC 5681 section 3.2, RFC 9002 section 6.1.1).
+/// Packets by which one may be late before TCP and QUIC take it for lost (RFC 5681 section 3.2, RFC 9002
+/// section 6.1.1).
 const PACKET_THRESHOLD: u64 = 3;
-/// IPv6 wants at least this from every link (RFC 8200 section 5); the search for the size ends within 20 bytes (`path/mtu.rs`).
+/// IPv6 wants at least this from every link (RFC 8200 section 5); the search for the size ends within 20
+/// bytes (`path/mtu.rs`).
 const SMALL_PACKET: u16 = 1_280 + 20;
 /// TCP and IPv4 headers with timestamps (RFC 7323).
 const TCP_HEADERS: u16 = 52;

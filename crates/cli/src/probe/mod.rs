@@ -1,9 +1,10 @@
 //! What a path is like, and what follows from it: how `tidewire probe` measures, predicts and advises.
 //!
-//! The verb calls [`phase::measure`] twice, over a connection of its own each, so that neither sees what the other left behind, then
-//! [`outlook::predict`] and [`advice::advise`], which are functions of what was measured. The far end is `tidewire bench -s`: a phase is a bench with
-//! another reader. docs/probe.md says what is measured how. Invariant: the light phase comes first, while queues are empty and whoever polices the path
-//! has nothing against us; only the full phase may leave a queue behind.
+//! The verb calls [`phase::measure`] twice, over a connection of its own each, so that neither sees what the
+//! other left behind, then [`outlook::predict`] and [`advice::advise`], which are functions of what was
+//! measured. The far end is `tidewire bench -s`: a phase is a bench with another reader. docs/probe.md says
+//! what is measured how. Invariant: the light phase comes first, while queues are empty and whoever polices
+//! the path has nothing against us; only the full phase may leave a queue behind.
 
 pub mod advice;
 pub mod outlook;
@@ -117,7 +118,8 @@ const IP_UDP_HEADER: u16 = tidewire_proto::path::IP_UDP_HEADER as u16;
 /// Two-sided 95 % quantile of the normal distribution.
 const Z: f64 = 1.96;
 
-/// Wilson's interval for a rate (1927): right for few losses and for none. Losses in runs count for fewer ([`tidewire_proto::path::correlation`]).
+/// Wilson's interval for a rate (1927): right for few losses and for none. Losses in runs count for fewer
+/// ([`tidewire_proto::path::correlation`]).
 fn interval(lost: u64, packets: u64, burst: f64) -> [f64; 2] {
     if packets == 0 {
         return [0.0, 1.0];

@@ -1,5 +1,6 @@
-//! What a flow would have on a path that was measured: in-order delay against overhead, by the exact model of the code
-//! ([`tidewire_proto::model::gilbert`]) and of plain retransmission ([`tidewire_proto::model::asking`]), and the point that the transport would choose.
+//! What a flow would have on a path that was measured: in-order delay against overhead, by the exact model of
+//! the code ([`tidewire_proto::model::gilbert`]) and of plain retransmission
+//! ([`tidewire_proto::model::asking`]), and the point that the transport would choose.
 
 use std::time::Duration;
 
@@ -13,16 +14,18 @@ use tidewire_proto::redundancy::plan::{SteadyPath, steady_share};
 
 /// Points of the curve. Chosen: more than can be told apart in a terminal.
 const POINTS: u32 = 20;
-/// The curve begins so far beyond what the loss takes: nearer the code alone never decodes.
+/// The curve begins at this multiple of the repair that the loss needs. With less, the code alone never
+/// decodes.
 const BEYOND_LOSS: f64 = 1.05;
-/// ... and ends with a repair for each source symbol.
+/// The curve ends with one repair for each source symbol.
 const MOST: f64 = 1.0;
 /// No curve below this loss: then it is a dot.
 const LEAST_LOSS: f64 = 1e-4;
 /// Where nothing can be predicted: as long as anybody waits.
 const UNKNOWN: Duration = Duration::from_secs(3_600);
-/// Round trips until what is asked for is there, usually, beside three symbols until the loss shows: the round trip and half of the sixteenth after which
-/// FEEDBACK leaves. Policies plan with more (`redundancy::plan`), to be safe.
+/// Round trips until what is asked for is there, usually, beside three symbols until the loss shows: the
+/// round trip and half of the sixteenth after which FEEDBACK leaves. Policies plan with more
+/// (`redundancy::plan`), to be safe.
 const ANSWERED: f64 = 1.03;
 const SEEN_SYMBOLS: f64 = 3.0;
 /// Halvings in which a quantile is looked for: to a hundred-thousandth of what asking takes.
@@ -52,11 +55,11 @@ pub struct Point {
     pub repair: f64,
     /// All repairs per source symbol: no fewer than the loss takes.
     pub overhead: f64,
-    /// In-order delay beyond the one-way time that half of the symbols keep to.
+    /// In-order delay beyond the one-way time that 50 % of the symbols keep.
     pub p50_ms: f64,
-    /// ... that 95 % keep to.
+    /// In-order delay beyond the one-way time that 95 % of the symbols keep.
     pub p95_ms: f64,
-    /// ... that 99 % keep to.
+    /// In-order delay beyond the one-way time that 99 % of the symbols keep.
     pub p99_ms: f64,
 }
 
@@ -127,7 +130,8 @@ impl Model {
         }
     }
 
-    /// In-order delay that a fraction `q` keeps to: what the code has not made good by then is asked for, so that no delay is beyond plain retransmission's.
+    /// In-order delay that a fraction `q` keeps to: what the code has not made good by then is asked for, so
+    /// that no delay is beyond plain retransmission's.
     fn quantile(&self, repair: f64, q: f64) -> Duration {
         let asking = self.asking.and_then(|asking| asking.quantile(q)).unwrap_or(f64::INFINITY);
         let most = Duration::try_from_secs_f64(asking * self.interval.as_secs_f64()).unwrap_or(UNKNOWN);

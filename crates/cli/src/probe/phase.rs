@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
+use serde::Serialize;
 use tidewire::{Config, Connection, Credentials, Redundancy};
 use tidewire_lab::distribution::milliseconds;
 use tokio::time::{MissedTickBehavior, interval};
@@ -12,13 +13,15 @@ use super::{Phase, Spread, latest_rtt};
 use crate::bench::{Plan, client, clock_name};
 use crate::exit::Failure;
 use crate::link::Link;
-use crate::report::{Console, Event, Summary, rate};
+use crate::report::{Console, Summary, rate};
 use crate::session::{self, CUT_OFF, DONE, unless_interrupted};
 
-/// Bits of records in a second of the light phase. Chosen: next to nothing on a path that is worth coding for, and nothing that fills a queue.
+/// Rate of the records of the light phase, in bits per second. Chosen: little on any path that is worth
+/// coding for, and too little to fill a queue.
 pub const LIGHT_RATE: u64 = 1_000_000;
-/// ... in records of so many bytes, each a packet of its own: 417 a second, so that twelve seconds show 500 losses of a path that loses 10 %. Packets come
-/// as far apart as full ones do at 5 Mbit/s: runs of losses have a length in time too.
+/// Bytes of a record of the light phase. Each record is a packet of its own: 417 a second, so twelve seconds
+/// show 500 losses of a path that loses 10 %. The packets are as far apart as full packets at 5 Mbit/s,
+/// because bursts of losses also have a length in time.
 const LIGHT_RECORD: u32 = 300;
 /// Record of the full phase: a packet's worth, as of `bench`.
 const FULL_RECORD: u32 = 1_200;
@@ -26,7 +29,8 @@ const FULL_RECORD: u32 = 1_200;
 const LIGHT_PART: f64 = 0.6;
 /// Part of the full phase in which the rate is being found, so that it is not counted: 2.7 s of 8.
 const FINDING: f64 = 1.0 / 3.0;
-/// How often the connection is looked at: more often than FEEDBACK brings round trips on most paths, and next to no work.
+/// How often the connection is looked at: more often than FEEDBACK brings round trips on most paths, and next
+/// to no work.
 const LOOK: Duration = Duration::from_millis(10);
 /// How often something is said: to a program, and to people without a terminal.
 const EVENT_PERIOD: Duration = Duration::from_secs(1);
@@ -185,21 +189,29 @@ async fn watch(
     }
 }
 
+/// The event of a running phase.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    /// How far a phase is.
+    Probing(&'a Probing),
+}
+
 /// How far a phase is.
-#[derive(Clone, Copy, Debug, serde::Serialize)]
-pub struct Probing {
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Probing {
     /// `light` or `full`.
-    pub phase: &'static str,
-    /// Since it began.
-    pub seconds: f64,
-    /// What it takes.
-    pub of_seconds: f64,
-    /// Latest round trip.
-    pub rtt_ms: f64,
-    /// Fraction of our packets lost.
-    pub loss: f64,
-    /// IP bits sent in a second so far.
-    pub rate_bps: f64,
+    phase: &'static str,
+    /// Seconds since the phase began.
+    seconds: f64,
+    /// Seconds that the phase takes in all.
+    of_seconds: f64,
+    /// Latest round-trip time.
+    rtt_ms: f64,
+    /// Fraction of the packets sent by this end that were lost.
+    loss: f64,
+    /// IP bits per second sent so far.
+    rate_bps: f64,
 }
 
 impl Probing {

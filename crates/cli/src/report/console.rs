@@ -1,4 +1,4 @@
-//! Where a verb speaks: lines for programs and for people, made safe for a terminal ([`crate::terminal`]).
+//! The output of a verb: lines for programs and for people, made safe for a terminal ([`crate::terminal`]).
 
 use std::io::{IsTerminal, Write};
 
@@ -8,52 +8,52 @@ use serde::Serialize;
 use super::{Event, Summary, VERSION};
 use crate::exit::Failure;
 use crate::terminal::{printable, printable_json};
-use crate::transfer::FileFailure;
 
-/// Where a verb speaks. Clones share one terminal.
+/// The output of a verb. Clones share one terminal.
 #[derive(Clone, Debug)]
 pub struct Console {
     json: bool,
     quiet: bool,
-    /// Stdout carries the job's own bytes: JSON and links go to stderr.
+    /// Stdout carries the job's own bytes, so JSON and links go to stderr.
     stdout_is_data: bool,
     bars: Option<MultiProgress>,
 }
 
 impl Console {
-    /// JSON lines on stdout, or sentences on stderr unless `quiet`; bars only for people at a terminal.
+    /// Writes JSON lines to stdout, or sentences to stderr unless `quiet`. Progress bars need a terminal at
+    /// stderr.
     pub fn new(json: bool, quiet: bool) -> Self {
         let people = !json && !quiet && std::io::stderr().is_terminal();
         Self { json, quiet, stdout_is_data: false, bars: people.then(MultiProgress::new) }
     }
 
-    /// The same, but with nothing on stdout: that carries the job's own bytes.
+    /// The same output, with everything on stderr, because stdout carries the job's own bytes.
     pub fn beside_data(self) -> Self {
         Self { stdout_is_data: true, bars: None, ..self }
     }
 
-    /// Whether lines are JSON.
+    /// Whether the output is JSON.
     pub fn json(&self) -> bool {
         self.json
     }
 
-    /// Whether progress is wanted at all.
+    /// Whether only failures are written.
     pub fn quiet(&self) -> bool {
         self.quiet
     }
 
-    /// Where progress bars are drawn, if someone sees them.
+    /// The place for progress bars, if stderr is a terminal.
     pub fn bars(&self) -> Option<&MultiProgress> {
         self.bars.as_ref()
     }
 
-    /// Writes an event, with `--json`.
-    pub fn event(&self, event: &Event<'_>) {
+    /// Writes an event, if `--json` was given. `event` is a variant of an enum that serde tags with `event`.
+    pub fn event<E: Serialize>(&self, event: &E) {
         #[derive(Serialize)]
-        struct Line<'a> {
+        struct Line<'a, E> {
             v: u8,
             #[serde(flatten)]
-            event: &'a Event<'a>,
+            event: &'a E,
         }
         if self.json
             && let Ok(line) = serde_json::to_string(&Line { v: VERSION, event })
@@ -62,13 +62,13 @@ impl Console {
         }
     }
 
-    /// A line that a program may want to read: on stdout, unless that carries bytes of the job.
+    /// Writes a line that a program may read: to stdout, or to stderr if stdout carries the job's own bytes.
     pub fn print(&self, line: &str) {
         self.write_result(&printable(line));
     }
 
-    /// Writes a line that is safe for a terminal to stdout, or to stderr where stdout carries bytes of the
-    /// job. A reader that went away is no failure.
+    /// Writes a line that is already safe for a terminal to stdout, or to stderr if stdout carries the job's
+    /// own bytes. A reader that closed the pipe is not a failure.
     fn write_result(&self, line: &str) {
         if self.stdout_is_data {
             return self.write_remark(line);
@@ -77,19 +77,19 @@ impl Console {
         let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
     }
 
-    /// A sentence on stderr, unless quiet or JSON.
+    /// Writes a sentence to stderr, unless the output is quiet or JSON.
     pub fn say(&self, sentence: &str) {
         if !self.json && !self.quiet {
             self.warn(sentence);
         }
     }
 
-    /// A sentence on stderr, always.
+    /// Writes a sentence to stderr, always.
     pub fn warn(&self, sentence: &str) {
         self.write_remark(&printable(sentence));
     }
 
-    /// Writes a line that is safe for a terminal to stderr.
+    /// Writes a line that is already safe for a terminal to stderr.
     fn write_remark(&self, line: &str) {
         let write = || {
             let _ = writeln!(std::io::stderr().lock(), "{line}");
@@ -100,17 +100,7 @@ impl Console {
         }
     }
 
-    /// Names a file that did not arrive; never silenced.
-    pub fn failed(&self, failure: &FileFailure) {
-        let FileFailure { path, reason, detail } = failure;
-        let detail = (!detail.is_empty()).then_some(detail.as_str());
-        self.event(&Event::File { path, ok: false, bytes: None, reason: Some(reason.name()), detail });
-        if !self.json {
-            self.warn(&format!("tidewire: {failure}"));
-        }
-    }
-
-    /// Why the program ends early, unless that was said before.
+    /// Reports why the program ends early, unless that was reported before.
     pub fn error(&self, failure: &Failure) {
         let Some(error) = &failure.error else { return };
         let message = format!("{error:#}");
@@ -120,10 +110,10 @@ impl Console {
         }
     }
 
-    /// Ends a job: why it failed, if it did, and then its summary as the last line.
+    /// Ends a job: reports its failure, if there is one, and then its summary as the last line.
     ///
     /// # Errors
-    /// When `ended` is one; it is then reported.
+    /// The failure in `ended`, marked as reported.
     pub fn conclude(&self, summary: &Summary, ended: Result<(), Failure>) -> Result<(), Failure> {
         let ended = ended.map_err(|failure| {
             self.error(&failure);
@@ -133,7 +123,7 @@ impl Console {
         ended
     }
 
-    /// The last word of a job.
+    /// Reports the summary of a job.
     pub fn summary(&self, summary: &Summary) {
         self.event(&Event::Summary(summary));
         self.say(&summary.sentence());

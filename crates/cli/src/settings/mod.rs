@@ -1,8 +1,9 @@
-//! Settings outside of the command line: what is the same every day, in files and in the environment.
+//! Settings from files and the environment.
 //!
-//! `main` loads them before it parses; they become the defaults of the options, so that each is read by the option's own parser and the
-//! command line wins. Precedence: command line, `TIDEWIRE_KEY`, the user's file, the system's file, built-in default. Invariant: a
-//! wrong setting ends the program before a verb runs, with file, line and what is allowed; nothing is ignored.
+//! `main` loads them before it parses the command line. They become the defaults of the options, so each
+//! option parses its own values and the command line overrides them. Precedence: command line, environment
+//! (such as `TIDEWIRE_KEY`), the user's file, the system's file, built-in default. Invariant: a wrong setting
+//! ends the program before a verb runs, with file, line and the allowed values. No setting is ignored.
 
 mod file;
 
@@ -12,9 +13,10 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, Command};
 use tidewire_sim::settings::unknown_key;
 
-/// Names another file to read in place of the user's and the system's.
+/// Environment variable that names a file to read in place of the user's file and the system's file.
 pub const FILE_VARIABLE: &str = "TIDEWIRE_CONFIG";
-/// Keys for every verb that has the option; each is also read from the environment. In a verb's own section all its options may stand.
+/// Keys that apply to every verb with the option. Each can also be set in the environment. The section of a
+/// verb may hold any option of that verb.
 const SHARED: [&str; 17] = [
     "profile",
     "code",
@@ -34,15 +36,15 @@ const SHARED: [&str; 17] = [
     "json",
     "quiet",
 ];
-/// The system's file.
+/// The settings file of the system.
 const SYSTEM_FILE: &str = "/etc/tidewire/config.toml";
 
-/// Where a setting stands.
+/// The place where a setting was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// In this variable.
+    /// In this environment variable.
     Environment(String),
-    /// In this line of a file.
+    /// In this file, at this line.
     File(PathBuf, usize),
 }
 
@@ -55,24 +57,24 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One key with its values.
+/// One setting: a key and its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// The section: a verb; `None` for all verbs.
+    /// The verb of its section, or `None` for all verbs.
     verb: Option<String>,
     key: String,
-    /// One, but for options that may be repeated.
+    /// The values. Only an option that may be repeated has more than one.
     values: Vec<String>,
-    /// Where it stands.
+    /// The place where it was found.
     pub origin: Origin,
 }
 
-/// All settings; of two for the same the first counts.
+/// All settings. If two are for the same option, the first one counts.
 #[derive(Clone, Debug, Default)]
 pub struct Settings(Vec<Setting>);
 
 impl Settings {
-    /// Those of the environment and of the files there are.
+    /// Loads the settings of the environment and of the files that exist.
     ///
     /// # Errors
     /// For the first wrong one.
@@ -84,7 +86,7 @@ impl Settings {
         Self(settings).checked(command)
     }
 
-    /// Those of one file.
+    /// Loads the settings of one file.
     ///
     /// # Errors
     /// For the first wrong one.
@@ -92,7 +94,8 @@ impl Settings {
         Self(file::read(path)?).checked(command)
     }
 
-    /// Parses the text of one file and checks it against the options of `command`. `path` only names the file in errors.
+    /// Parses the text of one file and checks it against the options of `command`. `path` only names the file
+    /// in errors.
     ///
     /// # Errors
     /// For the first wrong setting.
@@ -100,17 +103,18 @@ impl Settings {
         Self(file::parse(text, path)?).checked(command)
     }
 
-    /// How many there are.
+    /// Returns the number of settings.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no settings.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The setting that counts for an option of a verb: of its own section before that for all, within one file.
+    /// Finds the setting of an option of a verb. Within one file, the section of the verb has precedence over
+    /// the settings for all verbs.
     pub fn find(&self, verb: &str, option: &str) -> Option<&Setting> {
         let mut fit = self.0.iter().filter(|setting| {
             setting.key == option && setting.verb.as_deref().map_or(SHARED.contains(&option), |of| of == verb)
@@ -125,7 +129,7 @@ impl Settings {
         }
     }
 
-    /// The command with these settings as defaults.
+    /// Makes these settings the defaults of the options of `command`.
     pub fn apply(&self, mut command: Command) -> Command {
         for name in verbs(&command) {
             command = command.mut_subcommand(&name, |mut verb| {
@@ -162,7 +166,7 @@ impl Settings {
 }
 
 impl Setting {
-    /// Its values as typed.
+    /// Returns the values as typed.
     pub fn text(&self) -> String {
         self.values.join(", ")
     }
@@ -172,7 +176,7 @@ impl Setting {
         SettingsError { origin: self.origin.to_string(), key, problem: problem.into() }
     }
 
-    /// Whether some verb takes it, and the option its values.
+    /// Checks that a verb has this option and that the option accepts the values.
     fn check(&self, command: &Command) -> Result<(), SettingsError> {
         let names = verbs(command);
         let verbs: Vec<&Command> = match &self.verb {
@@ -202,7 +206,7 @@ impl Setting {
             let switch = matches!(&self.values[..], [value] if value == "true" || value == "false");
             return if switch { Ok(()) } else { Err(self.error("write true or false")) };
         }
-        // The option alone, so that nothing else of its verb is missed.
+        // The option is parsed alone, because its verb may require other options.
         let alone = Arg::new("value").long(self.key.clone()).value_parser(arg.get_value_parser().clone());
         let alone = alone.action(arg.get_action().clone());
         let typed = self.values.iter().map(|value| format!("--{}={value}", self.key));
@@ -216,13 +220,13 @@ impl Setting {
     }
 }
 
-/// The verbs that have options of their own.
+/// Returns the names of the verbs that have options.
 pub fn verbs(command: &Command) -> Vec<String> {
     let verbs = command.get_subcommands().filter(|verb| !verb.has_subcommands() && verb.get_name() != "help");
     verbs.map(|verb| verb.get_name().to_owned()).collect()
 }
 
-/// The long options of a verb.
+/// Returns the long options of a verb.
 pub fn options(verb: &Command) -> impl Iterator<Item = (&str, &Arg)> {
     let named = verb.get_arguments().filter_map(|arg| Some((arg.get_long()?, arg)));
     named.filter(|(long, _)| !matches!(*long, "help" | "version"))

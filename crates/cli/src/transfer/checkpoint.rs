@@ -1,8 +1,8 @@
-//! What a receiver writes down about the part of a file, so that a later session can go on with it (`docs/transfer.md`
-//! section 4).
+//! What a receiver writes down about the part of a file, so that a later session can go on with it
+//! (`docs/transfer.md` section 4).
 //!
-//! A part writes one after each group, into one of two slots in turn: a power failure while one is written leaves the
-//! other. Invariant: whoever writes a checkpoint has flushed the bytes that it speaks of.
+//! A part writes one after each group, into one of two slots in turn: a power failure while one is written
+//! leaves the other. Invariant: whoever writes a checkpoint has flushed the bytes that it speaks of.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 

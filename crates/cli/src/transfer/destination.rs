@@ -1,9 +1,10 @@
-//! The folder that a receiver writes into, and nothing outside it: each directory on the way is opened by its handle and
-//! never through a link, so neither a hostile path nor a link planted meanwhile leads elsewhere.
+//! The folder that a receiver writes into, and nothing outside it: each directory on the way is opened by its
+//! handle and never through a link, so neither a hostile path nor a link planted meanwhile leads elsewhere.
 //!
 //! Files on their way in are [`Part`]s in one folder of it, so that a session finds what an earlier one left
-//! ([`Session`](super::session::Session)). The receiver calls this, off the asynchronous threads. Invariant: a part is
-//! written through one handle at a time, in this process (`active`) and among processes (a lock on the file).
+//! ([`Session`](super::session::Session)). The receiver calls this, off the asynchronous threads. Invariant:
+//! a part is written through one handle at a time, in this process (`active`) and among processes (a lock on
+//! the file).
 
 use std::collections::HashMap;
 use std::io;
@@ -51,14 +52,21 @@ impl std::fmt::Debug for Writing {
 }
 
 impl Destination {
-    /// Opens the folder `path`, which must exist.
+    /// Opens the folder `path`. If it is missing, it is created for this user alone; its parent folder must
+    /// exist, so that a mistyped path or a disk that is not mounted is an error.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error when the folder cannot be created or opened.
     pub fn open(path: &Path) -> io::Result<Self> {
         #[cfg(unix)]
         super::mode::umask();
-        let root = Dir::open_ambient_dir(path, ambient_authority())?;
+        let root = match Dir::open_ambient_dir(path, ambient_authority()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                create_private(path)?;
+                Dir::open_ambient_dir(path, ambient_authority())?
+            }
+            opened => opened?,
+        };
         Ok(Self { root, quota: Arc::default(), active: Mutex::default() })
     }
 
@@ -216,6 +224,18 @@ impl Destination {
             opened => opened,
         }
         .map_err(|error| blocked(parent, name, error))
+    }
+}
+
+/// Creates the folder `path` with mode 0700, less the umask. A folder that another process created meanwhile
+/// is no error.
+fn create_private(path: &Path) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    match builder.create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        created => created,
     }
 }
 

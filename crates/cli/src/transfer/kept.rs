@@ -1,7 +1,8 @@
 //! The list of files that a job has kept so far: should the transfer be cut off, they are not sent again.
 //!
-//! A session reads it once, adds to it behind each file, and removes it when the job is done. Invariant: a file is added
-//! after it was verified, flushed and renamed, and counts later only while it stands as it was left.
+//! A session reads it once, adds to it behind each file, and removes it when the job is done. Invariant: a
+//! file is added after it was verified, flushed and renamed, and counts later only while it stands as it was
+//! left.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,7 +1,8 @@
-//! Names of 16 bytes for what the two sides of a transfer speak about: a job, a path, the content of a source.
+//! Names of 16 bytes for what the two sides of a transfer speak about: a job, a path, the content of a
+//! source.
 //!
-//! Hashes, each with a context of its own, so that one is never taken for another. Both sides compute the keys of paths;
-//! the others are opaque to the receiver, which compares them and names its parts by them.
+//! Hashes, each with a context of its own, so that one is never taken for another. Both sides compute the
+//! keys of paths; the others are opaque to the receiver, which compares them and names its parts by them.
 
 use std::fmt;
 

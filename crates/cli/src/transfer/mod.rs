@@ -1,10 +1,9 @@
-//! Files and folders over one stream: names, bounds and a proof that each file is whole. `docs/transfer.md` is the
-//! specification.
+//! Transfers files and folders over one stream. `docs/transfer.md` is the specification.
 //!
-//! `send` and `receive` run over anything that reads and writes bytes in order; the verbs give them a Tidewire stream, the
-//! tests a pipe in memory. One failed file is reported by name and the others go on; only a broken stream or a peer that
-//! breaks the protocol ends a transfer, and the next one goes on from there. Invariant: under its final name a file is
-//! whole, verified and flushed, or it is what was there before.
+//! `send` and `receive` run over any ordered stream of bytes: the verbs give them a Tidewire stream, the
+//! tests a pipe in memory. A file that fails is reported by name and the others go on. Only a broken stream
+//! or a peer that violates the protocol ends a transfer, and the next transfer resumes it. Invariant: the
+//! file under a final name is either the old one or a new one that is complete, verified and flushed.
 
 mod beneath;
 mod checkpoint;
@@ -39,12 +38,12 @@ pub use sender::send;
 pub use source::{Found, ScanError, Source, scan};
 pub use tree::{GROUP, Prefix};
 
-/// Why a file did not arrive, as on the wire (`docs/transfer.md` section 3).
+/// The reason why a file did not arrive, as on the wire (`docs/transfer.md` section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The source is gone.
+    /// The source no longer exists.
     Vanished = 1,
     /// The source was written to while it was read.
     Changed = 2,
@@ -56,13 +55,13 @@ pub enum Reason {
     PathRefused = 5,
     /// The destination cannot be created, written or renamed.
     Unwritable = 6,
-    /// The disk is full, or the quota of its file system.
+    /// The disk or the quota of the file system is full.
     NoSpace = 7,
-    /// The hash or the size is not the sender's.
+    /// The hash or the size differs from that of the sender.
     Mismatch = 8,
-    /// The sender gave this file up.
+    /// The sender gave up this file.
     Aborted = 9,
-    /// The receiver was told to take no more than it has.
+    /// The file exceeds `--max-bytes` or `--max-files` of the receiver.
     OverQuota = 10,
     /// A reason of a later version.
     Unknown = 255,
@@ -85,7 +84,7 @@ impl Reason {
         }
     }
 
-    /// One lower-case word or two, the same in text and JSON.
+    /// Returns one or two words in lower case, the same in text and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Vanished => "vanished",
@@ -110,7 +109,7 @@ pub struct FileFailure {
     pub path: String,
     /// The kind of failure.
     pub reason: Reason,
-    /// What the operating system or the peer said, as it is.
+    /// The error text of the operating system or the peer, not escaped.
     pub detail: String,
 }
 
@@ -130,25 +129,26 @@ impl fmt::Display for FileFailure {
 /// What happens during a transfer, for progress and reports.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// How much the sender means to send.
+    /// The size of the whole transfer.
     Total {
-        /// Files, without directories.
+        /// Number of files, without directories.
         files: u32,
-        /// Their bytes.
+        /// Bytes of these files.
         bytes: u64,
     },
-    /// More bytes of files written to the stream, or read from it.
+    /// Further bytes of files were written to the stream or read from it.
     Bytes(u64),
-    /// A file does not begin at its beginning: an earlier session left that there, or all of it.
+    /// An earlier session carried part of a file, or all of it, and this one goes on from there.
     Resumed {
         /// Its path, as it is; whoever prints it escapes it.
         path: &'a str,
-        /// Bytes that were there.
+        /// Bytes that the receiver already had.
         offset: u64,
         /// Bytes of the file.
         size: u64,
     },
-    /// A file begins at its beginning though an earlier session left something of it: it changed meanwhile.
+    /// A file is sent from its beginning although an earlier session carried part of it, because it has
+    /// changed.
     Changed {
         /// Its path, as it is; whoever prints it escapes it.
         path: &'a str,
@@ -166,26 +166,26 @@ pub enum Event<'a> {
     Failed(&'a FileFailure),
 }
 
-/// Whoever is told of [`Event`]s.
+/// A callback that receives each [`Event`].
 pub type Watch<'a> = &'a (dyn Fn(Event<'_>) + Send + Sync);
 
-/// How a transfer ended.
+/// The result of a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Files and directories kept by the receiver.
     pub kept: u32,
     /// Bytes of the files kept.
     pub bytes: u64,
-    /// How many of them earlier sessions had carried.
+    /// Bytes of these files that earlier sessions had carried.
     pub resumed: u64,
     /// Entries that did not arrive.
     pub failed: u32,
-    /// Whether one of them failed by its hash or size.
+    /// Whether one of the failed entries had a wrong hash or size.
     pub mismatch: bool,
 }
 
 impl Outcome {
-    /// Counts a file of `bytes`, of which the first `resumed` were there before this session.
+    /// Counts a file of `bytes`, of which earlier sessions had carried the first `resumed`.
     fn keep(&mut self, path: &str, (bytes, resumed): (u64, u64), watch: Watch<'_>) {
         self.kept += 1;
         self.bytes += bytes;
@@ -200,7 +200,7 @@ impl Outcome {
     }
 }
 
-/// Why a whole transfer ended early.
+/// The reason why a whole transfer ended early.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TransferError {
@@ -210,20 +210,20 @@ pub enum TransferError {
     Truncated,
     /// The peer does not speak this protocol.
     NotTransfer,
-    /// The peer speaks a version that this program does not.
+    /// The peer speaks another version of the protocol.
     Version(u8),
-    /// A record longer than [`MAX_RECORD`].
+    /// The peer sent a record longer than [`MAX_RECORD`].
     TooLong(u32),
-    /// A record type that must not be skipped and is not known.
+    /// The peer sent a record of an unknown type that must not be skipped.
     UnknownRecord(u8),
-    /// A record whose body does not parse.
+    /// The peer sent a record whose body does not parse.
     Malformed(&'static str),
-    /// A record that may not come now.
+    /// The peer sent a record that is not allowed at this point.
     Unexpected(&'static str),
 }
 
 impl TransferError {
-    /// Whether the stream ended before the transfer did, which a later one goes on with.
+    /// Whether the stream ended before the transfer did, so that a later transfer can resume it.
     pub fn is_cut_off(&self) -> bool {
         matches!(self, Self::Io(_) | Self::Truncated)
     }
@@ -238,11 +238,14 @@ impl fmt::Display for TransferError {
             Self::Version(version) => {
                 write!(
                     f,
-                    "the peer speaks version {version} of the file transfer, this program version {}",
+                    "the peer speaks version {version} of the file transfer and this program speaks version {}; \
+                     run the same release on both sides",
                     record::VERSION
                 )
             }
-            Self::TooLong(length) => write!(f, "the peer sent a record of {length} bytes, the most is {MAX_RECORD}"),
+            Self::TooLong(length) => {
+                write!(f, "the peer sent a record of {length} bytes; at most {MAX_RECORD} bytes are allowed")
+            }
             Self::UnknownRecord(kind) => write!(f, "the peer sent a record of unknown type {kind:#04x}"),
             Self::Malformed(name) => write!(f, "the peer sent a malformed {name} record"),
             Self::Unexpected(name) => write!(f, "the peer sent a {name} record out of turn"),
@@ -262,7 +265,7 @@ impl From<io::Error> for TransferError {
     }
 }
 
-/// Runs file work that may block, without holding up the tasks of this runtime thread.
+/// Runs file operations that may block, without delaying the other tasks of this runtime thread.
 fn blocking<T>(work: impl FnOnce() -> T) -> T {
     tokio::task::block_in_place(work)
 }

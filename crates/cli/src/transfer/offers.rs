@@ -1,8 +1,8 @@
-//! What a receiver says that it has, as the sender looks it up: by content first, so that a renamed file is found, then by
-//! path, so that a changed one is noticed.
+//! What a receiver says that it has, as the sender looks it up: by content first, so that a renamed file is
+//! found, then by path, so that a changed one is noticed.
 //!
-//! The sender's reading side fills it until READY; its writing side then asks it for each file. Invariant: it holds no
-//! more than the sender has files and a receiver may have parts.
+//! The sender's reading side fills it until READY; its writing side then asks it for each file. Invariant: it
+//! holds no more than the sender has files and a receiver may have parts.
 
 use std::collections::{HashMap, HashSet};
 
@@ -45,8 +45,8 @@ impl Offers {
         self.kept.contains(&(path, source))
     }
 
-    /// The beginning that the receiver has of `source`, which has `size` bytes. Answered once: of two files that look the
-    /// same, one goes on.
+    /// The beginning that the receiver has of `source`, which has `size` bytes. Answered once: of two files
+    /// that look the same, one goes on.
     pub(super) fn part(&mut self, source: Key, size: u64) -> Option<Prefix> {
         self.parts.remove(&source).filter(|prefix| prefix.offset() < size)
     }

@@ -1,8 +1,10 @@
-//! A file on its way in: written under a part name, checked group by group, and put under its final name when it is whole.
+//! A file on its way in: written under a part name, checked group by group, and put under its final name when
+//! it is whole.
 //!
-//! [`Destination`](super::Destination) makes parts, the receiver feeds them, off the asynchronous threads. Invariants: the
-//! final name changes only by the rename of a whole, verified and flushed file; a checkpoint never speaks of bytes that
-//! are not on the disk; a part that is dropped before it is whole removes itself, unless a later session can go on with it.
+//! [`Destination`](super::Destination) makes parts, the receiver feeds them, off the asynchronous threads.
+//! Invariants: the final name changes only by the rename of a whole, verified and flushed file; a checkpoint
+//! never speaks of bytes that are not on the disk; a part that is dropped before it is whole removes itself,
+//! unless a later session can go on with it.
 
 use std::fs::{File, FileTimes};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -236,7 +238,8 @@ impl Writing {
         Ok(self.file.metadata().and_then(|metadata| metadata.modified()).ok())
     }
 
-    /// Best effort: the file system may be gone or read-only by now, and no name here can be taken for a whole file.
+    /// Best effort: the file system may be gone or read-only by now, and no name here can be taken for a
+    /// whole file.
     fn remove(self) {
         let _ = self.folder.remove_file(&self.part);
         if let Some(log) = self.log {

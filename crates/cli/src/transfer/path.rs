@@ -1,5 +1,6 @@
-//! The name of an entry: relative, normal, and the same on every system. Parsed once on each side, by the sender so that
-//! it fails early and by the receiver because the sender may be hostile; all later code may rely on it.
+//! The name of an entry: relative, normal, and the same on every system. Parsed once on each side, by the
+//! sender so that it fails early and by the receiver because the sender may be hostile; all later code may
+//! rely on it.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -8,7 +9,8 @@ use std::fmt;
 const MAX_PATH: usize = 4096;
 /// Longest component in bytes: NAME_MAX of Linux, and of most other systems.
 const MAX_COMPONENT: usize = 255;
-/// Most components. Chosen: far deeper than source trees go, far less than the open directories a process may hold.
+/// Most components. Chosen: far deeper than source trees go, far less than the open directories a process may
+/// hold.
 const MAX_DEPTH: usize = 128;
 
 /// Why a path is refused.
@@ -35,9 +37,11 @@ impl fmt::Display for PathError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotUtf8 => write!(f, "the name is not UTF-8; rename it"),
-            Self::TooLong(length) => write!(f, "the path has {length} bytes, the most is {MAX_PATH}"),
-            Self::ComponentTooLong(length) => write!(f, "a name has {length} bytes, the most is {MAX_COMPONENT}"),
-            Self::TooDeep(depth) => write!(f, "the path has {depth} levels, the most is {MAX_DEPTH}"),
+            Self::TooLong(length) => write!(f, "the path has {length} bytes; at most {MAX_PATH} bytes are allowed"),
+            Self::ComponentTooLong(length) => {
+                write!(f, "a name has {length} bytes; at most {MAX_COMPONENT} bytes are allowed")
+            }
+            Self::TooDeep(depth) => write!(f, "the path has {depth} levels; at most {MAX_DEPTH} levels are allowed"),
             Self::Empty => write!(f, "the path is absolute, empty or has an empty part"),
             Self::Dots => write!(f, "the path has a part `.` or `..`"),
             Self::Character(character) => write!(f, "the path holds {character:?}"),

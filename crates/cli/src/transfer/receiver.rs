@@ -1,7 +1,9 @@
-//! The receiving side: reads entries, writes them through [`Destination`], and answers each with what became of it.
+//! The receiving side: reads entries, writes them through [`Destination`], and answers each with what became
+//! of it.
 //!
-//! What the sender says is not trusted: paths are checked, sizes are counted, hashes are computed from what is written.
-//! A file that fails is answered at once and the rest of its bytes are dropped, so one bad file holds up no other.
+//! What the sender says is not trusted: paths are checked, sizes are counted, hashes are computed from what
+//! is written. A file that fails is answered at once and the rest of its bytes are dropped, so one bad file
+//! holds up no other.
 
 use tidewire::PublicKey;
 use tokio::io::{AsyncRead, AsyncWrite, split};
@@ -15,8 +17,8 @@ use super::{Event, FileFailure, Key, Outcome, Reason, RelativePath, TransferErro
 /// Receives one transfer into `destination` from `peer`, whose key is `None` where both sides share a secret.
 ///
 /// # Errors
-/// When the stream ends early, fails, or the peer breaks the protocol. Files kept until then stay; of the file under way
-/// stays what a later session can go on with.
+/// When the stream ends early, fails, or the peer breaks the protocol. Files kept until then stay; of the
+/// file under way stays what a later session can go on with.
 pub async fn receive<S: AsyncRead + AsyncWrite>(
     stream: S,
     destination: &Destination,
@@ -175,7 +177,8 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, W> {
             blocking(|| self.session.done());
         }
         self.answers.write(&Record::Tally { kept, failed, bytes }).await?;
-        // The sender may close as soon as it has read TALLY, before our end of the stream was said: then nobody misses it.
+        // The sender may close as soon as it has read TALLY, before our end of the stream was said: then
+        // nobody misses it.
         let _ = self.answers.close().await;
         Ok(self.outcome)
     }

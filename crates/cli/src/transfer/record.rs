@@ -1,5 +1,6 @@
-//! Records: the unit both sides of a transfer exchange (`docs/transfer.md` section 1). A reader holds one record at a time
-//! in a buffer it reuses; a length beyond [`MAX_RECORD`] ends the stream before anything is allocated for it.
+//! Records: the unit both sides of a transfer exchange (`docs/transfer.md` section 1). A reader holds one
+//! record at a time in a buffer it reuses; a length beyond [`MAX_RECORD`] ends the stream before anything is
+//! allocated for it.
 
 use std::io;
 
@@ -12,7 +13,8 @@ use super::{Key, Reason, TransferError};
 pub const MAX_RECORD: usize = 256 * 1024;
 /// Longest detail of a RESULT in bytes.
 const MAX_DETAIL: usize = 512;
-/// Bytes of a file in one CHUNK: 20 ms at 25 Mbit/s, so that progress moves smoothly and a refused file stops soon.
+/// Bytes of a file in one CHUNK: 20 ms at 25 Mbit/s, so that progress moves smoothly and a refused file stops
+/// soon.
 const CHUNK: usize = 64 * 1024;
 
 const MAGIC: &[u8; 7] = b"TWFILES";
@@ -218,8 +220,8 @@ impl<W: AsyncWrite + Unpin> RecordWriter<W> {
         send(&mut self.to, kind, &mut self.buffer).await
     }
 
-    /// Writes a CHUNK of what `read` puts into the space it is given, at most `most` bytes, or ZEROS where it is nothing else;
-    /// 0 bytes write nothing.
+    /// Writes a CHUNK of what `read` puts into the space it is given, at most `most` bytes, or ZEROS where it
+    /// is nothing else; 0 bytes write nothing.
     ///
     /// # Errors
     /// The outer one when the stream fails, the inner one when `read` does.

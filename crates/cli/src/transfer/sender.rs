@@ -1,9 +1,10 @@
-//! The sending side: announces what [`scan`](super::scan) found, sends each file with its hash, and gathers the answers.
+//! The sending side: announces what [`scan`](super::scan) found, sends each file with its hash, and gathers
+//! the answers.
 //!
-//! Announcing and gathering run side by side over the two directions of the stream, so neither end can wait for the other
-//! for ever. Between them stands one [`Ledger`]: an answer is accepted once, for an entry that was announced; a file that the
-//! receiver refuses while it flows is cut short. Announcing begins when the receiver has said what it has of earlier
-//! sessions ([`Offers`]).
+//! Announcing and gathering run side by side over the two directions of the stream, so neither end can wait
+//! for the other for ever. Between them stands one [`Ledger`]: an answer is accepted once, for an entry that
+//! was announced; a file that the receiver refuses while it flows is cut short. Announcing begins when the
+//! receiver has said what it has of earlier sessions ([`Offers`]).
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -219,7 +220,8 @@ enum Sent {
     Failed(Reason, String),
 }
 
-/// Reads what the receiver has, and tells `ready`; then its answers until its tally. Entries that the sender aborted are its own failures and not counted here.
+/// Reads what the receiver has, and tells `ready`; then its answers until its tally. Entries that the sender
+/// aborted are its own failures and not counted here.
 async fn gather(
     read: impl AsyncRead + Unpin,
     found: &Found,
@@ -329,7 +331,8 @@ fn changed(file: &File, before: &Metadata) -> Option<String> {
     touched.then(|| "it was written to meanwhile; send it again".into())
 }
 
-/// Whether the last group of `prefix` is what `file` has there; leaves the file at its end if so, else at its beginning.
+/// Whether the last group of `prefix` is what `file` has there; leaves the file at its end if so, else at its
+/// beginning.
 fn still_ends(file: &mut File, prefix: &Prefix) -> bool {
     let mut group = Vec::new();
     let read = file

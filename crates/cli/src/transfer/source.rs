@@ -1,6 +1,6 @@
-//! What a sender finds: the files and directories below the paths it was given, in an order that depends only on their
-//! names. Runs once, before anything is sent, so that the total is known. Links and devices are named as failures here
-//! and never followed.
+//! What a sender finds: the files and directories below the paths it was given, in an order that depends only
+//! on their names. Runs once, before anything is sent, so that the total is known. Links and devices are
+//! named as failures here and never followed.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -68,8 +68,8 @@ impl std::error::Error for ScanError {}
 /// Looks at `paths` and all below them.
 ///
 /// # Errors
-/// When two paths, or one, have no name of their own to arrive under. Files that cannot be sent are not errors of the
-/// scan, they are in [`Found::failures`].
+/// When two paths, or one, have no name of their own to arrive under. Files that cannot be sent are not
+/// errors of the scan, they are in [`Found::failures`].
 pub fn scan(paths: &[PathBuf]) -> Result<Found, ScanError> {
     let mut found = Found::default();
     let (mut names, mut roots) = (HashSet::new(), HashMap::new());

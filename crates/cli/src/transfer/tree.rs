@@ -1,14 +1,16 @@
-//! BLAKE3 of a file in groups: the hash can be put down after any group and taken up again without the bytes before it.
+//! BLAKE3 of a file in groups: the hash can be put down after any group and taken up again without the bytes
+//! before it.
 //!
-//! Sender and receiver each feed one [`Tree`] per file. BLAKE3 is a tree over chunks of 1 KiB; a group is a whole subtree of
-//! 4,096 of them, so what is left of all groups so far is one chaining value for each bit set in their number
-//! (BLAKE3 paper, section 5.1.2). Invariant: a group is closed only when more bytes follow, so the hash of [`Tree::finish`]
-//! is the ordinary BLAKE3 of the file, however often it was put down.
+//! Sender and receiver each feed one [`Tree`] per file. BLAKE3 is a tree over chunks of 1 KiB; a group is a
+//! whole subtree of 4,096 of them, so what is left of all groups so far is one chaining value for each bit
+//! set in their number (BLAKE3 paper, section 5.1.2). Invariant: a group is closed only when more bytes
+//! follow, so the hash of [`Tree::finish`] is the ordinary BLAKE3 of the file, however often it was put down.
 
 use blake3::Hasher;
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 
-/// Bytes of a group. What a kill may cost for each file (RELIABILITY S13); a power of two, as subtrees are.
+/// Bytes of a group. A killed transfer sends at most this much of each file again (row S13 of
+/// `docs/survival.md`). It is a power of two, because subtrees of BLAKE3 are.
 pub const GROUP: u64 = 4 << 20;
 /// Groups of the longest file that 64 bits can name.
 const MAX_GROUPS: u64 = u64::MAX / GROUP;
@@ -22,8 +24,8 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// `groups` whole groups, the chaining value of the last, and those of the subtrees that make them up; `None` when
-    /// these do not fit together.
+    /// `groups` whole groups, the chaining value of the last, and those of the subtrees that make them up;
+    /// `None` when these do not fit together.
     pub fn new(groups: u64, last: ChainingValue, stack: Vec<ChainingValue>) -> Option<Self> {
         let fits = (1..=MAX_GROUPS).contains(&groups) && stack.len() == groups.count_ones() as usize;
         fits.then_some(Self { groups, last, stack })

@@ -1,8 +1,9 @@
-//! `tidewire bench -s` and `tidewire bench -c LINK`: what a path gives, with the letters of iperf3.
+//! `tidewire bench -s` and `tidewire bench -c LINK`: measures a path, with the option letters of iperf3.
 
 use std::io::Write;
 use std::time::Duration;
 
+use serde::Serialize;
 use tidewire::{Connection, Endpoint};
 use tidewire_sim::units::{Rate, parse_duration, parse_size};
 use tokio::task::JoinSet;
@@ -15,19 +16,35 @@ use crate::keys;
 use crate::link;
 use crate::listen::{self, Listen, Naming};
 use crate::options::{Coding, Output};
-use crate::report::{Console, Event, Summary, rate};
+use crate::report::{self, Console, Summary, rate};
 use crate::session::{self, CLOSE_WAIT, CUT_OFF, DONE, unless_interrupted};
+
+/// The event of `--require`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    /// Whether one bound of `--require` holds.
+    Requirement {
+        /// The bound as typed.
+        text: &'a str,
+        /// The figure in the unit of the summary. Null if it was not measured.
+        measured: Option<f64>,
+        /// Whether the bound holds.
+        met: bool,
+    },
+}
 
 /// Arguments of `bench`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Print a link and wait for clients, until Ctrl-C
+    /// Print a link and serve clients until Ctrl-C
     #[arg(short, long, conflicts_with_all = ["client", "require"], required_unless_present = "client")]
     server: bool,
-    /// Measure to what `bench -s` printed: tidewire://..., or @FILE that holds it; without it, TIDEWIRE_LINK is used
+    /// Measure the path to the server whose link `bench -s` printed (tidewire://...), or @FILE with the link.
+    /// The default is TIDEWIRE_LINK
     #[arg(short, long, value_name = "LINK", num_args = 0..=1)]
     client: Option<Option<String>>,
-    /// End after one client, with its exit code
+    /// Exit after one client, with the exit code of its run
     #[arg(short = '1', long, requires = "server")]
     once: bool,
     #[command(flatten)]
@@ -36,7 +53,8 @@ pub struct Args {
     naming: Naming,
     #[command(flatten)]
     load: Load,
-    /// End with 8 unless these hold: goodput, mean, p50, p95, p99, p999, max (delay of records), loss, overhead [example: goodput>=20mbit,p95<=40ms]
+    /// Exit with code 8 unless these bounds hold. Figures: goodput, loss, overhead, and of the delay of
+    /// records mean, p50, p95, p99, p999, max [example: goodput>=20mbit,p95<=40ms]
     #[arg(long, value_name = "BOUND,...", value_delimiter = ',')]
     require: Vec<Requirement>,
     #[command(flatten)]
@@ -45,31 +63,33 @@ pub struct Args {
     pub(super) output: Output,
 }
 
-/// What to send.
+/// The load.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Load")]
 struct Load {
-    /// How long to send
+    /// Time to send, in seconds if no unit is given
     #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     time: Duration,
-    /// Make records at this rate, all streams together; without it, as fast as the path takes them [example: 12.5mbit]
+    /// Make records at this rate, over all streams together [example: 12.5mbit]. The default is as fast as
+    /// the path allows
     #[arg(short, long, value_name = "RATE")]
     bitrate: Option<Rate>,
-    /// The server sends
+    /// Let the server send and the client receive
     #[arg(short = 'R', long)]
     reverse: bool,
-    /// Streams at once
+    /// Number of parallel streams, 1 to 100
     #[arg(short = 'P', long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=100))]
     parallel: u16,
-    /// Length of a record, which holds the time it was made [examples: 1200, 16kB]
+    /// Length of a record, in bytes if no unit is given [examples: 1200, 16kB]. Each record carries the time
+    /// it was made
     #[arg(short, long, value_name = "BYTES", default_value = "1200", value_parser = length)]
     length: u32,
-    /// Time between reports
+    /// Time between reports, in seconds if no unit is given
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     interval: Duration,
 }
 
-/// As iperf3 takes it, seconds without a unit; or with one.
+/// Parses a time with a unit, or in seconds without one, as iperf3 does.
 fn duration(text: &str) -> Result<Duration, String> {
     match text.parse::<u32>() {
         Ok(seconds) => Ok(Duration::from_secs(seconds.into())),
@@ -77,21 +97,22 @@ fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// As iperf3 takes it, bytes without a unit; or with one.
+/// Parses a length with a unit, or in bytes without one, as iperf3 does.
 fn length(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(bytes) => Ok(bytes),
         Err(_) => {
             let bytes = parse_size(text).map_err(|error| error.to_string())?;
-            u32::try_from(bytes).map_err(|_| format!("{text} is longer than a record may be, 1 MiB"))
+            u32::try_from(bytes).map_err(|_| format!("{text} is too long for a record; write at most 1MiB"))
         }
     }
 }
 
-/// Serves, or measures.
+/// Runs the server or the client.
 ///
 /// # Errors
-/// [`Exit::Usage`] for a wrong link or load, [`Exit::Unreachable`] when nothing answers, [`Exit::TargetNotMet`] when a requirement does not hold.
+/// [`Exit::Usage`] for a wrong link or load, [`Exit::Unreachable`] if nothing answers, [`Exit::TargetNotMet`]
+/// if a bound of `--require` does not hold.
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     if args.server { serve(&args, &console).await } else { measure(&args, &console).await }
 }
@@ -126,9 +147,9 @@ async fn serve_all(endpoint: &Endpoint, once: bool, console: &Console) -> Result
 }
 
 async fn serve_one(connection: Connection, console: Console) -> Result<(), Failure> {
-    console.event(&Event::Connected { peer: connection.remote().to_string() });
+    console.event(&report::Event::Connected { peer: connection.remote().to_string() });
     let served = server::serve(&connection).await;
-    // The client closes once it has the last word; closing first could cut that off.
+    // The client closes after it has received the result. Closing first could cut the result off.
     let _ = tokio::time::timeout(CLOSE_WAIT, connection.closed()).await;
     connection.close(if served.is_ok() { DONE } else { CUT_OFF }, "");
     match served {
@@ -156,14 +177,14 @@ async fn measure(args: &Args, console: &Console) -> Result<(), Failure> {
     };
     plan.check().map_err(|wrong| Failure::message(Exit::Usage, wrong))?;
     let (endpoint, connection) = unless_interrupted(session::connect(&link, &credentials, config, console)).await?;
-    console.event(&Event::Connected { peer: connection.remote().to_string() });
+    console.event(&report::Event::Connected { peer: connection.remote().to_string() });
     let _explained = Watch::begin(connection.clone(), console.clone());
     let measured = unless_interrupted(client::run(&connection, &plan, console)).await;
     connection.close(if measured.is_ok() { DONE } else { CUT_OFF }, "");
     session::close(&endpoint).await;
     let summary = measured?;
     if !console.json() {
-        // A closed pipe is the reader's business.
+        // A reader that closed the pipe is not a failure.
         let _ = write!(std::io::stdout().lock(), "{}", table(&summary));
     }
     let ended = judge(&args.require, &summary, console);
@@ -186,7 +207,7 @@ fn judge(requirements: &[Requirement], summary: &Summary, console: &Console) -> 
     }
 }
 
-/// One figure a line, in the words of the JSON summary.
+/// Makes a table of one figure a line, with the names of the JSON summary.
 fn table(summary: &Summary) -> String {
     let ms = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.1} ms"));
     let percent = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{:.2} %", 100.0 * value));

@@ -1,4 +1,4 @@
-//! `tidewire completions SHELL`: what a shell needs to complete verbs and options.
+//! `tidewire completions SHELL`: prints the script that makes a shell complete verbs and options.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use clap_complete::{Shell, generate};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "For bash: tidewire completions bash > ~/.local/share/bash-completion/completions/tidewire")]
 pub struct Args {
-    /// The shell
+    /// Shell to print the script for
     shell: Shell,
 }
 
@@ -17,6 +17,6 @@ pub struct Args {
 pub fn run(args: &Args) {
     let mut script = Vec::new();
     generate(args.shell, &mut super::Cli::command(), "tidewire", &mut script);
-    // A closed pipe is the reader's business.
+    // A reader that closed the pipe is not a failure.
     let _ = std::io::stdout().lock().write_all(&script);
 }

@@ -1,4 +1,4 @@
-//! `tidewire config check` and `config show`: whether the settings are right, and which count.
+//! `tidewire config check` and `config show`: checks the settings, and shows which of them are in force.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -14,16 +14,18 @@ use crate::settings::{Settings, options, verbs};
 /// The verbs of the configuration.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Check a file of settings, or those that are in force
+    /// Check a settings file, or the settings in force
     Check {
-        /// The file; without it, $TIDEWIRE_CONFIG, or ~/.config/tidewire/config.toml and /etc/tidewire/config.toml
+        /// File to check. The default is $TIDEWIRE_CONFIG, or ~/.config/tidewire/config.toml and
+        /// /etc/tidewire/config.toml
         file: Option<PathBuf>,
     },
-    /// Show what each option of a verb would be, and why [example: tidewire config show receive --max-rate 5mbit]
+    /// Show each option of a verb with its value and origin [example: tidewire config show receive --max-rate
+    /// 5mbit]
     Show {
-        /// The verb
+        /// Verb whose options are shown
         verb: String,
-        /// Options of the verb, as they would be typed
+        /// Options of the verb, as on its command line
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<OsString>,
     },
@@ -43,12 +45,12 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         }
         Command::Show { verb, options } => show(verb, options)?,
     };
-    // A closed pipe is the reader's business.
+    // A reader that closed the pipe is not a failure.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     Ok(())
 }
 
-/// A line for each option: value and origin.
+/// Makes a line for each option, with its value and origin.
 fn show(verb: &str, typed: &[OsString]) -> Result<String, Failure> {
     let settings = Settings::load(&Cli::command()).or_exit(Exit::Usage)?;
     let mut command = settings.apply(Cli::command());

@@ -1,4 +1,5 @@
-//! `tidewire forward -L [ADDR:]PORT:HOST:PORT LINK`: TCP connections to here are taken up at the far side, as with `ssh -L`.
+//! `tidewire forward -L [ADDR:]PORT:HOST:PORT LINK`: forwards local TCP ports through the far side, like `ssh
+//! -L`.
 
 use crate::exit::{Exit, Failure, OrExit};
 use crate::forward::LocalForward;
@@ -12,10 +13,12 @@ use crate::session::{self, KEEP_ALIVE, unless_interrupted};
 /// Arguments of `forward`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Listen on PORT (of this machine only, or of ADDR) and have the far side connect to HOST:PORT; repeat it for more
+    /// Listen on TCP port PORT of ADDR, and forward connections to HOST:PORT from the far side. Without ADDR,
+    /// only this machine can connect. Repeat the option for more ports
     #[arg(short = 'L', value_name = "[ADDR:]PORT:HOST:PORT", required = true)]
     local: Vec<LocalForward>,
-    /// What `tidewire serve` printed: tidewire://..., or @FILE that holds it; without it, TIDEWIRE_LINK is used
+    /// Link that `tidewire serve` printed (tidewire://...), or @FILE with the link. The default is
+    /// TIDEWIRE_LINK
     #[arg(value_name = "LINK")]
     link: Option<String>,
     #[command(flatten)]
@@ -29,8 +32,8 @@ pub struct Args {
 /// Forwards until Ctrl-C.
 ///
 /// # Errors
-/// [`Exit::Usage`] for a wrong link, [`Exit::LocalIo`] when a port is taken, [`Exit::Unreachable`] when nothing answers,
-/// [`Exit::Authentication`] when a target is not allowed; [`Exit::Sigint`] in the end.
+/// [`Exit::Usage`] for a wrong link, [`Exit::LocalIo`] if a port is in use, [`Exit::Unreachable`] if nothing
+/// answers, [`Exit::Authentication`] if a target is not allowed; [`Exit::Sigint`] after Ctrl-C.
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let link = link::given(args.link.as_deref()).or_exit(Exit::Usage)?;
     let mut config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;

@@ -1,4 +1,5 @@
-//! `tidewire keygen`: a fresh secret, on stdout or in a file that only its owner can read; or a key pair, its private half in the file.
+//! `tidewire keygen`: makes a secret, on stdout or in a file that only its owner can read, or a key pair,
+//! with the private key in such a file.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -13,13 +14,14 @@ use crate::report::Console;
 /// Arguments of `keygen`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Write it to FILE, which must not exist, readable by its owner only
+    /// Write the secret or private key to FILE, readable by its owner only. FILE must not exist
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Make a key pair: the private key goes to FILE, the public key is printed, for links and --authorized-keys
+    /// Make a key pair: write the private key to FILE and print the public key, for links and
+    /// --authorized-keys
     #[arg(long, requires = "output")]
     pair: bool,
-    /// Make nothing: print the public key of the private key in FILE
+    /// Print the public key of the private key in FILE, and make nothing new
     #[arg(long, value_name = "FILE", conflicts_with_all = ["output", "pair"])]
     public: Option<PathBuf>,
 }
@@ -27,11 +29,12 @@ pub struct Args {
 /// Makes and writes a secret or a key pair.
 ///
 /// # Errors
-/// [`Exit::LocalIo`] when the file exists or cannot be written, [`Exit::Usage`] when there is no private key to print the other half of.
+/// [`Exit::LocalIo`] if the file exists or cannot be written, [`Exit::Usage`] if the file of `--public` holds
+/// no private key.
 pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     if let Some(path) = &args.public {
         let KeyFile::Private(private) = keys::read(path, console).or_exit(Exit::Usage)? else {
-            let wanted = "holds a secret, which has no public half; make a pair with --pair";
+            let wanted = "holds a secret, which has no public key; make a key pair with --pair";
             return Err(Failure::message(Exit::Usage, format_args!("`{}` {wanted}", path.display())));
         };
         say(private.public());
@@ -49,7 +52,7 @@ pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     Ok(())
 }
 
-/// On stdout; a closed pipe is the reader's business.
+/// Prints a line on stdout. A reader that closed the pipe is not a failure.
 fn say(text: impl Display) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }

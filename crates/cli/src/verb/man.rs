@@ -1,7 +1,7 @@
-//! `tidewire man`: the manual page, from the same words as `--help`.
+//! `tidewire man`: prints the manual page, made from the same texts as `--help`.
 //!
-//! One page for all verbs, in the macros of man(7). Written here and not by a crate: it is two functions, and the number of crates is
-//! bounded.
+//! It is one page for all verbs, in the macros of man(7). It is written here because two functions need no
+//! dependency.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -14,7 +14,7 @@ use crate::link::LINK_VARIABLE;
 /// Prints the page on stdout.
 pub fn run() {
     let page = page(super::Cli::command());
-    // A closed pipe is the reader's business.
+    // A reader that closed the pipe is not a failure.
     let _ = std::io::stdout().lock().write_all(page.as_bytes());
 }
 
@@ -31,12 +31,13 @@ fn page(mut command: Command) -> String {
     }
     let _ = write!(
         page,
-        ".SH ENVIRONMENT\n.TP\n.B {LINK_VARIABLE}\nThe link, for verbs that connect, where none is given.\n"
+        ".SH ENVIRONMENT\n.TP\n.B {LINK_VARIABLE}\nThe link to connect to, if the command line has none.\n"
     );
     page
 }
 
-/// The verbs below `parent`, each with its options; those that only lead to further ones are passed through.
+/// Writes a section for each verb below `parent`, with its options. A verb that only groups others has no
+/// section.
 fn verbs(page: &mut String, parent: &Command, name: &str) {
     for verb in parent.get_subcommands().filter(|verb| verb.get_name() != "help") {
         let name = format!("{name} {}", verb.get_name());
@@ -55,7 +56,7 @@ fn verbs(page: &mut String, parent: &Command, name: &str) {
     }
 }
 
-/// `-b, --bitrate RATE`.
+/// Formats the names and value of an option, for example `-b, --bitrate RATE`.
 fn heading(argument: &Arg) -> String {
     let short = argument.get_short().map(|short| format!("-{short}"));
     let long = argument.get_long().map(|long| format!("--{long}"));
@@ -69,7 +70,8 @@ fn heading(argument: &Arg) -> String {
     }
 }
 
-/// Escapes what roff would take for its own: backslashes, hyphens that are to stay hyphens, and a dot or quote that begins a line.
+/// Escapes characters with a meaning in roff: backslashes, hyphens, and a dot or quote at the start of a
+/// line.
 fn text(plain: &str) -> String {
     let lines = plain.lines().map(str::trim).map(|line| {
         let line = line.replace('\\', "\\e").replace('-', "\\-");

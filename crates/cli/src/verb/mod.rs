@@ -1,4 +1,4 @@
-//! The verbs, one file each: its arguments, and `run`.
+//! The verbs. Each has a file or folder with its arguments, its events and its `run`. `main` calls [`main`].
 
 mod bench;
 mod completions;
@@ -34,52 +34,52 @@ pub struct Cli {
     command: Command,
 }
 
-/// What to do.
+/// The verb to run.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show the main job on this machine: a file over an emulated lossy link, three ways
+    /// Send a file over an emulated lossy link on this machine in three ways, and compare them
     Demo(demo::Args),
-    /// Send files and folders to whoever printed the link
+    /// Send files and folders to the machine that printed the link
     Send(send::Args),
-    /// Print a link and receive what is sent to it
+    /// Print a link, and receive files and folders that are sent to it
     Receive(receive::Args),
-    /// Have TCP connections to this machine taken up by whoever printed the link, as ssh -L does
+    /// Forward local TCP ports through the machine that printed the link, like ssh -L
     Forward(forward::Args),
-    /// Print a link and connect those who forward to what is allowed
+    /// Print a link, and connect `forward` clients to the allowed targets
     Serve(serve::Args),
-    /// Standard input there, the other side's to standard output, like netcat
+    /// Connect standard input and output to those of `pipe` on another machine, like netcat
     Pipe(pipe::Args),
-    /// Measure goodput, delay and overhead between two machines, with iperf3's letters
+    /// Measure goodput, delay and overhead between two machines, with the option letters of iperf3
     Bench(Box<bench::Args>),
-    /// What a path is like, what coding would bring there, and whether plain TCP does
+    /// Measure a path, predict the delay with coding, and tell whether plain TCP is good enough
     Probe(probe::Args),
-    /// Make a secret or a key pair
+    /// Make a new secret or key pair
     Keygen(keygen::Args),
-    /// Emulate links
+    /// Emulate a lossy link, and measure over it
     #[command(subcommand)]
     Lab(lab::Command),
     /// Run a scenario in virtual time
     Sim(sim::Args),
-    /// Make the figures and tables of a paper anew, as data
+    /// Reproduce the figures and tables of a paper as data
     Papers(papers::Args),
-    /// Check and show settings from files and the environment
+    /// Check or show the settings from files and the environment
     #[command(subcommand)]
     Config(config::Command),
-    /// Print what a shell needs to complete verbs and options
+    /// Print the script that makes a shell complete verbs and options
     Completions(completions::Args),
     /// Print the manual page [example: tidewire man | man -l -]
     Man,
 }
 
-/// Parses the command line, over the settings of files and the environment.
+/// Parses the command line. It overrides the settings of files and the environment.
 ///
 /// # Errors
-/// [`Exit::Usage`] for a wrong setting. A wrong command line ends the process, as does a request for help.
+/// [`Exit::Usage`] for a wrong setting. A wrong command line or a request for help ends the process.
 fn parse() -> Result<Cli, Failure> {
     let command = Cli::command();
     let settings = match Settings::load(&command) {
         Ok(settings) => settings,
-        // What is wrong with settings is what this verb is for.
+        // `config` must start with wrong settings, because it reports what is wrong with them.
         Err(_) if std::env::args_os().nth(1).is_some_and(|verb| verb == "config") => Settings::default(),
         Err(error) => return Err(Failure::new(Exit::Usage, error)),
     };
@@ -87,7 +87,7 @@ fn parse() -> Result<Cli, Failure> {
     Cli::from_arg_matches(&matches).or_exit(Exit::Usage)
 }
 
-/// Runs what was asked for; the process ends with the code returned.
+/// Runs the verb of the command line, and returns the exit code of the process.
 pub fn main() -> ExitCode {
     let cli = match parse() {
         Ok(cli) => cli,
@@ -137,7 +137,7 @@ fn with(console: Console, verb: impl FnOnce(Console) -> Ended) -> (Console, Ende
     (console, ended)
 }
 
-/// Runs an asynchronous verb; each decides by itself what Ctrl-C ends.
+/// Runs an asynchronous verb. Each verb decides what Ctrl-C ends.
 fn block_on(verb: impl Future<Output = Ended>) -> Ended {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().or_exit(Exit::Other)?;
     runtime.block_on(verb)

@@ -1,4 +1,4 @@
-//! `tidewire papers [NAME]`: the papers that can be reproduced; or the data of one paper's figures and tables, made anew.
+//! `tidewire papers [NAME]`: lists the papers, or computes the data of one paper's figures and tables.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -20,18 +20,19 @@ use crate::report::rate;
 /// Arguments of `papers`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Which paper; without, they are listed
+    /// Paper to reproduce. Without it, the papers are listed
     name: Option<String>,
-    /// Only this figure or table, such as `figure-6`
+    /// Reproduce only this figure or table [example: figure-6]
     #[arg(long, value_name = "NAME", requires = "name")]
     only: Option<String>,
-    /// Where the data goes [default: papers/NAME/data, with --lab papers/NAME/lab]
+    /// Folder to write the data to [default: papers/NAME/data, with --lab papers/NAME/lab]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Ten times the symbols and twenty seeds instead of three
+    /// Use ten times as many symbols, and twenty seeds instead of three
     #[arg(long)]
     full: bool,
-    /// The real transport and kernel TCP instead, over the lab's link in real time; root, some minutes
+    /// Measure the real transport and kernel TCP over the lab's link in real time instead. It needs root and
+    /// some minutes
     #[cfg(target_os = "linux")]
     #[arg(long, requires = "name", conflicts_with = "full")]
     lab: bool,
@@ -40,20 +41,21 @@ pub struct Args {
 /// Lists the papers, or runs one.
 ///
 /// # Errors
-/// [`Exit::Usage`] for a name that is none, [`Exit::LocalIo`] when the data cannot be written, [`Exit::Other`] when the lab lacks something or
-/// one of its runs failed.
+/// [`Exit::Usage`] for an unknown name, [`Exit::LocalIo`] if the data cannot be written, [`Exit::Other`] if
+/// the lab cannot start or one of its runs failed.
 pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     let Some(name) = &args.name else {
         for paper in &PAPERS {
-            // A closed pipe is the reader's business.
+            // A reader that closed the pipe is not a failure.
             let _ = writeln!(std::io::stdout(), "{:<20} {}", paper.name, paper.title);
         }
         return Ok(());
     };
     let known = PAPERS.map(|paper| paper.name).join(", ");
     let paper = PAPERS.iter().find(|paper| paper.name == name);
-    let paper =
-        paper.ok_or_else(|| Failure::message(Exit::Usage, format_args!("no paper `{name}`; there are: {known}")))?;
+    let paper = paper.ok_or_else(|| {
+        Failure::message(Exit::Usage, format_args!("`{name}` is not a paper; the papers are: {known}"))
+    })?;
     #[cfg(target_os = "linux")]
     if args.lab {
         return measure(paper, args, console);
@@ -73,12 +75,12 @@ fn reproduce(paper: &Paper, args: &Args, console: &Console) -> Result<(), Failur
     Ok(())
 }
 
-/// The part of a paper that is measured in real time.
+/// Runs the experiments of a paper that are measured in real time.
 #[cfg(target_os = "linux")]
 fn measure(paper: &Paper, args: &Args, console: &Console) -> Result<(), Failure> {
     let folder = args.folder(paper, "lab");
     let wanted = args.wanted(paper.lab, |experiment| experiment.name)?;
-    // What is missing is said before the first of many minutes.
+    // A lab that cannot start must fail now, not after minutes of measurements.
     drop(Hosts::start().or_exit(Exit::Other)?);
     let (program, conditions) = (std::env::current_exe().or_exit(Exit::Other)?, Conditions::look());
     let tell = |told: Told<'_>| tell(told, console);
@@ -89,7 +91,7 @@ fn measure(paper: &Paper, args: &Args, console: &Console) -> Result<(), Failure>
         let rows: Vec<_> = (experiment.cases)().iter().flat_map(|case| case(&mut runs)).collect();
         failed.extend_from_slice(runs.failed());
         if rows.is_empty() {
-            // What was measured before is better than nothing.
+            // Keep the data of an earlier run rather than overwrite it with nothing.
             continue;
         }
         runs.write(&folder, experiment.name, &conditions, &rows).map_err(|error| unwritten(&folder, &error))?;
@@ -101,7 +103,7 @@ fn measure(paper: &Paper, args: &Args, console: &Console) -> Result<(), Failure>
     Err(Failure::message(Exit::Other, format_args!("runs failed: {}", failed.join("; "))))
 }
 
-/// Says how a run ended.
+/// Reports the result of a run.
 #[cfg(target_os = "linux")]
 fn tell(told: Told<'_>, console: &Console) {
     match told {
@@ -121,18 +123,21 @@ fn unwritten(folder: &Path, error: &io::Error) -> Failure {
 }
 
 impl Args {
-    /// Where the data goes: what was said, or this folder of the paper's.
+    /// Returns the folder of `--out`, or else the folder `usual` of the paper.
     fn folder(&self, paper: &Paper, usual: &str) -> PathBuf {
         self.out.clone().unwrap_or_else(|| ["papers", paper.name, usual].iter().collect())
     }
 
-    /// The experiments that were asked for.
+    /// Returns the experiments that `--only` names, or all of them.
     fn wanted<'a, T>(&self, all: &'a [T], name: impl Fn(&T) -> &'static str) -> Result<Vec<&'a T>, Failure> {
         let is_wanted = |experiment: &&T| self.only.as_deref().is_none_or(|only| only == name(experiment));
         let wanted: Vec<&T> = all.iter().filter(is_wanted).collect();
         if wanted.is_empty() {
             let names: Vec<_> = all.iter().map(name).collect();
-            return Err(Failure::message(Exit::Usage, format_args!("--only names none of: {}", names.join(", "))));
+            return Err(Failure::message(
+                Exit::Usage,
+                format_args!("--only names no experiment; the experiments are: {}", names.join(", ")),
+            ));
         }
         Ok(wanted)
     }

@@ -1,4 +1,5 @@
-//! `tidewire pipe LINK` and `tidewire pipe --listen ADDRESS:PORT`: standard input there, the other's to standard output.
+//! `tidewire pipe LINK` and `tidewire pipe --listen ADDRESS:PORT`: connects standard input and output of two
+//! machines.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -18,10 +19,11 @@ use crate::session::{self, Role, unless_interrupted};
 /// Arguments of `pipe`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What `tidewire pipe --listen` printed: tidewire://..., or @FILE that holds it; without it, TIDEWIRE_LINK is used
+    /// Link that `tidewire pipe --listen` printed (tidewire://...), or @FILE with the link. The default is
+    /// TIDEWIRE_LINK
     #[arg(value_name = "LINK", conflicts_with_all = ["listen", "host", "authorized_keys"])]
     link: Option<String>,
-    /// Wait for the other side on this address and UDP port; the link is printed on stderr
+    /// Wait for the other side on this address and UDP port, and print the link on stderr
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     #[command(flatten)]
@@ -32,11 +34,11 @@ pub struct Args {
     pub(super) output: Output,
 }
 
-/// Moves bytes until both directions have ended.
+/// Copies bytes until both directions have ended.
 ///
 /// # Errors
-/// [`Exit::Usage`] for a wrong link, [`Exit::Unreachable`] when nothing answers or the connection is lost, [`Exit::LocalIo`] when
-/// nobody reads what arrives.
+/// [`Exit::Usage`] for a wrong link, [`Exit::Unreachable`] if nothing answers or the connection is lost,
+/// [`Exit::LocalIo`] if standard output is closed.
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let (endpoint, connection, side) = unless_interrupted(connect(&args, &console)).await?;
     let begun = Instant::now();

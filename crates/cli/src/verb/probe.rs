@@ -1,9 +1,11 @@
-//! `tidewire probe LINK`: what the path to a `tidewire bench -s` is like, what that means for a flow, and whether to use Tidewire there at all.
+//! `tidewire probe LINK`: measures the path to a `tidewire bench -s`, predicts the delay of a flow on it, and
+//! tells whether Tidewire is of use there.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Serialize;
 use tidewire_sim::units::{Rate, parse_duration};
 
 use crate::chart::terminal::Style;
@@ -12,25 +14,39 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::keys::{self, Own};
 use crate::link;
 use crate::options::{Coding, Output};
-use crate::probe::advice::{Subject, advise};
-use crate::probe::outlook::{Ground, Outlook, predict};
+use crate::probe::advice::{Advice, Subject, advise};
+use crate::probe::outlook::{Ground, Outlook, Point, predict};
 use crate::probe::phase::{Load, Probe, measure};
 use crate::probe::{Phase, words};
-use crate::report::{Console, Event, Summary, rate};
+use crate::report::{Console, Summary, rate};
+
+/// The events of the results of `probe`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    /// What a phase measured.
+    Phase(&'a Phase),
+    /// The delay predicted at one overhead.
+    Prediction(&'a Point),
+    /// What follows from the measurement.
+    Advice(&'a Advice),
+}
 
 /// Arguments of `probe`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What `tidewire bench -s` printed: tidewire://..., or @FILE that holds it; without it, TIDEWIRE_LINK is used
+    /// Link that `tidewire bench -s` printed (tidewire://...), or @FILE with the link. The default is
+    /// TIDEWIRE_LINK
     #[arg(value_name = "LINK")]
     link: Option<String>,
-    /// How long to measure: three fifths of it with little load, the rest at full rate
+    /// Time to measure, from 2s to 1h: three fifths of it with light load, the rest at full rate
     #[arg(short, long, value_name = "TIME", default_value = "20s", value_parser = duration)]
     time: Duration,
-    /// Predict for a flow of this rate, headers included; without it, half of the rate found [example: 4mbit]
+    /// Predict the delay of a flow with this rate, headers included [example: 4mbit]. The default is half of
+    /// the measured rate
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
-    /// Also draw the prediction into this file
+    /// Draw the prediction into this SVG file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     #[command(flatten)]
@@ -41,29 +57,31 @@ pub struct Args {
     pub(super) output: Output,
 }
 
-/// Shortest time: 500 packets at light load, and a second to find the rate in.
+/// Shortest time: enough for 500 packets at light load, and for a second to find the rate.
 const SHORTEST: Duration = Duration::from_secs(2);
-/// Longest: a path is not the same for longer, and a histogram of an hour shows none of its hours.
+/// Longest time. Chosen: a path changes over hours, and one histogram of all of them would describe none of
+/// them.
 const LONGEST: Duration = Duration::from_secs(3_600);
-/// The flow that is predicted for has this part of the rate, if none is named: one that leaves room, as live streams should.
+/// Part of the measured rate that the predicted flow has by default. Chosen: a live stream should leave room
+/// for others.
 const FLOW_PART: f64 = 0.5;
 
 fn duration(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text).map_err(|error| error.to_string())?;
-    if (SHORTEST..=LONGEST).contains(&time) { Ok(time) } else { Err("must be from 2s to 1h".into()) }
+    if (SHORTEST..=LONGEST).contains(&time) { Ok(time) } else { Err(format!("{text} is not from 2s to 1h")) }
 }
 
-/// Measures, predicts, advises.
+/// Measures the path, predicts the delay and prints advice.
 ///
 /// # Errors
-/// [`Exit::Usage`] for a wrong link, [`Exit::Unreachable`] when nothing answers, [`Exit::Other`] when what answers is no `bench -s`,
-/// [`Exit::TargetNotMet`] when the path cannot keep `--latency`.
+/// [`Exit::Usage`] for a wrong link, [`Exit::Unreachable`] if nothing answers, [`Exit::Other`] if the peer is
+/// not a `bench -s`, [`Exit::TargetNotMet`] if the path cannot keep `--latency`.
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let link = link::given(args.link.as_deref()).or_exit(Exit::Usage)?;
     let config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
     let credentials = keys::to_open(&link, args.own.key.as_deref(), &console)?;
     let probe = Probe { link: &link, credentials: &credentials, config: &config, time: args.time, console: &console };
-    // Light load first: what full load leaves behind would be measured with it.
+    // The light load runs first, because the queues that full load leaves behind would disturb it.
     let (light, _) = measure(Load::Light, &probe).await?;
     let (full, summary) = measure(Load::Full, &probe).await?;
     let flow = args.rate.map_or(FLOW_PART * full.rate_bps, |rate| rate.bits_per_second() as f64);
@@ -108,7 +126,7 @@ fn tell(
         }
         text.push('\n');
         advice.iter().for_each(|advice| text.push_str(&format!("- {}\n", advice.words)));
-        // A closed pipe is the reader's business.
+        // A reader that closed the pipe is not a failure.
         let _ = write!(std::io::stdout().lock(), "{text}");
     }
     let drawn = svg.zip(outlook).map_or(Ok(()), |(path, outlook)| draw(path, outlook));
@@ -125,7 +143,7 @@ fn draw(path: &Path, outlook: &Outlook) -> Result<(), Failure> {
         .map_err(|error| Failure::message(Exit::LocalIo, format_args!("cannot write `{}`: {error}", path.display())))
 }
 
-/// The path and the flow in a few words.
+/// Describes the path and the flow in a few words.
 fn title(outlook: &Outlook) -> String {
     let Ground { loss, burst, rtt, rate_bps, .. } = outlook.ground;
     format!(

@@ -1,5 +1,6 @@
-//! `tidewire receive`: prints a link and keeps what is sent to it, until Ctrl-C.
+//! `tidewire receive`: prints a link and keeps the files and folders that are sent to it, until Ctrl-C.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,20 +22,21 @@ use super::send::{cut_off, judge};
 /// Arguments of `receive`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Folder to receive into
+    /// Folder to receive into. If it is missing, it is created with mode 0700; its parent folder must exist
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     dir: PathBuf,
     #[command(flatten)]
     listen: Listen,
     #[command(flatten)]
     naming: Naming,
-    /// Take at most this many bytes of files in all, then refuse more [example: 10GB]; default: no limit
+    /// Accept at most this many bytes of files in all, then refuse more [example: 10GB]. The default is no
+    /// limit
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     max_bytes: Option<u64>,
-    /// Take at most this many files and folders in all, then refuse more; default: no limit
+    /// Accept at most this many files and folders in all, then refuse more. The default is no limit
     #[arg(long, value_name = "N")]
     max_files: Option<u64>,
-    /// End after one transfer, with its exit code
+    /// Exit after one transfer, with the exit code of that transfer
     #[arg(long)]
     once: bool,
     #[command(flatten)]
@@ -43,13 +45,18 @@ pub struct Args {
     pub(super) output: Output,
 }
 
-/// Receives until Ctrl-C, or once.
+/// Receives until Ctrl-C, or one transfer with `--once`.
 ///
 /// # Errors
-/// [`Exit::LocalIo`] when the folder cannot be opened or the port not be listened on; with `--once` also those of the transfer.
+/// [`Exit::LocalIo`] if the folder cannot be created or opened, or the port is in use. With `--once` also the
+/// errors of the transfer.
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let destination = Destination::open(&args.dir).map_err(|error| {
-        Failure::message(Exit::LocalIo, format_args!("cannot receive into `{}`: {error}", args.dir.display()))
+        let advice = match error.kind() {
+            ErrorKind::NotFound => "; create its parent folder first",
+            _ => "; name another folder with --dir",
+        };
+        Failure::message(Exit::LocalIo, format_args!("cannot receive into `{}`: {error}{advice}", args.dir.display()))
     })?;
     let limits = Limits { bytes: args.max_bytes, files: args.max_files };
     let destination = Arc::new(destination.limited(limits));
@@ -64,8 +71,8 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     ended
 }
 
-/// Takes connections for as long as it is polled, or until one transfer is over. Dropped, it drops their transfers, and these
-/// leave what a later one can go on with.
+/// Accepts connections while it is polled, or until one transfer is over if `once` is set. Dropping it drops
+/// the running transfers, and each leaves a part that a later transfer can resume.
 async fn serve(
     endpoint: &Endpoint,
     destination: &Arc<Destination>,
@@ -81,7 +88,8 @@ async fn serve(
             }
             Some(ended) = transfers.join_next() => {
                 let ended = ended.or_exit(Exit::Other)?;
-                // A sender that was killed and came again is served by now: its first connection, lost meanwhile, is no end.
+                // A killed sender may have connected again before its first connection timed out. That
+                // timeout must not end `--once` while the second connection is served.
                 let superseded = ended.as_ref().is_err_and(|failure| failure.exit == Exit::Interrupted) && !transfers.is_empty();
                 if once && !superseded {
                     return ended;
@@ -91,12 +99,12 @@ async fn serve(
     }
 }
 
-/// One connection, from its first stream to its close.
+/// Serves one connection, from its first stream to its close.
 async fn receive(connection: Connection, destination: Arc<Destination>, console: Console) -> Result<(), Failure> {
     let begun = Instant::now();
     console.event(&Event::Connected { peer: connection.remote().to_string() });
     let Some(stream) = connection.accept().await else {
-        let failure = Failure::message(Exit::Unreachable, "the sender closed before it sent anything");
+        let failure = Failure::message(Exit::Unreachable, "the sender closed the connection before it sent anything");
         console.error(&failure);
         return Err(Failure::reported(failure.exit));
     };
@@ -109,7 +117,7 @@ async fn receive(connection: Connection, destination: Arc<Destination>, console:
     };
     let elapsed = begun.elapsed();
     if received.is_ok() {
-        // The sender closes once it has the last answer; closing first could cut that off.
+        // The sender closes after it has received the last answer. Closing first could cut that answer off.
         let _ = tokio::time::timeout(CLOSE_WAIT, connection.closed()).await;
     }
     connection.close(if received.is_ok() { DONE } else { CUT_OFF }, "");

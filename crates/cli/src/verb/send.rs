@@ -1,4 +1,4 @@
-//! `tidewire send PATH... LINK`: files and folders to whoever printed the link.
+//! `tidewire send PATH... LINK`: sends files and folders to the machine that printed the link.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,21 +12,24 @@ use crate::explain::Watch;
 use crate::keys::{self, Own};
 use crate::link::{self, LINK_VARIABLE, Link};
 use crate::options::{Coding, Output};
-use crate::progress::Meter;
+use crate::progress::{Meter, failed};
 use crate::report::{Console, Event};
 use crate::session::{self, CUT_OFF, DONE, Role, unless_interrupted};
 use crate::transfer::{self, Found, Outcome, TransferError, scan};
 
-/// How long a lost connection is tried to be made anew. Chosen: a router or a receiver that restarts is back by then.
+/// How long to try to connect again after the connection is lost. Chosen: a router or a receiver that
+/// restarts is back by then.
 const RETRY_TIME: Duration = Duration::from_secs(120);
-/// Time between attempts: at first, doubling, and at most.
+/// Time between the first two attempts. It doubles with each attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// Longest time between attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Arguments of `send`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Files and folders, then the link: tidewire://..., or @FILE that holds it; without it, TIDEWIRE_LINK is used
+    /// Files and folders to send, then the link (tidewire://...) or @FILE with the link. Without a link,
+    /// TIDEWIRE_LINK is used
     #[arg(required = true, value_name = "PATH... LINK")]
     arguments: Vec<OsString>,
     #[command(flatten)]
@@ -37,11 +40,12 @@ pub struct Args {
     pub(super) output: Output,
 }
 
-/// Sends what was named.
+/// Sends the named files and folders.
 ///
 /// # Errors
-/// [`Exit::Usage`] for a wrong link, [`Exit::Unreachable`] when nothing answers, [`Exit::LocalIo`] when a file did not
-/// arrive, [`Exit::Integrity`] when one arrived wrong, [`Exit::Interrupted`] when the transfer was cut off.
+/// [`Exit::Usage`] for a wrong link, [`Exit::Unreachable`] if nothing answers, [`Exit::LocalIo`] if a file
+/// did not arrive, [`Exit::Integrity`] if a file arrived damaged, [`Exit::Interrupted`] if the transfer was
+/// cut off.
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let mut begun = Instant::now();
     let (paths, link) = split(args.arguments)?;
@@ -49,8 +53,11 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let credentials = keys::to_open(&link, args.own.key.as_deref(), &console)?;
     let found = scan(&paths).or_exit(Exit::Usage)?;
     if found.sources.is_empty() {
-        found.failures.iter().for_each(|failure| console.failed(failure));
-        return Err(Failure::message(Exit::LocalIo, "nothing to send"));
+        found.failures.iter().for_each(|failure| failed(&console, failure));
+        return Err(Failure::message(
+            Exit::LocalIo,
+            "nothing to send: none of the named files and folders can be read",
+        ));
     }
     let mut connected = unless_interrupted(session::connect(&link, &credentials, config.clone(), &console)).await?;
     loop {
@@ -64,10 +71,10 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
         let stats = connection.stats();
         session::close(&endpoint).await;
         if lost {
-            console.warn("tidewire: the connection is lost; connecting again");
+            console.warn("tidewire: the connection is lost; trying to connect again");
             match unless_interrupted(connect_again(&link, &credentials, &config, &console)).await {
                 Ok(again) => {
-                    // The summary is of one connection: its bytes, its packets and its time.
+                    // The summary covers one connection: its bytes, its packets and its time.
                     (connected, begun) = (again, Instant::now());
                     continue;
                 }
@@ -79,7 +86,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     }
 }
 
-/// Whether the connection ended by itself: neither side's user or program ended it.
+/// Whether the connection was lost, rather than closed by one of the two programs.
 async fn is_lost(connection: &Connection) -> bool {
     let ended = timeout(Duration::ZERO, connection.closed()).await;
     matches!(ended, Ok(CloseReason::Idle | CloseReason::Forgotten | CloseReason::KeyExhausted))
@@ -97,17 +104,17 @@ async fn connect_again(
         match session::connect(link, credentials, config.clone(), console).await {
             Ok(connected) => return Ok(connected),
             Err(failure) if since.elapsed() > RETRY_TIME => {
-                let error = format_args!("{failure}; the same command goes on from there");
+                let error = format_args!("{failure}; run the same command again to resume the transfer");
                 return Err(Failure::message(Exit::Interrupted, error));
             }
-            Err(failure) => console.say(&format!("not yet: {failure}")),
+            Err(failure) => console.say(&format!("cannot connect yet: {failure}")),
         }
         sleep(pause).await;
         pause = (2 * pause).min(LONGEST_PAUSE);
     }
 }
 
-/// Sends `found` over a stream of its own, with progress.
+/// Sends `found` over a new stream and shows progress.
 pub(super) async fn send_over(
     connection: &Connection,
     found: &Found,
@@ -127,16 +134,16 @@ pub(super) async fn send_over(
     }
 }
 
-/// What to say of a transfer that ended early.
+/// Describes a transfer that ended early.
 pub(super) fn cut_off(error: TransferError) -> Failure {
     if error.is_cut_off() {
-        let message = format_args!("{error}; when the sender runs the same command again, it goes on from there");
+        let message = format_args!("{error}; run the same `send` command again to resume the transfer");
         return Failure::message(Exit::Interrupted, message);
     }
     Failure::new(Exit::Other, error)
 }
 
-/// The exit code that an outcome deserves.
+/// Turns failed or damaged files into the exit code.
 pub(super) fn judge(outcome: &Outcome) -> Result<(), Failure> {
     match outcome {
         Outcome { mismatch: true, .. } => Err(Failure::reported(Exit::Integrity)),
@@ -145,13 +152,13 @@ pub(super) fn judge(outcome: &Outcome) -> Result<(), Failure> {
     }
 }
 
-/// Tells the paths from the link behind them.
+/// Splits the arguments into the paths and the link after them.
 fn split(mut arguments: Vec<OsString>) -> Result<(Vec<PathBuf>, Link), Failure> {
     let last = arguments.pop().unwrap_or_default();
     let link = match last.to_str().filter(|last| link::is_link(last)) {
         Some(text) => link::from_argument(text).or_exit(Exit::Usage)?,
         None if std::env::var_os(LINK_VARIABLE).is_none() => {
-            let wanted = "the last argument is not a link: give what `tidewire receive` printed \
+            let wanted = "the last argument is not a link: give the link that `tidewire receive` printed \
                  (tidewire://192.0.2.7:7700/#tws1...), @FILE, or set TIDEWIRE_LINK";
             return Err(Failure::message(Exit::Usage, wanted));
         }
@@ -161,7 +168,10 @@ fn split(mut arguments: Vec<OsString>) -> Result<(Vec<PathBuf>, Link), Failure> 
         }
     };
     if arguments.is_empty() {
-        return Err(Failure::message(Exit::Usage, "name what to send before the link: tidewire send FILE LINK"));
+        return Err(Failure::message(
+            Exit::Usage,
+            "no file or folder is named: write it before the link, as in `tidewire send FILE LINK`",
+        ));
     }
     Ok((arguments.into_iter().map(PathBuf::from).collect(), link))
 }

@@ -1,4 +1,5 @@
-//! `tidewire serve`: the far end of `forward`. Prints a link and connects to the targets that are allowed, until Ctrl-C.
+//! `tidewire serve`: the far end of `forward`. It prints a link and connects clients to the allowed targets,
+//! until Ctrl-C.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,7 +19,8 @@ use crate::session::{self, Role, unless_interrupted};
 /// Arguments of `serve`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A target that clients may reach, written as they write it; repeat it for more. All others are refused
+    /// Target that clients may reach, written exactly as the clients write it. Repeat the option for more
+    /// targets. All other targets are refused
     #[arg(long, value_name = "HOST:PORT", required = true)]
     allow: Vec<Target>,
     #[command(flatten)]
@@ -34,7 +36,7 @@ pub struct Args {
 /// Serves until Ctrl-C.
 ///
 /// # Errors
-/// [`Exit::LocalIo`] when the port cannot be listened on; [`Exit::Sigint`] in the end.
+/// [`Exit::LocalIo`] if the port is in use; [`Exit::Sigint`] after Ctrl-C.
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let mut config = args.coding.config(None).or_exit(Exit::Usage)?;
     config.max_streams = MAX_STREAMS;
@@ -48,14 +50,14 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let (stop, mut serving) = (watch::Sender::new(()), JoinSet::new());
     let accepting = serve(&endpoint, &allowed, &console, &stop, &mut serving);
     let ended = unless_interrupted(listen::guarding(&endpoint, &args.naming, &console, accepting)).await;
-    // Each connection ends with its summary, those that were cut off too.
+    // Each connection writes its summary before it ends, including those that are cut off here.
     drop(stop);
     while serving.join_next().await.is_some() {}
     session::close(&endpoint).await;
     session::quietly(ended)
 }
 
-/// Takes connections for as long as it is polled; they are served until `stop` is dropped.
+/// Accepts connections while it is polled. Accepted connections are served until `stop` is dropped.
 async fn serve(
     endpoint: &Endpoint,
     allowed: &Arc<Allowed>,
@@ -79,7 +81,7 @@ async fn serve_one(connection: Connection, allowed: Arc<Allowed>, console: Conso
     console.event(&Event::Connected { peer: connection.remote().to_string() });
     tokio::select! {
         () = server::serve(&connection, &allowed, &console) => {}
-        // Nothing is ever sent: this is the end of the sender.
+        // Nothing is ever sent here: `changed` returns when the sender is dropped.
         _ = stopped.changed() => {}
     }
     let stats = connection.stats();

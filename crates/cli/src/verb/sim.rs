@@ -1,6 +1,6 @@
-//! `tidewire sim SCENARIO`: the scenario's flows, or one bulk transfer, over its link in virtual time, by the same protocol code,
-//! checked byte by byte. The same file, options and seed give the same figures on every machine. The records of flows that have a rate
-//! are measured as `bench` measures its own.
+//! `tidewire sim SCENARIO`: runs the scenario's flows, or one bulk transfer, over its link in virtual time,
+//! with the real protocol code, and compares every byte. The same file, options and seed give the same
+//! figures on every machine. Records of flows with a rate are measured in the same way as by `bench`.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,20 +15,20 @@ use tidewire_sim::pair::{End, Pair};
 use tidewire_sim::scenario::Scenario;
 use tidewire_sim::units::parse_size;
 
-use super::lab::counts as link_counts;
+use super::lab::{Event, counts as link_counts};
 use crate::bench::Records;
 use crate::bench::tally::Tally;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::options::{Coding, Output};
-use crate::report::{Console, Event, Summary, rate};
+use crate::report::{Console, Summary, rate};
 use crate::session::{self, Role};
 
 /// Arguments of `sim`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Scenario file
+    /// Scenario file to run
     scenario: PathBuf,
-    /// How much to send as one flow, where the scenario names no flows
+    /// Bytes to send as one flow, if the scenario names no flows
     #[arg(long, value_name = "SIZE", default_value = "12MB", value_parser = parse_size)]
     bytes: u64,
     /// Give up after this much virtual time
@@ -43,11 +43,12 @@ pub struct Args {
 /// Runs the scenario.
 ///
 /// # Errors
-/// [`Exit::Usage`] for a wrong scenario, [`Exit::Unreachable`] when the bytes did not arrive in time, [`Exit::Integrity`] when
-/// a wrong one did.
+/// [`Exit::Usage`] for a wrong scenario, [`Exit::Unreachable`] if the bytes did not arrive in time,
+/// [`Exit::Integrity`] if a wrong byte arrived.
 pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     let scenario = Scenario::read(&args.scenario).or_exit(Exit::Usage)?;
-    // The command line overrides the scenario's choices at both ends; nothing has to be asked.
+    // The command line overrides the scenario at both ends, so the near end need not ask the far end for a
+    // policy.
     let over = |config: &Config| args.coding.over(config.clone(), None).or_exit(Exit::Usage);
     let (mut near, far) = (over(&scenario.near)?, over(&scenario.far)?);
     near.asks_peer = false;
@@ -60,7 +61,7 @@ pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     let elapsed = pair.now().since(Time::ZERO);
     let (near, far) = (stats(&mut pair, &load, End::Near), stats(&mut pair, &load, End::Far));
     let mut summary = session::summary(&near, Role::Sender, load.read(), elapsed);
-    // Delay and ways of delivery are known where the data arrives.
+    // Only the receiving end knows the delays and how symbols were delivered.
     let received = session::summary(&far, Role::Receiver, load.read(), elapsed);
     (summary.symbols, summary.delay_ms) = (received.symbols, received.delay_ms);
     summary.records = records(&load, flows);
@@ -69,13 +70,14 @@ pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     console.event(&Event::LinkStats { forward, back, clients: 1 });
     if !console.json() {
         let queueing = milliseconds(pair.link_mut().forward.stats().mean_queueing());
-        // A closed pipe is the reader's business.
+        // A reader that closed the pipe is not a failure.
         let _ = write!(std::io::stdout().lock(), "{}", table(&summary, queueing));
     }
     console.conclude(&summary, judge(done, &load))
 }
 
-/// The records of the flows that have a rate, if there are any: as long as those of the first of them.
+/// Measures the records of all flows with a rate, if there are any. Their length is taken from the first such
+/// flow.
 fn records(load: &Load, flows: &[Flow]) -> Option<Records> {
     let paced = flows.iter().find(|flow| flow.rate.is_some())?;
     let mut tally = Tally::default();
@@ -89,7 +91,10 @@ fn judge(done: bool, load: &Load) -> Result<(), Failure> {
     match load.errors.first() {
         Some(error) => Err(Failure::message(Exit::Integrity, error)),
         None if done => Ok(()),
-        None => Err(Failure::message(Exit::Unreachable, "not all bytes arrived within --limit")),
+        None => Err(Failure::message(
+            Exit::Unreachable,
+            "not all bytes arrived within --limit; raise it, or use a link that loses less",
+        )),
     }
 }
 
@@ -99,7 +104,7 @@ fn stats(pair: &mut Pair, load: &Load, end: End) -> Stats {
     connection.map(tidewire_proto::connection::Connection::stats).unwrap_or_default()
 }
 
-/// One figure a line, in the words of the JSON summary.
+/// Makes a table of one figure a line, with the names of the JSON summary.
 fn table(summary: &Summary, queueing_ms: f64) -> String {
     let ms = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.1} ms"));
     let percent = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{:.2} %", 100.0 * value));

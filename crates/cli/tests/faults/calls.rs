@@ -1,6 +1,6 @@
-//! System calls that fail: strace injects errors into those of a sender or a receiver. Errors of the socket cost no
-//! byte. Errors of files are named, with exit code 7, and the same command then goes on; no error leaves a file under
-//! its final name that is not whole. What needs strace says so and passes where it lacks.
+//! System calls that fail: strace injects errors into those of a sender or a receiver. Errors of the socket
+//! cost no byte. Errors of files are named, with exit code 7, and the same command then goes on; no error
+//! leaves a file under its final name that is not whole. What needs strace says so and passes where it lacks.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -86,7 +86,8 @@ impl Stage {
         write(&sources[0], LARGE);
         write(&sources[1], SMALL);
         let mut stage = Self { folder, sources, part: String::new() };
-        // Without a fault all arrives; the trace tells the part's name. The large file is the first to be opened.
+        // Without a fault all arrives; the trace tells the part's name. The large file is the first to be
+        // opened.
         stage.clear();
         let ended = stage.transfer(Some((Receiver, &["-e", "trace=openat2"])));
         assert_eq!((ended.sender.0, ended.receiver.0), (Some(0), Some(0)), "{ended:?}");
@@ -147,7 +148,8 @@ impl Stage {
         let trace = |at, command: Command| match traced {
             Some((end, options)) if end == at => {
                 let mut strace = Command::new("strace");
-                // The tracer is no parent: a process that is killed, or ends, is ours as ever. Other calls run freely.
+                // The tracer is no parent: a process that is killed, or ends, is ours as ever. Other calls
+                // run freely.
                 strace.args(["-D", "-f", "-q", "--seccomp-bpf", "-o"]).arg(self.log()).args(options).arg("--");
                 wrapped(strace, &command)
             }
@@ -286,7 +288,8 @@ fn e9_a_source_that_fails_is_named_and_one_that_is_interrupted_is_read_on() {
     stage.assert_all_arrived(&ended);
 }
 
-/// From its first, second, ... call of each thread on, the system gives no randomness. Nothing is done without.
+/// From its first, second, ... call of each thread on, the system gives no randomness. Nothing is done
+/// without.
 #[test]
 fn e9_without_randomness_nothing_is_sent() {
     let Some(stage) = Stage::new() else { return };

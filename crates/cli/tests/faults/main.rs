@@ -1,5 +1,5 @@
-//! What the machine and the network do to running processes: they are stopped, the address translator between them
-//! rebinds, their system calls fail (`docs/survival.md`, E7 to E9).
+//! What the machine and the network do to running processes: they are stopped, the address translator between
+//! them rebinds, their system calls fail (`docs/survival.md`, E7 to E9).
 #![cfg(target_os = "linux")]
 
 mod calls;

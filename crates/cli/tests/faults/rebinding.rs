@@ -1,5 +1,6 @@
-//! A network address translator between client and server that rebinds: nftables in a network namespace of its own,
-//! between the namespaces of the two hosts. What needs root or nft says so and passes where they lack.
+//! A network address translator between client and server that rebinds: nftables in a network namespace of
+//! its own, between the namespaces of the two hosts. What needs root or nft says so and passes where they
+//! lack.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,12 +15,12 @@ use crate::{quick, schema, wrapped};
 
 /// How often the translator rebinds in a job.
 const REBINDINGS: u64 = 5;
-/// Bytes that arrive between two rebindings, which take 0.3 s: more than can be on the way, so that the client's new
-/// address is in use before it has the next.
+/// Bytes that arrive between two rebindings, which take 0.3 s: more than can be on the way, so that the
+/// client's new address is in use before it has the next.
 const BETWEEN: u64 = 1_500_000;
 const RATE: &str = "40mbit";
-/// The longest that no byte may arrive. Simulated it is two round trips (rows S2 and S3); here it is bounded by what a
-/// busy machine takes.
+/// The longest that no byte may arrive. Simulated it is two round trips (rows S2 and S3); here it is bounded
+/// by what a busy machine takes.
 const LONGEST_STALL: Duration = Duration::from_secs(3);
 /// A job in which nothing arrives for so long has failed.
 const GIVE_UP: Duration = Duration::from_secs(60);
@@ -102,8 +103,9 @@ impl Network {
         Some(network)
     }
 
-    /// Binding number `index`: other ports each time, another outer address every second time. What was bound before
-    /// is forgotten, since connections are tracked in another zone: what still comes to the old port is refused.
+    /// Binding number `index`: other ports each time, another outer address every second time. What was bound
+    /// before is forgotten, since connections are tracked in another zone: what still comes to the old port
+    /// is refused.
     fn rebind(&self, index: u64) {
         let address = OUTER[(index as usize / 2) % OUTER.len()];
         let ports = 20_000 + 1_000 * index;
@@ -124,8 +126,8 @@ impl Network {
         assert!(nft.wait().unwrap().success(), "{rules}");
     }
 
-    /// Rebinds while bytes arrive; the longest time in which none did, once bound, or `None` when no more come. `bytes` tells how
-    /// many are there.
+    /// Rebinds while bytes arrive; the longest time in which none did, once bound, or `None` when no more
+    /// come. `bytes` tells how many are there.
     fn rebind_under_way(&self, bytes: impl Fn() -> u64) -> Option<Duration> {
         let (mut bound, mut last, mut next) = (0, 0, BETWEEN);
         let (mut grown, mut stall) = (Instant::now(), Duration::ZERO);
@@ -145,8 +147,8 @@ impl Network {
                 }
                 bound += 1;
                 self.rebind(bound);
-                // What has arrived meanwhile counts for the time before, and nft's own time for nothing: on a busy
-                // machine that is seconds.
+                // What has arrived meanwhile counts for the time before, and nft's own time for nothing: on a
+                // busy machine that is seconds.
                 (last, grown) = (bytes(), Instant::now());
                 next = last + BETWEEN;
             }
@@ -186,8 +188,8 @@ fn end(mut child: Child, mut said: impl Read) -> (Option<i32>, Vec<serde_json::V
     (child.wait().unwrap().code(), schema::lines(&rest))
 }
 
-/// The translator gives the client other ports and addresses while bytes flow: one connection, no byte lost. They flow
-/// until the last address is in use, however slow the machine is.
+/// The translator gives the client other ports and addresses while bytes flow: one connection, no byte lost.
+/// They flow until the last address is in use, however slow the machine is.
 fn cross(upload: bool) {
     let Some(network) = Network::start() else { return };
     for round in 0..if quick() { 1 } else { 3 } {

@@ -1,5 +1,5 @@
-//! Processes that are stopped by SIGSTOP for 30 s and go on with SIGCONT. The default idle timeout is 60 s, so every
-//! connection lives: nothing connects again, nothing is sent from the beginning.
+//! Processes that are stopped by SIGSTOP for 30 s and go on with SIGCONT. The default idle timeout is 60 s,
+//! so every connection lives: nothing connects again, nothing is sent from the beginning.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -26,7 +26,8 @@ enum Stopped {
     Listening,
 }
 
-/// Stops a process for the row's time, a tenth of it in quick runs. The time is the event; nothing is waited for.
+/// Stops a process for the row's time, a tenth of it in quick runs. The time is the event; nothing is waited
+/// for.
 fn stop(process: &Child) {
     let pid = Pid::from_child(process);
     kill_process(pid, Signal::STOP).unwrap();

@@ -1,5 +1,6 @@
-//! Two hundred TCP connections over one connection, one of them never read: the others' answers come as before. How much later they
-//! come, to the tenth of a millisecond, is what `cargo xtask figures forward` measures; here the bounds are wide enough for a busy machine.
+//! Two hundred TCP connections over one connection, one of them never read: the others' answers come as
+//! before. How much later they come, to the tenth of a millisecond, is what `cargo xtask figures forward`
+//! measures; here the bounds are wide enough for a busy machine.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};

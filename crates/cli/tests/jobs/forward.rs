@@ -1,4 +1,5 @@
-//! `forward` and `serve` as processes, with a lossy link between them: TCP connections come out as they went in.
+//! `forward` and `serve` as processes, with a lossy link between them: TCP connections come out as they went
+//! in.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -9,7 +10,8 @@ use std::thread;
 use crate::process::{Running, address, lossy_link, tidewire};
 use crate::schema;
 
-/// A server of the kind that HTTP/1.0 is: reads the request to its end, which names a length, and answers so many bytes, and their hash.
+/// A server of the kind that HTTP/1.0 is: reads the request to its end, which names a length, and answers so
+/// many bytes, and their hash.
 pub fn start_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -178,13 +180,14 @@ fn a_port_that_is_taken_ends_with_7() {
     assert_eq!(server.status.code(), Some(7));
 }
 
-/// An application that writes as fast as it may gets no further ahead of its reader than some buffers of a slow path's size: 2.5 MB were
-/// 20 s of this link. Bytes are counted rather than time, so that a busy machine changes nothing.
+/// An application that writes as fast as it may gets no further ahead of its reader than some buffers of a
+/// slow path's size: 2.5 MB were 20 s of this link. Bytes are counted rather than time, so that a busy
+/// machine changes nothing.
 #[test]
 #[cfg(target_os = "linux")]
 fn issue_13_an_application_does_not_write_seconds_ahead_of_a_slow_link() {
-    /// Here 210 KB were measured, of them 180 KB in the application's send buffer. Linux grows that with the reordering that it once saw on
-    /// loopback, and remembers it.
+    /// Here 210 KB were measured, of them 180 KB in the application's send buffer. Linux grows that with the
+    /// reordering that it once saw on loopback, and remembers it.
     const MOST_AHEAD: u64 = 1 << 20;
     /// 1.6 s of the link: by then a send buffer of 2.5 MB is full.
     const READ: u64 = 200_000;

@@ -129,7 +129,8 @@ fn a_list_that_changes_lets_in_and_cuts_off() {
     server.wait_for("summary");
 }
 
-/// S1 with processes: the server is killed with a connection open and no word said; the client learns it from the new one.
+/// S1 with processes: the server is killed with a connection open and no word said; the client learns it from
+/// the new one.
 #[test]
 fn a_killed_server_is_noticed_and_found_again() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! `pipe` at both ends: bytes of any kind both ways, each way with its own end, and codes that tell the truth.
+//! `pipe` at both ends: bytes of any kind both ways, each way with its own end, and codes that tell the
+//! truth.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};

@@ -1,5 +1,6 @@
-//! Checks lines of `--json` against `docs/json-schema.json`: each event is known, has every required key and no other, all
-//! the way down, and each value has its type. Understands just the keywords that the schema uses.
+//! Checks lines of `--json` against `docs/json-schema.json`: each event is known, has every required key and
+//! no other, all the way down, and each value has its type. Understands just the keywords that the schema
+//! uses.
 
 use serde_json::Value;
 

@@ -1,5 +1,6 @@
-//! Pictures of delay against overhead, as `probe` predicts them: p50, p95 and p99 of in-order delay over the repairs sent per source symbol, with
-//! the points of plain retransmission and of what the transport would choose. Delay on a logarithmic axis, overhead on a linear one.
+//! Pictures of delay against overhead, as `probe` predicts them: p50, p95 and p99 of in-order delay over the
+//! repairs sent per source symbol, with the points of plain retransmission and of what the transport would
+//! choose. Delay on a logarithmic axis, overhead on a linear one.
 
 pub mod svg;
 pub mod terminal;

@@ -1,9 +1,10 @@
-//! `tidewire lab check [SCENARIO]`: the lab held against the link it claims to be.
+//! `tidewire lab check [SCENARIO]`: compares the lab with the link that it emulates.
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Serialize;
 use tidewire_lab::check::{self, Finding, Report};
 use tidewire_lab::processor::Shares;
 use tidewire_sim::units::parse_duration;
@@ -11,20 +12,54 @@ use tidewire_sim::units::parse_duration;
 use super::link_of;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::options::Output;
-use crate::report::{Console, Event};
+use crate::report::Console;
 
-/// The link that is taken when no scenario is given.
+/// The link if no scenario is given.
 const DEFAULT: &str = include_str!("check.toml");
+
+/// The events of `lab check`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    /// Who used the processors in one crossing, as shares of the time of all processors.
+    Processor {
+        /// The name of the crossing.
+        crossing: &'a str,
+        /// Share of the lab itself.
+        lab: f64,
+        /// Share of other programs of this machine.
+        others: f64,
+        /// Share that the hypervisor gave to other machines.
+        stolen: f64,
+    },
+    /// One figure of the check.
+    Finding {
+        /// The name of the figure.
+        name: &'a str,
+        /// The crossing that it was measured in.
+        crossing: &'a str,
+        /// Its unit. Empty for ratios and counts.
+        unit: &'a str,
+        /// The expected value.
+        wanted: f64,
+        /// The largest difference allowed.
+        allowed: f64,
+        /// The measured value.
+        measured: f64,
+        /// Whether the difference is allowed.
+        holds: bool,
+    },
+}
 
 /// Arguments of `lab check`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Scenario file; by default 50 Mbit/s, 20 ms, 10 % lost in bursts of 4
+    /// Scenario file. The default link has 50 Mbit/s, 20 ms round trip and 10 % loss in bursts of 4 packets
     scenario: Option<PathBuf>,
-    /// Where all randomness comes from, instead of the file's
+    /// Seed of all random numbers, in place of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// How long to count losses: bursts are within 2 % in two minutes
+    /// Time to count losses. Two minutes give the mean burst length within 2 %
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_duration)]
     time: Duration,
     #[command(flatten)]
@@ -34,7 +69,8 @@ pub struct Args {
 /// Runs the check.
 ///
 /// # Errors
-/// [`Exit::Usage`] for a wrong scenario, [`Exit::LocalIo`] when the hosts cannot be made, [`Exit::TargetNotMet`] when a figure is off.
+/// [`Exit::Usage`] for a wrong scenario, [`Exit::LocalIo`] if the hosts cannot be made,
+/// [`Exit::TargetNotMet`] if a figure is off.
 pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     let link = link_of(args.scenario.as_deref(), DEFAULT, args.seed)?;
     let report = check::run(&link, args.time).or_exit(Exit::LocalIo)?;
@@ -46,7 +82,7 @@ pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
         console.event(&Event::Finding { name, crossing, unit, wanted, allowed, measured, holds: finding.holds() });
     }
     if !console.json() {
-        // A closed pipe is the reader's business.
+        // A reader that closed the pipe is not a failure.
         let _ = write!(std::io::stdout().lock(), "{}", table(&report));
     }
     let (off, shares) = report.off();

@@ -1,7 +1,9 @@
-//! Several peers over the same link: medians and ranges of their runs, as a table, and who is ahead of us in what.
+//! Several peers over the same link: medians and ranges of their runs, as a table, and who is ahead of us in
+//! what.
 //!
-//! The verb `lab run --peer` fills one and prints it; `docs/lab.md` keeps such tables. Invariant: who did not carry the load is never
-//! ahead, and figures are compared as they are printed: what no reader can tell apart is no lead.
+//! The verb `lab run --peer` fills one and prints it; `docs/lab.md` keeps such tables. Invariant: who did not
+//! carry the load is never ahead, and figures are compared as they are printed: what no reader can tell apart
+//! is no lead.
 
 use tidewire_lab::contest::OURS;
 use tidewire_lab::distribution::Distribution;
@@ -13,10 +15,12 @@ use tidewire_sim::link::{Capacity, Loss};
 use crate::chart::Curve;
 use crate::report::Spread;
 
-/// Share of the records that a stream must deliver while they are made and waited for, or else it did not sustain the load. Chosen: a
-/// stream that falls behind by more has a delay that grows with the length of the run.
+/// Share of the records that a stream must deliver while they are made and waited for, or else it did not
+/// sustain the load. Chosen: a stream that falls behind by more has a delay that grows with the length of the
+/// run.
 const SUSTAINED: f64 = 0.99;
-/// How late the emulator may hand on packets, in milliseconds at the 95th percentile, before delays are doubted: what `lab check` allows it.
+/// How late the emulator may hand on packets, in milliseconds at the 95th percentile, before delays are
+/// doubted: what `lab check` allows it.
 const LATE_MS: f64 = 0.3;
 
 /// All runs of one peer.
@@ -89,7 +93,8 @@ pub fn table(rows: &[Row], load: Load, link: &DuplexConfig) -> String {
         Load::Full => saturating(rows, passing_bps(link)),
         Load::Share(_) | Load::Rate(_) => at_a_rate(rows),
     };
-    // As fast as it goes there is no load that one could fail to carry: what still waits in buffers at the end is nobody's failure.
+    // As fast as it goes there is no load that one could fail to carry: what still waits in buffers at the
+    // end is nobody's failure.
     let lead = match load {
         Load::Full => ahead(rows, &SATURATING, |_| true),
         Load::Share(_) | Load::Rate(_) => ahead(rows, &AT_A_RATE, Row::is_sustained),

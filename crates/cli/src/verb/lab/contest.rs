@@ -1,9 +1,10 @@
-//! `tidewire lab contest [SCENARIO] --flows tidewire,cubic`: who gets how much of one queue.
+//! `tidewire lab contest [SCENARIO] --flows tidewire,cubic`: measures how flows share one queue.
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Serialize;
 use tidewire_lab::contest::{Contest, MOST_FLOWS, OURS, Outcome};
 use tidewire_sim::units::parse_duration;
 
@@ -11,26 +12,42 @@ use super::hosts::{sentences, stats};
 use super::link_of;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::options::Output;
-use crate::report::{Console, Event, rate};
+use crate::report::{Console, rate};
 
-/// The link that is taken when no scenario is given.
+/// The link if no scenario is given.
 const DEFAULT: &str = include_str!("contest.toml");
+
+/// The event of `lab contest`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    /// What one flow achieved.
+    Flow {
+        /// `tidewire`, or the kernel's name of its congestion control.
+        name: &'a str,
+        /// Rate at which its application received.
+        goodput_bps: f64,
+        /// That rate over the rate of the link.
+        share: f64,
+    },
+}
 
 /// Arguments of `lab contest`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Scenario file; by default 25 Mbit/s, 60 ms, a queue of one round trip, no loss
+    /// Scenario file. The default link has 25 Mbit/s, 60 ms round trip, a queue of one round trip and no loss
     scenario: Option<PathBuf>,
-    /// Where all randomness comes from, instead of the file's
+    /// Seed of all random numbers, in place of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Who starts, in this order: tidewire, or congestion controls of the kernel's TCP (cubic, bbr, reno ...)
+    /// Flows in the order of their start: tidewire, or a congestion control of the kernel's TCP (cubic, bbr,
+    /// reno ...)
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "tidewire,cubic")]
     flows: Vec<String>,
-    /// From the last start until counting begins
+    /// Time from the start of the last flow until counting begins
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     settle: Duration,
-    /// How long to count
+    /// Time to count
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     time: Duration,
     #[command(flatten)]
@@ -40,14 +57,18 @@ pub struct Args {
 /// Runs the contest.
 ///
 /// # Errors
-/// [`Exit::Usage`] for a wrong scenario or too many flows, [`Exit::LocalIo`] when hosts or flows cannot be made.
+/// [`Exit::Usage`] for a wrong scenario or too many flows, [`Exit::LocalIo`] if hosts or flows cannot
+/// be made.
 pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     let link = link_of(args.scenario.as_deref(), DEFAULT, args.seed)?;
     if args.flows.len() > MOST_FLOWS {
-        return Err(Failure::message(Exit::Usage, format_args!("--flows: at most {MOST_FLOWS} of them")));
+        return Err(Failure::message(
+            Exit::Usage,
+            format_args!("--flows names {} flows; name at most {MOST_FLOWS}", args.flows.len()),
+        ));
     }
     if args.time.is_zero() {
-        return Err(Failure::message(Exit::Usage, "--time: nothing can be counted in no time"));
+        return Err(Failure::message(Exit::Usage, "--time is 0; write at least 1s"));
     }
     let program = std::env::current_exe().or_exit(Exit::LocalIo)?;
     let contest = Contest { link, program, flows: args.flows.clone(), settle: args.settle, time: args.time };
@@ -57,12 +78,15 @@ pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     }
     console.event(&stats(&outcome.counts));
     if !console.json() {
-        // A closed pipe is the reader's business.
+        // A reader that closed the pipe is not a failure.
         let _ = write!(std::io::stdout().lock(), "{}", table(&contest, &outcome));
         console.say(&sentences(&outcome.counts));
     }
     if outcome.unread > 0 {
-        console.warn(&format!("{} packets came faster than they were read: the machine is too busy", outcome.unread));
+        console.warn(&format!(
+            "the lab did not read {} packets in time: the machine is too busy, so run it alone",
+            outcome.unread
+        ));
     }
     Ok(())
 }

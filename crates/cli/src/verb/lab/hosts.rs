@@ -1,4 +1,5 @@
-//! `tidewire lab up SCENARIO` and `tidewire lab run SCENARIO -- COMMAND` (with `--peer` see [`peers`]): two hosts in network namespaces, joined by the scenario's link.
+//! `tidewire lab up SCENARIO` and `tidewire lab run SCENARIO -- COMMAND`: two hosts in network namespaces,
+//! joined by the scenario's link. [`peers`] has `lab run --peer`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -6,25 +7,54 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use serde::Serialize;
 use tidewire_lab::emulator::{Counts, Emulator};
 use tidewire_lab::hosts::Hosts;
 use tidewire_sim::pair::End;
 
-use super::{counts, describe, link_of, peers};
+use super::{LinkCounts, counts, describe, link_of, peers};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::options::Output;
-use crate::report::{Console, Delay, Event};
+use crate::report::{Console, Delay};
 use crate::session::{self, unless_interrupted};
 
 /// How often `--json` reports.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
+/// The events of the hosts.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    /// The hosts of `lab up` or `lab run` are ready.
+    Hosts {
+        /// Network namespace of the near host.
+        near: &'a str,
+        /// Address of the near host.
+        near_address: String,
+        /// Network namespace of the far host.
+        far: &'a str,
+        /// Address of the far host.
+        far_address: String,
+    },
+    /// What the link between the hosts has carried so far.
+    LabStats {
+        /// Counts of the packets from the near host.
+        forward: LinkCounts,
+        /// Counts of the packets from the far host.
+        back: LinkCounts,
+        /// Packets that the kernel did not take.
+        refused: u64,
+        /// How much later than due the emulator handed packets on.
+        late_ms: Delay,
+    },
+}
+
 /// Arguments of `lab up`.
 #[derive(Debug, clap::Args)]
 pub struct UpArgs {
-    /// Scenario file
+    /// Scenario file with the link
     scenario: PathBuf,
-    /// Where all randomness comes from, instead of the file's
+    /// Seed of all random numbers, in place of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     #[command(flatten)]
@@ -34,18 +64,18 @@ pub struct UpArgs {
 /// Arguments of `lab run`.
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
-    /// Scenario file
+    /// Scenario file with the link
     scenario: PathBuf,
-    /// Where all randomness comes from, instead of the file's
+    /// Seed of all random numbers, in place of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// The host that COMMAND runs on
+    /// Host that runs COMMAND
     #[arg(long, value_name = "HOST", default_value = "near")]
     at: Host,
-    /// A shell command for the other host, started first and ended last [example: "iperf3 -s"]
+    /// Shell command for the other host, started first and stopped last [example: "iperf3 -s"]
     #[arg(long, value_name = "COMMAND")]
     other: Option<OsString>,
-    /// What to run, with its arguments; the near host is 10.99.0.1, the far one 10.99.0.2
+    /// Command to run, with its arguments. The near host has address 10.99.0.1, the far host 10.99.0.2
     #[arg(last = true, required_unless_present = "peer")]
     command: Vec<OsString>,
     #[command(flatten)]
@@ -55,13 +85,13 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// Where it speaks: a command has stdout for itself.
+    /// Returns the output. A command that is run keeps stdout for itself.
     pub(super) fn console(&self) -> Console {
         let console = self.output.console();
         if self.measures() { console } else { console.beside_data() }
     }
 
-    /// Whether peers are measured, and no command is run.
+    /// Whether peers are measured in place of a command.
     fn measures(&self) -> bool {
         !self.peers.peer.is_empty()
     }
@@ -70,9 +100,9 @@ impl RunArgs {
 /// One of the two hosts.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Host {
-    /// Its packets go forward
+    /// The host whose packets go forward
     Near,
-    /// Its packets go back
+    /// The host whose packets go back
     Far,
 }
 
@@ -85,10 +115,11 @@ impl From<Host> for End {
     }
 }
 
-/// Keeps the hosts until Ctrl-C, then says what crossed the link.
+/// Keeps the hosts until Ctrl-C, then reports what crossed the link.
 ///
 /// # Errors
-/// [`Exit::Usage`] for a wrong scenario, [`Exit::LocalIo`] when the hosts cannot be made; otherwise Ctrl-C's.
+/// [`Exit::Usage`] for a wrong scenario, [`Exit::LocalIo`] if the hosts cannot be made; [`Exit::Sigint`]
+/// after Ctrl-C.
 pub async fn up(args: UpArgs, console: Console) -> Result<(), Failure> {
     let (hosts, emulator) = start(&args.scenario, args.seed, &console)?;
     for (end, name) in [(End::Near, "near"), (End::Far, "far")] {
@@ -108,10 +139,10 @@ pub async fn up(args: UpArgs, console: Console) -> Result<(), Failure> {
     session::quietly(ended)
 }
 
-/// Measures peers; or runs the command on its host, then says what crossed the link.
+/// Measures peers, or runs the command on its host and reports what crossed the link.
 ///
 /// # Errors
-/// Those of [`peers::run`]; or as [`up`], and [`Exit::Other`] when the command fails.
+/// The errors of [`peers::run`], or those of [`up`] and [`Exit::Other`] if the command fails.
 pub async fn run(args: RunArgs, console: Console) -> Result<(), Failure> {
     if args.measures() {
         return peers::run(&args.peers, &args.scenario, args.seed, &console);
@@ -119,7 +150,7 @@ pub async fn run(args: RunArgs, console: Console) -> Result<(), Failure> {
     let at = End::from(args.at);
     let (hosts, emulator) = start(&args.scenario, args.seed, &console)?;
     if let Some(other) = &args.other {
-        // The caretaker of the hosts ends it.
+        // The process that guards the hosts stops this command when they are removed.
         hosts.command(at.other(), "sh").arg("-c").arg(other).stdin(Stdio::null()).spawn().or_exit(Exit::LocalIo)?;
     }
     let mut command = hosts.command(at, &args.command[0]);
@@ -137,7 +168,7 @@ async fn to_its_end(command: Command) -> Result<(), Failure> {
     }
 }
 
-/// The hosts of a scenario, and the link between them.
+/// Starts the hosts, and the scenario's link between them.
 fn start(scenario: &Path, seed: Option<u64>, console: &Console) -> Result<(Hosts, Emulator), Failure> {
     let link = link_of(Some(scenario), "", seed)?;
     let hosts = Hosts::start().or_exit(Exit::LocalIo)?;
@@ -159,8 +190,8 @@ fn conclude(emulator: Emulator, console: &Console) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the link counted, for `--json`.
-pub(super) fn stats(counted: &Counts) -> Event<'static> {
+/// Converts the counts of the link for `--json`.
+pub(super) fn stats(counted: &Counts) -> impl Serialize {
     Event::LabStats {
         forward: counts(&counted.forward),
         back: counts(&counted.back),
@@ -169,7 +200,7 @@ pub(super) fn stats(counted: &Counts) -> Event<'static> {
     }
 }
 
-/// The same for people.
+/// Describes the counts of the link for people.
 pub(super) fn sentences(counted: &Counts) -> String {
     let late = counted.late.distribution();
     let ms = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.2} ms"));

@@ -8,16 +8,16 @@ use tidewire_lab::proxy::{Proxy, ProxyStats};
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::settings::Direction;
 
-use super::{counts, link_of};
+use super::{Event, counts, link_of};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::options::Output;
-use crate::report::{Console, Event};
+use crate::report::{self, Console};
 use crate::session::{self, unless_interrupted};
 
 /// How often `--json` reports.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
-/// The link that the options begin with when no scenario is given.
+/// The scenario that the options override if none is given: a perfect link.
 const PERFECT: &str = "";
 
 /// Arguments of `lab link`.
@@ -25,13 +25,13 @@ const PERFECT: &str = "";
 pub struct LinkArgs {
     /// Scenario file to begin with; the options below override it
     scenario: Option<PathBuf>,
-    /// Where senders send to
+    /// Address and UDP port that senders send to
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7800")]
     listen: SocketAddr,
-    /// Where it goes on to
+    /// Host and UDP port that the link leads to
     #[arg(long, value_name = "HOST:PORT")]
     to: String,
-    /// Where all randomness comes from
+    /// Seed of all random numbers, in place of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     #[command(flatten)]
@@ -40,51 +40,51 @@ pub struct LinkArgs {
     pub(in crate::verb) output: Output,
 }
 
-/// What the link does. Loss, reordering, duplication and corruption are of the way there; `--back-loss` and `--back-rate`
-/// are of the way back.
+/// The link. Loss, reordering, duplication and corruption apply to the direction toward `--to`. `--back-loss`
+/// and `--back-rate` apply to the other direction.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "The link")]
 struct Settings {
-    /// IP bits per second, each way [examples: 25mbit, trace:FILE]
+    /// Rate of each direction in IP bits per second [examples: 25mbit, trace:FILE]
     #[arg(long)]
     rate: Option<String>,
-    /// Round trip [example: 60ms]
+    /// Round-trip time without queues [example: 60ms]
     #[arg(long)]
     rtt: Option<String>,
-    /// Drop-tail limit, each way; one round trip by default [examples: 60ms, 150kB]
+    /// Limit of the drop-tail queue of each direction [examples: 60ms, 150kB]. The default is one round trip
     #[arg(long)]
     queue: Option<String>,
-    /// Random time on top of the delay, each way [example: 5ms]
+    /// Random delay added in each direction [example: 5ms]
     #[arg(long)]
     jitter: Option<String>,
-    /// When nothing passes, each way [example: 2s..2.5s every 10s]
+    /// Times when nothing passes in either direction [example: 2s..2.5s every 10s]
     #[arg(long)]
     blackout: Option<String>,
-    /// Longest IP packet that passes, each way [example: 1400B]
+    /// Longest IP packet that passes in each direction [example: 1400B]
     #[arg(long)]
     mtu: Option<String>,
-    /// Loss on the way there [examples: 10%, gilbert:10%,4 (mean burst 4), trace:FILE]
+    /// Loss toward --to [examples: 10%, gilbert:10%,4 (mean burst 4), trace:FILE]
     #[arg(long)]
     loss: Option<String>,
-    /// Share held back on the way there, and for how long [example: 2%,3ms]
+    /// Fraction of packets held back toward --to, and for how long [example: 2%,3ms]
     #[arg(long)]
     reorder: Option<String>,
-    /// Share that arrives twice on the way there [example: 1%]
+    /// Fraction of packets that arrive twice at --to [example: 1%]
     #[arg(long)]
     duplicate: Option<String>,
-    /// Share that arrives with one byte changed on the way there [example: 0.1%]
+    /// Fraction of packets that arrive at --to with one byte changed [example: 0.1%]
     #[arg(long)]
     corrupt: Option<String>,
-    /// Loss on the way back
+    /// Loss in the direction back from --to [example: 1%]
     #[arg(long)]
     back_loss: Option<String>,
-    /// Rate of the way back
+    /// Rate of the direction back from --to [example: 1mbit]
     #[arg(long)]
     back_rate: Option<String>,
 }
 
 impl Settings {
-    /// Each option with the direction and key it sets.
+    /// Returns each given option with the direction and key that it sets, and its value.
     fn given(&self) -> impl Iterator<Item = (&'static str, Direction, &'static str, &str)> {
         use Direction::{Back, Both, Forward};
         [
@@ -106,17 +106,18 @@ impl Settings {
     }
 }
 
-/// Runs the proxy until Ctrl-C, then says what it carried.
+/// Runs the proxy until Ctrl-C, then reports what it carried.
 ///
 /// # Errors
-/// [`Exit::Usage`] for a wrong setting, [`Exit::LocalIo`] when the port cannot be listened on; otherwise Ctrl-C's.
+/// [`Exit::Usage`] for a wrong setting, [`Exit::LocalIo`] if the port is in use; [`Exit::Sigint`] after
+/// Ctrl-C.
 pub async fn run(args: Box<LinkArgs>, console: Console) -> Result<(), Failure> {
     let config = configure(&args)?;
     let target = target(&args.to)?;
     let proxy = Proxy::start(args.listen, target, &config).map_err(|error| {
         Failure::message(Exit::LocalIo, format_args!("cannot listen on {}: {error}; try another --listen", args.listen))
     })?;
-    console.event(&Event::Listening { listening: proxy.address().to_string(), to: target.to_string() });
+    console.event(&report::Event::Listening { listening: proxy.address().to_string(), to: target.to_string() });
     console.say(&format!("link from {} to {target}; Ctrl-C ends it", proxy.address()));
     let ended = unless_interrupted(async {
         let mut ticks = tokio::time::interval(REPORT_PERIOD);
@@ -125,17 +126,17 @@ pub async fn run(args: Box<LinkArgs>, console: Console) -> Result<(), Failure> {
             if !proxy.is_running() {
                 return Ok(());
             }
-            report(&proxy.stats(), &console);
+            tell(&proxy.stats(), &console);
         }
     })
     .await;
     let stats = proxy.stop().or_exit(Exit::LocalIo)?;
-    report(&stats, &console);
+    tell(&stats, &console);
     console.say(&describe(&stats));
     session::quietly(ended)
 }
 
-/// The link that the scenario and the options describe.
+/// Builds the link from the scenario and the options.
 fn configure(args: &LinkArgs) -> Result<DuplexConfig, Failure> {
     let mut config = link_of(args.scenario.as_deref(), PERFECT, args.seed)?;
     for (option, direction, key, text) in args.settings.given() {
@@ -150,14 +151,14 @@ fn target(to: &str) -> Result<SocketAddr, Failure> {
     let wrong = |why: &dyn std::fmt::Display| {
         Failure::message(
             Exit::Usage,
-            format_args!("--to: `{to}` is no address: {why}; write for example 127.0.0.1:7700"),
+            format_args!("--to: `{to}` is not an address: {why}; write for example 127.0.0.1:7700"),
         )
     };
     let mut addresses = to.to_socket_addrs().map_err(|error| wrong(&error))?;
-    addresses.next().ok_or_else(|| wrong(&"the name has none"))
+    addresses.next().ok_or_else(|| wrong(&"the name has no address"))
 }
 
-fn report(stats: &ProxyStats, console: &Console) {
+fn tell(stats: &ProxyStats, console: &Console) {
     let (forward, back) = (counts(&stats.forward), counts(&stats.back));
     console.event(&Event::LinkStats { forward, back, clients: stats.clients });
 }

@@ -1,4 +1,5 @@
-//! `tidewire lab`: emulated links, as a UDP proxy for everybody, and between hosts in network namespaces for root on Linux.
+//! `tidewire lab`: emulated links. A UDP proxy needs no privileges; links between hosts in network namespaces
+//! need root on Linux.
 
 #[cfg(target_os = "linux")]
 mod check;
@@ -14,6 +15,7 @@ mod peers;
 
 use std::path::Path;
 
+use serde::Serialize;
 use tidewire_lab::distribution::milliseconds;
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::link::LinkStats;
@@ -21,28 +23,63 @@ use tidewire_sim::scenario::Scenario;
 
 use super::{Ended, block_on, with};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::report::{Console, LinkCounts};
+use crate::report::Console;
+
+/// The event that `lab link` and `sim` share.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(super) enum Event {
+    /// What `lab link` has carried so far, or `sim` in all.
+    LinkStats {
+        /// Counts of the direction toward the target.
+        forward: LinkCounts,
+        /// Counts of the direction from the target.
+        back: LinkCounts,
+        /// Clients that have sent something.
+        clients: u64,
+    },
+}
+
+/// What one direction of an emulated link did with its datagrams.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct LinkCounts {
+    /// Datagrams that arrived at the link.
+    offered: u64,
+    /// Datagrams that the link handed on.
+    delivered: u64,
+    /// Datagrams dropped by the loss model, by a blackout, or because they exceed the MTU.
+    lost: u64,
+    /// Datagrams dropped because the queue was full.
+    queue_dropped: u64,
+    /// Mean time in the queue.
+    queueing_ms: f64,
+    /// IP bytes that arrived at the link.
+    offered_bytes: u64,
+    /// IP bytes that the link handed on.
+    delivered_bytes: u64,
+}
 
 /// The verbs of the lab.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// A lossy link between UDP sockets: give senders the --listen address instead of the receiver's
+    /// Emulate a lossy link between UDP sockets. Senders use the --listen address instead of the receiver's
     Link(Box<link::LinkArgs>),
-    /// Two hosts in network namespaces, joined by a scenario's link, until Ctrl-C (root)
+    /// Run two hosts in network namespaces, joined by a scenario's link, until Ctrl-C (needs root)
     #[cfg(target_os = "linux")]
     Up(hosts::UpArgs),
-    /// A command on one of two hosts joined by a scenario's link, or peers measured across it (root)
+    /// Run a command on one of two hosts joined by a scenario's link, or measure peers across the link (needs
+    /// root)
     #[cfg(target_os = "linux")]
     Run(Box<hosts::RunArgs>),
-    /// Hold the lab against the link it claims to be: rate, losses, bursts, added delay (root)
+    /// Compare the lab with the link that it emulates: rate, losses, bursts, added delay (needs root)
     #[cfg(target_os = "linux")]
     Check(check::Args),
-    /// Flows of kernel TCP and of ours on one queue: who gets how much (root)
+    /// Measure how flows of kernel TCP and Tidewire share one queue (needs root)
     #[cfg(target_os = "linux")]
     Contest(contest::Args),
 }
 
-/// Runs one of them.
+/// Runs a verb of the lab.
 pub fn run(command: Command) -> (Console, Ended) {
     match command {
         Command::Link(args) => with(args.output.console(), |console| block_on(link::run(args, console))),
@@ -57,7 +94,7 @@ pub fn run(command: Command) -> (Console, Ended) {
     }
 }
 
-/// The link of a scenario file, without one that of the text `default`, with another seed if one is given.
+/// Reads the link of a scenario file, or of the text `default` without one. `seed` replaces the file's seed.
 fn link_of(scenario: Option<&Path>, default: &str, seed: Option<u64>) -> Result<DuplexConfig, Failure> {
     let scenario = match scenario {
         Some(path) => Scenario::read(path),
@@ -70,7 +107,7 @@ fn link_of(scenario: Option<&Path>, default: &str, seed: Option<u64>) -> Result<
     Ok(config)
 }
 
-/// What one direction counted, for `--json`.
+/// Converts the counts of one direction for `--json`.
 pub(super) fn counts(link: &LinkStats) -> LinkCounts {
     LinkCounts {
         offered: link.offered,
@@ -83,7 +120,7 @@ pub(super) fn counts(link: &LinkStats) -> LinkCounts {
     }
 }
 
-/// What the two directions counted, a line each.
+/// Describes the counts of the two directions, a line each.
 fn describe(forward: &LinkStats, back: &LinkStats) -> String {
     let way = |link: &LinkStats| {
         let LinkCounts { offered, delivered, lost, queue_dropped, queueing_ms, .. } = counts(link);

@@ -1,9 +1,11 @@
-//! `tidewire lab run SCENARIO --peer tidewire,tcp-bbr`: the same records over the same link, by each peer in turn.
+//! `tidewire lab run SCENARIO --peer tidewire,tcp-bbr`: sends the same records over the same link by each
+//! peer in turn.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Serialize;
 use tidewire_lab::peer::{Peer, Table};
 use tidewire_lab::trial::{Load, Measured, Trial};
 use tidewire_sim::duplex::DuplexConfig;
@@ -13,55 +15,118 @@ use tidewire_sim::units::parse_duration;
 use super::comparison::{self, Row};
 use crate::chart::{Curve, svg};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::report::{Console, Delay, Event, rate};
+use crate::report::{Console, Delay, Spread, rate};
 
-/// Shortest run: below, most of it is start.
+/// Shortest run. In a shorter one, the start dominates the figures.
 const SHORTEST: Duration = Duration::from_secs(2);
-/// What `lab run` takes in place of a command.
+
+/// The events of `lab run --peer`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    /// One run of one peer.
+    PeerRun {
+        /// The peer.
+        name: &'a str,
+        /// Seed of the link's random numbers.
+        seed: u64,
+        /// Records that were made. 0 for a peer that makes its own load.
+        made: u64,
+        /// Records that arrived.
+        delivered: u64,
+        /// Goodput once the run had settled.
+        goodput_bps: f64,
+        /// In-order delay beyond the one-way time.
+        delay_ms: Delay,
+        /// In-order delay of the records made once the run had settled.
+        settled_delay_ms: Delay,
+        /// IP bytes sent over bytes delivered.
+        sent_per_app: Option<f64>,
+        /// IP bytes sent back over bytes delivered.
+        back_per_app: Option<f64>,
+        /// Fraction of the forward packets that a full queue dropped.
+        queue_dropped: f64,
+        /// Mean time in the forward queue.
+        queueing_ms: f64,
+        /// How late the emulator handed packets on, 95th percentile.
+        late_p95_ms: f64,
+        /// Packets that the emulator did not read in time.
+        unread: u64,
+    },
+    /// All runs of one peer.
+    Peer {
+        /// The peer.
+        name: &'a str,
+        /// Number of runs.
+        runs: usize,
+        /// Fraction of the records that arrived.
+        delivered: Option<Spread>,
+        /// Goodput of a run.
+        goodput_bps: Option<Spread>,
+        /// Mean delay of a run.
+        mean_ms: Option<Spread>,
+        /// Median delay of a run.
+        p50_ms: Option<Spread>,
+        /// 95th percentile of the delay of a run.
+        p95_ms: Option<Spread>,
+        /// 99th percentile of the delay of a run.
+        p99_ms: Option<Spread>,
+        /// IP bytes sent over bytes delivered.
+        sent_per_app: Option<Spread>,
+    },
+}
+
+/// Arguments of `lab run` that measure peers in place of a command.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Peers")]
 pub struct Args {
-    /// Measure these one after the other, in place of running a command: tidewire, tcp-cubic, tcp-bbr, tcp-reno, quinn-bbr, kcptun-fast3, srt-live ... (docs/lab.md)
+    /// Measure these peers in turn, in place of running a command: tidewire, tcp-cubic, tcp-bbr, tcp-reno,
+    /// quinn-bbr, kcptun-fast3, srt-live ... (docs/lab.md)
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', conflicts_with_all = ["command", "other", "at"])]
     pub(super) peer: Vec<String>,
-    /// More peers, in the form of crates/lab/src/peers.toml
+    /// File with more peers, in the format of crates/lab/src/peers.toml
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     peers: Option<PathBuf>,
-    /// Records made, as a share of the link's rate or as a rate; full: as fast as they are taken
+    /// Rate of the records: a fraction of the link's rate, a rate, or `full` for as fast as the peer takes
+    /// them
     #[arg(long, value_name = "LOAD", default_value = "50%", conflicts_with = "command")]
     load: Load,
-    /// How long records are made
+    /// Time to make records, at least 2s
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration, conflicts_with = "command")]
     time: Duration,
-    /// Runs of each, with the scenario's seed and those after it: medians and ranges
+    /// Number of runs of each peer, 1 to 100, with the scenario's seed and the seeds after it
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u64).range(1..=100), conflicts_with = "command")]
     seeds: u64,
-    /// Draw the distributions of the delay into this file
+    /// Draw the distributions of the delay into this SVG file
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     svg: Option<PathBuf>,
 }
 
-/// Runs each peer with each seed. One that fails is named and does not hide the others.
+/// Runs each peer with each seed. A run that fails is reported and does not stop the others.
 ///
 /// # Errors
-/// [`Exit::Usage`] for a wrong scenario or peer, [`Exit::LocalIo`] when the picture cannot be written, [`Exit::Other`] when a run failed.
+/// [`Exit::Usage`] for a wrong scenario or peer, [`Exit::LocalIo`] if the picture cannot be written,
+/// [`Exit::Other`] if a run failed.
 pub fn run(args: &Args, scenario: &Path, seed: Option<u64>, console: &Console) -> Result<(), Failure> {
     let scenario = Scenario::read(scenario).or_exit(Exit::Usage)?;
     let (link, seed) = (scenario.link, seed.unwrap_or(scenario.seed));
     if args.time < SHORTEST {
-        return Err(Failure::message(Exit::Usage, "--time: at least 2s, or all of it is start"));
+        return Err(Failure::message(
+            Exit::Usage,
+            "--time is too short; write at least 2s, because the start dominates a shorter run",
+        ));
     }
     let table = Table::read(args.peers.as_deref()).or_exit(Exit::Usage)?;
     let peers: Result<Vec<&Peer>, _> = args.peer.iter().map(|name| table.named(name)).collect();
     let peers = peers.or_exit(Exit::Usage)?;
-    // All that is missing is said before the first of many minutes.
+    // A missing program must be an error now, not after minutes of measurements.
     peers.iter().try_for_each(|peer| peer.check()).or_exit(Exit::Usage)?;
     let row =
         |peer: &&Peer| Row { name: peer.name.clone(), may_lose: comparison::may_lose(&peer.kind), runs: Vec::new() };
     let mut rows: Vec<Row> = peers.iter().map(row).collect();
     let mut failed = Vec::new();
     for seed in (0..args.seeds).map(|n| seed.wrapping_add(n)) {
-        // Peers by turns, so that what else the machine does is shared by all.
+        // The peers take turns, so that other load of the machine disturbs all of them alike.
         for (peer, row) in peers.iter().zip(&mut rows) {
             match measure(args, peer, &link, seed, console) {
                 Ok(measured) => row.runs.push(measured),
@@ -105,12 +170,15 @@ fn measure(args: &Args, peer: &Peer, link: &DuplexConfig, seed: u64, console: &C
     let figures = [delay.p50, delay.p95, delay.p99].map(ms).join("/");
     console.say(&format!("{} (seed {seed}): {}, p50/p95/p99 {figures} ms", peer.name, rate(measured.goodput_bps)));
     if measured.unread > 0 {
-        console.warn(&format!("{} packets came faster than they were read: the machine is too busy", measured.unread));
+        console.warn(&format!(
+            "the lab did not read {} packets in time: the machine is too busy, so run it alone",
+            measured.unread
+        ));
     }
     Ok(measured)
 }
 
-/// Prints the medians, and draws the picture.
+/// Prints the table of medians, and draws the picture.
 fn tell(args: &Args, rows: &[Row], link: &DuplexConfig, console: &Console) -> Result<(), Failure> {
     for row in rows {
         let delay = |q| row.spread(|run| run.delay.quantile(q));
@@ -127,7 +195,7 @@ fn tell(args: &Args, rows: &[Row], link: &DuplexConfig, console: &Console) -> Re
         });
     }
     if !console.json() {
-        // A closed pipe is the reader's business.
+        // A reader that closed the pipe is not a failure.
         let _ = write!(std::io::stdout().lock(), "{}", comparison::table(rows, args.load, link));
     }
     let Some(path) = &args.svg else { return Ok(()) };
