@@ -37,17 +37,6 @@ pub enum Event<'a> {
         /// The destination.
         to: String,
     },
-    /// One run of `demo`.
-    Run {
-        /// A description of the run.
-        name: &'a str,
-        /// The profile, in the form that `--profile` takes.
-        profile: &'a str,
-        /// Whether the received file has the hash of the sent file.
-        hash_ok: bool,
-        /// The summary that the receiver measured.
-        summary: &'a Summary,
-    },
     /// The reason why the program ends early.
     Error {
         /// The exit code.

@@ -175,7 +175,7 @@ fn an_interrupted_receiver_leaves_no_part_and_the_sender_hears_of_it() {
 }
 
 #[test]
-fn the_demo_measures_three_runs_and_draws_them() {
+fn the_demo_measures_three_runs_of_each_part_and_draws_them() {
     let folder = tempfile::tempdir().unwrap();
     let (file, svg) = (folder.path().join("f"), folder.path().join("demo.svg"));
     let mut content = vec![0; 3_000_000];
@@ -187,13 +187,18 @@ fn the_demo_measures_three_runs_and_draws_them() {
     let lines = schema::lines(&output.stdout);
     let runs: Vec<_> = lines.iter().filter(|line| line["event"] == "run").collect();
     let profiles: Vec<_> = runs.iter().filter_map(|run| run["profile"].as_str()).collect();
-    assert_eq!(profiles, ["arq", "block:32,8", "stream"]);
-    assert!(runs.iter().all(|run| run["hash_ok"] == true));
+    assert_eq!(profiles, ["arq", "block:32,8", "stream", "arq", "block:32,8", "stream"]);
+    let (records, files) = runs.split_at(3);
+    assert!(records.iter().all(|run| run["part"] == "records" && run["summary"]["records"]["delivered"] == 10_000));
+    assert!(files.iter().all(|run| run["part"] == "file" && run["hash_ok"] == true));
     // What each run is for really happened.
     let packets = |run: usize, name: &str| runs[run]["summary"]["packets"][name].as_u64().unwrap();
-    assert_eq!(packets(0, "repair"), 0);
-    assert!(packets(1, "repair") > 0 && packets(2, "repair") > 0);
+    for first in [0, 3] {
+        assert_eq!(packets(first, "repair"), 0);
+        assert!(packets(first + 1, "repair") > 0 && packets(first + 2, "repair") > 0);
+    }
     assert!(runs.iter().all(|run| run["summary"]["delay_ms"]["p99"].as_f64().unwrap() > 0.0));
     assert_eq!(lines.last().unwrap()["event"], "summary");
-    assert!(fs::read_to_string(svg).unwrap().starts_with("<svg"));
+    assert!(fs::read_to_string(svg).unwrap().contains("half of the link"));
+    assert!(fs::read_to_string(folder.path().join("demo-file.svg")).unwrap().contains("fills the link"));
 }

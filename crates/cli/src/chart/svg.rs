@@ -14,21 +14,40 @@ pub(super) const PLOT: (f64, f64, f64, f64) = (64.0, 56.0, 776.0, 380.0);
 /// Points along the axis where a curve is sampled; more than pixels across.
 const SAMPLES: usize = 1000;
 /// Colours of the curves (Okabe and Ito's palette, told apart by colour-blind readers).
-pub(super) const COLOURS: [&str; 7] = ["#d55e00", "#e69f00", "#0072b2", "#009e73", "#cc79a7", "#56b4e9", "#000000"];
+pub(super) const COLOURS: [&str; 6] = ["#d55e00", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#000000"];
+/// The colour of the same palette that is kept for Tidewire.
+const OURS: &str = "#0072b2";
 
-/// The whole file; `what` has the delays that the curves show.
-pub fn draw(curves: &[Curve], title: &str, what: &str) -> String {
+/// The words of a picture.
+#[derive(Clone, Copy, Debug)]
+pub struct Caption<'a> {
+    /// What was measured.
+    pub title: &'a str,
+    /// The link, in a few words.
+    pub conditions: &'a str,
+    /// The things whose delays the curves show: "records".
+    pub what: &'a str,
+    /// What to see, in one sentence.
+    pub see: &'a str,
+}
+
+/// The whole file.
+pub fn draw(curves: &[Curve], caption: &Caption<'_>) -> String {
     let axis = Axis::covering(curves);
-    let height = HEIGHT + LINE * curves.len() as f64;
+    let height = HEIGHT + LINE * (1 + curves.len()) as f64;
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"system-ui, sans-serif\" \
          font-size=\"13\">\n<title>{0}</title>\n<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>\n\
-         <text x=\"{1}\" y=\"24\" font-size=\"16\" font-weight=\"600\" fill=\"#222\">In-order delivery delay</text>\n\
-         <text x=\"{1}\" y=\"42\" fill=\"#555\">{0}</text>\n",
-        escape(title),
+         <text x=\"{1}\" y=\"24\" font-size=\"16\" font-weight=\"600\" fill=\"#222\">{0}</text>\n\
+         <text x=\"{1}\" y=\"42\" fill=\"#555\">{2}</text>\n\
+         <text x=\"{1}\" y=\"{3}\" fill=\"#222\">{4}</text>\n",
+        escape(caption.title),
         PLOT.0,
+        escape(caption.conditions),
+        height - 14.0,
+        escape(caption.see),
     );
-    grid(&mut out, axis, what);
+    grid(&mut out, axis, caption.what);
     for (index, curve) in curves.iter().enumerate() {
         line(&mut out, index, curve, axis);
     }
@@ -37,6 +56,11 @@ pub fn draw(curves: &[Curve], title: &str, what: &str) -> String {
     }
     out.push_str("</svg>\n");
     out
+}
+
+/// Tidewire's own curve has the same colour in every picture; the others take the rest of the palette in turn.
+fn colour(index: usize, label: &str) -> &'static str {
+    if label.to_lowercase().starts_with("tidewire") { OURS } else { COLOURS[index % COLOURS.len()] }
 }
 
 fn x(axis: Axis, milliseconds: f64) -> f64 {
@@ -71,14 +95,14 @@ fn grid(out: &mut String, axis: Axis, what: &str) {
     let _ = writeln!(
         out,
         "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#555\">\
-         share of {what} delivered in order within (logarithmic)</text>",
+         delay of {what} in order, beyond the one-way time (logarithmic); up: the share that has arrived</text>",
         (left + right) / 2.0,
         bottom + 42.0,
     );
 }
 
 fn line(out: &mut String, index: usize, curve: &Curve, axis: Axis) {
-    let colour = COLOURS[index % COLOURS.len()];
+    let colour = colour(index, &curve.label);
     let mut path = String::new();
     let mut drawn = f64::NAN;
     for sample in 0..=SAMPLES {
@@ -108,7 +132,7 @@ fn line(out: &mut String, index: usize, curve: &Curve, axis: Axis) {
 
 /// A line of the legend, below the axis, where no curve can cross it.
 fn legend(out: &mut String, index: usize, curve: &Curve) {
-    let colour = COLOURS[index % COLOURS.len()];
+    let colour = colour(index, &curve.label);
     let (left, y) = (PLOT.0, PLOT.3 + 70.0 + LINE * index as f64);
     let ms = |q| curve.delay.quantile(q).map_or_else(|| "-".into(), |delay| format!("{delay:.1} ms"));
     let _ = writeln!(
@@ -140,14 +164,16 @@ mod tests {
     fn draws_every_curve_with_its_marks_inside_the_picture() {
         let mut curves = curves();
         curves[0].label = "<&>".into();
-        let svg = draw(&curves, "25 Mbit/s", "records");
+        let caption =
+            Caption { title: "Half load", conditions: "25 Mbit/s", what: "records", see: "Lower is <earlier>." };
+        let svg = draw(&curves, &caption);
         assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
         assert_eq!(svg.matches("fill=\"none\"").count(), 3);
         assert_eq!(svg.matches("<circle").count(), 6);
-        assert!(svg.contains("viewBox=\"0 0 800 512\"") && svg.contains(">share of records delivered"));
+        assert!(svg.contains("viewBox=\"0 0 800 534\"") && svg.contains(">delay of records in order"));
         assert!(svg.contains("&lt;&amp;&gt;") && !svg.contains("<&>"));
         assert!(svg.contains("default p99: 4.0 ms"));
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
-        assert!(!draw(&[], "", "").contains("NaN"));
+        assert!(!draw(&[], &caption).contains("NaN"));
     }
 }

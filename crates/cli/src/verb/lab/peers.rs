@@ -200,7 +200,13 @@ fn tell(args: &Args, rows: &[Row], link: &DuplexConfig, console: &Console) -> Re
     }
     let Some(path) = &args.svg else { return Ok(()) };
     let curves: Vec<Curve> = rows.iter().map(Row::curve).filter(|curve| curve.delay.max().is_some()).collect();
-    let title = format!("records over the lab's link, {} s, seeds: {}", args.time.as_secs_f64(), args.seeds);
-    std::fs::write(path, svg::draw(&curves, &title, "records"))
+    let title = format!("{} s, seeds: {}", args.time.as_secs_f64(), args.seeds);
+    let caption = svg::Caption {
+        title: "Records over the lab's link",
+        conditions: &title,
+        what: "records",
+        see: "Left is earlier; a curve that ends below 100 % lost records.",
+    };
+    std::fs::write(path, svg::draw(&curves, &caption))
         .map_err(|error| Failure::message(Exit::LocalIo, format_args!("cannot write `{}`: {error}", path.display())))
 }
