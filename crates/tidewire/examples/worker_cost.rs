@@ -21,7 +21,7 @@ mod shared {
     }
 
     impl Shared {
-        pub(crate) fn handle_job(&self, _: ConnectionHandle, done: JobDone) {
+        pub(crate) fn handle_job(&self, _: ConnectionHandle, done: Option<JobDone>) {
             drop(done);
             *self.done.lock().expect("nobody panics with it") += 1;
             self.more.notify_one();

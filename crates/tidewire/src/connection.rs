@@ -133,6 +133,12 @@ impl Connection {
         self.wait_for(|_, slot| slot.closed.clone()).await
     }
 
+    /// What a worker does whose job panicked.
+    #[cfg(test)]
+    pub(crate) fn fail_job(&self) {
+        self.0.shared.handle_job(self.0.id, None);
+    }
+
     /// Waits until the handshake has ended, well or not.
     pub(crate) async fn connected(&self) -> Result<(), CloseReason> {
         self.wait_for(|_, slot| match &slot.closed {

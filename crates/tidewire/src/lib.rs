@@ -77,6 +77,8 @@ mod driver;
 mod endpoint;
 mod mail;
 #[cfg(test)]
+mod panics;
+#[cfg(test)]
 mod refusals;
 #[cfg(test)]
 mod shards;

@@ -146,11 +146,16 @@ impl Shared {
         }
     }
 
-    /// The result of a job; of a worker.
-    pub fn handle_job(&self, handle: ConnectionHandle, done: JobDone) {
+    /// The result of a job, from a worker. `None`: the job panicked, which is a bug in a code. Its connection is
+    /// closed then, since without the result it would wait for ever.
+    pub fn handle_job(&self, handle: ConnectionHandle, done: Option<JobDone>) {
         let mut state = self.lock();
         let now = self.clock.now();
-        state.endpoint.handle_job(now, handle, done);
+        if let Some(done) = done {
+            state.endpoint.handle_job(now, handle, done);
+        } else if let Some(connection) = state.connection_mut(handle) {
+            connection.close(now, CloseCode::Internal, "a coding job panicked");
+        }
         let driver = state.driver.take();
         drop(state);
         driver.into_iter().for_each(Waker::wake);
