@@ -34,6 +34,8 @@ pub fn test(context: &Context) -> Result<(), String> {
             "cargo test -p tidewire-cli --lib --test command --test resume --test transfer --test trust --profile checked",
         ]
     } else {
+        // `tests/examples.rs` of `tidewire` runs these as programs.
+        context.run("cargo build -p tidewire --examples --profile checked")?;
         &["cargo test --workspace --exclude xtask --lib --bins --tests --examples --profile checked"]
     };
     let tests = lines.iter().map(|line| {

@@ -64,12 +64,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let client = Endpoint::bind(loopback, secret, config).await?;
     let (theirs, ours) = tokio::join!(server.accept(), client.connect(server.local_addr()));
     let (theirs, ours) = (theirs.ok_or("the endpoint is closed")?, ours?);
-    let mut stream = ours.open().await?;
-    stream.write_all(&[7; 1_000_000]).await?;
-    stream.shutdown().await?;
-    let mut received = Vec::new();
-    let mut stream = theirs.accept().await.ok_or("the connection is closed")?;
-    stream.read_to_end(&mut received).await?;
+    let write = async {
+        let mut stream = ours.open().await?;
+        stream.write_all(&[7; 1_000_000]).await?;
+        stream.shutdown().await?;
+        Ok::<_, Box<dyn Error>>(())
+    };
+    // Beside the writer, which waits for the reader once the window of the stream is full.
+    let read = async {
+        let mut received = Vec::new();
+        let mut stream = theirs.accept().await.ok_or("the connection is closed")?;
+        stream.read_to_end(&mut received).await?;
+        Ok(received)
+    };
+    let ((), received) = tokio::try_join!(write, read)?;
     println!("{} bytes received; {:?}", received.len(), ours.stats().packets);
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The examples of the guide for embedders, run as a user runs them.
 //!
-//! Cargo builds the examples when all targets are tested. Where it builds the tests alone, these tests are skipped.
+//! `cargo xtask test` builds the examples before. Where they were not built, these tests are skipped.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ fn example(name: &str) -> Option<Command> {
     let tests = std::env::current_exe().expect("the test has a path");
     let path: PathBuf = tests.ancestors().nth(2)?.join("examples").join(name);
     if !path.exists() {
-        eprintln!("SKIPPED: the example `{name}` was not built; `cargo test --examples --tests` builds it");
+        eprintln!("SKIPPED: the example `{name}` was not built; try `cargo build -p tidewire --examples`");
         return None;
     }
     Some(Command::new(path))
