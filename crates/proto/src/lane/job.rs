@@ -14,7 +14,7 @@ pub(crate) type Symbol = Arc<Vec<u8>>;
 /// A job that decodes one generation.
 #[derive(Clone, Debug)]
 pub(crate) struct Decode {
-    /// Which generation, under which code.
+    /// The generation and its code.
     pub generation: Generation,
     /// The source symbols; `None` if one was not received.
     pub sources: Vec<Option<Symbol>>,
@@ -25,7 +25,7 @@ pub(crate) struct Decode {
 /// A job that computes repairs of one generation in advance.
 #[derive(Clone, Debug)]
 pub(crate) struct Encode {
-    /// Which generation, under which code.
+    /// The generation and its code.
     pub generation: Generation,
     /// All source symbols of the generation.
     pub sources: Vec<Symbol>,

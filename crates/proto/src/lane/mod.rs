@@ -24,7 +24,7 @@ pub(crate) use sender::{LaneSender, Slice};
 pub(crate) use stream::Sending;
 pub(crate) use streams::Streams;
 
-/// Symbols of a lane that a receiver accepts from the start: the lane credit given in the handshake.
+/// Symbols of a lane that a receiver accepts from the start: the lane credit granted in the handshake.
 pub(crate) const INITIAL_CREDIT: usize = 256;
 
 /// Initial capacity of a ring, in symbols. The ring grows with its content, so an idle connection stays below
