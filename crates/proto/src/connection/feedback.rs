@@ -14,7 +14,7 @@ use crate::lane::{LaneReceiver, MAX_LANES, STREAMS, Slice};
 use crate::path::{AckSample, EcnTally, Fate, LossSample, MAX_FEEDBACK_DELAY, Sent, is_persistent};
 use crate::wire::{EcnCounts, Feedback, FeedbackRepr, LaneRepr, StreamCreditRepr, Writer};
 
-/// Limit of FEEDBACK bytes per delivered byte. Chosen: it keeps the reverse path almost free.
+/// Upper limit of FEEDBACK bytes per byte received. Chosen.
 const RETURN_SHARE: f64 = 0.04;
 /// FEEDBACK is never limited to less than this many bytes: the acknowledgement, a lane report and a few
 /// ranges.

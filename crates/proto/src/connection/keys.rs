@@ -12,7 +12,7 @@ use crate::crypto::{Aead, MAX_SEALED, OpeningKey, SealingKey};
 use crate::handshake::Session;
 use crate::path::PeerIds;
 
-/// Lifetime of a key, however few packets it sealed. Chosen: an idle connection renews its key too.
+/// A key is renewed after this time, however few packets it sealed (docs/wire.md section 3).
 const KEY_LIFE: Duration = Duration::from_secs(300);
 /// Maximum number of packets with a wrong tag, under all keys of a connection: the integrity limit of
 /// ChaCha20-Poly1305 (RFC 9001 section 6.6). The limit of AES-GCM is 2^52.

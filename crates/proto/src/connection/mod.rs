@@ -306,7 +306,8 @@ impl Connection {
         self.path.remote
     }
 
-    /// The public key that the peer proved to have; none with authentication `psk`, and before the handshake is over.
+    /// The public key that the peer proved to own. `None` with authentication `psk`, and before the handshake
+    /// is over.
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.peer_key
     }

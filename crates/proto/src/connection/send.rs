@@ -22,8 +22,7 @@ use crate::wire::{
     write_repair_header, write_short_header, write_source_header,
 };
 
-/// Longest duration of a batch of segments at the pacing rate. Chosen: a longer batch is a burst that can
-/// overflow a short queue.
+/// Longest duration of a batch of segments at the pacing rate. Chosen, to keep bursts short.
 const BATCH: Duration = Duration::from_micros(500);
 /// Least number of bytes that a data packet carries beside its symbol header and symbol.
 pub(super) const PACKET_OVERHEAD: usize = SHORT_HEADER_LEN + TAG_LEN;
