@@ -1,12 +1,11 @@
 //! One connection: dispatches between the driver, the path, the lanes and the streams.
 //!
-//! The driver's contract (front page of the crate): after any `&mut self` call, drain
-//! [`Connection::poll_transmit`], then [`Connection::poll_event`], then read [`Connection::poll_timeout`];
-//! only then wait. Each concern has a file: `receive` (incoming frames), `feedback` (FEEDBACK in both
-//! directions), `send` (filling a slot), `lanes` (which lane fills it), `timers`, `slices` (symbols longer
-//! than the path MTU), `app` (streams), `messages`, `memory`, `moving` (addresses and ids), `keys`,
-//! `exchange` (fresh keys), `policy` (how the peer should code), `driving` (types that the driver passes in
-//! and gets back).
+//! The driver's contract: after any `&mut self` call, drain [`Connection::poll_transmit`], then
+//! [`Connection::poll_event`], then read [`Connection::poll_timeout`]; only then wait. Each concern has a
+//! file: `receive` (incoming frames), `feedback` (FEEDBACK in both directions), `send` (filling a slot),
+//! `lanes` (which lane fills it), `timers`, `slices` (symbols longer than the path MTU), `app` (streams),
+//! `messages`, `memory`, `moving` (addresses and ids), `keys`, `exchange` (fresh keys), `policy` (how the
+//! peer should code), `driving` (types that the driver passes in and gets back).
 
 mod app;
 mod carried;

@@ -165,7 +165,7 @@ fn messages_share_symbols_or_fill_several_and_are_given_up_in_time() {
     assert!(base_was_said(&us, lane));
 }
 
-/// What the probe after a silence carries. Data sent before counts as sent.
+/// Sends everything that may be sent, then asks for a probe. Returns what the probe carries.
 fn asked_for(us: &mut Connection, peer: &mut Peer) -> Carried {
     peer.wait(Duration::from_millis(20));
     peer.hear(us);

@@ -243,7 +243,7 @@ fn a_reply_to_one_of_many_hellos_says_nothing_of_the_round_trip() {
     let (ours, theirs) = (ConnectionId([1; 8]), ConnectionId([2; 8]));
     let mut responder = Responder::new(&secret, Arc::new(AwsLc), [4; 32]);
     let mut buffer = [0; DATAGRAM];
-    // The delay of the first HELLOs on a link of 40 ms, and the round trip assumed then.
+    // How long HELLOs are lost on a link of 40 ms, and the round trip assumed afterwards.
     for (lost_until, believed) in [(Duration::ZERO, 40), (Duration::from_secs(8), 333)] {
         let initiator = Initiator::new(&secret, ours, &Parameters::default(), Arc::new(AwsLc), [3; 32], start);
         let mut us = Connection::connect(Arc::default(), initiator, ours, address(), start, 1);

@@ -155,7 +155,7 @@ fn a_thief_who_passes_the_challenge_on_wins_nothing_while_the_peer_speaks_for_it
     // The peer answers the challenge from its own address, which the thief cannot prevent.
     peer.answer(&mut us, &heard, address(), address());
     assert_eq!(us.remote(), address());
-    // The peer also answers the thief's challenge, which was forwarded, from the peer's address.
+    // The thief forwarded its challenge. The peer answers that too, but from its own address.
     peer.answer(&mut us, &heard, elsewhere(), address());
     assert_eq!((us.remote(), us.stats().moves), (address(), 0));
 }
