@@ -91,11 +91,11 @@ pub struct MessageStats {
 pub struct Stats {
     /// True if this end listens and codes as its peer asked.
     pub policy_followed: bool,
-    /// Packets.
+    /// Packet counts.
     pub packets: PacketStats,
-    /// Source symbols received.
+    /// Counts of source symbols received.
     pub symbols: SymbolStats,
-    /// Messages.
+    /// Message counts.
     pub messages: MessageStats,
     /// Bytes sent on the wire, IP and UDP headers included.
     pub wire_bytes_sent: u64,
@@ -147,7 +147,8 @@ const UNIT: Duration = Duration::from_micros(16);
 /// Octaves above the unit: up to 268 s.
 const OCTAVES: u32 = 24;
 
-/// Distribution of a delay: logarithmic buckets from 16 us to 268 s, 16 per factor of two; mean and maximum are exact.
+/// Distribution of a delay, in logarithmic buckets from 16 us to 268 s, 16 per factor of two. Mean and
+/// maximum are exact.
 #[derive(Clone, Debug)]
 pub struct DelayHistogram {
     counts: Box<[u64; (PER_OCTAVE * (OCTAVES + 1)) as usize]>,

@@ -1,8 +1,9 @@
 //! FEEDBACK, in both directions: the peer's report about our packets and symbols, and our report about the
 //! peer's.
 //!
-//! Whether a packet was received or lost is reported to the path (round trip, loss, rate), and for symbols to
-//! the lane. Each loss is also reported to the rate controller, even if a repair made good for it (RFC 9265).
+//! The fate of a packet (received or lost) is reported to the path, for round trip, loss and rate. The fate
+//! of a symbol is also reported to its lane. Each loss is reported to the rate controller too, even if a
+//! repair has replaced the packet (RFC 9265).
 
 use std::collections::BTreeMap;
 

@@ -93,7 +93,7 @@ impl Lanes {
         }
     }
 
-    /// Whether the peer may lack something that was sent.
+    /// Whether the peer may lack a symbol that was sent, or may not know a base.
     pub fn is_lacking(&self) -> bool {
         self.iter().any(|(_, lane)| lane.sender.base() < lane.sender.sent() || lane.sender.is_base_news())
     }

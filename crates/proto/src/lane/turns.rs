@@ -29,7 +29,7 @@ struct Turn {
 /// The waiting streams of a lane; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    /// Ascending by `(end, stream)`.
+    /// Sorted by `(end, stream)`, ascending.
     waiting: VecDeque<Turn>,
     clock: u64,
 }

@@ -183,7 +183,7 @@ impl CodingContext<'_> {
 /// The policies of one lane, and the planner that both of them read.
 #[derive(Debug)]
 pub(crate) struct Policies {
-    /// `None` where neither policy needs a plan.
+    /// `None` if neither policy needs a plan.
     planner: Option<Planner>,
     proactive: Box<dyn ProactivePolicy>,
     answer: Box<dyn AnswerPolicy>,

@@ -37,7 +37,7 @@ pub(super) struct Sliced {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slice {
     pub id: SourceId,
-    /// Counted from 0.
+    /// Index of the part, from 0.
     pub part: u16,
 }
 

@@ -22,7 +22,7 @@ const LONG: u64 = 256;
 /// Chosen: a scan interval of a quarter of the FEEDBACK delay.
 const LOOKS: u64 = 64;
 
-/// See the module.
+/// Answers reported deficits with the margin of the planner; see the module.
 #[derive(Debug, Default)]
 pub struct AsPlanned {
     /// The situation of the last scan, if that scan found nothing to answer.

@@ -117,8 +117,7 @@ impl Default for Planner {
 }
 
 impl Planner {
-    /// Called when a source symbol was sent for the first time. Reviews the share after every [`REVIEW`]
-    /// symbols.
+    /// Called when a source symbol was sent for the first time. Reviews the share after every few symbols.
     pub fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
         self.since_review += 1;
         if !self.reviewed || self.since_review >= REVIEW {
@@ -197,7 +196,7 @@ pub(super) fn is_dear(cx: &CodingContext<'_>) -> bool {
     cx.flying() < SHORT || cx.loss.rate * correlation(cx.loss.burst) > DENSE
 }
 
-/// P(Bin(n, p) > m).
+/// P(Bin(n, p) > m): the probability that more than `m` of `n` packets are lost at loss rate `p`.
 pub(super) fn more_than(m: u32, n: u32, p: f64) -> f64 {
     let odds = p / (1.0 - p);
     let mut term = (1.0 - p).powi(n as i32);

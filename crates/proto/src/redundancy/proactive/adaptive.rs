@@ -23,7 +23,7 @@ const TAIL_FRACTION: u32 = 8;
 /// Maximum number of repairs that may wait for a slot: few enough to send in one idle moment without a burst.
 const MOST_DUE: f64 = 4.0;
 
-/// See the module.
+/// Sends the share of repair that the planner computes; see the module.
 #[derive(Debug, Default)]
 pub struct Adaptive {
     due: f64,

@@ -16,17 +16,17 @@ use crate::redundancy::{CodingContext, Repair, RepairInFlight, Report};
 struct Generation {
     first: SourceId,
     count: u16,
-    /// Proactive repairs still to be sent.
+    /// Number of proactive repairs still to be sent.
     owed: u16,
-    /// Rows of the matrix that were sent.
+    /// Number of repair rows sent.
     sent: u16,
-    /// Source symbols whose first transmission was lost.
+    /// Number of source symbols whose first transmission was lost.
     lost: u64,
-    /// Repairs that arrived.
+    /// Number of repairs that arrived.
     arrived: u64,
 }
 
-/// Generations of `k`, `r` repairs each.
+/// Sends generations of `k` source symbols with `r` repairs each.
 #[derive(Debug)]
 pub struct Block {
     k: u16,
