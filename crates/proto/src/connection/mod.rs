@@ -107,7 +107,7 @@ pub struct Connection {
     streams: Streams,
     /// The peer's lanes of messages.
     inbound: BTreeMap<u32, Inbound>,
-    /// The application was told that a message is waiting, and has not read all messages since.
+    /// The application was told that a message is waiting, and has not yet read all waiting messages.
     told_message: bool,
     max_span: u16,
     symbol_limit: usize,

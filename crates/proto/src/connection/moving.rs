@@ -46,7 +46,7 @@ impl Connection {
         self.start_path(now, self.path.remote, false);
     }
 
-    /// Called if the first packet did not validate its source address. Only challenges are sent until an
+    /// Called if the first packet does not prove its source address. Only challenges are sent until an
     /// address answers one.
     pub(crate) fn distrust_address(&mut self) {
         self.validation.distrust_home();
@@ -141,7 +141,7 @@ impl Connection {
             (self.path_response, any) = (None, true);
         }
         if let Some(token) = self.validation.take_home() {
-            // If it does not fit, it is dropped; the next packet of the peer then comes without a validation.
+            // A challenge that does not fit is left out.
             any |= Frame::PathChallenge(token).emit(w).is_ok();
         }
         if self.is_established() {

@@ -75,8 +75,8 @@ impl Connection {
             Err(code) => self.fault(now, code),
         }
         if self.path.flight.is_full() {
-            // An end that only receives small records gets no FEEDBACK, and FEEDBACK is what otherwise makes
-            // packets forgotten.
+            // An end that only receives small records gets no FEEDBACK. Packets are otherwise forgotten when
+            // FEEDBACK arrives, so forget them here.
             self.path.forget_packets(now);
             if self.path.flight.is_full() {
                 self.fault(now, CloseCode::Protocol);

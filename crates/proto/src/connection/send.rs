@@ -28,13 +28,13 @@ const BATCH: Duration = Duration::from_micros(500);
 pub(super) const PACKET_OVERHEAD: usize = SHORT_HEADER_LEN + TAG_LEN;
 /// One FEEDBACK in this many is followed by an ignorable frame, so that peers keep ignoring unknown frames.
 const GREASE_RATE: u64 = 64;
-/// A packet that is less than half full is held back, after the source symbol before it, by the latency
-/// target divided by this. Small records in quick succession then share a packet. Measured at 10 % loss: a
+/// A packet that is less than half full is sent no sooner than the latency target divided by this after the
+/// previous source symbol. Small records in quick succession then share a packet. Measured at 10 % loss: a
 /// twelfth saves another 3 % of the bytes, a twenty-fourth costs 5 % more (docs/recovery.md).
 const HOLD: u32 = 16;
 /// Lower limit of this wait. One packet per millisecond costs 0.6 Mbit/s of headers. Chosen.
 const LEAST_HOLD: Duration = Duration::from_millis(1);
-/// The wait is at most the user's stated latency, which may be 1 ms, divided by this. Chosen.
+/// If the user stated a latency, which may be 1 ms, the wait is at most that latency divided by this. Chosen.
 const MOST_HOLD: u32 = 4;
 /// The wait is at most the round trip divided by this. So an application that waits for an answer before it
 /// writes again is never held. Chosen.

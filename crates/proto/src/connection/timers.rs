@@ -13,8 +13,8 @@ use crate::wire::ConnectionId;
 /// Probes per round trip in the first [`STEADY_PROBES`] of a silence. Within two round trips of the link's
 /// return, a probe must be sent and answered, and the data that the answer requests must arrive.
 const PROBES_PER_RTT: u32 = 3;
-/// Least time between probes: at most a hundred small packets before the circuit breaks, whatever the round
-/// trip. Chosen.
+/// Least time between probes. It allows at most a hundred small packets before the circuit breaks, whatever
+/// the round trip. Chosen.
 const FASTEST_PROBES: Duration = Duration::from_millis(10);
 /// Longest time between probes. The full rate must be back within two seconds of the link's return
 /// (docs/survival.md S5, S9), which leaves one second to notice the return.

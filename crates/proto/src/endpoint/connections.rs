@@ -85,7 +85,8 @@ impl Connections {
         self.shared / self.len().max(1)
     }
 
-    /// Measures a connection. Returns whether it grew beyond its part although the memory is short.
+    /// Measures the memory of a connection. Returns whether it grew beyond its part while more than half of
+    /// the memory is in use.
     pub fn measure(&mut self, handle: ConnectionHandle) -> bool {
         let part = self.part();
         let Some(entry) = self.table.get_mut(&handle) else { return false };

@@ -2,8 +2,8 @@
 //! has decoded them, and keeps the state that redundancy policies read.
 //!
 //! The encoder's ring is send buffer, retransmission buffer and coding window in one. A symbol is *open*
-//! while streams write into it, *queued* once it is closed, and *out* after its first transmission. From then
-//! on its bytes never change. Repairs mix only symbols that are out.
+//! while streams write into it, *queued* once it is closed, and *out* after its first transmission. The bytes
+//! of a symbol that is out never change. Repairs mix only such symbols.
 
 mod ahead;
 mod expiry;
@@ -355,7 +355,7 @@ impl LaneSender {
         self.source_interval
     }
 
-    /// Length of a repair over the span: the length of the longest symbol in it.
+    /// Length of a repair over the span: at least the length of the longest symbol in it.
     pub fn repair_len(&self, first: SourceId, count: u16) -> Result<usize, EncodeError> {
         self.window.repair_len(first, count)
     }

@@ -3,7 +3,7 @@
 //! The receiving half only counts; the bytes are in the [`Pieces`] of the connection. Every byte of a stream
 //! is in exactly one symbol, and a peer that breaks this rule is at fault. Bytes that nobody will read are
 //! counted and dropped, because the count tells when the half is over. The number of gaps in a stream is not
-//! limited: gaps come from losses, so an honest peer cannot limit them.
+//! limited: losses cause the gaps, and an honest peer cannot prevent losses.
 
 use tidewire_codec::SourceId;
 

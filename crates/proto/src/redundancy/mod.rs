@@ -117,7 +117,7 @@ pub struct CodingContext<'a> {
     pub rtt: Duration,
     /// True if source symbols are waiting to be sent.
     pub backlog: bool,
-    /// True if, for the last round trip, the path has limited the sender, not the application.
+    /// True if the path, rather than the application, has limited the sender for the last round trip.
     pub saturated: bool,
     /// Mean time between source symbols.
     pub source_interval: Duration,

@@ -36,7 +36,7 @@ impl Report {
         self.undecoded.iter().map(|run| run.end.0.min(limit.0).saturating_sub(run.start.0)).sum()
     }
 
-    /// Deficit of the ids below `settled`: the part that packets in flight cannot reduce.
+    /// Deficit of the ids below `settled`: the part that does not depend on source packets in flight.
     ///
     /// This is a lower bound, because all rows of the receiver are credited to the settled part.
     pub fn settled_deficit(&self, settled: SourceId) -> u64 {

@@ -121,9 +121,9 @@ fn another_host_begins_a_path_anew_and_another_port_does_not() {
     }
 }
 
-/// Spoofed-source migration, as in the threat model. An attacker copies packets from its own address, or
-/// claims the address of a victim. That address gets a few small packets, at most three times the bytes
-/// received, and the connection stays.
+/// Spoofed-source migration, as in the threat model. An attacker sends copies of packets from its own
+/// address, or claims the address of a victim. That address gets a few small packets, at most three times the
+/// bytes received, and the connection stays.
 #[test]
 fn an_address_that_does_not_answer_gets_three_times_its_bytes_and_no_more() {
     for pings in [1, 3, 40] {

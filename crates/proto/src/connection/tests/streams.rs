@@ -111,8 +111,8 @@ fn a_stop_of_ours_is_said_once_and_only_where_more_may_come() {
 fn a_flood_of_resets_and_stops_costs_no_memory() {
     let config = Config { max_streams: 16, ..Config::default() };
     let (mut us, mut peer) = connected(config);
-    // The application neither accepts nor answers. There are sixteen streams, whatever arrives for them and
-    // for closed ones.
+    // The application neither accepts streams nor answers on them. Only sixteen streams are kept, whatever
+    // arrives for them and for closed ones.
     peer.symbol(&mut us, 0, &[reset(30, 0)]);
     for n in 0..15 {
         peer.symbol(&mut us, n + 1, &[reset(2 * n, 0), stop(2 * n)]);

@@ -76,9 +76,9 @@ impl LaneSender {
         }
     }
 
-    /// Whether repairs over nearly the same span are likely to follow. This is so if the span ends with the
-    /// newest symbol, as did that of the last repair not long ago. The span must also begin well above the
-    /// base, because the base may move on in the meantime.
+    /// Whether repairs over nearly the same span are likely to follow. The span must end with the newest
+    /// symbol, and the last such repair must be at most [`CLOSE`] symbols ago. The span must also begin far
+    /// above the base. Otherwise the advancing base would soon cut it.
     fn are_more_to_follow(&mut self, id: RepairId) -> bool {
         if id.first.plus(id.count.into()) != self.sent {
             return false;

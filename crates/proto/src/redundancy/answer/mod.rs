@@ -42,7 +42,7 @@ pub trait AnswerPolicy: Send + fmt::Debug {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Answer {
-    /// Reported losses are not answered. Only after a silence is the oldest symbol sent again. For
+    /// Reported losses are not answered. After a silence, the oldest symbol is still sent again. For
     /// experiments.
     Open,
     /// Each lost source symbol is retransmitted.

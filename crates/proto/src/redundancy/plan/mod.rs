@@ -43,8 +43,8 @@ const SPARING_EXCESS: f64 = 0.03;
 /// 10 % of independent losses (0.12) or 2 % in runs of 4 (0.14), where answers are cheap, and 20 % (0.3).
 const DENSE: f64 = 0.2;
 /// If a round trip has fewer source symbols than this, an answer arrives soon, and sparing answers cost
-/// little delay (10 % at 10 ms, 25 Mbit/s, 21 symbols: 2 ms, and they save 2.8 % of goodput). With 125
-/// symbols, sparing answers cost half of the delay. Chosen between the two.
+/// little delay (10 % at 10 ms, 25 Mbit/s, 21 symbols: they cost 2 ms and save 2.8 % of goodput). With 125
+/// symbols, half of the delay comes from sparing answers. Chosen between the two.
 const SHORT: u64 = 64;
 /// The delay quantile that the default target bounds.
 const QUANTILE: f64 = 0.99;

@@ -193,8 +193,8 @@ fn asking_plan(target: Target, conditions: Conditions) -> Plan {
 fn least_plan(target: Target, conditions: Conditions) -> Plan {
     let allowed = 1.0 - target.deliver;
     let asked = asking_plan(target, conditions);
-    // If answers take longer than the target, half of the allowed fraction is a margin for what the estimate
-    // omits: gaps that need more than one answer.
+    // If answers take longer than the target's latency, keep half of the allowed fraction as a margin. The
+    // estimate omits gaps that need more than one answer.
     if asked.late <= allowed / 2.0 || (target.latency >= conditions.asked() && asked.late <= allowed) {
         return asked;
     }
@@ -387,8 +387,8 @@ mod tests {
         let (loose, strict) = (plan(90, 0.9, 0.1, 1.0).answers(3, now), plan(90, 0.99, 0.1, 1.0).answers(3, now));
         assert!(3 < loose && loose < strict && strict <= 10, "{loose} {strict}");
         assert!(plan(90, 0.9, 0.1, 4.0).answers(1, now) > plan(90, 0.9, 0.1, 1.0).answers(1, now));
-        // Fewer repairs while more rounds are left, and as many as for a strict target when the deadline is
-        // near.
+        // An answer has fewer repairs while more rounds are left. Near the deadline it has as many as for a
+        // strict target.
         let patient = plan(400, 0.99, 0.1, 1.0);
         let (early, late) = (patient.answers(3, now), patient.answers(3, Duration::from_millis(320)));
         assert!(early < late && late == strict, "{early} {late} {strict}");

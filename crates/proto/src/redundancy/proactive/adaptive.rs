@@ -18,7 +18,7 @@ use crate::redundancy::{CodingContext, Repair};
 const MAX_DEBT: u32 = 32;
 /// Accepted probability that a tail stays undecoded after its repairs.
 const TAIL_RISK: f64 = 0.01;
-/// A pause counts as the end of a tail after the round trip divided by this number.
+/// After a pause of the round trip divided by this number, the symbols before the pause count as a tail.
 const TAIL_FRACTION: u32 = 8;
 /// Maximum number of repairs that may wait for a slot: few enough to send in one idle moment without a burst.
 const MOST_DUE: f64 = 4.0;
