@@ -16,8 +16,8 @@ const FRESH_KEYS_AFTER: Duration = Duration::from_secs(3_600);
 /// sooner. Each costs the responder two operations on the curve, about 200 us.
 pub(crate) const LEAST_FRESH_KEYS_AFTER: Duration = Duration::from_secs(1);
 
-/// Chosen: the cost of one repair of a longest default span (256 symbols of 1,024 bytes), which a lane with a
-/// sliding window computes inside the connection too. All work for a block of 32 symbols stays inside; the
+/// Chosen: the cost of one repair of the longest default span (256 symbols of 1,024 bytes), which a lane with
+/// a sliding window computes inside the connection too. All work for a block of 32 symbols stays inside; the
 /// repairs and losses of a block of 100 go to a worker.
 const INLINE_PRODUCTS: usize = 1 << 18;
 /// Chosen: more cores than any present machine can spare for one endpoint.
@@ -61,8 +61,8 @@ pub struct Config {
     /// A connection that receives nothing for this long is closed (default 60 s).
     pub idle_timeout: Duration,
     /// If no packet passes for this long, a PING keeps the connection alive, so that address translators on
-    /// the path do not forget it. 10 s is shorter than the timeouts seen in the field. Off by default. It
-    /// suffices at the initiator, and is needed there if the responder may be the first to send after a
+    /// the path do not forget it. 10 s is shorter than the timeouts seen in the field. Off by default. One
+    /// end is enough: the initiator. It must set this if the responder may be the first to send after a
     /// pause.
     pub keep_alive: Option<Duration>,
     /// Number of packets after which our key is renewed, once the peer has answered under it; 1 to 2^27

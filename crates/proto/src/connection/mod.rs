@@ -115,7 +115,7 @@ pub struct Connection {
     lane_credit: u64,
     idle_timeout: Duration,
     last_heard: Time,
-    /// When `poll_transmit` was last called. Everything that could be sent then has been sent.
+    /// When `poll_transmit` was last called. Everything that was allowed then has been sent.
     last_asked: Time,
     events: VecDeque<Event>,
     /// Buffers for the packet numbers of one FEEDBACK, kept so that the steady state allocates nothing.
@@ -166,7 +166,8 @@ impl Connection {
     ) -> Self {
         let slot_len = config.slot_len();
         let mtu = MtuProber::new(config.max_datagram, config.probe_size);
-        // The responder is at a known address, so it has nobody to tell where it is.
+        // Only the initiator repeats its last FEEDBACK: its address may change unnoticed, the responder's
+        // does not.
         let feedback = FeedbackClock::new(side == Side::Initiator);
         let path = Path::new((remote, now), mtu, config.profile.rate_control.build(), feedback);
         Self {

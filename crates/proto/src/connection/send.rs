@@ -439,8 +439,8 @@ impl Connection {
                 let (first, count, row) = match sender.layout() {
                     Layout::Generations => (first, count, row),
                     // The window may have moved since the repair was deferred. Decoded symbols need no
-                    // repair. A row covers the whole span; for the rest of a span, a random combination is as
-                    // good.
+                    // repair. A row covers only the whole span; for the rest of a span, a random combination
+                    // is as good.
                     Layout::Sliding => {
                         let gone = base.0.saturating_sub(first.0);
                         let left = u64::from(count).checked_sub(gone).filter(|&left| left > 0)?;
