@@ -371,7 +371,7 @@ impl Endpoint {
     }
 
     fn handle_hello(&mut self, received: &Received<'_>, known: bool) {
-        // An inquiry about a connection of this endpoint is answered even when it is full.
+        // An inquiry about a connection of this endpoint is answered even when the endpoint is full.
         if !known && self.is_full() {
             self.stats.full += 1;
             return;
