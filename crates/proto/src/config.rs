@@ -1,4 +1,4 @@
-//! What a connection may be told; all of it has a default that adapts.
+//! Settings of a connection. Every setting has a default that adapts to the path.
 
 use core::time::Duration;
 
@@ -7,79 +7,88 @@ use crate::lane::INITIAL_CREDIT;
 use crate::profile::{Mismatch, Profile};
 use crate::redundancy::{DEFAULT_SPAN, Target};
 
-/// RELIABILITY 5.5: far below the 2^28 that a key may seal at most.
+/// Chosen: far below 2^28, the maximum number of packets that a key may seal.
 const PACKETS_PER_KEY: u64 = 1 << 22;
 
-/// Chosen: whoever steals the keys of a session reads what it carries for an hour at most, and an exchange costs 300 us.
+/// Chosen: a thief of session keys can read at most an hour of traffic, and an exchange costs 300 us.
 const FRESH_KEYS_AFTER: Duration = Duration::from_secs(3_600);
-/// The initiator begins no exchange of keys sooner after the last, and the responder answers none: each costs the responder two operations
-/// on the curve, some 200 us.
+/// Least time between two exchanges of keys: the initiator begins none sooner, and the responder answers none
+/// sooner. Each costs the responder two operations on the curve, about 200 us.
 pub(crate) const LEAST_FRESH_KEYS_AFTER: Duration = Duration::from_secs(1);
 
-/// Chosen: as much as one repair of a longest default span (256 symbols of 1,024 bytes), which a lane in a sliding window computes inside too.
-/// A block of 32 symbols stays inside as a whole, the repairs and losses of one of 100 go to a worker.
+/// Chosen: the cost of one repair of the longest default span (256 symbols of 1,024 bytes), which a lane with
+/// a sliding window computes inside the connection too. All work for a block of 32 symbols stays inside; the
+/// repairs and losses of a block of 100 go to a worker.
 const INLINE_PRODUCTS: usize = 1 << 18;
-/// Chosen: more than any machine of today has cores to spare for one endpoint.
+/// Chosen: more cores than any present machine can spare for one endpoint.
 const MOST_WORKERS: u16 = 64;
 
-/// Settings of a connection, and what all connections of an endpoint may take together. Every field has a default; [`Config::validate`] runs when an endpoint is made.
+/// Settings of a connection, and the limits for all connections of an endpoint together. Every field has a
+/// default. [`Config::validate`] runs when an endpoint is created.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// How our own data is coded, repaired and paced.
+    /// How the data of this end is coded, repaired and paced.
     pub profile: Profile,
-    /// An end that connects asks the other one to choose code, layout and redundancy as `profile` does, where
-    /// that is not the default. Off by default: what this end chooses then holds for its own data alone.
+    /// An end that connects asks the peer to use the code, layout and redundancy of `profile`, if they are
+    /// not the default. Off by default: the choice of this end then applies only to its own data.
     pub asks_peer: bool,
-    /// An end that listens does what a peer asks for, within its own bounds, where its own `profile` has the
-    /// code, layout and redundancy of the default (default true).
+    /// An end that listens follows such a request within its own limits, if its own `profile` has the default
+    /// code, layout and redundancy (default true).
     pub follows_peer: bool,
-    /// Never send faster, in bits per second of IP packets.
+    /// Upper limit of the sending rate, in bits per second of IP packets.
     pub max_rate: Option<u64>,
-    /// Bound of proactive repair over source bytes, 0 to 1 (default 0.5).
+    /// Upper limit of proactive repair as a fraction of source bytes, 0 to 1 (default 0.5).
     pub max_overhead: f64,
-    /// How late our data may be: in-order delay beyond the path's own one-way time, at least 1 ms. By default a part of the round trip that
-    /// grows with the loss.
+    /// Latency target of our data: in-order delay beyond the one-way time of the path, at least 1 ms. The
+    /// default is a fraction of the round trip that grows with the loss.
     pub latency: Option<Duration>,
-    /// Fraction of our source symbols that are to keep to `latency`, 0.5 to 0.9999 (default 0.99).
+    /// Fraction of our source symbols that must meet `latency`, 0.5 to 0.9999 (default 0.99).
     pub deliver: f64,
-    /// Longest span of our repairs, 1 to 1,024 symbols (default 256); the peer may accept less.
+    /// Longest span of our repairs, 1 to 1,024 symbols (default 256). The peer may accept less.
     pub max_span: u16,
-    /// Threads that take coding jobs of lanes in generations, 0 to 64 (default 0: the connection runs them all at once itself).
-    /// With any, whoever drives the endpoint must take its jobs ([`crate::endpoint::Endpoint::poll_job`]); one that is left lying stops its stream.
+    /// Number of threads that run coding jobs of lanes in generations, 0 to 64 (default 0: the connection
+    /// runs all jobs immediately itself). If it is above 0, the driver of the endpoint must take its jobs
+    /// ([`crate::endpoint::Endpoint::poll_job`]); a job that is not run blocks its stream.
     pub workers: u16,
-    /// With workers, jobs of at most so many products of a coefficient and a byte still run inside of the connection (default 262,144).
+    /// With workers, jobs of at most this many products of a coefficient and a byte still run inside the
+    /// connection (default 262,144).
     pub inline_products: usize,
     /// Largest UDP payload to try, 1,200 to 65,527 bytes (default 1,472: an Ethernet frame).
     pub max_datagram: u16,
-    /// Look for the largest datagram; off, 1,200 bytes are never exceeded.
+    /// Whether to probe for the largest datagram. If off, no datagram exceeds 1,200 bytes.
     pub probe_size: bool,
-    /// A connection that hears nothing for this long is closed (default 60 s).
+    /// A connection that receives nothing for this long is closed (default 60 s).
     pub idle_timeout: Duration,
-    /// A connection that nothing passes for this long is kept alive by a PING, so that address translators on the way do not forget it: 10 s
-    /// outlive those seen in the field. None by default; the initiator's is enough, and needed where the responder may speak first after a pause.
+    /// If no packet passes for this long, a PING keeps the connection alive, so that address translators on
+    /// the path do not forget it. 10 s is shorter than the timeouts seen in the field. Off by default. One
+    /// end is enough: the initiator. It must set this if the responder may be the first to send after a
+    /// pause.
     pub keep_alive: Option<Duration>,
-    /// Packets after which our key is renewed, once the peer has answered under it; 1 to 2^27 (default 2^22).
+    /// Number of packets after which our key is renewed, once the peer has answered under it; 1 to 2^27
+    /// (default 2^22).
     pub packets_per_key: u64,
-    /// An end that connects makes keys that do not follow from those before after this long, by another handshake inside the session; at least 1 s
-    /// (default 60 minutes).
+    /// Interval after which an end that connects makes fresh keys, which do not follow from the old ones, by
+    /// another handshake inside the session; at least 1 s (default 60 minutes).
     pub fresh_keys_after: Duration,
-    /// A connection attempt that hears nothing for this long is given up (default 30 s).
+    /// A connection attempt that gets no answer for this long is given up (default 30 s).
     pub handshake_timeout: Duration,
-    /// Bytes of each ring, sender's and receiver's, at most (default 64 MiB).
+    /// Maximum bytes of each ring, of the sender and of the receiver (default 64 MiB).
     pub ring_memory: usize,
-    /// Streams that the peer may have open (default 128).
+    /// Number of streams that the peer may have open (default 128).
     pub max_streams: u64,
-    /// Bytes that a stream may hold unread at first, and at most (default 256 KiB and 16 MiB).
+    /// Number of unread bytes allowed per stream at first. `max_stream_window` is the upper limit (defaults
+    /// 256 KiB and 16 MiB).
     pub stream_window: u64,
-    /// See `stream_window`.
+    /// Upper limit of `stream_window` as it grows.
     pub max_stream_window: u64,
-    /// Connections of the whole endpoint (default 10,000). With as many of them a HELLO gets no answer; what the endpoint itself connects to counts and is
-    /// not refused.
+    /// Maximum number of connections of the endpoint (default 10,000). At this number, HELLOs get no answer.
+    /// Connections that the endpoint itself opens count too, but are not refused.
     pub max_connections: usize,
-    /// Bytes that the rings of all connections of the endpoint may take (default 1 GiB). Half of it is for connections that want more than their
-    /// part, the other half lets each have its part. Once the first half is taken, a HELLO gets no answer, and a connection with more than its
-    /// part gets no more: its credit and its send buffer stay as they are, and it is closed if it fills what it was promised in the handshake.
+    /// Maximum bytes of the rings of all connections of the endpoint (default 1 GiB). One half is for
+    /// connections that want more than their equal part; the other half guarantees each its part. When the
+    /// first half is used up, HELLOs get no answer, and a connection above its part gets no more memory. Its
+    /// credit and its send buffer stay as they are, and it is closed if it fills what the handshake promised.
     pub max_memory: usize,
 }
 
@@ -113,7 +122,7 @@ impl Default for Config {
     }
 }
 
-/// A wrong setting.
+/// An invalid setting.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -121,10 +130,10 @@ pub enum ConfigError {
     Range {
         /// The field.
         field: &'static str,
-        /// What it may be.
+        /// The allowed values.
         allowed: &'static str,
     },
-    /// Choices of the profile do not go together.
+    /// Choices of the profile contradict each other.
     Profile(Mismatch),
 }
 
@@ -140,7 +149,7 @@ impl core::fmt::Display for ConfigError {
 impl core::error::Error for ConfigError {}
 
 impl Config {
-    /// Checks every field against its range, and that the choices of the profile go together.
+    /// Checks every field against its range, and that the choices of the profile fit together.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.check_ranges()?;
         self.profile.check().map_err(ConfigError::Profile)
@@ -171,18 +180,18 @@ impl Config {
         check(self.stream_window >= 2_048, "stream_window", "at least 2048 bytes")
     }
 
-    /// How late data may be, if that is given.
+    /// The latency target, if the user stated one.
     pub(crate) fn target(&self) -> Option<Target> {
         let (deliver, max_overhead) = (self.deliver, self.max_overhead);
         self.latency.map(|latency| Target { latency, deliver, max_overhead })
     }
 
-    /// Jobs of at most so many products run inside of the connection.
+    /// Jobs of at most this many products run inside the connection.
     pub(crate) fn inline(&self) -> usize {
         if self.workers == 0 { usize::MAX } else { self.inline_products }
     }
 
-    /// Bytes of a ring slot: the longest symbol of the largest datagram, rounded up to a cache line.
+    /// Length of a ring slot: the longest symbol of the largest datagram, rounded up to a cache line.
     pub(crate) fn slot_len(&self) -> usize {
         usize::from(self.max_datagram).next_multiple_of(64)
     }

@@ -1,7 +1,9 @@
-//! An endpoint: one address, any number of connections, told apart by the connection id in each datagram.
+//! An endpoint: one address with any number of connections, which the connection id in each datagram tells
+//! apart.
 //!
-//! Owns what a socket needs beside its connections: the responder (when it listens), half-open sessions, ids, questions after silent
-//! peers. To a stranger it is silent: whatever does not name a connection or carry the right MAC is counted by reason and dropped.
+//! It owns what a socket needs besides its connections: the responder (if it listens), half-open sessions,
+//! ids, and inquiries about silent peers. Strangers get no response: a datagram that names no connection, or
+//! lacks the right MAC, is counted by reason and dropped.
 
 mod connections;
 mod half_open;
@@ -33,20 +35,20 @@ use half_open::{Asked, HalfOpen};
 use inquiry::Inquiries;
 pub use shard::Shard;
 
-/// Names a connection of an endpoint; never reused.
+/// Identifies a connection of an endpoint. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionHandle(pub u64);
 
-/// What an endpoint needs.
+/// Configuration of an endpoint.
 #[derive(Clone)]
 pub struct EndpointConfig {
-    /// What we prove ourselves by, and whom we let in.
+    /// The keys that authenticate this end, and the peers that it admits.
     pub credentials: Credentials,
-    /// Answer HELLOs.
+    /// Whether to answer HELLOs.
     pub listen: bool,
-    /// For each connection.
+    /// Configuration of each connection.
     pub connection: Config,
-    /// Where ciphers come from.
+    /// Provider of the ciphers.
     pub provider: Arc<dyn Provider>,
 }
 
@@ -59,47 +61,48 @@ impl fmt::Debug for EndpointConfig {
     }
 }
 
-/// Datagrams that reached no connection, by reason.
+/// Counts of datagrams that reached no connection, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EndpointStats {
-    /// All that came.
+    /// All datagrams received.
     pub received: u64,
-    /// Not a packet of ours.
+    /// Not a Tidewire packet.
     pub malformed: u64,
-    /// For an id that nobody has.
+    /// Addressed to an unknown id.
     pub unknown: u64,
-    /// A handshake packet that answers nothing, while we do not listen, or without the right MAC.
+    /// Handshake packets that answer nothing, arrive while this end does not listen, or lack the right MAC.
     pub strangers: u64,
-    /// HELLOs whose copy was answered before.
+    /// HELLOs of which a copy was answered before.
     pub repeated: u64,
-    /// HELLOs under load whose senders were asked to prove where they are.
+    /// HELLOs under load whose senders had to prove their address.
     pub unproven: u64,
-    /// HELLOs under load that were proven, of networks that make too many.
+    /// HELLOs under load with a proven address, from networks that send too many.
     pub limited: u64,
-    /// HELLOs of one who knows the secret and did not use it rightly.
+    /// HELLOs of peers that know the secret but broke the handshake.
     pub refused: u64,
-    /// HELLOs of one whose key is not authorized.
+    /// HELLOs of peers whose key is not authorized.
     pub unauthorized: u64,
-    /// Answers to HELLOs, and questions, that the system refused to send.
+    /// Answers to HELLOs, and inquiries, that the system refused to send.
     pub refused_by_system: u64,
     /// HELLOs accepted.
     pub accepted: u64,
-    /// HELLOs, and first packets, that came while there was no room for a further connection.
+    /// HELLOs and first packets that arrived while there was no room for another connection.
     pub full: u64,
-    /// Half-open sessions that newer ones displaced.
+    /// Half-open sessions that newer ones replaced.
     pub displaced: u64,
-    /// Not of those that came: datagrams of one shard's socket that its driver gave to another shard ...
+    /// Datagrams that the driver of this shard's socket passed to another shard. They are not counted as
+    /// received here.
     pub passed_on: u64,
-    /// ... and those that were lost since the other could not keep up.
+    /// Datagrams for another shard that were dropped because that shard could not keep up.
     pub overrun: u64,
-    /// Results of jobs whose connections were over.
+    /// Results of jobs whose connections were closed.
     pub late_results: u64,
 }
 
 impl AddAssign for EndpointStats {
     fn add_assign(&mut self, other: Self) {
-        // Every field by its name: one that is forgotten does not compile.
+        // Names every field, so that a forgotten field does not compile.
         let Self {
             received,
             malformed,
@@ -137,7 +140,7 @@ impl AddAssign for EndpointStats {
     }
 }
 
-/// See the module.
+/// One address with its connections; see the module.
 pub struct Endpoint {
     credentials: Credentials,
     provider: Arc<dyn Provider>,
@@ -151,7 +154,7 @@ pub struct Endpoint {
     inquiries: Inquiries,
     ids: HashMap<ConnectionId, ConnectionHandle>,
     stats: EndpointStats,
-    /// Whose the last datagrams were, if they were a connection's.
+    /// The connection that sent the last datagrams, if a connection did.
     sent_by: Option<ConnectionHandle>,
 }
 
@@ -166,7 +169,8 @@ impl fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// `seed`: 32 bytes nobody else knows; all randomness of the endpoint follows from it.
+    /// Creates an endpoint. `seed` is 32 bytes that nobody else knows; all randomness of the endpoint is
+    /// derived from it.
     pub fn new(config: EndpointConfig, seed: [u8; 32]) -> Result<Self, ConfigError> {
         config.connection.validate()?;
         let mut rng = ChaCha20Rng::from_seed(seed);
@@ -192,7 +196,8 @@ impl Endpoint {
         })
     }
 
-    /// Makes this one of several endpoints at one address: datagrams for the ids that it gives out find it by [`Shard::of_id`].
+    /// Makes this one of several endpoints at one address. [`Shard::of_id`] maps each id of this endpoint to
+    /// it.
     #[must_use]
     pub fn with_shard(mut self, shard: Shard) -> Self {
         self.shard = shard;
@@ -204,7 +209,7 @@ impl Endpoint {
         self.ids.contains_key(id) || self.half_open.contains(id)
     }
 
-    /// Whether there is room for no further connection.
+    /// Whether there is no room for another connection.
     fn is_full(&self) -> bool {
         self.connections.len() >= self.config.max_connections || self.connections.is_short()
     }
@@ -228,7 +233,7 @@ impl Endpoint {
         handle
     }
 
-    /// Gives a connection the spare ids that it wants, and forgets those that it no longer has.
+    /// Gives a connection the spare ids that it wants, and forgets the ids that it no longer has.
     fn refresh_ids(&mut self, handle: ConnectionHandle) {
         while self.connections.get(handle).is_some_and(Connection::wants_id) {
             let id = self.fresh_id();
@@ -246,18 +251,20 @@ impl Endpoint {
         seed
     }
 
-    /// Starts to connect to who knows the same secret; [`Event::Connected`] or [`Event::Closed`] tells the outcome.
+    /// Starts to connect to a peer that knows the same secret. [`Event::Connected`] or [`Event::Closed`]
+    /// tells the result.
     ///
     /// # Errors
-    /// When our credentials are a key pair: see [`Self::connect_to`].
+    /// Fails if our credentials are a key pair: use [`Self::connect_to`].
     pub fn connect(&mut self, now: Time, remote: SocketAddr) -> Result<ConnectionHandle, PeerKeyError> {
         self.begin(now, remote, None)
     }
 
-    /// As [`Self::connect`], to the peer with this key.
+    /// Starts to connect to the peer with this public key. [`Event::Connected`] or [`Event::Closed`] tells
+    /// the result.
     ///
     /// # Errors
-    /// When our credentials are a secret.
+    /// Fails if our credentials are a secret: use [`Self::connect`].
     pub fn connect_to(
         &mut self,
         now: Time,
@@ -285,7 +292,7 @@ impl Endpoint {
         Ok(self.insert(connection))
     }
 
-    /// A datagram came.
+    /// Handles a received datagram.
     pub fn handle_datagram(&mut self, received: Received<'_>) {
         self.stats.received += 1;
         let destination = match Datagram::parse(received.datagram) {
@@ -320,7 +327,7 @@ impl Endpoint {
         self.handle_first(destination, received);
     }
 
-    /// The first packet under the keys of a half-open session makes it a connection.
+    /// Makes a connection from a half-open session when the first packet under its keys arrives.
     fn handle_first(&mut self, destination: ConnectionId, received: Received<'_>) {
         let Some((accepted, Asked { route, at, alone })) = self.half_open.get(&destination) else {
             self.stats.unknown += 1;
@@ -334,7 +341,8 @@ impl Endpoint {
             self.stats.full += 1;
             return;
         }
-        // Whoever saw the id on its way can send to it: nothing is made before a copy was opened.
+        // Anyone who saw the id can send to it, so no state is made before a copy of the packet was
+        // decrypted.
         let opened = accepted.session(&self.provider).opening.open(0, &mut received.datagram.to_vec());
         if opened.is_err() {
             self.stats.unknown += 1;
@@ -342,11 +350,12 @@ impl Endpoint {
         }
         let session = accepted.session(&self.provider);
         let grease = self.rng.next_u64();
-        // Whoever has the keys got the REPLY: where that went to one address alone, a packet from there proves the address.
+        // A peer with the keys received the REPLY. If the REPLY was sent to one address only, a packet from
+        // that address validates it.
         let proven = alone && received.from == route.remote;
         let route = Route { remote: received.from, local: received.to };
         let mut connection = Connection::accept(Arc::clone(&self.config), session, route, at, grease);
-        // Before it sees the packet, since the peer must not be able to guess a challenge.
+        // Seed it before it handles the packet, because the peer must not be able to guess a challenge.
         connection.seed(self.fresh_seed());
         let seed = self.fresh_seed();
         if let Some(responder) = &self.responder {
@@ -362,7 +371,7 @@ impl Endpoint {
     }
 
     fn handle_hello(&mut self, received: &Received<'_>, known: bool) {
-        // Whoever asks after a connection that is here gets an answer.
+        // An inquiry about a connection of this endpoint is answered even when the endpoint is full.
         if !known && self.is_full() {
             self.stats.full += 1;
             return;
@@ -392,8 +401,8 @@ impl Endpoint {
         self.stats.displaced += self.half_open.insert(accepted, route, at);
     }
 
-    /// From now on who has one of these keys is let in, and nobody else: connections of others that we accepted are closed
-    /// ([`CloseCode::Refused`]). Of no effect with authentication `psk`.
+    /// From now on admits only peers with one of these keys. Connections accepted from other peers are closed
+    /// ([`CloseCode::Refused`]). Has no effect with authentication `psk`.
     pub fn authorize(&mut self, now: Time, keys: Arc<BTreeSet<PublicKey>>) {
         self.credentials.authorize(Arc::clone(&keys));
         let Some(responder) = &mut self.responder else { return };
@@ -406,17 +415,18 @@ impl Endpoint {
         });
     }
 
-    /// The next peer that was refused for its key. A few are kept; copies of its HELLO are told one by one.
+    /// The next peer that was refused because of its key. A few are kept; each copy of its HELLO is reported
+    /// separately.
     pub fn poll_unauthorized(&mut self) -> Option<Unauthorized> {
         self.responder.as_mut()?.poll_unauthorized()
     }
 
-    /// Sessions that were answered and have not been heard since.
+    /// Number of sessions that were answered and whose peers have not been heard since.
     pub fn half_open(&self) -> usize {
         self.half_open.len()
     }
 
-    /// Time has passed. Early calls are harmless.
+    /// Handles the passage of time. Early calls are harmless.
     pub fn handle_timeout(&mut self, now: Time) {
         self.half_open.expire(now);
         if let Some(responder) = &mut self.responder {
@@ -432,12 +442,13 @@ impl Endpoint {
         }
     }
 
-    /// Our packets leave from another address from now on; see [`Connection::handle_address_change`].
+    /// Tells all connections that packets are sent from another address from now on; see
+    /// [`Connection::handle_address_change`].
     pub fn handle_address_change(&mut self, now: Time) {
         self.connections.touch_all(|connection| connection.handle_address_change(now));
     }
 
-    /// Datagrams to be sent now; see [`Connection::poll_transmit`].
+    /// Writes datagrams to send now; see [`Connection::poll_transmit`].
     pub fn poll_transmit(&mut self, now: Time, max_segments: usize, out: &mut [u8]) -> Option<Transmit> {
         self.sent_by = None;
         if let Some((Route { remote: destination, local: source }, len)) =
@@ -455,7 +466,8 @@ impl Endpoint {
         Some(transmit)
     }
 
-    /// The socket did not take `transmit`, which [`Self::poll_transmit`] gave last. That ends nothing: it is as good as lost on its way, and the next may go.
+    /// Called when the socket refused `transmit`, the result of the last [`Self::poll_transmit`]. The
+    /// datagrams count as lost, and the next may be sent.
     pub fn handle_send_failure(&mut self, now: Time, transmit: &Transmit, failure: SendFailure) {
         let Some(handle) = self.sent_by else {
             self.stats.refused_by_system += 1;
@@ -466,8 +478,8 @@ impl Endpoint {
         }
     }
 
-    /// The next event, and whose it is. Once there is none, the connections that have finished ending are dropped; [`Self::poll_ended`] takes one
-    /// before.
+    /// The next event, and its connection. When there are no more, connections that have finished closing are
+    /// dropped; call [`Self::poll_ended`] before to keep one.
     pub fn poll_event(&mut self) -> Option<(ConnectionHandle, Event)> {
         let event = self.connections.poll_event();
         if event.is_none() {
@@ -476,8 +488,10 @@ impl Endpoint {
         event
     }
 
-    /// Takes a connection that has finished ending, so that what it received can still be read. A connection that ends with [`Event::Closed`] is there
-    /// right after that event; one that was still to tell its peer is there after a [`Self::handle_timeout`], and its last events come from itself.
+    /// Removes and returns a connection that has finished closing, so that its received data can still be
+    /// read. A connection that ends with [`Event::Closed`] is available right after that event. A connection
+    /// that still has to tell its peer is available after a [`Self::handle_timeout`]; read its last events
+    /// from the connection itself.
     pub fn poll_ended(&mut self) -> Option<(ConnectionHandle, Connection)> {
         let (handle, connection) = self.connections.poll_ended()?;
         for id in connection.local_ids() {
@@ -487,20 +501,21 @@ impl Endpoint {
         Some((handle, connection))
     }
 
-    /// The next piece of coding work, and whose it is; none where [`Config::workers`] is 0. Any thread may run it. Its result comes back by
-    /// [`Self::handle_job`], in any order. What is not polled waits in its connection.
+    /// The next coding job, and its connection; always `None` if [`Config::workers`] is 0. Any thread may run
+    /// the job. Pass its result to [`Self::handle_job`]; results may come in any order. Jobs that are not
+    /// polled wait in their connection.
     pub fn poll_job(&mut self) -> Option<(ConnectionHandle, Job)> {
         self.connections.poll_job()
     }
 
-    /// What came of a job. The result for a connection that is over is dropped and counted.
+    /// Takes the result of a job. The result for a closed connection is dropped and counted.
     pub fn handle_job(&mut self, now: Time, handle: ConnectionHandle, done: JobDone) {
         let connection = self.connections.touch(handle);
         let is_wanted = connection.is_some_and(|connection| connection.handle_job(now, done));
         self.stats.late_results += u64::from(!is_wanted);
     }
 
-    /// When to call [`Self::handle_timeout`], if nothing else happens before, and why.
+    /// When to call [`Self::handle_timeout`] if nothing else happens before, and why.
     pub fn poll_timeout(&mut self) -> Option<(Time, WakeReason)> {
         let responder = self.responder.as_ref().and_then(Responder::poll_timeout);
         let half_open = self.half_open.poll_timeout();
@@ -509,33 +524,35 @@ impl Endpoint {
         own.chain(timers).min_by_key(|&(at, _)| at)
     }
 
-    /// A connection, until it has finished ending.
+    /// A connection that has not finished closing.
     pub fn connection(&self, handle: ConnectionHandle) -> Option<&Connection> {
         self.connections.get(handle)
     }
 
-    /// See [`Self::connection`]. The contract of [`Connection`] holds: what was changed is to be polled.
+    /// A connection that has not finished closing. The contract of [`Connection`] holds: after a change, poll
+    /// the endpoint.
     pub fn connection_mut(&mut self, handle: ConnectionHandle) -> Option<&mut Connection> {
         self.connections.touch(handle)
     }
 
-    /// Connections that have not finished ending.
+    /// All connections that have not finished closing.
     pub fn connections(&self) -> impl Iterator<Item = (ConnectionHandle, &Connection)> {
         self.connections.iter()
     }
 
-    /// Datagrams that reached no connection.
+    /// Counts of datagrams that reached no connection.
     pub fn stats(&self) -> &EndpointStats {
         &self.stats
     }
 
-    /// How often the endpoint has looked at one of its connections: its work as a number that does not depend on the machine.
+    /// How often the endpoint has visited one of its connections: a measure of its work that does not depend
+    /// on the machine.
     pub fn visits(&self) -> u64 {
         self.connections.visits()
     }
 }
 
-/// What we announce in the handshake.
+/// The parameters that this end announces in the handshake.
 fn parameters(config: &Config) -> Parameters {
     let clamp32 = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
     Parameters {

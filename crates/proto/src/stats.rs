@@ -1,23 +1,24 @@
-//! What happened so far: counts whose columns sum, and the distribution of in-order delay.
+//! Statistics: counts whose parts add up, and the distribution of in-order delay.
 //!
-//! One source feeds every report (text, JSON, later metrics), so that they cannot disagree.
+//! Every report (text, JSON, later metrics) reads these, so reports cannot contradict each other.
 
 use core::time::Duration;
 
 pub use crate::path::LossRuns;
 use crate::redundancy::Plan;
 
-/// Packets of one connection, as its own end counts them.
+/// Packets of one connection, as counted by this end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PacketStats {
-    /// Sent: `source + repair + feedback_repair + control`.
+    /// Packets sent: `source + repair + feedback_repair + control`.
     pub sent: u64,
-    /// Sent with a source symbol for the first time, or with a part of one that is longer than the path takes.
+    /// Sent with a source symbol for the first time, or with a part of a symbol that is longer than the path
+    /// MTU allows.
     pub source: u64,
-    /// Sent with a repair before any deficit was known.
+    /// Sent with a proactive repair, before any deficit was known.
     pub repair: u64,
-    /// Sent to answer a deficit or a loss: a repair, or a source symbol again.
+    /// Sent in answer to a deficit or a loss: a repair, or a retransmitted source symbol.
     pub feedback_repair: u64,
     /// Sent with control frames only.
     pub control: u64,
@@ -25,38 +26,40 @@ pub struct PacketStats {
     pub received: u64,
     /// Received symbols that did not raise the decoder's rank.
     pub redundant: u64,
-    /// Sent packets that were acknowledged, and that were given up as lost.
+    /// Sent packets that were acknowledged, including those that were declared lost before.
     pub acked: u64,
-    /// Given up as lost.
+    /// Sent packets that were declared lost and not acknowledged later.
     pub lost: u64,
-    /// Of those sent, those that the system refused to take from us; they are lost.
+    /// Sent packets that the system refused to send. They count as lost.
     pub refused: u64,
-    /// Datagrams that named this connection and were not authentic, or came twice.
+    /// Datagrams for this connection that were not authentic, or were duplicates.
     pub dropped: u64,
-    /// Of those received, those that came after one that was sent later (RFC 4737 section 3.3).
+    /// Received packets that arrived after a packet that was sent later (RFC 4737 section 3.3).
     pub reordered: u64,
-    /// Packet numbers by which the latest of them came behind: what a sender's packet threshold would have to bear (RFC 9002 section 6.1.1).
+    /// Largest reordering, in packet numbers: the packet threshold that a sender needs to tolerate it (RFC
+    /// 9002 section 6.1.1).
     pub reordering_depth: u64,
 }
 
-/// Source symbols delivered by this end: `delivered = direct + repaired + resent`. Only lanes of messages have expired ones.
+/// Source symbols delivered by this end: `delivered = direct + repaired + resent`. Only message lanes have
+/// expired symbols.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SymbolStats {
     /// Delivered in order.
     pub delivered: u64,
-    /// Arrived in their first transmission.
+    /// Received in their first transmission.
     pub direct: u64,
     /// Computed from repair symbols.
     pub repaired: u64,
-    /// Arrived in a further transmission, or in parts.
+    /// Received in a retransmission, or in parts.
     pub resent: u64,
-    /// Given up because their time had passed.
+    /// Given up because their deadline passed.
     pub expired: u64,
 }
 
 impl SymbolStats {
-    /// Adds what another lane counted.
+    /// Adds the counts of another lane.
     pub(crate) fn add(&mut self, other: &Self) {
         self.delivered += other.delivered;
         self.direct += other.direct;
@@ -66,84 +69,86 @@ impl SymbolStats {
     }
 }
 
-/// Messages with deadlines, those of our lanes and those of the peer's.
+/// Messages with deadlines, both ours and the peer's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MessageStats {
-    /// Ours that were taken to be sent.
+    /// Our messages accepted for sending.
     pub sent: u64,
-    /// Ours whose time was over before the peer was known to have them, and their source symbols that it was not known to have.
+    /// Our messages whose deadline passed before the peer was known to have them.
     pub expired: u64,
-    /// See `expired`.
+    /// Source symbols of expired messages that the peer was not known to have.
     pub expired_symbols: u64,
-    /// The peer's that came whole, and were kept for the application.
+    /// Messages of the peer that were received completely and kept for the application.
     pub delivered: u64,
-    /// The peer's that began and lost a part, or that nobody took until others needed their room.
+    /// Messages of the peer that lost a part, or that were not read before newer ones needed their room.
     pub dropped: u64,
 }
 
-/// Everything a connection counts.
+/// All statistics of a connection.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
-    /// This end listens, and codes as its peer asked.
+    /// True if this end listens and codes as its peer asked.
     pub policy_followed: bool,
-    /// Packets.
+    /// Packet counts.
     pub packets: PacketStats,
-    /// Source symbols received.
+    /// Counts of source symbols received.
     pub symbols: SymbolStats,
-    /// Messages.
+    /// Message counts.
     pub messages: MessageStats,
-    /// Bytes on the wire, IP and UDP headers included: sent and received.
+    /// Bytes sent on the wire, IP and UDP headers included.
     pub wire_bytes_sent: u64,
-    /// See `wire_bytes_sent`.
+    /// Bytes received on the wire, IP and UDP headers included.
     pub wire_bytes_received: u64,
-    /// Bytes of streams and messages taken from the application, and given to it.
+    /// Bytes of streams and messages accepted from the application.
     pub app_bytes_sent: u64,
-    /// See `app_bytes_sent`.
+    /// Bytes of streams and messages given to the application.
     pub app_bytes_received: u64,
-    /// Least and mean round trip; zero before the first sample.
+    /// Least round trip; zero before the first sample.
     pub rtt_min: Duration,
-    /// See `rtt_min`.
+    /// Mean round trip; zero before the first sample.
     pub rtt_mean: Duration,
-    /// The latest round trip, and how many were measured.
+    /// Latest round trip.
     pub rtt_latest: Duration,
-    /// See `rtt_latest`.
+    /// Number of round trips measured.
     pub rtt_samples: u32,
-    /// Fraction of our packets that were lost, over all time, but for those that a full queue dropped.
+    /// Fraction of our packets that were lost, over all time, without those that a full queue dropped.
     pub loss: f64,
-    /// Runs of our lost packets, of whatever cause.
+    /// Runs of our lost packets, whatever the cause.
     pub loss_runs: LossRuns,
-    /// Loss rate of about the last 512 packets, and their mean burst.
+    /// Loss rate of about the last 512 packets.
     pub recent_loss: f64,
-    /// See `recent_loss`.
+    /// Mean burst length of about the last 512 packets.
     pub mean_burst: f64,
-    /// Pace of the rate controller, bits per second.
+    /// Pacing rate of the rate controller, in bits per second.
     pub pacing_bps: u64,
-    /// Bytes (IP headers included) that rate control lets be in flight now.
+    /// Bytes (IP headers included) that rate control allows in flight now.
     pub window: u64,
-    /// Times that the peer was followed to another address.
+    /// Number of times that this end followed the peer to another address.
     pub moves: u64,
-    /// Times that our key was renewed.
+    /// Number of times that our key was renewed.
     pub key_updates: u64,
-    /// Times that both ends took keys of a fresh exchange into use.
+    /// Number of times that both ends took fresh keys into use.
     pub fresh_keys: u64,
     /// Largest UDP payload sent.
     pub datagram_size: u16,
     /// In-order delay of the source symbols received.
     pub delay: DelayHistogram,
-    /// What is done for the target that we were given, on our streams; none without one, and until enough is known of the path.
+    /// How the target is met on our streams. `None` without a target, and until enough is known about the
+    /// path.
     pub plan: Option<Plan>,
 }
 
-/// Buckets per factor of two: a quantile is right within 1/16.
+/// Number of buckets per factor of two. A quantile is exact to 1/16.
 const PER_OCTAVE: u32 = 16;
 /// Unit of the smallest bucket.
 const UNIT: Duration = Duration::from_micros(16);
 /// Octaves above the unit: up to 268 s.
 const OCTAVES: u32 = 24;
 
-/// Distribution of a delay: logarithmic buckets from 16 us to 268 s, 16 per factor of two; mean and maximum are exact.
+/// Distribution of a delay, in logarithmic buckets from 16 us to 268 s, 16 per factor of two. Mean and
+/// maximum are exact.
 #[derive(Clone, Debug)]
 pub struct DelayHistogram {
     counts: Box<[u64; (PER_OCTAVE * (OCTAVES + 1)) as usize]>,
@@ -164,7 +169,7 @@ impl Default for DelayHistogram {
 }
 
 impl DelayHistogram {
-    /// Takes one delay.
+    /// Adds one delay.
     pub fn record(&mut self, delay: Duration) {
         self.counts[bucket(delay)] += 1;
         self.count += 1;
@@ -172,12 +177,12 @@ impl DelayHistogram {
         self.max = self.max.max(delay);
     }
 
-    /// Delays recorded.
+    /// Number of delays recorded.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Arithmetic mean; zero when nothing was recorded.
+    /// Arithmetic mean; zero if nothing was recorded.
     pub fn mean(&self) -> Duration {
         if self.count == 0 {
             Duration::ZERO
@@ -191,7 +196,8 @@ impl DelayHistogram {
         self.max
     }
 
-    /// The delay that a fraction `q` of all does not exceed, to within a sixteenth; zero when nothing was recorded.
+    /// The delay that a fraction `q` of all delays does not exceed, exact to a sixteenth; zero if nothing was
+    /// recorded.
     pub fn quantile(&self, q: f64) -> Duration {
         let rank = (q.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0) as u64;
         let mut below = 0;
@@ -204,12 +210,12 @@ impl DelayHistogram {
         Duration::ZERO
     }
 
-    /// Upper bound and count of every bucket that is not empty, ascending.
+    /// Upper bound and count of every bucket that is not empty, in ascending order.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         self.counts.iter().enumerate().filter(|&(_, &count)| count > 0).map(|(index, &count)| (upper(index), count))
     }
 
-    /// Adds the delays of another.
+    /// Adds the delays of another histogram.
     pub fn merge(&mut self, other: &Self) {
         self.counts.iter_mut().zip(other.counts.iter()).for_each(|(mine, theirs)| *mine += theirs);
         self.count += other.count;
@@ -218,7 +224,7 @@ impl DelayHistogram {
     }
 }
 
-/// The first 16 buckets are linear, one unit each; from there on each octave has 16.
+/// The first 16 buckets are linear, one unit each. Above them, each octave has 16 buckets.
 fn bucket(delay: Duration) -> usize {
     let units = (delay.as_nanos() / UNIT.as_nanos()).min((1 << OCTAVES) - 1) as u32;
     if units < PER_OCTAVE {

@@ -1,4 +1,4 @@
-//! The application's side: streams opened, written, read, given up.
+//! The application's interface to streams: open, write, read, reset.
 
 use core::fmt;
 use core::time::Duration;
@@ -8,18 +8,19 @@ use crate::Time;
 use crate::lane::{STREAMS, Sending};
 use crate::wire::VARINT_MAX;
 
-/// What may wait in the lane for its first transmission, as time at the pacing rate: enough that a driver that wakes each
-/// millisecond never runs dry, short enough that a key stroke does not wait behind a bulk stream (DESIGN section 4).
+/// Data that may wait in the lane for its first transmission, as time at the pacing rate. Chosen: long enough
+/// that a driver that wakes each millisecond never runs out of data, short enough that a key stroke does not
+/// wait behind a bulk stream.
 const QUEUE: Duration = Duration::from_micros(1_500);
-/// ... and at least this many symbols.
+/// Least number of symbols that may wait in the lane.
 const LEAST_QUEUE: usize = 2;
 
-/// A stream cannot be opened.
+/// Why a stream cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenError {
-    /// The peer allows no more now; [`super::Event::StreamsAvailable`] tells when it does.
+    /// The peer allows no more streams now. [`super::Event::StreamsAvailable`] tells when it does.
     Limit,
-    /// The connection is not established, or over.
+    /// The connection is not established, or it is closed.
     NotConnected,
 }
 
@@ -34,16 +35,16 @@ impl fmt::Display for OpenError {
 
 impl core::error::Error for OpenError {}
 
-/// Bytes cannot be written.
+/// Why bytes cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteError {
-    /// No room now; [`super::Event::Writable`] tells when there is.
+    /// There is no room now. [`super::Event::Writable`] tells when there is.
     Blocked,
-    /// The stream was finished or reset by us, or never was.
+    /// This end finished or reset the stream, or it never existed.
     Finished,
-    /// The peer reads no more of the stream, and says why in the application's words.
+    /// The peer stopped reading the stream, with this code of the application.
     Stopped(u64),
-    /// The connection is not established, or over.
+    /// The connection is not established, or it is closed.
     NotConnected,
 }
 
@@ -60,14 +61,14 @@ impl fmt::Display for WriteError {
 
 impl core::error::Error for WriteError {}
 
-/// Nothing can be read.
+/// Why nothing can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadError {
-    /// Nothing has come yet; [`super::Event::Readable`] tells when it has.
+    /// Nothing was received yet. [`super::Event::Readable`] tells when something was.
     Blocked,
-    /// There is no such stream, or it was read to its end, or stopped, before.
+    /// There is no such stream, or it was read to its end or stopped before.
     UnknownStream,
-    /// The peer gave the stream up, and says why in the application's words; what of it was not read is lost.
+    /// The peer reset the stream, with this code of the application. Unread data is lost.
     Reset(u64),
 }
 
@@ -84,7 +85,7 @@ impl fmt::Display for ReadError {
 impl core::error::Error for ReadError {}
 
 impl Connection {
-    /// Opens a stream; the peer hears of it with its first bytes.
+    /// Opens a stream. The peer learns of it with its first bytes.
     pub fn open_stream(&mut self) -> Result<StreamId, OpenError> {
         if self.keys.is_none() || !matches!(self.state, State::Established { .. }) {
             return Err(OpenError::NotConnected);
@@ -92,7 +93,8 @@ impl Connection {
         self.streams.open().ok_or(OpenError::Limit)
     }
 
-    /// Takes bytes of a stream, as many as will leave within about 2 ms; never zero of a non-empty slice.
+    /// Writes bytes to a stream, as many as can be sent within about 2 ms. Returns the number taken, which is
+    /// never zero for a non-empty slice.
     pub fn write(&mut self, stream: StreamId, data: &[u8]) -> Result<usize, WriteError> {
         if data.is_empty() {
             return Ok(0);
@@ -105,7 +107,8 @@ impl Connection {
         if taken == 0 { Err(WriteError::Blocked) } else { Ok(taken) }
     }
 
-    /// Says that nothing more will be written to the stream. Blocked: try again when the stream is writable.
+    /// Ends the stream: nothing more will be written. If this returns `Blocked`, try again when the stream is
+    /// writable.
     pub fn finish(&mut self, stream: StreamId) -> Result<(), WriteError> {
         let (_, ended) = self.write_or_finish(stream, &[], true)?;
         if !ended {
@@ -155,8 +158,8 @@ impl Connection {
         Ok((taken, ended))
     }
 
-    /// Gives our half of the stream up: what was not sent yet is withdrawn, and the peer learns `code`, at most 2^62-1, in place of the
-    /// rest. The other half goes on.
+    /// Resets our half of the stream. Data that was not sent yet is withdrawn, and the peer gets `code` (at
+    /// most 2^62-1) in place of the rest. The other half continues.
     pub fn reset(&mut self, stream: StreamId, code: u64) -> Result<(), WriteError> {
         if !matches!(self.state, State::Established { .. }) {
             return Err(WriteError::NotConnected);
@@ -171,7 +174,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads no more of the stream: what has come is thrown away, and the peer is asked, with `code`, at most 2^62-1, to send no more.
+    /// Stops reading the stream. Received data is dropped, and the peer is asked to send no more, with `code`
+    /// (at most 2^62-1).
     pub fn stop(&mut self, stream: StreamId, code: u64) -> Result<(), ReadError> {
         self.streams.get(stream).ok_or(ReadError::UnknownStream)?;
         let before = self.streams.remote_limit();
@@ -181,7 +185,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Withdraws what of a stream was not sent, and says that nothing more comes.
+    /// Withdraws the unsent data of a stream and sends its RESET.
     fn give_up(&mut self, id: StreamId, code: u64) {
         let Some(written) = self.streams.get(id).map(|stream| stream.outgoing.written) else { return };
         let last = self.lanes.streams.sender.withdraw(id.0).unwrap_or(written);
@@ -189,7 +193,7 @@ impl Connection {
         self.say_control();
     }
 
-    /// Streams that the peer stopped are given up, unless their end has left already.
+    /// Resets the streams that the peer stopped, unless their end was sent already.
     pub(super) fn give_up_stopped(&mut self) {
         while let Some((id, code)) = self.streams.next_stopped() {
             let Some(stream) = self.streams.get_mut(id) else { continue };
@@ -198,7 +202,7 @@ impl Connection {
                     self.give_up(id, code);
                     self.streams.tell_stopped(id);
                 }
-                // Whoever finished it has nothing to learn.
+                // The writer has finished already, so it need not be told.
                 Sending::Finished | Sending::Reset => {
                     stream.outgoing.told_stopped = true;
                     self.forget_if_done(id);
@@ -207,7 +211,7 @@ impl Connection {
         }
     }
 
-    /// RESET and STOP that wait go into symbols.
+    /// Puts waiting RESET and STOP frames into symbols.
     fn say_control(&mut self) {
         let (symbol_len, before) = (self.symbol_len(STREAMS), self.streams.remote_limit());
         self.streams.say(|frame| self.lanes.streams.sender.write_control(frame, symbol_len));
@@ -220,25 +224,26 @@ impl Connection {
         self.tell_new_limit(before);
     }
 
-    /// The peer learns soon that it may open more streams than `before`.
+    /// If the peer may now open more streams than `before`, tells it soon.
     fn tell_new_limit(&mut self, before: u64) {
         if self.streams.remote_limit() > before {
             self.path.feedback.request(self.last_asked);
         }
     }
 
-    /// The most bytes that [`Self::write`] takes at once: what leaves within 1.5 ms at the present pace, at least two symbols.
+    /// Maximum number of bytes that [`Self::write`] takes at once: as many as can be sent within 1.5 ms at
+    /// the present pacing rate, at least two symbols.
     pub fn share(&self) -> usize {
         self.queue_allowance() * self.symbol_len(STREAMS)
     }
 
-    /// Symbols that may wait in the lane.
+    /// Number of symbols that may wait in the lane.
     fn queue_allowance(&self) -> usize {
         let bytes = u128::from(self.pacing()) * QUEUE.as_nanos() / 1_000_000_000;
         (bytes as usize / self.symbol_len(STREAMS).max(1)).max(LEAST_QUEUE)
     }
 
-    /// Says what waits to be said of streams, and tells those that wait that there is room, if there is.
+    /// Writes waiting control frames, then tells waiting writers if there is room.
     pub(super) fn wake_writers(&mut self, now: Time) {
         if self.streams.has_waiting() {
             self.say_control();
@@ -247,7 +252,8 @@ impl Connection {
         }
     }
 
-    /// Lends the next unread bytes of a stream. `Ok(&[])` is its end. What was used is given back by [`Self::consume`].
+    /// Lends the next unread bytes of a stream. `Ok(&[])` means its end. Report the used bytes with
+    /// [`Self::consume`].
     pub fn chunk(&mut self, stream: StreamId) -> Result<&[u8], ReadError> {
         let incoming = &mut self.streams.get_mut(stream).ok_or(ReadError::UnknownStream)?.incoming;
         if incoming.is_stopped() {
@@ -268,7 +274,8 @@ impl Connection {
         self.streams.chunk(stream, self.receiver.store()).ok_or(ReadError::Blocked)
     }
 
-    /// The application has used the first `n` bytes of the chunk it was lent; 0 at the end of the stream, which is then forgotten.
+    /// Tells that the application has used the first `n` bytes of the chunk. At the end of the stream, pass
+    /// 0; the stream is then forgotten.
     pub fn consume(&mut self, now: Time, stream: StreamId, n: usize) {
         self.streams.consume(stream, n);
         self.stats.app_bytes_received += n as u64;
@@ -278,7 +285,8 @@ impl Connection {
         }
     }
 
-    /// Copies unread bytes of a stream into `buffer`; zero at its end. A convenience over [`Self::chunk`] and [`Self::consume`].
+    /// Copies unread bytes of a stream into `buffer`. Returns the number of bytes, zero at the end of the
+    /// stream. This combines [`Self::chunk`] and [`Self::consume`].
     pub fn read(&mut self, now: Time, stream: StreamId, buffer: &mut [u8]) -> Result<usize, ReadError> {
         let mut copied = 0;
         while copied < buffer.len() {

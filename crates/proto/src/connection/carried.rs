@@ -1,6 +1,6 @@
-//! What a packet carries of the lanes: what to do when its fate is known.
+//! The lane data that a packet carries, which tells what to do when the packet is received or lost.
 //!
-//! `send` notes it for each packet, `feedback` reads it. The path keeps it without looking into it.
+//! `send` stores it for each packet and `feedback` reads it. The path keeps it but does not interpret it.
 
 use tidewire_codec::SourceId;
 
@@ -11,11 +11,11 @@ pub(super) enum Data {
     Base { lane: u32 },
     /// A source symbol of a lane.
     Source { lane: u32, id: SourceId, again: bool },
-    /// Part of a source symbol of a lane; `again`: of one that was out before.
+    /// Part of a source symbol of a lane. `again` means that the whole symbol was sent before.
     Slice { lane: u32, id: SourceId, part: u16, again: bool },
     /// A repair symbol over `count` source symbols from `first`.
     Repair { lane: u32, first: SourceId, count: u16, on_feedback: bool },
 }
 
-/// The same, with what concerns the path alone.
+/// The content of a packet: lane data, or what concerns only the path.
 pub(super) type Carried = crate::path::Carried<Data>;

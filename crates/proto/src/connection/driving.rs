@@ -1,77 +1,78 @@
-//! What a driver hands to a connection and takes from it.
+//! Types that a driver passes to a connection and gets from it.
 
 use core::net::{IpAddr, SocketAddr};
 
 use crate::Time;
 use crate::path::Ecn;
 
-/// A datagram that came.
+/// A received datagram.
 #[derive(Debug)]
 pub struct Received<'a> {
-    /// When it came: its own time, not that of the driver's wake-up.
+    /// When the datagram was received, not when the driver woke up.
     pub at: Time,
-    /// From where.
+    /// The source address.
     pub from: SocketAddr,
-    /// To which address of ours, if we may have several: the answer leaves from there.
+    /// The local address it was sent to, if this host may have several. The answer is sent from this address.
     pub to: Option<IpAddr>,
-    /// Its congestion mark.
+    /// Its ECN mark.
     pub ecn: Option<Ecn>,
-    /// The UDP payload; it is opened in place.
+    /// The UDP payload. It is decrypted in place.
     pub datagram: &'a mut [u8],
 }
 
-/// Datagrams to be sent: `len` bytes, in segments of `segment_size` (the last may be shorter), each a
-/// datagram.
+/// Datagrams to send: `len` bytes, in segments of `segment_size` bytes (the last may be shorter). Each
+/// segment is one datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// To where.
+    /// The destination address.
     pub destination: SocketAddr,
-    /// From which address of ours, if not from the one that the system picks: a peer that sent to this one
-    /// takes nothing from another.
+    /// The local address to send from, if not the one that the system chooses: a peer that sent to this
+    /// address accepts packets only from it.
     pub source: Option<IpAddr>,
-    /// Mark to set.
+    /// ECN mark to set.
     pub ecn: Option<Ecn>,
-    /// Bytes written.
+    /// Number of bytes written.
     pub len: usize,
-    /// Size of each datagram but the last, when there is more than one.
+    /// Size of each datagram except the last, if there is more than one.
     pub segment_size: Option<usize>,
 }
 
-/// Why a connection wants to be woken; for debugging wake-up storms.
+/// Why a connection wants to be woken. Helps to debug too frequent wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WakeReason {
-    /// A handshake flight is due.
+    /// A handshake packet is due.
     Handshake,
-    /// The pacer lets the next packet go.
+    /// The pacer allows the next packet.
     Pace,
-    /// Bytes have waited long enough for more to share their packet.
+    /// Bytes were held back long enough to share a packet.
     Coalesce,
     /// FEEDBACK is due.
     Feedback,
-    /// A packet will count as lost.
+    /// A packet is declared lost.
     Loss,
-    /// Nothing was heard for too long: ask.
+    /// Nothing was received for too long, so a probe is sent.
     Probe,
-    /// The redundancy policy asked.
+    /// The redundancy policy asked to be called.
     Redundancy,
-    /// The next probe of the packet size is due.
+    /// The next MTU probe is due.
     PacketSize,
-    /// The time of a message is over.
+    /// The deadline of a message has passed.
     Deadline,
-    /// An address at which the peer may be is to be challenged.
+    /// An address at which the peer may be must be challenged.
     Challenge,
-    /// The peer is to hear that this end is still there.
+    /// The peer must be told that this end is still there.
     KeepAlive,
-    /// The connection ends for silence, or has finished ending.
+    /// The connection ends because of silence, or has finished closing.
     Idle,
 }
 
-/// Why the system did not take a datagram that was to be sent.
+/// Why the system did not send a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendFailure {
-    /// It is longer than the way out takes (EMSGSIZE).
+    /// The datagram is longer than the outgoing interface allows (EMSGSIZE).
     TooLong,
-    /// No buffer, no route, forbidden, an older datagram was refused: the next one may go.
+    /// No buffer, no route, not permitted, or an error for an earlier datagram. The next datagram may be
+    /// sent.
     Other,
 }

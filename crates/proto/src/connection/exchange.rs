@@ -1,7 +1,8 @@
-//! Fresh keys once an hour, by a Noise handshake inside the session (wire.md section 3.1).
+//! Fresh keys once an hour, by a Noise handshake inside the session (docs/wire.md section 3.1).
 //!
-//! `renew_key` begins an exchange, `receive` hands in REKEY frames and the phases of packets, `moving` writes the message that is owed. Invariant:
-//! while an exchange is open the end that began or answered it renews no key otherwise, so both ends know which phase is mixed.
+//! `renew_key` begins an exchange, `receive` passes in REKEY frames and the key phases of packets, and
+//! `moving` writes the waiting message. Invariant: while an exchange is open, the end that began or answered
+//! it renews no key in any other way. So both ends know into which phase the fresh keys are mixed.
 
 use core::time::Duration;
 
@@ -15,32 +16,33 @@ use crate::crypto::Aead;
 use crate::handshake::{Fresh, Renewal, finish_renewal};
 use crate::wire::{Frame, Writer};
 
-/// What we said in an exchange.
+/// Our message in an exchange.
 #[derive(Debug)]
 struct Message {
     bytes: Vec<u8>,
-    /// The packet that it is under way in; none when it is to be sent.
+    /// The packet in flight that carries it; `None` if it must be sent.
     said_in: Option<u64>,
 }
 
-/// Where the present exchange stands.
+/// State of the present exchange.
 enum Step {
-    /// There is none.
+    /// No exchange is open.
     Idle,
-    /// We began it and wait for the answer.
+    /// This end began it and waits for the answer.
     Asked(Box<HandshakeState>),
-    /// We answered and wait for a packet of this phase of the peer's, which proves that it has the answer; then this is mixed into our next.
+    /// This end answered, and waits for a packet of the peer in key phase `phase`. Such a packet proves that
+    /// the peer has the answer. Then `ours` is mixed into our next key.
     Answered { phase: u64, ours: Zeroizing<[u8; 32]> },
 }
 
-/// See the module.
+/// The exchange of fresh keys; see the module.
 pub(super) struct Exchange {
     renewal: Option<Box<Renewal>>,
     step: Step,
-    /// Of the last exchange that was begun or answered.
+    /// Number of the last exchange that was begun or answered.
     number: u64,
     message: Option<Message>,
-    /// When the session began, or the last exchange was over (initiator) or answered (responder).
+    /// When the session began, or when the last exchange was over (initiator) or answered (responder).
     since: Time,
 }
 
@@ -49,7 +51,7 @@ impl Exchange {
         Self { renewal: None, step: Step::Idle, number: 0, message: None, since: now }
     }
 
-    /// The session began.
+    /// Called when the session begins.
     pub fn on_session(&mut self, now: Time) {
         self.since = now;
     }
@@ -58,7 +60,7 @@ impl Exchange {
         !matches!(self.step, Step::Idle)
     }
 
-    /// Begins an exchange if none was for `interval`.
+    /// Begins an exchange if there was none for `interval`.
     pub fn begin_after(&mut self, now: Time, interval: Duration, aead: Aead) {
         if self.is_open() || now < self.since + interval {
             return;
@@ -70,12 +72,12 @@ impl Exchange {
         self.message = Some(Message { bytes, said_in: None });
     }
 
-    /// Whether a REKEY waits for a packet.
+    /// Whether a REKEY is waiting for a packet.
     pub fn owes(&self) -> bool {
         self.message.as_ref().is_some_and(|message| message.said_in.is_none())
     }
 
-    /// Writes it into packet `packet`, if there is room.
+    /// Writes the waiting REKEY into packet `packet`, if there is room.
     pub fn write(&mut self, packet: u64, w: &mut Writer<'_>) -> bool {
         let Some(message) = self.message.as_mut().filter(|message| message.said_in.is_none()) else { return false };
         let said = Frame::Rekey { number: self.number, message: &message.bytes }.emit(w).is_ok();
@@ -83,7 +85,7 @@ impl Exchange {
         said
     }
 
-    /// The fate of a packet that may have carried it.
+    /// Called when a packet that may carry the REKEY is known to be received or lost.
     pub fn on_fate(&mut self, packet: u64, arrived: bool) {
         let Some(message) = self.message.as_mut().filter(|message| message.said_in == Some(packet)) else { return };
         if arrived {
@@ -95,12 +97,12 @@ impl Exchange {
 }
 
 impl Connection {
-    /// Gives the connection what its exchanges run on.
+    /// Gives the connection the secrets that its exchanges need.
     pub(crate) fn allow_exchanges(&mut self, renewal: Renewal) {
         self.exchange.renewal = Some(Box::new(renewal));
     }
 
-    /// The peer's REKEY.
+    /// Handles the peer's REKEY.
     pub(super) fn on_rekey(&mut self, now: Time, number: u64, message: &[u8]) -> Result<(), CloseCode> {
         let (exchange, Some(keys)) = (&mut self.exchange, &mut self.keys) else { return Ok(()) };
         match (self.side, &mut exchange.step) {
@@ -112,7 +114,7 @@ impl Connection {
                 (exchange.step, exchange.message, exchange.since) = (Step::Idle, None, now);
                 self.stats.fresh_keys += 1;
             }
-            // A copy of what was taken already.
+            // A copy of a message that was handled already.
             _ if number > 0 && number <= exchange.number => {}
             (Side::Responder, Step::Idle)
                 if number == exchange.number + 1 && now >= exchange.since + LEAST_FRESH_KEYS_AFTER =>
@@ -131,7 +133,7 @@ impl Connection {
         Ok(())
     }
 
-    /// An authentic packet of the peer's key phase `phase` came.
+    /// Called for an authentic packet of the peer in key phase `phase`.
     pub(super) fn on_phase(&mut self, now: Time, phase: u64) {
         let exchange = &mut self.exchange;
         let (Step::Answered { phase: expected, ours }, Some(keys)) = (&exchange.step, &mut self.keys) else { return };

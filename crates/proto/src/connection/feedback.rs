@@ -1,7 +1,9 @@
-//! FEEDBACK, both ways: what the peer says of our packets and symbols, and what we say of its.
+//! FEEDBACK, in both directions: the peer's report about our packets and symbols, and our report about the
+//! peer's.
 //!
-//! Packet fates go to the path (round trip, loss, rate), symbol fates to the lane, each loss also to the rate
-//! controller whatever a repair made good (RFC 9265).
+//! The fate of a packet (received or lost) is reported to the path, for round trip, loss and rate. The fate
+//! of a symbol is also reported to its lane. Each loss is reported to the rate controller too, even if a
+//! repair has replaced the packet (RFC 9265).
 
 use std::collections::BTreeMap;
 
@@ -13,13 +15,14 @@ use crate::lane::{LaneReceiver, MAX_LANES, STREAMS, Slice};
 use crate::path::{AckSample, EcnTally, Fate, LossSample, MAX_FEEDBACK_DELAY, Sent, is_persistent};
 use crate::wire::{EcnCounts, Feedback, FeedbackRepr, LaneRepr, StreamCreditRepr, Writer};
 
-/// Return bytes per delivered byte that FEEDBACK may cost (DESIGN section 6).
+/// Upper limit of FEEDBACK bytes per byte received. Chosen.
 const RETURN_SHARE: f64 = 0.04;
-/// FEEDBACK is never squeezed below this many bytes: acknowledgement, lane report and a few ranges.
+/// FEEDBACK is never limited to less than this many bytes: the acknowledgement, a lane report and a few
+/// ranges.
 const LEAST_FEEDBACK: usize = 64;
 
 impl Connection {
-    /// The peer's FEEDBACK in packet `number`.
+    /// Handles the peer's FEEDBACK in packet `number`.
     pub(super) fn on_feedback(&mut self, now: Time, number: u64, feedback: &Feedback<'_>) -> Result<(), CloseCode> {
         self.settle_acked(now, feedback)?;
         for report in feedback.lanes() {
@@ -43,7 +46,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Settles what is newly acknowledged, then what is thereby lost, then tells the rate controller.
+    /// Settles packets that are newly acknowledged, then those that are therefore lost, then informs the rate
+    /// controller.
     fn settle_acked(&mut self, now: Time, feedback: &Feedback<'_>) -> Result<(), CloseCode> {
         if !self.path.newly_acked(feedback.received(), &mut self.acked) {
             return Err(CloseCode::Protocol);
@@ -62,7 +66,8 @@ impl Connection {
             rate: None,
             dispersion: None,
         };
-        // Before the rate is measured: what this FEEDBACK acknowledges is part of its span.
+        // Do this before the rate is measured, because the packets acknowledged here are part of the measured
+        // span.
         for sent in acked.iter().filter(|&&n| n >= self.path.first).filter_map(|&n| self.path.flight.get(n)) {
             self.path.delivery.on_acked(sent.bytes);
         }
@@ -87,7 +92,7 @@ impl Connection {
         Ok(())
     }
 
-    /// One packet is newly acknowledged; returns the bytes that thereby left the flight.
+    /// Settles one newly acknowledged packet. Returns the number of bytes that are no longer in flight.
     fn settle_one(&mut self, now: Time, n: u64) -> u64 {
         let Some(before) = self.path.flight.settle(n, Fate::Acked) else { return 0 };
         self.stats.packets.acked += 1;
@@ -108,7 +113,7 @@ impl Connection {
         }
         self.carried_fate(now, n, &before, true);
         if before.carried == Carried::Control {
-            // FEEDBACK, which carries credit, never shares a packet with a symbol.
+            // Credit is carried in FEEDBACK, which never shares a packet with a symbol.
             self.streams.on_credit_acked(n);
         }
         freed
@@ -138,7 +143,7 @@ impl Connection {
         self.path.forget_packets(now);
     }
 
-    /// What the fate of a packet means for what it carried.
+    /// Passes on whether a packet was received or lost, to the owner of its content.
     pub(super) fn carried_fate(&mut self, now: Time, n: u64, sent: &Sent<Data>, arrived: bool) {
         let udp = sent.payload_len();
         match sent.carried {
@@ -182,7 +187,7 @@ impl Connection {
         }
     }
 
-    /// Writes FEEDBACK; returns whether it carries credit and so elicits an acknowledgement, `None` when
+    /// Writes FEEDBACK. Returns whether it requests an acknowledgement, because it carries credit; `None` if
     /// there was no room.
     pub(super) fn write_feedback(&mut self, now: Time, number: u64, w: &mut Writer<'_>) -> Option<bool> {
         let rtt = self.path.rtt.smoothed();
@@ -192,8 +197,7 @@ impl Connection {
         let (reports, count) = lane_reports(&self.receiver, &self.inbound);
         let lanes = &reports[..count];
         let credit = self.streams.has_unconfirmed();
-        // A limit that moves all the time is confirmed once per round trip, not with every FEEDBACK that
-        // carries it.
+        // A limit that moves constantly is confirmed once per round trip, not with every FEEDBACK.
         let elicits = credit && now.since(self.credit_asked) >= self.path.rtt.smoothed();
         let spent = crate::path::IP_UDP_HEADER + crate::wire::SHORT_HEADER_LEN + crate::wire::TAG_LEN;
         let earned = (self.delivered_since_feedback as f64 * RETURN_SHARE) as usize;
@@ -206,8 +210,8 @@ impl Connection {
         let most = w.remaining().min(MAX_FEEDBACK);
         let mut credit_len = 0;
         if credit {
-            // As many limits as there is room for beside what must be said: a FEEDBACK that does not fit
-            // would be due for ever.
+            // Include as many limits as fit beside the mandatory part. A FEEDBACK that does not fit would
+            // remain due for ever.
             let left = most.saturating_sub(frame.least_len() + CREDIT_HEAD);
             let (streams, limits) = self.streams.unconfirmed(left / LIMIT_LEN);
             credit_len = CREDIT_HEAD + LIMIT_LEN * limits.len();
@@ -232,7 +236,7 @@ impl Connection {
     }
 }
 
-/// What is to be said of the lanes: of lane 0 always, of the others what is new or lacking.
+/// Collects the lane reports: lane 0 always, the others if something is new or missing.
 fn lane_reports<'a>(
     streams: &'a LaneReceiver,
     inbound: &'a BTreeMap<u32, Inbound>,
@@ -247,11 +251,11 @@ fn lane_reports<'a>(
     (reports, count)
 }
 
-/// Bytes that a lane's report without runs and regions is given, for all but the first; more where its
-/// numbers are large.
+/// Bytes reserved for the report of each lane except the first, without runs and regions. Large numbers need
+/// more.
 const LANE_REPORT: usize = 21;
-/// Stream credit in FEEDBACK at most: the streams and the number of limits, and each limit.
+/// Maximum length of stream credit in FEEDBACK: the number of streams and of limits, and then each limit.
 const CREDIT_HEAD: usize = 10;
 const LIMIT_LEN: usize = 16;
-/// All of FEEDBACK with every range, run and limit at full length fits the smallest datagram.
+/// Maximum length of FEEDBACK. With every range, run and limit at full length it fits the smallest datagram.
 const MAX_FEEDBACK: usize = 1_100;

@@ -1,11 +1,11 @@
-//! Coding work that leaves the connection, and its results.
+//! Coding jobs that run outside the connection, and their results.
 
 use super::{CloseCode, Connection, State};
 use crate::Time;
 use crate::lane::{Decode, Decoded, Encode, Encoded, STREAMS};
 
-/// Work on one generation. It owns references to the symbols it needs and nothing else of the connection, so
-/// that it can run on any thread. A copy shares the symbols.
+/// Work on one generation. A job owns references to its symbols and needs nothing else of the connection, so
+/// it can run on any thread. A clone shares the symbols.
 #[derive(Clone, Debug)]
 pub struct Job {
     lane: u32,
@@ -14,13 +14,13 @@ pub struct Job {
 
 #[derive(Clone, Debug)]
 enum Work {
-    /// Of a lane of the peer's.
+    /// For a lane of the peer.
     Decode(Decode),
-    /// Of a lane of ours.
+    /// For a lane of this end.
     Encode(Encode),
 }
 
-/// What came of a [`Job`].
+/// The result of a [`Job`].
 #[derive(Debug)]
 pub struct JobDone {
     lane: u32,
@@ -34,7 +34,7 @@ enum Done {
 }
 
 impl Job {
-    /// Products of a coefficient and a byte that it takes: what it costs.
+    /// Cost of the job: the number of products of a coefficient and a byte.
     pub fn products(&self) -> usize {
         match &self.work {
             Work::Decode(work) => work.products(),
@@ -42,7 +42,7 @@ impl Job {
         }
     }
 
-    /// Lane and first symbol of its generation: jobs of the same one are best run by the same worker.
+    /// Lane and first symbol of the generation. Jobs of the same generation are best run by the same worker.
     pub fn generation(&self) -> (u32, u64) {
         let generation = match &self.work {
             Work::Decode(work) => work.generation,
@@ -51,7 +51,7 @@ impl Job {
         (self.lane, generation.first().0)
     }
 
-    /// Does the work.
+    /// Runs the job.
     pub fn run(self) -> JobDone {
         let result = match self.work {
             Work::Decode(work) => Done::Decoded(work.run()),
@@ -62,13 +62,13 @@ impl Job {
 }
 
 impl Connection {
-    /// The next piece of coding work that is larger than [`crate::config::Config::inline_products`]; none where
-    /// there are no workers. Its result comes back by [`Self::handle_job`], in any order.
+    /// The next job with more products than [`crate::config::Config::inline_products`]; always `None` without
+    /// workers. Pass its result to [`Self::handle_job`]; results may come in any order.
     pub fn poll_job(&mut self) -> Option<Job> {
         if !matches!(self.state, State::Established { .. }) {
             return None;
         }
-        // Readers wait for what is to be decoded.
+        // Decoding comes first, because readers wait for it.
         let decode = |lane, work| Job { lane, work: Work::Decode(work) };
         if let Some(work) = self.receiver.poll_job() {
             return Some(decode(STREAMS, work));
@@ -90,13 +90,15 @@ impl Connection {
             && matches!(self.state, State::Established { .. })
     }
 
-    /// What came of a job. Returns whether it was still wanted: the result of a connection that is over is dropped.
+    /// Takes the result of a job. Returns whether it was still needed: a result for a closed connection is
+    /// dropped.
     pub fn handle_job(&mut self, now: Time, done: JobDone) -> bool {
         if !matches!(self.state, State::Established { .. }) {
             return false;
         }
         match self.apply_job(now, done) {
-            // No packet may come any more that asks for FEEDBACK, and the peer may wait for the credit.
+            // No further packet may arrive that requests FEEDBACK, and the peer may be waiting for this
+            // credit.
             Ok(true) => self.path.feedback.on_eliciting(now, true),
             Ok(false) => {}
             Err(code) => self.fault(now, code),
@@ -104,7 +106,7 @@ impl Connection {
         true
     }
 
-    /// Returns whether the peer is to hear of it.
+    /// Applies the result. Returns whether the peer must be told.
     fn apply_job(&mut self, now: Time, JobDone { lane, result }: JobDone) -> Result<bool, CloseCode> {
         let decoded = match result {
             Done::Decoded(decoded) => decoded,

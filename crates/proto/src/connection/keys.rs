@@ -1,7 +1,8 @@
-//! Packet keys and the peer's ids: what every packet is sealed, opened and addressed with, and when the sealing key is renewed.
+//! Packet keys and the peer's ids: they seal, open and address every packet. This file also decides when the
+//! sealing key is renewed.
 //!
-//! Our key moves by our own packets and the peer's by its: the two directions know nothing of each other, but in an exchange of fresh keys
-//! (`exchange`). wire.md section 3 says how the other end follows.
+//! Each end renews its sealing key by its own rules. The two directions are independent, except in an
+//! exchange of fresh keys (`exchange`). docs/wire.md section 3 says how the other end follows.
 
 use core::time::Duration;
 
@@ -11,25 +12,26 @@ use crate::crypto::{Aead, MAX_SEALED, OpeningKey, SealingKey};
 use crate::handshake::Session;
 use crate::path::PeerIds;
 
-/// A key that is in use for so long is renewed whatever it sealed (RELIABILITY 5.5).
+/// A key is renewed after this time, however few packets it sealed (docs/wire.md section 3).
 const KEY_LIFE: Duration = Duration::from_secs(300);
-/// Packets whose tag does not verify, at most, under all keys of a connection: the integrity limit of ChaCha20-Poly1305 (RFC 9001 section 6.6).
-/// That of AES-GCM is 2^52.
+/// Maximum number of packets with a wrong tag, under all keys of a connection: the integrity limit of
+/// ChaCha20-Poly1305 (RFC 9001 section 6.6). The limit of AES-GCM is 2^52.
 pub(super) const MAX_FORGED: u64 = 1 << 36;
-/// Packets that a key which could not be renewed still seals: to say that the connection is over.
+/// Number of packets reserved on a key that could not be renewed, to tell the peer that the connection is
+/// over.
 pub(super) const LAST_PACKETS: u64 = 1 << 10;
 
-/// Keys and ids, once agreed.
+/// Keys and ids of an established session.
 #[derive(Debug)]
 pub(super) struct Keys {
     pub sealing: SealingKey,
     pub opening: OpeningKey,
-    /// By which we call the peer.
+    /// The ids by which we address the peer.
     pub peer_ids: PeerIds,
     pub aead: Aead,
     /// When the sealing key was taken into use.
     since: Time,
-    /// Packets for this connection whose tag did not verify.
+    /// Number of packets for this connection with a wrong tag.
     pub forged: u64,
 }
 
@@ -39,14 +41,15 @@ impl Keys {
         Self { sealing, opening, peer_ids: PeerIds::new(remote), aead, since: now, forged: 0 }
     }
 
-    /// The sealing key was taken into use now.
+    /// Called when a new sealing key was taken into use.
     pub fn on_renewed(&mut self, now: Time) {
         self.since = now;
     }
 }
 
 impl Connection {
-    /// Moves to the next key in time; a peer that never answers is left before the last one is worn out.
+    /// Renews the key in time. If the peer never answers, the connection closes before the last key reaches
+    /// its limit.
     pub(super) fn renew_key(&mut self, now: Time) {
         let State::Established { .. } = self.state else { return };
         let Some(keys) = &mut self.keys else { return };
@@ -57,7 +60,7 @@ impl Connection {
         if sealed < self.config.packets_per_key && now < keys.since + KEY_LIFE {
             return;
         }
-        // While an exchange is open the next phase is that of its keys.
+        // While an exchange is open, the next phase belongs to its keys.
         if !self.exchange.is_open() && keys.sealing.initiate_update().is_ok() {
             keys.since = now;
             self.stats.key_updates += 1;
@@ -66,7 +69,8 @@ impl Connection {
         }
     }
 
-    /// A packet for this connection did not open because its tag does not verify. Beyond the limit the keys protect nobody any more.
+    /// Called when a packet for this connection has a wrong tag. Beyond the limit the keys no longer protect
+    /// the connection, so it closes.
     pub(super) fn on_forged(&mut self, now: Time) {
         let Some(keys) = &mut self.keys else { return };
         keys.forged += 1;

@@ -1,7 +1,9 @@
-//! The lanes of a connection: those we send on, whose turn it is to fill a slot, and the peer's lanes of messages.
+//! The lanes of a connection: the lanes that this end sends on, which of them fills the next slot, and the
+//! peer's message lanes.
 //!
-//! Slots are shared evenly by bytes, repairs included: the lane that was served least is asked first (start-time fair queueing, as
-//! in Goyal, Vin and Cheng 1996), and the next one when it has nothing to send. A lane that was silent is owed nothing.
+//! Slots are shared equally by bytes, repairs included. The lane that was served least is asked first
+//! (start-time fair queueing, as in Goyal, Vin and Cheng 1996), and the next one if it has nothing to send. A
+//! lane that was silent gets no credit for that time.
 
 use tidewire_codec::SourceId;
 
@@ -11,18 +13,18 @@ use crate::redundancy::{Policies, Redundancy, Repair};
 
 use super::{CloseCode, Connection, Event};
 
-/// A lane that we send on.
+/// A lane that this end sends on.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub sender: LaneSender,
     pub policies: Policies,
-    /// A repair that did not fit the segment size of the running batch: it goes first in the next.
+    /// A repair that did not fit the segment size of the present batch. It is sent first in the next batch.
     pub deferred: Option<Repair>,
     /// Whether its messages are delivered in order.
     pub in_order: bool,
-    /// It had no room for a message, and the application waits.
+    /// The lane had no room for a message, and the application waits.
     pub blocked: bool,
-    /// Up to where it is served, in bytes of the common clock.
+    /// End of its last packet, in bytes of the common clock.
     served: u64,
 }
 
@@ -32,18 +34,18 @@ impl Lane {
         Self { sender, policies, deferred: None, in_order, blocked: false, served: 0 }
     }
 
-    /// Nothing of it waits, is under way or may be lacking.
+    /// Whether nothing of the lane is waiting, in flight or possibly missing at the peer.
     fn is_idle(&self) -> bool {
         self.sender.base() == self.sender.sent() && self.sender.queued() == 0 && !self.sender.is_base_news()
     }
 }
 
-/// The lanes that we send on, by their number.
+/// The lanes that this end sends on, by number.
 #[derive(Debug)]
 pub(super) struct Lanes {
-    /// Lane 0: it is always there.
+    /// Lane 0, which always exists.
     pub streams: Lane,
-    /// Lanes from 1 up.
+    /// The lanes from 1 up.
     pub messages: Vec<Lane>,
     clock: u64,
 }
@@ -75,13 +77,13 @@ impl Lanes {
         (0..).zip([&mut self.streams].into_iter().chain(&mut self.messages))
     }
 
-    /// The lane whose turn it is, of those that are not in the set `tried`.
+    /// The lane whose turn it is, among those not in the set `tried`.
     pub fn next(&self, tried: u16) -> Option<u32> {
         let untried = self.iter().filter(|(id, lane)| tried & (1 << id) == 0 && (*id == STREAMS || !lane.is_idle()));
         untried.min_by_key(|(_, lane)| lane.served.max(self.clock)).map(|(id, _)| id)
     }
 
-    /// A packet of `bytes` left for a lane.
+    /// Records that a packet of `bytes` was sent for a lane.
     pub fn charge(&mut self, lane: u32, bytes: u32) {
         let clock = self.clock;
         if let Some(lane) = self.get_mut(lane) {
@@ -91,19 +93,19 @@ impl Lanes {
         }
     }
 
-    /// Whether the peer may lack something that was sent.
+    /// Whether the peer may lack a symbol that was sent, or may not know a base.
     pub fn is_lacking(&self) -> bool {
         self.iter().any(|(_, lane)| lane.sender.base() < lane.sender.sent() || lane.sender.is_base_news())
     }
 
-    /// The lane whose oldest symbol that the peer may lack is what a silence asks for: that of the streams, where something waits for it whatever
-    /// time passes, else the one whose symbol left first.
+    /// The lane to probe after a silence. Lane 0 comes first, because its data never expires and readers
+    /// always wait for it. Otherwise it is the lane whose oldest missing symbol was sent first.
     pub fn longest_lacking(&self, now: Time) -> Option<(u32, &Lane)> {
         let ages = self.iter().filter_map(|(id, lane)| Some((id, lane, lane.sender.oldest_age(now)?)));
         ages.max_by_key(|&(id, _, age)| (id == STREAMS, age)).map(|(id, lane, _)| (id, lane))
     }
 
-    /// Whether something may be sent or sent again.
+    /// Whether something may be sent or retransmitted.
     pub fn has_work(&self) -> bool {
         self.is_lacking() || self.iter().any(|(_, lane)| lane.sender.has_source())
     }
@@ -114,7 +116,7 @@ impl Lanes {
     }
 }
 
-/// A peer's lane of messages.
+/// A message lane of the peer.
 #[derive(Debug)]
 pub(super) struct Inbound {
     pub receiver: LaneReceiver,
@@ -122,7 +124,7 @@ pub(super) struct Inbound {
 }
 
 impl Connection {
-    /// Something came of a lane. Returns whether the peer should hear of it soon.
+    /// Handles an arrival on a lane. Returns whether the peer should get FEEDBACK soon.
     pub(super) fn on_arrival(
         &mut self,
         now: Time,
@@ -152,7 +154,7 @@ impl Connection {
         Ok(urgent)
     }
 
-    /// Tells the application that a lane has a message, unless it knows.
+    /// Tells the application that a lane has a message, unless it was told already.
     pub(super) fn tell_messages(&mut self, lane: u32) {
         let is_ready = self.inbound.get(&lane).is_some_and(|inbound| inbound.messages.is_ready());
         if is_ready && !self.told_message {

@@ -1,26 +1,28 @@
-//! What a connection takes of the memory that all connections of an endpoint share.
+//! The share of a connection in the memory that all connections of an endpoint use.
 //!
-//! The endpoint asks after each change how much it is, and says before how much more it may be. Invariant: without leave a connection grows by no more
-//! than the credit of the handshake, and by messages.
+//! After each change the endpoint asks how much memory the connection uses, and it sets beforehand how much
+//! more is allowed. Invariant: without permission a connection grows by no more than the credit of the
+//! handshake, and by messages.
 
 use super::lanes::Lanes;
 use super::{CloseCode, Connection};
 use crate::Time;
 use crate::lane::{LaneReceiver, LaneSender};
 
-/// What a connection takes beside its rings: less than this where it is idle (`crates/proto/tests/hostile/memory.rs`).
+/// Memory of a connection beside its rings. An idle connection uses less than this
+/// (`crates/proto/tests/hostile/memory.rs`).
 const IDLE: usize = 32 << 10;
 
 impl Connection {
-    /// Bytes of memory held for what the peer sent and for what it may still lack: rings, decoding matrices and
-    /// unread bytes. All other state is bounded by some ten KiB a connection and 150 bytes a packet in flight.
-    /// Costs a few additions per lane.
+    /// Bytes of memory held for data received and for data the peer may lack: rings, decoding matrices and
+    /// unread bytes. All other state is bounded by about ten KiB per connection and 150 bytes per packet in
+    /// flight. Costs a few additions per lane.
     pub fn memory(&self) -> usize {
         self.rings(LaneReceiver::memory)
     }
 
-    /// Bytes that the connection counts for in its endpoint: what it holds, or what it must hold once the peer uses
-    /// the credit that it was given, and what every connection takes.
+    /// Bytes that the endpoint counts for this connection: what it holds, or will hold when the peer uses its
+    /// credit, and the fixed part of every connection.
     pub(crate) fn granted(&self) -> usize {
         IDLE + self.rings(LaneReceiver::granted)
     }
@@ -31,15 +33,15 @@ impl Connection {
         receiving(&self.receiver) + self.streams.memory() + outbound.chain(inbound).sum::<usize>()
     }
 
-    /// It may take so many bytes more.
+    /// Allows the connection to use `spare` bytes more.
     pub(crate) fn allow_memory(&mut self, spare: usize) {
         self.receiver.spare = spare;
         self.lanes.streams.sender.spare = spare;
         self.inbound.values_mut().for_each(|inbound| inbound.receiver.spare = spare);
     }
 
-    /// Closes the connection since there is no memory for what it takes, and gives the memory of its rings back at once: what was not read is lost, and a
-    /// reader finds nothing more before it learns that the connection was closed.
+    /// Closes the connection because there is no memory for it, and frees its rings at once. Unread data is
+    /// lost: a reader finds no more data before it learns that the connection was closed.
     pub(crate) fn refuse_memory(&mut self, now: Time) {
         self.close(now, CloseCode::Refused, "no memory is left");
         let (config, slot_len) = (&self.config, self.config.slot_len());

@@ -1,4 +1,4 @@
-//! The application's side: messages with deadlines, on lanes of their own.
+//! The application's interface to messages with deadlines, on their own lanes.
 
 use core::fmt;
 use core::time::Duration;
@@ -11,22 +11,22 @@ use crate::profile::{Delivery, Layout, Profile};
 use crate::redundancy::Redundancy;
 use crate::stats::MessageStats;
 
-/// A lane of messages. What is not given is as the connection's profile says.
+/// Configuration of a message lane. A field that is `None` follows the connection's profile.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LaneConfig {
-    /// What is sent before a loss is known, and what for what the peer reports.
+    /// Policies for proactive repair and for answers.
     pub redundancy: Option<Redundancy>,
-    /// When the application gets a message.
+    /// Whether messages are delivered in order.
     pub delivery: Option<Delivery>,
 }
 
-/// A lane cannot be opened.
+/// Why a lane cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneError {
-    /// All lanes are open: 15 of messages.
+    /// All 15 message lanes are open.
     Limit,
-    /// The connection is not established, or over.
+    /// The connection is not established, or it is closed.
     NotConnected,
 }
 
@@ -41,21 +41,21 @@ impl fmt::Display for LaneError {
 
 impl core::error::Error for LaneError {}
 
-/// A message cannot be sent.
+/// Why a message cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageError {
-    /// The lane has no room for it now; [`Event::LaneWritable`] tells when there may be.
+    /// The lane has no room for the message now. [`Event::LaneWritable`] tells when there may be room.
     Blocked,
-    /// It is longer than `most` bytes; send it in parts, or on a stream.
+    /// The message is longer than `most` bytes. Send it in parts, or on a stream.
     TooLong {
-        /// Its length.
+        /// Length of the message.
         len: usize,
-        /// The longest that is taken.
+        /// Maximum length of a message.
         most: usize,
     },
     /// The lane was not opened.
     UnknownLane,
-    /// The connection is not established, or over.
+    /// The connection is not established, or it is closed.
     NotConnected,
 }
 
@@ -75,7 +75,7 @@ impl fmt::Display for MessageError {
 impl core::error::Error for MessageError {}
 
 impl Connection {
-    /// Opens a lane of messages and returns its number; the peer hears of it with its first message.
+    /// Opens a message lane and returns its number. The peer learns of it with its first message.
     pub fn open_lane(&mut self, config: &LaneConfig) -> Result<u32, LaneError> {
         if self.keys.is_none() || !matches!(self.state, State::Established { .. }) {
             return Err(LaneError::NotConnected);
@@ -86,7 +86,8 @@ impl Connection {
         }
         let memory = MESSAGE_RING.min(self.config.ring_memory);
         let redundancy = config.redundancy.unwrap_or(self.profile.redundancy);
-        // A lane whose own redundancy mixes any span slides, whatever the streams do.
+        // If the lane's own redundancy mixes arbitrary spans, its layout is a sliding window, whatever the
+        // layout of the streams.
         let profile = Profile { redundancy, ..self.profile };
         let layout = if profile.check_layout().is_ok() { profile.layout } else { Layout::Sliding };
         let layout = (layout, self.max_span);
@@ -96,8 +97,9 @@ impl Connection {
         Ok(lane)
     }
 
-    /// Sends a message of at most 256 KiB that is worth something to the peer for `lifetime` from now: later it is given up, as a whole.
-    /// It is taken whole or not at all. Messages of a lane are given up in the order in which they were sent.
+    /// Sends a message of at most 256 KiB that is useful to the peer for `lifetime` from now. After that, the
+    /// whole message is given up. A message is accepted as a whole or not at all. Messages of a lane are
+    /// given up in the order in which they were sent.
     pub fn send_message(&mut self, now: Time, lane: u32, data: &[u8], lifetime: Duration) -> Result<(), MessageError> {
         if !matches!(self.state, State::Established { .. }) {
             return Err(MessageError::NotConnected);
@@ -122,7 +124,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The next message that came, on whatever lane.
+    /// The next received message, of any lane.
     pub fn take_message(&mut self) -> Option<Message> {
         let message = self.inbound.values_mut().find_map(|inbound| inbound.messages.take());
         self.told_message &= message.is_some();
@@ -130,7 +132,7 @@ impl Connection {
         message
     }
 
-    /// Gives up messages that would be too late, and tells who waits that there may be room.
+    /// Gives up messages that would arrive too late, and tells waiting writers if there may be room.
     pub(super) fn expire_messages(&mut self, now: Time) {
         let arrival = now + self.one_way();
         for (lane, id) in self.lanes.messages.iter_mut().zip(STREAMS + 1..) {
@@ -142,20 +144,20 @@ impl Connection {
         }
     }
 
-    /// When the time of a message is over.
+    /// When the deadline of the next message passes.
     pub(super) fn next_deadline(&self) -> Option<Time> {
         let first = self.lanes.messages.iter().filter_map(|lane| lane.sender.next_deadline()).min()?;
         Some(first - self.one_way())
     }
 
-    /// How long what is sent now will be on its way, as far as that can be known: half of the least round trip, and what queues add to it,
-    /// which are taken to be on our way.
+    /// Estimated one-way time of a packet sent now: half of the least round trip, plus all queueing delay,
+    /// which is assumed to be in our direction.
     fn one_way(&self) -> Duration {
         let least = self.path.rtt.least_or_zero();
         if least.is_zero() { least } else { self.path.rtt.smoothed().saturating_sub(least / 2) }
     }
 
-    /// What the lanes count of messages.
+    /// Adds the message counts of all lanes.
     pub(super) fn count_messages(&self, stats: &mut MessageStats) {
         for expired in self.lanes.messages.iter().map(|lane| lane.sender.expired) {
             stats.expired += expired.messages;

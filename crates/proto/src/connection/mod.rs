@@ -1,12 +1,11 @@
-//! One connection: dispatch between the driver, the path, the lane and the streams.
+//! One connection: dispatches between the driver, the path, the lanes and the streams.
 //!
-//! The driver's contract (front page of the crate): after any `&mut self` call drain
-//! [`Connection::poll_transmit`], then [`Connection::poll_event`], then read [`Connection::poll_timeout`];
-//! only then wait. Each concern has a file: `receive` (frames in), `feedback` (what comes back and what goes
-//! back), `send` (what fills a slot), `lanes` (whose turn it is to fill it), `timers`, `slices` (symbols
-//! longer than the path takes), `app` (streams), `messages`, `memory`, `moving` (addresses and ids), `keys`,
-//! `exchange` (fresh keys), `policy` (how the peer is to code), `driving` (what a driver hands in and takes
-//! out).
+//! The driver's contract: after any `&mut self` call, drain [`Connection::poll_transmit`], then
+//! [`Connection::poll_event`], then read [`Connection::poll_timeout`]; only then wait. Each concern has a
+//! file: `receive` (incoming frames), `feedback` (FEEDBACK in both directions), `send` (filling a slot),
+//! `lanes` (which lane fills it), `timers`, `slices` (symbols longer than the path MTU), `app` (streams),
+//! `messages`, `memory`, `moving` (addresses and ids), `keys`, `exchange` (fresh keys), `policy` (how the
+//! peer should code), `driving` (types that the driver passes in and gets back).
 
 mod app;
 mod carried;
@@ -57,23 +56,24 @@ use keys::Keys;
 use lanes::{Inbound, Lanes};
 use policy::{Asking, Hearing};
 
-/// Where a connection stands.
+/// State of a connection.
 #[derive(Debug)]
 enum State {
-    /// HELLOs go out.
+    /// HELLOs are being sent.
     Connecting(Box<Initiator>),
-    /// Keys are agreed; a responder still waits for the first authentic packet.
+    /// Keys are agreed. A responder still waits for the first authentic packet.
     Established {
         confirmed: bool,
     },
-    /// We closed: CLOSE is repeated until `until`, which counts from when the first one left, however late that was.
+    /// This end closed the connection. CLOSE is repeated until `until`, which is counted from the first CLOSE
+    /// sent, however late that was.
     Closing {
         code: CloseCode,
         reason: String,
         next: Time,
         until: Option<Time>,
     },
-    /// The peer closed: nothing is sent any more.
+    /// The peer closed the connection. Nothing is sent any more.
     Draining {
         until: Time,
     },
@@ -84,57 +84,57 @@ enum State {
 #[derive(Debug)]
 pub struct Connection {
     config: Arc<Config>,
-    /// The configuration's, with what the peer asked for.
+    /// The profile of the configuration, changed as the peer asked.
     profile: Profile,
     asking: Asking,
     hearing: Hearing,
     side: Side,
     state: State,
-    /// By which the peer calls us.
+    /// The connection ids by which the peer addresses us.
     ids: OurIds,
     keys: Option<Keys>,
     exchange: Exchange,
-    /// What the peer proved to have, with authentication `key`.
+    /// The public key that the peer proved to own, with authentication `key`.
     peer_key: Option<PublicKey>,
-    /// The endpoint is to ask whether the peer still knows us.
+    /// True if the endpoint must ask whether the peer still knows this connection.
     inquiry_owed: bool,
     path: Path<Data>,
-    /// Addresses at which the peer may be now.
+    /// Addresses at which the peer may be now, and their validation.
     validation: Validation,
     lanes: Lanes,
-    /// Of lane 0.
+    /// Receiver of lane 0.
     receiver: LaneReceiver,
     streams: Streams,
     /// The peer's lanes of messages.
     inbound: BTreeMap<u32, Inbound>,
-    /// The application was told that a message is to be taken, and has not found the end of them since.
+    /// The application was told that a message is waiting, and has not yet read all waiting messages.
     told_message: bool,
     max_span: u16,
     symbol_limit: usize,
-    /// Symbols of each lane that the peer accepts from the start.
+    /// Number of symbols of each lane that the peer accepts from the start.
     lane_credit: u64,
     idle_timeout: Duration,
     last_heard: Time,
-    /// When `poll_transmit` was last called: what could leave then has left.
+    /// When `poll_transmit` was last called. Everything that was allowed then has been sent.
     last_asked: Time,
     events: VecDeque<Event>,
-    /// Scratch for the numbers of one FEEDBACK, so that the steady state allocates nothing.
+    /// Buffers for the packet numbers of one FEEDBACK, kept so that the steady state allocates nothing.
     acked: Vec<u64>,
     lost: Vec<u64>,
-    /// Bits for greasing; any sequence will do.
+    /// Bits for greasing. Any sequence will do.
     grease: u64,
     delivered_since_feedback: u64,
-    /// When FEEDBACK last asked for a confirmation of credit.
+    /// When FEEDBACK last requested an acknowledgement of credit.
     credit_asked: Time,
     stats: Stats,
-    /// Echo of the peer's challenge, to the address in use.
+    /// Response to the peer's challenge, to be sent to the address in use.
     path_response: Option<[u8; 8]>,
-    /// When a symbol last came, if the peer was not asked since why no further one does.
+    /// When a symbol was last received. `None` once a probe has asked why no further one arrives.
     heard_symbol: Option<Time>,
 }
 
 impl Connection {
-    /// The initiator's end: HELLOs leave at once.
+    /// Creates the initiator's end, which sends HELLOs at once.
     pub(crate) fn connect(
         config: Arc<Config>,
         initiator: Initiator,
@@ -146,7 +146,7 @@ impl Connection {
         Self::new(config, Side::Initiator, State::Connecting(Box::new(initiator)), local_id, remote, now, grease)
     }
 
-    /// The responder's end, from an authentic HELLO.
+    /// Creates the responder's end from an authentic HELLO.
     pub(crate) fn accept(config: Arc<Config>, session: Session, route: Route, now: Time, grease: u64) -> Self {
         let state = State::Established { confirmed: false };
         let mut connection = Self::new(config, Side::Responder, state, session.local, route.remote, now, grease);
@@ -166,7 +166,8 @@ impl Connection {
     ) -> Self {
         let slot_len = config.slot_len();
         let mtu = MtuProber::new(config.max_datagram, config.probe_size);
-        // The responder is where its address says: nobody has to be told.
+        // Only the initiator repeats its last FEEDBACK: its address may change unnoticed, the responder's
+        // does not.
         let feedback = FeedbackClock::new(side == Side::Initiator);
         let path = Path::new((remote, now), mtu, config.profile.rate_control.build(), feedback);
         Self {
@@ -209,8 +210,8 @@ impl Connection {
         }
     }
 
-    /// Takes keys and the peer's parameters from a finished handshake. The connection closes if the peer does not decode our code:
-    /// another one in its place would not be what the user asked for.
+    /// Takes the keys and the peer's parameters from a finished handshake. If the peer does not decode our
+    /// code, the connection closes: a different code would not be what the user asked for.
     fn adopt(&mut self, now: Time, session: Session) {
         let peer = &session.peer;
         let code = self.profile.code;
@@ -241,34 +242,35 @@ impl Connection {
         }
     }
 
-    /// A datagram whose destination id is ours.
+    /// Handles a datagram whose destination id belongs to this connection.
     pub fn handle_datagram(&mut self, received: Received<'_>) {
         self.receive(received);
     }
 
-    /// Time has passed. Early calls are harmless.
+    /// Handles the passage of time. Early calls are harmless.
     pub fn handle_timeout(&mut self, now: Time) {
         self.expire(now);
     }
 
-    /// Writes datagrams to be sent now into `out`: at most `max_segments` of one size. `None`: nothing to send.
+    /// Writes datagrams to send now into `out`: at most `max_segments` of one size. Returns `None` if there
+    /// is nothing to send.
     ///
     /// `out` must hold `max_segments` of the largest datagram ([`Config::max_datagram`]).
     pub fn poll_transmit(&mut self, now: Time, max_segments: usize, out: &mut [u8]) -> Option<Transmit> {
         self.transmit(now, max_segments, out)
     }
 
-    /// The next thing the application should know.
+    /// The next event for the application.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front().or_else(|| self.streams.poll_event())
     }
 
-    /// When to call [`Self::handle_timeout`], if nothing else happens before, and why.
+    /// When to call [`Self::handle_timeout`] if nothing else happens before, and why.
     pub fn poll_timeout(&mut self) -> Option<(Time, WakeReason)> {
         self.next_timer()
     }
 
-    /// Counts so far.
+    /// The statistics so far.
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats.clone();
         (stats.rtt_min, stats.rtt_mean) = self.path.rtt.lowest_and_mean();
@@ -294,32 +296,33 @@ impl Connection {
         stats
     }
 
-    /// Which end this is.
+    /// The side of this end.
     pub fn side(&self) -> Side {
         self.side
     }
 
-    /// Where its packets go.
+    /// The address to which packets are sent.
     pub fn remote(&self) -> SocketAddr {
         self.path.remote
     }
 
-    /// The public key that the peer proved to have; none with authentication `psk`, and before the handshake is over.
+    /// The public key that the peer proved to own. `None` with authentication `psk`, and before the handshake
+    /// is over.
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.peer_key
     }
 
-    /// Keys are agreed and the peer has proved that it has them.
+    /// Whether keys are agreed and the peer has proved that it has them.
     pub fn is_established(&self) -> bool {
         matches!(self.state, State::Established { confirmed: true })
     }
 
-    /// Nothing will happen any more; it can be dropped.
+    /// Whether the connection is over and can be dropped.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
     }
 
-    /// Ends the connection: the peer is told, without waiting for what was written to arrive.
+    /// Closes the connection and tells the peer. Does not wait until written data has arrived.
     pub fn close(&mut self, now: Time, code: CloseCode, reason: &str) {
         match self.state {
             State::Established { .. } => {
@@ -331,7 +334,7 @@ impl Connection {
         }
     }
 
-    /// The peer broke the protocol.
+    /// Closes the connection because the peer broke the protocol.
     fn fault(&mut self, now: Time, code: CloseCode) {
         if matches!(self.state, State::Established { .. }) {
             self.start_closing(now, code, String::new());
@@ -351,14 +354,15 @@ impl Connection {
         self.events.push_back(Event::Closed(reason));
     }
 
-    /// Bytes per second at which packets leave.
+    /// The pacing rate in bytes per second.
     fn pacing(&self) -> u64 {
         let pacing = self.path.rate.budget().pacing;
         self.config.max_rate.map_or(pacing, |bits| pacing.min(bits / 8))
     }
 }
 
-/// Packets whose loss one FEEDBACK tells of without need of more memory: a burst of them at the rate at which FEEDBACK comes. Chosen.
+/// Number of losses that one FEEDBACK can report without more memory: a burst at the rate at which FEEDBACK
+/// arrives. Chosen.
 const LOST_AT_ONCE: usize = 64;
-/// Probe timeouts that closing lasts (RFC 9000 section 10.2).
+/// Duration of closing, in probe timeouts (RFC 9000 section 10.2).
 const CLOSING_TIMEOUTS: u32 = 3;

@@ -1,9 +1,11 @@
-//! Endpoints that move: which address the peer is at, and by which ids the two call each other.
+//! Endpoints that move: the peer's address, and the ids by which the two ends address each other.
 //!
-//! `receive` tells every authentic packet, `send` asks what is owed. Only the initiator moves (RFC 9000 section 9): its address translator gives it another
-//! port, or it changes networks itself, which [`Connection::handle_address_change`] is for. The responder follows once
-//! [`Validation`] has proven the new address, and sends to the one in use until then. Where only the port is another the path is the same:
-//! rate, round trip and loss estimate are kept; else they begin anew (section 9.4). What was in flight is sent again either way.
+//! `receive` passes in every authentic packet, and `send` asks which control frames are waiting. Only the
+//! initiator moves (RFC 9000 section 9): its address translator gives it another port, or it changes
+//! networks, which it reports with [`Connection::handle_address_change`]. The responder follows when
+//! [`Validation`] has validated the new address, and sends to the old one until then. If only the port
+//! changed, the path is the same, and rate, round trip and loss estimate are kept. Otherwise they start again
+//! (section 9.4). In both cases everything in flight is sent again.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -14,40 +16,43 @@ use crate::Time;
 use crate::path::{Errand, Fate, MAX_FEEDBACK_DELAY, Move};
 use crate::wire::{ConnectionId, Frame, SHORT_HEADER_LEN, TAG_LEN, Writer, write_short_header};
 
-/// A packet of a challenge and an echo, 9 bytes each.
+/// Length of a packet with a challenge and a response, 9 bytes each.
 const ERRAND_LEN: usize = SHORT_HEADER_LEN + 18 + TAG_LEN;
-/// Probe timeouts after which a packet to an id that was given up is late beyond belief (RFC 9000 section 10.2 closes as late).
+/// Probe timeouts after which no packet to a retired id is expected any more (the same time as closing in RFC
+/// 9000 section 10.2).
 const ID_TIMEOUTS: u32 = 3;
 
-/// Where an authentic packet came from and what it was addressed to.
+/// Source and destination id of an authentic packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Origin {
     pub from: SocketAddr,
     pub to: ConnectionId,
-    /// Bytes of the datagram.
+    /// Length of the datagram in bytes.
     pub len: usize,
-    /// No packet so far had a higher number.
+    /// True if no earlier packet had a higher number.
     pub highest: bool,
 }
 
 impl Connection {
-    /// The application, or its driver, knows that our packets now leave from another address.
+    /// Tells the connection that its packets now leave from another address.
     ///
-    /// The peer is told at once, under an id that nobody has seen yet; all that is known of the path is forgotten.
+    /// The peer is told at once, under an id that was never used before. Everything known about the path is
+    /// discarded.
     pub fn handle_address_change(&mut self, now: Time) {
         let (State::Established { .. }, Some(keys)) = (&self.state, &mut self.keys) else { return };
-        // Without a spare one the old id still leads there, and those who see both ways know it.
+        // If there is no spare id, the old id still works, but an observer of both paths can link them.
         keys.peer_ids.advance();
         self.path.local = None;
         self.start_path(now, self.path.remote, false);
     }
 
-    /// The first packet did not prove the address that it came from: nothing but challenges leaves until an address answers one.
+    /// Called if the first packet does not prove its source address. Only challenges are sent until an
+    /// address answers one.
     pub(crate) fn distrust_address(&mut self) {
         self.validation.distrust_home();
     }
 
-    /// An authentic packet came.
+    /// Called for every authentic packet.
     pub(super) fn on_origin(&mut self, now: Time, origin: Origin) {
         let timeout = self.path.rtt.probe_timeout(MAX_FEEDBACK_DELAY);
         let renamed = self.ids.on_used(origin.to, now + timeout * ID_TIMEOUTS);
@@ -56,14 +61,15 @@ impl Connection {
             return;
         }
         if renamed && let Some(keys) = &mut self.keys {
-            // A peer that does not want to be recognised by its id is not recognised by ours either.
+            // A peer that changes its id must not be recognised by ours either.
             keys.peer_ids.advance();
         }
         self.validation.on_packet(now, (origin.from, self.path.remote), origin.len, origin.highest);
         self.validation.expire(now, timeout);
     }
 
-    /// The peer asks for an echo. The initiator's goes to the responder it knows, whoever passed the question on.
+    /// Handles a challenge of the peer. The initiator always responds to the responder's known address,
+    /// whoever forwarded the challenge.
     pub(super) fn on_challenge(&mut self, from: SocketAddr, token: [u8; 8]) {
         if self.side == Side::Initiator || (self.validation.is_proven() && from == self.path.remote) {
             self.path_response = Some(token);
@@ -72,7 +78,7 @@ impl Connection {
         }
     }
 
-    /// The peer's echo.
+    /// Handles the peer's response to a challenge.
     pub(super) fn on_response(&mut self, now: Time, from: SocketAddr, token: [u8; 8]) {
         let moves = self.validation.is_proven();
         let Some(Move { address, rtt }) = self.validation.on_response(now, from, token) else { return };
@@ -83,11 +89,12 @@ impl Connection {
             self.path.rate.on_handshake(rtt);
         }
         self.stats.moves += u64::from(moves);
-        // What was said to the old address since it changed was perhaps not heard.
+        // The peer may not have received what was sent to its old address.
         self.path.feedback.request(now);
     }
 
-    /// From now on packets go another way, to `address`; over the `same` path if only a port has changed.
+    /// Sends packets to `address` from now on. `same` means that the path is the same, because only a port
+    /// changed.
     fn start_path(&mut self, now: Time, address: SocketAddr, same: bool) {
         self.give_up_flight(now);
         if !same {
@@ -99,8 +106,8 @@ impl Connection {
         (path.silence.waiting_since, path.silence.last_eliciting) = (now, now);
     }
 
-    /// What is in flight is sent again: it went where the peer was. That says nothing of loss, neither to the rate controller nor to the
-    /// estimate (RFC 9000 section 9.4).
+    /// Declares everything in flight lost, so that it is sent again: it went to the peer's old address.
+    /// Neither the rate controller nor the loss estimate counts this as loss (RFC 9000 section 9.4).
     fn give_up_flight(&mut self, now: Time) {
         let mut lost = core::mem::take(&mut self.lost);
         lost.clear();
@@ -117,14 +124,15 @@ impl Connection {
         self.path.losses.fates_from = self.path.first;
     }
 
-    /// Whether control frames of this room wait for a packet to the address in use.
+    /// Whether control frames of this file wait for a packet to the address in use.
     pub(super) fn owes_control(&self) -> bool {
         self.path_response.is_some()
             || self.validation.owes_home()
             || (self.is_established() && (self.asking.owes() || self.ids.owes() || self.exchange.owes()))
     }
 
-    /// Writes them into packet `number`, as far as there is room. Returns whether it wrote any.
+    /// Writes the waiting control frames into packet `number`, as far as there is room. Returns whether it
+    /// wrote any.
     pub(super) fn write_control(&mut self, number: u64, w: &mut Writer<'_>) -> bool {
         let mut any = false;
         if let Some(token) = self.path_response
@@ -133,7 +141,7 @@ impl Connection {
             (self.path_response, any) = (None, true);
         }
         if let Some(token) = self.validation.take_home() {
-            // Where it does not fit the next packet of the peer does without.
+            // A challenge that does not fit is left out.
             any |= Frame::PathChallenge(token).emit(w).is_ok();
         }
         if self.is_established() {
@@ -142,7 +150,8 @@ impl Connection {
         any
     }
 
-    /// A challenge or an echo to an address that is not proven: small, alone, and not counted as in flight, so that its loss says nothing.
+    /// Sends a challenge or a response to an address that is not validated. The packet is small, carries
+    /// nothing else and is not counted as in flight, so its loss has no effect.
     pub(super) fn transmit_elsewhere(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
         let Errand { address, challenge, echo } = self.validation.poll(now, ERRAND_LEN)?;
         let number = self.path.flight.next_number();
@@ -159,32 +168,32 @@ impl Connection {
         Some(Transmit { destination: address, source: self.path.local, ecn: None, len, segment_size: None })
     }
 
-    /// When [`Self::transmit_elsewhere`] has something to say again.
+    /// When [`Self::transmit_elsewhere`] next has something to send.
     pub(super) fn next_challenge(&self) -> Option<Time> {
         self.validation.deadline(ERRAND_LEN)
     }
 
-    /// Randomness that no peer can guess, for challenges.
+    /// Sets the random seed for challenges, which no peer may be able to guess.
     pub(crate) fn seed(&mut self, seed: [u8; 32]) {
         self.validation.reseed(seed);
     }
 
-    /// The ids by which the peer may call this end.
+    /// The ids by which the peer may address this end.
     pub(crate) fn local_ids(&self) -> impl Iterator<Item = ConnectionId> + '_ {
         self.ids.iter()
     }
 
-    /// Whether the peer is to get one more.
+    /// Whether the peer should get another id.
     pub(crate) fn wants_id(&self) -> bool {
         self.is_established() && self.ids.wants_more()
     }
 
-    /// One more id, which nobody else has.
+    /// Adds an id for the peer, which must be unique.
     pub(crate) fn give_id(&mut self, id: ConnectionId) {
         self.ids.push(id);
     }
 
-    /// An id that no longer leads here.
+    /// The next id that no longer belongs to this connection.
     pub(crate) fn poll_gone_id(&mut self) -> Option<ConnectionId> {
         self.ids.poll_gone()
     }

@@ -1,8 +1,9 @@
-//! POLICY, both ways: the initiator asks the responder to code as its user chose (wire.md section 5).
+//! POLICY, in both directions: the initiator asks the responder to code as the initiator's user chose
+//! (docs/wire.md section 5).
 //!
-//! `moving` writes what is owed beside the other control frames, `feedback` tells the fates of its packets,
-//! `receive` hands in the peer's. Invariant: what a lane has sent is never laid out anew, and no text but the
-//! first is read.
+//! `moving` writes POLICY beside the other control frames, `feedback` reports the fates of its packets, and
+//! `receive` passes in the peer's POLICY. Invariants: the layout of a lane never changes after its first
+//! symbol was sent; only the first POLICY of the peer is read.
 
 use tidewire_codec::SourceId;
 
@@ -12,18 +13,18 @@ use crate::profile::Bounds;
 use crate::redundancy::Policies;
 use crate::wire::{CodeSet, Frame, Writer};
 
-/// Copies that leave at first. With one copy the responder's data would overtake POLICY as often as a packet
-/// is lost. Chosen.
+/// Number of copies sent at first. With one copy, the responder's data would overtake POLICY whenever that
+/// packet is lost. Chosen.
 const COPIES: usize = 2;
 
-/// What we ask of the peer.
+/// The request to the peer.
 #[derive(Debug, Default)]
 pub(super) struct Asking {
-    /// `None` when nothing is asked, or a copy has arrived.
+    /// `None` if there is no request, or a copy was received.
     text: Option<String>,
-    /// Copies to be sent.
+    /// Number of copies still to be sent.
     owed: usize,
-    /// Packets with copies whose fate is open; at most [`COPIES`].
+    /// Packets in flight with copies, at most [`COPIES`].
     under_way: Vec<u64>,
 }
 
@@ -47,7 +48,7 @@ impl Asking {
         true
     }
 
-    /// The fate of a packet that may have carried a copy.
+    /// Called when a packet that may carry a copy is known to be received or lost.
     pub fn on_fate(&mut self, packet: u64, arrived: bool) {
         let Some(index) = self.under_way.iter().position(|&of| of == packet) else { return };
         self.under_way.swap_remove(index);
@@ -59,17 +60,17 @@ impl Asking {
     }
 }
 
-/// What becomes of the peer's POLICY.
+/// State of the peer's POLICY.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Hearing {
-    /// None came; the peer decodes these codes.
+    /// None was received yet. The peer decodes these codes.
     Open(CodeSet),
-    /// One was read, or none is to be.
+    /// One was read, or none will be read.
     Over,
 }
 
 impl Connection {
-    /// The session begins: whether we ask, and whether we listen.
+    /// Called when the session begins. Decides whether this end asks, and whether it listens.
     pub(super) fn begin_policy(&mut self, peer: CodeSet) {
         let (is_default, config) = (self.profile.codes_as_default(), &self.config);
         match self.side {
@@ -81,7 +82,7 @@ impl Connection {
         }
     }
 
-    /// The peer's POLICY. It may be any text.
+    /// Handles the peer's POLICY, which may be any text.
     pub(super) fn on_policy(&mut self, text: &str) {
         let Hearing::Open(codes) = core::mem::replace(&mut self.hearing, Hearing::Over) else { return };
         let bounds = Bounds { codes, max_overhead: self.config.max_overhead, max_span: self.max_span };

@@ -1,7 +1,7 @@
-//! Datagrams in: opened in place, frames handed to who they are for.
+//! Receives datagrams: decrypts them in place and passes each frame to its handler.
 //!
-//! Nothing here changes before the packet's tag was verified. What a stranger sends is counted and dropped; what the peer sends
-//! wrongly closes the connection with a code.
+//! No state changes before the tag of a packet was verified. Packets of strangers are counted and dropped. A
+//! violation by the peer closes the connection with a code.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -17,12 +17,13 @@ use crate::lane::Arrival;
 use crate::path::IP_UDP_HEADER;
 use crate::wire::{ConnectionId, Datagram, Frame, Frames};
 
-/// What the frames of one packet ask for.
+/// What the frames of one packet request.
 #[derive(Default)]
 struct Asked {
     elicits: bool,
     urgent: bool,
-    /// A FEEDBACK was there: one per packet, since each costs a walk over what is in flight.
+    /// The packet contained FEEDBACK. Only one is allowed per packet, because each costs a scan of the
+    /// packets in flight.
     feedback: bool,
 }
 
@@ -46,13 +47,14 @@ impl Connection {
             State::Established { confirmed } if !*confirmed => {
                 *confirmed = true;
                 self.events.push_back(Event::Connected);
-                // Since the HELLO: too long where REPLYs were lost, so it is no sample of the path.
+                // The time since the HELLO. It is too long if REPLYs were lost, so it is not a round-trip
+                // sample.
                 self.path.rate.on_handshake(now.since(heard));
-                // Our own round trip: a receiver spaces its FEEDBACK by it.
+                // Measure our own round trip, which sets the interval of FEEDBACK.
                 self.path.silence.probe_owed = true;
             }
             State::Closing { next, .. } => {
-                // One more CLOSE for a peer that has not heard of it.
+                // Send another CLOSE: the peer may not have received the first.
                 *next = (*next).min(now);
             }
             _ => {}
@@ -73,7 +75,8 @@ impl Connection {
             Err(code) => self.fault(now, code),
         }
         if self.path.flight.is_full() {
-            // An end that only receives small records hears no FEEDBACK, upon which packets are else forgotten.
+            // An end that only receives small records gets no FEEDBACK. Packets are otherwise forgotten when
+            // FEEDBACK arrives, so forget them here.
             self.path.forget_packets(now);
             if self.path.flight.is_full() {
                 self.fault(now, CloseCode::Protocol);
@@ -81,7 +84,7 @@ impl Connection {
         }
     }
 
-    /// Opens a short packet, unless so many were forged that the keys open nothing more.
+    /// Decrypts a short packet, unless the limit of forged packets is reached.
     fn open(&mut self, now: Time, datagram: &mut [u8]) -> Option<(Opened, ConnectionId)> {
         let keys = self.keys.as_mut().filter(|keys| keys.forged < MAX_FORGED)?;
         let Ok(Datagram::Short { destination }) = Datagram::parse(datagram) else { return None };
@@ -107,7 +110,7 @@ impl Connection {
             return;
         };
         if let Some(sent) = initiator.sent_once() {
-            // At most the gap between the two copies too long.
+            // The sample is too long by at most the gap between the two copies.
             let rtt = now.since(sent);
             self.path.rtt.on_sample(now, rtt, Duration::ZERO);
             self.path.rate.on_handshake(rtt);
@@ -120,7 +123,8 @@ impl Connection {
             return;
         }
         self.events.push_back(Event::Connected);
-        // The first packet proves to the responder that we have the keys; it also measures the round trip.
+        // The first packet proves to the responder that this end has the keys. It also measures the round
+        // trip.
         self.path.silence.probe_owed = true;
     }
 

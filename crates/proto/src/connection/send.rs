@@ -1,7 +1,8 @@
-//! What fills a transmit slot: one decision per packet, taken when the packet leaves.
+//! Fills transmit slots: one decision per packet, made when the packet is sent.
 //!
-//! Order: a probe that silence asks for, FEEDBACK that is due, a probe of the packet size, repair, source, nothing. Nothing coded is
-//! queued: a repair is computed from the freshest window straight into the outgoing buffer and sealed there.
+//! The order is: a probe after a silence, FEEDBACK that is due, an MTU probe, repair, source, nothing. No
+//! coded packet is queued: a repair is computed from the newest window directly into the outgoing buffer, and
+//! sealed there.
 
 use core::ops::ControlFlow;
 use core::time::Duration;
@@ -21,30 +22,32 @@ use crate::wire::{
     write_repair_header, write_short_header, write_source_header,
 };
 
-/// A batch of segments lasts no longer than this at the pacing rate (DESIGN section 7).
+/// Longest duration of a batch of segments at the pacing rate. Chosen, to keep bursts short.
 const BATCH: Duration = Duration::from_micros(500);
-/// A packet of data carries at least this much around its symbol.
+/// Least number of bytes that a data packet carries beside its symbol header and symbol.
 pub(super) const PACKET_OVERHEAD: usize = SHORT_HEADER_LEN + TAG_LEN;
-/// One FEEDBACK in this many has an ignorable frame beside it, so that peers keep ignoring them (RELIABILITY T26).
+/// One FEEDBACK in this many is followed by an ignorable frame, so that peers keep ignoring unknown frames.
 const GREASE_RATE: u64 = 64;
-/// A packet that is less than half full leaves no sooner than this part of the latency target after the source symbol before it. Small records that
-/// come faster share a packet. Measured at 10 % of loss: a twelfth saves 3 % of the bytes more, a twenty-fourth costs 5 % (docs/recovery.md).
+/// A packet that is less than half full is sent no sooner than the latency target divided by this after the
+/// previous source symbol. Small records in quick succession then share a packet. Measured at 10 % loss: a
+/// twelfth saves another 3 % of the bytes, a twenty-fourth costs 5 % more (docs/recovery.md).
 const HOLD: u32 = 16;
-/// The wait is at least this: a packet in each millisecond costs 0.6 Mbit/s of headers. Chosen.
+/// Lower limit of this wait. One packet per millisecond costs 0.6 Mbit/s of headers. Chosen.
 const LEAST_HOLD: Duration = Duration::from_millis(1);
-/// The wait is at most this part of a latency that the user states, which may be 1 ms. Chosen.
+/// If the user stated a latency, which may be 1 ms, the wait is at most that latency divided by this. Chosen.
 const MOST_HOLD: u32 = 4;
-/// The wait is at most this part of a round trip: an application that waits for an answer before it writes again is never held. Chosen.
+/// The wait is at most the round trip divided by this. So an application that waits for an answer before it
+/// writes again is never held. Chosen.
 const HOLD_RTT: u32 = 8;
-/// What a slot carries besides FEEDBACK.
+/// Content of a slot, except FEEDBACK.
 pub(super) enum Slot {
     Ping,
     SizeProbe(u16),
     Repair(u32, Repair),
     Source(u32),
-    /// Part of a symbol that is longer than the path takes.
+    /// Part of a symbol that is longer than the path MTU allows.
     Slice(u32, Slice),
-    /// The base of a lane that has no symbol to say it with.
+    /// The base of a lane that has no symbol to carry it.
     Base(u32),
 }
 
@@ -83,7 +86,7 @@ impl Connection {
         let segments = max_segments.min((BATCH.as_nanos() / each) as usize);
         let mut len = first;
         let mut count = 1;
-        // A probe of the packet size goes alone: nothing else is as long.
+        // An MTU probe is sent alone, because no other packet is as long.
         while count < segments && first <= size {
             let Some(rest) = out.get_mut(len..len + first) else { break };
             let Some(more) = self.build_packet(now, rest, Some(first)) else { break };
@@ -103,14 +106,15 @@ impl Connection {
         })
     }
 
-    /// Builds and seals one packet, of at most `segment` bytes if it joins a batch. `None`: nothing to send now.
+    /// Builds and seals one packet, of at most `segment` bytes if it joins a batch. `None` if there is
+    /// nothing to send now.
     fn build_packet(&mut self, now: Time, out: &mut [u8], segment: Option<usize>) -> Option<usize> {
         self.path.skip_number(now);
         let number = self.path.flight.next_number();
         let limit = segment.unwrap_or_else(|| usize::from(self.path.mtu.current()));
         let feedback = self.path.feedback.due(self.path.rtt.least_or_zero()).is_some_and(|due| due <= now);
         let control = feedback || self.owes_control();
-        // Data fills a packet to the byte, so FEEDBACK beside it would not fit: it has its own.
+        // Data fills the whole packet, so FEEDBACK does not fit beside it and gets its own packet.
         let slot = if control { None } else { Some(self.next_slot(now, limit)?) };
         let limit = if let Some(Slot::SizeProbe(size)) = slot { usize::from(size) } else { limit };
         let remote_id = self.keys.as_ref()?.peer_ids.current();
@@ -121,7 +125,7 @@ impl Connection {
         if feedback {
             elicits |= self.write_feedback(now, number, &mut w).unwrap_or(false);
             if self.grease.is_multiple_of(GREASE_RATE) {
-                // Nothing depends on its fitting.
+                // It may be left out if it does not fit.
                 let _ = write_grease(&mut w, (self.grease >> 16) as u16, &self.grease.to_be_bytes());
             }
         }
@@ -139,7 +143,7 @@ impl Connection {
         Some(len)
     }
 
-    /// Records a packet that leaves now.
+    /// Records a packet that is sent now.
     pub(super) fn record(&mut self, now: Time, len: usize, carried: Carried, elicits: bool) {
         let bytes = (len + IP_UDP_HEADER) as u32;
         if let Carried::Data(Data::Source { lane, .. } | Data::Slice { lane, .. } | Data::Repair { lane, .. }) = carried
@@ -167,7 +171,7 @@ impl Connection {
         }
     }
 
-    /// The decision: what the slot that is open now carries.
+    /// Decides what the next slot carries.
     fn next_slot(&mut self, now: Time, limit: usize) -> Option<Slot> {
         if self.path.silence.probe_owed {
             return self.probe(now, limit);
@@ -197,10 +201,11 @@ impl Connection {
         None
     }
 
-    /// What asks after a silence: the oldest symbol that the peer may lack, which is then the first it can deliver; else a base that it may not
-    /// have heard of, or something new.
+    /// Chooses the probe after a silence. First choice is the oldest symbol that the peer may lack, because
+    /// the peer can deliver it first. Then a base that the peer may not know, then new data.
     fn probe(&mut self, now: Time, limit: usize) -> Option<Slot> {
-        // It may need all that the path takes: then it waits for a batch whose segments are as large.
+        // The probe may need a full-size packet. If the segments of this batch are shorter, it waits for the
+        // next batch.
         if limit < usize::from(self.path.mtu.current()) {
             return None;
         }
@@ -231,7 +236,8 @@ impl Connection {
         Some(Slot::Ping)
     }
 
-    /// Whether a source symbol of the lane waits that fits a slot of `limit` bytes, or has to go in parts.
+    /// Whether a source symbol of the lane is waiting that fits a slot of `limit` bytes or must be sent in
+    /// parts.
     fn has_source(&mut self, lane: u32, limit: usize) -> bool {
         let size = usize::from(self.path.mtu.current());
         let Some(Lane { sender, .. }) = self.lanes.get_mut(lane) else { return false };
@@ -239,7 +245,8 @@ impl Connection {
         len.is_some_and(|len| len <= limit || (len > size && limit >= BASE_SIZE && sender.may_slice()))
     }
 
-    /// What a lane would fill a slot of `limit` bytes with; breaks without when that has to wait for the next batch.
+    /// Chooses what a lane puts in a slot of `limit` bytes. `Break(None)` means that it must wait for the
+    /// next batch.
     fn lane_slot(&mut self, now: Time, id: u32, limit: usize) -> ControlFlow<Option<Slot>> {
         let Some(lane) = self.lanes.get_mut(id) else { return ControlFlow::Continue(()) };
         if lane.sender.owes_base() && !lane.sender.has_source() {
@@ -248,7 +255,7 @@ impl Connection {
         if let Some(slice) = lane.sender.owed_slice() {
             return ControlFlow::Break((limit >= BASE_SIZE).then_some(Slot::Slice(id, slice)));
         }
-        // The peer may have decoded meanwhile what a deferred repair is for.
+        // The peer may have decoded the symbols of a deferred repair in the meantime.
         let base = lane.sender.base();
         let deferred = lane.deferred.take().filter(|repair| repair.end() > base);
         let repair = deferred.or_else(|| {
@@ -260,7 +267,8 @@ impl Connection {
         if let Some(repair) = repair {
             let len = packet_len(id, &lane.sender, &repair);
             if len <= limit {
-                // A slot that nothing else fills is lost: then the repair is computed at once.
+                // If nothing else can fill the slot, the slot would be lost, so the repair is computed at
+                // once.
                 let is_coming = lane.sender.is_coming(self.config.profile.code, &repair);
                 if !is_coming || !self.may_leave(now, id, limit) {
                     return ControlFlow::Break(Some(Slot::Repair(id, repair)));
@@ -268,7 +276,7 @@ impl Connection {
                 self.lanes.get_mut(id).into_iter().for_each(|lane| lane.deferred = Some(repair));
                 return ControlFlow::Break(Some(Slot::Source(id)));
             }
-            // Belongs to the next batch, whose segments may be larger.
+            // The repair must wait for the next batch, whose segments may be larger.
             let is_possible = len <= usize::from(self.path.mtu.current());
             if is_possible || limit < BASE_SIZE {
                 lane.deferred = Some(repair);
@@ -287,13 +295,13 @@ impl Connection {
         !self.is_held(now, lane) && self.has_source(lane, limit)
     }
 
-    /// Whether the next source symbol of the lane waits for more bytes to share its packet.
+    /// Whether the next source symbol of the lane is held back for more bytes.
     fn is_held(&self, now: Time, lane: u32) -> bool {
-        // Messages have lifetimes, which may be shorter.
+        // Messages are not held, because their lifetimes may be shorter.
         lane == STREAMS && self.held_until().is_some_and(|until| until > now)
     }
 
-    /// Until when the open symbol of the streams waits for more bytes; `None` where nothing waits for that.
+    /// Until when the open symbol of the streams is held back for more bytes; `None` if it is not held.
     pub(super) fn held_until(&self) -> Option<Time> {
         let Lane { sender, policies, .. } = &self.lanes.streams;
         let planned = policies.plan().map_or(Duration::ZERO, |plan| plan.target.latency);
@@ -309,7 +317,7 @@ impl Connection {
         (0..lanes).filter_map(|lane| self.ask_policies(now, lane, |policies, cx| policies.poll_timeout(cx))?).min()
     }
 
-    /// Shows the policies of a lane what they may know.
+    /// Calls the policies of a lane with their context.
     fn ask_policies<R>(
         &mut self,
         now: Time,
@@ -350,7 +358,7 @@ impl Connection {
         Some(ask(policies, &cx))
     }
 
-    /// Has workers make the repairs of a generation that the policy has just closed.
+    /// Lets workers compute the repairs of a generation that the policy has just closed.
     fn make_ahead(&mut self, lane: u32) {
         let (code, inline) = (self.config.profile.code, self.config.inline());
         let Some(Lane { sender, policies, .. }) = self.lanes.get_mut(lane) else { return };
@@ -359,7 +367,7 @@ impl Connection {
         }
     }
 
-    /// Longest symbol of a lane that still fits a packet as a repair, whose header is the longer one.
+    /// Longest symbol of a lane whose repair still fits a packet. Repairs have the longer header.
     pub(super) fn symbol_len(&self, lane: u32) -> usize {
         let Some(Lane { sender, .. }) = self.lanes.get(lane) else { return 0 };
         let first = SourceId(sender.sent().0 + sender.reach() as u64);
@@ -430,8 +438,9 @@ impl Connection {
             Repair::Coded { first, count, row, on_feedback } => {
                 let (first, count, row) = match sender.layout() {
                     Layout::Generations => (first, count, row),
-                    // The window may have moved since a deferred decision: what is decoded needs no repair. A row is of the whole
-                    // span; of what is left of it any combination is as good.
+                    // The window may have moved since the repair was deferred. Decoded symbols need no
+                    // repair. A row covers only the whole span; for the rest of a span, a random combination
+                    // is as good.
                     Layout::Sliding => {
                         let gone = base.0.saturating_sub(first.0);
                         let left = u64::from(count).checked_sub(gone).filter(|&left| left > 0)?;
@@ -462,7 +471,8 @@ impl Connection {
         let keys = self.keys.as_mut()?;
         let mut w = Writer::new(out.get_mut(..BASE_SIZE - TAG_LEN)?);
         write_short_header(&mut w, keys.peer_ids.current(), number, 0).ok()?;
-        // An address that is not proven gets the code alone, and within its threefold budget.
+        // An address that is not validated gets only the code, within its budget of three times the bytes
+        // received.
         let proven = self.validation.is_proven();
         Frame::Close { code: code.to_wire(), reason: if proven { reason } else { "" } }.emit(&mut w).ok()?;
         let len = w.len() + TAG_LEN;
@@ -478,7 +488,7 @@ impl Connection {
     }
 }
 
-/// Bytes of the packet that carries a repair.
+/// Length of the packet that carries a repair.
 fn packet_len(lane: u32, sender: &LaneSender, repair: &Repair) -> usize {
     match *repair {
         Repair::Resend(id) => source_len(lane, sender, id),
@@ -491,7 +501,7 @@ fn packet_len(lane: u32, sender: &LaneSender, repair: &Repair) -> usize {
     }
 }
 
-/// Bytes of the packet that carries a source symbol.
+/// Length of the packet that carries a source symbol.
 pub(super) fn source_len(lane: u32, sender: &LaneSender, id: SourceId) -> usize {
     PACKET_OVERHEAD + source_header_len(lane, id, sender.base()) + sender.repair_len(id, 1).unwrap_or(0)
 }

@@ -1,7 +1,8 @@
-//! Symbols longer than the path takes: it became narrower after they were numbered, or is another.
+//! Symbols that are longer than the path MTU allows: the MTU fell after they were numbered, or the path
+//! changed.
 //!
-//! `send` asks here where a symbol or a repair does not fit a packet. A repair over a span that holds such a symbol cannot be sent at all: in its place
-//! the lowest symbol known to be lost goes again, in parts that every path takes.
+//! `send` calls this if a symbol or a repair does not fit a packet. A repair over a span with such a symbol
+//! cannot be sent at all. In its place the lowest lost symbol is sent again, in parts that fit every path.
 
 use tidewire_codec::SourceId;
 
@@ -15,15 +16,17 @@ use crate::lane::Slice;
 use crate::path::BASE_DATAGRAM;
 use crate::wire::{Frame, Writer};
 
-/// What every path takes.
+/// Datagram size that every path supports.
 pub(super) const BASE_SIZE: usize = BASE_DATAGRAM as usize;
-/// The longest SLICE header: type, lane, id, and offset, total and length of at most four bytes.
+/// Length of the longest SLICE header: type, lane, id, and offset, total and length of at most four bytes
+/// each.
 const SLICE_HEADER: usize = 1 + 1 + 8 + 4 + 4 + 4;
-/// Bytes of a symbol in one packet.
+/// Number of symbol bytes in one packet.
 const SLICE_LEN: usize = BASE_SIZE - PACKET_OVERHEAD - SLICE_HEADER;
 
 impl Connection {
-    /// The socket did not take `transmit`, which [`Self::poll_transmit`] gave last: it counts as sent, and is found lost as anything else.
+    /// Called when the socket refused `transmit`, the result of the last [`Self::poll_transmit`]. The
+    /// datagrams count as sent, and are detected as lost like any others.
     pub fn handle_send_failure(&mut self, now: Time, transmit: &Transmit, failure: SendFailure) {
         let segment = transmit.segment_size.unwrap_or(transmit.len).max(1);
         self.stats.packets.refused += transmit.len.div_ceil(segment) as u64;
@@ -32,7 +35,7 @@ impl Connection {
         }
     }
 
-    /// A part of the oldest symbol that the peer may lack.
+    /// Returns a part of the oldest symbol that the peer may lack.
     pub(super) fn slice_oldest(&mut self, lane: u32) -> Option<Slot> {
         let Lane { sender, .. } = self.lanes.get_mut(lane)?;
         let base = sender.base();
@@ -40,7 +43,7 @@ impl Connection {
         sender.lacking_slice(base).map(|slice| Slot::Slice(lane, slice))
     }
 
-    /// A part of the lowest symbol that is lost and not under way again.
+    /// Returns a part of the lowest symbol that is lost and has no retransmission in flight.
     pub(super) fn slice_lost(&mut self, lane: u32) -> Option<Slot> {
         let Lane { sender, .. } = self.lanes.get_mut(lane)?;
         let lost = sender.first_lost()?;
@@ -48,7 +51,7 @@ impl Connection {
         sender.owed_slice().map(|slice| Slot::Slice(lane, slice))
     }
 
-    /// The first part of a symbol that was never sent.
+    /// Writes the first part of a symbol that was never sent.
     pub(super) fn write_first_slice(
         &mut self,
         lane: u32,

@@ -1,7 +1,7 @@
-//! When the connection must be woken, and what it does then.
+//! Decides when the connection must be woken, and what it does then.
 //!
-//! A timer is a moment computed from state, never a queue. After [`Connection::expire`] and a drained `poll_transmit`, no timer lies in the past: each
-//! is either acted on, or moved, or not armed.
+//! A timer is a time computed from state, never an entry in a queue. After [`Connection::expire`] and a
+//! drained `poll_transmit`, no timer is in the past: each was acted on, moved, or is not armed.
 
 use core::time::Duration;
 
@@ -10,21 +10,25 @@ use crate::Time;
 use crate::path::{IP_UDP_HEADER, MAX_FEEDBACK_DELAY, STEADY_PROBES};
 use crate::wire::ConnectionId;
 
-/// Probes per round trip meanwhile: one must leave, be answered, and what it asks for arrive, within two round trips of the link's return.
+/// Probes per round trip in the first [`STEADY_PROBES`] of a silence. Within two round trips of the link's
+/// return, a probe must be sent and answered, and the data that the answer requests must arrive.
 const PROBES_PER_RTT: u32 = 3;
-/// ... but not more often than this: a hundred small packets before the circuit breaks, whatever the round trip. Chosen.
+/// Least time between probes. It allows at most a hundred small packets before the circuit breaks, whatever
+/// the round trip. Chosen.
 const FASTEST_PROBES: Duration = Duration::from_millis(10);
-/// ... and never fewer than one in this time: DESIGN section 6 says two seconds, but the full rate within two seconds of the link's return
-/// (RELIABILITY S5, S9) leaves one second to notice it.
+/// Longest time between probes. The full rate must be back within two seconds of the link's return
+/// (docs/survival.md S5, S9), which leaves one second to notice the return.
 const SLOWEST_PROBES: Duration = Duration::from_secs(1);
-/// A peer that was silent for this long, or for three probe timeouts, may have been restarted (RELIABILITY 5.5) ...
+/// A peer that was silent for this long, and for [`SUSPICIOUS_TIMEOUTS`] probe timeouts, may have been
+/// restarted.
 const SUSPICIOUS: Duration = Duration::from_millis(1_500);
 const SUSPICIOUS_TIMEOUTS: u32 = 3;
-/// ... and for this long every probe asks just that, so that the answer is there within 3 s and a round trip (S1); from then on every other.
+/// For this long after that, every probe asks whether the peer still knows the connection, so that the answer
+/// arrives within 3 s and a round trip (docs/survival.md S1). Later, every second probe asks.
 const URGENT: Duration = Duration::from_millis(1_500);
 
-/// Symbols that stop coming for this many probe timeouts are asked after once, by the end whose address may have changed unnoticed: often enough a
-/// pause is nothing but that. Chosen.
+/// If no symbol arrives for this many probe timeouts, the end whose address may have changed unnoticed sends
+/// one probe. Pauses of the sender's application are common, so one probe must do. Chosen.
 const SILENT_TIMEOUTS: u32 = 3;
 
 impl Connection {
@@ -51,7 +55,8 @@ impl Connection {
         }
         self.ids.forget(now);
         self.validation.expire(now, self.path.rtt.probe_timeout(MAX_FEEDBACK_DELAY));
-        // First: what is given up is news for the peer, whose silence may be overdue at once.
+        // Do this first: giving up messages is news for the peer, so a probe for its silence may be due at
+        // once.
         self.expire_messages(now);
         if self.validation.is_proven() {
             self.expire_path(now);
@@ -59,7 +64,7 @@ impl Connection {
         self.wake_writers(now);
     }
 
-    /// Timers of the address in use.
+    /// Handles the timers of the address in use.
     fn expire_path(&mut self, now: Time) {
         if self.path.losses.detector.deadline().is_some_and(|deadline| deadline <= now) {
             self.detect_losses(now);
@@ -83,7 +88,8 @@ impl Connection {
         }
     }
 
-    /// Whether the probe that is due now asks if the peer knows us, and not only if it hears us. Only the end that connected knows where to ask.
+    /// Whether the probe that is due now must ask if the peer still knows this connection. Only the end that
+    /// connected knows where to ask.
     fn asks_after_itself(&self, now: Time) -> bool {
         let patience = (self.path.rtt.probe_timeout(MAX_FEEDBACK_DELAY) * SUSPICIOUS_TIMEOUTS).max(SUSPICIOUS);
         let silent = now.since(self.last_heard);
@@ -92,23 +98,25 @@ impl Connection {
             && (silent < patience + URGENT || self.path.silence.probes.is_multiple_of(2))
     }
 
-    /// Whether the endpoint is to send a HELLO that asks after this connection; says so once.
+    /// Whether the endpoint must send a HELLO that asks about this connection. True only once for each
+    /// request.
     pub(crate) fn take_inquiry(&mut self) -> bool {
         core::mem::take(&mut self.inquiry_owed)
     }
 
-    /// What the peer calls this connection, and since when it was not heard of; none when it is over.
+    /// The id by which the peer knows this connection, and when the peer was last heard; `None` if the
+    /// connection is over.
     pub(crate) fn silence(&self) -> Option<(ConnectionId, Time)> {
         let State::Established { .. } = self.state else { return None };
         self.keys.as_ref().map(|keys| (keys.peer_ids.current(), self.last_heard))
     }
 
-    /// A HELLO of so many bytes left.
+    /// Records that a HELLO of `len` bytes was sent.
     pub(crate) fn on_inquiry_sent(&mut self, len: usize) {
         self.stats.wire_bytes_sent += (len + IP_UDP_HEADER) as u64;
     }
 
-    /// The peer answers again, and said whether it knows this connection.
+    /// Called when the peer answered a HELLO and said whether it knows this connection.
     pub(crate) fn on_answer(&mut self, known: bool) {
         if known {
             self.path.silence.probe_owed = true;
@@ -117,7 +125,8 @@ impl Connection {
         }
     }
 
-    /// When silence becomes suspicious: something is in flight, or is not known to be decoded, or the peer's credit is waited for.
+    /// When the next probe is due. Probes are sent while something is in flight or not known to be decoded,
+    /// or while this end waits for the peer's credit.
     fn probe_deadline(&self) -> Option<Time> {
         let blocked = self.lanes.is_blocked() || self.streams.is_blocked();
         let waits = !self.path.flight.is_empty() || self.lanes.is_lacking() || blocked;
@@ -126,26 +135,28 @@ impl Connection {
         }
         let path = &self.path;
         if path.silence.probes == 0 {
-            // As a retransmission timer runs (RFC 6298 section 5.3): from the last answer while something is in flight, not from the last packet,
-            // or a sender whose window is large would go on for all of it before it asks.
+            // Like a retransmission timer (RFC 6298 section 5.3), while something is in flight the timeout
+            // runs from the last answer and not from the last packet. Otherwise a sender with a large window
+            // would send all of it before the first probe.
             let timeout = path.rtt.probe_timeout(MAX_FEEDBACK_DELAY);
             if !path.flight.is_empty() || self.lanes.is_lacking() {
                 let since =
                     if path.flight.is_empty() { path.silence.last_eliciting } else { path.silence.waiting_since };
                 return Some(since + timeout);
             }
-            // Only credit is waited for, which the peer repeats until it is acknowledged: who asks for it asks ever more seldom.
+            // This end waits only for credit, which the peer repeats until it is acknowledged. So the probes
+            // become less frequent.
             let waited = path.silence.last_eliciting.since(path.usage.last_data);
             return Some(path.silence.last_eliciting + waited.min(SLOWEST_PROBES).max(timeout));
         }
         let steady = (path.rtt.smoothed() / PROBES_PER_RTT).max(FASTEST_PROBES);
         let silent = path.silence.last_probe.since(path.silence.probing_since);
-        // Doubling from then on: the wait is as long as the silence beyond the steady second.
+        // After that the interval doubles: it equals the silence beyond the first second.
         Some(path.silence.last_probe + steady.max(silent.saturating_sub(STEADY_PROBES)).min(SLOWEST_PROBES))
     }
 
-    /// When a PING is to say that we are still there, though nothing is to be said: to keep the way open, or since what came so far has stopped
-    /// coming, perhaps because the address it went to is no longer ours.
+    /// When to send a PING although there is nothing else to send. It keeps address translators open. It is
+    /// also sent if symbols stopped arriving, perhaps because our address has changed.
     fn sign_of_life_deadline(&self) -> Option<Time> {
         let path = &self.path;
         if path.silence.probe_owed || !path.flight.is_empty() {
@@ -176,7 +187,7 @@ impl Connection {
         arm(self.next_deadline(), WakeReason::Deadline);
         arm(self.next_challenge(), WakeReason::Challenge);
         if !self.validation.is_proven() {
-            // Nothing else leaves, so nothing else is waited for.
+            // Nothing else may be sent, so no other timer is needed.
             return Some(next);
         }
         arm(self.path.losses.detector.deadline(), WakeReason::Loss);
@@ -184,7 +195,8 @@ impl Connection {
         arm(self.path.feedback.due(self.path.rtt.least_or_zero()), WakeReason::Feedback);
         arm(self.sign_of_life_deadline(), WakeReason::KeepAlive);
         if !self.path.silence.is_broken() && self.path.has_room(usize::from(self.path.mtu.current())) {
-            // What could leave at `last_asked` has left; only what the pacer or a policy holds back needs a timer.
+            // Everything that could be sent at `last_asked` was sent. A timer is needed only for packets that
+            // the pacer or a policy holds back.
             let asked = self.last_asked;
             let later = |at: Time| Some(at).filter(|&at| at > asked);
             let open = self.path.pacer.due();

@@ -1,16 +1,14 @@
-//! The connections of an endpoint, and which of them have something to do.
+//! The connections of an endpoint, with queues of those that have something to do.
 //!
-//! Only the endpoint uses it. It takes a connection that it may change by [`Connections::touch`], which puts
-//! the connection into three queues: it may have datagrams to send, events to report and a new timer. The
-//! endpoint looks at the connections in the queues and at those whose timer has expired, and at no others. So
-//! the number of connections that a datagram makes it look at does not depend on how many there are. The time
-//! does: with 10,000 connections the state of most is not in the processor's caches (example `endpoint_cost
-//! many` of `tidewire`).
+//! Only the endpoint uses it. [`Connections::touch`] returns a connection for changes, and puts it into three
+//! queues: it may have datagrams to send, events to report and a new timer. The endpoint visits only
+//! connections in the queues and those whose timer has expired. So the number of visits for a datagram does
+//! not depend on the number of connections. The time does: with 10,000 connections, the state of most is not
+//! in the processor's caches (example `endpoint_cost many` of `tidewire`).
 //!
 //! Invariants: a connection is in each queue at most once. A connection in no queue has nothing to send and
-//! nothing to report, and its timer, if it has one, is in `timers` exactly once. One that has jobs is in
-//! `working` once its timer was read. Handles and times decide
-//! every order, so a run can be repeated.
+//! nothing to report, and its timer, if it has one, is in `timers` exactly once. A connection with jobs is in
+//! `working` after its timer was read. Handles and times determine every order, so a run can be repeated.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,45 +18,46 @@ use crate::connection::{Connection, Event, Job, Transmit, WakeReason};
 
 /// A connection and the queues it is in.
 struct Entry {
-    /// Boxed, because a node of the map has room for eleven values, and some places are always empty.
+    /// Boxed, because a map node has room for eleven values, and some of them are always empty.
     connection: Box<Connection>,
     /// Its key in `timers`.
     timer: Option<Time>,
-    /// Whether it is in the queue of this name.
+    /// Each flag tells whether the connection is in the queue of that name.
     ready: bool,
     telling: bool,
     stale: bool,
     working: bool,
     ended: bool,
-    /// Bytes it took when it was last measured.
+    /// Its memory in bytes at the last measurement.
     memory: usize,
 }
 
-/// See the module.
+/// The connections and their queues; see the module.
 pub(super) struct Connections {
     table: BTreeMap<ConnectionHandle, Entry>,
     /// Connections that may have datagrams to send, in the order of their turns.
     ready: VecDeque<ConnectionHandle>,
-    /// Connections that may have events to tell.
+    /// Connections that may have events to report.
     telling: VecDeque<ConnectionHandle>,
     /// Connections whose timers may have changed.
     stale: VecDeque<ConnectionHandle>,
     /// Connections that may have jobs.
     working: VecDeque<ConnectionHandle>,
     timers: BTreeMap<(Time, ConnectionHandle), WakeReason>,
-    /// Connections that have finished ending.
+    /// Connections that have finished closing.
     ended: VecDeque<ConnectionHandle>,
     next_handle: u64,
-    /// How often a connection was looked at.
+    /// How often a connection was visited.
     visits: u64,
-    /// Bytes that all connections take together.
+    /// Memory of all connections together, in bytes.
     memory: usize,
-    /// Half of the memory: once more is taken, no connection may grow beyond its even part of the other half.
+    /// Half of the memory limit. When more than this is in use, no connection may grow beyond its equal part
+    /// of the other half.
     shared: usize,
 }
 
 impl Connections {
-    /// All connections together may take `memory` bytes. Half of it is divided evenly; connections take the
+    /// All connections together may use `memory` bytes. Half of it is divided equally; connections share the
     /// other half in the order in which they grow.
     pub fn new(memory: usize) -> Self {
         Self {
@@ -76,17 +75,18 @@ impl Connections {
         }
     }
 
-    /// Whether half of the memory is taken, so that no connection may grow beyond its part.
+    /// Whether more than half of the memory is in use, so that no connection may grow beyond its part.
     pub fn is_short(&self) -> bool {
         self.memory > self.shared
     }
 
-    /// Bytes that each connection may take, whatever the others take.
+    /// Bytes that each connection may always use.
     fn part(&self) -> usize {
         self.shared / self.len().max(1)
     }
 
-    /// Measures a connection. Returns whether it grew beyond its part although the memory is short.
+    /// Measures the memory of a connection. Returns whether it grew beyond its part while more than half of
+    /// the memory is in use.
     pub fn measure(&mut self, handle: ConnectionHandle) -> bool {
         let part = self.part();
         let Some(entry) = self.table.get_mut(&handle) else { return false };
@@ -123,7 +123,7 @@ impl Connections {
         handle
     }
 
-    /// A connection that the caller may change.
+    /// Returns a connection for changes.
     pub fn touch(&mut self, handle: ConnectionHandle) -> Option<&mut Connection> {
         self.visits += 1;
         let (free, part) = (self.shared.saturating_sub(self.memory), self.part());
@@ -141,8 +141,8 @@ impl Connections {
         handles.into_iter().filter_map(|handle| self.touch(handle).map(&mut act)).for_each(drop);
     }
 
-    /// Datagrams of the first connection in the ready queue that has any. It then goes to the end of the
-    /// queue.
+    /// Writes datagrams of the first connection in the ready queue that has any. That connection then goes to
+    /// the end of the queue.
     pub fn poll_transmit(
         &mut self,
         now: Time,
@@ -152,7 +152,7 @@ impl Connections {
         if self.ready.is_empty() {
             self.read_timers();
         }
-        // The pacer or a policy held datagrams back that may leave now.
+        // Datagrams that the pacer or a policy held back may be sent now.
         while self.poll_expired(now).is_some() {}
         while let Some(handle) = self.ready.pop_front() {
             let Some(entry) = self.table.get_mut(&handle) else { continue };
@@ -178,7 +178,7 @@ impl Connections {
         self.touch(handle).map(|connection| (handle, connection))
     }
 
-    /// Queues a connection for [`Self::poll_ended`] if it has finished ending.
+    /// Queues a connection for [`Self::poll_ended`] if it has finished closing.
     pub fn on_end(&mut self, handle: ConnectionHandle) {
         if let Some(entry) = self.table.get_mut(&handle)
             && entry.connection.is_closed()
@@ -187,7 +187,7 @@ impl Connections {
         }
     }
 
-    /// Takes a connection that has finished ending.
+    /// Removes and returns a connection that has finished closing.
     pub fn poll_ended(&mut self) -> Option<(ConnectionHandle, Connection)> {
         let handle = self.ended.pop_front()?;
         let entry = self.table.remove(&handle)?;
@@ -214,7 +214,8 @@ impl Connections {
         None
     }
 
-    /// The next job of a connection that was touched. Its turn ends with it, so that no connection waits for all jobs of another.
+    /// The next job of a touched connection. The connection then goes to the end of the queue, so no
+    /// connection waits for all jobs of another.
     pub fn poll_job(&mut self) -> Option<(ConnectionHandle, Job)> {
         self.read_timers();
         while let Some(handle) = self.working.pop_front() {

@@ -1,8 +1,9 @@
 //! Half-open sessions: HELLOs that were answered and whose initiators have not been heard since.
 //!
-//! Nothing but keys and addresses is held for one, so that a flood of HELLOs cannot take more than [`MAX_HALF_OPEN`] times some two hundred
-//! bytes; the connection is made by the first authentic packet. They stand in the order of their coming, which is the order of their
-//! expiry; one that came alive leaves its place empty until those before it are gone. Invariant: the first place is never empty.
+//! A half-open session holds only keys and addresses, so a flood of HELLOs takes at most [`MAX_HALF_OPEN`]
+//! times about two hundred bytes. The first authentic packet creates the connection. Sessions are stored in
+//! the order of arrival, which is the order of expiry. A session that became a connection leaves its place
+//! empty until all places before it are empty. Invariant: the first place is never empty.
 
 use core::net::{IpAddr, SocketAddr};
 use core::num::NonZeroU8;
@@ -13,47 +14,49 @@ use crate::Time;
 use crate::handshake::{Accepted, Route};
 use crate::wire::ConnectionId;
 
-/// Half-open sessions at most, empty places included (RELIABILITY H5).
+/// Maximum number of half-open sessions, empty places included (docs/survival.md H5).
 const MAX_HALF_OPEN: usize = 4_096;
-/// With fewer sessions than this, full places are moved together before one is displaced: at least a quarter is won by each moving.
+/// If there are fewer sessions than this, compact the places before a session is displaced. Each compaction
+/// frees at least a quarter of the places.
 const SPARSE: usize = MAX_HALF_OPEN / 4 * 3;
-/// How long one waits for its first packet: an initiator that has the REPLY asks ever more seldom on a bad path, and does not know that
-/// it is not heard.
+/// How long a session waits for its first packet. On a bad path the initiator has the REPLY but probes less
+/// and less often, and does not know that it is not heard.
 const LIFE: Duration = Duration::from_secs(30);
 
-/// Addresses of ours that sessions are told apart by; of what came to further ones the system chooses the source. A host has few, and each
-/// session holds a byte instead of the address.
+/// Maximum number of local addresses that sessions distinguish. For HELLOs to further addresses, the system
+/// chooses the source address of the answer. A host has few addresses, and a session stores one byte in place
+/// of an address.
 const MAX_LOCALS: usize = 255;
 
-/// One answered HELLO.
+/// An answered HELLO.
 struct Answered {
     accepted: Accepted,
-    /// Where the HELLO came from, and when.
+    /// Source of the HELLO, and when it arrived.
     remote: SocketAddr,
     at: Time,
-    /// Which of our addresses it was sent to, if we may have several.
+    /// Index of the local address it was sent to, if this host may have several.
     local: Option<NonZeroU8>,
-    /// The REPLY went to `remote` and nowhere else.
+    /// True if the REPLY was sent only to `remote`.
     alone: bool,
 }
 
-/// How a HELLO came.
+/// How a HELLO arrived.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     pub(super) route: Route,
     pub(super) at: Time,
-    /// Its REPLY went back by this route and by no other.
+    /// True if its REPLY was sent only by this route.
     pub(super) alone: bool,
 }
 
-/// See the module.
+/// The half-open sessions; see the module.
 #[derive(Default)]
 pub(super) struct HalfOpen {
     sessions: VecDeque<Option<Answered>>,
-    /// The number of the first place; they count up, and wrap.
+    /// Number of the first place. Numbers count up and wrap around.
     first: u32,
     places: HashMap<ConnectionId, u32>,
-    /// Addresses of ours that HELLOs came to.
+    /// Local addresses at which HELLOs arrived.
     locals: Vec<IpAddr>,
 }
 
@@ -66,7 +69,7 @@ impl HalfOpen {
         self.places.contains_key(id)
     }
 
-    /// What was agreed, the way that the HELLO came, and when.
+    /// The agreed session, and how and when its HELLO arrived.
     pub(super) fn get(&self, id: &ConnectionId) -> Option<(&Accepted, Asked)> {
         let place = self.places.get(id)?.wrapping_sub(self.first);
         let Answered { accepted, remote, at, local, alone } = self.sessions.get(place as usize)?.as_ref()?;
@@ -74,7 +77,7 @@ impl HalfOpen {
         Some((accepted, Asked { route: Route { remote: *remote, local }, at: *at, alone: *alone }))
     }
 
-    /// The REPLY of this session went to another address too.
+    /// Records that the REPLY of this session was sent to another address too.
     pub(super) fn spread(&mut self, id: &ConnectionId) {
         let Some(place) = self.places.get(id).map(|place| place.wrapping_sub(self.first)) else { return };
         if let Some(Some(session)) = self.sessions.get_mut(place as usize) {
@@ -90,7 +93,7 @@ impl HalfOpen {
         self.trim();
     }
 
-    /// Adds one, known by its local id; returns how many older ones had to go for it.
+    /// Adds a session under its local id. Returns how many older sessions were removed for it.
     pub(super) fn insert(&mut self, accepted: Accepted, route: Route, at: Time) -> u64 {
         let mut displaced = 0;
         if self.sessions.len() >= MAX_HALF_OPEN {
@@ -108,7 +111,7 @@ impl HalfOpen {
         displaced
     }
 
-    /// Counted from 1.
+    /// Index of a local address, counted from 1.
     fn index_of(&mut self, local: IpAddr) -> Option<NonZeroU8> {
         let index = self.locals.iter().position(|known| *known == local).unwrap_or(self.locals.len());
         if index == self.locals.len() && index < MAX_LOCALS {
@@ -117,7 +120,7 @@ impl HalfOpen {
         NonZeroU8::new(u8::try_from(index + 1).ok()?)
     }
 
-    /// When the oldest expires.
+    /// When the oldest session expires.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.sessions.front().and_then(Option::as_ref).map(|oldest| oldest.at + LIFE)
     }
@@ -135,7 +138,7 @@ impl HalfOpen {
         }
     }
 
-    /// Drops empty places in front.
+    /// Removes empty places at the front.
     fn trim(&mut self) {
         while let Some(None) = self.sessions.front() {
             self.sessions.pop_front();
@@ -169,7 +172,7 @@ mod tests {
     #[test]
     fn each_is_found_and_leaves_alone_whatever_becomes_of_the_others() {
         let mut half_open = HalfOpen { first: u32::MAX - 100, ..HalfOpen::default() };
-        // One in four stays, so that places are moved together time and again.
+        // One in four sessions stays, so the places are compacted repeatedly.
         for n in 0..20_000 {
             assert_eq!(insert(&mut half_open, n), 0);
             if n % 4 != 0 && n >= 8 {

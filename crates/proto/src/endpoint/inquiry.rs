@@ -1,8 +1,9 @@
-//! Asking after a connection that has fallen silent: was the peer restarted? (wire.md section 4)
+//! Inquiries about a silent connection: was the peer restarted? (docs/wire.md section 4)
 //!
-//! A connection with data in flight that hears nothing has a HELLO sent in place of some of its probes; its destination id is the one by which
-//! the peer calls the connection. Whoever answers has proved who he is, and says whether he still knows that id. A live session is not
-//! touched by it: it ends only if the peer says that it is gone, and nothing was heard of it since the question.
+//! A connection with data in flight that hears nothing sends a HELLO in place of some probes. The destination
+//! id of the HELLO is the one by which the peer knows the connection. The peer that answers has authenticated
+//! itself, and says whether it still knows that id. The inquiry does not change a live session. The session
+//! ends only if the peer says that it is gone, and nothing was heard of it since the inquiry.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,25 +14,25 @@ use crate::connection::{Connection, Transmit};
 use crate::handshake::Initiator;
 use crate::wire::{ConnectionId, HELLO_LEN};
 
-/// A question under way.
+/// An open inquiry.
 struct Inquiry {
     initiator: Initiator,
-    /// What was asked after, and when it had last been heard of.
+    /// The id that the inquiry names, and when the peer had last been heard.
     after: ConnectionId,
     heard: Time,
 }
 
-/// See the module.
+/// The open inquiries; see the module.
 #[derive(Default)]
 pub(super) struct Inquiries {
     open: BTreeMap<ConnectionHandle, Inquiry>,
-    /// Which connection an id of ours was made up for: that to which the answer comes.
+    /// The connection for which each source id was made. The answer to that id belongs to it.
     sources: HashMap<ConnectionId, ConnectionHandle>,
     due: VecDeque<ConnectionHandle>,
 }
 
 impl Inquiries {
-    /// A connection wants a HELLO to leave.
+    /// Queues a HELLO for a connection.
     pub(super) fn ask(&mut self, handle: ConnectionHandle) {
         self.due.push_back(handle);
     }
@@ -40,7 +41,7 @@ impl Inquiries {
         !self.due.is_empty()
     }
 
-    /// There is nothing more to be asked after this connection.
+    /// Drops the inquiry of this connection.
     pub(super) fn forget(&mut self, handle: ConnectionHandle) {
         if let Some(inquiry) = self.open.remove(&handle) {
             self.sources.remove(&inquiry.initiator.source());
@@ -55,7 +56,7 @@ impl Inquiries {
 }
 
 impl Endpoint {
-    /// Writes the next HELLO that a connection wants.
+    /// Writes the next queued HELLO.
     pub(super) fn transmit_inquiry(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
         let out = out.get_mut(..HELLO_LEN)?;
         loop {
@@ -89,7 +90,8 @@ impl Endpoint {
         Some(Initiator::asking_after(after, keys, id, &self.parameters, provider, seed, now))
     }
 
-    /// A REPLY or COOKIE that names no connection of ours; returns whether it answers a question.
+    /// Handles a REPLY or COOKIE that names no connection of this endpoint. Returns whether it answers an
+    /// inquiry.
     pub(super) fn handle_answer(&mut self, now: Time, destination: ConnectionId, datagram: &[u8]) -> bool {
         let Some(&handle) = self.inquiries.sources.get(&destination) else { return false };
         let Some(inquiry) = self.inquiries.open.get_mut(&handle) else { return false };

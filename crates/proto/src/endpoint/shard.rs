@@ -1,7 +1,9 @@
-//! Shards: several endpoints behind one address, each with connections of its own and nothing in common (wire.md section 1.2).
+//! Shards: several endpoints behind one address, each with its own connections and no shared state
+//! (docs/wire.md section 1.2).
 //!
-//! The first two bytes of a connection id, as a number modulo the number of shards, say whose it is. A shard gives out only ids of its own, so
-//! that whoever holds a datagram, be it a driver or a balancer in front of several machines, finds the shard without asking any of them.
+//! The first two bytes of a connection id, as a number modulo the number of shards, name its shard. A shard
+//! gives out only its own ids. So a driver, or a load balancer in front of several machines, finds the shard
+//! of a datagram from the datagram alone.
 
 use core::num::NonZeroU16;
 
@@ -15,24 +17,24 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// The only one.
+    /// The only shard.
     pub const ALONE: Self = Self { index: 0, of: NonZeroU16::MIN };
 
-    /// Shard `index` of so many; none unless `index` is less.
+    /// Shard `index` of `of`; `None` if `index` is not below `of`.
     pub fn new(index: u16, of: NonZeroU16) -> Option<Self> {
         (index < of.get()).then_some(Self { index, of })
     }
 
-    /// Which of so many shards the connection of `id` belongs to.
+    /// The index of the shard, among `of`, to which the connection of `id` belongs.
     pub fn of_id(id: &ConnectionId, of: NonZeroU16) -> u16 {
         let [a, b, ..] = id.0;
         u16::from_be_bytes([a, b]) % of
     }
 
-    /// Makes a random id one of this shard; all that is random about it but the shard stays so.
+    /// Changes a random id into one of this shard. Everything else in the id stays random.
     pub(super) fn mark(self, id: &mut ConnectionId) {
         let [a, b, rest @ ..] = id.0;
-        // As many numbers for each shard: what is left over at the top is not used.
+        // Each shard gets the same number of values; the remainder at the top is not used.
         let turns = u16::MAX / self.of;
         let number = u16::from_be_bytes([a, b]) % NonZeroU16::new(turns).unwrap_or(NonZeroU16::MIN);
         let [a, b] = (number * self.of.get() + self.index).to_be_bytes();

@@ -1,47 +1,46 @@
-//! Coding work that leaves the connection: what to compute, with the symbols to compute it from.
+//! Coding work that runs outside the connection: what to compute, and the symbols to compute it from.
 //!
-//! A lane in generations makes jobs; `Connection::poll_job` hands them out, a worker
-//! runs them, and their results come back through `handle_job`. A job owns references to symbols that nobody
-//! writes any more, so that no payload byte is copied to make one, and it needs nothing of the connection
-//! while it runs.
+//! Lanes in generations make jobs. `Connection::poll_job` hands them out, a worker runs them, and the results
+//! come back through `handle_job`. A job owns references to symbols that nobody writes any more, so no
+//! payload byte is copied to make it. It needs nothing from the connection while it runs.
 
 use std::sync::Arc;
 
 use tidewire_codec::{DecodePlan, Generation, SourceId};
 
-/// The bytes of one symbol. Nobody writes them while more than one owner has them.
+/// The bytes of one symbol. They are never written while there is more than one owner.
 pub(crate) type Symbol = Arc<Vec<u8>>;
 
-/// One generation to be decoded.
+/// A job that decodes one generation.
 #[derive(Clone, Debug)]
 pub(crate) struct Decode {
-    /// Which generation, under which code.
+    /// The generation and its code.
     pub generation: Generation,
-    /// Its source symbols, as far as they came.
+    /// The source symbols; `None` if one was not received.
     pub sources: Vec<Option<Symbol>>,
-    /// Keys and bytes of as many repair symbols as source symbols are lacking.
+    /// Keys and bytes of repair symbols, as many as source symbols are missing.
     pub repairs: Vec<(u16, Symbol)>,
 }
 
-/// Repairs of one generation, to be made ahead.
+/// A job that computes repairs of one generation in advance.
 #[derive(Clone, Debug)]
 pub(crate) struct Encode {
-    /// Which generation, under which code.
+    /// The generation and its code.
     pub generation: Generation,
-    /// All of its source symbols.
+    /// All source symbols of the generation.
     pub sources: Vec<Symbol>,
-    /// The repairs with the keys from 0 up to here.
+    /// Number of repairs to compute, with keys from 0 up.
     pub repairs: u16,
-    /// Bytes of each.
+    /// Length of each repair in bytes.
     pub len: usize,
 }
 
-/// What came of [`Encode`].
+/// The result of [`Encode`].
 #[derive(Debug)]
 pub(crate) struct Encoded {
-    /// See [`Encode`].
+    /// The generation and its code.
     pub generation: Generation,
-    /// The repairs by their keys; none where lengths contradict each other.
+    /// The repairs in the order of their keys; empty if the lengths contradict each other.
     pub symbols: Vec<Vec<u8>>,
 }
 
@@ -51,12 +50,12 @@ impl Encode {
         self.generation.first().plus(self.generation.count().into())
     }
 
-    /// Products of a coefficient and a byte that it takes: what it costs.
+    /// Cost of the job: the number of products of a coefficient and a byte.
     pub fn products(&self) -> usize {
         self.sources.len() * usize::from(self.repairs) * self.len
     }
 
-    /// Does the work.
+    /// Runs the job.
     pub fn run(self) -> Encoded {
         let sources: Vec<&[u8]> = self.sources.iter().map(|symbol| symbol.as_slice()).collect();
         let mut symbols = vec![vec![0; self.len]; self.repairs.into()];
@@ -67,26 +66,26 @@ impl Encode {
     }
 }
 
-/// What came of [`Decode`].
+/// The result of [`Decode`].
 #[derive(Debug)]
 pub(crate) struct Decoded {
     /// First source symbol of the generation.
     pub first: SourceId,
-    /// Repair symbols that the job had.
+    /// Number of repair symbols that the job used.
     pub repairs: usize,
-    /// The symbols that were lacking, by their place in the generation. `None` where lengths of symbols
-    /// contradict each other.
+    /// The missing symbols, with their index in the generation. `None` if the lengths of symbols contradict
+    /// each other.
     pub symbols: Option<Vec<(u16, Symbol)>>,
 }
 
 impl Decode {
-    /// Products of a coefficient and a byte that it takes: what it costs.
+    /// Cost of the job: the number of products of a coefficient and a byte.
     pub fn products(&self) -> usize {
         let len = self.repairs.first().map_or(0, |(_, symbol)| symbol.len());
         self.repairs.len() * self.sources.len() * len
     }
 
-    /// Does the work.
+    /// Runs the job.
     pub fn run(self) -> Decoded {
         let first = self.generation.first();
         let lost: Vec<u16> = (0..).zip(&self.sources).filter(|(_, symbol)| symbol.is_none()).map(|(n, _)| n).collect();

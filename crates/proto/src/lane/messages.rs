@@ -1,8 +1,9 @@
 //! The receiving half of a lane of messages: symbols in, whole messages out.
 //!
-//! A message is what lies between a frame that begins one and the next that ends one, in consecutive symbols. Below the lane's edge all
-//! is known, so that at most one message is open there: its bytes so far are kept, until it ends or a symbol of it is skipped. Above the edge
-//! a message that needs no order is taken out of the ring as soon as all its symbols are there.
+//! A message reaches from a frame that begins one to the next frame that ends one, in consecutive symbols.
+//! Below the lane's edge all symbols are known or skipped, so at most one message is incomplete there. Its
+//! bytes are kept until it ends or one of its symbols is skipped. Above the edge, a message that needs no
+//! order is delivered as soon as all its symbols are known.
 
 use std::collections::VecDeque;
 
@@ -15,7 +16,7 @@ use crate::close::CloseCode;
 use crate::stats::MessageStats;
 use crate::wire::{SymbolFrame, SymbolFrames};
 
-/// A message that came.
+/// A received message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// The peer's lane that carried it.
@@ -26,40 +27,41 @@ pub struct Message {
 
 /// The longest message, in bytes: a key frame of live video at 20 Mbit/s is about 200 KiB. Chosen.
 pub const MAX_MESSAGE: usize = 256 << 10;
-/// Bytes of whole messages kept for an application that does not take them; more push out the oldest, which is the least of use.
+/// Bytes of complete messages kept for an application that does not read them. Further messages push out the
+/// oldest, which is the least useful.
 const MAX_UNREAD: usize = 1 << 20;
-/// What a message costs beside its bytes, so that many empty ones are bounded too.
+/// Bytes that a message counts beyond its data, so that the number of empty messages is bounded too.
 const PER_MESSAGE: usize = 64;
 
-/// What is known of a symbol above the edge.
+/// The message boundaries in a symbol above the edge.
 #[derive(Clone, Copy, Debug, Default)]
 struct Part {
     known: bool,
-    /// Its first frame goes on with the message of the symbol before.
+    /// The first frame continues a message of the symbol before.
     before: bool,
-    /// Its last frame is gone on with by the symbol behind.
+    /// The message in the last frame continues in the next symbol.
     after: bool,
-    /// Both, in one frame.
+    /// One frame does both: it neither begins nor ends its message.
     middle: bool,
-    /// The message that ends in its first frame was delivered before its turn.
+    /// The message that ends in the first frame was delivered early, out of order.
     taken: bool,
 }
 
-/// The message whose end the edge has not passed.
+/// A message that began below the edge and has not ended there.
 #[derive(Debug)]
 struct Open {
     bytes: Vec<u8>,
     in_order: bool,
 }
 
-/// See the module.
+/// The receiving half of a lane of messages; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
-    /// The lane's edge, and the symbols from there on.
+    /// The lane's edge. `parts` holds the symbols from the edge on.
     edge: u64,
     parts: VecDeque<Part>,
     open: Option<Open>,
-    /// The symbol before was skipped: what the next goes on with is lost.
+    /// The symbol before was skipped, so a message that continues from it is lost.
     broken: bool,
     ready: VecDeque<Message>,
     unread: usize,
@@ -68,12 +70,12 @@ pub(crate) struct Messages {
 }
 
 impl Messages {
-    /// Of this lane.
+    /// Creates the receiver of messages of `lane`.
     pub fn new(lane: u32) -> Self {
         Self { lane, ..Self::default() }
     }
 
-    /// The oldest message that waits.
+    /// Removes and returns the oldest waiting message.
     pub fn take(&mut self) -> Option<Message> {
         let message = self.ready.pop_front()?;
         self.unread -= message.data.len() + PER_MESSAGE;
@@ -86,7 +88,7 @@ impl Messages {
         self.unread + open + self.parts.capacity() * size_of::<Part>()
     }
 
-    /// Whether a message waits.
+    /// Whether a message is waiting.
     pub fn is_ready(&self) -> bool {
         !self.ready.is_empty()
     }
@@ -105,7 +107,8 @@ impl Messages {
         self.parts.get(usize::try_from(id.checked_sub(self.edge)?).ok()?).filter(|part| part.known)
     }
 
-    /// Where the message begins that symbol `id` goes on with, as far as that is above the edge and known.
+    /// The symbol in which the message that symbol `id` continues begins; `None` if that is not known or is
+    /// below the edge.
     fn beginning(&self, id: u64) -> Result<Option<u64>, CloseCode> {
         let mut first = id;
         loop {
@@ -119,7 +122,7 @@ impl Messages {
         }
     }
 
-    /// Where the message ends that begins in symbol `id`, as far as that is known.
+    /// The symbol in which the message that begins in symbol `id` ends; `None` if that is not known.
     fn ending(&self, id: u64) -> Result<Option<u64>, CloseCode> {
         let mut last = id;
         loop {
@@ -133,7 +136,8 @@ impl Messages {
         }
     }
 
-    /// Delivers the message that begins in symbol `first`, if it needs no order and all of it is there.
+    /// Delivers the message that begins in symbol `first`, if it needs no order and all its symbols are
+    /// known.
     fn take_early(&mut self, first: u64, store: &Store) -> Result<(), CloseCode> {
         let Some(last) = self.ending(first)? else { return Ok(()) };
         let Some(SymbolFrame::Message { in_order: false, data, .. }) = frames(store, first).last() else {
@@ -153,7 +157,7 @@ impl Messages {
     }
 }
 
-/// Adds bytes to a message, which has a longest length.
+/// Adds bytes to a message. Fails if the message exceeds the maximum length.
 fn extend(message: &mut Vec<u8>, bytes: &[u8]) -> Result<(), CloseCode> {
     if message.len() + bytes.len() > MAX_MESSAGE {
         return Err(CloseCode::Protocol);
@@ -170,14 +174,15 @@ fn frames<'a>(store: &'a Store, id: u64) -> impl Iterator<Item = SymbolFrame<'a>
 impl Delivery for Messages {
     const MAY_SKIP: bool = true;
 
-    /// A symbol became known: its whole messages without order are delivered.
+    /// Called when a symbol became known. Delivers its complete messages that need no order.
     fn on_symbol(&mut self, id: SourceId, frames: SymbolFrames<'_>, store: &Store) -> Result<(), CloseCode> {
         let mut part = Part { known: true, ..Part::default() };
         for (nth, frame) in frames.enumerate() {
             let SymbolFrame::Message { begins, ends, in_order, data } = frame.map_err(|_| CloseCode::Malformed)? else {
                 return Err(CloseCode::Protocol);
             };
-            // Nothing stands behind a part that goes on, nor before one that goes on with another.
+            // A message part that continues in the next symbol must be the last frame. A part that continues
+            // from the symbol before must be the first.
             if part.after || (!begins && nth > 0) {
                 return Err(CloseCode::Protocol);
             }
@@ -207,7 +212,7 @@ impl Delivery for Messages {
         Ok(())
     }
 
-    /// The edge passes symbol `id`: in order is what is left.
+    /// Called when the edge passes symbol `id`. Delivers the messages that were not delivered early.
     fn on_passed(&mut self, id: SourceId, symbol: Option<&[u8]>) -> Result<(), CloseCode> {
         self.edge = id.0 + 1;
         let part = self.parts.pop_front().unwrap_or_default();
@@ -227,7 +232,7 @@ impl Delivery for Messages {
                 (true, true) => {}
                 (true, false) => self.open = Some(Open { bytes: data.to_vec(), in_order }),
                 (false, _) => {
-                    // Without what came before, the rest is of no use.
+                    // If the beginning was lost, the rest is useless.
                     let Some(mut open) = self.open.take() else { continue };
                     extend(&mut open.bytes, data)?;
                     match ends {

@@ -1,8 +1,9 @@
 //! A lane: one coded sequence of source symbols, with its own code, policy and delivery rule.
 //!
-//! Lane 0 carries the streams, the others messages. The sender turns what is written into source symbols and keeps them until the peer has
-//! decoded them or their time is over; the receiver turns source and repair symbols back into what was written. Neither knows of packets: they are
-//! told fates by source id, and the connection keeps the books of packet numbers.
+//! Lane 0 carries the streams, the other lanes carry messages. The sender puts written data into source
+//! symbols, and keeps each until the peer has decoded it or its deadline has passed. The receiver turns
+//! source and repair symbols back into the written data. Neither half handles packets: the connection maps
+//! packet numbers to source ids, and tells the lane which ids were received or lost.
 
 mod job;
 mod messages;
@@ -23,13 +24,15 @@ pub(crate) use sender::{LaneSender, Slice};
 pub(crate) use stream::Sending;
 pub(crate) use streams::Streams;
 
-/// Symbols of a lane that a receiver accepts from the start: the lane credit given in the handshake.
+/// Symbols of a lane that a receiver accepts from the start: the lane credit granted in the handshake.
 pub(crate) const INITIAL_CREDIT: usize = 256;
 
-/// Symbols a ring begins with: it grows with what is in it, so that an idle connection stays below 32 KiB (RELIABILITY 2.3).
+/// Initial capacity of a ring, in symbols. The ring grows with its content, so an idle connection stays below
+/// 32 KiB.
 const SMALLEST_RING: usize = 2;
 
-/// Symbols that a ring of at most `memory` bytes holds: rings double, so it is a power of two, and no less than the first credit.
+/// The largest capacity, in symbols, of a ring of at most `memory` bytes. It is a power of two, because rings
+/// grow by doubling, and at least the initial credit.
 fn most_symbols(slot_len: usize, memory: usize) -> usize {
     1 << (memory / slot_len.max(1)).max(INITIAL_CREDIT).ilog2()
 }
@@ -37,13 +40,15 @@ fn most_symbols(slot_len: usize, memory: usize) -> usize {
 /// Lane 0: reliable streams.
 pub(crate) const STREAMS: u32 = 0;
 
-/// Lanes of a connection, each way (wire.md section 5).
+/// Maximum number of lanes of a connection in each direction (docs/wire.md section 5).
 pub(crate) const MAX_LANES: usize = 16;
 
-/// Symbols of a lane that are under way in parts at most, and that a receiver keeps parts of (wire.md section 5).
+/// Maximum number of symbols of a lane that may be in flight in parts, and that a receiver keeps parts of
+/// (docs/wire.md section 5).
 pub(crate) const MAX_SLICED: usize = 64;
 
-/// Bytes of a ring of a lane of messages: four of the longest message, and some to spare. Never less than [`INITIAL_CREDIT`] symbols.
+/// Bytes in the ring of a message lane: room for four messages of maximum length, and some spare. The ring
+/// never has fewer than [`INITIAL_CREDIT`] symbols.
 pub(crate) const MESSAGE_RING: usize = 2 << 20;
 
 #[cfg(test)]

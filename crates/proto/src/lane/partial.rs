@@ -1,32 +1,35 @@
-//! Symbols that come in parts (SLICE), until they are whole: the receiving side of `sender/slices.rs`.
+//! Collects symbols that arrive in parts (SLICE) until they are complete: the receiving side of
+//! `sender/slices.rs`.
 //!
-//! Kept beside the decoder's ring, whose slot of a symbol that lacks may hold a row. An honest sender has no more than [`MAX_SLICED`] under way and
-//! gives none up but by its base, so the lowest id is dropped where another one comes.
+//! The parts are not kept in the decoder's ring, because the slot of a missing symbol may hold a row. An
+//! honest sender has at most [`MAX_SLICED`] such symbols in flight, and gives one up only by moving the base
+//! past it. So if there is no room for another symbol, the lowest id is dropped.
 
 use tidewire_codec::SourceId;
 
 use super::MAX_SLICED;
 use crate::close::CloseCode;
 
-/// A symbol of which parts came.
+/// A symbol of which some parts were received.
 #[derive(Debug)]
 struct Partial {
     id: SourceId,
     bytes: Vec<u8>,
-    /// A bit for each byte that is there, and how many are.
+    /// One bit for each byte received, and the number of bytes received.
     there: Vec<u64>,
     count: usize,
 }
 
-/// The symbols of a lane of which parts came.
+/// The symbols of a lane of which some parts were received.
 #[derive(Debug, Default)]
 pub(super) struct Partials {
     symbols: Vec<Partial>,
 }
 
 impl Partials {
-    /// Takes a part; returns the symbol when it is whole. A part that contradicts an earlier one is `protocol`. The caller has checked that
-    /// the part lies within `total`, and `total` against what it takes.
+    /// Takes a part. Returns the symbol when it is complete. A part that contradicts an earlier one is a
+    /// `protocol` error. The caller has checked that the part lies within `total`, and that `total` is
+    /// allowed.
     pub fn insert(
         &mut self,
         id: SourceId,
@@ -66,7 +69,7 @@ impl Partials {
         self.symbols.iter().map(|symbol| symbol.bytes.capacity() * 9 / 8).sum()
     }
 
-    /// Forgets symbols that are known by other means, or that nobody waits for.
+    /// Forgets the symbols for which `is_known` is true.
     pub fn forget(&mut self, is_known: impl Fn(SourceId) -> bool) {
         self.symbols.retain(|symbol| !is_known(symbol.id));
     }
@@ -104,11 +107,7 @@ mod tests {
             assert_eq!(partials.insert(SourceId(id), 0, 2, &[1]), Ok(None));
         }
         assert_eq!(partials.symbols.len(), MAX_SLICED);
-        assert_eq!(
-            partials.insert(SourceId(1), 1, 2, &[2]),
-            Ok(None),
-            "the lowest of those that were there was dropped"
-        );
+        assert_eq!(partials.insert(SourceId(1), 1, 2, &[2]), Ok(None), "the lowest symbol was dropped");
         assert_eq!(partials.insert(SourceId(9), 1, 2, &[2]), Ok(Some(vec![1, 2])));
         partials.forget(|id| id < SourceId(100));
         assert!(partials.symbols.is_empty());

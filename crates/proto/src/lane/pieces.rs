@@ -1,15 +1,14 @@
-//! The bytes that the streams of a connection hold unread, in pieces: one list of all, in the order of stream
-//! and offset.
+//! The unread bytes of all streams of a connection, held in pieces: one list, sorted by stream and offset.
 //!
-//! A piece does not own its bytes at first: it names where in the lane's ring they lie. They are copied out
-//! only when the ring needs the slot before the application has read them. Every byte of a stream is in
-//! exactly one symbol, so pieces never overlap.
+//! At first a piece does not own its bytes: it names their place in the lane's ring. They are copied out only
+//! if the ring needs the slot before the application has read them. Every byte of a stream is in exactly one
+//! symbol, so pieces never overlap.
 //!
-//! The list is cut into blocks of up to [`BLOCK`] pieces, as the lowest level of a B-tree is. Finding a place
-//! takes two binary searches. An insertion or a removal moves the pieces of one block, and seldom the list of
-//! blocks, whatever the peer sends and in which order. Emptied blocks are kept for later, so that the steady
-//! state allocates nothing; there are never more than one for each `BLOCK / 4` pieces that were held at once,
-//! and two.
+//! The list is divided into blocks of up to [`BLOCK`] pieces, like the lowest level of a B-tree. Finding a
+//! place takes two binary searches. An insertion or a removal moves the pieces of one block, and rarely the
+//! list of blocks, whatever the peer sends and in whatever order. Emptied blocks are kept for reuse, so the
+//! steady state allocates nothing. There are at most two blocks, plus one for each `BLOCK / 4` pieces that
+//! were held at the same time.
 
 use std::collections::VecDeque;
 
@@ -17,12 +16,12 @@ use tidewire_codec::SourceId;
 
 use crate::lane::store::Store;
 
-/// Most pieces in a block. Chosen: moving half a block takes about as long as the searches.
+/// Maximum number of pieces in a block. Chosen: moving half a block takes about as long as the searches.
 const BLOCK: usize = 64;
 
-/// Pieces that are copied out of the ring are joined up to this many bytes, so that many small writes that
-/// nobody reads do not cost a piece each. No more, since the memory of a piece is given back when all of it
-/// was read.
+/// Pieces that were copied out of the ring are joined up to this many bytes, so that many small unread writes
+/// do not cost a piece each. The limit exists because the memory of a piece is freed only when all of it was
+/// read.
 const JOINED: usize = 16 << 10;
 
 /// Where the bytes of a piece are.
@@ -78,22 +77,22 @@ impl Extent {
     }
 }
 
-/// Bytes that are here already came again.
+/// The bytes were received before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overlap;
 
-/// See the module. No block is empty.
+/// The unread pieces; see the module. No block is empty.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
     blocks: VecDeque<VecDeque<Piece>>,
     spare: Vec<VecDeque<Piece>>,
-    /// Pieces whose bytes lie in the ring.
+    /// Number of pieces whose bytes are in the ring.
     in_slots: usize,
-    /// Bytes that were copied out and are held.
+    /// Number of bytes held as copies.
     own_bytes: usize,
 }
 
-/// A place in the list. Behind the last piece it is `(number of blocks, 0)`.
+/// A position in the list. The position after the last piece is `(number of blocks, 0)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct At {
     block: usize,
@@ -101,14 +100,14 @@ struct At {
 }
 
 impl Pieces {
-    /// Takes bytes that lie in symbol `id` from position `at` on.
+    /// Adds bytes that are in symbol `id` from position `at` on.
     pub fn insert(&mut self, extent: Extent, id: SourceId, at: usize) -> Result<(), Overlap> {
         let place = self.place_for(extent)?;
         self.put_piece(place, extent, Place::Slot { id, at: at as u32 });
         Ok(())
     }
 
-    /// Takes a copy of bytes of a stream.
+    /// Adds a copy of bytes of a stream.
     pub fn insert_copy(&mut self, stream: u64, offset: u64, bytes: &[u8]) -> Result<(), Overlap> {
         let extent = Extent { stream, offset, len: bytes.len() };
         let place = self.place_for(extent)?;
@@ -118,13 +117,13 @@ impl Pieces {
         Ok(())
     }
 
-    /// Adds a copy of bytes to the copied piece at `at` if they follow it and it is not too long. Returns
-    /// whether they do.
+    /// Appends a copy of bytes to the copied piece at `at`, if they follow it and it does not get too long.
+    /// Returns whether it did.
     fn append(&mut self, at: At, extent: Extent, bytes: &[u8]) -> bool {
         let piece = self.piece_mut(at);
         let (follows, len) = (piece.stream == extent.stream && piece.end() == extent.offset, piece.len);
         let Place::Own { bytes: all, at } = &mut piece.place else { return false };
-        // What was read of the piece is still in its memory.
+        // The bytes of the piece that were read still take memory.
         if !follows || *at as usize + len as usize + bytes.len() > JOINED {
             return false;
         }
@@ -134,8 +133,8 @@ impl Pieces {
         true
     }
 
-    /// Copies bytes out of the symbol `id`, whose slot is about to be reused, if they are still held and lie
-    /// there.
+    /// Copies bytes out of the symbol `id`, whose slot is about to be reused, if they are still unread and in
+    /// that slot.
     pub fn copy_out(&mut self, extent: Extent, id: SourceId, store: &Store) {
         let Some(at) = self.before(self.find((extent.stream, extent.end()))) else { return };
         let piece = self.piece_mut(at);
@@ -151,7 +150,7 @@ impl Pieces {
         }
     }
 
-    /// Where the bytes of a stream end that are here without a gap from `offset` on.
+    /// The end of the bytes of a stream that are here without a gap from `offset` on.
     pub fn whole_until(&self, stream: u64, offset: u64) -> u64 {
         let (mut at, mut end) = (self.find((stream, offset)), offset);
         while let Some(piece) = self.get(at).filter(|piece| piece.key() == (stream, end)) {
@@ -161,12 +160,13 @@ impl Pieces {
         end
     }
 
-    /// The bytes of a stream from `offset` on, as far as they lie together.
+    /// The bytes of a stream from `offset` to the end of their piece.
     pub fn chunk<'a>(&'a self, stream: u64, offset: u64, store: &'a Store) -> Option<&'a [u8]> {
         self.get(self.find((stream, offset))).filter(|piece| piece.key() == (stream, offset))?.bytes(store)
     }
 
-    /// The first `n` bytes of the chunk at `offset` were read. Returns how many there were, `n` at most.
+    /// Removes the first `n` bytes of the chunk at `offset`, which were read. Returns how many there were, at
+    /// most `n`.
     pub fn consume(&mut self, stream: u64, offset: u64, n: usize) -> usize {
         let at = self.find((stream, offset));
         if self.get(at).is_none_or(|piece| piece.key() != (stream, offset)) {
@@ -185,7 +185,7 @@ impl Pieces {
         n
     }
 
-    /// Throws all pieces of a stream away; returns how many bytes they were.
+    /// Drops all pieces of a stream. Returns their length in bytes.
     pub fn discard(&mut self, stream: u64) -> u64 {
         let mut bytes = 0;
         loop {
@@ -198,17 +198,17 @@ impl Pieces {
         }
     }
 
-    /// Whether bytes of any piece lie in the ring.
+    /// Whether any piece has its bytes in the ring.
     pub fn are_in_slots(&self) -> bool {
         self.in_slots > 0
     }
 
-    /// Bytes of memory that the list and what was copied out take, about.
+    /// Approximate memory of the list and of the copies, in bytes.
     pub fn memory(&self) -> usize {
         (self.blocks.len() + self.spare.len()) * BLOCK * size_of::<Piece>() + self.own_bytes
     }
 
-    /// Where bytes of a stream that are not here yet belong.
+    /// The position for new bytes of a stream.
     fn place_for(&self, extent: Extent) -> Result<At, Overlap> {
         let Extent { stream, offset, .. } = extent;
         let at = self.find((stream, offset));
@@ -221,7 +221,7 @@ impl Pieces {
         Ok(at)
     }
 
-    /// Puts a piece where [`Self::place_for`] said; returns where it is.
+    /// Inserts a piece at the position from [`Self::place_for`]. Returns its final position.
     fn put_piece(&mut self, at: At, Extent { stream, offset, len }: Extent, place: Place) -> At {
         match &place {
             Place::Slot { .. } => self.in_slots += 1,
@@ -230,12 +230,11 @@ impl Pieces {
         self.put(at, Piece { stream, offset, len: len as u32, place })
     }
 
-    /// Joins a copied piece to the one before it and the one behind it, where both are copied too and follow
-    /// each other.
+    /// Joins a copied piece with its neighbours, if they are copied too and adjacent.
     fn join_around(&mut self, at: At) {
         let Some(key) = self.get(at).map(Piece::key) else { return };
         self.join(at, self.behind(at));
-        // The blocks may be others now.
+        // The join may have changed the blocks.
         let at = self.find(key);
         if let Some(before) = self.before(at) {
             self.join(before, at);
@@ -245,7 +244,7 @@ impl Pieces {
     fn join(&mut self, first: At, second: At) {
         let (Some(before), Some(behind)) = (self.get(first), self.get(second)) else { return };
         let (Place::Own { at, .. }, Place::Own { .. }) = (&before.place, &behind.place) else { return };
-        // What was read of the first piece is still in its memory.
+        // The bytes of the first piece that were read still take memory.
         if !before.is_followed_by(behind) || *at as usize + before.len as usize + behind.len as usize > JOINED {
             return;
         }
@@ -260,7 +259,7 @@ impl Pieces {
         self.tidy(second.block);
     }
 
-    /// Where the first piece is that does not lie before `key`.
+    /// The position of the first piece that is not before `key`.
     fn find(&self, key: (u64, u64)) -> At {
         let block = self.blocks.partition_point(|block| block.back().is_some_and(|last| last.key() < key));
         let index = self.blocks.get(block).map_or(0, |block| block.partition_point(|piece| piece.key() < key));
@@ -290,10 +289,10 @@ impl Pieces {
         }
     }
 
-    /// Puts a piece where [`Self::find`] said; returns where it is.
+    /// Inserts a piece at the position from [`Self::find`]. Returns its final position.
     fn put(&mut self, at: At, piece: Piece) -> At {
         let At { mut block, mut index } = at;
-        // At the border of two blocks the end of the first one will do.
+        // Between two blocks, the end of the first block is as good.
         if index == 0 && block > 0 && self.blocks[block - 1].len() < BLOCK {
             block -= 1;
             index = self.blocks[block].len();
@@ -329,7 +328,7 @@ impl Pieces {
         self.blocks[at.block].remove(at.index).expect("a place that was found holds a piece")
     }
 
-    /// Takes a block away if it is empty, or if it fits into half a block together with one beside it.
+    /// Removes a block if it is empty, or merges it with a neighbour if both together fit into half a block.
     fn tidy(&mut self, block: usize) {
         let len = |at: usize| self.blocks.get(at).map_or(BLOCK, VecDeque::len);
         let fits = |first: usize| len(first) + len(first + 1) <= BLOCK / 2;
@@ -358,14 +357,14 @@ mod tests {
         Extent { stream, offset, len }
     }
 
-    /// A generator of test input (Knuth's linear one).
+    /// A generator of test input (Knuth's linear congruential generator).
     fn random(state: &mut u64, bound: u64) -> u64 {
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (*state >> 33) % bound
     }
 
-    /// All that bounds the work of a call: full blocks are cut, and two blocks beside each other are more
-    /// than half a block.
+    /// Checks the invariants that bound the work of a call: no block is longer than `BLOCK`, and two
+    /// neighbouring blocks together hold more than a quarter of `BLOCK`.
     fn check(pieces: &Pieces) {
         let lens: Vec<usize> = pieces.blocks.iter().map(VecDeque::len).collect();
         assert!(lens.iter().all(|len| (1..=BLOCK).contains(len)), "{lens:?}");
@@ -374,7 +373,7 @@ mod tests {
         assert!(keys.is_sorted_by(|one, next| one < next));
     }
 
-    /// Random insertions, reads, copies and resets on three streams, against a map that does the same.
+    /// Compares random insertions, reads, copies and resets on three streams with a map of bytes.
     #[test]
     fn does_what_a_map_of_bytes_does() {
         let mut decoder = Store::new(Limits { slot_len: 64, capacity: 64, max_span: 16, max_rows: 16 });
@@ -408,7 +407,7 @@ mod tests {
                     assert_eq!(Some(pieces.whole_until(stream, from)), whole);
                     if whole == Some(from) {
                         read[stream as usize] += 1;
-                        // Nobody waits for this byte any more: it came and was read at once.
+                        // This byte counts as received and read at once, so it is skipped.
                         continue;
                     }
                     let chunk = pieces.chunk(stream, from, &decoder).expect("bytes are there").to_vec();
@@ -445,15 +444,15 @@ mod tests {
         assert_eq!(pieces.own_bytes, own.sum::<usize>());
     }
 
-    /// A hundred thousand single bytes, each in the middle of those before: the work of each is that of one
-    /// block, and the blocks are as many as the pieces need. One list of all pieces moved half of them for
-    /// each.
+    /// Inserts a hundred thousand single bytes, each in the middle of those before. Each insertion moves one
+    /// block at most, and the number of blocks fits the number of pieces. A single list would move half of
+    /// all pieces for each insertion.
     #[test]
     fn issue_13_a_piece_in_the_middle_moves_one_block() {
         let mut pieces = Pieces::default();
         let count = 100_000_u64;
         for n in 0..count {
-            // From both ends to the middle.
+            // From both ends towards the middle.
             let offset = 2 * if n % 2 == 0 { n / 2 } else { count - 1 - n / 2 };
             assert_eq!(pieces.insert(extent(0, offset, 1), SourceId(n), 0), Ok(()));
         }

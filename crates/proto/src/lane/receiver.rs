@@ -1,10 +1,12 @@
-//! The receiving half of a lane: source and repair symbols in, their frames out, and what FEEDBACK says of it.
+//! The receiving half of a lane: takes source and repair symbols, delivers their frames, and reports the
+//! lane's state in FEEDBACK.
 //!
-//! What becomes of the frames is the lane's delivery rule ([`Delivery`]): streams on lane 0, messages on the others.
-//! The decoder's ring is reorder buffer, decoder storage and read buffer in one. Its memory follows the symbols that came, and the peer's
-//! credit follows their number. How far ahead the ids of a few symbols are raises neither: it costs some twenty bytes for each id within the credit.
-//! Each symbol's in-order delay is taken when the edge below which all is decoded passes it: now, less the send time in the symbol, less the
-//! least one-way time of the last minute.
+//! The lane's delivery rule ([`Delivery`]) handles the frames: streams on lane 0, messages on the others. The
+//! decoder's ring is reorder buffer, decoder storage and read buffer in one. Its memory grows with the
+//! symbols received, and so does the peer's credit. A few symbols with ids far ahead raise neither; they cost
+//! about twenty bytes for each id within the credit. The in-order delay of a symbol is measured when the edge
+//! passes it (all lower symbols are then decoded). It is the present time, minus the send time in the symbol,
+//! minus the least one-way time of the last minute.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -23,51 +25,52 @@ use crate::redundancy::{MAX_REGIONS, MAX_RUNS};
 use crate::stats::{DelayHistogram, SymbolStats};
 use crate::wire::{LaneRepr, Layout, SEND_TIME_MODULUS, SymbolFrames};
 
-/// The credit doubles when as many symbols as this fraction of it came within a round trip, or are held beyond the edge: room for 2.5
-/// bandwidth-delay products and a round trip of repair.
+/// The credit doubles when more symbols than this fraction of it were received within a round trip, or are
+/// held beyond the edge. This leaves room for 2.5 bandwidth-delay products and a round trip of repair.
 const GROW_DIVISOR: u64 = 4;
-/// The ring has places for this many times the ids between base and highest id, as far as the credit goes: repairs mix symbols from the base
-/// on, and one that comes late has the base of before. Chosen.
+/// The ring holds this many times the ids between the base and the highest id, within the credit. Repairs mix
+/// symbols from the base on, and a late repair uses an older base. Chosen.
 const RING_FACTOR: u64 = 2;
-/// Unsolved rows, in spans, that a lane may hold whose ring can hold many spans. A span that could not be decoded by what was sent with it waits a round
-/// trip for more, and a row for each loss of that time waits with it: 1,024 are the losses of 20 ms at 1 Gbit/s and 20 %, three times over.
+/// Maximum number of unsolved rows, in spans, if the ring can hold many spans. A span that cannot be decoded
+/// waits a round trip for more repairs, and a row for each loss of that time waits with it. 1,024 rows are
+/// three times the losses of 20 ms at 1 Gbit/s and 20 %.
 const ROW_SPANS: usize = 4;
-/// ... but no more than this share of the symbols that its ring can hold, beyond one span.
+/// Rows beyond one span are at most this fraction of the symbols that the ring can hold.
 const ROW_DIVISOR: usize = 16;
-/// Half of the time that the least one-way time is believed.
+/// The least one-way time is kept for twice this time.
 const HALF_MINUTE: Duration = Duration::from_secs(30);
 
-/// What came of a lane.
+/// What a packet carries for a lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Arrival<'a> {
-    /// A source symbol; `again`: not for the first time.
+    /// A source symbol. `again` means that it is a retransmission.
     Source { layout: Layout, id: SourceId, again: bool, symbol: &'a [u8] },
     /// A repair symbol.
     Repair { layout: Layout, code: Code, id: RepairId, symbol: &'a [u8] },
-    /// Part of a source symbol; what it says of the base is nothing.
+    /// Part of a source symbol. It says nothing about the base.
     Slice { layout: Layout, id: SourceId, offset: usize, total: usize, bytes: &'a [u8] },
-    /// Only word of the base.
+    /// Only the base.
     Nothing,
 }
 
-/// What a lane does with symbols that become known.
+/// How a lane delivers symbols that become known.
 pub(crate) trait Delivery {
-    /// Whether the base may pass what is not decoded.
+    /// Whether the base may pass symbols that are not decoded.
     const MAY_SKIP: bool;
 
-    /// A symbol became known, in whatever order; these are its frames.
+    /// Called when a symbol became known, in any order, with its frames.
     fn on_symbol(&mut self, id: SourceId, frames: SymbolFrames<'_>, store: &Store) -> Result<(), CloseCode>;
-    /// The edge passes a symbol, each once and in order; `None`: it was skipped.
+    /// Called when the edge passes a symbol, once for each and in order. `None` means that it was skipped.
     fn on_passed(&mut self, _id: SourceId, _symbol: Option<&[u8]>) -> Result<(), CloseCode> {
         Ok(())
     }
-    /// Slots of symbols below `floor` are about to be used for others.
+    /// Called before the slots of symbols below `floor` are reused.
     fn before_reuse(&mut self, _floor: SourceId, _store: &Store) -> Result<(), CloseCode> {
         Ok(())
     }
 }
 
-/// How a symbol came to be known.
+/// How a symbol became known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     Unknown,
@@ -76,21 +79,23 @@ enum Origin {
     Repaired,
 }
 
-/// See the module.
+/// The receiving half of a lane; see the module.
 #[derive(Debug)]
 pub(crate) struct LaneReceiver {
     store: Store,
     slot_len: usize,
-    /// Symbols from the edge on that are accepted: a power of two, as `max_credit` is, and no less than the ring's capacity.
+    /// Number of symbols from the edge on that are accepted. A power of two, like `max_credit`, and at least
+    /// the ring's capacity.
     credit: usize,
     max_credit: usize,
-    /// Origins of the ids from the edge up.
+    /// How the symbols from the edge up became known.
     origins: VecDeque<Origin>,
     partials: Partials,
     edge: SourceId,
     clock: OneWayClock,
     runs: Vec<Range<SourceId>>,
-    /// Where more runs are lacking than FEEDBACK names: how far it names them, and the regions beyond with their deficits.
+    /// Set if more runs are missing than FEEDBACK can name: the end of the named runs, and the deficit below
+    /// it. `regions` then holds the regions beyond, with their deficits.
     named: Option<(SourceId, u64)>,
     regions: Vec<(Range<SourceId>, u64)>,
     region_len: u64,
@@ -98,19 +103,19 @@ pub(crate) struct LaneReceiver {
     pub symbols: SymbolStats,
     /// Receptions that did not raise the rank, refused ones included.
     pub redundant: u64,
-    /// How many symbols were delivered about a round trip ago.
+    /// Start of the present round trip, and the number of symbols delivered by then.
     round: (Time, u64),
-    /// The peer has not been told what came last.
+    /// True if the newest arrival has not been reported to the peer.
     pub news: bool,
-    /// Bytes by which [`Self::memory`] may grow to raise the credit.
+    /// Number of bytes by which [`Self::memory`] may grow for a higher credit.
     pub spare: usize,
-    /// Jobs of at most so many products run at once.
+    /// Jobs of at most this many products run immediately.
     inline: usize,
 }
 
 impl LaneReceiver {
-    /// `slot_len` bytes hold the longest symbol, spans are at most `max_span`, the ring may grow to `memory` bytes. Jobs of at most `inline` products run
-    /// at once.
+    /// `slot_len` is the length of the longest symbol, `max_span` the longest span. The ring may grow to
+    /// `memory` bytes. Jobs of at most `inline` products run immediately.
     pub fn new(slot_len: usize, max_span: u16, memory: usize, inline: usize) -> Self {
         let (span, max_credit) = (usize::from(max_span), most_symbols(slot_len, memory));
         let max_rows = (max_credit / ROW_DIVISOR).clamp(span, ROW_SPANS * span);
@@ -138,8 +143,8 @@ impl LaneReceiver {
         }
     }
 
-    /// Something came in a packet that says the base too. Returns whether the peer should hear of it soon: it made another symbol known
-    /// than the one that came, or opened a gap.
+    /// Takes an arrival for this lane, with the base that its packet told. Returns whether the peer should
+    /// get FEEDBACK soon, because the arrival made another symbol known or opened a gap.
     pub fn receive<D: Delivery>(
         &mut self,
         now: Time,
@@ -167,12 +172,12 @@ impl LaneReceiver {
         }
     }
 
-    /// The first symbol says the layout of the lane.
+    /// The first symbol determines the layout of the lane.
     fn expect(&mut self, layout: Layout) -> Result<(), CloseCode> {
         self.store.expect(layout, self.slot_len, self.region_len as u16)
     }
 
-    /// Part of a symbol came.
+    /// Takes part of a symbol.
     fn on_slice<D: Delivery>(
         &mut self,
         now: Time,
@@ -195,7 +200,7 @@ impl LaneReceiver {
             return Ok(false);
         }
         match self.partials.insert(id, offset, total, part)? {
-            // Its send time may be of a transmission before.
+            // Count it as a retransmission, because its send time may be that of an earlier transmission.
             Some(symbol) => {
                 self.make_room(self.edge, SourceId(id.0 + 1), delivery)?;
                 self.on_source(now, (id, true), &symbol, delivery)
@@ -237,7 +242,8 @@ impl LaneReceiver {
         Ok(decoded > 0)
     }
 
-    /// The peer says that nothing below `base` will come. On a lane that may not skip that can only be what is decoded.
+    /// The peer will send nothing below `base` any more. On a lane that may not skip symbols, all of these
+    /// must be decoded.
     fn on_base<D: Delivery>(&mut self, now: Time, base: SourceId, delivery: &mut D) -> Result<(), CloseCode> {
         self.news = true;
         if base > self.store.reported() {
@@ -247,7 +253,7 @@ impl LaneReceiver {
             if base > self.limit() {
                 return Err(CloseCode::FlowControl);
             }
-            // What is decoded below is still to be passed.
+            // Decoded symbols below the base must still be delivered.
             self.make_room(self.edge, base, delivery)?;
             self.store.skip_before(base);
             self.deliver(now, delivery)?;
@@ -255,8 +261,8 @@ impl LaneReceiver {
         Ok(())
     }
 
-    /// Before ids up to `end` are taken: raises the credit and widens the ring where they may, else saves unread bytes from the slots that
-    /// will be reused. Symbols from `base` on are still mixed into repairs.
+    /// Called before ids up to `end` are taken. Raises the credit and grows the ring if allowed; otherwise
+    /// saves unread bytes from the slots that will be reused. Repairs still mix symbols from `base` on.
     fn make_room<D: Delivery>(&mut self, base: SourceId, end: SourceId, delivery: &mut D) -> Result<(), CloseCode> {
         if end > self.limit() {
             return Err(CloseCode::FlowControl);
@@ -275,18 +281,18 @@ impl LaneReceiver {
         }
         let floor = SourceId(end.0.saturating_sub(self.store.capacity() as u64));
         delivery.before_reuse(floor, &self.store)?;
-        // Repairs of generations mix symbols below the base, as far as the longest span.
+        // Repairs of generations mix symbols below the base, back to the length of the longest span.
         self.store.release_before(floor.min(SourceId(base.0.saturating_sub(self.region_len))));
         Ok(())
     }
 
-    /// Symbols and rows held beyond the edge: each of them came in a packet of its own.
+    /// Number of symbols and rows held beyond the edge. Each of them arrived in its own packet.
     fn held(&self) -> u64 {
         let store = &self.store;
         store.end().0.saturating_sub(store.reported().0 + store.rank_deficit())
     }
 
-    /// Doubles the credit where so many symbols are more than a fraction of it.
+    /// Doubles the credit if `symbols` is more than a fraction of it.
     fn raise_credit(&mut self, symbols: u64) {
         let more = (2 * self.credit * self.slot_len).saturating_sub(self.granted());
         if symbols > self.credit as u64 / GROW_DIVISOR && self.credit < self.max_credit && more <= self.spare {
@@ -295,7 +301,7 @@ impl LaneReceiver {
         }
     }
 
-    /// Bytes that the lane holds, or must hold once the peer uses its credit, where that was raised.
+    /// Bytes that the lane holds, or will hold when the peer uses a credit that was raised.
     pub fn granted(&self) -> usize {
         let promised = if self.credit > INITIAL_CREDIT { self.credit } else { 0 };
         self.memory().max(promised * self.slot_len)
@@ -306,8 +312,8 @@ impl LaneReceiver {
         self.edge.plus(self.credit as u64)
     }
 
-    /// Once per round trip: raises the credit by the symbols that were delivered meanwhile. Without loss nothing is held beyond the edge, and
-    /// yet the sender needs credit for all that is on its way.
+    /// Once per round trip, raises the credit by the symbols that were delivered in that time. Without loss
+    /// nothing is held beyond the edge, but the sender still needs credit for everything in flight.
     fn tune(&mut self, now: Time, rtt: Duration) {
         let (since, delivered) = self.round;
         let passed = now.since(since);
@@ -328,7 +334,8 @@ impl LaneReceiver {
         self.origins[index] = origin;
     }
 
-    /// Hands on what became known, and lets the edge pass what is complete or skipped. Returns how many symbols became known.
+    /// Delivers symbols that became known, and moves the edge past symbols that are complete or skipped.
+    /// Returns how many symbols became known.
     fn deliver<D: Delivery>(&mut self, now: Time, delivery: &mut D) -> Result<u64, CloseCode> {
         while let Some(job) = self.store.poll_job(..=self.inline) {
             self.store.handle_job(job.run())?;
@@ -351,7 +358,7 @@ impl LaneReceiver {
         Ok(count)
     }
 
-    /// The edge passes one symbol: it is delivered in order, or was skipped.
+    /// Moves the edge past one symbol, which was delivered in order or skipped.
     fn pass(&mut self, now: Time) {
         let origin = self.origins.pop_front().unwrap_or(Origin::Unknown);
         let symbol = self.store.symbol(self.edge);
@@ -371,7 +378,7 @@ impl LaneReceiver {
         }
     }
 
-    /// Finds out what is lacking, for [`Self::report`].
+    /// Collects the missing ids for [`Self::report`].
     pub fn review(&mut self, now: Time, rtt: Duration) {
         self.tune(now, rtt);
         self.runs.clear();
@@ -381,8 +388,9 @@ impl LaneReceiver {
         self.named = last.map(|end| (end, self.review_regions(end)));
     }
 
-    /// Finds the deficits of the regions from `from` up; returns that of what lies below. Regions end at multiples of the longest span, so that the
-    /// peer's answers to one report are for the regions of the next one too.
+    /// Collects the deficits of the regions from `from` up. Returns the deficit below `from`. Regions end at
+    /// multiples of the longest span, so the peer's answers to one report fit the regions of the next report
+    /// too.
     fn review_regions(&mut self, from: SourceId) -> u64 {
         let (end, length) = (self.store.end(), self.region_len);
         let mut deficits = [0; MAX_REGIONS];
@@ -399,7 +407,7 @@ impl LaneReceiver {
         below
     }
 
-    /// What FEEDBACK says of this lane.
+    /// The report of this lane for FEEDBACK.
     pub fn report(&self, lane: u32) -> LaneRepr<'_> {
         let (end, deficit) = self.named.unwrap_or((self.store.end(), self.store.rank_deficit()));
         LaneRepr {
@@ -413,7 +421,7 @@ impl LaneReceiver {
         }
     }
 
-    /// Whether FEEDBACK has something to say of the lane.
+    /// Whether FEEDBACK should report this lane.
     pub fn is_reportable(&self) -> bool {
         self.news || self.store.reported() < self.store.end()
     }
@@ -423,12 +431,12 @@ impl LaneReceiver {
         self.store.memory() + self.origins.capacity() * size_of::<Origin>() + self.partials.memory()
     }
 
-    /// Where streams find their bytes.
+    /// The store in which streams find their bytes.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Decoding to be done elsewhere.
+    /// The next decoding job for a worker.
     pub fn poll_job(&mut self) -> Option<job::Decode> {
         self.store.poll_job(..)
     }
@@ -438,7 +446,8 @@ impl LaneReceiver {
         self.store.has_job()
     }
 
-    /// What came of [`Self::poll_job`]. Returns whether the edge moved, and with it the credit, which the peer is to hear of.
+    /// Takes the result of a job from [`Self::poll_job`]. Returns whether the edge moved. The credit then
+    /// moved too, and the peer must be told.
     pub fn handle_job<D: Delivery>(
         &mut self,
         now: Time,
@@ -454,8 +463,8 @@ impl LaneReceiver {
     }
 }
 
-/// Least one-way time of the last half to whole minute, in send time units, relative to the first one seen: the clocks of the two ends
-/// need not agree, and drift is forgotten with the minute.
+/// The least one-way time of the last 30 to 60 seconds, in send time units, relative to the first one
+/// measured. The clocks of the two ends need not agree, and old values expire, so drift does not accumulate.
 #[derive(Debug, Default)]
 struct OneWayClock {
     reference: Option<u32>,
@@ -468,7 +477,7 @@ impl OneWayClock {
     /// One-way time of a symbol sent at `sent`, relative to the reference.
     fn relative(&self, now: Time, sent: u32) -> i32 {
         let offset = send_time(now).wrapping_sub(sent).wrapping_sub(self.reference.unwrap_or(0)) % SEND_TIME_MODULUS;
-        // Sign of a 24-bit difference.
+        // Extends the sign of a 24-bit difference.
         ((offset << 8) as i32) >> 8
     }
 

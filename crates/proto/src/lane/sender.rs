@@ -1,9 +1,9 @@
-//! The sending half of a lane: turns what streams write into source symbols, keeps them until the peer has
-//! decoded them, and keeps the books that a redundancy policy decides by.
+//! The sending half of a lane: puts what streams write into source symbols, keeps the symbols until the peer
+//! has decoded them, and keeps the state that redundancy policies read.
 //!
-//! The encoder's ring is send buffer, retransmit store and coding window in one. A symbol is open while
-//! streams write into it, queued once it is closed or about to be sent, and out after its first transmission;
-//! from then on its bytes never change. Only symbols that are out are mixed into repairs.
+//! The encoder's ring is send buffer, retransmission buffer and coding window in one. A symbol is *open*
+//! while streams write into it, *queued* once it is closed, and *out* after its first transmission. The bytes
+//! of a symbol that is out never change. Repairs mix only such symbols.
 
 mod ahead;
 mod expiry;
@@ -32,17 +32,17 @@ use crate::Time;
 use crate::redundancy::{RepairInFlight, Report};
 use crate::wire::{LaneReport, Layout, OpenStream, SEND_TIME_MODULUS, SymbolHeader};
 
-/// Unit of the send time in a symbol (wire.md section 6).
+/// Unit of the send time in a symbol, in nanoseconds (docs/wire.md section 6).
 pub(super) const TIME_UNIT: u64 = 16_000;
 
-/// What is known of a source symbol that is out.
+/// State of a source symbol that is out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
-    /// The first transmission's fate is open.
+    /// The first transmission is not known to be received or lost yet.
     Open,
     Arrived,
     Lost,
-    /// Lost, and sent again: that packet's fate is open.
+    /// Lost and retransmitted. The retransmission is not known to be received or lost yet.
     Again,
 }
 
@@ -53,13 +53,13 @@ struct OpenSymbol {
     stream: Option<OpenStream>,
 }
 
-/// See the module.
+/// The sending half of a lane; see the module.
 #[derive(Debug)]
 pub(crate) struct LaneSender {
     window: Window,
     max_capacity: usize,
     open: Option<OpenSymbol>,
-    /// The newest symbol that was sent though it had room left.
+    /// The newest symbol that was sent before it was full.
     newest_partial: Option<SourceId>,
     /// Source symbols from `base` to `sent`.
     sources: VecDeque<Source>,
@@ -67,33 +67,35 @@ pub(crate) struct LaneSender {
     /// Next id to be sent for the first time.
     sent: SourceId,
     settled: SourceId,
-    /// The peer accepts ids below.
+    /// The peer accepts ids below this one.
     peer_limit: SourceId,
     report: Report,
     /// Number of the packet that brought `report`.
     reported_in: Option<u64>,
     repairs: InFlight,
-    /// Lost source symbols, lowest first; stale entries are dropped when they come up.
+    /// Lost source symbols, lowest first. Stale entries are removed when they reach the top.
     lost: BinaryHeap<Reverse<SourceId>>,
-    /// Symbols that go in parts, in the order in which they began to.
+    /// Symbols that are sent in parts, in the order in which that began.
     sliced: VecDeque<Sliced>,
     keys: Keys,
     ahead: Ahead,
     last_source: Time,
     source_interval: Duration,
-    /// Messages that the peer may lack, oldest first.
+    /// Messages that the peer may not have received, oldest first.
     deadlines: VecDeque<Deadline>,
-    /// Symbols below were given up though the peer may lack them, and the packet that said so.
+    /// Symbols below this id were given up, although the peer may lack them. `said_in` is the packet that
+    /// told the peer.
     given_up: SourceId,
     said_in: Option<u64>,
-    /// Messages and symbols whose time was over before the peer was known to have them.
+    /// Messages and symbols whose deadline passed before the peer was known to have them.
     pub expired: Expired,
-    /// Bytes by which the ring may grow.
+    /// Number of bytes by which the ring may grow.
     pub spare: usize,
 }
 
 impl LaneSender {
-    /// `slot_len` bytes hold the longest symbol; the window may grow to `memory` bytes. The peer accepts ids below `peer_limit`.
+    /// `slot_len` is the length of the longest symbol. The window may grow to `memory` bytes. The peer
+    /// accepts ids below `peer_limit`.
     pub fn new((layout, max_span): (Layout, u16), slot_len: usize, memory: usize, peer_limit: u64) -> Self {
         Self {
             window: Window::new(layout, slot_len, SMALLEST_RING, max_span),
@@ -122,13 +124,14 @@ impl LaneSender {
         }
     }
 
-    /// Symbols that wait for their first transmission, the open one included.
+    /// Number of symbols that wait for their first transmission, the open one included.
     pub fn queued(&self) -> usize {
         let closed = self.window.ids().end.0 - self.sent.0;
         closed as usize + usize::from(self.open.is_some())
     }
 
-    /// The source symbol to send next for the first time, if there is one and the peer accepts it.
+    /// The next source symbol to send for the first time, if there is one and the peer accepts it. Closes the
+    /// open symbol if that is next.
     pub fn next_source(&mut self) -> Option<SourceId> {
         if self.sent >= self.peer_limit {
             return None;
@@ -140,17 +143,18 @@ impl LaneSender {
         (self.sent < self.window.ids().end).then_some(self.sent)
     }
 
-    /// Whether a source symbol waits.
+    /// Whether a source symbol is waiting and the peer accepts it.
     pub fn has_source(&self) -> bool {
         self.queued() > 0 && self.sent < self.peer_limit
     }
 
-    /// Source symbols wait, but the peer accepts no more.
+    /// Whether source symbols are waiting, but the peer accepts no more.
     pub fn is_blocked(&self) -> bool {
         self.queued() > 0 && self.sent >= self.peer_limit
     }
 
-    /// Stamps the symbol that [`Self::next_source`] named and returns its bytes: it leaves now.
+    /// Writes the send time into the symbol that [`Self::next_source`] named, marks it as sent, and returns
+    /// its bytes.
     pub fn send_source(&mut self, now: Time) -> Option<(SourceId, &[u8])> {
         let id = self.sent;
         let symbol = self.window.symbol_mut(id)?;
@@ -158,22 +162,22 @@ impl LaneSender {
         SymbolHeader { length, time: send_time(now) }.emit(symbol).ok()?;
         self.sources.push_back(Source::Open);
         self.sent = SourceId(id.0 + 1);
-        // Mean over about eight symbols; a pause counts as no more than a quarter of a second.
+        // Mean over about eight symbols. A pause counts as a quarter of a second at most.
         let gap = now.since(self.last_source).min(Duration::from_millis(250));
         self.source_interval = (self.source_interval * 7 + gap) / 8;
         self.last_source = now;
         self.symbol(id).map(|symbol| (id, symbol))
     }
 
-    /// A source symbol as it is sent: what was withdrawn from it before left zeros behind its end, which the
-    /// code pads with anyway.
+    /// The bytes of a source symbol as they are sent. If bytes were withdrawn from it earlier, its end is
+    /// zeros, which are cut off here because the code pads with zeros anyway.
     fn symbol(&self, id: SourceId) -> Option<&[u8]> {
         let symbol = self.window.symbol(id)?;
         let length = SymbolHeader::parse(symbol).ok()?.length;
         symbol.get(..length.into())
     }
 
-    /// Bytes of a source symbol that is out, to be sent again as packet `packet`.
+    /// Returns the bytes of a source symbol that is out, and records that packet `packet` carries them again.
     pub fn resend(&mut self, id: SourceId, packet: u64) -> Option<&[u8]> {
         let index = self.index(id)?;
         if self.sources[index] == Source::Lost {
@@ -188,7 +192,7 @@ impl LaneSender {
         (index < self.sources.len()).then_some(index)
     }
 
-    /// The packet that carried source symbol `id` arrived.
+    /// Called when the packet that carried source symbol `id` was received.
     pub fn on_source_acked(&mut self, id: SourceId) {
         if let Some(index) = self.index(id) {
             self.sources[index] = Source::Arrived;
@@ -196,7 +200,7 @@ impl LaneSender {
         self.advance();
     }
 
-    /// The first transmission of source symbol `id` was lost.
+    /// Called when the first transmission of source symbol `id` was lost.
     pub fn on_source_lost(&mut self, id: SourceId) {
         if let Some(index) = self.index(id)
             && self.sources[index] == Source::Open
@@ -207,7 +211,7 @@ impl LaneSender {
         self.advance();
     }
 
-    /// The fate of the repair in packet `packet` is known; says which it was.
+    /// Called when the repair in packet `packet` is known to be received or lost. Returns that repair.
     pub fn on_repair_settled(&mut self, packet: u64, arrived: bool) -> Option<RepairInFlight> {
         let repair = self.repairs.settle(packet)?;
         if repair.count == 1
@@ -224,8 +228,8 @@ impl LaneSender {
         Some(repair)
     }
 
-    /// What the peer says of the lane, in packet `number`; older reports than the newest are ignored. Returns
-    /// false if it speaks of symbols that were never sent.
+    /// Takes the peer's report about the lane from packet `number`. A report older than the newest one is
+    /// ignored. Returns false if the report names symbols that were never sent.
     pub fn on_report(&mut self, number: u64, report: &LaneReport<'_>) -> bool {
         let seen = report.regions.last().map_or(report.end, |(region, _)| region.end);
         if seen > self.sent || report.edge > self.sent {
@@ -251,7 +255,7 @@ impl LaneSender {
         true
     }
 
-    /// Moves base and settled edge over everything that is decided.
+    /// Advances the base and the settled edge over all symbols whose state is final.
     fn advance(&mut self) {
         while self.base < self.sent {
             if self.base >= self.report.edge && self.sources.front() != Some(&Source::Arrived) {
@@ -274,7 +278,7 @@ impl LaneSender {
         }
     }
 
-    /// Whether the peer said that it has the symbol.
+    /// Whether the peer reported the symbol as decoded.
     fn is_decoded(&self, id: SourceId) -> bool {
         if id < self.report.edge {
             return true;
@@ -284,7 +288,8 @@ impl LaneSender {
         id < self.report.end && runs.get(run).is_none_or(|run| run.start > id)
     }
 
-    /// The lowest source symbol that is lost, not known to be decoded and not under way again.
+    /// The lowest source symbol that is lost, is not known to be decoded, and has no retransmission in
+    /// flight.
     pub fn first_lost(&mut self) -> Option<SourceId> {
         while let Some(&Reverse(id)) = self.lost.peek() {
             let lost = self.index(id).is_some_and(|index| self.sources[index] == Source::Lost);
@@ -296,12 +301,13 @@ impl LaneSender {
         None
     }
 
-    /// Oldest source symbol that the peer may lack.
+    /// Oldest source symbol that the peer may not have decoded.
     pub fn base(&self) -> SourceId {
         self.base
     }
 
-    /// How long ago that symbol first left; `None` when the peer lacks nothing. Ages of minutes wrap around.
+    /// Time since the oldest symbol that the peer may lack was first sent; `None` if the peer lacks nothing.
+    /// Ages of minutes wrap around.
     pub fn oldest_age(&self, now: Time) -> Option<Duration> {
         let symbol = self.window.symbol(self.base).filter(|_| self.base < self.sent)?;
         let left = SymbolHeader::parse(symbol).ok()?.time;
@@ -309,7 +315,7 @@ impl LaneSender {
         Some(Duration::from_nanos(u64::from(units) * TIME_UNIT))
     }
 
-    /// First source symbol whose first transmission's fate is open.
+    /// First source symbol whose first transmission is not yet known to be received or lost.
     pub fn settled(&self) -> SourceId {
         self.settled
     }
@@ -319,7 +325,7 @@ impl LaneSender {
         self.sent
     }
 
-    /// How its symbols are coded together.
+    /// The layout of the lane: a sliding window or generations.
     pub fn layout(&self) -> Layout {
         self.window.layout()
     }
@@ -329,17 +335,17 @@ impl LaneSender {
         self.window.memory() + self.ahead.memory()
     }
 
-    /// What the peer last said.
+    /// The newest report of the peer.
     pub fn report(&self) -> &Report {
         &self.report
     }
 
-    /// Repairs whose fate is open, with blanks between them.
+    /// Repairs in flight, with placeholders between them.
     pub fn repairs(&self) -> &[RepairInFlight] {
         self.repairs.as_slice()
     }
 
-    /// When the newest source symbol left.
+    /// When the newest source symbol was sent.
     pub fn last_source(&self) -> Time {
         self.last_source
     }
@@ -349,19 +355,18 @@ impl LaneSender {
         self.source_interval
     }
 
-    /// Longest symbol of a span: how long its repair is.
+    /// Length of a repair over the span: at least the length of the longest symbol in it.
     pub fn repair_len(&self, first: SourceId, count: u16) -> Result<usize, EncodeError> {
         self.window.repair_len(first, count)
     }
 
-    /// Symbols that the ring holds at most, before it doubles beyond the first credit: how far back a base
-    /// can lie.
+    /// Number of symbols that the ring holds now, at least the initial credit. No base can be further back.
     pub fn reach(&self) -> usize {
         self.window.capacity().max(INITIAL_CREDIT)
     }
 }
 
-/// The clock as a symbol carries it.
+/// The time in the format of a symbol's send time.
 pub(super) fn send_time(now: Time) -> u32 {
     ((now.0 / TIME_UNIT) % u64::from(SEND_TIME_MODULUS)) as u32
 }

@@ -1,9 +1,9 @@
-//! One stream's two halves: how much was written of it, and how much of it came.
+//! The two halves of one stream: how many bytes were written to it, and how many were received.
 //!
-//! The receiving half counts; the bytes themselves are in the [`Pieces`] of the connection. Every byte of a
-//! stream is in exactly one symbol, and a peer that breaks this is at fault. Bytes that nobody will read are
-//! counted and thrown away: how many came says when the half is over. How many gaps a stream has between its
-//! bytes is no matter: an honest peer cannot bound that, since it is the losses that make them.
+//! The receiving half only counts; the bytes are in the [`Pieces`] of the connection. Every byte of a stream
+//! is in exactly one symbol, and a peer that breaks this rule is at fault. Bytes that nobody will read are
+//! counted and dropped, because the count tells when the half is over. The number of gaps in a stream is not
+//! limited: losses cause the gaps, and an honest peer cannot prevent losses.
 
 use tidewire_codec::SourceId;
 
@@ -14,10 +14,10 @@ use super::pieces::{Extent, Overlap, Pieces};
 /// What a peer did wrong with a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamFault {
-    /// Bytes beyond the credit given.
+    /// Bytes beyond the granted credit.
     Credit,
-    /// Bytes that arrived before in another symbol, another end than said before, or bytes that a lower
-    /// symbol should have held.
+    /// Bytes that were received before in another symbol, a different end than announced, or bytes that a
+    /// lower symbol should have held.
     Contradiction,
 }
 
@@ -35,85 +35,85 @@ pub(crate) struct Outgoing {
     /// The peer accepts bytes below this offset.
     pub limit: u64,
     pub sending: Sending,
-    /// The peer reads no more, said with this code.
+    /// Code with which the peer stopped reading.
     pub stopped: Option<u64>,
-    /// The application knows that.
+    /// The application was told that the peer stopped reading.
     pub told_stopped: bool,
-    /// Waits for the peer's credit.
+    /// True if the stream waits for the peer's credit.
     pub starved: bool,
-    /// Where it stands in the order of turns.
+    /// End of its last request in the order of turns.
     pub served: u64,
 }
 
-/// How far the sending half is.
+/// State of the sending half.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Sending {
     #[default]
     Open,
-    /// Nothing more will be written: only the end is left, which needs no credit.
+    /// Nothing more will be written. Only the end must be sent, which needs no credit.
     Ends,
-    /// The end is in a symbol.
+    /// The end was put into a symbol.
     Finished,
-    /// Given up.
+    /// Reset by this end.
     Reset,
 }
 
 impl Outgoing {
-    /// Nothing is to be done any more for this half, and the application knows all there is to know of it.
+    /// Whether this half is complete and the application has been told everything about it.
     pub fn is_over(&self) -> bool {
         matches!(self.sending, Sending::Finished | Sending::Reset) && (self.stopped.is_none() || self.told_stopped)
     }
 
-    /// Whether only the peer's credit keeps the stream from being written.
+    /// Whether only the peer's credit prevents writing.
     pub fn lacks_credit(&self) -> bool {
         self.sending == Sending::Open && self.written >= self.limit
     }
 }
 
-/// Who reads what comes.
+/// State of the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reading {
     Open,
-    /// We said that we would not.
+    /// This end told the peer that it reads no more.
     Stopped,
-    /// The peer gave the stream up, with this code.
+    /// The peer reset the stream with this code.
     Reset(u64),
 }
 
 /// Where the bytes of a frame lie.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source<'a> {
-    /// In the ring: in the symbol `id` from `at` on.
+    /// In the ring: in the symbol `id`, from `at` on.
     Slot { id: SourceId, at: usize },
-    /// Here; they are to be copied. Only bytes of a symbol below which all symbols are known.
+    /// Here; they must be copied. Used only for a symbol below which all symbols are known.
     Bytes(&'a [u8]),
 }
 
 /// The receiving half.
 #[derive(Debug)]
 pub(crate) struct Incoming {
-    /// The stream's id, for its pieces.
+    /// The stream's id, which finds its pieces.
     id: u64,
-    /// Bytes that the application has taken; once nobody reads, bytes that came.
+    /// Bytes that the application has read. If nobody reads any more: bytes received.
     read: u64,
-    /// All bytes below came.
+    /// All lower bytes were received.
     whole: u64,
-    /// One past the highest byte that came.
+    /// One past the highest byte received.
     highest: u64,
     end: Option<u64>,
     reading: Reading,
-    /// The application was given the end, or the code of a reset.
+    /// The application was told the end, or the code of a reset.
     pub told_end: bool,
-    /// Bytes allowed beyond `read`.
+    /// Number of bytes allowed beyond `read`.
     window: u64,
-    /// The limit that the peer was told.
+    /// The limit that was sent to the peer.
     pub told: u64,
-    /// Packet that told it.
+    /// Packet that carried this limit.
     pub told_in: Option<u64>,
 }
 
 impl Incoming {
-    /// `window` bytes of stream `id` may arrive unread.
+    /// Up to `window` bytes of stream `id` may be unread.
     pub fn new(id: u64, window: u64) -> Self {
         Self {
             id,
@@ -155,7 +155,7 @@ impl Incoming {
             self.read += len as u64;
             return if self.read > self.highest { Err(StreamFault::Contradiction) } else { Ok(()) };
         }
-        // All symbols below are known when bytes are copied, so that none before these can come any more.
+        // When bytes are copied, all lower symbols are known, so no earlier byte can still be missing.
         let is_gap = matches!(source, Source::Bytes(_)) && offset != self.whole;
         if offset < self.whole || is_gap {
             return Err(StreamFault::Contradiction);
@@ -167,13 +167,13 @@ impl Incoming {
         }
         self.highest = self.highest.max(end);
         if offset == self.whole {
-            // Nearly always there is nothing above.
+            // In nearly all cases no higher byte was received yet.
             self.whole = if self.highest == end { end } else { pieces.whole_until(self.id, end) };
         }
         Ok(())
     }
 
-    /// The peer gave the stream up at length `last`. Without meaning when all bytes are here.
+    /// Handles the peer's reset of the stream at length `last`. Has no effect if all bytes are here.
     pub fn on_reset(&mut self, code: u64, last: u64, pieces: &mut Pieces) -> Result<(), StreamFault> {
         if last > self.told {
             return Err(StreamFault::Credit);
@@ -192,7 +192,8 @@ impl Incoming {
         Ok(())
     }
 
-    /// The application reads no more. Returns whether the peer should hear of it: it may have more to send.
+    /// Called when the application reads no more. Returns whether the peer should be told, because it may
+    /// have more to send.
     pub fn stop(&mut self, pieces: &mut Pieces) -> bool {
         if self.reading == Reading::Open {
             self.discard(Reading::Stopped, pieces);
@@ -201,13 +202,13 @@ impl Incoming {
         self.end.is_none()
     }
 
-    /// From now on nobody reads: the bytes that are here are counted and thrown away.
+    /// Stops reading. The bytes that are here are counted and dropped.
     fn discard(&mut self, reading: Reading, pieces: &mut Pieces) {
         self.reading = reading;
         self.read += pieces.discard(self.id);
     }
 
-    /// The peer's code, if it gave the stream up.
+    /// The peer's code, if it reset the stream.
     pub fn reset_code(&self) -> Option<u64> {
         match self.reading {
             Reading::Reset(code) => Some(code),
@@ -215,12 +216,13 @@ impl Incoming {
         }
     }
 
-    /// We said that we would not read.
+    /// Whether this end told the peer that it reads no more.
     pub fn is_stopped(&self) -> bool {
         self.reading == Reading::Stopped
     }
 
-    /// All bytes came and were read or thrown away, and the application knows how the half ended.
+    /// Whether all bytes were received and were read or dropped, and the application was told how the half
+    /// ended.
     pub fn is_over(&self) -> bool {
         self.told_end && self.is_at_end()
     }
@@ -230,15 +232,15 @@ impl Incoming {
         pieces.chunk(self.id, self.read, store)
     }
 
-    /// The first `n` bytes of the chunk were read.
+    /// Records that the first `n` bytes of the chunk were read.
     pub fn consume(&mut self, n: usize, pieces: &mut Pieces) {
         if self.reading == Reading::Open {
             self.read += pieces.consume(self.id, self.read, n) as u64;
         }
     }
 
-    /// Copies the bytes at `offset` out of the symbol `id`, below which all symbols are known: the ring is
-    /// about to reuse its slot.
+    /// Copies the bytes at `offset` out of the symbol `id`, whose slot the ring is about to reuse. All
+    /// symbols below `id` are known.
     pub fn copy_out(
         &self,
         (offset, len): (u64, usize),
@@ -257,25 +259,25 @@ impl Incoming {
         Ok(())
     }
 
-    /// All bytes up to the end were read.
+    /// Whether all bytes up to the end were read.
     pub fn is_at_end(&self) -> bool {
         self.end == Some(self.read)
     }
 
-    /// Whether `read` would give bytes or the end, in whatever way it came.
+    /// Whether `read` would return bytes, the end, or the code of a reset.
     pub fn is_readable(&self) -> bool {
         self.is_at_end() || self.reading != Reading::Open || self.whole > self.read
     }
 
-    /// The limit that the peer should know now. It moves once a quarter of the window was read, to spare the
-    /// reverse path.
+    /// The limit that the peer should be told now. It moves only after a quarter of the window was read, to
+    /// save packets on the reverse path.
     pub fn wanted_limit(&self) -> u64 {
         let limit = self.read + self.window;
         let more = self.end.is_none() && self.reading == Reading::Open;
         if more && limit >= self.told + self.window / 4 { limit } else { self.told }
     }
 
-    /// Lets more arrive unread: the reader keeps up and the window was the limit.
+    /// Allows `bytes` more to be unread, because the reader keeps up and the window was the limit.
     pub fn widen(&mut self, bytes: u64) {
         self.window += bytes;
     }
@@ -290,7 +292,7 @@ mod tests {
     use super::*;
     use tidewire_codec::Limits;
 
-    /// A stream of which `window` bytes may lie unread, and what lies unread.
+    /// A stream with a window of `window` bytes, and its unread pieces.
     struct Reader {
         stream: Incoming,
         pieces: Pieces,
@@ -362,8 +364,8 @@ mod tests {
         assert_eq!(reader.insert(20, 6, true, 1), Err(StreamFault::Contradiction));
     }
 
-    /// An honest sender puts bytes into symbols in order: once all symbols up to one are known, nothing lacks
-    /// below its bytes.
+    /// An honest sender puts bytes into symbols in order. Once all symbols up to one are known, no byte below
+    /// its bytes can be missing.
     #[test]
     fn bytes_beyond_a_gap_that_nothing_can_close_are_a_fault() {
         let decoder = decoder();

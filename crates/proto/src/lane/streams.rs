@@ -1,7 +1,9 @@
-//! All streams of a connection: who may open how many, how many bytes each side accepts, whom to wake, and what is to be said of them.
+//! All streams of a connection: how many each side may open, how many bytes each side accepts, which readers
+//! and writers to wake, and which control frames to send.
 //!
-//! Stream ids are even for the initiator, odd for the responder, and open in order; both halves of a stream exist from its
-//! start. A stream is forgotten when both halves are over: its end or its RESET was sent, and all that was to come came.
+//! Stream ids are even for the initiator and odd for the responder, and are used in order. Both halves of a
+//! stream exist from its start. A stream is forgotten when both halves are over: its end or its RESET was
+//! sent, and everything expected was received.
 
 mod arrivals;
 
@@ -21,45 +23,49 @@ use crate::event::Event;
 use crate::ids::{Side, StreamId};
 use crate::wire::SymbolFrame;
 
-/// A window doubles when it was used up within this many round trips (quinn and Linux's receive autotuning do about the same).
+/// A window doubles when it was used up within this many round trips (quinn and Linux's receive autotuning do
+/// about the same).
 const WIDEN_ROUNDS: u32 = 4;
 
-/// Bytes by which the windows of all streams together may grow beyond what each begins with: a peer whose readers first keep up and
-/// then stall must not hold `max_stream_window` for each of 4,096 streams. Four of the largest default windows; chosen.
+/// Number of bytes by which the windows of all streams together may grow beyond their initial sizes. A peer
+/// whose readers first keep up and then stall must not hold `max_stream_window` for each of 4,096 streams.
+/// Chosen: four of the largest default windows.
 const MAX_WIDENED: u64 = 64 << 20;
 
-/// Streams whose credit one FEEDBACK names: half of what the wire allows, so that all else has room beside them.
+/// Number of streams whose credit one FEEDBACK carries: half of what the wire format allows, so that
+/// everything else has room too.
 const MAX_LIMITS: usize = 32;
 
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub incoming: Incoming,
     pub outgoing: Outgoing,
-    /// The application was told that it may read, and has not read since.
+    /// The application was told that the stream is readable, and has not read since.
     told_readable: bool,
     limit_moved: Time,
-    /// RESET and STOP that are not in a symbol yet.
+    /// Number of RESET and STOP frames that are not in a symbol yet.
     unsaid: u8,
 }
 
-/// What is to be said of a stream as soon as there is room.
+/// A control frame to send as soon as there is room.
 #[derive(Clone, Copy, Debug)]
 enum Control {
     Reset { id: StreamId, code: u64 },
     Stop { id: StreamId, code: u64 },
 }
 
-/// See the module.
+/// The streams of a connection; see the module.
 #[derive(Debug)]
 pub(crate) struct Streams {
     side: Side,
     open: BTreeMap<u64, Stream>,
-    /// Streams opened so far by each side.
+    /// Number of streams that each side has opened so far.
     local: u64,
     remote: u64,
-    /// Streams that we may open, as the peer said.
+    /// Number of streams that we may open, as granted by the peer.
     local_limit: u64,
-    /// Streams that the peer may open: told, confirmed, and in which packet.
+    /// Number of streams that the peer may open: the limit told, the limit confirmed, and the packet that
+    /// carried it.
     remote_limit: u64,
     remote_confirmed: u64,
     remote_told_in: Option<u64>,
@@ -67,30 +73,30 @@ pub(crate) struct Streams {
     max_window: u64,
     peer_window: u64,
     pub turns: Turns,
-    /// Streams that wait for credit.
+    /// Number of streams that wait for credit.
     starved: usize,
-    /// The application wanted to open a stream and might not.
+    /// The application wanted to open a stream, but the limit was reached.
     wants_streams: bool,
     /// At most one RESET and one STOP for each open stream.
     control: VecDeque<Control>,
-    /// Streams that the peer stopped, and that have to be given up.
+    /// Streams that the peer stopped and that must be reset.
     stopped: VecDeque<StreamId>,
     events: VecDeque<Event>,
-    /// Streams whose limit the peer may not know, the one least recently told first.
+    /// Streams whose limit the peer may not know, the least recently told first.
     unconfirmed: VecDeque<u64>,
     limits: Vec<(u64, u64)>,
-    /// Bytes by which windows have grown.
+    /// Number of bytes by which windows have grown.
     widened: u64,
     /// The unread bytes of all streams.
     pieces: Pieces,
-    /// Known symbols of more than [`arrivals::MOST_AHEAD`] frames that wait for those below them.
+    /// Number of known symbols with more than [`arrivals::MOST_AHEAD`] frames that wait for lower symbols.
     crowded: usize,
-    /// No unread byte lies in a symbol below.
+    /// No unread byte is in a symbol below this one.
     copied_below: SourceId,
 }
 
 impl Streams {
-    /// `streams` the peer may open, each with `window` bytes unread, growing to `max_window`.
+    /// The peer may open `streams` streams, each with `window` unread bytes, growing to `max_window`.
     pub fn new(side: Side, streams: u64, window: u64, max_window: u64) -> Self {
         Self {
             side,
@@ -119,7 +125,7 @@ impl Streams {
         }
     }
 
-    /// What the peer granted in the handshake.
+    /// Sets the limits that the peer granted in the handshake.
     pub fn set_peer_limits(&mut self, streams: u64, window: u64) {
         self.local_limit = self.local_limit.max(streams);
         self.peer_window = window;
@@ -128,7 +134,7 @@ impl Streams {
         }
     }
 
-    /// Opens the next stream of our side.
+    /// Opens the next stream of this side.
     pub fn open(&mut self) -> Option<StreamId> {
         self.wants_streams = self.local >= self.local_limit;
         if self.wants_streams {
@@ -155,7 +161,7 @@ impl Streams {
         self.open.get(&id.0)
     }
 
-    /// The next unread bytes of a stream, if they are here.
+    /// The next unread bytes of a stream, if they were received.
     pub fn chunk<'a>(&'a self, id: StreamId, store: &'a Store) -> Option<&'a [u8]> {
         self.get(id)?.incoming.chunk(&self.pieces, store)
     }
@@ -164,7 +170,7 @@ impl Streams {
         self.open.get_mut(&id.0)
     }
 
-    /// Streams that the peer may have opened in all.
+    /// Total number of streams that the peer may open.
     pub fn remote_limit(&self) -> u64 {
         self.remote_limit
     }
@@ -173,7 +179,7 @@ impl Streams {
         (id % 2 == 1) == (self.side == Side::Responder)
     }
 
-    /// Opens the stream of a frame if it was not open yet. It may be long done.
+    /// Opens the stream of a frame if it was not opened before. The stream may already be forgotten.
     fn ensure(&mut self, id: u64) -> Result<(), CloseCode> {
         let number = id / 2;
         if self.is_ours(id) {
@@ -193,7 +199,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Something came for the reader of a stream.
+    /// Called when something was received for the reader of a stream.
     fn came(&mut self, id: u64) {
         let Some(stream) = self.open.get_mut(&id) else { return };
         if stream.incoming.is_readable() && !stream.told_readable && !stream.incoming.told_end {
@@ -203,7 +209,7 @@ impl Streams {
         self.forget_if_done(StreamId(id));
     }
 
-    /// The next stream that the peer wants given up, with its code.
+    /// The next stream that the peer wants reset, with its code.
     pub fn next_stopped(&mut self) -> Option<(StreamId, u64)> {
         while let Some(id) = self.stopped.pop_front() {
             if let Some(code) = self.get(id).and_then(|stream| stream.outgoing.stopped) {
@@ -213,13 +219,13 @@ impl Streams {
         None
     }
 
-    /// The peer stopped the stream: whoever writes is to learn of it.
+    /// Tells the writer that the peer stopped the stream.
     pub fn tell_stopped(&mut self, id: StreamId) {
         self.turns.leave(id);
         self.events.push_back(Event::Writable(id));
     }
 
-    /// Our half is given up at length `last`.
+    /// Resets our half at length `last`.
     pub fn give_up(&mut self, id: StreamId, code: u64, last: u64) {
         self.turns.leave(id);
         self.feed(id);
@@ -230,7 +236,7 @@ impl Streams {
         self.control.push_back(Control::Reset { id, code });
     }
 
-    /// The application reads no more of the stream.
+    /// Called when the application reads no more of the stream.
     pub fn stop(&mut self, id: StreamId, code: u64) {
         let Some(stream) = self.open.get_mut(&id.0) else { return };
         if !stream.incoming.is_stopped() && stream.incoming.stop(&mut self.pieces) {
@@ -240,7 +246,7 @@ impl Streams {
         self.forget_if_done(id);
     }
 
-    /// Says what is to be said of streams, as far as `write` takes it. Returns whether anything was.
+    /// Writes the waiting control frames, as far as `write` takes them. Returns whether any was written.
     pub fn say(&mut self, mut write: impl FnMut(&SymbolFrame<'_>) -> bool) -> bool {
         let mut said = false;
         while let Some(&control) = self.control.front() {
@@ -264,7 +270,7 @@ impl Streams {
         said
     }
 
-    /// The application took `n` bytes of what it was lent.
+    /// Records that the application used `n` bytes of the chunk it was lent.
     pub fn consume(&mut self, id: StreamId, n: usize) {
         if let Some(stream) = self.open.get_mut(&id.0) {
             stream.incoming.consume(n, &mut self.pieces);
@@ -273,14 +279,14 @@ impl Streams {
         }
     }
 
-    /// The application found nothing to read: it is to be told when there is.
+    /// Called when the application found nothing to read. It is told when there is something.
     pub fn wants_read(&mut self, id: StreamId) {
         if let Some(stream) = self.open.get_mut(&id.0) {
             stream.told_readable = false;
         }
     }
 
-    /// Moves the byte limit of a stream after a read; returns whether the peer should hear of it.
+    /// Moves the byte limit of a stream after a read. Returns whether the peer should be told.
     pub fn update_limit(&mut self, id: StreamId, now: Time, rtt: Duration) -> bool {
         let Some(stream) = self.open.get_mut(&id.0) else { return false };
         if stream.incoming.wanted_limit() <= stream.incoming.told {
@@ -301,7 +307,7 @@ impl Streams {
         true
     }
 
-    /// Forgets a stream whose halves are over; a peer's stream makes room for another.
+    /// Forgets a stream whose halves are both over. If the peer opened it, the peer may then open another.
     pub fn forget_if_done(&mut self, id: StreamId) -> bool {
         let done = self
             .get(id)
@@ -317,8 +323,8 @@ impl Streams {
         done
     }
 
-    /// Credit that the peer has not confirmed, of `most` streams at most; empty when it knows all. Of more streams than fit, the others come
-    /// next time.
+    /// The credit that the peer has not confirmed, for at most `most` streams; empty if the peer knows all of
+    /// it. Streams that do not fit come next time.
     pub fn unconfirmed(&mut self, most: usize) -> (u64, &[(u64, u64)]) {
         self.limits.clear();
         let ids = self.unconfirmed.iter().take(MAX_LIMITS.min(most));
@@ -326,12 +332,12 @@ impl Streams {
         (self.remote_limit, &self.limits)
     }
 
-    /// Whether [`Self::unconfirmed`] has anything to say.
+    /// Whether [`Self::unconfirmed`] returns anything.
     pub fn has_unconfirmed(&self) -> bool {
         self.remote_limit > self.remote_confirmed || !self.unconfirmed.is_empty()
     }
 
-    /// Credit left in packet `number`.
+    /// Records that packet `number` carries the credit.
     pub fn on_credit_sent(&mut self, number: u64) {
         self.remote_told_in = Some(number);
         for (id, _) in &self.limits {
@@ -342,7 +348,7 @@ impl Streams {
         self.unconfirmed.rotate_left(self.limits.len().min(self.unconfirmed.len()));
     }
 
-    /// The packet `number` with credit arrived.
+    /// Called when packet `number`, which may carry credit, was acknowledged.
     pub fn on_credit_acked(&mut self, number: u64) {
         if self.remote_told_in == Some(number) {
             self.remote_confirmed = self.remote_limit;
@@ -351,7 +357,7 @@ impl Streams {
         self.unconfirmed.retain(|id| open.get(id).is_some_and(|stream| stream.incoming.told_in != Some(number)));
     }
 
-    /// The peer grants more.
+    /// Takes new credit from the peer.
     pub fn on_credit(&mut self, streams: u64, limits: impl Iterator<Item = (u64, u64)>) {
         if streams > self.local_limit {
             self.local_limit = streams;
@@ -367,7 +373,8 @@ impl Streams {
         }
     }
 
-    /// The stream could not write all it had, `bytes`, or a symbol if that is less: it is told when there is room, and credit.
+    /// Called when the stream could not write all its data. It wants to write `bytes`, at most a symbol, and
+    /// is told when there is room and credit.
     pub fn wait_for_room(&mut self, id: StreamId, bytes: usize) {
         self.feed(id);
         let Some(stream) = self.open.get_mut(&id.0) else { return };
@@ -380,36 +387,36 @@ impl Streams {
         }
     }
 
-    /// The stream no longer waits for credit.
+    /// Marks the stream as not waiting for credit.
     fn feed(&mut self, id: StreamId) {
         if let Some(stream) = self.open.get_mut(&id.0) {
             self.starved -= usize::from(core::mem::take(&mut stream.outgoing.starved));
         }
     }
 
-    /// The lane has room for `free` symbols: tells those whose turn it is.
+    /// Tells the streams whose turn it is that the lane has room for `free` symbols.
     pub fn wake_writers(&mut self, now: Time, free: usize) {
         let events = &mut self.events;
         self.turns.wake(now, free, |id| events.push_back(Event::Writable(id)));
     }
 
-    /// Whether something waits for room.
+    /// Whether a stream or a control frame waits for room.
     pub fn has_waiting(&self) -> bool {
         self.turns.has_waiting() || !self.control.is_empty()
     }
 
-    /// Whether a writer waits for the peer's credit, or somebody for a stream.
+    /// Whether a writer waits for the peer's credit, or the application for permission to open a stream.
     pub fn is_blocked(&self) -> bool {
         self.starved > 0 || self.wants_streams
     }
 
-    /// Streams that are not over.
+    /// Number of streams that are not over.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.open.len()
     }
 
-    /// Bytes that each stream may hold unread.
+    /// Number of unread bytes allowed for each stream.
     #[cfg(test)]
     pub fn windows(&self) -> impl Iterator<Item = u64> + '_ {
         self.open.values().map(|stream| stream.incoming.window())

@@ -1,9 +1,10 @@
-//! Whose turn it is to write: the streams that wait for room in the lane, in the order in which they get it.
+//! Decides which stream may write next when several wait for room in the lane.
 //!
-//! Fair queueing (Demers, Keshav and Shenker 1989) with equal weights. A common clock advances by the bytes written over the streams
-//! that want to; what a stream wants to write begins where its own bytes or the clock stand, whichever is later, and the lowest end is served
-//! first. Streams that always want to write get equal bytes; one that writes little now and then is next whatever the others want,
-//! and nobody is owed for the time in which it wanted nothing.
+//! Fair queueing (Demers, Keshav and Shenker 1989) with equal weights. A common clock advances by the bytes
+//! written, divided by the number of waiting streams. A request of a stream begins at the end of its previous
+//! one or at the clock, whichever is later. The request with the lowest end is served first. Streams that
+//! always want to write get equal bytes. A stream that writes little, and rarely, is served next whatever the
+//! others want. A stream gets no credit for time in which it wanted nothing.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -11,31 +12,32 @@ use std::collections::VecDeque;
 use crate::Time;
 use crate::ids::StreamId;
 
-/// Who was told that there is room and does not write for this long has no claim on it any more: as long as what waits in the
-/// lane lasts (DESIGN section 4).
+/// A stream that was told of room and does not write within this time loses its turn. Chosen: as long as the
+/// data queued in the lane lasts.
 const PATIENCE: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
 struct Turn {
-    /// Where it begins and ends, in bytes of the common clock.
+    /// Begin and end of the request, in bytes of the common clock.
     start: u64,
     end: u64,
     stream: StreamId,
-    /// When the stream was told that there is room, if it has not written since.
+    /// When the stream was told of room, if it has not written since.
     woken: Option<Time>,
 }
 
-/// See the module.
+/// The waiting streams of a lane; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    /// Ascending by `(end, stream)`.
+    /// Sorted by `(end, stream)`, ascending.
     waiting: VecDeque<Turn>,
     clock: u64,
 }
 
 impl Turns {
-    /// Symbols that `stream`, served up to `served`, may fill when it wants `bytes`, at most a symbol, and `free` symbols are: none when
-    /// others come first for all of them.
+    /// The number of symbols that `stream` may fill, when it wants `bytes` (at most a symbol) and `free`
+    /// symbols are free. `served` is the end of its previous request. Returns 0 if other streams come first
+    /// for all of them.
     pub fn share(&self, stream: StreamId, served: u64, bytes: usize, free: usize) -> usize {
         let mine = self.turn(stream).map_or(served.max(self.clock) + bytes as u64, |turn| turn.end);
         let (mut before, mut others) = (0, 0);
@@ -46,7 +48,8 @@ impl Turns {
         if before >= free { 0 } else { (free / (others + 1)).max(1) }
     }
 
-    /// `stream`, served up to `served`, writes `bytes`; returns up to where it is served now.
+    /// Records that `stream` writes `bytes`. `served` is the end of its previous request; returns the end of
+    /// this one.
     pub fn take(&mut self, stream: StreamId, served: u64, bytes: usize) -> u64 {
         let start = self.turn(stream).map_or(served.max(self.clock), |turn| turn.start);
         self.leave(stream);
@@ -54,7 +57,8 @@ impl Turns {
         start + bytes as u64
     }
 
-    /// `stream`, served up to `served`, wants to write `bytes`, at most a symbol, and there is no room.
+    /// Records that `stream` wants to write `bytes` (at most a symbol) and there is no room. `served` is the
+    /// end of its previous request.
     pub fn wait(&mut self, stream: StreamId, served: u64, bytes: usize) {
         if let Some(turn) = self.waiting.iter_mut().find(|turn| turn.stream == stream) {
             turn.woken = None;
@@ -70,14 +74,14 @@ impl Turns {
         self.waiting.iter().find(|turn| turn.stream == stream)
     }
 
-    /// `stream` wants nothing any more.
+    /// Removes `stream` from the waiting streams.
     pub fn leave(&mut self, stream: StreamId) {
         if let Some(at) = self.waiting.iter().position(|turn| turn.stream == stream) {
             self.waiting.remove(at);
         }
     }
 
-    /// `free` symbols have room: tells those whose turn it is, each once.
+    /// Tells the streams whose turn it is that `free` symbols are free, each stream once.
     pub fn wake(&mut self, now: Time, free: usize, mut tell: impl FnMut(StreamId)) {
         self.waiting.retain(|turn| turn.woken.is_none_or(|at| now < at + PATIENCE));
         for turn in self.waiting.iter_mut().take(free).filter(|turn| turn.woken.is_none()) {
@@ -86,7 +90,7 @@ impl Turns {
         }
     }
 
-    /// Whether a stream waits.
+    /// Whether a stream is waiting.
     pub fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -99,7 +103,8 @@ mod tests {
 
     const SYMBOL: usize = 1_400;
 
-    /// Streams that want to write `wants` bytes each turn share a lane with two free symbols; returns what each wrote.
+    /// Streams that want to write `wants` bytes each turn share a lane with two free symbols. Returns the
+    /// bytes that each stream wrote.
     fn serve(wants: &[usize], rounds: usize) -> Vec<usize> {
         let mut turns = Turns::default();
         let mut served = vec![0; wants.len()];
@@ -111,7 +116,7 @@ mod tests {
             let mut free = 2;
             let mut awake = Vec::new();
             turns.wake(Time::from_millis(10 * round as u64), free, |stream| awake.push(stream));
-            // The greedy ones ask first, and again and again.
+            // The greedy streams ask first, and repeatedly.
             awake.sort();
             for stream in awake.repeat(2) {
                 let id = stream.0 as usize;
@@ -140,7 +145,7 @@ mod tests {
         let mut wants = vec![100_000; 20];
         wants.push(10);
         let wrote = serve(&wants, 1_000);
-        // Ten bytes of two symbols a round: never behind the twenty.
+        // The last stream writes ten bytes each round, however much the other twenty want.
         assert!(wrote[20] >= 10 * 900, "{}", wrote[20]);
     }
 

@@ -1,40 +1,42 @@
-//! What a user writes after `--redundancy`: a proactive policy and, after a comma, an answer.
+//! The argument of `--redundancy`: a proactive policy and, after a comma, an answer policy.
 //!
-//! Parsed for the command line, scenario files and the wire; [`super::Policies`] builds what it names.
+//! The command line, scenario files and the wire use this parser. [`super::Policies`] builds the two
+//! policies.
 
 use core::fmt;
 use core::str::FromStr;
 
 use super::{Answer, Proactive};
 
-/// A choice on the axes of proactive repair and of feedback. Any two go together.
+/// A pair of policies: proactive repair and answers to feedback. Every combination is valid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Redundancy {
-    /// What is sent before a loss is known.
+    /// Policy for repairs that are sent before a loss is known.
     pub proactive: Proactive,
-    /// What is sent for what the peer reports.
+    /// Policy for answers to reported losses.
     pub answer: Answer,
 }
 
 impl Redundancy {
     /// Plain retransmission.
     pub const ARQ: Self = Self { proactive: Proactive::None, answer: Answer::Resend };
-    /// As much as the path and the target need.
+    /// As much repair as the path and the target need.
     pub const ADAPTIVE: Self = Self { proactive: Proactive::Adaptive, answer: Answer::Planned };
 
-    /// The proactive policy with the answer that usually goes with it.
+    /// Combines the proactive policy with its usual answer policy.
     pub const fn new(proactive: Proactive) -> Self {
         let answer = match proactive {
             Proactive::None => Answer::Resend,
             Proactive::Adaptive => Answer::Planned,
-            // It answers by itself.
+            // The block policy sends its own answers.
             Proactive::Block { .. } => Answer::Open,
             Proactive::Every { .. } | Proactive::Custom(_) => Answer::Deficit,
         };
         Self { proactive, answer }
     }
 
-    /// One repair in `spacing` packets, which must be above 1, and an answer to each deficit.
+    /// One proactive repair in every `spacing` packets, and as many answers as the reported deficit.
+    /// `spacing` must be above 1.
     pub const fn every(spacing: f64) -> Self {
         Self::new(Proactive::Every { spacing })
     }
@@ -57,7 +59,7 @@ impl fmt::Display for Redundancy {
     }
 }
 
-/// A text that is no redundancy.
+/// The text does not name a redundancy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRedundancy(String);
 
@@ -103,10 +105,11 @@ fn parse_proactive(text: &str) -> Option<Proactive> {
     }
 }
 
-/// Longest span on the wire, in symbols. A peer may allow less; generations are cut to what it allows.
+/// Longest span that the wire format allows, in symbols. If a peer allows less, generations are cut to that
+/// length.
 const MOST: u16 = 1_024;
 
-/// `K,R`: source symbols and repairs of a generation.
+/// Parses `K,R`: source symbols and repairs of a generation.
 pub(crate) fn parse_block(text: &str) -> Option<(u16, u16)> {
     let (k, r) = text.split_once(',')?;
     let (k, r) = (k.parse().ok()?, r.parse().ok()?);

@@ -1,13 +1,13 @@
-//! Redundancy: which repair, if any, the next free slot of a lane carries.
+//! Redundancy: decides which repair, if any, the next free slot of a lane carries.
 //!
-//! Two policies of a lane decide. The [`answer`] says what to send for what the peer reported; the
-//! [`proactive`] policy says what to send before anything is reported. The [`plan`] room works out how much
-//! that should be. Each policy is a function of its [`CodingContext`] and its own state, so that a table can
-//! test it. The connection sends at once what a policy returns, computed from the newest window; nothing
-//! coded is ever queued.
+//! Each lane has two policies. The [`answer`] policy sends repairs for losses that the peer reported. The
+//! [`proactive`] policy sends repairs before the peer reports anything. The [`plan`] module computes how much
+//! repair is needed. Each policy is a function of its [`CodingContext`] and its own state, so a table can
+//! test it. The connection sends what a policy returns at once, computed from the newest window. Coded
+//! packets are never queued.
 //!
-//! A user chooses both policies with a [`Redundancy`]; `Policies` holds them for one lane and asks them in
-//! order.
+//! A user chooses both policies with a [`Redundancy`]. `Policies` holds the two policies of one lane and asks
+//! the answer policy first.
 
 pub mod answer;
 mod choice;
@@ -31,31 +31,31 @@ pub use proactive::{Closed, Proactive, ProactivePolicy};
 pub use report::Report;
 pub(crate) use report::{MAX_REGIONS, MAX_RUNS};
 
-/// Longest span of a repair unless a user says otherwise, in symbols: what a receiver accepts by default
-/// (wire.md section 2).
+/// Default longest span of a repair, in symbols: the span that a receiver accepts by default (docs/wire.md
+/// section 2).
 pub const DEFAULT_SPAN: u16 = 256;
 
-/// What a policy wants in the slot.
+/// The packet that a policy wants to send in the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// The source symbol itself once more.
+    /// Send the source symbol again.
     Resend(SourceId),
-    /// A combination of `count` source symbols from `first`.
+    /// Send a combination of `count` source symbols that starts at `first`.
     Coded {
         /// First source symbol of the span.
         first: SourceId,
         /// Symbols in the span.
         count: u16,
-        /// This row of the lane's code over a whole generation. `None`: a random combination, whose key the
-        /// lane counts.
+        /// The row of the lane's code, over a whole generation. `None` means a random combination; the lane
+        /// chooses its key by counting.
         row: Option<u16>,
-        /// It answers a reported deficit; else it is proactive.
+        /// True if the repair answers a reported deficit; false if it is proactive.
         on_feedback: bool,
     },
 }
 
 impl Repair {
-    /// One past the newest source symbol that it can give.
+    /// One past the newest source symbol that this repair can restore.
     pub fn end(&self) -> SourceId {
         match *self {
             Self::Resend(id) => id.next(),
@@ -64,104 +64,104 @@ impl Repair {
     }
 }
 
-/// A repair packet that was sent and whose fate is open.
+/// A repair packet that was sent and is not yet known to be received or lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepairInFlight {
     /// Packet number.
     pub packet: u64,
     /// First source symbol of its span.
     pub first: SourceId,
-    /// Symbols in its span; a source symbol that is sent again counts as a span of one.
+    /// Symbols in its span. A retransmitted source symbol counts as a span of one.
     pub count: u16,
-    /// It answers a reported deficit.
+    /// True if the repair answers a reported deficit; false if it is proactive.
     pub on_feedback: bool,
 }
 
 impl RepairInFlight {
-    /// What stands in the place of a repair whose fate is known: it covers no symbol and answers nothing.
+    /// Placeholder for a repair that is no longer in flight. It covers no symbol and answers no deficit.
     pub(crate) fn blank(packet: u64) -> Self {
         Self { packet, first: SourceId(u64::MAX), count: 0, on_feedback: false }
     }
 
-    /// Whether this is no repair any more.
+    /// Whether this entry is a placeholder.
     pub fn is_blank(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether it mixes this source symbol.
+    /// Whether the span of this repair contains the source symbol.
     pub fn covers(&self, id: SourceId) -> bool {
         id >= self.first && id.0 - self.first.0 < u64::from(self.count)
     }
 }
 
-/// Everything a policy may know.
+/// All inputs of a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct CodingContext<'a> {
-    /// The moment of the slot.
+    /// The time of the slot.
     pub now: Time,
-    /// Oldest source symbol that the peer may lack.
+    /// Oldest source symbol that the peer may not have decoded yet.
     pub base: SourceId,
-    /// First source symbol whose first transmission's fate is open.
+    /// First source symbol whose first transmission is not yet known to be received or lost.
     pub settled: SourceId,
     /// One past the newest source symbol sent.
     pub sent: SourceId,
-    /// What the peer said.
+    /// The newest report of the peer.
     pub report: &'a Report,
-    /// Lowest source symbol that is lost, not known to be decoded, and not under way again.
+    /// Lowest source symbol that is lost, is not known to be decoded, and has no retransmission in flight.
     pub lost: Option<SourceId>,
-    /// Repairs under way in the order of sending; some entries are blank ([`RepairInFlight::is_blank`]).
+    /// Repairs in flight, in sending order. Some entries are placeholders ([`RepairInFlight::is_blank`]).
     pub in_flight: &'a [RepairInFlight],
-    /// The path's loss.
+    /// Loss estimate of the path.
     pub loss: LossEstimate,
     /// Smoothed round trip.
     pub rtt: Duration,
-    /// Source symbols wait to be sent.
+    /// True if source symbols are waiting to be sent.
     pub backlog: bool,
-    /// The sender has been limited by the path rather than by the application for the last round trip.
+    /// True if the path, rather than the application, has limited the sender for the last round trip.
     pub saturated: bool,
     /// Mean time between source symbols.
     pub source_interval: Duration,
     /// When the newest source symbol was sent.
     pub last_source: Time,
-    /// Longest span that the peer decodes.
+    /// Longest span that the peer can decode.
     pub max_span: u16,
-    /// How long the oldest symbol that the peer may lack has been out; zero where it reported nothing
-    /// lacking.
+    /// Time since the oldest symbol that the peer may lack was first sent; zero if the peer reported no gap.
     pub oldest: Duration,
-    /// Proactive repair over source symbols that must not be exceeded, over any second.
+    /// Upper limit of proactive repairs per source symbol, within any second.
     pub max_overhead: f64,
-    /// How late data may be, if the user says so.
+    /// The user's latency target, if there is one.
     pub target: Option<Target>,
-    /// The lane's code, of which a generation has rows.
+    /// The code of the lane. It defines the repair rows of a generation.
     pub code: Code,
-    /// What the lane's planner decided; [`Planned::NONE`] where the lane has no planner.
+    /// The newest decision of the lane's planner; [`Planned::NONE`] if the lane has no planner.
     pub planned: &'a Planned,
 }
 
 impl CodingContext<'_> {
-    /// The newest span of at most `max` symbols that are sent and may be lacking; `None` when there is none.
+    /// The newest span of at most `max` symbols that were sent and that the peer may lack. `None` if there is
+    /// no such symbol.
     pub fn newest_span(&self, max: u16) -> Option<(SourceId, u16)> {
         let first = self.base.0.max(self.sent.0.saturating_sub(u64::from(max)));
         let count = u16::try_from(self.sent.0.saturating_sub(first)).ok().filter(|&count| count > 0)?;
         Some((SourceId(first), count))
     }
 
-    /// The span for a repair of the gap at `gap`: what is settled from there on.
+    /// Length of the span of a repair for the gap at `gap`: the settled symbols from `gap` on.
     pub fn gap_span(&self, gap: SourceId) -> u16 {
         let count = self.settled.0.saturating_sub(gap.0).clamp(1, u64::from(self.max_span));
         count as u16
     }
 
-    /// Source symbols whose fate is open: what is sent in about a round trip.
+    /// Number of source symbols in flight: about the number sent in one round trip.
     pub fn flying(&self) -> u64 {
         self.sent.0.saturating_sub(self.settled.0)
     }
 
-    /// Repairs under way that can be expected to help the gap at the beginning of `span`, and symbols of the
-    /// span that were sent again.
+    /// Number of packets in flight that are expected to help the gap at the beginning of `span`: repairs that
+    /// cover it, and retransmitted symbols of the span.
     ///
-    /// An answer counts in full. Proactive repairs mix newer source symbols too, some of which will be lost:
-    /// they count only with what they bring beyond those expected losses.
+    /// An answer counts in full. A proactive repair also mixes newer source symbols, some of which will be
+    /// lost. Proactive repairs therefore count only as far as they exceed these expected losses.
     pub fn under_way_for(&self, span: Range<SourceId>) -> u64 {
         let covering = self
             .in_flight
@@ -180,10 +180,10 @@ impl CodingContext<'_> {
     }
 }
 
-/// The policies of one lane, with the planner that both read.
+/// The policies of one lane, and the planner that both of them read.
 #[derive(Debug)]
 pub(crate) struct Policies {
-    /// `None` where neither policy needs a plan.
+    /// `None` if neither policy needs a plan.
     planner: Option<Planner>,
     proactive: Box<dyn ProactivePolicy>,
     answer: Box<dyn AnswerPolicy>,
@@ -198,7 +198,7 @@ impl Policies {
         }
     }
 
-    /// The source symbol `cx.sent - 1` was just sent for the first time.
+    /// Called when the source symbol `cx.sent - 1` was sent for the first time.
     pub fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
         if let Some(planner) = &mut self.planner {
             planner.on_source_sent(cx);
@@ -208,19 +208,19 @@ impl Policies {
         self.answer.on_source_sent(&cx);
     }
 
-    /// The fate of a source symbol's first transmission is known.
+    /// Called when the first transmission of a source symbol is known to be received or lost.
     pub fn on_source_settled(&mut self, id: SourceId, arrived: bool) {
         self.proactive.on_source_settled(id, arrived);
         self.answer.on_source_settled(id, arrived);
     }
 
-    /// The fate of a coded repair is known.
+    /// Called when a coded repair is known to be received or lost.
     pub fn on_repair_settled(&mut self, repair: &RepairInFlight, arrived: bool) {
         self.proactive.on_repair_settled(repair, arrived);
         self.answer.on_repair_settled(repair, arrived);
     }
 
-    /// A slot is free: the repair worth sending now, which is then sent.
+    /// Returns the repair to send in a free slot. The caller must send it.
     pub fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
         let cx = with_plan(cx, self.planner.as_ref());
         if let Some(repair) = self.answer.next(&cx) {
@@ -230,29 +230,31 @@ impl Policies {
         self.proactive.next(&cx)
     }
 
-    /// A generation that was closed since this was last asked; asked after each call that may close one.
+    /// Returns a generation that was closed since the last call. Call this after each call that can close
+    /// one.
     pub fn poll_closed(&mut self) -> Option<Closed> {
         self.proactive.poll_closed()
     }
 
-    /// What it does for the target, once it knows enough of the path.
+    /// The current plan, once enough is known about the path.
     pub fn plan(&self) -> Option<&Plan> {
         self.planner.as_ref().and_then(|planner| planner.planned().plan.as_ref())
     }
 
-    /// When to ask again although nothing arrived and nothing was sent.
+    /// The time to ask again if nothing arrives and nothing is sent until then.
     pub fn poll_timeout(&self, cx: &CodingContext<'_>) -> Option<Time> {
         let cx = with_plan(cx, self.planner.as_ref());
         self.proactive.poll_timeout(&cx).into_iter().chain(self.answer.poll_timeout(&cx)).min()
     }
 }
 
-/// The context with what the planner decided in it.
+/// The context with the planner's decision filled in.
 fn with_plan<'a>(cx: &CodingContext<'a>, planner: Option<&'a Planner>) -> CodingContext<'a> {
     CodingContext { planned: planner.map_or(&Planned::NONE, Planner::planned), ..*cx }
 }
 
-/// A context for tests of policies: 100 source symbols sent, none settled, one sent each 960 us over 60 ms.
+/// A context for tests of policies: 100 source symbols sent, none settled. Symbols are 960 us apart, and the
+/// round trip is 60 ms.
 #[cfg(test)]
 pub(crate) fn context(report: &Report, rate: f64, burst: f64, saturated: bool) -> CodingContext<'_> {
     CodingContext {

@@ -1,54 +1,55 @@
-//! What the receiver last said of a lane, as a policy sees it.
+//! The newest report of the receiver about one lane, in the form that policies read.
 //!
-//! The lane fills it from FEEDBACK; policies and the lane itself read it.
+//! The lane fills it from FEEDBACK. Policies and the lane read it.
 
 use core::ops::Range;
 
 use tidewire_codec::SourceId;
 
-/// Runs of undecoded ids that FEEDBACK can name (wire.md section 5).
+/// Maximum number of runs of undecoded ids in one FEEDBACK (docs/wire.md section 5).
 pub(crate) const MAX_RUNS: usize = 32;
-/// Regions beyond them that it can tell of.
+/// Maximum number of regions that FEEDBACK can report beyond these runs.
 pub(crate) const MAX_REGIONS: usize = 63;
 
-/// What the receiver last said of the lane.
+/// The newest report of the receiver about the lane.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// All ids below are decoded.
+    /// The receiver has decoded all lower ids.
     pub edge: SourceId,
-    /// One past the highest id that `undecoded` speaks of.
+    /// One past the highest id that `undecoded` covers.
     pub end: SourceId,
-    /// Independent symbols lacking for all below `end`.
+    /// Number of independent symbols that the receiver needs to decode all ids below `end`.
     pub deficit: u64,
-    /// Undecoded runs from the edge up, at most 32.
+    /// Runs of undecoded ids, from the edge upwards, at most 32.
     pub undecoded: Vec<Range<SourceId>>,
-    /// What was seen beyond `end`, where more runs are lacking than could be named: adjacent regions from
-    /// there up, and how many independent symbols are lacking in each once all below it is decoded.
+    /// Deficits beyond `end`, used when there are more undecoded runs than FEEDBACK can name. Each entry is a
+    /// region and the number of independent symbols it needs once all lower ids are decoded. The regions are
+    /// adjacent and start at `end`.
     pub regions: Vec<(Range<SourceId>, u64)>,
-    /// How many reports there were.
+    /// Number of reports received so far.
     pub serial: u64,
 }
 
 impl Report {
-    /// Undecoded ids below `limit`, as far as they were named.
+    /// Number of undecoded ids below `limit`, among those that the report names.
     pub fn undecoded_below(&self, limit: SourceId) -> u64 {
         self.undecoded.iter().map(|run| run.end.0.min(limit.0).saturating_sub(run.start.0)).sum()
     }
 
-    /// Deficit of the ids below `settled`: what is lacking whatever becomes of the packets still under way.
+    /// Deficit of the ids below `settled`: the part that does not depend on source packets in flight.
     ///
-    /// The receiver's rows are credited to the settled part, so this is a lower bound.
+    /// This is a lower bound, because all rows of the receiver are credited to the settled part.
     pub fn settled_deficit(&self, settled: SourceId) -> u64 {
         let below = self.undecoded_below(settled);
         self.deficit.saturating_sub(self.undecoded_below(self.end) - below).min(below)
     }
 
-    /// Takes the memory for as many regions as can be told of.
+    /// Reserves memory for the maximum number of regions.
     pub(crate) fn reserve_regions(&mut self) {
         self.regions.reserve(MAX_REGIONS.saturating_sub(self.regions.len()));
     }
 
-    /// One past the highest id seen.
+    /// One past the highest id that the receiver has seen.
     pub fn seen(&self) -> SourceId {
         self.regions.last().map_or(self.end, |(region, _)| region.end)
     }

@@ -1,4 +1,5 @@
-//! Fresh keys: two endpoints over a link that loses and reorders, and a thief who has the first keys of both directions and sees every packet.
+//! Fresh keys between two endpoints over a link with loss and reordering. A thief has the first keys of both
+//! directions and sees every packet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,7 @@ use crate::endpoint::{ConnectionHandle, Endpoint, EndpointConfig};
 use crate::handshake::{Credentials, KeyCredentials, Renewal};
 use crate::wire::Datagram;
 
-/// SplitMix64.
+/// Random numbers by SplitMix64.
 struct Dice(u64);
 
 impl Dice {
@@ -29,12 +30,12 @@ struct End {
     endpoint: Endpoint,
     address: SocketAddr,
     handle: Option<ConnectionHandle>,
-    /// What the thief opens this end's packets with.
+    /// The key with which the thief opens this end's packets.
     stolen: Option<OpeningKey>,
     stream: Option<StreamId>,
     written: u64,
     read: u64,
-    /// Packets that the thief opened, and that it did not.
+    /// Number of packets that the thief could open, and that it could not.
     opened: u64,
     safe: u64,
 }
@@ -53,7 +54,7 @@ impl End {
         self.endpoint.connection_mut(self.handle?)
     }
 
-    /// What the thief makes of a packet that leaves: it opens all up to the first exchange and none after.
+    /// Lets the thief try a sent packet: it can open all packets before the first exchange and none after it.
     fn spied(&mut self, datagram: &[u8]) {
         let fresh = self.connection().map_or(0, |us| us.stats().fresh_keys);
         let Some(stolen) = self.stolen.as_mut().filter(|_| datagram[0] & 0x80 == 0) else { return };
@@ -62,7 +63,7 @@ impl End {
         (self.opened, self.safe) = (self.opened + u64::from(opened), self.safe + u64::from(!opened));
     }
 
-    /// Events, reads and writes.
+    /// Handles events, reads and writes.
     fn act(&mut self, now: Time) {
         while let Some((handle, event)) = self.endpoint.poll_event() {
             match event {
@@ -90,7 +91,8 @@ impl End {
     }
 }
 
-/// Runs two ends for eight seconds; each datagram is lost with `loss` in 100 and takes 10 to 40 ms.
+/// Runs two ends for eight seconds. `loss` percent of the datagrams are lost, and the others take 10 to 40
+/// ms.
 fn run(credentials: [Credentials; 2], peer: Option<&crate::crypto::PublicKey>, loss: u64, seed: u64) -> [End; 2] {
     let mut config = Config::default();
     (config.fresh_keys_after, config.packets_per_key) = (Duration::from_secs(1), 20 + seed % 300);
@@ -136,8 +138,8 @@ fn quick() -> bool {
     std::env::var_os("TIDEWIRE_QUICK").is_some_and(|quick| quick == "1")
 }
 
-/// Every byte arrives, both ends change to keys of several exchanges between ordinary updates, and a thief who stole the first keys reads nothing that
-/// an end sends after its first exchange.
+/// Every byte arrives, and both ends take keys from several exchanges, between ordinary updates. A thief who
+/// stole the first keys reads nothing that an end sends after its first exchange.
 #[test]
 fn fresh_keys_heal_a_session_and_lose_no_byte() {
     let (near, far) = (PrivateKey::new([1; 32]), PrivateKey::new([2; 32]));
@@ -153,7 +155,7 @@ fn fresh_keys_heal_a_session_and_lose_no_byte() {
             let stats = ends.each_mut().map(|end| end.connection().expect("alive").stats());
             let what = format!("{loss} % lost, seed {seed}");
             for (end, stats) in ends.iter().zip(&stats) {
-                // At 30 % an exchange may take a second itself.
+                // At 30 % loss an exchange itself may take a second.
                 let least = if loss < 30 { 4 } else { 2 };
                 assert!((least..=7).contains(&stats.fresh_keys), "{what}: {} exchanges", stats.fresh_keys);
                 assert!(end.opened > 5 && end.safe > 50 && end.read > 50_000, "{what}: {} bytes", end.read);
@@ -167,7 +169,8 @@ fn fresh_keys_heal_a_session_and_lose_no_byte() {
     }
 }
 
-/// What the peer may not do: answer what was not asked, begin at the wrong end, with a wrong number, too soon, or with another secret.
+/// The peer must not answer without a request, begin at the wrong end, use a wrong number or another secret,
+/// or begin too soon.
 #[test]
 fn an_exchange_that_is_not_right_ends_the_connection() {
     let fault = Some(CloseReason::Fault(CloseCode::Protocol));
@@ -190,7 +193,7 @@ fn an_exchange_that_is_not_right_ends_the_connection() {
         if !right {
             continue;
         }
-        // A copy means nothing; the answer leaves once, and opens.
+        // A copy has no effect. The answer is sent once, and it opens.
         peer.say(&mut us, &[Frame::Rekey { number, message: &message }]);
         let mut buffer = [0; DATAGRAM];
         let mut answers = Vec::new();
@@ -204,14 +207,14 @@ fn an_exchange_that_is_not_right_ends_the_connection() {
         }
         assert_eq!(answers.len(), 1);
         let fresh = crate::handshake::finish_renewal(&mut state, &answers[0]).expect("the answer opens");
-        // Until the peer has moved, we go on with the old key; then with the new one.
+        // Until the peer uses the new key, we keep the old key; then we use the new one.
         peer.sealing.refresh(&fresh.ours);
         peer.opening.refresh(&fresh.theirs);
         peer.say(&mut us, &[Frame::Ping]);
         peer.wait(Duration::from_millis(50));
         assert!(!peer.hear(&mut us).is_empty());
         assert_eq!((us.stats().fresh_keys, peer.opening.phase(), close_reason(&mut us)), (1, 1, None));
-        // The next one is too soon.
+        // The next exchange is too soon.
         let (_, message) = renewal(7, 3).begin(aead, 2);
         peer.say(&mut us, &[Frame::Rekey { number: 2, message: &message }]);
         assert_eq!(close_reason(&mut us), fault);

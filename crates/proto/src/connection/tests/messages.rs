@@ -1,10 +1,10 @@
-//! Messages against a peer that cuts them wrongly, skips as it likes and fills what memory there is.
+//! Messages from a peer that divides them wrongly, skips symbols at will and fills all the memory it can.
 
 use super::*;
 use crate::connection::{LaneConfig, LaneError, MessageError};
 use crate::wire::LaneRepr;
 
-/// Parts of messages as a peer may write them.
+/// A part of a message as a peer may write it.
 fn part(begins: bool, ends: bool, data: &[u8]) -> SymbolFrame<'_> {
     SymbolFrame::Message { begins, ends, in_order: false, data }
 }
@@ -13,7 +13,7 @@ fn in_order(begins: bool, ends: bool, data: &[u8]) -> SymbolFrame<'_> {
     SymbolFrame::Message { begins, ends, in_order: true, data }
 }
 
-/// What can be taken, as text.
+/// The messages that can be taken, as text.
 fn taken(us: &mut Connection) -> Vec<String> {
     std::iter::from_fn(|| us.take_message()).map(|message| String::from_utf8(message.data).expect("text")).collect()
 }
@@ -21,7 +21,8 @@ fn taken(us: &mut Connection) -> Vec<String> {
 #[test]
 fn messages_come_as_soon_as_they_are_whole_or_in_order() {
     let (mut us, mut peer) = connected(Config::default());
-    // Without order: the second, out of three symbols that came backwards, before the first.
+    // Without order: the second message, from three symbols that arrived in reverse order, is delivered
+    // before the first.
     peer.symbol_of(&mut us, (1, 4, 0), &[part(false, true, b"three"), part(true, true, b"four")]);
     peer.symbol_of(&mut us, (1, 3, 0), &[part(false, false, b"two")]);
     assert_eq!(taken(&mut us), ["four"]);
@@ -30,7 +31,7 @@ fn messages_come_as_soon_as_they_are_whole_or_in_order() {
     peer.symbol_of(&mut us, (1, 1, 0), &[part(false, true, b"b")]);
     peer.symbol_of(&mut us, (1, 0, 0), &[part(true, true, b""), part(true, false, b"a")]);
     assert_eq!(taken(&mut us), ["", "ab"]);
-    // In order: nothing before what is missing is there, or is skipped.
+    // In order: nothing is delivered before the missing symbol arrived or was skipped.
     peer.symbol_of(&mut us, (15, 1, 0), &[in_order(true, false, b"c")]);
     peer.symbol_of(&mut us, (15, 2, 0), &[in_order(false, true, b"d"), in_order(true, true, b"e")]);
     assert_eq!(taken(&mut us), [""; 0]);
@@ -50,7 +51,7 @@ fn a_message_that_lost_a_part_is_not_delivered() {
         peer.say(&mut us, &[Frame::Base { lane: 1, base: SourceId(4) }]);
         assert_eq!(taken(&mut us), ["whole"]);
         assert_eq!((us.stats().messages.dropped, us.stats().symbols.expired), (2, 2));
-        // Late is too late.
+        // The missing part arrives too late.
         peer.symbol_of(&mut us, (1, 3, 3), &[order(false, false, b"y")]);
         assert_eq!((taken(&mut us).len(), close_reason(&mut us)), (0, None));
     }
@@ -69,7 +70,7 @@ fn what_is_cut_wrongly_is_a_fault() {
         peer.symbol_of(&mut us, (1, 0, 0), frames);
         assert_eq!(close_reason(&mut us), Some(CloseReason::Fault(CloseCode::Protocol)), "{frames:?}");
     }
-    // Symbols that do not fit their neighbours, in whatever order they come.
+    // Symbols that contradict their neighbours, in any order of arrival.
     let (whole, begins, ends) = (part(true, true, b""), part(true, false, b""), part(false, true, b""));
     for (first, second) in [(whole, ends), (begins, whole), (begins, begins)] {
         for order in [[(0, first), (1, second)], [(1, second), (0, first)]] {
@@ -113,11 +114,11 @@ fn what_nobody_takes_is_bounded_and_the_oldest_goes_first() {
     let left = taken(&mut us);
     assert_eq!((left.len() as u64, left[0].trim()), (stats.delivered, &*format!("{}", 2_000 - stats.delivered)));
     assert!(left.len() * 1_100 <= 1 << 20 && left.len() > 850, "{}", left.len());
-    // Of empty ones too.
+    // Empty messages are bounded too.
     let frames = [part(true, true, b""); 500];
     (2_000..2_200).for_each(|id| peer.symbol_of(&mut us, (1, id, 0), &frames));
     assert!(taken(&mut us).len() <= (1 << 20) / 64);
-    // A message without end has one.
+    // A message that never ends is bounded too.
     let mut id = 0;
     peer.symbol_of(&mut us, (2, id, 0), &[part(true, false, &[0; 1_100])]);
     while matches!(us.state, State::Established { .. }) && id < 1_000 {
@@ -143,8 +144,9 @@ fn messages_share_symbols_or_fill_several_and_are_given_up_in_time() {
     }
     let sent: Vec<String> = (0..6).flat_map(|_| peer.frames(&mut us)).collect();
     assert_eq!(sent[..3], ["message of 0", "message of 10", "message of 300"]);
-    assert_eq!(sent.len(), 5, "the last in two parts: {sent:?}");
-    // Too late before it left: its symbols are passed, and the base says so although nothing else is to be sent.
+    assert_eq!(sent.len(), 5, "the last message is in two parts: {sent:?}");
+    // The deadline passed before it was sent. The base passes its symbols, and is sent although there is
+    // nothing else to send.
     let short = us.open_lane(&LaneConfig::default()).expect("allowed");
     us.send_message(peer.now, short, &[2; 5_000], Duration::from_millis(20)).expect("room");
     peer.wait(Duration::from_millis(100));
@@ -163,7 +165,7 @@ fn messages_share_symbols_or_fill_several_and_are_given_up_in_time() {
     assert!(base_was_said(&us, lane));
 }
 
-/// After a silence, and after what was sent before it.
+/// Sends everything that may be sent, then asks for a probe. Returns what the probe carries.
 fn asked_for(us: &mut Connection, peer: &mut Peer) -> Carried {
     peer.wait(Duration::from_millis(20));
     peer.hear(us);
@@ -179,7 +181,7 @@ fn a_silence_asks_for_the_oldest_symbol_of_the_streams_then_of_the_messages_then
     assert_eq!(asked_for(&mut us, &mut peer), Carried::Control, "nothing is lacking");
     let lifetimes = [300, 9_999, 9_999].map(Duration::from_millis);
     let lanes = lifetimes.map(|_| us.open_lane(&LaneConfig::default()).expect("allowed"));
-    // The lane that is last by number is first by time.
+    // The lane with the highest number has the oldest symbol.
     for (&lane, lifetime) in lanes.iter().zip(lifetimes).rev() {
         us.send_message(peer.now, lane, &[1; 500], lifetime).expect("room");
         peer.wait(Duration::from_millis(20));
@@ -188,7 +190,7 @@ fn a_silence_asks_for_the_oldest_symbol_of_the_streams_then_of_the_messages_then
     assert_eq!(asked_for(&mut us, &mut peer), again(lanes[2]));
     let stream = us.open_stream().expect("allowed");
     us.write(stream, b"a key stroke").expect("room");
-    assert_eq!(asked_for(&mut us, &mut peer), again(0), "the streams' symbol is younger, but will never be given up");
+    assert_eq!(asked_for(&mut us, &mut peer), again(0), "the streams' symbol is newer, but it is never given up");
     let carried = |us: &Connection, lane| {
         let of = |carried| matches!(carried, Carried::Data(Data::Source { lane: of, .. }) if of == lane);
         us.path.flight.iter_from(0).find(|(_, sent)| of(sent.carried)).expect("sent").0
@@ -198,7 +200,7 @@ fn a_silence_asks_for_the_oldest_symbol_of_the_streams_then_of_the_messages_then
         let number = carried(&us, lane);
         peer.acknowledge(&mut us, &[number..=number]);
     }
-    // Given up, and said with a packet that nobody answered.
+    // The message was given up, and the packet that said so was not acknowledged.
     peer.wait(Duration::from_millis(300));
     assert_eq!(asked_for(&mut us, &mut peer), Carried::Data(Data::Base { lane: lanes[0] }));
 }
@@ -217,7 +219,7 @@ fn a_lane_without_room_says_when_there_is_some() {
     assert!(!writable(&mut us));
     peer.wait(Duration::from_secs(2));
     us.handle_timeout(peer.now);
-    assert!(!writable(&mut us), "what is beyond the peer's credit cannot be passed");
+    assert!(!writable(&mut us), "the base cannot pass symbols beyond the peer's credit");
     let (edge, limit) = (SourceId(0), SourceId(9_999));
     let lanes = &[LaneRepr { lane, edge, end: edge, deficit: 0, limit, undecoded: &[], regions: &[] }];
     let (delay, received) = (Duration::ZERO, &[][..]);

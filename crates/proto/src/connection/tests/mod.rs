@@ -1,5 +1,5 @@
-//! A connection against a peer that holds the right keys and says whatever a test wants: what no honest peer sends, and what
-//! no link would carry in this order.
+//! A connection against a peer that has the right keys and sends whatever a test wants: frames that no honest
+//! peer sends, in orders that no link produces.
 
 mod exchange;
 mod messages;
@@ -32,14 +32,14 @@ use crate::wire::{
 
 const DATAGRAM: usize = 1_472;
 
-/// The other end, by hand.
+/// The other end, driven by the test.
 struct Peer {
     sealing: SealingKey,
     opening: OpeningKey,
-    /// What it calls us, and from where.
+    /// The id by which it addresses us, and its own address.
     us: ConnectionId,
     from: SocketAddr,
-    /// Number of its next packet.
+    /// Number of the next packet that it sends.
     next: u64,
     now: Time,
 }
@@ -52,14 +52,14 @@ fn terms(source: ConnectionId) -> Terms {
     Terms { parameters: Parameters::default(), source, known: false }
 }
 
-/// A responder's connection that is live, and its peer.
+/// An established connection of a responder, and its peer.
 fn connected(config: Config) -> (Connection, Peer) {
     let (mut us, peer) = accepted(config, Parameters::default());
     assert_eq!(us.poll_event(), Some(Event::Connected));
     (us, peer)
 }
 
-/// A responder's connection after the first packet of a peer that announced these parameters.
+/// A responder's connection after the first packet of a peer that announced `theirs_announced`.
 fn accepted(config: Config, theirs_announced: Parameters) -> (Connection, Peer) {
     let (secret, now) = (Secret::new([7; 32]), Time::from_millis(1));
     let (ours, theirs) = (ConnectionId([1; 8]), ConnectionId([2; 8]));
@@ -89,12 +89,12 @@ fn a_code_that_the_peer_does_not_decode_ends_the_connection() {
 }
 
 impl Peer {
-    /// Sends one packet of these frames.
+    /// Sends one packet with these frames.
     fn say(&mut self, us: &mut Connection, frames: &[Frame<'_>]) {
         self.write(us, |w| frames.iter().for_each(|frame| frame.emit(w).expect("room")));
     }
 
-    /// Acknowledges these packets, and says nothing else.
+    /// Acknowledges these packets and reports nothing else.
     fn acknowledge(&mut self, us: &mut Connection, received: &[RangeInclusive<u64>]) {
         let delay = Duration::ZERO;
         let feedback = FeedbackRepr { received, delay, ecn: None, stream_credit: None, lanes: &[], elicits: false };
@@ -113,7 +113,7 @@ impl Peer {
         us.handle_datagram(Received { at: self.now, from: self.from, to: None, ecn: None, datagram });
     }
 
-    /// Takes all that may leave now; returns the packet numbers.
+    /// Takes all packets that may be sent now. Returns their numbers.
     fn hear(&mut self, us: &mut Connection) -> Vec<u64> {
         let mut buffer = [0; DATAGRAM];
         let mut numbers = Vec::new();
@@ -132,12 +132,12 @@ impl Peer {
 }
 
 impl Peer {
-    /// Sends one source symbol of these frames on lane 0.
+    /// Sends one source symbol with these frames on lane 0.
     fn symbol(&mut self, us: &mut Connection, id: u64, frames: &[SymbolFrame<'_>]) {
         self.symbol_of(us, (0, id, 0), frames);
     }
 
-    /// Sends one source symbol of these frames on a lane, and says the base.
+    /// Sends one source symbol with these frames on a lane, with the base.
     fn symbol_of(&mut self, us: &mut Connection, (lane, id, base): (u32, u64, u64), frames: &[SymbolFrame<'_>]) {
         let mut symbol = [0; 1_200];
         let mut w = Writer::resume(&mut symbol, SYMBOL_HEADER_LEN);
@@ -151,7 +151,7 @@ impl Peer {
         );
     }
 
-    /// Takes all source symbols that leave within 50 ms, and returns their frames in words.
+    /// Takes all source symbols that are sent within 50 ms. Returns their frames as text.
     fn frames(&mut self, us: &mut Connection) -> Vec<String> {
         self.wait(Duration::from_millis(50));
         us.handle_timeout(self.now);
@@ -175,7 +175,7 @@ impl Peer {
     }
 }
 
-/// Events up to the end of the connection.
+/// Reads the events up to the end of the connection.
 fn close_reason(us: &mut Connection) -> Option<CloseReason> {
     std::iter::from_fn(|| us.poll_event()).find_map(|event| match event {
         Event::Closed(reason) => Some(reason),
@@ -198,7 +198,7 @@ fn a_size_probe_that_arrives_after_all_was_never_counted_as_lost() {
     assert_eq!((us.stats().packets.lost, close_reason(&mut us)), (lost, None));
 }
 
-/// Row S10 of the survival list: feedback may be lost, but it must not lie.
+/// Row S10 of docs/survival.md: feedback may be lost, but it must not be false.
 #[test]
 fn a_peer_that_acknowledges_what_never_left_is_left() {
     let fault = Some(CloseReason::Fault(CloseCode::Protocol));
@@ -243,7 +243,7 @@ fn a_reply_to_one_of_many_hellos_says_nothing_of_the_round_trip() {
     let (ours, theirs) = (ConnectionId([1; 8]), ConnectionId([2; 8]));
     let mut responder = Responder::new(&secret, Arc::new(AwsLc), [4; 32]);
     let mut buffer = [0; DATAGRAM];
-    // What a link of 40 ms did to the first HELLOs, and what the round trip is then held for.
+    // How long HELLOs are lost on a link of 40 ms, and the round trip assumed afterwards.
     for (lost_until, believed) in [(Duration::ZERO, 40), (Duration::from_secs(8), 333)] {
         let initiator = Initiator::new(&secret, ours, &Parameters::default(), Arc::new(AwsLc), [3; 32], start);
         let mut us = Connection::connect(Arc::default(), initiator, ours, address(), start, 1);
@@ -286,7 +286,7 @@ fn a_key_that_cannot_be_renewed_ends_the_connection_in_words() {
     assert_eq!(close_reason(&mut us), Some(CloseReason::KeyExhausted));
 }
 
-/// Nobody can wait for 2^36 forgeries: the counter begins short of them.
+/// A test cannot send 2^36 forgeries, so the counter starts just below the limit.
 #[test]
 fn the_last_forgery_that_the_keys_bear_ends_the_connection() {
     let (mut us, mut peer) = connected(Config::default());
@@ -302,15 +302,16 @@ fn the_last_forgery_that_the_keys_bear_ends_the_connection() {
     assert_eq!((close_reason(&mut us), us.stats().packets.received), (None, 2));
     forge(&mut us, &peer);
     assert_eq!(close_reason(&mut us), Some(CloseReason::KeyExhausted));
-    // CLOSE leaves; nothing is opened any more, and more forgeries change nothing.
+    // CLOSE is sent. After that no packet is opened, and more forgeries change nothing.
     peer.say(&mut us, &[Frame::Ping]);
     forge(&mut us, &peer);
     assert_eq!((peer.hear(&mut us).len(), us.stats().packets.received), (1, 2));
     assert_eq!(us.keys.as_ref().expect("keys").forged, MAX_FORGED);
 }
 
-/// FEEDBACK that does not fit its packet would be due for ever, and the driver would spin. Stream credit takes the room that is left, and what must
-/// be said fits at the largest numbers that a peer can bring about, behind all control frames that a packet can begin with.
+/// A FEEDBACK that does not fit its packet would be due for ever, and the driver would spin. The mandatory
+/// part must fit with the largest numbers that a peer can cause, after all control frames that can precede
+/// it. Stream credit takes the remaining room.
 #[test]
 fn feedback_of_the_largest_numbers_fits_a_packet() {
     let (edge, end) = (SourceId(1 << 61), SourceId((1 << 61) + (1 << 30)));
@@ -344,7 +345,8 @@ fn a_deferred_repair_of_what_is_decoded_meanwhile_does_not_take_the_slot() {
     assert_eq!(us.stats().packets.source, 2);
 }
 
-/// A driver that is kept from running for longer than closing lasts still says it, and stays for the repetitions.
+/// A driver that could not run for longer than the closing time still sends CLOSE, and stays for the
+/// repetitions.
 #[test]
 fn a_close_that_leaves_late_still_leaves() {
     let (mut us, mut peer) = connected(Config::default());
@@ -353,7 +355,7 @@ fn a_close_that_leaves_late_still_leaves() {
     peer.wait(Duration::from_secs(100));
     assert_eq!(peer.hear(&mut us).len(), 1);
     assert!(!us.is_closed());
-    // A packet of a peer that has not heard it is answered by one more.
+    // A packet from a peer that has not received CLOSE is answered with another CLOSE.
     peer.say(&mut us, &[Frame::Ping]);
     assert_eq!(peer.hear(&mut us).len(), 1);
     peer.wait(Duration::from_secs(100));
@@ -372,7 +374,7 @@ fn answers_leave_from_the_address_that_the_peer_called() {
     let mut buffer = [0; DATAGRAM];
     let answer = us.poll_transmit(peer.now, 1, &mut buffer).expect("FEEDBACK");
     assert_eq!((answer.destination, answer.source), (address(), Some(local)));
-    // Where we go ourselves that address may not be ours.
+    // After our own move, that address may no longer be ours.
     us.handle_address_change(peer.now);
     assert_eq!(us.poll_transmit(peer.now, 1, &mut buffer).and_then(|transmit| transmit.source), None);
 }

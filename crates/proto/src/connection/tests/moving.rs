@@ -1,10 +1,10 @@
-//! Addresses, ids and keys that change, against a peer that does what it likes with them.
+//! Addresses, ids and keys that change, against a hostile peer.
 
 use super::*;
 use crate::path::{IP_UDP_HEADER, MAX_IDS};
 use crate::wire::Datagram;
 
-/// What left for whom, opened, in the order of leaving: destination, id, frames.
+/// The packets sent, decrypted, in sending order: destination, id, frames.
 type Heard = Vec<(SocketAddr, ConnectionId, Vec<String>)>;
 
 fn port(port: u16) -> SocketAddr {
@@ -16,7 +16,7 @@ fn elsewhere() -> SocketAddr {
 }
 
 impl Peer {
-    /// Takes all that may leave now.
+    /// Takes all packets that may be sent now.
     fn hear_all(&mut self, us: &mut Connection) -> Heard {
         us.handle_timeout(self.now);
         let (mut buffer, mut heard) = ([0; DATAGRAM], Vec::new());
@@ -46,7 +46,7 @@ impl Peer {
     }
 }
 
-/// The challenge that left for an address.
+/// The challenge that was sent to an address.
 fn challenge(heard: &Heard, to: SocketAddr) -> Option<[u8; 8]> {
     let frames = heard.iter().filter(|(destination, ..)| *destination == to).flat_map(|(.., frames)| frames);
     let numbers = frames.filter_map(|frame| frame.strip_prefix("challenge [")?.strip_suffix(']')).next()?;
@@ -54,7 +54,7 @@ fn challenge(heard: &Heard, to: SocketAddr) -> Option<[u8; 8]> {
     bytes.try_into().ok()
 }
 
-/// Bytes that leave for an address within `time`, data being there to be sent, as UDP payload.
+/// UDP payload bytes sent to an address within `time`, while there is data to send.
 fn sent_to(peer: &mut Peer, us: &mut Connection, address: SocketAddr, time: Duration) -> usize {
     let (mut buffer, mut bytes, end) = ([0; DATAGRAM], 0, peer.now + time);
     while peer.now < end {
@@ -98,11 +98,11 @@ fn what_was_in_flight_to_the_old_address_is_sent_again_to_the_new() {
     peer.answer(&mut us, &heard, port(9), port(9));
     let heard = peer.hear_all(&mut us);
     assert!(heard.iter().any(|(to, _, frames)| *to == port(9) && frames[0] == "source"), "{heard:?}");
-    // A move is no loss of the path.
+    // A move does not count as loss on the path.
     assert_eq!(us.path.losses.estimator.overall(), lossless);
 }
 
-/// RFC 9000 section 9.4: another host is another path, another port is not.
+/// RFC 9000 section 9.4: another host is a new path, another port is the same path.
 #[test]
 fn another_host_begins_a_path_anew_and_another_port_does_not() {
     for (to, kept) in [(port(9), true), (elsewhere(), false)] {
@@ -121,8 +121,9 @@ fn another_host_begins_a_path_anew_and_another_port_does_not() {
     }
 }
 
-/// The threat model's spoofed-source migration: who copies packets from an address of its own, or claims that of a victim, gets a few small
-/// packets there, at most three times what it sent, and the connection stays.
+/// Spoofed-source migration, as in the threat model. An attacker sends copies of packets from its own
+/// address, or claims the address of a victim. That address gets a few small packets, at most three times the
+/// bytes received, and the connection stays.
 #[test]
 fn an_address_that_does_not_answer_gets_three_times_its_bytes_and_no_more() {
     for pings in [1, 3, 40] {
@@ -137,7 +138,7 @@ fn an_address_that_does_not_answer_gets_three_times_its_bytes_and_no_more() {
         let received = pings * (crate::wire::SHORT_HEADER_LEN + TAG_LEN + 1);
         let sent = sent_to(&mut peer, &mut us, elsewhere(), Duration::from_secs(20));
         assert!((1..=3 * received).contains(&sent), "{sent} bytes for {received}");
-        // One in 100 ms for three timeouts of 1.02 s, then it is forgotten.
+        // One packet in 100 ms for three timeouts of 1.02 s, then the address is forgotten.
         assert!(sent <= 31 * 38, "{sent} bytes");
         assert_eq!((us.remote(), us.stats().moves), (address(), 0));
     }
@@ -147,14 +148,14 @@ fn an_address_that_does_not_answer_gets_three_times_its_bytes_and_no_more() {
 fn a_thief_who_passes_the_challenge_on_wins_nothing_while_the_peer_speaks_for_itself() {
     let (mut us, mut peer) = connected(Config::default());
     peer.hear(&mut us);
-    // A copy of the peer's packet, faster than the original.
+    // A copy of the peer's packet arrives before the original.
     peer.from = elsewhere();
     peer.say(&mut us, &[Frame::Ping]);
     let heard = peer.hear_all(&mut us);
-    // The peer answers what it was asked at its own address, where the thief cannot stop it.
+    // The peer answers the challenge from its own address, which the thief cannot prevent.
     peer.answer(&mut us, &heard, address(), address());
     assert_eq!(us.remote(), address());
-    // And the thief's challenge, passed on, from the peer's address ...
+    // The thief forwarded its challenge. The peer answers that too, but from its own address.
     peer.answer(&mut us, &heard, elsewhere(), address());
     assert_eq!((us.remote(), us.stats().moves), (address(), 0));
 }
@@ -163,7 +164,7 @@ fn a_thief_who_passes_the_challenge_on_wins_nothing_while_the_peer_speaks_for_it
 fn a_stolen_connection_comes_home_with_the_next_packet_that_takes_the_direct_way() {
     let (mut us, mut peer) = connected(Config::default());
     peer.hear(&mut us);
-    // A thief that stands between: all goes through its address.
+    // A thief in the middle: all packets go through its address.
     peer.from = elsewhere();
     peer.say(&mut us, &[Frame::Ping]);
     let heard = peer.hear_all(&mut us);
@@ -209,7 +210,7 @@ fn a_challenge_is_echoed_to_where_it_came_from() {
     }
 }
 
-/// Ids of both sides: the peer uses a new one of ours, so we use a new one of its.
+/// Ids of both sides: the peer uses a new id of ours, so we use a new id of the peer.
 #[test]
 fn who_changes_its_name_is_called_by_another_and_the_old_names_are_forgotten() {
     let (mut us, mut peer) = connected(Config::default());
@@ -241,7 +242,7 @@ fn a_lost_new_id_is_told_again() {
     let told = |heard: &Heard| heard.iter().flat_map(|(.., frames)| frames).any(|frame| frame.starts_with("id 1"));
     assert!(told(&peer.hear_all(&mut us)));
     let number = us.path.flight.next_number();
-    // Later packets arrive, that one does not.
+    // Later packets arrive, but not that one.
     for _ in 0..8 {
         peer.say(&mut us, &[Frame::PathChallenge([4; 8])]);
         assert!(!told(&peer.hear_all(&mut us)));
@@ -296,7 +297,7 @@ fn an_idle_connection_is_kept_alive_and_only_if_asked() {
             }
         }
         bytes = us.stats().wire_bytes_sent - bytes;
-        // A probe of the packet size is the only other thing that leaves.
+        // Only MTU probes are sent beside the PINGs.
         assert!((at_least..=at_least + 1).contains(&pings), "{pings} pings");
         assert!(bytes <= (pings * (IP_UDP_HEADER + 40) + 1_500) as u64, "{bytes} bytes");
     }

@@ -1,9 +1,9 @@
-//! POLICY of a peer that says what it likes.
+//! POLICY from a hostile peer.
 
 use super::*;
 use crate::profile::STREAM;
 
-/// A connection that heard these frames, one packet for each.
+/// A connection that received these POLICY texts, one packet for each.
 fn told(config: Config, peer: Parameters, texts: &[&str]) -> Connection {
     let (mut us, mut peer) = accepted(config, peer);
     for text in texts {
@@ -32,7 +32,7 @@ fn a_hostile_policy_changes_nothing_and_ends_nothing() {
     for text in
         ["", "sliding rlc every:1.001", "generations raptorq block:32,8", "sliding rlc every:5\n", "\u{1b}[2J", &long]
     {
-        // The first is read alone: what follows it cannot try again.
+        // Only the first text is read; a later one cannot try again.
         let us = told(Config::default(), Parameters::default(), &[text, "sliding rlc every:5"]);
         assert!(us.is_established(), "{text:?}");
         assert_eq!((us.profile, us.stats().policy_followed), (STREAM, false), "{text:?}");

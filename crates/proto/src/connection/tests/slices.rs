@@ -1,4 +1,4 @@
-//! Symbols in parts, from a peer that may do it wrongly; packets that the system refuses to send.
+//! Symbols in parts, from a peer that may send them wrongly, and packets that the system refuses to send.
 
 use super::*;
 use crate::connection::{SendFailure, Transmit};
@@ -42,7 +42,7 @@ fn parts_that_no_honest_peer_sends_end_the_connection() {
         (vec![slice(0, 0, 65_000, &[0])], CloseCode::Protocol),
         (vec![slice(0, 0, 10, &[0]), slice(0, 0, 10, &[1])], CloseCode::Protocol),
         (vec![slice(0, 0, 10, &[0]), slice(0, 1, 11, &[0])], CloseCode::Protocol),
-        // Whole, and not a symbol.
+        // Complete, but not a valid symbol.
         (vec![slice(0, 0, 2, &[0, 9])], CloseCode::Malformed),
     ] {
         let (mut us, mut peer) = connected(Config::default());
@@ -51,7 +51,7 @@ fn parts_that_no_honest_peer_sends_end_the_connection() {
     }
 }
 
-/// All that leaves now fails like this. Returns the datagrams and their longest.
+/// Makes every packet sent now fail with `failure`. Returns the number of datagrams and the longest one.
 fn refuse(us: &mut Connection, peer: &mut Peer, failure: SendFailure) -> (u64, usize) {
     let mut buffer = [0; DATAGRAM];
     let (mut count, mut longest) = (0, 0);
@@ -80,7 +80,7 @@ fn raised() -> (Connection, Peer) {
     (us, peer)
 }
 
-/// Row S11 of the survival list.
+/// Row S11 of docs/survival.md.
 #[test]
 fn s11_a_refused_packet_is_counted_lost_and_sent_again() {
     let (mut us, mut peer) = raised();
@@ -90,7 +90,7 @@ fn s11_a_refused_packet_is_counted_lost_and_sent_again() {
     let (refused, _) = refuse(&mut us, &mut peer, SendFailure::Other);
     assert_eq!((us.stats().packets.refused, us.stats().datagram_size), (refused, 1_472));
     assert!(refused > 0);
-    // A minute without a route is no more than a minute of silence.
+    // A minute without a route is handled like a minute of silence.
     let mut failed = 0;
     for _ in 0..500 {
         peer.wait(Duration::from_millis(100));

@@ -1,9 +1,9 @@
-//! Small writes share packets where they come fast, and leave at once where they do not.
+//! Small writes share packets if they follow each other quickly, and are sent at once otherwise.
 
 use super::*;
 use crate::connection::{StreamId, WakeReason};
 
-/// Writes `len` bytes, lets what may leave do so, and returns how many source symbols left.
+/// Writes `len` bytes and takes the packets that may be sent. Returns how many source symbols were sent.
 fn write(us: &mut Connection, peer: &mut Peer, stream: StreamId, len: usize) -> u64 {
     let before = us.stats().packets.source;
     assert_eq!(us.write(stream, &vec![7; len]), Ok(len));
@@ -35,7 +35,7 @@ fn writes_that_follow_within_a_millisecond_share_a_packet() {
     peer.wait(Duration::from_micros(100));
     peer.hear(&mut us);
     assert_eq!(us.stats().packets.source, 2, "nine writes in one packet");
-    // From half a symbol on there is little to be saved.
+    // A symbol that is half full is not held, because waiting saves little.
     assert_eq!(write(&mut us, &mut peer, stream, 700), 1);
 }
 
@@ -73,6 +73,6 @@ fn who_writes_once_a_round_trip_is_never_held_however_short_that_is() {
         peer.acknowledge(&mut us, &[0..=newest]);
         peer.hear(&mut us);
     }
-    // Before the first round trip is known a write may be held.
+    // Before the first round trip is measured, a write may be held.
     assert!(asked >= 198, "{asked}");
 }

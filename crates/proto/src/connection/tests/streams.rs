@@ -1,4 +1,4 @@
-//! Streams against a peer that resets, stops and floods as it likes.
+//! Streams against a peer that resets, stops and floods at will.
 
 use super::*;
 use crate::connection::{ReadError, StreamId, WriteError};
@@ -16,7 +16,7 @@ fn stop(stream: u64) -> SymbolFrame<'static> {
     SymbolFrame::Stop { stream, code: 8 }
 }
 
-/// The streams that we hold of a peer's and ours.
+/// Number of streams kept, both the peer's and ours.
 fn held(us: &Connection) -> usize {
     us.streams.len()
 }
@@ -31,7 +31,7 @@ fn a_reset_is_read_with_its_code_and_the_stream_is_forgotten_with_its_last_byte(
     assert_eq!(held(&us), 1, "7 bytes are on their way");
     peer.symbol(&mut us, 1, &[data(0, 3, false, b"defghij")]);
     assert_eq!((held(&us), us.chunk(id)), (0, Err(ReadError::UnknownStream)));
-    // What may have crossed the end is nothing; what comes again is wrong.
+    // Frames that crossed the end in flight have no effect. Bytes that arrive twice are a fault.
     peer.symbol(&mut us, 2, &[reset(0, 10), stop(0)]);
     assert_eq!(close_reason(&mut us), None);
     peer.symbol(&mut us, 3, &[data(0, 3, false, b"d")]);
@@ -111,7 +111,8 @@ fn a_stop_of_ours_is_said_once_and_only_where_more_may_come() {
 fn a_flood_of_resets_and_stops_costs_no_memory() {
     let config = Config { max_streams: 16, ..Config::default() };
     let (mut us, mut peer) = connected(config);
-    // Nobody accepts, nobody answers: sixteen streams, whatever comes for them and for those that are over.
+    // The application neither accepts streams nor answers on them. Only sixteen streams are kept, whatever
+    // arrives for them and for closed ones.
     peer.symbol(&mut us, 0, &[reset(30, 0)]);
     for n in 0..15 {
         peer.symbol(&mut us, n + 1, &[reset(2 * n, 0), stop(2 * n)]);
@@ -119,7 +120,7 @@ fn a_flood_of_resets_and_stops_costs_no_memory() {
     assert_eq!((held(&us), close_reason(&mut us)), (16, None));
     peer.symbol(&mut us, 16, &[reset(32, 0)]);
     assert_eq!(close_reason(&mut us), Some(CloseReason::Fault(CloseCode::TooManyStreams)));
-    // An application that lets each go at once: a stream more for each, and nothing kept.
+    // The application closes each stream at once. Each then allows one more stream, and nothing is kept.
     let (mut us, mut peer) = connected(Config::default());
     for n in 0..100 {
         let id = StreamId(2 * n);
@@ -137,7 +138,7 @@ fn windows_widen_together_no_further_than_their_bound() {
     let (mut us, mut peer) = connected(config);
     let mut next = 0;
     for stream in (0..128).step_by(2) {
-        // Each reader keeps up with 4 MiB within a round trip, which widens its window to the largest.
+        // Each reader keeps up with 4 MiB within a round trip, which widens its window to the maximum.
         let mut offset = 0;
         while offset < 4 << 20 {
             peer.symbol(&mut us, next, &[data(stream, offset, false, &[0; 1_100])]);

@@ -1,8 +1,9 @@
-//! Repairs that are made before the policy asks for them.
+//! Repairs that are computed before the policy asks for them.
 //!
-//! When a policy closes a generation it says how many repairs it will want. The lane makes a job of them, a
-//! worker runs it, and the repairs wait here until the policy asks for their rows. Invariants: repairs that
-//! wait or are under way are no more than the longest span; a job holds the symbols of the window themselves.
+//! When a policy closes a generation, it says how many repairs it will want. The lane makes a job for them, a
+//! worker runs the job, and the repairs wait here until the policy asks for their rows. Invariants: the
+//! repairs that wait here or are being computed are no more than the longest span; a job shares the symbols
+//! of the window and does not copy them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,23 +13,23 @@ use super::LaneSender;
 use crate::lane::job::{Encode, Encoded};
 use crate::redundancy::{Closed, Repair};
 
-/// See the module.
+/// The repairs computed in advance; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     jobs: VecDeque<Encode>,
-    /// By the first symbol of their generation.
+    /// Batches by the first symbol of their generation.
     batches: BTreeMap<u64, Batch>,
     /// Repairs of all batches.
     count: usize,
 }
 
-/// The repairs of one generation with the keys from 0 up.
+/// The repairs of one generation, with keys from 0 up.
 #[derive(Debug)]
 struct Batch {
     generation: Generation,
-    /// Bytes of each.
+    /// Length of each repair in bytes.
     len: usize,
-    /// `None` once it was taken.
+    /// The repairs by key; `None` after one was taken.
     symbols: Vec<Option<Vec<u8>>>,
     is_made: bool,
 }
@@ -38,7 +39,7 @@ impl Batch {
         self.generation.first().plus(self.generation.count().into())
     }
 
-    /// The place of this repair, if it is one of the batch.
+    /// The index of this repair in the batch, if it belongs to the batch.
     fn place(&self, code: Code, id: RepairId) -> Option<usize> {
         let is_own = self.generation.code() == code && self.generation.repair_id(id.key) == id;
         (is_own && usize::from(id.key) < self.symbols.len()).then_some(id.key.into())
@@ -46,7 +47,7 @@ impl Batch {
 }
 
 impl Ahead {
-    /// Copies a repair to `out` and forgets it; returns its length.
+    /// Copies a repair to `out`, removes it here, and returns its length.
     pub fn take(&mut self, code: Code, id: RepairId, out: &mut [u8]) -> Option<usize> {
         let batch = self.batches.get_mut(&id.first.0)?;
         let place = batch.place(code, id)?;
@@ -55,13 +56,13 @@ impl Ahead {
         Some(symbol.len())
     }
 
-    /// Whether a worker still makes this repair, or has to.
+    /// Whether a worker is computing this repair or will compute it.
     fn is_coming(&self, code: Code, id: RepairId) -> bool {
         let batch = self.batches.get(&id.first.0);
         batch.is_some_and(|batch| !batch.is_made && batch.place(code, id).is_some())
     }
 
-    /// Nobody asks for repairs of generations below `base` any more.
+    /// Drops the generations below `base`, whose repairs are no longer needed.
     pub fn release_before(&mut self, base: SourceId) {
         while let Some(first) = self.batches.first_entry().filter(|first| first.get().end() <= base) {
             self.count -= first.remove().symbols.len();
@@ -78,15 +79,15 @@ impl Ahead {
 }
 
 impl LaneSender {
-    /// A policy closed a generation: its repairs are made ahead, unless that takes at most `inline` products. What the bound leaves no
-    /// room for is computed when it is sent.
+    /// Called when a policy closed a generation. Makes a job for its repairs, unless they take at most
+    /// `inline` products. Repairs beyond the bound are computed when they are sent.
     pub fn make_ahead(&mut self, code: Code, closed: Closed, inline: usize) {
         let Closed { first, count, repairs } = closed;
         let room = usize::from(self.window.span()).saturating_sub(self.ahead.count);
         let repairs = repairs.min(u16::try_from(room).unwrap_or(u16::MAX));
         let Ok(len) = self.window.repair_len(first, count) else { return };
         let products = usize::from(count) * usize::from(repairs) * len;
-        // The repair of a single symbol is that symbol.
+        // The repair of a single symbol is the symbol itself.
         if products <= inline || count < 2 || self.ahead.batches.contains_key(&first.0) {
             return;
         }
@@ -101,7 +102,7 @@ impl LaneSender {
         self.ahead.count += usize::from(repairs);
     }
 
-    /// The next repairs to be made elsewhere.
+    /// The next job for a worker.
     pub fn poll_job(&mut self) -> Option<Encode> {
         self.ahead.jobs.pop_front()
     }
@@ -111,7 +112,7 @@ impl LaneSender {
         !self.ahead.jobs.is_empty()
     }
 
-    /// What came of [`Self::poll_job`]; nothing, where the generation is not needed any more.
+    /// Takes the result of a job from [`Self::poll_job`]. Ignored if the generation is no longer needed.
     pub fn handle_job(&mut self, made: Encoded) {
         let batch = self.ahead.batches.get_mut(&made.generation.first().0);
         if let Some(batch) = batch.filter(|batch| batch.generation == made.generation && !batch.is_made) {
@@ -120,7 +121,8 @@ impl LaneSender {
         }
     }
 
-    /// Whether a proactive repair is better sent a little later, when a worker has made it. An answer never is: the peer waits for it.
+    /// Whether a proactive repair should wait until a worker has computed it. An answer never waits, because
+    /// the peer needs it now.
     pub fn is_coming(&self, code: Code, repair: &Repair) -> bool {
         match *repair {
             Repair::Coded { first, count, row: Some(key), on_feedback: false } => {
@@ -139,7 +141,7 @@ mod tests {
 
     const SPAN: u16 = 16;
 
-    /// A lane that has sent so many symbols of 500 bytes or more.
+    /// A lane that has sent `symbols` symbols of at least 500 bytes.
     fn lane(symbols: usize) -> LaneSender {
         let mut lane = LaneSender::new((Layout::Generations, SPAN), 512, 1 << 20, 1_000);
         let data: Vec<u8> = (0..symbols * 512).map(|n| (n % 251) as u8).collect();
@@ -172,7 +174,7 @@ mod tests {
         for (id, symbol) in (0..).map(SourceId).zip(&job.sources) {
             assert_eq!(symbol.as_ptr(), ahead.window.symbol(id).expect("kept").as_ptr());
         }
-        // One that leaves before its batch is made.
+        // A repair that is sent before its batch is computed.
         assert_eq!(send(&mut ahead, 0), send(&mut inline, 0));
         ahead.handle_job(job.run());
         assert!(!ahead.is_coming(Code::Cauchy, &repair) && ahead.ahead.memory() > 0);
@@ -186,7 +188,7 @@ mod tests {
             lane.make_ahead(Code::Cauchy, closed(first, 6), 0);
         }
         let mut made: Vec<_> = core::iter::from_fn(|| lane.poll_job()).collect();
-        // Of the third generation as many as the span leaves.
+        // The third generation gets only the repairs that the span leaves room for.
         assert_eq!(made.iter().map(|job| job.repairs).collect::<Vec<_>>(), [6, 6, 4]);
         let last = made.pop().expect("the third");
         made.into_iter().for_each(|job| lane.handle_job(job.run()));

@@ -1,6 +1,7 @@
-//! How symbols are filled: with bytes of streams, with frames that say something of a stream, with messages.
+//! Fills symbols with bytes of streams, with frames about a stream, and with messages.
 //!
-//! One symbol is open at a time. What is in a symbol that was not sent yet can still be taken out, as when a stream is given up.
+//! Only one symbol is open at a time. Bytes in a symbol that was not sent yet can still be removed, for
+//! example when a stream is reset.
 
 use core::time::Duration;
 
@@ -11,20 +12,22 @@ use crate::Time;
 use crate::redundancy::MAX_RUNS;
 use crate::wire::{OpenStream, SYMBOL_HEADER_LEN, SymbolFrame, SymbolFrames, SymbolHeader, Writer, message_room};
 
-/// A message does not begin in what is left of a symbol when fewer of its bytes than this would fit there: an end of a symbol is cheaper
-/// than one more symbol to wait for.
+/// A message does not begin in the rest of a symbol if fewer of its bytes than this would fit. Wasting the
+/// end of a symbol costs less than making the message depend on one more symbol.
 const LEAST_PART: usize = 128;
 
 impl LaneSender {
-    /// Symbols that may still be written into when `allowance` may wait, the open one included.
+    /// Number of symbols that may still be filled if `allowance` symbols may be queued, the open one
+    /// included.
     pub fn room(&self, allowance: usize) -> usize {
         let stuck = self.window.is_full() && !self.may_grow();
         let fresh = if stuck { 0 } else { allowance.saturating_sub(self.queued()) };
         fresh + usize::from(self.open.is_some())
     }
 
-    /// Appends bytes of a stream, as many as fit into `allowance` queued symbols of at most `symbol_len` bytes. Returns how many were
-    /// taken, and whether the end of the stream (`fin`: it follows the last byte) was.
+    /// Appends bytes of a stream, as many as fit into `allowance` queued symbols of at most `symbol_len`
+    /// bytes. `fin` means that the stream ends after the last byte. Returns the number of bytes taken, and
+    /// whether the end was taken too.
     pub fn write(
         &mut self,
         (stream, offset): (u64, u64),
@@ -54,7 +57,7 @@ impl LaneSender {
         }
     }
 
-    /// Writes into the open symbol; `None` when it has no room left.
+    /// Writes into the open symbol; `None` if it has no room left.
     fn append(&mut self, stream: u64, offset: u64, data: &[u8], fin: bool) -> Option<(usize, bool)> {
         let open = self.open.as_mut()?;
         let slot = self.window.open()?.get_mut(..open.limit)?;
@@ -82,7 +85,8 @@ impl LaneSender {
         Some((n, ended))
     }
 
-    /// Writes a frame without bytes, whatever waits already. Returns false when the ring is full.
+    /// Writes a frame that carries no stream bytes, however many symbols are queued. Returns false if the
+    /// ring is full.
     pub fn write_control(&mut self, frame: &SymbolFrame<'_>, symbol_len: usize) -> bool {
         loop {
             if !self.ensure_open(symbol_len, usize::MAX) {
@@ -103,7 +107,7 @@ impl LaneSender {
         }
     }
 
-    /// Takes the bytes of a stream out of the symbols that were not sent yet; returns the offset of the first of them.
+    /// Removes the bytes of a stream from symbols that were not sent yet. Returns the lowest offset removed.
     pub fn withdraw(&mut self, stream: u64) -> Option<u64> {
         let mut first: Option<u64> = None;
         let mut took = |offset| first = Some(first.map_or(offset, |first| first.min(offset)));
@@ -116,7 +120,7 @@ impl LaneSender {
             && let Some(symbol) = slot.get_mut(..open.len)
             && (SymbolHeader { length: open.len as u16, time: 0 }).emit(symbol).is_ok()
         {
-            // What follows goes into a frame of its own.
+            // The next bytes need a new frame.
             open.stream = None;
             open.len = without(stream, symbol, &mut took);
         }
@@ -142,13 +146,13 @@ impl LaneSender {
         true
     }
 
-    /// Whether the ring may be twice as long.
+    /// Whether the ring may double.
     fn may_grow(&self) -> bool {
         self.window.capacity() < self.max_capacity && self.memory() <= self.spare
     }
 
-    /// Lengthens the ring, and at once what has an entry for each of its symbols: else those would grow one by one, whenever a loss is worse than
-    /// all before.
+    /// Grows the ring and, at the same time, every list with an entry per symbol. Otherwise these lists would
+    /// grow one by one, whenever more losses occur than ever before.
     fn grow(&mut self, capacity: usize) {
         self.window.grow(capacity);
         self.sources.reserve(capacity - self.sources.len());
@@ -159,16 +163,18 @@ impl LaneSender {
         self.reserve_repairs();
     }
 
-    /// Until when the symbol that is sent next waits for more bytes; `None`: it is not held.
+    /// Until when the next symbol to send is held back for more bytes; `None` if it is not held.
     ///
-    /// Only an open symbol waits, while it is less than half full, and for `hold` after the source symbol before it where that had room left when
-    /// it was sent. So the first bytes after a pause leave at once, as does the rest of a record that is longer than a packet, and small records
-    /// that follow each other faster share a packet.
+    /// Only an open symbol is held, only while it is less than half full, and only if the symbol before it
+    /// was sent before it was full. It is held for `hold` after that symbol was sent. So the first bytes
+    /// after a pause leave at once, as does the rest of a record that is longer than a packet. Small records
+    /// in quick succession share a packet.
     pub fn held_until(&self, hold: Duration) -> Option<Time> {
         let open = self.open.as_ref()?;
         let is_next = self.sent == self.window.ids().end;
         let follows_partial = self.newest_partial.is_some_and(|partial| partial.next() == self.sent);
-        // From half a symbol on the headers are a tenth of a packet at most: to wait for more bytes saves little.
+        // In a symbol that is half full, headers are at most a tenth of the packet, so waiting for more bytes
+        // saves little.
         (is_next && follows_partial && open.len < open.limit / 2).then(|| self.last_source + hold)
     }
 
@@ -182,18 +188,18 @@ impl LaneSender {
         }
     }
 
-    /// Whether half of the ring is free: there is room for a message again.
+    /// Whether at least half of the ring is free. The application may then send messages again.
     pub fn is_half_free(&self) -> bool {
         self.held() <= self.max_capacity / 2
     }
 
-    /// Symbols that are kept, the open one aside.
+    /// Number of symbols kept, without the open one.
     fn held(&self) -> usize {
         (self.window.ids().end.0 - self.window.ids().start.0) as usize
     }
 
-    /// Writes a message, whatever waits already. Returns the ids of its first symbol and behind its last; `None` when the ring has no room
-    /// for all of it.
+    /// Writes a message, however many symbols are queued. Returns the id of its first symbol and one past the
+    /// id of its last; `None` if the ring has no room for all of it.
     pub(super) fn write_message(
         &mut self,
         message: &[u8],
@@ -231,7 +237,8 @@ impl LaneSender {
     }
 }
 
-/// Rewrites a symbol that was not sent without the bytes of `stream`; `took` learns their offsets. Returns its new length.
+/// Removes the bytes of `stream` from a symbol that was not sent yet, and calls `took` with the offset of
+/// each removed frame. Returns the new length.
 fn without(stream: u64, symbol: &mut [u8], mut took: impl FnMut(u64)) -> usize {
     let len = symbol.len();
     let of_stream = |frame: &SymbolFrame<'_>| matches!(frame, SymbolFrame::Stream { stream: id, .. } if *id == stream);

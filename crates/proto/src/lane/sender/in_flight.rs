@@ -1,27 +1,28 @@
-//! The repairs of a lane whose fate is open.
+//! The repairs of a lane that are in flight.
 //!
-//! The lane's sender adds each repair when it leaves and settles it when its packet is acknowledged or lost;
-//! policies read the list. A peer may acknowledge in any order, so no order of settling may be expensive: a
-//! settled entry stays in its place as a blank until blanks are the majority, and one pass then removes them.
-//! Settling costs a binary search and an amortised constant.
+//! The lane's sender adds each repair when it is sent, and settles it when its packet is acknowledged or
+//! lost. Policies read the list. A peer may acknowledge in any order, so every order of settling must be
+//! cheap. A settled entry stays in its place as a placeholder (blank) until blanks are the majority; one pass
+//! then removes them. Settling costs a binary search and an amortised constant.
 
 use crate::redundancy::RepairInFlight;
 
-/// See the module. Bound: the packets that a path remembers (`path/flight.rs`), and as many blanks.
+/// The list of repairs in flight; see the module. Bound: the number of packets that a path remembers
+/// (`path/flight.rs`), and as many blanks.
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
-    /// By ascending packet number.
+    /// Sorted by packet number.
     repairs: Vec<RepairInFlight>,
     blanks: usize,
 }
 
 impl InFlight {
-    /// A repair leaves, in a packet of a higher number than all before it.
+    /// Adds a repair that is sent in a packet with a higher number than all packets before.
     pub fn push(&mut self, repair: RepairInFlight) {
         self.repairs.push(repair);
     }
 
-    /// The fate of the repair in `packet` is known. Returns the repair, once.
+    /// Called when the repair in `packet` is known to be received or lost. Returns the repair, only once.
     pub fn settle(&mut self, packet: u64) -> Option<RepairInFlight> {
         let at = self.repairs.binary_search_by_key(&packet, |repair| repair.packet).ok()?;
         let entry = self.repairs.get_mut(at).filter(|repair| !repair.is_blank())?;
@@ -59,7 +60,7 @@ mod tests {
     #[test]
     fn each_repair_is_settled_once_in_any_order() {
         let mut list = filled();
-        // 7 has no factor in common with the count: every number comes up once.
+        // 7 and the count have no common factor, so every number occurs once.
         for packet in (0..COUNT).map(|n| n * 7 % COUNT) {
             assert_eq!(list.settle(packet).map(|repair| repair.first), Some(SourceId(packet)));
             assert_eq!(list.settle(packet), None);
@@ -67,8 +68,8 @@ mod tests {
         assert!(list.as_slice().is_empty());
     }
 
-    /// Counts the entries that removals move: a list that closed each gap at once moved half of them for each
-    /// settled repair.
+    /// Counts the entries that removals move. A list that closed each gap at once moved half of the entries
+    /// for each settled repair.
     #[test]
     fn issue_13_settling_repairs_does_not_move_the_others_each_time() {
         let mut list = filled();

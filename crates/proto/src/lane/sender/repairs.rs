@@ -1,21 +1,23 @@
-//! How a repair is named and computed.
+//! Names and computes repairs.
 //!
-//! Every repair of a lane has a key of its own, counted up, unless its policy wants a certain one. Under steady loss the
-//! repairs of the newest span follow each other after a few source symbols: then some are computed at a time, and the rest
-//! is brought up to date when it is sent ([`Prepared`]).
+//! Every repair of a lane gets its own key, counted up, unless its policy chooses one. Under steady loss,
+//! repairs of the newest span follow each other after a few source symbols. Then several are computed
+//! together, and each is updated with the newer symbols when it is sent ([`Prepared`]).
 
 use tidewire_codec::{Code, EncodeError, Prepared, RepairId, SourceId};
 
 use super::LaneSender;
 use crate::redundancy::RepairInFlight;
 
-/// Repairs that follow each other after no more source symbols than this are computed some at a time. What they then have in
-/// common saves 0.4 of the work; each symbol that one has and the other has not costs a product more.
+/// If consecutive repairs are at most this many source symbols apart, several are computed together. The
+/// shared part of their spans saves 0.4 of the work. Each symbol that is in only one of the spans costs one
+/// product more.
 const CLOSE: u64 = 16;
-/// ... where a span is so long: a short one has few symbols in common with the next, and is soon done.
+/// Least span for which repairs are computed together. Shorter spans share few symbols with the next one, and
+/// are cheap to compute.
 const LONG: u16 = 128;
 
-/// The keys of a lane's repairs, and repairs that are ready.
+/// The keys of a lane's repairs, and the prepared repairs.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     last: u16,
@@ -25,7 +27,8 @@ pub(super) struct Keys {
 }
 
 impl LaneSender {
-    /// Names a repair over `count` symbols from `first`; a policy that wants a certain coefficient key gives it.
+    /// Names a repair over `count` symbols from `first`. `key` is the key that the policy chose, if it chose
+    /// one.
     pub fn name_repair(&mut self, code: Code, first: SourceId, count: u16, key: Option<u16>) -> RepairId {
         let ready = self.keys.prepared.key_for(first, count).filter(|_| code == Code::Rlc);
         let key = key.or(ready).unwrap_or_else(|| {
@@ -35,7 +38,8 @@ impl LaneSender {
         RepairId { first, count, key }
     }
 
-    /// Writes a repair that leaves as packet `packet`: one that was made ahead, or else it is computed now.
+    /// Writes a repair that is sent as packet `packet`. Uses one that was computed in advance, if there is
+    /// one.
     pub fn send_repair(
         &mut self,
         code: Code,
@@ -49,7 +53,7 @@ impl LaneSender {
             return Ok(len);
         }
         let more = self.are_more_to_follow(id) && code == Code::Rlc && id.key == self.keys.last;
-        // Where the keys end there are not as many, and the next repair begins again.
+        // At the end of the key range there are not enough keys left, so the next repair starts again.
         if more
             && self.keys.prepared.key_for(id.first, id.count) != Some(id.key)
             && self.window.prepare(&mut self.keys.prepared, id)
@@ -64,15 +68,17 @@ impl LaneSender {
         Ok(len)
     }
 
-    /// Takes the memory for repairs that are ready with a ring that is long enough for them, not when they are first wanted.
+    /// Reserves the memory for prepared repairs as soon as the ring is long enough to use them, not at their
+    /// first use.
     pub(super) fn reserve_repairs(&mut self) {
         if self.window.capacity() >= 2 * usize::from(LONG) {
             self.window.reserve_prepared(&mut self.keys.prepared);
         }
     }
 
-    /// Whether repairs over much the same span are likely to follow: it ends with the newest symbol, as that of the last
-    /// repair did not long ago, and its beginning is far above the base, which would else move on without them.
+    /// Whether repairs over nearly the same span are likely to follow. The span must end with the newest
+    /// symbol, and the last such repair must be at most [`CLOSE`] symbols ago. The span must also begin far
+    /// above the base. Otherwise the advancing base would soon cut it.
     fn are_more_to_follow(&mut self, id: RepairId) -> bool {
         if id.first.plus(id.count.into()) != self.sent {
             return false;

@@ -1,50 +1,53 @@
-//! Source symbols that no longer fit the path: sent in parts, each kept track of until it arrived.
+//! Source symbols that no longer fit the path MTU. They are sent in parts, and each part is tracked until it
+//! was received.
 //!
-//! A symbol is bound to its bytes for ever, so one that was numbered while the path took more goes as SLICE frames (wire.md section 5). They are cut for
-//! the least path, so that whatever becomes of the size they fit; only what was lost of them goes again. At most [`MAX_SLICED`] symbols are under
-//! way so at a time: a receiver keeps no more, and what it dropped must not be taken for arrived.
+//! The bytes of a numbered symbol never change. So a symbol that was numbered while the path MTU was larger
+//! is sent as SLICE frames (docs/wire.md section 5). The parts are cut for the smallest allowed path MTU, so
+//! they fit however the MTU changes. Only lost parts are sent again. At most [`MAX_SLICED`] symbols are in
+//! flight in parts: a receiver keeps no more, and the sender must not take a part as received that the
+//! receiver dropped.
 
 use tidewire_codec::SourceId;
 
 use super::{LaneSender, Source};
 use crate::lane::MAX_SLICED;
 
-/// What became of a part.
+/// State of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// To be sent, for the first time or again.
+    /// Must be sent, for the first time or again.
     Owed,
-    /// The newest packet that carries it.
+    /// In flight; the number is that of the newest packet with this part.
     Open(u64),
     Arrived,
 }
 
-/// A symbol under way in parts of `each` bytes, the last one less.
+/// A symbol that is sent in parts of `each` bytes; the last part may be shorter.
 #[derive(Debug)]
 pub(super) struct Sliced {
     id: SourceId,
     total: usize,
     each: usize,
     parts: Vec<Part>,
-    /// It was sent before, as a whole.
+    /// True if the symbol was sent as a whole before.
     again: bool,
 }
 
-/// Names a part of a symbol.
+/// Identifies a part of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slice {
     pub id: SourceId,
-    /// Counted from 0.
+    /// Index of the part, from 0.
     pub part: u16,
 }
 
-/// A part as it is sent.
+/// The content of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SliceBytes<'a> {
     pub offset: usize,
     pub total: usize,
     pub bytes: &'a [u8],
-    /// The symbol was sent before, as a whole.
+    /// True if the symbol was sent as a whole before.
     pub again: bool,
 }
 
@@ -54,7 +57,8 @@ impl LaneSender {
         self.sliced.len() < MAX_SLICED
     }
 
-    /// From now on a symbol that is out goes in parts of `each` bytes; `again`: it went as a whole before. Returns whether it does.
+    /// From now on, sends a symbol that is out in parts of `each` bytes. `again` means that it was sent as a
+    /// whole before. Returns whether the symbol is now sent in parts.
     pub fn slice(&mut self, id: SourceId, each: usize, again: bool) -> bool {
         let known = self.sliced.iter().any(|sliced| sliced.id == id);
         let Some(index) = self.index(id).filter(|_| known || self.may_slice()) else { return false };
@@ -67,17 +71,17 @@ impl LaneSender {
         true
     }
 
-    /// The part that is owed longest.
+    /// The part that must be sent next.
     pub fn owed_slice(&self) -> Option<Slice> {
         self.sliced.iter().find_map(|sliced| sliced.first(|part| part == Part::Owed))
     }
 
-    /// The first part of a symbol that is not known to have arrived, owed or not.
+    /// The first part of a symbol that is not known to be received, whether it is in flight or not.
     pub fn lacking_slice(&self, id: SourceId) -> Option<Slice> {
         self.sliced.iter().find(|sliced| sliced.id == id)?.first(|part| part != Part::Arrived)
     }
 
-    /// The bytes of a part, which leaves as packet `packet`.
+    /// Returns the bytes of a part, and records that packet `packet` carries it.
     pub fn send_slice(&mut self, slice: Slice, packet: u64) -> Option<SliceBytes<'_>> {
         let sliced = self.sliced.iter_mut().find(|sliced| sliced.id == slice.id)?;
         *sliced.parts.get_mut(usize::from(slice.part))? = Part::Open(packet);
@@ -87,7 +91,7 @@ impl LaneSender {
         Some(SliceBytes { offset, total, bytes, again })
     }
 
-    /// The fate of the part that packet `packet` carried.
+    /// Called when the part in packet `packet` is known to be received or lost.
     pub fn on_slice_settled(&mut self, slice: Slice, packet: u64, arrived: bool) {
         let Some(at) = self.sliced.iter().position(|sliced| sliced.id == slice.id) else { return };
         let Some(part) = self.sliced[at].parts.get_mut(usize::from(slice.part)) else { return };
@@ -102,7 +106,7 @@ impl LaneSender {
         }
     }
 
-    /// Forgets what is decided.
+    /// Forgets symbols that the peer has decoded or that were given up.
     pub(super) fn forget_sliced(&mut self) {
         let mut sliced = core::mem::take(&mut self.sliced);
         sliced.retain(|sliced| sliced.id >= self.base && !self.is_decoded(sliced.id));
@@ -123,7 +127,7 @@ mod tests {
     use crate::Time;
     use crate::wire::Layout;
 
-    /// A lane with `count` symbols of 1,400 bytes that are out and were lost.
+    /// A lane with `count` symbols of 1,400 bytes that were sent and lost.
     fn lost(count: u64) -> LaneSender {
         let mut sender = LaneSender::new((Layout::Sliding, 256), 1_472, 1 << 20, 1_000);
         for n in 0..count {
@@ -151,7 +155,7 @@ mod tests {
         assert_eq!((sender.owed_slice(), sender.base()), (Some(first), SourceId(0)));
         sender.send_slice(first, 12);
         sender.on_slice_settled(first, 10, false);
-        assert_eq!(sender.owed_slice(), None, "the newer packet is still under way");
+        assert_eq!(sender.owed_slice(), None, "the newer packet is still in flight");
         sender.on_slice_settled(first, 12, true);
         assert_eq!((sender.base(), sender.sliced.len()), (SourceId(1), 0));
     }

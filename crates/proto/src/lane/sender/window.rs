@@ -1,9 +1,9 @@
-//! What a lane keeps of the symbols that it sends: a ring under a sliding code, or symbols by themselves
-//! where they are coded in generations.
+//! The symbols that the sender of a lane keeps: in a ring under a sliding code, or as separate buffers if
+//! they are coded in generations.
 //!
-//! The ring is send buffer, retransmit store and coding window in one. Symbols of generations are owned one
-//! by one, so that a job can hold a generation while the lane goes on. Below its base it keeps as many as the
-//! longest span, since repairs mix whole generations.
+//! The ring is send buffer, retransmission buffer and coding window in one. Each symbol of a generation has
+//! its own buffer, so a job can share a generation while the lane continues. Repairs mix whole generations,
+//! so symbols are kept below the base too, as many as the longest span.
 
 use core::ops::Range;
 use std::collections::VecDeque;
@@ -14,14 +14,14 @@ use tidewire_codec::{Code, EncodeError, Encoder, Generation, Prepared, RepairId,
 use crate::lane::job::Symbol;
 use crate::wire::Layout;
 
-/// See the module.
+/// The symbols of a lane's sender; see the module.
 #[derive(Debug)]
 pub(super) enum Window {
     Sliding(Encoder),
     Generations(Kept),
 }
 
-/// The same call on either.
+/// Makes the same call on either kind of window.
 macro_rules! either {
     ($window:expr, $kind:ident => $call:expr) => {
         match $window {
@@ -32,7 +32,7 @@ macro_rules! either {
 }
 
 impl Window {
-    /// `slot_len` bytes hold the longest symbol; `span` is the longest generation.
+    /// `slot_len` is the length of the longest symbol; `span` is the length of the longest generation.
     pub fn new(layout: Layout, slot_len: usize, capacity: usize, span: u16) -> Self {
         match layout {
             Layout::Sliding => Self::Sliding(Encoder::new(slot_len, capacity)),
@@ -63,7 +63,7 @@ impl Window {
         either!(self, kind => kind.grow(capacity));
     }
 
-    /// Symbols from the base to the newest one that is closed.
+    /// Ids from the base to the newest closed symbol.
     pub fn ids(&self) -> Range<SourceId> {
         either!(self, kind => kind.window())
     }
@@ -72,12 +72,12 @@ impl Window {
         either!(self, kind => kind.is_full())
     }
 
-    /// Where the next symbol is filled; `None` when there is no room.
+    /// The buffer for the next symbol; `None` if there is no room.
     pub fn open(&mut self) -> Option<&mut [u8]> {
         either!(self, kind => kind.open())
     }
 
-    /// The open symbol has so many bytes and is closed.
+    /// Closes the open symbol with a length of `len` bytes.
     pub fn commit(&mut self, len: usize) -> Result<SourceId, EncodeError> {
         either!(self, kind => kind.commit(len))
     }
@@ -86,7 +86,7 @@ impl Window {
         either!(self, kind => kind.symbol(id))
     }
 
-    /// A symbol that no repair mixes yet.
+    /// A mutable symbol. The caller must not change a symbol that a repair already mixes.
     pub fn symbol_mut(&mut self, id: SourceId) -> Option<&mut [u8]> {
         either!(self, kind => kind.symbol_mut(id))
     }
@@ -95,7 +95,7 @@ impl Window {
         either!(self, kind => kind.release_before(base));
     }
 
-    /// Bytes of a repair over this span.
+    /// Length of a repair over this span.
     pub fn repair_len(&self, first: SourceId, count: u16) -> Result<usize, EncodeError> {
         either!(self, kind => kind.repair_len(first, count))
     }
@@ -105,8 +105,8 @@ impl Window {
         either!(self, kind => kind.write_repair(code, id, out))
     }
 
-    /// The same for a random code over the newest span, some of whose repairs were made before. Only a
-    /// sliding window prepares any.
+    /// Writes a repair of the random code over the newest span, from prepared repairs if there are any. Only
+    /// a sliding window prepares repairs.
     pub fn write_prepared(&self, prepared: &mut Prepared, id: RepairId, out: &mut [u8]) -> Result<usize, EncodeError> {
         match self {
             Self::Sliding(encoder) => encoder.write_prepared(prepared, id, out),
@@ -114,7 +114,7 @@ impl Window {
         }
     }
 
-    /// Makes the next repairs of a span at a time; whether it did.
+    /// Computes the next repairs of a span together. Returns whether it did.
     pub fn prepare(&self, prepared: &mut Prepared, id: RepairId) -> bool {
         match self {
             Self::Sliding(encoder) => encoder.prepare(prepared, id).is_ok(),
@@ -130,7 +130,7 @@ impl Window {
         }
     }
 
-    /// The symbols of a generation, to be read by somebody else too.
+    /// Shares the symbols of a generation, so that a job can read them.
     pub fn share(&self, first: SourceId, count: u16) -> Option<Vec<Symbol>> {
         match self {
             Self::Sliding(_) => None,
@@ -138,7 +138,7 @@ impl Window {
         }
     }
 
-    /// Takes the memory for [`Self::prepare`].
+    /// Reserves the memory for [`Self::prepare`].
     pub fn reserve_prepared(&self, prepared: &mut Prepared) {
         if let Self::Sliding(encoder) = self {
             encoder.reserve_prepared(prepared);
@@ -146,12 +146,12 @@ impl Window {
     }
 }
 
-/// Symbols that are owned one by one.
+/// Symbols in separate buffers, for generations.
 #[derive(Debug)]
 pub(super) struct Kept {
     slot_len: usize,
     capacity: usize,
-    /// Symbols that are kept below the base.
+    /// Number of symbols kept below the base.
     span: u64,
     base: u64,
     /// Id of the first of `symbols`.
@@ -253,7 +253,7 @@ impl Kept {
 
     fn repair_len(&self, first: SourceId, count: u16) -> Result<usize, EncodeError> {
         let longest = self.span(first, count)?.map(|symbol| symbol.len()).max().unwrap_or(0);
-        // A retransmission is the symbol itself. Repairs over GF(2^16) have an even length.
+        // The repair of a single symbol is the symbol itself. Repairs over GF(2^16) have an even length.
         Ok(if count == 1 { longest } else { longest.next_multiple_of(2) })
     }
 

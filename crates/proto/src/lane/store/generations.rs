@@ -1,9 +1,10 @@
-//! The symbols of a lane in generations.
+//! The received symbols of a lane in generations.
 //!
-//! Source symbols are kept by their id. The first repair of a generation says which ids it has; from then on
-//! a rank over coefficients alone tells when the generation is *recovered*: FEEDBACK then reports it as
-//! decoded, and a job computes what is lacking. Invariants: the generations are disjoint; each has as many
-//! rows as its rank exceeds its source symbols; a generation that was reported stays until it is decoded.
+//! Source symbols are kept by id. The first repair of a generation tells which ids it contains. From then on,
+//! a rank computed from coefficients alone tells when the generation is *recovered*: FEEDBACK then reports it
+//! as decoded, and a job computes the missing symbols. Invariants: the generations are disjoint; the rows of
+//! a generation are its rank minus its received source symbols; a generation that was reported is kept until
+//! it is decoded.
 
 use core::ops::{Range, RangeBounds};
 use std::collections::{BTreeMap, VecDeque};
@@ -16,38 +17,38 @@ use super::progress::Progress;
 use crate::close::CloseCode;
 use crate::lane::job::{Decode, Decoded, Symbol};
 
-/// See the module.
+/// The received symbols of a lane in generations; see the module.
 #[derive(Debug)]
 pub(crate) struct Generations {
     slot_len: usize,
-    /// Longest generation.
+    /// Length of the longest generation.
     max_span: u16,
-    /// Symbols are kept for so many ids at most, as far as all of them are known.
+    /// Number of ids for which symbols are kept, once all of them are known.
     capacity: usize,
-    /// The lowest id that is kept.
+    /// The lowest id whose symbol is kept.
     floor: u64,
-    /// Symbols from the floor up; `None`: lacking, or given up.
+    /// Symbols from the floor up; `None` if one is missing or was given up.
     symbols: VecDeque<Option<Symbol>>,
-    /// All ids below are decoded or given up.
+    /// All lower ids are decoded or given up.
     edge: u64,
-    /// All ids below are decoded, recovered or given up.
+    /// All lower ids are decoded, recovered or given up.
     reported: u64,
-    /// Nothing below will come, but for what is recovered.
+    /// No symbol below this id will be sent any more. Recovered symbols are still decoded.
     given_up: u64,
-    /// Generations of which a repair came and which end above the edge, by their first id.
+    /// Generations of which a repair was received and which end above the edge, by their first id.
     open: BTreeMap<u64, Open>,
-    /// Symbols that became known and were not polled.
+    /// Symbols that became known and were not returned by [`Self::poll_decoded`] yet.
     fresh: VecDeque<tidewire_codec::Decoded>,
     jobs: VecDeque<Decode>,
-    /// Ids between `reported` and the end that FEEDBACK counts as lacking.
+    /// Ids from `reported` to the end that FEEDBACK reports as missing.
     lacking: Lacking,
-    /// Rows of all open generations.
+    /// Number of rows of all open generations.
     rows: u64,
-    /// Symbols and rows held.
+    /// Number of symbols and rows held.
     held: usize,
 }
 
-/// A generation of which a repair came.
+/// A generation of which a repair was received.
 #[derive(Debug)]
 struct Open {
     generation: Generation,
@@ -59,14 +60,14 @@ impl Open {
         self.generation.first().0 + u64::from(self.generation.count())
     }
 
-    /// Place of a source symbol in it.
+    /// Index of a source symbol in the generation.
     fn index(&self, id: u64) -> u16 {
         (id - self.generation.first().0) as u16
     }
 }
 
 impl Generations {
-    /// Begins at `edge`; symbols of `slot_len` bytes and generations of `max_span` symbols at most.
+    /// Starts at `edge`. Symbols have at most `slot_len` bytes, generations at most `max_span` symbols.
     pub fn new(slot_len: usize, max_span: u16, capacity: usize, edge: SourceId) -> Self {
         Self {
             slot_len,
@@ -118,7 +119,7 @@ impl Generations {
             return self.receive_source(id.first, symbol);
         }
         if first < self.floor {
-            // Some of what it mixes is gone.
+            // Some of the symbols that it mixes were forgotten.
             return Ok(Reception::Redundant);
         }
         self.open(code, id, symbol.len())?;
@@ -133,7 +134,7 @@ impl Generations {
         Ok(Reception::Innovative)
     }
 
-    /// Finds the generation of a repair, or begins it with the source symbols that came before.
+    /// Finds the generation of a repair, or opens it with the source symbols received so far.
     fn open(&mut self, code: Code, id: RepairId, len: usize) -> Result<(), CloseCode> {
         let (first, end) = (id.first.0, id.first.0 + u64::from(id.count));
         let below = self.open.range(..end).next_back().filter(|(_, open)| open.end() > first);
@@ -156,7 +157,7 @@ impl Generations {
         Ok(())
     }
 
-    /// Takes the symbols of a recovered generation where they are decoded, or makes the job that decodes them.
+    /// If the generation is recovered, takes its decoded symbols or makes the job that decodes them.
     fn settle(&mut self, first: u64) {
         let Some(open) = self.open.get_mut(&first) else { return };
         if open.progress.is_done() || !open.progress.is_recovered() {
@@ -186,7 +187,7 @@ impl Generations {
         }
     }
 
-    /// The next job that takes as many products as that.
+    /// The next job whose number of products is in `products`.
     pub fn poll_job(&mut self, products: impl RangeBounds<usize>) -> Option<Decode> {
         let next = self.jobs.iter().position(|job| products.contains(&job.products()))?;
         self.jobs.remove(next)
@@ -196,11 +197,11 @@ impl Generations {
         !self.jobs.is_empty()
     }
 
-    /// What came of a job. Its repairs are forgotten.
+    /// Takes the result of a job and drops the repairs that it used.
     pub fn handle_job(&mut self, done: Decoded) -> Result<(), CloseCode> {
         let first = done.first.0;
         self.held -= done.repairs;
-        // Only lengths that contradict each other keep a generation of full rank from being decoded.
+        // A generation of full rank fails to decode only if symbol lengths contradict each other.
         let symbols = done.symbols.ok_or(CloseCode::Protocol)?;
         for (index, symbol) in symbols {
             let id = first + u64::from(index);
@@ -221,7 +222,7 @@ impl Generations {
         }
     }
 
-    /// Makes places for the ids below `end`.
+    /// Adds empty places for the ids below `end`.
     fn reach(&mut self, end: u64) {
         let len = end.saturating_sub(self.floor) as usize;
         if len > self.symbols.len() {
@@ -234,17 +235,17 @@ impl Generations {
         self.symbols.get(usize::try_from(id.checked_sub(self.floor)?).ok()?)?.as_ref()
     }
 
-    /// The open generation that has this id.
+    /// The open generation that contains this id.
     fn containing(&mut self, id: u64) -> Option<&mut Open> {
         self.open.range_mut(..=id).next_back().map(|(_, open)| open).filter(|open| id < open.end())
     }
 
-    /// Whether FEEDBACK counts the symbol as decoded.
+    /// Whether FEEDBACK reports the symbol as decoded.
     fn is_known(&self, id: u64) -> bool {
         id < self.reported || (id < self.end().0 && !self.lacking.contains(id))
     }
 
-    /// Moves both edges over what is known or given up.
+    /// Moves both edges past symbols that are known or given up.
     fn advance(&mut self) {
         self.lacking.remove(self.reported..self.given_up.max(self.reported));
         self.reported = self.lacking.first().unwrap_or(self.end().0).max(self.reported);
@@ -263,7 +264,8 @@ impl Generations {
         }
     }
 
-    /// Nothing below `id` will come any more; what is recovered is still decoded.
+    /// Gives up symbols below `id`, which the peer will not send any more. Recovered symbols are still
+    /// decoded.
     pub fn skip_before(&mut self, id: SourceId) {
         self.given_up = self.given_up.max(id.0);
         self.reach(id.0);
@@ -317,12 +319,13 @@ impl Generations {
         self.held * self.slot_len + places + open
     }
 
-    /// Maximal runs of ids that FEEDBACK counts as lacking, ascending.
+    /// Maximal runs of ids that FEEDBACK reports as missing, in ascending order.
     pub fn undecoded(&self) -> impl Iterator<Item = Range<SourceId>> + '_ {
         self.lacking.runs().map(|run| SourceId(run.start)..SourceId(run.end))
     }
 
-    /// Independent symbols lacking among the ids of `range`; a generation counts where it begins.
+    /// Number of independent symbols needed for the ids of `range`. The rows of a generation count at its
+    /// first id.
     fn lacking_in(&self, range: Range<u64>) -> u64 {
         if range.is_empty() {
             return 0;
@@ -335,7 +338,7 @@ impl Generations {
         self.lacking.count().saturating_sub(self.rows)
     }
 
-    /// As [`tidewire_codec::Decoder::region_deficits`]. Rows count in the region in which their generation
+    /// See [`tidewire_codec::Decoder::region_deficits`]. Rows count in the region in which their generation
     /// begins.
     pub fn region_deficits(&self, from: SourceId, length: u64, deficits: &mut [u64]) -> u64 {
         let first = from.0 / length;

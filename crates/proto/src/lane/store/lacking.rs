@@ -1,14 +1,15 @@
-//! Which ids a lane in generations lacks: runs, so that neither a packet nor FEEDBACK walks the window.
+//! The ids that a lane in generations lacks, as runs, so that neither a received packet nor FEEDBACK has to
+//! scan the window.
 //!
 //! Invariant: the runs are disjoint and not adjacent, and `count` is the sum of their lengths.
 
 use core::ops::Range;
 use std::collections::BTreeMap;
 
-/// See the module.
+/// The runs of lacking ids; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Lacking {
-    /// Ends of the runs by their starts.
+    /// End of each run, by its start.
     runs: BTreeMap<u64, u64>,
     count: u64,
 }
@@ -26,7 +27,7 @@ impl Lacking {
         self.runs.first_key_value().map(|(&start, _)| start)
     }
 
-    /// Adds ids above all others.
+    /// Adds ids that are above all others.
     pub fn append(&mut self, ids: Range<u64>) {
         if ids.is_empty() {
             return;
@@ -40,7 +41,7 @@ impl Lacking {
         }
     }
 
-    /// Takes ids out, as far as they are lacking.
+    /// Removes those of the ids that are lacking.
     pub fn remove(&mut self, ids: Range<u64>) {
         if ids.is_empty() {
             return;
@@ -57,19 +58,19 @@ impl Lacking {
         }
     }
 
-    /// The runs, ascending.
+    /// The runs in ascending order.
     pub fn runs(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.runs.iter().map(|(&start, &end)| start..end)
     }
 
-    /// How many of these ids are lacking. Looks at their runs.
+    /// The number of these ids that are lacking. Visits only their runs.
     pub fn count_in(&self, ids: Range<u64>) -> u64 {
         let below = self.runs.range(..ids.start).next_back().map(|(_, &end)| end.min(ids.end));
         let within = self.runs.range(ids.clone()).map(|(&start, &end)| end.min(ids.end) - start).sum::<u64>();
         within + below.map_or(0, |end| end.saturating_sub(ids.start))
     }
 
-    /// Bytes of memory held, about: nodes of a tree are half full at least.
+    /// Approximate memory in bytes. Tree nodes are at least half full.
     pub fn memory(&self) -> usize {
         self.runs.len() * 2 * size_of::<(u64, u64)>()
     }

@@ -1,7 +1,8 @@
-//! The symbols that a lane has received: a sliding matrix or generations, as the lane's first frame says.
+//! The symbols that a lane has received, held in a sliding matrix or in generations. The lane's first symbol
+//! decides which.
 //!
-//! [`super::LaneReceiver`] puts symbols in; streams and messages read those that became known, and FEEDBACK
-//! says what is lacking. They do not know which engine holds the symbols.
+//! [`super::LaneReceiver`] puts symbols in. Streams and messages read the symbols that became known, and
+//! FEEDBACK reports the missing ones. None of them depends on which engine holds the symbols.
 
 mod generations;
 mod lacking;
@@ -19,25 +20,26 @@ use crate::wire::Layout;
 
 use generations::Generations;
 
-/// See the module.
+/// The received symbols of a lane; see the module.
 #[derive(Debug)]
 pub(crate) struct Store {
     engine: Engine,
-    /// What the first symbol said; `None` before it.
+    /// The layout of the first symbol; `None` before it.
     layout: Option<Layout>,
 }
 
 #[derive(Debug)]
 enum Engine {
-    /// Also as long as nothing has come.
+    /// Also used before the first symbol.
     Sliding(Box<Decoder>),
     Generations(Box<Generations>),
 }
 
-/// What a reception was worth; `None`: it was refused for a bound of our own, and is as good as lost.
+/// Whether a reception was innovative. `None` means that it was refused because of a local bound; it then
+/// counts as lost.
 type Received = Result<Option<Reception>, CloseCode>;
 
-/// The same call on either engine.
+/// Makes the same call on either engine.
 macro_rules! either {
     ($store:expr, $engine:ident => $call:expr) => {
         match $store {
@@ -52,7 +54,8 @@ impl Store {
         Self { engine: Engine::Sliding(Box::new(Decoder::new(limits))), layout: None }
     }
 
-    /// A symbol of this layout came. The first one decides; another layout after it is the peer's fault.
+    /// Called when a symbol of this layout was received. The first symbol decides the layout; a different
+    /// layout later is the peer's fault.
     pub fn expect(&mut self, layout: Layout, slot_len: usize, max_span: u16) -> Result<(), CloseCode> {
         if *self.layout.get_or_insert(layout) != layout {
             return Err(CloseCode::Protocol);
@@ -64,7 +67,7 @@ impl Store {
         Ok(())
     }
 
-    /// A source symbol.
+    /// Takes a source symbol.
     pub fn receive_source(&mut self, id: SourceId, symbol: &[u8]) -> Received {
         match &mut self.engine {
             Engine::Sliding(decoder) => judge(decoder.receive_source(id, symbol)),
@@ -72,7 +75,7 @@ impl Store {
         }
     }
 
-    /// A repair symbol.
+    /// Takes a repair symbol.
     pub fn receive_repair(&mut self, code: Code, id: RepairId, symbol: &[u8]) -> Received {
         match &mut self.engine {
             Engine::Sliding(decoder) => judge(decoder.receive_repair(code, id, symbol)),
@@ -80,12 +83,12 @@ impl Store {
         }
     }
 
-    /// The next symbol that became known, each once.
+    /// The next symbol that became known; each is returned once.
     pub fn poll_decoded(&mut self) -> Option<Decoded> {
         either!(&mut self.engine, engine => engine.poll_decoded())
     }
 
-    /// The next job, if it takes as many products as that.
+    /// The next job whose number of products is in `products`.
     pub fn poll_job(&mut self, products: impl RangeBounds<usize>) -> Option<job::Decode> {
         match &mut self.engine {
             Engine::Sliding(_) => None,
@@ -93,7 +96,7 @@ impl Store {
         }
     }
 
-    /// Whether a job waits to be polled.
+    /// Whether a job is waiting.
     pub fn has_job(&self) -> bool {
         match &self.engine {
             Engine::Sliding(_) => false,
@@ -101,7 +104,7 @@ impl Store {
         }
     }
 
-    /// What came of [`Self::poll_job`].
+    /// Takes the result of a job from [`Self::poll_job`].
     pub fn handle_job(&mut self, done: job::Decoded) -> Result<(), CloseCode> {
         match &mut self.engine {
             Engine::Sliding(_) => Ok(()),
@@ -109,36 +112,36 @@ impl Store {
         }
     }
 
-    /// Nothing below `id` will come any more.
+    /// Gives up all symbols below `id`: the peer will not send them any more.
     pub fn skip_before(&mut self, id: SourceId) {
         either!(&mut self.engine, engine => { engine.skip_before(id); });
     }
 
-    /// Symbols below `floor` may be forgotten, but for those that a repair still mixes. The ring of a sliding
-    /// window forgets by itself.
+    /// Forgets symbols below `floor`, except those that a repair still mixes. Does nothing for a sliding
+    /// window, whose ring forgets by itself.
     pub fn release_before(&mut self, floor: SourceId) {
         if let Engine::Generations(generations) = &mut self.engine {
             generations.release_before(floor);
         }
     }
 
-    /// A known symbol, unless it was forgotten.
+    /// The bytes of a known symbol, unless it was forgotten.
     pub fn symbol(&self, id: SourceId) -> Option<&[u8]> {
         either!(&self.engine, engine => engine.symbol(id))
     }
 
-    /// Whether the peer is told that the symbol is decoded; also true below [`Self::reported`].
+    /// Whether FEEDBACK reports the symbol as decoded. Also true for ids below [`Self::reported`].
     pub fn is_decoded(&self, id: SourceId) -> bool {
         either!(&self.engine, engine => engine.is_decoded(id))
     }
 
-    /// All ids below are decoded or given up.
+    /// All lower ids are decoded or given up.
     pub fn edge(&self) -> SourceId {
         either!(&self.engine, engine => engine.edge())
     }
 
-    /// The peer is told that all ids below are decoded or given up: a generation counts as soon as its rank
-    /// suffices.
+    /// FEEDBACK reports all lower ids as decoded or given up. A generation counts as decoded as soon as its
+    /// rank suffices.
     pub fn reported(&self) -> SourceId {
         match &self.engine {
             Engine::Sliding(decoder) => decoder.edge(),
@@ -151,7 +154,7 @@ impl Store {
         either!(&self.engine, engine => engine.end())
     }
 
-    /// Symbols that are kept.
+    /// Number of symbols that can be kept.
     pub fn capacity(&self) -> usize {
         either!(&self.engine, engine => engine.capacity())
     }
@@ -166,12 +169,12 @@ impl Store {
         either!(&self.engine, engine => engine.memory())
     }
 
-    /// Adds the lowest maximal runs of ids that are lacking, at most so many.
+    /// Adds the lowest runs of missing ids to `runs`, at most `most`. The runs are maximal.
     pub fn name_undecoded(&self, most: usize, runs: &mut Vec<Range<SourceId>>) {
         either!(&self.engine, engine => runs.extend(engine.undecoded().take(most)));
     }
 
-    /// Independent symbols lacking for all that was seen.
+    /// Number of independent symbols needed to decode everything seen so far.
     pub fn rank_deficit(&self) -> u64 {
         either!(&self.engine, engine => engine.rank_deficit())
     }
@@ -182,11 +185,11 @@ impl Store {
     }
 }
 
-/// What the sliding decoder says of a reception.
+/// Converts the result of the sliding decoder.
 fn judge(reception: Result<Reception, DecodeError>) -> Received {
     match reception {
         Ok(reception) => Ok(Some(reception)),
-        // Our own bounds on rows and work, not the peer's fault.
+        // These are local bounds on rows and work, not faults of the peer.
         Err(DecodeError::TooManyRows { .. } | DecodeError::TooManyColumns { .. }) => Ok(None),
         Err(DecodeError::BeyondLimit { .. }) => Err(CloseCode::FlowControl),
         Err(_) => Err(CloseCode::Protocol),

@@ -1,7 +1,8 @@
-//! How far an open generation has come: its rank, and either its repair symbols or rows that already hold bytes.
+//! Progress of an open generation: its rank, and either its repair symbols or rows that already hold bytes.
 //!
-//! A generation of long symbols keeps its repairs for a job, which decodes them on a worker. Where symbols are short and
-//! most are lost, making a plan would cost more than applying it. Then the rows carry the bytes, and no job is made.
+//! If the symbols are long, their repairs are kept for a job that decodes them on a worker. If the symbols
+//! are short and most are lost, making a plan costs more than applying it. Then the rows hold the bytes, and
+//! no job is made.
 
 use std::sync::Arc;
 
@@ -13,17 +14,18 @@ use crate::lane::job::Symbol;
 /// What was received of an open generation.
 #[derive(Debug, Default)]
 pub(super) enum Progress {
-    /// The rank from names alone, and keys and bytes of independent repairs.
+    /// The rank computed from ids alone, and the keys and bytes of independent repairs.
     Names { rank: Rank, repairs: Vec<(u16, Symbol)> },
-    /// Rows with bytes, and how many there are.
+    /// Rows that hold bytes, and the number of rows.
     Bytes { decoder: ShortDecoder, rows: usize },
-    /// Recovered: a job or the store has what was here. Nothing that comes later is new.
+    /// Recovered: a job or the store has taken the content. Nothing received later is innovative.
     #[default]
     Done,
 }
 
 impl Progress {
-    /// Of a generation with repairs of `len` bytes, of which so many source symbols arrived. The caller adds those.
+    /// Creates the progress of a generation with repairs of `len` bytes, of which `arrived` source symbols
+    /// were received. The caller must add those symbols.
     pub fn new(generation: Generation, len: usize, arrived: usize) -> Result<Self, CloseCode> {
         let most_are_lost = 4 * arrived <= usize::from(generation.count());
         if most_are_lost && ShortDecoder::is_for(generation, len) {
@@ -35,7 +37,7 @@ impl Progress {
         Ok(Self::Names { rank, repairs: Vec::new() })
     }
 
-    /// Takes a source symbol by its place in the generation.
+    /// Takes a source symbol by its index in the generation.
     pub fn add_source(&mut self, index: u16, symbol: &[u8]) -> Result<(), CloseCode> {
         match self {
             Self::Names { rank, .. } => rank.add_source(index).map_err(|_| CloseCode::Internal)?,
@@ -68,12 +70,12 @@ impl Progress {
         }
     }
 
-    /// Whether it was recovered and taken.
+    /// Whether the generation was recovered and its content taken.
     pub fn is_done(&self) -> bool {
         matches!(self, Self::Done)
     }
 
-    /// Whether what was received determines all symbols.
+    /// Whether the received symbols determine all symbols.
     pub fn is_recovered(&self) -> bool {
         match self {
             Self::Names { rank, .. } => rank.is_recovered(),
@@ -82,7 +84,7 @@ impl Progress {
         }
     }
 
-    /// Repairs that raised the rank.
+    /// Number of repairs that raised the rank.
     pub fn rows(&self) -> usize {
         match self {
             Self::Names { repairs, .. } => repairs.len(),
@@ -91,7 +93,7 @@ impl Progress {
         }
     }
 
-    /// Bytes of memory beside the repairs.
+    /// Bytes of memory beyond the repairs.
     pub fn memory(&self) -> usize {
         match self {
             Self::Names { rank, .. } => rank.memory(),

@@ -1,4 +1,4 @@
-//! The store of generations against a sender that is as simple as can be.
+//! Tests the store of generations against a minimal sender.
 
 use proptest::prelude::*;
 use tidewire_codec::{Code, Generation, Reception, RepairId, SourceId};
@@ -8,7 +8,7 @@ use crate::close::CloseCode;
 
 const SLOT: usize = 64;
 
-/// What leaves for one generation: its source symbols and some repairs.
+/// The packets of one generation: its source symbols and some repairs.
 fn packets(code: Code, first: u64, count: u16, repairs: u16) -> Vec<(Option<RepairId>, u64, Vec<u8>)> {
     let sources: Vec<Vec<u8>> = (first..first + u64::from(count)).map(source).collect();
     let generation = Generation::new(code, count).expect("fits").at(SourceId(first)).expect("fits");
@@ -23,15 +23,15 @@ fn source(id: u64) -> Vec<u8> {
     (0..1 + id * 7 % SLOT as u64).map(|n| (n * 31 + id * 17 + 1) as u8).collect()
 }
 
-/// A symbol as it was sent, zeros behind its end left out.
+/// Whether `symbol` is as it was sent. Zeros after its end are ignored.
 fn is_sent(id: u64, symbol: &[u8]) -> bool {
     let sent = source(id);
     symbol.get(..sent.len()) == Some(&sent[..]) && symbol[sent.len()..].iter().all(|&byte| byte == 0)
 }
 
 proptest! {
-    /// Whatever is lost, in whatever order the rest and the results of jobs come: a generation is reported as
-    /// soon as it has as many packets as symbols (Cauchy), and all of it is there when its job is done.
+    /// Losses, order of arrival and order of job results are random. A generation is reported as soon as it
+    /// has as many packets as symbols (Cauchy), and all its symbols are known when its job is done.
     #[test]
     fn generations_are_reported_when_their_rank_suffices_and_decoded_when_their_job_is_done(
         sizes in prop::collection::vec((2_u16..20, 0_u16..8), 1..8),
@@ -153,7 +153,7 @@ fn what_was_reported_is_decoded_whatever_the_base() {
 }
 
 proptest! {
-    /// Symbols of 4 bytes in a generation of 64, of which the repairs come first: no job is needed.
+    /// Symbols of 4 bytes in a generation of 64, whose repairs arrive first: no job is needed.
     #[test]
     fn short_symbols_are_decoded_as_they_come(
         code in prop_oneof![Just(Code::Rlc16), Just(Code::Cauchy)],

@@ -1,9 +1,10 @@
-//! What becomes of the frames of a symbol.
+//! Handles the frames of received symbols.
 //!
-//! A symbol's frames are taken as soon as it is known, so that no stream waits for another one's losses. What that takes is bounded by the
-//! ring: the unread pieces are no more than [`MOST_AHEAD`] for each symbol in it, and what is copied out of it is bounded by the streams'
-//! windows. A symbol of more frames waits until all symbols below it are known. Then its bytes end no gap and begin none, since a sender
-//! puts the bytes of a stream into symbols in order; they are copied, and joined to the bytes before them.
+//! The frames of a symbol are handled as soon as it is known, so no stream waits for the losses of another.
+//! The ring bounds the memory for this: there are at most [`MOST_AHEAD`] unread pieces per symbol in it, and
+//! the streams' windows bound the bytes copied out of it. A symbol with more frames waits until all lower
+//! symbols are known. Its bytes then neither end nor begin a gap, because a sender puts the bytes of a stream
+//! into symbols in order. They are copied and joined to the bytes before them.
 
 use tidewire_codec::SourceId;
 
@@ -16,12 +17,14 @@ use crate::lane::receiver::Delivery;
 use crate::lane::stream::{Source, StreamFault};
 use crate::wire::{SymbolFrame, SymbolFrames};
 
-/// Most frames of a symbol that is delivered before all symbols below it are known: the record of a piece takes 56 bytes in blocks that may be
-/// half empty, so that the records of a symbol take no more memory than its slot. More frames are shorter than 90 bytes each. Chosen.
+/// Maximum number of frames of a symbol that is delivered before all lower symbols are known. The record of a
+/// piece takes 56 bytes, in blocks that may be half empty, so the records of a symbol take no more memory
+/// than its slot. In a symbol with more frames, each frame is shorter than 90 bytes. Chosen.
 pub(super) const MOST_AHEAD: usize = 16;
 
 impl Streams {
-    /// Takes the frames of symbol `id`, which became known; `copies`: their bytes are copied out of it.
+    /// Handles the frames of symbol `id`, which became known. If `copies` is true, their bytes are copied out
+    /// of the symbol.
     fn on_frames(&mut self, id: SourceId, frames: SymbolFrames<'_>, copies: bool) -> Result<(), CloseCode> {
         for frame in frames {
             match frame.map_err(|_| CloseCode::Malformed)? {
@@ -37,7 +40,7 @@ impl Streams {
 
     fn on_bytes(&mut self, id: u64, bytes: (u64, usize), fin: bool, source: Source<'_>) -> Result<(), CloseCode> {
         self.ensure(id)?;
-        // All bytes of a stream that is forgotten have come.
+        // A forgotten stream has received all its bytes.
         let stream = self.open.get_mut(&id).ok_or(CloseCode::Protocol)?;
         stream.incoming.insert(bytes, fin, source, &mut self.pieces).map_err(fault)?;
         self.came(id);
@@ -89,7 +92,8 @@ impl Delivery for Streams {
         self.on_frames(id, frames, true)
     }
 
-    /// Saves the unread bytes of symbols below `floor` before the ring reuses their slots. Looks at each symbol once.
+    /// Copies the unread bytes of symbols below `floor` before the ring reuses their slots. Visits each
+    /// symbol once.
     fn before_reuse(&mut self, floor: SourceId, store: &Store) -> Result<(), CloseCode> {
         while self.copied_below < floor && self.pieces.are_in_slots() {
             let id = self.copied_below;
@@ -111,12 +115,12 @@ impl Delivery for Streams {
     }
 }
 
-/// Whether a symbol has too many frames to be delivered before those below it.
+/// Whether a symbol has too many frames to be delivered before the lower symbols.
 fn is_crowded(frames: SymbolFrames<'_>) -> bool {
     frames.take(MOST_AHEAD + 1).count() > MOST_AHEAD
 }
 
-/// What the peer did wrong.
+/// The close code for a fault of the peer.
 fn fault(fault: StreamFault) -> CloseCode {
     match fault {
         StreamFault::Credit => CloseCode::FlowControl,

@@ -1,13 +1,13 @@
-//! Each deficit that the peer reports is answered by as many repairs (paper K, K-A2).
+//! Answers each reported deficit with the same number of repairs (paper K, K-A2).
 //!
-//! The two rules below are public: a policy from outside can use them too.
+//! The two rules below are public, so policies outside this crate can use them too.
 
 use tidewire_codec::SourceId;
 
 use super::{AnswerPolicy, RegionAnswers};
 use crate::redundancy::{CodingContext, Repair};
 
-/// Answers each deficit in full.
+/// Sends as many repairs as the deficit.
 #[derive(Debug, Default)]
 pub struct Deficit {
     regions: RegionAnswers,
@@ -21,13 +21,13 @@ impl AnswerPolicy for Deficit {
     }
 }
 
-/// A run of so many symbols of which nothing arrived is an outage, and not a loss that repairs were sent for:
-/// bursts of mean length 4 reach it once in seven thousand. Chosen.
+/// If this many consecutive symbols were lost, the cause is an outage, which repairs were not sized for. With
+/// bursts of mean length 4, one burst in seven thousand is that long. Chosen.
 const OUTAGE: u64 = 32;
 
-/// Sends source symbols again that were lost in an outage or beyond all that the peer has seen, where no
-/// deficit tells of them: where nothing arrived, the symbols one by one give data earlier than combinations
-/// do.
+/// Retransmits source symbols that were lost in an outage, or that lie beyond everything the peer has seen.
+/// No reported deficit covers the latter. When a whole run is lost, retransmitted symbols deliver data
+/// earlier than combinations do.
 pub fn resend_unseen(cx: &CodingContext<'_>) -> Option<Repair> {
     let lost = cx.lost?;
     let run = cx.report.undecoded.iter().find(|run| run.contains(&lost));
@@ -35,10 +35,11 @@ pub fn resend_unseen(cx: &CodingContext<'_>) -> Option<Repair> {
     (outage || lost >= cx.report.seen()).then_some(Repair::Resend(lost))
 }
 
-/// A repair for what the settled part of the window lacks beyond what is under way for it.
+/// Returns a repair if the settled part of the window needs more symbols than the packets in flight will
+/// bring.
 ///
-/// `allow(missing)` says how many repairs should be under way for a span that lacks `missing` symbols. The
-/// gaps are served span by span from the lowest up, so that a window longer than one span is served too.
+/// `allow(missing)` returns how many repairs should be in flight for a span that lacks `missing` symbols.
+/// Gaps are served span by span from the lowest up, so this also works for a window longer than one span.
 pub fn answer_deficit(cx: &CodingContext<'_>, allow: impl Fn(u64) -> u64) -> Option<Repair> {
     let mut lacking = cx.report.settled_deficit(cx.settled);
     let mut gap = cx.report.first_gap(cx.settled)?;
@@ -47,7 +48,7 @@ pub fn answer_deficit(cx: &CodingContext<'_>, allow: impl Fn(u64) -> u64) -> Opt
         let end = SourceId(gap.0 + u64::from(count));
         let missing = (cx.report.undecoded_below(end) - cx.report.undecoded_below(gap)).min(lacking);
         let allowed = allow(missing);
-        // What is under way is counted only where that could matter: this runs for each packet.
+        // This runs for each packet, so repairs in flight are counted only if the result can matter.
         if allowed > 0 && gap >= cx.base && cx.under_way_for(gap..end) < allowed {
             return Some(Repair::Coded { first: gap, count, row: None, on_feedback: true });
         }

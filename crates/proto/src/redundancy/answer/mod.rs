@@ -1,4 +1,4 @@
-//! Answers: what a lane sends for what the peer reports. One file for each policy.
+//! Answer policies: the repairs that a lane sends for losses the peer reported. One file for each policy.
 
 mod deficit;
 mod open;
@@ -20,19 +20,19 @@ pub(super) use planned::is_sparing;
 pub use regions::RegionAnswers;
 pub use resend::Resend;
 
-/// What to send for what the peer reports.
+/// Decides which repairs to send for reported losses.
 pub trait AnswerPolicy: Send + fmt::Debug {
-    /// The source symbol `cx.sent - 1` was just sent for the first time.
+    /// Called when the source symbol `cx.sent - 1` was sent for the first time.
     fn on_source_sent(&mut self, _cx: &CodingContext<'_>) {}
-    /// The fate of a source symbol's first transmission is known. What was taken for lost can arrive after
-    /// all.
+    /// Called when the first transmission of a source symbol is known to be received or lost. A symbol that
+    /// was declared lost can still be reported as received later.
     fn on_source_settled(&mut self, _id: SourceId, _arrived: bool) {}
-    /// The fate of a coded repair is known.
+    /// Called when a coded repair is known to be received or lost.
     fn on_repair_settled(&mut self, _repair: &RepairInFlight, _arrived: bool) {}
-    /// A slot is free: the answer worth sending now, which is then sent. It is asked for each packet, so it
-    /// must be cheap.
+    /// Returns the answer to send in a free slot. The caller must send it. This is called for each packet, so
+    /// it must be cheap.
     fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair>;
-    /// When to ask again although nothing arrived and nothing was sent.
+    /// The time to ask again if nothing arrives and nothing is sent until then.
     fn poll_timeout(&self, _cx: &CodingContext<'_>) -> Option<Time> {
         None
     }
@@ -42,20 +42,22 @@ pub trait AnswerPolicy: Send + fmt::Debug {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Answer {
-    /// Nothing is answered. Only a silence asks for the oldest symbol again: for experiments.
+    /// Reported losses are not answered. After a silence, the oldest symbol is still sent again. For
+    /// experiments.
     Open,
-    /// A lost source symbol is sent again.
+    /// Each lost source symbol is retransmitted.
     Resend,
-    /// Each reported deficit gets as many repairs.
+    /// Each reported deficit is answered with the same number of repairs.
     Deficit,
-    /// The same, with the margin of the planner: for `adaptive`.
+    /// Each reported deficit is answered with the same number of repairs plus the planner's margin. Used with
+    /// `adaptive`.
     Planned,
     /// A policy from outside this crate.
     Custom(Custom<dyn AnswerPolicy>),
 }
 
 impl Answer {
-    /// Names that a user can write; each is an answer's [`Display`](fmt::Display) text.
+    /// Names that a user can write. Each is also the [`Display`](fmt::Display) text of the answer policy.
     pub(super) const NAMED: [(&'static str, Self); 4] =
         [("open", Self::Open), ("resend", Self::Resend), ("deficit", Self::Deficit), ("planned", Self::Planned)];
 

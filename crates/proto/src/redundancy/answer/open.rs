@@ -1,9 +1,9 @@
-//! No answers: an open loop. The window's lower edge follows the peer's feedback, and nothing else does.
+//! No answers: an open loop. Feedback only moves the lower edge of the window.
 
 use super::AnswerPolicy;
 use crate::redundancy::{CodingContext, Repair};
 
-/// Answers nothing.
+/// Never sends an answer.
 #[derive(Debug)]
 pub struct Open;
 

@@ -1,8 +1,9 @@
-//! Answers with the margin of the planner: the feedback half of the default policy.
+//! Answers with the planner's margin: the feedback half of the default policy.
 //!
-//! - With a plan for a target, an answer carries as many spare repairs as the target needs.
-//! - Saturated without a stated target, every repair costs goodput. Where losses are dense or round trips
-//!   short, answers leave out what the running repairs drain anyway.
+//! - With a plan for a target, each answer carries as many spare repairs as the target needs.
+//! - If the flow is saturated and has no stated target, every repair costs goodput. If losses are then dense
+//!   or round trips short, answers are reduced by the deficit that the running proactive repairs will drain
+//!   anyway.
 
 use tidewire_codec::SourceId;
 
@@ -10,33 +11,34 @@ use super::{AnswerPolicy, RegionAnswers, answer_deficit, resend_unseen};
 use crate::redundancy::plan::{is_dear, taken};
 use crate::redundancy::{CodingContext, Repair, Report};
 
-/// Answers to a region carry a margin of so many standard deviations where there is a target: one in 700
-/// falls short. Saturated, the margin is one deviation, because each repair costs goodput. Chosen.
+/// Margin of an answer to a region, in standard deviations, if there is a target: one answer in 700 falls
+/// short. Without a target the margin is one deviation, because each repair costs goodput. Chosen.
 const SURE: f64 = 3.0;
-/// A window of more symbols than this is long. In a long window thousands of repairs are under way, and a
-/// look through them for each packet is too dear. Chosen: twice what 25 Mbit/s takes at 60 ms, up to which
-/// every packet has its own look.
+/// A window of more symbols than this is long. A long window has thousands of repairs in flight, and scanning
+/// them for each packet is too expensive. In shorter windows every packet scans them. Chosen: twice the
+/// window of 25 Mbit/s at 60 ms.
 const LONG: u64 = 256;
-/// Looks in a long window at whether an answer became due by what the sender does itself. Chosen: a quarter
-/// of the time that FEEDBACK waits, which is the other reason for a look.
+/// Number of scans per long window that are triggered by sending alone. New FEEDBACK also triggers a scan.
+/// Chosen: a scan interval of a quarter of the FEEDBACK delay.
 const LOOKS: u64 = 64;
 
-/// See the module.
+/// Answers reported deficits with the margin of the planner; see the module.
 #[derive(Debug, Default)]
 pub struct AsPlanned {
-    /// Nothing was to be answered when this was so.
+    /// The situation of the last scan, if that scan found nothing to answer.
     nothing_due: Option<Situation>,
     regions: RegionAnswers,
 }
 
-/// What an answer depends on most. A lost answer shows at the next look, a fraction of the window later.
+/// The main inputs of an answer. The loss of an answer is not among them: the next scan, a fraction of the
+/// window later, detects it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Situation {
     edge: SourceId,
     end: SourceId,
     deficit: u64,
     settled: SourceId,
-    /// Not compared by itself: see [`Self::is_still`].
+    /// Compared with a tolerance, see [`Self::is_still`].
     sent: SourceId,
 }
 
@@ -46,8 +48,8 @@ impl Situation {
         Self { edge, end, deficit, settled: cx.settled, sent: cx.sent }
     }
 
-    /// Whether the window is long, and so little of it was sent since `before`, with nothing else changed,
-    /// that what was not due then may wait.
+    /// Whether the next scan can wait: the window is long, only a small part of it was sent since `before`,
+    /// and nothing else changed.
     fn is_still(&self, before: &Self) -> bool {
         let window = self.sent.0.saturating_sub(self.settled.0);
         let is_little = window > LONG && self.sent.0 - before.sent.0 < window / LOOKS;
@@ -62,7 +64,7 @@ impl AnswerPolicy for AsPlanned {
 }
 
 impl AsPlanned {
-    /// A repair for a reported deficit, looked for where it can have become due.
+    /// Returns a repair for a reported deficit. Scans only if an answer can have become due.
     fn answer_if_due(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
         let now = Situation::of(cx);
         if self.nothing_due.is_some_and(|before| now.is_still(&before)) {
@@ -73,14 +75,14 @@ impl AsPlanned {
         answer
     }
 
-    /// A repair for a region beyond the runs that the report names.
+    /// Returns a repair for a region beyond the runs that the report names.
     fn answer_region(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
         let deviations = if cx.planned.plan.is_some() { SURE } else { 1.0 };
         self.regions.next(cx, |missing| arriving(missing, cx.loss.rate, deviations))
     }
 }
 
-/// A repair for a reported deficit.
+/// Returns a repair for a reported deficit.
 fn answer(cx: &CodingContext<'_>) -> Option<Repair> {
     if let Some(plan) = &cx.planned.plan {
         return answer_deficit(cx, |missing| plan.answers(missing, cx.oldest));
@@ -88,20 +90,21 @@ fn answer(cx: &CodingContext<'_>) -> Option<Repair> {
     if !is_sparing(cx) {
         return answer_deficit(cx, |missing| missing);
     }
-    // What the running repairs bring within a round trip beyond what its losses take.
+    // The surplus that the running proactive repairs bring within a round trip, beyond their share for
+    // losses.
     let excess = (cx.planned.share - taken(&cx.loss)).max(0.0);
     let drained = excess * cx.flying() as f64;
     answer_deficit(cx, |missing| missing.saturating_sub(drained as u64))
 }
 
-/// Whether answers leave out what the running repairs drain: the flow is saturated, has no plan, and to
-/// answer all would cost too much goodput.
+/// Whether answers are reduced by the deficit that the running proactive repairs will drain. This is so if
+/// the flow is saturated, has no plan, and answering everything would cost too much goodput.
 pub(in crate::redundancy) fn is_sparing(cx: &CodingContext<'_>) -> bool {
     cx.planned.plan.is_none() && cx.planned.saturated && is_dear(cx)
 }
 
-/// Repairs of which `missing` arrive on average, and so many standard deviations more: without them, half of
-/// the regions would be asked for again, a round trip later.
+/// The number of repairs of which `missing` arrive on average, plus `deviations` standard deviations. Without
+/// the margin, half of the regions would need another answer, a round trip later.
 fn arriving(missing: u64, loss: f64, deviations: f64) -> u64 {
     let (missing, arrives) = (missing as f64, (1.0 - loss).max(0.1));
     ((missing + deviations * (missing * loss).sqrt()) / arrives).ceil() as u64
@@ -112,7 +115,7 @@ mod tests {
     use super::*;
     use crate::redundancy::{Planner, RepairInFlight, context};
 
-    /// The context once the planner has seen it.
+    /// The context after the planner has reviewed it.
     fn planned<'a>(cx: &CodingContext<'a>, planner: &'a mut Planner) -> CodingContext<'a> {
         planner.on_source_sent(cx);
         CodingContext { planned: planner.planned(), ..*cx }
@@ -129,9 +132,9 @@ mod tests {
             let mut planner = Planner::default();
             AsPlanned::default().next(&planned(&cx, &mut planner)).is_some()
         };
-        assert!(answered(0.1, 1.1, 125), "3 % of 125 would drain three of them");
-        assert!(!answered(0.1, 4.0, 125), "bursts: the running repairs drain it");
-        assert!(answered(0.1, 1.1, 20), "little is drained within a short round trip");
+        assert!(answered(0.1, 1.1, 125), "with 125 in flight, 3 % would drain three of them");
+        assert!(!answered(0.1, 4.0, 125), "losses in bursts are dense: the running repairs drain the deficit");
+        assert!(answered(0.1, 1.1, 20), "the running repairs drain little within a short round trip");
     }
 
     #[test]
@@ -152,7 +155,7 @@ mod tests {
             policy.next(&planned(&cx, &mut planner)).is_some()
         };
         let few = &answers[..2];
-        // 1,000 symbols are out: 15 later it is looked at again, or when something new is known.
+        // 1,000 symbols are in flight: the next scan comes 15 symbols later, or when the report changes.
         assert!(!is_answered(&report, 1_050, &answers) && !is_answered(&report, 1_064, few));
         assert!(is_answered(&report, 1_065, few) && is_answered(&report, 1_065, few));
         assert!(!is_answered(&report, 1_065, &answers));

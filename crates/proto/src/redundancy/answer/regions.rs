@@ -1,8 +1,8 @@
-//! Answers to what is lacking beyond the runs that FEEDBACK can name, region by region.
+//! Answers for deficits beyond the runs that FEEDBACK can name, region by region.
 //!
-//! FEEDBACK names the 32 lowest runs, which at 40 % of loss are 130 symbols. On a path that has thousands
-//! under way an answer to these alone would let the edge move by 130 symbols in a round trip. So each region
-//! gets its answers in the same round trip. They mix the symbols of that region alone, so that the rows of
+//! FEEDBACK names the 32 lowest runs. At 40 % loss these cover 130 symbols. A path can have thousands of
+//! symbols in flight. If only these runs were answered, the edge would move by 130 symbols per round trip. So
+//! all regions are answered in the same round trip. A repair mixes symbols of one region only, so the rows of
 //! one region do not wait for the answers of another.
 
 use core::ops::Range;
@@ -12,20 +12,21 @@ use tidewire_codec::SourceId;
 
 use crate::redundancy::{CodingContext, MAX_REGIONS, MAX_RUNS, Repair};
 
-/// Repairs that are owed to the regions of the newest report. They are counted once for each report, since
-/// what is under way is thousands of packets.
+/// Repairs still to be sent for the regions of the newest report. They are counted once per report, because
+/// thousands of packets can be in flight.
 #[derive(Debug, Default)]
 pub struct RegionAnswers {
-    /// Number of the report, and what was settled.
+    /// Serial number of the last report counted, and the settled id at that time.
     looked: Option<(u64, SourceId)>,
     owed: VecDeque<(Range<SourceId>, u64)>,
 }
 
 impl RegionAnswers {
-    /// The next repair for a region whose first transmissions are settled. `allow(missing)` says how many
-    /// repairs should be under way for a region that lacks `missing` symbols.
+    /// Returns the next repair for a region whose first transmissions are settled. `allow(missing)` returns
+    /// how many repairs should be in flight for a region that lacks `missing` symbols.
     pub fn next(&mut self, cx: &CodingContext<'_>, allow: impl Fn(u64) -> u64) -> Option<Repair> {
-        // Memory is taken with the first window that can have so many runs: an idle connection needs none.
+        // Memory is reserved only when the window is large enough for so many runs. An idle connection needs
+        // none.
         if self.owed.capacity() == 0 && cx.sent.0.saturating_sub(cx.base.0) >= 2 * MAX_RUNS as u64 {
             self.owed.reserve(MAX_REGIONS);
         }
@@ -52,7 +53,7 @@ impl RegionAnswers {
             return;
         };
         let from = regions.first().map_or(cx.settled, |(region, _)| region.start);
-        // A peer may name longer regions than a repair spans.
+        // A peer may report regions longer than the span of a repair.
         let most = u64::from(cx.max_span);
         self.owed.extend(regions.iter().map(|(region, deficit)| (region.clone(), allow((*deficit).min(most)))));
         for repair in cx.in_flight.iter().filter(|repair| repair.on_feedback && repair.first >= from) {
@@ -79,7 +80,7 @@ mod tests {
         cx
     }
 
-    /// First symbols of all answers that are due.
+    /// The first symbols of all answers that are due.
     fn answers(regions: &mut RegionAnswers, cx: &CodingContext<'_>) -> Vec<u64> {
         let next = || match regions.next(cx, |missing| missing) {
             Some(Repair::Coded { first, on_feedback: true, .. }) => Some(first.0),
@@ -96,8 +97,8 @@ mod tests {
         let report = Report { end: SourceId(130), regions: list, serial: 1, ..Report::default() };
         let mut regions = RegionAnswers::default();
         let cx = context(&report, &[], 1_000);
-        assert_eq!(answers(&mut regions, &cx), [130, 130, 512, 512, 512], "the last is not settled");
-        assert_eq!(answers(&mut regions, &cx), [0; 0], "once for each report");
+        assert_eq!(answers(&mut regions, &cx), [130, 130, 512, 512, 512], "the last region is not settled yet");
+        assert_eq!(answers(&mut regions, &cx), [0; 0], "each report is answered once");
         let answer = |first, on_feedback| RepairInFlight { packet: 1, first: SourceId(first), count: 256, on_feedback };
         let in_flight = [answer(0, true), answer(140, true), answer(512, true), answer(600, false)];
         let newer = Report { serial: 2, ..report.clone() };

@@ -1,4 +1,4 @@
-//! Selective-repeat ARQ: a lost source symbol is sent again.
+//! Selective-repeat ARQ: retransmits each lost source symbol.
 
 use super::AnswerPolicy;
 use crate::redundancy::{CodingContext, Repair};

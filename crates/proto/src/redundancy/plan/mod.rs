@@ -1,14 +1,14 @@
-//! The planner of a lane: how much proactive repair there should be, for both policies of the default
-//! redundancy.
+//! The planner of a lane computes how much proactive repair to send. Both policies of the default redundancy
+//! read its decision.
 //!
 //! - *Application-limited*: the least share of repair with which the exact model predicts that few enough
-//!   symbols are later than the target (`target.rs`): the user's, or `default_target`.
-//! - *Saturated* and no target given: what the loss takes, `p/(1-p)`, and a few percent more; every repair
-//!   beyond costs goodput.
-//! - On a clean path: nothing. The default redundancy is then plain ARQ.
+//!   symbols are later than the target (`target.rs`). The target is the user's, or `default_target`.
+//! - *Saturated*, and no target given: `p/(1-p)`, which replaces the lost packets, and a few percent more.
+//!   Every further repair costs goodput.
+//! - *Clean path*: no repair. The default redundancy is then plain ARQ.
 //!
-//! `super::Policies` owns the planner, because `adaptive` and `planned` read the same decision and a plan
-//! costs a millisecond.
+//! `super::Policies` owns the planner, because `adaptive` and `planned` read the same decision, and a plan
+//! takes a millisecond to compute.
 
 mod steady;
 mod target;
@@ -23,81 +23,82 @@ pub use steady::{SteadyPath, steady_share};
 use target::{ASKED, plan_default};
 pub use target::{Conditions, Nearest, Plan, Target, plan};
 
-/// Below this upper bound of the loss rate the path counts as clean: at 0.2 % a repair per 20 packets saves
-/// one round trip in 500 packets and costs 25 packets for it.
+/// If the upper bound of the loss rate is below this, the path counts as clean. At 0.2 % loss, a repair per
+/// 20 packets saves one round trip in 500 packets and costs 25 packets.
 pub(super) const CLEAN: f64 = 0.002;
-/// Fewer fates than this say too little: until then [`UNKNOWN`] holds. A loss says more than none.
+/// Number of packets with a known fate below which the loss estimate is too uncertain. Until then [`UNKNOWN`]
+/// applies. If a packet was lost, fewer are enough ([`FEW`]), because a loss is stronger evidence than none.
 const ENOUGH: f64 = 64.0;
 const FEW: f64 = 8.0;
-/// Proactive share before anything is known: little, and more on evidence. Chosen.
+/// Share of proactive repair before the loss is known. Small, and raised on evidence. Chosen.
 const UNKNOWN: f64 = 0.03;
-/// Saturated: repair beyond what the loss takes, as a fraction of the rate. Headers take 5.4 %, and 0.90 of
-/// C(1 - p) is to be left. What these rules are worth is measured in docs/recovery.md.
+/// Saturated flow: repair beyond what replaces the losses, as a fraction of the rate. Headers take 5.4 %, and
+/// 0.90 of C(1 - p) should remain as goodput. docs/recovery.md measures the effect of these rules.
 const EXCESS: f64 = 0.02;
-/// The same where answers are sparing ([`is_dear`]). It is also what drains a deficit without being asked: so
-/// much is not answered, since both would be sent for the same loss.
+/// The same excess if answers are sparing ([`is_dear`]). This excess already drains a deficit, so answers are
+/// reduced by the same amount.
 const SPARING_EXCESS: f64 = 0.03;
-/// From this rate of loss times [`correlation`] on something is lacking most of the time, and to answer all
-/// of it would cost more goodput than there is to give (Gilbert 10 % x 4: 2.4 %). Between 10 % of independent
-/// losses (0.12) or 2 % in runs of 4 (0.14), where answers are cheap, and 20 % (0.3).
+/// If the loss rate times [`correlation`] exceeds this, the receiver lacks something most of the time, and
+/// answering all of it would cost more goodput than is acceptable (Gilbert 10 % x 4: 2.4 %). Chosen between
+/// 10 % of independent losses (0.12) or 2 % in runs of 4 (0.14), where answers are cheap, and 20 % (0.3).
 const DENSE: f64 = 0.2;
-/// With fewer source symbols than this in a round trip an answer comes soon, and being sparing with answers
-/// costs little delay (10 % at 10 ms, 25 Mbit/s, 21 symbols: 2 ms, for 2.8 % of goodput). Chosen between that
-/// and 125 symbols, where it costs half of the delay.
+/// If a round trip has fewer source symbols than this, an answer arrives soon, and sparing answers cost
+/// little delay (10 % at 10 ms, 25 Mbit/s, 21 symbols: they cost 2 ms and save 2.8 % of goodput). With 125
+/// symbols, half of the delay comes from sparing answers. Chosen between the two.
 const SHORT: u64 = 64;
-/// Predicted delay quantile that the default target bounds.
+/// The delay quantile that the default target bounds.
 const QUANTILE: f64 = 0.99;
-/// The default target in round trips: this much, and more where the loss makes a given delay dearer, but no
-/// more than one, which is what asking costs; and no less than [`TARGET_FLOOR`]. Chosen, see
-/// docs/recovery.md.
+/// The default target on a path without loss, in round trips. It grows with the loss, because a given delay
+/// then costs more repair. It is at most one round trip, which is the cost of an answer, and at least
+/// [`TARGET_FLOOR`]. Chosen, see docs/recovery.md.
 const TARGET: f64 = 0.1;
 const TARGET_FLOOR: Duration = Duration::from_millis(5);
-/// Round trips that the default target grows by per unit of loss, times [`correlation`] for bursts. From the
-/// sweep in docs/recovery.md: with it delay and overhead both keep to the goals of half load at every loss
-/// from 1 % to 20 %, in bursts or not.
+/// Growth of the default target, in round trips per unit of loss rate, multiplied by [`correlation`] for
+/// bursts. From the sweep in docs/recovery.md: with it, delay and overhead both meet the goals for half load
+/// at every loss rate from 1 % to 20 %, in bursts or not.
 const TARGET_PER_LOSS: f64 = 2.0;
-/// Where symbols are far apart, the default target is so many of them at least, up to what asking takes: a
-/// repair mixes some symbols, and with fewer between them it is a copy of each.
+/// If symbols are far apart, the default target is at least this many symbol intervals, up to the time an
+/// answer takes. A repair should mix several symbols; with too few in the interval it is a copy of each.
 const SLOW: u32 = 8;
-/// A plan costs a millisecond or two, so that a new one is made no more often than this, and only where what
-/// it rests on has changed
+/// Least time between two plans for small changes of the path. A plan takes a millisecond or two to compute.
 const PLAN_LIFE: Duration = Duration::from_millis(250);
-/// by more than this fraction,
+/// A new plan is made only if some condition changed by more than this fraction.
 const DRIFT: f64 = 0.1;
-/// or sooner, where the change is so large that the path is another one.
+/// A change by more than this fraction means a different path. The least time between two plans is then
+/// [`STEP_LIFE`].
 const STEP: f64 = 0.5;
 const STEP_LIFE: Duration = Duration::from_millis(40);
-/// The share is worked out anew after this many source symbols: cheap enough to be exact about.
+/// Source symbols between two reviews of the share. A review is cheap.
 const REVIEW: u32 = 16;
-/// A window of more symbols than this is long. The memory of the loss estimate is then a few milliseconds and
-/// symbols leave by bursts, so that each review would see something else. Chosen: twice what 25 Mbit/s takes
+/// A window of more symbols than this is long. The loss estimate then covers only a few milliseconds, and
+/// symbols leave in bursts, so each review would give a noisy result. Chosen: twice the window of 25 Mbit/s
 /// at 60 ms.
 const LONG: u64 = 256;
-/// Round trips until a packet's fate is known: FEEDBACK leaves a sixteenth later, and a loss is believed an
+/// Round trips until a packet's fate is known: FEEDBACK leaves a sixteenth later, and a loss is declared an
 /// eighth later (docs/recovery.md section 1).
 const SETTLED: f64 = 1.0 + 1.0 / 16.0 + 1.0 / 8.0;
-/// The part of a long window over which what is seen is averaged. Chosen: a step is still followed within a
-/// round trip.
+/// Fraction of a long window over which the conditions are averaged. Chosen: the planner still follows a step
+/// within a round trip.
 const AVERAGED: f64 = 0.5;
 
-/// What the planner decided last.
+/// The newest decision of the planner.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Planned {
     /// Proactive repairs per source symbol.
     pub share: f64,
-    /// The flow was limited by the path at the last review.
+    /// True if the path limited the flow at the last review.
     pub saturated: bool,
-    /// How a target is met; `None` on a clean or unknown path, and where the flow is saturated without a
+    /// How the target is met. `None` on a clean or unknown path, and if the flow is saturated without a
     /// stated target.
     pub plan: Option<Plan>,
 }
 
 impl Planned {
-    /// Nothing decided.
+    /// The state before the first decision.
     pub const NONE: Self = Self { share: 0.0, saturated: false, plan: None };
 }
 
-/// See the module.
+/// Computes the share of proactive repair of one lane; see the module.
 #[derive(Debug)]
 pub struct Planner {
     planned: Planned,
@@ -105,7 +106,7 @@ pub struct Planner {
     made: Time,
     since_review: u32,
     reviewed: bool,
-    /// See [`Self::conditions`].
+    /// The averaged conditions of a long window; see [`Self::conditions`].
     seen: Option<Conditions>,
 }
 
@@ -116,7 +117,7 @@ impl Default for Planner {
 }
 
 impl Planner {
-    /// A source symbol was sent for the first time: now and then the share is worked out anew.
+    /// Called when a source symbol was sent for the first time. Reviews the share after every few symbols.
     pub fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
         self.since_review += 1;
         if !self.reviewed || self.since_review >= REVIEW {
@@ -127,7 +128,7 @@ impl Planner {
         }
     }
 
-    /// What it decided last.
+    /// The newest decision.
     pub fn planned(&self) -> &Planned {
         &self.planned
     }
@@ -160,13 +161,14 @@ impl Planner {
         self.planned.plan.map_or(0.0, |plan| plan.share)
     }
 
-    /// What a plan rests on; of a long window what is seen over some of it.
+    /// The inputs of a plan. In a long window they are averaged over part of the window.
     fn conditions(&mut self, cx: &CodingContext<'_>) -> Conditions {
         let window = cx.flying();
         let conditions = if window <= LONG {
             Conditions::new(&cx.loss, cx.rtt, cx.source_interval)
         } else {
-            // So many were sent in the time until a fate is known, whatever the last few did.
+            // Derive the interval from the number sent until a fate is known, so that a burst of the last few
+            // does not matter.
             let now = Conditions::new(&cx.loss, cx.rtt, cx.rtt.mul_f64(SETTLED).div_f64(window as f64));
             self.seen.map_or(now, |seen| seen.towards(&now, f64::from(REVIEW) / (AVERAGED * window as f64)))
         };
@@ -175,9 +177,8 @@ impl Planner {
     }
 }
 
-/// What is aimed at where the user says nothing: a p99 of in-order delay of `round trip * min(1, 0.1 + 2 p (2
-/// B - 1))` with the upper bound of the loss rate p and the mean burst B; at least 5 ms and [`SLOW`] source
-/// symbols.
+/// The target if the user states none: a p99 of in-order delay of `round trip * min(1, 0.1 + 2 p (2 B - 1))`,
+/// with the upper bound of the loss rate p and the mean burst B. At least 5 ms and [`SLOW`] source symbols.
 fn default_target(cx: &CodingContext<'_>) -> Target {
     let round_trips = TARGET + TARGET_PER_LOSS * cx.loss.upper * correlation(cx.loss.burst);
     let slow = (cx.source_interval * SLOW).min(cx.rtt.mul_f64(ASKED));
@@ -185,17 +186,17 @@ fn default_target(cx: &CodingContext<'_>) -> Target {
     Target { latency, deliver: QUANTILE, max_overhead: cx.max_overhead }
 }
 
-/// Repairs per source symbol that the loss takes: `p / (1 - p)`.
+/// Repairs per source symbol that replace the lost packets: `p / (1 - p)`.
 pub(super) fn taken(loss: &LossEstimate) -> f64 {
     loss.rate / (1.0 - loss.rate).max(0.1)
 }
 
-/// Saturated: whether to answer all that is lacking would cost too much goodput.
+/// For a saturated flow: whether answering every deficit would cost too much goodput.
 pub(super) fn is_dear(cx: &CodingContext<'_>) -> bool {
     cx.flying() < SHORT || cx.loss.rate * correlation(cx.loss.burst) > DENSE
 }
 
-/// P(Bin(n, p) > m).
+/// P(Bin(n, p) > m): the probability that more than `m` of `n` packets are lost at loss rate `p`.
 pub(super) fn more_than(m: u32, n: u32, p: f64) -> f64 {
     let odds = p / (1.0 - p);
     let mut term = (1.0 - p).powi(n as i32);
@@ -212,7 +213,7 @@ mod tests {
     use super::*;
     use crate::redundancy::{Report, context};
 
-    /// What is decided at the first review.
+    /// The share after the first review.
     fn share(cx: &CodingContext<'_>) -> f64 {
         let mut planner = Planner::default();
         planner.on_source_sent(cx);
@@ -257,7 +258,7 @@ mod tests {
         };
         let mut cx = context(&report, 0.05, 1.0, false);
         let first = after(&mut cx, Duration::ZERO, 0.06);
-        // Drift is followed after a quarter of a second, a step at the next moment.
+        // The planner follows drift after a quarter of a second, and a step after [`STEP_LIFE`].
         assert_eq!(after(&mut cx, Duration::ZERO, 0.08), first);
         assert_eq!(after(&mut cx, PLAN_LIFE, 0.063), first);
         let drifted = after(&mut cx, Duration::ZERO, 0.08);
@@ -288,10 +289,14 @@ mod tests {
         let mut cx = context(&report, 0.05, 1.0, false);
         (cx.settled, cx.sent) = (tidewire_codec::SourceId(1_000), tidewire_codec::SourceId(7_000));
         let before = conditions(&mut cx, 0.06, 1);
-        assert_eq!(before.interval, Duration::from_nanos(11_875), "6,000 in 71.25 ms, whatever the last few did");
+        assert_eq!(
+            before.interval,
+            Duration::from_nanos(11_875),
+            "6,000 symbols in 71.25 ms, whatever the last few did"
+        );
         assert_eq!(conditions(&mut cx, 0.12, 1), before);
-        // Three halves of a window; then there is time for another plan.
+        // After three halves of a window, enough time has passed for another plan.
         conditions(&mut cx, 0.12, 3 * 188);
-        assert!(conditions(&mut cx, 0.12, 1).loss > 0.1, "what lasts is believed");
+        assert!(conditions(&mut cx, 0.12, 1).loss > 0.1, "a lasting change is followed");
     }
 }

@@ -1,9 +1,10 @@
-//! What a redundancy comes to on a path that stays as it is: the policies are asked as a connection asks
-//! them, without one.
+//! Computes the repair share that a redundancy reaches on a path whose conditions do not change. It calls the
+//! policies as a connection does, but needs no connection.
 //!
-//! `tidewire probe` tells by it what would be sent for a flow, and docs/default-policy.md what is sent on many
-//! paths. No packet is needed, because policies are functions of their context and state: source symbols
-//! leave at even distances, the fate of what was sent a round trip ago is known, and nothing is lacking.
+//! `tidewire probe` uses it to say what would be sent for a flow, and docs/default-policy.md lists its
+//! results for many paths. No packet is needed, because policies are functions of their context and state.
+//! Source symbols leave at equal intervals, the fate of each packet is known after a round trip, and the peer
+//! lacks nothing.
 
 use core::time::Duration;
 
@@ -14,21 +15,21 @@ use crate::Time;
 use crate::path::LossEstimate;
 use crate::redundancy::{CodingContext, DEFAULT_SPAN, Policies, Redundancy, Repair, Report};
 
-/// A path that stays as it is, and the flow on it.
+/// A path whose conditions do not change, and the flow on it.
 #[derive(Clone, Copy, Debug)]
 pub struct SteadyPath {
-    /// What is believed of its loss, as in [`LossEstimate::settled`].
+    /// The loss estimate, as in [`LossEstimate::settled`].
     pub loss: LossEstimate,
     /// Smoothed round trip.
     pub rtt: Duration,
     /// Time between source symbols.
     pub interval: Duration,
-    /// The flow takes all that the path lets through, rather than leave room.
+    /// True if the flow uses the whole capacity of the path.
     pub saturated: bool,
 }
 
-/// Proactive repairs per source symbol of a flow, and the plan for `target`, or for the default's, if the
-/// policy makes one.
+/// Returns the proactive repairs per source symbol of a flow, and the plan if the policy makes one. The plan
+/// is for `target`, or for the default target if `target` is `None`.
 pub fn steady_share(
     redundancy: Redundancy,
     path: &SteadyPath,
@@ -72,7 +73,7 @@ pub fn steady_share(
     (repairs as f64 / SYMBOLS as f64, policies.plan().copied())
 }
 
-/// Source symbols that the policy is asked for: a share to a thousandth.
+/// Number of source symbols simulated: enough for a share exact to a thousandth.
 const SYMBOLS: u64 = 4_096;
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! What a target asks of the code: the least proactive repair with which few enough symbols are later than a
-//! user allows.
+//! Computes the plan for a target: the least proactive repair with which few enough symbols are later than
+//! the target's latency.
 //!
-//! [`super::Planner`] plans by it, for the latency that is given ([`crate::config::Config::latency`]) or the
-//! default target. Pure: the same path and target give the same [`Plan`]. In-order delay is predicted by
-//! [`crate::model::gilbert`], exactly for a path that loses as it is believed to. A late symbol costs no more
-//! than a round trip of asking, so that a target beyond that is met without proactive repair.
+//! [`super::Planner`] calls it with the user's target ([`crate::config::Config::latency`]) or the default
+//! target. It is pure: the same path and target give the same [`Plan`]. [`crate::model::gilbert`] predicts
+//! the in-order delay, exactly for a path whose losses match the estimate. An answer repairs a symbol after
+//! about one round trip, so a target longer than that needs no proactive repair.
 
 use core::fmt;
 use core::time::Duration;
@@ -12,47 +12,49 @@ use core::time::Duration;
 use crate::model::gilbert::{self, Gilbert};
 use crate::path::{LossEstimate, correlation};
 
-/// Round trips from the first transmission of a lost symbol to the answer that repairs it, beyond the one-way
-/// time: the round trip, a sixteenth until FEEDBACK leaves, an eighth for reordering (`path/loss.rs`), and
-/// some for the jitter of all three.
+/// Round trips from the first transmission of a lost symbol to the arrival of the answer, beyond the one-way
+/// time. It is the sum of the round trip, a sixteenth until FEEDBACK leaves, an eighth for reordering
+/// (`path/loss.rs`), and a margin for the jitter of all three.
 pub(super) const ASKED: f64 = 1.25;
-/// ... and so many symbols, where they are far apart: a loss is seen by what comes after it.
+/// Symbol intervals to add to [`ASKED`]. They matter if symbols are far apart: a loss is detected by the
+/// packets that follow it.
 const ASKED_SYMBOLS: f64 = 3.0;
-/// So many symbols are later than an answer should be, for what delays some of them: rate control that
-/// drains, a gap that is seen late. Measured at half load, 2 and 10 % of loss: 0.2 %, in runs of 4 1.6 %
-/// (`crates/sim/tests/behaviour/target.rs`), as [`correlation`] says.
+/// Fraction of symbols that are later than an answer should be. Causes are rate control that drains the
+/// queue, and gaps that are detected late. Measured at half load with 2 and 10 % loss: 0.2 %, and 1.6 % in
+/// runs of 4 (`crates/sim/tests/behaviour/target.rs`). It scales with [`correlation`].
 const ASKED_LATE: f64 = 0.003;
-/// Rounds of asking that a nearest target may count on: the strictest fraction needs four where losses come
-/// in runs of 10.
+/// Maximum number of rounds of feedback repair that a nearest target may assume. The strictest fraction needs
+/// four if losses come in runs of 10.
 const MOST_ROUNDS: u32 = 8;
-/// A share is least enough where it leaves this much less late than is allowed, at most: it is then within a
-/// hundredth of the least one, and what is believed of the path is not known to a tenth.
+/// The search for the least share stops when the late fraction is below the allowed fraction by at most this
+/// part. The share is then within a hundredth of the least one; the path conditions are not even known to a
+/// tenth.
 const NEAR: f64 = 0.05;
-/// Most shares that are tried for that; some five are.
+/// Maximum number of shares that the search tries. About five are usual.
 const TRIALS: usize = 20;
-/// One answer in so many may fall short at most, whatever the target: else the margin would cost more than
-/// what is lacking.
+/// Lower limit of the probability that an answer falls short, whatever the target. Below it the margin would
+/// cost more repairs than the deficit itself.
 const LEAST_RISK: f64 = 1e-4;
-/// ... and at least, so that an answer usually does.
+/// Upper limit of the probability that an answer falls short, so that one answer usually suffices.
 const MOST_RISK: f64 = 0.1;
 
-/// How late data may be.
+/// A latency target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Target {
-    /// In-order delay beyond the path's own one-way time that a symbol may have.
+    /// Longest allowed in-order delay, beyond the one-way time of the path.
     pub latency: Duration,
-    /// Fraction of symbols that are to keep to it, below 1.
+    /// Fraction of symbols that must meet the latency, below 1.
     pub deliver: f64,
-    /// Proactive repairs per source symbol at most.
+    /// Upper limit of proactive repairs per source symbol.
     pub max_overhead: f64,
 }
 
-/// What a plan rests on.
+/// The path conditions that a plan is computed from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Conditions {
-    /// Fraction of packets lost: the upper bound that is planned with.
+    /// Loss rate. Plans use the upper bound of the estimate.
     pub loss: f64,
-    /// Mean run of lost packets.
+    /// Mean number of consecutive lost packets.
     pub burst: f64,
     /// Smoothed round trip.
     pub rtt: Duration,
@@ -60,47 +62,47 @@ pub struct Conditions {
     pub interval: Duration,
 }
 
-/// What to send for a target, and what comes of it.
+/// How much repair to send for a target, and the predicted result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Plan {
-    /// What it is for.
+    /// The target of the plan.
     pub target: Target,
-    /// The user stated that target; else it is the default's.
+    /// True if the user stated the target; false if it is the default target.
     pub stated: bool,
-    /// What it rests on.
+    /// The conditions that it was computed from.
     pub conditions: Conditions,
     /// Proactive repairs per source symbol.
     pub share: f64,
     /// Predicted fraction of symbols that are later than the target's latency.
     pub late: f64,
-    /// Fraction of symbols that wait for an answer when it comes: so many are later by a round trip if it
-    /// falls short.
+    /// Fraction of symbols that are waiting when an answer arrives. If the answer falls short, these symbols
+    /// are late by another round trip.
     asking: f64,
-    /// What could be had instead, where the target cannot.
+    /// The nearest feasible targets, if the target is not feasible.
     pub nearest: Option<Nearest>,
 }
 
-/// What is feasible where a target is not: each by itself would do.
+/// The nearest feasible targets, if the target is not feasible. Each field alone makes it feasible.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Nearest {
-    /// The latency that the fraction asked for can keep to.
+    /// The latency that the requested fraction of symbols can meet.
     pub latency: Duration,
-    /// The fraction that can keep to the latency asked for.
+    /// The fraction of symbols that can meet the requested latency.
     pub deliver: f64,
-    /// The overhead with which the target could be met, if any up to 100 % would do.
+    /// The overhead with which the target is feasible, if 100 % or less suffices.
     pub max_overhead: Option<f64>,
 }
 
 impl Conditions {
     pub(super) fn new(loss: &LossEstimate, rtt: Duration, interval: Duration) -> Self {
         let loss_rate = loss.upper.min(0.9);
-        // Independent losses come in runs of 1/(1-p) on average.
+        // Runs of independent losses have a mean length of 1/(1-p).
         let burst = loss.burst.max(1.0 / (1.0 - loss_rate));
         Self { loss: loss_rate, burst, rtt, interval: interval.max(Duration::from_micros(1)) }
     }
 
-    /// By which part the two are apart in what they are furthest apart in.
+    /// The largest relative difference over all fields.
     pub(super) fn difference(&self, other: &Self) -> f64 {
         let part = |a: f64, b: f64| (a - b).abs() / a.max(b).max(f64::MIN_POSITIVE);
         let times = part(self.rtt.as_secs_f64(), other.rtt.as_secs_f64())
@@ -108,8 +110,8 @@ impl Conditions {
         part(self.loss, other.loss).max(part(self.burst, other.burst)).max(times)
     }
 
-    /// These with the losses and the interval of `other` in them, as far as `part` says, from 0 to 1; the
-    /// round trip is an average already.
+    /// Moves the losses and the interval towards those of `other` by the fraction `part`, from 0 to 1. The
+    /// round trip is copied, because it is an average already.
     pub(super) fn towards(&self, other: &Self, part: f64) -> Self {
         let between = |from: f64, to: f64| from + part * (to - from);
         let interval = between(self.interval.as_secs_f64(), other.interval.as_secs_f64());
@@ -121,13 +123,14 @@ impl Conditions {
         }
     }
 
-    /// In-order delay of what is repaired by asking, when the first answer does.
+    /// In-order delay of a lost symbol that the first answer repairs.
     pub fn asked(&self) -> Duration {
         self.rtt.mul_f64(ASKED) + self.interval.mul_f64(ASKED_SYMBOLS)
     }
 
-    /// Fraction of symbols later than `latency` when all that is lost is asked for: before an answer can be
-    /// there, what waits behind a gap; beyond that each further round is as rare among those that need one.
+    /// Fraction of symbols later than `latency` if every loss is repaired by an answer. If `latency` is
+    /// shorter than an answer takes, these are the symbols that wait behind a gap. If it is longer, each
+    /// further round of answers is as rare as the first, among the symbols that need it.
     fn asked_late(&self, latency: Duration) -> f64 {
         let asked = self.asked();
         let Some(waits) = asked.checked_sub(latency).filter(|waits| !waits.is_zero()) else {
@@ -137,41 +140,43 @@ impl Conditions {
         self.behind_gaps(waits).max(self.loss).min(1.0)
     }
 
-    /// Symbols that are sent within that time of a gap's first packet, per symbol.
+    /// Expected number of symbols, per symbol sent, that are sent within `time` after the first packet of a
+    /// gap.
     fn behind_gaps(&self, time: Duration) -> f64 {
         self.loss / self.burst * time.as_secs_f64() / self.interval.as_secs_f64()
     }
 
-    /// Fraction of symbols that wait when an answer comes: those behind a gap that is asked for, at most
-    /// those that the code alone delivers later.
+    /// Fraction of symbols that are waiting when an answer arrives: those behind a gap, but at most those
+    /// that the code alone would deliver later.
     fn asking(&self, share: f64) -> f64 {
         let asked = self.asked();
         let behind_gaps = self.behind_gaps(asked);
         if share > 0.0 { behind_gaps.min(self.late(share, asked)) } else { behind_gaps }
     }
 
-    /// Seconds that a packet has, with `share` repairs per source symbol.
+    /// Seconds per packet, with `share` repairs per source symbol.
     fn slot(&self, share: f64) -> f64 {
         self.interval.as_secs_f64() / (1.0 + share)
     }
 
-    /// Fraction of symbols later than `latency` without any asking. About 0.1 ms.
+    /// Fraction of symbols later than `latency` if no loss is answered. Takes about 0.1 ms to compute.
     fn late(&self, share: f64, latency: Duration) -> f64 {
         gilbert::late(self.loss, self.burst, 1.0 + 1.0 / share.max(1e-9), latency.as_secs_f64() / self.slot(share))
     }
 }
 
-/// The least share that meets a stated target under these conditions, at most its cap; with what can be had
-/// instead where that is too little. A millisecond or two; 10 where the target cannot be met.
+/// Computes the least share that meets a stated target under these conditions, at most the cap of the target.
+/// If the cap is too low, the plan names the nearest feasible targets. Takes a millisecond or two; 10 if the
+/// target is not feasible.
 pub fn plan(target: Target, conditions: Conditions) -> Plan {
     let plan = least_plan(target, conditions);
     let nearest = (plan.late > 1.0 - target.deliver).then(|| nearest(&target, &conditions, plan.late));
     Plan { stated: true, nearest, ..plan }
 }
 
-/// The same for a target that nobody stated: where it cannot be had, the cap, and nothing to be said; and
-/// rare losses are asked for, whatever waits behind them: a repair in five packets is what 0.1 % in runs of
-/// four would take.
+/// Computes the plan for the default target. If that target is not feasible, the share is the cap, and no
+/// nearest target is computed. Rare losses get no proactive repair, however many symbols wait behind them:
+/// 0.1 % loss in runs of four would need a repair in every five packets.
 pub(super) fn plan_default(target: Target, conditions: Conditions) -> Plan {
     if conditions.loss <= (1.0 - target.deliver) / 2.0 {
         return asking_plan(target, conditions);
@@ -179,7 +184,7 @@ pub(super) fn plan_default(target: Target, conditions: Conditions) -> Plan {
     least_plan(target, conditions)
 }
 
-/// Nothing before it is asked for.
+/// A plan without proactive repair: every loss is repaired by an answer.
 fn asking_plan(target: Target, conditions: Conditions) -> Plan {
     let (late, asking) = (conditions.asked_late(target.latency), conditions.asking(0.0));
     Plan { target, stated: false, conditions, share: 0.0, late, asking, nearest: None }
@@ -188,8 +193,8 @@ fn asking_plan(target: Target, conditions: Conditions) -> Plan {
 fn least_plan(target: Target, conditions: Conditions) -> Plan {
     let allowed = 1.0 - target.deliver;
     let asked = asking_plan(target, conditions);
-    // Where answers come too late the margin is for what that estimate leaves out: gaps that are asked for
-    // more than once.
+    // If answers take longer than the target's latency, keep half of the allowed fraction as a margin. The
+    // estimate omits gaps that need more than one answer.
     if asked.late <= allowed / 2.0 || (target.latency >= conditions.asked() && asked.late <= allowed) {
         return asked;
     }
@@ -212,15 +217,16 @@ fn nearest(target: &Target, conditions: &Conditions, at_cap: f64) -> Nearest {
     let (allowed, late) = (1.0 - target.deliver, |share| conditions.late(share, target.latency));
     let most = late(1.0);
     let max_overhead = (most <= allowed).then(|| least((cap, at_cap), (1.0, most), allowed, late).0);
-    // Rounds of asking until few enough are late.
+    // Rounds of answers until few enough symbols are late.
     let asked = (1..=MOST_ROUNDS).map(|rounds| conditions.asked() * rounds);
     let asked = asked.into_iter().find(|&latency| conditions.asked_late(latency) <= 1.0 - target.deliver);
     Nearest { latency: coded.min(asked.unwrap_or(Duration::MAX)), deliver: 1.0 - at_cap, max_overhead }
 }
 
-/// The least share, between one that leaves too much late and one that does not, each with what it leaves
-/// late; returned alike. What is late falls about exponentially with the share, so that its logarithm is
-/// interpolated (regula falsi, with the Illinois rule that an end which stays twice counts half).
+/// Finds the least share that leaves at most `allowed` late. `low` is a share that leaves too much late, and
+/// `high` is one that does not, each with its late fraction. Returns a share and its late fraction. The late
+/// fraction falls about exponentially with the share, so the search interpolates its logarithm (regula falsi
+/// with the Illinois rule: an end that stays twice is given half its weight).
 fn least(low: (f64, f64), high: (f64, f64), allowed: f64, late: impl Fn(f64) -> f64) -> (f64, f64) {
     let excess = |late: f64| (late.max(f64::MIN_POSITIVE) / allowed).ln() + NEAR / 2.0;
     let (mut low, mut above, mut best, mut below) = (low.0, excess(low.1), high, excess(high.1));
@@ -244,12 +250,12 @@ fn least(low: (f64, f64), high: (f64, f64), allowed: f64, late: impl Fn(f64) -> 
 }
 
 impl Plan {
-    /// How many repairs are to be under way for `missing` symbols, the oldest of which has waited for so
-    /// long: the fewest that fall short no more often than the target bears.
+    /// The number of repairs that should be in flight for `missing` symbols, the oldest of which has waited
+    /// for `waited`. It is the smallest number that falls short no more often than the target allows.
     ///
-    /// What falls short is asked for again, and for that round trip all symbols behind it wait. As long as
-    /// there is time for further rounds of asking each of them may fall short more often: the nearer the
-    /// deadline, the more copies.
+    /// An answer that falls short needs another answer, and all symbols behind the gap wait for that round
+    /// trip. While there is time for further rounds, each answer may fall short more often. The nearer the
+    /// deadline, the more repairs are sent.
     pub(in crate::redundancy) fn answers(&self, missing: u64, waited: Duration) -> u64 {
         let Conditions { loss, burst, .. } = self.conditions;
         let left = self.target.latency.saturating_sub(waited).as_secs_f64() / self.conditions.asked().as_secs_f64();
@@ -258,12 +264,12 @@ impl Plan {
             ((1.0 - self.target.deliver) / self.asking.max(1e-9)).powf(1.0 / rounds).clamp(LEAST_RISK, MOST_RISK);
         let missing = missing as u32;
         let spread = (0..=missing + 8).find(|&more| super::more_than(more, missing + more, loss) <= risk);
-        // All that is sent at once may be within one burst.
+        // All repairs that are sent together may be lost in one burst.
         let one_burst = if burst > 1.0 / (1.0 - loss) { (risk / loss).ln() / (1.0 - 1.0 / burst).ln() } else { 0.0 };
         u64::from(missing) + u64::from(spread.unwrap_or(missing + 8)).max(one_burst.clamp(0.0, 8.0).ceil() as u64)
     }
 
-    /// Whether two plans do about the same.
+    /// Whether two plans send about the same repair.
     pub fn is_like(&self, other: &Self) -> bool {
         let near = (self.share - other.share).abs() <= 0.02f64.max(self.share.max(other.share) / 4.0);
         near && self.nearest.is_some() == other.nearest.is_some() && (self.share == 0.0) == (other.share == 0.0)
@@ -271,7 +277,7 @@ impl Plan {
 }
 
 impl fmt::Display for Plan {
-    /// One sentence: what is sent and why, or what cannot be had and what could.
+    /// Writes one sentence: what is sent and why, or why the target is not feasible and which targets are.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Conditions { loss, burst, rtt, .. } = self.conditions;
         let Target { latency, deliver, max_overhead } = self.target;
@@ -340,9 +346,9 @@ mod tests {
         assert!(0.1 < shares[0] && shares[0] < shares[1] && shares[1] < shares[2] && shares[2] < 0.6, "{shares:?}");
         assert!(share(30, 0.999, 0.1, 1.0) > shares[1] && share(30, 0.99, 0.1, 4.0) > shares[1]);
         assert_eq!((share(160, 0.99, 0.1, 4.0), share(5, 0.99, 0.000_05, 1.0)), (0.0, 0.0));
-        // One lost in 250 keeps 90 symbols waiting.
+        // One loss in 250 packets keeps 90 symbols waiting.
         assert!(share(5, 0.99, 0.004, 1.0) > 0.05);
-        // Where asking is in time it is so for fewer losses too.
+        // If answers are in time at one loss rate, they are in time at lower ones too.
         assert!([0.05, 0.01, 0.008, 0.006, 0.004].iter().all(|&loss| share(80, 0.99, loss, 2.0) == 0.0));
     }
 
@@ -360,13 +366,14 @@ mod tests {
     fn what_cannot_be_had_is_said_with_what_can() {
         let (target, conditions) = (target(5, 0.999, 0.15), on(0.1, 4.0, 60));
         let plan = plan(target, conditions);
-        let nearest = plan.nearest.expect("not feasible");
+        let nearest = plan.nearest.expect("the target is not feasible");
         assert!(plan.share == 0.15 && nearest.deliver < 0.999 && nearest.latency > target.latency, "{plan}");
         assert_eq!(super::plan(Target { latency: nearest.latency, ..target }, conditions).nearest, None);
         assert_eq!(super::plan(Target { deliver: nearest.deliver - 1e-6, ..target }, conditions).nearest, None);
         assert_eq!(nearest.max_overhead, None, "{plan}");
         let less = super::plan(Target { deliver: 0.99, ..target }, on(0.1, 1.0, 60));
-        let cap = less.nearest.and_then(|nearest| nearest.max_overhead).expect("more would do");
+        let cap =
+            less.nearest.and_then(|nearest| nearest.max_overhead).expect("a higher cap makes the target feasible");
         assert_eq!(super::plan(Target { max_overhead: cap, ..less.target }, less.conditions).nearest, None);
         assert!(less.to_string().contains("not to be had"), "{less}");
     }
@@ -376,11 +383,12 @@ mod tests {
         let plan = |latency, deliver, loss, burst| plan(target(latency, deliver, 0.5), on(loss, burst, 60));
         let now = Duration::ZERO;
         assert_eq!(plan(90, 0.99, 0.0, 1.0).answers(3, now), 3);
-        // Of what is asked for rather than repaired before.
+        // The stricter target needs the larger margin for answers.
         let (loose, strict) = (plan(90, 0.9, 0.1, 1.0).answers(3, now), plan(90, 0.99, 0.1, 1.0).answers(3, now));
         assert!(3 < loose && loose < strict && strict <= 10, "{loose} {strict}");
         assert!(plan(90, 0.9, 0.1, 4.0).answers(1, now) > plan(90, 0.9, 0.1, 1.0).answers(1, now));
-        // Fewer where more rounds of asking are left, as many when the deadline is near.
+        // An answer has fewer repairs while more rounds are left. Near the deadline it has as many as for a
+        // strict target.
         let patient = plan(400, 0.99, 0.1, 1.0);
         let (early, late) = (patient.answers(3, now), patient.answers(3, Duration::from_millis(320)));
         assert!(early < late && late == strict, "{early} {late} {strict}");

@@ -1,11 +1,11 @@
-//! The proactive half of the default redundancy: as much repair as the planner finds, evenly placed, and a
-//! tail.
+//! The proactive half of the default redundancy: sends as much repair as the planner computes, evenly spaced,
+//! and protects the tail.
 //!
-//! When the sources pause, the *tail* gets as many repairs as make it likely that it can be decoded. Where
-//! answers are sparing, each of them leaves out one proactive repair as soon as nothing is lacking, because
-//! both come out of one budget.
+//! When source symbols pause, the *tail* (the symbols since the last repair) gets enough repairs to be
+//! decodable with high probability. While answers are sparing, each answer cancels one proactive repair as
+//! soon as the peer has no deficit, because both are paid from one budget.
 //!
-//! Over no second is there more proactive repair than `max_overhead` of the source symbols ([`super::cap`]).
+//! In every second, proactive repairs are at most `max_overhead` times the source symbols ([`super::cap`]).
 
 use super::ProactivePolicy;
 use super::cap::Cap;
@@ -14,26 +14,26 @@ use crate::redundancy::answer::is_sparing;
 use crate::redundancy::plan::{CLEAN, more_than};
 use crate::redundancy::{CodingContext, Repair};
 
-/// Proactive repairs that sparing answers may leave out at most. Chosen.
+/// Maximum number of proactive repairs that sparing answers may cancel. Chosen.
 const MAX_DEBT: u32 = 32;
-/// Probability that a tail stays undecoded after its repairs.
+/// Accepted probability that a tail stays undecoded after its repairs.
 const TAIL_RISK: f64 = 0.01;
-/// A pause is a tail after this fraction of a round trip.
+/// After a pause of the round trip divided by this number, the symbols before the pause count as a tail.
 const TAIL_FRACTION: u32 = 8;
-/// Repairs that may wait for a slot: what an idle moment of the path makes good, and no burst.
+/// Maximum number of repairs that may wait for a slot: few enough to send in one idle moment without a burst.
 const MOST_DUE: f64 = 4.0;
 
-/// See the module.
+/// Sends the share of repair that the planner computes; see the module.
 #[derive(Debug, Default)]
 pub struct Adaptive {
     due: f64,
-    /// Proactive repairs to be left out for answers that were sent.
+    /// Proactive repairs still to be cancelled because answers were sent in their place.
     debt: u32,
     cap: Cap,
     /// Source symbols since the last repair over the newest span.
     unprotected: u32,
     tail_sent: u32,
-    /// The cap allows no repair of the tail, until sources earn more.
+    /// The cap refused a repair of the tail. Cleared when source symbols earn more.
     tail_refused: bool,
 }
 
@@ -46,7 +46,7 @@ impl ProactivePolicy for Adaptive {
     }
 
     fn on_answer(&mut self, cx: &CodingContext<'_>, answer: &Repair) {
-        // Answers to regions beyond what the report names are not sparing.
+        // Answers to regions beyond the named runs are not sparing.
         if let Repair::Coded { first, .. } = *answer
             && first < cx.report.end
             && is_sparing(cx)
@@ -85,7 +85,7 @@ impl ProactivePolicy for Adaptive {
 }
 
 impl Adaptive {
-    /// When the next tail repair is due, if the tail needs one more.
+    /// When the next tail repair is due; `None` if the tail needs no more repairs.
     fn tail_due(&self, cx: &CodingContext<'_>) -> Option<Time> {
         if cx.backlog || self.tail_refused || self.unprotected == 0 || cx.base >= cx.sent {
             return None;
@@ -98,8 +98,8 @@ impl Adaptive {
     }
 }
 
-/// Fewest repairs `m` after `tail` source symbols so that more than `m` losses among the `tail + m` packets
-/// are unlikelier than `risk`; none where the path loses next to nothing.
+/// The least `m` such that more than `m` losses among the `tail + m` packets are less likely than `risk`.
+/// Zero if the path loses almost nothing.
 fn tail_repairs(loss: f64, tail: u32, risk: f64) -> u32 {
     if loss < CLEAN {
         return 0;

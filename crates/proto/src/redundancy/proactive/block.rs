@@ -1,8 +1,8 @@
-//! A block code: generations of `k` source symbols followed by `r` Cauchy repairs each (paper K's baseline,
+//! A block code: generations of `k` source symbols, each followed by `r` Cauchy repairs (paper K's baseline,
 //! K-A4).
 //!
-//! A generation whose packets are all settled and which still lacks symbols gets as many further repairs. One
-//! that the application leaves unfinished is closed after a quarter of a round trip.
+//! If all packets of a generation are settled and it still lacks symbols, as many further repairs are sent.
+//! If the application leaves a generation unfinished, it is closed after a quarter of a round trip.
 
 use std::collections::VecDeque;
 
@@ -16,39 +16,39 @@ use crate::redundancy::{CodingContext, Repair, RepairInFlight, Report};
 struct Generation {
     first: SourceId,
     count: u16,
-    /// Proactive repairs still to be sent.
+    /// Number of proactive repairs still to be sent.
     owed: u16,
-    /// Rows of the matrix that were sent.
+    /// Number of repair rows sent.
     sent: u16,
-    /// Source symbols whose first transmission was lost.
+    /// Number of source symbols whose first transmission was lost.
     lost: u64,
-    /// Repairs that arrived.
+    /// Number of repairs that arrived.
     arrived: u64,
 }
 
-/// Generations of `k`, `r` repairs each.
+/// Sends generations of `k` source symbols with `r` repairs each.
 #[derive(Debug)]
 pub struct Block {
     k: u16,
     r: u16,
     /// First source symbol of the generation that is being filled.
     filling: SourceId,
-    /// Source symbols of it whose first transmission was lost.
+    /// Source symbols of the unfinished generation whose first transmission was lost.
     lost: u64,
     closed: VecDeque<Generation>,
-    /// The newest of them, until the lane hears of it.
+    /// The newest closed generation, until the lane has fetched it.
     news: Option<Closed>,
 }
 
 impl Block {
-    /// `k >= 1`.
+    /// `k` must be at least 1.
     pub fn new(k: u16, r: u16) -> Self {
         Self { k, r, filling: SourceId(0), lost: 0, closed: VecDeque::new(), news: None }
     }
 
     fn close(&mut self, sent: SourceId) {
         let count = (sent.0 - self.filling.0) as u16;
-        // A short generation gets its share of repairs.
+        // A short generation gets a proportional number of repairs.
         let owed = (u32::from(self.r) * u32::from(count)).div_ceil(u32::from(self.k)) as u16;
         let first = core::mem::replace(&mut self.filling, sent);
         let lost = core::mem::take(&mut self.lost);
@@ -62,7 +62,7 @@ impl Block {
 }
 
 impl Generation {
-    /// The next row of its code; `None` when all were sent.
+    /// The repair for the next row of the code; `None` when all rows were sent.
     fn repair(&mut self, code: Code, on_feedback: bool) -> Option<Repair> {
         let (first, count, row) = (self.first, self.count, self.sent);
         code.check(RepairId { first, count, key: row }).ok()?;
@@ -70,23 +70,25 @@ impl Generation {
         Some(Repair::Coded { first, count, row: Some(row), on_feedback })
     }
 
-    /// Whether it lacks more than is under way; asked when all its source symbols are settled. `lowest`:
-    /// nothing below it lacks anything.
+    /// Whether the generation lacks more symbols than are in flight for it. Call this when all its source
+    /// symbols are settled. `lowest` means that no lower generation lacks anything.
     fn is_short(&mut self, cx: &CodingContext<'_>, lowest: bool) -> bool {
         let named = self.named(cx.report);
-        // A report that had no room for all, or came before the end was seen, says nothing of the rest.
+        // A report can be cut short for lack of room, or be older than the generation's end. Then it says
+        // nothing about the rest.
         let lacking = if self.end() <= cx.report.end { named } else { named.max(self.lost) };
-        // Not all that was asked for was sent: a repair of longer symbols than the path takes by now is not.
+        // Count the packets in flight, not the repairs requested: a repair is not sent if its symbols became
+        // longer than the path MTU.
         let under_way = cx.in_flight.iter().filter(|repair| self.first <= repair.first && repair.first < self.end());
         let under_way = under_way.count() as u64;
         if lowest && lacking > 0 && lacking <= self.arrived && under_way == 0 {
-            // A repair that arrived need not have helped: a random combination may say nothing new.
+            // A repair that arrived may not have helped: a random combination may be redundant.
             self.arrived = lacking - cx.report.settled_deficit(self.end()).clamp(1, lacking);
         }
         lacking > self.arrived + under_way + u64::from(self.owed)
     }
 
-    /// Undecoded symbols of it that the report names.
+    /// Number of undecoded symbols of the generation that the report names.
     fn named(&self, report: &Report) -> u64 {
         report.undecoded_below(self.end()) - report.undecoded_below(self.first)
     }
@@ -98,7 +100,8 @@ impl Generation {
 
 impl ProactivePolicy for Block {
     fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
-        // A generation is a span: what the peer does not accept as one is cut, with its share of repairs.
+        // A generation is one span. If the peer accepts only shorter spans, the generation is cut, and its
+        // repairs are cut in proportion.
         if cx.sent.0 - self.filling.0 >= u64::from(self.k.min(cx.max_span)) {
             self.close(cx.sent);
         }
@@ -132,7 +135,7 @@ impl ProactivePolicy for Block {
         for generation in &mut self.closed {
             if generation.end() <= cx.settled {
                 if generation.is_short(cx, lowest) {
-                    // When all rows were sent, what was lost itself goes again.
+                    // When all rows were sent, the lost source symbols are retransmitted.
                     return generation.repair(cx.code, true).or_else(|| cx.lost.map(Repair::Resend));
                 }
                 lowest &= generation.end() <= cx.report.end && generation.named(cx.report) == 0;
@@ -159,7 +162,7 @@ mod tests {
     use super::*;
     use crate::redundancy::context as any_context;
 
-    /// Three generations of 64 without repairs are sent and settled; the peer said `report`.
+    /// Three generations of 64 symbols are sent and settled, without repairs. The peer sent `report`.
     fn context<'a>(report: &'a Report, in_flight: &'a [RepairInFlight]) -> CodingContext<'a> {
         let mut cx = any_context(report, 0.2, 1.0, true);
         (cx.base, cx.settled, cx.sent, cx.in_flight) = (report.edge, SourceId(192), SourceId(192), in_flight);
@@ -167,11 +170,12 @@ mod tests {
         cx
     }
 
-    /// What the policy sends until it wants no more, all of it under way; by generation.
+    /// Counts, for each generation, the repairs that the policy sends until it stops. All of them stay in
+    /// flight.
     fn answers(block: &mut Block, report: &Report) -> [usize; 3] {
         let mut in_flight = Vec::new();
         while let Some(Repair::Coded { first, count, on_feedback, .. }) = block.next(&context(report, &in_flight)) {
-            assert!(in_flight.len() < 200, "asks without end");
+            assert!(in_flight.len() < 200, "the policy never stops sending answers");
             in_flight.push(RepairInFlight { packet: in_flight.len() as u64, first, count, on_feedback });
         }
         [0, 64, 128].map(|first| in_flight.iter().filter(|repair| repair.first.0 / 64 == first / 64).count())
@@ -188,7 +192,7 @@ mod tests {
 
     #[test]
     fn issue_5_a_cut_report_does_not_ask_for_whole_generations() {
-        // Of six losses the report had room for the first two.
+        // The report had room for the first two of six losses only.
         let mut block = three_generations(&[3, 9, 70, 75, 80, 130]);
         let undecoded = vec![SourceId(3)..SourceId(4), SourceId(9)..SourceId(10)];
         let report = Report { edge: SourceId(3), end: SourceId(10), deficit: 6, undecoded, ..Report::default() };
@@ -205,7 +209,7 @@ mod tests {
             undecoded: vec![SourceId(3)..SourceId(4)],
             ..Report::default()
         };
-        // Asked for but not sent.
+        // The repair was requested but not sent.
         assert!(block.next(&context(&report, &[])).is_some());
         assert_eq!(answers(&mut block, &report), [1, 0, 0]);
         let repair = RepairInFlight { packet: 0, first: SourceId(3), count: 61, on_feedback: true };

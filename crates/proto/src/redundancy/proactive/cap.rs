@@ -1,23 +1,25 @@
-//! The cap on proactive repair, kept over every second: for [`super::Adaptive`].
+//! The cap on proactive repairs, kept in every second. [`super::Adaptive`] uses it.
 //!
-//! In each second that ends with a proactive repair there are no more of them than `max_overhead` times its
-//! source symbols; where a second has too few symbols for one repair, one for as many symbols as earn it.
-//! Counted in parts of a second, rounded so that the promise holds.
+//! In each second that ends with a proactive repair, the number of these repairs is at most `max_overhead`
+//! times the number of source symbols. If a second has too few symbols for one repair, one repair is allowed
+//! after as many symbols as earn it. Time is counted in parts of a second, and rounding never exceeds the
+//! cap.
 
 use crate::Time;
 
-/// Parts of a second: rounding costs two of them, 3 % of the cap, where the cap is what limits.
+/// Parts of a second. When the cap is the limit, rounding costs two parts, which is 3 % of the cap.
 const PARTS: usize = 64;
 const PART: u64 = 1_000_000_000 / PARTS as u64;
 
-/// What was sent within the last second, and a little more.
+/// Counts of the packets sent in the last second, and up to two parts of a second before it.
 #[derive(Debug)]
 pub(super) struct Cap {
-    /// Source symbols and proactive repairs, by parts of a second; the newest part has the number `newest`.
+    /// Source symbols and proactive repairs in each part of a second. The newest part has the number
+    /// `newest`.
     parts: [[u32; 2]; PARTS + 1],
     sums: [u32; 2],
     newest: u64,
-    /// Repairs that the symbols since the last one have earned, up to one.
+    /// Repairs earned by the source symbols since the last repair, at most one.
     earned: f64,
 }
 
@@ -28,23 +30,24 @@ impl Default for Cap {
 }
 
 impl Cap {
-    /// A source symbol left.
+    /// Counts a source symbol that was sent.
     pub fn on_source(&mut self, now: Time, max_overhead: f64) {
         self.count(now, 0);
         self.earned = (self.earned + max_overhead).min(1.0);
     }
 
-    /// A proactive repair left.
+    /// Counts a proactive repair that was sent.
     pub fn on_repair(&mut self, now: Time) {
         self.count(now, 1);
         self.earned = 0.0;
     }
 
-    /// Whether one more repair may leave.
+    /// Whether one more repair may be sent.
     pub fn allows(&mut self, now: Time, max_overhead: f64) -> bool {
         self.forget(now);
         let [sources, repairs] = self.sums;
-        // The oldest part is only partly within the second: its repairs count, its symbols do not.
+        // The second contains only a fraction of the oldest part. To be safe, its repairs count and its
+        // symbols do not.
         let oldest = self.parts[self.index(self.newest + 1)][0];
         f64::from(repairs + 1) <= max_overhead * f64::from(sources - oldest) || (repairs == 0 && self.earned >= 1.0)
     }
@@ -56,7 +59,7 @@ impl Cap {
         self.sums[what] += 1;
     }
 
-    /// Drops what is older than a second.
+    /// Drops the parts that are older than a second.
     fn forget(&mut self, now: Time) {
         let part = now.0 / PART;
         for number in self.newest + 1..=part.min(self.newest + self.parts.len() as u64) {
@@ -76,8 +79,8 @@ impl Cap {
 mod tests {
     use super::*;
 
-    /// Symbols by `gaps` in microseconds, and after each as many repairs as are allowed, twice; checks every
-    /// second that ends with a repair.
+    /// Sends symbols `gaps` microseconds apart, and after each of them up to two repairs, as far as the cap
+    /// allows. Checks every second that ends with a repair.
     fn send(max_overhead: f64, gaps: impl Iterator<Item = u64>) -> (usize, usize) {
         let (mut cap, mut now) = (Cap::default(), Time::from_millis(5));
         let (mut sources, mut repairs) = (Vec::new(), Vec::new());
@@ -110,7 +113,7 @@ mod tests {
 
     #[test]
     fn bursts_and_pauses_keep_to_it() {
-        // Frames of twenty symbols; and a flow that stops for seconds.
+        // Frames of twenty symbols, then a flow that pauses for seconds.
         send(0.3, (0..6_000).map(|n| if n % 20 == 0 { 33_000 } else { 50 }));
         send(0.3, (0..6_000).map(|n| if n % 500 == 0 { 3_000_000 } else { 1_000 }));
     }

@@ -1,7 +1,8 @@
 //! The streaming code at a fixed rate: one repair after every `l - 1` source symbols, over the whole window
 //! (paper K, K-A1 to K-A3).
 //!
-//! `l` is real: repairs are placed evenly, because each source symbol adds `1/(l-1)` to what is due.
+//! `l` is a real number. Each source symbol adds `1/(l-1)` to the repairs due, so the repairs are evenly
+//! spaced.
 
 use super::ProactivePolicy;
 use crate::redundancy::{CodingContext, Repair};
@@ -14,7 +15,7 @@ pub struct Every {
 }
 
 impl Every {
-    /// `spacing` > 1 packets per repair, the repair included.
+    /// `spacing` is the number of packets per repair, the repair included. It must be above 1.
     pub fn new(spacing: f64) -> Self {
         Self { per_source: 1.0 / (spacing - 1.0), due: 0.0 }
     }

@@ -1,4 +1,4 @@
-//! Proactive repair: what a lane sends before anything is known to be lost. One file for each policy.
+//! Proactive policies: the repairs that a lane sends before a loss is known. One file for each policy.
 
 mod adaptive;
 mod block;
@@ -18,37 +18,37 @@ pub use block::Block;
 pub use every::Every;
 pub use none::NoRepair;
 
-/// A generation that no further symbol joins.
+/// A generation that is complete: no further symbol joins it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
     /// First source symbol.
     pub first: SourceId,
     /// Source symbols in it.
     pub count: u16,
-    /// Repairs that will be asked for in any case: the rows of its code from 0 up.
+    /// Repairs that the policy will send in any case: the rows 0, 1, ... of the code.
     pub repairs: u16,
 }
 
-/// When and over what to send repair that nobody asked for.
+/// Decides when to send proactive repairs, and over which span.
 pub trait ProactivePolicy: Send + fmt::Debug {
-    /// The source symbol `cx.sent - 1` was just sent for the first time.
+    /// Called when the source symbol `cx.sent - 1` was sent for the first time.
     fn on_source_sent(&mut self, _cx: &CodingContext<'_>) {}
-    /// The fate of a source symbol's first transmission is known. What was taken for lost can arrive after
-    /// all.
+    /// Called when the first transmission of a source symbol is known to be received or lost. A symbol that
+    /// was declared lost can still be reported as received later.
     fn on_source_settled(&mut self, _id: SourceId, _arrived: bool) {}
-    /// The fate of a coded repair is known.
+    /// Called when a coded repair is known to be received or lost.
     fn on_repair_settled(&mut self, _repair: &RepairInFlight, _arrived: bool) {}
-    /// The slot goes to this answer. An answer can make a proactive repair unnecessary.
+    /// Called when the slot is used for this answer. An answer can make a proactive repair unnecessary.
     fn on_answer(&mut self, _cx: &CodingContext<'_>, _answer: &Repair) {}
-    /// A slot is free and nothing is to be answered: the repair worth sending now, which is then sent. It is
-    /// asked for each packet, so it must be cheap.
+    /// Returns the repair to send in a free slot, when no answer is due. The caller must send it. This is
+    /// called for each packet, so it must be cheap.
     fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair>;
-    /// A generation that [`Self::on_source_sent`] or [`Self::next`] has just closed, once: workers make its repairs
-    /// ahead.
+    /// Returns, once, a generation that [`Self::on_source_sent`] or [`Self::next`] has just closed. Workers
+    /// then compute its repairs in advance.
     fn poll_closed(&mut self) -> Option<Closed> {
         None
     }
-    /// When to ask again although nothing arrived and nothing was sent.
+    /// The time to ask again if nothing arrives and nothing is sent until then.
     fn poll_timeout(&self, _cx: &CodingContext<'_>) -> Option<Time> {
         None
     }
@@ -58,21 +58,22 @@ pub trait ProactivePolicy: Send + fmt::Debug {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Proactive {
-    /// Nothing is sent before it is asked for.
+    /// No proactive repair.
     None,
     /// One repair after every `spacing - 1` source symbols, evenly placed.
     Every {
-        /// Packets per repair, that repair included; real, above 1.
+        /// Packets per repair, the repair included: a real number above 1.
         spacing: f64,
     },
-    /// Blocks of `k` source symbols with `r` repairs each. It answers deficits itself, by generation.
+    /// Generations of `k` source symbols with `r` repairs each. This policy sends its own answers, per
+    /// generation.
     Block {
         /// Source symbols in a generation.
         k: u16,
-        /// Repairs sent with it.
+        /// Proactive repairs per generation.
         r: u16,
     },
-    /// As much as the planner finds.
+    /// As much repair as the planner computes.
     Adaptive,
     /// A policy from outside this crate.
     Custom(Custom<dyn ProactivePolicy>),

@@ -3,7 +3,7 @@
 use super::ProactivePolicy;
 use crate::redundancy::{CodingContext, Repair};
 
-/// Sends nothing before it is asked for.
+/// Never sends a proactive repair.
 #[derive(Debug)]
 pub struct NoRepair;
 
