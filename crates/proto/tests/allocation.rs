@@ -1,5 +1,6 @@
-//! The steady state allocates nothing, on either side: two endpoints, data in both directions, loss in both, and an allocator that counts.
-//! Lanes in generations own their symbols one by one: they allocate a few times for each packet, and no more.
+//! The steady state allocates nothing on either side. Two endpoints exchange data with loss in both
+//! directions, and an allocator counts. Lanes in generations own their symbols one by one. They allocate a
+//! few times per packet, and no more.
 #![cfg(feature = "aws-lc-rs")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -17,7 +18,7 @@ use tidewire_proto::endpoint::{ConnectionHandle, Endpoint, EndpointConfig};
 use tidewire_proto::handshake::Credentials;
 use tidewire_proto::profile::{Profile, STREAM, block};
 
-/// Counts what this thread allocates, so that the test harness is not counted.
+/// Counts the allocations of this thread, so that those of the test harness do not count.
 struct Counting;
 
 thread_local! {
@@ -28,11 +29,12 @@ fn count() {
     ALLOCATIONS.set(ALLOCATIONS.get() + 1);
 }
 
-// SAFETY: hands every request to the system allocator unchanged; the counter is a plain cell that does not allocate.
+// SAFETY: every request goes to the system allocator unchanged; the counter is a plain cell that does not
+// allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's contract is the system allocator's.
+        // SAFETY: the caller keeps the contract of the system allocator.
         unsafe { System.alloc(layout) }
     }
 
@@ -55,19 +57,20 @@ const DATAGRAM: usize = 1_472;
 const SEGMENTS: usize = 16;
 const DELAY: Duration = Duration::from_millis(5);
 const TICK: Duration = Duration::from_micros(200);
-/// Bits per second, each way: some 130 packets are under way.
+/// Bits per second in each direction: some 130 packets are in flight.
 const PACE: u64 = 150_000_000;
 
-/// Packets before those that are counted. Of them every fourth is lost, so that rings and lists become as long as they may: else one would double
-/// whenever a gap is longer than all before, ever more seldom and never for the last time.
+/// Packets before the counted ones. Every fourth of them is lost, so that rings and lists grow to their final
+/// size. Otherwise one would double whenever a gap is longer than all before it, ever more rarely but without
+/// end.
 const WARM_UP: u64 = 100_000;
-/// One in so many packets is lost then.
+/// One packet in this many is lost during the warm-up.
 const LOST_BEFORE: u64 = 4;
 const LOST: u64 = 20;
-/// Of each ring: five times what is under way.
+/// Size of each ring: five times the bytes in flight.
 const RING: usize = 1 << 20;
 
-/// One end, and what it has sent that is still on its way.
+/// One end, and its packets that are in flight.
 struct Side {
     endpoint: Endpoint,
     connection: Option<ConnectionHandle>,
@@ -101,7 +104,8 @@ impl Side {
         self.endpoint.connection_mut(self.connection?)
     }
 
-    /// Takes what arrived, reads and writes all that is possible, sends what may leave; `lost` says which packets are.
+    /// Takes arrived packets, reads and writes as much as possible, and sends what may be sent; `lost`
+    /// decides which packets are lost.
     fn turn(&mut self, now: Time, from: &mut Self, data: &mut [u8], out: &mut [u8], lost: &mut impl FnMut() -> bool) {
         while from.under_way.front().is_some_and(|(at, ..)| *at <= now) {
             let Some((at, len, mut buffer)) = from.under_way.pop_front() else { break };
@@ -137,7 +141,7 @@ impl Side {
     }
 }
 
-/// Packets that are counted.
+/// Number of counted packets.
 fn packets() -> u64 {
     let quick = std::env::var_os("TIDEWIRE_QUICK").is_some_and(|quick| quick == "1");
     if quick { 50_000 } else { 1_000_000 }
@@ -149,8 +153,8 @@ fn steady_state_allocates_nothing() {
     assert_eq!(allocations(STREAM, packets), 0, "allocations in {packets} packets");
 }
 
-/// At the sender two for a symbol and some for the sum of a repair; at the receiver two for a symbol, and some for a decoded
-/// generation.
+/// The sender allocates twice per symbol, and some times for the sum of a repair. The receiver allocates
+/// twice per symbol, and some times for a decoded generation.
 #[test]
 fn blocks_allocate_at_most_four_times_for_each_packet() {
     let packets = packets();
@@ -158,7 +162,7 @@ fn blocks_allocate_at_most_four_times_for_each_packet() {
     assert!(counted <= 4 * packets, "{counted} allocations in {packets} packets");
 }
 
-/// Allocations of both ends while so many packets leave after the warm-up.
+/// Allocations of both ends during `packets` packets after the warm-up.
 fn allocations(profile: Profile, packets: u64) -> u64 {
     let (mut near, mut far) = (Side::new(1, profile), Side::new(2, profile));
     let mut now = Time::from_millis(1);

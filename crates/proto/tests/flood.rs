@@ -1,7 +1,8 @@
-//! A flood of HELLOs (RELIABILITY H5): no state before the cookie, bounded state behind it, and an honest client gets in.
+//! A flood of HELLOs (docs/survival.md, row H5): no state before the cookie, bounded state after it, and an
+//! honest client connects.
 //!
-//! The flood knows the secret, else the first MAC ends it; it sends copies of one HELLO with other padding, so that each is a right one and
-//! none was seen before.
+//! The flood knows the secret; otherwise the first MAC would end it. It sends copies of one HELLO with
+//! different padding, so that each is valid and none was seen before.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -17,18 +18,19 @@ use tidewire_proto::endpoint::{Endpoint, EndpointConfig};
 use tidewire_proto::handshake::{Credentials, Initiator, KeyCredentials, Parameters, open_cookie};
 use tidewire_proto::wire::{COOKIE_LEN, ConnectionId, Datagram, HELLO_LEN, LongKind, MAC_LEN};
 
-/// Counts what each thread holds.
+/// Counts the bytes that each thread holds.
 struct Counting;
 
 thread_local! {
     static HELD: Cell<isize> = const { Cell::new(0) };
 }
 
-// SAFETY: hands every request to the system allocator unchanged; the counter is a plain cell that does not allocate.
+// SAFETY: every request goes to the system allocator unchanged; the counter is a plain cell that does not
+// allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         HELD.set(HELD.get() + layout.size() as isize);
-        // SAFETY: the caller's contract is the system allocator's.
+        // SAFETY: the caller keeps the contract of the system allocator.
         unsafe { System.alloc(layout) }
     }
 
@@ -54,7 +56,7 @@ fn endpoint(credentials: impl Into<Credentials>, listen: bool, seed: u8) -> Endp
     Endpoint::new(EndpointConfig { credentials, listen, connection, provider: Arc::new(AwsLc) }, [seed; 32]).unwrap()
 }
 
-/// HELLOs without end, each right and new.
+/// An endless series of HELLOs, each valid and new.
 struct Flood {
     hello: [u8; HELLO_LEN],
     mac: MacKey,
@@ -68,7 +70,7 @@ impl Flood {
         Self { hello, mac, count: 0 }
     }
 
-    /// Puts mac2 into a HELLO, with the cookie that was the answer to it.
+    /// Adds mac2 to a HELLO, with the cookie of its answer.
     fn prove(&self, hello: &mut [u8; HELLO_LEN], cookie: &[u8]) {
         let Ok(Datagram::Long(packet)) = Datagram::parse(cookie) else { panic!("no COOKIE") };
         let (bytes, mac2) = hello.split_at_mut(HELLO_LEN - MAC_LEN);
@@ -76,7 +78,7 @@ impl Flood {
         mac2.copy_from_slice(&cookie.tag(bytes));
     }
 
-    /// The next, and an address of its own for it, in a network of its own.
+    /// The next HELLO, and a new address for it in a new network.
     fn next(&mut self) -> (SocketAddr, [u8; HELLO_LEN]) {
         self.count += 1;
         let (authenticated, macs) = self.hello.split_at_mut(HELLO_LEN - 2 * MAC_LEN);
@@ -97,7 +99,7 @@ fn hand(endpoint: &mut Endpoint, at: Time, from: SocketAddr, datagram: &[u8]) {
     endpoint.handle_datagram(Received { at, from, to: None, ecn: None, datagram: &mut datagram.to_vec() });
 }
 
-/// Everything that an endpoint wants to send now.
+/// All packets that an endpoint sends now.
 fn drain(endpoint: &mut Endpoint, now: Time) -> Vec<(SocketAddr, Vec<u8>)> {
     let mut out = vec![0; 2_048];
     std::iter::from_fn(|| {
@@ -159,16 +161,17 @@ fn h5_a_flood_leaves_room_for_an_honest_client() {
     let bound = (3 * 2 * ONE_WAY + Duration::from_secs(2)).as_millis() as u64;
     println!("flood of {} HELLOs: connected after {connected:?} ms, {stats:?}", flood.count);
     assert!(connected.is_some_and(|ms| ms <= bound), "{connected:?} {stats:?}");
-    // H2: two round trips when a cookie is demanded; each millisecond step adds one.
+    // H2: two round trips if a cookie is demanded. Each millisecond step adds one.
     assert!(connected.is_some_and(|ms| ms <= 2 * 2 * 25 + 4), "{connected:?}");
-    // H3, and by how much: two copies of a REPLY for few, one short COOKIE for some, nothing for most.
+    // H3, and the actual sizes: few HELLOs get two copies of a REPLY, some get one short COOKIE, most get
+    // nothing.
     assert!(answered <= flooded, "{answered} bytes for {flooded}");
     assert_eq!(server.connections().count(), 1);
     assert_eq!(stats.displaced, 0, "who proves nothing displaces nobody");
     assert!(stats.unproven > u64::from(flood.count) * 9 / 10, "{stats:?}");
 }
 
-/// Whoever is where he says can fill the table; it stays within its bounds, in entries and in bytes.
+/// Attackers with proven addresses can fill the table. It stays within its bounds, in entries and in bytes.
 #[test]
 fn h5_half_open_sessions_are_bounded_in_memory() {
     let mut server = endpoint(secret(), true, 1);
@@ -191,13 +194,14 @@ fn h5_half_open_sessions_are_bounded_in_memory() {
     let sessions = server.half_open();
     println!("{sessions} half-open sessions and their REPLYs: at most {most} bytes, {} each", most / sessions as isize);
     assert_eq!((sessions, displaced), (4_096, 5_000 - 4_096));
-    // H5, the REPLYs of the last 4 s included.
+    // H5, including the REPLYs of the last 4 s.
     assert!(most <= 1 << 20, "{most} bytes");
     server.handle_timeout(now + Duration::from_secs(36));
     assert_eq!(server.half_open(), 0);
 }
 
-/// Who has one network, however many addresses of it, gets the handshakes of one network; others get theirs meanwhile.
+/// An attacker in one network gets the handshakes of one network, however many addresses it has. Others
+/// connect meanwhile.
 #[test]
 fn under_load_a_network_makes_few_handshakes() {
     let mut server = endpoint(secret(), true, 1);
@@ -216,7 +220,7 @@ fn under_load_a_network_makes_few_handshakes() {
     for n in 0..3_000 {
         before = accepted(&mut server, Time::from_millis(u64::from(n)), address(n));
     }
-    // 128 free ones a second, a burst of 100, and 20 a second in the long run.
+    // 128 free handshakes per second, a burst of 100, and 20 per second in the long run.
     assert!((3 * 128 + 100..=3 * 128 + 100 + 60).contains(&before), "{before}");
     assert_eq!(server.stats().limited + before, 3_000);
     let other = SocketAddr::from(([192, 0, 2, 1], 1));
@@ -257,7 +261,8 @@ fn a_cookie_is_for_one_hello_from_one_address_and_not_for_long() {
     assert_eq!((*to, cookie.len()), (honest, COOKIE_LEN));
     let Ok(Datagram::Long(packet)) = Datagram::parse(cookie) else { panic!("a COOKIE") };
     assert_eq!((packet.kind, packet.destination), (LongKind::Cookie, initiator.source()));
-    // Changed, or for another HELLO, it opens nothing; the same again hurries nothing.
+    // A COOKIE that was changed, or that is for another HELLO, does not open. A repeated COOKIE sends nothing
+    // early.
     for bit in 0..COOKIE_LEN * 8 {
         let mut changed = cookie.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
@@ -288,7 +293,7 @@ fn a_cookie_is_for_one_hello_from_one_address_and_not_for_long() {
     hello(4).poll_transmit(begin, &mut other).unwrap();
     other[HELLO_LEN - MAC_LEN..].copy_from_slice(&bytes[HELLO_LEN - MAC_LEN..]);
     assert_eq!(accepted(&mut server, &mut flood, begin, honest, &other), 0);
-    // Two turns of two minutes each.
+    // Two key periods of two minutes each.
     let seconds = Duration::from_secs;
     assert_eq!(accepted(&mut server, &mut flood, begin + seconds(240), honest, &bytes), 0);
     assert_eq!(accepted(&mut server, &mut flood, begin + seconds(239), honest, &bytes), 1);

@@ -1,8 +1,8 @@
-//! Golden packets: every frame, a whole handshake and sealed packets as hexadecimal text in `tests/golden`, so that no
-//! byte of the wire changes unseen.
+//! Golden packets: every frame, a whole handshake and sealed packets as hexadecimal text in `tests/golden`,
+//! so that no byte on the wire changes unnoticed.
 //!
-//! `TIDEWIRE_GOLDEN=write cargo test -p tidewire-proto --test golden` writes the files anew, and the seed corpora of the
-//! fuzz targets with them; a change of theirs is a change of the wire and belongs into docs/wire.md.
+//! `TIDEWIRE_GOLDEN=write cargo test -p tidewire-proto --test golden` rewrites the files and the seed corpora
+//! of the fuzz targets. A change in them is a change of the wire and must be described in docs/wire.md.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -44,7 +44,7 @@ fn golden(file: &str, list: &[(&str, Vec<u8>)]) {
     assert_eq!(kept.lines().count(), text.lines().count(), "{file}");
 }
 
-/// Keeps `list` as the seed corpus of a fuzz target too.
+/// Writes `list` also as the seed corpus of a fuzz target.
 fn seeds(target: &str, list: &[(&str, Vec<u8>)]) {
     if writing() {
         let folder = project("../../fuzz/corpus").join(target);
@@ -233,7 +233,7 @@ fn frames_as_bytes() {
     }
 }
 
-/// All truncations and all single flipped bits.
+/// Parses all truncations and all single bit flips of `bytes`.
 fn mangle(bytes: &[u8], mut parse: impl FnMut(&[u8])) {
     for len in 0..bytes.len() {
         parse(&bytes[..len]);
@@ -245,7 +245,7 @@ fn mangle(bytes: &[u8], mut parse: impl FnMut(&[u8])) {
     }
 }
 
-/// A truncated frame is an error, but for those that run to the end of the packet.
+/// A truncated frame is an error, except for those that extend to the end of the packet.
 #[test]
 fn truncated_frames_are_errors() {
     let mut list: Vec<_> =
@@ -308,7 +308,7 @@ fn symbols_as_bytes() {
     symbol.extend_from_slice(b"\x40\x02ok\x08\x04the rest");
     let header = SymbolHeader { length: symbol.len() as u16, time: 0xabcdef };
     header.emit(&mut symbol).unwrap();
-    // What a decoded symbol has behind its length.
+    // Padding of a decoded symbol, after its length.
     symbol.extend_from_slice(&[0; 7]);
     let (parsed, walk) = SymbolFrames::new(&symbol).unwrap();
     assert_eq!(parsed, header);
@@ -328,7 +328,7 @@ fn symbols_as_bytes() {
     assert_eq!(SymbolFrames::new(&[0, 4, 0, 0, 0]).err(), Some(Malformed::Field("length")));
 }
 
-/// Native ciphers that claim AES hardware, wherever the test runs.
+/// Native ciphers that claim AES hardware on any machine.
 struct Hardware;
 
 impl Provider for Hardware {
@@ -377,7 +377,8 @@ fn a_handshake_as_bytes() {
     }
 }
 
-/// Authentication `key`, asking after a connection, under load: a HELLO, the COOKIE, the HELLO again with mac2, the REPLY.
+/// Authentication `key`, a question about a connection, under load: a HELLO, the COOKIE, the HELLO again with
+/// mac2, the REPLY.
 #[test]
 fn a_handshake_between_keys_as_bytes() {
     let (ours, theirs) = (PrivateKey::new([0x11; 32]), PrivateKey::new([0x22; 32]));

@@ -1,5 +1,5 @@
-//! The handshake in virtual time over a lossy link (RELIABILITY 2.2, T17): H1 to H4, silence, replay. H5 stands in `flood.rs`, H6 and
-//! H7 in `keys.rs`.
+//! The handshake in virtual time over a lossy link: rows H1 to H4 of docs/survival.md, silence, replay.
+//! `flood.rs` has H5, `keys.rs` has H6 and H7.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -14,7 +14,7 @@ use tidewire_proto::wire::{ConnectionId, HELLO_LEN, REPLY_MAX, SHORT_HEADER_LEN,
 
 const RTT: Duration = Duration::from_millis(50);
 
-/// SplitMix64: the link's dice.
+/// SplitMix64, which decides the losses of the link.
 struct Dice(u64);
 
 impl Dice {
@@ -31,7 +31,7 @@ impl Dice {
     }
 }
 
-/// Native ciphers that say whether there is AES hardware as told.
+/// Native ciphers that report AES hardware as the test says.
 struct Told(bool);
 
 impl Provider for Told {
@@ -99,14 +99,14 @@ fn replies(responder: &mut Responder, now: Time) -> Vec<Vec<u8>> {
     replies
 }
 
-/// What one run sent, and when its initiator had a session.
+/// The packets of one run, and the time at which its initiator had a session.
 #[derive(Debug)]
 struct Run {
     done: Option<Time>,
     sent: [Vec<(Time, usize)>; 2],
 }
 
-/// One handshake over a link that loses iid, in virtual time.
+/// One handshake in virtual time over a link with independent losses.
 fn run(n: u64, loss_to_responder: f64, loss_to_initiator: f64) -> Run {
     let mut dice = Dice(n);
     let (mut initiator, mut responder) = (initiator(n), responder(n));
@@ -155,7 +155,7 @@ fn percentile(times: &[Time], p: f64) -> Duration {
     times[((times.len() - 1) as f64 * p).ceil() as usize].since(Time::ZERO)
 }
 
-/// All runs of one cell, sorted; one that failed counts as never.
+/// All runs of one cell, sorted. A failed run counts as infinitely late.
 fn cell(runs: u64, loss: f64) -> Vec<Time> {
     let runs = if std::env::var_os("TIDEWIRE_QUICK").is_some_and(|quick| quick == "1") { runs / 10 } else { runs };
     let mut times: Vec<_> = (0..runs).map(|n| run(n, loss, loss).done.unwrap_or(Time::NEVER)).collect();
@@ -224,7 +224,7 @@ fn expires_exactly_at_its_deadline() {
     assert!(initiator.expired(Time(2_000_000_000)));
 }
 
-/// A datagram sealed by one side opens on the other, both ways.
+/// A datagram sealed by one side opens on the other, in both directions.
 fn talk(a: &mut Session, b: &mut Session) {
     assert_eq!((a.local, a.remote, a.aead), (b.remote, b.local, b.aead));
     for _ in 0..2 {
@@ -276,7 +276,8 @@ fn a_forged_reply_does_not_kill_the_handshake() {
     for len in 0..reply.len() {
         initiator.handle_reply(&reply[..len]).unwrap_err();
     }
-    // A right REPLY to another HELLO of the same secret opens its mac, not its Noise message.
+    // A valid REPLY to another HELLO of the same secret passes the MAC check, but its Noise message does not
+    // open.
     let mut other = self::initiator(2);
     let other_hello = hello_of(&mut other, Time::ZERO);
     handle(&mut responder, Time::ZERO, &other_hello).unwrap();
@@ -292,7 +293,7 @@ fn strangers_get_silence_and_cost_no_noise() {
     let hello = hello_of(&mut initiator(1), Time::ZERO);
     let mut datagrams: Vec<Vec<u8>> = (0..hello.len()).map(|len| hello[..len].to_vec()).collect();
     datagrams.push([&hello[..], &[0]].concat());
-    // Every bit but those of mac2, which is not looked at while there is no load.
+    // Every bit except those of mac2, which is ignored while there is no load.
     datagrams.extend((0..(HELLO_LEN - 16) * 8).map(|bit| {
         let mut forged = hello.clone();
         forged[bit / 8] ^= 1 << (bit % 8);
@@ -336,13 +337,13 @@ fn a_repeated_hello_gets_the_same_reply_but_not_too_often() {
         count += replies(&mut responder, ms(at)).len();
     }
     assert_eq!(count, 8, "in the first second");
-    // Later a flood of them, never polled, waits as four copies.
+    // Later a flood of copies, without a poll in between, waits as four copies.
     for _ in 0..100 {
         assert!(handle(&mut responder, ms(1_000), &hello).is_none());
     }
     assert_eq!(replies(&mut responder, ms(1_100)).len(), 4);
     assert_eq!(responder.half_open(), 1);
-    // Forgotten after 4 s: the same bytes then make a session of their own, and other keys.
+    // After 4 s the HELLO is forgotten: the same bytes make a new session with other keys.
     assert_eq!(responder.poll_timeout(), Some(ms(4_000)));
     responder.handle_timeout(ms(3_999));
     assert_eq!(responder.half_open(), 1);
@@ -350,7 +351,7 @@ fn a_repeated_hello_gets_the_same_reply_but_not_too_often() {
     assert_ne!(replies(&mut responder, ms(4_000)), first);
 }
 
-/// Each address is answered for itself, and gets no more bytes than it sent.
+/// Each address gets its own answers, and no more bytes than it sent.
 #[test]
 fn h3_an_address_gets_no_more_than_it_sent() {
     let mut responder = responder(1);
@@ -361,7 +362,7 @@ fn h3_an_address_gets_no_more_than_it_sent() {
     for n in 0..runs {
         let hello = hello_of(&mut initiator(n), Time::ZERO);
         let from = SocketAddr::from(([192, 0, 2, 7], n as u16));
-        // Sent again from the victim's address, as a replay would.
+        // Sent again from the victim's address, as in a replay.
         for from in [from, from, victim] {
             responder.handle_hello(Time::ZERO, from, &hello, &terms());
         }
@@ -380,8 +381,8 @@ fn h3_an_address_gets_no_more_than_it_sent() {
     assert_eq!((responder.half_open(), responder.poll_timeout()), (0, None));
 }
 
-/// An attacker copies a client's HELLO, sends it first and goes on to send it from as many addresses as it likes. The client still gets an answer
-/// to each of its own copies.
+/// An attacker copies a client's HELLO, sends it first, and then sends it from many addresses. The client
+/// still gets an answer to each of its own copies.
 #[test]
 fn who_copies_a_hello_and_is_first_does_not_use_up_the_answers() {
     for addresses in [1, 3, 50] {
@@ -411,7 +412,7 @@ fn who_copies_a_hello_and_is_first_does_not_use_up_the_answers() {
     }
 }
 
-/// More copies than ever wait: the client loses the second of its REPLYs at most.
+/// With more copies than can wait, the client loses at most the second of its REPLYs.
 #[test]
 fn a_flood_of_copies_takes_the_second_reply_at_most() {
     let mut responder = responder(1);

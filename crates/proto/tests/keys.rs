@@ -1,4 +1,5 @@
-//! Authentication `key`: who is let in, who gets silence, what each costs (RELIABILITY 2.2: H6 and H7, both forms).
+//! Authentication `key`: which peers are accepted, which get no response, and what each costs
+//! (docs/survival.md, rows H6 and H7, with and without a psk).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ fn private(n: u8) -> PrivateKey {
     PrivateKey::new([n; 32])
 }
 
-/// A key pair, a secret beside it or none, and whom it lets in.
+/// A key pair, an optional secret, and the public keys that it accepts.
 fn credentials(n: u8, psk: Option<u8>, authorized: &[u8]) -> Credentials {
     let authorized = Arc::new(authorized.iter().map(|&n| private(n).public()).collect());
     let psk = psk.map(|psk| Secret::new([psk; 32]));
@@ -88,7 +89,7 @@ fn who_is_not_authorized_gets_silence_and_is_named() {
     assert_eq!((reply_of(&mut responder), responder.half_open()), (None, 0));
     let told = Unauthorized { key: private(1).public(), from: client() };
     assert_eq!((responder.poll_unauthorized(), responder.poll_unauthorized()), (Some(told), None));
-    // However many come, few wait to be told.
+    // However many come, only a few wait to be reported.
     for _ in 0..50 {
         responder.handle_hello(Time::ZERO, client(), &hello, &terms());
     }
@@ -96,7 +97,7 @@ fn who_is_not_authorized_gets_silence_and_is_named() {
     assert_eq!(responder.stats().unauthorized, 51);
 }
 
-/// What one endpoint has to send, from `source`.
+/// Passes everything that one endpoint sends, with the source address `source`.
 fn pass(now: Time, from: &mut Endpoint, to: &mut Endpoint, source: SocketAddr) {
     let mut out = vec![0; 2_048];
     from.handle_timeout(now);
@@ -105,7 +106,8 @@ fn pass(now: Time, from: &mut Endpoint, to: &mut Endpoint, source: SocketAddr) {
     }
 }
 
-/// A list that changes: who is on it now gets in, even with the HELLO that was refused, and who was taken off it is out.
+/// A list that changes. A peer on the new list is accepted, even with the HELLO that was refused before, and
+/// a peer removed from it is refused.
 #[test]
 fn another_list_lets_others_in_and_closes_the_connections_of_those_who_left() {
     let config =
@@ -131,7 +133,7 @@ fn another_list_lets_others_in_and_closes_the_connections_of_those_who_left() {
     listener.authorize(Time::from_millis(100), list(&[1, 3]));
     let [ours, theirs] = exchange(&mut listener, 400);
     assert!(ours.contains(&Event::Connected) && theirs.contains(&Event::Connected), "{ours:?} {theirs:?}");
-    // A list that still has it changes nothing.
+    // A list that still contains the key changes nothing.
     listener.authorize(Time::from_millis(500), list(&[1]));
     assert_eq!(exchange(&mut listener, 600), [vec![], vec![]]);
     listener.authorize(Time::from_millis(700), list(&[3]));
@@ -140,7 +142,8 @@ fn another_list_lets_others_in_and_closes_the_connections_of_those_who_left() {
     assert!(ours.iter().any(refused) && theirs.contains(&Event::Closed(CloseReason::Local)), "{ours:?} {theirs:?}");
 }
 
-/// Another listener's key, another secret beside it, and the other authentication: all are strangers by their first MAC.
+/// A peer with another listener's key, with another secret, or with the other authentication fails the first
+/// MAC.
 #[test]
 fn h6_a_hello_with_a_wrong_secret_costs_no_noise() {
     let wrong = [
@@ -163,7 +166,8 @@ fn stats(fill: impl FnOnce(&mut ResponderStats)) -> ResponderStats {
     stats
 }
 
-/// A completed handshake runs Noise once at the responder, whatever copies come: what that costs is printed by the example `handshake_cost`.
+/// A completed handshake runs Noise once at the responder, however many copies come. The example
+/// `handshake_cost` prints the cost.
 #[test]
 fn h7_a_handshake_costs_one_noise() {
     let mut responder = responder(credentials(2, None, &[1]));
@@ -176,7 +180,8 @@ fn h7_a_handshake_costs_one_noise() {
     assert_eq!(counts, (1, 7));
 }
 
-/// Whoever knows the listener's public key can make mac1 right; anything else of the HELLO breaks the Noise message.
+/// A peer that knows the listener's public key can make a valid mac1. Any other change of the HELLO breaks
+/// the Noise message.
 #[test]
 fn a_changed_hello_with_a_right_mac1_makes_no_session() {
     let (ours, listener) = (credentials(1, None, &[]), private(2).public());
@@ -201,7 +206,7 @@ fn an_answer_of_another_listener_is_refused() {
     let mut right = responder(credentials(2, None, &[1]));
     right.handle_hello(Time::ZERO, client(), &hello_of(&mut initiator), &terms()).unwrap();
     let reply = reply_of(&mut right).unwrap();
-    // Made for the same HELLO's listener, but by one who lacks its private key.
+    // Made for the same HELLO's listener, but without its private key.
     let mac = MacKey::of_listener(&private(2).public(), &Secret::new([0; 32]));
     let mut forged = reply.clone();
     forged[LONG_HEADER_LEN + 40] ^= 1;

@@ -1,4 +1,4 @@
-//! `parse(emit(x)) == x` for every packet and frame, by property (RELIABILITY T4).
+//! Property test: `parse(emit(x)) == x` for every packet and frame.
 
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
@@ -8,12 +8,12 @@ use proptest::prelude::*;
 use tidewire_codec::{Code, RepairId, SourceId};
 use tidewire_proto::wire::{Layout, *};
 
-/// Values of every varint length, and its edges.
+/// Values of every varint length, and the limits of each length.
 fn varint() -> impl Strategy<Value = u64> {
     prop_oneof![0..=0x3f_u64, 0x3e..=0x4001_u64, 0x3ffe..=0x4000_0001_u64, 0..=VARINT_MAX, Just(VARINT_MAX)]
 }
 
-/// One frame, with what it borrows owned.
+/// One frame, together with the data that it borrows.
 #[derive(Clone, Debug)]
 struct Parts {
     numbers: [u64; 3],
@@ -55,7 +55,8 @@ impl Parts {
     }
 }
 
-/// Every frame but FEEDBACK, which has a test of its own, built from `p`. SRC and REPAIR come last: they end the packet.
+/// Every frame except FEEDBACK, which has its own test, built from `p`. SRC and REPAIR come last because they
+/// end the packet.
 fn frames(p: &Parts) -> Vec<Frame<'_>> {
     let [a, b, c] = p.numbers;
     let first = a.min(VARINT_MAX - 1024);
@@ -96,7 +97,7 @@ fn frames(p: &Parts) -> Vec<Frame<'_>> {
     ]
 }
 
-/// Ranges from `(gap, length)` pairs going down from the top.
+/// Ranges from `(gap, length)` pairs, downward from the top.
 fn ranges(mut top: u64, pairs: &[(u64, u64)]) -> Vec<RangeInclusive<u64>> {
     let mut ranges = Vec::new();
     for (gap, length) in pairs {
@@ -108,7 +109,7 @@ fn ranges(mut top: u64, pairs: &[(u64, u64)]) -> Vec<RangeInclusive<u64>> {
     ranges
 }
 
-/// Runs from `(gap, length)` pairs going up from the edge, and one past the last.
+/// Runs from `(gap, length)` pairs, upward from the edge, and one past the last.
 fn runs(edge: u64, pairs: &[(u64, u64)]) -> (Vec<Range<SourceId>>, u64) {
     let mut runs = Vec::new();
     let mut next = edge;
@@ -120,7 +121,7 @@ fn runs(edge: u64, pairs: &[(u64, u64)]) -> (Vec<Range<SourceId>>, u64) {
     (runs.clone(), runs.last().map_or(edge, |run| run.end.0))
 }
 
-/// Adjacent regions of these lengths from `start` up, each with a deficit of no more than its length.
+/// Adjacent regions of these lengths from `start` up, each with a deficit of at most its length.
 fn adjacent(start: u64, lengths: &[(u64, u64)]) -> Vec<(Range<SourceId>, u64)> {
     let mut next = start;
     let mut region = |&(length, deficit): &(u64, u64)| {
@@ -158,7 +159,7 @@ proptest! {
             let written = w.written().to_vec();
             let back: Vec<_> = Frames::new(&written).collect();
             prop_assert_eq!(&back, &[Ok(frame)]);
-            // Without room for its last byte nothing is written.
+            // Nothing is written if there is no room for the last byte.
             let mut w = Writer::new(&mut buffer[..cut.index(written.len())]);
             prop_assert_eq!(frame.emit(&mut w), Err(Full));
             prop_assert_eq!(w.len(), 0);
@@ -267,7 +268,7 @@ proptest! {
             let (end, deficit) = (said.end, said.deficit);
             let shown: Vec<_> = said.undecoded.collect();
             prop_assert_eq!(&shown[..], &meant.undecoded[..shown.len()]);
-            // Nothing is said of ids behind the last run shown, unless all are.
+            // The report does not cover ids after the last run shown, unless all runs are shown.
             let cut = shown.len() < meant.undecoded.len();
             prop_assert_eq!(end, if cut { shown.last().map_or(meant.edge, |run| run.end) } else { meant.end });
             prop_assert_eq!(deficit, meant.deficit.min(end.0 - meant.edge.0));
@@ -277,7 +278,8 @@ proptest! {
             prop_assert_eq!(&regions[..], &meant.regions[..regions.len()]);
             whole &= cut || regions.len() == meant.regions.len().min(63);
         }
-        // What was cut was cut for want of room: neither a gap of 8 bytes nor a length of 8 bytes would still fit.
+        // Parts are omitted only for lack of room: neither a gap of 8 bytes nor a length of 8 bytes would
+        // still fit.
         prop_assert!(whole || w.remaining() < room / 2 + 16, "{} of {room} left", w.remaining());
     }
 
@@ -352,14 +354,14 @@ proptest! {
     fn any_bytes_are_a_value_or_an_error(bytes in vec(any::<u8>(), 0..400)) {
         let _ = Datagram::parse(&bytes);
         let found: Vec<_> = Frames::new(&bytes).collect();
-        // An error ends the walk and points into the packet.
+        // An error ends the iteration and its offset lies inside the packet.
         for (index, frame) in found.iter().enumerate() {
             if let Err(error) = frame {
                 prop_assert_eq!(index + 1, found.len());
                 prop_assert!(error.offset < bytes.len());
             }
         }
-        // What parses can be written again and means the same.
+        // A parsed frame can be written again with the same meaning.
         let mut buffer = vec![0; 4000];
         let mut w = Writer::new(&mut buffer);
         let good: Vec<_> = found.iter().flatten().copied().collect();

@@ -1,5 +1,5 @@
-//! The [`Provider`] of native builds: `aws-lc-rs`, 263 to 279 ns a packet with AES hardware (RELIABILITY 5.2), where the
-//! pure-Rust ciphers take four times that; and a third of their time for X25519.
+//! The [`Provider`] of native builds: `aws-lc-rs`. It takes 263 to 279 ns per packet with AES hardware. The
+//! pure-Rust ciphers take four times as long, and `aws-lc-rs` takes a third of their time for X25519.
 
 use aws_lc_rs::aead::quic::{AES_256, CHACHA20, HeaderProtectionKey};
 use aws_lc_rs::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
@@ -104,7 +104,8 @@ mod tests {
         assert_eq!(packet.open(&nonce, &header[1..], &mut payload, &tag), Err(Refused));
     }
 
-    /// The first vector of RFC 7748 section 5.2; and other keys give what the implementation in Rust gives.
+    /// The first vector of RFC 7748 section 5.2. Other keys give the same result as the pure-Rust
+    /// implementation.
     #[test]
     fn rfc_7748() {
         let bytes = |text| -> [u8; 32] { unhex(text).try_into().unwrap() };
@@ -121,7 +122,8 @@ mod tests {
         assert_eq!(AwsLc.x25519(&private, &[0; 32]), Err(Refused));
     }
 
-    /// AES-256-GCM test case 16 of the GCM specification, and AES-256 of FIPS 197 appendix C.3 as a header mask.
+    /// AES-256-GCM test case 16 of the GCM specification, and AES-256 of FIPS 197 appendix C.3 as a header
+    /// mask.
     #[test]
     fn aes_256() {
         let key: [u8; 32] =

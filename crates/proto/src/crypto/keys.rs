@@ -1,4 +1,5 @@
-//! The key pair of authentication `key`: Curve25519 (RFC 7748), through the implementation that the handshake runs on.
+//! The key pair of authentication `key`: Curve25519 (RFC 7748), with the implementation that the handshake
+//! uses.
 
 use core::fmt;
 use core::str::FromStr;
@@ -11,11 +12,13 @@ use zeroize::{Zeroize, Zeroizing};
 use super::Refused;
 use super::text::{self, TextError, TextKind};
 
-/// Whoever holds it is its peer. Wiped from memory when dropped, never shown by `Debug`.
+/// A private key. Its holder is the peer it identifies. It is wiped from memory when dropped and never shown
+/// by `Debug`.
 #[derive(Clone)]
 pub struct PrivateKey([u8; 32]);
 
-/// What the others know a peer by. Not secret, but who knows a listener's can make it work: see wire.md section 3.
+/// A public key, which identifies a peer. It is not secret, but anyone who knows a listener's public key can
+/// make the listener work (docs/wire.md section 3).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey([u8; 32]);
 
@@ -29,23 +32,23 @@ impl PrivateKey {
         &self.0
     }
 
-    /// The public key that belongs to it.
+    /// The public key of this private key.
     pub fn public(&self) -> PublicKey {
         PublicKey(x25519_public(&self.0))
     }
 
-    /// The text form: `twk1`, then the bytes and a checksum in base32. It *is* the key.
+    /// The text form: `twk1`, then the bytes and a checksum in base32. The text is as secret as the key.
     pub fn reveal(&self) -> Zeroizing<String> {
         text::write(TextKind::PrivateKey, &self.0)
     }
 }
 
-/// The public key of a private one, in Rust alone: what a [`super::Provider`] uses that brings no other.
+/// The public key of a private key, in pure Rust. It is the default of a [`super::Provider`].
 pub(super) fn x25519_public(private: &[u8; 32]) -> [u8; 32] {
     pair(private).pubkey().try_into().expect("a Curve25519 key has 32 bytes")
 }
 
-/// What a private key and a point share; see [`x25519_public`].
+/// The shared secret of a private key and a point, in pure Rust.
 pub(super) fn x25519(private: &[u8; 32], point: &[u8; 32]) -> Result<[u8; 32], Refused> {
     let mut shared = [0; 32];
     pair(private).dh(point, &mut shared).map_err(|_| Refused)?;
@@ -116,7 +119,7 @@ mod tests {
     use super::*;
     use crate::hex::unhex;
 
-    /// The ephemeral key of the published Noise vectors, whose first message begins with its public key.
+    /// The ephemeral key of the published Noise vectors. Their first message begins with its public key.
     #[test]
     fn a_published_pair() {
         let private = unhex("893e28b9dc6ca8d611ab664754b8ceb7bac5117349a4439a6b0569da977c464a").try_into().unwrap();

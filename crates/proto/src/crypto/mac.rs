@@ -1,5 +1,5 @@
-//! The MACs of the handshake: mac1 lets a listener drop a stranger's HELLO before any other work, mac2 shows it that the sender got its
-//! COOKIE (wire.md sections 1.1 and 3).
+//! The MACs of the handshake (docs/wire.md sections 1.1 and 3). With mac1 a listener drops a stranger's HELLO
+//! before any other work. mac2 shows that the sender received its COOKIE.
 
 use hkdf::Hkdf;
 use hmac::{Hmac, Mac};
@@ -10,17 +10,18 @@ use zeroize::Zeroizing;
 use super::{PublicKey, Secret};
 use crate::wire::MAC_LEN;
 
-/// A key of HMAC-SHA-256, ready to run.
+/// A key of HMAC-SHA-256, ready for use.
 #[derive(Clone)]
 pub struct MacKey(Hmac<Sha256>);
 
 impl MacKey {
-    /// The mac1 key of authentication `psk`, from the secret (wire.md section 3).
+    /// The mac1 key of authentication `psk`, derived from the secret (docs/wire.md section 3).
     pub fn new(secret: &Secret) -> Self {
         Self::derived(&[secret.bytes()])
     }
 
-    /// The mac1 key of authentication `key`, from the listener's key and the secret, if there is one beside it (wire.md section 3).
+    /// The mac1 key of authentication `key`, derived from the listener's key and the secret, if there is one
+    /// (docs/wire.md section 3).
     pub fn of_listener(key: &PublicKey, psk: &Secret) -> Self {
         Self::derived(&[key.bytes(), psk.bytes()])
     }
@@ -34,18 +35,18 @@ impl MacKey {
         Self::from_bytes(key.as_ref())
     }
 
-    /// A key of one's own.
+    /// A key from bytes of the caller's choice.
     pub(crate) fn from_bytes(key: &[u8]) -> Self {
         Self(Hmac::new_from_slice(key).expect("HMAC takes keys of any length"))
     }
 
-    /// All 32 bytes of the MAC: a key for what is said once.
+    /// All 32 bytes of the MAC over `parts`, used as a derived key.
     pub(crate) fn derive(&self, parts: &[&[u8]]) -> Zeroizing<[u8; 32]> {
         let mac = parts.iter().fold(self.0.clone(), |mac, part| mac.chain_update(part));
         Zeroizing::new(mac.finalize().into_bytes().into())
     }
 
-    /// The MAC of `bytes`: HMAC-SHA-256, its first 16 bytes.
+    /// The MAC of `bytes`: the first 16 bytes of HMAC-SHA-256.
     pub fn tag(&self, bytes: &[u8]) -> [u8; MAC_LEN] {
         let full: [u8; 32] = self.0.clone().chain_update(bytes).finalize().into_bytes().into();
         let mut tag = [0; MAC_LEN];

@@ -1,12 +1,12 @@
-//! What seals packets: keys, header protection, replay window; and the secret and keys that people hold.
+//! Protection of packets: keys, header protection, replay window. Also the secrets and keys that users hold.
 //!
-//! The handshake makes a [`SealingKey`] and an [`OpeningKey`]; the connection calls them once a packet. The invariant of
-//! this room: nothing changes because of a packet before its tag was verified, so that a forged packet leaves every
-//! state as it was. The numbers and labels are those of wire.md sections 1.2 and 3.
+//! The handshake makes a [`SealingKey`] and an [`OpeningKey`], and the connection calls them once per packet.
+//! Invariant: no state changes because of a packet before its tag was verified, so a forged packet has no
+//! effect. Numbers and labels are those of docs/wire.md sections 1.2 and 3.
 //!
-//! Ciphers come in through [`Provider`]. It is a trait because not every build can carry the C library behind
-//! the native one: the wasm proof and browsers cannot, and the fuzz targets plug in a null cipher so that mutations
-//! get past the tag.
+//! Ciphers come in through the [`Provider`] trait, because not every build can include the C library of the
+//! native one. The wasm check and browsers cannot. The fuzz targets use a null cipher, so that mutated
+//! packets pass the tag check.
 
 #[cfg(feature = "aws-lc-rs")]
 mod aws_lc;
@@ -31,12 +31,12 @@ use core::fmt;
 
 use crate::wire::TAG_LEN;
 
-/// A cipher of the data plane; the only two there are.
+/// A cipher for packets. There are only these two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aead {
-    /// AES-256-GCM, where both sides have AES hardware.
+    /// AES-256-GCM, used if both sides have AES hardware.
     Aes256Gcm,
-    /// ChaCha20-Poly1305 otherwise.
+    /// ChaCha20-Poly1305, used otherwise.
     ChaCha20Poly1305,
 }
 
@@ -49,38 +49,40 @@ impl fmt::Display for Aead {
     }
 }
 
-/// The cipher refused: a tag that does not verify, or a length that it cannot process.
+/// The cipher refused: the tag does not verify, or the cipher cannot process the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused;
 
-/// Where the ciphers come from.
+/// Source of the ciphers.
 pub trait Provider: Send + Sync {
-    /// Whether AES runs in hardware here: decides which cipher is offered first.
+    /// Whether this machine has AES hardware. It decides which cipher is offered first.
     fn aes_hardware(&self) -> bool;
-    /// A key that seals and opens.
+    /// Makes a key that seals and opens packets.
     fn packet_key(&self, aead: Aead, key: &[u8; 32]) -> Box<dyn PacketKey>;
-    /// A key that masks headers: AES-256-ECB or ChaCha20, after the AEAD (RFC 9001 section 5.4).
+    /// Makes a key that masks headers, with AES-256-ECB or ChaCha20 according to the AEAD (RFC 9001 section
+    /// 5.4).
     fn header_key(&self, aead: Aead, key: &[u8; 32]) -> Box<dyn HeaderKey>;
     /// X25519 (RFC 7748 section 5), clamped. A point of small order gives zeros or is refused.
     fn x25519(&self, private: &[u8; 32], point: &[u8; 32]) -> Result<[u8; 32], Refused> {
         keys::x25519(private, point)
     }
-    /// The public key that belongs to a private one.
+    /// The public key of a private key.
     fn x25519_public(&self, private: &[u8; 32]) -> [u8; 32] {
         keys::x25519_public(private)
     }
 }
 
-/// An AEAD key. The caller answers for nonces never repeating.
+/// An AEAD key. The caller must never repeat a nonce.
 pub trait PacketKey: Send + Sync {
-    /// Encrypts `payload` in place; returns the tag. Refuses only payloads far longer than a datagram.
+    /// Encrypts `payload` in place and returns the tag. Refuses only payloads far longer than a datagram.
     fn seal(&self, nonce: &[u8; 12], header: &[u8], payload: &mut [u8]) -> Result<[u8; TAG_LEN], Refused>;
-    /// Verifies the tag and decrypts `payload` in place; refused, the payload's contents are unspecified.
+    /// Verifies the tag and decrypts `payload` in place. If it refuses, the contents of `payload` are
+    /// unspecified.
     fn open(&self, nonce: &[u8; 12], header: &[u8], payload: &mut [u8], tag: &[u8; TAG_LEN]) -> Result<(), Refused>;
 }
 
 /// A header protection key.
 pub trait HeaderKey: Send + Sync {
-    /// The mask for a packet whose sealed bytes begin with `sample`.
+    /// The mask of a packet with this `sample` of sealed bytes.
     fn mask(&self, sample: &[u8; 16]) -> [u8; 5];
 }

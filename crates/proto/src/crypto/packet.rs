@@ -1,11 +1,13 @@
-//! Sealing and opening short packets in place (wire.md sections 1.2 and 3).
+//! Seals and opens short packets in place (docs/wire.md sections 1.2 and 3).
 //!
 //! ```text
 //! seal:  header, frames, 16 spare bytes -> AEAD -> header protection -> wire
-//! open:  wire -> header unprotected -> number expanded -> replay window checked -> AEAD -> window marked, phase moved
+//! open:  wire -> header unprotected -> number expanded -> replay window checked -> AEAD
+//!        -> window marked, phase advanced
 //! ```
-//! The connection owns one of each per session. [`OpeningKey::open`] changes no state before the tag was verified;
-//! [`SealingKey::seal`] refuses to use a number twice. Release 1 has one path, 0; the path id is in the nonce already.
+//! The connection owns one key of each kind per session. [`OpeningKey::open`] changes no state before the tag
+//! is verified. [`SealingKey::seal`] refuses to use a number twice. Release 1 has only path 0; the path id is
+//! already part of the nonce.
 
 use core::fmt;
 use core::ops::Range;
@@ -16,21 +18,23 @@ use super::schedule::{PhaseKey, Schedule};
 use super::{Aead, HeaderKey, Provider};
 use crate::wire::{PACKET_NUMBER_AT, PHASE_BIT, SHORT_HEADER_LEN, TAG_LEN, VARINT_MAX};
 
-/// Packets that one key seals at most: RFC 9001 appendix B.1 allows 2^28 of at most 2^11 bytes under AES-GCM.
+/// Maximum number of packets sealed with one key: RFC 9001 appendix B.1 allows 2^28 of at most 2^11 bytes
+/// under AES-GCM.
 pub const MAX_SEALED: u64 = 1 << 28;
 /// Bits of the first byte under header protection: key phase and grease.
 const PROTECTED_BITS: u8 = 0x3f;
 
 type Header = [u8; SHORT_HEADER_LEN];
 
-/// Why a packet was not sealed: all three are bugs of the caller, but for the key's age.
+/// Why a packet was not sealed. Except for [`SealError::Exhausted`], each is a bug of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealError {
     /// The key has sealed [`MAX_SEALED`] packets.
     Exhausted,
-    /// The packet number is below the least that is unused; carries that.
+    /// The packet number is below the lowest unused one; carries the lowest unused one.
     Number(u64),
-    /// The packet has no room for a header, a frame and a tag, or is far longer than a datagram; carries its length.
+    /// The packet has no room for a header, a frame and a tag, or is far longer than a datagram; carries its
+    /// length.
     Length(usize),
 }
 
@@ -46,7 +50,7 @@ impl fmt::Display for SealError {
 
 impl core::error::Error for SealError {}
 
-/// The key phase cannot move on before a packet of the present one was acknowledged.
+/// The key phase cannot advance before a packet of the current phase was acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotConfirmed;
 
@@ -64,30 +68,30 @@ pub struct SealingKey {
 }
 
 impl SealingKey {
-    /// Keys from this direction's half of Noise's Split.
+    /// Keys from the chaining key of this direction, the output of Noise's Split.
     pub fn new(provider: Arc<dyn Provider>, aead: Aead, chaining_key: &[u8; 32]) -> Self {
         let schedule = Schedule::new(provider, aead, chaining_key);
         let (header, key) = (schedule.header_key(), schedule.phase_key());
         Self { schedule, header, key, phase: 0, phase_start: 0, confirmed: false, next: 0, sealed: 0 }
     }
 
-    /// The least packet number that is unused. Higher ones may be used instead, never lower ones.
+    /// The lowest unused packet number. The caller may skip numbers but never go back.
     pub const fn next_packet_number(&self) -> u64 {
         self.next
     }
 
-    /// Packets that the key has sealed in this phase, of [`MAX_SEALED`].
+    /// Number of packets sealed in this phase; the limit is [`MAX_SEALED`].
     pub const fn sealed(&self) -> u64 {
         self.sealed
     }
 
-    /// As if that many packets had been sealed: nobody can wait for it.
+    /// Pretends that this many packets were sealed, because a test cannot seal as many.
     #[cfg(test)]
     pub(crate) const fn wear(&mut self, sealed: u64) {
         self.sealed = sealed;
     }
 
-    /// What one has who stole the secret of this direction, in phase 0.
+    /// The secrets of an attacker that stole the secret of this direction, in phase 0.
     #[cfg(test)]
     pub(crate) fn stolen(&self) -> OpeningKey {
         assert_eq!(self.phase, 0, "header keys follow from the first secret");
@@ -99,8 +103,8 @@ impl SealingKey {
         self.phase
     }
 
-    /// Seals `packet` in place: the header of [`crate::wire::write_short_header`], the frames, [`TAG_LEN`] spare bytes.
-    /// After an error the packet is as it was, but for an error of the cipher.
+    /// Seals `packet` in place: the header of [`crate::wire::write_short_header`], the frames, [`TAG_LEN`]
+    /// spare bytes. After an error the packet is unchanged, except after an error of the cipher.
     pub fn seal(&mut self, path: u32, number: u64, packet: &mut [u8]) -> Result<(), SealError> {
         let len = packet.len();
         if !(self.next..=VARINT_MAX).contains(&number) {
@@ -110,7 +114,7 @@ impl SealingKey {
             return Err(SealError::Exhausted);
         }
         let (header, payload, tag) = parts(packet).ok_or(SealError::Length(len))?;
-        // Only the low 32 bits travel.
+        // Only the low 32 bits are sent.
         header[PACKET_NUMBER_AT..].copy_from_slice(&(number as u32).to_be_bytes());
         header[0] = header[0] & !PHASE_BIT | if self.phase & 1 == 1 { PHASE_BIT } else { 0 };
         let nonce = self.key.nonce(path, number);
@@ -120,15 +124,16 @@ impl SealingKey {
         protect(self.header.as_ref(), packet).ok_or(SealError::Length(len))
     }
 
-    /// Takes note that the peer acknowledged packet `number`: it has the key of that packet's phase.
+    /// Records that the peer acknowledged packet `number`, so it has the key of that packet's phase.
     pub const fn on_acknowledged(&mut self, number: u64) {
         self.confirmed |= number >= self.phase_start && number < self.next;
     }
 
-    /// Moves to the next key phase; the peer follows by the packets it gets.
+    /// Advances to the next key phase. The peer follows when it receives a packet of the new phase.
     ///
     /// # Errors
-    /// [`NotConfirmed`] while no packet of the present phase was acknowledged: two phases at once would be lost.
+    /// [`NotConfirmed`] while no packet of the current phase was acknowledged. The peer could not follow two
+    /// phases at once.
     pub fn initiate_update(&mut self) -> Result<(), NotConfirmed> {
         if !self.confirmed {
             return Err(NotConfirmed);
@@ -138,8 +143,8 @@ impl SealingKey {
         Ok(())
     }
 
-    /// Moves to the next key phase, mixed with what a fresh exchange gave this direction. The exchange itself has shown that the peer has the
-    /// key of the present phase (wire.md section 3.1).
+    /// Advances to the next key phase and mixes in the result of a fresh exchange for this direction. The
+    /// exchange itself has shown that the peer has the key of the current phase (docs/wire.md section 3.1).
     pub(crate) fn refresh(&mut self, fresh: &[u8; 32]) {
         self.schedule.advance();
         self.schedule.mix(fresh);
@@ -161,18 +166,18 @@ impl fmt::Debug for SealingKey {
     }
 }
 
-/// Why a packet was not opened; it is counted by this and dropped.
+/// Why a packet was not opened. It is counted under this reason and dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenError {
     /// Too short for a header, a frame and a tag; carries its length.
     Length(usize),
     /// Its number was opened before.
     Replayed,
-    /// Its number is too far below the highest, or its key is gone.
+    /// Its number is too far below the highest, or its key is deleted.
     TooOld,
     /// The tag does not verify.
     Forged,
-    /// No such path; carries its id.
+    /// The path does not exist; carries its id.
     Path(u32),
 }
 
@@ -195,11 +200,11 @@ impl core::error::Error for OpenError {}
 pub struct Opened {
     /// The packet number.
     pub number: u64,
-    /// Where in the packet the frames stand, now in clear.
+    /// Range of the frames in the packet, now decrypted.
     pub payload: Range<usize>,
     /// The key phase of the sender.
     pub phase: u64,
-    /// No packet of a higher number was opened before.
+    /// No packet with a higher number was opened before.
     pub highest: bool,
 }
 
@@ -209,7 +214,8 @@ pub struct OpeningKey {
     header: Box<dyn HeaderKey>,
     previous: Option<PhaseKey>,
     key: PhaseKey,
-    /// Derived ahead, so that a packet of the next phase takes no longer to refuse than another (RFC 9001 section 9.5).
+    /// Derived in advance, so that refusing a packet of the next phase takes no longer than refusing another
+    /// (RFC 9001 section 9.5).
     next: PhaseKey,
     phase: u64,
     /// The lowest number opened in this phase.
@@ -217,7 +223,7 @@ pub struct OpeningKey {
     window: Box<ReplayWindow<REPLAY_WORDS>>,
 }
 
-/// Which key a packet is for.
+/// The key phase of a packet, relative to the current one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
     Previous,
@@ -226,7 +232,7 @@ enum Turn {
 }
 
 impl OpeningKey {
-    /// Keys from the other direction's half of Noise's Split.
+    /// Keys from the chaining key of the other direction, the output of Noise's Split.
     pub fn new(provider: Arc<dyn Provider>, aead: Aead, chaining_key: &[u8; 32]) -> Self {
         let mut schedule = Schedule::new(provider, aead, chaining_key);
         let (header, key) = (schedule.header_key(), schedule.phase_key());
@@ -236,23 +242,24 @@ impl OpeningKey {
         Self { schedule, header, previous: None, key, next, phase: 0, phase_start: 0, window }
     }
 
-    /// The key phase of the sender, as far as seen; from 0.
+    /// The sender's key phase as far as seen, from 0.
     pub const fn phase(&self) -> u64 {
         self.phase
     }
 
-    /// The next phase of the sender is mixed with what a fresh exchange gave this direction (wire.md section 3.1).
+    /// Mixes the result of a fresh exchange for this direction into the sender's next phase (docs/wire.md
+    /// section 3.1).
     pub(crate) fn refresh(&mut self, fresh: &[u8; 32]) {
         self.schedule.mix(fresh);
         self.next = self.schedule.phase_key();
     }
 
-    /// The highest packet number opened.
+    /// The highest packet number opened so far.
     pub const fn highest(&self) -> Option<u64> {
         self.window.highest()
     }
 
-    /// Opens `packet` in place. After an error nothing of this key has changed, and the packet's bytes mean nothing.
+    /// Opens `packet` in place. After an error this key is unchanged, and the packet's bytes are unspecified.
     pub fn open(&mut self, path: u32, packet: &mut [u8]) -> Result<Opened, OpenError> {
         if path != 0 {
             return Err(OpenError::Path(path));
@@ -281,7 +288,8 @@ impl OpeningKey {
         Ok(Opened { number, payload: SHORT_HEADER_LEN..len - TAG_LEN, phase, highest })
     }
 
-    /// A phase bit that differs means the phase before for old numbers, else the next (RFC 9001 section 6.3).
+    /// A different phase bit means the previous phase for old numbers and the next phase for others (RFC 9001
+    /// section 6.3).
     const fn turn(&self, bit: bool, number: u64) -> Turn {
         if bit == (self.phase & 1 == 1) {
             Turn::Present
@@ -305,7 +313,7 @@ impl OpeningKey {
                 self.phase_start = number;
             }
         }
-        // Whatever that key could still open, the replay window no longer accepts.
+        // The replay window no longer accepts any packet that this key could open.
         if self.highest().is_some_and(|highest| highest >= self.phase_start.saturating_add(REPLAY_WIDTH)) {
             self.previous = None;
         }
@@ -319,14 +327,14 @@ impl fmt::Debug for OpeningKey {
     }
 }
 
-/// Header, payload of at least one byte, tag.
+/// Splits a packet into header, payload of at least one byte, and tag.
 fn parts(packet: &mut [u8]) -> Option<(&mut Header, &mut [u8], &mut [u8; TAG_LEN])> {
     let (header, rest) = packet.split_first_chunk_mut()?;
     let (payload, tag) = rest.split_last_chunk_mut()?;
     (!payload.is_empty()).then_some((header, payload, tag))
 }
 
-/// Puts header protection on or takes it off: the mask comes from sealed bytes, which it leaves alone.
+/// Applies or removes header protection. The mask comes from sealed bytes, which stay unchanged.
 fn protect(key: &dyn HeaderKey, packet: &mut [u8]) -> Option<()> {
     let (header, sealed) = packet.split_first_chunk_mut::<SHORT_HEADER_LEN>()?;
     let [first, number @ ..] = key.mask(sealed.first_chunk()?);

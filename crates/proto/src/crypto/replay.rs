@@ -1,20 +1,21 @@
-//! The replay window: which packet numbers below the highest were already accepted.
+//! The replay window records which packet numbers near the highest one were accepted.
 //!
-//! [`super::OpeningKey`] checks it before it decrypts and marks it after the tag was verified. 65,536 numbers are 655 ms
-//! of packets at 100,000 a second (RELIABILITY 5.5). A ring of words (the idea of RFC 6479): moving up clears whole words
-//! only, so that an accepted packet costs O(1) amortised, and 8 KiB at worst.
+//! [`super::OpeningKey`] checks it before it decrypts, and marks a number after the tag was verified. 65,536
+//! numbers are 655 ms at 100,000 packets per second. It is a ring of words (as in RFC 6479). Moving up clears
+//! whole words only, so an accepted packet costs O(1) amortized, and 8 KiB of writes at worst.
 
-/// Numbers of the window that connections use.
+/// Packet numbers in the window of a connection.
 pub const REPLAY_WIDTH: u64 = 65_536;
-/// Its words: one more than the numbers fill, since the word of the highest is seldom full.
+/// Words of that window. There is one more than the numbers fill, because the word of the highest number is
+/// seldom full.
 pub(super) const REPLAY_WORDS: usize = REPLAY_WIDTH as usize / 64 + 1;
 
 /// Why a packet number is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stale {
-    /// It was accepted before.
+    /// The number was accepted before.
     Replayed,
-    /// It is too far below the highest to know.
+    /// The number is too far below the highest for the window to know.
     TooOld,
 }
 
@@ -58,7 +59,7 @@ impl<const WORDS: usize> ReplayWindow<WORDS> {
         debug_assert_eq!(self.check(number), Ok(()));
         let before = self.highest.unwrap_or(0);
         if self.highest.is_none_or(|highest| number > highest) {
-            // Words entered newly hold bits of numbers one turn of the ring ago.
+            // The new words hold bits of numbers one turn of the ring ago.
             let entered = (number / 64 - before / 64).min(WORDS as u64);
             for step in 0..entered {
                 self.words[Self::word(number - step * 64)] = 0;
@@ -89,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// The window by its definition.
+    /// A reference model that follows the definition of the window.
     #[derive(Clone, Default)]
     struct Model(BTreeSet<u64>);
 

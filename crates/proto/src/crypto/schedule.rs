@@ -1,4 +1,4 @@
-//! The key schedule of one direction (wire.md section 3): from a chaining key to the keys of each phase.
+//! The key schedule of one direction (docs/wire.md section 3): from a chaining key to the keys of each phase.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::{Aead, HeaderKey, PacketKey, Provider};
 
-/// What seals or opens the packets of one key phase.
+/// The keys that seal or open the packets of one key phase.
 pub(super) struct PhaseKey {
     pub(super) packet: Box<dyn PacketKey>,
     iv: [u8; 12],
@@ -26,7 +26,7 @@ impl PhaseKey {
     }
 }
 
-/// Stands at one phase of one direction and steps to the next.
+/// The key schedule of one direction, at one phase.
 pub(super) struct Schedule {
     provider: Arc<dyn Provider>,
     aead: Aead,
@@ -34,23 +34,23 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Stands at phase 0. `chaining_key`: this direction's half of Noise's Split.
+    /// A schedule at phase 0. `chaining_key` is this direction's output of Noise's Split.
     pub(super) fn new(provider: Arc<dyn Provider>, aead: Aead, chaining_key: &[u8; 32]) -> Self {
         Self { provider, aead, secret: Zeroizing::new(*chaining_key) }
     }
 
-    /// The header key, which is the same in all phases and is taken at phase 0.
+    /// The header key. It is the same in all phases and must be taken at phase 0.
     pub(super) fn header_key(&self) -> Box<dyn HeaderKey> {
         self.provider.header_key(self.aead, &self.expand("tidewire 1 hp"))
     }
 
-    /// The key of the phase stood at.
+    /// The key of the current phase.
     pub(super) fn phase_key(&self) -> PhaseKey {
         let key = self.expand::<32>("tidewire 1 key");
         PhaseKey { packet: self.provider.packet_key(self.aead, &key), iv: *self.expand("tidewire 1 iv") }
     }
 
-    /// Steps to the next phase; the secret of this one is gone.
+    /// Advances to the next phase and deletes the secret of the current one.
     pub(super) fn advance(&mut self) {
         self.secret = self.expand("tidewire 1 update");
     }
@@ -60,7 +60,8 @@ impl Schedule {
         super::OpeningKey::new(Arc::clone(&self.provider), self.aead, &self.secret)
     }
 
-    /// Mixes what a fresh exchange gave this direction into the secret of the phase stood at (wire.md section 3.1). The secret before is gone.
+    /// Mixes the result of a fresh exchange for this direction into the secret of the current phase
+    /// (docs/wire.md section 3.1). Deletes the old secret.
     pub(super) fn mix(&mut self, fresh: &[u8; 32]) {
         let (mixed, _) = Hkdf::<Sha256>::extract(Some(self.secret.as_ref()), fresh);
         self.secret.copy_from_slice(&mixed);

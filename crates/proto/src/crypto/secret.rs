@@ -8,8 +8,8 @@ use zeroize::{Zeroize, Zeroizing};
 
 use super::text::{self, TextError, TextKind};
 
-/// A secret of 32 random bytes that both sides share. Whoever holds it is trusted fully. Wiped from memory when dropped,
-/// never shown by `Debug`.
+/// A secret of 32 random bytes that both sides share. Every holder is fully trusted. It is wiped from memory
+/// when dropped and never shown by `Debug`.
 #[derive(Clone)]
 pub struct Secret([u8; 32]);
 
@@ -23,7 +23,8 @@ impl Secret {
         &self.0
     }
 
-    /// The text form: `tws1`, then the bytes and a checksum in base32; 60 letters and digits. It *is* the secret.
+    /// The text form: `tws1`, then the bytes and a checksum in base32; 60 letters and digits. The text is as
+    /// secret as the bytes.
     pub fn reveal(&self) -> Zeroizing<String> {
         text::write(TextKind::Secret, &self.0)
     }
@@ -42,7 +43,7 @@ impl fmt::Debug for Secret {
 }
 
 impl PartialEq for Secret {
-    /// In constant time.
+    /// Compares in constant time.
     fn eq(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }

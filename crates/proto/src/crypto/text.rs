@@ -1,20 +1,21 @@
-//! The text that people paste: 32 bytes with a prefix that says what they are and a checksum, in base32 (wire.md section 3).
+//! The text form of secrets and keys: a prefix that names the kind, then 32 bytes and a checksum in base32
+//! (docs/wire.md section 3).
 //!
-//! Used by the secret and by both keys. Invariant: an error says nothing of the text but single letters.
+//! The secret and both keys use it. Invariant: an error shows at most single letters of the text.
 
 use core::fmt;
 
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-/// Bytes of checksum: a typo passes once in 16 million, and 32 + 3 bytes are exactly 56 letters.
+/// Bytes of the checksum. A typing error passes once in 16 million, and 32 + 3 bytes are exactly 56 letters.
 const CHECKSUM_LEN: usize = 3;
-/// RFC 4648 base32, in lower case: no two letters that a case-folding program confuses, nothing that breaks a word.
+/// RFC 4648 base32 in lower case. It survives case folding, and it has no character that splits a word.
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 /// Letters after the prefix, five bits each.
 const LETTERS: usize = (32 + CHECKSUM_LEN) * 8 / 5;
 
-/// What a text stands for.
+/// The kind of value that a text contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextKind {
     /// A [`super::Secret`].
@@ -26,7 +27,7 @@ pub enum TextKind {
 }
 
 impl TextKind {
-    /// What its text begins with: **t**ide**w**ire, **s**ecret, private **k**ey or **p**ublic key, form **1**.
+    /// The prefix of its text: **t**ide**w**ire, **s**ecret, private **k**ey or **p**ublic key, form **1**.
     pub const fn prefix(self) -> &'static str {
         match self {
             Self::Secret => "tws1",
@@ -46,25 +47,26 @@ impl fmt::Display for TextKind {
     }
 }
 
-/// Why a text is no secret or key.
+/// Why a text is not a secret or key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextError {
-    /// What it should have been.
+    /// The kind that was expected.
     pub kind: TextKind,
     /// What is wrong with it.
     pub fault: TextFault,
 }
 
-/// What may be wrong with a text.
+/// What is wrong with a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextFault {
     /// It does not begin with its prefix.
     Prefix,
-    /// It has the wrong number of letters; carries how many came after the prefix.
+    /// It has the wrong number of letters; carries the number of letters after the prefix.
     Length(usize),
-    /// It has a letter that none has, and where (counted from 1, prefix included).
+    /// It contains a letter outside the alphabet; carries the letter and its position (counted from 1, prefix
+    /// included).
     Letter(char, usize),
-    /// Every letter is a right one, and at least one is the wrong one.
+    /// All letters are valid, but at least one is wrong.
     Checksum,
 }
 
@@ -104,7 +106,7 @@ pub(super) fn write(kind: TextKind, bytes: &[u8; 32]) -> Zeroizing<String> {
     text
 }
 
-/// Reads what [`write`] wrote, in lower or upper case.
+/// Reads the text form that [`write`] makes, in lower or upper case.
 pub(super) fn read(kind: TextKind, text: &str) -> Result<Zeroizing<[u8; 32]>, TextError> {
     letters(kind, text).map_err(|fault| TextError { kind, fault })
 }
@@ -184,7 +186,8 @@ mod tests {
         assert_eq!(fault(&text.replacen('b', "1", 1)), Some(TextFault::Letter('1', 5)));
         assert_eq!(fault(""), Some(TextFault::Prefix));
         assert_eq!(fault(&"ä".repeat(30)), Some(TextFault::Prefix));
-        // One kind is not taken for another, even with the prefix changed.
+        // The checksum covers the kind: a text of one kind is rejected as another kind even with the prefix
+        // changed.
         assert_eq!(fault(&write(TextKind::PublicKey, &[7; 32])), Some(TextFault::Prefix));
         assert_eq!(fault(&write(TextKind::PublicKey, &[7; 32]).replace("twp1", "tws1")), Some(TextFault::Checksum));
     }

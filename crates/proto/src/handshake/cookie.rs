@@ -1,8 +1,10 @@
-//! Cookies: how a responder under load makes sure, without remembering anything, that a HELLO comes from where it says (wire.md section 4).
+//! Cookies: a responder under load checks without stored state that a HELLO comes from its source address
+//! (docs/wire.md section 4).
 //!
-//! A cookie is a MAC over the sender's address and the HELLO, under a key that turns every two minutes. It travels sealed so that only who
-//! sent the HELLO and knows the mac1 key can read it, and comes back as the key of mac2. As in WireGuard, but for the sealing: a key for
-//! each COOKIE instead of a longer nonce.
+//! A cookie is a MAC over the sender's address and the HELLO, under a key that changes every two minutes. It
+//! is sent sealed, so that only a peer that sent the HELLO and knows the mac1 key can read it. It comes back
+//! as the key of mac2. This follows WireGuard, except for the sealing: each COOKIE has its own key instead of
+//! a longer nonce.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -19,10 +21,10 @@ use crate::wire::{
     Writer,
 };
 
-/// How long cookies are made with one key; they are taken for as long again (RELIABILITY 5.5).
+/// Time during which cookies are made with one key. They stay valid for the same time again.
 const TURN: Duration = Duration::from_secs(120);
 
-/// What a COOKIE carries.
+/// The cookie inside a COOKIE packet.
 type Cookie = [u8; MAC_LEN];
 
 /// Random bytes for one COOKIE: nonce, source id, grease.
@@ -34,7 +36,7 @@ pub(super) struct Dice {
 
 /// The cookies of one responder.
 pub(super) struct Cookies {
-    /// Each turn's key is the MAC of its number under this one.
+    /// Master key. The key of each period is the MAC of the period's number under this key.
     master: MacKey,
 }
 
@@ -56,7 +58,7 @@ impl Cookies {
         key.tag(&bytes)
     }
 
-    /// Whether mac2 of a HELLO was made with a cookie that was sent to this address not long ago.
+    /// Whether mac2 of a HELLO was made with a cookie that was recently sent to this address.
     pub(super) fn is_proof(&self, now: Time, from: SocketAddr, hello: &LongHeader<'_>) -> bool {
         let Some((bytes, mac2)) = hello.mac2 else { return false };
         let turn = turn(now);
@@ -66,7 +68,7 @@ impl Cookies {
         })
     }
 
-    /// The answer to a HELLO whose mac1 is right and whose mac2 is not.
+    /// The COOKIE for a HELLO whose mac1 is valid and whose mac2 is not.
     pub(super) fn answer(
         &self,
         now: Time,
@@ -95,7 +97,7 @@ impl Cookies {
     }
 }
 
-/// Opens a COOKIE that answers the HELLO with this mac1; what it holds is the key of mac2.
+/// Opens a COOKIE for the HELLO with this mac1, and returns the key of mac2 that it contains.
 pub fn open(packet: &LongHeader<'_>, mac: &MacKey, hello_mac1: &[u8; MAC_LEN]) -> Option<MacKey> {
     let (nonce, cookie) = packet.noise.split_at_checked(COOKIE_NONCE_LEN)?;
     let mut sealed = [0; MAC_LEN + TAG_LEN];
@@ -106,7 +108,7 @@ pub fn open(packet: &LongHeader<'_>, mac: &MacKey, hello_mac1: &[u8; MAC_LEN]) -
     Some(MacKey::from_bytes(&opened))
 }
 
-/// ChaCha20-Poly1305 under a key for this COOKIE alone, so that its counter is always 0.
+/// ChaCha20-Poly1305 under a key for this COOKIE only, so its counter is always 0.
 fn cipher(mac: &MacKey, nonce: &[u8], hello_mac1: &[u8; MAC_LEN]) -> Box<dyn Cipher> {
     let mut cipher = DefaultResolver.resolve_cipher(&CipherChoice::ChaChaPoly).expect("the cipher is compiled in");
     cipher.set(&mac.derive(&[b"tidewire 1 cookie", nonce, hello_mac1]));

@@ -1,7 +1,8 @@
-//! Who is who: what an endpoint proves itself by, and what one handshake runs on.
+//! Credentials of an endpoint, and the keys of one handshake.
 //!
-//! The endpoint holds [`Credentials`]; a handshake takes its [`Keys`] from them. Authentication `psk` knows one secret that all share, authentication
-//! `key` a key pair for each peer (wire.md section 3).
+//! The endpoint holds [`Credentials`], and a handshake takes its [`Keys`] from them. With authentication
+//! `psk` all peers share one secret. With authentication `key` each peer has a key pair (docs/wire.md section
+//! 3).
 
 use core::fmt;
 use std::collections::BTreeSet;
@@ -11,10 +12,10 @@ use super::noise;
 use crate::crypto::{MacKey, PrivateKey, PublicKey, Secret};
 use crate::wire::Auth;
 
-/// What an endpoint proves itself by, and whom it lets in.
+/// The credentials with which an endpoint authenticates itself, and the peers that it accepts.
 #[derive(Clone, Debug)]
 pub enum Credentials {
-    /// Authentication `psk`: all who may connect share a secret.
+    /// Authentication `psk`: all peers that may connect share a secret.
     Psk(Secret),
     /// Authentication `key`: each peer has a key pair.
     Key(KeyCredentials),
@@ -23,32 +24,32 @@ pub enum Credentials {
 /// Credentials of authentication `key`.
 #[derive(Clone, Debug)]
 pub struct KeyCredentials {
-    /// Our own.
+    /// Our own private key.
     pub private: PrivateKey,
-    /// Whose HELLOs are answered; nobody's, unless named.
+    /// Public keys whose HELLOs are answered. Empty by default.
     pub authorized: Arc<BTreeSet<PublicKey>>,
-    /// A secret that both sides must know besides.
+    /// A secret that both sides must know in addition.
     pub psk: Option<Secret>,
 }
 
 impl KeyCredentials {
-    /// Only our own key: connects, and lets nobody in.
+    /// Only our own key. The endpoint can connect, and accepts nobody.
     pub fn new(private: PrivateKey) -> Self {
         Self { private, authorized: Arc::default(), psk: None }
     }
 
-    /// Where no secret is given it is zeros, as in WireGuard.
+    /// Without a secret it is zeros, as in WireGuard.
     fn psk(&self) -> Secret {
         self.psk.clone().unwrap_or(Secret::new([0; 32]))
     }
 }
 
-/// A connection to a peer of authentication `key` was asked for without its key, or the other way round.
+/// The peer's public key is missing with authentication `key`, or was given with authentication `psk`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerKeyError {
-    /// We have a key pair, and the peer's public key was not given.
+    /// We have a key pair, but the peer's public key was not given.
     Missing,
-    /// A public key was given, and we have a secret only.
+    /// A public key was given, but we have only a secret.
     Unused,
 }
 
@@ -66,7 +67,7 @@ impl fmt::Display for PeerKeyError {
 impl core::error::Error for PeerKeyError {}
 
 impl Credentials {
-    /// For a handshake that we begin, with the peer that has this key.
+    /// Keys for a handshake that we begin with the peer that has this public key.
     pub fn to_connect(&self, peer: Option<&PublicKey>) -> Result<Keys, PeerKeyError> {
         match (self, peer) {
             (Self::Psk(secret), None) => Ok(Keys::Psk(secret.clone())),
@@ -78,7 +79,7 @@ impl Credentials {
         }
     }
 
-    /// For handshakes that others begin.
+    /// Keys for handshakes that other peers begin.
     pub(super) fn to_listen(&self) -> Keys {
         match self {
             Self::Psk(secret) => Keys::Psk(secret.clone()),
@@ -88,14 +89,14 @@ impl Credentials {
         }
     }
 
-    /// Lets these in, and no others; a secret has no list.
+    /// Accepts these public keys and no others. No effect for a shared secret.
     pub(crate) fn authorize(&mut self, keys: Arc<BTreeSet<PublicKey>>) {
         if let Self::Key(own) = self {
             own.authorized = keys;
         }
     }
 
-    /// Whether a peer that proved to have this key may come in.
+    /// Whether a peer that proved to have this key is accepted.
     pub(crate) fn authorizes(&self, key: &PublicKey) -> bool {
         match self {
             Self::Psk(_) => true,
@@ -116,18 +117,18 @@ impl From<&Secret> for Credentials {
     }
 }
 
-/// What one handshake runs on, on either side.
+/// The keys of one handshake, on either side.
 #[derive(Clone, Debug)]
 pub enum Keys {
     /// Authentication `psk`.
     Psk(Secret),
     /// Authentication `key`.
     Key {
-        /// Our own.
+        /// Our own private key.
         private: PrivateKey,
-        /// Of the side that listens: the initiator must know it, the responder has it.
+        /// Public key of the listening side. The initiator must know it.
         listener: PublicKey,
-        /// Zeros where there is none.
+        /// Zeros if there is no secret.
         psk: Secret,
     },
 }
@@ -140,7 +141,7 @@ impl Keys {
         }
     }
 
-    /// The key of mac1: a stranger does not know it.
+    /// The key of mac1, which a stranger does not know.
     pub(super) fn mac(&self) -> MacKey {
         match self {
             Self::Psk(secret) => MacKey::new(secret),

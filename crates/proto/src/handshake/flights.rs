@@ -1,6 +1,8 @@
-//! When HELLOs go out: in pairs, the pairs ever further apart (wire.md section 4).
+//! Schedule of the HELLOs: they are sent in pairs, with growing time between the pairs (docs/wire.md section
+//! 4).
 //!
-//! The initiator asks it before each HELLO. Invariant: no more than eight in the first second (RELIABILITY H4), whoever answers what.
+//! The initiator asks it before each HELLO. Invariant: at most eight HELLOs in the first second, whatever
+//! answers arrive (docs/survival.md, row H4).
 
 use core::fmt;
 use core::time::Duration;
@@ -11,25 +13,25 @@ use rand_chacha::rand_core::Rng;
 use super::{COPY_GAP, FIRST_RETRY, GIVE_UP, RETRY_CAP};
 use crate::Time;
 
-/// See the module.
+/// Schedule of one handshake, described in the module documentation.
 pub(super) struct Flights {
     rng: ChaCha20Rng,
     started: Time,
     pub(super) give_up: Duration,
     due: Time,
-    /// When the next pair goes out, once the first of this pair is out.
+    /// Time of the next pair, once the first HELLO of this pair is sent.
     next_pair: Option<Time>,
     /// The wait after the next pair, before jitter.
     wait: Duration,
-    /// Pairs begun, and when the first was.
+    /// Number of pairs begun, and the time of the first.
     pairs: u32,
     first_left: Time,
-    /// Pairs begun when one was last brought forward.
+    /// Number of pairs begun when a pair was last sent early.
     hurried: u32,
 }
 
 impl Flights {
-    /// The first is due at `now`.
+    /// A schedule whose first HELLO is due at `now`.
     pub(super) const fn new(rng: ChaCha20Rng, now: Time) -> Self {
         Self {
             rng,
@@ -44,22 +46,22 @@ impl Flights {
         }
     }
 
-    /// When it is given up.
+    /// Time at which the handshake gives up.
     pub(super) fn deadline(&self) -> Time {
         self.started + self.give_up
     }
 
-    /// When the next HELLO is due or all is given up.
+    /// Time at which the next HELLO is due or the handshake gives up.
     pub(super) fn next(&self) -> Time {
         self.due.min(self.deadline())
     }
 
-    /// When the first HELLO left, if no second pair did.
+    /// Send time of the first HELLO, if no second pair was sent.
     pub(super) fn left_once(&self) -> Option<Time> {
         (self.pairs == 1).then_some(self.first_left)
     }
 
-    /// Begins the next pair now instead of later, once for each pair that was begun.
+    /// Begins the next pair now, at most once per pair.
     pub(super) fn hurry(&mut self, now: Time) {
         if self.hurried < self.pairs {
             self.hurried = self.pairs + 1;
@@ -67,7 +69,7 @@ impl Flights {
         }
     }
 
-    /// Whether a HELLO is due; if so, the next is planned.
+    /// Whether a HELLO is due. If so, schedules the next one.
     pub(super) fn take(&mut self, now: Time) -> bool {
         if now < self.due || now >= self.deadline() {
             return false;
@@ -77,7 +79,7 @@ impl Flights {
             None => {
                 self.pairs += 1;
                 self.first_left = if self.pairs == 1 { now } else { self.first_left };
-                // +-25 %, so that clients which lost the same link do not come back in step.
+                // +-25 %, so that clients that lost the same link do not return at the same time.
                 let jittered = self.wait * (768 + self.rng.next_u32() % 513) / 1024;
                 self.next_pair = Some(now + jittered);
                 self.wait = (self.wait * 3 / 2).min(RETRY_CAP);

@@ -1,8 +1,8 @@
-//! The side that connects: sends HELLOs until a REPLY fits.
+//! The side that connects: it sends HELLOs until a valid REPLY arrives.
 //!
-//! The endpoint drives it: `poll_transmit` until it gives nothing, wait for `poll_timeout`, hand in every REPLY addressed
-//! to `source`. All flights are the same bytes, but for mac2 once a COOKIE came. A REPLY that is not right leaves it as ready for the next as
-//! before, whatever was wrong with it.
+//! The endpoint drives it: call `poll_transmit` until it returns nothing, wait for `poll_timeout`, and pass
+//! in every REPLY addressed to `source`. All HELLOs are the same bytes, except for mac2 once a COOKIE came.
+//! An invalid REPLY, whatever is wrong with it, changes nothing: the next REPLY can still succeed.
 
 use core::fmt;
 use core::time::Duration;
@@ -24,24 +24,25 @@ use crate::wire::{
     Writer,
 };
 
-/// Room for the Noise message of a HELLO.
+/// Maximum length of the Noise message in a HELLO.
 const NOISE_MAX: usize = HELLO_LEN - LONG_HEADER_LEN - 2 * MAC_LEN;
 
-/// Why a REPLY made no session; the handshake goes on.
+/// Why a REPLY made no session. The handshake continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HandshakeError {
-    /// No answer to this HELLO: another packet, for another id, of another authentication or suite.
+    /// Not an answer to this HELLO: another packet type, or another id, authentication or suite.
     NotForUs,
-    /// mac1, or the tag of a COOKIE, is wrong: whoever sent it does not know the secret, or not the HELLO.
+    /// mac1 or the tag of a COOKIE is wrong. Its sender does not know the secret, or not the HELLO.
     Mac,
     /// The Noise message does not open.
     Noise,
-    /// The responder's parameters are wrong.
+    /// The responder's parameters are invalid.
     Parameters(ParameterError),
-    /// The responder chose an AEAD that was not offered, or its sealed source id is not the one of the header.
+    /// The responder chose an AEAD that was not offered, or its sealed source id differs from the one in the
+    /// header.
     Binding,
-    /// A session was made already; this is the second copy.
+    /// The handshake already made a session, and this is the second copy.
     Finished,
 }
 
@@ -60,7 +61,7 @@ impl fmt::Display for HandshakeError {
 
 impl core::error::Error for HandshakeError {}
 
-/// One handshake, from the side that connects.
+/// One handshake on the side that connects.
 pub struct Initiator {
     keys: Keys,
     mac: MacKey,
@@ -69,7 +70,7 @@ pub struct Initiator {
     suite: Suite,
     offer: Offer,
     payload: Vec<u8>,
-    /// Of the Noise state: with it the state can be made again.
+    /// Seed of the Noise state, from which the state can be rebuilt.
     seed: Zeroizing<[u8; 32]>,
     noise: HandshakeState,
     hello: [u8; HELLO_LEN],
@@ -79,8 +80,9 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// Prepares the HELLO, due at `now`. `source`: what the responder shall call us. `seed`: 32 random bytes for this
-    /// handshake alone. Values of `parameters` out of range are held to it.
+    /// Prepares the HELLO, due at `now`. `source` is the connection id that the responder will use for us.
+    /// `seed` is 32 random bytes for this handshake only. Values of `parameters` outside their range are
+    /// clamped to it.
     pub fn new(
         keys: impl Into<Keys>,
         source: ConnectionId,
@@ -92,8 +94,8 @@ impl Initiator {
         Self::build(keys.into(), (source, None), parameters, provider, seed, now)
     }
 
-    /// As [`Self::new`], to ask whether the responder still has the connection that it is called by as `connection`:
-    /// [`Self::found_connection`] says what it answered.
+    /// Like [`Self::new`], but also asks the responder whether it still has the connection `connection`.
+    /// After the REPLY, [`Self::found_connection`] returns the answer.
     pub fn asking_after(
         connection: ConnectionId,
         keys: impl Into<Keys>,
@@ -165,20 +167,21 @@ impl Initiator {
         }
     }
 
-    /// Gives up after `duration` instead of 30 s, counted from construction.
+    /// Sets the time from construction after which the handshake gives up. The default is 30 s.
     #[must_use]
     pub const fn give_up_after(mut self, duration: Duration) -> Self {
         self.flights.give_up = duration;
         self
     }
 
-    /// What the responder calls us: REPLYs to this id are for [`Initiator::handle_reply`].
+    /// The connection id that the responder uses for us. REPLYs to this id belong to
+    /// [`Initiator::handle_reply`].
     pub const fn source(&self) -> ConnectionId {
         self.source
     }
 
-    /// Writes the HELLO into `out` when one is due; returns its length, [`HELLO_LEN`]. Nothing is lost if `out` is
-    /// shorter: it stays due.
+    /// Writes the HELLO into `out` if one is due, and returns its length, [`HELLO_LEN`]. If `out` is shorter,
+    /// the HELLO stays due.
     pub fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
         let out = out.get_mut(..HELLO_LEN)?;
         if self.finished || !self.flights.take(now) {
@@ -188,32 +191,33 @@ impl Initiator {
         Some(HELLO_LEN)
     }
 
-    /// When the HELLO left, if a REPLY now can only answer its first flight: what comes after a second one may answer either.
+    /// Send time of the HELLO if only the first flight was sent. After a second flight, a REPLY may belong to
+    /// either one.
     pub fn sent_once(&self) -> Option<Time> {
         self.flights.left_once()
     }
 
-    /// When the next HELLO is due or the handshake expires; none when it is over.
+    /// Time at which the next HELLO is due or the handshake expires; `None` when it is over.
     pub fn poll_timeout(&self) -> Option<Time> {
         (!self.finished).then(|| self.flights.next())
     }
 
-    /// Whether no REPLY came in time: wrong host, port or secret, or nothing gets through.
+    /// Whether no REPLY came in time. Either the host, port or secret is wrong, or no packet gets through.
     pub fn expired(&self, now: Time) -> bool {
         !self.finished && now >= self.flights.deadline()
     }
 
-    /// The HELLO as it goes out now, for who has flights of his own.
+    /// The current HELLO, for a caller that schedules its own flights.
     pub(crate) const fn hello(&self) -> &[u8; HELLO_LEN] {
         &self.hello
     }
 
-    /// Whether the responder has the connection that was asked after; after a REPLY.
+    /// Whether the responder has the connection that the HELLO asked about. Valid after a REPLY.
     pub const fn found_connection(&self) -> bool {
         self.known
     }
 
-    /// Whom we connect to, with authentication `key`.
+    /// The peer's public key, with authentication `key`.
     fn peer_key(&self) -> Option<PublicKey> {
         match &self.keys {
             Keys::Psk(_) => None,
@@ -221,8 +225,8 @@ impl Initiator {
         }
     }
 
-    /// Takes a COOKIE that is addressed to `source`: the HELLO goes out again with it, at once for the first that answers a flight, so
-    /// that copies of a COOKIE cost nothing.
+    /// Takes a COOKIE addressed to `source`. The HELLO is then sent again with it. Only the first COOKIE per
+    /// flight sends it at once, so that copies of a COOKIE cause no packets.
     pub fn handle_cookie(&mut self, now: Time, datagram: &[u8]) -> Result<(), HandshakeError> {
         if self.finished {
             return Err(HandshakeError::Finished);
@@ -245,7 +249,7 @@ impl Initiator {
         if ours { Ok(answer) } else { Err(HandshakeError::NotForUs) }
     }
 
-    /// Takes one datagram that is addressed to `source`.
+    /// Takes one datagram addressed to `source`.
     pub fn handle_reply(&mut self, datagram: &[u8]) -> Result<Session, HandshakeError> {
         if self.finished {
             return Err(HandshakeError::Finished);
@@ -255,7 +259,7 @@ impl Initiator {
             return Err(HandshakeError::Mac);
         }
         let mut payload = [0; REPLY_MAX];
-        // A state that fails to read is as before.
+        // A failed read leaves the state unchanged.
         let len = self.noise.read_message(reply.noise, &mut payload).map_err(|_| HandshakeError::Noise)?;
         match self.judge(&reply, &payload[..len]) {
             Ok(said) => {
@@ -287,7 +291,7 @@ impl Initiator {
         Ok(said)
     }
 
-    /// Makes the Noise state anew, as it was after the HELLO, from the same seed.
+    /// Rebuilds the Noise state after the HELLO from the same seed.
     fn rewind(&mut self) {
         let mut again = [0; HELLO_LEN];
         let (clear, _) = self.hello.split_at(LONG_HEADER_LEN);
@@ -295,7 +299,7 @@ impl Initiator {
     }
 }
 
-/// Writes the Noise message of a HELLO; returns the state that waits for the REPLY.
+/// Writes the Noise message of a HELLO. Returns the state that waits for the REPLY.
 fn write_hello(
     provider: &Arc<dyn Provider>,
     suite: Suite,
@@ -325,7 +329,7 @@ mod tests {
     use crate::crypto::{Aead, AwsLc, Secret};
     use crate::handshake::noise::EPHEMERAL_AND_TAG;
 
-    /// A REPLY with a right mac1 and a right Noise message that says `payload`.
+    /// A REPLY with a valid mac1 and a valid Noise message that contains `payload`.
     fn reply(initiator: &Initiator, secret: &Secret, payload: &[u8], source: ConnectionId) -> Vec<u8> {
         let (clear, rest) = initiator.hello.split_at(LONG_HEADER_LEN);
         let mut noise =
@@ -350,7 +354,7 @@ mod tests {
         reply
     }
 
-    /// Even one who knows the secret cannot end the handshake by a REPLY that says nonsense.
+    /// Even a sender that knows the secret cannot end the handshake with an invalid REPLY.
     #[test]
     fn an_authentic_reply_with_wrong_contents_leaves_it_ready() {
         let secret = Secret::new([1; 32]);

@@ -1,16 +1,17 @@
-//! The handshake: one HELLO, one REPLY, then keys (wire.md sections 1.1 to 4).
+//! The handshake: one HELLO, one REPLY, then keys (docs/wire.md sections 1.1 to 4).
 //!
 //! ```text
 //! Initiator                                   Responder
-//!   poll_transmit  -- HELLO x2, retried -->     handle_hello: mac1, cache, load, Noise, who it is -> Accepted
+//!   poll_transmit  -- HELLO x2, retried -->     handle_hello: mac1, cache, load, Noise, key -> Accepted
 //!   handle_cookie  <-- COOKIE --------------    under load only: the HELLO comes again, with mac2
 //!   handle_reply   <-- REPLY x2 ------------    poll_transmit
 //!   -> Session                                  the first authentic packet: Accepted -> Session
 //! ```
-//! The endpoint owns one [`Responder`] per listener and one [`Initiator`] per connection it opens. Every flight goes out
-//! twice: at 30 % loss each way that takes the 99th percentile of the time to a session from 5 s to 0.7 s (RELIABILITY
-//! 2.2). Whoever does not know the secret, or the listener's key, gets no answer and costs one MAC; whoever knows the key and is not
-//! authorized gets none either. A HELLO, replayed or not, makes at most one half-open session of its own and touches no live one.
+//! The endpoint owns one [`Responder`] per listener and one [`Initiator`] per connection it opens. Every
+//! flight is sent twice: at 30 % loss each way that reduces the 99th percentile of the time to a session from
+//! 5 s to 0.7 s. A peer without the secret, or without the listener's key, gets no response and costs one
+//! MAC. A peer that knows the listener's key but is not authorized gets no response either. A HELLO, replayed
+//! or not, makes at most one half-open session of its own and never changes a live session.
 
 mod cookie;
 mod credentials;
@@ -39,45 +40,53 @@ pub use responder::{Responder, ResponderStats, Terms, Unauthorized};
 use crate::crypto::{Aead, OpeningKey, Provider, PublicKey, SealingKey};
 use crate::wire::ConnectionId;
 
-/// Between the two copies of a flight (RELIABILITY 5.5).
+/// Time between the two copies of a flight.
 const COPY_GAP: Duration = Duration::from_millis(10);
-/// From the first HELLO flight to the second, before jitter; each later wait is 1.5 times the one before.
+/// Time from the first HELLO flight to the second, before jitter. Each later wait is 1.5 times the previous
+/// one.
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 /// The longest wait between two HELLO flights, before jitter.
 const RETRY_CAP: Duration = Duration::from_secs(2);
-/// How long an initiator tries, unless told otherwise.
+/// Default time after which an initiator gives up.
 const GIVE_UP: Duration = Duration::from_secs(30);
-/// How long a REPLY is cached: longer than an initiator ever waits before it asks again, 2.5 s.
+/// Lifetime of a cached REPLY: longer than the longest wait of an initiator between two HELLO flights, 2.5 s.
 const REPLY_CACHED: Duration = Duration::from_secs(4);
-/// Copies that a HELLO is answered with.
+/// Copies of the REPLY to one HELLO.
 const COPIES: u32 = 2;
-/// REPLYs to one HELLO from one address in [`FIRST_SECOND`] at most: a handshake begins with few packets, whoever repeats what.
+/// Maximum number of REPLYs to one HELLO and one address in [`FIRST_SECOND`]. A handshake starts with few
+/// packets, even if somebody repeats the HELLO.
 const EARLY_REPLIES: u32 = 8;
-/// See [`EARLY_REPLIES`].
+/// Period in which [`EARLY_REPLIES`] applies.
 const FIRST_SECOND: Duration = Duration::from_secs(1);
-/// Copies of one REPLY that wait for one address at once, at most: those of both HELLOs of a flight.
+/// Maximum number of copies of one REPLY that wait for one address at once: those for both HELLOs of a
+/// flight.
 const MAX_WAITING: u32 = 4;
-/// Addresses that are told apart for one HELLO, at most. Chosen: the client's, the one that its address translator gives it next, and two of
-/// attackers that copy the HELLO. More only let an address have more REPLYs in its first second, never more bytes than it sent.
+/// Maximum number of addresses distinguished per HELLO. Chosen: the client's, the one that its address
+/// translator assigns next, and two of attackers that copy the HELLO. With more addresses, one of them may
+/// get more REPLYs in its first second, but never more bytes than it sent.
 const MAX_SOURCES: usize = 4;
-/// REPLYs that wait to be sent at once, at most, and as many that wait for their 10 ms. Chosen: eight times the free handshakes of a second.
+/// Maximum number of REPLYs that wait to be sent, and the same number again of second copies that wait for
+/// their 10 ms. Chosen: eight times the free handshakes of a second.
 const MAX_QUEUED: usize = 1_024;
-/// REPLYs cached at most: those of all handshakes that are free while one is kept.
+/// Maximum number of cached REPLYs: those of all free handshakes during the lifetime of one REPLY.
 const MAX_CACHED: usize = FREE_HANDSHAKES as usize * REPLY_CACHED.as_secs() as usize;
-/// HELLOs that are answered in a second without asking whether their senders are where they say. Half-open sessions live for 30 s, so
-/// that those which nobody vouches for stay under [`MAX_CACHED`]; at 288 us each they cost 4 % of a core (RELIABILITY H5, H7).
+/// Number of HELLOs per second that are answered without a proof of the source address. Half-open sessions
+/// live for 30 s, so those with unproven addresses stay below [`MAX_CACHED`]. At 288 us each, the HELLOs use
+/// 4 % of a core (docs/survival.md, rows H5 and H7).
 const FREE_HANDSHAKES: u32 = 128;
-/// COOKIEs that wait to be sent at once, at most: what a driver takes from a socket before it sends.
+/// Maximum number of COOKIEs that wait to be sent: as many HELLOs as a driver reads from a socket before it
+/// sends.
 const MAX_COOKIES: usize = 256;
-/// Refused peers that wait to be told of, at most.
+/// Maximum number of refused peers that wait to be reported.
 const MAX_UNAUTHORIZED: usize = 16;
 
-/// The way that a HELLO came. Its answer goes back the same way, since a peer takes nothing from an address that it did not send to.
+/// The route of a HELLO. Its answer uses the same route, since a peer ignores packets from an address that it
+/// did not send to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Where it came from.
+    /// Source address of the HELLO.
     pub remote: SocketAddr,
-    /// The address of ours that it was sent to, if we may have several.
+    /// Our address to which it was sent, if we may have several.
     pub local: Option<IpAddr>,
 }
 
@@ -87,9 +96,9 @@ impl From<SocketAddr> for Route {
     }
 }
 
-/// What a handshake agreed on, and no more: all that a half-open session holds.
+/// The result of a handshake, and all that a half-open session stores.
 pub struct Accepted {
-    /// Halves of Noise's Split: ours to send with, and the peer's.
+    /// The two chaining keys of Noise's Split: for our packets and for the peer's.
     ours: Zeroizing<[u8; 32]>,
     theirs: Zeroizing<[u8; 32]>,
     aead: Aead,
@@ -100,7 +109,7 @@ pub struct Accepted {
 }
 
 impl Accepted {
-    /// Keys of both directions.
+    /// Derives the keys of both directions.
     pub fn session(&self, provider: &Arc<dyn Provider>) -> Session {
         Session {
             sealing: SealingKey::new(Arc::clone(provider), self.aead, &self.ours),
@@ -115,7 +124,7 @@ impl Accepted {
 }
 
 impl Accepted {
-    /// What the peer will call us.
+    /// The connection id that the peer will use for us.
     pub(crate) const fn local(&self) -> ConnectionId {
         self.local
     }
@@ -125,7 +134,7 @@ impl Accepted {
         self.peer_key.as_ref()
     }
 
-    /// One of no handshake.
+    /// A value without a handshake.
     #[cfg(test)]
     pub(crate) fn named(local: ConnectionId) -> Self {
         let (ours, theirs) = (Zeroizing::new([0; 32]), Zeroizing::new([1; 32]));
@@ -140,19 +149,19 @@ impl fmt::Debug for Accepted {
     }
 }
 
-/// What a handshake makes: keys for both directions, and what both sides said.
+/// A session: keys for both directions, and what both sides announced.
 pub struct Session {
     /// Seals what we send.
     pub sealing: SealingKey,
     /// Opens what the peer sends.
     pub opening: OpeningKey,
-    /// What the peer announced.
+    /// The parameters that the peer announced.
     pub peer: Parameters,
     /// The key that the peer proved to have, with authentication `key`.
     pub peer_key: Option<PublicKey>,
-    /// What the peer wants to be called in our packets.
+    /// Connection id of the packets that we send.
     pub remote: ConnectionId,
-    /// What we are called in the peer's packets.
+    /// Connection id of the packets that the peer sends.
     pub local: ConnectionId,
     /// The cipher of both directions.
     pub aead: Aead,

@@ -1,8 +1,9 @@
-//! `snow`, tamed: the four Noise names of version 1, and randomness from the caller's seed.
+//! Wraps `snow`: the four Noise names of version 1, and randomness from the caller's seed.
 //!
-//! `snow` runs the handshake only. Its ciphers are the pure-Rust ones, which a handshake uses too little of to matter; its curve, which is nearly
-//! all that a handshake costs, comes from the [`Provider`]; its random source is a ChaCha20 stream from a seed, so that a run can be replayed. The
-//! names are fixed and every input has the length they want, which is why building a state cannot fail.
+//! `snow` runs only the handshake. It uses the pure-Rust ciphers, whose speed hardly matters in a handshake.
+//! The curve takes nearly all of a handshake's time and comes from the [`Provider`]. The random source is a
+//! ChaCha20 stream from a seed, so that a run can be repeated. Building a state cannot fail, because the
+//! names are fixed and every input has the required length.
 
 use std::sync::Arc;
 
@@ -20,20 +21,21 @@ use crate::wire::{LONG_HEADER_LEN, Suite};
 
 /// Bytes of a Noise message around its payload: the ephemeral key and a tag.
 pub(super) const EPHEMERAL_AND_TAG: usize = 32 + 16;
-/// What the first message of `IKpsk2` has besides: the initiator's own key, sealed.
+/// Further bytes in the first message of `IKpsk2`: the initiator's own key, sealed.
 pub(super) const SEALED_STATIC: usize = 32 + 16;
 
-/// What the prologue begins with; the HELLO's clear bytes follow.
+/// Beginning of the prologue. The HELLO's clear bytes follow.
 const PROLOGUE: &[u8; 10] = b"tidewire 1";
 
-/// Which side of the handshake.
+/// Side of the handshake.
 #[derive(Clone, Copy)]
 pub(super) enum Role {
     Initiator,
     Responder,
 }
 
-/// A fresh Noise state. `clear`: the 25 clear bytes of the HELLO. `seed`: for its ephemeral key; never used again.
+/// A new Noise state. `clear` is the 25 clear bytes of the HELLO. `seed` is for its ephemeral key and must
+/// not be used again.
 pub(super) fn state(
     provider: &Arc<dyn Provider>,
     role: Role,
@@ -46,7 +48,7 @@ pub(super) fn state(
     state_with(provider, role, suite, keys, &[PROLOGUE, clear].concat(), seed)
 }
 
-/// The same with a prologue of the caller's.
+/// A new Noise state with a prologue of the caller's choice.
 pub(super) fn state_with(
     provider: &Arc<dyn Provider>,
     role: Role,
@@ -85,11 +87,11 @@ pub(super) fn state_with(
     build().expect("all names are compiled in and have every key that they need")
 }
 
-/// The default hash and ciphers, the provider's curve, and a random source of our own.
+/// The default hash and ciphers, the provider's curve, and our own random source.
 struct Resolver {
     seed: Zeroizing<[u8; 32]>,
     provider: Arc<dyn Provider>,
-    /// The public key of our static one, where it is known.
+    /// The public key of our static key, if it is known.
     own: Option<[u8; 32]>,
 }
 
@@ -143,7 +145,7 @@ impl Dh for X25519 {
         32
     }
 
-    /// Only the static key is given; all else would derive its public key for every HELLO.
+    /// Only the static key is set this way. Otherwise every HELLO would derive its public key.
     fn set(&mut self, private: &[u8]) {
         self.private.copy_from_slice(private);
         self.public = self.own.unwrap_or_else(|| self.provider.x25519_public(&self.private));

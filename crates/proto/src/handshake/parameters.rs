@@ -1,7 +1,8 @@
-//! The parameters that each side announces inside its handshake message (wire.md section 2).
+//! The parameters that each side announces inside its handshake message (docs/wire.md section 2).
 //!
-//! Written and parsed by the handshake; the connection reads the peer's from [`super::Session`]. Values are checked against
-//! their ranges when parsed, and held to them when written; the ranges are such that any REPLY fits its 150 bytes.
+//! The handshake writes and parses them. The connection reads the peer's from [`super::Session`]. Values are
+//! checked against their ranges when parsed, and clamped to them when written. The ranges ensure that any
+//! REPLY fits its 150 bytes.
 
 use core::fmt;
 use core::ops::RangeInclusive;
@@ -35,12 +36,12 @@ const STREAMS: Number = (kind::STREAMS, 128, 0..=1 << 20);
 const IDLE_TIMEOUT: Number = (kind::IDLE_TIMEOUT, 60_000, 0..=(1 << 30) - 1);
 const CODES: Number = (kind::CODES, 1, 1..=(1 << 14) - 1);
 
-/// What one side can take and wants; all limits are on what its peer sends.
+/// The limits that one side announces. All of them limit what its peer may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// Largest UDP payload taken, in bytes: 1,200 .. 65,527.
+    /// Largest UDP payload accepted, in bytes: 1,200 .. 65,527.
     pub max_datagram: u16,
-    /// Longest source symbol taken, in bytes: 1,024 .. 65,472.
+    /// Longest source symbol accepted, in bytes: 1,024 .. 65,472.
     pub max_symbol: u16,
     /// Source symbols of lane 0 accepted from id 0: 16 .. 2^24.
     pub lane_credit: u32,
@@ -48,23 +49,23 @@ pub struct Parameters {
     pub max_span: u16,
     /// Bytes accepted per stream at its opening: below 2^30.
     pub stream_credit: u32,
-    /// Streams that the peer may have opened in all: at most 2^20.
+    /// Number of streams that the peer may have opened in all: at most 2^20.
     pub streams: u32,
-    /// Idle timeout in milliseconds, below 2^30; 0 for none. The smaller of both sides holds.
+    /// Idle timeout in milliseconds, below 2^30; 0 for none. The smaller value of both sides applies.
     pub idle_timeout_ms: u32,
-    /// Codes decoded.
+    /// The codes that this side decodes.
     pub codes: CodeSet,
 }
 
 impl Default for Parameters {
-    /// What this crate announces unless told otherwise: the defaults of wire.md, and all codes it has.
+    /// The values that this crate announces by default: the defaults of docs/wire.md, and all its codes.
     fn default() -> Self {
         Self { codes: CodeSet::all(), ..Self::unsaid() }
     }
 }
 
 impl Parameters {
-    /// What a peer that says nothing means.
+    /// The values of a peer that announces none.
     const fn unsaid() -> Self {
         Self {
             max_datagram: MAX_DATAGRAM.1 as u16,
@@ -91,7 +92,7 @@ impl Parameters {
         ]
     }
 
-    /// Checks every value against its range, for the place where a configuration is read.
+    /// Checks every value against its range, when a configuration is read.
     pub fn validate(&self) -> Result<(), ParameterError> {
         match self.numbers().into_iter().find(|((_, _, range), value)| !range.contains(value)) {
             Some(((kind, ..), _)) => Err(ParameterError { kind, fault: Fault::Range }),
@@ -99,10 +100,10 @@ impl Parameters {
         }
     }
 
-    /// Reads the payload of a handshake message, of either side, for what it says of these.
+    /// Reads the parameters from the payload of a handshake message of either side.
     ///
     /// # Errors
-    /// Names the first parameter that is wrong.
+    /// Names the first invalid parameter.
     pub fn parse(payload: &[u8]) -> Result<Self, ParameterError> {
         Said::parse(payload).map(|said| said.parameters)
     }
@@ -129,16 +130,16 @@ pub struct ParameterError {
     pub fault: Fault,
 }
 
-/// What may be wrong with a parameter.
+/// What is wrong with a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The message ends before it does.
+    /// The message ends before the parameter does.
     Truncated,
-    /// It stands there twice.
+    /// The parameter occurs twice.
     Twice,
-    /// Its value, or its length, is out of range, or it does not belong into this message.
+    /// The parameter's value or length is out of range, or it does not belong in this message.
     Range,
-    /// It must be there and is not.
+    /// The parameter is required and missing.
     Missing,
 }
 
@@ -156,14 +157,14 @@ impl fmt::Display for ParameterError {
 
 impl core::error::Error for ParameterError {}
 
-/// What only a HELLO says.
+/// The part of the payload that only a HELLO has.
 pub(super) struct HelloPayload {
     pub(super) parameters: Parameters,
-    /// The first AEAD offered that is known here, and whether the other one is offered too.
+    /// The first offered AEAD that is known here, and whether the other one is offered too.
     pub(super) offer: Offer,
 }
 
-/// The AEADs that an initiator offers, by preference.
+/// The AEADs that an initiator offers, in order of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
     pub(super) first: Aead,
@@ -171,14 +172,14 @@ pub(super) struct Offer {
 }
 
 impl Offer {
-    /// Both, the faster one first.
+    /// Offers both, the faster one first.
     pub(super) const fn new(aes_hardware: bool) -> Self {
         let first = if aes_hardware { Aead::Aes256Gcm } else { Aead::ChaCha20Poly1305 };
         Self { first, both: true }
     }
 
-    /// AES-256-GCM only if both sides offer it first (RELIABILITY 5.2), else ChaCha20-Poly1305; none if that is not on
-    /// offer.
+    /// Chooses AES-256-GCM only if both sides prefer it, because both then have AES hardware. Otherwise
+    /// chooses ChaCha20-Poly1305, or none if that is not offered.
     pub(super) fn choose(self, aes_hardware: bool) -> Option<Aead> {
         match self.first {
             Aead::Aes256Gcm if aes_hardware => Some(Aead::Aes256Gcm),
@@ -188,13 +189,13 @@ impl Offer {
     }
 }
 
-/// What only a REPLY says.
+/// The part of the payload that only a REPLY has.
 pub(super) struct ReplyPayload {
     pub(super) parameters: Parameters,
     pub(super) aead: Aead,
-    /// Must be the source id of the REPLY's header.
+    /// Must equal the source id in the REPLY's header.
     pub(super) source: ConnectionId,
-    /// The destination id of the HELLO names a connection of the responder's.
+    /// Whether the destination id of the HELLO names one of the responder's connections.
     pub(super) known: bool,
 }
 
@@ -209,10 +210,10 @@ fn aead(code_point: u8) -> Option<Aead> {
     [Aead::Aes256Gcm, Aead::ChaCha20Poly1305].into_iter().find(|aead| aead_code_point(*aead) == code_point)
 }
 
-/// Random bytes for one greased parameter: which reserved type, and its body.
+/// Random bytes for one grease parameter: the choice of the reserved type, and the value.
 pub(super) type Grease = [u8; 17];
 
-/// Writes a parameter of a reserved type 31 n + 27, with as much of a random body as there is room for.
+/// Writes a parameter of a reserved type 31 n + 27, with as many random bytes as there is room for.
 fn write_grease(w: &mut Writer<'_>, grease: &Grease) -> Result<(), Full> {
     let [pick, body @ ..] = grease;
     let kind = 31 * u64::from(*pick) + 27;
@@ -238,13 +239,14 @@ impl HelloPayload {
         let said = Said::parse(payload)?;
         let offered = said.aeads.ok_or(missing(kind::AEADS))?;
         let versions = said.versions.ok_or(missing(kind::VERSIONS))?;
-        // A list without the version of this very HELLO: its header was changed on the way to some other responder.
         if said.source.is_some() {
             return Err(out_of_range(kind::SOURCE));
         }
         if said.known {
             return Err(out_of_range(kind::KNOWN));
         }
+        // The list lacks the version of this HELLO. Somebody changed the header on the way to another
+        // responder.
         if !versions.chunks_exact(4).any(|version| version == VERSION.to_be_bytes()) {
             return Err(out_of_range(kind::VERSIONS));
         }
@@ -294,7 +296,7 @@ const fn out_of_range(kind: u64) -> ParameterError {
     ParameterError { kind, fault: Fault::Range }
 }
 
-/// Everything a message may say, each at most once.
+/// All parameters of a message, each at most once.
 struct Said<'a> {
     parameters: Parameters,
     aeads: Option<&'a [u8]>,

@@ -1,29 +1,31 @@
-//! Who makes how many handshakes: token buckets for network prefixes of two lengths, in fixed memory.
+//! Limits handshakes per network: token buckets for address prefixes of two lengths, in fixed memory.
 //!
-//! Asked under load only, of HELLOs that have proved their address: who has many addresses of one network shall not take all of a responder's
-//! time. A handshake takes a token of its narrow network (/24 of IPv4, /56 of IPv6) and one of its wide network (/16, /32). The wide bucket
-//! bounds how many narrow buckets one provider can empty: without it, one /32 of IPv6 has /56 networks for all of them. Prefixes are hashed
-//! under a key that nobody else knows into [`BUCKETS`] places for each length; two that share one share its tokens.
+//! The responder uses it only under load, for HELLOs with a proven address. A peer with many addresses in one
+//! network must not take all of the responder's time. A handshake takes a token of its narrow network (/24 of
+//! IPv4, /56 of IPv6) and one of its wide network (/16, /32). The wide bucket limits how many narrow buckets
+//! one provider can empty. Without it, one /32 of IPv6 has enough /56 networks to empty them all. A secret
+//! key hashes prefixes into [`BUCKETS`] places per length. Two prefixes in one place share its tokens.
 
 use core::net::{IpAddr, SocketAddr};
 
 use crate::Time;
 use crate::crypto::MacKey;
 
-/// Handshakes of a narrow network in a second, in the long run. Chosen: as many as WireGuard gives an address.
+/// Handshakes per second of a narrow network in the long run. Chosen: as many as WireGuard allows an address.
 const RATE: u64 = 20;
-/// Handshakes of a narrow network at once. Chosen: an office that comes back after an outage.
+/// Handshakes of a narrow network at once. Chosen: an office that reconnects after an outage.
 const BURST: u64 = 100;
-/// Narrow networks' worth of handshakes that a wide one gets: 160 in a second and 800 at once. Chosen: a provider then takes about as much
-/// time as the 128 handshakes a second that are free, and can empty the buckets of 8 narrow networks in [`BUCKETS`].
+/// Size of a wide bucket in narrow buckets: 160 handshakes per second and 800 at once. Chosen: a provider
+/// then uses about as much time as the 128 free handshakes per second, and can empty the buckets of 8 narrow
+/// networks out of [`BUCKETS`].
 const WIDE: u64 = 8;
-/// Places for each length of prefix; 8 KiB. Chosen: 100 networks in 16 leave 91 % of them alone.
+/// Places per prefix length; 8 KiB. Chosen: of 100 networks, 91 % share a place with no other.
 const BUCKETS: usize = 1_024;
 
-/// What one handshake costs a narrow network, in the nanoseconds that earn it.
+/// Cost of one handshake for a narrow network, as the time in nanoseconds that earns it back.
 const TOKEN: u64 = 1_000_000_000 / RATE;
 
-/// See the module.
+/// Token buckets of a responder, described in the module documentation.
 pub(super) struct Prefixes {
     key: MacKey,
     narrow: Buckets,
@@ -36,7 +38,8 @@ impl Prefixes {
         Self { key: MacKey::from_bytes(&seed), narrow, wide }
     }
 
-    /// Takes a token for a handshake with this address, if both networks have one. A handshake that is refused takes none.
+    /// Takes a token for a handshake with this address, if both networks have one. A refused handshake takes
+    /// none.
     pub(super) fn admit(&mut self, now: Time, from: SocketAddr) -> bool {
         let (narrow, wide) = networks(from.ip());
         let (narrow, wide) = (self.place(narrow), self.place(wide));
@@ -54,9 +57,10 @@ impl Prefixes {
 }
 /// Token buckets of prefixes of one length.
 struct Buckets {
-    /// What one handshake costs, in nanoseconds.
+    /// Cost of one handshake in nanoseconds.
     token: u64,
-    /// Until when each place is in debt: one that is a whole burst ahead of now has no token left. Made when first asked.
+    /// Time until which each place is in debt. A place whose time is a whole burst after now has no token
+    /// left. Allocated at the first use.
     spent_until: Box<[Time]>,
 }
 
@@ -65,19 +69,19 @@ impl Buckets {
         Self { token, spent_until: Box::default() }
     }
 
-    /// Until when a place is in debt after one more handshake, if it has a token.
+    /// Time until which a place is in debt after one more handshake, if it has a token.
     fn after(&mut self, now: Time, place: usize) -> Option<Time> {
         if self.spent_until.is_empty() {
             self.spent_until = vec![Time::ZERO; BUCKETS].into();
         }
         let after = Time(now.0.max(self.spent_until.get(place)?.0).saturating_add(self.token));
-        // A burst takes as long to earn at either length.
+        // A burst takes the same time to earn back at either length.
         (after.0 <= now.0.saturating_add(BURST * TOKEN)).then_some(after)
     }
 }
 
-/// The narrow network of an address, which is what an office or a household gets, and the wide one, which is a provider's. No two of them are
-/// the same number.
+/// The narrow network of an address (of an office or a household) and the wide one (of a provider). All
+/// network numbers are distinct.
 fn networks(address: IpAddr) -> (u64, u64) {
     match address.to_canonical() {
         IpAddr::V4(v4) => {
@@ -116,7 +120,7 @@ mod tests {
         assert_eq!(admitted(&mut prefixes, begin + Duration::from_secs(3_600), "192.0.2.1"), 100);
     }
 
-    /// An attacker who has a /32 of IPv6 uses another /56 for each handshake; others keep theirs.
+    /// An attacker with a /32 of IPv6 uses another /56 for each handshake. Other networks keep their tokens.
     #[test]
     fn a_provider_cannot_empty_the_buckets_of_others() {
         let mut prefixes = Prefixes::new([7; 32]);
@@ -128,13 +132,13 @@ mod tests {
                 taken += u32::from(prefixes.admit(Time::from_millis(ms), from));
             }
         }
-        // 800 at once and 160 a second.
+        // 800 at once and 160 per second.
         assert!((2_390..=2_401).contains(&taken), "{taken}");
         let now = Time::from_millis(11_000);
         let others: Vec<String> = (0..500).map(|n| format!("2a00:{n:x}::1")).collect();
         let served =
             others.iter().filter(|other| prefixes.admit(now, SocketAddr::new(other.parse().unwrap(), 1))).count();
-        // One bucket in 1,024 is the attacker's.
+        // The attacker empties one bucket in 1,024.
         assert!(served >= 495, "{served} of 500 other networks");
         assert!(admitted(&mut prefixes, now, "192.0.2.1") >= 98, "or few share its bucket");
         assert!(admitted(&mut prefixes, now, "2001:db8:ffff::1") <= 1, "the attacker has none left");

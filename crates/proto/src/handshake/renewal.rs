@@ -1,7 +1,9 @@
-//! A Noise handshake inside a live session, for keys that do not follow from those before (wire.md section 3.1).
+//! A Noise handshake inside a live session, for keys that cannot be derived from the previous ones
+//! (docs/wire.md section 3.1).
 //!
-//! A connection holds one [`Renewal`] and runs each exchange by it: the initiator `begin`s and `finish`es, the responder `answer`s. Who may be let
-//! in was decided by the handshake of the session; here a peer must prove to be the same one.
+//! A connection holds one [`Renewal`] for all exchanges. The initiator calls `begin` and `finish`, the
+//! responder calls `answer`. The session's handshake already decided which peer is accepted; here the peer
+//! must prove that it is the same one.
 
 use core::fmt;
 use std::sync::Arc;
@@ -16,18 +18,18 @@ use super::noise::{self, EPHEMERAL_AND_TAG, Role, SEALED_STATIC};
 use crate::crypto::{Aead, Provider, PublicKey};
 use crate::wire::Suite;
 
-/// What the prologue begins with; the number of the exchange follows.
+/// Beginning of the prologue. The number of the exchange follows.
 const PROLOGUE: &[u8; 16] = b"tidewire 1 rekey";
 
-/// What an exchange gave each direction.
+/// The result of an exchange, for each direction.
 pub(crate) struct Fresh {
-    /// For what we send.
+    /// For the packets that we send.
     pub(crate) ours: Zeroizing<[u8; 32]>,
-    /// For what the peer sends.
+    /// For the packets that the peer sends.
     pub(crate) theirs: Zeroizing<[u8; 32]>,
 }
 
-/// See the module.
+/// Exchanges of one session, described in the module documentation.
 pub(crate) struct Renewal {
     keys: Keys,
     provider: Arc<dyn Provider>,
@@ -35,7 +37,8 @@ pub(crate) struct Renewal {
 }
 
 impl Renewal {
-    /// `keys`: those of the session's handshake. `seed`: 32 bytes that nobody else knows, for ephemeral keys alone.
+    /// `keys` are those of the session's handshake. `seed` is 32 secret random bytes, used for ephemeral keys
+    /// only.
     pub(crate) fn new(keys: Keys, provider: Arc<dyn Provider>, seed: [u8; 32]) -> Self {
         Self { keys, provider, rng: ChaCha20Rng::from_seed(seed) }
     }
@@ -51,7 +54,7 @@ impl Renewal {
         noise::state_with(&self.provider, role, suite, &self.keys, &prologue, &seed)
     }
 
-    /// The initiator's message, and the state that waits for the answer.
+    /// Returns the initiator's message, and the state that waits for the answer.
     pub(crate) fn begin(&mut self, aead: Aead, number: u64) -> (HandshakeState, Vec<u8>) {
         let mut state = self.state(Role::Initiator, aead, number);
         let mut message = vec![0; self.keys.hello_overhead()];
@@ -59,8 +62,8 @@ impl Renewal {
         (state, message)
     }
 
-    /// The responder's message, and what the exchange gave. None where the initiator's message does not open or comes from another key than
-    /// `peer`.
+    /// Returns the responder's message and the result of the exchange. `None` if the initiator's message does
+    /// not open or comes from a key other than `peer`.
     pub(crate) fn answer(
         &mut self,
         (aead, number): (Aead, u64),
@@ -80,7 +83,7 @@ impl Renewal {
     }
 }
 
-/// Takes the responder's message. None where it does not open.
+/// Takes the responder's message. Returns `None` if it does not open.
 pub(crate) fn finish(state: &mut HandshakeState, message: &[u8]) -> Option<Fresh> {
     state.read_message(message, &mut [0; EPHEMERAL_AND_TAG]).ok()?;
     let (ours, theirs) = state.dangerously_get_raw_split();

@@ -1,10 +1,14 @@
-//! The side that listens: makes one session of every right HELLO, and answers each copy of it with a REPLY sent twice.
+//! The side that listens: it makes one session per valid HELLO, and answers each copy of the HELLO with a
+//! REPLY sent twice.
 //!
-//! The endpoint hands in each HELLO with the address it came from, and drains `poll_transmit`. A HELLO seen before gets
-//! the cached REPLY, not a second session. Each address that a copy came from is answered for itself, so an attacker who copies a HELLO
-//! cannot use up the answers to the client. What bounds it: `MAX_CACHED` REPLYs of at most 150 bytes for 4 s each, with `MAX_SOURCES` addresses
-//! each, and `MAX_QUEUED` copies that wait. No address gets more bytes than it sent, because a HELLO is as long as two REPLYs.
-//! Beyond [`FREE_HANDSHAKES`] a second it answers by a COOKIE, of which nothing is kept.
+//! The endpoint passes in each HELLO with its source address, and calls `poll_transmit` until it returns
+//! nothing. A HELLO seen before gets the cached REPLY, not a second session. The limits apply to each source
+//! address of a HELLO separately, so an attacker that copies a HELLO cannot use up the answers to the client.
+//!
+//! Memory is bounded by `MAX_CACHED` REPLYs of at most 150 bytes for 4 s each, with `MAX_SOURCES` addresses
+//! each, and by `MAX_QUEUED` waiting copies. No address gets more bytes than it sent, because a HELLO is as
+//! long as two REPLYs. Beyond [`FREE_HANDSHAKES`] per second the responder answers with a COOKIE, for which
+//! it stores nothing.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -29,62 +33,63 @@ use crate::wire::{
     Writer,
 };
 
-/// Room for parameters in a REPLY: 61 bytes.
+/// Maximum length of the parameters in a REPLY: 61 bytes.
 const PAYLOAD_MAX: usize = REPLY_MAX - LONG_HEADER_LEN - EPHEMERAL_AND_TAG - MAC_LEN;
 
-/// A HELLO is known by its mac1, which is over all of it.
+/// Identifies a HELLO by its mac1, which covers the whole HELLO.
 type HelloHash = [u8; MAC_LEN];
 
 // No address can get more bytes of REPLYs than it sent in HELLOs.
 const _: () = assert!(COPIES as usize * REPLY_MAX <= HELLO_LEN);
 
-/// What a REPLY says of us, used only if a HELLO is answered.
+/// Our part of a REPLY, used only if a HELLO is answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// What we take and want.
+    /// The parameters that we announce.
     pub parameters: Parameters,
-    /// What the initiator shall call us.
+    /// The connection id that the initiator will use for us.
     pub source: ConnectionId,
-    /// The destination id of the HELLO names a connection of ours.
+    /// Whether the destination id of the HELLO names one of our connections.
     pub known: bool,
 }
 
 /// A peer that proved to have a key that is not authorized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unauthorized {
-    /// Its key.
+    /// The peer's key.
     pub key: PublicKey,
-    /// Where its HELLO came from; whoever saw that HELLO can have sent it again.
+    /// Source address of its HELLO. Anyone who saw that HELLO can have sent it again.
     pub from: SocketAddr,
 }
 
-/// What became of the datagrams handed to [`Responder::handle_hello`], and what was sent. `received` is the sum of the
-/// nine after it.
+/// Counts of the datagrams passed to [`Responder::handle_hello`] by result, and of the REPLYs. `received` is
+/// the sum of the nine counts after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponderStats {
-    /// Datagrams handed in.
+    /// Datagrams passed in.
     pub received: u64,
-    /// No HELLO of this version.
+    /// Not a HELLO of this version.
     pub malformed: u64,
-    /// mac1 was wrong, or the auth: no secret, no answer.
+    /// mac1 or the authentication was wrong. Such a sender gets no response.
     pub strangers: u64,
-    /// Seen before; the cached REPLY goes out again.
+    /// Seen before. The cached REPLY was sent again.
     pub repeated: u64,
-    /// Right, but there was load and no proof of address: a COOKIE was the answer.
+    /// Valid, but the responder was under load and the address was not proven. The answer was a COOKIE.
     pub unproven: u64,
-    /// Right and proven, but there was load and its network had made too many.
+    /// Valid and proven, but the responder was under load and the sender's network had made too many
+    /// handshakes.
     pub limited: u64,
-    /// mac1 was right, the Noise message was not.
+    /// mac1 was valid, but the Noise message was not.
     pub noise: u64,
-    /// The Noise message was right, its parameters were not.
+    /// The Noise message was valid, but its parameters were not.
     pub parameters: u64,
-    /// The Noise message was right, its key is not authorized.
+    /// The Noise message was valid, but its key is not authorized.
     pub unauthorized: u64,
-    /// Became a session.
+    /// Made a session.
     pub accepted: u64,
     /// REPLYs sent, copies included.
     pub replies: u64,
-    /// REPLYs forgotten before their time because `MAX_CACHED` others were newer.
+    /// Cached REPLYs removed early because `MAX_CACHED` others were newer.
     pub displaced: u64,
 }
 
@@ -97,18 +102,18 @@ enum Dropped {
 
 struct Cached {
     reply: Box<[u8]>,
-    /// What the initiator calls the session that this REPLY belongs to.
+    /// The initiator's connection id for the session of this REPLY.
     session: ConnectionId,
-    /// Addresses that copies of the HELLO came from, at most [`MAX_SOURCES`], the one that was silent longest first.
+    /// Source addresses of the HELLO, at most [`MAX_SOURCES`]. The one that was silent longest comes first.
     sources: Vec<Source>,
 }
 
-/// One address that a HELLO came from.
+/// One source address of a HELLO.
 struct Source {
     route: Route,
-    /// When the first copy came.
+    /// Arrival time of the first copy.
     first: Time,
-    /// Copies of the REPLY queued so far, and those of them not sent yet.
+    /// Copies of the REPLY queued so far, and how many of them are not sent yet.
     queued: u32,
     waiting: u32,
 }
@@ -128,7 +133,7 @@ pub struct Responder {
     provider: Arc<dyn Provider>,
     rng: ChaCha20Rng,
     cache: BTreeMap<HelloHash, Cached>,
-    /// First copies, due at once, and second ones; both in order of time.
+    /// First copies, which are due at once, and second copies; both in order of time.
     first: VecDeque<Copy>,
     second: VecDeque<Copy>,
     expiries: VecDeque<(Time, HelloHash)>,
@@ -136,21 +141,21 @@ pub struct Responder {
     prefixes: Prefixes,
     /// COOKIEs that wait to be sent.
     cookies_due: VecDeque<(Route, [u8; COOKIE_LEN])>,
-    /// When the present second began, and HELLOs without proof that went on to Noise in it.
+    /// Start of the current second, and the unproven HELLOs that Noise processed in it.
     second_began: Time,
     begun: u32,
     unauthorized: VecDeque<Unauthorized>,
-    /// The session whose REPLY went to a second address just now.
+    /// The session whose REPLY was just sent to a second address.
     spread: Option<ConnectionId>,
     stats: ResponderStats,
 }
 
 impl Responder {
-    /// `seed`: 32 random bytes for this listener alone.
+    /// A responder. `seed` is 32 random bytes for this listener only.
     pub fn new(credentials: impl Into<Credentials>, provider: Arc<dyn Provider>, seed: [u8; 32]) -> Self {
         let credentials = credentials.into();
         let keys = credentials.to_listen();
-        // A stream of its own, so that cookies change nothing else.
+        // Cookies use their own random stream, so that they do not change other random values.
         let mut cookie_seed = [0; 32];
         let mut rng = ChaCha20Rng::from_seed(seed);
         rng.set_stream(1);
@@ -178,12 +183,12 @@ impl Responder {
         }
     }
 
-    /// From now on these keys are let in, and no others; nothing with authentication `psk`.
+    /// From now on the responder accepts these keys and no others. No effect with authentication `psk`.
     pub fn authorize(&mut self, keys: Arc<BTreeSet<PublicKey>>) {
         self.credentials.authorize(keys);
     }
 
-    /// What its handshakes run on.
+    /// The keys of its handshakes.
     pub(crate) const fn keys(&self) -> &Keys {
         &self.keys
     }
@@ -198,7 +203,8 @@ impl Responder {
         self.cache.len()
     }
 
-    /// Takes a long packet that came by a route. None: silence, a COOKIE, or a HELLO seen before, whose REPLY goes out again.
+    /// Takes a long packet that came over a route. Returns `None` if the packet made no session: it got no
+    /// response, a COOKIE, or the cached REPLY of a HELLO seen before.
     pub fn handle_hello(
         &mut self,
         now: Time,
@@ -254,7 +260,7 @@ impl Responder {
         None
     }
 
-    /// Whether Noise is run for a HELLO whoever sent it: there is no load.
+    /// Whether a HELLO may be processed without a proof of its address, because there is no load.
     fn is_free(&mut self, now: Time) -> bool {
         if now >= self.second_began + FIRST_SECOND {
             (self.second_began, self.begun) = (now, 0);
@@ -275,8 +281,8 @@ impl Responder {
         self.cookies_due.push_back((route, packet));
     }
 
-    /// Keeps a REPLY for copies of its HELLO, in place of the oldest if there are too many. Where there is load those all come from where
-    /// they say, and who waits longest has had the most time.
+    /// Stores a REPLY for copies of its HELLO. If there are too many, it replaces the oldest. Under load all
+    /// of them have proven addresses, and the oldest had the most time.
     fn keep(&mut self, now: Time, to: Route, hash: HelloHash, cached: Cached) {
         while self.cache.len() >= MAX_CACHED
             && let Some((_, oldest)) = self.expiries.pop_front()
@@ -289,8 +295,8 @@ impl Responder {
         self.queue(now, to, hash);
     }
 
-    /// Queues two copies of a REPLY to the address that its HELLO came from, unless enough wait for that address already or were queued in
-    /// its first second.
+    /// Queues two copies of a REPLY to the source address of its HELLO. Does nothing if enough copies wait
+    /// for that address, or were queued in its first second.
     fn queue(&mut self, now: Time, to: Route, hash: HelloHash) {
         let Some(cached) = self.cache.get_mut(&hash) else { return };
         if cached.sources.iter().any(|source| source.route.remote != to.remote) {
@@ -301,7 +307,7 @@ impl Responder {
         if early || source.waiting + COPIES > MAX_WAITING || self.first.len() >= MAX_QUEUED {
             return;
         }
-        // Whoever floods us with copies can take the second REPLY from others, but not the first.
+        // A flood of copies can take the second REPLY from other peers, but not the first.
         let copies = if self.second.len() < MAX_QUEUED { COPIES } else { 1 };
         source.queued += copies;
         source.waiting += copies;
@@ -311,13 +317,13 @@ impl Responder {
         }
     }
 
-    /// The session whose REPLY has just gone to more than one address: whoever uses it has not proven where it is. Told once for each HELLO
-    /// that was handed in.
+    /// The session whose REPLY was just sent to more than one address. A peer that uses it has not proven its
+    /// address. Returned once per HELLO passed in.
     pub fn take_spread(&mut self) -> Option<ConnectionId> {
         self.spread.take()
     }
 
-    /// Runs Noise over a HELLO whose mac1 is right.
+    /// Runs Noise over a HELLO with a valid mac1.
     fn answer(&mut self, hello: &LongHeader<'_>, terms: &Terms) -> Result<(Accepted, Box<[u8]>), Dropped> {
         let &Terms { parameters, source, known } = terms;
         let mut seed = Zeroizing::new([0; 32]);
@@ -351,7 +357,7 @@ impl Responder {
             noise_len: noise_len as u16,
         };
         header.emit(&mut Writer::new(&mut reply)).expect("a REPLY has room for its header");
-        // Fails for an ephemeral key that gives no shared secret.
+        // This fails for an ephemeral key that gives no shared secret.
         noise.write_message(payload, &mut reply[LONG_HEADER_LEN..]).map_err(|_| Dropped::Noise)?;
         let end = LONG_HEADER_LEN + noise_len;
         let mac = self.mac.tag(&reply[..end]);
@@ -370,13 +376,13 @@ impl Responder {
         Ok((accepted, reply[..end + MAC_LEN].into()))
     }
 
-    /// The next peer that was refused for its key.
+    /// The next peer that was refused because of its key.
     pub fn poll_unauthorized(&mut self) -> Option<Unauthorized> {
         self.unauthorized.pop_front()
     }
 
-    /// Writes the next COOKIE or REPLY that is due into `out`; returns where it goes and its length. Nothing is lost if `out` has
-    /// less than [`REPLY_MAX`] bytes.
+    /// Writes the next due COOKIE or REPLY into `out`, and returns its route and its length. If `out` has
+    /// less than [`REPLY_MAX`] bytes, the packet stays due.
     pub fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<(Route, usize)> {
         let out = out.get_mut(..REPLY_MAX)?;
         if let Some((to, packet)) = self.cookies_due.pop_front() {
@@ -396,13 +402,13 @@ impl Responder {
         }
     }
 
-    /// When a copy is due or an entry expires.
+    /// Time at which a copy is due or an entry expires.
     pub fn poll_timeout(&self) -> Option<Time> {
         let copies = [&self.first, &self.second].into_iter().filter_map(|queue| queue.front()).map(|copy| copy.due);
         copies.chain(self.expiries.front().map(|(at, _)| *at)).min()
     }
 
-    /// Forgets what has expired. Early calls are harmless.
+    /// Removes what has expired. Early calls are harmless.
     pub fn handle_timeout(&mut self, now: Time) {
         while self.expiries.front().is_some_and(|(at, _)| *at <= now) {
             self.expiries.pop_front().map(|(_, hash)| self.cache.remove(&hash));
@@ -411,7 +417,8 @@ impl Responder {
 }
 
 impl Cached {
-    /// The account of an address, which takes the place of the one that was silent longest if there are too many.
+    /// The entry of a source address. A new entry replaces the one that was silent longest if there are too
+    /// many.
     fn source(&mut self, now: Time, route: Route) -> &mut Source {
         let known = self.sources.iter().position(|source| source.route == route);
         let silent = known.is_none() && self.sources.len() >= MAX_SOURCES;
@@ -427,7 +434,7 @@ impl Cached {
     }
 }
 
-/// The first of a queue in order of time, if its time has come.
+/// Returns the first copy of a queue if it is due.
 fn pop_due(queue: &mut VecDeque<Copy>, now: Time) -> Option<Copy> {
     queue.front().filter(|copy| copy.due <= now)?;
     queue.pop_front()

@@ -1,9 +1,10 @@
-//! The two kinds of numbers that generating functions are evaluated at, so that each is written once: complex ones give their
-//! coefficients (`inversion.rs`), Taylor polynomials of second order around `z = 1` their moments.
+//! The two kinds of numbers at which generating functions are evaluated. Each function is written once for
+//! both: complex numbers give its coefficients (`inversion.rs`), and Taylor polynomials of second order
+//! around `z = 1` give its moments.
 
 use core::ops::{Add, Div, Mul, Sub};
 
-/// What a generating function can be evaluated at.
+/// A number at which a generating function can be evaluated.
 pub(super) trait Number:
     Copy + From<f64> + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self>
 {
@@ -64,7 +65,7 @@ impl Div for Complex {
 
 impl Number for Complex {}
 
-/// `self.0[0] + self.0[1] t + self.0[2] t²`, all beyond left out.
+/// `self.0[0] + self.0[1] t + self.0[2] t²`, without higher terms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Taylor(pub(super) [f64; 3]);
 

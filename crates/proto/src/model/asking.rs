@@ -1,18 +1,23 @@
-//! In-order delay of plain retransmission: what the streaming code's is to be weighed against.
+//! In-order delay of plain retransmission, for comparison with the streaming code.
 //!
-//! Losses are a Gilbert channel's, as in [`gilbert`](super::gilbert). What is lost is answered `a` slots later, and again as often as the answer is
-//! lost too, with the probability `e` of any packet: the symbol comes `K a` slots late, `P(K > k) = e^k`. A symbol waits for no longer than `x` slots
-//! when that holds of each symbol before it: one that was sent `j` slots earlier arrived, or `K a <= j + x`. So
+//! Losses follow a Gilbert channel, as in [`gilbert`](super::gilbert). A lost symbol is sent again `a` slots
+//! later, and again whenever that retransmission is lost too, with the probability `e` of any packet. The
+//! symbol comes `K a` slots late, with `P(K > k) = e^k`. A symbol waits at most `x` slots if that holds for
+//! each symbol before it: a symbol sent `j` slots earlier arrived, or `K a <= j + x`. Therefore
 //!
-//! `P(D <= x)` is the probability of a path of the channel on which each loss at age `j` is let pass with probability `1 - e^floor((j + x)/a)`:
+//! `P(D <= x)` is the probability of a path of the channel on which a loss at age `j` is accepted with
+//! probability `1 - e^floor((j + x)/a)`.
 //!
-//! a product of 2 x 2 matrices, of which `a` in a row are equal. Called by `tidewire probe`. Exact where answers are lost independently of each other and of
-//! what they answer; docs/coding.md section 3.
+//! This is a product of 2 x 2 matrices, in which `a` consecutive ones are equal. `tidewire probe` calls it.
+//! It is exact if retransmissions are lost independently of each other and of the packets that they repeat;
+//! docs/coding.md section 3.
+//! a product of 2 x 2 matrices, of which `a` in a row are equal. Called by `tidewire probe`. Exact where
+//! answers are lost independently of each other and of what they answer; docs/coding.md section 3.
 
 use super::algebra::{Matrix, Number, power, product};
 use super::{MAX_BURST, OutOfModel};
 
-/// Retransmission on one path. Time is in slots: source symbols, since there is nothing else.
+/// Retransmission on one path. Time is in slots. A slot is one source symbol, since there are no repairs.
 ///
 /// ```
 /// use tidewire_proto::model::asking::Asking;
@@ -29,11 +34,11 @@ pub struct Asking {
 }
 
 impl Asking {
-    /// `loss` of the packets are lost in runs of mean length `burst`, and each is answered after `answer` slots. Independent losses have
-    /// `burst = 1/(1 - loss)`.
+    /// Model in which a fraction `loss` of the packets is lost, in runs of mean length `burst`, and each is
+    /// sent again after `answer` slots. Independent losses have `burst = 1/(1 - loss)`.
     ///
     /// # Errors
-    /// [`OutOfModel`] when `loss` is not in `[0, 1)`, or no channel has such bursts.
+    /// [`OutOfModel`] if `loss` is not in `[0, 1)`, or no channel has such bursts.
     pub fn new(loss: f64, burst: f64, answer: f64) -> Result<Self, OutOfModel> {
         if !(0.0..1.0).contains(&loss) {
             return Err(OutOfModel::Loss(loss));
@@ -46,12 +51,12 @@ impl Asking {
         Ok(Self { loss, after: [after_arrival, 1.0 - 1.0 / burst], answer })
     }
 
-    /// `P(D > slots)`, the fraction of source symbols delivered later than that. Some microseconds.
+    /// `P(D > slots)`, the fraction of source symbols delivered later than that. Takes some microseconds.
     pub fn late(&self, slots: f64) -> f64 {
         if slots.is_nan() || slots < 0.0 {
             return 1.0;
         }
-        // Ages from which on a loss is let pass with the same probability, the youngest first.
+        // Ages from which a loss is accepted with the same probability, the youngest first.
         let first = (slots / self.answer).floor().min(f64::from(i32::MAX)) as u32;
         let mut passes: Matrix<f64> = [[1.0, 0.0], [0.0, 1.0]];
         let mut from = 0.0_f64;
@@ -71,8 +76,9 @@ impl Asking {
         (1.0 - in_time).clamp(0.0, 1.0)
     }
 
-    /// The delay in slots that a fraction `q` of source symbols does not exceed, to a hundredth of a slot; `None` when `q` is not in
-    /// `[0, 1 - 1e-9]`, or it is beyond 4,096 answers.
+    /// The delay in slots that a fraction `q` of source symbols does not exceed, accurate to a hundredth of a
+    /// slot. `None` if `q` is not in `[0, 1 - 1e-9]`, or if the delay is more than 4,096 retransmission
+    /// times.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         if !(0.0..=1.0 - 1e-9).contains(&q) {
             return None;
@@ -98,22 +104,24 @@ impl Asking {
 
 impl Number for f64 {}
 
-/// Answers to one loss that are looked at: with nine in ten lost, one symbol in 10^187 needs more.
+/// Maximum number of retransmissions per loss considered. With nine in ten lost, one symbol in 10^187 needs
+/// more.
 const MAX_ANSWERS: u32 = 4_096;
-/// What is so improbable does not change a figure.
+/// Probabilities below this do not change a result.
 const NEVER: f64 = 1e-15;
-/// Longest answer, in symbols: 10 Gbit/s over some seconds.
+/// Longest retransmission time in symbols: 10 Gbit/s over some seconds.
 const MAX_ANSWER: f64 = 1e7;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Delays of symbols one by one on a Gilbert channel, each lost one answered `answer` slots later by as many tries as it takes.
+    /// Delays of single symbols on a Gilbert channel. Each lost one is sent again every `answer` slots until
+    /// it arrives.
     fn simulated(loss: f64, burst: f64, answer: f64) -> Vec<f64> {
         let mut state = 7_u64;
         let mut random = || {
-            // Knuth's generator (MMIX); its high bits are good enough for a thousandth.
+            // Knuth's generator (MMIX). Its high bits are good enough for an accuracy of one thousandth.
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 11) as f64 / (1_u64 << 53) as f64
         };
@@ -160,7 +168,7 @@ mod tests {
         let clean = Asking::new(0.0, 1.0, 50.0).unwrap();
         assert_eq!((clean.late(0.0), clean.quantile(0.999)), (0.0, Some(0.0)));
         assert!(Asking::new(1.0, 1.0, 1.0).is_err() && Asking::new(0.1, 0.5, 1.0).is_err());
-        // Whatever it is given, it ends.
+        // The function ends for any input.
         for (loss, burst, answer) in [(0.999, 1_000.0, 1e300), (0.5, 2.0, f64::NAN), (0.9, 10.0, 1e7)] {
             let model = Asking::new(loss, burst, answer).unwrap();
             assert!((0.0..=1.0).contains(&model.late(3.0)), "{loss} {burst} {answer}");
@@ -170,7 +178,7 @@ mod tests {
 
     #[test]
     fn one_answer_and_independent_losses_are_a_geometric_law() {
-        // Answers are never lost twice here: all of the last `a - x` symbols must have arrived.
+        // Here retransmissions are never lost twice: all of the last `a - x` symbols must have arrived.
         let model = Asking::new(1e-4, 1.0 / (1.0 - 1e-4), 100.0).unwrap();
         assert!((1.0 - model.late(40.0) - (1.0_f64 - 1e-4).powi(60)).abs() < 1e-5);
     }

@@ -1,11 +1,13 @@
-//! What the streaming code's delay is, by mathematics: the formulas that policies decide by and that the experiments are held to.
+//! Mathematical models of delay. Policies base their decisions on these formulas, and experiments are
+//! compared with them.
 //!
-//! - [`streaming`]: independent losses, after Karzand, Leith, Cloud and Médard ("paper K"): moments of the busy period, mean and
-//!   exact distribution of the in-order delay, cost, and what the end of a stream loses.
+//! - [`streaming`]: independent losses, after Karzand, Leith, Cloud and Médard ("paper K"): moments of the
+//!   busy period, mean and exact distribution of the in-order delay, cost, and the loss at the end of a
+//!   stream.
 //! - [`gilbert`]: the same delay under losses in bursts, exactly, from generating functions.
-//! - [`asking`]: the same delay where nothing is repaired before it is asked for.
+//! - [`asking`]: the same delay for plain retransmission, without proactive repair.
 //!
-//! Pure functions of their arguments; every one is bounded in time and memory for all inputs, and says its cost. The
+//! The functions are pure. Each states its cost and has bounded time and memory for all inputs. The
 //! derivations are in docs/coding.md section 3. Time is in *slots*: one packet, source or repair.
 
 mod algebra;
@@ -16,17 +18,17 @@ pub mod streaming;
 
 use core::fmt;
 
-/// Why there is no model for these numbers.
+/// Why there is no model for the given numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum OutOfModel {
     /// The loss rate is not in `[0, 1)`.
     Loss(f64),
-    /// The spacing is not in `(1, 4096]`; for [`gilbert`] in `[2, 4096]`.
+    /// The spacing is not in `(1, 4096]`; for [`gilbert`] not in `[2, 4096]`.
     Spacing(f64),
-    /// No sequence of losses with this rate has this mean burst; or it is longer than 10,000.
+    /// No sequence of losses with this rate has this mean burst, or the burst is longer than 10,000.
     Burst(f64),
-    /// Packets lost per repair sent, `l e`: at 1 and more the deficit grows without end.
+    /// Packets lost per repair sent, `l e`. At 1 and above the deficit grows without limit.
     Unstable(f64),
 }
 
@@ -49,12 +51,14 @@ impl fmt::Display for OutOfModel {
 
 impl core::error::Error for OutOfModel {}
 
-/// Bounds the loops over one group. A repair mixes a span of at most 1,024 symbols, so that wider spacing has no use.
+/// Bounds the loops over one group. A repair mixes a span of at most 1,024 symbols, so a wider spacing has no
+/// use.
 const MAX_SPACING: f64 = 4_096.0;
-/// Longer outages are not met by coding (a span is at most 1,024 symbols), and with longer ones the arithmetic loses digits.
+/// Coding does not help against longer outages (a span is at most 1,024 symbols), and the arithmetic loses
+/// digits with them.
 const MAX_BURST: f64 = 10_000.0;
 
-/// Whether the deficit of one repair in `spacing` packets at this loss comes back to zero.
+/// Checks that the deficit, with one repair in `spacing` packets at this loss, returns to zero.
 fn check(loss: f64, spacing: f64) -> Result<(), OutOfModel> {
     if !(0.0..1.0).contains(&loss) {
         return Err(OutOfModel::Loss(loss));

@@ -1,7 +1,8 @@
-//! What a path tells its rate controller, and what it wants to know from it.
+//! The interface between a path and its rate controller.
 //!
-//! The controllers of `rate/` implement [`RateController`]; a path owns one and calls it for each packet.
-//! Invariant: a controller sees packets, never symbols (RFC 9265).
+//! The controllers of `rate/` implement [`RateController`]. A path owns one controller and calls it for each
+//! packet.
+//! Invariant: a controller sees packets, not symbols (RFC 9265).
 
 use core::fmt;
 use core::time::Duration;
@@ -9,19 +10,19 @@ use core::time::Duration;
 use super::{Dispersion, RateSample};
 use crate::Time;
 
-/// What a sender may do now.
+/// What the sender may send now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Bytes in flight (IP and UDP headers included) that must not be exceeded.
+    /// Limit of the bytes in flight, IP and UDP headers included.
     pub window: u64,
-    /// Bytes per second at which packets leave.
+    /// Pace in bytes per second.
     pub pacing: u64,
 }
 
-/// One FEEDBACK's worth of newly acknowledged packets.
+/// The packets that one FEEDBACK newly acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub struct AckSample {
-    /// When the FEEDBACK came.
+    /// Time at which the FEEDBACK came.
     pub now: Time,
     /// Bytes newly acknowledged.
     pub bytes: u64,
@@ -29,57 +30,57 @@ pub struct AckSample {
     pub in_flight: u64,
     /// Newest packet number acknowledged so far.
     pub newest: u64,
-    /// When that packet had left.
+    /// Time at which that packet was sent.
     pub left: Time,
-    /// Number of the next packet to be sent: where the running round trip ends.
+    /// Number of the next packet to be sent. Its acknowledgement ends the current round trip.
     pub next: u64,
     /// Round trip of the newest packet, if this acknowledgement gave one.
     pub rtt: Option<Duration>,
     /// Smoothed round trip.
     pub smoothed: Duration,
-    /// Least round trip of the last ten seconds.
+    /// Minimum RTT of the last ten seconds.
     pub min_rtt: Duration,
     /// Delivery rate over the last round trip, if it could be measured.
     pub rate: Option<RateSample>,
-    /// What the dispersion of the latest packets tells of it.
+    /// Delivery rate from the dispersion of the latest packets, if it could be measured.
     pub dispersion: Option<Dispersion>,
 }
 
-/// Packets found lost at one moment.
+/// Packets that were declared lost at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct LossSample {
-    /// When they were given up.
+    /// Time at which they were declared lost.
     pub now: Time,
-    /// Their bytes.
+    /// The bytes of these packets.
     pub bytes: u64,
-    /// When the newest of them had left.
+    /// Time at which the newest of them was sent.
     pub sent: Time,
-    /// They span so long without one that arrived that the path was down or choked: persistent congestion
-    /// (RFC 9002 section 7.6).
+    /// The lost packets span so long a time without an arrival that the path was down or congested:
+    /// persistent congestion (RFC 9002 section 7.6).
     pub persistent: bool,
 }
 
 /// A congestion controller.
 pub trait RateController: Send + fmt::Debug {
-    /// The handshake took this long: the first pace may count on it.
+    /// The handshake took `rtt`. The controller may use it for the first pace.
     fn on_handshake(&mut self, _rtt: Duration) {}
-    /// A packet left; `in_flight` counts it.
+    /// A packet was sent; `in_flight` includes it.
     fn on_sent(&mut self, _now: Time, _bytes: u64, _in_flight: u64) {}
     /// Packets were acknowledged.
     fn on_ack(&mut self, ack: &AckSample);
-    /// What became of packet `number`, in the order of sending: told when all before it are settled too, and
-    /// before the acknowledgement that settled it.
+    /// Packet `number` arrived or was lost. The path calls this in the order of sending, once the fates of
+    /// all earlier packets are known, and before [`Self::on_ack`] for the acknowledgement that settled it.
     fn on_fate(&mut self, _number: u64, _lost: bool) {}
     /// Packets were lost.
     fn on_loss(&mut self, _loss: &LossSample) {}
-    /// The peer counted more packets with a congestion mark; the newest acknowledged one left at `sent`. A
-    /// mark weighs as much as a loss, and all marks of a round trip as much as one (RFC 9002 section 7.1; RFC
-    /// 8311 lets an experiment answer more mildly).
+    /// The peer counted more packets with a congestion mark. The newest acknowledged packet was sent at
+    /// `sent`. A mark counts as much as a loss, and all marks of a round trip count as one (RFC 9002 section
+    /// 7.1; RFC 8311 lets an experiment react less strongly).
     fn on_ecn(&mut self, _now: Time, _sent: Time) {}
-    /// What may be sent.
+    /// What the sender may send now.
     fn budget(&self) -> Budget;
-    /// Whether losses now are the bottleneck queue's own, as far as the delay tells: then they say nothing
-    /// about the medium.
+    /// Whether current losses are drops of the bottleneck queue, judging by the delay. Such losses say
+    /// nothing about the medium.
     fn is_congested(&self) -> bool {
         false
     }

@@ -1,38 +1,41 @@
 //! Delivery rate of a path, measured without a bias from random loss.
 //!
-//! Each acknowledgement that moves the newest acknowledged packet forward ends a sample that began with the packet that was
-//! newest when this one left: one round trip earlier. Over that span two rates are known: bytes *acknowledged*, and bytes
-//! *passed*, that is sent between the two packets whether or not those in between arrived. Where loss happens on the
-//! medium, the bottleneck carried the passed bytes, so that `passed` is its rate and `acked` is `(1 - p)` of it; where loss is the
-//! queue's, only `acked` is. The rate controller knows which holds (it sees the queueing delay) and takes its pick. As in
-//! draft-cheng-iccrg-delivery-rate-estimation, the slower of send and arrival spacing counts, so that a batch of
-//! acknowledgements does not look like a fast link.
+//! Each acknowledgement that advances the newest acknowledged packet ends a sample. The sample began one
+//! round trip earlier, with the packet that was the newest acknowledged when this one was sent. Two rates are
+//! known over that span: bytes *acknowledged*, and bytes *passed*, which includes the packets in between that
+//! did not arrive.
 //!
-//! Beside it [`Dispersion`], for start-up: how far apart packets left and arrived, over less than a round trip.
+//! If the medium lost packets, the bottleneck carried the passed bytes: `passed` is its rate and `acked` is
+//! `(1 - p)` of it. If the queue dropped them, only `acked` is its rate. The rate controller sees the
+//! queueing delay and chooses between the two. As in draft-cheng-iccrg-delivery-rate-estimation, the slower
+//! of send and arrival spacing counts, so that a batch of acknowledgements does not look like a fast link.
+//!
+//! For start-up there is also [`Dispersion`]: the spacing of packets at departure and at arrival, over less
+//! than a round trip.
 
 use core::time::Duration;
 
 use crate::Time;
 
-/// Nothing shorter is a span: the resolution of clocks.
+/// Shortest span of a sample: the resolution of clocks.
 const LEAST_SPAN: Duration = Duration::from_micros(1);
-/// Dispersion is measured over this part of a round trip or more, and not over less than two of the batches in which a late driver lets packets out
-/// (`path/pacer.rs`: 2 ms). Chosen.
+/// Dispersion is measured over at least this part of a round trip, and over at least two of the batches that
+/// a late driver sends (`path/pacer.rs`: 2 ms). Chosen.
 const DISPERSION_DIVISOR: u32 = 8;
 const LEAST_DISPERSION: Duration = Duration::from_millis(4);
 
-/// State of the path's delivery at the moment a packet left.
+/// State of the path's delivery when a packet was sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mark {
     /// Bytes sent, this packet included.
     sent: u64,
-    /// Bytes sent up to and with the newest acknowledged packet.
+    /// Bytes sent up to the newest acknowledged packet, that packet included.
     passed: u64,
     /// Bytes acknowledged.
     acked: u64,
-    /// When the newest acknowledged packet had arrived, on our clock, one unknown constant off.
+    /// Arrival time of the newest acknowledged packet, on our clock, up to an unknown constant.
     arrived: Time,
-    /// When it had left.
+    /// Time at which that packet was sent.
     left: Time,
 }
 
@@ -43,34 +46,37 @@ pub struct RateSample {
     pub acked: u64,
     /// Bytes per second that passed, lost ones included.
     pub passed: u64,
-    /// The sender had nothing more to send at its end: a lower bound of what the path can carry.
+    /// The sender had nothing more to send at the end of the interval. The rates are then lower bounds of the
+    /// path's rate.
     pub app_limited: bool,
 }
 
-/// How far apart packets left and arrived, which tells a path's rate without a round trip (packet train dispersion).
+/// Spacing of packets at departure and at arrival. It shows a path's rate in less than a round trip (packet
+/// train dispersion).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dispersion {
-    /// Bytes per second that were acknowledged, in the longer of the two times.
+    /// Bytes per second that were acknowledged, over the longer of the two times.
     pub acked: u64,
     /// Bytes per second that passed, lost ones included.
     pub passed: u64,
-    /// Time in which they left over time in which they arrived, 1 at most: below 1 the path was slower than the sender.
+    /// Departure time of the train divided by its arrival time, at most 1. Below 1 the path was slower than
+    /// the sender.
     pub slowed: f64,
 }
 
-/// The running sums.
+/// The running sums of one path.
 #[derive(Clone, Debug, Default)]
 pub struct DeliveryRate {
     now: Mark,
     newest: Option<u64>,
-    /// Nothing was in flight: the next packet starts a new span, whatever was acknowledged before.
+    /// Nothing was in flight, so the next packet starts a new span, whatever was acknowledged before.
     restart: bool,
-    /// The packet from which dispersion is measured, with what was acknowledged up to then.
+    /// The packet from which dispersion is measured, with the sums at that time.
     train: Option<Mark>,
 }
 
 impl DeliveryRate {
-    /// A packet of `bytes` leaves; returns what to remember with it.
+    /// A packet of `bytes` is sent. Returns the mark to store with it.
     pub(crate) fn on_sent(&mut self, now: Time, bytes: u32, flight_is_empty: bool) -> Mark {
         if flight_is_empty {
             self.now.passed = self.now.sent;
@@ -82,12 +88,13 @@ impl DeliveryRate {
         self.now
     }
 
-    /// Bytes were acknowledged.
+    /// Counts acknowledged bytes.
     pub(crate) fn on_acked(&mut self, bytes: u32) {
         self.now.acked += u64::from(bytes);
     }
 
-    /// The newest packet of an acknowledgement: number, when it left, its mark. `arrived` is now less the peer's delay.
+    /// Takes the newest packet of an acknowledgement: its number, send time and mark. `arrived` is now less
+    /// the peer's delay.
     pub(crate) fn on_newest(
         &mut self,
         number: u64,
@@ -100,8 +107,8 @@ impl DeliveryRate {
             return None;
         }
         self.newest = Some(number);
-        // A restarted span measures arrival from departure: it contains a round trip and says too little, but is all there is
-        // where a round trip is shorter than the gap between two packets.
+        // A restarted span measures arrival from departure. It includes a round trip and underestimates the
+        // rate, but it is the only sample where a round trip is shorter than the gap between two packets.
         let restarted = core::mem::take(&mut self.restart);
         let span = arrived.since(mark.arrived).max(left.since(mark.left));
         let sample = (span >= LEAST_SPAN && mark.sent > mark.passed).then(|| RateSample {
@@ -115,8 +122,9 @@ impl DeliveryRate {
         sample
     }
 
-    /// How far that packet is from one that was acknowledged earlier, where that is enough for a path of this round trip. A sample of a round trip tells of a sender
-    /// that was idle, or slower, one round trip ago; this does not, but has more noise. Call after [`Self::on_newest`].
+    /// Dispersion between that packet and an earlier acknowledged one, if they are far enough apart for a
+    /// path with this RTT. A sample over a round trip suffers if the sender was idle or slower one round trip
+    /// ago. This sample does not, but it has more noise. Call it after [`Self::on_newest`].
     pub(crate) fn dispersion(&mut self, rtt: Duration) -> Option<Dispersion> {
         let end = Mark { sent: self.now.passed, ..self.now };
         let begin = *self.train.get_or_insert(end);
@@ -142,7 +150,8 @@ fn per_second(bytes: u64, span: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    /// 1,000-byte packets each millisecond over a path of 50 ms, every fourth lost, acknowledged one by one.
+    /// Packets of 1,000 bytes, one each millisecond, over a path of 50 ms. Every fourth is lost; the others
+    /// are acknowledged one by one.
     #[test]
     fn passed_rate_is_free_of_loss_bias() {
         let mut delivery = DeliveryRate::default();
@@ -166,7 +175,8 @@ mod tests {
         assert!(late.iter().all(|s| (700_000..800_000).contains(&s.acked)), "{late:?}");
     }
 
-    /// 32 packets of 1,000 bytes, one each millisecond, into a path of 50 ms that lets one pass each two milliseconds; before them one alone.
+    /// One packet alone, then 32 packets of 1,000 bytes, one each millisecond, into a path of 50 ms that
+    /// passes one each two milliseconds.
     #[test]
     fn the_first_flight_tells_the_rate_by_its_dispersion() {
         const RTT: Duration = Duration::from_millis(50);
@@ -182,7 +192,8 @@ mod tests {
         assert_eq!(acked(&mut delivery, 0, Time::ZERO, mark, at(10)).1, None);
         let dispersions: Vec<_> =
             (0..32).filter_map(|n| acked(&mut delivery, n + 1, at(n), marks[n as usize], at(50 + 2 * n)).1).collect();
-        // The first says little: one packet in the time since the one before. Then one each 50 ms / 8, rounded up to whole packets.
+        // The first sample shows little: one packet in the time since the packet before. Then one sample each
+        // 50 ms / 8, rounded up to whole packets.
         assert_eq!(dispersions.len(), 1 + 31 / 4);
         let found = Dispersion { acked: 500_000, passed: 500_000, slowed: 0.5 };
         assert!(dispersions[1..].iter().all(|dispersion| *dispersion == found), "{dispersions:?}");

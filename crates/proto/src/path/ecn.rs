@@ -1,11 +1,11 @@
-//! Congestion marks (RFC 3168): what a datagram carried, and how many of each the peer counted.
+//! Congestion marks (RFC 3168): the mark of a datagram, and the number of each mark that the peer counted.
 
-/// The ECN field of an IP header, where it says that the sender is ECN-capable.
+/// The ECN field of an IP header whose sender is ECN-capable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ecn {
     /// ECT(1), `01`.
     Ect1 = 1,
-    /// ECT(0), `10`: what this transport sends.
+    /// ECT(0), `10`, which this transport sends.
     Ect0 = 2,
     /// Congestion experienced, `11`.
     Ce = 3,
@@ -30,7 +30,7 @@ impl EcnTally {
         }
     }
 
-    /// Whether any marked packet was seen: else the counts need not be reported.
+    /// Whether any marked packet came. Without one, the counts need not be reported.
     pub fn any(&self) -> bool {
         self.ect0 + self.ect1 + self.ce > 0
     }

@@ -1,82 +1,82 @@
-//! How lossy the path is: the loss rate with an upper confidence bound and a deviation, and the mean burst length.
+//! Loss of a path: the loss rate with an upper confidence bound and a deviation, and the mean burst length.
 //!
-//! The path feeds it with the fate of every packet in the order of sending, as soon as that is settled. It leaves
-//! out losses while the queue was full: redundancy never answers congestion.
+//! The path reports the fate of every packet in the order of sending, as soon as it is settled. The path
+//! leaves out losses during a full queue, because redundancy never answers congestion.
 //!
 //! Two parts work together. A fading memory averages while the path stays the same. A test for change (Page's
-//! CUSUM, 1954) detects that it no longer does; the memory then starts again from where the change began. The
-//! average may therefore be long, and a step is still followed within some hundred packets.
+//! CUSUM, 1954) detects when the path changes; the memory then restarts from the beginning of the change. The
+//! average can therefore be long, and the estimate still follows a step within some hundred packets.
 
-/// Memory in packets where losses are independent: older packets count 1/e after this many. Chosen: the estimate of a
-/// loss of 10 % is then good to 1.3 percentage points (one sigma), and a change is followed within a second at
-/// 25 Mbit/s.
+/// Memory in packets for independent losses: older packets have the weight 1/e after this many. Chosen: the
+/// estimate of a 10 % loss is then accurate to 1.3 percentage points (one sigma), and follows a change within
+/// a second at 25 Mbit/s.
 const MEMORY: f64 = 512.0;
-/// Upper limit of the factor by which the memory grows where losses come in bursts, since a packet then carries less
-/// information ([`correlation`]). At a Gilbert loss of 10 % in bursts of 4, a memory of 512 is good to 3.5
-/// percentage points only, which costs 1 % of goodput on a saturated link.
+/// Upper limit of the factor by which the memory grows for losses in bursts, since a packet then carries less
+/// information ([`correlation`]). At a Gilbert loss of 10 % in bursts of 4, a memory of 512 is accurate to
+/// 3.5 percentage points only, which costs 1 % of goodput on a saturated link.
 const LONGEST: f64 = 8.0;
 /// One-sided 95 % normal quantile of the upper bound.
 const Z: f64 = 1.645;
-/// Longest mean burst that is believed: beyond it the path is down rather than lossy.
+/// Longest mean burst that the estimate reports. Beyond it the path is down rather than lossy.
 const BURST_LIMIT: f64 = 64.0;
 
-/// The change that the test looks for: runs of losses begin this many times more, or less, often. A larger change is
-/// found sooner.
+/// The test looks for a change by this factor in how often runs of losses begin. It detects a larger change
+/// sooner.
 const CHANGE: f64 = 3.0;
-/// The increase that the test looks for is at least to this probability. From a nearly clean path any loss that
-/// matters is a change, and the test needs fewer losses to find a larger one.
+/// The test looks for an increase to at least this probability. On a nearly clean path any loss that matters
+/// is a change, and a larger change needs fewer losses to be detected.
 const LEAST_MORE: f64 = 0.05;
-/// Log-likelihood ratio at which a change is believed. On a path that stays the same, chance alone reaches it at most
-/// once in 10,000 packets (Lorden 1971: `e^h`).
+/// Log-likelihood ratio at which the test reports a change. On a path that stays the same, chance alone
+/// reaches it at most once in 10,000 packets (Lorden 1971: `e^h`).
 const BELIEVED: f64 = 9.2;
-/// Least probability that a run begins, in the test: below it the path is clean, whatever the few losses.
+/// Minimum probability, in the test, that a run begins. Below it the path counts as clean despite a few
+/// losses.
 const RARE: f64 = 0.002;
-/// Packets between two computations of the test's steps: the logarithms cost more than all the rest.
+/// Packets between two computations of the test's steps. The logarithms cost more than all other steps.
 const REVIEW: u64 = 16;
 
-/// Packets of a block, of which the deviation is measured. Chosen: the order of the blocks that block codes use (32 to
-/// 256 packets), and 0.03 s at 25 Mbit/s.
+/// Packets of a block over which the deviation is measured. Chosen: the order of the blocks that block codes
+/// use (32 to 256 packets), and 0.03 s at 25 Mbit/s.
 pub const DEVIATION_BLOCK: u32 = 64;
-/// Blocks that the deviation remembers: 2,048 packets, the order of the estimator's memory. Of 32 independent blocks
-/// the deviation is good to 13 % (one sigma, `1/sqrt(2 * 31)`).
+/// Memory of the deviation in blocks: 2,048 packets, the order of the estimator's memory. From 32 independent
+/// blocks the deviation is accurate to 13 % (one sigma, `1/sqrt(2 * 31)`).
 const DEVIATION_BLOCKS: f64 = 32.0;
 
-/// What the estimator believes of a path's loss.
+/// The estimate of a path's loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LossEstimate {
     /// Fraction of packets lost, exponentially weighted over 512 packets, more where losses come in bursts.
     pub rate: f64,
     /// Upper confidence bound of `rate` (95 %, widened for bursts).
     pub upper: f64,
-    /// Standard deviation of the fraction lost in [`DEVIATION_BLOCK`] packets in a row, exponentially weighted over
-    /// 32 such blocks. It tells how far the loss of one block strays from `rate`; for blocks of n packets it is
-    /// `sqrt(64 / n)` times as large, as long as n is larger than a burst. Before two blocks have passed: what
-    /// `rate` and `burst` predict.
+    /// Standard deviation of the fraction lost in [`DEVIATION_BLOCK`] consecutive packets, exponentially
+    /// weighted over 32 such blocks. It shows how far the loss of one block differs from `rate`. For blocks
+    /// of n packets it is `sqrt(64 / n)` times as large, as long as n is larger than a burst. Before two
+    /// blocks have passed, it is the value that `rate` and `burst` predict.
     pub deviation: f64,
-    /// Mean length of a run of lost packets; 1 when none was seen.
+    /// Mean length of a run of lost packets; 1 without any loss.
     pub burst: f64,
-    /// Packets that the estimate rests on (at most 512, 4,096 where losses come in bursts).
+    /// Number of packets behind the estimate (at most 512, 4,096 where losses come in bursts).
     pub weight: f64,
 }
 
 impl LossEstimate {
-    /// What follows from the fates of `packets` packets, of which a fraction `rate` was lost in runs of mean length
-    /// `burst`.
+    /// Estimate from `packets` packets, of which a fraction `rate` was lost in runs of mean length `burst`.
     fn of(rate: f64, burst: f64, packets: f64) -> Self {
         let deviation_over = |packets: f64| (rate * (1.0 - rate) * correlation(burst) / packets).sqrt();
         let upper = (rate + Z * deviation_over(packets)).min(1.0);
         Self { rate, upper, deviation: deviation_over(f64::from(DEVIATION_BLOCK)), burst, weight: packets }
     }
 
-    /// What an estimator arrives at on a path that has always lost `rate` in runs of mean length `burst`: for
-    /// predictions of what a policy will do.
+    /// The estimate after a long time on a path that always lost `rate` in runs of mean length `burst`.
+    /// Predictions of a policy's behaviour use it.
     pub fn settled(rate: f64, burst: f64) -> Self {
         let burst = burst.clamp(1.0, BURST_LIMIT);
         Self::of(rate.clamp(0.0, 1.0), burst, memory(burst))
     }
 }
 
-/// Packets counted by a fading memory, or since a moment.
+/// Packets counted by a fading memory, or since a given moment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     packets: f64,
@@ -91,30 +91,31 @@ struct Change {
     score: f64,
     /// Packets since that beginning.
     since: Counts,
-    /// How much a packet that follows an arrival adds to the score: if it arrives too, and if it is lost.
+    /// Score of a packet that follows an arrival: the first value if it arrives too, the second if it is
+    /// lost.
     gain: [f64; 2],
 }
 
 /// The fraction lost in blocks of [`DEVIATION_BLOCK`] packets: its mean and variance over the last blocks.
 #[derive(Clone, Copy, Debug, Default)]
 struct Blocks {
-    /// Packets of the block under way, and how many of them were lost.
+    /// Packets of the current block, and how many of them were lost.
     packets: u32,
     lost: u32,
-    /// Blocks that mean and variance rest on.
+    /// Number of blocks behind mean and variance.
     weight: f64,
     mean: f64,
     variance: f64,
 }
 
-/// Estimator state.
+/// State of the estimator.
 #[derive(Clone, Debug, Default)]
 pub struct LossEstimator {
     memory: Counts,
     blocks: Blocks,
-    /// To more losses, and to fewer.
+    /// The tests for a change to more losses, and to fewer.
     changes: [Change; 2],
-    /// Whether the packet before was lost.
+    /// Whether the previous packet was lost.
     in_run: bool,
     total: u64,
     total_lost: u64,
@@ -166,12 +167,12 @@ impl Blocks {
 }
 
 impl Change {
-    /// Runs begin with probability `before`, and after the change with `after`.
+    /// Sets the probability that a run begins to `before`, and to `after` once the change has happened.
     fn expect(&mut self, before: f64, after: f64) {
         self.gain = [((1.0 - after) / (1.0 - before)).ln(), (after / before).ln()];
     }
 
-    /// Whether the change is believed now.
+    /// Takes the fate of a packet. Returns whether the test now reports a change.
     fn on_fate(&mut self, lost: bool, after_loss: bool) -> bool {
         let begins = lost && !after_loss;
         self.since.add(lost, begins);
@@ -186,7 +187,7 @@ impl Change {
 }
 
 impl LossEstimator {
-    /// The fate of the next packet in sending order.
+    /// Takes the fate of the next packet in sending order.
     pub fn on_fate(&mut self, lost: bool) {
         if self.total.is_multiple_of(REVIEW) {
             let begins = self.memory.begins();
@@ -202,26 +203,27 @@ impl LossEstimator {
         let [more, fewer] = &mut self.changes;
         let (more_believed, fewer_believed) = (more.on_fate(lost, after_loss), fewer.on_fate(lost, after_loss));
         if more_believed || fewer_believed {
-            // A decrease began after a loss. That loss is counted too: no loss at all would give no rate.
+            // A decrease began after a loss. That loss is counted too: without any loss there would be no
+            // rate.
             fewer.since.add(true, true);
             self.memory = if more_believed { more.since } else { fewer.since };
-            // Until the steps are worked out anew nothing is gained.
+            // The scores stay at zero until the steps are computed again.
             self.changes = [Change::default(); 2];
         }
     }
 
-    /// A packet given up as lost did arrive.
+    /// A packet that was declared lost arrived after all.
     pub fn on_spurious(&mut self) {
         self.memory.lost = (self.memory.lost - 1.0).max(0.0);
         self.total_lost = self.total_lost.saturating_sub(1);
     }
 
-    /// Fraction lost of all packets ever: for reports.
+    /// Fraction of all packets that were lost, for reports.
     pub fn overall(&self) -> f64 {
         if self.total == 0 { 0.0 } else { self.total_lost as f64 / self.total as f64 }
     }
 
-    /// The estimate now.
+    /// The current estimate.
     pub fn estimate(&self) -> LossEstimate {
         let Counts { packets, lost, .. } = self.memory;
         if packets < 1.0 {
@@ -232,14 +234,14 @@ impl LossEstimator {
     }
 }
 
-/// Packets that the estimate rests on in the long run, where losses come in runs of mean length `burst`.
+/// Number of packets behind the estimate in the long run, where losses come in runs of mean length `burst`.
 fn memory(burst: f64) -> f64 {
     MEMORY * correlation(burst).min(LONGEST)
 }
 
-/// The factor by which runs of mean length `burst` multiply the variance of the loss count, compared with independent
-/// losses (Gilbert channel with a loss rate near zero). So many times more packets are needed for an equally
-/// good estimate.
+/// The factor by which runs of mean length `burst` multiply the variance of the loss count, compared with
+/// independent losses (Gilbert channel with a loss rate near zero). An equally good estimate needs this many
+/// times more packets.
 pub fn correlation(burst: f64) -> f64 {
     2.0 * burst - 1.0
 }
@@ -270,7 +272,8 @@ mod tests {
         assert_eq!(estimator.estimate().upper, 0.0);
     }
 
-    /// Draws of a Gilbert channel: `(loss, mean burst)`, as the simulator makes them, from a linear congruential generator.
+    /// Draws of a Gilbert channel with `loss` and mean `burst`, as in the simulator, from a linear
+    /// congruential generator.
     fn draws(seed: u64, loss: f64, burst: f64) -> impl Iterator<Item = bool> {
         let (mut state, mut lost) = (seed, false);
         core::iter::repeat_with(move || {
@@ -283,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_step_is_followed_within_some_hundred_packets() {
-        // Independent losses have runs of 1/(1-p).
+        // Independent losses have runs of mean length 1/(1-p).
         for (before, after, within) in [(0.0, 0.1, 100), (0.01, 0.1, 200), (0.1, 0.01, 250), (0.02, 0.3, 100)] {
             let mut late = 0;
             for seed in 0..100 {
@@ -303,7 +306,8 @@ mod tests {
         let mut regular = LossEstimator::default();
         (0..10_000).for_each(|n| regular.on_fate(n % 8 == 0));
         assert!(regular.estimate().deviation < 1e-9, "{:?}", regular.estimate());
-        // Independent losses: sqrt(p(1-p)/64). Bursts: sqrt(2B-1) times that, a little less in blocks this short.
+        // Independent losses have a deviation of sqrt(p(1-p)/64). Bursts multiply it by sqrt(2B-1), a little
+        // less in blocks this short.
         for (loss, burst, expected) in [(0.1, 1.0 / 0.9, 0.0375), (0.02, 1.0 / 0.98, 0.0175), (0.1, 4.0, 0.0992)] {
             let deviations = (0..40).map(|seed| {
                 let mut estimator = LossEstimator::default();

@@ -1,34 +1,38 @@
-//! The packets of a path whose fate is open, and for a while those that were given up.
+//! The packets of a path whose fate is open, and for a while those that were declared lost.
 //!
-//! A packet number is the index into one queue, so that every look-up is O(1). A packet leaves the queue from the front
-//! once it was acknowledged or was lost long enough ago that a late acknowledgement no longer tells anything. FEEDBACK names ranges of which most was
-//! acknowledged before: each acknowledged packet knows a lower number up to which all are, so that such a range is passed in a few steps.
+//! A packet number is an index into one queue, so every look-up is O(1). A packet leaves the front of the
+//! queue once it was acknowledged, or once it was lost so long ago that a late acknowledgement has no use.
+//! FEEDBACK names ranges whose packets were mostly acknowledged before. Each acknowledged packet therefore
+//! stores how far below it the next unacknowledged packet is, so that a search passes such a range in a few
+//! steps.
 
 use std::collections::VecDeque;
 
 use super::IP_UDP_HEADER;
 use crate::Time;
 
-/// Packets remembered at most: 10 Gbit/s over 300 ms. Whoever leaves more without an answer keeps us from forgetting on purpose.
+/// Maximum number of packets remembered: 10 Gbit/s over 300 ms. A peer that exceeds this is withholding ACKs
+/// deliberately.
 pub(crate) const MAX_FLIGHT: usize = 1 << 18;
 
-/// Of those, packets that nobody has to acknowledge, which wait behind one whose fate is open: a peer that provokes FEEDBACK and acknowledges
-/// nothing makes us remember a few MiB, not 30. An honest one asks for some 10,000 of them within the time of a loss, at 10 Gbit/s over 300 ms.
+/// Maximum number of remembered packets that need no acknowledgement and wait behind a packet whose fate is
+/// open. A peer that provokes FEEDBACK and acknowledges nothing then makes us remember a few MiB, not 30. An
+/// honest peer causes some 10,000 of them within the time of a loss, at 10 Gbit/s over 300 ms.
 const MAX_SILENT: usize = 1 << 15;
 
-/// What a packet carried besides control frames: what to do when its fate is known. The path does not look
-/// into `T`.
+/// What a packet carried besides control frames. It decides what to do when the packet's fate is known. The
+/// path does not look into `T`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carried<T> {
-    /// Nothing but control frames.
+    /// Only control frames.
     Control,
-    /// A probe of a larger packet size: its loss says nothing about the path's loss.
+    /// A probe of a larger packet size. Its loss says nothing about the path's loss.
     SizeProbe,
-    /// What the connection sends over the path.
+    /// Data of the connection.
     Data(T),
 }
 
-/// What became of a packet.
+/// Fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// Not known yet.
@@ -37,7 +41,7 @@ pub(crate) enum Fate {
     Lost {
         at: Time,
     },
-    /// The number was never sent (it was left out on purpose).
+    /// The sender skipped this number on purpose and never sent it.
     Skipped,
 }
 
@@ -49,16 +53,17 @@ pub(crate) struct Sent<T> {
     pub bytes: u32,
     pub fate: Fate,
     pub carried: Carried<T>,
-    /// Asks for an acknowledgement and counts as in flight.
+    /// The packet asks for an acknowledgement and counts as in flight.
     pub elicits: bool,
-    /// Sent when the application had nothing more to send.
+    /// The application had nothing more to send when the packet was sent.
     pub app_limited: bool,
-    /// The path's [`super::delivery::Mark`] when it left: where the rate sample that its acknowledgement ends began.
+    /// The path's [`super::delivery::Mark`] at the time of sending. The rate sample that this packet's
+    /// acknowledgement ends begins there.
     pub mark: super::delivery::Mark,
 }
 
 impl<T> Sent<T> {
-    /// Its UDP payload in bytes.
+    /// UDP payload of the packet in bytes.
     pub fn payload_len(&self) -> u16 {
         (self.bytes as usize).saturating_sub(IP_UDP_HEADER) as u16
     }
@@ -68,7 +73,8 @@ impl<T> Sent<T> {
 #[derive(Debug)]
 pub(crate) struct Flight<T> {
     packets: VecDeque<Sent<T>>,
-    /// For each packet how far below it the search for a packet without acknowledgement goes on: 0 if it has none itself.
+    /// For each packet, how far below it the search for an unacknowledged packet continues; 0 if the packet
+    /// itself is unacknowledged.
     skips: VecDeque<u32>,
     /// Number of the first packet in the queue.
     first: u64,
@@ -86,12 +92,12 @@ impl<T> Default for Flight<T> {
 }
 
 impl<T: Copy> Flight<T> {
-    /// The number that the next packet will have.
+    /// Number of the next packet.
     pub fn next_number(&self) -> u64 {
         self.first + self.packets.len() as u64
     }
 
-    /// The oldest number still held.
+    /// The oldest number in the queue.
     pub fn first_number(&self) -> u64 {
         self.first
     }
@@ -106,12 +112,13 @@ impl<T: Copy> Flight<T> {
         self.open == 0
     }
 
-    /// The peer must acknowledge something before more can be remembered.
+    /// Whether the queue is full. The peer must acknowledge something before another packet can be
+    /// remembered.
     pub fn is_full(&self) -> bool {
         self.packets.len() >= MAX_FLIGHT || self.silent >= MAX_SILENT
     }
 
-    /// Takes the next packet; its number is what [`Self::next_number`] said.
+    /// Takes the next packet, whose number is [`Self::next_number`].
     pub fn push(&mut self, sent: Sent<T>) {
         if sent.elicits && sent.fate == Fate::Open {
             self.bytes += u64::from(sent.bytes);
@@ -122,13 +129,13 @@ impl<T: Copy> Flight<T> {
         self.skips.push_back(0);
     }
 
-    /// The packet of this number, while it is held.
+    /// The packet of this number, if it is still in the queue.
     pub fn get(&self, number: u64) -> Option<&Sent<T>> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.packets.get(index)
     }
 
-    /// Settles the fate of a packet and returns what it was before.
+    /// Sets the fate of a packet and returns its previous state.
     pub fn settle(&mut self, number: u64, fate: Fate) -> Option<Sent<T>> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         let packet = self.packets.get_mut(index)?;
@@ -144,7 +151,7 @@ impl<T: Copy> Flight<T> {
         Some(before)
     }
 
-    /// Forgets settled packets at the front: acknowledged ones, and those lost before `lost_before`.
+    /// Removes settled packets from the front: acknowledged ones, and those lost before `lost_before`.
     pub fn forget(&mut self, lost_before: Time) {
         while let Some(front) = self.packets.front() {
             let settled = match front.fate {
@@ -162,8 +169,9 @@ impl<T: Copy> Flight<T> {
         }
     }
 
-    /// The highest number up to `number` that is held and was not acknowledged. Each search makes the way shorter for those behind it (path halving, as
-    /// Tarjan and van Leeuwen 1984 do it for disjoint sets), so that a search takes some log n steps on average, whatever the peer acknowledges.
+    /// The highest unacknowledged number in the queue that is at most `number`. Each search shortens the way
+    /// for later searches (path halving, Tarjan and van Leeuwen 1984, for disjoint sets). A search takes some
+    /// log n steps on average, whatever the peer acknowledges.
     pub fn newest_unacknowledged(&mut self, number: u64) -> Option<u64> {
         let mut index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         loop {
@@ -178,7 +186,7 @@ impl<T: Copy> Flight<T> {
         }
     }
 
-    /// Packets from `number` on with their numbers.
+    /// Packets from `number` on, with their numbers.
     pub fn iter_from(&self, number: u64) -> impl Iterator<Item = (u64, &Sent<T>)> {
         let skip = usize::try_from(number.saturating_sub(self.first)).unwrap_or(usize::MAX);
         (self.first.max(number)..).zip(self.packets.iter().skip(skip))
@@ -198,7 +206,7 @@ mod tests {
         flight
     }
 
-    /// As a plain walk finds it.
+    /// The result of a plain walk, for comparison.
     fn walked(flight: &Flight<()>, number: u64) -> Option<u64> {
         (flight.first_number()..=number).rev().find(|&n| flight.get(n).is_some_and(|sent| sent.fate != Fate::Acked))
     }
@@ -223,7 +231,7 @@ mod tests {
         }
     }
 
-    /// The steps of a search, counted by the skips that it makes longer.
+    /// Counts the steps of a search by the skips that it lengthens.
     #[test]
     fn issue_13_what_was_acknowledged_before_costs_little() {
         const COUNT: u64 = 46_619;

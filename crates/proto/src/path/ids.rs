@@ -1,25 +1,29 @@
-//! Connection ids (wire.md section 5, NEW_CID): those by which the peer calls us, and those by which we call it.
+//! Connection ids (docs/wire.md section 5, NEW_CID): the ids that the peer uses for us, and the ids that we
+//! use for the peer.
 //!
-//! Each side gives the other a few spare ids, so that who changes its address can change its name too and is not recognised by whoever
-//! sees both. Ids are used in the order of their sequence and never again: the first authentic packet to a higher one gives up all lower
-//! ones, which stay known as long as packets to them may be under way. The connection owns one table of each kind, the endpoint
-//! routes by ours. Both tables are bounded by [`MAX_IDS`].
+//! Each side gives the other a few spare ids. An end that changes its address can then change its id too, so
+//! that an observer of both addresses does not recognize it. Ids are used in the order of their sequence and
+//! never again. The first authentic packet to a higher id retires all lower ids; these stay valid while
+//! packets to them may be in flight. The connection owns one table of each kind, and the endpoint routes by
+//! our ids. Both tables are limited to [`MAX_IDS`].
 
 use std::collections::VecDeque;
 
 use crate::Time;
 use crate::wire::{ConnectionId, Frame, Writer};
 
-/// Ids that the peer has beyond the one it uses: one for each of two moves at once, and one that is under way. Chosen.
+/// Spare ids of the peer besides the one in use: one for each of two moves at once, and one in flight.
+/// Chosen.
 const SPARE_IDS: usize = 3;
-/// Ids of one side that are known at once: in use, spare, and given up a moment ago (wire.md section 5). Chosen.
+/// Maximum number of ids of one side that are valid at once: in use, spare, and recently retired
+/// (docs/wire.md section 5). Chosen.
 pub(crate) const MAX_IDS: usize = 8;
 
-/// Whether the peer knows of an id.
+/// Whether the peer knows an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Not,
-    /// In this packet, whose fate is open.
+    /// Sent in this packet, whose fate is open.
     In(u64),
     Yes,
 }
@@ -29,47 +33,48 @@ struct OurId {
     sequence: u64,
     id: ConnectionId,
     told: Told,
-    /// When it is forgotten, once a higher one is in use.
+    /// Time at which the id expires, once a higher one is in use.
     expires: Option<Time>,
 }
 
-/// The ids by which the peer calls us.
+/// The ids that the peer uses for us.
 #[derive(Debug)]
 pub(crate) struct OurIds {
-    /// In the order of their sequence.
+    /// Ids in the order of their sequence.
     ids: VecDeque<OurId>,
-    /// Sequence of the highest that the peer has used, and of the next to be made.
+    /// Sequence number of the highest id that the peer has used, and of the next id to be made.
     in_use: u64,
     next: u64,
-    /// Forgotten, and not yet taken by the endpoint.
+    /// Expired ids that the endpoint has not taken yet.
     gone: Vec<ConnectionId>,
 }
 
 impl OurIds {
-    /// `first`: the id of the handshake, of sequence 0.
+    /// A table with the id of the handshake, `first`, which has sequence number 0.
     pub fn new(first: ConnectionId) -> Self {
         let first = OurId { sequence: 0, id: first, told: Told::Yes, expires: None };
         Self { ids: VecDeque::from([first]), in_use: 0, next: 1, gone: Vec::new() }
     }
 
-    /// All that lead to this connection.
+    /// All ids that lead to this connection.
     pub fn iter(&self) -> impl Iterator<Item = ConnectionId> + '_ {
         self.ids.iter().map(|known| known.id).chain(self.gone.iter().copied())
     }
 
-    /// Whether the peer is to get a further id.
+    /// Whether the peer should get another id.
     pub fn wants_more(&self) -> bool {
         let spare = self.ids.iter().filter(|known| known.sequence > self.in_use).count();
         spare < SPARE_IDS && self.ids.len() < MAX_IDS
     }
 
-    /// A further id, which nobody else has.
+    /// Adds an id that no other connection has.
     pub fn push(&mut self, id: ConnectionId) {
         self.ids.push_back(OurId { sequence: self.next, id, told: Told::Not, expires: None });
         self.next += 1;
     }
 
-    /// An authentic packet came for `id`; older ids expire at `expires` if it is the first to a higher one. Returns whether it is.
+    /// An authentic packet came for `id`. If it is the first packet to a higher id, older ids expire at
+    /// `expires`. Returns whether it is.
     pub fn on_used(&mut self, id: ConnectionId, expires: Time) -> bool {
         let Some(sequence) = self.ids.iter().find(|known| known.id == id).map(|known| known.sequence) else {
             return false;
@@ -87,7 +92,7 @@ impl OurIds {
         true
     }
 
-    /// Forgets what has expired.
+    /// Removes expired ids.
     pub fn forget(&mut self, now: Time) {
         while let Some(front) = self.ids.front().filter(|known| known.expires.is_some_and(|at| at <= now)) {
             self.gone.push(front.id);
@@ -95,17 +100,18 @@ impl OurIds {
         }
     }
 
-    /// An id that no longer leads here.
+    /// Returns an id that no longer leads to this connection.
     pub fn poll_gone(&mut self) -> Option<ConnectionId> {
         self.gone.pop()
     }
 
-    /// Whether there is an id to tell of.
+    /// Whether there is an id that the peer must be told.
     pub fn owes(&self) -> bool {
         self.ids.iter().any(|known| known.told == Told::Not)
     }
 
-    /// Writes NEW_CID for each id that is to be told, as far as there is room, into packet `number`. Returns whether it wrote any.
+    /// Writes NEW_CID frames into packet `number` for the ids that the peer must be told, as far as there is
+    /// room. Returns whether it wrote any.
     pub fn write(&mut self, number: u64, w: &mut Writer<'_>) -> bool {
         let mut any = false;
         for known in self.ids.iter_mut().filter(|known| known.told == Told::Not) {
@@ -119,7 +125,7 @@ impl OurIds {
         any
     }
 
-    /// The fate of packet `number` is known.
+    /// Packet `number` arrived or was lost.
     pub fn on_fate(&mut self, number: u64, arrived: bool) {
         for known in self.ids.iter_mut().filter(|known| known.told == Told::In(number)) {
             known.told = if arrived { Told::Yes } else { Told::Not };
@@ -127,30 +133,30 @@ impl OurIds {
     }
 }
 
-/// A NEW_CID that contradicts an earlier one, names a path that is not there, or gives more ids than are kept.
+/// A NEW_CID that contradicts an earlier one, names an unknown path, or gives more ids than we keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BadId;
 
-/// The ids by which we call the peer.
+/// The ids that we use for the peer.
 #[derive(Debug)]
 pub(crate) struct PeerIds {
     current: (u64, ConnectionId),
-    /// Unused, in the order of their sequence, all above the current one.
+    /// Unused ids in the order of their sequence, all above the current one.
     spare: Vec<(u64, ConnectionId)>,
 }
 
 impl PeerIds {
-    /// `first`: the id of the handshake, of sequence 0.
+    /// A table with the id of the handshake, `first`, which has sequence number 0.
     pub fn new(first: ConnectionId) -> Self {
         Self { current: (0, first), spare: Vec::new() }
     }
 
-    /// What packets are addressed to.
+    /// The id to which packets are addressed.
     pub fn current(&self) -> ConnectionId {
         self.current.1
     }
 
-    /// The peer's NEW_CID.
+    /// Takes a NEW_CID of the peer.
     pub fn on_new(&mut self, sequence: u64, retire: u64, path: u32, id: ConnectionId) -> Result<(), BadId> {
         if path != 0 {
             return Err(BadId);
@@ -173,7 +179,7 @@ impl PeerIds {
         if self.spare.len() >= MAX_IDS { Err(BadId) } else { Ok(()) }
     }
 
-    /// Goes to the next id; the one used so far is never used again. Returns whether there was one.
+    /// Changes to the next id. The old id is never used again. Returns whether there was a next one.
     pub fn advance(&mut self) -> bool {
         if self.spare.is_empty() {
             return false;
@@ -208,7 +214,7 @@ mod tests {
         assert!(ours.owes() && ours.write(7, &mut Writer::new(&mut buffer)));
         assert!(!ours.owes() && !ours.write(8, &mut Writer::new(&mut buffer)));
         ours.on_fate(7, false);
-        // 12 bytes each: one fits.
+        // Each takes 12 bytes, so only one fits.
         assert!(ours.write(9, &mut Writer::new(&mut buffer[..20])) && ours.owes());
         ours.on_fate(9, true);
         assert!(ours.write(10, &mut Writer::new(&mut buffer)));
@@ -232,7 +238,7 @@ mod tests {
         assert!(ours.wants_more());
     }
 
-    /// A peer that burns ids as fast as it gets them.
+    /// A peer that uses up its ids as fast as it gets them.
     #[test]
     fn ids_are_bounded_whatever_the_peer_uses() {
         let mut ours = ours();

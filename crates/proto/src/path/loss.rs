@@ -1,45 +1,49 @@
-//! Which packets are lost: RACK (RFC 8985) over packet numbers, with a reordering window that starts small and learns.
+//! Decides which packets are lost: RACK (RFC 8985) over packet numbers, with a reordering window that starts
+//! small and learns.
 //!
-//! A packet is lost once a packet sent later was acknowledged and the reordering window has passed since this one's own
-//! acknowledgement was due; while no reordering was ever seen, three later packets suffice (RFC 9002 section 6.1.1). An
-//! acknowledgement that comes after all widens the window to what would have avoided the mistake.
+//! A packet is lost if a later packet was acknowledged and the reordering window has passed since this
+//! packet's own acknowledgement was due. While no reordering was ever seen, three later packets suffice (RFC
+//! 9002 section 6.1.1). A late acknowledgement of a packet that was declared lost widens the window just
+//! enough to avoid that mistake.
 
 use core::time::Duration;
 
 use super::flight::{Fate, Flight};
 use crate::Time;
 
-/// Later packets acknowledged before an older one counts as lost, while no reordering was seen (RFC 9002 section 6.1.1).
+/// Later packets that must be acknowledged before an older one counts as lost, while no reordering was seen
+/// (RFC 9002 section 6.1.1).
 const PACKET_THRESHOLD: u64 = 3;
-/// Reordering window at the start, as a fraction of the least round trip. RFC 8985 takes 1/4 once reordering was seen;
-/// half of that before, since the window learns upward from its mistakes.
+/// Initial reordering window, as a fraction of the minimum RTT. RFC 8985 uses 1/4 once reordering was seen.
+/// Before that, half of it is enough, since the window grows after its mistakes.
 const INITIAL_WINDOW_DIVISOR: u32 = 8;
-/// A learnt window is halved after this many round trips without a mistake (RFC 8985 section 6.2 keeps it 16 recoveries).
+/// A learnt window halves after this many round trips without a mistake (RFC 8985 section 6.2 keeps it for 16
+/// recoveries).
 const WINDOW_LIFE: u32 = 16;
 
 /// Loss detection of one path.
 #[derive(Debug, Default)]
 pub(crate) struct LossDetector {
-    /// Newest acknowledged packet: number, when it left, round trip it saw.
+    /// Newest acknowledged packet: its number, send time and RTT.
     newest: Option<(u64, Time, Duration)>,
     learnt: Duration,
     learnt_at: Time,
     reordering: bool,
-    /// When the oldest open packet before the newest acknowledged becomes lost.
+    /// Time at which the oldest open packet before the newest acknowledged one becomes lost.
     deadline: Option<Time>,
-    /// No open packet that elicits has a lower number.
+    /// No open packet that elicits an acknowledgement has a lower number.
     scan_from: u64,
 }
 
 impl LossDetector {
-    /// The packet `number` that left at `sent` was acknowledged at `now`, for the first time.
+    /// Packet `number`, sent at `sent`, was acknowledged for the first time, at `now`.
     pub fn on_acked(&mut self, number: u64, sent: Time, now: Time) {
         if self.newest.is_none_or(|(newest, ..)| number > newest) {
             self.newest = Some((number, sent, now.since(sent)));
         }
     }
 
-    /// A packet given up as lost was acknowledged: it left at `sent`.
+    /// A packet that was declared lost, sent at `sent`, was acknowledged.
     pub fn on_spurious(&mut self, sent: Time, now: Time, smoothed: Duration) {
         self.reordering = true;
         let Some((_, _, rtt)) = self.newest else { return };
@@ -53,20 +57,21 @@ impl LossDetector {
         self.newest.map(|(number, ..)| number)
     }
 
-    /// When that packet left.
+    /// Send time of that packet.
     pub fn newest_left(&self) -> Option<Time> {
         self.newest.map(|(_, left, _)| left)
     }
 
-    /// When [`Self::detect`] wants to be called again.
+    /// Time at which [`Self::detect`] must be called again.
     pub fn deadline(&self) -> Option<Time> {
         self.deadline
     }
 
-    /// Settles the packets that are lost by now and hands each to `lost`, oldest first.
+    /// Settles the packets that are lost by now and appends each to `lost`, oldest first.
     ///
-    /// Of two packets the older one is lost first. So the search ends at the first packet that is not lost, goes on from there the next time, and costs
-    /// what was settled since, not what is in flight.
+    /// Of two packets the older one is lost first. The search therefore ends at the first packet that is not
+    /// lost and resumes there the next time. Its cost depends on the packets settled since, not on the
+    /// packets in flight.
     pub fn detect<T: Copy>(&mut self, flight: &mut Flight<T>, now: Time, min_rtt: Duration, lost: &mut Vec<u64>) {
         self.deadline = None;
         let Some((newest, newest_left, rtt)) = self.newest else { return };
@@ -94,12 +99,13 @@ impl LossDetector {
     }
 }
 
-/// Whether packets just given up, oldest first, show persistent congestion: two of them left at least `span.1` apart and after `span.0`, and
-/// nothing between them arrived (RFC 9002 section 7.6.2). `None` while no round trip was measured.
+/// Whether lost packets, given oldest first, show persistent congestion: two of them were sent at least
+/// `span.1` apart and after `span.0`, and nothing between them arrived (RFC 9002 section 7.6.2). `span` is
+/// `None` before the first RTT sample.
 pub(crate) fn is_persistent<T: Copy>(flight: &Flight<T>, lost: &[u64], span: Option<(Time, Duration)>) -> bool {
     let (Some((since, least)), [first, .., last]) = (span, lost) else { return false };
     let left = |number| flight.get(number).map_or(Time::ZERO, |sent| sent.at);
-    // Far from it nearly always: then the packets between need no look.
+    // Usually the span is much too short, and the packets in between need no search.
     if left(*last).since(left(*first).max(since)) < least {
         return false;
     }
@@ -195,7 +201,7 @@ mod tests {
         for n in 1..4 {
             ack(&mut flight, &mut detector, n, Time::from_millis(60 + n));
         }
-        // Packet 0 was condemned; it arrives 20 ms late.
+        // Packet 0 was declared lost; it arrives 20 ms late.
         detector.on_spurious(Time::ZERO, Time::from_millis(80), RTT);
         assert!(ack(&mut flight, &mut detector, 10, Time::from_millis(81)).is_empty());
         assert!(detector.deadline().expect("armed") >= Time::from_millis(4) + RTT + Duration::from_millis(20));

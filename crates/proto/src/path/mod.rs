@@ -1,8 +1,9 @@
-//! A path: the way between two addresses, and everything that belongs to packets rather than to data.
+//! A path is the route between two addresses. This module holds all state that belongs to packets rather than
+//! to data.
 //!
-//! Packet numbers, round-trip time, loss detection, loss estimate, packet size, pacing and the seam to rate
-//! control live here. A connection has path 0 alone in this release, as a `Path`. Nothing in here knows of
-//! connections, lanes or symbols, so that a second path stays an addition.
+//! It holds packet numbers, RTT, loss detection, loss estimate, packet size, pacing and the interface to rate
+//! control. In this release a connection has only path 0, a `Path`. Nothing here depends on connections,
+//! lanes or symbols, so that a second path can be added later.
 
 mod control;
 mod delivery;
@@ -43,6 +44,6 @@ pub(crate) use silence::STEADY_PROBES;
 pub(crate) use state::Path;
 pub(crate) use validation::{Errand, Move, Validation};
 
-/// IPv4 and UDP headers (RFC 791, RFC 768): what a datagram costs the link beyond its payload. IPv6 costs 20 more;
-/// rates are then a little higher on the wire than the controller believes, by 1.4 % at full size.
+/// IPv4 and UDP headers (RFC 791, RFC 768), which a datagram adds to its payload on the link. IPv6 adds 20
+/// bytes more. The real rate is then a little higher than the controller assumes, by 1.4 % at full size.
 pub const IP_UDP_HEADER: usize = 28;

@@ -1,54 +1,61 @@
-//! The largest datagram the path takes, found by probing up from 1,200 bytes (RFC 8899, DPLPMTUD).
+//! The largest datagram that the path carries, found by probing up from 1,200 bytes (RFC 8899, DPLPMTUD).
 //!
-//! A probe is a padded PING whose loss counts for nothing but the search. The largest size worth having is tried first,
-//! since nearly every path takes it; where it fails, the interval is halved until it is narrower than [`RESOLUTION`].
+//! A probe is a padded PING. Its loss affects only the search. The largest useful size is tried first, since
+//! nearly every path carries it. If it fails, the search halves the interval until it is narrower than
+//! [`RESOLUTION`].
 //!
-//! A path that becomes narrower under way and says nothing of it is a black hole (RFC 8899 section 4.3): its sign is that long packets
-//! vanish in a row while shorter ones between them arrive, which neither random loss nor a blackout does for long. Then all begins anew
-//! from 1,200 bytes, as on another path. The connection tells fates in the order of sending, and sees to it that something short is sent in a silence.
+//! A path whose MTU falls without an ICMP message is a black hole (RFC 8899 section 4.3). Long packets are
+//! lost in a row while shorter ones between them arrive. Neither random loss nor a blackout does that for
+//! long. The search then starts again from 1,200 bytes, as on a new path. The connection reports fates in the
+//! order of sending, and sends something short while nothing else arrives.
 
 use core::time::Duration;
 
 use crate::Time;
 
-/// Every path must take this much (RFC 9000 section 14).
+/// Minimum size that every path must carry (RFC 9000 section 14).
 pub(crate) const BASE: u16 = 1_200;
-/// Lost probes of one size before it counts as too large: at 20 % loss a good size is refused once in 625 times.
+/// Lost probes of one size before it counts as too large. At 20 % loss a good size is rejected once in 625
+/// times.
 const TRIES: u8 = 4;
-/// The search ends when the interval is this narrow; 20 bytes are 1.4 % of a packet (RFC 8899 section 5.3.2 leaves it open).
+/// The search ends when the interval is this narrow. 20 bytes are 1.4 % of a packet (RFC 8899 section 5.3.2
+/// sets no value).
 const RESOLUTION: u16 = 20;
-/// The search starts anew after this long (RFC 8899 section 5.1.1, PMTU_RAISE_TIMER).
+/// The search starts again after this time (RFC 8899 section 5.1.1, PMTU_RAISE_TIMER).
 const RAISE_AFTER: Duration = Duration::from_secs(600);
 
-/// Long packets lost in a row before the path is taken to have become narrower, and as many more as make a mistake no likelier on a path that was lossy
-/// before: by chance that happens to one run in 4 * 10^5 up to [`MOST_LOSS`]. A mistake costs [`SEARCH_AFTER`] at the least size, and the symbols that
-/// are too long by then go in parts, without repairs. With 8 at any loss, bulk at 40 % made that mistake within half a minute.
+/// Number of long packets lost in a row that shows a lower path MTU. On a lossy path more are needed, so that
+/// a mistake stays equally rare: by chance it happens to one run in 4 * 10^5 up to [`MOST_LOSS`]. A mistake
+/// costs [`SEARCH_AFTER`] at the minimum size, and symbols that are then too long go in parts, without
+/// repairs. With 8 at any loss rate, bulk traffic at 40 % made that mistake within half a minute.
 const LOST_IN_A_ROW: u32 = 8;
 /// Loss at which [`LOST_IN_A_ROW`] are enough.
 const LITTLE_LOSS: f64 = 0.2;
-/// Beyond this loss no more are waited for: 19 at 50 %. In a silence few are sent.
+/// Loss above which the required number no longer grows: 19 at 50 %. During a silence few packets are sent.
 const MOST_LOSS: f64 = 0.5;
-/// ... and times that a shorter one behind some of them arrived: a burst of losses takes what is short as well. Repairs are longer than most source
-/// symbols and those of a block follow each other: with two the ends of two bursts of the medium were enough (`issue_5` of
+/// Number of times that a shorter packet must arrive after some of the long ones were lost, because a burst
+/// of losses takes short packets as well. Repairs are longer than most source symbols, and those of a block
+/// follow each other. With two, the ends of two bursts of the medium were enough (`issue_5` of
 /// `sim/tests/behaviour/mtu.rs`), and packets were short for three seconds.
 const PASSED: u32 = 4;
-/// The search after a black hole begins this late: by then its losses are repaired. Chosen.
+/// The search after a black hole begins after this time, when the losses of the black hole are repaired.
+/// Chosen.
 const SEARCH_AFTER: Duration = Duration::from_secs(3);
 
-/// What became of long packets since one arrived.
+/// Counts of long packets since one arrived.
 #[derive(Debug, Default)]
 struct Suspicion {
     lost: u32,
-    /// So many lost in a row are enough, by the loss before the first of them.
+    /// Number of lost packets that is enough, from the loss rate before the first of them.
     enough: u32,
     /// Length of the shortest of them.
     shortest: u16,
-    /// Times that a shorter packet arrived, and how many were lost at the last of them.
+    /// Number of times that a shorter packet arrived, and the number of lost ones at the last of these times.
     passed: u32,
     lost_then: u32,
 }
 
-/// Search state.
+/// State of the search.
 #[derive(Debug)]
 pub(crate) struct MtuProber {
     current: u16,
@@ -56,16 +63,16 @@ pub(crate) struct MtuProber {
     too_large: u16,
     probing: bool,
     tries: u8,
-    /// When the next probe may leave.
+    /// Time at which the next probe may be sent.
     next: Time,
     enabled: bool,
     suspicion: Suspicion,
-    /// Packets that left until then say nothing of the path as it is now.
+    /// Packets sent until this time say nothing about the path as it is now.
     since: Time,
 }
 
 impl MtuProber {
-    /// Starts at 1,200 bytes of UDP payload; never beyond `limit`.
+    /// Starts at 1,200 bytes of UDP payload. The size never exceeds `limit`.
     pub fn new(limit: u16, enabled: bool) -> Self {
         let limit = limit.max(BASE);
         Self {
@@ -81,18 +88,20 @@ impl MtuProber {
         }
     }
 
-    /// Begins anew at 1,200 bytes: another path, or the same that became narrower. The first probe leaves `after` from now.
+    /// Restarts at 1,200 bytes, because the path is new or its MTU fell. The first probe is sent after
+    /// `after`.
     pub fn restart(&mut self, now: Time, after: Duration) {
         *self = Self { next: now + after, since: now, ..Self::new(self.limit, self.enabled) };
     }
 
-    /// Whether more than every path takes is sent.
+    /// Whether packets are longer than the minimum that every path carries.
     pub fn is_raised(&self) -> bool {
         self.current > BASE
     }
 
-    /// The fate of a packet of `size` bytes that left at `left` and was no probe, in the order of sending. Returns whether the path has become narrower:
-    /// the size is 1,200 bytes again. `loss` is the fraction of packets that the path was believed to lose before.
+    /// Takes the fate of a packet of `size` bytes, sent at `left`, that was not a probe, in the order of
+    /// sending. `loss` is the path's estimated loss rate before. Returns whether the path MTU fell; the size
+    /// is then 1,200 bytes again.
     pub fn on_fate(&mut self, now: Time, left: Time, (size, lost): (u16, bool), loss: f64) -> bool {
         if left <= self.since || !self.is_raised() {
             return false;
@@ -121,13 +130,14 @@ impl MtuProber {
         narrower
     }
 
-    /// The system refused a datagram of `size` bytes as too long for the way out. Returns whether that was no probe: the size is 1,200 bytes again.
+    /// The system refused a datagram of `size` bytes as too long. Returns whether that was not a probe; the
+    /// size is then 1,200 bytes again.
     pub fn on_refused(&mut self, now: Time, size: u16) -> bool {
         let narrower = size <= self.current;
         if narrower {
             self.restart(now, Duration::ZERO);
         }
-        // What was refused counts as lost later, and says nothing more then.
+        // A refused packet counts as lost later. It must not affect the search again then.
         (self.probing, self.tries, self.since) = (false, 0, now);
         self.too_large = self.too_large.min(size.max(BASE + 1));
         self.end_search(now);
@@ -139,13 +149,13 @@ impl MtuProber {
         self.current
     }
 
-    /// The peer takes no more than this.
+    /// The peer accepts at most `peer` bytes.
     pub fn limit_to(&mut self, peer: u16) {
         self.limit = self.limit.min(peer.max(BASE));
         self.too_large = self.too_large.min(self.limit + 1);
     }
 
-    /// Size of a probe that should leave now.
+    /// Size of a probe that should be sent now.
     pub fn poll(&self, now: Time) -> Option<u16> {
         if !self.enabled || self.probing || now < self.next {
             return None;
@@ -160,17 +170,17 @@ impl MtuProber {
         (top - self.current > RESOLUTION).then(|| self.current + (top - self.current).div_ceil(2))
     }
 
-    /// A probe left.
+    /// A probe was sent.
     pub fn on_probe_sent(&mut self) {
         self.probing = true;
     }
 
-    /// When the next probe is due, if there is one to send.
+    /// Time of the next probe, if there is one to send.
     pub fn next_probe(&self) -> Option<Time> {
         self.poll(self.next).map(|_| self.next)
     }
 
-    /// A probe of `size` that left at `left` arrived.
+    /// A probe of `size`, sent at `left`, arrived.
     pub fn on_acked(&mut self, left: Time, size: u16) {
         if left <= self.since {
             return;
@@ -180,7 +190,7 @@ impl MtuProber {
         self.tries = 0;
     }
 
-    /// A probe of `size` that left at `left` was lost.
+    /// A probe of `size`, sent at `left`, was lost.
     pub fn on_lost(&mut self, left: Time, size: u16, now: Time, rtt: Duration) {
         if left <= self.since {
             return;
@@ -195,7 +205,7 @@ impl MtuProber {
         }
     }
 
-    /// Where the interval is narrow enough, the next search is due much later.
+    /// Ends the search if the interval is narrow enough. The next search starts much later.
     fn end_search(&mut self, now: Time) {
         if self.poll(self.next).is_none() {
             self.too_large = self.limit + 1;
@@ -204,7 +214,7 @@ impl MtuProber {
     }
 }
 
-/// Long packets in a row that must be lost on a path that loses `loss` anyway.
+/// Number of consecutive long packets that must be lost on a path with the loss rate `loss`.
 fn enough(loss: f64) -> u32 {
     let loss = loss.clamp(LITTLE_LOSS, MOST_LOSS);
     (f64::from(LOST_IN_A_ROW) * LITTLE_LOSS.ln() / loss.ln()).ceil() as u32
@@ -214,7 +224,8 @@ fn enough(loss: f64) -> u32 {
 mod tests {
     use super::*;
 
-    /// Runs the search on a path that takes `truth` bytes and returns what it settles on, and the probes it took.
+    /// Runs the search on a path that carries `truth` bytes. Returns the resulting size and the number of
+    /// probes.
     fn search(truth: u16, limit: u16) -> (u16, u32) {
         let mut prober = MtuProber::new(limit, true);
         let (mut now, mut probes) = (Time::ZERO, 0);
@@ -239,7 +250,7 @@ mod tests {
 
     const RTT: Duration = Duration::from_millis(60);
 
-    /// A path that took 1,472 bytes.
+    /// A prober on a path that carried 1,472 bytes.
     fn raised() -> MtuProber {
         let mut prober = MtuProber::new(1_472, true);
         prober.on_probe_sent();
@@ -248,7 +259,8 @@ mod tests {
         prober
     }
 
-    /// Tells fates, `L` and `S` for a long and a short packet that arrived, small letters for lost ones; returns at which it was a black hole.
+    /// Reports fates: `L` and `S` for a long and a short packet that arrived, small letters for lost ones.
+    /// Returns the index at which the prober found a black hole.
     fn black_hole(prober: &mut MtuProber, fates: &str) -> Option<usize> {
         let now = Time::from_millis(1_000);
         fates.chars().position(|fate| {

@@ -1,13 +1,13 @@
 //! Spreads packets over time at the rate controller's pace.
 //!
-//! Keeps one moment: when the next packet is due. A driver that wakes late may catch up by at most [`CATCH_UP`], so
-//! that a coarse timer does not cost rate, while an idle sender earns no burst beyond that.
+//! It keeps one value: the time at which the next packet is due. A driver that wakes late may catch up by at
+//! most [`CATCH_UP`], so that a coarse timer does not cost rate. An idle sender gets no burst beyond that.
 
 use core::time::Duration;
 
 use crate::Time;
 
-/// Arrears that a late driver may make up: two ticks of a 1 ms timer (tokio's).
+/// Delay that a late driver may make up: two ticks of a 1 ms timer (tokio's).
 const CATCH_UP: Duration = Duration::from_millis(2);
 
 /// The pacer of one path.
@@ -17,24 +17,24 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
-    /// Whether a packet may leave now.
+    /// Whether a packet may be sent now.
     pub fn is_open(&self, now: Time) -> bool {
         self.due <= now
     }
 
-    /// When the next packet may leave.
+    /// Time at which the next packet may be sent.
     pub fn due(&self) -> Time {
         self.due
     }
 
-    /// A packet of `bytes` (with IP and UDP headers) left at `now`; `rate` in bytes per second.
+    /// A packet of `bytes` (with IP and UDP headers) was sent at `now`. `rate` is in bytes per second.
     pub fn on_sent(&mut self, now: Time, bytes: usize, rate: u64) {
         let earliest = now - CATCH_UP;
         self.due = self.due.max(earliest) + transmission_time(bytes, rate);
     }
 }
 
-/// How long `bytes` take at `rate` bytes per second.
+/// The time that `bytes` take at `rate` bytes per second.
 pub(crate) fn transmission_time(bytes: usize, rate: u64) -> Duration {
     Duration::from_nanos((bytes as u64).saturating_mul(1_000_000_000) / rate.max(1))
 }
@@ -54,7 +54,7 @@ mod tests {
             }
             now = pacer.due();
         }
-        // 1,000 in one second, and the arrears of the start.
+        // 1,000 packets in one second, and the catch-up at the start.
         assert!((1_000..=1_003).contains(&sent), "{sent}");
     }
 

@@ -1,7 +1,7 @@
-//! Packet numbers received, and when the next FEEDBACK is due.
+//! Packet numbers received, and the time at which the next FEEDBACK is due.
 //!
-//! The ranges are bounded by [`MAX_RANGES`]: the oldest are forgotten first. A packet whose number was forgotten may then be
-//! given up by the peer although it arrived; the lane report corrects what follows from that.
+//! The number of ranges is limited to [`MAX_RANGES`]; the oldest are forgotten first. The peer may then
+//! declare a packet with a forgotten number lost although it arrived. The lane report corrects the effects.
 
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -9,16 +9,20 @@ use core::time::Duration;
 use super::{Ecn, EcnTally};
 use crate::Time;
 
-/// Ranges of packet numbers kept and reported (wire.md section 5): at 20 % random loss they span some 400 packets.
+/// Ranges of packet numbers kept and reported (docs/wire.md section 5). At 20 % random loss they span some
+/// 400 packets.
 const MAX_RANGES: usize = 64;
-/// FEEDBACK waits for this many packets at least (RFC 9000 section 13.2.2), and ...
+/// FEEDBACK waits for at least this many packets (RFC 9000 section 13.2.2), and for [`RTT_FRACTION`] of a
+/// round trip.
 const PACKETS_PER_FEEDBACK: u32 = 2;
-/// ... but for no more gaps than this: each range is said in four FEEDBACKs, three of which may be lost, before it is forgotten. On a long path with loss
-/// a sixteenth of a round trip is hundreds of packets, and whatever was forgotten unsaid would count as lost.
+/// FEEDBACK waits for at most this many gaps. Each range is then reported in four FEEDBACKs, three of which
+/// may be lost, before it is forgotten. On a long lossy path a sixteenth of a round trip is hundreds of
+/// packets. A range forgotten before it was reported would count as lost.
 const GAPS_PER_FEEDBACK: usize = MAX_RANGES / 4;
-/// ... for this fraction of a round trip (DESIGN section 6).
+/// FEEDBACK waits for this fraction of a round trip.
 const RTT_FRACTION: u32 = 16;
-/// A lone packet is answered after half a round trip, but not later than this (RFC 9000 section 18.2, `max_ack_delay`).
+/// A lone packet is acknowledged after half a round trip, but after at most this time (RFC 9000 section 18.2,
+/// `max_ack_delay`).
 pub(crate) const MAX_DELAY: Duration = Duration::from_millis(25);
 
 /// Received packet numbers as ranges, newest first.
@@ -27,7 +31,7 @@ pub(crate) struct ReceivedPackets {
     ranges: Vec<RangeInclusive<u64>>,
     newest_at: Time,
     ecn: EcnTally,
-    /// Packets that came after one with a higher number, and the greatest distance of the two.
+    /// Packets that came after one with a higher number, and the greatest distance between the two.
     reordered: u64,
     depth: u64,
 }
@@ -72,7 +76,7 @@ impl ReceivedPackets {
         } else {
             return;
         }
-        // Growing upward may have closed the gap to the next newer range.
+        // The range may have grown up to the next newer range.
         if at > 0 && *self.ranges[at].end() + 1 == *self.ranges[at - 1].start() {
             self.ranges[at - 1] = *self.ranges[at].start()..=*self.ranges[at - 1].end();
             self.ranges.remove(at);
@@ -84,12 +88,13 @@ impl ReceivedPackets {
         &self.ranges
     }
 
-    /// How long ago the newest packet came.
+    /// Time since the newest packet came.
     pub fn delay(&self, now: Time) -> Duration {
         now.since(self.newest_at)
     }
 
-    /// Packets that came after one with a higher number, and the greatest distance of the two. Whoever calls [`Self::insert`] tells of no packet twice.
+    /// Packets that came after one with a higher number, and the greatest distance between the two. The
+    /// caller of [`Self::insert`] must report no packet twice.
     pub fn reordering(&self) -> (u64, u64) {
         (self.reordered, self.depth)
     }
@@ -109,19 +114,21 @@ pub(crate) struct FeedbackClock {
     gaps: usize,
     last: Time,
     oldest: Time,
-    /// Whether the last word of a busy time is said twice.
+    /// Whether the last FEEDBACK of a busy time is sent twice.
     repeats: bool,
     repeat: Option<Time>,
 }
 
 impl FeedbackClock {
-    /// With `repeats` the last FEEDBACK of a busy time is repeated once, [`MAX_DELAY`] later: for an end whose address may change unnoticed, so that
-    /// the peer hears from the new one even when nothing reaches it any more.
+    /// With `repeats` the last FEEDBACK of a busy time is repeated once, [`MAX_DELAY`] later. This is for an
+    /// end whose address may change without its notice: the peer then hears from the new address even if
+    /// nothing reaches it any more.
     pub fn new(repeats: bool) -> Self {
         Self { repeats, ..Self::default() }
     }
 
-    /// A packet that elicits an acknowledgement came; `urgent` when it opened or closed a gap or decoded something.
+    /// A packet that elicits an acknowledgement came. `urgent` says that it opened or closed a gap or decoded
+    /// something.
     pub fn on_eliciting(&mut self, now: Time, urgent: bool) {
         if self.eliciting == 0 {
             self.oldest = now;
@@ -135,20 +142,20 @@ impl FeedbackClock {
         self.gaps += 1;
     }
 
-    /// Feedback is wanted as soon as the spacing allows, whatever arrived (new credit).
+    /// Requests FEEDBACK as soon as the spacing allows, whatever arrived (for new credit).
     pub fn request(&mut self, now: Time) {
         self.on_eliciting(now, true);
         self.eliciting = self.eliciting.max(PACKETS_PER_FEEDBACK);
     }
 
-    /// A FEEDBACK left.
+    /// A FEEDBACK was sent.
     pub fn on_sent(&mut self, now: Time) {
         let busy = self.eliciting > 0 && now.since(self.last) < MAX_DELAY;
         let repeat = (self.repeats && busy).then(|| now + MAX_DELAY);
         *self = Self { last: now, repeat, repeats: self.repeats, ..Self::default() };
     }
 
-    /// When the next FEEDBACK is due, if any is wanted.
+    /// Time at which the next FEEDBACK is due, if one is needed.
     pub fn due(&self, rtt: Duration) -> Option<Time> {
         if self.eliciting == 0 {
             return self.repeat;

@@ -1,16 +1,19 @@
-//! Round-trip time of a path (RFC 9002 section 5), fed with each newly acknowledged packet that was the newest.
+//! Round-trip time of a path (RFC 9002 section 5), from each acknowledgement whose newest packet is newly
+//! acknowledged.
 //!
-//! `min` is the least of the last ten seconds, so that a route change is believed after at most that long.
+//! `min` is the minimum of the last ten seconds, so that a longer route is noticed within that time.
 
 use core::time::Duration;
 
 use crate::Time;
 
-/// Assumed before the first sample (RFC 9002 section 6.2.2 says 333 ms; the handshake gives a sample before any data).
+/// RTT assumed before the first sample (RFC 9002 section 6.2.2 says 333 ms; the handshake gives a sample
+/// before any data).
 const INITIAL: Duration = Duration::from_millis(333);
-/// How long a minimum is believed (BBR's choice, draft-ietf-ccwg-bbr section 2.10).
+/// Lifetime of a minimum (BBR's choice, draft-ietf-ccwg-bbr section 2.10).
 const MIN_WINDOW: Duration = Duration::from_secs(10);
-/// Largest delay of the peer that is taken off a sample: twice what it may take on purpose.
+/// Largest delay of the peer that is subtracted from a sample: twice the delay that the peer may add on
+/// purpose.
 const MAX_PEER_DELAY: Duration = Duration::from_millis(50);
 /// Timer granularity (RFC 9002 section 6.1.2).
 pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
@@ -26,12 +29,12 @@ pub struct Rtt {
     variation: Duration,
     min: Duration,
     min_at: Time,
-    /// Least sample since `min_at + MIN_WINDOW / 2`: what `min` becomes when it expires.
+    /// Minimum sample since `min_at + MIN_WINDOW / 2`. `min` becomes this when it expires.
     next_min: Duration,
     lowest: Duration,
     sum: Duration,
     samples: u32,
-    /// When the first sample came.
+    /// Time of the first sample.
     known_since: Option<Time>,
 }
 
@@ -53,9 +56,10 @@ impl Default for Rtt {
 }
 
 impl Rtt {
-    /// Takes one sample: `now - sent` and the peer's own delay before it answered.
+    /// Takes one sample: `now - sent`, and the peer's own delay before its acknowledgement.
     pub fn on_sample(&mut self, now: Time, sample: Duration, peer_delay: Duration) {
-        // The peer's own delay says nothing about the path; a peer that overstates it only hurts itself, and is believed so far.
+        // The peer's own delay is not part of the path. A peer that overstates it harms only itself, so it is
+        // trusted up to the limit.
         let sample = sample.max(Duration::from_micros(1));
         let peer_delay = peer_delay.min(MAX_PEER_DELAY);
         let adjusted = if sample > peer_delay { sample - peer_delay } else { sample };
@@ -87,7 +91,7 @@ impl Rtt {
         }
     }
 
-    /// Smoothed round-trip time, or the initial guess.
+    /// Smoothed round-trip time, or the initial value.
     pub fn smoothed(&self) -> Duration {
         self.smoothed.unwrap_or(INITIAL)
     }
@@ -102,18 +106,18 @@ impl Rtt {
         self.variation
     }
 
-    /// Least sample of the last ten seconds; the smoothed value before the first.
+    /// Minimum sample of the last ten seconds. Before the first sample, the smoothed value.
     pub fn min(&self) -> Duration {
         if self.min == Duration::MAX { self.smoothed() } else { self.min }
     }
 
-    /// Least round trip if there was a sample, else zero: for what should rather come too soon than too late. An end that sends
-    /// little has a smoothed round trip of another time.
+    /// Minimum RTT, or zero before the first sample. Use it where too early is better than too late. The
+    /// smoothed RTT of an end that sends little may be out of date.
     pub fn least_or_zero(&self) -> Duration {
         self.smoothed.map_or(Duration::ZERO, |smoothed| smoothed.min(self.min))
     }
 
-    /// Least sample ever, and the mean of all: for reports.
+    /// The minimum of all samples ever, and their mean, for reports.
     pub fn lowest_and_mean(&self) -> (Duration, Duration) {
         if self.samples == 0 {
             return (Duration::ZERO, Duration::ZERO);
@@ -121,18 +125,18 @@ impl Rtt {
         (self.lowest, self.sum / self.samples)
     }
 
-    /// Samples so far.
+    /// Number of samples so far.
     pub fn samples(&self) -> u32 {
         self.samples
     }
 
-    /// Since when a round trip is known, and how long packets may go on being lost before that is persistent congestion (RFC 9002 section
-    /// 7.6.1).
+    /// The time of the first RTT sample, and how long losses must last to be persistent congestion (RFC 9002
+    /// section 7.6.1).
     pub fn persistent_span(&self, peer_delay: Duration) -> Option<(Time, Duration)> {
         self.known_since.map(|since| (since, self.probe_timeout(peer_delay) * PERSISTENT_TIMEOUTS))
     }
 
-    /// Probe timeout: how long to wait for an acknowledgement before asking (RFC 9002 section 6.2.1).
+    /// Probe timeout: how long to wait for an acknowledgement before a probe (RFC 9002 section 6.2.1).
     pub fn probe_timeout(&self, peer_delay: Duration) -> Duration {
         self.smoothed() + (self.variation * 4).max(GRANULARITY) + peer_delay
     }

@@ -1,7 +1,9 @@
-//! How long runs of lost packets are, for reports: the whole distribution, where [`LossEstimator`](super::LossEstimator) keeps a mean.
+//! Lengths of runs of lost packets, for reports. It keeps the whole distribution;
+//! [`LossEstimator`](super::LossEstimator) keeps a mean.
 //!
-//! Fed by the connection with the fate of every packet in the order of sending, once all before it are settled; unlike the estimator also with
-//! those that a full queue dropped. What decides about redundancy is the estimator.
+//! The connection reports the fate of every packet in the order of sending, once the fates of all earlier
+//! packets are known. Unlike the estimator, it also counts packets that a full queue dropped. The estimator,
+//! not this module, decides about redundancy.
 
 /// Runs of lost packets by their length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -9,16 +11,17 @@ pub struct LossRuns {
     packets: u64,
     lost: u64,
     lengths: [u64; LONGEST_COUNTED],
-    /// Losses since something arrived.
+    /// Losses since the last arrival.
     open: u64,
     longest: u64,
 }
 
-/// Runs of this length and longer are counted together. Chosen: where bursts have a mean of 4 one run in a hundred is longer.
+/// Runs of this length and longer are counted together. Chosen: with a mean burst of 4, one run in a hundred
+/// is longer.
 const LONGEST_COUNTED: usize = 16;
 
 impl LossRuns {
-    /// The fate of the next packet in the order of sending.
+    /// Takes the fate of the next packet in the order of sending.
     pub(crate) fn on_fate(&mut self, lost: bool) {
         self.packets += 1;
         if lost {
@@ -31,7 +34,8 @@ impl LossRuns {
         }
     }
 
-    /// A packet given up as lost did arrive. Of which run it was is not kept: what is late is late alone, so it is taken for the shortest.
+    /// A packet that was declared lost arrived after all. Its run is not known. A late packet is usually late
+    /// alone, so the shortest run shrinks.
     pub(crate) fn on_spurious(&mut self) {
         self.lost = self.lost.saturating_sub(1);
         if let Some(shortest) = (0..LONGEST_COUNTED).find(|&length| self.lengths[length] > 0) {
@@ -47,12 +51,12 @@ impl LossRuns {
         (self.packets, self.lost)
     }
 
-    /// Runs that are over, by length from 1; the last counts all from 16 up.
+    /// Finished runs by length, from 1; the last entry counts all runs of 16 and more.
     pub fn lengths(&self) -> &[u64] {
         &self.lengths
     }
 
-    /// Packets lost per run; 1 when none was lost.
+    /// Packets lost per run; 1 without any loss.
     pub fn mean(&self) -> f64 {
         let runs = self.lengths.iter().sum::<u64>() + u64::from(self.open > 0);
         if runs == 0 { 1.0 } else { (self.lost as f64 / runs as f64).max(1.0) }

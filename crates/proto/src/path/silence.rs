@@ -1,35 +1,36 @@
-//! What a path does while no acknowledgement comes: how long it has waited, and the probes it sent.
+//! State of a path while no acknowledgement comes: how long it has waited, and the probes it sent.
 //!
-//! The connection asks it for probe timeouts and keep-alives (`connection/timers.rs`). Invariant: an answer from the
-//! peer ends every probe that was owed.
+//! The connection uses it for probe timeouts and keep-alives (`connection/timers.rs`). Invariant: an
+//! acknowledgement from the peer cancels every pending probe.
 
 use core::time::Duration;
 
 use crate::Time;
 
-/// Without an answer probes leave at an even pace for this long, then ever fewer, and nothing else does: the
-/// circuit is broken (RFC 8084).
+/// Without an acknowledgement, probes are sent at an even pace for this time and ever more rarely afterwards.
+/// Nothing else is sent then: a circuit breaker (RFC 8084).
 pub(crate) const STEADY_PROBES: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// Silence of one path, described in the module documentation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Silence {
-    /// When a packet that elicits an acknowledgement last left.
+    /// Time at which a packet that elicits an acknowledgement was last sent.
     pub last_eliciting: Time,
-    /// Since when the path waits for an answer: the last answer, or the first packet after nothing was in flight.
+    /// Time since which the path waits for an acknowledgement: that of the last one, or of the first packet
+    /// sent when nothing was in flight.
     pub waiting_since: Time,
-    /// Probe timeouts since the last acknowledgement, and when the first of them was.
+    /// Probe timeouts since the last acknowledgement, and the time of the first of them.
     pub probes: u32,
     pub probing_since: Time,
     pub last_probe: Time,
-    /// A probe timeout asks for a packet.
+    /// A probe timeout has expired, and its packet is not sent yet.
     pub probe_owed: bool,
-    /// A short packet is to follow the probe: a path that became narrower lets it pass.
+    /// A short packet must follow the probe. It passes even if the path MTU fell.
     pub ping_owed: bool,
 }
 
 impl Silence {
-    /// Nothing was sent yet.
+    /// The state before anything is sent.
     pub fn new(now: Time) -> Self {
         Self {
             last_eliciting: now,
@@ -48,7 +49,7 @@ impl Silence {
         self.waiting_since = now;
     }
 
-    /// The peer has not answered for so long that only probes leave.
+    /// Whether the peer has been silent for so long that only probes are sent.
     pub fn is_broken(&self) -> bool {
         self.probes > 0 && self.last_probe.since(self.probing_since) >= STEADY_PROBES
     }

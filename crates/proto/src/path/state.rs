@@ -1,7 +1,8 @@
-//! One path: its packet numbers, round trip, loss, size, rate and pace.
+//! One path: its packet numbers, round trip, loss, packet size, rate and pace.
 //!
-//! A connection owns it and tells it what leaves and what the peer says. `T` stands for what the connection's
-//! packets carry, which the path keeps and hands back. Invariant: nothing here knows of lanes or symbols.
+//! A connection owns it and reports what it sends and what the peer acknowledges. `T` describes what the
+//! connection's packets carry; the path stores it and returns it. Invariant: nothing here depends on lanes or
+//! symbols.
 
 use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
@@ -18,20 +19,20 @@ use super::{
 };
 use crate::Time;
 
-/// The first packet number is left out after this long, later ones every eight probe timeouts. Chosen: often
-/// enough to find out a peer that acknowledges what it never saw.
+/// The sender skips the first packet number after this time, and further ones every eight probe timeouts.
+/// Chosen: often enough to expose a peer that acknowledges packets it never received.
 const SKIP_START: Duration = Duration::from_secs(1);
 const SKIP_TIMEOUTS: u32 = 8;
-/// Lost packets are kept for this long beyond a round trip, to notice that they arrived after all.
+/// Lost packets are kept for a round trip plus this time, to notice late arrivals.
 const SPURIOUS_WINDOW: Duration = Duration::from_millis(10);
 
-/// See the module.
+/// One path, described in the module documentation.
 #[derive(Debug)]
 pub(crate) struct Path<T> {
     pub remote: SocketAddr,
-    /// Our address that the initiator chose; none where the system picks it.
+    /// Our address, chosen by the initiator; `None` if the system picks it.
     pub local: Option<IpAddr>,
-    /// The first packet since the way changed: older ones say nothing of it.
+    /// The first packet since the route changed. Older packets say nothing about it.
     pub first: u64,
     pub rtt: Rtt,
     pub flight: Flight<T>,
@@ -42,14 +43,14 @@ pub(crate) struct Path<T> {
     pub pacer: Pacer,
     pub received: ReceivedPackets,
     pub feedback: FeedbackClock,
-    /// When a packet number is next left out.
+    /// Time at which the next packet number is skipped.
     pub skip_at: Time,
     pub silence: Silence,
     pub usage: Usage,
 }
 
 impl<T: Copy> Path<T> {
-    /// A path to `remote` that nothing went over yet.
+    /// A path to `remote` on which nothing was sent yet.
     pub fn new(
         (remote, now): (SocketAddr, Time),
         mtu: MtuProber,
@@ -75,13 +76,13 @@ impl<T: Copy> Path<T> {
         }
     }
 
-    /// Whether the window has room for a datagram of `len` bytes. One packet may always fly: the least window
-    /// may be less than a large one.
+    /// Whether the window has room for a datagram of `len` bytes. One packet is always allowed, because the
+    /// minimum window may be smaller than a large packet.
     pub fn has_room(&self, len: usize) -> bool {
         self.flight.is_empty() || self.flight.bytes() + (len + IP_UDP_HEADER) as u64 <= self.rate.budget().window
     }
 
-    /// A packet leaves; its number is what the flight said.
+    /// A packet is sent. Its number is the flight's next number.
     pub fn on_sent(&mut self, now: Time, bytes: u32, carried: Carried<T>, elicits: bool) {
         let (alone, app_limited) = (self.flight.is_empty(), !self.usage.is_saturated());
         let mark = self.delivery.on_sent(now, bytes, alone);
@@ -95,8 +96,7 @@ impl<T: Copy> Path<T> {
         }
     }
 
-    /// Leaves out a packet number now and then, so that a peer that acknowledges what it never saw is found
-    /// out.
+    /// Skips a packet number now and then, to expose a peer that acknowledges packets it never received.
     pub fn skip_number(&mut self, now: Time) {
         if now < self.skip_at {
             return;
@@ -116,8 +116,8 @@ impl<T: Copy> Path<T> {
         });
     }
 
-    /// Puts the numbers of these ranges, newest first, that were not acknowledged before into `acked`.
-    /// Returns false for one that was never sent.
+    /// Appends to `acked` the numbers in these ranges, newest first, that were not acknowledged before.
+    /// Returns false if a number was never sent.
     pub fn newly_acked(&mut self, received: impl Iterator<Item = RangeInclusive<u64>>, acked: &mut Vec<u64>) -> bool {
         let first = self.flight.first_number();
         acked.clear();
@@ -140,7 +140,8 @@ impl<T: Copy> Path<T> {
         true
     }
 
-    /// Round trip and delivery rate from the newest packet of a FEEDBACK, if it is the newest of all.
+    /// Measures RTT and delivery rate from the newest packet of a FEEDBACK, if no newer one was acknowledged
+    /// before.
     pub fn measure(&mut self, now: Time, newest: u64, delay: Duration, sample: &mut AckSample) {
         let Some(sent) = self.flight.get(newest).filter(|sent| sent.fate == Fate::Open) else { return };
         if newest < self.first || self.losses.detector.newest().is_some_and(|known| newest <= known) {
@@ -152,10 +153,9 @@ impl<T: Copy> Path<T> {
         sample.dispersion = self.delivery.dispersion(self.rtt.min());
     }
 
-    /// Gives estimator, rate controller and search of the packet size the fates in the order of sending, as
-    /// far as they are known.
+    /// Reports known fates to the estimator, the rate controller and the MTU search, in the order of sending.
     pub fn tell_fates(&mut self, now: Time) {
-        // Losses of a full queue are congestion: no redundancy answers them.
+        // Losses of a full queue are congestion, so no redundancy answers them.
         let congested = self.rate.is_congested();
         let loss = self.losses.estimator.estimate().rate;
         for (n, sent) in self.flight.iter_from(self.losses.fates_from) {
@@ -182,14 +182,14 @@ impl<T: Copy> Path<T> {
         }
     }
 
-    /// Forgets packets whose fate is known, or asked for no acknowledgement, once a late one would tell
-    /// nothing.
+    /// Removes packets whose fate is known, or that asked for no acknowledgement, once a late acknowledgement
+    /// would have no use.
     pub fn forget_packets(&mut self, now: Time) {
         self.flight.forget(now - self.rtt.smoothed() - SPURIOUS_WINDOW);
     }
 
-    /// Forgets all that was measured, the packet size too. Packet numbers go on, and so does what was
-    /// received.
+    /// Discards all measurements, including the packet size. Packet numbers continue, and the received
+    /// packets stay known.
     pub fn renew(&mut self, now: Time, rate: Box<dyn RateController>) {
         self.mtu.restart(now, Duration::ZERO);
         self.rtt = Rtt::default();

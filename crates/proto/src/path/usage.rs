@@ -1,40 +1,40 @@
-//! How much of the path the application uses: the share of time in which nothing was there to send.
+//! How much of the path the application uses: the share of time in which there was nothing to send.
 //!
-//! The path asks it whether a packet was limited by the application, the redundancy policies whether the path is
-//! saturated.
+//! The path asks it whether a packet was limited by the application. The redundancy policies ask it whether
+//! the path is saturated.
 
 use core::time::Duration;
 
 use crate::Time;
 
-/// A path that was idle for less than this share of the last round trip is saturated: the path, not the application,
-/// is the limit. The wake-ups of a driver leave gaps of some ten microseconds per millisecond; an application at
-/// 85 % of the rate leaves 15 %.
+/// A path that was idle for less than this share of the last round trip is saturated: the path is the limit,
+/// not the application. The wake-ups of a driver leave gaps of some ten microseconds per millisecond. An
+/// application at 85 % of the rate leaves 15 %.
 const SATURATED_IDLE: f64 = 0.1;
 
-/// See the module.
+/// Usage of one path, described in the module documentation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
-    /// Since when slots were free with nothing to send.
+    /// Time since which the path could send and there was nothing to send.
     pub idle_since: Option<Time>,
-    /// Fraction of the time in which that was so, over about one round trip.
+    /// Fraction of time with nothing to send, over about one round trip.
     idle_share: f64,
-    /// When data last left.
+    /// Time at which data was last sent.
     pub last_data: Time,
 }
 
 impl Usage {
-    /// Nothing was sent yet.
+    /// The state before anything is sent.
     pub fn new(now: Time) -> Self {
         Self { idle_since: Some(now), idle_share: 1.0, last_data: now }
     }
 
-    /// The path, not the application, is the limit.
+    /// Whether the path, not the application, is the limit.
     pub fn is_saturated(&self) -> bool {
         self.idle_share < SATURATED_IDLE
     }
 
-    /// Data leaves; `rtt` is the smoothed round trip.
+    /// Data is sent; `rtt` is the smoothed round trip.
     pub fn on_data(&mut self, now: Time, rtt: Duration) {
         let idle = self.idle_since.take().map_or(Duration::ZERO, |since| now.since(since));
         let passed = now.since(self.last_data).max(Duration::from_nanos(1));

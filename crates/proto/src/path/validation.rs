@@ -1,14 +1,16 @@
-//! Addresses from which the peer was heard and at which it was not yet proven to be (RFC 9000 sections 8.2 and 9.3).
+//! Addresses from which packets of the peer came and that are not validated yet (RFC 9000 sections 8.2 and
+//! 9.3).
 //!
-//! The responder's connection asks this table about every authentic packet. An address becomes a candidate by the packet with
-//! the highest number so far; it is challenged, and the peer is followed there once the answer came back from there while the highest number still
-//! did. So whoever copies packets from an address of its own gets nothing but a few small packets: it cannot answer, and the next packet
-//! that takes the direct way puts the peer back to where it is. The address in use is challenged too, so that such a packet
-//! comes even from a peer that has nothing to say (section 9.3.3).
+//! The responder's connection calls this table for every authentic packet. An address becomes a candidate
+//! when the packet with the highest number so far comes from it. The responder challenges the candidate. It
+//! moves to that address once the echo came from there while the highest number still came from there too. An
+//! attacker that copies packets from its own address therefore gets only a few small packets: it cannot echo,
+//! and the next packet on the direct route restores the peer's address. The address in use is challenged too,
+//! so that such a packet comes even from a peer with nothing to send (section 9.3.3).
 //!
-//! A new connection whose first packet did not prove its address has no address in use: that address is a candidate as any other, and
-//! nothing but challenges and echoes leaves until a candidate has answered. Invariant: a candidate is never sent more than
-//! [`AMPLIFICATION`] times the bytes that came from it.
+//! A new connection whose first packet did not prove its address has no address in use. That address is a
+//! candidate like any other, and only challenges and echoes are sent until a candidate has echoed. Invariant:
+//! a candidate never gets more than [`AMPLIFICATION`] times the bytes that came from it.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -18,30 +20,31 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::Time;
 
-/// Addresses under validation at most (RELIABILITY 2.3); a further one takes the place of the one that was silent longest.
+/// Maximum number of candidates. A further one replaces the candidate that was silent longest.
 const MAX_CANDIDATES: usize = 4;
-/// Challenges leave no more often than this, to all candidates together (RELIABILITY 2.3).
+/// Minimum time between two challenges, over all candidates together.
 const CHALLENGE_INTERVAL: Duration = Duration::from_millis(100);
-/// Bytes sent to a candidate for each that came from it (RFC 9000 section 8.1).
+/// Bytes that may be sent to a candidate per byte received from it (RFC 9000 section 8.1).
 const AMPLIFICATION: u64 = 3;
-/// A candidate that is silent for this many probe timeouts is forgotten, a timeout counted as ...
+/// A candidate that is silent for this many probe timeouts is removed. A timeout counts as at least
+/// [`LEAST_TIMEOUT`].
 const PATIENCE_TIMEOUTS: u32 = 3;
-/// ... at least the one of a path that was never measured (RFC 9000 section 8.2.4).
+/// Minimum of that timeout: the probe timeout of a path without measurements (RFC 9000 section 8.2.4).
 const LEAST_TIMEOUT: Duration = Duration::from_millis(999);
 
-/// What one challenge or its echo carries.
+/// Content of a challenge and of its echo.
 pub(crate) type Token = [u8; 8];
 
 #[derive(Debug)]
 struct Candidate {
     address: SocketAddr,
     token: Token,
-    /// The peer's own challenge from there, to be echoed.
+    /// The peer's own challenge from there, which must be echoed.
     echo: Option<Token>,
     received: u64,
     sent: u64,
     heard: Time,
-    /// When it was last challenged, and how often.
+    /// Time of the last challenge, and the number of challenges.
     challenged: Time,
     challenges: u32,
 }
@@ -52,7 +55,7 @@ impl Candidate {
     }
 }
 
-/// What is to be sent to a candidate.
+/// A frame that must be sent to a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Errand {
     pub address: SocketAddr,
@@ -60,36 +63,37 @@ pub(crate) struct Errand {
     pub echo: Option<Token>,
 }
 
-/// The peer is to be followed.
+/// The address to which the connection must move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Move {
     pub address: SocketAddr,
-    /// Round trip to there, if one challenge alone can have been answered.
+    /// RTT to that address, if the echo can belong to one challenge only.
     pub rtt: Option<Duration>,
 }
 
-/// See the module.
+/// Candidates of one connection, described in the module documentation.
 #[derive(Debug)]
 pub(crate) struct Validation {
     candidates: Vec<Candidate>,
-    /// Where the packet with the highest number came from, when not from the address in use.
+    /// Source of the packet with the highest number, if it is not the address in use.
     newest: Option<SocketAddr>,
     last_challenge: Option<Time>,
-    /// The address in use is to be challenged.
+    /// The address in use must be challenged.
     owes_home: bool,
-    /// There is an address in use: the peer has been proven to be somewhere.
+    /// Whether there is an address in use, that is, the peer has proven one address.
     proven: bool,
     tokens: ChaCha20Rng,
 }
 
 impl Validation {
-    /// `seed`: what the tokens follow from; a peer that can guess it can claim an address that is not its own.
+    /// A table whose tokens are derived from `seed`. A peer that can guess the seed can claim an address of
+    /// somebody else.
     pub fn new(seed: [u8; 32]) -> Self {
         let tokens = ChaCha20Rng::from_seed(seed);
         Self { candidates: Vec::new(), newest: None, last_challenge: None, owes_home: false, proven: true, tokens }
     }
 
-    /// Tokens follow from another seed from now on.
+    /// Derives tokens from another seed from now on.
     pub fn reseed(&mut self, seed: [u8; 32]) {
         self.tokens = ChaCha20Rng::from_seed(seed);
     }
@@ -110,8 +114,8 @@ impl Validation {
         token
     }
 
-    /// An authentic packet of `len` bytes came from `from`; `highest` if no number so far was higher. `home` is the address in use, once one
-    /// is proven.
+    /// An authentic packet of `len` bytes came from `from`. `highest` says that no earlier number was higher.
+    /// `home` is the address in use, once one is proven.
     pub fn on_packet(&mut self, now: Time, (from, home): (SocketAddr, SocketAddr), len: usize, highest: bool) {
         let is_home = self.proven && from == home;
         if highest {
@@ -150,7 +154,7 @@ impl Validation {
         }
     }
 
-    /// An echo came from `from`: whether the peer is to be followed there.
+    /// An echo came from `from`. Returns the move, if the connection must move there.
     pub fn on_response(&mut self, now: Time, from: SocketAddr, token: Token) -> Option<Move> {
         let answered = |known: &Candidate| known.address == from && known.token == token && known.challenges > 0;
         let known = self.candidates.iter().find(|known| answered(known))?;
@@ -163,7 +167,8 @@ impl Validation {
         Some(Move { address: from, rtt })
     }
 
-    /// What may be sent to a candidate now, in a packet of at most `len` bytes; [`Self::on_sent`] must follow.
+    /// Returns what may be sent to a candidate now, in a packet of at most `len` bytes. [`Self::on_sent`]
+    /// must follow.
     pub fn poll(&mut self, now: Time, len: usize) -> Option<Errand> {
         let due = self.challenge_due().is_some_and(|due| due <= now);
         let turn = self.candidates.iter_mut().filter(|known| known.may_send(len) && (due || known.echo.is_some()));
@@ -177,24 +182,24 @@ impl Validation {
         Some(Errand { address: known.address, challenge, echo: known.echo.take() })
     }
 
-    /// Whether a packet of `len` bytes may leave for an address that is not in use.
+    /// Whether a packet of `len` bytes may be sent to an address that is not in use.
     pub fn allows(&self, address: SocketAddr, len: usize) -> bool {
         self.candidates.iter().any(|known| known.address == address && known.may_send(len))
     }
 
-    /// A packet of `len` bytes left for a candidate.
+    /// A packet of `len` bytes was sent to a candidate.
     pub fn on_sent(&mut self, address: SocketAddr, len: usize) {
         if let Some(known) = self.candidates.iter_mut().find(|known| known.address == address) {
             known.sent += len as u64;
         }
     }
 
-    /// The challenge that the address in use is owed.
+    /// Returns the challenge for the address in use, if one must be sent.
     pub fn take_home(&mut self) -> Option<Token> {
         core::mem::take(&mut self.owes_home).then(|| self.token())
     }
 
-    /// Whether [`Self::take_home`] has one.
+    /// Whether [`Self::take_home`] would return a challenge.
     pub fn owes_home(&self) -> bool {
         self.owes_home
     }
@@ -206,7 +211,7 @@ impl Validation {
         Some(self.last_challenge.map_or(Time::ZERO, |last| last + CHALLENGE_INTERVAL))
     }
 
-    /// Forgets candidates that have been silent for long; `timeout` is the probe timeout of the path in use.
+    /// Removes candidates that have been silent for long; `timeout` is the probe timeout of the path in use.
     pub fn expire(&mut self, now: Time, timeout: Duration) {
         let patience = timeout.max(LEAST_TIMEOUT) * PATIENCE_TIMEOUTS;
         self.candidates.retain(|known| now < known.heard + patience);
@@ -215,7 +220,7 @@ impl Validation {
         }
     }
 
-    /// When [`Self::poll`] has something to say again, in a packet of at most `len` bytes.
+    /// Time at which [`Self::poll`] has something to send again, in a packet of at most `len` bytes.
     pub fn deadline(&self, len: usize) -> Option<Time> {
         self.challenge_due().filter(|_| self.candidates.iter().any(|known| known.may_send(len)))
     }

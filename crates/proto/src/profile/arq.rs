@@ -1,4 +1,4 @@
-//! `arq`: no code at all. A lost symbol is sent again, as TCP and QUIC do: what the others are compared with.
+//! `arq`: no code. A lost symbol is sent again, as in TCP and QUIC. The other profiles are compared with it.
 
 use tidewire_codec::Code;
 
@@ -13,7 +13,7 @@ pub(super) const NAMED: Named = Named {
     parse: |parameters| parameters.is_empty().then_some(ARQ),
 };
 
-/// See the module.
+/// The `arq` profile, described in the module documentation.
 pub const ARQ: Profile = Profile {
     code: Code::Rlc,
     layout: Layout::Sliding,

@@ -1,7 +1,7 @@
 //! `block:K,R`: generations of K source symbols with R repairs each, under a Cauchy code or a random one
 //! (paper K's baseline, K-A4).
 //!
-//! Without parameters 32 and 8. Chosen: as much repair as `every:5`, so that the two can be compared.
+//! The defaults are 32 and 8. Chosen: as much repair as `every:5`, so that the two can be compared.
 
 use tidewire_codec::Code;
 
@@ -20,9 +20,9 @@ pub(super) const NAMED: Named = Named {
     },
 };
 
-/// `k` source symbols and `r` repairs in each generation: 1 to 1,024 of the former, at most 1,024 of the
-/// latter. What is too long for a Cauchy code takes a random one over GF(2^16), whose rows are dependent once
-/// in 65,535 times.
+/// `k` source symbols and `r` repairs in each generation; `k` is 1 to 1,024 and `r` at most 1,024. A
+/// generation too long for a Cauchy code uses a random code over GF(2^16), whose rows are dependent once in
+/// 65,535 times.
 pub const fn block(k: u16, r: u16) -> Profile {
     Profile {
         code: if k.saturating_add(r) <= MOST_CAUCHY { Code::Cauchy } else { Code::Rlc16 },

@@ -1,7 +1,8 @@
-//! Choices on the axes that do not go together, and what to choose instead.
+//! Choices on the axes that do not fit together, and what to choose instead.
 //!
-//! [`Config::validate`](crate::config::Config::validate) asks for every configuration. Invariant: what passes
-//! keeps to its layout for all of a lane's life, and its code has every row that its policies name.
+//! [`Config::validate`](crate::config::Config::validate) calls it for every configuration. Invariant: an
+//! accepted profile keeps its layout for the whole life of a lane, and its code has every row that its
+//! policies use.
 
 use core::fmt;
 
@@ -11,23 +12,23 @@ use super::{Layout, Profile};
 use crate::redundancy::{Answer, Proactive, Redundancy};
 use crate::wire::code_name;
 
-/// Source and repair symbols that a generation under a Cauchy code over GF(2^8) has at most: its 256 elements
-/// less the one with which columns begin.
+/// Maximum number of source and repair symbols in a generation under a Cauchy code over GF(2^8): its 256
+/// elements, minus the one with which columns begin.
 pub(super) const MOST_CAUCHY: u16 = 255;
 
-/// Two choices of a profile that do not go together.
+/// Two choices of a profile that do not fit together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Mismatch {
     /// The redundancy closes generations, but the lane slides.
     NeedsGenerations(Proactive),
-    /// The redundancy mixes any neighbouring symbols, but the lane is in generations.
+    /// The redundancy mixes any adjacent symbols, but the lane is in generations.
     NeedsSliding(Proactive),
-    /// The answer mixes any neighbouring symbols, but the lane is in generations.
+    /// The answer mixes any adjacent symbols, but the lane is in generations.
     AnswerNeedsSliding(Answer),
-    /// The code has rows of closed generations only, but the lane slides.
+    /// The code has rows for closed generations only, but the lane slides.
     CodeNeedsGenerations(Code),
-    /// A Cauchy code has fewer rows than `k` and `r` take together.
+    /// A Cauchy code has fewer rows than `k` and `r` together need.
     TooFewRows {
         /// Source symbols of a generation.
         k: u16,
@@ -73,15 +74,16 @@ impl fmt::Display for Mismatch {
 impl core::error::Error for Mismatch {}
 
 impl Profile {
-    /// Whether its choices go together.
+    /// Checks that the profile's choices fit together.
     ///
     /// # Errors
-    /// The first two that do not.
+    /// The first pair of choices that do not fit together.
     pub fn check(&self) -> Result<(), Mismatch> {
         self.check_layout()?;
         let Redundancy { proactive, answer } = self.redundancy;
         match (self.layout, self.code, proactive) {
-            // Our policies name no row of a sliding lane; what others do is their own business.
+            // The built-in policies use no row of a sliding lane. Custom policies are responsible for their
+            // own rows.
             (Layout::Sliding, code, _) if code != Code::Rlc => {
                 let is_custom = matches!(proactive, Proactive::Custom(_)) || matches!(answer, Answer::Custom(_));
                 if is_custom { Ok(()) } else { Err(Mismatch::CodeNeedsGenerations(code)) }
@@ -93,7 +95,7 @@ impl Profile {
         }
     }
 
-    /// Whether its policies keep to its layout: in generations every repair is of one generation.
+    /// Checks that the policies fit the layout: in generations every repair belongs to one generation.
     pub(crate) fn check_layout(&self) -> Result<(), Mismatch> {
         let Redundancy { proactive, answer } = self.redundancy;
         match (self.layout, proactive) {

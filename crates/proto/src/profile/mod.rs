@@ -1,8 +1,9 @@
-//! Profiles: a complete system as one choice on each of five axes (docs/adr/0001-five-axes.md).
+//! Profiles: a profile is a complete system, made of one choice on each of five axes
+//! (docs/adr/0001-five-axes.md).
 //!
-//! [`crate::config::Config`] holds a profile; the command line, scenario files and the lab parse one by its
-//! name. Each file of this folder is one profile: a value, and the reasons for it. Nothing outside of this
-//! folder knows the name of a profile. Choices that do not go together are a [`Mismatch`].
+//! [`crate::config::Config`] holds a profile. The command line, scenario files and the lab parse a profile by
+//! its name. Each file of this folder defines one profile as a value and gives the reasons for it. No code
+//! outside this folder knows the name of a profile. Choices that do not fit together are a [`Mismatch`].
 
 mod arq;
 mod block;
@@ -26,18 +27,18 @@ use crate::rate::RateControl;
 use crate::redundancy::Redundancy;
 pub use crate::wire::Layout;
 
-/// One choice on each axis. Each field can be replaced by itself.
+/// One choice on each axis. Each field can be replaced independently.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Profile {
-    /// Which coefficients the rows of a generation have. Other combinations are always [`Code::Rlc`].
+    /// Code of the rows of a generation. All other combinations use [`Code::Rlc`].
     pub code: Code,
-    /// Whether repairs mix any neighbouring symbols or closed groups of them.
+    /// Whether repairs mix any adjacent symbols, or closed generations.
     pub layout: Layout,
-    /// What is sent before a loss is known, and what for what the peer reports.
+    /// Repairs sent before a loss is known, and repairs sent for reported deficits.
     pub redundancy: Redundancy,
-    /// How much may be in flight, and at what pace it leaves.
+    /// Limit of the bytes in flight, and the pace.
     pub rate_control: RateControl,
-    /// When the application gets a message, where a lane of messages is not told otherwise.
+    /// When the application gets a message, unless the lane of messages sets its own rule.
     pub delivery: Delivery,
 }
 
@@ -47,25 +48,25 @@ pub enum Delivery {
     /// Each message as soon as it is whole.
     #[default]
     AsComplete,
-    /// Each message after those before it have come or have expired.
+    /// Each message after all earlier ones have come or have expired.
     InOrder,
 }
 
-/// A profile by its name.
+/// A profile with its name.
 #[derive(Clone, Copy, Debug)]
 pub struct Named {
-    /// What a user writes, up to a colon.
+    /// The name that a user writes, up to a colon.
     pub name: &'static str,
     /// One line for `--help`.
     pub summary: &'static str,
-    /// An example with parameters; the name alone where it has none.
+    /// An example with parameters, or the name alone if there are none.
     pub example: &'static str,
-    /// The profile for the parameters behind the colon, empty if there is none; `None` if they are wrong.
+    /// Parses the parameters after the colon, empty if there are none. Returns `None` if they are invalid.
     parse: fn(parameters: &str) -> Option<Profile>,
 }
 
 impl Profile {
-    /// All profiles: the one place where a new one is added.
+    /// All profiles. A new one is added only here.
     pub const NAMED: &[Named] = &[stream::NAMED, arq::NAMED, block::NAMED];
 }
 
@@ -75,7 +76,7 @@ impl Default for Profile {
     }
 }
 
-/// A text that is no profile.
+/// A text that is not a profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadProfile(String);
 

@@ -1,8 +1,8 @@
-//! The text of a POLICY frame: which code, layout and redundancy the initiator asks of the responder
+//! The text of a POLICY frame: the code, layout and redundancy that the initiator requests from the responder
 //! (docs/wire.md section 5).
 //!
-//! `connection/policy.rs` sends and takes it. Invariant: what a text of the peer leads to is bounded as our
-//! own choices are, and goes together.
+//! `connection/policy.rs` sends and receives it. Invariant: a profile from the peer's text keeps to the same
+//! bounds as our own choices, and its choices fit together.
 
 use tidewire_codec::Code;
 
@@ -13,37 +13,37 @@ use crate::wire::{CodeSet, MAX_TEXT, code_name, parse_code};
 /// Layouts by their names.
 const LAYOUTS: [(&str, Layout); 2] = [("sliding", Layout::Sliding), ("generations", Layout::Generations)];
 
-/// What a responder grants at most.
+/// The limits of what a responder grants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Codes that the initiator decodes.
+    /// The codes that the initiator decodes.
     pub codes: CodeSet,
-    /// Proactive repair over source bytes.
+    /// Proactive repair divided by source bytes.
     pub max_overhead: f64,
     /// Longest span that both ends allow.
     pub max_span: u16,
 }
 
 impl Profile {
-    /// Code, layout and redundancy: what a POLICY changes.
+    /// Code, layout and redundancy, which are what a POLICY changes.
     fn coding(&self) -> (Code, Layout, Redundancy) {
         (self.code, self.layout, self.redundancy)
     }
 
-    /// Whether code, layout and redundancy are those of the default.
+    /// Whether code, layout and redundancy are those of the default profile.
     pub(crate) fn codes_as_default(&self) -> bool {
         self.coding() == Self::default().coding()
     }
 
-    /// The text that asks for this profile; `None` where no text stands for it.
+    /// The text that requests this profile; `None` if no text describes it.
     pub(crate) fn policy_text(&self) -> Option<String> {
         let (layout, _) = LAYOUTS.iter().find(|(_, layout)| *layout == self.layout)?;
         let text = format!("{layout} {} {}", code_name(self.code), self.redundancy);
-        // A custom policy has a name of its own, which no peer knows; a number can be longer than a frame.
+        // A custom policy has its own name, which no peer knows, and a number can be longer than a frame.
         (text.len() <= MAX_TEXT && self.with_policy(&text)?.coding() == self.coding()).then_some(text)
     }
 
-    /// This profile with what `text` asks for; `None` where it asks for nothing that there is.
+    /// This profile with the changes that `text` requests; `None` if it requests something unknown.
     fn with_policy(self, text: &str) -> Option<Self> {
         let mut words = text.split(' ');
         let (layout, code, redundancy) = (words.next()?, words.next()?, words.next()?);
@@ -52,7 +52,7 @@ impl Profile {
         (words.next().is_none() && asked.check().is_ok()).then_some(asked)
     }
 
-    /// This profile with what the peer's `text` asks for, if that is within `bounds`.
+    /// This profile with the changes that the peer's `text` requests, if they are within `bounds`.
     pub(crate) fn granted(self, text: &str, bounds: Bounds) -> Option<Self> {
         let asked = self.with_policy(text)?;
         let share = match asked.redundancy.proactive {
@@ -87,7 +87,7 @@ mod tests {
             assert_eq!((granted.coding(), granted.rate_control), (profile.coding(), STREAM.rate_control));
         }
         assert!(STREAM.codes_as_default() && !ARQ.codes_as_default());
-        // 309 digits.
+        // The number has 309 digits.
         assert_eq!(Profile { redundancy: Redundancy::every(f64::MAX), ..STREAM }.policy_text(), None);
     }
 

@@ -1,5 +1,5 @@
-//! `stream`, the default: a sliding window under a random code, as much repair as the path and the target
-//! need (docs/default-policy.md).
+//! `stream`, the default: a sliding window under a random code, with as much repair as the path and the
+//! target need (docs/default-policy.md).
 
 use tidewire_codec::Code;
 
@@ -14,7 +14,7 @@ pub(super) const NAMED: Named = Named {
     parse: |parameters| parameters.is_empty().then_some(STREAM),
 };
 
-/// See the module.
+/// The `stream` profile, described in the module documentation.
 pub const STREAM: Profile = Profile {
     code: Code::Rlc,
     layout: Layout::Sliding,

@@ -1,18 +1,26 @@
-//! The default controller: a model of the bottleneck after the BBR family (draft-ietf-ccwg-bbr), which takes random loss for
-//! what it is.
+//! The default controller: a model of the bottleneck after the BBR family (draft-ietf-ccwg-bbr). It does not
+//! take random loss for congestion.
 //!
-//! It keeps the bottleneck's rate (windowed maximum of measured delivery rates) and the least round trip, paces at the one
-//! and bounds the flight by their product. It differs from BBR in seven points, each because of what was measured:
-//! - the rate is taken from bytes *passed*, lost ones included, while the queue is short (see [`crate::path::DeliveryRate`]). BBR's
-//!   sees `(1 - p)` of the bottleneck and collapses once `1.25 (1 - p) < 1`: kernel BBR keeps 38 % at 20 % loss;
-//! - start-up also takes the dispersion of packets ([`crate::path::Dispersion`]), one round trip before rates over a round trip say as much;
-//! - it ends when the round trip shows a queue, not only when the rate stops growing: a full queue is never needed;
-//! - where another keeps the queue full it takes part as CUBIC does for as long as that lasts ([`super::contest`]);
-//! - where that other does not yield to losses either, it keeps a constant window of half of the path ([`super::hold`]);
-//! - a queue that stands for a round trip, even one shorter than that, lowers the pace by a twentieth and narrows what losses are taken for
-//!   the medium's, or a short queue would drop what the sender takes for random loss;
-//! - a standing queue ends a cruise early, and no time is spent at four packets to probe the round trip: the drain after each
-//!   probe shows it, and only where that fails is the flight halved for one round trip.
+//! It keeps the bottleneck's rate (windowed maximum of the measured delivery rates) and the minimum RTT. It
+//! paces at the rate and limits the bytes in flight by the product of both. It differs from BBR in seven
+//! points, each because of a measurement:
+//! - While the queue is short, the rate counts bytes *passed*, which includes lost ones (see
+//!   [`crate::path::DeliveryRate`]). BBR's rate is `(1 - p)` of the bottleneck and collapses once `1.25 (1 -
+//!   p) < 1`: kernel BBR keeps 38 % at 20 % loss.
+//! - Start-up also uses the dispersion of packets ([`crate::path::Dispersion`]), which shows the rate one
+//!   round trip before rates measured over a round trip do.
+//! - Start-up ends when the round trip shows a queue, not only when the rate stops growing. It never needs a
+//!   full queue.
+//! - Where another sender keeps the queue full, it competes as CUBIC does while that lasts
+//!   ([`super::contest`]).
+//! - Where that sender does not yield to losses either, it keeps a constant window of half of the path
+//!   ([`super::hold`]).
+//! - A queue that stands for a round trip, even one too short to end start-up, lowers the pace by a twentieth
+//!   and reduces the loss that is attributed to the medium. Otherwise a short queue would drop packets and
+//!   the sender would take the drops for random loss.
+//! - A standing queue ends a cruise early. No time is spent at four packets in flight to probe the minimum
+//!   RTT: the drain after each probe shows it, and only if that fails the bytes in flight are halved for one
+//!   round trip.
 
 use core::time::Duration;
 
@@ -22,73 +30,84 @@ use super::medium::{Medium, Verdict};
 use super::{AckSample, Budget, INITIAL_WINDOW, LossSample, PACKET, RateController, own_time, queue_is_long};
 use crate::Time;
 
-/// Start-up doubles the rate each round trip (2/ln 2; draft-ietf-ccwg-bbr section 5.3.1.1).
+/// Gain that doubles the rate each round trip in start-up (2/ln 2; draft-ietf-ccwg-bbr section 5.3.1.1).
 const STARTUP_GAIN: f64 = 2.77;
-/// What leaves before the first answer: what BBR begins with in Chromium (`kInitialCongestionWindow`). At the pace of start-up it takes a third of a
-/// round trip, and its dispersion at the receiver tells the rate that one round trip later the answers would.
+/// Bytes sent before the first ACK, as many as Chromium's BBR sends (`kInitialCongestionWindow`). At the pace
+/// of start-up they take a third of a round trip. Their dispersion at the receiver shows the rate one round
+/// trip before the ACKs would.
 const FIRST_FLIGHT: u64 = 32 * PACKET;
-/// Drains what start-up queued within about one round trip.
+/// Gain that drains the queue of start-up within about one round trip.
 const DRAIN_GAIN: f64 = 0.5;
-/// Asking for more: for a round trip, then a look at what came of it. At capacity it queues a thirtieth of a round trip, where 1.25 at once queued a
-/// quarter and a key stroke beside a bulk stream waited for it.
+/// Gain of the first step of a probe: one round trip, followed by a check of its effect. At capacity it
+/// queues a thirtieth of a round trip. A gain of 1.25 at once queued a quarter, and a key stroke beside a
+/// bulk stream waited for it.
 const ASK_GAIN: f64 = 1.03;
-/// ... and the answer that there is more.
+/// Growth of the rate that shows, after the first step, that more capacity is free.
 const ANSWER: f64 = 1.02;
-/// Round trips of a probe until the question is out, and until the answer is there.
+/// Round trips from the start of a probe until the first step was sent, and until its effect is known.
 const ASKED: u64 = 1;
 const LOOKED: u64 = 2;
-/// Taking what there is, as long as the rate grows by [`UP_GROWTH`] each round trip (draft-ietf-ccwg-bbr section 5.3.3).
+/// Gain of the second step, which lasts while the rate grows by [`UP_GROWTH`] each round trip
+/// (draft-ietf-ccwg-bbr section 5.3.3).
 const UP_GAIN: f64 = 1.25;
 const UP_GROWTH: f64 = 1.1;
-/// Asking where a short queue dropped what was asked. Chosen by the sweep in docs/recovery.md.
+/// Gain of a probe where earlier probes made a short queue drop. Chosen by the sweep in docs/recovery.md.
 const SHARED_UP_GAIN: f64 = 1.1;
-/// Draining what a probe queued (draft-ietf-ccwg-bbr section 5.3.3).
+/// Gain that drains the queue of a probe (draft-ietf-ccwg-bbr section 5.3.3).
 const DOWN_GAIN: f64 = 0.75;
-/// Paces at the estimate (BBRv2 stays 1 % under it; here the drain after each probe and the early end of a cruise bound the queue).
+/// Gain of a cruise. BBRv2 stays 1 % below the estimate; here the drain after each probe and the early end of
+/// a cruise limit the queue.
 const CRUISE_GAIN: f64 = 1.0;
-/// Pace of a cruise whose queue stood for a whole round trip: the estimate is some percent too high. In a queue of 5 ms at 60 ms of round
-/// trip 0.95 drains what an estimate 5 % too high adds. Chosen.
+/// Gain of a cruise whose queue stood for a whole round trip, because the estimate is some percent too high.
+/// In a queue of 5 ms at a round trip of 60 ms, 0.95 drains what an estimate 5 % too high adds. Chosen.
 const STOOD_GAIN: f64 = 0.95;
-/// Round trips between probes (BBRv1's cycle of eight: up, down, six of cruise).
+/// Round trips of a cruise between probes (BBRv1's cycle of eight: up, down, six of cruise).
 const CRUISE_ROUNDS: u64 = 6;
-/// ... and at most, where a short queue was found to drop: each time doubles them, each cruise that passes takes three off. Chosen.
+/// Upper limit of the cruise. The cruise doubles after each loss in a short queue and shrinks by three round
+/// trips after each clean cruise. Chosen.
 const MOST_CRUISE_ROUNDS: u64 = 48;
-/// A queue of our own is gone after so many round trips at [`DOWN_GAIN`].
+/// After this many round trips at [`DOWN_GAIN`] the sender's own queue is gone.
 const DRAIN_ROUNDS: u64 = 3;
-/// A queue that so often in a row comes back within so many round trips after it was drained may be another's. Where it is not, each look costs
-/// half a round trip of goodput: with a look at the first return, links that lost 20 % carried 3 % less, when paths that lose were looked at too.
+/// A queue that returns within `SOON` round trips after a drain, `RETURNS` times in a row, may belong to
+/// another sender. If it does not, each look costs half a round trip of goodput. With a look at the first
+/// return, on lossy paths too, links that lost 20 % carried 3 % less.
 const SOON: u64 = 2;
 const RETURNS: u32 = 3;
-/// What stays of a queue beside less than a full pipe is another's if it is longer than this part of a queue that stands: the least of a
-/// round trip's feedbacks has little noise.
+/// A queue that stays while less than a full pipe is in flight belongs to another sender if it is longer than
+/// this part of the queue limit. The minimum RTT over a round trip of feedback has little noise.
 const LOOK_DIVISOR: u32 = 3;
-/// The rate falls to this when a full queue drops, as for a mark.
+/// Factor of the rate when a full queue drops, the same as for a mark.
 const DROP_GAIN: f64 = 0.85;
-/// Rounds that a rate sample is believed (BBRv1: ten; longer than one probe cycle).
+/// Rounds for which a rate sample counts. BBRv1 uses ten; it must be longer than one probe cycle.
 const RATE_ROUNDS: usize = 10;
-/// Flight in bandwidth-delay products: room for delayed and lost feedback (BBRv1 cwnd_gain).
+/// Window in bandwidth-delay products. The second leaves room for delayed and lost feedback (BBRv1
+/// cwnd_gain).
 const WINDOW_GAIN: u64 = 2;
-/// No round trip counts as shorter than this in the window: batches, feedback and wake-ups come in pieces of some hundred microseconds, all of which
-/// must find room, or the two ends of a short path wait for each other in turns (draft-ietf-ccwg-bbr section 5.6.4.2 adds three send quanta).
-/// Doubled by the window's gain it is one batch of 0.5 ms. Chosen by docs/performance.md.
+/// The window uses at least this round trip. Batches, feedback and wake-ups come in steps of some hundred
+/// microseconds, and the window must hold them all. Otherwise the two ends of a short path wait for each
+/// other in turns (draft-ietf-ccwg-bbr section 5.6.4.2 adds three send quanta). The window's gain doubles it
+/// to one batch of 0.5 ms. Chosen by docs/performance.md.
 const LEAST_ROUND: Duration = Duration::from_micros(250);
-/// The rate falls to this when the path marks congestion: a mark comes before the queue is full (ABE, RFC 8511: 0.85 instead of 0.7).
+/// Factor of the rate when the path marks congestion. A mark comes before the queue is full (ABE, RFC 8511:
+/// 0.85 instead of 0.7).
 const MARK_GAIN: f64 = 0.85;
-/// Start-up ends after three rounds that grew by less than a quarter (BBRv1).
+/// Start-up ends after three rounds in which the rate grew by less than a quarter (BBRv1).
 const FULL_ROUNDS: u32 = 3;
 const FULL_GROWTH: f64 = 1.25;
-/// Queueing delay that ends start-up and cruise: an eighth of the round trip (HyStart++, RFC 9406: clamped at 4 .. 16 ms;
-/// here at 5 ms, the spread that a busy host's scheduler adds).
+/// Queueing delay that ends start-up and cruise: an eighth of the round trip. HyStart++ (RFC 9406) clamps it
+/// to 4 .. 16 ms; here the minimum is 5 ms, the spread that a busy host's scheduler adds.
 const QUEUE_DIVISOR: u32 = 8;
 const QUEUE_FLOOR: Duration = Duration::from_millis(5);
-/// A queue that the least of several round trips shows for sure: half of [`QUEUE_FLOOR`], whatever the round trip.
+/// A queue that the minimum of several RTT samples shows for certain: half of [`QUEUE_FLOOR`], whatever the
+/// round trip.
 const SHORT_QUEUE: Duration = Duration::from_micros(2_500);
-/// Start-up looks for half of that: what is under way then comes on top.
+/// Start-up ends at the queue limit divided by this, because the packets in flight will add to the queue.
 const STARTUP_QUEUE: u32 = 2;
-/// Feedbacks whose least round trip is believed: a quarter of a round trip's worth. HyStart++ takes 8 of a round, too late by half a
-/// round where the rate doubles in one (measured: 120 instead of 5 packets dropped by a queue of one round trip).
+/// Number of RTT samples whose minimum counts: the feedback of a quarter of a round trip. HyStart++ takes 8
+/// samples of a round. That is half a round too late where the rate doubles in one round (measured: a queue
+/// of one round trip dropped 120 instead of 5 packets).
 const RECENT: usize = 4;
-/// The least round trip is looked for when nothing near it was seen for this long (BBRv2 probes every 5 s).
+/// The sender probes for the minimum RTT when it saw no RTT near it for this long (BBRv2 probes every 5 s).
 const MIN_RTT_LIFE: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,30 +117,32 @@ enum Phase {
     Up,
     Down,
     Cruise,
-    /// Half a flight for a round trip, to see the path without our own queue.
+    /// Half of the usual bytes in flight for a round trip, which shows the path without the sender's own
+    /// queue.
     Probe,
-    /// Less than the pipe holds for two round trips: a queue that stays is another's.
+    /// Less in flight than the pipe holds, for two round trips. A queue that stays belongs to another sender.
     Look,
-    /// Beside who keeps the queue full.
+    /// Competes with a sender that keeps the queue full.
     Compete,
-    /// Beside who keeps the queue full and does not yield.
+    /// Holds a constant window beside a sender that keeps the queue full and does not yield.
     Hold,
 }
 
-/// See the module.
+/// The default controller, described in the module documentation.
 #[derive(Debug)]
 pub struct Bbr {
     phase: Phase,
-    /// Whole round trips of this phase, and the packet whose acknowledgement ends the running one.
+    /// Whole round trips of this phase, and the packet whose acknowledgement ends the current one.
     phase_rounds: u64,
     phase_round_ends: u64,
-    /// The same of round trips that go on whatever the phase: rates age by them.
+    /// Packet whose acknowledgement ends the current round trip. These round trips ignore the phases; rates
+    /// age by them.
     round_ends: u64,
-    /// Best rate of each of the last rounds that had one, and the slot of the running round.
+    /// Best rate of each of the last rounds that had a sample, and the slot of the current round.
     rates: [u64; RATE_ROUNDS],
     rate_slot: usize,
     sampled: bool,
-    /// Round trips of the latest feedbacks, and how many there were in this phase.
+    /// The latest RTT samples, and the number of samples in this phase.
     recent: [Duration; RECENT],
     samples: usize,
     min_rtt: Duration,
@@ -129,37 +150,39 @@ pub struct Bbr {
     full_rate: u64,
     full_rounds: u32,
     queue: Duration,
-    /// The peer counted congestion marks for which the rate has not fallen yet.
+    /// Whether the peer reported congestion marks for which the rate has not fallen yet.
     marked: bool,
-    /// What the path's round trip has become, as long as the least of the last ten seconds is of what it was. Any shorter one lowers it.
+    /// The path's new, longer minimum RTT, used while the minimum of the last ten seconds still shows the old
+    /// one. Any shorter sample lowers it.
     longer: Duration,
-    /// Least round trip of the running round of this phase.
+    /// Minimum RTT of the current round of this phase.
     least: Duration,
-    /// Least round trip of the running round, whatever the phase.
+    /// Minimum RTT of the current round, whatever the phase.
     round_least: Duration,
-    /// Least round trip of the packets of the last drain: no queue of our own, but the path's jitter. MAX before the first drain.
+    /// Minimum RTT of the packets of the last drain. It contains no queue of our own, only the path's jitter.
+    /// MAX before the first drain.
     floor: Duration,
-    /// The queue stood throughout the last round.
+    /// Whether a queue stood throughout the last round.
     stood: bool,
-    /// The newest packet acknowledged, and the next packet to be sent when a queue was last seen to stand. Rate samples of packets
-    /// between them contain that queue's drops.
+    /// The newest packet acknowledged, and the next packet to be sent when a standing queue was last seen.
+    /// Rate samples of packets between the two include drops of that queue.
     newest: u64,
     stood_until: u64,
-    /// Cruises in a row that a queue ended soon.
+    /// Consecutive cruises that a queue ended soon.
     returns: u32,
-    /// With whom keeps the queue full.
+    /// The competition with a sender that keeps the queue full.
     contest: Option<Contest>,
     hold: Hold,
     medium: Medium,
-    /// Cruise in round trips.
+    /// Length of a cruise in round trips.
     cruise_rounds: u64,
-    /// The rate before it fell for losses that may yet turn out to be the medium's.
+    /// The rate before it fell for losses that may turn out to be the medium's.
     doubted: u64,
-    /// Best acknowledged rate: what start-up must make grow.
+    /// Best acknowledged rate. Start-up ends when it stops growing.
     acked: u64,
-    /// Of the latest ([`crate::path::Dispersion::slowed`]).
+    /// Value of the latest dispersion sample ([`crate::path::Dispersion::slowed`]).
     slowed: f64,
-    /// When it last fell for marks: those on packets that left until then are answered.
+    /// Time at which the rate last fell for marks. Marks on packets sent until then cause no further fall.
     lowered: Option<Time>,
 }
 
@@ -257,7 +280,7 @@ impl RateController for Bbr {
     fn on_fate(&mut self, number: u64, lost: bool) {
         match self.medium.on_fate(number, lost) {
             Some(Verdict::Queue) => self.probe_less(),
-            // What was taken back is due again.
+            // The rate that the alarm took back is valid again.
             Some(Verdict::Medium) => self.rates[self.rate_slot] = self.rates[self.rate_slot].max(self.doubted),
             None => {}
         }
@@ -280,12 +303,13 @@ impl RateController for Bbr {
             return budget;
         }
         let rate = self.rate();
-        // The first flight over one round trip: what start-up begins with, and what the first few packets' rates must not lower.
+        // The first flight over one round trip: the rate at which start-up begins. Rates of the first few
+        // packets must not lower it.
         let initial = (FIRST_FLIGHT as f64 / self.min_rtt.as_secs_f64().max(1e-4)) as u64;
-        // A queue may end start-up before anything could be measured; a pace of zero would never measure anything.
+        // A queue may end start-up before any rate sample. A pace of zero would never give one.
         let rate = if self.phase == Phase::Startup || rate == 0 { rate.max(initial) } else { rate };
         let gain = match self.phase {
-            // What arrives slower than it left has found the bottleneck.
+            // Packets that arrive more slowly than they were sent have found the bottleneck.
             Phase::Startup => (STARTUP_GAIN * self.slowed).max(1.0),
             Phase::Drain => DRAIN_GAIN,
             Phase::Up if self.is_shared() => SHARED_UP_GAIN,
@@ -331,7 +355,7 @@ impl Bbr {
         (self.min_rtt / QUEUE_DIVISOR).max(QUEUE_FLOOR).max(own_time(self.rate()))
     }
 
-    /// Rates were measured; where they are bounds they count only if they are higher than what is known.
+    /// Takes rate samples. Samples that are only lower bounds count only if they exceed the known rate.
     fn sample(&mut self, acked: u64, passed: u64, are_bounds: bool) {
         self.acked = self.acked.max(acked);
         let rate = if self.is_congested() {
@@ -345,23 +369,24 @@ impl Bbr {
         }
     }
 
-    /// Whether probing goes on after so many round trips of it: those that nothing can be known of yet, and those that found more.
+    /// Whether a probe goes on after this many round trips. It does while its effect is not known yet, and
+    /// while it found more capacity.
     fn is_more(&self, lasted: u64) -> bool {
         let grew = |factor: f64| self.rate() as f64 >= self.full_rate as f64 * factor;
         match lasted {
             _ if self.is_shared() => false,
             LOOKED => grew(ANSWER),
-            // What a round trip brought is known after the next.
+            // The effect of one round trip is known after the next.
             _ => lasted <= LOOKED + 1 || grew(UP_GROWTH),
         }
     }
 
-    /// Probes were found to make a short queue drop.
+    /// Whether probes made a short queue drop.
     fn is_shared(&self) -> bool {
         self.cruise_rounds > CRUISE_ROUNDS
     }
 
-    /// The queue is short and drops: probes become rarer and smaller.
+    /// The queue is short and drops packets, so probes become rarer and smaller.
     fn probe_less(&mut self) {
         self.cruise_rounds = (2 * self.cruise_rounds).min(MOST_CRUISE_ROUNDS);
     }
@@ -382,7 +407,7 @@ impl Bbr {
         self.samples = 0;
     }
 
-    /// Phases that end on what an acknowledgement shows rather than at the end of a round.
+    /// Ends phases that end at a single acknowledgement, not at the end of a round.
     fn leave_early(&mut self, ack: &AckSample) {
         if core::mem::take(&mut self.marked) {
             self.hold.forget();
@@ -414,7 +439,8 @@ impl Bbr {
         }
     }
 
-    /// Least queueing delay of the latest feedbacks of this phase: what stands in the queue, rather than passes through it.
+    /// Minimum queueing delay of the latest feedback of this phase. It shows the queue that stands, without
+    /// short peaks.
     fn standing_queue(&self) -> Duration {
         if self.samples < RECENT {
             return Duration::ZERO;
@@ -422,30 +448,32 @@ impl Bbr {
         self.latest_least().saturating_sub(self.base())
     }
 
-    /// Start-up overruns a short queue: it stands, and more is lost than a medium is believed to lose. The sender may be blocked by
-    /// what the queue dropped, and then counts as limited by the application.
+    /// Whether start-up overruns a short queue: the queue stands, and more is lost than a medium is assumed
+    /// to lose. The drops may block the sender, which then counts as limited by the application.
     fn overruns(&self) -> bool {
         self.medium.loses_much() && self.standing_queue() > self.short_queue()
     }
 
-    /// Round trip without a queue of our own. On a path that loses, what the last drain left is the path's jitter, since no TCP keeps a
-    /// queue there. On a clean path it may be another sender's queue, and only the least round trip counts.
+    /// Round trip without a queue of our own. On a path that loses packets, the delay that remains after a
+    /// drain is the path's jitter, since no TCP keeps a queue there. On a clean path it may be another
+    /// sender's queue, so only the minimum RTT counts.
     fn base(&self) -> Duration {
         let is_known = self.floor != Duration::MAX && !self.medium.is_clean();
         if is_known { self.min_rtt.max(self.floor) } else { self.min_rtt }
     }
 
-    /// After a round trip of draining the delay is that of the last drain: what is in flight beyond the product is the path's jitter.
+    /// Whether the delay is back at that of the last drain after a round trip of draining. Bytes in flight
+    /// beyond the product are then the path's jitter.
     fn is_drained(&self) -> bool {
         self.phase_rounds > 0 && self.least <= self.base().saturating_add(self.short_queue()) && !self.medium.is_clean()
     }
 
-    /// Least round trip of the latest feedbacks.
+    /// Minimum RTT of the latest feedback.
     fn latest_least(&self) -> Duration {
         self.recent.iter().min().copied().unwrap_or_default()
     }
 
-    /// What stood in the queue by the latest feedbacks, whatever the phase.
+    /// The queueing delay of the latest feedback, whatever the phase.
     fn recent_queue(&self) -> Duration {
         self.latest_least().saturating_sub(self.min_rtt)
     }
@@ -458,7 +486,8 @@ impl Bbr {
     fn end_round(&mut self, ack: &AckSample) {
         self.round_ends = ack.next;
         self.stand_firm(ack);
-        // Rounds without a sample (an application that sends little) do not age the estimate.
+        // Rounds without a sample, such as those of an application that sends little, do not age the
+        // estimate.
         if core::mem::take(&mut self.sampled) {
             self.rate_slot = (self.rate_slot + 1) % RATE_ROUNDS;
             self.rates[self.rate_slot] = 0;
@@ -473,7 +502,7 @@ impl Bbr {
         }
     }
 
-    /// Begins or ends to hold the window.
+    /// Begins or ends to hold a constant window.
     fn stand_firm(&mut self, ack: &AckSample) {
         if matches!(self.phase, Phase::Startup | Phase::Drain) {
             return self.hold.forget();
@@ -506,7 +535,7 @@ impl Bbr {
                 self.near_min_at = ack.now;
                 self.enter(Phase::Up, ack);
             }
-            // The packets of the drain are acknowledged by now.
+            // By now the packets of the drain are acknowledged.
             Phase::Cruise if lasted == 1 => self.floor = self.least,
             Phase::Cruise if ack.now.since(self.near_min_at) > MIN_RTT_LIFE => self.enter(Phase::Probe, ack),
             Phase::Cruise if lasted >= self.cruise_rounds => {
@@ -517,9 +546,10 @@ impl Bbr {
         }
     }
 
-    /// The flight was less than the pipe holds: whose is the queue that there still is?
+    /// Ends a look: less was in flight than the pipe holds. Decides whether the remaining queue belongs to
+    /// another sender.
     fn end_look(&mut self, ack: &AckSample) {
-        // A round trip that gave no sample shows nothing.
+        // A round trip without a sample shows nothing.
         let least = if self.least == Duration::MAX { self.min_rtt } else { self.least };
         let stays = least.saturating_sub(self.min_rtt);
         let is_short = stays <= (self.queue_limit() / LOOK_DIVISOR).max(own_time(self.rate()));
@@ -543,7 +573,7 @@ impl Bbr {
         }
         self.full_rounds += 1;
         if self.full_rounds >= FULL_ROUNDS {
-            // Nothing queued and no more arrived: what was sent beyond that was dropped.
+            // No queue was built and no more arrived, so the rest of the packets was dropped.
             let full = self.acked;
             self.rates.iter_mut().for_each(|rate| *rate = (*rate).min(full));
             self.enter(Phase::Drain, ack);
@@ -551,7 +581,7 @@ impl Bbr {
     }
 }
 
-/// Bytes under way at `rate` bytes per second over this round trip.
+/// Bytes in flight at `rate` bytes per second over this round trip.
 fn bytes_in(rate: u64, rtt: Duration) -> u64 {
     (u128::from(rate) * rtt.max(LEAST_ROUND).as_micros() / 1_000_000) as u64
 }

@@ -1,11 +1,12 @@
-//! The default controller, fed by hand.
+//! Tests of the default controller with scripted acknowledgements.
 
 use super::*;
 use crate::path::RateSample;
 
 const RTT: Duration = Duration::from_millis(60);
 
-/// One round trip of feedbacks, each a sixteenth apart, over a path that passes `rate` bytes per second at this round trip.
+/// One round trip of FEEDBACK reports, a sixteenth of a round trip apart, over a path that carries `rate`
+/// bytes per second at this RTT.
 fn round(bbr: &mut Bbr, now: &mut Time, packet: &mut u64, rate: u64, rtt: Duration) {
     for _ in 0..16 {
         *now += RTT / 16;
@@ -84,7 +85,7 @@ fn congestion_marks_lower_the_rate_once_a_round_trip() {
     }
     bbr.on_ecn(now, now - RTT);
     round(&mut bbr, &mut now, &mut packet, 2_000_000, RTT);
-    // Marks on packets that had left before are the same congestion.
+    // Marks on packets sent before the rate fell belong to the same congestion.
     bbr.on_ecn(now, now - RTT);
     round(&mut bbr, &mut now, &mut packet, 2_000_000, RTT);
     let expected = (3_125_000.0 * MARK_GAIN) as u64;

@@ -1,26 +1,29 @@
-//! How the default controller holds its own where somebody else keeps the queue full.
+//! How the default controller keeps its share where another sender keeps the queue full.
 //!
-//! A sender that drains what it queues yields to one that fills the queue, until nothing is left of it. Where [`super::Bbr`] finds a queue
-//! that is not its own it takes part instead, as CUBIC does ([`super::Cubic`]), and looks from time to time whether the other is still there
-//! (the two modes of Copa, NSDI 2018, told apart in another way: by a look at the queue from below rather than by its minimum).
-//! Only a loss beside a long queue is the queue's, and only losses beyond what the medium takes.
+//! A sender that drains its own queue yields to a sender that fills the queue, until it has no share left.
+//! When [`super::Bbr`] finds a queue that is not its own, it competes as CUBIC does ([`super::Cubic`]). From
+//! time to time it looks whether the other sender is still there. These are the two modes of Copa (NSDI
+//! 2018), told apart in another way: Copa uses the queue's minimum, this controller lowers its own flight and
+//! looks whether the queue stays. A loss counts as a drop of the queue only beside a long queue, and only
+//! beyond the losses of the medium.
 
 use core::time::Duration;
 
 use super::{AckSample, Budget, Cubic, LossSample, RateController};
 use crate::Time;
 
-/// Round trips after the window fell when the queue is looked at: by then CUBIC is nearly where it was (RFC 9438 equation 1: 94 % of it after 0.4 K),
-/// and senders of our kind that met the same full queue look at the same time, or each would take the other for a stranger.
+/// Round trips from a fall of the window to the next look at the queue. By then CUBIC is nearly back at its
+/// window (94 % of it after 0.4 K by RFC 9438 equation 1). Senders of our kind that met the same full queue
+/// look at the same time. Otherwise each would take the other for a foreign sender.
 const LOOK_ROUNDS: u64 = 24;
-/// ... and at most since the last look, where the window keeps falling.
+/// Maximum number of round trips between two looks, for a window that keeps falling.
 const MOST_ROUNDS: u64 = 4 * LOOK_ROUNDS;
 
-/// See the module.
+/// State of the competition, described in the module documentation.
 #[derive(Debug)]
 pub(super) struct Contest {
     cubic: Cubic,
-    /// Longest queueing delay since it began.
+    /// Longest queueing delay since the competition began.
     longest: Duration,
     /// Round trips since the window fell, and since the last look.
     since_fall: u64,
@@ -28,18 +31,18 @@ pub(super) struct Contest {
 }
 
 impl Contest {
-    /// Takes part with `window` bytes.
+    /// Begins to compete with a window of `window` bytes.
     pub fn begin(window: u64) -> Self {
         Self { cubic: Cubic::avoiding(window), longest: Duration::ZERO, since_fall: 0, since_look: 0 }
     }
 
-    /// Packets were acknowledged, the newest after `queue` of queueing delay.
+    /// Takes an acknowledgement. `queue` is the queueing delay of the newest packet.
     pub fn on_ack(&mut self, ack: &AckSample, queue: Duration) {
         self.longest = self.longest.max(queue);
         self.cubic.on_ack(ack);
     }
 
-    /// Packets were lost while the queueing delay was `queue`. Beside a short queue that was the medium.
+    /// Takes a loss at the queueing delay `queue`. Beside a short queue the medium caused the loss.
     pub fn on_loss(&mut self, loss: &LossSample, queue: Duration) {
         if queue * 2 > self.longest {
             self.cubic.on_loss(&LossSample { persistent: false, ..*loss });
@@ -47,13 +50,13 @@ impl Contest {
         }
     }
 
-    /// The path marked congestion.
+    /// The path marked packets as congested.
     pub fn on_ecn(&mut self, now: Time, sent: Time) {
         self.cubic.on_ecn(now, sent);
         self.since_fall = 0;
     }
 
-    /// A round trip is over: whether it is time to look at the queue.
+    /// Ends a round trip. Returns whether it is time to look at the queue.
     pub fn end_round(&mut self) -> bool {
         self.since_fall += 1;
         self.since_look += 1;
@@ -64,7 +67,7 @@ impl Contest {
         due
     }
 
-    /// What may be sent.
+    /// What the sender may send.
     pub fn budget(&self) -> Budget {
         self.cubic.budget()
     }

@@ -1,7 +1,9 @@
-//! CUBIC (RFC 9438): the window grows by the time since it last fell, first back to where that happened, then beyond.
+//! CUBIC (RFC 9438). The window grows with the time since it last fell: first back to its size before the
+//! fall, then beyond it.
 //!
-//! Loss is congestion, also where a repair made it good (RFC 9265), and so is a mark: the window falls to 0.7 once per round trip.
-//! Slow start is HyStart++ (RFC 9406). Windows in the formulas are in packets of 1,500 bytes, times in seconds, as in the RFC.
+//! Every loss counts as congestion, even if a repair recovered the data (RFC 9265), and so does every
+//! congestion mark. The window falls to 0.7 of itself at most once per round trip. Slow start is HyStart++
+//! (RFC 9406). In the formulas windows are in packets of 1,500 bytes and times in seconds, as in the RFC.
 
 use core::time::Duration;
 
@@ -9,47 +11,50 @@ use super::window::{Growth, LossWindow};
 use super::{AckSample, Budget, LossSample, PACKET, RateController};
 use crate::Time;
 
-/// How steep the curve is (RFC 9438 section 5.1).
+/// Steepness of the curve (RFC 9438 section 5.1).
 const C: f64 = 0.4;
-/// What is left of the window after congestion (RFC 9438 section 4.6).
+/// Factor of the window after congestion (RFC 9438 section 4.6).
 const BETA: f64 = 0.7;
-/// Packets per round trip by which a window that falls to 0.7 gets what Reno gets (RFC 9438 section 4.3).
+/// Growth in packets per round trip with which a window that falls to 0.7 gets the same throughput as Reno
+/// (RFC 9438 section 4.3).
 const RENO_ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
-/// The window grows by half of itself in a round trip at most (RFC 9438 section 4.2).
+/// The window grows by at most half of itself in a round trip (RFC 9438 section 4.2).
 const MOST_GROWTH: f64 = 1.5;
 
-/// One stretch of congestion avoidance, from one fall of the window to the next.
+/// One period of congestion avoidance, from one fall of the window to the next.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
-    /// Time in it during which the sender used its window: an idle sender earns nothing (RFC 9438 section 5.8).
+    /// Time within the epoch during which the sender used its window. An idle sender gains nothing (RFC 9438
+    /// section 5.8).
     elapsed: Duration,
-    /// When the curve is back at `max`.
+    /// Time at which the curve is back at `max`.
     k: f64,
     /// The window that Reno would have.
     reno: f64,
 }
 
-/// See the module.
+/// The CUBIC controller, described in the module documentation.
 #[derive(Debug, Default)]
 pub struct Cubic {
     window: LossWindow,
     epoch: Option<Epoch>,
-    /// Where the curve is flat: the window before it fell, less where it had not come back to the one before (`W_max`).
+    /// Window at which the curve is flat (`W_max`): the window before it fell. It is lower if the window had
+    /// not yet reached the previous `max`.
     pub(super) max: f64,
     /// The window before it fell (`cwnd_prior`).
     prior: f64,
-    /// Congestion was met since slow start: `max` and `prior` are of it.
+    /// Whether congestion was seen since slow start, so that `max` and `prior` are valid.
     fallen: bool,
     last_ack: Time,
 }
 
 impl Cubic {
-    /// Begins in congestion avoidance, with a window of so many bytes.
+    /// Begins in congestion avoidance with a window of `bytes`.
     pub(super) fn avoiding(window: u64) -> Self {
         Self { window: LossWindow::avoiding(window), ..Self::default() }
     }
 
-    /// Window in packets.
+    /// The window in packets.
     fn packets(&self) -> f64 {
         self.window.bytes as f64 / PACKET as f64
     }
@@ -59,7 +64,8 @@ impl Cubic {
             return;
         }
         let before = self.packets();
-        // Fast convergence: who had not come back to the last maximum leaves room to others (RFC 9438 section 4.7).
+        // Fast convergence: a flow that had not reached its last maximum leaves room for others (RFC 9438
+        // section 4.7).
         self.max = if self.fallen && before < self.max { before * (1.0 + BETA) / 2.0 } else { before };
         self.prior = before;
         self.fallen = true;
@@ -67,11 +73,12 @@ impl Cubic {
         self.window.fall(now, BETA);
     }
 
-    /// The stretch that begins now.
+    /// The epoch that begins now.
     fn begin(&mut self) -> Epoch {
         let reno = self.packets();
         if !self.fallen {
-            // Slow start ended without a loss, or began anew after persistent congestion (RFC 9438 sections 4.8, 4.10).
+            // Slow start ended without a loss, or the window restarted after persistent congestion (RFC 9438
+            // sections 4.8, 4.10).
             (self.max, self.prior) = (reno, reno);
         }
         Epoch { elapsed: Duration::ZERO, k: ((self.max - reno).max(0.0) / C).cbrt(), reno }
@@ -96,7 +103,7 @@ impl Cubic {
     }
 }
 
-/// The cubic curve: window after `t` seconds (RFC 9438 equation 1).
+/// The cubic curve: the window after `t` seconds (RFC 9438 equation 1).
 fn curve(t: f64, k: f64, max: f64) -> f64 {
     C * (t - k).powi(3) + max
 }

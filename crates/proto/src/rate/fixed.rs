@@ -1,13 +1,15 @@
-//! A fixed rate: for experiments, and for a user who knows what the link carries. Never chosen silently.
+//! A fixed rate, for experiments and for a user who knows what the link carries. It runs only when the user
+//! selects it.
 
 use core::time::Duration;
 
 use super::{AckSample, Budget, INITIAL_WINDOW, RateController};
 
-/// Window in bandwidth-delay products: the pace is the limit, the window only stops a sender that nobody answers.
+/// Window in bandwidth-delay products. The pace is the limit; the window only stops a sender that gets no
+/// ACKs.
 const WINDOW_GAIN: u64 = 4;
 
-/// Paces at the rate given, whatever happens.
+/// Paces at the given rate, whatever happens on the path.
 #[derive(Debug)]
 pub struct Fixed {
     bytes_per_second: u64,
@@ -15,7 +17,7 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// `bits_per_second` counts IP headers.
+    /// Paces at `bits_per_second`, which includes IP headers.
     pub fn new(bits_per_second: u64) -> Self {
         Self { bytes_per_second: bits_per_second / 8, min_rtt: Duration::from_secs(1) }
     }

@@ -1,49 +1,59 @@
-//! How the default controller keeps its part beside a sender that does not yield to losses, as BBR version 1.
+//! How the default controller keeps its share beside a sender that does not yield to losses, such as BBR
+//! version 1.
 //!
-//! Beside such a sender a window that falls with each loss falls for good: the other takes what each fall frees. [`super::Bbr`] tells this
-//! controller of every acknowledgement, loss and round trip. Where a full queue has dropped packets for some seconds while the sender got
-//! little, it tries a constant window: half of what the bottleneck and its queue hold. A constant window drops nothing by itself, so the
-//! losses beside it show who the others are. Loss-based senders with half of the path lose little (some 1.5 packets in the square of the
-//! window), and the trial ends after a few seconds; BBR goes on to overrun the queue, and the window stays as long as it does.
+//! A window that falls with each loss keeps falling beside such a sender, because the other sender takes the
+//! capacity that each fall frees. [`super::Bbr`] reports every acknowledgement, loss and round trip to this
+//! module. When a full queue has dropped packets for some seconds and the sender got little, this module
+//! tries a constant window: half of what the bottleneck and its queue hold. A constant window causes no drops
+//! by itself, so the losses beside it show what the other senders do. Loss-based senders that have half of
+//! the path lose little (some 1.5 packets in the square of the window), and the trial ends after a few
+//! seconds. BBR keeps overrunning the queue, and the window stays as long as BBR does so.
 //!
-//! Invariant: the window is never more than half of the path and its queue by the highest rate that was measured, so that others keep half of
-//! the link even where the trial was a mistake.
+//! Invariant: the window is at most half of the path and its queue, computed from the highest rate measured.
+//! The others keep half of the link even if the trial was a mistake.
 
 use core::time::Duration;
 
 use super::{AckSample, Budget, INITIAL_WINDOW, LossSample, PACKET};
 use crate::Time;
 
-/// Round trips of a period, two cycles of BBR's gains; and periods over which losses are counted.
+/// Round trips of a period (two cycles of BBR's gains), and the number of periods over which losses are
+/// counted.
 const ROUNDS: u32 = 16;
 const PERIODS: usize = 3;
-/// Packets lost beside a full queue, from which a trial begins. Three CUBIC flows on 25 Mbit/s and 60 ms seldom cause as many for long.
+/// Loss rate beside a full queue at which a trial begins. Three CUBIC flows on 25 Mbit/s and 60 ms seldom
+/// cause this much for long.
 const SUSPECT: f64 = 0.005;
-/// ... and without which it ends. Measured beside the constant window at 25 Mbit/s, 60 ms, queues of 15 to 60 ms: 0.0 to 0.4 % with one or three
-/// CUBIC flows over three periods, 1 to 10 % with BBR (docs/recovery.md, "Beside BBR").
+/// Loss rate beside a full queue below which a trial ends. Measured beside the constant window at 25 Mbit/s,
+/// 60 ms, queues of 15 to 60 ms: 0.0 to 0.4 % with one or three CUBIC flows over three periods, 1 to 10 %
+/// with BBR (docs/recovery.md, "Beside BBR").
 const STUBBORN: f64 = 0.01;
-/// A trial begins only where so many of all losses are of that kind: a medium loses beside any queue. Chosen.
+/// A trial begins only if at least this part of all losses came beside a full queue. A medium loses packets
+/// beside any queue. Chosen.
 const MOST: f64 = 0.8;
-/// ... and where the sender gets less than this part of the bottleneck: with more a trial wins little. Chosen.
+/// A trial begins only if the sender gets less than this part of the bottleneck. With more, a trial gains
+/// little. Chosen.
 const LITTLE: f64 = 0.4;
-/// The window in parts of what the path and its full queue hold: half for the others.
+/// The window as a part of what the path and its full queue hold. Half stays for the others.
 const PART: f64 = 0.5;
-/// Where the window would be less, CUBIC too loses more than [`STUBBORN`], and a trial shows nothing: 1.5 / 0.01 is the square of 12,
-/// doubled for several flows.
+/// Minimum window for a trial. With a smaller window CUBIC too loses more than [`STUBBORN`], and a trial
+/// shows nothing. 1.5 / 0.01 is the square of 12, doubled for several flows.
 const LEAST_WINDOW: u64 = 24 * PACKET;
-/// With more than this lost the window is too long for the path: BBR lowers its rate no earlier (`bbr_lt_loss_thresh` of Linux is 20 %).
+/// Loss rate above which the window is too long for the path. BBR lowers its rate only at such a loss rate
+/// (`bbr_lt_loss_thresh` of Linux is 20 %).
 const MUCH: f64 = 0.2;
-/// The window grows to its size by as much each round trip as BBR's probes do.
+/// Growth of the window per round trip until it has its size, the same as in BBR's probes.
 const GROWTH: f64 = 1.25;
-/// Pace in windows per round trip, so that the window is the limit (RFC 9002 section 7.7).
+/// Pace in windows per round trip, above 1 so that the window is the limit (RFC 9002 section 7.7).
 const PACING_GAIN: f64 = 1.25;
-/// A trial begins only where the full queue makes the round trip no longer than so many times the least. BBR has twice its rate's share of the least
-/// round trip in flight, which does not fill a longer queue; there [`super::contest`] gets its part.
+/// A trial begins only if the full queue makes the round trip at most this many times the minimum RTT. BBR
+/// keeps twice its rate's share of the minimum RTT in flight, which does not fill a longer queue. In longer
+/// queues [`super::contest`] gets its share.
 const LONGEST: f64 = 2.5;
-/// Periods from the end of a trial that found others who yield to the beginning of the next. Chosen.
+/// Periods between the end of a trial whose others yielded and the beginning of the next trial. Chosen.
 const REST: u32 = 10;
-/// The bottleneck's rate is taken over this part of a round trip or more, and not over less than two batches of a late driver (2 ms each),
-/// as in `path/delivery.rs`.
+/// The rate of the bottleneck is measured over at least this part of a round trip, and over at least two
+/// batches of a late driver (2 ms each), as in `path/delivery.rs`.
 const TRAIN_DIVISOR: u32 = 8;
 const LEAST_TRAIN: Duration = Duration::from_millis(4);
 
@@ -52,7 +62,7 @@ const LEAST_TRAIN: Duration = Duration::from_millis(4);
 struct Period {
     acked: u64,
     lost: u64,
-    /// Lost beside a full queue.
+    /// Bytes lost beside a full queue.
     dropped: u64,
     lasted: Duration,
 }
@@ -72,13 +82,14 @@ impl Period {
     }
 }
 
-/// Highest rate at which packets of this flow arrived. Where the others pause and the queue drains, they arrive as fast as the bottleneck
-/// lets them pass, whatever the pace at which they left. That is never more than the bottleneck's rate.
+/// Highest rate at which packets of this flow arrived. While the others pause and the queue drains, packets
+/// arrive as fast as the bottleneck passes them, whatever the pace at which they were sent. This is never
+/// more than the bottleneck's rate.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bottleneck {
     rate: u64,
     acked: u64,
-    /// When the train began to arrive, on our clock, and what was acknowledged by then.
+    /// Arrival time of the train's beginning, on our clock, and the bytes acknowledged by then.
     begin: Option<(Time, u64)>,
 }
 
@@ -96,39 +107,39 @@ impl Bottleneck {
     }
 }
 
-/// What a round trip's end has decided.
+/// Decision at the end of a round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// The window is held from now on.
+    /// A trial begins: the window is constant from now on.
     Begin,
-    /// The others yield: so many bytes were held.
+    /// The trial ends because the others yield. The value is the window in bytes.
     End(u64),
 }
 
-/// See the module.
+/// State of the trials, described in the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Hold {
     bottleneck: Bottleneck,
     period: Period,
     began: Time,
     rounds: u32,
-    /// The last periods, newest last, and how many there were since start-up or the last turn.
+    /// The last periods, newest last, and the number of periods since start-up or since the last turn.
     periods: [Period; PERIODS],
     count: u32,
-    /// Periods in which no trial begins.
+    /// Periods that must pass before a trial may begin.
     rest: u32,
-    /// Longest standing queue of the running period and of the one before.
+    /// Longest standing queue of the previous period and of the current one.
     longest: [Duration; 2],
-    /// Round trip beside which packets are dropped, averaged.
+    /// Smoothed round trip at which packets are dropped.
     full: Duration,
     smoothed: Duration,
     min_rtt: Duration,
-    /// The window, while it is held.
+    /// The constant window, during a trial.
     window: Option<u64>,
 }
 
 impl Hold {
-    /// Packets were acknowledged while `queue` stood.
+    /// Takes an acknowledgement that came while `queue` stood.
     pub fn on_ack(&mut self, ack: &AckSample, queue: Duration) {
         self.bottleneck.on_ack(ack);
         self.period.acked += ack.bytes;
@@ -136,7 +147,8 @@ impl Hold {
         (self.smoothed, self.min_rtt) = (ack.smoothed, ack.min_rtt);
     }
 
-    /// Packets were lost while `queue` stood, with a round trip of `rtt`. Where `is_queue` is false that is too short for a queue.
+    /// Takes a loss that came while `queue` stood, at a round trip of `rtt`. `is_queue` is false if the delay
+    /// is too short to be a queue.
     pub fn on_loss(&mut self, loss: &LossSample, rtt: Duration, queue: Duration, is_queue: bool) {
         if loss.persistent {
             return;
@@ -144,22 +156,23 @@ impl Hold {
         self.period.lost += loss.bytes;
         if is_queue && self.is_full(queue) {
             self.period.dropped += loss.bytes;
-            // An eighth of each, as the smoothed round trip has it (RFC 9002 section 5.3).
+            // Each sample has a weight of an eighth, as in the smoothed round trip (RFC 9002 section 5.3).
             self.full = if self.full.is_zero() { rtt } else { (7 * self.full + rtt) / 8 };
         }
     }
 
-    /// Whether a queue that drops would be like this one.
+    /// Whether this queue is as long as a queue that drops.
     pub fn is_full(&self, queue: Duration) -> bool {
         queue * 2 > self.longest[0].max(self.longest[1])
     }
 
-    /// What was counted says nothing, as in start-up: the sender itself overran the queue.
+    /// Discards the counts. They mean nothing if the sender itself overran the queue, as in start-up.
     pub fn forget(&mut self) {
         (self.period, self.rounds, self.count, self.window) = (Period::default(), 0, 0, None);
     }
 
-    /// A round trip is over, of which `in_flight` bytes are the flight. `is_saturated` says that the application had more to send.
+    /// Ends a round trip in which `in_flight` bytes were in flight. `is_saturated` says that the application
+    /// had more to send.
     pub fn end_round(&mut self, now: Time, in_flight: u64, is_saturated: bool) -> Option<Turn> {
         let most = self.most();
         if let Some(window) = &mut self.window {
@@ -178,7 +191,7 @@ impl Hold {
             if self.count == 1 || all.drop_rate() >= STUBBORN {
                 return None;
             }
-            // Who did not yield for some periods may only have paused.
+            // A sender that did not yield for some periods may only have paused.
             self.rest = if self.count > PERIODS as u32 { 0 } else { REST };
             (self.window, self.count) = (None, 0);
             return Some(Turn::End(window));
@@ -207,7 +220,7 @@ impl Hold {
         self.periods[PERIODS - 1] = period;
         if self.window.is_some() {
             if self.count == 0 {
-                // What the window takes from the others when it begins says nothing of them.
+                // What the window takes from the others at its beginning says nothing about them.
                 self.periods = Default::default();
             } else if period.drop_rate() > MUCH {
                 self.bottleneck.rate = (self.bottleneck.rate as f64 * (1.0 - period.drop_rate())) as u64;
@@ -219,12 +232,12 @@ impl Hold {
         self.rest = self.rest.saturating_sub(1);
     }
 
-    /// The longest window: see the invariant of the module.
+    /// The longest window that the module's invariant allows.
     fn most(&self) -> u64 {
         (PART * self.bottleneck.rate as f64 * self.full.as_secs_f64()) as u64
     }
 
-    /// What may be sent, while the window is held.
+    /// What the sender may send during a trial.
     pub fn budget(&self) -> Option<Budget> {
         let window = self.window?;
         let pacing = PACING_GAIN * window as f64 / self.smoothed.as_secs_f64().max(1e-6);
@@ -239,7 +252,8 @@ mod tests {
     const RTT: Duration = Duration::from_millis(60);
     const FULL: Duration = Duration::from_millis(15);
 
-    /// Periods beside a full queue at this rate in bytes per second, with so much of it dropped.
+    /// Runs `count` periods beside a full queue. `rate` is in bytes per second; the queue drops the part
+    /// `dropped` of it.
     fn periods(hold: &mut Hold, now: &mut Time, count: u32, rate: u64, dropped: f64) -> Option<Turn> {
         let mut turn = None;
         for _ in 0..count * ROUNDS {
@@ -266,7 +280,7 @@ mod tests {
         turn
     }
 
-    /// A sender that once had 3 MB/s, and has a tenth of that beside one that loses 3 %.
+    /// A sender that once had 3 MB/s, and has a tenth of that beside a sender that makes it lose 3 %.
     fn tried() -> (Hold, Time) {
         let (mut hold, mut now) = (Hold::default(), Time::ZERO);
         assert_eq!(periods(&mut hold, &mut now, 2, 3_000_000, 0.0), None);
@@ -303,7 +317,7 @@ mod tests {
         }
     }
 
-    /// Where the path has become narrower than it was, the window follows.
+    /// When the path's capacity falls, the window follows.
     #[test]
     fn a_window_that_loses_much_falls() {
         let (mut hold, mut now) = tried();

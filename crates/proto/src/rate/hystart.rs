@@ -1,23 +1,25 @@
-//! HyStart++ (RFC 9406): leaves slow start when the round trip grows, before the queue overflows.
+//! HyStart++ (RFC 9406) leaves slow start when the round trip grows, before the queue overflows.
 //!
-//! Asked by [`super::window`] for each acknowledgement while the window is below its threshold. Rounds are counted by packet
-//! numbers: one ends when the first packet sent after its beginning is acknowledged.
+//! [`super::window`] asks it at each acknowledgement while the window is below its threshold. Packet numbers
+//! define the rounds: a round ends when the first packet that was sent after its beginning is acknowledged.
 
 use core::time::Duration;
 
 use super::AckSample;
 
-/// Round trips that must be seen in a round before its least one is believed (RFC 9406 section 4.3, `N_RTT_SAMPLE`).
+/// RTT samples that a round needs before its minimum counts (RFC 9406 section 4.3, `N_RTT_SAMPLE`).
 const SAMPLES: u32 = 8;
-/// Growth of the least round trip that ends slow start: this part of it, within these bounds (RFC 9406 section 4.3).
+/// Slow start ends when the minimum RTT of a round grows by this part of itself, within these bounds (RFC
+/// 9406 section 4.3).
 const RTT_DIVISOR: u32 = 8;
 const LEAST_GROWTH: Duration = Duration::from_millis(4);
 const MOST_GROWTH: Duration = Duration::from_millis(16);
-/// Conservative slow start grows by this part of what was acknowledged, for so many rounds (RFC 9406 section 4.3).
+/// Conservative slow start grows by this part of the acknowledged bytes, for this many rounds (RFC 9406
+/// section 4.3).
 const CONSERVATIVE_DIVISOR: u64 = 4;
 const CONSERVATIVE_ROUNDS: u32 = 5;
 
-/// See the module.
+/// State of HyStart++, described in the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct HyStart {
     /// Number of the packet whose acknowledgement ends the round.
@@ -25,12 +27,12 @@ pub(super) struct HyStart {
     last_least: Option<Duration>,
     least: Option<Duration>,
     samples: u32,
-    /// In conservative slow start: the least round trip that led there, and the rounds since.
+    /// In conservative slow start: the minimum RTT at which it began, and the rounds since then.
     conservative: Option<(Duration, u32)>,
 }
 
 impl HyStart {
-    /// Bytes by which the window grows for this acknowledgement, and whether slow start is over.
+    /// Returns by how many bytes the window grows for this acknowledgement, and whether slow start is over.
     pub fn on_ack(&mut self, ack: &AckSample) -> (u64, bool) {
         if let Some(rtt) = ack.rtt {
             self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
@@ -42,11 +44,11 @@ impl HyStart {
         (growth, over)
     }
 
-    /// Compares this round's least round trip with the last one's.
+    /// Compares the minimum RTT of this round with that of the last round.
     fn judge(&mut self) {
         let Some(least) = self.least.filter(|_| self.samples >= SAMPLES) else { return };
         match self.conservative {
-            // The growth was jitter: back to slow start.
+            // The growth was jitter, so slow start resumes.
             Some((baseline, _)) if least < baseline => self.conservative = None,
             Some(_) => {}
             None => {

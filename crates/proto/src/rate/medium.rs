@@ -1,28 +1,34 @@
-//! Tells what the medium loses from what a full queue drops, for a controller that does not take every loss for congestion.
+//! Tells losses of the medium from drops of a full queue, for a controller that does not take every loss for
+//! congestion.
 //!
-//! The delay tells of a queue that is long; one shorter than the delay can show drops without a word. But its drops go away when the
-//! sender is slower, and the medium's do not. [`super::Bbr`] paces below its estimate in each of its cycles anyway, while it drains:
-//! the loss among those packets is the medium's. Loss beyond that at full pace is an alarm, after which the sender slows down, and what
-//! the slower packets then meet is the verdict on it.
+//! The delay shows a long queue. A queue too short to show in the delay can still drop packets. Its drops
+//! stop when the sender slows down; the losses of the medium do not. [`super::Bbr`] sends below its rate
+//! estimate in every cycle anyway, while it drains. The loss among those packets is the loss of the medium.
+//! If packets at full pace lose more than that, this module raises an alarm and the sender slows down. The
+//! loss among the slower packets then decides whether the queue or the medium caused the alarm.
 
 use core::ops::Range;
 
 use crate::path::{LossEstimator, correlation};
 
-/// Loss beyond the medium's that is tolerated: what a loss-based competitor's own probing costs (BBRv2 tolerates 2 % in all).
+/// Tolerated loss beyond that of the medium. A loss-based competitor causes this much with its own probing
+/// (BBRv2 tolerates 2 % in all).
 const TOLERANCE: f64 = 0.01;
-/// ... and by how many standard deviations of the difference between the two, widened for bursts: one false alarm in some hundred cycles.
+/// The excess must also exceed this many standard deviations of the difference between the two rates, widened
+/// for bursts. This gives one false alarm in some hundred cycles.
 const SIGMAS: f64 = 3.0;
-/// The same where a queue stood all the while, which is evidence of its own.
+/// The same number where a queue stood throughout, which is evidence of its own.
 const SIGMAS_BESIDE_QUEUE: f64 = 1.0;
-/// ... and that many packets, more where the medium loses in bursts: a queue that drops one has told nothing.
+/// The excess must also exceed this many packets, more where the medium loses in bursts. A single drop proves
+/// nothing.
 const FEW: f64 = 1.0;
-/// Fates on which the medium's loss must rest; before, [`UNKNOWN`] holds.
+/// Number of packets that the loss estimate of the medium needs. With fewer, [`UNKNOWN`] applies.
 const ENOUGH: f64 = 64.0;
-/// The medium may take this much of what it passes as long as nothing better is known.
+/// Loss that the medium may have while nothing better is known.
 const UNKNOWN: f64 = 0.3;
-/// A path that loses less than this counts as clean: with as much random loss a CUBIC flow has 8 % of 25 Mbit/s at 60 ms (PEERS.md), and keeps
-/// no queue. Beside a full queue ours loses some 0.3 %, and seldom 1 % of as many packets as this.
+/// A path with less loss than this counts as clean. With this much random loss a CUBIC flow gets 8 % of 25
+/// Mbit/s at 60 ms (measured) and keeps no queue. Our own sender loses some 0.3 % beside a full queue, and
+/// seldom 1 % of [`MANY`] packets.
 const CLEAN: f64 = 0.01;
 const MANY: f64 = 256.0;
 
@@ -43,33 +49,34 @@ impl Tally {
     }
 }
 
-/// What an alarm was about, once it is known.
+/// The decision on an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The loss went away with the pace: a full queue.
+    /// The loss stopped when the pace fell: a queue was full.
     Queue,
-    /// It stayed: the medium loses more than was known.
+    /// The loss stayed: the medium loses more than was known.
     Medium,
 }
 
-/// See the module.
+/// Loss counts of the packets at each pace, described in the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Medium {
-    /// Of the packets that left below the estimate.
+    /// Loss of the packets sent below the rate estimate.
     loss: LossEstimator,
-    /// Of all packets: too few are slow to tell soon how long bursts are, and the runs that a queue drops are short.
+    /// Loss of all packets. It supplies the burst length: the slow packets are too few to show it soon, and
+    /// runs that a queue drops are short.
     bursts: LossEstimator,
-    /// Packets that left below the estimate, the last time or now.
+    /// Numbers of the packets of the current or last slow phase, which are sent below the rate estimate.
     slow: Range<u64>,
-    /// Of these alone.
+    /// Loss of the packets of that phase alone.
     latest: LossEstimator,
-    /// The others since then.
+    /// Loss of the other packets since that phase began.
     fast: Tally,
-    /// Loss that raised the alarm which is not decided yet.
+    /// The alarm that waits for its verdict.
     alarm: Option<Alarm>,
 }
 
-/// Loss that raised an alarm, and the medium's as it was believed to be then.
+/// Loss rate that raised an alarm, and the loss estimate of the medium at that time.
 #[derive(Clone, Copy, Debug)]
 struct Alarm {
     loss: f64,
@@ -77,33 +84,34 @@ struct Alarm {
 }
 
 impl Medium {
-    /// From packet `next` on the sender is slower than its estimate.
+    /// The sender is slower than its estimate from packet `next` on.
     pub fn slow_down(&mut self, next: u64) {
         self.slow = next..u64::MAX;
         self.latest = LossEstimator::default();
         self.fast = Tally::default();
     }
 
-    /// Whether the slow packets up to `next` tell enough of the medium, or nothing is lost that they could tell of.
+    /// Whether the slow packets before `next` are enough to estimate the medium, or the path loses too little
+    /// to need an estimate.
     pub fn has_asked(&self, next: u64) -> bool {
         let known =
             self.loss.estimate().weight >= ENOUGH && self.alarm.is_none() || self.bursts.estimate().rate < CLEAN;
         known || (next.saturating_sub(self.slow.start)) as f64 >= ENOUGH
     }
 
-    /// Whether the packets of start-up so far lost more than a medium is believed to.
+    /// Whether start-up so far lost more packets than a medium is assumed to lose.
     pub fn loses_much(&self) -> bool {
         self.fast.packets >= ENOUGH && self.fast.rate() > UNKNOWN
     }
 
-    /// From packet `next` on it is not any more.
+    /// The slow phase ends before packet `next`.
     pub fn speed_up(&mut self, next: u64) {
         if self.slow.end == u64::MAX {
             self.slow.end = next;
         }
     }
 
-    /// The fate of a packet, in order; a verdict when it was the last that one waited for.
+    /// Takes the fate of each packet, in order. Returns a verdict if an alarm waited for this packet.
     pub fn on_fate(&mut self, number: u64, lost: bool) -> Option<Verdict> {
         self.bursts.on_fate(lost);
         if self.slow.contains(&number) {
@@ -120,21 +128,22 @@ impl Medium {
             return Some(Verdict::Queue);
         }
         if self.latest.estimate().rate >= loss {
-            // What was believed of the medium was of another time.
+            // The old estimate of the medium is out of date.
             self.loss = core::mem::take(&mut self.latest);
         }
         Some(Verdict::Medium)
     }
 
-    /// A round trip is over: whether the packets at full pace since the last slow phase lost more than the medium takes. `stood` says that a
-    /// queue stood throughout the round trip.
+    /// Ends a round trip. Returns whether the packets at full pace since the last slow phase lost more than
+    /// the medium explains. `stood` says that a queue stood throughout the round trip.
     pub fn end_round(&mut self, stood: bool) -> bool {
         let fast = self.fast;
         let medium = self.loss.estimate();
         if medium.weight < ENOUGH || fast.packets < 1.0 || self.alarm.is_some() {
             return false;
         }
-        // Whether two samples are of one rate (test of two proportions): the medium's is one too, and a small one at first.
+        // Test of two proportions: do both samples have the same loss rate? The estimate of the medium is a
+        // sample too, and a small one at first.
         let rate = fast.rate();
         let pooled = (fast.lost + medium.rate * medium.weight) / (fast.packets + medium.weight);
         let correlated = correlation(self.bursts.estimate().burst);
@@ -147,14 +156,16 @@ impl Medium {
         excess
     }
 
-    /// Whether so little is lost of all packets that a TCP can fill the path and its queue: what is lost is then the queue's.
+    /// Whether so few packets are lost that a TCP flow can fill the path and its queue. The losses are then
+    /// drops of the queue.
     pub fn is_clean(&self) -> bool {
         let all = self.bursts.estimate();
         all.weight >= MANY && all.rate < CLEAN
     }
 
-    /// Bytes per second that the bottleneck let through, of which `acked` arrived and `passed` were sent.
-    /// Beside a queue that stands the medium is believed to lose what was seen; with none in sight, what it may lose at most.
+    /// Bytes per second that the bottleneck let through, where `acked` arrived and `passed` were sent. Beside
+    /// a standing queue the medium is assumed to lose what was seen. Without one, it is assumed to lose its
+    /// upper bound.
     pub fn carried(&self, acked: u64, passed: u64, stands: bool) -> u64 {
         let (medium, all) = (self.loss.estimate(), self.bursts.estimate());
         let loss = match medium.weight < ENOUGH {
@@ -170,7 +181,8 @@ impl Medium {
 mod tests {
     use super::*;
 
-    /// Cycles of 125 packets a round trip: two at full pace, one slower. Losses per round trip as `lose(slow)` says, evenly spread.
+    /// Runs cycles of 125 packets per round trip: one round trip below the estimate, two at full pace.
+    /// `lose(slow)` gives the losses per round trip, evenly spread.
     fn alarms(cycles: u64, lose: impl Fn(bool) -> u64) -> (u32, Vec<Verdict>) {
         let (mut medium, mut number, mut alarms, mut verdicts) = (Medium::default(), 0, 0, Vec::new());
         for round in 0..3 * cycles {
@@ -197,7 +209,8 @@ mod tests {
         }
     }
 
-    /// Gilbert 10 % x 4, cycles of 20 packets below the estimate and 200 at full pace: what few slow packets show of bursts is no reason.
+    /// Gilbert 10 % x 4, cycles of 20 packets below the estimate and 200 at full pace. A few slow packets do
+    /// not show the burst length, and that must not raise an alarm.
     #[test]
     fn bursts_raise_no_alarm() {
         let (mut draw, mut alarms) = (1_u64, 0);

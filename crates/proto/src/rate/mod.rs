@@ -1,7 +1,8 @@
 //! Rate control: how many bytes may be in flight, and at what pace they leave.
 //!
-//! A controller sees packets, never symbols: repair packets are charged like any other, and a packet that a repair made
-//! good is still a lost packet (RFC 9265). It is called by the connection for every packet and answers with a [`Budget`].
+//! A controller sees packets, not symbols. Repair packets count like any other packet. A lost packet stays a
+//! lost packet even when a repair recovers its data (RFC 9265). The connection calls the controller for every
+//! packet, and the controller answers with a [`Budget`].
 
 mod bbr;
 mod contest;
@@ -30,17 +31,20 @@ pub use crate::path::{AckSample, Budget, LossSample, RateController};
 
 /// Initial window (RFC 6928, RFC 9002 section 7.2): ten packets.
 pub(crate) const INITIAL_WINDOW: u64 = 10 * PACKET;
-/// A full packet: what windows are counted in. Ethernet's; a path with larger ones grows its windows a little more slowly.
+/// Size of a full packet, the unit of windows. It is Ethernet's; on a path with larger packets the windows
+/// grow a little more slowly.
 const PACKET: u64 = 1_500;
 
-/// Queueing delay from which losses count as the queue's own: a quarter of the least round trip, at least twice the 5 ms by which a busy
-/// host's scheduler spreads round trips, and more than two full packets take at `rate` bytes per second: where the least round trip is a
-/// short packet's, so much is no queue.
+/// Whether losses at this queueing delay count as drops of the queue. The limit is the largest of three
+/// values: a quarter of the minimum RTT; 10 ms, twice the 5 ms by which the scheduler of a busy host spreads
+/// round trips; and the time of two full packets at `rate` bytes per second. If the minimum RTT came from a
+/// short packet, this much extra delay is serialization, not queueing.
 fn queue_is_long(queue: Duration, min_rtt: Duration, rate: u64) -> bool {
     queue > (min_rtt / 4).max(Duration::from_millis(10)).max(own_time(rate))
 }
 
-/// What the packet that is timed and one before it take at `rate` bytes per second; nothing as long as that is unknown.
+/// Time that the measured packet and one packet before it take at `rate` bytes per second. Zero while the
+/// rate is unknown.
 fn own_time(rate: u64) -> Duration {
     if rate == 0 { Duration::ZERO } else { Duration::from_secs_f64(2.0 * PACKET as f64 / rate as f64) }
 }
@@ -49,14 +53,14 @@ fn own_time(rate: u64) -> Duration {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum RateControl {
-    /// Model of the bottleneck after the BBR family; random loss is no sign of congestion.
+    /// Model of the bottleneck after the BBR family. It does not take random loss for congestion.
     #[default]
     Bbr,
-    /// CUBIC (RFC 9438): what most of the network runs; loss is congestion.
+    /// CUBIC (RFC 9438), which most of the network runs. It takes every loss for congestion.
     Cubic,
-    /// NewReno (RFC 9002 section 7): the plainest; loss is congestion.
+    /// NewReno (RFC 9002 section 7), the simplest controller. It takes every loss for congestion.
     NewReno,
-    /// A rate that the user vouches for, in bits per second.
+    /// A fixed rate in bits per second. The user guarantees that the path carries it.
     Fixed {
         /// Bits per second, IP headers included.
         bits_per_second: u64,
@@ -92,7 +96,7 @@ impl fmt::Display for RateControl {
     }
 }
 
-/// A name that is no rate controller.
+/// A name that is not the name of a rate controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownRateControl(String);
 

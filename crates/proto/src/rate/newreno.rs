@@ -1,6 +1,7 @@
-//! NewReno as QUIC has it (RFC 9002 section 7 and appendix B), with HyStart++ (RFC 9406) for slow start.
+//! NewReno in its QUIC form (RFC 9002 section 7 and appendix B), with HyStart++ (RFC 9406) for slow start.
 //!
-//! Loss is congestion, also where a repair made it good (RFC 9265), and so is a mark: the window halves once per round trip.
+//! Every loss counts as congestion, even if a repair recovered the data (RFC 9265), and so does every
+//! congestion mark. The window halves at most once per round trip.
 
 use core::time::Duration;
 
@@ -8,10 +9,10 @@ use super::window::{Growth, LossWindow};
 use super::{AckSample, Budget, LossSample, PACKET, RateController};
 use crate::Time;
 
-/// What is left of the window after congestion (RFC 9002 appendix B.1, `kLossReductionFactor`).
+/// Factor of the window after congestion (RFC 9002 appendix B.1, `kLossReductionFactor`).
 const REDUCTION: f64 = 0.5;
 
-/// See the module.
+/// The NewReno controller, described in the module documentation.
 #[derive(Debug, Default)]
 pub struct NewReno {
     window: LossWindow,
@@ -32,7 +33,7 @@ impl RateController for NewReno {
 
     fn on_ack(&mut self, ack: &AckSample) {
         if let Growth::Avoidance(bytes) = self.window.on_ack(ack) {
-            // One packet per window (RFC 9002 section 7.3.3).
+            // The window grows by one packet per window acknowledged (RFC 9002 section 7.3.3).
             self.window.bytes += (PACKET * bytes).checked_div(self.window.bytes).unwrap_or(0);
         }
     }

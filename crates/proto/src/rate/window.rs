@@ -1,8 +1,9 @@
-//! What the controllers that take loss for congestion share: slow start, recovery, pacing by the window (RFC 9002 section 7).
+//! The part that loss-based controllers share: slow start, recovery, and pacing by the window (RFC 9002
+//! section 7).
 //!
-//! [`super::NewReno`] and [`super::Cubic`] own a [`LossWindow`] each and say how it grows in congestion avoidance and how far it
-//! falls. The window falls at most once for all packets that had left when it last fell, is never below two packets, and
-//! grows only while the sender uses it.
+//! [`super::NewReno`] and [`super::Cubic`] each own a [`LossWindow`]. They decide how it grows in congestion
+//! avoidance and how far it falls. Invariants: the window falls at most once for all packets that were sent
+//! before its last fall, it is never below two packets, and it grows only while the sender uses it.
 
 use core::time::Duration;
 
@@ -10,23 +11,24 @@ use super::hystart::HyStart;
 use super::{AckSample, Budget, INITIAL_WINDOW, PACKET, queue_is_long};
 use crate::Time;
 
-/// Least window (RFC 9002 section 7.2).
+/// Minimum window (RFC 9002 section 7.2).
 const LEAST_WINDOW: u64 = 2 * PACKET;
-/// Pace in windows per round trip, so that the window is the limit: 1.25 (RFC 9002 section 7.7), and as fast as it may double in slow start.
+/// Pace in windows per round trip. It is 1.25, so that the window is the limit (RFC 9002 section 7.7). In
+/// slow start it matches the rate at which the window may double.
 const PACING_GAIN: f64 = 1.25;
 const SLOW_START_PACING_GAIN: f64 = 2.0;
-/// The window counts as used while no more than this part of it is free: FEEDBACK comes every sixteenth of a round trip, and the pacer holds
-/// some back (RFC 9002 section 7.8 asks not to take that for a lack of data).
+/// The window counts as used while at most this part of it is free. FEEDBACK comes every sixteenth of a round
+/// trip and the pacer delays packets; RFC 9002 section 7.8 asks not to take such a gap for a lack of data.
 const UNUSED_DIVISOR: u64 = 8;
 
-/// See the module.
+/// The window of a loss-based controller, described in the module documentation.
 #[derive(Debug)]
 pub(super) struct LossWindow {
     /// Congestion window in bytes, IP headers included.
     pub bytes: u64,
-    /// Slow start below this.
+    /// Slow start runs below this window.
     threshold: u64,
-    /// When the window last fell: packets that left until then are of that congestion.
+    /// Time at which the window last fell. Losses of packets sent until then belong to the same congestion.
     fell: Option<Time>,
     hystart: HyStart,
     smoothed: Duration,
@@ -48,19 +50,19 @@ impl Default for LossWindow {
     }
 }
 
-/// How an acknowledgement is to be used.
+/// How the controller uses an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Growth {
-    /// Not at all: it is of packets from before the window fell, or the window was not used.
+    /// Not at all: it is for packets sent before the window fell, or the window was not in use.
     Still,
-    /// It was used for slow start.
+    /// Slow start has already used it.
     SlowStart,
-    /// By congestion avoidance: bytes acknowledged.
+    /// Congestion avoidance uses it; the value is the bytes acknowledged.
     Avoidance(u64),
 }
 
 impl LossWindow {
-    /// Begins in congestion avoidance, with so many bytes.
+    /// Begins in congestion avoidance with a window of `bytes`.
     pub fn avoiding(bytes: u64) -> Self {
         Self { bytes, threshold: bytes, ..Self::default() }
     }
@@ -70,7 +72,7 @@ impl LossWindow {
         (self.smoothed, self.min_rtt) = (rtt, rtt);
     }
 
-    /// Takes an acknowledgement; slow start is done here, congestion avoidance is the caller's.
+    /// Takes an acknowledgement. Slow start happens here; the caller does congestion avoidance.
     pub fn on_ack(&mut self, ack: &AckSample) -> Growth {
         (self.smoothed, self.min_rtt) = (ack.smoothed, ack.min_rtt);
         if let Some(rtt) = ack.rtt {
@@ -103,7 +105,7 @@ impl LossWindow {
         self.bytes < self.threshold
     }
 
-    /// Whether congestion seen on packets of which the newest left at `sent` was answered already.
+    /// Whether the window already fell for the congestion seen on packets whose newest was sent at `sent`.
     pub fn is_answered(&self, sent: Time) -> bool {
         self.fell.is_some_and(|fell| sent <= fell)
     }
@@ -115,14 +117,15 @@ impl LossWindow {
         self.threshold = self.bytes;
     }
 
-    /// All packets of a long time were lost: begins anew from the least window (RFC 9002 section 7.6.2), with slow start up to the threshold.
+    /// All packets of a long time were lost. Restarts from the minimum window (RFC 9002 section 7.6.2), with
+    /// slow start up to the threshold.
     pub fn collapse(&mut self) {
         self.bytes = LEAST_WINDOW;
         self.fell = None;
         self.hystart = HyStart::default();
     }
 
-    /// Window, and the pace at which it is spread over a round trip.
+    /// The window, and the pace that spreads it over a round trip.
     pub fn budget(&self) -> Budget {
         let gain = if self.is_slow_start() { SLOW_START_PACING_GAIN } else { PACING_GAIN };
         Budget { window: self.bytes, pacing: (self.rate() as f64 * gain) as u64 }
@@ -133,7 +136,7 @@ impl LossWindow {
         queue_is_long(self.queue, self.min_rtt, self.rate())
     }
 
-    /// Bytes per second that the window amounts to.
+    /// The window as a rate in bytes per second.
     fn rate(&self) -> u64 {
         (self.bytes as f64 / self.smoothed.as_secs_f64().max(1e-6)) as u64
     }

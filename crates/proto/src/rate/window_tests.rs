@@ -1,11 +1,11 @@
-//! NewReno and CUBIC against the formulas of their RFCs, fed by hand.
+//! Tests of NewReno and CUBIC against the formulas of their RFCs, on a scripted path.
 
 use super::*;
 use crate::Time;
 
 const RTT: Duration = Duration::from_millis(100);
 
-/// A path of one round trip that acknowledges everything the window lets out, sixteen times a round trip.
+/// A path with one fixed RTT that acknowledges everything the window allows, sixteen times per round trip.
 struct Driver<C> {
     control: C,
     now: Time,
@@ -22,7 +22,7 @@ impl<C: RateController> Driver<C> {
         self.control.budget().window as f64 / PACKET as f64
     }
 
-    /// One round trip in which `share` of the window is used.
+    /// One round trip in which the sender uses `share` of the window.
     fn round(&mut self, share: f64) {
         let used = (self.control.budget().window as f64 * share) as u64;
         let per_round = (used / PACKET).max(16);
@@ -46,12 +46,12 @@ impl<C: RateController> Driver<C> {
     }
 
     fn lose(&mut self, persistent: bool) {
-        // A round trip ago at most, and after the last loss.
+        // Sent at most one round trip ago, and after the last loss.
         let sent = self.now - self.rtt / 32;
         self.control.on_loss(&LossSample { now: self.now, bytes: PACKET, sent, persistent });
     }
 
-    /// Doubles the window in slow start until it holds this many packets or more, then loses one.
+    /// Doubles the window in slow start until it holds at least this many packets, then loses one.
     fn grow_and_lose(&mut self, packets: f64) {
         while self.packets() < packets {
             self.round(1.0);
@@ -75,7 +75,8 @@ fn slow_start_doubles_the_window_that_is_used() {
 fn slow_start_ends_with_the_growth_of_the_round_trip() {
     let mut driver = Driver::new(NewReno::default(), RTT);
     (0..3).for_each(|_| driver.round(1.0));
-    // An eighth of the round trip in the queue: five rounds at a quarter of the growth follow (RFC 9406 section 4.2).
+    // The queue adds an eighth of the round trip. Five rounds at a quarter of the growth follow (RFC 9406
+    // section 4.2).
     driver.rtt = RTT + RTT / 8;
     let mut growth = Vec::new();
     for _ in 0..8 {
@@ -95,7 +96,7 @@ fn newreno_halves_once_a_round_trip_and_grows_by_a_packet() {
     driver.lose(false);
     driver.control.on_ecn(driver.now, driver.now - RTT);
     assert_eq!(driver.packets(), before, "one congestion is answered once");
-    // Nothing grows until a packet is acknowledged that left after the fall.
+    // The window does not grow until a packet sent after the fall is acknowledged.
     driver.round(1.0);
     assert_eq!(driver.packets(), before);
     for _ in 0..10 {
@@ -117,7 +118,7 @@ fn persistent_congestion_leaves_two_packets_and_slow_start_to_half() {
     driver.round(1.0);
     assert!(driver.packets() > 3.5);
     (0..5).for_each(|_| driver.round(1.0));
-    // Half of what it had: slow start ends there.
+    // The window fell to half of its size, and slow start ends there.
     assert!((driver.packets() - half / 2.0).abs() < 5.0, "{}, once {half}", driver.packets());
 }
 
@@ -128,7 +129,7 @@ fn cubic_follows_its_curve() {
     driver.grow_and_lose(400.0);
     let max = driver.packets() / BETA;
     let k = (max * (1.0 - BETA) / 0.4).cbrt();
-    // 640 packets: K is 7.83 s.
+    // At 640 packets K is 7.83 s.
     assert!((max - 640.0).abs() < 20.0 && (k - 7.83).abs() < 0.1, "{max} {k}");
     driver.round(1.0);
     let began = driver.now;
@@ -142,7 +143,8 @@ fn cubic_follows_its_curve() {
     assert!(driver.packets() > max, "convex by now");
 }
 
-/// RFC 9438 section 4.3: where Reno would have more, its window is taken, which grows by 0.53 packets a round trip.
+/// RFC 9438 section 4.3: while Reno's window is larger, CUBIC uses it. That window grows by 0.53 packets per
+/// round trip.
 #[test]
 fn cubic_is_no_slower_than_reno_on_short_paths() {
     let rtt = Duration::from_millis(10);
@@ -155,7 +157,7 @@ fn cubic_is_no_slower_than_reno_on_short_paths() {
     }
     let per_round = (driver.packets() - before) / 20.0;
     assert!((per_round - 9.0 / 17.0).abs() < 0.05, "{per_round} packets a round trip");
-    // From the old window on as fast as Reno itself.
+    // Beyond the old window it grows as fast as Reno itself.
     while driver.packets() < before / BETA + 1.0 {
         driver.round(1.0);
     }
@@ -164,7 +166,8 @@ fn cubic_is_no_slower_than_reno_on_short_paths() {
     assert!((driver.packets() - before - 10.0).abs() < 1.0, "{} after {before}", driver.packets());
 }
 
-/// RFC 9438 section 4.7: congestion before the window came back sets the next plateau lower, at 0.85 of the window.
+/// RFC 9438 section 4.7: congestion before the window is back sets the next plateau lower, at 0.85 of the
+/// window.
 #[test]
 fn cubic_leaves_room_when_it_did_not_come_back() {
     let mut driver = Driver::new(Cubic::default(), RTT);

@@ -1,8 +1,8 @@
-//! Bounded cursors over bytes: [`Reader`] for what came off the wire, [`Writer`] for what goes onto it.
+//! Bounded cursors over bytes: [`Reader`] for received bytes, [`Writer`] for bytes to send.
 //!
-//! Everything else in this module tree goes through these two, so no other file indexes a slice. Neither can panic:
-//! a read past the end is [`Truncated`], a write past the end is [`Full`] and leaves the position where it was.
-//! Integers are big-endian; `varint` is RFC 9000 section 16.
+//! All other code of this module uses these two, so no other file indexes a slice. Neither can panic. A read
+//! past the end returns [`Truncated`]. A write past the end returns [`Full`] and leaves the position
+//! unchanged. Integers are big-endian; `varint` is RFC 9000 section 16.
 
 use core::fmt;
 
@@ -21,7 +21,7 @@ impl fmt::Display for Truncated {
 
 impl core::error::Error for Truncated {}
 
-/// The buffer has no room for the value; nothing of it was written.
+/// The buffer has no room for the value. Nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -33,7 +33,7 @@ impl fmt::Display for Full {
 
 impl core::error::Error for Full {}
 
-/// Bytes that `value` takes as a varint in its shortest form.
+/// Bytes of `value` as a varint in its shortest form.
 pub const fn varint_len(value: u64) -> usize {
     match value {
         0..0x40 => 1,
@@ -55,17 +55,17 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// The bytes not read yet.
+    /// The unread bytes.
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// How many bytes are not read yet.
+    /// Number of unread bytes.
     pub const fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// Whether all was read.
+    /// Whether everything was read.
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
@@ -92,7 +92,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes all that is left.
+    /// Takes all unread bytes.
     pub const fn take_rest(&mut self) -> &'a [u8] {
         let rest = self.rest;
         self.rest = &[];
@@ -119,7 +119,8 @@ impl<'a> Reader<'a> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// Takes a varint of any of the four lengths, the shortest or not. The value is at most [`VARINT_MAX`].
+    /// Takes a varint of any of the four lengths, in its shortest form or not. The value is at most
+    /// [`VARINT_MAX`].
     pub fn varint(&mut self) -> Result<u64, Truncated> {
         let first = *self.rest.first().ok_or(Truncated)?;
         match first >> 6 {
@@ -144,7 +145,8 @@ impl<'a> Writer<'a> {
         Self { buffer, len: 0 }
     }
 
-    /// Goes on after the first `len` bytes of `buffer`, written earlier. A `len` past the end leaves no room.
+    /// Continues after the first `len` bytes of `buffer`, which were written earlier. A `len` past the end
+    /// leaves no room.
     pub fn resume(buffer: &'a mut [u8], len: usize) -> Self {
         let len = len.min(buffer.len());
         Self { buffer, len }
@@ -160,7 +162,7 @@ impl<'a> Writer<'a> {
         self.len == 0
     }
 
-    /// Room that is left, in bytes.
+    /// Remaining room in bytes.
     pub const fn remaining(&self) -> usize {
         self.buffer.len().saturating_sub(self.len)
     }
@@ -170,8 +172,8 @@ impl<'a> Writer<'a> {
         self.buffer.get(..self.len).unwrap_or_default()
     }
 
-    /// The room that is left, to be filled by the caller and then claimed with [`Writer::advance`]: the encoder writes
-    /// a repair symbol straight into the outgoing packet.
+    /// The remaining room. The caller fills it and then claims it with [`Writer::advance`]. The encoder
+    /// writes a repair symbol directly into the outgoing packet this way.
     pub fn spare(&mut self) -> &mut [u8] {
         self.buffer.get_mut(self.len..).unwrap_or_default()
     }
@@ -214,8 +216,8 @@ impl<'a> Writer<'a> {
         self.bytes(&value.to_be_bytes())
     }
 
-    /// Appends `value` as a varint in its shortest form. Values above [`VARINT_MAX`] are a bug of the caller and are
-    /// written as [`VARINT_MAX`].
+    /// Appends `value` as a varint in its shortest form. A value above [`VARINT_MAX`] is a bug of the caller
+    /// and is written as [`VARINT_MAX`].
     pub fn varint(&mut self, value: u64) -> Result<(), Full> {
         debug_assert!(value <= VARINT_MAX, "{value} does not fit a varint");
         let value = value.min(VARINT_MAX);
@@ -227,7 +229,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Overwrites bytes already written, from position `at`; used for lengths known only afterwards.
+    /// Overwrites written bytes from position `at`, for lengths that are known only later.
     pub fn patch(&mut self, at: usize, bytes: &[u8]) -> Result<(), Full> {
         let written = self.buffer.get_mut(..self.len).ok_or(Full)?;
         let place = written.get_mut(at..).and_then(|tail| tail.get_mut(..bytes.len())).ok_or(Full)?;
@@ -235,7 +237,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Runs `write`, all or nothing: if it fails the position is what it was before.
+    /// Runs `write`, all or nothing. If it fails, the position is restored.
     pub fn atomically<T>(&mut self, write: impl FnOnce(&mut Self) -> Result<T, Full>) -> Result<T, Full> {
         let start = self.len;
         write(self).inspect_err(|_| self.len = start)

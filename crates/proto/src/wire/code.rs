@@ -1,6 +1,6 @@
-//! The codes of the wire: the one table of their code points and names.
+//! The codes of the wire: the only table of their code points and names.
 //!
-//! REPAIR frames, the handshake's parameter 9 and `--code` read it. A code of the codec that is not in it
+//! REPAIR frames, the handshake's parameter 9 and `--code` use it. A code of the codec that is missing here
 //! cannot be chosen.
 
 use tidewire_codec::Code;
@@ -10,7 +10,7 @@ use crate::nearest::nearest;
 /// Code, code point, name (docs/wire.md section 7).
 const CODES: [(Code, u8, &str); 3] = [(Code::Rlc, 0, "rlc"), (Code::Cauchy, 1, "cauchy"), (Code::Rlc16, 3, "rlc16")];
 
-/// Code point of a code; `None` for one that the wire does not know.
+/// Code point of a code; `None` for a code without one.
 pub(super) fn code_point(code: Code) -> Option<u8> {
     CODES.iter().find(|(known, ..)| *known == code).map(|&(_, point, _)| point)
 }
@@ -25,10 +25,10 @@ pub fn code_name(code: Code) -> &'static str {
     CODES.iter().find(|(known, ..)| *known == code).map_or("a code that the wire does not know", |&(.., name)| name)
 }
 
-/// The code of a name.
+/// The code with this name.
 ///
 /// # Errors
-/// No such code: the text says which there are.
+/// There is no such code; the text lists the codes.
 pub fn parse_code(name: &str) -> Result<Code, String> {
     let found = CODES.iter().find(|(.., known)| *known == name).map(|&(code, ..)| code);
     found.ok_or_else(|| format!("unknown code {name:?}{}", nearest(name, &CODES.map(|(.., known)| known))))
@@ -39,7 +39,7 @@ pub fn parse_code(name: &str) -> Result<Code, String> {
 pub struct CodeSet(pub(crate) u16);
 
 impl CodeSet {
-    /// What a peer that says nothing decodes.
+    /// The codes of a peer that announces none.
     pub const RLC: Self = Self(1);
 
     /// The codes that this crate decodes.
@@ -73,7 +73,7 @@ mod tests {
             parse_code("cauchi"),
             Err("unknown code \"cauchi\"; did you mean \"cauchy\"? (allowed: rlc, cauchy, rlc16)".into())
         );
-        // As near as `rlc`, of which it would be more than a slip.
+        // As near as `rlc`, which would be more than a typing error away.
         assert!(parse_code("rlc61").is_err_and(|text| text.contains("did you mean \"rlc16\"?")));
     }
 }

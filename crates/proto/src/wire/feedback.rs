@@ -1,8 +1,9 @@
-//! FEEDBACK (wire.md section 5): what arrived, what is decoded, what is lacking, what is accepted.
+//! FEEDBACK (docs/wire.md section 5): the packets received, the symbols decoded, the deficits, and the
+//! credit.
 //!
-//! [`Feedback`] is the view of a received frame, validated wholly by `parse`, so that its iterators cannot fail;
-//! [`FeedbackRepr`] is what the receiver side wants to say, and `emit` says as much of it as the packet has room for. The
-//! iterators are the parser: `parse` runs each once to the end and keeps a copy from the beginning.
+//! [`Feedback`] is the view of a received frame. `parse` validates the whole frame, so the iterators cannot
+//! fail. [`FeedbackRepr`] holds the receiver's report, and `emit` writes as much of it as the packet has room
+//! for. The iterators are the parser: `parse` runs each one to its end and keeps a copy of its initial state.
 
 use core::ops::{Range, RangeInclusive};
 use core::time::Duration;
@@ -12,19 +13,19 @@ use tidewire_codec::SourceId;
 use super::bytes::{Reader, VARINT_MAX};
 use super::frame::{Malformed, number};
 
-/// Packet number ranges of one FEEDBACK, at most.
+/// Maximum number of packet number ranges in one FEEDBACK.
 pub const MAX_RANGES: u64 = 64;
-/// Stream limits of one FEEDBACK, at most.
+/// Maximum number of stream limits in one FEEDBACK.
 pub const MAX_LIMITS: u64 = 64;
-/// Lanes of one FEEDBACK, at most.
+/// Maximum number of lanes in one FEEDBACK.
 pub const MAX_LANES: u64 = 16;
-/// Undecoded runs of one lane, at most.
+/// Maximum number of undecoded runs of one lane.
 pub const MAX_RUNS: u64 = 32;
-/// Regions beyond the undecoded runs of one lane, at most.
+/// Maximum number of regions beyond the undecoded runs of one lane.
 pub const MAX_REGIONS: u64 = 63;
-/// The unit of the delay field and of send times.
+/// Unit of the delay field and of send times.
 pub(super) const TIME_UNIT_MICROS: u64 = 16;
-/// What `largest` says when nothing was received.
+/// Value of `largest` when nothing was received.
 pub(super) const NOTHING: u64 = VARINT_MAX;
 
 pub(super) mod flag {
@@ -35,7 +36,7 @@ pub(super) mod flag {
     pub const ALL: u8 = 15;
 }
 
-/// Packets received with each ECN mark, since the path began.
+/// Number of packets received with each ECN mark, since the path began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EcnCounts {
     /// Marked ECT(0).
@@ -107,17 +108,17 @@ impl<'a> Feedback<'a> {
         })
     }
 
-    /// The frame's bytes after its type.
+    /// The bytes of the frame after its type.
     pub(super) const fn body(&self) -> &'a [u8] {
         self.body
     }
 
-    /// The highest packet number received; none when nothing was.
+    /// The highest packet number received; `None` if nothing was received.
     pub const fn largest(&self) -> Option<u64> {
         self.largest
     }
 
-    /// How long the peer had the packet of the highest number before it sent this.
+    /// Time from the arrival of the packet with the highest number to the sending of this frame.
     pub const fn delay(&self) -> Duration {
         Duration::from_micros(self.delay.saturating_mul(TIME_UNIT_MICROS))
     }
@@ -132,17 +133,17 @@ impl<'a> Feedback<'a> {
         self.ecn
     }
 
-    /// How many streams we may have opened in all, and the streams whose absolute limit is said.
+    /// Number of streams that we may have opened in all, and the streams with a new absolute limit.
     pub const fn stream_credit(&self) -> Option<(u64, StreamLimits<'a>)> {
         self.streams
     }
 
-    /// The lanes that are reported.
+    /// The lanes that this frame reports.
     pub const fn lanes(&self) -> Lanes<'a> {
         self.lanes
     }
 
-    /// Whether it carries credit that was not acknowledged yet, and so wants an acknowledgement.
+    /// Whether it carries credit that was not acknowledged yet, and therefore asks for an acknowledgement.
     pub const fn elicits(&self) -> bool {
         self.elicits
     }
@@ -154,7 +155,7 @@ pub struct Received<'a> {
     reader: Reader<'a>,
     left: u64,
     newest: bool,
-    /// Newest range: its largest number. Later ones: the smallest number of the range before.
+    /// For the newest range: its largest number. For later ranges: the smallest number of the previous range.
     next: u64,
 }
 
@@ -164,7 +165,7 @@ impl Received<'_> {
         let largest = if self.newest {
             self.next
         } else {
-            // RFC 9000 section 19.3.1: a gap of 0 leaves one number out, else the ranges would be one.
+            // RFC 9000 section 19.3.1: a gap of 0 leaves one number out. Without it the ranges would be one.
             let gap = self.reader.varint()?.saturating_add(2);
             self.next.checked_sub(gap).ok_or(Malformed::Field("gap"))?
         };
@@ -183,7 +184,7 @@ impl Iterator for Received<'_> {
     }
 }
 
-/// Iterates over `(stream, limit)`: the stream's absolute byte limit.
+/// Iterates over `(stream, limit)`, where the limit is the stream's absolute byte limit.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamLimits<'a> {
     reader: Reader<'a>,
@@ -219,22 +220,23 @@ impl Iterator for StreamLimits<'_> {
     }
 }
 
-/// What the peer says about one lane.
+/// The peer's report on one lane.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneReport<'a> {
     /// The lane.
     pub lane: u32,
-    /// All ids below are decoded, or skipped.
+    /// All lower ids are decoded or skipped.
     pub edge: SourceId,
-    /// One past the highest id that `undecoded` speaks of: that was seen, in a source symbol or a span, where there are no `regions`; at least `edge`.
+    /// One past the highest id that `undecoded` covers; at least `edge`. Without `regions`, that is the
+    /// highest id seen in a source symbol or a span.
     pub end: SourceId,
-    /// Independent symbols lacking to decode all below `end`; at most `end - edge`.
+    /// Independent symbols that the peer needs to decode all ids below `end`; at most `end - edge`.
     pub deficit: u64,
-    /// Ids below are accepted; at least `edge`.
+    /// The peer accepts lower ids; at least `edge`.
     pub limit: SourceId,
-    /// Runs of ids not decoded, from the edge up, disjoint and not adjacent, all below `end`.
+    /// Runs of undecoded ids, from the edge up, disjoint and not adjacent, all below `end`.
     pub undecoded: Runs<'a>,
-    /// What is lacking beyond `end`.
+    /// Deficits beyond `end`.
     pub regions: Regions<'a>,
 }
 
@@ -266,7 +268,7 @@ impl<'a> Lanes<'a> {
         let seen = r.varint()?;
         let deficit = r.varint()?;
         let credit = r.varint()?;
-        // None of them exceeds 62 bits, so that the sums do not wrap.
+        // Each of them is at most 62 bits long, so the sums do not overflow.
         let end = edge.saturating_add(seen);
         let limit = edge.saturating_add(credit);
         if end > VARINT_MAX || deficit > seen || limit > VARINT_MAX {
@@ -308,7 +310,7 @@ pub struct Runs<'a> {
     reader: Reader<'a>,
     left: u64,
     lowest: bool,
-    /// One past the run before, or the edge.
+    /// One past the previous run, or the edge.
     next: u64,
     end: u64,
 }
@@ -316,7 +318,7 @@ pub struct Runs<'a> {
 impl Runs<'_> {
     fn step(&mut self) -> Result<Option<Range<SourceId>>, Malformed> {
         let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
-        // Between two runs lies at least one decoded id, else they would be one.
+        // At least one decoded id lies between two runs. Otherwise they would be one run.
         let least = u64::from(!self.lowest);
         let start = self.next.saturating_add(self.reader.varint()?).saturating_add(least);
         let end = start.saturating_add(self.reader.varint()?).saturating_add(1);
@@ -336,13 +338,13 @@ impl Iterator for Runs<'_> {
     }
 }
 
-/// Iterates over adjacent regions of source ids, lowest first, each with its deficit: independent symbols that are lacking in it once all below it is
-/// decoded.
+/// Iterates over adjacent regions of source ids, lowest first, each with its deficit: the independent symbols
+/// that the peer needs in the region once everything below is decoded.
 #[derive(Clone, Copy, Debug)]
 pub struct Regions<'a> {
     reader: Reader<'a>,
     left: u64,
-    /// Where the next one begins.
+    /// First id of the next region.
     next: u64,
 }
 

@@ -1,8 +1,9 @@
-//! Writing FEEDBACK: [`FeedbackRepr`] borrows what the receiver knows and says as much of it as there is room for.
+//! Writes FEEDBACK. [`FeedbackRepr`] borrows the receiver's state and writes as much of it as there is room
+//! for.
 //!
-//! The connection fills one from its own state whenever feedback is due. What cannot be left out (flags, the newest
-//! range, ECN, credit, each lane's edge and deficit) is written whole or not at all; the older ranges and the undecoded
-//! runs share what room is left, since the next FEEDBACK can say them again.
+//! The connection fills one from its own state whenever feedback is due. The fixed parts (flags, the newest
+//! range, ECN, credit, each lane's edge and deficit) are written completely or not at all. The older ranges
+//! and the undecoded runs share the remaining room, since the next FEEDBACK can repeat them.
 
 use core::ops::{Range, RangeInclusive};
 use core::time::Duration;
@@ -15,63 +16,64 @@ use super::feedback::{
 };
 use super::frame::write_feedback_type;
 
-/// Ranges written at most: one less than the wire allows, so that their count is always one byte.
+/// Maximum number of ranges written. It is one less than the wire allows, so that their count always takes
+/// one byte.
 const RANGES_WRITTEN: usize = MAX_RANGES as usize - 1;
 
-/// Stream credit to be said.
+/// Stream credit to report.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamCreditRepr<'a> {
-    /// Streams that the peer may have opened in all.
+    /// Number of streams that the peer may have opened in all.
     pub streams: u64,
-    /// `(stream, absolute byte limit)`; the first [`MAX_LIMITS`] are said.
+    /// `(stream, absolute byte limit)`. Only the first [`MAX_LIMITS`] are written.
     pub limits: &'a [(u64, u64)],
 }
 
-/// One lane to be reported. The fields are those of [`super::LaneReport`].
+/// Report of one lane. The fields are those of [`super::LaneReport`].
 #[derive(Clone, Copy, Debug)]
 pub struct LaneRepr<'a> {
     /// The lane.
     pub lane: u32,
-    /// All ids below are decoded, or skipped.
+    /// All lower ids are decoded or skipped.
     pub edge: SourceId,
-    /// One past the highest id that `undecoded` speaks of; at least `edge`.
+    /// One past the highest id that `undecoded` covers; at least `edge`.
     pub end: SourceId,
-    /// Independent symbols lacking to decode all below `end`; at most `end - edge`.
+    /// Independent symbols needed to decode all ids below `end`; at most `end - edge`.
     pub deficit: u64,
-    /// Ids below are accepted; at least `edge`.
+    /// Lower ids are accepted; at least `edge`.
     pub limit: SourceId,
-    /// Runs of ids not decoded, lowest first, none empty, disjoint, not adjacent, all in `edge .. end`. As many of the
-    /// lowest are said as there is room for, at most [`MAX_RUNS`].
+    /// Runs of undecoded ids, lowest first, none empty, disjoint, not adjacent, all in `edge .. end`. The
+    /// lowest runs that fit are written, at most [`MAX_RUNS`].
     pub undecoded: &'a [Range<SourceId>],
-    /// Adjacent regions of ids from `end` up, none empty, and the deficit of each, at most its length. As many of the lowest are said as there is room for
-    /// behind all runs, at most [`MAX_REGIONS`].
+    /// Adjacent regions of ids from `end` up, none empty, with the deficit of each, at most its length. If
+    /// all runs fit, the lowest regions that fit are written, at most [`MAX_REGIONS`].
     pub regions: &'a [(Range<SourceId>, u64)],
 }
 
-/// A FEEDBACK to be written.
+/// A FEEDBACK to write.
 #[derive(Clone, Copy, Debug)]
 pub struct FeedbackRepr<'a> {
-    /// Packet numbers received: newest range first, disjoint, not adjacent; empty when nothing was received. As many of
-    /// the newest are said as there is room for, at most one less than [`MAX_RANGES`].
+    /// Packet numbers received: newest range first, disjoint, not adjacent; empty if nothing was received.
+    /// The newest ranges that fit are written, at most one less than [`MAX_RANGES`].
     pub received: &'a [RangeInclusive<u64>],
-    /// Since the packet of the highest number arrived; said in units of 16 us.
+    /// Time since the packet with the highest number arrived, written in units of 16 us.
     pub delay: Duration,
-    /// ECN marks received, where the socket shows them.
+    /// ECN marks received, if the socket reports them.
     pub ecn: Option<EcnCounts>,
-    /// Stream credit, where it changed or was not acknowledged yet.
+    /// Stream credit, if it changed or was not acknowledged yet.
     pub stream_credit: Option<StreamCreditRepr<'a>>,
-    /// The first [`MAX_LANES`] are said.
+    /// Lane reports. Only the first [`MAX_LANES`] are written.
     pub lanes: &'a [LaneRepr<'a>],
     /// Whether it carries credit that was not acknowledged yet.
     pub elicits: bool,
 }
 
 impl FeedbackRepr<'_> {
-    /// Writes the frame; all or nothing but for ranges and runs, which are cut to the room there is.
+    /// Writes the frame, all or nothing. Only ranges, runs and regions are cut to the available room.
     pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
         let spare = w.remaining().checked_sub(self.least_len()).ok_or(Full)?;
-        // Half the room for the runs first: a repair sent for the right symbols saves a round trip, while a range left
-        // out costs nothing before the peer's loss detection asks for it.
+        // The runs get the first half of the room. A repair for the right symbols saves a round trip. A
+        // missing range costs nothing until the peer's loss detection needs it.
         let mut for_runs = spare / 2;
         let mut shown = [(0_usize, 0_usize); MAX_LANES as usize];
         for ((runs, _), lane) in shown.iter_mut().zip(self.lanes) {
@@ -110,7 +112,7 @@ impl FeedbackRepr<'_> {
         self.received.first().map_or(NOTHING, |newest| *newest.end())
     }
 
-    /// Bytes with the newest range only and without runs: [`Self::emit`] succeeds with as much room.
+    /// Bytes with the newest range only and without runs. [`Self::emit`] succeeds with this much room.
     pub fn least_len(&self) -> usize {
         // Type, flags, number of ranges.
         let mut len = 3_usize;
@@ -128,7 +130,7 @@ impl FeedbackRepr<'_> {
         }
         if !self.lanes.is_empty() {
             add(self.lanes().len() as u64);
-            // The last two are the numbers of runs and of regions, at most 32 and 63.
+            // The last two bytes are the numbers of runs and of regions, at most 32 and 63.
             self.lanes().iter().flat_map(|lane| lane.fixed().into_iter().chain([0, 0])).for_each(&mut add);
         }
         len
@@ -201,20 +203,20 @@ impl StreamCreditRepr<'_> {
 }
 
 impl LaneRepr<'_> {
-    /// The same report if only its first `shown` runs are said: of ids behind the last of them it then says nothing, or the peer
-    /// would take them for decoded.
+    /// The same report with only the first `shown` runs. It then ends at the last of them, or the peer would
+    /// take the later ids for decoded.
     fn cut_to(self, shown: usize) -> Self {
         let whole = shown == self.undecoded.len();
         let named = self.undecoded.get(..shown).and_then(|runs| runs.last()).map_or(self.edge, |run| run.end);
         Self { end: if whole { self.end } else { named }, ..self }
     }
 
-    /// Length and deficit of each region, as they stand on the wire.
+    /// Length and deficit of each region, in their wire form.
     fn region_pairs(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.regions.iter().map(|(ids, deficit)| (ids.end.0.saturating_sub(ids.start.0), *deficit))
     }
 
-    /// Lane, edge, seen, deficit, credit, as they stand on the wire.
+    /// Lane, edge, seen, deficit and credit, in their wire form.
     fn fixed(&self) -> [u64; 5] {
         debug_assert!(self.edge <= self.end && self.edge <= self.limit, "lane {} reported wrongly", self.lane);
         let seen = self.end.0.saturating_sub(self.edge.0);
@@ -223,7 +225,7 @@ impl LaneRepr<'_> {
     }
 }
 
-/// How many of the pairs fit `budget` bytes, from the first on; the budget is lowered by what they take.
+/// Number of leading pairs that fit into `budget` bytes. Subtracts their size from the budget.
 fn fitting(pairs: impl Iterator<Item = (u64, u64)>, budget: &mut usize) -> usize {
     let mut count = 0_usize;
     for (gap, length) in pairs {
@@ -234,7 +236,7 @@ fn fitting(pairs: impl Iterator<Item = (u64, u64)>, budget: &mut usize) -> usize
     count
 }
 
-/// The `(gap, length)` of received ranges as they stand on the wire; the newest range's gap means nothing.
+/// The `(gap, length)` of received ranges in their wire form. The gap of the newest range has no meaning.
 struct RangeGaps<'a> {
     ranges: core::slice::Iter<'a, RangeInclusive<u64>>,
     smallest: u64,
@@ -257,10 +259,10 @@ impl Iterator for RangeGaps<'_> {
     }
 }
 
-/// The `(gap, length)` of a lane's undecoded runs as they stand on the wire.
+/// The `(gap, length)` of a lane's undecoded runs in their wire form.
 struct RunGaps<'a> {
     runs: core::slice::Iter<'a, Range<SourceId>>,
-    /// The lowest id where the next run may begin.
+    /// The lowest id at which the next run may begin.
     from: u64,
 }
 

@@ -1,8 +1,8 @@
-//! The frames of a packet (wire.md section 5): [`Frames`] walks them, [`Frame`] is one of them.
+//! The frames of a packet (docs/wire.md section 5). [`Frame`] is one frame; [`Frames`] iterates over them.
 //!
-//! The connection runs this over the payload of every authentic packet. A frame's body is validated wholly when the
-//! frame is yielded, so that nothing behind it can fail later; the first malformed frame ends the walk, and closes the
-//! connection. PAD and the ignorable types are skipped here and seen by nobody.
+//! The connection runs [`Frames`] over the payload of every authentic packet. It validates a frame completely
+//! before it yields the frame, so later use of the frame cannot fail. The first malformed frame ends the
+//! iteration and closes the connection. PAD and ignorable types are skipped here.
 
 use core::fmt;
 
@@ -13,13 +13,15 @@ use super::code::{code_of, code_point};
 use super::feedback::Feedback;
 use super::header::ConnectionId;
 
-/// The longest reason of a CLOSE and the longest text of a POLICY, in bytes.
+/// Maximum length of the reason of a CLOSE and of the text of a POLICY, in bytes.
 pub const MAX_TEXT: usize = 256;
-/// The longest message of a REKEY, in bytes: more than twice those of version 1, which are of 48 and 96.
+/// Maximum length of a REKEY message in bytes, more than twice the length of those of version 1, which have
+/// 48 and 96.
 pub const MAX_NOISE: usize = 256;
-/// The longest span on the wire, in symbols: RELIABILITY 2.3 bounds decoder memory by it.
+/// Maximum length of a span on the wire, in symbols. It bounds the decoder's memory.
 pub const MAX_SPAN: u64 = 1024;
-/// The longest source symbol: what fits the largest UDP payload beside packet and repair headers.
+/// Maximum length of a source symbol, so that it fits the largest UDP payload beside packet and repair
+/// headers.
 pub const MAX_SYMBOL: usize = 65_472;
 /// Types from here up are ignorable.
 const IGNORABLE: u64 = 0x40;
@@ -41,22 +43,22 @@ mod kind {
     pub const SOURCE_AGAIN: u8 = 0x11;
     pub const REPAIR: u8 = 0x12;
     pub const REPAIR_ON_FEEDBACK: u8 = 0x13;
-    /// Added to the four above for a lane in generations.
+    /// Added to the four types above for a lane in generations.
     pub const OF_GENERATIONS: u8 = 0x04;
 }
 
-/// How the symbols of a lane are coded together: the same for all of its life.
+/// How the symbols of a lane are coded together. It never changes during the life of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
-    /// Any span of neighbouring symbols.
+    /// Spans are any adjacent symbols.
     #[default]
     Sliding,
-    /// In closed groups.
+    /// Spans are closed generations.
     Generations,
 }
 
 impl Layout {
-    /// The frame type of this layout, from that of a sliding lane.
+    /// The frame type of this layout, given the type for a sliding lane.
     const fn kind(self, sliding: u8) -> u8 {
         match self {
             Self::Sliding => sliding,
@@ -64,7 +66,7 @@ impl Layout {
         }
     }
 
-    /// The layout that a type of SRC or REPAIR says.
+    /// The layout that a type of SRC or REPAIR indicates.
     const fn of(kind: u8) -> Self {
         if kind & kind::OF_GENERATIONS == 0 { Self::Sliding } else { Self::Generations }
     }
@@ -76,9 +78,9 @@ impl Layout {
 pub enum Malformed {
     /// The packet or the section ends before the frame does.
     Truncated,
-    /// A type below 0x40 that means nothing, or one that is not in its shortest form.
+    /// An undefined type below 0x40, or a type that is not in its shortest form.
     UnknownType,
-    /// A field has a value that it must not have; names the field.
+    /// A field has a forbidden value; carries the field's name.
     Field(&'static str),
     /// A code that this side did not offer; carries the code point.
     UnknownCode(u8),
@@ -104,12 +106,12 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// A malformed frame in an authentic packet: the peer has a bug, and the connection closes with `malformed`.
+/// A malformed frame in an authentic packet. The peer has a bug, and the connection closes with `malformed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameError {
     /// The frame's type.
     pub frame: u64,
-    /// Where in the payload the frame begins, in bytes.
+    /// Offset of the frame in the payload, in bytes.
     pub offset: usize,
     /// What is wrong with it.
     pub kind: Malformed,
@@ -123,35 +125,35 @@ impl fmt::Display for FrameError {
 
 impl core::error::Error for FrameError {}
 
-/// One frame, borrowed from the packet it came in. One that can be constructed from parsed parts can be emitted.
+/// One frame, borrowed from its packet. A frame made of parsed parts can be emitted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Frame<'a> {
-    /// Asks for an acknowledgement, says nothing.
+    /// Asks for an acknowledgement and has no other content.
     Ping,
-    /// What the peer received, decoded, lacks and accepts.
+    /// The peer's report: packets received, symbols decoded, deficits and credit.
     Feedback(Feedback<'a>),
-    /// The connection is over.
+    /// Ends the connection.
     Close {
-        /// Why; from 256 up the application's.
+        /// Error code; codes from 256 up belong to the application.
         code: u64,
-        /// Why, for people; at most [`MAX_TEXT`] bytes.
+        /// Reason as text for people; at most [`MAX_TEXT`] bytes.
         reason: &'a str,
     },
-    /// Layout, code and redundancy that the peer asks of us, in words; at most [`MAX_TEXT`] bytes.
+    /// Layout, code and redundancy that the peer requests from us, as text; at most [`MAX_TEXT`] bytes.
     Policy(&'a str),
-    /// To be echoed on the same path.
+    /// A token that the receiver must echo on the same path.
     PathChallenge([u8; 8]),
-    /// The echo.
+    /// The echo of a challenge.
     PathResponse([u8; 8]),
-    /// A further id for the sender of the frame.
+    /// A further connection id for the sender of the frame.
     NewCid {
-        /// Numbers the ids of one sender.
+        /// Sequence number of the id among those of its sender.
         sequence: u64,
-        /// Ids of lower sequence are given up; at most `sequence`.
+        /// Ids with a lower sequence number are retired; at most `sequence`.
         retire: u64,
-        /// The path that packets to this id belong to.
+        /// The path of packets to this id.
         path: u32,
-        /// The id.
+        /// The connection id.
         id: ConnectionId,
     },
     /// Part of a source symbol that no longer fits the path.
@@ -160,42 +162,42 @@ pub enum Frame<'a> {
         lane: u32,
         /// The lane's layout.
         layout: Layout,
-        /// The symbol.
+        /// The source id of the symbol.
         id: SourceId,
-        /// Where in the symbol these bytes stand.
+        /// Offset of these bytes in the symbol.
         offset: usize,
         /// Length of the symbol; at most [`MAX_SYMBOL`].
         total: usize,
         /// At least one byte; they end at or before `total`.
         bytes: &'a [u8],
     },
-    /// Symbols of a lane of messages are given up, where no symbol is sent that would say so.
+    /// Gives up symbols of a lane of messages, when no symbol that could carry the base is sent.
     Base {
         /// The lane.
         lane: u32,
-        /// No symbol of the lane below this will come.
+        /// The sender will send no lower symbol of the lane.
         base: SourceId,
     },
     /// A message of a Noise handshake inside the session.
     Rekey {
-        /// Numbers the exchanges of the session, from 1.
+        /// Number of the exchange within the session, from 1.
         number: u64,
-        /// The initiator's first message or the responder's second; at most `MAX_NOISE` bytes.
+        /// The initiator's first message or the responder's second; at most [`MAX_NOISE`] bytes.
         message: &'a [u8],
     },
-    /// A source symbol as it is.
+    /// A source symbol, sent unmixed.
     Source {
         /// The symbol's lane.
         lane: u32,
         /// The lane's layout.
         layout: Layout,
-        /// The symbol.
+        /// The source id of the symbol.
         id: SourceId,
-        /// No symbol of the lane below this will come.
+        /// The sender will send no lower symbol of the lane.
         base: SourceId,
         /// The same symbol was sent before.
         again: bool,
-        /// To the end of the packet.
+        /// The symbol, up to the end of the packet.
         symbol: &'a [u8],
     },
     /// A combination of the source symbols of a span.
@@ -204,21 +206,21 @@ pub enum Frame<'a> {
         lane: u32,
         /// The lane's layout.
         layout: Layout,
-        /// The rule of the coefficients.
+        /// The code that defines the coefficients.
         code: Code,
         /// The span and the key of the coefficients.
         id: RepairId,
-        /// No symbol of the lane below this will come.
+        /// The sender will send no lower symbol of the lane.
         base: SourceId,
-        /// Answers a reported deficit; else proactive. For counting only.
+        /// The repair answers a reported deficit. Otherwise it is proactive. Used for counting only.
         on_feedback: bool,
-        /// To the end of the packet.
+        /// The symbol, up to the end of the packet.
         symbol: &'a [u8],
     },
 }
 
 impl<'a> Frame<'a> {
-    /// Whether the packet that carries this frame is to be acknowledged.
+    /// Whether the packet that carries this frame must be acknowledged.
     pub fn elicits_ack(&self) -> bool {
         match self {
             Self::Feedback(feedback) => feedback.elicits(),
@@ -248,8 +250,8 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Writes the frame, all or nothing. A FEEDBACK is written by [`super::FeedbackRepr`] instead, from what is to be
-    /// said; here the one parsed is repeated byte by byte.
+    /// Writes the frame, all or nothing. A received FEEDBACK is repeated byte by byte.
+    /// [`super::FeedbackRepr`] writes a new one.
     pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
         w.atomically(|w| match *self {
             Self::Ping => w.u8(kind::PING),
@@ -316,7 +318,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// A lane or path number: 32 bits in a varint.
+/// Reads a lane or path number: 32 bits in a varint.
 pub(super) fn number(r: &mut Reader<'_>, name: &'static str) -> Result<u32, Malformed> {
     u32::try_from(r.varint()?).map_err(|_| Malformed::Field(name))
 }
@@ -326,7 +328,7 @@ fn text<'a>(r: &mut Reader<'a>) -> Result<&'a str, Malformed> {
     core::str::from_utf8(r.bytes(len)?).map_err(|_| Malformed::NotText)
 }
 
-/// Writes as much of `text` as the wire allows, cut at a character.
+/// Writes as much of `text` as the wire allows, cut at a character boundary.
 fn write_text(w: &mut Writer<'_>, text: &str) -> Result<(), Full> {
     let end = (0..=MAX_TEXT.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
     let text = text.get(..end).unwrap_or_default();
@@ -352,7 +354,7 @@ fn slice<'a>(layout: Layout, r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed>
     if total > MAX_SYMBOL as u64 {
         return Err(Malformed::Field("total"));
     }
-    // None of the three exceeds 62 bits, so that the sum does not wrap.
+    // Each of the three is at most 62 bits long, so the sum does not overflow.
     if len == 0 || offset.saturating_add(len) > total {
         return Err(Malformed::Field("length"));
     }
@@ -366,7 +368,7 @@ fn rekey<'a>(r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed> {
     Ok(Frame::Rekey { number, message: r.bytes(len.ok_or(Malformed::Field("length"))?)? })
 }
 
-/// `back` of SRC and REPAIR: how far the lane's base lies below `id`.
+/// Reads `back` of SRC and REPAIR, the distance of the lane's base below `id`.
 fn base(id: u64, r: &mut Reader<'_>) -> Result<SourceId, Malformed> {
     id.checked_sub(r.varint()?).map(SourceId).ok_or(Malformed::Field("back"))
 }
@@ -415,7 +417,8 @@ pub const fn source_header_len(lane: u32, id: SourceId, base: SourceId) -> usize
         .saturating_add(varint_len(back(id, base)))
 }
 
-/// Writes a SRC frame up to its symbol, which the caller appends to the end of the packet. `base` is at most `id`.
+/// Writes a SRC frame up to its symbol. The caller appends the symbol, up to the end of the packet. `base` is
+/// at most `id`.
 pub fn write_source_header(
     w: &mut Writer<'_>,
     (lane, layout): (u32, Layout),
@@ -447,7 +450,7 @@ pub const fn repair_header_len((lane, layout): (u32, Layout), id: RepairId, base
         .saturating_add(varint_len(back(base_from(layout, id), base)))
 }
 
-/// The id that the base of a REPAIR is counted from.
+/// The id from which the base of a REPAIR is counted.
 const fn base_from(layout: Layout, id: RepairId) -> SourceId {
     match layout {
         Layout::Sliding => id.first,
@@ -455,8 +458,9 @@ const fn base_from(layout: Layout, id: RepairId) -> SourceId {
     }
 }
 
-/// Writes a REPAIR frame up to its symbol, which the caller appends to the end of the packet. `base` is at most the
-/// span's first id, or its end in generations; the span is at most [`MAX_SPAN`] long. A code without a code point is a bug of the caller: [`Full`].
+/// Writes a REPAIR frame up to its symbol. The caller appends the symbol, up to the end of the packet. `base`
+/// is at most the span's first id, or the span's end in generations. The span is at most [`MAX_SPAN`] long. A
+/// code without a code point is a bug of the caller and returns [`Full`].
 pub fn write_repair_header(
     w: &mut Writer<'_>,
     (lane, layout): (u32, Layout),
@@ -487,8 +491,8 @@ pub(super) fn write_feedback_type(w: &mut Writer<'_>) -> Result<(), Full> {
     w.u8(kind::FEEDBACK)
 }
 
-/// Writes an ignorable frame, as every sender does now and then so that receivers keep skipping them (RFC 9000 section
-/// 21 calls it greasing). `random` picks the type; `body` is at most 16 random bytes.
+/// Writes an ignorable frame. Every sender does so now and then, so that receivers keep skipping such frames
+/// (greasing, RFC 9000 section 21). `random` selects the type; `body` is at most 16 random bytes.
 pub fn write_grease(w: &mut Writer<'_>, random: u16, body: &[u8]) -> Result<(), Full> {
     w.atomically(|w| {
         w.varint(u64::from(random & 0x3fff).max(IGNORABLE))?;
@@ -497,17 +501,17 @@ pub fn write_grease(w: &mut Writer<'_>, random: u16, body: &[u8]) -> Result<(), 
     })
 }
 
-/// Fills the rest of the packet with PAD frames; path probes are made of them.
+/// Fills the rest of the packet with PAD frames. Path probes consist of them.
 pub fn pad(w: &mut Writer<'_>, to_len: usize) {
     let want = to_len.saturating_sub(w.len()).min(w.remaining());
     if let Some(spare) = w.spare().get_mut(..want) {
         spare.fill(kind::PAD);
     }
-    // `want` is at most what remains.
+    // `want` is at most the remaining room.
     let _ = w.advance(want);
 }
 
-/// Walks the frames of one packet's payload. Ends after the first error.
+/// Iterates over the frames of one packet's payload. Ends after the first error.
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
     reader: Reader<'a>,
@@ -520,8 +524,8 @@ impl<'a> Frames<'a> {
         Self { reader: Reader::new(payload), total: payload.len() }
     }
 
-    /// The next frame that is to be seen, or none at the end. `kind` and `offset` are left at those of the frame read
-    /// last.
+    /// The next frame to yield, or `None` at the end. Leaves `kind` and `offset` at the values of the last
+    /// frame read.
     fn step(&mut self, kind: &mut u64, offset: &mut usize) -> Result<Option<Frame<'a>>, Malformed> {
         while let Some(first) = self.reader.rest().first() {
             *kind = u64::from(*first);

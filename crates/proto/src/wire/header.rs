@@ -1,7 +1,8 @@
-//! The clear part of a datagram: long form (handshake) and short form (everything else), wire.md section 1.
+//! The clear part of a datagram: long form (handshake) and short form (all other packets), docs/wire.md
+//! section 1.
 //!
-//! The endpoint parses it to find the connection; the handshake and the packet keys do the rest. Nothing here is
-//! authenticated yet: a caller may route by it, and must not change any state because of it.
+//! The endpoint parses it to find the connection; the handshake and the packet keys process the rest. Nothing
+//! here is authenticated. A caller may route by it but must not change any state because of it.
 
 use core::fmt;
 
@@ -9,33 +10,33 @@ use super::bytes::{Full, Reader, Truncated, Writer};
 
 /// Bytes before the frames of a short packet.
 pub const SHORT_HEADER_LEN: usize = 13;
-/// Bytes of the tag that ends a short packet.
+/// Bytes of the tag at the end of a short packet.
 pub const TAG_LEN: usize = 16;
-/// Where the packet number of a short packet stands.
+/// Offset of the packet number in a short packet.
 pub const PACKET_NUMBER_AT: usize = 9;
-/// Bytes of a long header before the Noise message; the same bytes of the HELLO are in the Noise prologue.
+/// Bytes of a long header before the Noise message. Those of a HELLO are part of the Noise prologue.
 pub const LONG_HEADER_LEN: usize = 25;
-/// Bytes of mac1 and of mac2.
+/// Bytes of mac1, and of mac2.
 pub const MAC_LEN: usize = 16;
-/// A HELLO is exactly this long: room for the parameters, and more than two REPLYs.
+/// Exact length of a HELLO. It has room for the parameters and is at least as long as two REPLYs.
 pub const HELLO_LEN: usize = 300;
-/// A REPLY is at most this long: half a HELLO.
+/// Maximum length of a REPLY: half a HELLO.
 pub const REPLY_MAX: usize = 150;
-/// A COOKIE is exactly this long: the clear bytes, a nonce and a cookie of 16 bytes each, and the tag.
+/// Exact length of a COOKIE: the clear bytes, a nonce and a cookie of 16 bytes each, and the tag.
 pub const COOKIE_LEN: usize = LONG_HEADER_LEN + COOKIE_NONCE_LEN + MAC_LEN + TAG_LEN;
 /// Bytes of the nonce in a COOKIE.
 pub const COOKIE_NONCE_LEN: usize = 16;
-/// The version that this crate speaks: "TW", 0, 1.
+/// The version that this crate implements: "TW", 0, 1.
 pub const VERSION: u32 = 0x5457_0001;
 
 const FORM_LONG: u8 = 0x80;
 const FIXED_BIT: u8 = 0x40;
-/// The key phase, in the first byte of a short packet.
+/// Bit of the key phase in the first byte of a short packet.
 pub(crate) const PHASE_BIT: u8 = 0x20;
 const GREASE_BITS: u8 = 0x1f;
 const TYPE_SHIFT: u32 = 5;
 
-/// What a receiver of packets is called in their headers: eight bytes that it chose itself.
+/// Connection id: eight bytes that a receiver chose and that packets to it carry in their headers.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub [u8; 8]);
 
@@ -58,16 +59,16 @@ pub enum LongKind {
     Hello,
     /// Second flight, responder to initiator.
     Reply,
-    /// Instead of a REPLY, from a responder under load.
+    /// Sent instead of a REPLY, by a responder under load.
     Cookie,
 }
 
-/// How the two sides know each other.
+/// How the two sides authenticate each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Auth {
-    /// 1: by one shared secret (`NNpsk0`).
+    /// 1: with one shared secret (`NNpsk0`).
     Psk,
-    /// 2: by their public keys (`IKpsk2`).
+    /// 2: with their public keys (`IKpsk2`).
     Key,
 }
 
@@ -98,11 +99,11 @@ impl Suite {
     }
 }
 
-/// Why a datagram names no packet of ours; it is counted by this and dropped.
+/// Why a datagram is not a packet of ours. It is counted under this reason and dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// The datagram ends before the packet could.
+    /// The datagram is shorter than any such packet.
     Truncated,
     /// The fixed bit of the short form is 0, which is reserved.
     FixedBit,
@@ -110,11 +111,11 @@ pub enum HeaderError {
     Kind(u8),
     /// A long packet of another version.
     Version(u32),
-    /// A form of authentication that this build does not speak.
+    /// An authentication that this build does not support; carries its number.
     Auth(u8),
-    /// A Noise suite that this build does not know.
+    /// A Noise suite that this build does not know; carries its number.
     Suite(u8),
-    /// The length of the packet is not the one its type has; carries the length.
+    /// The packet has the wrong length for its type; carries the length.
     Length(usize),
 }
 
@@ -145,34 +146,35 @@ impl core::error::Error for HeaderError {}
 pub struct LongHeader<'a> {
     /// HELLO, REPLY or COOKIE.
     pub kind: LongKind,
-    /// HELLO: random, or the connection asked after; else the connection id that its receiver chose.
+    /// In a HELLO: random, or the id of a connection that the sender asks about. Otherwise the connection id
+    /// that the receiver chose.
     pub destination: ConnectionId,
-    /// What the sender wants to be called; of a COOKIE random.
+    /// Connection id that the sender chose for itself; random in a COOKIE.
     pub source: ConnectionId,
-    /// How the two sides know each other.
+    /// How the two sides authenticate each other.
     pub auth: Auth,
     /// The Noise suite.
     pub suite: Suite,
-    /// The 25 clear bytes themselves: a HELLO's are part of the Noise prologue.
+    /// The 25 clear bytes. Those of a HELLO are part of the Noise prologue.
     pub clear: &'a [u8],
-    /// The Noise message; of a COOKIE the nonce and the sealed cookie.
+    /// The Noise message. In a COOKIE: the nonce and the sealed cookie.
     pub noise: &'a [u8],
-    /// Every byte that mac1 is over.
+    /// The bytes that mac1 covers.
     pub authenticated: &'a [u8],
-    /// The MAC as it came; of a COOKIE the tag.
+    /// The received mac1. In a COOKIE: the tag.
     pub mac1: [u8; MAC_LEN],
-    /// HELLO only: every byte that mac2 is over, and the MAC as it came.
+    /// HELLO only: the bytes that mac2 covers, and the received mac2.
     pub mac2: Option<(&'a [u8], [u8; MAC_LEN])>,
 }
 
-/// A datagram by its clear part alone.
+/// A datagram, parsed by its clear part only.
 #[derive(Clone, Copy, Debug)]
 pub enum Datagram<'a> {
     /// A handshake packet.
     Long(LongHeader<'a>),
     /// A packet of a connection, still sealed.
     Short {
-        /// Names the connection and path.
+        /// The id of the connection and path.
         destination: ConnectionId,
     },
 }
@@ -189,7 +191,7 @@ impl<'a> Datagram<'a> {
             return Err(HeaderError::FixedBit);
         }
         let destination = ConnectionId(reader.array()?);
-        // The packet number, at least one byte of frames, the tag.
+        // The packet number, at least one byte of frames, and the tag.
         let least = SHORT_HEADER_LEN.saturating_add(1).saturating_add(TAG_LEN);
         if datagram.len() < least {
             return Err(HeaderError::Truncated);
@@ -254,22 +256,23 @@ impl<'a> LongHeader<'a> {
     }
 }
 
-/// The fields of a long header, to be written.
+/// The fields of a long header to write.
 #[derive(Clone, Copy, Debug)]
 pub struct LongRepr {
     /// HELLO, REPLY or COOKIE.
     pub kind: LongKind,
     /// Five random bits.
     pub grease: u8,
-    /// HELLO: random, or the connection asked after; else the connection id that the initiator chose.
+    /// In a HELLO: random, or the id of a connection that the writer asks about. Otherwise the connection id
+    /// that the initiator chose.
     pub destination: ConnectionId,
-    /// What the writer wants to be called; of a COOKIE random.
+    /// Connection id that the writer chose for itself; random in a COOKIE.
     pub source: ConnectionId,
-    /// How the two sides know each other.
+    /// How the two sides authenticate each other.
     pub auth: Auth,
     /// The Noise suite.
     pub suite: Suite,
-    /// Length of the Noise message that follows, in bytes; of a COOKIE that of nonce and cookie.
+    /// Length of the following Noise message in bytes. In a COOKIE: length of nonce and cookie.
     pub noise_len: u16,
 }
 
@@ -293,8 +296,8 @@ impl LongRepr {
     }
 }
 
-/// Writes the 13 bytes before the frames of a short packet. The packet number's low 32 bits are written; the key phase
-/// bit and the header protection are put on when the packet is sealed. `grease`: five random bits.
+/// Writes the 13 bytes before the frames of a short packet, with the low 32 bits of the packet number.
+/// Sealing the packet adds the key phase bit and the header protection. `grease` is five random bits.
 pub fn write_short_header(
     w: &mut Writer<'_>,
     destination: ConnectionId,

@@ -1,9 +1,10 @@
 //! Every byte on the wire: `docs/wire.md` in code.
 //!
-//! Two levels, after smoltcp: views that borrow the packet and were checked once ([`Datagram`], [`Frames`],
-//! [`SymbolFrames`]), and values that can be written if they can be constructed. The parser is total: any bytes give a value or a named error,
-//! nothing panics, nothing is allocated, and work is linear in the bytes. The lints below keep it so; a malformed
-//! control field that panics is what broke this field's other transports (RELIABILITY 1.2).
+//! There are two levels, as in smoltcp: views that borrow a packet and are checked once ([`Datagram`],
+//! [`Frames`], [`SymbolFrames`]), and values that can be written if they can be constructed. The parser is
+//! total: any bytes give a value or a named error. It never panics, allocates nothing, and its work is linear
+//! in the number of bytes. The lints below enforce this, because malformed control fields that panic have
+//! broken other transports of this kind.
 
 #![deny(
     clippy::indexing_slicing,

@@ -1,19 +1,19 @@
-//! Inside a source symbol (wire.md section 6): its header, its stream frames.
+//! The content of a source symbol (docs/wire.md section 6): its header and its stream frames.
 //!
-//! The lane's sender writes frames into the open symbol with [`OpenStream`], which keeps appending to the last STREAM
-//! frame while the bytes go on where it ended; the lane's receiver walks a delivered symbol with [`SymbolFrames`].
-//! A symbol may come out of the decoder, but every packet of it was authentic: a malformed one is a bug of the peer.
+//! The lane's sender writes frames into the open symbol with [`OpenStream`], which extends the last STREAM
+//! frame while the new bytes follow it. The lane's receiver reads a delivered symbol with [`SymbolFrames`].
+//! All packets behind a decoded symbol were authentic, so a malformed symbol is a bug of the peer.
 
 use super::bytes::{Full, Reader, VARINT_MAX, Writer, varint_len};
 use super::frame::Malformed;
 
 /// Bytes of a symbol before its frames.
 pub const SYMBOL_HEADER_LEN: usize = 5;
-/// Send times count modulo this, in units of 16 us: 268 s.
+/// Modulus of send times, in units of 16 us: 268 s.
 pub const SEND_TIME_MODULUS: u32 = 1 << 24;
 /// Types from here up are ignorable.
 const IGNORABLE: u8 = 0x40;
-/// The most bytes that one [`OpenStream`] holds: its length is a varint of two bytes.
+/// Maximum number of bytes in one [`OpenStream`], whose length is a varint of two bytes.
 const OPEN_MAX: usize = 0x3fff;
 
 mod kind {
@@ -35,14 +35,15 @@ mod kind {
 /// The first five bytes of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SymbolHeader {
-    /// Bytes of the symbol, these five included; what a decoded symbol has behind them is padding of the code.
+    /// Bytes of the symbol, these five included. Any further bytes of a decoded symbol are padding of the
+    /// code.
     pub length: u16,
     /// The sender's clock at the first transmission, in units of 16 us, modulo [`SEND_TIME_MODULUS`].
     pub time: u32,
 }
 
 impl SymbolHeader {
-    /// Parses the header and checks `length` against the bytes there are.
+    /// Parses the header and checks `length` against the available bytes.
     pub fn parse(symbol: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(symbol);
         let header = Self { length: reader.u16()?, time: reader.u24()? };
@@ -67,47 +68,49 @@ impl SymbolHeader {
 pub enum SymbolFrame<'a> {
     /// Bytes of a stream.
     Stream {
-        /// The stream; even ids are the initiator's.
+        /// The stream; even ids belong to the initiator.
         stream: u64,
-        /// Where in the stream the bytes stand; they end below 2^62.
+        /// Offset of the bytes in the stream; they end below 2^62.
         offset: u64,
-        /// They end the stream.
+        /// The bytes end the stream.
         fin: bool,
         /// The bytes; may be none.
         data: &'a [u8],
-        /// Where in the symbol the bytes stand.
+        /// Offset of the bytes in the symbol.
         data_at: usize,
     },
-    /// Bytes of a message: the whole of it, or the part that this symbol of consecutive ones carries.
+    /// Bytes of a message: the whole message, or the part in this symbol if the message spans several
+    /// symbols.
     Message {
-        /// The message begins with these bytes; else the symbol before ends with its part before.
+        /// The message begins with these bytes. Otherwise its previous part ends the previous symbol.
         begins: bool,
-        /// The message ends with these bytes; else the symbol behind begins with its next part.
+        /// The message ends with these bytes. Otherwise its next part begins the next symbol.
         ends: bool,
-        /// It is delivered after those before it, rather than as soon as it is whole; holds where the message begins.
+        /// The message is delivered after earlier ones, rather than as soon as it is whole. Valid where the
+        /// message begins.
         in_order: bool,
         /// The bytes; may be none.
         data: &'a [u8],
     },
-    /// The sender gives the stream up.
+    /// The sender abandons the stream.
     Reset {
         /// The stream.
         stream: u64,
-        /// Why, in the application's words.
+        /// Error code of the application.
         code: u64,
         /// The stream's length in bytes.
         last: u64,
     },
-    /// The sender will not read more of the stream.
+    /// The receiver will not read more of the stream.
     Stop {
         /// The stream.
         stream: u64,
-        /// Why, in the application's words.
+        /// Error code of the application.
         code: u64,
     },
 }
 
-/// Walks the frames of one symbol; padding and ignorable types are skipped. Ends after the first error.
+/// Iterates over the frames of one symbol and skips padding and ignorable types. Ends after the first error.
 #[derive(Clone, Debug)]
 pub struct SymbolFrames<'a> {
     reader: Reader<'a>,
@@ -189,7 +192,7 @@ impl<'a> Iterator for SymbolFrames<'a> {
 }
 
 impl SymbolFrame<'_> {
-    /// Writes the frame, all or nothing; a growing STREAM is an [`OpenStream`].
+    /// Writes the frame, all or nothing. A STREAM frame that grows is an [`OpenStream`] instead.
     pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
         w.atomically(|w| match *self {
             Self::Stream { stream, offset, fin, data, data_at: _ } => {
@@ -224,20 +227,20 @@ impl SymbolFrame<'_> {
     }
 }
 
-/// Bytes of a message that fit one MESSAGE frame in `room` bytes; `None` when not even its header does.
+/// Bytes of a message that fit into one MESSAGE frame in `room` bytes; `None` if not even its header fits.
 pub const fn message_room(room: usize) -> Option<usize> {
     room.checked_sub(1_usize.saturating_add(varint_len(room as u64)))
 }
 
-/// The STREAM frame at the end of a symbol still open.
+/// The STREAM frame at the end of an open symbol.
 ///
-/// `begin` writes its header with a length of two bytes, `append` adds bytes and patches the length, `finish` sets the
-/// end-of-stream bit. The writer must stand where this frame ends: nothing else may be written to the symbol between, or
-/// the frame is over and the next bytes need a new one.
+/// `begin` writes its header with a length of two bytes, `append` adds bytes and patches the length, and
+/// `finish` sets the end-of-stream bit. The writer must stand at the end of this frame. If anything else was
+/// written to the symbol, the frame is closed and the next bytes need a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenStream {
     stream: u64,
-    /// Where in the stream the next byte stands.
+    /// Offset of the next byte in the stream.
     next: u64,
     type_at: usize,
     type_byte: u8,
@@ -246,14 +249,14 @@ pub struct OpenStream {
 }
 
 impl OpenStream {
-    /// Bytes that the header takes; the frame's bytes come on top.
+    /// Bytes of the header, without the frame's data.
     pub const fn header_len(stream: u64, offset: u64) -> usize {
         let offset_len = if offset > 0 { varint_len(offset) } else { 0 };
         // Type and length.
         3_usize.saturating_add(varint_len(stream)).saturating_add(offset_len)
     }
 
-    /// Writes the header of a frame without bytes. `offset`: where in the stream its bytes will begin.
+    /// Writes the header of a frame without data. `offset` is the stream offset of its first byte.
     pub fn begin(w: &mut Writer<'_>, stream: u64, offset: u64) -> Result<Self, Full> {
         let type_at = w.len();
         let type_byte = kind::STREAM | kind::LENGTH | if offset > 0 { kind::OFFSET } else { 0 };
@@ -269,18 +272,18 @@ impl OpenStream {
         })
     }
 
-    /// Whether bytes of `stream` at `offset` may be appended: they go on where the frame ends.
+    /// Whether bytes of `stream` at `offset` directly follow this frame and may be appended.
     pub const fn continues(&self, stream: u64, offset: u64) -> bool {
         self.stream == stream && self.next == offset && self.type_byte & kind::FIN == 0 && self.len < OPEN_MAX
     }
 
-    /// Appends as many of `data` as symbol and frame have room for; returns how many.
+    /// Appends as many bytes of `data` as symbol and frame have room for. Returns their number.
     pub fn append(&mut self, w: &mut Writer<'_>, data: &[u8]) -> usize {
         debug_assert_eq!(w.len(), self.length_at.saturating_add(2).saturating_add(self.len), "the frame is over");
         let room = w.remaining().min(OPEN_MAX.saturating_sub(self.len));
         let taken = data.get(..room).unwrap_or(data);
         let len = self.len.saturating_add(taken.len());
-        // Room was checked, and the length lies before the bytes just written: neither fails.
+        // Neither fails: the room was checked, and the length field lies before the bytes just written.
         if w.bytes(taken).and_then(|()| w.patch(self.length_at, &two_byte_varint(len as u16))).is_err() {
             return 0;
         }
@@ -289,10 +292,10 @@ impl OpenStream {
         taken.len()
     }
 
-    /// Says that the stream ends with this frame.
+    /// Marks this frame as the end of the stream.
     pub fn finish(&mut self, w: &mut Writer<'_>) {
         self.type_byte |= kind::FIN;
-        // The type was written by `begin`.
+        // `begin` wrote the type.
         let _ = w.patch(self.type_at, &[self.type_byte]);
     }
 }

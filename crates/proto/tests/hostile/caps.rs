@@ -1,4 +1,4 @@
-//! What all connections of an endpoint may take together, with rings of 64 MiB as they are by default.
+//! Limits over all connections of an endpoint together, with the default rings of 64 MiB.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn byte(offset: u64) -> SymbolFrame<'static> {
     SymbolFrame::Stream { stream: 0, offset, fin: false, data: b"x", data_at: 0 }
 }
 
-/// Whether a HELLO of a stranger who knows the secret gets an answer.
+/// Whether the host answers a HELLO of a new peer that knows the secret.
 fn answers(host: &mut Host, nth: u64) -> bool {
     host.wait(Duration::from_secs(1));
     let id = ConnectionId((nth << 8).to_be_bytes());
@@ -39,7 +39,7 @@ fn issue_13_connections_are_refused_in_silence_while_there_are_too_many() {
     let mut peers: Vec<Peer> = (1..=3).map(|nth| host.meet(nth)).collect();
     assert!(!answers(&mut host, 1));
     assert_eq!((host.endpoint.stats().full, host.endpoint.half_open()), (1, 0));
-    // Those that are there go on.
+    // The existing connections continue.
     for peer in &mut peers {
         host.hear_symbol(peer, 0, &[byte(0)]);
     }
@@ -49,7 +49,7 @@ fn issue_13_connections_are_refused_in_silence_while_there_are_too_many() {
         host.endpoint.connections().filter(|(_, connection)| connection.stats().symbols.delivered == 1).count(),
         3
     );
-    // One that ends makes room for another.
+    // A connection that ends makes room for another.
     host.hear(&mut peers[0], |w| Frame::Close { code: 0, reason: "" }.emit(w).expect("room"));
     host.turn(|_, _| {});
     host.wait(Duration::from_secs(10));
@@ -58,7 +58,8 @@ fn issue_13_connections_are_refused_in_silence_while_there_are_too_many() {
     assert!(answers(&mut host, 2));
 }
 
-/// Forty peers fill all that the handshake allows them at once; another one, which was there before, has its part.
+/// Forty peers fill all that the handshake allows them at once. Another peer, which was connected before,
+/// keeps its share.
 #[test]
 fn issue_13_peers_that_fill_their_rings_cost_what_the_endpoint_allows() {
     const MEMORY: usize = 8 << 20;
@@ -92,13 +93,13 @@ fn issue_13_peers_that_fill_their_rings_cost_what_the_endpoint_allows() {
     assert_eq!(connection.read(now, StreamId(0), &mut data), Ok(20));
 }
 
-/// Nobody is let in while the memory is short, and everybody again when it is not.
+/// The host accepts nobody while memory is short, and everybody again afterwards.
 #[test]
 fn issue_13_nobody_is_let_in_while_memory_is_short() {
     let mut config = Config::default();
     config.max_memory = 1 << 20;
     let mut host = Host::new(config, 2);
-    // Half of the memory is for 15 idle connections and a part of another.
+    // Half of the memory is enough for 15 idle connections and part of another.
     let mut peers: Vec<Peer> = (1..=16).map(|nth| host.meet(nth)).collect();
     assert!(!answers(&mut host, 1));
     assert_eq!(host.endpoint.stats().full, 1);

@@ -1,7 +1,9 @@
-//! H3 and S3: the first packets of a connection, from addresses that are not the peer's.
+//! The first packets of a connection, from addresses that are not the peer's (docs/survival.md, rows H3 and
+//! S3).
 //!
-//! Strangers copy HELLOs and packets and send them from other addresses, and a peer that holds the keys writes whatever source it likes into
-//! its packets. No address gets more than three times the bytes that came from it before something that was sent to it was answered.
+//! Strangers copy HELLOs and packets and send them from other addresses, and a peer with the keys writes any
+//! source address into its packets. No address gets more than three times the bytes that came from it before
+//! it answered something that was sent to it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -26,13 +28,13 @@ fn elsewhere(n: u16) -> SocketAddr {
     ([203, 0, 113, 1], 4_000 + n).into()
 }
 
-/// What the host and each address sent each other, in bytes of UDP payload, and the challenges that came there.
+/// Bytes of UDP payload that the host and each address sent each other, and the challenges to that address.
 #[derive(Default)]
 struct Address {
     sent: usize,
     got: usize,
     challenges: Vec<[u8; 8]>,
-    /// Something was sent from there after something had been got there by somebody who can read it.
+    /// Something was sent from there after somebody there received a packet and could read it.
     proven: bool,
 }
 
@@ -56,7 +58,8 @@ impl World {
         self.host.take(from, &mut datagram.to_vec());
     }
 
-    /// Everything that leaves now; the first REPLY to an address of the peer's own. The host speaks as soon as it can.
+    /// Sends everything that is due now, and returns the first REPLY to an address of the peer's own. The
+    /// application on the host writes as soon as it can.
     fn turn(&mut self, peer: Option<&mut Peer>) -> Option<Vec<u8>> {
         let mut reply = None;
         let (addresses, own, mut peer) = (&mut self.addresses, &self.own, peer);
@@ -84,7 +87,7 @@ impl World {
         reply
     }
 
-    /// `time` passes, in steps of a millisecond.
+    /// Lets `time` pass in steps of a millisecond.
     fn pass(&mut self, time: u64, mut peer: Option<&mut Peer>) {
         for _ in 0..time {
             self.host.wait(Duration::from_millis(1));
@@ -105,7 +108,7 @@ impl World {
         })
     }
 
-    /// Sends one packet of the peer's.
+    /// Sends one packet of the peer.
     fn say(&mut self, peer: &mut Peer, from: SocketAddr, frame: &Frame<'_>) {
         let datagram = peer.seal(|w| frame.emit(w).expect("room")).to_vec();
         self.send(from, &datagram);
@@ -115,15 +118,15 @@ impl World {
         self.addresses.get(&address).map_or(0, |address| address.got)
     }
 
-    /// The peer answers what it was asked at `address`.
+    /// The peer echoes the challenges sent to `address`.
     fn answer(&mut self, peer: &mut Peer, address: SocketAddr) {
         let challenge = self.addresses.get_mut(&address).and_then(|address| address.challenges.pop());
         self.say(peer, address, &Frame::PathResponse(challenge.expect("a challenge")));
     }
 }
 
-/// The exploit: a peer with the right keys makes its first packet come from a victim's address, and the server speaks first. Before, 44 bytes drew
-/// 130 KB.
+/// The exploit: a peer with valid keys sends its first packet from a victim's address, and the server sends
+/// first. Before the fix, 44 bytes caused 130 KB.
 #[test]
 fn a_first_packet_from_a_victims_address_draws_three_times_its_bytes_at_most() {
     let own = elsewhere(1);
@@ -134,9 +137,9 @@ fn a_first_packet_from_a_victims_address_draws_three_times_its_bytes_at_most() {
     let (sent, got) = (world.addresses[&victim()].sent, world.got(victim()));
     println!("{got} bytes for {sent}");
     assert!((1..=3 * sent).contains(&got), "{got} bytes for {sent}");
-    // Nor does the address of the HELLO get more than its REPLYs, before a packet came from there.
+    // The address of the HELLO gets no more than its REPLYs either, before a packet came from there.
     assert!(world.got(own) <= 300, "{} bytes", world.got(own));
-    // The peer is served as soon as it speaks from where it is and answers.
+    // The peer is served as soon as it sends from its real address and echoes.
     world.say(&mut peer, own, &Frame::Ping);
     world.pass(1, Some(&mut peer));
     world.answer(&mut peer, own);
@@ -144,7 +147,8 @@ fn a_first_packet_from_a_victims_address_draws_three_times_its_bytes_at_most() {
     assert!(world.got(own) > 10_000, "{} bytes", world.got(own));
 }
 
-/// A copied HELLO carries a source that the copier chose: the first packet proves an address only if no other address was answered.
+/// A copied HELLO has a source address of the attacker's choice. The first packet proves an address only if
+/// no other address was answered.
 #[test]
 fn a_copied_hello_with_a_spoofed_source_proves_no_address() {
     let own = elsewhere(1);
@@ -165,7 +169,8 @@ fn a_copied_hello_with_a_spoofed_source_proves_no_address() {
     }
 }
 
-/// The first challenge of a connection was drawn before the connection got its seed, so every peer knew it.
+/// The first challenge of a connection must not be drawn before the connection has its seed. Otherwise every
+/// peer knows it.
 #[test]
 fn the_first_challenge_cannot_be_guessed() {
     let own = elsewhere(1);
@@ -180,7 +185,7 @@ fn the_first_challenge_cannot_be_guessed() {
     assert!(world.got(victim()) <= 3 * world.addresses[&victim()].sent);
 }
 
-/// A connection that ends before its address is proven says so in few bytes.
+/// A connection that ends before its address is proven sends only a few bytes.
 #[test]
 fn a_close_to_an_address_that_is_not_proven_keeps_to_its_budget() {
     let own = elsewhere(1);
@@ -196,7 +201,8 @@ fn a_close_to_an_address_that_is_not_proven_keeps_to_its_budget() {
     assert!(world.host.endpoint.connections().next().is_none());
 }
 
-/// Any order of HELLOs, copies, packets and answers, from any address: [`World::turn`] checks every byte that leaves.
+/// Any order of HELLOs, copies, packets and answers, from any address. [`World::turn`] checks every byte that
+/// is sent.
 #[test]
 fn h3_no_address_gets_more_than_three_times_its_bytes_before_it_answers() {
     let seeds = if quick() { 200 } else { 2_000 };
@@ -214,7 +220,7 @@ fn h3_no_address_gets_more_than_three_times_its_bytes_before_it_answers() {
         for _ in 0..random.below(30) {
             match random.below(6) {
                 0 => {
-                    // A stranger repeats what it saw.
+                    // A stranger repeats a datagram that it saw.
                     if let Some(datagram) = seen.get(random.below(seen.len())).cloned() {
                         world.send(all[random.below(5)], &datagram);
                     }

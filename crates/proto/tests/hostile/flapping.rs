@@ -1,4 +1,5 @@
-//! S17, scaled down: many connections at one endpoint, some of which come and go all the time.
+//! Many connections at one endpoint, some of which come and go all the time (docs/survival.md, row S17, at a
+//! smaller scale).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +12,7 @@ use tidewire_proto::wire::{FeedbackRepr, Frame, SymbolFrame};
 use super::host::{Host, quick};
 use super::peer::Peer;
 
-/// Each peer says that the newest packet it got came, so that nothing is to be remembered.
+/// Each peer acknowledges the newest packet it got, so that the host can forget all packets.
 fn acknowledge(host: &mut Host, peers: &mut [Peer]) {
     let mut newest = BTreeMap::new();
     let of: BTreeMap<SocketAddr, usize> = peers.iter().enumerate().map(|(at, peer)| (peer.from, at)).collect();
@@ -26,7 +27,7 @@ fn acknowledge(host: &mut Host, peers: &mut [Peer]) {
     }
 }
 
-/// One in ten goes and another comes in every round.
+/// In every round one connection in ten ends and another begins.
 #[test]
 fn s17_connections_that_come_and_go_leave_nothing_behind() {
     let (connections, rounds) = if quick() { (100, 12) } else { (1_000, 60) };
@@ -38,7 +39,7 @@ fn s17_connections_that_come_and_go_leave_nothing_behind() {
     for round in 0..rounds {
         for (at, peer) in peers.iter_mut().enumerate() {
             match at % 10 {
-                // Half of those that go say so; the others are silent, and time out.
+                // Half of those that end send CLOSE. The others are silent and time out.
                 0 => {
                     if at % 20 == 0 {
                         host.hear(peer, |w| Frame::Close { code: 0, reason: "" }.emit(w).expect("room"));
@@ -60,7 +61,8 @@ fn s17_connections_that_come_and_go_leave_nothing_behind() {
         held.push(host.meter.held);
         println!("round {round}: {} bytes, {} connections", host.meter.held, host.endpoint.connections().count());
     }
-    // By half of the time the silent time out as fast as others come, and tables have their size.
+    // After half of the time, silent connections time out as fast as others begin, and the tables have their
+    // final size.
     let (early, late) = (held[held.len() / 2], held[held.len() - 1]);
     assert!(late <= early + early / 50, "{early} bytes, {late} later");
 }

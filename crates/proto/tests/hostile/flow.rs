@@ -20,7 +20,7 @@ pub struct Flow {
     written: u64,
     /// Bytes that the far end has read.
     pub read: u64,
-    /// Does the far end read?
+    /// Whether the far end reads.
     pub reads: bool,
 }
 
@@ -35,8 +35,8 @@ impl Flow {
         Self { near, far, delay, forward, back, spare, stream, written: 0, read: 0, reads: true }
     }
 
-    /// One tick: what arrives by now, timers, the application at both ends, what leaves. `seen` looks at each datagram that arrives at
-    /// the far end before it does.
+    /// One tick: arrivals, timers, the application at both ends, and sending. `seen` gets each datagram for
+    /// the far end before the far end does.
     pub fn step(&mut self, tick: Duration, mut seen: impl FnMut(&[u8])) {
         let [near, far] = [self.near.address, self.far.address];
         for (to, from, queue) in [(&mut self.far, near, &mut self.forward), (&mut self.near, far, &mut self.back)] {
@@ -71,7 +71,7 @@ impl Flow {
         }
     }
 
-    /// Both ends live, and nothing was closed.
+    /// Asserts that both ends are alive and nothing was closed.
     pub fn assert_alive(&self) {
         assert_eq!((&self.near.closed, &self.far.closed), (&Vec::new(), &Vec::new()));
     }

@@ -1,4 +1,4 @@
-//! The endpoint under test, with its memory counted.
+//! The endpoint under test, with an allocator that counts its memory.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub fn quick() -> bool {
     std::env::var_os("TIDEWIRE_QUICK").is_some_and(|quick| quick == "1")
 }
 
-/// A generator of test input (Knuth's linear one).
+/// A generator of test input (Knuth's linear congruential generator).
 pub struct Random(pub u64);
 
 impl Random {
@@ -35,7 +35,7 @@ impl Random {
     }
 }
 
-/// Byte at a place of a stream.
+/// The byte at an offset of a stream.
 pub fn pattern(at: u64) -> u8 {
     (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
@@ -45,7 +45,7 @@ pub struct Host {
     pub meter: Meter,
     pub address: SocketAddr,
     pub now: Time,
-    /// The connection that was made last.
+    /// The newest connection.
     pub handle: Option<ConnectionHandle>,
     pub closed: Vec<CloseReason>,
     out: Vec<u8>,
@@ -66,9 +66,9 @@ impl Host {
         }
     }
 
-    /// A peer by hand, with whom it is connected.
+    /// Makes a scripted peer and connects it.
     pub fn meet(&mut self, nth: u16) -> Peer {
-        // More slowly than what would look like a flood.
+        // Slowly enough not to look like a flood.
         self.wait(Duration::from_millis(20));
         let now = self.now;
         let mut peer = Peer::connect(Arc::new(AwsLc), &secret(), now, nth, |from, buffer, len| {
@@ -92,13 +92,13 @@ impl Host {
         meter.run(|| endpoint.handle_datagram(Received { at: *now, from, to: None, ecn: None, datagram }));
     }
 
-    /// Takes a packet of the peer's.
+    /// Takes a packet of the peer.
     pub fn hear(&mut self, peer: &mut Peer, frames: impl FnOnce(&mut Writer<'_>)) {
         let from = peer.from;
         self.take(from, peer.seal(frames));
     }
 
-    /// Takes a source symbol of lane 0, of these frames.
+    /// Takes a source symbol of lane 0 that contains these frames.
     pub fn hear_symbol(&mut self, peer: &mut Peer, id: u64, frames: &[SymbolFrame<'_>]) {
         let mut symbol = [0; 1_300];
         let mut w = Writer::resume(&mut symbol, SYMBOL_HEADER_LEN);
@@ -110,7 +110,7 @@ impl Host {
         self.hear(peer, |w| source.emit(w).expect("room"));
     }
 
-    /// Timers, events and all datagrams that may leave now.
+    /// Runs timers and events, and sends all datagrams that are due now.
     pub fn turn(&mut self, mut send: impl FnMut(SocketAddr, &mut [u8])) {
         let Self { endpoint, meter, now, handle, closed, out, .. } = self;
         meter.run(|| endpoint.handle_timeout(*now));
@@ -125,7 +125,8 @@ impl Host {
                 Some(_) => {}
             }
         }
-        // Whatever a peer says, an endpoint that was served asks for a later moment: else its driver would spin.
+        // After an endpoint was served, its next deadline must be later, whatever a peer sends. Otherwise its
+        // driver would spin.
         let due = meter.run(|| endpoint.poll_timeout());
         assert!(due.is_none_or(|(at, _)| at > *now), "{due:?} was served at {now:?}");
     }
@@ -140,7 +141,7 @@ impl Host {
         meter.run(|| act(connection))
     }
 
-    /// Writes the pattern from `at` on; returns where it ends now.
+    /// Writes the pattern from `at` on. Returns the new end.
     pub fn write(&mut self, stream: StreamId, mut at: u64) -> u64 {
         let mut data = [0; 4_096];
         loop {
@@ -152,7 +153,7 @@ impl Host {
         }
     }
 
-    /// Reads what is there and compares it with the pattern from `at` on; returns where it ends.
+    /// Reads the available data and compares it with the pattern from `at` on. Returns the end of it.
     pub fn read(&mut self, stream: StreamId, mut at: u64) -> u64 {
         let (mut data, now) = ([0; 4_096], self.now);
         while let Ok(n @ 1..) = self.with(|connection| connection.read(now, stream, &mut data)) {
@@ -162,7 +163,7 @@ impl Host {
         at
     }
 
-    /// Reads and forgets what is there.
+    /// Reads and discards the available data.
     pub fn read_all(&mut self, stream: StreamId) {
         let (mut data, now) = ([0; 4_096], self.now);
         while let Ok(1..) = self.with(|connection| connection.read(now, stream, &mut data)) {}

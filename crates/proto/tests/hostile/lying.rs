@@ -1,4 +1,5 @@
-//! S10: feedback that is authentic and not true. (That of numbers which never left ends the connection: `connection/tests/mod.rs`.)
+//! Authentic but false FEEDBACK (docs/survival.md, row S10). An acknowledgement of unsent numbers ends the
+//! connection, see `connection/tests/mod.rs`.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -11,8 +12,8 @@ use tidewire_proto::wire::{FeedbackRepr, Frame, Frames, LaneRepr};
 use super::host::Host;
 use super::peer::Peer;
 
-/// Sends bulk to a peer that acknowledges every packet at once and says of the lane what `lie` makes of the highest id that it saw. Returns the
-/// host after `millis`.
+/// Sends bulk data to a peer that acknowledges every packet at once and reports for the lane what `lie` makes
+/// of the highest id it saw. Returns the host after `millis`.
 fn told(millis: u64, lie: impl Fn(u64) -> (u64, u64, u64, u64)) -> Host {
     let mut host = Host::new(Config::default(), 2);
     let mut peer: Peer = host.meet(1);
@@ -60,7 +61,7 @@ fn told(millis: u64, lie: impl Fn(u64) -> (u64, u64, u64, u64)) -> Host {
     host
 }
 
-/// Newest first, adjacent ones joined.
+/// Sorts the ranges newest first and joins adjacent ones.
 fn merged(ranges: Vec<RangeInclusive<u64>>) -> Vec<RangeInclusive<u64>> {
     let mut joined: Vec<RangeInclusive<u64>> = Vec::new();
     for range in ranges {
@@ -80,7 +81,8 @@ fn s10_a_lane_that_knows_what_was_never_sent_ends_the_connection() {
     }
 }
 
-/// A peer that lacks everything for ever gets repairs for no more than was sent: its own share, not a storm.
+/// A peer that always reports everything as missing gets repairs for no more than was sent: its own share,
+/// not a storm.
 #[test]
 fn s10_a_deficit_that_never_ends_makes_no_storm_of_repairs() {
     let mut host = told(5_000, |end| (0, end, end, 1 << 20));
@@ -90,7 +92,7 @@ fn s10_a_deficit_that_never_ends_makes_no_storm_of_repairs() {
     assert!(host.closed.is_empty());
 }
 
-/// Acknowledged at once, whatever the path carries: the window follows what was sent.
+/// Everything is acknowledged at once, whatever the path carries. The window follows the bytes sent.
 #[test]
 fn s10_the_window_is_not_above_what_was_sent() {
     let mut host = told(5_000, |end| (end, end, 0, 1 << 40));

@@ -1,6 +1,7 @@
-//! What strangers and authenticated peers can do to an endpoint, and what it costs: every byte right, no panic, memory within its bounds.
+//! Attacks of strangers and of authenticated peers on an endpoint: every byte stays correct, nothing panics,
+//! and memory stays within its bounds.
 //!
-//! Goals and rows are those of the founders' reliability list: G6 (malformed datagrams), T18 (memory), S10, S14, S17 (survival).
+//! They cover malformed datagrams, memory per connection, and the rows S10, S14 and S17 of docs/survival.md.
 #![cfg(feature = "aws-lc-rs")]
 
 mod caps;

@@ -1,4 +1,4 @@
-//! G6: malformed datagrams into a live endpoint, with an honest flow beside them.
+//! Malformed datagrams sent to a live endpoint, beside an honest flow.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,16 +9,17 @@ use super::flow::Flow;
 use super::host::{Random, quick};
 
 const TICK: Duration = Duration::from_millis(1);
-/// 50,000 a second (G6).
+/// Malformed datagrams per tick: 50,000 per second.
 const PER_TICK: usize = 50;
-/// Bits per second of the honest flow.
+/// Rate of the honest flow in bits per second.
 const RATE: u64 = 20_000_000;
-/// Memory that all of it may cost (G6).
+/// Maximum memory that all malformed datagrams may cost.
 const GROWTH: isize = 16 << 20;
-/// Datagrams of the honest flow that junk is made of: the first, the handshake among them, and the newest.
+/// Datagrams of the honest flow that the junk is made of: the first ones, including the handshake, and the
+/// newest.
 const KEPT: usize = 64;
 
-/// What was seen on the wire.
+/// Datagrams seen on the wire.
 #[derive(Default)]
 struct Capture {
     datagrams: Vec<Vec<u8>>,
@@ -41,7 +42,7 @@ impl Capture {
         &self.datagrams[random.below(self.datagrams.len())]
     }
 
-    /// A datagram that no honest peer sends now. Each is unlike every packet that is under way.
+    /// A datagram that no honest peer sends now. It differs from every packet in flight.
     fn junk(&self, random: &mut Random, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(self.any(random));
@@ -56,9 +57,9 @@ impl Capture {
                 out.truncate(cut);
                 out.extend_from_slice(&other[cut..]);
             }
-            // Replayed as it was: a packet of any age, a HELLO.
+            // Replayed unchanged: a packet of any age, or a HELLO.
             5 => {}
-            // Another first byte: a packet in a state that does not expect it.
+            // With another first byte: a packet in a state that does not expect it.
             6 => out[0] = random.below(256) as u8,
             _ => out.extend((0..random.below(200)).map(|at| at as u8)),
         }

@@ -1,4 +1,5 @@
-//! Many connections: a datagram costs the same beside ten and beside thousands, counted in connections that were looked at.
+//! Many connections: a datagram costs the same beside ten and beside thousands. The cost is the number of
+//! connections visited.
 
 use std::time::Duration;
 
@@ -9,21 +10,21 @@ use tidewire_proto::wire::{FeedbackRepr, Frame, LaneRepr};
 use super::host::{Host, quick};
 use super::peer::Peer;
 
-/// Datagrams that are counted.
+/// Number of counted datagrams.
 const PINGS: u64 = 200;
 
-/// A host and so many peers that have nothing to say, nor has the host to them.
+/// A host and `count` idle peers.
 fn beside(count: u16) -> (Host, Vec<Peer>) {
     let mut host = Host::new(Config::default(), 2);
     let mut peers: Vec<_> = (1..=count).map(|nth| host.meet(nth)).collect();
-    // Every answer is acknowledged, until all questions are; all of it is shorter than the idle timeout.
+    // Acknowledges every answer until nothing is open. All of this takes less than the idle timeout.
     for _ in 0..10 {
         host.wait(Duration::from_secs(1));
         let mut sent = Vec::new();
         host.turn(|to, datagram| sent.push((to, datagram.to_vec())));
         for (to, mut datagram) in sent {
             let peer = &mut peers[usize::from(to.port()) - 1];
-            // Else it is a REPLY, said once more.
+            // Otherwise it is a repeated REPLY.
             let Some((number, _)) = peer.open(&mut datagram) else { continue };
             acknowledge(&mut host, peer, number);
         }
@@ -41,7 +42,7 @@ fn acknowledge(host: &mut Host, peer: &mut Peer, number: u64) {
     host.hear(peer, |w| feedback.emit(w).expect("room"));
 }
 
-/// Looks at connections for each PING, timers and answers included.
+/// Connections visited per PING, including timers and answers.
 fn visits_of_a_ping(count: u16) -> f64 {
     let (mut host, mut peers) = beside(count);
     let before = host.endpoint.visits();
@@ -65,7 +66,7 @@ fn issue_13_a_datagram_looks_at_its_own_connection_alone() {
     assert!(few <= 16.0, "{few} looks");
 }
 
-/// As the driver asks: when to wake, and what is to be done then.
+/// The calls of a driver: when to wake up, and what is due then.
 #[test]
 fn issue_13_idle_connections_are_not_looked_at() {
     let (mut host, _peers) = beside(100);
@@ -80,7 +81,7 @@ fn issue_13_idle_connections_are_not_looked_at() {
     assert_eq!(host.endpoint.visits(), before);
 }
 
-/// Whoever has much to send gets no more turns than the others.
+/// A connection with much to send gets no more turns than the others.
 #[test]
 fn issue_13_connections_take_turns_at_sending() {
     const PEERS: u16 = 8;

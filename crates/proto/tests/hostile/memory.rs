@@ -1,4 +1,4 @@
-//! T18: what a connection holds, at rest, at work, and with a peer that wants it to hold much.
+//! Memory of a connection: idle, busy, and with a peer that tries to make it hold much.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use super::host::Host;
 use super::peer::Peer;
 
 const KIB: isize = 1_024;
-/// An idle connection, and a busy one where the bandwidth-delay product is a MiB (RELIABILITY 2.3).
+/// Limits for an idle connection, and for a busy one with a bandwidth-delay product of 1 MiB.
 const IDLE: isize = 32 * KIB;
 const BUSY: isize = 8_192 * KIB;
-/// Rings of an attacked connection; what a decoder needs beside its slots is an eighth of them at this span.
+/// Rings of an attacked connection. Besides its slots, a decoder needs an eighth of them at this span.
 const RING: usize = 1 << 20;
 
 fn small() -> Config {
@@ -24,7 +24,7 @@ fn small() -> Config {
     config
 }
 
-/// A host and a peer that is connected to it, and what the host held before.
+/// A host with a connected peer, and the memory that the host held before.
 fn attacked(config: Config) -> (Host, Peer, isize) {
     let mut host = Host::new(config, 2);
     let peer = host.meet(1);
@@ -40,7 +40,7 @@ fn data(stream: u64, offset: u64, data: &[u8]) -> SymbolFrame<'_> {
 #[test]
 fn an_idle_connection_is_small() {
     let mut host = Host::new(Config::default(), 2);
-    // What the endpoint itself holds grows in steps: many share it.
+    // The memory of the endpoint itself grows in steps, because many connections share it.
     let before = host.meter.held;
     let peers: Vec<Peer> = (1..=256).map(|nth| host.meet(nth)).collect();
     let each = (host.meter.held - before) / peers.len() as isize;
@@ -92,13 +92,14 @@ fn gaps_of_one_byte_end_the_connection_before_they_cost_anything() {
     assert!(most <= 1_024 * KIB, "{most} bytes");
 }
 
-/// Bytes of a slot and half of it again, and of all that is kept of a symbol beside it.
+/// Bytes of a slot and half of it again, and of everything else stored per symbol.
 const PER_SYMBOL: isize = 1_472 * 3 / 2 + 200;
-/// What an id within the first credit costs that nothing came of.
+/// Memory per id within the first credit for which nothing came.
 const PER_ID: isize = 32;
 
-/// Some packets of a few bytes, with ids as far ahead as they are accepted or farther, and the default ring of 64 MiB: credit and memory follow
-/// the symbols that came. Eight packets with ids that double made the ring 48 MiB before.
+/// Some packets of a few bytes, with ids as far ahead as the credit allows or farther, and the default ring
+/// of 64 MiB. Credit and memory must follow the number of symbols received. Before the fix, eight packets
+/// with doubling ids made the ring 48 MiB.
 #[test]
 fn issue_13_a_few_far_ids_cost_what_a_few_symbols_cost() {
     let highest = |n: u64| 255 - n;
@@ -112,7 +113,7 @@ fn issue_13_a_few_far_ids_cost_what_a_few_symbols_cost() {
         let (code, base) = (Code::Rlc, SourceId(0));
         Frame::Repair { lane: 0, layout: Layout::Sliding, code, id, base, on_feedback: true, symbol: &[7; 5] }
     };
-    // A repair takes a matrix of as many rows and columns as there are ids within the credit.
+    // A repair needs a matrix with as many rows and columns as there are ids within the credit.
     for (frame, matrix) in [(symbol, 0), (repair, 256 * 256 + 256 * 64)] {
         for ids in [highest as fn(u64) -> u64, doubled] {
             let (mut host, mut peer, before) = attacked(Config::default());
@@ -129,7 +130,8 @@ fn issue_13_a_few_far_ids_cost_what_a_few_symbols_cost() {
     }
 }
 
-/// Thousands of tiny symbols raise credit and memory in proportion to their number. What the connection says that it holds is what it holds.
+/// Thousands of tiny symbols raise credit and memory in proportion to their number. The memory that the
+/// connection reports is the memory it holds.
 #[test]
 fn issue_13_memory_follows_the_symbols_that_came() {
     let (mut host, mut peer, before) = attacked(Config::default());
@@ -144,7 +146,7 @@ fn issue_13_memory_follows_the_symbols_that_came() {
     assert!(said >= held * 9 / 10 && said <= held * 11 / 10, "{said} bytes said, {held} held");
 }
 
-/// Every second symbol, as far ahead as the credit goes, and repairs that solve nothing.
+/// Every second symbol, as far ahead as the credit allows, and repairs that solve nothing.
 #[test]
 fn gaps_of_one_symbol_cost_the_ring_and_its_matrix() {
     let (mut host, mut peer, before) = attacked(small());
@@ -166,7 +168,7 @@ fn gaps_of_one_symbol_cost_the_ring_and_its_matrix() {
     assert!(most <= 2 * RING as isize, "{most} bytes");
 }
 
-/// Ids at the end of the credit, beyond it and where numbers end; bases there.
+/// Ids at the end of the credit, beyond it, and at the end of the number range; also bases there.
 #[test]
 fn windows_that_end_far_ahead_cost_the_ring_at_most() {
     let far = [255, 256, 1 << 20, (1 << 62) - 1];
@@ -191,7 +193,7 @@ fn windows_that_end_far_ahead_cost_the_ring_at_most() {
     }
 }
 
-/// On all lanes of messages at once.
+/// The same on all lanes of messages at once.
 #[test]
 fn lanes_that_nobody_opened_cost_their_first_ring() {
     let (mut host, mut peer, before) = attacked(small());
@@ -212,7 +214,7 @@ fn a_peer_that_never_acknowledges_costs_the_send_ring_and_a_bounded_memory_of_pa
     let mut written = 0;
     while host.closed.is_empty() {
         written = host.write(stream, written);
-        // Each makes us answer.
+        // Each makes the host answer.
         (0..2).for_each(|_| host.hear(&mut peer, |w| Frame::Ping.emit(w).expect("room")));
         host.wait(Duration::from_millis(5));
         host.turn(|_, _| {});
@@ -231,7 +233,7 @@ fn four_thousand_streams_cost_less_than_a_kilobyte_each() {
     host.hear_symbol(&mut peer, 0, &[data(2 * 4_095, 0, b"x")]);
     host.turn(|_, _| {});
     for id in 1..=4_096 {
-        // The last stream has its first byte.
+        // The last stream gets its first byte.
         host.hear_symbol(&mut peer, id, &[data(2 * (id - 1), u64::from(id == 4_096), b"x")]);
         if id % 64 == 0 {
             host.turn(|_, _| {});

@@ -1,4 +1,5 @@
-//! How much the code under test holds: an allocator that counts, by thread, so that tests do not see each other.
+//! Memory that the code under test holds. The allocator counts per thread, so that tests do not see each
+//! other.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -15,11 +16,12 @@ fn count(bytes: isize) {
     MOST.set(MOST.get().max(HELD.get()));
 }
 
-// SAFETY: hands every request to the system allocator unchanged; the counters are plain cells that do not allocate.
+// SAFETY: every request goes to the system allocator unchanged; the counters are plain cells that do not
+// allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
-        // SAFETY: the caller's contract is the system allocator's.
+        // SAFETY: the caller keeps the contract of the system allocator.
         unsafe { System.alloc(layout) }
     }
 
@@ -29,7 +31,7 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.dealloc(memory, layout) }
     }
 
-    // Where the system can lengthen in place it holds no copy, and so it is counted.
+    // If the system can extend memory in place, it makes no copy, and the counter follows that.
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size as isize - layout.size() as isize);
         // SAFETY: as above.
@@ -40,7 +42,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// What is taken and given back by the calls that go through it, in bytes.
+/// Bytes allocated and freed by the calls that go through this meter.
 #[derive(Default)]
 pub struct Meter {
     pub held: isize,

@@ -1,4 +1,4 @@
-//! A peer by hand that holds the right keys: what it says is authentic, and need not be honest.
+//! A scripted peer with valid keys: its packets are authentic and need not be honest.
 //!
 //! Shared by these tests and the fuzz target `hostile_peer`.
 
@@ -15,17 +15,17 @@ const DATAGRAM: usize = 1_472;
 pub struct Peer {
     sealing: SealingKey,
     opening: OpeningKey,
-    /// What it calls the connection, and from where.
+    /// The host's connection id, and the peer's address.
     us: ConnectionId,
     pub from: SocketAddr,
-    /// Number of its next packet.
+    /// Number of the next packet.
     next: u64,
     buffer: Box<[u8; DATAGRAM]>,
 }
 
 impl Peer {
-    /// Connects as the `nth` of all peers: `exchange` hands the HELLO to the endpoint, of so many bytes, and puts the REPLY in its place. The
-    /// first packet that is sealed makes the connection one.
+    /// Connects as the `nth` of all peers. `exchange` passes the HELLO, which has the given length, to the
+    /// endpoint and replaces it by the REPLY. The first sealed packet makes the connection live.
     pub fn connect(
         provider: Arc<dyn Provider>,
         secret: &Secret,
@@ -45,7 +45,7 @@ impl Peer {
         Self { sealing: session.sealing, opening: session.opening, us: session.remote, from, next: 0, buffer }
     }
 
-    /// The next packet, of what `frames` writes.
+    /// Seals the next packet, with the frames that `frames` writes.
     pub fn seal(&mut self, frames: impl FnOnce(&mut Writer<'_>)) -> &mut [u8] {
         let mut w = Writer::new(&mut self.buffer[..DATAGRAM - TAG_LEN]);
         write_short_header(&mut w, self.us, self.next, 0).expect("room");
@@ -57,13 +57,13 @@ impl Peer {
         datagram
     }
 
-    /// Leaves out so many packet numbers.
+    /// Skips this many packet numbers.
     #[allow(dead_code)] // The fuzz target shares this file.
     pub fn skip(&mut self, numbers: u64) {
         self.next += numbers;
     }
 
-    /// The number and the frames of a datagram that came.
+    /// The number and the frames of a received datagram.
     pub fn open<'a>(&mut self, datagram: &'a mut [u8]) -> Option<(u64, &'a [u8])> {
         let opened = self.opening.open(0, datagram).ok()?;
         Some((opened.number, &datagram[opened.payload]))

@@ -1,4 +1,4 @@
-//! Bytes of streams that come before their turn: in single bytes, in the middle, many to a symbol.
+//! Stream bytes that arrive out of order: single bytes, in the middle, and many per symbol.
 
 use tidewire_proto::config::Config;
 use tidewire_proto::connection::StreamId;
@@ -7,7 +7,7 @@ use tidewire_proto::wire::SymbolFrame;
 use super::host::Host;
 use super::peer::Peer;
 
-/// Frames of a symbol that is delivered before those below it are known, at most.
+/// Maximum number of frames in a symbol that is delivered before the lower symbols are known.
 const AHEAD: u64 = 16;
 
 fn byte(stream: u64, offset: u64) -> SymbolFrame<'static> {
@@ -27,10 +27,10 @@ fn readable(host: &mut Host, streams: u64) -> u64 {
     (0..streams).map(|n| u64::from(host.with(|c| c.read(now, StreamId(2 * n), &mut buffer)) == Ok(1))).sum()
 }
 
-/// Symbol 0 is missing. 128,000 single bytes come meanwhile, each in the middle of those before: 16 to a
-/// symbol, as many as are taken at once. One list for each stream moved up to 16,384 pieces for each, 395 us
-/// a packet. Now this whole test takes 0.08 s of processor time for 8,000 packets, the peer's sealing
-/// included. The records of all pieces take no more memory than the slots of their symbols.
+/// Symbol 0 is missing. Meanwhile 128,000 single bytes come, each in the middle of the earlier ones: 16 per
+/// symbol, as many as are taken at once. With one list per stream, each moved up to 16,384 pieces, 395 us per
+/// packet. Now this whole test takes 0.08 s of processor time for 8,000 packets, including the peer's
+/// sealing. The records of all pieces take no more memory than the slots of their symbols.
 #[test]
 fn issue_13_single_bytes_in_the_middle_of_a_stream_cost_little() {
     const SYMBOLS: u64 = 8_000;
@@ -49,8 +49,8 @@ fn issue_13_single_bytes_in_the_middle_of_a_stream_cost_little() {
     assert!(each <= 2 * 1_472 + 1_024, "{each} bytes for each symbol");
 }
 
-/// A symbol of few frames is read at once, whatever lacks below. One of more frames is read when nothing
-/// lacks below it.
+/// A symbol with few frames is read at once, whatever is missing below it. A symbol with more frames is read
+/// when nothing is missing below it.
 #[test]
 fn symbols_of_many_frames_wait_for_their_turn() {
     let (mut host, mut peer) = host(Config::default());
@@ -67,9 +67,9 @@ fn symbols_of_many_frames_wait_for_their_turn() {
     assert!(host.closed.is_empty(), "{:?}", host.closed);
 }
 
-/// Symbols of 150 single bytes with a gap before each: all below is known, so nothing can fill the gaps. Each
-/// byte took a record and an allocation, and only the windows of the streams bounded how many there were:
-/// these 500 packets of some 1,000 bytes took 4.8 MB.
+/// Symbols of 150 single bytes with a gap before each byte. All lower symbols are known, so nothing can fill
+/// the gaps. Before the fix, each byte took a record and an allocation, and only the windows of the streams
+/// limited their number: these 500 packets of some 1,000 bytes took 4.8 MB.
 #[test]
 fn issue_13_gaps_that_nothing_can_fill_end_the_connection() {
     let (mut host, mut peer) = host(Config::default());
@@ -85,7 +85,7 @@ fn issue_13_gaps_that_nothing_can_fill_end_the_connection() {
     assert!(held < 1 << 20, "{held} bytes");
 }
 
-/// A thousand symbols of 150 single bytes, of which nobody reads one: they are joined, not kept one by one.
+/// A thousand symbols of 150 single bytes that nobody reads. They are joined, not stored one by one.
 #[test]
 fn symbols_of_many_frames_that_nobody_reads_cost_their_bytes() {
     let mut config = Config::default();

@@ -1,4 +1,4 @@
-//! S14: copies, another order, and a whole capture again.
+//! Copies, reordering, and the replay of a whole capture (docs/survival.md, row S14).
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use tidewire_proto::wire::{Frame, Layout, SYMBOL_HEADER_LEN, SymbolFrame, Symbol
 use super::flow::Flow;
 use super::host::{Host, Random, pattern, quick};
 
-/// Numbers of the replay window: who reorders further loses packets, and nothing else.
+/// Numbers of the replay window. A peer that reorders packets further loses packets, and nothing else.
 const WINDOW: usize = 65_536;
 const COPIES: usize = 10;
-/// Bytes in each symbol, and symbols: as many as the first credit.
+/// Bytes in each symbol, and number of symbols: as many as the first credit.
 const PIECE: u64 = 64;
 const SYMBOLS: usize = 256;
 
-/// Any order of as many packets as the window has, each ten times.
+/// As many packets as the window has, in any order, each ten times.
 #[test]
 fn s14_ten_copies_in_any_order_are_one_delivery() {
     let mut host = Host::new(Config::default(), 2);
@@ -38,7 +38,7 @@ fn s14_ten_copies_in_any_order_are_one_delivery() {
         }
         read = host.read(StreamId(0), read);
         host.wait(Duration::from_micros(10));
-        // Not after each: this peer acknowledges nothing, and answers to it are counted.
+        // Not after each packet: this peer acknowledges nothing, and the host counts unacknowledged answers.
         if at % 16 == 0 {
             host.turn(|_, _| {});
         }
@@ -50,7 +50,7 @@ fn s14_ten_copies_in_any_order_are_one_delivery() {
     assert_eq!((packets.redundant, &host.closed), (0, &Vec::new()));
 }
 
-/// A packet with a piece of the pattern, in a symbol of its own.
+/// A packet with a piece of the pattern in its own symbol.
 fn piece(peer: &mut super::peer::Peer, id: u64) -> Vec<u8> {
     let mut symbol = [0; 200];
     let bytes: Vec<u8> = (id * PIECE..(id + 1) * PIECE).map(pattern).collect();
@@ -64,7 +64,7 @@ fn piece(peer: &mut super::peer::Peer, id: u64) -> Vec<u8> {
     peer.seal(|w| source.emit(w).expect("room")).to_vec()
 }
 
-/// All that ever came, from the old address and another, once more: dropped, each for the cost of a look.
+/// All datagrams again, from the old address and from another. The host drops each at the cost of a look-up.
 #[test]
 fn s14_a_replayed_capture_delivers_nothing() {
     let mut config = Config::default();
@@ -92,7 +92,7 @@ fn s14_a_replayed_capture_delivers_nothing() {
     assert!(after.packets.dropped - before.packets.dropped >= 2 * packets, "{after:?}");
     assert_eq!((after.moves, after.wire_bytes_sent), (before.moves, before.wire_bytes_sent));
     assert!(flow.far.meter.most - held <= 64 << 10, "{} bytes", flow.far.meter.most - held);
-    // And the flow goes on.
+    // The flow continues.
     let read = flow.read;
     for _ in 0..1_000 {
         flow.step(Duration::from_millis(1), |_| {});

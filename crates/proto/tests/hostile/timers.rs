@@ -1,4 +1,5 @@
-//! No timer lies in the past once an endpoint was served, whatever an authenticated peer says: [`Host::turn`] asserts it.
+//! After an endpoint was served, no timer lies in the past, whatever an authenticated peer sends.
+//! [`Host::turn`] asserts it.
 
 use std::time::Duration;
 
@@ -55,7 +56,7 @@ fn feedback(host: &mut Host, peer: &mut Peer, heard: &[u64], random: &mut Random
 }
 
 fn frame(host: &mut Host, peer: &mut Peer, random: &mut Random) {
-    // Padding, and now and then what is no symbol.
+    // Padding, and now and then an invalid symbol.
     let mut symbol = vec![0; SYMBOL_HEADER_LEN + 1 + random.below(64)];
     let length = symbol.len() as u16 + u16::from(random.below(100) == 0);
     SymbolHeader { length, time: random.below(1 << 24) as u32 }.emit(&mut symbol).expect("room");
@@ -126,7 +127,7 @@ fn no_timer_lies_in_the_past_whatever_a_peer_says() {
                     let nanos = any(&mut random) & 0xffff_ffff;
                     host.wait(Duration::from_nanos(nanos));
                 }
-                // To the moment that the endpoint asked for.
+                // To the time that the endpoint asked for.
                 5 => {
                     let due = host.endpoint.poll_timeout().map_or(host.now, |(at, _)| at);
                     host.now = host.now.max(due);

@@ -25,7 +25,7 @@ fn opens(key: &mut OpeningKey, packet: &[u8], number: u64) -> Opened {
     opened
 }
 
-/// All that an opening key decides by, and what it would decide about some packets.
+/// The complete state on which an opening key decides, and its decisions about some packets.
 fn state(key: &OpeningKey) -> (u64, u64, bool, ReplayWindow<REPLAY_WORDS>) {
     (key.phase, key.phase_start, key.previous.is_some(), (*key.window).clone())
 }
@@ -134,7 +134,7 @@ fn a_number_is_used_once_and_a_key_2_to_the_28_times() {
     sealing.seal(0, 11, &mut again).unwrap();
 }
 
-/// The expansion by its definition, around every carry.
+/// Compares the expansion with its definition, around every carry.
 #[test]
 fn numbers_expand_to_the_nearest() {
     let half = 1_u64 << 31;
@@ -151,8 +151,8 @@ fn numbers_expand_to_the_nearest() {
     assert_eq!(expand(12, None), 12);
 }
 
-/// The schedule by its definition (wire.md section 3), against HMAC written out: expand(prk, label, n <= 32) is
-/// the first n bytes of HMAC(prk, label | 1).
+/// Compares the schedule with its definition (docs/wire.md section 3), with HMAC written out: expand(prk,
+/// label, n <= 32) is the first n bytes of HMAC(prk, label | 1).
 #[test]
 fn the_schedule_is_hkdf_expand() {
     use hmac::{Hmac, Mac};

@@ -1,4 +1,5 @@
-//! The published test vectors (cacophony) of the four Noise names, through `snow` with the features we build it with.
+//! The published test vectors (cacophony) of the four Noise names, run through `snow` with the features of
+//! our build.
 
 use std::sync::Arc;
 
@@ -11,16 +12,17 @@ use crate::hex::unhex;
 struct Vector {
     name: &'static str,
     hash: &'static str,
-    /// Payload and message, in turn from the initiator and the responder; the first two are the handshake.
+    /// Pairs of payload and message, alternately from the initiator and the responder. The first two are the
+    /// handshake.
     messages: [(&'static str, &'static str); 4],
 }
 
-/// The same for all.
+/// The prologue of all vectors.
 const PROLOGUE: &str = "4a6f686e2047616c74";
 const PSK: &str = "54686973206973206d7920417573747269616e20706572737065637469766521";
 const INITIATOR: &str = "893e28b9dc6ca8d611ab664754b8ceb7bac5117349a4439a6b0569da977c464a";
 const RESPONDER: &str = "bbdb4cdbd309f1a1f2e1456967fe288cadd6f712d65dc7b7793d5e63da6b375b";
-/// Static keys of `IKpsk2`; the last is the responder's public one.
+/// Static keys of `IKpsk2`. The last one is the responder's public key.
 const STATICS: [&str; 3] = [
     "e61ef9919cde45dd5f82166404bd08e38bceb5dfdfded0a34c8df7ed542214d1",
     "4a3acbfdb163dec651dfa3194dece676d437029c62a408b4c5ea9114246e4893",
@@ -71,7 +73,7 @@ const VECTORS: [Vector; 4] = [
     },
 ];
 
-/// No cipher, and the curve in Rust that is every provider's but for those that bring another.
+/// A provider without ciphers, with the default curve in pure Rust.
 struct Plain;
 
 impl Provider for Plain {
@@ -129,7 +131,7 @@ fn check(provider: &Arc<dyn Provider>) {
         }
         assert_eq!(initiator.get_handshake_hash(), unhex(vector.hash));
         assert_eq!(responder.dangerously_get_raw_split(), initiator.dangerously_get_raw_split());
-        // The two halves of Split, by what they encrypt: the initiator's first.
+        // The two keys of Split encrypt here; the initiator's comes first.
         let mut initiator = initiator.into_transport_mode().unwrap();
         let mut responder = responder.into_transport_mode().unwrap();
         for ((payload, message), from) in vector.messages[2..].iter().zip([&mut initiator, &mut responder]) {

@@ -61,7 +61,7 @@ proptest! {
     }
 }
 
-/// The largest values of all fit a REPLY with room for grease, as wire.md section 1.1 says.
+/// The largest values of all parameters fit a REPLY with room for grease, as docs/wire.md section 1.1 says.
 #[test]
 fn the_largest_fit_a_reply() {
     let largest = Parameters {
@@ -77,7 +77,7 @@ fn the_largest_fit_a_reply() {
     assert_eq!(largest.validate(), Ok(()));
     let len = |known, grease| reply(&largest, Aead::Aes256Gcm, ConnectionId([1; 8]), known, &[grease; 17]).len();
     assert_eq!([len(false, 0), len(false, 255)], [57 + 2, 57 + 4]);
-    // Where there is no room left for grease there is none.
+    // Without room there is no grease.
     assert_eq!([len(true, 0), len(true, 255)], [59 + 2, 59]);
     assert_eq!(Parameters::default().validate(), Ok(()));
     let wrong = Parameters { max_span: 2_000, ..Parameters::default() };
@@ -105,7 +105,7 @@ fn each_fault_is_named() {
     fails(&[7, 1, 9, 8, 4, 0x54, 0x57, 0, 1], 7, Fault::Range);
     fails(&[7, 1, 1, 8, 4, 0x54, 0x57, 0, 2], 8, Fault::Range);
     fails(&[7, 1, 1, 8, 5, 0x54, 0x57, 0, 1, 0], 8, Fault::Range);
-    // Unknown types pass, even twice.
+    // Unknown types are accepted, even twice.
     assert!(HelloPayload::parse(&with(&[27, 1, 9, 27, 0, 13, 0])).is_ok());
 }
 

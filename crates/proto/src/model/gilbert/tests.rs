@@ -1,9 +1,11 @@
-//! Against the closed forms at independent losses, and against the Markov chain advanced slot by slot.
+//! Compares the model with the closed forms at independent losses, and with the Markov chain advanced slot by
+//! slot.
 
 use super::super::streaming::Streaming;
 use super::*;
 
-/// `P(D > slots)` by brute force: the law of channel and deficit until it no longer changes, then on from there for each symbol.
+/// `P(D > slots)` by brute force: advances the distribution of channel and deficit until it is stationary,
+/// then on from there for each symbol.
 struct Chain {
     mean: f64,
     late: Vec<f64>,
@@ -11,7 +13,7 @@ struct Chain {
 
 fn chain(loss: f64, burst: f64, length: u32, slots: usize, deficits: usize) -> Chain {
     let (after_arrival, after_loss) = (loss / (1.0 - loss) / burst, 1.0 - 1.0 / burst);
-    // One slot of a law over (deficit, channel); a lost repair changes the channel only.
+    // One slot of a distribution over (deficit, channel). A lost repair changes the channel only.
     let step = |law: &[[f64; 2]], repair: bool| {
         let mut next = vec![[0.0; 2]; law.len()];
         for (deficit, [good, bad]) in law.iter().enumerate() {
@@ -87,7 +89,7 @@ fn independent_losses_are_the_closed_forms() {
             assert!((got - expected).abs() < 1e-9, "{loss} {length} {slots}: {got} {expected}");
         }
         for q in [0.5, 0.9, 0.99, 0.999] {
-            // Where the tail is so flat that 1e-9 is some slots, some slots.
+            // Where the tail is so flat that 1e-9 is some slots, the result may differ by some slots.
             let got = code.quantile(q).unwrap();
             let near = |expected: f64| (got - expected).abs() <= 1e-5 * expected;
             assert!(closed.quantile(q).is_none_or(near), "{loss} {length} {q}: {got}");

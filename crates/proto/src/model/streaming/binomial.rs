@@ -1,5 +1,6 @@
-//! Binomial probabilities without tables and without cancellation: Stirling's formula and its exact error (the method of C. Loader,
-//! "Fast and accurate computation of binomial probabilities", 2000). Arguments may be real.
+//! Binomial probabilities without tables and without cancellation: Stirling's formula with its exact error
+//! (the method of C. Loader, "Fast and accurate computation of binomial probabilities", 2000). Arguments may
+//! be real.
 
 use core::f64::consts::TAU;
 
@@ -32,7 +33,7 @@ pub(super) fn stirling_error(x: f64) -> f64 {
     error + series / x
 }
 
-/// From here on the first term left out is below 2^-52.
+/// From here on the first omitted term of the series is below 2^-52.
 const SERIES_FROM: f64 = 16.0;
 /// Coefficients of `x^-1, x^-3, ...`: `B_2n / (2n (2n-1))` with the Bernoulli numbers.
 const SERIES: [f64; 5] = [1.0 / 12.0, -1.0 / 360.0, 1.0 / 1_260.0, -1.0 / 1_680.0, 1.0 / 1_188.0];
@@ -45,7 +46,7 @@ mod tests {
     fn binomial_probabilities_are_pascals() {
         for n in 1..60u32 {
             for p in [1e-3f64, 0.1, 0.5, 0.9] {
-                // Row n of the triangle, each entry from the one before.
+                // Row n of the triangle, each entry computed from the previous one.
                 let mut expected = (1.0 - p).powi(n as i32);
                 for k in 0..=n {
                     let got = binomial(n.into(), k.into(), p);
@@ -59,7 +60,7 @@ mod tests {
 
     #[test]
     fn stirlings_error_at_a_half_is_that_of_the_gamma_function() {
-        // Γ(3/2) = √π / 2, so that the error at 1/2 is ln(√π / 2) - ln(1/2) + 1/2 - ln(2π)/2 = (1 - ln 2) / 2.
+        // Γ(3/2) = √π / 2, so the error at 1/2 is ln(√π / 2) - ln(1/2) + 1/2 - ln(2π)/2 = (1 - ln 2) / 2.
         assert!((stirling_error(0.5) - (1.0 - core::f64::consts::LN_2) / 2.0).abs() < 1e-15);
     }
 }

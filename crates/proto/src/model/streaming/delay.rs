@@ -1,31 +1,34 @@
 //! The exact distribution of the in-order delay.
 //!
-//! Symbol `j` (1 .. l-1) of a group that is followed by `s - 1` more groups of its busy period waits `(s-1) l + l - j` slots. Per
-//! renewal there are `P(S > s)` such groups on average beyond the first of their busy period, whose symbols all wait; and in the first group
-//! symbol `j` waits when the first loss is at or before it, of which the ballot theorem gives
-//! `P(first loss <= j, S = s) = (j/s) e^s (1-e)^(s(l-1)) C(l s - j - 1, s - 1)` (docs/coding.md section 3). So
+//! Symbol `j` (1 .. l-1) of a group waits `(s-1) l + l - j` slots if `s - 1` more groups of its busy period
+//! follow. Per renewal there are on average `P(S > s)` such groups after the first of their busy period, and
+//! all their symbols wait. In the first group, symbol `j` waits if the first loss is at or before it. The
+//! ballot theorem gives the probability `P(first loss <= j, S = s) = (j/s) e^s (1-e)^(s(l-1)) C(l s - j - 1,
+//! s - 1)` (docs/coding.md section 3). Therefore
 //!
 //! `P(D = (s-1) l + l - j) = (P(S > s) + P(first loss <= j, S = s)) / ((l-1) E(S+))`.
 //!
-//! The sum over `j` is closed too, so that a quantile walks groups and only the last group's symbols. At real `l` that sum is
-//! continued, and within a group the distribution is taken as even.
+//! The sum over `j` has a closed form too, so a quantile visits the groups, and the symbols of the last group
+//! only. At real `l` that sum is continued analytically, and the distribution within a group is assumed
+//! uniform.
 
 use super::{MAX_GROUPS, Streaming};
 
-/// One group's place in a busy period, and what is beyond.
+/// The position of one group in a busy period, and the tail probabilities there.
 struct Group {
-    /// Groups from this one to the end of the busy period, this one included: `s`.
+    /// Number of groups from this one to the end of the busy period, this one included: `s`.
     remaining: u32,
     /// `P(S > remaining)`.
     longer: f64,
-    /// Fraction of symbols that wait `(remaining - 1) l` slots and more.
+    /// Fraction of symbols that wait at least `(remaining - 1) l` slots.
     late: f64,
-    /// The same for `remaining l`.
+    /// Fraction of symbols that wait at least `remaining l` slots.
     later: f64,
 }
 
 impl Streaming {
-    /// `P(D = slots)`; `None` where `l` is not whole, and beyond [`MAX_GROUPS`] groups. O(slots / l), at most 10 ms.
+    /// `P(D = slots)`; `None` if `l` is not whole, and beyond [`MAX_GROUPS`] groups. O(slots / l), at most 10
+    /// ms.
     pub fn delay(&self, slots: u32) -> Option<f64> {
         if self.l.fract() != 0.0 {
             return None;
@@ -46,8 +49,8 @@ impl Streaming {
         Some(((1.0 - within).max(0.0) + first) / self.symbols())
     }
 
-    /// `P(D > slots)`, the fraction of source symbols delivered later than that. `None` beyond [`MAX_GROUPS`] groups. O(slots / l + l),
-    /// some 60 ns a group. Absolute error below 1e-13.
+    /// `P(D > slots)`, the fraction of source symbols delivered later than that. `None` beyond [`MAX_GROUPS`]
+    /// groups. O(slots / l + l), some 60 ns per group. The absolute error is below 1e-13.
     pub fn late(&self, slots: f64) -> Option<f64> {
         if slots.is_nan() {
             return None;
@@ -66,8 +69,8 @@ impl Streaming {
         Some(group.later + sum / self.symbols())
     }
 
-    /// The delay in slots that a fraction `q` of source symbols does not exceed. `None` when `q` is not in `[0, 1)`, or the delay
-    /// is beyond [`MAX_GROUPS`] groups. O(delay / l + l), some 60 ns a group.
+    /// The delay in slots that a fraction `q` of source symbols does not exceed. `None` if `q` is not in `[0,
+    /// 1)`, or if the delay is beyond [`MAX_GROUPS`] groups. O(delay / l + l), some 60 ns per group.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         if !(0.0..1.0).contains(&q) {
             return None;
@@ -81,7 +84,8 @@ impl Streaming {
         if self.l.fract() != 0.0 {
             return Some(before + self.l * (group.late - allowed) / (group.late - group.later));
         }
-        // From the longest wait of the group down: the first symbol that no longer fits into what may be later.
+        // From the longest wait of the group down: stops at the first symbol that would exceed the fraction
+        // allowed to be later.
         let mut later = group.later;
         let fitting = self.first_groups(group.remaining).take_while(|first| {
             later += (first + group.longer) / self.symbols();
@@ -107,8 +111,8 @@ impl Streaming {
         })
     }
 
-    /// `P(first loss <= j, S = s)` for `j` = 1, 2, ..: the binomial coefficient of each `j` from that of the one before, the first
-    /// from `C(l s - 1, s - 1) = C(l s, s) / l`.
+    /// `P(first loss <= j, S = s)` for `j` = 1, 2, ..: each binomial coefficient follows from the previous
+    /// one, the first from `C(l s - 1, s - 1) = C(l s, s) / l`.
     fn first_groups(&self, s: u32) -> impl Iterator<Item = f64> {
         let groups = f64::from(s);
         let packets = self.l * groups;
@@ -119,7 +123,8 @@ impl Streaming {
         })
     }
 
-    /// The sum of [`Self::first_groups`] over a group's symbols: `sum of j C(n - j, k)`, twice, at both ends of the group.
+    /// The sum of [`Self::first_groups`] over a group's symbols: `sum of j C(n - j, k)`, twice, at both ends
+    /// of the group.
     fn all_first_groups(&self, s: f64) -> f64 {
         let earlier = self.lone_loss() * self.balance(s - 1.0) * (s - 1.0) * (2.0 * self.l - 1.0) / s;
         (self.l - 1.0) / (s + 1.0) * (self.balance(s) - earlier)

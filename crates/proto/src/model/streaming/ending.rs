@@ -1,12 +1,15 @@
-//! Theorem 3 at finite length: what a stream delivers that ends after so many groups, with and without repairs at its end.
-//!
-//! The stream starts with nothing missing and renews whenever the queue is empty. It ends `a` groups into a busy period
-//! with probability `u(n - a) P(S > a)`, where `u` is the renewal sequence of S+; the symbols before that busy period's first loss are
-//! delivered, those after are not, unless enough of the tail's repairs arrive for the deficit.
+//! Theorem 3 at finite length: the goodput of a stream that ends after a given number of groups, with and
+//! without repairs at its end.
+//! The stream starts without deficit and renews whenever the queue is empty. It ends `a` groups into a busy
+//! period with probability `u(n - a) P(S > a)`, where `u` is the renewal sequence of S+. The symbols before
+//! that busy period's first loss are delivered. Those after it are not, unless enough repairs of the tail
+//! arrive to cover the deficit.
+//! before that busy period's first loss are delivered, those after are not, unless enough of the tail's
+//! repairs arrive for the deficit.
 
 use super::{Streaming, binomial};
 
-/// The end of a stream of whole groups, for questions about its goodput.
+/// The end of a stream of whole groups, for the computation of its goodput.
 #[derive(Clone, Debug)]
 pub struct Ending {
     code: Streaming,
@@ -14,13 +17,14 @@ pub struct Ending {
     tail: u32,
     /// `u(m)`: probability that the queue is empty after `m` groups.
     empty: Vec<f64>,
-    /// Probability that more than `tail` repairs' worth is missing after them, by deficit.
+    /// Probability that more symbols are missing than the `tail` repairs can restore, by deficit.
     unrepaired: Vec<f64>,
 }
 
 impl Streaming {
-    /// A stream of `groups` groups followed by `tail` repairs over all that is missing. `None` where `l` is not whole, the stream is longer
-    /// than 65,536 packets, or the tail longer than the stream. O(groups² + groups l deficit): for analysis, not for policies.
+    /// A stream of `groups` groups, followed by `tail` repairs over all missing symbols. `None` if `l` is not
+    /// whole, if the stream is longer than 65,536 packets, or if the tail is longer than the stream.
+    /// O(groups² + groups l deficit): for analysis, not for policies.
     pub fn ending(&self, groups: u32, tail: u32) -> Option<Ending> {
         let packets = f64::from(groups) * self.l;
         if self.l.fract() != 0.0 || groups == 0 || packets > MAX_PACKETS || f64::from(tail) > packets {
@@ -32,7 +36,7 @@ impl Streaming {
             let again = (1..=m).map(|s| cycle[s] * empty[m - s]).sum();
             empty.push(again);
         }
-        // P(Bin(tail, 1-e) < deficit), for deficits up to the tail; beyond it is certain.
+        // P(Bin(tail, 1-e) < deficit), for deficits up to the tail. For larger deficits it is certain.
         let mut fewer = 0.0;
         let unrepaired = (0..=tail)
             .map(|arrived| {
@@ -46,7 +50,7 @@ impl Streaming {
 }
 
 impl Ending {
-    /// Mean of delivered source symbols over packets sent, the tail's included.
+    /// Mean of delivered source symbols divided by packets sent, including the tail.
     pub fn mean_goodput(&self) -> f64 {
         let lengths = self.code.l as u32 - 1;
         let open = self.open(|_| 1.0);
@@ -63,7 +67,8 @@ impl Ending {
         if wanted.is_nan() || wanted >= per_group * f64::from(self.groups) {
             return 0.0;
         }
-        // Not enough: whole groups before the busy period and the symbols before its first loss stay at or below what is wanted.
+        // The stream falls short: the whole groups before the busy period and the symbols before its first
+        // loss do not exceed the rate.
         let open = self.open(|_| 1.0);
         let mut probability = 0.0;
         for (age, open) in (1u32..).zip(&open) {
@@ -78,7 +83,7 @@ impl Ending {
         1.0 - probability
     }
 
-    /// Probability that something is missing in the end.
+    /// Probability that some symbol is missing at the end.
     pub fn incomplete(&self) -> f64 {
         self.open(|_| 1.0).iter().sum()
     }
@@ -87,11 +92,12 @@ impl Ending {
         f64::from(self.groups) * self.code.l + f64::from(self.tail)
     }
 
-    /// For each age 1, 2, .. of the busy period in which the stream ends: its probability, and that the tail does not repair it, weighted by
-    /// the place (1 .. l-1) of the busy period's first loss.
+    /// For each age 1, 2, .. of the busy period in which the stream ends: the probability of that age without
+    /// repair by the tail, weighted by the position (1 .. l-1) of the busy period's first loss.
     fn open(&self, weight: impl Fn(u32) -> f64) -> Vec<f64> {
         let (length, e) = (self.code.l as u32, self.code.e);
-        // By deficit at the end of the busy period's first group: the lost of the packets after its first loss.
+        // By deficit at the end of the busy period's first group: the losses among the packets after its
+        // first loss.
         let mut deficits = vec![0.0; length as usize];
         for first in 1..length {
             for more in 1..=length - first {
@@ -114,7 +120,7 @@ impl Ending {
     }
 }
 
-/// Deficits one group later, those that the group's repair does not bring to zero.
+/// Deficits one group later, without those that the group's repair brings to zero.
 fn advance(deficits: &[f64], steps: &[f64]) -> Vec<f64> {
     let mut next = vec![0.0; deficits.len() + steps.len() - 2];
     for (deficit, p) in deficits.iter().enumerate().skip(1).filter(|&(_, &p)| p > NEGLIGIBLE) {
@@ -128,7 +134,7 @@ fn advance(deficits: &[f64], steps: &[f64]) -> Vec<f64> {
     next
 }
 
-/// Bounds the quadratic time: the end of a longer stream is that of this one.
+/// Bounds the quadratic time. The end of a longer stream has the same distribution.
 const MAX_PACKETS: f64 = 65_536.0;
-/// Deficits less likely than this are left out; with 65,536 groups that is an error below 1e-14.
+/// Deficits less likely than this are ignored. With 65,536 groups that is an error below 1e-14.
 const NEGLIGIBLE: f64 = 1e-20;

@@ -1,14 +1,17 @@
-//! The streaming code with one repair after every `l - 1` source symbols on a path that loses each packet with probability `e`
-//! independently, no feedback, unlimited span (Karzand, Leith, Cloud, Médard: "Design of FEC for low delay in 5G", here K).
+//! The streaming code with one repair after every `l - 1` source symbols, on a path that loses each packet
+//! independently with probability `e`, without feedback and with unlimited span (Karzand, Leith, Cloud,
+//! Médard: "Design of FEC for low delay in 5G", here K).
 //!
-//! A *group* is `l - 1` source symbols and the repair after them. The receiver's deficit is a queue: a lost source symbol adds
-//! one, a received repair takes one. A *busy period* lasts from the group whose first loss stops delivery to the repair that
-//! empties the queue; `S` is its length in groups, 0 for a group without a lost source symbol. [`Streaming`] has the law of
-//! `S` and what follows from it; the distribution of the delay is in `delay.rs`, the end of a stream in `ending.rs`, and what
-//! the paper prints, where that differs, in [`printed`].
+//! A *group* is `l - 1` source symbols and the repair after them. The receiver's deficit is a queue: a lost
+//! source symbol adds one, a received repair removes one. A *busy period* lasts from the group whose first
+//! loss stops delivery to the repair that empties the queue. `S` is its length in groups, 0 for a group
+//! without a lost source symbol. [`Streaming`] has the distribution of `S` and its consequences. `delay.rs`
+//! has the distribution of the delay, `ending.rs` the end of a stream, and [`printed`] the formulas of the
+//! paper that differ.
 //!
-//! The formulas hold for whole `l`. Most are analytic in `l`, and at real `l` describe repairs spread evenly (a repair whenever
-//! the sum of `1/l` passes a whole number) closely: the mean within 3 % of simulation for `l >= 3.3` (`crates/sim/tests/model.rs`).
+//! The formulas hold for whole `l`. Most are analytic in `l`. At real `l` they closely describe evenly spread
+//! repairs (a repair whenever the sum of `1/l` passes a whole number): the mean is within 3 % of simulation
+//! for `l >= 3.3` (`crates/sim/tests/model.rs`).
 
 mod binomial;
 mod delay;
@@ -21,7 +24,8 @@ use super::{OutOfModel, check};
 use binomial::{binomial, stirling_error};
 pub use ending::Ending;
 
-/// The code at one loss rate and spacing. Making it checks them, so that nothing after can fail for them.
+/// The code at one loss rate and spacing. The constructor checks both, so later calls cannot fail because of
+/// them.
 ///
 /// ```
 /// use tidewire_proto::model::streaming::Streaming;
@@ -42,23 +46,25 @@ impl Streaming {
     /// One repair in `spacing` packets at loss rate `loss`.
     ///
     /// # Errors
-    /// [`OutOfModel`] when `loss` is not in `[0, 1)`, `spacing` not in `(1, 4096]`, or `loss * spacing >= 1`.
+    /// [`OutOfModel`] if `loss` is not in `[0, 1)`, `spacing` is not in `(1, 4096]`, or `loss * spacing >=
+    /// 1`.
     pub fn new(loss: f64, spacing: f64) -> Result<Self, OutOfModel> {
         check(loss, spacing)?;
         Ok(Self { e: loss, l: spacing })
     }
 
-    /// Source symbols over all packets, `1 - 1/l`.
+    /// Source symbols divided by all packets, `1 - 1/l`.
     pub fn rate(&self) -> f64 {
         1.0 - 1.0 / self.l
     }
 
-    /// What is left of the repairs after their share of the loss, `1 - l e`.
+    /// Capacity of the repairs that remains after the losses, `1 - l e`.
     fn slack(&self) -> f64 {
         1.0 - self.l * self.e
     }
 
-    /// `P(S = s)`, K Theorem 1 (K-1): `(1-e)^(l-1)` at 0, else `(l-1)/s e^s (1-e)^(s(l-1)) C((s-1) l, s-1)`. Constant time.
+    /// `P(S = s)`, K Theorem 1 (K-1): `(1-e)^(l-1)` at 0, else `(l-1)/s e^s (1-e)^(s(l-1)) C((s-1) l, s-1)`.
+    /// Constant time.
     pub fn busy(&self, groups: u32) -> f64 {
         match groups {
             0 => self.received(self.l - 1.0),
@@ -66,7 +72,8 @@ impl Streaming {
         }
     }
 
-    /// `P(S+ = s)`, where `S+ = max(S, 1)` counts the groups from one renewal to the next (K Corollary 1, K-4). Constant time.
+    /// `P(S+ = s)`, where `S+ = max(S, 1)` counts the groups from one renewal to the next (K Corollary 1,
+    /// K-4). Constant time.
     pub fn cycle(&self, groups: u32) -> f64 {
         match groups {
             0 => 0.0,
@@ -85,25 +92,27 @@ impl Streaming {
         self.mean_busy() + self.spread() / self.slack().powi(3)
     }
 
-    /// E(S³). The paper's (8) has another bracket ([`printed::third_moment`]); this one is K-9, and agrees with direct summation.
+    /// E(S³). The paper's (8) has a different bracket ([`printed::third_moment`]). This one is K-9 and agrees
+    /// with direct summation.
     pub fn third_moment(&self) -> f64 {
         let (e, l) = (self.e, self.l);
         let bracket = 2.0 - 2.0 * e - l * e * e + l * l * e * e;
         self.second_moment() + self.spread() * bracket / self.slack().powi(5)
     }
 
-    /// E(S+), mean groups from one renewal to the next (K-4).
+    /// E(S+), the mean number of groups from one renewal to the next (K-4).
     pub fn mean_cycle(&self) -> f64 {
         self.received(self.l) / self.slack()
     }
 
-    /// Ratio by which `P(S = s)` falls with each further group, `e (1-e)^(l-1) l^l / (l-1)^(l-1)` (K-8).
+    /// Ratio by which `P(S = s)` falls per further group, `e (1-e)^(l-1) l^l / (l-1)^(l-1)` (K-8).
     pub fn tail_ratio(&self) -> f64 {
         self.ln_tail_ratio().exp()
     }
 
-    /// `P(S > groups)`: the fraction of groups whose losses a code that mixes only the last `groups` groups fails to repair
-    /// (K section III-D). `None` beyond [`MAX_GROUPS`] groups. Cost: some 30 ns per group summed, 3 ms at most.
+    /// `P(S > groups)`: the fraction of groups whose losses a code that mixes only the last `groups` groups
+    /// cannot repair (K section III-D). `None` beyond [`MAX_GROUPS`] groups. Takes some 30 ns per group
+    /// summed, at most 3 ms.
     pub fn failure(&self, groups: u32) -> Option<f64> {
         if groups > MAX_GROUPS {
             return None;
@@ -112,7 +121,8 @@ impl Streaming {
         if 1.0 - within > SUBTRACTED {
             return Some(1.0 - within);
         }
-        // Small: summed from its own terms, since the difference has lost its digits. What is cut off falls at least geometrically.
+        // A small value is summed from its own terms, since a difference would lose its digits. The omitted
+        // terms fall at least geometrically.
         let ratio = self.tail_ratio();
         let (mut sum, mut last) = (0.0, 0.0);
         for s in groups + 1..=groups + MAX_GROUPS {
@@ -139,31 +149,33 @@ impl Streaming {
             early += term(j);
             j += 1.0;
         }
-        // At real l the last term counts by its part.
+        // At real l the last term counts in proportion.
         early += (l - 1.0 - whole) * term(whole + 1.0);
         let all = l * (l - 1.0) / 2.0 * self.second_moment();
         (all - early) / ((l - 1.0) * self.mean_cycle())
     }
 
-    /// Upper bound of the mean delay, `l E(S²) / (2 E(S+))`: every symbol of a busy period counted as if the first loss were the
-    /// first symbol. The paper's Theorem 2 has `l - 1` for `l` ([`printed::mean_delay_bound`]).
+    /// Upper bound of the mean delay, `l E(S²) / (2 E(S+))`. It counts every symbol of a busy period as if
+    /// the first loss were the first symbol. The paper's Theorem 2 has `l - 1` instead of `l`
+    /// ([`printed::mean_delay_bound`]).
     pub fn mean_delay_bound(&self) -> f64 {
         self.l * self.second_moment() / (2.0 * self.mean_cycle())
     }
 
-    /// Fraction of source symbols that wait for nothing.
+    /// Fraction of source symbols without delay.
     pub fn no_delay(&self) -> f64 {
         if self.e == 0.0 {
             return 1.0;
         }
-        // Sum over j = 1 .. l-1 of P(the first j symbols of a group arrive), for the groups that begin with an empty queue.
+        // Sum over j = 1 .. l-1 of P(the first j symbols of a group arrive), for the groups that begin with
+        // an empty queue.
         let keep = 1.0 - self.e;
         let sum = keep * -((self.l - 1.0) * (-self.e).ln_1p()).exp_m1() / self.e;
         sum / ((self.l - 1.0) * self.mean_cycle())
     }
 
-    /// Operations of the decoder per source symbol if a busy period of `S` groups costs `3/2 S³` (K (7), K-10; Table I of the
-    /// paper is this with [`printed::operations`]).
+    /// Operations of the decoder per source symbol, if a busy period of `S` groups costs `3/2 S³` (K (7),
+    /// K-10). Table I of the paper is this value with [`printed::operations`].
     pub fn operations(&self) -> f64 {
         self.operations_from(self.third_moment())
     }
@@ -177,23 +189,25 @@ impl Streaming {
         (n * (-self.e).ln_1p()).exp()
     }
 
-    /// `e (1-e)^(l-1)`: one packet of a group lost, a certain one.
+    /// `e (1-e)^(l-1)`: the probability that one given packet of a group is lost and no other.
     fn lone_loss(&self) -> f64 {
         self.e * self.received(self.l - 1.0)
     }
 
-    /// `l (l-1) e² (1-e)^l`, in the higher moments.
+    /// `l (l-1) e² (1-e)^l`, a term of the higher moments.
     fn spread(&self) -> f64 {
         self.l * (self.l - 1.0) * self.e * self.e * self.received(self.l)
     }
 
-    /// `ln ρ = ln(l e) + (l-1) ln(l (1-e)/(l-1))`, with the slack as the small quantity: near capacity both terms almost cancel.
+    /// `ln ρ = ln(l e) + (l-1) ln(l (1-e)/(l-1))`, expressed by the slack as the small quantity, because near
+    /// capacity both terms almost cancel.
     fn ln_tail_ratio(&self) -> f64 {
         (-self.slack()).ln_1p() + (self.l - 1.0) * (self.slack() / (self.l - 1.0)).ln_1p()
     }
 
-    /// `P(Bin(k l, e) = k)`: k groups lose exactly what their repairs could restore. By Stirling's formula with its exact error, so
-    /// that nothing cancels and `l` may be real: `ρ^k √(l / (2π k (l-1))) exp(δ(kl) - δ(k) - δ(k(l-1)))`.
+    /// `P(Bin(k l, e) = k)`: k groups lose exactly as many packets as their repairs can restore. Stirling's
+    /// formula with its exact error avoids cancellation and allows real `l`: `ρ^k √(l / (2π k (l-1)))
+    /// exp(δ(kl) - δ(k) - δ(k(l-1)))`.
     fn balance(&self, k: f64) -> f64 {
         if k == 0.0 {
             return 1.0;
@@ -204,11 +218,11 @@ impl Streaming {
     }
 }
 
-/// `P(the queue empties after exactly `groups` groups)`, from `deficit` pending losses at the start of a group: `(r/k) P(Bin(l k, e) =
-/// k - r)` (K Lemma 5, Tanner; K-7). Constant time.
+/// `P(the queue empties after exactly `groups` groups)`, from `deficit` pending losses at the start of a
+/// group: `(r/k) P(Bin(l k, e) = k - r)` (K Lemma 5, Tanner; K-7). Constant time.
 ///
 /// # Errors
-/// [`OutOfModel`] as [`Streaming::new`].
+/// [`OutOfModel`], as in [`Streaming::new`].
 pub fn passage(loss: f64, spacing: u32, deficit: u32, groups: u32) -> Result<f64, OutOfModel> {
     check(loss, spacing.into())?;
     if deficit == 0 || deficit > groups {
@@ -218,7 +232,8 @@ pub fn passage(loss: f64, spacing: u32, deficit: u32, groups: u32) -> Result<f64
     Ok(f64::from(deficit) / f64::from(groups) * binomial(slots, lost, loss))
 }
 
-/// Longest busy period that is followed, in groups: at 10 % loss and one repair in nine packets the p999 of the delay is 615 groups.
+/// Longest busy period considered, in groups. At 10 % loss and one repair in nine packets the p999 of the
+/// delay is 615 groups.
 pub const MAX_GROUPS: u32 = 65_536;
-/// Above this a difference to 1 still has 12 digits.
+/// Above this a difference from 1 still has 12 digits.
 const SUBTRACTED: f64 = 1e-4;

@@ -1,4 +1,5 @@
-//! Closed forms against summation, brute force over loss patterns, and the catalogue's values.
+//! Compares the closed forms with summation, with brute force over loss patterns, and with the catalogue's
+//! values.
 
 use super::*;
 
@@ -10,10 +11,11 @@ fn close(got: f64, expected: f64, relative: f64) {
     assert!((got - expected).abs() <= relative * expected.abs().max(1e-30), "{got} instead of {expected}");
 }
 
-/// Loss rate and spacing from light load to 90 % of capacity.
+/// Loss rate and spacing, from light load to 90 % of capacity.
 const CELLS: [(f64, u32); 8] = [(0.01, 2), (0.01, 50), (0.02, 40), (0.1, 2), (0.1, 5), (0.1, 9), (0.2, 4), (0.3, 3)];
 
-/// `P(S = s)` for all s by advancing the law of the deficit group by group: no formula of the paper.
+/// `P(S = s)` for all s, by advancing the distribution of the deficit group by group, without any formula of
+/// the paper.
 fn brute_busy(e: f64, l: u32, groups: usize) -> Vec<f64> {
     let binomials = |n: u32| {
         let mut row = vec![1.0];
@@ -57,7 +59,7 @@ fn the_law_of_the_busy_period_is_that_of_the_queue() {
     for (e, l) in CELLS {
         let law = brute_busy(e, l, 60);
         for (s, expected) in (0u32..).zip(&law) {
-            // Deficits below 1e-30 were left out.
+            // Deficits with a probability below 1e-30 are omitted.
             assert!((code(e, l).busy(s) - expected).abs() < 1e-11 * expected + 1e-26);
         }
         let beyond = 1.0 - law.iter().take(41).sum::<f64>();
@@ -99,7 +101,7 @@ fn failure_keeps_its_digits_where_it_is_tiny() {
 
 #[test]
 fn tanners_passage_convolves() {
-    // From r pending losses to none is r passages by one.
+    // From r pending losses to none are r passages by one.
     for (e, l) in CELLS {
         let one = |k| passage(e, l, 1, k).unwrap();
         for k in 2..30 {
@@ -109,7 +111,8 @@ fn tanners_passage_convolves() {
     }
 }
 
-/// Reference values at e = 0.1, from computations outside this project: l, exact mean, P(D = 0), p50, p90, p99, p999.
+/// Reference values at e = 0.1, from computations outside this project: l, exact mean, P(D = 0), p50, p90,
+/// p99, p999.
 const REFERENCE: [(u32, f64, f64, [f64; 4]); 8] = [
     (2, 0.142_361, 0.889, [0.0, 1.0, 3.0, 5.0]),
     (3, 0.412_069, 0.821, [0.0, 1.0, 7.0, 14.0]),
@@ -136,7 +139,7 @@ fn mean_and_quantiles_match_the_reference() {
 fn the_distribution_has_the_mean_and_is_the_one_that_late_and_quantile_walk() {
     for (e, l) in CELLS {
         let code = code(e, l);
-        // Until what is left is below 1e-13; near capacity that would be too long to sum.
+        // Sums until the rest is below 1e-13. Near capacity that would take too long.
         let slots = (30.0 / -code.tail_ratio().ln()) as u32 * l;
         let (mut later, mut mean) = (1.0, 0.0);
         for slot in 0..slots.min(3_000) {
@@ -158,7 +161,7 @@ fn the_distribution_has_the_mean_and_is_the_one_that_late_and_quantile_walk() {
 
 #[test]
 fn table_one_both_ways() {
-    // e, then what the paper prints and what is right for l e = 0.5 .. 0.9 (catalogue).
+    // e, then the paper's value and the correct value for l e = 0.5 .. 0.9 (catalogue).
     let table = [
         (0.02, [0.67, 1.93, 7.11, 41.74, 769.58], [0.619, 1.766, 6.580, 39.391, 745.771]),
         (0.1, [3.13, 8.87, 32.56, 190.96, 3_525.0], [2.867, 8.112, 30.111, 180.167, 3_415.667]),
@@ -178,13 +181,13 @@ fn theorem_two_as_printed_is_no_bound() {
     for l in 2..=9 {
         let code = code(0.1, l);
         assert!(printed::mean_delay_bound(&code) < code.mean_delay());
-        // At l = 2 the bound is the mean.
+        // At l = 2 the bound equals the mean.
         assert!(code.mean_delay() < code.mean_delay_bound() * (1.0 + 1e-12));
         close(printed::mean_delay_bound(&code) * f64::from(l), code.mean_delay_bound() * f64::from(l - 1), 1e-12);
     }
 }
 
-/// Delivered source symbols and probability of every loss pattern of `groups` groups and a tail.
+/// Number of delivered source symbols and probability, for every loss pattern of `groups` groups and a tail.
 fn patterns(e: f64, l: u32, groups: u32, tail: u32) -> Vec<(u32, f64)> {
     let packets = groups * l + tail;
     let outcome = |pattern: u32| {
@@ -260,7 +263,7 @@ fn what_is_out_of_the_model_is_refused_by_name() {
 
 #[test]
 fn every_argument_ends_with_sound_numbers() {
-    // The edges: no loss, tiny loss, nearly unstable, widest and narrowest.
+    // The limits: no loss, tiny loss, nearly unstable, widest and narrowest.
     for (e, l) in
         [(0.0, 5.0), (1e-300, 9.0), (0.099_999_999, 10.0), (2.4e-4, 4_096.0), (0.9, 1.1), (0.999_999, 1.000_000_5)]
     {

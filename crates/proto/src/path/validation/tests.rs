@@ -2,7 +2,7 @@ use core::net::Ipv4Addr;
 
 use super::*;
 
-/// As long as what is sent to a candidate.
+/// Length of a packet to a candidate.
 const LEN: usize = 38;
 
 fn at(port: u16) -> SocketAddr {
@@ -11,7 +11,7 @@ fn at(port: u16) -> SocketAddr {
 
 const HOME: u16 = 1;
 
-/// A table that has heard one packet of 1,000 bytes from port 2.
+/// A table that received one packet of 1,000 bytes from port 2.
 fn heard() -> (Validation, Time) {
     let (mut table, now) = (Validation::new([5; 32]), Time::from_millis(1_000));
     table.on_packet(now, (at(2), at(HOME)), 1_000, true);
@@ -43,7 +43,7 @@ fn what_came_the_direct_way_since_keeps_the_peer_where_it_is() {
     let (_, token) = challenge(&mut table, now);
     table.on_packet(now, (at(HOME), at(HOME)), 40, true);
     assert_eq!(table.on_response(now, at(2), token), None);
-    // ... until the highest number comes from there again.
+    // Then the highest number comes from there again.
     table.on_packet(now, (at(2), at(HOME)), 40, true);
     assert!(table.on_response(now, at(2), token).is_some());
 }
@@ -97,7 +97,7 @@ fn candidates_take_turns() {
     assert_eq!([ports[0] + ports[1], ports[2], ports[3]], [5, ports[0], ports[1]]);
 }
 
-/// The rule of RFC 9000 section 8.1, to the byte: 3 x 30 = 90 bytes are two packets of 38.
+/// The rule of RFC 9000 section 8.1, to the byte: 3 x 30 = 90 bytes allow two packets of 38.
 #[test]
 fn a_candidate_gets_three_times_what_came_from_it() {
     let (mut table, mut now) = (Validation::new([5; 32]), Time::from_millis(1_000));
