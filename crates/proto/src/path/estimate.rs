@@ -38,8 +38,8 @@ const REVIEW: u64 = 16;
 /// Packets of a block over which the deviation is measured. Chosen: the order of the blocks that block codes
 /// use (32 to 256 packets), and 0.03 s at 25 Mbit/s.
 pub const DEVIATION_BLOCK: u32 = 64;
-/// Memory of the deviation in blocks: 2,048 packets, the order of the estimator's memory. From 32 independent
-/// blocks the deviation is accurate to 13 % (one sigma, `1/sqrt(2 * 31)`).
+/// Memory of the deviation in blocks: 2,048 packets, the order of the estimator's memory. Weights of 1/32 are worth
+/// 63 independent blocks, so the deviation is accurate to 9 % (one sigma, `1/sqrt(2 * 62)`).
 const DEVIATION_BLOCKS: f64 = 32.0;
 
 /// The estimate of a path's loss.
@@ -207,6 +207,8 @@ impl LossEstimator {
             // rate.
             fewer.since.add(true, true);
             self.memory = if more_believed { more.since } else { fewer.since };
+            // The blocks before belong to another rate.
+            self.blocks = Blocks::default();
             // The scores stay at zero until the steps are computed again.
             self.changes = [Change::default(); 2];
         }
@@ -317,6 +319,14 @@ mod tests {
             let mean = deviations.sum::<f64>() / 40.0;
             assert!((0.85..1.1).contains(&(mean / expected)), "{loss} in bursts of {burst}: {mean}, not {expected}");
         }
+    }
+
+    #[test]
+    fn a_step_is_no_deviation() {
+        let mut estimator = LossEstimator::default();
+        (0..4_000).for_each(|n| estimator.on_fate(n % 64 == 0));
+        (0..4_000).for_each(|n| estimator.on_fate(n % 4 == 0));
+        assert!(estimator.estimate().deviation < 0.005, "{:?}", estimator.estimate());
     }
 
     #[test]
