@@ -22,8 +22,8 @@ pub fn doc(context: &Context) -> Result<(), String> {
     run(context.command("cargo doc --workspace --no-deps --profile checked").env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Runs all tests at release speed, with assertions and overflow checks on. The quick part leaves out examples,
-/// and those tests of the command that start many processes and wait for real time.
+/// Runs all tests at release speed, with assertions and overflow checks on. The quick part leaves out
+/// examples, and those tests of the command that start many processes and wait for real time.
 pub fn test(context: &Context) -> Result<(), String> {
     if cfg!(target_os = "linux") {
         tools::optional_packages(context, TEST_TOOLS);

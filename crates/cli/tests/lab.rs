@@ -140,8 +140,8 @@ fn the_fates_of_packets_are_the_links() {
     let _turn = turn();
     let link = link(&format!("seed = 7\n{LINK}[forward]\nloss = \"gilbert:10%,4\"\n"));
     let time = Duration::from_secs(if quick() { 1 } else { 10 });
-    // On a busy machine the kernel drops packets that the emulator was too late to read. A lab that is wrong fails in
-    // each crossing; one that was late once passes in another.
+    // On a busy machine the kernel drops packets that the emulator was too late to read. A lab that is wrong
+    // fails in each crossing; one that was late once passes in another.
     let mut failed = Vec::new();
     for _ in 0..3 {
         let report = check::run(&link, time).unwrap();

@@ -273,8 +273,8 @@ fn s13_kill_9_of_either_side_costs_at_most_a_group_of_each_file() {
         let output = sender.wait_with_output().unwrap();
         stage.relay.disarm();
         let lines = whole_lines(&output.stdout);
-        // Nothing that was there was sent again, but for less than a group of the file under way. The file with holes
-        // is left out: it may still be flushed while the part behind it grows.
+        // Nothing that was there was sent again, but for less than a group of the file under way. The file
+        // with holes is left out: it may still be flushed while the part behind it grows.
         let under_way = |line: &&Value| line["offset"] != line["bytes"] && line["bytes"] != sparse_len();
         if let Some(began) = lines.iter().find(|line| line["event"] == "resumed" && under_way(line)) {
             let offset = began["offset"].as_u64().unwrap();

@@ -1,6 +1,7 @@
 //! The data of `papers/` comes out of the cases of its experiments, each called by itself and in any order.
 //!
-//! `cargo test` runs it. Only figures that are formulas are compared: those of the protocol change when the protocol does.
+//! `cargo test` runs it. Only figures that are formulas are compared: those of the protocol change when the
+//! protocol does.
 
 use std::fs;
 use std::path::Path;

@@ -1,8 +1,9 @@
 //! The protocol's own clock: nanoseconds since an arbitrary start.
 //!
-//! Everything in this crate takes `now` as an argument of type [`Time`]; nothing reads a clock. A driver maps its
-//! monotonic clock onto it (the runtime crate), or invents it (the simulator), and a run is replayable from its seed
-//! and its inputs. `Time` never goes backwards within one connection; the wall clock plays no part.
+//! Everything in this crate takes `now` as an argument of type [`Time`]; nothing reads a clock. A driver maps
+//! its monotonic clock onto it (the runtime crate), or invents it (the simulator), and a run is replayable
+//! from its seed and its inputs. `Time` never goes backwards within one connection; the wall clock plays no
+//! part.
 
 use core::ops::{Add, AddAssign, Sub};
 use core::time::Duration;

@@ -1,6 +1,7 @@
 //! Our redundancy policy against the best of all policies, over a grid of links: docs/envelope.md.
 //!
-//! `cargo run --release -p tidewire-sim --example grid -- [--full] [--cells TEXT] [--seeds N] [--seconds N] [--json FILE]`
+//! `cargo run --release -p tidewire-sim --example grid -- [--full] [--cells TEXT] [--seeds N] [--seconds N]
+//! [--json FILE]`
 //!
 //! Rows appear on standard error as they come; the tables go to standard output.
 

@@ -1,6 +1,7 @@
 //! Coding jobs in virtual time: where workers would take a while, their results come late and in any order.
 //!
-//! [`crate::pair::Pair`] takes the jobs of both endpoints. Each is done at once, and its result is held back for a random time.
+//! [`crate::pair::Pair`] takes the jobs of both endpoints. Each is done at once, and its result is held back
+//! for a random time.
 
 use core::time::Duration;
 use std::collections::BTreeMap;

@@ -1,7 +1,9 @@
-//! Who sent the far end how much, and what it sent them: the promise about addresses that are not proven, checked for every datagram.
+//! Who sent the far end how much, and what it sent them: the promise about addresses that are not proven,
+//! checked for every datagram.
 //!
-//! [`Pair`](crate::pair::Pair) tells it of every datagram. An address is proven once something was sent from it after something had been delivered
-//! there. The ledger knows nothing of the protocol, so it holds for any rule by which an endpoint takes an address for proven.
+//! [`Pair`](crate::pair::Pair) tells it of every datagram. An address is proven once something was sent from
+//! it after something had been delivered there. The ledger knows nothing of the protocol, so it holds for any
+//! rule by which an endpoint takes an address for proven.
 
 use core::net::SocketAddr;
 use std::collections::BTreeMap;

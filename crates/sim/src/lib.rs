@@ -2,7 +2,8 @@
 //!
 //! - [`link`]: one direction of a link. Datagrams go in with a time and come out with a time.
 //! - [`duplex`]: two of them, the way there and the way back.
-//! - [`scenario`], [`settings`] and [`work`]: the same configuration as a TOML file and as options of a command line.
+//! - [`scenario`], [`settings`] and [`work`]: the same configuration as a TOML file and as options of a
+//!   command line.
 //! - [`pair`], [`load`] and [`report`]: two endpoints over a link, the bytes they carry, and what came of it.
 //! - [`nonces`]: an oracle that sees when a key seals twice under one nonce.
 //! - [`grid`]: redundancy policies over many links, against the best of all of them.
@@ -11,7 +12,8 @@
 //! - [`units`]: rates, times, sizes and probabilities as people write them.
 //!
 //! The caller owns the clock, virtual or real. After every [`Link::send`](link::Link::send) ask
-//! [`poll_timeout`](link::Link::poll_timeout) when to come back, and then take deliveries until there are none:
+//! [`poll_timeout`](link::Link::poll_timeout) when to come back, and then take deliveries until there are
+//! none:
 //!
 //! ```
 //! use std::path::Path;

@@ -1,8 +1,9 @@
-//! Work for a pair: streams both ways whose bytes both ends can compute, so that a lost, changed, repeated or moved byte shows at
-//! its exact place.
+//! Work for a pair: streams both ways whose bytes both ends can compute, so that a lost, changed, repeated or
+//! moved byte shows at its exact place.
 //!
-//! A flow is one stream with data one way. Its sender writes as fast as it may or at a rate; its reader reads at once or at a rate of
-//! its own. [`Load`] is the [`Application`] that runs them and the oracle that checks them.
+//! A flow is one stream with data one way. Its sender writes as fast as it may or at a rate; its reader reads
+//! at once or at a rate of its own. [`Load`] is the [`Application`] that runs them and the oracle that checks
+//! them.
 
 use core::time::Duration;
 
@@ -118,7 +119,8 @@ impl Running {
         self.flow.start + Duration::from_nanos(nanos as u64)
     }
 
-    /// The records that became whole when the bytes up to `read` came, of which those up to `before` had come earlier.
+    /// The records that became whole when the bytes up to `read` came, of which those up to `before` had come
+    /// earlier.
     fn completed(&self, before: u64) -> core::ops::Range<u64> {
         if self.flow.rate.is_none() { 0..0 } else { before / self.flow.record..self.read / self.flow.record }
     }

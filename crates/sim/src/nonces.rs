@@ -1,9 +1,9 @@
 //! An oracle for nonces: a cipher provider that remembers under which nonces each packet key sealed.
 //!
-//! An AEAD loses all its promises when one key seals two packets under one nonce. [`Pair`](crate::pair::Pair) gives both of its
-//! endpoints the same [`Recorder`], so that it also sees a key that both directions use, and one that returns after a key
-//! update or a restart. [`Sealed::reused`] must stay zero. The handshake's own
-//! messages are sealed by Noise and are not seen here.
+//! An AEAD loses all its promises when one key seals two packets under one nonce. [`Pair`](crate::pair::Pair)
+//! gives both of its endpoints the same [`Recorder`], so that it also sees a key that both directions use,
+//! and one that returns after a key update or a restart. [`Sealed::reused`] must stay zero. The handshake's
+//! own messages are sealed by Noise and are not seen here.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,8 +21,8 @@ pub struct Recorder {
 /// The nonces of one key.
 #[derive(Default)]
 struct Used {
-    /// Nonces without their lowest six bits, and a bit for each of the 64 that share them. A nonce is the packet number XOR
-    /// a constant, so 64 packet numbers in a row take one or two entries.
+    /// Nonces without their lowest six bits, and a bit for each of the 64 that share them. A nonce is the
+    /// packet number XOR a constant, so 64 packet numbers in a row take one or two entries.
     blocks: BTreeMap<u128, u64>,
     sealed: Sealed,
 }

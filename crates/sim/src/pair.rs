@@ -1,8 +1,8 @@
 //! Two endpoints joined by a link, in virtual time.
 //!
-//! [`Pair`] keeps the clock: it jumps from one thing that happens to the next, hands datagrams over, and lets an [`Application`] act on
-//! both ends after every change. Real codec, real crypto, no socket, no thread; a run follows from its configuration and
-//! seeds alone.
+//! [`Pair`] keeps the clock: it jumps from one thing that happens to the next, hands datagrams over, and lets
+//! an [`Application`] act on both ends after every change. Real codec, real crypto, no socket, no thread; a
+//! run follows from its configuration and seeds alone.
 
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddr};
@@ -44,7 +44,8 @@ impl End {
 
 /// What runs on top of the two endpoints.
 pub trait Application {
-    /// Something changed at `end`: `event` tells what, or the time that [`Self::poll_timeout`] named has come.
+    /// Something changed at `end`: `event` tells what, or the time that [`Self::poll_timeout`] named has
+    /// come.
     fn run(&mut self, now: Time, end: End, endpoint: &mut Endpoint, event: Option<(ConnectionHandle, Event)>);
     /// When `end` wants to run although nothing happens.
     fn poll_timeout(&self, end: End) -> Option<Time>;
@@ -52,7 +53,8 @@ pub trait Application {
 
 /// Largest UDP payload that the driver passes on.
 const DATAGRAM: usize = 65_527;
-/// Steps at one moment beyond which time stands still: a step delivers all that is there, and two ends answer each other once.
+/// Steps at one moment beyond which time stands still: a step delivers all that is there, and two ends answer
+/// each other once.
 const MOST_STEPS: u32 = 10_000;
 
 struct Side {
@@ -121,7 +123,8 @@ impl fmt::Debug for Pair {
 }
 
 impl Pair {
-    /// Endpoints with these settings, and a link; all randomness follows from `seed` and the link's own seeds.
+    /// Endpoints with these settings, and a link; all randomness follows from `seed` and the link's own
+    /// seeds.
     pub fn new(near: Config, far: Config, link: &DuplexConfig, seed: u64) -> Result<Self, ConfigError> {
         let secret = || Secret::new([7; 32]);
         Self::with_secrets(near, far, link, seed, [secret(), secret()])
@@ -183,7 +186,8 @@ impl Pair {
         self.wakes
     }
 
-    /// Times that an endpoint, woken and drained, asked to be woken at a moment that was not later: a busy loop.
+    /// Times that an endpoint, woken and drained, asked to be woken at a moment that was not later: a busy
+    /// loop.
     pub fn overdue(&self) -> u64 {
         self.overdue
     }
@@ -208,14 +212,15 @@ impl Pair {
         self.copies = copies;
     }
 
-    /// From now on a thief sends the far end a copy of each datagram that the near end sends it, from an address of its own: half of them before
-    /// the original, half behind it. What is sent to the thief goes nowhere.
+    /// From now on a thief sends the far end a copy of each datagram that the near end sends it, from an
+    /// address of its own: half of them before the original, half behind it. What is sent to the thief goes
+    /// nowhere.
     pub fn copied_by(&mut self, thief: Option<SocketAddr>) {
         self.thief = thief;
     }
 
-    /// From now on the result of each coding job comes after a random time of at most `most`. Jobs leave an endpoint where its
-    /// [`Config::workers`] is not 0; without this their results come at once.
+    /// From now on the result of each coding job comes after a random time of at most `most`. Jobs leave an
+    /// endpoint where its [`Config::workers`] is not 0; without this their results come at once.
     pub fn delay_jobs(&mut self, seed: u64, most: Duration) {
         self.jobs = Some(Jobs::new(seed, most));
     }
@@ -256,7 +261,8 @@ impl Pair {
         self.exchanged
     }
 
-    /// From now on both directions wait in the queues of `other`'s link: see [`Link::share_queue`](crate::link::Link::share_queue).
+    /// From now on both directions wait in the queues of `other`'s link: see
+    /// [`Link::share_queue`](crate::link::Link::share_queue).
     pub fn share_queues(&mut self, other: &Self) {
         self.link.forward.share_queue(&other.link.forward);
         self.link.back.share_queue(&other.link.back);
@@ -273,8 +279,8 @@ impl Pair {
         self.ledger = Ledger::default();
     }
 
-    /// The machine of `end` sleeps from now until `until`, as when its lid is closed: what comes meanwhile is lost, and its timers fire when it
-    /// wakes. Its clock does not stop.
+    /// The machine of `end` sleeps from now until `until`, as when its lid is closed: what comes meanwhile is
+    /// lost, and its timers fire when it wakes. Its clock does not stop.
     pub fn suspend(&mut self, end: End, until: Time) {
         self.side(end).asleep_until = until;
     }
@@ -303,7 +309,8 @@ impl Pair {
         }
     }
 
-    /// Runs until `until`, or until nothing is left to happen, or `done` says so before a step. Returns whether `done` did.
+    /// Runs until `until`, or until nothing is left to happen, or `done` says so before a step. Returns
+    /// whether `done` did.
     ///
     /// Also gives up when time stands still, as when an end asks over and over to be woken at once.
     pub fn run<A: Application>(&mut self, application: &mut A, until: Time, done: impl Fn(&A) -> bool) -> bool {

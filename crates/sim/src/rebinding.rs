@@ -1,7 +1,7 @@
 //! Another address for the near end: what an address translator, another network or a journey does to it.
 //!
-//! [`Pair`](crate::pair::Pair) applies a [`Rebinding`]. Datagrams to an address that the near end no longer has are lost; those from it that are
-//! on their way still arrive.
+//! [`Pair`](crate::pair::Pair) applies a [`Rebinding`]. Datagrams to an address that the near end no longer
+//! has are lost; those from it that are on their way still arrive.
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;

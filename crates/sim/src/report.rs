@@ -1,8 +1,8 @@
 //! One run of the protocol over one link, and what came of it.
 //!
-//! A [`Trial`] is a link, two configurations, the flows and a seed; [`Trial::run`] gives a [`Report`]. The same two types serve
-//! `tidewire sim`, the snapshot tables and the swarm, so that they measure alike. Who wants to act in mid-run takes the
-//! [`Run`] and advances it by hand.
+//! A [`Trial`] is a link, two configurations, the flows and a seed; [`Trial::run`] gives a [`Report`]. The
+//! same two types serve `tidewire sim`, the snapshot tables and the swarm, so that they measure alike. Who
+//! wants to act in mid-run takes the [`Run`] and advances it by hand.
 
 use core::time::Duration;
 
@@ -32,7 +32,8 @@ pub struct Trial {
     pub flows: Vec<Flow>,
     /// How the near end's address changes, if it does.
     pub rebinding: Option<Rebinding>,
-    /// How late the results of coding jobs come at most; they come in any order. Without it they come at once.
+    /// How late the results of coding jobs come at most; they come in any order. Without it they come at
+    /// once.
     pub jobs: Option<Duration>,
     /// Where the randomness of the endpoints and the bytes of the flows come from.
     pub seed: u64,
@@ -151,7 +152,8 @@ impl Run {
     }
 }
 
-/// Advances runs that share a link to `at` in the order of what happens: the one whose next moment is the earliest goes first.
+/// Advances runs that share a link to `at` in the order of what happens: the one whose next moment is the
+/// earliest goes first.
 pub fn together(runs: &mut [Run], at: Time) {
     loop {
         let live = runs.iter_mut().filter(|run| !run.load.is_over());
@@ -198,11 +200,14 @@ pub struct Report {
     pub datagrams: u64,
     /// Times that an endpoint was woken for its own timer.
     pub wakes: u64,
-    /// Times that an endpoint's timer was not later than the moment it had just been woken and drained at; must be zero.
+    /// Times that an endpoint's timer was not later than the moment it had just been woken and drained at;
+    /// must be zero.
     pub overdue: u64,
-    /// Hash of every datagram sent: when, by whom, how long, and its tag, on which each of its bits depends. Equal for equal runs.
+    /// Hash of every datagram sent: when, by whom, how long, and its tag, on which each of its bits depends.
+    /// Equal for equal runs.
     pub fingerprint: u64,
-    /// Packets that both ends sealed, and how many of them under a nonce that their key had used before: must be none.
+    /// Packets that both ends sealed, and how many of them under a nonce that their key had used before: must
+    /// be none.
     pub sealed: Sealed,
 }
 
@@ -232,7 +237,8 @@ impl Report {
         self.sending().wire_bytes_sent as f64 / self.receiving().app_bytes_received.max(1) as f64
     }
 
-    /// IP bytes that came back for each byte delivered in the larger direction; only means something for one-way flows.
+    /// IP bytes that came back for each byte delivered in the larger direction; only means something for
+    /// one-way flows.
     pub fn returned_per_byte(&self) -> f64 {
         self.receiving().wire_bytes_sent as f64 / self.receiving().app_bytes_received.max(1) as f64
     }

@@ -23,9 +23,10 @@
 //! ```
 //!
 //! The keys of a direction are [`SETTINGS`](crate::settings::SETTINGS), those of an end
-//! [`END_KEYS`](crate::work::END_KEYS), those of a flow [`FLOW_KEYS`](crate::work::FLOW_KEYS). A file without flows describes
-//! a link only. Every value but the seed is a text with its unit. Files named by a value are looked up beside the scenario. A file is read whole before anything runs, and every
-//! refusal names file, line and key.
+//! [`END_KEYS`](crate::work::END_KEYS), those of a flow [`FLOW_KEYS`](crate::work::FLOW_KEYS). A file without
+//! flows describes a link only. Every value but the seed is a text with its unit. Files named by a value are
+//! looked up beside the scenario. A file is read whole before anything runs, and every refusal names file,
+//! line and key.
 
 use core::fmt;
 use core::ops::Range;
@@ -73,7 +74,8 @@ impl Scenario {
         Self::parse(&text, path)
     }
 
-    /// Reads the text of the scenario file `path`, which is only used in messages and to find the files beside it.
+    /// Reads the text of the scenario file `path`, which is only used in messages and to find the files
+    /// beside it.
     ///
     /// # Errors
     /// See [`ScenarioProblem`].

@@ -1,7 +1,8 @@
 //! The settings of a link as text, one grammar for scenario files and for the options of `tidewire lab link`.
 //!
-//! Called while a configuration is read, never while a link works. A setting is a key of [`SETTINGS`] and a text;
-//! [`LinkConfig::set`] replaces what the field held before, and leaves it alone when the text is refused.
+//! Called while a configuration is read, never while a link works. A setting is a key of [`SETTINGS`] and a
+//! text; [`LinkConfig::set`] replaces what the field held before, and leaves it alone when the text is
+//! refused.
 
 use core::fmt;
 use core::time::Duration;
@@ -72,8 +73,8 @@ pub enum Direction {
 }
 
 impl DuplexConfig {
-    /// Sets `key` in one direction or both. For both directions there is one more key, `rtt`, which is split evenly.
-    /// Files that the text names are looked up in `folder`.
+    /// Sets `key` in one direction or both. For both directions there is one more key, `rtt`, which is split
+    /// evenly. Files that the text names are looked up in `folder`.
     ///
     /// # Errors
     /// See [`SettingError`].

@@ -1,7 +1,8 @@
-//! Rates, times, sizes and probabilities as people write them: a decimal number and a unit, which is never implied.
+//! Rates, times, sizes and probabilities as people write them: a decimal number and a unit, which is never
+//! implied.
 //!
-//! The scenario files and the command line share this grammar (`25mbit`, `60ms`, `150kB`, `10%`). Blanks around the text
-//! and between number and unit are allowed. Every refusal shows a correct example.
+//! The scenario files and the command line share this grammar (`25mbit`, `60ms`, `150kB`, `10%`). Blanks
+//! around the text and between number and unit are allowed. Every refusal shows a correct example.
 
 use core::fmt;
 use core::str::FromStr;
@@ -34,7 +35,8 @@ impl FromStr for Rate {
 }
 
 impl fmt::Display for Rate {
-    /// In the largest unit that leaves a whole number or at most three decimals; what it prints parses to the same rate.
+    /// In the largest unit that leaves a whole number or at most three decimals; what it prints parses to the
+    /// same rate.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, scale) = [("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000)]
             .into_iter()

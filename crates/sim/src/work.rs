@@ -1,4 +1,5 @@
-//! The settings of flows and of the two ends as text, for scenario files; those of the link are in [`crate::settings`].
+//! The settings of flows and of the two ends as text, for scenario files; those of the link are in
+//! [`crate::settings`].
 
 use tidewire_proto::config::Config;
 use tidewire_proto::wire::parse_code;

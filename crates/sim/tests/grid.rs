@@ -1,4 +1,5 @@
-//! A corner of the grid, small enough for every day: where ours stands to a few families of policies. The whole of it: docs/envelope.md.
+//! A corner of the grid, small enough for every day: where ours stands to a few families of policies. The
+//! whole of it: docs/envelope.md.
 //!
 //! The snapshot is there to be read when it changes; `INSTA_UPDATE=always` writes it anew.
 

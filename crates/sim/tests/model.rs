@@ -1,7 +1,8 @@
-//! `tidewire_proto::model` against the ideal queue, with losses drawn at random: what the formulas assume and no more.
+//! `tidewire_proto::model` against the ideal queue, with losses drawn at random: what the formulas assume and
+//! no more.
 //!
-//! Cells are means of independent runs; their spread says how far chance reaches. The quick form has a tenth of the symbols and is held
-//! to five times the tolerance.
+//! Cells are means of independent runs; their spread says how far chance reaches. The quick form has a tenth
+//! of the symbols and is held to five times the tolerance.
 
 use std::path::Path;
 use std::thread;
@@ -15,7 +16,8 @@ use tidewire_sim::settings::Direction;
 /// Runs of one cell.
 const RUNS: u64 = 8;
 
-/// One cell, simulated: all delays, mean over runs, its standard error as a fraction, and how much looser the quick form is.
+/// One cell, simulated: all delays, mean over runs, its standard error as a fraction, and how much looser the
+/// quick form is.
 struct Cell {
     delays: Delays,
     mean: f64,
@@ -42,8 +44,8 @@ impl Cell {
         Self { delays, mean, error: (variance / RUNS as f64).sqrt() / mean, looser }
     }
 
-    /// The mean is within `tolerance` of the model's, what is later than its p50, p90 and p99 within four times that, and the p999, of
-    /// which there are few, within eight times.
+    /// The mean is within `tolerance` of the model's, what is later than its p50, p90 and p99 within four
+    /// times that, and the p999, of which there are few, within eight times.
     fn agrees(&self, name: &str, mean: f64, quantile: impl Fn(f64) -> Option<f64>, tolerance: f64) {
         let off = self.mean / mean - 1.0;
         println!(

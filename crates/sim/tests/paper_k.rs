@@ -1,8 +1,9 @@
-//! The streaming code of Karzand, Leith, Cloud and Médard in the simulator, against the closed form of its mean in-order delay
-//! (rows K-1 to K-6 of the papers' catalogue, `tidewire_proto::model::streaming`).
+//! The streaming code of Karzand, Leith, Cloud and Médard in the simulator, against the closed form of its
+//! mean in-order delay (rows K-1 to K-6 of the papers' catalogue, `tidewire_proto::model::streaming`).
 //!
-//! Open loop as in the paper: one repair after every `l - 1` source symbols whatever is heard, over a lossless way back. The real
-//! code, the real packets. A slot is the time that one packet takes at the fixed rate.
+//! Open loop as in the paper: one repair after every `l - 1` source symbols whatever is heard, over a
+//! lossless way back. The real code, the real packets. A slot is the time that one packet takes at the fixed
+//! rate.
 
 use core::time::Duration;
 use std::path::Path;
@@ -45,7 +46,8 @@ fn measured(spacing: u32, seed: u64) -> f64 {
 
 #[test]
 fn mean_delay_of_the_streaming_code_is_the_papers() {
-    // As many symbols as bring the standard error of the mean, taken from the spread of the runs, below 0.7 %.
+    // As many symbols as bring the standard error of the mean, taken from the spread of the runs, below 0.7
+    // %.
     let full = [(3, 30, 0.007, 0.03), (5, 64, 0.007, 0.03)];
     let quick = [(3, 4, 0.03, 0.09), (5, 8, 0.03, 0.09)];
     let few = std::env::var_os("TIDEWIRE_QUICK").is_some();

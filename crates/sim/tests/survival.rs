@@ -1,5 +1,6 @@
-//! Rows of the founders' survival list that the simulator can show: addresses that change, blackouts, feedback that is lost, dead or damaged. The
-//! number in a name is the row's; what a lying peer is told (S10), copies (S14) and flapping (S17) stand in `proto`'s `tests/hostile`.
+//! Rows of the founders' survival list that the simulator can show: addresses that change, blackouts,
+//! feedback that is lost, dead or damaged. The number in a name is the row's; what a lying peer is told
+//! (S10), copies (S14) and flapping (S17) stand in `proto`'s `tests/hostile`.
 
 use core::time::Duration;
 use std::path::Path;
@@ -71,8 +72,9 @@ fn silence(direction: Direction, blackout: &str, ends: Time, seed: u64) {
     assert!(run.load.errors.is_empty() && run.load.closed == [None, None], "{:?}", run.report());
 }
 
-/// The server's process dies and comes back with the same secret, in the middle of a bulk transfer: the client learns it from the new process
-/// itself, within 3 s and a round trip, and a new connection begins with nothing of the old one.
+/// The server's process dies and comes back with the same secret, in the middle of a bulk transfer: the
+/// client learns it from the new process itself, within 3 s and a round trip, and a new connection begins
+/// with nothing of the old one.
 #[test]
 fn s01_a_restarted_peer_is_noticed() {
     let mut worst = Duration::ZERO;
@@ -105,7 +107,8 @@ fn s01_a_restarted_peer_is_noticed() {
     assert!(worst <= Duration::from_secs(3) + RTT, "{worst:?}");
 }
 
-/// Streams both ways, so that each end is once the one that only answers: bulk, records of 1,200 bytes each 10 ms, or both at once.
+/// Streams both ways, so that each end is once the one that only answers: bulk, records of 1,200 bytes each
+/// 10 ms, or both at once.
 fn moving(from: End, work: &str, loss: &str, seed: u64) -> Run {
     let mut trial = bulk(0, seed, &[(Direction::Both, "loss", loss)]);
     trial.flows = match work {
@@ -176,8 +179,9 @@ fn s03_another_address() {
                 }
                 let took = proven.expect("followed").since(began);
                 println!("{what:?}, {from:?} sends, seed {seed}: followed after {took:?}");
-                // What leaves when the address is proven arrives half a round trip later. Who is not told of its new address is found with its next
-                // FEEDBACK, a sixteenth of a round trip later, or the repeated one. A question for more rate queues a thirtieth of a round trip.
+                // What leaves when the address is proven arrives half a round trip later. Who is not told of
+                // its new address is found with its next FEEDBACK, a sixteenth of a round trip later, or the
+                // repeated one. A question for more rate queues a thirtieth of a round trip.
                 let unaware = if what == Rebound::Roams { Duration::ZERO } else { Duration::from_millis(29) };
                 assert!(took <= RTT * 3 / 2 + RTT / 30 + unaware + Duration::from_millis(2), "{took:?}");
             }
@@ -187,7 +191,8 @@ fn s03_another_address() {
     }
 }
 
-/// IP packets beyond 1,280 bytes begin to vanish, or a little less where the records would still pass. Bytes are checked by the load itself.
+/// IP packets beyond 1,280 bytes begin to vanish, or a little less where the records would still pass. Bytes
+/// are checked by the load itself.
 #[test]
 fn s04_a_black_hole_for_long_packets() {
     for (from, work) in
@@ -228,8 +233,9 @@ fn s05_a_blackout_of_thirty_seconds() {
     }
 }
 
-/// A machine sleeps for longer than the idle timeout, or shorter: the one ends with a name at both ends and connects again, the other goes on.
-/// The wall clock is nobody's business: clippy.toml of codec, proto and sim forbid to read it, and the runtime's clock is monotonic.
+/// A machine sleeps for longer than the idle timeout, or shorter: the one ends with a name at both ends and
+/// connects again, the other goes on. The wall clock is nobody's business: clippy.toml of codec, proto and
+/// sim forbid to read it, and the runtime's clock is monotonic.
 #[test]
 fn s06_ten_minutes_of_sleep() {
     for (end, seconds) in [End::Near, End::Far].into_iter().flat_map(|end| [30, 600].map(|seconds| (end, seconds))) {
@@ -264,8 +270,8 @@ fn s06_ten_minutes_of_sleep() {
     }
 }
 
-/// What the reader leaves lies in its credit and in the sender's ring, and nothing but probes leaves until it reads again. How messages that
-/// nobody takes are dropped and counted is in `behaviour/messages.rs`.
+/// What the reader leaves lies in its credit and in the sender's ring, and nothing but probes leaves until it
+/// reads again. How messages that nobody takes are dropped and counted is in `behaviour/messages.rs`.
 #[test]
 fn s07_a_reader_that_stalls_for_a_minute() {
     for (from, loss) in [End::Near, End::Far].into_iter().flat_map(|from| ["0%", "10%"].map(|loss| (from, loss))) {
@@ -313,8 +319,8 @@ fn s09_a_dead_way_back_for_ten_seconds() {
     }
 }
 
-/// Every second datagram that comes back is damaged, as behind a router that mends the checksum: all are dropped, and nothing
-/// else comes of them.
+/// Every second datagram that comes back is damaged, as behind a router that mends the checksum: all are
+/// dropped, and nothing else comes of them.
 #[test]
 fn s10_damaged_feedback_is_dropped() {
     let report = bulk(24_000_000, 1, &[(Direction::Back, "corrupt", "50%")]).run().unwrap();

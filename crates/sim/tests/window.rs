@@ -1,5 +1,6 @@
-//! The windows of the controllers that take loss for congestion, over time on a simulated link: curves kept as snapshots, so that a
-//! change shows as a difference that somebody reads. `INSTA_UPDATE=always` writes them anew.
+//! The windows of the controllers that take loss for congestion, over time on a simulated link: curves kept
+//! as snapshots, so that a change shows as a difference that somebody reads. `INSTA_UPDATE=always` writes
+//! them anew.
 
 use core::fmt::Write;
 use core::time::Duration;
@@ -12,8 +13,8 @@ use tidewire_sim::pair::End;
 use tidewire_sim::report::Trial;
 use tidewire_sim::settings::Direction;
 
-/// The window in packets of 1,500 bytes over 25 Mbit/s and 60 ms (125 packets, and as many in the queue), with these faults: rows of ten values
-/// `step` milliseconds apart.
+/// The window in packets of 1,500 bytes over 25 Mbit/s and 60 ms (125 packets, and as many in the queue),
+/// with these faults: rows of ten values `step` milliseconds apart.
 fn curve(control: &str, settings: &[(&str, &str)], from: u64, step: u64, rows: u64) -> String {
     let mut link = DuplexConfig::default();
     let base = [("rate", "25mbit"), ("rtt", "60ms"), ("queue", "60ms")];

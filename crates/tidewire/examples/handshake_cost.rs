@@ -1,6 +1,7 @@
 //! What a handshake costs the side that listens, in microseconds: H6 and H7 of the founders' notes.
 //!
-//! `cargo run --release -p tidewire --example handshake_cost`. Medians of rounds that take turns; close everything else first.
+//! `cargo run --release -p tidewire --example handshake_cost`. Medians of rounds that take turns; close
+//! everything else first.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -70,7 +71,8 @@ fn hellos(keys: &Keys, mac: &MacKey) -> Vec<[u8; HELLO_LEN]> {
     numbered.collect()
 }
 
-/// Takes every HELLO, and for those that are answered makes the keys of the session, as its first packet does.
+/// Takes every HELLO, and for those that are answered makes the keys of the session, as its first packet
+/// does.
 fn round(case: &Case) -> f64 {
     let provider: Arc<dyn Provider> = Arc::new(AwsLc);
     let mut responder = Responder::new(case.listener.clone(), Arc::clone(&provider), [8; 32]);

@@ -1,6 +1,8 @@
-//! Authentication with key pairs: the server lets in the keys that it lists, and the client names the server's key.
+//! Authentication with key pairs: the server lets in the keys that it lists, and the client names the
+//! server's key.
 //!
-//! Run it with `cargo run --release -p tidewire --example key_pair`. Both ends are in this process, over loopback.
+//! Run it with `cargo run --release -p tidewire --example key_pair`. Both ends are in this process, over
+//! loopback.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -10,7 +12,8 @@ use tidewire::{CloseCode, Config, Credentials, Endpoint, KeyCredentials, new_pri
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // A program keeps its private key in a file that only its user can read: `tidewire keygen --pair` makes one.
+    // A program keeps its private key in a file that only its user can read: `tidewire keygen --pair` makes
+    // one.
     let (server_key, client_key) = (new_private_key()?, new_private_key()?);
     let server_name = server_key.public();
 

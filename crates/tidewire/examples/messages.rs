@@ -1,6 +1,7 @@
 //! Messages with a deadline, as live video sends them: each arrives whole, or not at all once it is too late.
 //!
-//! Run it with `cargo run --release -p tidewire --example messages`. Both ends are in this process, over loopback.
+//! Run it with `cargo run --release -p tidewire --example messages`. Both ends are in this process, over
+//! loopback.
 
 use std::error::Error;
 use std::time::Duration;

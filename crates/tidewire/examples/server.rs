@@ -1,7 +1,7 @@
 //! A server that answers every stream with the same bytes in upper case.
 //!
-//! Run it with `cargo run --release -p tidewire --example server [ADDRESS]`. It prints the arguments for the example
-//! `client`, and ends after one connection.
+//! Run it with `cargo run --release -p tidewire --example server [ADDRESS]`. It prints the arguments for the
+//! example `client`, and ends after one connection.
 
 use std::error::Error;
 use std::net::SocketAddr;

@@ -1,8 +1,9 @@
 //! The clock and the timer of a driver.
 //!
-//! The timer is the runtime's, which ticks in milliseconds, while packets are due each few hundred microseconds: the pacer lets a late
-//! driver catch up by 2 ms, so that it sends two or three at a time. A timer of the kernel (timerfd) in its place gave the same rate
-//! and delay for twice the CPU time, since each packet then woke the driver (25 and 100 Mbit/s, 60 ms, 2 cores).
+//! The timer is the runtime's, which ticks in milliseconds, while packets are due each few hundred
+//! microseconds: the pacer lets a late driver catch up by 2 ms, so that it sends two or three at a time. A
+//! timer of the kernel (timerfd) in its place gave the same rate and delay for twice the CPU time, since each
+//! packet then woke the driver (25 and 100 Mbit/s, 60 ms, 2 cores).
 
 use std::future::Future;
 use std::pin::Pin;

@@ -16,7 +16,8 @@ use crate::shared::{Shared, Slot};
 use crate::stream::Stream;
 use crate::sync::Notify;
 
-/// A connection to one peer. Clones are handles of the same connection; it is closed when the last of them and of its streams is dropped.
+/// A connection to one peer. Clones are handles of the same connection; it is closed when the last of them
+/// and of its streams is dropped.
 #[derive(Clone)]
 pub struct Connection(Arc<Handle>);
 
@@ -75,7 +76,8 @@ impl Connection {
         Some(Stream::new(Arc::clone(&self.0), id))
     }
 
-    /// Opens a lane of messages, one of at most 15, and returns its number; the peer hears of it with its first message.
+    /// Opens a lane of messages, one of at most 15, and returns its number; the peer hears of it with its
+    /// first message.
     ///
     /// # Errors
     /// See [`LaneError`].
@@ -86,9 +88,10 @@ impl Connection {
         opened.unwrap_or(Err(LaneError::NotConnected))
     }
 
-    /// Sends a message of at most 256 KiB that is worth something to the peer for `lifetime` from now; later it is given up, as a whole.
-    /// Waits while the lane has no room, and gives up with [`MessageError::Blocked`] when the message's own time is over by then. A message
-    /// that was taken may still be lost.
+    /// Sends a message of at most 256 KiB that is worth something to the peer for `lifetime` from now; later
+    /// it is given up, as a whole. Waits while the lane has no room, and gives up with
+    /// [`MessageError::Blocked`] when the message's own time is over by then. A message that was taken may
+    /// still be lost.
     ///
     /// # Errors
     /// See [`MessageError`].
@@ -108,8 +111,8 @@ impl Connection {
         taken
     }
 
-    /// The next message that came, whole, on whatever lane of the peer's; `None` when the connection is over. Who does not take
-    /// messages loses the oldest beyond 1 MiB of each lane.
+    /// The next message that came, whole, on whatever lane of the peer's; `None` when the connection is over.
+    /// Who does not take messages loses the oldest beyond 1 MiB of each lane.
     pub async fn receive_message(&self) -> Option<Message> {
         self.wait_for(|endpoint, slot| {
             let ended = slot.closed.is_some();
@@ -122,8 +125,8 @@ impl Connection {
         .await
     }
 
-    /// Ends the connection at once, without waiting for what was written to arrive: the side that received last closes. Of `reason`
-    /// the peer sees at most 255 bytes.
+    /// Ends the connection at once, without waiting for what was written to arrive: the side that received
+    /// last closes. Of `reason` the peer sees at most 255 bytes.
     pub fn close(&self, code: CloseCode, reason: &str) {
         self.0.shared.close(self.0.id, code, reason);
     }
@@ -154,9 +157,10 @@ impl Connection {
         self.0.shared.lock().connection(self.0.id).map(|connection| connection.stats()).unwrap_or_default()
     }
 
-    /// The most bytes that a write to a stream takes at once: what leaves within 1.5 ms at the present pace, at least two packets; 0 when
-    /// the connection is over. A loop that copies into a stream and reads no more than this elsewhere holds almost nothing itself:
-    /// what the path cannot carry yet waits where the loop reads. Before the first bytes the pace is a guess from the round trip.
+    /// The most bytes that a write to a stream takes at once: what leaves within 1.5 ms at the present pace,
+    /// at least two packets; 0 when the connection is over. A loop that copies into a stream and reads no
+    /// more than this elsewhere holds almost nothing itself: what the path cannot carry yet waits where the
+    /// loop reads. Before the first bytes the pace is a guess from the round trip.
     pub fn share(&self) -> usize {
         self.0.share()
     }

@@ -1,7 +1,8 @@
 //! The driver: one task per socket that moves datagrams between it and the protocol, and wakes who waits.
 //!
-//! It keeps the protocol's contract: after anything changed, what is to be sent is sent, jobs and events are handed out, the next timer is read;
-//! only then it waits, for the socket, the timer, a worker or a handle. Each turn does bounded work, then lets other tasks run.
+//! It keeps the protocol's contract: after anything changed, what is to be sent is sent, jobs and events are
+//! handed out, the next timer is read; only then it waits, for the socket, the timer, a worker or a handle.
+//! Each turn does bounded work, then lets other tasks run.
 
 use std::io;
 use std::sync::Arc;
@@ -21,7 +22,8 @@ use crate::workers::Workers;
 const ROUNDS: usize = 4;
 /// Batches sent in a round, at most; a batch is at most 0.5 ms of the pacing rate.
 const BATCHES: usize = 32;
-/// Timers never wake the driver more often than this: a hundredth of what the pacer lets a late driver catch up.
+/// Timers never wake the driver more often than this: a hundredth of what the pacer lets a late driver catch
+/// up.
 const LEAST_SLEEP: Duration = Duration::from_micros(20);
 /// The socket refused to receive (the kernel is out of memory): how long it is left alone.
 const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
@@ -194,7 +196,8 @@ impl Driver {
         Round::Until(due.max(now + LEAST_SLEEP))
     }
 
-    /// The socket takes no more: the task is woken when it does. Timers can wait until then, readers need not.
+    /// The socket takes no more: the task is woken when it does. Timers can wait until then, readers need
+    /// not.
     fn wait_for_room(&mut self, cx: &mut Context<'_>) -> Round {
         let mut state = self.shared.lock();
         self.workers.feed(|| state.endpoint.poll_job());

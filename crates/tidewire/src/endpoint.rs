@@ -1,6 +1,7 @@
 //! An endpoint as the application holds it: one address, any number of connections.
 //!
-//! It has one shard or several, each a socket, a driver and connections of its own; only the handles here know of more than one.
+//! It has one shard or several, each a socket, a driver and connections of its own; only the handles here
+//! know of more than one.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -26,13 +27,15 @@ use crate::shared::{Shared, State};
 use crate::socket::Socket;
 use crate::sync::Notify;
 
-/// [`Endpoint::close`] waits for no longer: closing takes three probe timeouts, 3 s where no round trip was ever measured.
+/// [`Endpoint::close`] waits for no longer: closing takes three probe timeouts, 3 s where no round trip was
+/// ever measured.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Shards of an endpoint, at most: more than any machine of today has cores for sockets. Chosen.
 const MAX_SHARDS: usize = 256;
 
-/// A UDP socket that accepts connections and makes them, with all who hold the same secret or whose keys are known.
+/// A UDP socket that accepts connections and makes them, with all who hold the same secret or whose keys are
+/// known.
 ///
 /// When it is dropped no more connections are accepted; those that are held go on.
 pub struct Endpoint {
@@ -45,7 +48,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Binds a socket and starts the task that drives it. `credentials`: a [`crate::Secret`], or a key pair. An IPv6 wildcard address takes IPv4 too.
+    /// Binds a socket and starts the task that drives it. `credentials`: a [`crate::Secret`], or a key pair.
+    /// An IPv6 wildcard address takes IPv4 too.
     ///
     /// # Errors
     /// Those of the socket; [`io::ErrorKind::InvalidInput`] when a setting is outside its range.
@@ -56,13 +60,16 @@ impl Endpoint {
         Self::over(vec![Socket::bind(address)?], credentials.into(), config)
     }
 
-    /// As [`Self::bind`], with several sockets at the one address, each with a task and connections of its own, so that a listener with many
-    /// peers has as many cores at work as `shards` says (at most 256 are made; more than there are cores gain nothing). The kernel spreads peers over
-    /// the sockets by their addresses. Of connections and memory (see [`Config`]) each shard has an even part; other limits that
-    /// are per endpoint, as that of handshakes answered without a cookie, are then per shard, and so is the number of workers.
+    /// As [`Self::bind`], with several sockets at the one address, each with a task and connections of its
+    /// own, so that a listener with many peers has as many cores at work as `shards` says (at most 256 are
+    /// made; more than there are cores gain nothing). The kernel spreads peers over the sockets by their
+    /// addresses. Of connections and memory (see [`Config`]) each shard has an even part; other limits that
+    /// are per endpoint, as that of handshakes answered without a cookie, are then per shard, and so is the
+    /// number of workers.
     ///
-    /// One connection never uses more than one of them, and what such an endpoint connects to itself costs one more copy where the kernel
-    /// gives the answers to another socket: [`Self::bind`] is what connects best. Linux only; elsewhere there is one shard whatever is asked for.
+    /// One connection never uses more than one of them, and what such an endpoint connects to itself costs
+    /// one more copy where the kernel gives the answers to another socket: [`Self::bind`] is what connects
+    /// best. Linux only; elsewhere there is one shard whatever is asked for.
     ///
     /// # Errors
     /// As [`Self::bind`].
@@ -110,11 +117,13 @@ impl Endpoint {
         self.shards[0].lock().local
     }
 
-    /// Goes over to a new socket, as after a change of networks. The connections that this endpoint made go on from there, unrecognised by who
-    /// watches both networks; those that it accepted only if their peers find it at the same address.
+    /// Goes over to a new socket, as after a change of networks. The connections that this endpoint made go
+    /// on from there, unrecognised by who watches both networks; those that it accepted only if their peers
+    /// find it at the same address.
     ///
     /// # Errors
-    /// Those of the socket; [`io::ErrorKind::InvalidInput`] when the address is of the other family, from which the peers cannot be reached.
+    /// Those of the socket; [`io::ErrorKind::InvalidInput`] when the address is of the other family, from
+    /// which the peers cannot be reached.
     pub async fn rebind(&self, address: SocketAddr) -> io::Result<()> {
         let sockets = Socket::bind_group(address, self.shards.len())?;
         let (local, before) = (sockets[0].local_addr()?, self.local_addr());
@@ -136,7 +145,8 @@ impl Endpoint {
         self.begin(remote, None).await
     }
 
-    /// Connects to who has the private key of `peer`, with a key pair of our own; gives up after [`Config::handshake_timeout`].
+    /// Connects to who has the private key of `peer`, with a key pair of our own; gives up after
+    /// [`Config::handshake_timeout`].
     pub async fn connect_to(&self, remote: SocketAddr, peer: &PublicKey) -> Result<Connection, ConnectError> {
         self.begin(remote, Some(peer)).await
     }
@@ -181,14 +191,14 @@ impl Endpoint {
         Some(Connection::new(shared, handle, remote))
     }
 
-    /// The next peer that was refused since its key is not authorized; it got no answer. Copies of one HELLO are told one by one, and only
-    /// a few wait to be told. `None` after [`Self::close`].
+    /// The next peer that was refused since its key is not authorized; it got no answer. Copies of one HELLO
+    /// are told one by one, and only a few wait to be told. `None` after [`Self::close`].
     pub async fn unauthorized(&self) -> Option<Unauthorized> {
         self.next(|state| state.unauthorized.pop_front()).await.map(|(_, peer)| peer)
     }
 
-    /// From now on who has one of these keys is let in, and nobody else: connections that we accepted of others are closed. Of no effect
-    /// where the credentials are a secret.
+    /// From now on who has one of these keys is let in, and nobody else: connections that we accepted of
+    /// others are closed. Of no effect where the credentials are a secret.
     pub fn authorize(&self, keys: BTreeSet<PublicKey>) {
         let keys = Arc::new(keys);
         for shared in &self.shards {

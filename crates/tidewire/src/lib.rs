@@ -1,5 +1,6 @@
-//! Tidewire carries byte streams over UDP across paths that lose packets: in order, encrypted, at low delay, without waiting a round
-//! trip for each loss. It mixes repair packets into what it sends, as many as what it measures asks for.
+//! Tidewire carries byte streams over UDP across paths that lose packets: in order, encrypted, at low delay,
+//! without waiting a round trip for each loss. It mixes repair packets into what it sends, as many as what it
+//! measures asks for.
 //!
 //! ```
 //! use tidewire::{CloseCode, Config, Endpoint, new_secret};
@@ -51,24 +52,29 @@
 //! ```
 //!
 //! # What to know
-//! - **Secret.** Both sides hold the same 32 bytes ([`Secret`]; [`new_secret`] makes one). To who does not, an endpoint is silent.
-//!   Or each has a key pair ([`PrivateKey`]; [`new_private_key`] makes one): then the one that connects names the other's [`PublicKey`]
-//!   ([`Endpoint::connect_to`]), and the one that listens those it lets in ([`KeyCredentials::authorized`]).
+//! - **Secret.** Both sides hold the same 32 bytes ([`Secret`]; [`new_secret`] makes one). To who does not,
+//!   an endpoint is silent. Or each has a key pair ([`PrivateKey`]; [`new_private_key`] makes one): then the
+//!   one that connects names the other's [`PublicKey`] ([`Endpoint::connect_to`]), and the one that listens
+//!   those it lets in ([`KeyCredentials::authorized`]).
 //! - **Both ways.** Every [`Endpoint`] accepts and connects; either side of a [`Connection`] opens streams.
-//! - **Streams** are [`tokio::io::AsyncRead`] and [`tokio::io::AsyncWrite`]. They do not wait for each other: what is missing of one
-//!   holds up only that one. A reader that does not read stops its own writer, once [`Config::stream_window`] is full. Writers share
-//!   the path evenly, and one that writes little is next. Either half may be given up: [`Stream::reset`], [`Stream::stop`].
-//! - **Messages** have a lifetime and lanes of their own ([`Connection::open_lane`]): each comes whole or, when its time is over, not at all.
-//!   Up to 256 KiB long, they share the path with the streams by bytes.
-//! - The **profile** ([`Config::profile`]) says how data is coded, repaired and paced. The default adapts by itself. [`Config`] is built by changing fields of [`Config::default`].
-//! - **Closing** tells the peer at once and does not wait for what was written to arrive. The side that *received* last closes, or
-//!   answers so that the other may.
+//! - **Streams** are [`tokio::io::AsyncRead`] and [`tokio::io::AsyncWrite`]. They do not wait for each other:
+//!   what is missing of one holds up only that one. A reader that does not read stops its own writer, once
+//!   [`Config::stream_window`] is full. Writers share the path evenly, and one that writes little is next.
+//!   Either half may be given up: [`Stream::reset`], [`Stream::stop`].
+//! - **Messages** have a lifetime and lanes of their own ([`Connection::open_lane`]): each comes whole or,
+//!   when its time is over, not at all. Up to 256 KiB long, they share the path with the streams by bytes.
+//! - The **profile** ([`Config::profile`]) says how data is coded, repaired and paced. The default adapts by
+//!   itself. [`Config`] is built by changing fields of [`Config::default`].
+//! - **Closing** tells the peer at once and does not wait for what was written to arrive. The side that
+//!   *received* last closes, or answers so that the other may.
 //! - **Stats** ([`Connection::stats`]) count packets, symbols and the in-order delay of everything received.
 //!
 //! # What drives it
-//! Each endpoint has one task on the tokio runtime it was bound in, which owns the socket (one for each socket: [`Endpoint::bind_sharded`]); dropping the endpoint and all its connections
-//! ends it. Writing and reading call straight into the protocol: no channel, no further copy. On Linux datagrams are sent and received in
-//! batches (GSO, GRO) with their congestion marks (ECN). The protocol itself, without sockets and clock, is the crate `tidewire-proto`.
+//! Each endpoint has one task on the tokio runtime it was bound in, which owns the socket (one for each
+//! socket: [`Endpoint::bind_sharded`]); dropping the endpoint and all its connections ends it. Writing and
+//! reading call straight into the protocol: no channel, no further copy. On Linux datagrams are sent and
+//! received in batches (GSO, GRO) with their congestion marks (ECN). The protocol itself, without sockets and
+//! clock, is the crate `tidewire-proto`.
 #![forbid(unsafe_code)]
 
 mod clock;
@@ -117,7 +123,8 @@ pub fn new_private_key() -> io::Result<PrivateKey> {
     random().map(PrivateKey::new)
 }
 
-/// Bytes from the operating system's random source. Its error says what failed: alone it would read as one of a file.
+/// Bytes from the operating system's random source. Its error says what failed: alone it would read as one of
+/// a file.
 pub(crate) fn random() -> io::Result<[u8; 32]> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes)

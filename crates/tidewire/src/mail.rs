@@ -1,9 +1,10 @@
 //! Datagrams that came by another shard's socket than their own.
 //!
-//! The kernel spreads senders over the sockets of an endpoint by their addresses, and a connection lives where its HELLO came. What comes
-//! elsewhere later, since its sender's address changed, is put into the mailbox of the shard that its connection id names (wire.md section 1.2).
-//! So is a HELLO, which may ask after a connection; if it does not, it is sent back to where it came. Drivers call this and nothing
-//! waits here: a full mailbox loses what comes, as a full socket does, and counts it.
+//! The kernel spreads senders over the sockets of an endpoint by their addresses, and a connection lives
+//! where its HELLO came. What comes elsewhere later, since its sender's address changed, is put into the
+//! mailbox of the shard that its connection id names (wire.md section 1.2). So is a HELLO, which may ask
+//! after a connection; if it does not, it is sent back to where it came. Drivers call this and nothing waits
+//! here: a full mailbox loses what comes, as a full socket does, and counts it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
@@ -29,7 +30,8 @@ struct Letter {
     to: Option<IpAddr>,
     ecn: Option<Ecn>,
     datagram: Box<[u8]>,
-    /// Of a HELLO: the connection that it asks after, if there is such a one, and where it goes back to if not.
+    /// Of a HELLO: the connection that it asks after, if there is such a one, and where it goes back to if
+    /// not.
     asks: Option<(ConnectionId, u16)>,
 }
 
@@ -51,7 +53,8 @@ impl Mail {
         (0..shards.get()).zip(mine).map(mail).collect()
     }
 
-    /// Handles a datagram of our own socket, or passes it on. The owner handles it at once, whichever socket it came by.
+    /// Handles a datagram of our own socket, or passes it on. The owner handles it at once, whichever socket
+    /// it came by.
     pub fn sort(&self, state: &mut State, received: Received<'_>) {
         let (id, hello) = match Datagram::parse(received.datagram) {
             Ok(Datagram::Short { destination }) => (destination, false),

@@ -1,5 +1,5 @@
-//! A system that refuses to send (row S11 of the survival list): system calls that fail by a schedule, and what endpoints make of it. Closed ports
-//! and lost routes of the real system: `tests/refusals.rs`.
+//! A system that refuses to send (row S11 of the survival list): system calls that fail by a schedule, and
+//! what endpoints make of it. Closed ports and lost routes of the real system: `tests/refusals.rs`.
 
 use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex};

@@ -136,7 +136,8 @@ async fn a_client_that_moves_still_reaches_its_connection() {
     within(echo).await.expect("no panic");
 }
 
-/// Whoever drops the endpoint keeps its connections: shards that have one go on, and those that have none end.
+/// Whoever drops the endpoint keeps its connections: shards that have one go on, and those that have none
+/// end.
 #[tokio::test]
 async fn connections_of_every_shard_outlive_the_endpoint() {
     let server = listener(SHARDS).await;
@@ -160,7 +161,8 @@ async fn connections_of_every_shard_outlive_the_endpoint() {
     }
 }
 
-/// Handshakes without proof are counted by each shard for itself, and a cookie is good at the shard that gave it.
+/// Handshakes without proof are counted by each shard for itself, and a cookie is good at the shard that gave
+/// it.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_flood_is_asked_for_proof_by_each_shard_and_a_client_gets_in() {

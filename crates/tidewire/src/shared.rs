@@ -1,7 +1,8 @@
 //! What the driver of a shard and the handles share: the protocol's endpoint, and who waits for what.
 //!
-//! One mutex guards all of it and is held for one call into the protocol, never across a system call or an `await`. Handles call in,
-//! then wake the driver if the protocol now wants something sooner than the driver would look; the driver hands out events.
+//! One mutex guards all of it and is held for one call into the protocol, never across a system call or an
+//! `await`. Handles call in, then wake the driver if the protocol now wants something sooner than the driver
+//! would look; the driver hands out events.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -21,7 +22,8 @@ use crate::connection::ConnectionLost;
 use crate::socket::Socket;
 use crate::sync::{Mutex, MutexGuard, Notify};
 
-/// Connections that wait to be accepted, at most; more are refused. Linux's default for a listening TCP socket.
+/// Connections that wait to be accepted, at most; more are refused. Linux's default for a listening TCP
+/// socket.
 const MAX_WAITING: usize = 4_096;
 
 /// Refused peers that wait to be told of, at most.
@@ -109,8 +111,9 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads or writes a stream and wakes the driver if it has to act. When `call` gives `None`, the task is to wait: `wait` says
-    /// for what. The clock is read under the lock, so that it never runs backwards for the protocol.
+    /// Reads or writes a stream and wakes the driver if it has to act. When `call` gives `None`, the task is
+    /// to wait: `wait` says for what. The clock is read under the lock, so that it never runs backwards for
+    /// the protocol.
     pub fn poll<R>(
         &self,
         (handle, id): (ConnectionHandle, StreamId),
@@ -146,8 +149,8 @@ impl Shared {
         }
     }
 
-    /// The result of a job, from a worker. `None`: the job panicked, which is a bug in a code. Its connection is
-    /// closed then, since without the result it would wait for ever.
+    /// The result of a job, from a worker. `None`: the job panicked, which is a bug in a code. Its connection
+    /// is closed then, since without the result it would wait for ever.
     pub fn handle_job(&self, handle: ConnectionHandle, done: Option<JobDone>) {
         let mut state = self.lock();
         let now = self.clock.now();
@@ -257,8 +260,8 @@ impl State {
         ended.or(self.endpoint.connection(handle))
     }
 
-    /// The driver, if it sleeps and has to look at a connection sooner than it would. What was written may leave at once without any
-    /// timer, unless it waits for the pace or for more bytes; all else has a timer.
+    /// The driver, if it sleeps and has to look at a connection sooner than it would. What was written may
+    /// leave at once without any timer, unless it waits for the pace or for more bytes; all else has a timer.
     fn driver_if_needed(&mut self, handle: ConnectionHandle, wrote: bool) -> Option<Waker> {
         self.driver.as_ref()?;
         let (at, reason) = self.endpoint.connection_mut(handle)?.poll_timeout()?;
@@ -304,8 +307,8 @@ impl State {
         }
     }
 
-    /// Hands out all events; those to be woken are put into `wake`. Returns whether the protocol was called, and so may have
-    /// something to send.
+    /// Hands out all events; those to be woken are put into `wake`. Returns whether the protocol was called,
+    /// and so may have something to send.
     pub fn hand_out(&mut self, shared: &Shared, now: Time, wake: &mut Vec<Waker>) -> bool {
         while let Some(refused) = self.endpoint.poll_unauthorized() {
             self.unauthorized.truncate(MAX_UNAUTHORIZED - 1);

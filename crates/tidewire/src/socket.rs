@@ -1,7 +1,8 @@
 //! The UDP socket: many datagrams a system call, each with its congestion mark.
 //!
-//! Called by the driver only, from one task. A datagram that cannot be sent is lost, as it may be anywhere on its way: the caller
-//! learns that, and whether it was too long; the next may go. Only a full buffer of the socket is waited for.
+//! Called by the driver only, from one task. A datagram that cannot be sent is lost, as it may be anywhere on
+//! its way: the caller learns that, and whether it was too long; the next may go. Only a full buffer of the
+//! socket is waited for.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -13,7 +14,8 @@ use tidewire_proto::path::Ecn;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-/// Bytes of each socket buffer that are asked for, and that are enough to stop asking: a burst of 4 MiB is 30 ms at 1 Gbit/s.
+/// Bytes of each socket buffer that are asked for, and that are enough to stop asking: a burst of 4 MiB is 30
+/// ms at 1 Gbit/s.
 const SOCKET_BUFFER: usize = 4 << 20;
 const LEAST_SOCKET_BUFFER: usize = 256 << 10;
 /// The largest UDP payload, and what a train of datagrams that the kernel joined can be at most.
@@ -29,7 +31,8 @@ const EMSGSIZE: i32 = if cfg!(any(target_os = "linux", target_os = "android")) {
     40
 };
 
-/// Whether the system spreads what comes over sockets of one address: SO_REUSEPORT does so on Linux since 3.9, others give all to one.
+/// Whether the system spreads what comes over sockets of one address: SO_REUSEPORT does so on Linux since
+/// 3.9, others give all to one.
 const SPREADS: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 /// See the module.
@@ -49,7 +52,8 @@ impl Socket {
         Self::open(address, false)
     }
 
-    /// Sockets of one address, over which the kernel spreads senders. Fewer than asked for, one, where the system does not do that.
+    /// Sockets of one address, over which the kernel spreads senders. Fewer than asked for, one, where the
+    /// system does not do that.
     pub fn bind_group(address: SocketAddr, sockets: usize) -> io::Result<Vec<Self>> {
         // The first alone decides whether the port is free: nobody else's group is joined.
         let first = Self::open(address, false)?;
@@ -190,7 +194,8 @@ fn mark(codepoint: EcnCodepoint) -> Ecn {
     }
 }
 
-/// Where datagrams are received; each buffer holds a train of them from one sender. Pages never used cost nothing.
+/// Where datagrams are received; each buffer holds a train of them from one sender. Pages never used cost
+/// nothing.
 pub(crate) struct Inbox {
     buffers: [Box<[u8]>; BATCH_SIZE],
     meta: [RecvMeta; BATCH_SIZE],

@@ -15,10 +15,11 @@ use crate::connection::{Connection, ConnectionLost};
 
 /// A stream of bytes in order, both ways at once; [`Stream::split`] parts the two.
 ///
-/// `shutdown` says the end of what we send and leaves the other half open; [`Stream::reset`] gives up what we send, [`Stream::stop`] what
-/// the peer sends. A stream that is dropped says its end, and stops what was not read to its own. Writes are taken as fast as
-/// the path carries them, and nothing is held back, so `flush` has nothing to do. A written byte has not arrived: only an answer of
-/// the peer's application tells. Reads and writes fail with an [`io::Error`] that carries a [`StreamError`] or a [`ConnectionLost`].
+/// `shutdown` says the end of what we send and leaves the other half open; [`Stream::reset`] gives up what we
+/// send, [`Stream::stop`] what the peer sends. A stream that is dropped says its end, and stops what was not
+/// read to its own. Writes are taken as fast as the path carries them, and nothing is held back, so `flush`
+/// has nothing to do. A written byte has not arrived: only an answer of the peer's application tells. Reads
+/// and writes fail with an [`io::Error`] that carries a [`StreamError`] or a [`ConnectionLost`].
 #[derive(Debug)]
 pub struct Stream {
     reader: ReadHalf,
@@ -104,8 +105,8 @@ impl Stream {
 }
 
 impl ReadHalf {
-    /// Reads no more: what has come is thrown away, further reads find the end, and the peer's writes fail with
-    /// [`StreamError::Stopped`] and this code, of at most 2^62-1.
+    /// Reads no more: what has come is thrown away, further reads find the end, and the peer's writes fail
+    /// with [`StreamError::Stopped`] and this code, of at most 2^62-1.
     pub fn stop(&mut self, code: u64) {
         self.ended.get_or_insert(Ended::End);
         self.connection.shared.stop_reader((self.connection.id, self.id), code);
@@ -113,8 +114,9 @@ impl ReadHalf {
 }
 
 impl WriteHalf {
-    /// Gives up what we send: what has not left yet never will, and the peer's reads fail with [`StreamError::Reset`] and this code, of
-    /// at most 2^62-1. Without effect after the end was said and has arrived.
+    /// Gives up what we send: what has not left yet never will, and the peer's reads fail with
+    /// [`StreamError::Reset`] and this code, of at most 2^62-1. Without effect after the end was said and has
+    /// arrived.
     pub fn reset(&mut self, code: u64) {
         self.connection.shared.reset_writer((self.connection.id, self.id), code);
     }

@@ -2,9 +2,9 @@
 //!
 //! The driver owns them: it moves jobs from the endpoint into their rings ([`Workers::feed`]) whenever it has
 //! the lock, and its end ends them. A worker applies its result itself, under the lock of the shard, and
-//! wakes the driver, which then sends, tells events and hands out more. Invariants: a ring holds [`RING`] jobs
-//! at most, and one more waits in the driver; all others stay in their connections. The jobs of a generation
-//! go to one worker, as long as it is among the last [`HOMES`]. No thread outlives its driver.
+//! wakes the driver, which then sends, tells events and hands out more. Invariants: a ring holds [`RING`]
+//! jobs at most, and one more waits in the driver; all others stay in their connections. The jobs of a
+//! generation go to one worker, as long as it is among the last [`HOMES`]. No thread outlives its driver.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,8 +17,8 @@ use tidewire_proto::endpoint::ConnectionHandle;
 use crate::shared::Shared;
 use crate::sync::{Condvar, Mutex, MutexGuard, thread};
 
-/// Jobs that wait for one worker, at most. Chosen: a worker that has a few never runs dry while the driver sends a batch, and the
-/// symbols that the jobs keep alive are those of some generations.
+/// Jobs that wait for one worker, at most. Chosen: a worker that has a few never runs dry while the driver
+/// sends a batch, and the symbols that the jobs keep alive are those of some generations.
 const RING: usize = 8;
 /// Generations whose worker is remembered. Chosen: a lane has a few generations open at a time.
 const HOMES: usize = 64;
@@ -108,8 +108,8 @@ impl Pool {
         self.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a job into the ring of its generation's worker, else into that of the worker with the least to do. Gives it back where
-    /// that has no room.
+    /// Puts a job into the ring of its generation's worker, else into that of the worker with the least to
+    /// do. Gives it back where that has no room.
     fn give(&self, work: Work) -> Result<(), Work> {
         let generation = (work.0, work.1.generation());
         let mut rings = self.lock();

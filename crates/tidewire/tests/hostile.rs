@@ -1,4 +1,5 @@
-//! G6 over a real socket: strangers throw malformed datagrams at an endpoint in use, and its flow arrives as it was sent.
+//! G6 over a real socket: strangers throw malformed datagrams at an endpoint in use, and its flow arrives as
+//! it was sent.
 
 mod pair;
 
@@ -12,7 +13,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 /// Bytes that cross while the junk comes.
 const BYTES: usize = 4 << 20;
 
-/// Datagrams of every length, with first bytes and connection ids of all kinds, in bursts that the receiver's socket has room for.
+/// Datagrams of every length, with first bytes and connection ids of all kinds, in bursts that the receiver's
+/// socket has room for.
 fn throw(to: std::net::SocketAddr, count: usize, over: &AtomicBool) -> usize {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let noise = pseudo_random(6, 1 << 16);

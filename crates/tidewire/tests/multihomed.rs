@@ -1,5 +1,6 @@
-//! A listener on a wildcard address of a host with several addresses answers from the one that it was called by: who stands behind a translator or a firewall
-//! hears nothing from any other. The whole of 127.0.0.0/8 being the host's own on Linux, two addresses need no set-up.
+//! A listener on a wildcard address of a host with several addresses answers from the one that it was called
+//! by: who stands behind a translator or a firewall hears nothing from any other. The whole of 127.0.0.0/8
+//! being the host's own on Linux, two addresses need no set-up.
 #![cfg(target_os = "linux")]
 
 mod pair;
@@ -22,7 +23,8 @@ async fn connected(server: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// Passes datagrams on between `inside` and the server, and lets through only what comes from the address that is called.
+/// Passes datagrams on between `inside` and the server, and lets through only what comes from the address
+/// that is called.
 async fn translate(inside: UdpSocket, server: SocketAddr) {
     let (mut outside, mut client, mut passed) = (connected(server).await, None, 0);
     let (mut there, mut back) = ([0; 2_000], [0; 2_000]);

@@ -1,5 +1,5 @@
-//! Clients that move in mid-transfer, over real sockets: behind an address translator that gives them another port, or by themselves; and a thief
-//! that copies what it sees.
+//! Clients that move in mid-transfer, over real sockets: behind an address translator that gives them another
+//! port, or by themselves; and a thief that copies what it sees.
 
 mod pair;
 
@@ -20,7 +20,8 @@ async fn bind() -> UdpSocket {
     UdpSocket::bind("127.0.0.1:0").await.unwrap()
 }
 
-/// Passes datagrams on between `inside`, to which the client sends, and the server, by a socket that is another one every [`DATAGRAMS`].
+/// Passes datagrams on between `inside`, to which the client sends, and the server, by a socket that is
+/// another one every [`DATAGRAMS`].
 async fn translate(inside: UdpSocket, server: SocketAddr, changes: Arc<AtomicUsize>) {
     let (mut outside, mut client, mut passed) = (bind().await, None, 0);
     let (mut there, mut back) = ([0; 2_000], [0; 2_000]);
@@ -103,7 +104,8 @@ async fn an_endpoint_goes_over_to_another_socket_under_way() {
     assert!(matches!(error.kind(), std::io::ErrorKind::InvalidInput | std::io::ErrorKind::AddrNotAvailable), "{error}");
 }
 
-/// Who passes every datagram of the client on from an address of its own, ahead of the original, gets a few small packets and not the connection.
+/// Who passes every datagram of the client on from an address of its own, ahead of the original, gets a few
+/// small packets and not the connection.
 #[tokio::test]
 async fn a_thief_that_is_always_first_wins_nothing() {
     let (server, client) = (endpoint(Config::default()).await, endpoint(Config::default()).await);

@@ -58,7 +58,8 @@ pub fn draw(curves: &[Curve], caption: &Caption<'_>) -> String {
     out
 }
 
-/// Tidewire's own curve has the same colour in every picture; the others take the rest of the palette in turn.
+/// Tidewire's own curve has the same colour in every picture; the others take the rest of the palette in
+/// turn.
 fn colour(index: usize, label: &str) -> &'static str {
     if label.to_lowercase().starts_with("tidewire") { OURS } else { COLOURS[index % COLOURS.len()] }
 }

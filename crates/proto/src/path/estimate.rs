@@ -38,8 +38,8 @@ const REVIEW: u64 = 16;
 /// Packets of a block over which the deviation is measured. Chosen: the order of the blocks that block codes
 /// use (32 to 256 packets), and 0.03 s at 25 Mbit/s.
 pub const DEVIATION_BLOCK: u32 = 64;
-/// Memory of the deviation in blocks: 2,048 packets, the order of the estimator's memory. Weights of 1/32 are worth
-/// 63 independent blocks, so the deviation is accurate to 9 % (one sigma, `1/sqrt(2 * 62)`).
+/// Memory of the deviation in blocks: 2,048 packets, the order of the estimator's memory. Weights of 1/32 are
+/// worth 63 independent blocks, so the deviation is accurate to 9 % (one sigma, `1/sqrt(2 * 62)`).
 const DEVIATION_BLOCKS: f64 = 32.0;
 
 /// The estimate of a path's loss.

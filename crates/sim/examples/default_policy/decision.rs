@@ -12,7 +12,8 @@ pub const BURSTS: [Burst; 4] = [Burst::Independent, Burst::Mean(2), Burst::Mean(
 pub const RTTS_MS: [u64; 3] = [10, 60, 200];
 /// Proactive repairs per source symbol at most: the default of `--max-overhead`.
 pub const CAP: f64 = 0.5;
-/// Part of the symbols that a stated target is for: the default of `--deliver`, which is the default's own aim too.
+/// Part of the symbols that a stated target is for: the default of `--deliver`, which is the default's own
+/// aim too.
 pub const DELIVER: f64 = 0.99;
 /// Time of a packet of 1,500 bytes at 25 Mbit/s: the link of docs/recovery.md.
 const SLOT: Duration = Duration::from_micros(480);

@@ -2,8 +2,9 @@
 //!
 //! `cargo run --release -p tidewire-sim --example default_policy -- [--write]`
 //!
-//! The policy is a function of its context, so that no link and no packet is needed: it is asked as a connection asks, on paths that stay as they
-//! are. Without `--write` the table goes to standard output. The test holds the committed files to what comes out.
+//! The policy is a function of its context, so that no link and no packet is needed: it is asked as a
+//! connection asks, on paths that stay as they are. Without `--write` the table goes to standard output. The
+//! test holds the committed files to what comes out.
 
 mod decision;
 mod picture;

@@ -1,4 +1,5 @@
-//! The pictures of decisions: panels side by side, in each the share of repair over loss or latency, a line for each kind of loss. An SVG is text.
+//! The pictures of decisions: panels side by side, in each the share of repair over loss or latency, a line
+//! for each kind of loss. An SVG is text.
 
 use core::fmt::Write;
 
@@ -113,7 +114,8 @@ fn grid(out: &mut String, (left, top): (f64, f64), panel: &Panel, is_last: bool)
     text(out, ((left + right) / 2.0, bottom + BARS + 32.0), "middle", GREY, panel.axis.name);
 }
 
-/// The line, crosses where it falls short, and a bar below the plot where nothing is sent before it is asked for.
+/// The line, crosses where it falls short, and a bar below the plot where nothing is sent before it is asked
+/// for.
 fn draw_line(out: &mut String, (left, top): (f64, f64), axis: &Axis, index: usize, line: &[Decision]) {
     let (colour, bottom) = (COLOURS[index], top + PLOT.1);
     let places: Vec<f64> = axis.values.iter().map(|&value| left + PLOT.0 * axis.place(value)).collect();

@@ -104,7 +104,8 @@ impl fmt::Display for Cell {
     }
 }
 
-/// The cells of the goals: independent and in bursts of four, 10 and 60 ms, 2 and 10 %, application-limited and saturated.
+/// The cells of the goals: independent and in bursts of four, 10 and 60 ms, 2 and 10 %, application-limited
+/// and saturated.
 pub fn core() -> Vec<Cell> {
     let mut cells = Vec::new();
     for load in [Some(0.5), None] {
@@ -117,7 +118,8 @@ pub fn core() -> Vec<Cell> {
     cells
 }
 
-/// One axis at a time: other losses, bursts, round trips, loads, loss of feedback, spans, and estimates that are wrong.
+/// One axis at a time: other losses, bursts, round trips, loads, loss of feedback, spans, and estimates that
+/// are wrong.
 pub fn around() -> Vec<Cell> {
     let mut cells = Vec::new();
     let mut around = |change: &dyn Fn(Cell) -> Cell| {

@@ -1,7 +1,8 @@
 //! The best of all policies at the overhead that ours used, and where ours stands to it.
 //!
-//! A policy counts where it sent no more than ours for each byte and delivered as much. Between two neighbours of one family, of which one sent less
-//! than ours and one more, delay is taken to be geometric in what was sent: near capacity it falls by factors.
+//! A policy counts where it sent no more than ours for each byte and delivered as much. Between two
+//! neighbours of one family, of which one sent less than ours and one more, delay is taken to be geometric in
+//! what was sent: near capacity it falls by factors.
 
 use super::families::Family;
 use super::figures::{Figures, Measured, Part};
@@ -37,9 +38,11 @@ pub struct Envelope {
     pub p99: Option<Least>,
 }
 
-/// What a policy may deliver less than ours and still count: one round trip's worth of waiting at the end of a run, and the dice.
+/// What a policy may deliver less than ours and still count: one round trip's worth of waiting at the end of
+/// a run, and the dice.
 const DELIVERED: f64 = 0.98;
-/// Delays below these are equal: a quarter of the time of a packet at 25 Mbit/s for the mean, one packet for p99.
+/// Delays below these are equal: a quarter of the time of a packet at 25 Mbit/s for the mean, one packet for
+/// p99.
 const MEAN_FLOOR_MS: f64 = 0.12;
 const P99_FLOOR_MS: f64 = 0.48;
 /// The goals (issue 5).

@@ -1,4 +1,5 @@
-//! What one run of a policy in a cell comes to: delay, overhead and goodput, from the third second on and from the beginning.
+//! What one run of a policy in a cell comes to: delay, overhead and goodput, from the third second on and
+//! from the beginning.
 
 use core::time::Duration;
 

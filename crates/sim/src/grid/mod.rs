@@ -1,8 +1,11 @@
-//! The grid: our redundancy policy, with its defaults, against every policy known, through the real protocol and over the same links.
+//! The grid: our redundancy policy, with its defaults, against every policy known, through the real protocol
+//! and over the same links.
 //!
-//! For each [`Cell`] ours runs first; then each [`Family`] of policies climbs its ladder, from little sent to much, until it sends more than ours did, and is
-//! run twice more where it should send as much. Families that are near the best with the first seed do so again with all. [`Envelope`] then says what the best of them reached for no more than ours sent. Tests and
-//! the example `grid` call [`judge`]; a cell's row depends on nothing but the cell, the seeds and the seconds.
+//! For each [`Cell`] ours runs first; then each [`Family`] of policies climbs its ladder, from little sent to
+//! much, until it sends more than ours did, and is run twice more where it should send as much. Families that
+//! are near the best with the first seed do so again with all. [`Envelope`] then says what the best of them
+//! reached for no more than ours sent. Tests and the example `grid` call [`judge`]; a cell's row depends on
+//! nothing but the cell, the seeds and the seconds.
 
 mod baselines;
 mod cells;
@@ -56,7 +59,8 @@ impl Row {
     }
 }
 
-/// Runs every cell with all of `families`, two at a time, and hands each row to `done` as it comes; in the order of `cells` at the end.
+/// Runs every cell with all of `families`, two at a time, and hands each row to `done` as it comes; in the
+/// order of `cells` at the end.
 pub fn judge(cells: &[Cell], families: &[Family], effort: Effort, done: impl Fn(&Row) + Sync) -> Vec<Row> {
     let next = AtomicUsize::new(0);
     let rows = Mutex::new(Vec::new());
@@ -93,9 +97,11 @@ fn row(cell: &Cell, families: &[Family], effort: Effort) -> Row {
     Row { cell: *cell, ours, points }
 }
 
-/// A family whose mean and p99 are both more than so many times the best with the first seed is not run with the others: no dice are that uneven. Chosen.
+/// A family whose mean and p99 are both more than so many times the best with the first seed is not run with
+/// the others: no dice are that uneven. Chosen.
 const NEAR: f64 = 1.5;
-/// Numbers looked for between the two that send less and more than ours: after two what is sent differs by a few thousandths.
+/// Numbers looked for between the two that send less and more than ours: after two what is sent differs by a
+/// few thousandths.
 const REFINEMENTS: usize = 2;
 
 /// The family's ladder up to where it sends more than ours, and numbers that should send as much.

@@ -1,7 +1,9 @@
-//! The schemes of paper K with feedback: retransmission, a block code, the streaming code; and the block code without.
+//! The schemes of paper K with feedback: retransmission, a block code, the streaming code; and the block code
+//! without.
 //!
-//! The sender is saturated and knows the fate of each packet `round_trip` slots after it was sent; feedback is not lost. Each runs until so many
-//! source symbols were sent; those not delivered by then are not counted.
+//! The sender is saturated and knows the fate of each packet `round_trip` slots after it was sent; feedback
+//! is not lost. Each runs until so many source symbols were sent; those not delivered by then are not
+//! counted.
 
 use std::collections::VecDeque;
 
@@ -34,10 +36,11 @@ pub fn retransmission(round_trip: usize, symbols: u64, mut lost: impl FnMut() ->
     order.outcome()
 }
 
-/// Generations of `k` source symbols and `r` repairs; what one lacks when all its packets' fates are known is sent as further repairs,
-/// before all else, until it is decoded (K-A4).
+/// Generations of `k` source symbols and `r` repairs; what one lacks when all its packets' fates are known is
+/// sent as further repairs, before all else, until it is decoded (K-A4).
 pub fn block(k: u64, r: u64, round_trip: usize, symbols: u64, mut lost: impl FnMut() -> bool) -> Outcome {
-    /// Packets sent or to be sent, those whose fate is known, and those that arrived: as the sender knows, and in truth.
+    /// Packets sent or to be sent, those whose fate is known, and those that arrived: as the sender knows,
+    /// and in truth.
     #[derive(Clone)]
     struct Generation {
         planned: u64,
@@ -84,8 +87,8 @@ pub fn block(k: u64, r: u64, round_trip: usize, symbols: u64, mut lost: impl FnM
     order.outcome()
 }
 
-/// One repair in `spacing` packets over all that is not decoded, and as many more as the known deficit exceeds those under way
-/// (K-A1 to K-A3).
+/// One repair in `spacing` packets over all that is not decoded, and as many more as the known deficit
+/// exceeds those under way (K-A1 to K-A3).
 pub fn streaming(spacing: f64, round_trip: usize, symbols: u64, mut lost: impl FnMut() -> bool) -> Outcome {
     let (mut order, mut flying) = (Order::default(), VecDeque::new());
     let (mut due, mut deficit, mut known_deficit, mut under_way) = (0.0, 0u64, 0u64, 0u64);
@@ -122,8 +125,8 @@ pub fn streaming(spacing: f64, round_trip: usize, symbols: u64, mut lost: impl F
     order.outcome()
 }
 
-/// Generations of `k` and `r` without feedback: what one does not decode is given up at its end. The delays of what is delivered, and
-/// the fraction of source symbols that is not.
+/// Generations of `k` and `r` without feedback: what one does not decode is given up at its end. The delays
+/// of what is delivered, and the fraction of source symbols that is not.
 pub fn block_open(k: u64, r: u64, generations: u64, mut lost: impl FnMut() -> bool) -> (Delays, f64) {
     let (mut delays, mut missing) = (Delays::default(), 0);
     for _ in 0..generations {
@@ -212,8 +215,8 @@ mod tests {
 
     #[test]
     fn a_generation_is_decoded_by_its_repair_or_after_a_round_trip() {
-        // k = 2, r = 1: symbol 0 is decoded by the repair in slot 2. The second generation loses two packets of three, which is known
-        // three slots after its end; two symbols of the third wait for it.
+        // k = 2, r = 1: symbol 0 is decoded by the repair in slot 2. The second generation loses two packets
+        // of three, which is known three slots after its end; two symbols of the third wait for it.
         let outcome = block(2, 1, 3, 20, fates([0, 3, 5]));
         let delays = counts(&outcome.delays);
         assert_eq!(delays, [(0, 14), (1, 2), (2, 2), (4, 1), (5, 1)]);

@@ -1,7 +1,9 @@
-//! The codes of paper K without a protocol: one packet per slot, feedback exact, each innovative packet worth one symbol.
+//! The codes of paper K without a protocol: one packet per slot, feedback exact, each innovative packet worth
+//! one symbol.
 //!
-//! What the mathematics of `tidewire_proto::model` is held to, and the middle ground between it and the real code in the papers'
-//! reproductions. Delay is in slots: the slot of a source symbol's in-order delivery minus the slot that it was sent in.
+//! What the mathematics of `tidewire_proto::model` is held to, and the middle ground between it and the real
+//! code in the papers' reproductions. Delay is in slots: the slot of a source symbol's in-order delivery
+//! minus the slot that it was sent in.
 
 mod closed;
 
@@ -66,7 +68,8 @@ pub fn losses(loss: &Loss, seed: u64) -> impl FnMut() -> bool + use<> {
     move || serial.next().is_some_and(|serial| process.loses(serial))
 }
 
-/// The streaming code, open loop: one repair in `spacing > 1` packets, evenly placed as by the policy `every`, over all that was sent.
+/// The streaming code, open loop: one repair in `spacing > 1` packets, evenly placed as by the policy
+/// `every`, over all that was sent.
 pub fn open_loop(spacing: f64, symbols: u64, mut lost: impl FnMut() -> bool) -> Delays {
     let mut delays = Delays::default();
     let (mut due, mut deficit, mut waiting) = (0.0, 0u64, Vec::new());

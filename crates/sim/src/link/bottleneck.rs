@@ -1,9 +1,9 @@
 //! The rate of a link and the drop-tail queue in front of it.
 //!
-//! First in, first out, and every packet's length is known: so the moments at which a packet will begin and end its
-//! service are fixed when it arrives, and nothing needs to happen in between. Only the list of those that wait is kept,
-//! for the queue's limit. Serialisation is exact: the fraction of a nanosecond that one packet leaves over is charged to
-//! the next, so that a busy link carries its rate over any length of time.
+//! First in, first out, and every packet's length is known: so the moments at which a packet will begin and
+//! end its service are fixed when it arrives, and nothing needs to happen in between. Only the list of those
+//! that wait is kept, for the queue's limit. Serialisation is exact: the fraction of a nanosecond that one
+//! packet leaves over is charged to the next, so that a busy link carries its rate over any length of time.
 
 use core::time::Duration;
 use std::collections::VecDeque;

@@ -1,8 +1,8 @@
 //! What one direction of a link does to datagrams: plain data, valid by construction, cheap to clone.
 //!
 //! Filled in by hand, from the text forms of [`crate::settings`], or from a scenario file; read once by
-//! [`Link::new`](super::Link::new). Values that could be wrong (a probability, a Gilbert pair, a blackout) have types
-//! that cannot be built wrong, so making a link cannot fail. All times count from [`Time::ZERO`].
+//! [`Link::new`](super::Link::new). Values that could be wrong (a probability, a Gilbert pair, a blackout)
+//! have types that cannot be built wrong, so making a link cannot fail. All times count from [`Time::ZERO`].
 //!
 //! [`Time::ZERO`]: tidewire_proto::Time::ZERO
 
@@ -12,7 +12,8 @@ use std::sync::Arc;
 use super::trace::RateTrace;
 use crate::units::{Probability, Rate};
 
-/// Bytes of an IPv4 and a UDP header (RFC 791 section 3.1, RFC 768): what a datagram costs beyond its payload.
+/// Bytes of an IPv4 and a UDP header (RFC 791 section 3.1, RFC 768): what a datagram costs beyond its
+/// payload.
 pub const IPV4_UDP_HEADERS: usize = 28;
 
 /// One direction of a link. The default is a perfect one: no limit, no delay, no loss.
@@ -21,18 +22,19 @@ pub const IPV4_UDP_HEADERS: usize = 28;
 pub struct LinkConfig {
     /// How fast IP bytes leave the queue.
     pub capacity: Capacity,
-    /// Drop-tail limit of the queue in front of [`capacity`](Self::capacity). `None` is what the capacity carries in one
-    /// round trip (for a lone link: twice its delay), at least ten packets of 1,500 bytes. A link of unlimited capacity
-    /// has no queue.
+    /// Drop-tail limit of the queue in front of [`capacity`](Self::capacity). `None` is what the capacity
+    /// carries in one round trip (for a lone link: twice its delay), at least ten packets of 1,500 bytes. A
+    /// link of unlimited capacity has no queue.
     pub queue: Option<Queue>,
-    /// Datagrams that wait for longer than this leave the queue marked, as by an ECN threshold (RFC 3168): who carries them makes that a
-    /// congestion mark where the sender said that it knows them. None never marks.
+    /// Datagrams that wait for longer than this leave the queue marked, as by an ECN threshold (RFC 3168):
+    /// who carries them makes that a congestion mark where the sender said that it knows them. None never
+    /// marks.
     pub mark: Option<Duration>,
     /// Least one-way time, spent after the queue.
     pub delay: Duration,
-    /// Extra one-way time, uniform in `[0, jitter]`, drawn for each datagram. Order is kept: a datagram whose draw would
-    /// let it overtake arrives together with the one before it. So the closer the datagrams, the nearer their delay
-    /// stays to the upper end, and the more of them arrive in clumps.
+    /// Extra one-way time, uniform in `[0, jitter]`, drawn for each datagram. Order is kept: a datagram whose
+    /// draw would let it overtake arrives together with the one before it. So the closer the datagrams, the
+    /// nearer their delay stays to the upper end, and the more of them arrive in clumps.
     pub jitter: Duration,
     /// Which datagrams are held back so that later ones overtake them.
     pub reorder: Reorder,
@@ -46,7 +48,8 @@ pub struct LinkConfig {
     pub blackouts: Vec<Blackout>,
     /// Bytes counted on top of each payload, so that rates, queues and the MTU are of IP packets.
     pub headers: usize,
-    /// Longest IP packet that passes; longer ones vanish without a word, as behind a router whose ICMP is filtered.
+    /// Longest IP packet that passes; longer ones vanish without a word, as behind a router whose ICMP is
+    /// filtered.
     pub mtu: Option<usize>,
     /// Where all randomness of this direction comes from.
     pub seed: u64,
@@ -83,8 +86,8 @@ pub enum Capacity {
     Trace(Arc<RateTrace>),
 }
 
-/// The drop-tail limit of a queue. It bounds the IP bytes that *wait*: the packet in service (its first byte has left)
-/// is not counted, and a packet that finds the link idle never waits.
+/// The drop-tail limit of a queue. It bounds the IP bytes that *wait*: the packet in service (its first byte
+/// has left) is not counted, and a packet that finds the link idle never waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
     /// This many IP bytes.
@@ -102,8 +105,8 @@ pub struct Reorder {
     pub by: Duration,
 }
 
-/// Which datagrams vanish after the queue. Independent loss of probability p is the Gilbert model whose mean burst is
-/// 1/(1-p), and is drawn the same way.
+/// Which datagrams vanish after the queue. Independent loss of probability p is the Gilbert model whose mean
+/// burst is 1/(1-p), and is drawn the same way.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Loss {
     /// None do.
@@ -112,13 +115,13 @@ pub enum Loss {
     Iid(Probability),
     /// In bursts.
     Gilbert(Gilbert),
-    /// As recorded: entry i says whether datagram i past the queue vanishes; begins anew at the end. An empty trace
-    /// loses nothing.
+    /// As recorded: entry i says whether datagram i past the queue vanishes; begins anew at the end. An empty
+    /// trace loses nothing.
     Trace(Arc<[bool]>),
 }
 
-/// The two-state loss model of Gilbert (1960) with certain loss in the bad state, stepped once for each datagram past
-/// the queue, started in its steady state.
+/// The two-state loss model of Gilbert (1960) with certain loss in the bad state, stepped once for each
+/// datagram past the queue, started in its steady state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gilbert {
     loss: Probability,
@@ -129,8 +132,8 @@ impl Gilbert {
     /// The model that in the long run loses `loss` of the datagrams, in runs of `mean_burst` on average.
     ///
     /// # Errors
-    /// When no such model exists: bursts are at least one datagram long, and between two bursts at least one datagram
-    /// passes, so that `mean_burst` is at least 1 and at least P/(1-P).
+    /// When no such model exists: bursts are at least one datagram long, and between two bursts at least one
+    /// datagram passes, so that `mean_burst` is at least 1 and at least P/(1-P).
     pub fn new(loss: Probability, mean_burst: f64) -> Result<Self, ImpossibleBurst> {
         let least = (loss.value() / (1.0 - loss.value())).max(1.0);
         if mean_burst.is_finite() && mean_burst >= least {
@@ -186,8 +189,8 @@ impl core::fmt::Display for ImpossibleBurst {
 
 impl core::error::Error for ImpossibleBurst {}
 
-/// A stretch of time `[start, end)` in which nothing passes, once or periodically. A datagram is judged at the moment
-/// its last bit leaves the queue.
+/// A stretch of time `[start, end)` in which nothing passes, once or periodically. A datagram is judged at
+/// the moment its last bit leaves the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blackout {
     start: u64,

@@ -15,8 +15,8 @@ pub(crate) struct LossProcess {
 #[derive(Clone, Debug)]
 enum Model {
     None,
-    /// Independent and Gilbert loss: a threshold for the next draw after a pass and one after a loss. With both equal
-    /// the losses are independent.
+    /// Independent and Gilbert loss: a threshold for the next draw after a pass and one after a loss. With
+    /// both equal the losses are independent.
     TwoState {
         after_pass: f64,
         after_loss: f64,

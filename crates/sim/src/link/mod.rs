@@ -1,17 +1,17 @@
 //! One direction of an emulated link, without clock or I/O.
 //!
-//! The simulator, the UDP proxy and the namespace lab put datagrams in with [`Link::send`] and take them out with
-//! [`Link::poll_delivery`] when [`Link::poll_timeout`] says so. A datagram meets, in this order,
+//! The simulator, the UDP proxy and the namespace lab put datagrams in with [`Link::send`] and take them out
+//! with [`Link::poll_delivery`] when [`Link::poll_timeout`] says so. A datagram meets, in this order,
 //!
 //! ```text
 //! MTU -> drop-tail queue -> serialisation at the rate -> blackout, loss -> corruption -> duplication
 //!     -> delay + jitter (order kept) -> hold-back (reordering) -> delivery
 //! ```
 //!
-//! Nothing that happens later changes what becomes of a datagram already sent, so the whole fate is settled, and told,
-//! by `send`. Invariants: the same configuration and the same calls give the same fates; impairments do not disturb
-//! each other's draws (see `random`); [`LinkStats`] sums at any moment; once the two queues have grown to the number of
-//! datagrams in flight, nothing is allocated.
+//! Nothing that happens later changes what becomes of a datagram already sent, so the whole fate is settled,
+//! and told, by `send`. Invariants: the same configuration and the same calls give the same fates;
+//! impairments do not disturb each other's draws (see `random`); [`LinkStats`] sums at any moment; once the
+//! two queues have grown to the number of datagrams in flight, nothing is allocated.
 
 mod bottleneck;
 mod config;
@@ -165,14 +165,14 @@ impl<T> Link<T> {
         }
     }
 
-    /// From now on the datagrams of both links wait in `other`'s queue and leave it at its rate; all else stays each one's own. Calls of
-    /// [`Self::send`] then come in order of `now` over both.
+    /// From now on the datagrams of both links wait in `other`'s queue and leave it at its rate; all else
+    /// stays each one's own. Calls of [`Self::send`] then come in order of `now` over both.
     pub fn share_queue<U>(&mut self, other: &Link<U>) {
         self.bottleneck.clone_from(&other.bottleneck);
     }
 
-    /// Sends a datagram of `len` payload bytes. Calls come in order of `now`. The payload is dropped unless the datagram
-    /// is [`Fate::Carried`].
+    /// Sends a datagram of `len` payload bytes. Calls come in order of `now`. The payload is dropped unless
+    /// the datagram is [`Fate::Carried`].
     pub fn send(&mut self, now: Time, len: usize, payload: T) -> Fate {
         let ip_len = len.saturating_add(self.config.headers);
         let ip_bytes = ip_len as u64;
@@ -206,8 +206,8 @@ impl<T> Link<T> {
         Fate::Carried { arrives: Time(arrives) }
     }
 
-    /// From now on nothing is lost, changed, doubled, delayed at random or held back; rate, queue, delay and MTU stay. What is
-    /// under way keeps its fate.
+    /// From now on nothing is lost, changed, doubled, delayed at random or held back; rate, queue, delay and
+    /// MTU stay. What is under way keeps its fate.
     pub fn calm(&mut self) {
         let Self { config, loss, .. } = self;
         config.jitter = Duration::ZERO;
@@ -222,7 +222,8 @@ impl<T> Link<T> {
         self.loss = LossProcess::new(loss, self.config.seed);
     }
 
-    /// From now on datagrams take so long beyond queue and rate; what is under way arrives when it would have.
+    /// From now on datagrams take so long beyond queue and rate; what is under way arrives when it would
+    /// have.
     pub fn set_delay(&mut self, delay: Duration) {
         self.config.delay = delay;
     }
@@ -339,7 +340,8 @@ impl<T> PartialEq for InFlight<T> {
 
 impl<T> Eq for InFlight<T> {}
 
-/// The change that `bits` of randomness make to a payload of `len` bytes; `None` if there is no byte to change.
+/// The change that `bits` of randomness make to a payload of `len` bytes; `None` if there is no byte to
+/// change.
 fn damage(bits: u64, len: usize) -> Option<Corruption> {
     let offset = ((u128::from(bits) * len as u128) >> 64) as usize;
     // The low bits choose one of the 255 masks; the offset hangs on the high ones.

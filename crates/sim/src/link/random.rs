@@ -1,9 +1,11 @@
-//! Randomness that can be looked up: draw number `index` of a stream is a function of (seed, stream, index) alone.
+//! Randomness that can be looked up: draw number `index` of a stream is a function of (seed, stream, index)
+//! alone.
 //!
-//! Each impairment of a link owns one stream and draws by the serial number of the datagram, never by how often it was
-//! asked. So switching loss off changes no jitter, and the fate of datagram 1,000 does not depend on what happened to
-//! the other impairments before it. The generator is SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom
-//! number generators, OOPSLA 2014), whose n-th output is a hash of the n-th multiple of its increment.
+//! Each impairment of a link owns one stream and draws by the serial number of the datagram, never by how
+//! often it was asked. So switching loss off changes no jitter, and the fate of datagram 1,000 does not
+//! depend on what happened to the other impairments before it. The generator is SplitMix64 (Steele, Lea,
+//! Flood: Fast splittable pseudorandom number generators, OOPSLA 2014), whose n-th output is a hash of the
+//! n-th multiple of its increment.
 
 use core::time::Duration;
 
@@ -62,7 +64,8 @@ pub(crate) fn opposite(seed: u64) -> u64 {
     mix(seed ^ INCREMENT)
 }
 
-/// SplitMix64's output function: a bijection on 64 bits that passes as random on consecutive multiples of `INCREMENT`.
+/// SplitMix64's output function: a bijection on 64 bits that passes as random on consecutive multiples of
+/// `INCREMENT`.
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

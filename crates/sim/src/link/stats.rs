@@ -4,8 +4,8 @@ use core::time::Duration;
 
 /// Counts of one link direction. Bytes are IP bytes (payload and headers).
 ///
-/// At any moment `offered = delivered + queue_dropped + too_long + lost + blacked_out + in_flight`. Copies made by
-/// duplication stand apart, in `duplicated`.
+/// At any moment `offered = delivered + queue_dropped + too_long + lost + blacked_out + in_flight`. Copies
+/// made by duplication stand apart, in `duplicated`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LinkStats {
@@ -44,8 +44,8 @@ pub struct LinkStats {
 }
 
 impl LinkStats {
-    /// Mean time from sending a datagram until its service begins (serialisation itself not counted), over all datagrams
-    /// that the queue took, whatever became of them later. Zero before the first.
+    /// Mean time from sending a datagram until its service begins (serialisation itself not counted), over
+    /// all datagrams that the queue took, whatever became of them later. Zero before the first.
     pub fn mean_queueing(&self) -> Duration {
         let mean = self.queueing_nanos.checked_div(u128::from(self.passed_queue)).unwrap_or(0);
         Duration::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX))

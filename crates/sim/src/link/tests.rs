@@ -1,5 +1,5 @@
-//! The link against hand-computed cases, against statistics within four standard deviations (of a fixed seed, so that
-//! they pass or fail for ever), and against its own promises over random configurations.
+//! The link against hand-computed cases, against statistics within four standard deviations (of a fixed seed,
+//! so that they pass or fail for ever), and against its own promises over random configurations.
 
 use core::time::Duration;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -86,7 +86,8 @@ fn delay_follows_serialisation_to_the_nanosecond() {
 
 #[test]
 fn a_busy_link_carries_its_rate_without_drift() {
-    // 1,237 bytes at 7,654,321 bit/s take 1,292,864.51... ns: rounding each alone would drift by 0.4 us a second.
+    // 1,237 bytes at 7,654,321 bit/s take 1,292,864.51... ns: rounding each alone would drift by 0.4 us a
+    // second.
     let config = LinkConfig { capacity: fixed(7_654_321), queue: Some(Queue::Bytes(u64::MAX)), ..byte_a_microsecond() };
     let mut link = Link::new(&config);
     let count = 100_000;
@@ -179,7 +180,8 @@ fn gilbert_has_the_loss_and_the_mean_burst_asked_for() {
         let bursts = fates.chunk_by(|a, b| a == b || (*a != Fate::Lost && *b != Fate::Lost));
         let bursts = bursts.filter(|run| run[0] == Fate::Lost).count() as f64;
         assert!((lost / bursts / burst - 1.0).abs() < 0.02, "mean burst {}", lost / bursts);
-        // The variance of a two-state chain's mean is that of independent draws times (1+r)/(1-r), r its correlation.
+        // The variance of a two-state chain's mean is that of independent draws times (1+r)/(1-r), r its
+        // correlation.
         let r = 1.0 - 1.0 / burst - loss / ((1.0 - loss) * burst);
         let sigma = (count as f64 * loss * (1.0 - loss) * (1.0 + r) / (1.0 - r)).sqrt();
         assert!((lost - count as f64 * loss).abs() < 4.0 * sigma, "{lost} lost at {loss} x {burst}");
@@ -382,7 +384,8 @@ fn switching_one_impairment_off_leaves_the_others_draws_alone() {
         drain(&mut link)
     };
     let full = deliveries(&with);
-    // Without loss and blackouts more arrives; what arrived before arrives as before, corruption and copies included.
+    // Without loss and blackouts more arrives; what arrived before arrives as before, corruption and copies
+    // included.
     let more = deliveries(&LinkConfig { loss: Loss::None, blackouts: Vec::new(), ..with.clone() });
     assert!(more.len() > full.len());
     let mut rest = more.iter();

@@ -1,9 +1,9 @@
 //! Recorded link capacity in mahimahi's format: when could the link have delivered 1,500 bytes?
 //!
-//! A trace is a list of times in whole milliseconds, one a line, not falling; each is one opportunity to deliver up to
-//! 1,500 IP bytes, a time may stand several times, and the last one is also the period after which the trace begins
-//! anew. As in mahimahi an opportunity serves whatever waits at its moment, several small packets or a part of a large
-//! one, and what nobody uses is gone.
+//! A trace is a list of times in whole milliseconds, one a line, not falling; each is one opportunity to
+//! deliver up to 1,500 IP bytes, a time may stand several times, and the last one is also the period after
+//! which the trace begins anew. As in mahimahi an opportunity serves whatever waits at its moment, several
+//! small packets or a part of a large one, and what nobody uses is gone.
 
 use core::fmt;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ impl RateTrace {
     /// Reads mahimahi's text form. Empty lines and lines that begin with `#` are skipped.
     ///
     /// # Errors
-    /// Names the first line that is not a whole number of milliseconds or that goes back in time, or says that the trace
-    /// lasts no time.
+    /// Names the first line that is not a whole number of milliseconds or that goes back in time, or says
+    /// that the trace lasts no time.
     pub fn parse(text: &str) -> Result<Self, TraceError> {
         let mut millis: Vec<u64> = Vec::new();
         for (index, line) in text.lines().enumerate() {

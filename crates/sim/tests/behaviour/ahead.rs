@@ -16,8 +16,8 @@ const OVER: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(5);
 const SEEDS: u64 = 3;
 
-/// Bytes that were written and not yet read, as time at the link's rate: the most over all looks, of all streams together and of the one
-/// stream that has most.
+/// Bytes that were written and not yet read, as time at the link's rate: the most over all looks, of all
+/// streams together and of the one stream that has most.
 fn waiting(mbit: u64, settings: &[(Direction, &str, &str)], streams: usize, seed: u64) -> (Duration, Duration) {
     let rate = format!("{mbit}mbit");
     let link = link(&[&[(Direction::Both, "rate", rate.as_str())], settings].concat());
@@ -51,7 +51,8 @@ fn issue_13_a_writer_is_at_most_two_round_trips_or_200_ms_ahead() {
                 let rtt = Duration::from_millis(rtt_ms);
                 let repair = if loss == "0%" { Duration::ZERO } else { rtt };
                 let most = (2 * rtt).max(Duration::from_millis(200)) + repair;
-                // Streams that all want to write get equal shares; what waits of one may be twice its share for a moment.
+                // Streams that all want to write get equal shares; what waits of one may be twice its share
+                // for a moment.
                 assert!(all <= most && one <= 2 * most / streams as u32, "{name}: {all:?}, one {one:?}");
             }
         }

@@ -9,7 +9,8 @@ use tidewire_sim::settings::Direction;
 
 use super::{RTT, bulk};
 
-/// 1,500-byte opportunities of a link that carries `before` megabits per second for five seconds and `after` for as long, as a trace.
+/// 1,500-byte opportunities of a link that carries `before` megabits per second for five seconds and `after`
+/// for as long, as a trace.
 fn step(before: u64, after: u64) -> Capacity {
     let mut text = String::new();
     for (from, rate) in [(0, before), (5_000, after)] {
@@ -19,7 +20,8 @@ fn step(before: u64, after: u64) -> Capacity {
     Capacity::Trace(Arc::new(RateTrace::parse(&text).unwrap()))
 }
 
-/// How long after the step until what is delivered in two round trips is 0.8 of the new rate, of which headers leave 0.94.
+/// How long after the step until what is delivered in two round trips is 0.8 of the new rate, of which
+/// headers leave 0.94.
 fn settled(loss: &str, before: u64, after: u64) -> Duration {
     let mut trial = bulk(1 << 30, &[(Direction::Forward, "loss", loss), (Direction::Forward, "queue", "187kB")]);
     trial.link.forward.capacity = step(before, after);
@@ -52,8 +54,9 @@ fn a_wider_link_is_found() {
     }
 }
 
-/// Of the 1,700 packets under way a fifth is lost, more than a matrix of one span has rows: where the decoder refused the rest, the window
-/// stood still at each span that could not be decoded at once, and a tenth of the rate was left.
+/// Of the 1,700 packets under way a fifth is lost, more than a matrix of one span has rows: where the decoder
+/// refused the rest, the window stood still at each span that could not be decoded at once, and a tenth of
+/// the rate was left.
 #[test]
 fn a_long_fast_lossy_link_stays_full() {
     let mut trial = bulk(1 << 30, &[(Direction::Forward, "loss", "20%"), (Direction::Forward, "queue", "2500kB")]);
@@ -68,8 +71,9 @@ fn a_long_fast_lossy_link_stays_full() {
     assert!(rate >= 0.65 * 340.0, "{rate:.0} Mbit/s");
 }
 
-/// The receiver's credit and its ring grow as fast as the rate controller finds the rate: neither may limit a long fat link. 200 MB, of which the
-/// start takes a part: 0.82, 0.79 and 0.77 of the link when this was written, and 0.82 without loss before credit followed the symbols that came.
+/// The receiver's credit and its ring grow as fast as the rate controller finds the rate: neither may limit a
+/// long fat link. 200 MB, of which the start takes a part: 0.82, 0.79 and 0.77 of the link when this was
+/// written, and 0.82 without loss before credit followed the symbols that came.
 #[test]
 fn credit_keeps_up_with_a_long_fat_link() {
     for (loss, least) in [("0%", 0.8), ("2%", 0.75), ("10%", 0.7)] {

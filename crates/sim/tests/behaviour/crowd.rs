@@ -1,4 +1,5 @@
-//! Streams on one connection, three or two hundred: one that nobody reads, bulk on all others, and key strokes beside them.
+//! Streams on one connection, three or two hundred: one that nobody reads, bulk on all others, and key
+//! strokes beside them.
 
 use core::time::Duration;
 

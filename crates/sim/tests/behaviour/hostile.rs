@@ -57,8 +57,8 @@ fn changed_bits_cost_only_the_datagram() {
     whole(&report);
     let dropped = report.far.packets.dropped + report.endpoints[1].unknown + report.endpoints[1].malformed;
     assert!(report.forward.corrupted > 4_000, "{report:?}");
-    // A changed bit in the destination's id makes an unknown datagram, one in the first byte another kind; a few of those count
-    // as strangers or come before the connection.
+    // A changed bit in the destination's id makes an unknown datagram, one in the first byte another kind; a
+    // few of those count as strangers or come before the connection.
     assert!(dropped + report.endpoints[1].strangers >= report.forward.corrupted * 99 / 100, "{report:?}");
 }
 

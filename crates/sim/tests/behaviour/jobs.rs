@@ -10,7 +10,8 @@ use tidewire_sim::settings::Direction;
 
 use super::{bulk, whole};
 
-/// Blocks of 32 with 8 repairs at 10 % of loss, whose jobs all leave the connection and come back within `most`.
+/// Blocks of 32 with 8 repairs at 10 % of loss, whose jobs all leave the connection and come back within
+/// `most`.
 fn delayed(bytes: u64, most: Duration) -> Trial {
     let mut trial = bulk(bytes, &[(Direction::Forward, "loss", "10%")]);
     trial.jobs = Some(most);
@@ -21,8 +22,8 @@ fn delayed(bytes: u64, most: Duration) -> Trial {
     trial
 }
 
-/// The byte oracle looks at every byte. 300 ms are five round trips: far more generations wait for their results than are open
-/// without delay.
+/// The byte oracle looks at every byte. 300 ms are five round trips: far more generations wait for their
+/// results than are open without delay.
 #[test]
 fn results_that_come_late_and_in_any_order_change_no_byte() {
     for most in [0, 1, 20, 300] {

@@ -11,8 +11,8 @@ use tidewire_sim::settings::Direction;
 
 use super::link;
 
-/// Streams both ways over loss and reordering, with a fresh exchange each second, ordinary updates each 200 packets and another port each
-/// 1.3 s; the load checks each byte.
+/// Streams both ways over loss and reordering, with a fresh exchange each second, ordinary updates each 200
+/// packets and another port each 1.3 s; the load checks each byte.
 #[test]
 fn fresh_keys_cost_no_byte() {
     let seeds = if std::env::var_os("TIDEWIRE_QUICK").is_some() { 3 } else { 30 };

@@ -1,4 +1,5 @@
-//! Long paths that carry much and lose much keep their goodput: what is lacking is answered all over the window within a round trip.
+//! Long paths that carry much and lose much keep their goodput: what is lacking is answered all over the
+//! window within a round trip.
 
 use core::time::Duration;
 use std::path::Path;

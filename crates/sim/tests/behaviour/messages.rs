@@ -1,4 +1,5 @@
-//! Messages with deadlines over links that lose: what comes is right, whole, in time and once; what does not come was given up.
+//! Messages with deadlines over links that lose: what comes is right, whole, in time and once; what does not
+//! come was given up.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -15,9 +16,11 @@ use tidewire_sim::settings::Direction;
 
 use super::link;
 
-/// What may come after its time: what was sent in time and met random delay, or a queue that the sender had not seen yet.
+/// What may come after its time: what was sent in time and met random delay, or a queue that the sender had
+/// not seen yet.
 const LATE: Duration = Duration::from_millis(15);
-/// All that the link queues at most: a sender that finds the link's rate by filling it knows of that queue a round trip later.
+/// All that the link queues at most: a sender that finds the link's rate by filling it knows of that queue a
+/// round trip later.
 const QUEUE: Duration = Duration::from_millis(60);
 
 /// A sender of messages of random lengths on several lanes, and the oracle at the other end.
@@ -180,7 +183,8 @@ fn settle(feed: &Feed, [near, far]: &[Stats; 2], late: Duration, what: &str) {
     // The receiver skips no more than the sender gave up: what came after that was not known to have come.
     assert!(far.symbols.expired <= near.messages.expired_symbols, "{what}: {:?} {:?}", near.messages, far.symbols);
     assert_eq!(far.symbols.delivered, far.symbols.direct + far.symbols.repaired + far.symbols.resent);
-    // A message in order may be held up until word comes that one before it was given up; that word may be lost too.
+    // A message in order may be held up until word comes that one before it was given up; that word may be
+    // lost too.
     for (&(lane, number), &took) in &feed.came {
         let word = if feed.lanes[lane].delivery.is_some() { Duration::from_secs(1) } else { Duration::ZERO };
         assert!(took <= feed.lifetime + late + word, "{what}: {number} of lane {lane} came after {took:?}");
@@ -247,8 +251,9 @@ fn a_blackout_costs_the_messages_of_its_time_and_no_more() {
     }
 }
 
-/// S7 of the survival list in its live form: an application that takes nothing for a minute finds the newest messages, at most 1 MiB of them; the rest
-/// was dropped and counted, and neither the sender nor a stream beside them was held up.
+/// S7 of the survival list in its live form: an application that takes nothing for a minute finds the newest
+/// messages, at most 1 MiB of them; the rest was dropped and counted, and neither the sender nor a stream
+/// beside them was held up.
 #[test]
 fn s07_messages_that_nobody_takes_are_dropped_and_counted() {
     let mut feed = Feed::new(1, vec![lane(false, None)]);

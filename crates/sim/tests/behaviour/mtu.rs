@@ -1,5 +1,5 @@
-//! The packet size is found by probing, and nothing larger than passes is relied on, also when that changes. That data goes on through a black hole is
-//! a row of the survival list (`survival.rs`, s04).
+//! The packet size is found by probing, and nothing larger than passes is relied on, also when that changes.
+//! That data goes on through a black hole is a row of the survival list (`survival.rs`, s04).
 
 use core::time::Duration;
 
@@ -36,7 +36,8 @@ fn the_least_path_is_enough() {
     assert_eq!(found("1228B"), 1_200);
 }
 
-/// Repairs of a block, which are longer than most source symbols, are lost together in bursts while what is shorter passes: no black hole.
+/// Repairs of a block, which are longer than most source symbols, are lost together in bursts while what is
+/// shorter passes: no black hole.
 #[test]
 fn issue_5_bursts_are_no_black_hole() {
     for policy in ["block:16,7", "block:32,11"] {

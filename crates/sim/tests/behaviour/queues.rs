@@ -1,4 +1,5 @@
-//! A bulk stream over a queue shorter than the delay thresholds, and over a path whose jitter is longer than they are.
+//! A bulk stream over a queue shorter than the delay thresholds, and over a path whose jitter is longer than
+//! they are.
 
 use core::time::Duration;
 
@@ -41,8 +42,9 @@ fn steady(mbit: u64, settings: &[(Direction, &str, &str)], seed: u64) -> Steady 
     }
 }
 
-/// The sender took a share of the queue's drops for the medium's loss and paced above the link's rate to make up for it: 4 to 8 % of the
-/// packets were dropped at 60 ms. At 100 ms start-up never ended: the queue dropped half of the packets and nothing was delivered.
+/// The sender took a share of the queue's drops for the medium's loss and paced above the link's rate to make
+/// up for it: 4 to 8 % of the packets were dropped at 60 ms. At 100 ms start-up never ended: the queue
+/// dropped half of the packets and nothing was delivered.
 #[test]
 fn a_queue_of_5_ms_drops_little() {
     for (mbit, rtt, loss) in
@@ -65,8 +67,8 @@ fn a_queue_of_5_ms_drops_little() {
     }
 }
 
-/// Jitter of 6 ms each way on a round trip of 10 ms looked like a standing queue: the sender drained for most of the time and 0.64 to 0.78 of
-/// the link was delivered.
+/// Jitter of 6 ms each way on a round trip of 10 ms looked like a standing queue: the sender drained for most
+/// of the time and 0.64 to 0.78 of the link was delivered.
 #[test]
 fn jitter_is_no_queue() {
     for (key, value) in [("jitter", "6ms"), ("reorder", "10%,6ms")] {

@@ -17,8 +17,8 @@ struct Case {
     rate: u64,
 }
 
-/// Writes records for `seconds` over the link. All of them must arrive. Once the ends are connected, some must be read in
-/// each [`PATIENCE`].
+/// Writes records for `seconds` over the link. All of them must arrive. Once the ends are connected, some
+/// must be read in each [`PATIENCE`].
 fn all_records_arrive(case: &Case, seeds: core::ops::RangeInclusive<u64>, seconds: u64) {
     for seed in seeds {
         let mut link = DuplexConfig::default();
@@ -62,7 +62,8 @@ fn seeds(full: u64) -> core::ops::RangeInclusive<u64> {
     1..=if std::env::var_os("TIDEWIRE_QUICK").is_some() { 1 } else { full }
 }
 
-/// Rows of later symbols filled the columns of the matrix. The decoder refused every repair of the lowest gap, for ever.
+/// Rows of later symbols filled the columns of the matrix. The decoder refused every repair of the lowest
+/// gap, for ever.
 #[test]
 fn issue_13_a_stream_at_forty_percent_loss_never_stands_still() {
     let case = Case { link: ("50mbit", "200ms"), loss: "40%", record: 64, rate: 300_000 };
@@ -81,7 +82,8 @@ fn issue_13_nor_at_a_hundred_megabits() {
     all_records_arrive(&case, seeds(3), 10);
 }
 
-/// More gaps than a stream kept: the receiver closed the connection to an honest sender with `Fault(Protocol)`.
+/// More gaps than a stream kept: the receiver closed the connection to an honest sender with
+/// `Fault(Protocol)`.
 #[test]
 fn issue_13_many_small_gaps_are_no_fault() {
     let case = Case { link: ("10mbit", "600ms"), loss: "gilbert:5%,8", record: 10, rate: 100_000 };

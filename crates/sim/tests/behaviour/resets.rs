@@ -1,5 +1,6 @@
-//! Streams given up at random moments by either side, under loss: what is read is a prefix of what was written, ends are what the
-//! writer said, codes are the right ones, and every stream is forgotten, or the next could not be opened.
+//! Streams given up at random moments by either side, under loss: what is read is a prefix of what was
+//! written, ends are what the writer said, codes are the right ones, and every stream is forgotten, or the
+//! next could not be opened.
 
 use core::time::Duration;
 use std::collections::BTreeMap;

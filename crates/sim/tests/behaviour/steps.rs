@@ -1,4 +1,5 @@
-//! A path that becomes another one at half load: loss, bursts and round trip are followed, soon and without swinging.
+//! A path that becomes another one at half load: loss, bursts and round trip are followed, soon and without
+//! swinging.
 
 use core::time::Duration;
 

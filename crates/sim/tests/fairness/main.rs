@@ -1,4 +1,5 @@
-//! What rate control leaves to others on a drop-tail bottleneck without random loss: ours beside CUBIC, NewReno and BBR, one link, one queue.
+//! What rate control leaves to others on a drop-tail bottleneck without random loss: ours beside CUBIC,
+//! NewReno and BBR, one link, one queue.
 
 mod rival;
 
@@ -36,7 +37,8 @@ const SETTLED: Duration = Duration::from_secs(10);
 const OVER: Duration = Duration::from_secs(40);
 
 impl Contest {
-    /// Share of the bottleneck's rate that each flow delivers, mean queueing in milliseconds, and share of packets that the queue dropped.
+    /// Share of the bottleneck's rate that each flow delivers, mean queueing in milliseconds, and share of
+    /// packets that the queue dropped.
     fn run(&self, seed: u64) -> (Vec<f64>, f64, f64) {
         self.run_with(seed, ENDLESS, SETTLED..OVER)
     }
@@ -105,7 +107,8 @@ fn advance(runs: &mut [Run], rivals: &mut [Rival], at: Time) {
     together(runs, at);
 }
 
-/// What a flow had come to at a moment: bytes read, packets offered to the link and dropped by its queue, milliseconds spent there.
+/// What a flow had come to at a moment: bytes read, packets offered to the link and dropped by its queue,
+/// milliseconds spent there.
 #[derive(Clone, Copy, Debug)]
 struct Sums {
     read: f64,
@@ -189,7 +192,8 @@ fn s18_beside_another_controller_each_gets_its_part() {
     for (contest, result) in contests.iter().zip(run_all(&contests)) {
         print(contest, &result);
         let (ours, other) = (result.0[0], result.0[1]);
-        // NewReno halves its window for each drop, so that a queue of a quarter of a round trip leaves a part of the link free, which ours takes.
+        // NewReno halves its window for each drop, so that a queue of a quarter of a round trip leaves a part
+        // of the link free, which ours takes.
         let (kept, most) = match contest.flows[1] {
             "newreno" if contest.queue == "15ms" => (0.22, 1.6),
             "newreno" => (0.35, 1.5),
@@ -200,7 +204,8 @@ fn s18_beside_another_controller_each_gets_its_part() {
     }
 }
 
-/// One of ours among up to three others gets half to one and a half of what each would (RELIABILITY S18), and some more where they are unlike.
+/// One of ours among up to three others gets half to one and a half of what each would (RELIABILITY S18), and
+/// some more where they are unlike.
 #[test]
 fn s18_more_flows_share_the_queue() {
     let contests = contests(&[&["bbr", "cubic", "cubic"], &["bbr", "cubic", "cubic", "cubic"]]);
@@ -212,8 +217,8 @@ fn s18_more_flows_share_the_queue() {
     }
 }
 
-/// Ours competes while CUBIC fills the queue, and no longer: 16 MB are over after some 20 s, and 10 s later the queue is as short as alone. Two
-/// of ours do not take each other for one who fills it.
+/// Ours competes while CUBIC fills the queue, and no longer: 16 MB are over after some 20 s, and 10 s later
+/// the queue is as short as alone. Two of ours do not take each other for one who fills it.
 #[test]
 fn the_queue_is_short_again_when_the_other_has_left() {
     for flows in [&["bbr", "cubic"][..], &["bbr", "bbr", "cubic"]] {
@@ -237,8 +242,9 @@ fn the_model_of_bbr_does_to_cubic_what_linux_does() {
     }
 }
 
-/// Beside the kernel's BBR ours gets a third of the link or more, and leaves it as much. Where the queue is short, BBR began the first, and ours
-/// does not know the bottleneck's rate yet, it is less (docs/recovery.md, "Beside BBR").
+/// Beside the kernel's BBR ours gets a third of the link or more, and leaves it as much. Where the queue is
+/// short, BBR began the first, and ours does not know the bottleneck's rate yet, it is less
+/// (docs/recovery.md, "Beside BBR").
 #[test]
 fn beside_bbr_ours_keeps_its_part() {
     for seed in 1..=3 {

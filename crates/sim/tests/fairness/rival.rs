@@ -1,8 +1,10 @@
-//! A TCP flow with BBR version 1 as Linux has it (`net/ipv4/tcp_bbr.c`): a competitor on the bottleneck of a run.
+//! A TCP flow with BBR version 1 as Linux has it (`net/ipv4/tcp_bbr.c`): a competitor on the bottleneck of a
+//! run.
 //!
-//! The model keeps what decides shares: the maximum of delivery rates over ten round trips, the cycle of gains, the window of two
-//! bandwidth-delay products, packet conservation in the first round trip of a recovery, and PROBE_RTT. It leaves out policer
-//! detection and ACK aggregation. The sender is never idle, the receiver acknowledges every packet, and no ACK is lost.
+//! The model keeps what decides shares: the maximum of delivery rates over ten round trips, the cycle of
+//! gains, the window of two bandwidth-delay products, packet conservation in the first round trip of a
+//! recovery, and PROBE_RTT. It leaves out policer detection and ACK aggregation. The sender is never idle,
+//! the receiver acknowledges every packet, and no ACK is lost.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -10,7 +12,8 @@ use std::collections::VecDeque;
 use tidewire_proto::Time;
 use tidewire_sim::link::{Link, LinkConfig, LinkStats};
 
-/// Bytes of a segment: payload, and payload with the TCP header and its timestamps. The link adds 28 bytes of IPv4 and UDP headers.
+/// Bytes of a segment: payload, and payload with the TCP header and its timestamps. The link adds 28 bytes of
+/// IPv4 and UDP headers.
 const PAYLOAD: u64 = 1_448;
 const SEGMENT: usize = 1_472;
 /// `bbr_high_gain`, `bbr_drain_gain`, `bbr_cwnd_gain`, `bbr_pacing_gain`, `bbr_pacing_margin_percent`.
@@ -18,7 +21,8 @@ const HIGH_GAIN: f64 = 2.885;
 const WINDOW_GAIN: f64 = 2.0;
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 const MARGIN: f64 = 0.99;
-/// `bbr_bw_rtts`, `bbr_min_rtt_win_sec`, `bbr_probe_rtt_mode_ms`, `bbr_cwnd_min_target`, `bbr_full_bw_thresh`, `bbr_full_bw_cnt`.
+/// `bbr_bw_rtts`, `bbr_min_rtt_win_sec`, `bbr_probe_rtt_mode_ms`, `bbr_cwnd_min_target`,
+/// `bbr_full_bw_thresh`, `bbr_full_bw_cnt`.
 const RATE_ROUNDS: u64 = 10;
 const MIN_RTT_LIFE: Duration = Duration::from_secs(10);
 const PROBE_RTT: Duration = Duration::from_millis(200);
@@ -29,7 +33,8 @@ const FULL_ROUNDS: u32 = 3;
 const QUANTA: f64 = 6.0;
 /// Later packets that arrived before a packet counts as lost.
 const REORDERING: u64 = 3;
-/// Nothing arrives for this long: everything in flight is lost (the least `RTO` of Linux is 200 ms beyond the round trip).
+/// Nothing arrives for this long: everything in flight is lost (the least `RTO` of Linux is 200 ms beyond the
+/// round trip).
 const TIMEOUT: Duration = Duration::from_millis(400);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +90,8 @@ pub struct Rival {
 }
 
 impl Rival {
-    /// A flow that begins at `start` over a path with the forward direction `config`, which shares the queue of `beside`.
+    /// A flow that begins at `start` over a path with the forward direction `config`, which shares the queue
+    /// of `beside`.
     pub fn new<T>(config: &LinkConfig, back: Duration, beside: &Link<T>, start: Time) -> Self {
         let mut link = Link::new(config);
         link.share_queue(beside);

@@ -1,9 +1,10 @@
-//! What one seed stands for: a link, two configurations, flows and the time after which the link's faults end.
+//! What one seed stands for: a link, two configurations, flows and the time after which the link's faults
+//! end.
 //!
-//! Every feature is on or off by a draw of its own (swarm testing: a run with all features on hides what a run with few of
-//! them finds). A seed names the generator that unfolds it. A generator never changes, so that a kept seed goes on to show what it
-//! once found: a new range or feature makes a new generator, which draws for it after everything that the older ones draw, or
-//! where they draw nothing.
+//! Every feature is on or off by a draw of its own (swarm testing: a run with all features on hides what a
+//! run with few of them finds). A seed names the generator that unfolds it. A generator never changes, so
+//! that a kept seed goes on to show what it once found: a new range or feature makes a new generator, which
+//! draws for it after everything that the older ones draw, or where they draw nothing.
 
 use core::fmt;
 use core::num::ParseIntError;
@@ -32,11 +33,11 @@ const GIVE_UP: Duration = Duration::from_secs(600);
 pub enum Generator {
     /// Links of 0.5 to 200 Mbit/s and 1 to 500 ms; most seeds lose little.
     First,
-    /// Links of 0.5 to 300 Mbit/s and 0.1 ms to 1.2 s; a third of the lossy seeds lose 30 to 60 %. The MTU changes in mid-run;
-    /// small records come at high rates.
+    /// Links of 0.5 to 300 Mbit/s and 0.1 ms to 1.2 s; a third of the lossy seeds lose 30 to 60 %. The MTU
+    /// changes in mid-run; small records come at high rates.
     Second,
-    /// As the second; a third of the ends send in generations of any length, or of a length that changes, and coding jobs leave some
-    /// connections and come back late, in any order.
+    /// As the second; a third of the ends send in generations of any length, or of a length that changes, and
+    /// coding jobs leave some connections and come back late, in any order.
     Third,
 }
 
@@ -186,7 +187,8 @@ fn faults(draw: &mut Draw, rtt: Duration, link: &mut LinkConfig) {
         link.blackouts = vec![blackout(draw)];
     }
     if draw.chance(0.4) {
-        // IPv4 packets of the least UDP payload that a path must carry, 1,200 bytes, up to a whole Ethernet frame.
+        // IPv4 packets of the least UDP payload that a path must carry, 1,200 bytes, up to a whole Ethernet
+        // frame.
         link.mtu = Some(draw.real(1_228.0, 1_501.0) as usize);
     }
 }
@@ -312,7 +314,8 @@ fn flows(draw: &mut Draw, rate: f64, loss: f64, work: f64) -> Vec<Flow> {
     flows
 }
 
-/// Records of a few bytes, faster than a packet each would leave room for: alone, or with some bulk beside them.
+/// Records of a few bytes, faster than a packet each would leave room for: alone, or with some bulk beside
+/// them.
 fn small_records(draw: &mut Draw, rate: f64, loss: f64) -> Vec<Flow> {
     let main = if draw.chance(0.3) { End::Far } else { End::Near };
     let record = draw.log(1.0, 300.0) as u64;

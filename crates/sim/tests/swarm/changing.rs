@@ -1,4 +1,5 @@
-//! A policy whose generations change their size: each has a random number of symbols, and a repair for each eight of them.
+//! A policy whose generations change their size: each has a random number of symbols, and a repair for each
+//! eight of them.
 //!
 //! What is lost beyond the repairs is sent again by the answer `resend`. The third generator draws it.
 

@@ -1,13 +1,16 @@
-//! The swarm: thousands of seeds, each a link with its own faults and its own work, first with the faults, then without.
+//! The swarm: thousands of seeds, each a link with its own faults and its own work, first with the faults,
+//! then without.
 //!
-//! No byte may be lost, changed, doubled or moved; no key may seal twice under one nonce; every seed must be live at the end; the
-//! counts must sum. `TIDEWIRE_QUICK=1` runs a twentieth of the seeds. Other variables replace the fixed seeds:
+//! No byte may be lost, changed, doubled or moved; no key may seal twice under one nonce; every seed must be
+//! live at the end; the counts must sum. `TIDEWIRE_QUICK=1` runs a twentieth of the seeds. Other variables
+//! replace the fixed seeds:
 //!
 //! - `SIM_SEED=G:N` replays one seed of generator G and prints its case;
-//! - `SIM_SEEDS=FIRST+COUNT` runs seeds of the newest generator. `cargo xtask swarm` and `cargo xtask soak` draw them from the
-//!   clock.
+//! - `SIM_SEEDS=FIRST+COUNT` runs seeds of the newest generator. `cargo xtask swarm` and `cargo xtask soak`
+//!   draw them from the clock.
 //!
-//! The command is `SIM_SEED=G:N cargo test --profile checked -p tidewire-sim --test swarm -- --nocapture seed`.
+//! The command is `SIM_SEED=G:N cargo test --profile checked -p tidewire-sim --test swarm -- --nocapture
+//! seed`.
 
 mod case;
 mod changing;
@@ -273,7 +276,8 @@ fn with_faults(case: &Case, run: &mut Run, calm_from: Time) -> bool {
 /// How long a calm link may take for what is left.
 ///
 /// Ten round trips and two of the longest probe timeouts for recovery, the round trips in which the rate
-/// controller finds the link's rate again, the bytes that are left at half that rate, and what the application itself holds back.
+/// controller finds the link's rate again, the bytes that are left at half that rate, and what the
+/// application itself holds back.
 fn allowed(case: &Case, run: &mut Run) -> Duration {
     let rtt = case.longest_rtt;
     let probe = SLOWEST_PROBE.max(rtt * 3);
@@ -293,8 +297,9 @@ fn allowed(case: &Case, run: &mut Run) -> Duration {
     rtt * 10 + probe * 2 + case.trial.link.rtt() * FIND_RATE + Duration::from_secs_f64(seconds) + application
 }
 
-/// Part of the link's rate that new stream bytes get at least: the policy's source symbols, of what the rate controller
-/// takes. It has just learnt its rate on a path that lost up to 60 %, and may fill half of a calm one on average.
+/// Part of the link's rate that new stream bytes get at least: the policy's source symbols, of what the rate
+/// controller takes. It has just learnt its rate on a path that lost up to 60 %, and may fill half of a calm
+/// one on average.
 fn share(case: &Case, end: End) -> f64 {
     let rate = match case.config(end).profile.rate_control {
         RateControl::Fixed { bits_per_second } => bits_per_second as f64 / case.rate * 0.8,
@@ -315,10 +320,11 @@ fn source_share(config: &Config) -> f64 {
     }
 }
 
-/// Faults may have left an estimate of a thousandth of the rate, which grows by a quarter every eight round trips.
+/// Faults may have left an estimate of a thousandth of the rate, which grows by a quarter every eight round
+/// trips.
 const FIND_RATE: u32 = 250;
-/// One FEEDBACK of some 110 bytes with its headers for two packets is 5 % where nothing is lost; six in ten lost, and an
-/// answer for every copy, make it four times as much.
+/// One FEEDBACK of some 110 bytes with its headers for two packets is 5 % where nothing is lost; six in ten
+/// lost, and an answer for every copy, make it four times as much.
 const MOST_RETURNED: f64 = 0.25;
 /// The longest time between two probes while nothing answers.
 const SLOWEST_PROBE: Duration = Duration::from_secs(2);

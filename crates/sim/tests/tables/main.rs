@@ -1,8 +1,8 @@
-//! What the protocol does on a ladder of links: tables kept as snapshots, so that a change of protocol shows as a difference that
-//! somebody reads, and the figures that it must reach.
+//! What the protocol does on a ladder of links: tables kept as snapshots, so that a change of protocol shows
+//! as a difference that somebody reads, and the figures that it must reach.
 //!
-//! All at 25 Mbit/s with a queue of one round trip, three seeds, the median of each column. `INSTA_UPDATE=always` writes the
-//! snapshots anew.
+//! All at 25 Mbit/s with a queue of one round trip, three seeds, the median of each column.
+//! `INSTA_UPDATE=always` writes the snapshots anew.
 
 mod figures;
 

@@ -14,8 +14,9 @@ const ROOM: usize = 1_400;
 const SPAN: u64 = 256;
 const REPAIRS: u64 = 200;
 
-/// Spans that overlap by half: how far each begins above the one before, how many there are, and repairs of each. All
-/// symbols are lost, so that the matrix is full (1,024 rows) and rows mention symbols of the spans below.
+/// Spans that overlap by half: how far each begins above the one before, how many there are, and repairs of
+/// each. All symbols are lost, so that the matrix is full (1,024 rows) and rows mention symbols of the spans
+/// below.
 const CHAIN: (u64, u64, u64) = (128, 15, 64);
 /// Symbols that come before the chain, so that the receiver's credit covers it.
 const CREDIT: u64 = 24_000;
@@ -98,7 +99,8 @@ fn decoding(data: &'static [u8]) -> Frames {
     })
 }
 
-/// Spans that overlap, all of them lost, then their symbols, the lowest first: each changes every row of the matrix.
+/// Spans that overlap, all of them lost, then their symbols, the lowest first: each changes every row of the
+/// matrix.
 fn chain() -> Frames {
     let (step, spans, repairs) = CHAIN;
     let (length, turns) = (step * (spans + 1), spans * repairs + step * (spans + 1));

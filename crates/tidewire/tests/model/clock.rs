@@ -1,4 +1,5 @@
-//! The model's `clock`: it stands still, so that no timer hides a wake-up that was lost, until the test moves it on.
+//! The model's `clock`: it stands still, so that no timer hides a wake-up that was lost, until the test moves
+//! it on.
 
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;

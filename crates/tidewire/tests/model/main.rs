@@ -1,8 +1,10 @@
-//! Drivers, mailboxes and handles under shuttle, which runs their tasks in many orders and says which order made all of them wait for ever.
+//! Drivers, mailboxes and handles under shuttle, which runs their tasks in many orders and says which order
+//! made all of them wait for ever.
 //!
-//! The sources are those of the crate, compiled again with [`sync`], [`clock`] and [`socket`] of the model. Its clock stands still: a wake-up that
-//! is lost is not made good by a timer, and the test ends with shuttle's word of a deadlock and the schedule that replays it.
-//! The orders are random, half of them by priorities, with a fixed number of runs; `TIDEWIRE_QUICK=1` runs a tenth.
+//! The sources are those of the crate, compiled again with [`sync`], [`clock`] and [`socket`] of the model.
+//! Its clock stands still: a wake-up that is lost is not made good by a timer, and the test ends with
+//! shuttle's word of a deadlock and the schedule that replays it. The orders are random, half of them by
+//! priorities, with a fixed number of runs; `TIDEWIRE_QUICK=1` runs a tenth.
 
 #[allow(dead_code, unreachable_pub, reason = "the model uses a part of what the crate exports")]
 #[path = "../../src/connection.rs"]
@@ -49,17 +51,20 @@ use tidewire_proto::crypto::{AwsLc, Secret};
 use tidewire_proto::endpoint::{Endpoint, EndpointConfig, Shard};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Datagrams in the model's mailboxes, at most: all that an exchange has, since no timer would send a lost one again.
+/// Datagrams in the model's mailboxes, at most: all that an exchange has, since no timer would send a lost
+/// one again.
 const MAILBOX: usize = 32;
 const SHARDS: NonZeroU16 = NonZeroU16::new(2).unwrap();
 const DATAGRAM: u16 = 1_472;
-/// Priorities change at two moments of a run: one that stops a waiter between its look and its registration, and one to
-/// spare (Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs", ASPLOS 2010).
+/// Priorities change at two moments of a run: one that stops a waiter between its look and its registration,
+/// and one to spare (Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of Finding
+/// Bugs", ASPLOS 2010).
 const DEPTH: usize = 3;
 
-/// Checks `model` in `runs` random orders, and in as many orders by priority. A random order lets each task run again
-/// soon. In an order by priority a task may stop between any two of its steps until all others wait, which is what it
-/// takes to find a waiter that registers late. A task's stack holds the frames of the handshake.
+/// Checks `model` in `runs` random orders, and in as many orders by priority. A random order lets each task
+/// run again soon. In an order by priority a task may stop between any two of its steps until all others
+/// wait, which is what it takes to find a waiter that registers late. A task's stack holds the frames of the
+/// handshake.
 fn check(runs: usize, model: impl Fn() + Clone + Send + Sync + 'static) {
     let runs = if std::env::var_os("TIDEWIRE_QUICK").is_some() { runs / 10 } else { runs };
     let mut config = shuttle::Config::new();
@@ -85,8 +90,8 @@ fn shared(
     Arc::new(Shared::new(endpoint, address, clock.clone(), Arc::clone(changed)))
 }
 
-/// Both shards get datagrams for the other one at once. Each is taken by its owner or counted as lost where it came, never both, and
-/// none stays in a mailbox whose owner sleeps.
+/// Both shards get datagrams for the other one at once. Each is taken by its owner or counted as lost where
+/// it came, never both, and none stays in a mailbox whose owner sleeps.
 #[test]
 fn a_mailbox_delivers_or_counts_each_datagram_once() {
     check(2_000, || {
@@ -118,7 +123,8 @@ fn a_mailbox_delivers_or_counts_each_datagram_once() {
                         let lost = other.lock().overrun;
                         let taken = mine.lock().endpoint.stats().received;
                         assert!(taken + lost <= EACH, "{taken} taken, {lost} lost");
-                        // The other one may still lose some; then it is known, since each of its datagrams was sorted by then.
+                        // The other one may still lose some; then it is known, since each of its datagrams
+                        // was sorted by then.
                         let sorted = lost + other.lock().passed_on;
                         if taken + lost == EACH && sorted == EACH { Poll::Ready(()) } else { Poll::Pending }
                     })
@@ -183,7 +189,8 @@ async fn connect(shared: &Arc<Shared>, to: SocketAddr) -> Connection {
     connection
 }
 
-/// A client and a server of `shards` shards: connect, ask `question`, answer, end; then both endpoints shut, and all drivers end.
+/// A client and a server of `shards` shards: connect, ask `question`, answer, end; then both endpoints shut,
+/// and all drivers end.
 fn exchange(network: Network, shards: NonZeroU16, config: Config, question: Vec<u8>) -> impl Future<Output = ()> {
     let clock = Clock::default();
     let (ours, _, ours_tasks) = endpoint(&network, 1, NonZeroU16::MIN, (&config, &clock));
@@ -241,9 +248,10 @@ fn no_wake_up_is_lost_between_shards() {
     check(500, || block_on(exchange(Network::default(), SHARDS, Config::default(), b"question".to_vec())));
 }
 
-/// Of each block of two symbols and two repairs some packets are lost, so that jobs decode what other jobs encoded: drivers
-/// hand jobs over, workers bring their results, and every worker ends with its driver. Whatever the order in which
-/// symbols and repairs leave, no block loses more than two packets: nothing has to be sent again, which takes time.
+/// Of each block of two symbols and two repairs some packets are lost, so that jobs decode what other jobs
+/// encoded: drivers hand jobs over, workers bring their results, and every worker ends with its driver.
+/// Whatever the order in which symbols and repairs leave, no block loses more than two packets: nothing has
+/// to be sent again, which takes time.
 #[test]
 fn no_job_and_no_result_is_lost_and_every_worker_ends() {
     check(200, || {

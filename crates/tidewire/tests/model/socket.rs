@@ -1,4 +1,5 @@
-//! The model's `socket`: queues of datagrams in memory, one for each socket, that lose nothing unless they are told to.
+//! The model's `socket`: queues of datagrams in memory, one for each socket, that lose nothing unless they
+//! are told to.
 
 use std::collections::VecDeque;
 use std::io;

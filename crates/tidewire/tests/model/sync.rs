@@ -1,7 +1,7 @@
 //! The model's `sync`: shuttle's mutex and threads, at which shuttle decides who runs next.
 //!
-//! Tokio's `Notify` and `mpsc` are used as they are. They never wait while another task runs, so that each call is one step of the
-//! model, and they wake tasks by their wakers, which are shuttle's.
+//! Tokio's `Notify` and `mpsc` are used as they are. They never wait while another task runs, so that each
+//! call is one step of the model, and they wake tasks by their wakers, which are shuttle's.
 
 pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
 pub(crate) use shuttle::thread;

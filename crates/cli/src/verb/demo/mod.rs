@@ -1,9 +1,10 @@
-//! `tidewire demo [FILE]`: the effect on one machine, without privileges. Data crosses one emulated lossy link three
-//! times, between real sockets on loopback: with retransmission, with a block code, and with Tidewire's default.
+//! `tidewire demo [FILE]`: the effect on one machine, without privileges. Data crosses one emulated lossy
+//! link three times, between real sockets on loopback: with retransmission, with a block code, and with
+//! Tidewire's default.
 //!
-//! The demo has two parts: records of an application that uses half of the link ([`records`]), then a file that takes
-//! all of it ([`file`]). All figures are measured in the run itself: time and wire bytes at the sender, in-order
-//! delay at the receiver, and the hash of the file that arrived.
+//! The demo has two parts: records of an application that uses half of the link ([`records`]), then a file
+//! that takes all of it ([`file`]). All figures are measured in the run itself: time and wire bytes at the
+//! sender, in-order delay at the receiver, and the hash of the file that arrived.
 
 mod file;
 mod records;

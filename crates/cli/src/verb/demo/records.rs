@@ -1,7 +1,7 @@
 //! The first part of `demo`: records of an application that uses half of the link.
 //!
-//! This is the case that users feel: the link has room, so repair costs nothing, and each record should arrive at
-//! once. Invariant: every run offers the same records at the same times.
+//! This is the case that users feel: the link has room, so repair costs nothing, and each record should
+//! arrive at once. Invariant: every run offers the same records at the same times.
 
 use tidewire::Config;
 
