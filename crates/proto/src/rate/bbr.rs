@@ -51,7 +51,7 @@ const LOOKED: u64 = 2;
 /// (draft-ietf-ccwg-bbr section 5.3.3).
 const UP_GAIN: f64 = 1.25;
 const UP_GROWTH: f64 = 1.1;
-/// Gain of a probe where earlier probes made a short queue drop. Chosen by the sweep in docs/recovery.md.
+/// Gain of a probe where earlier probes made a short queue drop. Chosen.
 const SHARED_UP_GAIN: f64 = 1.1;
 /// Gain that drains the queue of a probe (draft-ietf-ccwg-bbr section 5.3.3).
 const DOWN_GAIN: f64 = 0.75;
