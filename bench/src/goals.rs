@@ -68,7 +68,7 @@ pub const STREAM_ENCODE: f64 = 0.80;
 pub const CLEAN_SYMBOL_NS: f64 = 60.0;
 /// Row 12: cost of a repaired loss over that of a coded packet at the encoder.
 pub const REPAIRED_LOSS: f64 = 1.5;
-/// Row 12: rate of the streaming decoder over (kernel rate) / (p W).
+/// Loopback rate over `quinn`'s. Not one of the numbered rows; docs/performance.md compares the two.
 pub const STREAM_DECODE: f64 = 0.7;
 /// Row 13: Gbit/s that a sending core carries over loopback, encrypted and coded.
 pub const SENDING_CORE: f64 = 10.0;
