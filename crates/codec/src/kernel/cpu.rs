@@ -13,7 +13,7 @@ pub(super) struct Cpu {
     pub gfni: bool,
 }
 
-/// The extensions that the build already assumes. Miri has no CPUID, so there they are all.
+/// The extensions that the build already assumes. Under Miri, which has no CPUID, no others count.
 const COMPILED_FOR: Cpu = Cpu {
     ssse3: cfg!(target_feature = "ssse3"),
     avx2: cfg!(target_feature = "avx2"),
