@@ -13,7 +13,7 @@ use crate::{Code, RepairId, SourceId};
 /// The message that relay and receiver share.
 const ALL_ZERO: &str = "all coefficients are 0, a recoded symbol mixes at least one source symbol";
 
-/// The [`RepairId`] names no repair symbol of its code.
+/// Why a [`RepairId`] names no repair symbol of its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SpanError {
@@ -33,7 +33,7 @@ pub enum SpanError {
         /// Length of the span.
         count: u16,
     },
-    /// There are 65,536 keys.
+    /// The keys run past the last of the 65,536.
     PastLastKey {
         /// The first key asked for.
         key: u16,

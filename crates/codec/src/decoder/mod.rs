@@ -92,7 +92,7 @@ pub struct Decoder {
     /// Number of missing ids in `edge..end`.
     undecoded: u64,
     decoded: IdSet,
-    /// Decoded ids that only repair symbols gave.
+    /// Decoded ids whose symbols came only from repair symbols.
     repaired: IdSet,
     /// Decoded ids that `poll_decoded` has not returned yet; none is below `fresh_from`.
     fresh: IdSet,
