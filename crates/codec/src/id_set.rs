@@ -84,7 +84,7 @@ impl IdSet {
         *self = larger;
     }
 
-    /// Ids whose bit is set, after `flip` has flipped them or not. It works word by word and takes a few
+    /// Ids whose bit is set after XOR of each word with `flip`. It works word by word and takes a few
     /// instructions for each id.
     fn ids(&self, range: Range<u64>, flip: u64) -> impl Iterator<Item = u64> + Clone + '_ {
         words_of(range).flat_map(move |(at, mask)| {

@@ -46,9 +46,9 @@ impl Prepared {
     /// How many repair symbols are made at a time, which is also how many keys they use.
     pub const COUNT: u16 = SUMS as u16;
 
-    /// The key of the repair symbol that is ready for a span, if there is one. The span may differ from the
-    /// prepared one by some symbols at either end. A span of one symbol has none: its repair symbol is that
-    /// symbol.
+    /// The key of the repair symbol that is ready for a span, if there is one. Both ends of the span may lie
+    /// some symbols further on than those of the prepared span. A span of one symbol has none: its repair
+    /// symbol is that symbol.
     pub fn key_for(&self, first: SourceId, count: u16) -> Option<u16> {
         let end = first.plus(count.into()).0;
         let is_near = |then: u64, now: u64| then <= now && now - then <= MOST_MOVED;
@@ -101,8 +101,8 @@ impl Encoder {
         }
         let lost = prepared.first..id.first.0;
         if prepared.key_for(id.first, id.count) != Some(id.key) || lost.start < self.window().start.0 {
-            // What is left of them mixes symbols that are gone: none of their keys may be named again, or
-            // each repair would be the same one.
+            // The remaining sums mix symbols that are gone. None of their keys may be offered again, or each
+            // later repair would be the same one.
             if lost.start < self.window().start.0 {
                 prepared.left = 0;
             }

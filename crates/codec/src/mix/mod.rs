@@ -20,8 +20,8 @@ pub(crate) use gf65536::Gf65536;
 /// 3).
 const BATCH: usize = 32;
 
-/// Sources handed over at once where one pass makes all outputs. Short blocks are of this kind, and there the
-/// clearing of places for more of both took 5 % of the time (k = 16).
+/// Number of sources in one call where one pass makes all outputs, as for short blocks. Clearing places for
+/// more sources and outputs took 5 % of the time there (k = 16).
 const SMALL_BATCH: usize = 16;
 
 /// Outputs of one pass over a batch: the most that the kernel keeps in registers.
