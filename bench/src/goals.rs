@@ -1,8 +1,9 @@
-//! The goals, by tier: where each bound comes from, and what is fair on a machine other than the one they
-//! were set on.
+//! The goals, by tier: where each bound comes from, and what is fair on a machine other than the reference
+//! machine.
 //!
-//! The numbers of goals and what they were measured on are those of `docs/performance.md`, which has the
-//! derivation. The reference machine is an Emerald Rapids core at about 2.85 GHz, memcpy out of L2 85 GB/s.
+//! The row numbers, the derivation of the goals and the conditions of their measurement are in
+//! `docs/performance.md`. The reference machine is an Emerald Rapids core at about 2.85 GHz, with memcpy out
+//! of L2 at 85 GB/s.
 
 /// Bounds for the kernels, in units of the yardstick (see [`yardstick`]).
 pub struct KernelGoals {
@@ -14,10 +15,12 @@ pub struct KernelGoals {
     pub four_destinations: f64,
 }
 
-/// Bounds of rows 1 and 2 for the kernel of this name; `None` for those that were not measured there.
+/// The bounds of rows 1 and 2 for the kernel of this name. `None` for a kernel that was not measured on the
+/// reference machine.
 ///
-/// Row 1 names all tiers. Row 2 names GFNI-512 (1.25 and 1.6); the others scale by what section 1 measured.
-/// For one destination out of L2: 74, 36.7 and 16.5 of 116 GB/s. For four: 0.62, 0.24 and 0.11 of 150 GB/s.
+/// Row 1 names all tiers. Row 2 names GFNI-512 (1.25 and 1.6); the others are scaled by measured rates. For
+/// one destination out of L2 these are 74, 36.7 and 16.5 of 116 GB/s. For four: 0.62, 0.24 and 0.11 of 150
+/// GB/s.
 pub fn kernel(tier: &str) -> Option<KernelGoals> {
     let (one_source, of_116, of_150) = match tier {
         "gfni-512" => (0.90, 1.0, 1.0),
@@ -29,18 +32,18 @@ pub fn kernel(tier: &str) -> Option<KernelGoals> {
     Some(KernelGoals { one_source, one_destination: 1.25 * of_116, four_destinations: 1.6 * of_150 })
 }
 
-/// What a kernel's rate is divided by, in GB/s: memcpy out of L2, but no more than memcpy did per cycle on
-/// the reference machine. Split tables and GFNI are bound by arithmetic, and no kernel is slow because a
-/// machine copies faster.
+/// The yardstick, in GB/s, that a kernel's rate is divided by. It is memcpy out of L2, but at most what
+/// memcpy did per cycle on the reference machine: split tables and GFNI are limited by arithmetic, and a
+/// machine that copies faster does not make a kernel slow.
 pub fn yardstick(memcpy: f64, clock_ghz: Option<f64>) -> f64 {
     clock_ghz.map_or(memcpy, |clock| memcpy.min(clock * REFERENCE_MEMCPY / REFERENCE_GHZ))
 }
 
-/// Nanoseconds that the reference decoder spends beside its products (inversion, copies, set-up), on a
-/// machine of this clock: what its rates leave over m k products at 150 GB/s. `None` for block lengths not
-/// measured there.
+/// Nanoseconds that the reference decoder spends outside its products (inversion, copies, set-up), on a
+/// machine of this clock. It is the time that its rates leave over m k products at 150 GB/s. `None` for block
+/// lengths that were not measured.
 pub fn decode_overhead(k: usize, clock_ghz: Option<f64>) -> Option<f64> {
-    // Source GB/s of the reference decoder, 10 % of the sources lost, symbols of 1,280 bytes.
+    // Source GB/s of the reference decoder, with 10 % of the sources lost and symbols of 1,280 bytes.
     let (lost, rate) = match k {
         16 => (2.0, 34.6),
         32 => (3.0, 22.8),
@@ -55,9 +58,9 @@ pub fn decode_overhead(k: usize, clock_ghz: Option<f64>) -> Option<f64> {
     Some(overhead * REFERENCE_GHZ / clock_ghz.unwrap_or(REFERENCE_GHZ))
 }
 
-/// Row 3: share of the kernel in the time of a block encoder.
+/// Row 3: the share of the kernel in the time of a block encoder.
 pub const BLOCK_ENCODE: f64 = 0.90;
-/// Row 4: rate of the block decoder over that of the reference decoder.
+/// Row 4: the rate of the block decoder over that of the reference decoder.
 pub const BLOCK_DECODE: f64 = 0.90;
 /// Row 5: rate over GF(2^16) over that of GF(2^8), same kernel, same run. Three products where GF(2^8) has
 /// two leave 0.67.
@@ -72,13 +75,13 @@ pub const REPAIRED_LOSS: f64 = 1.5;
 pub const STREAM_DECODE: f64 = 0.7;
 /// Row 13: Gbit/s that a sending core carries over loopback, encrypted and coded.
 pub const SENDING_CORE: f64 = 10.0;
-/// Beyond SPEED's rows: loopback rate over `quinn`'s.
+/// Loopback rate over `quinn`'s. Not one of the numbered rows; docs/performance.md compares the two.
 pub const OVER_QUINN: f64 = 1.5;
-/// Beyond SPEED's rows: Mbit/s per core with 20 % loss, the upper end of what the streaming paper reports
-/// (600 to 800).
+/// Mbit/s per core with 20 % loss. Not one of the numbered rows: it is the upper end of what the streaming
+/// paper reports (600 to 800).
 pub const LOSSY_CORE: f64 = 800.0;
-/// Beyond SPEED's rows: percent of one core that the redundancy policy takes at 1 Gbit/s. Chosen: a sixth of
-/// what its cipher takes.
+/// Percent of one core that the redundancy policy takes at 1 Gbit/s. Not one of the numbered rows. Chosen: a
+/// sixth of what the cipher takes.
 pub const POLICY_SHARE: f64 = 1.0;
 
 /// The reference machine: memcpy out of L2, GB/s.

@@ -1,12 +1,12 @@
 //! Pipeline coding over three lossy hops: source, relay, relay, sink.
 //!
-//! Every node obeys one rule: an innovative arrival sends R packets on average, each a random combination of
-//! what the node holds of the generation by then, and a redundant arrival sends nothing. Nobody waits for a
-//! generation to be complete, and no relay decodes. The second figure is the same source with relays that
-//! only forward: there each loss is final, and the source's redundancy would have to cover all three hops.
+//! Every node follows one rule: an innovative arrival sends R packets on average, each a random combination
+//! of the symbols that the node holds of the generation. A redundant arrival sends nothing. No node waits for
+//! a complete generation, and no relay decodes. The second figure is the same source with relays that only
+//! forward: each loss is final there, and the source's redundancy would have to cover all three hops.
 //!
-//! What recoding leaves undecoded are ends of generations whose last packets a hop lost: the rule has no
-//! feedback and leaves them to what runs above.
+//! Recoding leaves some ends of generations undecoded, when a hop lost their last packets. The rule has no
+//! feedback and leaves them to the layer above.
 //!
 //! ```text
 //! cargo run --release -p tidewire-codec --example relay
@@ -21,10 +21,10 @@ const LEN: usize = 1_200;
 /// Every hop loses this share of its packets, and sends this many for each innovative arrival.
 const LOSS: f64 = 0.2;
 const R: f64 = 1.75;
-/// What the source sends when a generation ends: the last symbols are in few packets yet.
+/// What the source sends at the end of a generation, because few packets contain its last symbols yet.
 const TAIL: u32 = 4;
 
-/// A packet in flight: which combination of the generation, and its bytes.
+/// A packet in flight: the coefficients of its combination, and its bytes.
 #[derive(Clone)]
 struct Packet {
     coefficients: [u8; COUNT as usize],
@@ -34,9 +34,9 @@ struct Packet {
 /// A node that sends: the source, whose arrivals are the application's data, or a relay.
 struct Node {
     held: Recoder,
-    /// Packets that arrivals have earned and that are not sent yet.
+    /// Packets that arrivals have earned but that are not sent yet.
     credit: f64,
-    /// Multipliers come from here: a number that no other packet of any node has.
+    /// The source of the multipliers: a number that no other packet of any node has.
     key: u64,
     sent: u64,
 }
@@ -78,7 +78,7 @@ impl Hop {
     }
 }
 
-/// The line after the source; with relays that recode, or none.
+/// The nodes after the source: relays that recode, or none.
 struct Line {
     hops: [Hop; 3],
     relays: Option<[Node; 2]>,
@@ -100,7 +100,7 @@ impl Line {
         self.relays.iter_mut().flatten().try_for_each(|relay| relay.held.begin(first, COUNT))
     }
 
-    /// Carries one packet over hop `hop` and whatever follows from it.
+    /// Carries one packet over hop `hop`, and all packets that follow from it.
     fn carry(&mut self, hop: usize, first: SourceId, packet: &Packet) -> Result<(), Box<dyn std::error::Error>> {
         if self.hops[hop].is_lost() {
             return Ok(());

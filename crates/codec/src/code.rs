@@ -1,9 +1,9 @@
-//! Which coefficients: a linear code over GF(2^8) or GF(2^16) is a rule that gives the coefficient of each
-//! source symbol in each repair symbol.
+//! The coefficients of a code. A linear code over GF(2^8) or GF(2^16) is a rule that gives the coefficient of
+//! each source symbol in each repair symbol.
 //!
-//! Encoder, decoder and recoder ask the same rule, so a repair symbol travels with its [`RepairId`] and
-//! without its coefficients. A rule gives them in the order of the span, as [`Row`]: some codes draw each
-//! from the one before. They depend on nothing but the name, and there are as many as the span has symbols.
+//! Encoder, decoder and recoder use the same rule, so a repair symbol travels with its [`RepairId`] and
+//! without its coefficients. A rule gives one coefficient for each symbol, in the order of the span, as a
+//! [`Row`]: some codes derive each from the one before. The coefficients depend only on the name.
 
 use core::iter::FusedIterator;
 
@@ -17,18 +17,18 @@ use crate::{RepairId, Row16, SourceId, SpanError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Code {
-    /// Random linear code: the coefficient is a hash of key and source id, never 0. For sliding spans and
-    /// generations of any length: k repair symbols over the same k missing symbols decode them with
-    /// probability about 0.996.
+    /// Random linear code. The coefficient is a hash of key and source id, never 0. It works for sliding
+    /// spans and for generations of any length: k repair symbols over the same k missing symbols decode them
+    /// with probability about 0.996.
     Rlc,
-    /// Random linear code of RFC 8681 over GF(2^8) with density threshold 15, for interoperability with other
-    /// implementations of it: the coefficients of a span are drawn one after the other from TinyMT32 (RFC
-    /// 8682), seeded with the key (Repair_Key), never 0. As good as [`Code::Rlc`]. The RFC makes no exception
-    /// for a span of one, so that here it is a multiple of the source symbol. Spans over 4,095 have
-    /// coefficients, but no place in the RFC's payload id (NSS, 12 bits).
+    /// Random linear code of RFC 8681 over GF(2^8) with density threshold 15, compatible with its other
+    /// implementations. TinyMT32 (RFC 8682), seeded with the key (Repair_Key), draws the coefficients of a
+    /// span one after the other; none is 0. It decodes as well as [`Code::Rlc`]. The RFC makes no exception
+    /// for a span of one, so here such a repair is a multiple of the source symbol. Spans over 4,095 have
+    /// coefficients, but do not fit the RFC's payload id (NSS, 12 bits).
     Rlc8681,
-    /// Cauchy matrix: any `count` of the source and repair symbols over one span decode it (MDS), as long as
-    /// `count` plus the number of keys is at most 256. It promises nothing for spans that overlap without
+    /// Cauchy matrix. Any `count` of the source and repair symbols over one span decode it (MDS), as long as
+    /// `count` plus the number of keys is at most 256. It guarantees nothing for spans that overlap without
     /// being equal; use [`Code::Rlc`] there.
     Cauchy,
     /// [`Code::Rlc`] over GF(2^16), for generations only ([`Generation`](crate::Generation)): the sliding
@@ -41,13 +41,13 @@ pub enum Code {
 }
 
 impl Code {
-    /// Whether [`Encoder`](crate::Encoder), [`Decoder`](crate::Decoder) and [`Recoder`](crate::Recoder) take
-    /// it. The other codes, those over GF(2^16), are for [`Generation`](crate::Generation) only.
+    /// Whether [`Encoder`](crate::Encoder), [`Decoder`](crate::Decoder) and [`Recoder`](crate::Recoder)
+    /// accept the code. The other codes, those over GF(2^16), are for [`Generation`](crate::Generation) only.
     pub const fn is_sliding(self) -> bool {
         self.is_over_gf256()
     }
 
-    /// Whether its coefficients are of GF(2^8); those of the others are of GF(2^16).
+    /// Whether the coefficients are elements of GF(2^8); otherwise they are elements of GF(2^16).
     pub(crate) const fn is_over_gf256(self) -> bool {
         !matches!(self, Self::Rlc16)
     }
@@ -55,7 +55,8 @@ impl Code {
     /// The coefficients of the repair symbol `id` over GF(2^8), in the order of its span; none is 0. A code
     /// over GF(2^16) has none: see [`row_16`](Self::row_16).
     ///
-    /// Meaningful for ids that pass [`check`](Self::check); others get some values without panic.
+    /// Defined for ids that pass [`check`](Self::check). For others the values have no meaning, but the call
+    /// does not panic.
     #[inline]
     pub fn row(self, id: RepairId) -> Row {
         let rule = match self {
@@ -71,7 +72,8 @@ impl Code {
     /// The coefficients of the repair symbol `id` over GF(2^16), in the order of its span; none is 0. A code
     /// over GF(2^8) has none: see [`row`](Self::row).
     ///
-    /// Meaningful for ids that pass [`check`](Self::check); others get some values without panic.
+    /// Defined for ids that pass [`check`](Self::check). For others the values have no meaning, but the call
+    /// does not panic.
     #[inline]
     pub fn row_16(self, id: RepairId) -> Row16 {
         match self {
@@ -94,14 +96,14 @@ impl Code {
         }
     }
 
-    /// Whether the code has `repairs` repair symbols over one span, with the keys from that of `id` up.
+    /// Whether the code has `repairs` repair symbols over one span, with keys from that of `id` upwards.
     pub(crate) fn check_keys(self, id: RepairId, repairs: usize) -> Result<(), SpanError> {
         let last = usize::from(id.key) + repairs.saturating_sub(1);
         let last = u16::try_from(last).map_err(|_| SpanError::PastLastKey { key: id.key, repairs })?;
         self.check(RepairId { key: last, ..id })
     }
 
-    /// Whether a sliding window takes the code.
+    /// Checks that the code can be used in a sliding window.
     pub(crate) fn check_sliding(self) -> Result<(), SpanError> {
         if self.is_sliding() { Ok(()) } else { Err(SpanError::GenerationsOnly { code: self }) }
     }
@@ -114,17 +116,17 @@ pub struct Row {
     rule: Rule,
 }
 
-/// What the next coefficient is made of.
+/// The source of the next coefficient.
 #[derive(Clone, Debug)]
 enum Rule {
-    /// A span of one: the repair symbol is the source symbol, so that a retransmission needs no code of its
-    /// own.
+    /// A span of one: the repair symbol is the source symbol, so that a retransmission needs no separate
+    /// code.
     One,
     Drawn(TinyMt32),
     Hashed {
         counter: u64,
     },
-    /// A row of a matrix that was computed before.
+    /// A row of a precomputed matrix.
     Listed {
         row: &'static [u8; 256],
         column: u8,
@@ -132,14 +134,14 @@ enum Rule {
 }
 
 impl Row {
-    /// What [`Code::Rlc`] gives the symbols from `first` in the repair symbol of this key, whatever its span,
-    /// which is not of one symbol.
+    /// The coefficients that [`Code::Rlc`] gives the symbols from `first` in the repair symbol of this key.
+    /// They hold for every span except a span of one.
     pub(crate) fn hashed(key: u16, first: SourceId, count: u16) -> Self {
         Self { left: count, rule: Rule::Hashed { counter: hash_counter(key, first) } }
     }
 
-    /// Writes the next coefficients, as many as there is room for: what taking them one by one gives, in half
-    /// the time or less.
+    /// Fills `cells` with the next coefficients. The result is the same as from taking them one by one, in
+    /// half the time or less.
     pub(crate) fn fill(&mut self, cells: &mut [u8]) {
         let count = cells.len().min(self.left.into());
         let cells = &mut cells[..count];
@@ -188,12 +190,13 @@ impl Iterator for Row {
 impl ExactSizeIterator for Row {}
 impl FusedIterator for Row {}
 
-// 2^64 over the golden ratio (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014), and
-// the fractional bits of the square root of 2, made odd: any odd constant unrelated to the first would do.
+// The first constant is 2^64 over the golden ratio (Steele, Lea, Flood: Fast splittable pseudorandom number
+// generators, 2014). The second is the fractional bits of the square root of 2, made odd; any odd constant
+// unrelated to the first would do.
 pub(crate) const ID_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 const KEY_STEP: u64 = 0x6A09_E667_F3BC_C909;
 
-/// What is hashed: a counter in which source id and key step by different odd constants.
+/// The counter that is hashed. Source id and key step it by different odd constants.
 #[inline]
 pub(crate) fn hash_counter(key: u16, source: SourceId) -> u64 {
     source.0.wrapping_mul(ID_STEP).wrapping_add((u64::from(key) + 1).wrapping_mul(KEY_STEP))
@@ -207,15 +210,15 @@ pub(crate) fn mixed(counter: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Hash of a counter onto 1..=255. The upper 32 bits are scaled to 255 values, each of which has a share of
-/// 2^32 / 255 rounded up or down: uniform within one part in 2^24 if the hash is.
+/// Hashes a counter onto 1..=255. The upper 32 bits are scaled to 255 values, each of which gets 2^32 / 255
+/// of them, rounded up or down. The result is uniform within one part in 2^24 if the hash is.
 #[inline(always)]
 fn hashed(counter: u64) -> u8 {
     (((mixed(counter) >> 32) * 255) >> 32) as u8 + 1
 }
 
-/// The hashes of a counter and of those that follow it in steps of one source id. In a function of its own
-/// for the kernels, each of which has it compiled for its instructions.
+/// The hashes of a counter and of those that follow it in steps of one source id. It is a function of its own
+/// so that each kernel can compile it for its instructions.
 #[inline(always)]
 pub(crate) fn hash_all(counter: u64, hashes: &mut [u8]) {
     for (i, hash) in (0..).zip(hashes) {
@@ -223,16 +226,16 @@ pub(crate) fn hash_all(counter: u64, hashes: &mut [u8]) {
     }
 }
 
-/// Multipliers of a recoded symbol, without end, none of them 0: SplitMix64 from a start that is itself a
-/// hash of the key. Were it a counter like that of a coefficient, a relay that holds source symbols would
-/// repeat the sender's own repair symbol of the same key.
+/// An endless sequence of multipliers for a recoded symbol, none of them 0. It is SplitMix64, started at a
+/// hash of the key. If it started at a counter like that of a coefficient, a relay that holds source symbols
+/// would repeat the sender's own repair symbol of the same key.
 pub(crate) fn multipliers(key: u64) -> impl Iterator<Item = u8> {
     let start = mixed(key.wrapping_add(1).wrapping_mul(KEY_STEP));
     (0..).map(move |index: u64| hashed(start.wrapping_add(index.wrapping_mul(ID_STEP))))
 }
 
 /// RFC 8681 sections 3.5 and 3.6 with m = 8 and dt = 15: the low 8 bits of an output (tinymt32_rand256),
-/// drawn again while they are 0. One coefficient in 255 takes a second draw.
+/// drawn again while they are 0. One coefficient in 255 needs a second draw.
 #[inline]
 fn drawn(generator: &mut TinyMt32) -> u8 {
     loop {
@@ -243,15 +246,15 @@ fn drawn(generator: &mut TinyMt32) -> u8 {
     }
 }
 
-/// Entry (row, column) of the Cauchy matrix 1 / (x + y) with x = column and y = 255 - row, which never meet
-/// while row + column < 255, each column scaled by its entry of row 0. Scaling a column keeps every minor
-/// non-zero, hence the code MDS, and makes row 0 all ones: the first repair symbol is a plain XOR.
+/// Entry (row, column) of the Cauchy matrix 1 / (x + y), with x = column and y = 255 - row, which differ
+/// while row + column < 255. Each column is scaled by its entry of row 0. Scaling a column keeps every minor
+/// non-zero, so the code stays MDS, and row 0 becomes all ones: the first repair symbol is a plain XOR.
 const fn cauchy(row: u8, column: u8) -> u8 {
     gf256::mul(column ^ 255, gf256::inv(column ^ (255 - row)))
 }
 
-/// The Cauchy matrix, row after row: 64 KiB, so that a coefficient is one byte of a copy and not two look-ups
-/// of which the second waits for the first.
+/// The Cauchy matrix, row after row, in 64 KiB. A coefficient is then one byte of a copy, instead of two
+/// look-ups of which the second waits for the first.
 static CAUCHY: [[u8; 256]; 256] = {
     let mut rows = [[0; 256]; 256];
     let mut row = 0;
@@ -300,7 +303,7 @@ mod tests {
         assert_eq!(Code::Rlc.row(id(0, 0, 0)).next(), None);
     }
 
-    /// Also where a Cauchy matrix ends, for names that `check` refuses.
+    /// It holds also at the end of a Cauchy matrix, and for names that `check` refuses.
     #[test]
     fn rows_written_in_parts_are_those_taken_one_by_one() {
         for code in [Code::Rlc, Code::Rlc8681, Code::Cauchy] {
@@ -337,19 +340,18 @@ mod tests {
         assert_eq!(row(Code::Cauchy, id(0, 255, 0)), [1; 255]);
     }
 
-    /// The wire format of `Rlc`: other implementations must find these (computed apart, with unbounded
-    /// integers).
+    /// The wire format of `Rlc`: other implementations must compute these values. They were computed
+    /// separately, with unbounded integers.
     #[test]
     fn hashed_coefficients_are_pinned() {
         assert_eq!(row(Code::Rlc, id(0, 4, 0)), [54, 100, 220, 9]);
         assert_eq!(row(Code::Rlc, id(1 << 40, 4, 65_535)), [206, 25, 159, 191]);
-        // The middle of a longer span, and its end: a coefficient of `Rlc` depends on key and source id
-        // alone.
+        // The middle of a longer span, and its end: a coefficient of `Rlc` depends only on key and source id.
         assert_eq!(row(Code::Rlc, id((1 << 40) - 300, 304, 65_535))[300..], [206, 25, 159, 191]);
     }
 
-    /// RFC 8681 appendix A: the low bytes of the outputs for seed 1, none of which is 0; they begin with the
-    /// span, whatever its ids are and even where it is of one symbol.
+    /// RFC 8681 appendix A: the low bytes of the outputs for seed 1, none of which is 0. The sequence starts
+    /// with the span, whatever its ids are, and even for a span of one.
     #[test]
     fn coefficients_of_rfc_8681_are_the_low_bytes_for_the_key() {
         assert_eq!(row(Code::Rlc8681, id(77, 10, 1)), [37, 225, 177, 176, 21, 246, 54, 139, 168, 237]);
@@ -366,8 +368,8 @@ mod tests {
         }
     }
 
-    /// Pearson's chi-squared over 255 values has mean 254 and deviation 22.5; the seedless hash sits where it
-    /// sits.
+    /// Pearson's chi-squared over 255 values has mean 254 and deviation 22.5. The hash has no seed, so the
+    /// value is fixed.
     #[test]
     #[cfg_attr(miri, ignore = "slow there, and no unsafe code in it")]
     fn hashed_coefficients_are_spread_evenly_over_keys_and_over_ids() {

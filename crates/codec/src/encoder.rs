@@ -1,8 +1,10 @@
-//! The sender's side of a lane: symbols go in once and are sent, sent again and mixed from where they lie.
+//! The sender's side of a lane. Each symbol is stored once; transmission, retransmission and mixing read it
+//! in place.
 //!
-//! The transport fills the next slot in place ([`open`](Encoder::open), [`commit`](Encoder::commit)), reads
-//! symbols for transmission, asks for repair symbols straight into the outgoing datagram, and releases what
-//! the peer has decoded. Invariant: every id in the window has its symbol; at most `capacity` of them.
+//! The transport fills the next slot in place ([`open`](Encoder::open), [`commit`](Encoder::commit)) and
+//! reads symbols for transmission. It has repair symbols written straight into the outgoing datagram, and
+//! releases what the peer has decoded. Invariant: every id in the window has its symbol, and there are at
+//! most `capacity` of them.
 
 use core::ops::Range;
 
@@ -51,7 +53,7 @@ impl Encoder {
         self.ring.memory()
     }
 
-    /// Makes room for at least `capacity` symbols, keeping all that are held and the open slot. Never
+    /// Makes room for at least `capacity` symbols. It keeps all held symbols and the open slot, and never
     /// shrinks.
     ///
     /// # Panics
@@ -62,7 +64,7 @@ impl Encoder {
         self.ring.grow(capacity, self.base..self.next + open);
     }
 
-    /// Ids held: from the first not released to the one to be committed next.
+    /// The ids held: from the first that is not released to the one that will be committed next.
     pub fn window(&self) -> Range<SourceId> {
         SourceId(self.base)..SourceId(self.next)
     }
@@ -72,8 +74,8 @@ impl Encoder {
         self.next - self.base == self.ring.capacity() as u64
     }
 
-    /// The whole slot of the next id, to be filled. Its contents stay from call to call until the commit;
-    /// they begin with whatever an earlier symbol left there. `None` when the ring is full.
+    /// The whole slot of the next id, for the caller to fill. Its contents stay between calls until the
+    /// commit. At first it contains what an earlier symbol left there. `None` if the ring is full.
     pub fn open(&mut self) -> Option<&mut [u8]> {
         if self.is_full() { None } else { Some(self.ring.slot_mut(self.next)) }
     }
@@ -93,7 +95,7 @@ impl Encoder {
     /// Copies a symbol into the next slot and commits it.
     ///
     /// # Errors
-    /// As [`commit`](Self::commit).
+    /// The same as for [`commit`](Self::commit).
     pub fn push(&mut self, symbol: &[u8]) -> Result<SourceId, EncodeError> {
         self.check_symbol(symbol.len())?;
         self.ring.slot_mut(self.next)[..symbol.len()].copy_from_slice(symbol);
@@ -110,15 +112,15 @@ impl Encoder {
         self.ring.slot(id.0)
     }
 
-    /// A symbol of the window, to be completed just before its first transmission (a time stamp). Once it was
-    /// sent or mixed into a repair symbol its bytes must never change: the receiver would decode neither the
-    /// old nor the new.
+    /// A symbol of the window, to complete just before its first transmission (for example a time stamp).
+    /// Once it was sent or mixed into a repair symbol, its bytes must never change: the receiver would decode
+    /// neither the old nor the new.
     pub fn symbol_mut(&mut self, id: SourceId) -> Option<&mut [u8]> {
         let len = self.symbol(id)?.len();
         Some(&mut self.ring.slot_mut(id.0)[..len])
     }
 
-    /// Length of a repair symbol over the span: that of its longest source symbol, in bytes.
+    /// Length in bytes of a repair symbol over the span: the length of its longest source symbol.
     ///
     /// # Errors
     /// The span is empty or not wholly inside the window.
@@ -132,23 +134,23 @@ impl Encoder {
         Ok((first.0..end).map(|id| self.ring.len(id)).max().unwrap_or(0))
     }
 
-    /// Writes the repair symbol `id` to the front of `out` and returns its length, that of
-    /// [`repair_len`](Self::repair_len). Costs one multiply-accumulate per symbol of the span.
+    /// Writes the repair symbol `id` to the front of `out` and returns its length, which is
+    /// [`repair_len`](Self::repair_len). It costs one multiply-accumulate per symbol of the span.
     ///
     /// # Errors
-    /// The code is for generations only or has no such repair symbol, the span is not wholly inside the
+    /// The code is for generations only or has no such repair symbol, the span is not completely inside the
     /// window, or `out` is too short. `out` is unchanged then.
     pub fn write_repair(&self, code: Code, id: RepairId, out: &mut [u8]) -> Result<usize, EncodeError> {
         self.write_repairs(code, id, &mut [out])
     }
 
     /// Writes several repair symbols over one span, with the keys `id.key`, `id.key + 1`, ..., one to the
-    /// front of each output, and returns the length that all have. Cheaper than one at a time: four share a
-    /// pass over the span.
+    /// front of each output. Returns their common length. It is cheaper than one call for each, because four
+    /// share a pass over the span.
     ///
     /// # Errors
-    /// The code is for generations only or lacks one of the repair symbols, the span is not wholly inside the
-    /// window, or an output is too short. All outputs are unchanged then.
+    /// The code is for generations only or lacks one of the repair symbols, the span is not completely inside
+    /// the window, or an output is too short. All outputs are unchanged then.
     pub fn write_repairs<R: AsMut<[u8]>>(
         &self,
         code: Code,

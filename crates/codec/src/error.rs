@@ -1,9 +1,8 @@
-//! What can be wrong with a request or a received symbol; one small enum per operation. Those of generations
-//! are in `generation/error.rs`.
+//! Errors in requests and received symbols: one small enum per operation. Those of generations are in
+//! `generation/error.rs`.
 //!
-//! Every error names the number that was wrong and the limit it broke, and leaves the state as it was. The
-//! errors of [`Decoder`](crate::Decoder) are answers to bytes off the wire: the caller counts them and drops
-//! the symbol.
+//! Every error names the wrong number and the limit it broke, and leaves the state unchanged. The errors of
+//! [`Decoder`](crate::Decoder) answer bytes from the network: the caller counts them and drops the symbol.
 
 use core::error::Error;
 use core::fmt;
@@ -11,10 +10,10 @@ use core::ops::Range;
 
 use crate::{Code, RepairId, SourceId};
 
-/// Said by relay and sink alike.
+/// The message that relay and receiver share.
 const ALL_ZERO: &str = "all coefficients are 0, a recoded symbol mixes at least one source symbol";
 
-/// A [`RepairId`] that names no repair symbol of its code.
+/// Why a [`RepairId`] names no repair symbol of its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SpanError {
@@ -34,14 +33,14 @@ pub enum SpanError {
         /// Length of the span.
         count: u16,
     },
-    /// There are 65,536 keys.
+    /// The keys run past the last of the 65,536.
     PastLastKey {
         /// The first key asked for.
         key: u16,
         /// How many repair symbols were asked for.
         repairs: usize,
     },
-    /// A sliding window takes codes over GF(2^8) only.
+    /// The code is for generations only: a sliding window takes codes over GF(2^8).
     GenerationsOnly {
         /// The code asked for.
         code: Code,
@@ -70,11 +69,11 @@ impl fmt::Display for SpanError {
 
 impl Error for SpanError {}
 
-/// Why the [`Encoder`](crate::Encoder) did not do what was asked.
+/// Why a call of the [`Encoder`](crate::Encoder) failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// A symbol of no bytes carries nothing and cannot be told from a missing one.
+    /// The symbol is empty: it carries nothing and looks like a missing one.
     EmptySymbol,
     /// The symbol does not fit its slot.
     SymbolTooLong {
@@ -88,7 +87,7 @@ pub enum EncodeError {
         /// Slots in the ring.
         capacity: usize,
     },
-    /// The span is not wholly inside the window.
+    /// The span is not completely inside the window.
     OutsideWindow {
         /// First id of the span.
         first: SourceId,
@@ -135,18 +134,18 @@ impl From<SpanError> for EncodeError {
     }
 }
 
-/// Why the [`Recoder`](crate::Recoder) did not do what was asked. Nothing was changed by it.
+/// Why a call of the [`Recoder`](crate::Recoder) failed. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecodeError {
-    /// The generation has more symbols than there is room for.
+    /// The generation has more symbols than the recoder has room for.
     GenerationTooLong {
         /// Symbols in the generation.
         count: u16,
         /// Most there is room for.
         limit: u16,
     },
-    /// A received symbol that is, or mixes, one of another generation.
+    /// The received symbol belongs to another generation, or mixes a symbol of one.
     OutsideGeneration {
         /// First id of its span.
         first: SourceId,
@@ -155,11 +154,12 @@ pub enum RecodeError {
         /// The generation begun; empty before the first.
         generation: Range<SourceId>,
     },
-    /// No such span, or the code has no such repair symbol.
+    /// There is no such span, or the code has no such repair symbol.
     Span(SpanError),
-    /// A recoded symbol of which all coefficients are 0: it says nothing, and no honest relay makes one.
+    /// All coefficients of the recoded symbol are 0. It carries no information, and no honest relay makes
+    /// one.
     AllZero,
-    /// A symbol of no bytes.
+    /// The symbol is empty.
     EmptySymbol,
     /// The symbol does not fit a slot.
     SymbolTooLong {
@@ -168,11 +168,11 @@ pub enum RecodeError {
         /// Bytes in a slot.
         limit: usize,
     },
-    /// There is nothing to mix yet.
+    /// The recoder holds nothing to mix yet.
     NothingHeld,
-    /// The buffer for the coding vector has not one coefficient for each symbol of the generation.
+    /// The length of the coding vector's buffer differs from the number of symbols in the generation.
     WrongCoefficients {
-        /// Coefficients given room for.
+        /// Length of the buffer.
         len: usize,
         /// Symbols in the generation.
         count: u16,
@@ -218,11 +218,11 @@ impl From<SpanError> for RecodeError {
     }
 }
 
-/// Why the [`Decoder`](crate::Decoder) dropped a symbol. Nothing was changed by it.
+/// Why the [`Decoder`](crate::Decoder) dropped a symbol. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// A symbol of no bytes.
+    /// The symbol is empty.
     EmptySymbol,
     /// The symbol does not fit a slot.
     SymbolTooLong {
@@ -231,11 +231,11 @@ pub enum DecodeError {
         /// Bytes in a slot.
         limit: usize,
     },
-    /// The id is further ahead than the ring reaches.
+    /// The id is beyond the ring.
     BeyondLimit {
         /// Highest id the symbol mentions.
         id: SourceId,
-        /// Ids from here on are refused.
+        /// The first id that is refused.
         limit: SourceId,
     },
     /// The span mixes more symbols than this decoder accepts.
@@ -260,33 +260,34 @@ pub enum DecodeError {
     LongerThanRow {
         /// Which source symbol.
         id: SourceId,
-        /// Bytes received; of a recoded symbol those up to the last that is not 0.
+        /// Bytes received; for a recoded symbol, only those up to the last that is not 0.
         len: usize,
         /// Bytes in the row that the repair symbol became.
         limit: usize,
     },
-    /// The source symbol is held with other contents: a source id names one symbol for ever.
+    /// The source symbol is already held with other contents. A source id names one symbol for ever.
     SourceChanged {
         /// Which source symbol.
         id: SourceId,
         /// First byte that differs.
         at: usize,
     },
-    /// A repair symbol of this name is held, made of other contents.
+    /// A repair symbol of this name is already held with other contents.
     RepairChanged {
         /// Its name.
         id: RepairId,
-        /// First byte that differs, once all that is known was subtracted.
+        /// First byte that differs after everything known is subtracted.
         at: usize,
     },
-    /// A recoded symbol of which all coefficients are 0: it says nothing, and no honest relay makes one.
+    /// All coefficients of the recoded symbol are 0. It carries no information, and no honest relay makes
+    /// one.
     AllZero,
-    /// The symbol would need one more unsolved row than may be held.
+    /// The symbol needs one more unsolved row than the limit allows.
     TooManyRows {
         /// Most rows that may be held.
         limit: usize,
     },
-    /// The symbol mentions more missing ids than the rows may mention together.
+    /// With this symbol, the rows would mention more missing ids than the limit allows.
     TooManyColumns {
         /// Most missing ids besides the pivots.
         limit: usize,

@@ -1,8 +1,8 @@
 //! Names of symbols: [`SourceId`] counts source symbols, [`RepairId`] says which of them a repair symbol
 //! mixes and how.
 //!
-//! Both travel on the wire as they are. They carry no promise: a `RepairId` read from a datagram is judged by
-//! [`Code::check`](crate::Code::check) before anything is done with it.
+//! Both travel on the wire unchanged. A `RepairId` read from a datagram can hold any values:
+//! [`Code::check`](crate::Code::check) checks it before any use.
 
 use core::fmt;
 use core::ops::Range;
@@ -14,17 +14,17 @@ use crate::SpanError;
 pub struct SourceId(pub u64);
 
 impl SourceId {
-    /// The id after this one; stays at `u64::MAX`, which no lane reaches.
+    /// The next id; stays at `u64::MAX`, which no lane reaches.
     pub const fn next(self) -> Self {
         self.plus(1)
     }
 
-    /// The id `count` further on; stays at `u64::MAX`.
+    /// The id `count` after this one; stays at `u64::MAX`.
     pub const fn plus(self, count: u64) -> Self {
         Self(self.0.saturating_add(count))
     }
 
-    /// How many ids lie between `earlier` and this one; 0 when `earlier` is in fact later.
+    /// The number of ids from `earlier` to this one; 0 if `earlier` is in fact later.
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -36,8 +36,8 @@ impl fmt::Display for SourceId {
     }
 }
 
-/// Names a repair symbol: its span and the key its coefficients are drawn from (RFC 8681: FSS_ESI, NSS,
-/// Repair_Key).
+/// The name of a repair symbol: its span, and the key from which its coefficients are drawn (RFC 8681:
+/// FSS_ESI, NSS, Repair_Key).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RepairId {
     /// First source symbol of the span.
@@ -49,13 +49,13 @@ pub struct RepairId {
 }
 
 impl RepairId {
-    /// The span as plain numbers; saturates, so that hostile ids cannot overflow.
+    /// The span as plain numbers. It saturates, so that hostile ids cannot overflow.
     pub(crate) const fn span(self) -> Range<u64> {
         self.first.0..self.first.plus(self.count as u64).0
     }
 }
 
-/// A span as plain numbers, if there is such a span.
+/// The span as plain numbers, or an error if there is no such span.
 pub(crate) fn span(first: SourceId, count: u16) -> Result<Range<u64>, SpanError> {
     if count == 0 {
         return Err(SpanError::Empty);

@@ -1,8 +1,8 @@
-//! A set of source ids inside a sliding window: one bit an id, in a ring.
+//! A set of source ids inside a sliding window: one bit for each id, in a ring.
 //!
-//! The decoder keeps three of these. Ids share a bit when they are a multiple of the ring's length apart, so
-//! every range given to a method lies within one window no longer than the capacity, and the owner removes
-//! ids before the window leaves them behind: outside the window all bits are clear.
+//! The decoder keeps three of these. Ids share a bit if they are a multiple of the ring's length apart. So
+//! every range given to a method must lie within one window of at most the capacity, and the owner removes
+//! ids before the window moves past them: outside the window all bits are clear.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -55,17 +55,17 @@ impl IdSet {
         self.first(range, u64::MAX)
     }
 
-    /// Members in the range, ascending.
+    /// Members in the range, in ascending order.
     pub fn members(&self, range: Range<u64>) -> impl Iterator<Item = u64> + Clone + '_ {
         self.ids(range, 0)
     }
 
-    /// Ids of the range that are not members, ascending.
+    /// Ids of the range that are not members, in ascending order.
     pub fn others(&self, range: Range<u64>) -> impl Iterator<Item = u64> + Clone + '_ {
         self.ids(range, u64::MAX)
     }
 
-    /// Maximal runs of ids of the range that are not members, ascending.
+    /// Maximal runs of ids of the range that are not members, in ascending order.
     pub fn gaps(&self, mut range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         core::iter::from_fn(move || {
             let start = self.first_out(range.clone())?;
@@ -84,8 +84,8 @@ impl IdSet {
         *self = larger;
     }
 
-    /// Ids whose bit is set once all are flipped where `flip` says so: word by word, a few instructions an
-    /// id.
+    /// Ids whose bit is set after XOR of each word with `flip`. It works word by word and takes a few
+    /// instructions for each id.
     fn ids(&self, range: Range<u64>, flip: u64) -> impl Iterator<Item = u64> + Clone + '_ {
         words_of(range).flat_map(move |(at, mask)| {
             let mut left = (self.words[self.index(at)] ^ flip) & mask;

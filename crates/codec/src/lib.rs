@@ -1,16 +1,16 @@
-//! Erasure codes over GF(2^8), and for blocks over GF(2^16): blocks, sliding windows and relays, at the speed
-//! of the machine, in bounded memory.
+//! Erasure codes over GF(2^8) for blocks, sliding windows and relays, and over GF(2^16) for blocks. They use
+//! the fastest vector instructions of the machine and bounded memory.
 //!
 //! A *source symbol* is a unit of original data with an id 0, 1, 2, ...; a *repair symbol* is a linear
-//! combination of the source symbols of one *span*. Whoever received as many independent symbols as were lost
-//! gets all of them back, whichever they are. A block code is spans that do not overlap; a sliding code is
-//! spans that do; a retransmission is a span of one. A [`Code`] is the rule that gives the coefficients. All
+//! combination of the source symbols of one *span*. A receiver that has as many independent repair symbols as
+//! it lost source symbols decodes all of them, whichever were lost. In a block code the spans do not overlap,
+//! in a sliding code they do, and a retransmission is a span of one. A [`Code`] is the rule that gives the
+//! coefficients. All codes work everywhere, except [`Code::Rlc16`], which is for blocks only.
 //! codes work everywhere, but [`Code::Rlc16`], which is for blocks only.
 //!
 //! # Simple: a block in memory
-//!
-//! [`Generation`] and [`DecodePlan`] work on slices where they lie: storage, multicast, anything that has a
-//! block at hand. [`generation`] shows more, one plan for many stripes among it.
+//! [`Generation`] and [`DecodePlan`] work in place on slices: use them for storage, multicast, or any block
+//! that is in memory. [`generation`] shows more, for example one plan for many stripes.
 //!
 //! ```
 //! use tidewire_codec::{Code, Generation};
@@ -18,7 +18,7 @@
 //! let data = [*b"the tide", *b"comes in", *b"goes out"];
 //! let block = Generation::new(Code::Cauchy, 3)?;
 //! let mut repairs = [[0; 8]; 2];
-//! block.encode(&data, 0, &mut repairs)?;
+//! Symbols 0 and 2 are lost; both repair symbols arrived.
 //!
 //! // Symbols 0 and 2 are lost, both repair symbols are there.
 //! let mut decoded = [[0; 8]; 2];
@@ -29,8 +29,8 @@
 //!
 //! # Basic: a stream of packets
 //!
-//! [`Encoder`] keeps what was sent until it is released, and mixes any span of it. [`Decoder`] takes what
-//! arrives, in any order, and has each lost symbol as soon as it is determined; it is reorder buffer and read
+//! [`Encoder`] keeps sent symbols until they are released, and mixes any span of them. [`Decoder`] takes
+//! symbols in any order and decodes each lost one as soon as it is determined. It is reorder buffer and read
 //! buffer in one.
 //!
 //! ```
@@ -41,28 +41,28 @@
 //!     encoder.push(text.as_bytes())?;
 //! }
 //!
-//! // One repair symbol over all three: it can stand for any of them.
+//! One repair symbol over all three: it can replace any one of them.
 //! let id = RepairId { first: SourceId(0), count: 3, key: 7 };
 //! let mut repair = [0; 1_408];
 //! let len = encoder.write_repair(Code::Rlc, id, &mut repair)?;
 //!
-//! // Symbol 1 is lost on the way.
+//! Symbol 1 is lost.
 //! let mut decoder = Decoder::new(Limits { slot_len: 1_408, capacity: 256, max_span: 64, max_rows: 64 });
 //! decoder.receive_source(SourceId(0), b"the tide")?;
 //! decoder.receive_source(SourceId(2), b"and goes out")?;
 //! decoder.receive_repair(Code::Rlc, id, &repair[..len])?;
 //!
 //! let repaired = decoder.symbol(SourceId(1)).expect("one loss, one repair symbol");
-//! // A repaired symbol is as long as its repair; the rest is zero. Put the length inside where it matters.
+//! A repaired symbol is as long as its repair, with zeros at the end. If the length matters, put it inside.
 //! assert!(repaired.starts_with(b"comes in") && repaired[8..].iter().all(|&byte| byte == 0));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # Advanced: relays
 //!
-//! A [`Recoder`] between the two makes new combinations of whatever it has received, without decoding, and
-//! sends their coefficients along; relays behind it do the same with those. What reaches the end is worth as
-//! much as if the source had sent it over a single hop.
+//! A [`Recoder`] sits between encoder and decoder. It makes new combinations of the symbols it has received,
+//! without decoding, and sends their coefficients along. Later relays do the same with those. A symbol that
+//! reaches the end is as useful as one that the source sent over a single hop.
 //!
 //! ```
 //! use tidewire_codec::{Decoder, Limits, Recoder, SourceId};
@@ -81,18 +81,20 @@
 //! assert_eq!(decoder.symbol(SourceId(0)), Some(&b"high"[..]));
 //! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
-//!
+//! `examples/relay.rs` sends through two relays, over three hops that each lose packets.
 //! `examples/relay.rs` sends through two relays over three hops that all lose packets.
 //!
 //! # What holds everywhere
+//! This crate reads no clock, no socket and no source of randomness. The numbers given at construction bound
+//! all memory; a plan's memory is bounded by its generation. After the first loss, a lane allocates nothing
+//! until it grows.
 //!
-//! Nothing here reads a clock, a socket or a source of randomness. All memory is bounded by the numbers given
-//! at construction, a plan's by its generation, and once a lane has seen its first loss nothing allocates
-//! until it grows. No received symbol makes it panic: errors name the number that was wrong and the limit it
-//! broke, and leave the state as it was. Symbols are kept in slots that begin on 64-byte boundaries: what
-//! arrives at any alignment is copied there once, and the arithmetic reads nothing else. It runs on the
-//! fastest [`kernel`](kernel::Kernel) this processor has, chosen once per process; `unsafe` lives there and
-//! nowhere else.
+//! No received symbol causes a panic. An error names the wrong number and the limit it broke, and leaves the
+//! state unchanged.
+//!
+//! Symbols are kept in slots that begin on 64-byte boundaries. A received symbol is copied there once, from
+//! any alignment, and the arithmetic reads only slots. It runs on the fastest [`kernel`](kernel::Kernel) of
+//! this processor, chosen once per process. Only that module contains `unsafe`.
 #![no_std]
 #![deny(unsafe_code)]
 extern crate alloc;
@@ -124,7 +126,7 @@ pub use prepared::Prepared;
 pub use recoder::Recoder;
 pub use row_16::Row16;
 
-/// The example of the README is compiled with the documentation tests.
+/// The documentation tests compile the README's example.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

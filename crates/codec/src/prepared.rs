@@ -1,11 +1,11 @@
-//! Repair symbols made a few at a time, for a span that moves on between one and the next.
+//! Repair symbols computed a few at a time, for a span that moves on from one to the next.
 //!
-//! A sender under steady loss sends a repair symbol after every few source symbols, each over the newest of
-//! them: spans that differ at their ends only. Four sums share a pass over the symbols and take little more
-//! than half the time of four passes; what the span gains and loses until a repair is sent is added to its
-//! sum then. [`Encoder`] makes and takes them, a lane keeps one of these. Invariant: sum `j` is that of the
-//! [`Code::Rlc`] repair symbol `key + j` over `first..end`, zero beyond the longest symbol that it ever
-//! mixed.
+//! Under steady loss a sender sends a repair symbol after every few source symbols, each over the newest of
+//! them, so these spans differ only at their ends. Four sums share a pass over the symbols and take little
+//! more than half the time of four passes. When a repair is sent, the symbols that the span gained and lost
+//! since then are added to its sum. [`Encoder`] makes and takes the sums; a lane keeps one [`Prepared`].
+//! Invariant: sum `j` is the [`Code::Rlc`] repair symbol `key + j` over `first..end`, and zero after the
+//! longest symbol that it ever mixed.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,21 +15,21 @@ use crate::mix::{Gf256, add, combine};
 use crate::ring::aligned;
 use crate::{Code, EncodeError, Encoder, RepairId, Row, SourceId};
 
-/// Sums made at once: as many as the kernel keeps in registers.
+/// Number of sums made at once: as many as the kernel keeps in registers.
 const SUMS: usize = 4;
 
-/// A sum is taken for a span that lacks or has no more symbols than this at either end: it costs as many
-/// products, and what is saved is some 0.4 of those over the span.
+/// The most symbols by which a span may differ at either end to use a sum. Each costs one product; using the
+/// sum saves about 0.4 of the products over the span.
 const MOST_MOVED: u64 = 16;
 
-/// The [`Code::Rlc`] repair symbols of a few keys over one span, to be sent one by one.
+/// [`Code::Rlc`] repair symbols of a few keys over one span, to be sent one by one.
 ///
-/// Takes memory for four symbols when the first are made, and none after that.
+/// The first ones allocate memory for four symbols; later ones allocate nothing.
 #[derive(Default)]
 pub struct Prepared {
     first: u64,
     end: u64,
-    /// Key of the next to be taken.
+    /// Key of the next repair symbol to send.
     key: u16,
     left: usize,
     memory: Vec<u8>,
@@ -43,11 +43,11 @@ impl core::fmt::Debug for Prepared {
 }
 
 impl Prepared {
-    /// How many repair symbols are made at a time: so many keys are used up.
+    /// How many repair symbols are made at a time, which is also how many keys they use.
     pub const COUNT: u16 = SUMS as u16;
 
-    /// The key of the repair symbol that is ready for a span, if one is: at either end it may lie some
-    /// symbols further on than the span that was prepared. None is for a span of one symbol, whose repair
+    /// The key of the repair symbol that is ready for a span, if there is one. Both ends of the span may lie
+    /// some symbols further on than those of the prepared span. A span of one symbol has none: its repair
     /// symbol is that symbol.
     pub fn key_for(&self, first: SourceId, count: u16) -> Option<u16> {
         let end = first.plus(count.into()).0;
@@ -58,18 +58,18 @@ impl Prepared {
 }
 
 impl Encoder {
-    /// Takes the memory that [`prepare`](Self::prepare) needs, if it was not taken yet.
+    /// Allocates the memory that [`prepare`](Self::prepare) needs, if it is not there yet.
     pub fn reserve_prepared(&self, prepared: &mut Prepared) {
         if prepared.memory.is_empty() {
             prepared.memory = vec![0; SUMS * self.slot_len() + LINE];
         }
     }
 
-    /// Makes the [`Code::Rlc`] repair symbols of the keys `id.key` to `id.key + 3` over one span, in place of
-    /// those that were prepared before. To be sent soon: [`write_prepared`](Self::write_prepared).
+    /// Computes the [`Code::Rlc`] repair symbols of the keys `id.key` to `id.key + 3` over one span. They
+    /// replace the ones prepared before. Send them soon with [`write_prepared`](Self::write_prepared).
     ///
     /// # Errors
-    /// The span is not wholly inside the window, or the keys do not go so far. Nothing is changed.
+    /// The span is not completely inside the window, or the keys run past the last. Nothing is changed.
     pub fn prepare(&self, prepared: &mut Prepared, id: RepairId) -> Result<(), EncodeError> {
         Code::Rlc.check_keys(id, SUMS)?;
         let len = self.repair_len(id.first, id.count)?;
@@ -88,11 +88,12 @@ impl Encoder {
         Ok(())
     }
 
-    /// [`write_repair`](Self::write_repair) for [`Code::Rlc`], with what was prepared if that is of this key
-    /// and near this span, and what it mixes beyond it is still held.
+    /// Does what [`write_repair`](Self::write_repair) does for [`Code::Rlc`]. It uses a prepared sum if that
+    /// has this key and a span near this one, and the window still holds the symbols to be subtracted from
+    /// it.
     ///
     /// # Errors
-    /// As [`write_repair`](Self::write_repair).
+    /// The same as for [`write_repair`](Self::write_repair).
     pub fn write_prepared(&self, prepared: &mut Prepared, id: RepairId, out: &mut [u8]) -> Result<usize, EncodeError> {
         let needed = self.repair_len(id.first, id.count)?;
         if out.len() < needed {
@@ -100,8 +101,8 @@ impl Encoder {
         }
         let lost = prepared.first..id.first.0;
         if prepared.key_for(id.first, id.count) != Some(id.key) || lost.start < self.window().start.0 {
-            // What is left of them mixes symbols that are gone: none of their keys may be named again, or
-            // each repair would be the same one.
+            // The remaining sums mix symbols that are gone. None of their keys may be offered again, or each
+            // later repair would be the same one.
             if lost.start < self.window().start.0 {
                 prepared.left = 0;
             }
@@ -112,7 +113,7 @@ impl Encoder {
         let out = &mut out[..needed];
         out.copy_from_slice(&prepared.memory[at..][..needed]);
         let gained = prepared.end..id.first.0 + u64::from(id.count);
-        // In a field of characteristic 2 what is added once more is gone.
+        // In a field of characteristic 2, adding a symbol a second time removes it.
         for moved in [lost, gained] {
             let row = Row::hashed(id.key, SourceId(moved.start), (moved.end - moved.start) as u16);
             add(out, row.zip(moved).map(|(factor, source)| (factor, &self.slot(SourceId(source))[..needed])));
@@ -135,7 +136,7 @@ mod tests {
         }
     }
 
-    /// Spans that stand still, move at either end or at both, by one or by many symbols, and become shorter.
+    /// The spans stand still, move at either end or at both, by one or by many symbols, and become shorter.
     #[test]
     fn no_key_is_named_twice_when_the_window_has_moved_past_what_was_prepared() {
         let mut encoder = Encoder::new(64, 64);

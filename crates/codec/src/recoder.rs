@@ -1,16 +1,16 @@
-//! The relay's side of a generation: symbols come in over one hop, new combinations of them go out over the
-//! next, without decoding.
+//! The relay's side of a generation. It receives symbols over one hop and sends new combinations of them over
+//! the next, without decoding.
 //!
-//! A relay that only forwards passes every loss on; one that recodes replaces what its own hop loses, so that
-//! each hop needs redundancy for its own losses only. It also need not wait: a combination of what has
-//! arrived so far can leave at once. That is the rule of pipeline coding: each innovative arrival sends about
-//! R new combinations, a redundant one sends nothing. When to send is the caller's; see `examples/relay.rs`.
+//! A relay that only forwards passes every loss on. A relay that recodes replaces the losses of its own hop,
+//! so each hop needs redundancy for its own losses only. It need not wait either: a combination of the
+//! symbols received so far can leave at once. Pipeline coding follows this rule: each innovative arrival
+//! sends about R new combinations, a redundant one sends nothing. The caller decides when to send; see
+//! `examples/relay.rs`.
 //!
 //! Invariants: slot i of `symbols` and of `vectors` holds the i-th innovative symbol and its coding vector as
-//! they were received; row p of `echelon`, where `is_pivot[p]`, is 0 before column p and 1 there; both sets
-//! of vectors span the same space, so that a symbol is innovative if the echelon does not reduce its vector
-//! to 0. Payloads are copied in once and read by [`write_recoded`](Recoder::write_recoded), nothing else
-//! touches them.
+//! received. Row p of `echelon`, where `is_pivot[p]`, is 0 before column p and 1 there. Both sets of vectors
+//! span the same space, so a symbol is innovative if the echelon does not reduce its vector to 0. Payloads
+//! are copied in once, and only [`write_recoded`](Recoder::write_recoded) reads them.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -24,7 +24,7 @@ use crate::kernel::Kernel;
 use crate::ring::SymbolRing;
 use crate::{Code, Reception, RecodeError, RepairId, SourceId, SpanError};
 
-/// What a relay holds of one generation, and the source of its recoded symbols.
+/// The symbols that a relay holds of one generation, and the source of its recoded symbols.
 ///
 /// ```
 /// use tidewire_codec::{Code, Decoder, Encoder, Limits, Recoder, RepairId, SourceId};
@@ -74,10 +74,10 @@ impl core::fmt::Debug for Recoder {
 }
 
 impl Recoder {
-    /// A recoder for symbols of up to `slot_len` bytes and generations of up to `max_count` symbols; it holds
-    /// none yet. All its memory is taken here: `max_count * (slot_len + 2 * max_count)` bytes, the first
-    /// factor rounded up to a power of two, the terms of the second to a multiple of 64, and some bytes for
-    /// each symbol.
+    /// A recoder for symbols of up to `slot_len` bytes and generations of up to `max_count` symbols. It is
+    /// empty at first. It allocates all its memory here: `max_count * (slot_len + 2 * max_count)` bytes, with
+    /// the first factor rounded up to a power of two and the terms of the second to a multiple of 64, and
+    /// some bytes for each symbol.
     ///
     /// # Panics
     /// A slot is over 4 GiB, or the slots do not fit the address space.
@@ -96,7 +96,7 @@ impl Recoder {
         }
     }
 
-    /// Forgets all and begins the generation of the `count` source symbols from `first`.
+    /// Forgets everything and begins the generation of the `count` source symbols from `first`.
     ///
     /// # Errors
     /// The generation is empty, longer than there is room for, or runs past the last source id. Nothing is
@@ -117,7 +117,8 @@ impl Recoder {
         SourceId(self.first)..SourceId(self.first + u64::from(self.count))
     }
 
-    /// Independent symbols held: how much of the generation can be decoded from what this relay sends.
+    /// Number of independent symbols held: how much of the generation a receiver can decode from this relay's
+    /// symbols.
     pub fn rank(&self) -> u16 {
         self.rank
     }
@@ -141,12 +142,12 @@ impl Recoder {
         self.receive(id.first, code.row(id), symbol)
     }
 
-    /// Takes what another relay recoded, with the coefficients that came with it, the first of them that of
-    /// `first`.
+    /// Takes a symbol that another relay recoded, with the coefficients that came with it, the first of them
+    /// for `first`.
     ///
     /// # Errors
-    /// The coefficients are none, all 0 or not wholly inside the generation, or the symbol is empty or longer
-    /// than a slot. Nothing is changed.
+    /// There are no coefficients, all are 0, or some lie outside the generation; or the symbol is empty or
+    /// longer than a slot. Nothing is changed.
     pub fn receive_recoded(
         &mut self,
         first: SourceId,
@@ -159,20 +160,21 @@ impl Recoder {
         self.receive(first, coefficients.iter().copied(), symbol)
     }
 
-    /// Length of the next recoded symbol in bytes, that of the longest symbol held; 0 when none is.
+    /// Length of the next recoded symbol in bytes: that of the longest symbol held, or 0 if none is held.
     pub fn recoded_len(&self) -> usize {
         (0..self.rank.into()).map(|slot| self.symbols.len(slot)).max().unwrap_or(0)
     }
 
-    /// Writes a random combination of all symbols held to the front of `symbol` and returns its length, that
-    /// of [`recoded_len`](Self::recoded_len); `coefficients` becomes its coding vector, one coefficient for
-    /// each symbol of the generation, never all of them 0. Costs one multiply-accumulate per symbol held.
+    /// Writes a random combination of all symbols held to the front of `symbol` and returns its length, which
+    /// is [`recoded_len`](Self::recoded_len). `coefficients` receives its coding vector: one coefficient for
+    /// each symbol of the generation, never all 0. It costs one multiply-accumulate per symbol held.
     ///
-    /// The multipliers are drawn from `key`: use each once for a generation, and on relays that work side by
-    /// side different ones (a packet number and something of the relay's own), else they may send the same.
+    /// The multipliers are drawn from `key`. Use each key once for a generation. Relays that work side by
+    /// side must use different keys (for example a packet number and a number of the relay), or they may send
+    /// the same symbol.
     ///
     /// # Errors
-    /// Nothing is held, `coefficients` has not the length of the generation, or `symbol` is too short.
+    /// Nothing is held, the length of `coefficients` is not that of the generation, or `symbol` is too short.
     /// Neither is changed then.
     pub fn write_recoded(&self, key: u64, coefficients: &mut [u8], symbol: &mut [u8]) -> Result<usize, RecodeError> {
         if self.rank == 0 {
@@ -183,7 +185,7 @@ impl Recoder {
         }
         let (len, needed) = (symbol.len(), self.recoded_len());
         let symbol = symbol.get_mut(..needed).ok_or(RecodeError::OutputTooShort { len, needed })?;
-        // Independent vectors times multipliers of which none is 0: the sum is not 0 either.
+        // The vectors are independent and no multiplier is 0, so the sum is not 0 either.
         let terms = || (0..self.rank.into()).zip(multipliers(key));
         coefficients.fill(0);
         self.vectors.mix(coefficients, terms());
@@ -192,7 +194,7 @@ impl Recoder {
         Ok(needed)
     }
 
-    /// Keeps a combination of the source symbols from `first` on, if it says something new.
+    /// Keeps a combination of the source symbols from `first` on if it is innovative.
     fn receive(
         &mut self,
         first: SourceId,
@@ -222,7 +224,7 @@ impl Recoder {
         Ok(Reception::Innovative)
     }
 
-    /// Where in the generation a coding vector of `count` coefficients begins.
+    /// The index in the generation at which a coding vector of `count` coefficients begins.
     fn place(&self, first: SourceId, count: usize) -> Result<usize, RecodeError> {
         if count == 0 {
             return Err(SpanError::Empty.into());

@@ -1,14 +1,13 @@
 //! The symbol ring: equal slots in one block of memory, each for the symbol of one source id.
 //!
-//! At the sender it is send buffer, retransmit store and coding window; at the receiver reorder buffer, read
-//! buffer and the storage of unsolved rows (a row lives in the slot of the symbol it will become). Place
-//! `id mod capacity` belongs to `id`; the owner decides which window of ids is alive. A place gets its slot
-//! when it is first written to and keeps it, so that a wide window of which little has come takes little
-//! memory.
+//! At the sender it is send buffer, retransmission store and coding window. At the receiver it is reorder
+//! buffer, read buffer and storage of unsolved rows (a row lives in the slot of the symbol it will become).
+//! Place `id mod capacity` belongs to `id`; the owner decides which window of ids is in use. A place gets its
+//! slot on the first write and keeps it, so a wide window with few symbols takes little memory.
 //!
-//! Invariants: slots begin on 64-byte boundaries and are a multiple of 64 bytes, so that kernels run whole
-//! aligned registers; a slot is zero beyond its symbol's length, so that symbols of different length mix
-//! without special cases.
+//! Invariants: slots begin on 64-byte boundaries and are a multiple of 64 bytes, so kernels work on whole
+//! aligned registers. A slot is zero after its symbol, so symbols of different length mix without special
+//! cases.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -18,24 +17,24 @@ use crate::kernel::{Kernel, LINE};
 use crate::mix;
 
 pub(crate) struct SymbolRing {
-    /// The slots that were taken so far, and some for those to come.
+    /// The slots in use, and some spare ones.
     memory: Vec<u8>,
-    /// Offset of the first slot in `memory`: what aligns it.
+    /// Offset of the first slot in `memory`, which aligns it.
     start: usize,
     slot_len: usize,
-    /// Slots taken.
+    /// Number of slots in use.
     taken: usize,
-    /// The slot of each place, or [`NONE`]; a power of two of them.
+    /// The slot of each place, or [`NONE`]. Its length is a power of two.
     slots: Vec<u32>,
     /// Length of the symbol at each place.
     lens: Vec<u32>,
 }
 
-/// The slot of a place that was never written to.
+/// Marks a place that has no slot, because nothing was written there.
 const NONE: u32 = u32::MAX;
 
 impl SymbolRing {
-    /// A ring of which no place was written to.
+    /// A ring with no slots in use yet.
     ///
     /// # Panics
     /// A slot is over 4 GiB, or the ring is larger than the address space.
@@ -48,10 +47,10 @@ impl SymbolRing {
         Self { memory: Vec::new(), start: 0, slot_len, taken: 0, slots, lens }
     }
 
-    /// A ring whose places all have their slots: it never allocates.
+    /// A ring whose places all have their slots, so that it never allocates again.
     ///
     /// # Panics
-    /// As [`new`](Self::new).
+    /// The same as for [`new`](Self::new).
     pub fn with_all_slots(slot_len: usize, capacity: usize) -> Self {
         let mut ring = Self::new(slot_len, capacity);
         ring.lengthen(ring.capacity());
@@ -72,8 +71,8 @@ impl SymbolRing {
         self.memory.capacity() + self.capacity() * (size_of::<u32>() * 2)
     }
 
-    /// Lengthens to at least `capacity` places, keeping those of the ids in `window`, which is no longer than
-    /// the ring was. No symbol is copied. Never shrinks.
+    /// Lengthens the ring to at least `capacity` places and keeps those of the ids in `window`, which is at
+    /// most as long as the ring was. It copies no symbol and never shrinks.
     ///
     /// # Panics
     /// The ring is larger than the address space.
@@ -118,7 +117,7 @@ impl SymbolRing {
         &self.slot(id)[..self.len(id)]
     }
 
-    /// Says that the first `len` bytes of the slot are the symbol, and clears the rest.
+    /// Makes the first `len` bytes of the slot its symbol, and clears the rest.
     pub fn close(&mut self, id: u64, len: usize) {
         self.slot_mut(id)[len..].fill(0);
         let index = self.index(id);
@@ -152,11 +151,12 @@ impl SymbolRing {
         mix::add(out, terms.map(|(id, factor)| (factor, &self.slot(id)[..len])));
     }
 
-    /// Slot of `to ^=` the sum of factor times slot over the ids from `first` on, the factor of `to` being 0.
-    /// The symbol there becomes as long as the longest of all.
+    /// Adds the sum of factor times slot, over the ids from `first` on, to the slot of `to`, whose own factor
+    /// is 0. The symbol there becomes as long as the longest of all.
     pub fn mix_span_into(&mut self, to: u64, first: u64, factors: &[u8]) {
         let (mask, start, slot_len, target) = (self.lens.len() - 1, self.start, self.slot_len, self.index(to));
-        // Factors before ids: they end, while counting ids past the last number would overflow.
+        // Factors come before ids in the zip: the factors end, while ids counted past the last number would
+        // overflow.
         let places = factors.iter().zip(first..).filter(|&(&factor, _)| factor != 0);
         let places = places.map(|(&factor, id)| (id as usize & mask, factor));
         let len = places.clone().fold(self.lens[target], |len, (place, _)| len.max(self.lens[place]));
@@ -177,8 +177,8 @@ impl SymbolRing {
         mix::add(&mut out[..len], symbols);
     }
 
-    /// Slot `^=` factor times slot of `from`, for every (id, factor), none of them `from`. The symbols there
-    /// become as long as that of `from`.
+    /// Adds factor times the slot of `from` to the slot of every (id, factor); no id is `from`. The symbols
+    /// there become at least as long as that of `from`.
     pub fn add_to(&mut self, from: u64, targets: &[(u64, u8)]) {
         let (source, len) = (self.bytes_of(from).start, self.lens[self.index(from)]);
         for &(to, factor) in targets {
@@ -203,20 +203,20 @@ impl SymbolRing {
         at..at + self.slot_len
     }
 
-    /// Gives a place its slot, if it has none yet.
+    /// Gives a place its slot if it has none yet.
     fn take(&mut self, place: usize) {
         if self.slots[place] != NONE {
             return;
         }
         if bytes(self.slot_len, self.taken + 1) > self.memory.len() {
-            // Half as much again: little is held that is not used, and each symbol is moved about twice.
+            // Growth by half: little memory is unused, and each symbol is moved about twice.
             self.lengthen((self.taken + self.taken / 2 + 1).min(self.capacity()));
         }
         self.slots[place] = self.taken as u32;
         self.taken += 1;
     }
 
-    /// Takes the memory of `count` slots in all.
+    /// Allocates memory for `count` slots in total.
     fn lengthen(&mut self, count: usize) {
         let len = bytes(self.slot_len, count);
         self.memory.reserve_exact(len - self.memory.len());
@@ -227,25 +227,26 @@ impl SymbolRing {
     }
 }
 
-/// `len` rounded up to whole lines, which a slot has and which are zero beyond the symbol. The kernels then
-/// never see the end of a symbol that is no whole register: symbols of 20 bytes would else be computed byte
+/// `len` rounded up to whole lines. A slot has these bytes, and they are zero after the symbol. The kernels
+/// then never see a symbol that ends inside a register: symbols of 20 bytes would otherwise be computed byte
 /// by byte.
 fn lines(len: usize) -> usize {
     len.next_multiple_of(LINE)
 }
 
-/// Places of a ring for so many symbols.
+/// Places of a ring for `capacity` symbols.
 fn places(capacity: usize) -> usize {
     capacity.checked_next_power_of_two().expect("ring too large")
 }
 
-/// Bytes of so many slots and their alignment.
+/// Bytes of `count` slots and their alignment.
 fn bytes(slot_len: usize, count: usize) -> usize {
     slot_len.checked_mul(count).and_then(|len| len.checked_add(LINE)).expect("ring too large")
 }
 
-/// Where the first aligned byte is.
+/// The index of the first aligned byte.
 pub(crate) fn aligned(memory: &[u8]) -> usize {
-    // A missing answer (allowed by its contract, never given for bytes) would cost speed only.
+    // `align_offset` may return no answer by its contract, though it never does for bytes. That would only
+    // cost speed.
     memory.as_ptr().align_offset(LINE).min(LINE)
 }

@@ -1,6 +1,7 @@
 //! The coefficients of a repair symbol over GF(2^16), in the order of its span.
 //!
-//! [`Code::row_16`](crate::Code::row_16) makes them, [`Generation`](crate::Generation) mixes symbols by them.
+//! [`Code::row_16`](crate::Code::row_16) makes them; [`Generation`](crate::Generation) mixes symbols with
+//! them.
 
 use core::iter::FusedIterator;
 
@@ -27,7 +28,7 @@ enum Rule {
 }
 
 impl Row16 {
-    /// The row of a code that is not over this field.
+    /// The row of a code that is not over this field: it has no coefficients.
     pub(crate) fn empty() -> Self {
         Self { left: 0, rule: Rule::One }
     }
@@ -37,7 +38,7 @@ impl Row16 {
         Self { left: count, rule }
     }
 
-    /// Writes the next coefficients, as many as there is room for. Faster than taking them one by one.
+    /// Fills `cells` with the next coefficients. It is faster than taking them one by one.
     pub(crate) fn fill(&mut self, cells: &mut [u16]) {
         let count = cells.len().min(self.left.into());
         let cells = &mut cells[..count];
@@ -76,15 +77,15 @@ impl Iterator for Row16 {
 impl ExactSizeIterator for Row16 {}
 impl FusedIterator for Row16 {}
 
-/// Hash of a counter onto 1..=65,535. The upper 32 bits are scaled to 65,535 values: each has a share of
-/// 65,537 of the 2^32, one has 65,538.
+/// Hashes a counter onto 1..=65,535. The upper 32 bits are scaled to 65,535 values: one gets 65,538 of the
+/// 2^32, each other 65,537.
 #[inline(always)]
 fn hashed(counter: u64) -> u16 {
     (((mixed(counter) >> 32) * 65_535) >> 32) as u16 + 1
 }
 
-/// The hashes of a counter and of those that follow it in steps of one source id. In a function of its own
-/// for the kernels: each has it compiled for its instructions.
+/// The hashes of a counter and of those that follow it in steps of one source id. It is a function of its own
+/// so that each kernel can compile it for its instructions.
 #[inline(always)]
 pub(crate) fn hash_all_16(counter: u64, hashes: &mut [u16]) {
     for (i, hash) in (0..).zip(hashes) {
@@ -108,8 +109,8 @@ mod tests {
         Code::Rlc16.row_16(id).collect()
     }
 
-    /// The wire format of `Rlc16`: other implementations must find these (computed apart, with unbounded
-    /// integers).
+    /// The wire format of `Rlc16`: other implementations must compute these values. They were computed
+    /// separately, with unbounded integers.
     #[test]
     fn hashed_coefficients_are_pinned() {
         assert_eq!(row(id(0, 4, 0)), [13_669, 25_552, 56_327, 2_087]);

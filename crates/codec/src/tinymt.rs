@@ -1,9 +1,9 @@
 //! TinyMT32, the pseudo-random generator of RFC 8682, from which [`Code::Rlc8681`](crate::Code::Rlc8681)
 //! draws its coefficients.
 //!
-//! Every implementation of RFC 8681 must find the same numbers, so nothing here is open to choice: the
-//! parameter set is the one that RFC 8682 section 2.1 prescribes, and the outputs are pinned by its own test
-//! values.
+//! Every implementation of RFC 8681 must compute the same numbers, so nothing here can be chosen. The
+//! parameter set is the one that RFC 8682 section 2.1 prescribes, and the RFC's own test values check the
+//! outputs.
 
 /// The parameter set of RFC 8682 section 2.1. The first two belong to the state's step, the third to the
 /// output.
@@ -56,7 +56,7 @@ impl TinyMt32 {
     }
 }
 
-/// `mask` where `number` is odd, else 0; without a branch that nobody could predict.
+/// `mask` if `number` is odd, else 0. It has no branch, because the processor could not predict it.
 #[inline]
 const fn if_odd(number: u32, mask: u32) -> u32 {
     (number & 1).wrapping_neg() & mask
@@ -66,7 +66,7 @@ const fn if_odd(number: u32, mask: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// RFC 8682 section 2.3: the first of the outputs for seed 1 that every implementation must give.
+    /// RFC 8682 section 2.3: the first outputs for seed 1 that every implementation must give.
     #[test]
     fn the_first_outputs_for_seed_1_are_those_of_the_rfc() {
         const EXPECTED: [u32; 10] = [

@@ -1,5 +1,5 @@
-//! What a peer cannot do, whatever it sends: make the decoder panic, grow, or change on an error; and what a
-//! healthy stream does not do: allocate.
+//! A peer cannot make the decoder panic, grow or change on an error, whatever it sends. A healthy stream does
+//! not make it allocate.
 #![cfg(not(miri))]
 
 mod bounded;
@@ -17,7 +17,7 @@ fn id() -> impl Strategy<Value = u64> {
 }
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
-    // Mostly of full length: a repair that is shorter than what it mixes is refused.
+    // Mostly of full length: a repair that is shorter than a symbol it mixes is refused.
     prop_oneof![
         25 => prop::collection::vec(any::<u8>(), SLOT),
         5 => prop::collection::vec(any::<u8>(), 1..=SLOT),
@@ -57,8 +57,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(setup::cases(1_000))]
     /// Contents are random bytes, so rows contradict each other most of the time. A second decoder gets only
-    /// what the first one did not refuse: whatever an error would have changed, shows in one of the steps
-    /// after it.
+    /// what the first one did not refuse: anything that an error changed shows in a later step.
     #[test]
     fn nothing_a_peer_sends_breaks_an_invariant(steps in prop::collection::vec(step(), 0..120)) {
         let mut meter = Meter::default();
@@ -78,7 +77,7 @@ proptest! {
                 Some(Ok(Reception::Innovative)) => {
                     let grown = before.end.0.max(after.end.0) - before.end.0;
                     let gave_way = before.deficit + grown < after.deficit + 1;
-                    // Only a full matrix gives up a row for a new one.
+                    // Only a full matrix drops a row for a new one.
                     prop_assert!(before.deficit + grown <= after.deficit + 1, "{:?}", step);
                     prop_assert!(!gave_way || rows == LIMITS.max_rows, "{:?}", step);
                 }
@@ -95,7 +94,7 @@ proptest! {
 proptest! {
     #![proptest_config(setup::cases(256))]
 
-    /// The encoder's caller is trusted more, but its numbers come from a peer's feedback too.
+    /// The encoder's caller is trusted more, but its numbers also come from a peer's feedback.
     #[test]
     fn nothing_asked_of_an_encoder_breaks_its_window(
         steps in prop::collection::vec((0..5u8, id(), 0..40u16, code(), prop::collection::vec(any::<u8>(), 0..70)), 0..100),
@@ -147,7 +146,7 @@ fn errors_name_the_limit() {
         decoder.receive_repair(Code::Cauchy, repair(0, 16, 240), &[1]),
         Err(SpanError::KeyTooLarge { key: 240, count: 16 }.into())
     );
-    // A recoded symbol is held to the same limits, by the ids that it mentions.
+    // The same limits hold for a recoded symbol, by the ids that it mentions.
     let too_many = Err(DecodeError::SpanTooLong { count: 70_000, limit: 16 });
     assert_eq!(decoder.receive_recoded(SourceId(0), &[1; 70_000], &[1]), too_many);
     assert_eq!(decoder.receive_recoded(SourceId(0), &[], &[1]), Err(SpanError::Empty.into()));
@@ -171,18 +170,18 @@ fn full_rows_refuse_rows_and_nothing_else() {
     }
     let full = Err(DecodeError::TooManyRows { limit: 5 });
     assert_eq!(decoder.receive_repair(Code::Cauchy, repair(5), &[0; SLOT]), full);
-    // Source symbols and spans of one need no row, and bring the others down.
+    // Source symbols and spans of one need no row and reduce the others.
     assert_eq!(decoder.receive_source(SourceId(3), &[0; SLOT]), Ok(Reception::Innovative));
     let one = RepairId { first: SourceId(0), count: 1, key: 0 };
     assert_eq!(decoder.receive_repair(Code::Cauchy, one, &[0; SLOT]), Ok(Reception::Innovative));
-    // The last one pins a symbol at once and all rows with it: no room is needed.
+    // The last one determines a symbol at once, and all rows with it: no room is needed.
     assert_eq!((decoder.rank_deficit(), decoder.rows()), (1, 5));
     assert_eq!(decoder.receive_repair(Code::Cauchy, repair(5), &[0; SLOT]), Ok(Reception::Innovative));
     assert_eq!((decoder.rank_deficit(), decoder.rows(), decoder.edge()), (0, 0, SourceId(8)));
 }
 
-/// A window with losses all over it fills the matrix with rows that solve nothing yet: those of later symbols
-/// give way, so that the lowest gap closes.
+/// A window with losses everywhere fills the matrix with rows that solve nothing yet. Rows of later symbols
+/// are dropped, so that the lowest gap closes.
 #[test]
 fn rows_of_later_symbols_give_way_to_earlier_ones() {
     let mut decoder = Decoder::new(Limits { capacity: 256, max_span: 16, max_rows: 4, slot_len: SLOT });
@@ -204,7 +203,7 @@ fn rows_of_later_symbols_give_way_to_earlier_ones() {
     assert_eq!((decoder.edge(), decoder.rows()), (SourceId(8), 1));
 }
 
-/// Spans that overlap nowhere mention ever new ids: the columns run out before the ring does.
+/// Spans without overlap always mention new ids: the columns run out before the ring does.
 #[test]
 fn full_columns_refuse_new_ids() {
     let mut decoder = Decoder::new(Limits { capacity: 256, max_span: 4, max_rows: 100, slot_len: SLOT });
@@ -218,7 +217,7 @@ fn full_columns_refuse_new_ids() {
     assert_eq!(state(&decoder), before);
     // The refused span left no trace: one with a single new id still fits.
     assert_eq!(decoder.receive_repair(Code::Rlc, repair(17), &[1]), Ok(Reception::Innovative));
-    // What is given up leaves all columns to what comes after.
+    // Ids that are given up leave all columns to later ones.
     decoder.skip_before(SourceId(21));
     for span in 6..11 {
         assert_eq!(decoder.receive_repair(Code::Rlc, repair(4 * span), &[1]), Ok(Reception::Innovative));
@@ -231,8 +230,8 @@ fn refused_rows_take_no_columns() {
     let mut decoder = Decoder::new(Limits { capacity: 256, max_span: 16, max_rows: 1, slot_len: SLOT });
     let repair = |first| RepairId { first: SourceId(first), count: 16, key: 0 };
     assert_eq!(decoder.receive_repair(Code::Rlc, repair(0), &[1]), Ok(Reception::Innovative));
-    // Fifteen free ids are there and 64 allowed: the fourth span would be over it if the three before it
-    // stayed.
+    // Fifteen free ids are there and 64 allowed: the fourth span would be over the limit if the three before
+    // it stayed.
     for span in 1..10 {
         let reception = decoder.receive_repair(Code::Rlc, repair(16 * span), &[1]);
         assert_eq!(reception, Err(DecodeError::TooManyRows { limit: 1 }));
@@ -255,7 +254,7 @@ fn a_repair_over_a_reused_slot_is_stale() {
     assert_eq!(decoder.edge(), SourceId(45));
 }
 
-/// An encoder and a decoder at 12 % loss: after the first thousand symbols nothing allocates any more.
+/// An encoder and a decoder at 12 % loss: nothing allocates after the first thousand symbols.
 #[test]
 fn a_stream_allocates_nothing_once_it_is_warm() {
     setup::activate_kernel();
@@ -288,13 +287,13 @@ fn a_stream_allocates_nothing_once_it_is_warm() {
     assert_eq!(allocations(), warm);
 }
 
-/// A relay takes its memory once, within its promise; generations pass through it without another allocation.
+/// A relay allocates its memory once, within its promise. Later generations need no more allocations.
 #[test]
 fn a_relay_allocates_nothing_after_its_construction() {
     const COUNT: u16 = 64;
     let mut meter = Meter::default();
     let mut relay = meter.run(|| Recoder::new(1_408, COUNT));
-    // Beside slots and vectors: three places and a mark for each symbol, and what aligns three rings.
+    // Besides slots and vectors: three places and a mark for each symbol, and the alignment of three rings.
     let count = COUNT as isize;
     let promised = count * (1_408 + 2 * count) + count * (3 * 8 + 2) + 3 * 64;
     assert!(meter.most <= promised, "{} bytes held, {promised} promised", meter.most);
@@ -313,7 +312,7 @@ fn a_relay_allocates_nothing_after_its_construction() {
     assert_eq!(allocations(), warm);
 }
 
-/// The end of a span may be the last number there is: nothing counts past it.
+/// The end of a span may be the last number there is; no code counts past it.
 #[test]
 fn the_last_ids_are_ids_like_others() {
     let mut decoder = Decoder::new(LIMITS);

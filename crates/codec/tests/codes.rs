@@ -1,4 +1,4 @@
-//! What the codes promise: enough symbols decode, whichever they are, in generations and along a sliding
+//! The guarantees of the codes: enough symbols decode, whichever they are, in generations and in a sliding
 //! window.
 #![cfg(not(miri))]
 
@@ -24,8 +24,8 @@ fn assert_bit_exact(decoder: &Decoder, id: SourceId) {
     assert!(found.starts_with(&truth) && found[truth.len()..].iter().all(|&byte| byte == 0), "{id}");
 }
 
-/// Sends all of a generation in the given order, stops when it is decoded; returns innovative and redundant
-/// counts.
+/// Sends a generation in the given order and stops when it is decoded. Returns the numbers of innovative and
+/// redundant symbols.
 fn receive_generation(code: Code, k: u16, order: &[usize]) -> (u16, u16) {
     let mut encoder = Encoder::new(SLOT, usize::from(k));
     (0..u64::from(k)).for_each(|id| assert_eq!(encoder.push(&symbol(id)), Ok(SourceId(id))));
@@ -90,8 +90,8 @@ proptest! {
     }
 }
 
-/// A random code misses by chance: k repairs decode k unknowns with probability prod (1 - 255^-i), about
-/// 0.9961, so of 4,000 generations 16 fail to decode from k, 4 deviations either way are 0..=32. Both ends
+/// A random code fails by chance: k repairs decode k unknowns with probability prod (1 - 255^-i), about
+/// 0.9961. So 16 of 4,000 generations need more than k, and four deviations either way give 0..=32. Both ends
 /// can fail.
 #[test]
 fn random_repairs_are_dependent_about_as_often_as_theory_says() {
@@ -153,7 +153,7 @@ impl Link {
         (self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % bound
     }
 
-    /// Puts a packet in, tells which ones come out now.
+    /// Takes a packet and returns the ones that come out now.
     fn pass(&mut self, now: u64, packet: Packet) -> Vec<Packet> {
         let copies = if self.below(100) < self.loss_percent { 0 } else { 1 + u64::from(self.below(20) == 0) };
         for _ in 0..copies {
@@ -167,9 +167,9 @@ impl Link {
     }
 }
 
-/// Streams `total` symbols through a ring of `capacity` with one repair after every `spacing` sources; when
-/// the window is full the sender repeats the receiver's edge until it moves. Everything must arrive, bit
-/// exact, each once.
+/// Streams `total` symbols through a ring of `capacity` with one repair after every `spacing` sources. If the
+/// window is full, the sender repeats the receiver's edge until it moves. Every symbol must arrive once, bit
+/// for bit.
 fn stream(total: u64, capacity: usize, max_span: u16, spacing: u64, mut link: Link) {
     let mut encoder = Encoder::new(SLOT, capacity);
     let mut decoder = Decoder::new(Limits { slot_len: SLOT, capacity, max_span, max_rows: max_span.into() });
@@ -192,12 +192,12 @@ fn stream(total: u64, capacity: usize, max_span: u16, spacing: u64, mut link: Li
             Packet::Source(window.start)
         };
         for packet in link.pass(now, packet) {
-            // Late packets may be below what the sender still holds; their bytes are what they were.
+            // Late packets may be below the sender's window; they keep their original bytes.
             let reception = match packet {
                 Packet::Source(id) => decoder.receive_source(id, &symbol(id.0)),
                 Packet::Repair(id, bytes) => decoder.receive_repair(Code::Rlc, id, &bytes),
             };
-            // A symbol for which there was no room is one more loss.
+            // A symbol without room counts as one more loss.
             assert!(matches!(reception, Ok(_) | Err(TooManyRows { .. } | TooManyColumns { .. })), "{reception:?}");
             while let Some(found) = decoder.poll_decoded() {
                 assert_bit_exact(&decoder, found.id);

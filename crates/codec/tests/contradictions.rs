@@ -1,5 +1,5 @@
-//! A peer that says one thing and then another: what the decoder sees, it refuses by name and number, and
-//! stays as it was; what an honest peer sends is never taken for it.
+//! A peer that contradicts itself. The decoder refuses each contradiction it can see, names the symbol, and
+//! stays unchanged. It never takes an honest peer's symbols for contradictions.
 #![cfg(not(miri))]
 
 mod bounded;
@@ -14,7 +14,7 @@ fn repair(first: u64, count: u16, key: u16) -> RepairId {
     RepairId { first: SourceId(first), count, key }
 }
 
-/// Sixteen symbols of 40 to 70 bytes that end in other bytes than zeros.
+/// Sixteen symbols of 40 to 70 bytes that do not end in zeros.
 fn sender() -> Encoder {
     let mut encoder = Encoder::new(SLOT, 16);
     for id in 0..16u8 {
@@ -55,11 +55,11 @@ fn a_repair_shorter_than_a_known_symbol_of_its_span() {
     let error = DecodeError::RepairTooShort { len: 45, source: SourceId(3), source_len: 46 };
     refuses(&mut decoder, error, |decoder| decoder.receive_repair(Code::Rlc, id, &[1; 45]));
     refuses(&mut decoder, error, |decoder| decoder.receive_recoded(SourceId(0), &[0, 0, 1, 1], &[1; 45]));
-    // What it does not mix does not matter.
+    // Symbols that it does not mix do not matter.
     assert_eq!(decoder.receive_recoded(SourceId(0), &[0, 1, 1, 0], &[1; 45]), Ok(Reception::Innovative));
 }
 
-/// A symbol that a long repair gave is longer than it was: a shorter repair over it is right.
+/// A symbol decoded from a long repair is longer than the original: a shorter repair over it is correct.
 #[test]
 fn a_repair_shorter_than_a_repaired_symbol_is_no_contradiction() {
     let (encoder, mut decoder) = (sender(), Decoder::new(LIMITS));
@@ -96,7 +96,8 @@ fn a_source_symbol_longer_than_a_row_that_mixes_it() {
     }
 }
 
-/// A relay pads: a combination of all it holds is as long as the longest of it, also where that cancels out.
+/// A relay pads: a combination is as long as the longest symbol the relay holds, even if that one cancels
+/// out.
 #[test]
 fn a_recoded_symbol_padded_beyond_a_row_that_mixes_it_is_no_contradiction() {
     let encoder = sender();
@@ -133,11 +134,11 @@ fn a_source_symbol_again_with_other_contents() {
     refuses(&mut decoder, error(43), |decoder| decoder.receive_source(id, &changed[..43]));
     changed.push(0);
     refuses(&mut decoder, error(44), |decoder| decoder.receive_source(id, &changed));
-    // As the sum of itself it may be padded.
+    // A sum of itself may be padded.
     assert_eq!(decoder.receive_recoded(id, &[1], &changed), Ok(Reception::Redundant));
 }
 
-/// A repaired symbol is padded: its source symbol is shorter, and no other.
+/// A repaired symbol is padded: its source symbol may be shorter, and no other.
 #[test]
 fn a_source_symbol_after_it_was_repaired() {
     let (encoder, mut decoder) = (sender(), Decoder::new(LIMITS));
@@ -152,7 +153,8 @@ fn a_source_symbol_after_it_was_repaired() {
     refuses(&mut decoder, error(0), |decoder| decoder.receive_source(SourceId(0), &[9; 40]));
 }
 
-/// Also after the row was mixed with others and got another pivot; its name is forgotten when it is solved.
+/// It also holds after the row was mixed with others and got another pivot. Its name is forgotten when it is
+/// solved.
 #[test]
 fn a_repair_again_with_other_contents_while_its_row_is_held() {
     let (encoder, mut decoder) = (sender(), Decoder::new(LIMITS));

@@ -1,7 +1,8 @@
 //! The decoder against a naive one, over arbitrary sequences of receptions and skips.
 //!
-//! After every step both must agree on the rank and on every decoded symbol: that is at once "rank never
-//! falls", "a unit vector in the row space is delivered" and "innovative means the rank rose".
+//! After every step both must agree on the rank and on every decoded symbol. That tests three properties at
+//! once: the rank never falls, a unit vector in the row space is delivered, and "innovative" means that the
+//! rank rose.
 #![cfg(not(miri))]
 
 mod reference;
@@ -13,7 +14,7 @@ use reference::pair::{IDS, Pair, Step};
 use tidewire_codec::{Code, RepairId, SourceId};
 
 fn repair() -> impl Strategy<Value = Step> {
-    // Few keys: duplicates are part of life. Short spans more often than long ones.
+    // Few keys, so that duplicates are common. Short spans are more frequent than long ones.
     let code = prop_oneof![Just(Code::Rlc), Just(Code::Rlc8681), Just(Code::Cauchy)];
     let span = (0..IDS, prop_oneof![1..8usize, 1..=IDS], code, 0..6u16);
     span.prop_map(|(first, count, code, key)| {
@@ -37,8 +38,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         8 => (0..IDS).prop_map(Step::Source),
         8 => repair(),
         8 => recoded(),
-        // Mostly short ones: a long one may cost more row operations than there may be, and ends the
-        // comparison.
+        // Mostly short skips: a long one may exceed the bound on row operations, which ends the comparison.
         1 => prop_oneof![3 => 0..12usize, 1 => 0..IDS].prop_map(Step::Skip),
     ];
     prop::collection::vec(step, 0..150)
@@ -66,7 +66,7 @@ proptest! {
         prop_assert_eq!(first.reported, second.reported);
     }
 
-    /// Growing in the middle of anything changes nothing but the capacity.
+    /// Growing at any point changes only the capacity.
     #[test]
     fn growing_keeps_rows_and_symbols(steps in steps(), at in any::<Index>()) {
         let mut pair = Pair::new();

@@ -1,5 +1,5 @@
-//! The dense block code against a naive matrix, its errors, and its promise to allocate nothing once it has
-//! run.
+//! The dense block code against a naive matrix, its errors, and its promise to allocate nothing after the
+//! first run.
 #![cfg(not(miri))]
 
 mod bounded;
@@ -14,12 +14,12 @@ use tidewire_codec::{
     Code, DecodePlan, Encoder, Generation, GenerationError, PlanError, RepairId, SourceId, SpanError,
 };
 
-/// Bytes without a pattern that a mistake could keep.
+/// Bytes without a pattern that could hide a mistake.
 fn symbol(index: usize, len: usize) -> Vec<u8> {
     (0..len).map(|i| ((i * 31) ^ (index * 101) ^ (i / 7 * index)) as u8).collect()
 }
 
-/// The coefficients of a repair symbol, of either field.
+/// The coefficients of a repair symbol over either field.
 fn row(generation: Generation, key: u16) -> Vec<u16> {
     let (code, id) = (generation.code(), generation.repair_id(key));
     code.row(id).map(u16::from).chain(code.row_16(id)).collect()
@@ -50,7 +50,7 @@ fn naive_sum(code: Code, factors: &[u16], symbols: &[Vec<u8>], len: usize) -> Ve
     (0..bytes(code)).flat_map(|part| sums.iter().map(move |sum| (sum >> (8 * part)) as u8)).collect()
 }
 
-/// The first rows that no combination of those before them makes, by plain elimination.
+/// The first rows that are not combinations of the rows before them, by plain elimination.
 fn independent(code: Code, rows: &[Vec<u16>]) -> Vec<usize> {
     let mut reduced: Vec<Vec<u16>> = Vec::new();
     let mut found = Vec::new();
@@ -69,7 +69,7 @@ fn independent(code: Code, rows: &[Vec<u16>]) -> Vec<usize> {
     found
 }
 
-/// Encodes, loses, decodes and compares; what is lost is overwritten, what is not used is noise.
+/// Encodes, loses, decodes and compares. Lost symbols are overwritten; unused symbols are noise.
 fn lose_and_decode(plan: &DecodePlan, sources: &[Vec<u8>], keys: &[u16], len: usize) {
     let generation = plan.generation();
     let used: Vec<usize> = plan.used().collect();
@@ -95,8 +95,8 @@ fn generation() -> impl Strategy<Value = Generation> {
         .prop_map(|(code, count, first)| Generation::new(code, count).unwrap().at(SourceId(first)).unwrap())
 }
 
-/// A generation, its symbols, all of one length or none longer, and that length. Some lengths are cut into
-/// pieces.
+/// A generation, its symbols and their greatest length. The symbols have the same length, or none is longer.
+/// Some lengths are cut into pieces.
 fn filled() -> impl Strategy<Value = (Generation, Vec<Vec<u8>>, usize)> {
     let len = prop_oneof![4 => 1..200usize, 1 => 1_000..20_000usize];
     (generation(), len, any::<bool>()).prop_flat_map(|(generation, len, is_ragged)| {
@@ -108,8 +108,8 @@ fn filled() -> impl Strategy<Value = (Generation, Vec<Vec<u8>>, usize)> {
     })
 }
 
-/// A generation, some of whose symbols are lost, and keys to repair them by, as many as that or a few more or
-/// less.
+/// A generation, which of its symbols are lost, and keys to repair them: as many as the losses, or a few more
+/// or fewer.
 fn losses() -> impl Strategy<Value = (Generation, Vec<u16>, Vec<u16>)> {
     generation().prop_flat_map(|generation| {
         let all: Vec<u16> = (0..generation.count()).collect();
@@ -285,7 +285,8 @@ fn repair_symbols_of_a_growing_generation_decode_it() {
             generation(name.count).encode(grown, name.key, std::slice::from_mut(repair)).unwrap();
         }
         let (whole, lost) = (generation(31), [30, 3, 17, 0, 12, 29]);
-        // In both orders: what a longer repair symbol mixes beyond a shorter one must not be left in its row.
+        // In both orders: the symbols that only a longer repair mixes must not stay in the row of a shorter
+        // one.
         for names in [names.clone(), names.iter().rev().copied().collect()] {
             let mut decoded = [[9; 50]; 6];
             whole.plan_from(&lost, &names).unwrap().decode(&sources, &repairs, &mut decoded).unwrap();
@@ -294,7 +295,7 @@ fn repair_symbols_of_a_growing_generation_decode_it() {
             }
             repairs.reverse();
         }
-        // The two over the first 9 symbols say nothing of symbol 9 and those after it.
+        // The two repairs over the first 9 symbols carry no information about symbol 9 and later ones.
         let deficit = PlanError::Deficit { lost: 6, offered: 2, deficit: 4 };
         assert_eq!(whole.plan_from(&lost, &names[..2]).unwrap_err(), deficit);
         let deficit = PlanError::Deficit { lost: 2, offered: 2, deficit: 2 };

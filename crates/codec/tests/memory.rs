@@ -1,5 +1,6 @@
-//! How much a decoder holds and how much it does in one call, at its worst: the promises of `Limits` and of
-//! `Decoder::row_operations` for the windows that matter, under a hostile peer and under heavy loss.
+//! The most memory that a decoder holds and the most work it does in one call. The tests check the promises
+//! of `Limits` and of `Decoder::row_operations` for the windows in use, under a hostile peer and under heavy
+//! loss.
 #![cfg(not(miri))]
 
 mod bounded;
@@ -9,14 +10,15 @@ use tidewire_codec::{Code, Decoder, Encoder, Limits, Reception, RepairId, Source
 
 const SYMBOL: usize = 1_408;
 
-/// A window is capacity, span and rows in one; the last are the transport's, before and after its ring grew.
+/// One value for capacity, span and rows of a window. The last two are the transport's, before and after its
+/// ring grew.
 fn all_limits() -> impl Iterator<Item = Limits> {
     let window = |w: usize| Limits { slot_len: SYMBOL, capacity: w, max_span: w as u16, max_rows: w };
     let transport = |capacity| Limits { slot_len: SYMBOL, capacity, max_span: 256, max_rows: 256 };
     [2, 4, 8, 64, 128, 256, 1_024].into_iter().map(window).chain([256, 2_048].map(transport))
 }
 
-/// The bound of the design, and the closer one that `Limits` promises.
+/// The bound of the design, and the tighter one that `Limits` promises.
 fn check_memory(limits: Limits, meter: &Meter) {
     let window = limits.capacity;
     let most = window * (SYMBOL + window) * 11 / 10;
@@ -30,7 +32,8 @@ fn check_operations(limits: Limits, before: u64, decoder: &Decoder) {
     assert!(operations <= most, "{limits:?}: {operations} row operations");
 }
 
-/// As many rows over as many columns as there can be, then everything is solved one symbol after the other.
+/// The matrix gets the most rows and columns it can hold; then everything is solved one symbol after the
+/// other.
 #[test]
 fn a_window_of_nothing_but_repairs() {
     for limits in all_limits() {
@@ -57,7 +60,7 @@ fn a_window_of_nothing_but_repairs() {
 }
 
 /// Half of all symbols are lost, and a repair follows each: rows come and go for several windows. Then the
-/// ring grows under them.
+/// ring grows while it holds them.
 #[test]
 fn half_of_a_long_stream_is_lost() {
     for limits in all_limits() {
@@ -90,8 +93,8 @@ fn half_of_a_long_stream_is_lost() {
     }
 }
 
-/// Every row mentions every given up id: to keep what they say of the rest would take 127 + 126 + ... row
-/// operations.
+/// Every row mentions every id that is given up. To keep what the rows say of the other ids would take 127 +
+/// 126 + ... row operations.
 #[test]
 fn giving_up_what_a_hundred_rows_share_is_cut_short() {
     let limits = Limits { slot_len: 64, capacity: 256, max_span: 256, max_rows: 128 };
@@ -110,14 +113,14 @@ fn giving_up_what_a_hundred_rows_share_is_cut_short() {
         assert!(decoder.row_operations() - before <= 128, "{given_up}");
         assert_eq!(decoder.edge(), SourceId(given_up));
         match given_up {
-            // One row is lost for it, the others are written.
+            // One row is lost for the id; the others are written.
             1 => assert_eq!((decoder.rows(), lost), (127, 0)),
-            // One row operation is left when the second id comes, and nearly all rows mention it.
+            // One row operation is left at the second id, and nearly all rows mention it.
             2..=128 => assert!(decoder.rows() <= 3 && lost >= 120, "{given_up}: {} rows, {lost} lost", decoder.rows()),
-            // All rows, or all but the last, say nothing of the ids that are left.
+            // No row, or only the last, has information about the remaining ids.
             _ => assert_eq!((decoder.rows(), lost), (0, 0)),
         }
-        // What is left is decoded as if nothing had been.
+        // The remaining symbols decode as usual.
         for id in given_up..256 {
             decoder.receive_source(SourceId(id), &[0; 64]).unwrap();
         }

@@ -1,7 +1,6 @@
 //! The lowest gap always closes: from any state of the decoder, repairs of the lowest span are accepted and
 //! decode it.
-//!
-//! Contents are zeros: every combination of them is consistent, and only the coefficients decide.
+//! All contents are zeros: every combination of them is consistent, and only the coefficients decide.
 #![cfg(not(miri))]
 
 mod setup;
@@ -11,7 +10,8 @@ use tidewire_codec::{Code, Decoder, Limits, Reception, RepairId, SourceId};
 
 const SYMBOL: [u8; 8] = [0; 8];
 
-/// What fills the matrix: `(kind, where, length)`, the last two as parts of 65,536 of what there is room for.
+/// A symbol that fills the matrix: `(kind, where, length)`. The last two are parts of 65,536 of the range
+/// that is possible.
 type Filling = Vec<(u8, u16, u16)>;
 
 /// A decoder whose matrix may hold at least a whole span of rows, as that of the transport may.
@@ -41,16 +41,16 @@ fn fill(decoder: &mut Decoder, limits: Limits, (kind, place, length): (u8, u16, 
         decoder.receive_source(SourceId(edge + below(capacity, place)), &SYMBOL).expect("a source needs no room");
         return;
     }
-    // Half of the repairs are as long as they may be: such spans overlap, and many rows share their columns.
+    // Half of the repairs have the greatest length: such spans overlap, and many rows share their columns.
     let longest = capacity.min(limits.max_span.into());
     let count = if kind < 8 { longest } else { 1 + below(longest, length) };
     let first = SourceId(edge + below(capacity - count + 1, place));
     let _ = decoder.receive_repair(Code::Rlc, RepairId { first, count: count as u16, key }, &SYMBOL);
 }
 
-/// What a sender does while the lowest gap waits: repairs of the newest span, one for each symbol, or for two
-/// in `skips` of 16 cases. All symbols are lost. In the end rows and columns are full, and each row mentions
-/// most of the columns.
+/// The sender's repairs while the lowest gap waits: each over the newest span, one for each symbol, or one
+/// for two in `skips` of 16 cases. All symbols are lost. At the end, rows and columns are full, and each row
+/// mentions most of the columns.
 fn sweep(decoder: &mut Decoder, limits: Limits, skips: u16, key: &mut impl FnMut() -> u16) {
     let count = limits.max_span.min(decoder.capacity() as u16);
     let mut end = decoder.edge().plus(2 * u64::from(count));
@@ -63,9 +63,8 @@ fn sweep(decoder: &mut Decoder, limits: Limits, skips: u16, key: &mut impl FnMut
 
 proptest! {
     #![proptest_config(setup::cases(400))]
-    /// Every repair of the lowest span is accepted, and as many as the span lacks decode it, but for the one
-    /// in 256 that says nothing new. So all spans close, one after the other, whatever fills the matrix
-    /// meanwhile.
+    /// Every repair of the lowest span is accepted. As many as the span lacks decode it, except that one in
+    /// 256 is redundant. So all spans close one after the other, whatever fills the matrix meanwhile.
     #[test]
     fn repairs_of_the_lowest_span_close_it_whatever_the_state(
         limits in limits(),
@@ -96,8 +95,8 @@ proptest! {
                 prop_assert!(operations <= limits.max_rows as u64 + 1, "{operations} row operations");
                 repairs += u64::from(result != Ok(Reception::Redundant));
                 prop_assert!(repairs <= lacking, "{repairs} repairs, {lacking} lacking");
-                // Only repairs of later symbols: one within the span would have a better claim than the whole
-                // of it.
+                // Only repairs of later symbols: one inside the span would be preferred to one over the whole
+                // span.
                 let (kind, place, length) = meanwhile.next().expect("it cycles");
                 if decoder.edge() == first && below(decoder.capacity() as u64, place) >= u64::from(count) {
                     fill(&mut decoder, limits, (kind.max(1), place, length), key());

@@ -1,4 +1,4 @@
-//! The rank of a growing generation against plain elimination, and against the plans that can be made of it.
+//! The rank of a growing generation against plain elimination, and against the plans that it allows.
 #![cfg(not(miri))]
 
 mod setup;
@@ -8,7 +8,7 @@ use setup::{activate_kernel, cases};
 use tidewire_codec::field::{gf256, gf65536};
 use tidewire_codec::{Code, Generation, Rank, RankError, RepairId, SourceId, SpanError};
 
-/// What a receiver hears of.
+/// A symbol that a receiver learns of.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Source(u16),
@@ -31,7 +31,7 @@ impl Naive {
         if self.code == Code::Rlc16 { gf65536::inv(a) } else { gf256::inv(a as u8).into() }
     }
 
-    /// Whether the row says something new.
+    /// Whether the row is innovative.
     fn add(&mut self, mut row: Vec<u16>) -> bool {
         row.resize(self.rows.len(), 0);
         for at in 0..row.len() {
@@ -58,8 +58,8 @@ fn row(code: Code, id: RepairId) -> Vec<u16> {
     code.row(id).map(u16::from).chain(code.row_16(id)).collect()
 }
 
-/// A generation with as many symbols as it may have, how many it has, and what comes in of it, in any order.
-/// Few keys and spans, so that many repairs are dependent.
+/// The most symbols that a generation may have, how many it has, and which symbols arrive, in any order. Few
+/// keys and spans, so that many repairs are dependent.
 fn history() -> impl Strategy<Value = (Generation, u16, Vec<Event>)> {
     let code = prop_oneof![Just(Code::Rlc), Just(Code::Rlc8681), Just(Code::Cauchy), Just(Code::Rlc16)];
     (code, 1..=100u16, 0..60u16, 0..1_000u64).prop_flat_map(|(code, count, more, first)| {
@@ -140,7 +140,7 @@ proptest! {
     }
 }
 
-/// A generation of the longest length of which nothing arrives but repair symbols, then sources in any order.
+/// A generation of the greatest length: first only repair symbols arrive, then sources in any order.
 #[test]
 fn the_longest_generation_is_counted_in_bounded_memory() {
     activate_kernel();

@@ -1,5 +1,5 @@
-//! Recoding against naive linear algebra: what relays send is what its coefficients say, nothing independent
-//! is lost and nothing is made up, over any number of hops.
+//! Recoding against naive linear algebra: a relay's symbols match their coefficients. Over any number of
+//! hops, nothing independent is lost and nothing is invented.
 #![cfg(not(miri))]
 
 #[expect(dead_code, reason = "the decoder's tests use more of it")]
@@ -13,7 +13,7 @@ use tidewire_codec::field::gf256;
 use tidewire_codec::{Code, Decoder, Encoder, Limits, Reception, RecodeError, Recoder, RepairId, SourceId, SpanError};
 
 const SLOT: usize = 128;
-/// Longest generation: not a multiple of 64, and more than the kernel takes at once.
+/// Longest generation: not a multiple of 64, and longer than one call of the kernel takes.
 const MOST: u16 = 70;
 /// Where the generation begins.
 const FIRST: u64 = 100;
@@ -24,7 +24,7 @@ fn symbol(id: u64) -> Vec<u8> {
     (0..1 + id * 37 % SLOT as u64).map(|i| (i * 31 + id * 101 + 7) as u8 | 1).collect()
 }
 
-/// The sum that a coding vector over the generation stands for, as long as a slot.
+/// The combination that a coding vector over the generation stands for, as long as a slot.
 fn mixed(coefficients: &[u8]) -> Vec<u8> {
     let mut sum = vec![0; SLOT];
     for (id, &factor) in (FIRST..).zip(coefficients) {
@@ -33,13 +33,13 @@ fn mixed(coefficients: &[u8]) -> Vec<u8> {
     sum
 }
 
-/// One thing that happens on the way source, relay, ..., relay, sink.
+/// One event on the way source, relay, ..., relay, sink.
 #[derive(Clone, Debug)]
 enum Step {
     Source(Index),
     /// A code, a span and a key.
     Repair(Code, Index, Index, u16),
-    /// The relay of this number sends to the next, or to the sink.
+    /// The relay with this number sends to the next relay or to the sink.
     Recode(usize),
 }
 
@@ -53,7 +53,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..400)
 }
 
-/// A line of relays between a source and a sink, and what each of them knows by naive reckoning.
+/// A line of relays between a source and a sink, and the naive model of what each of them knows.
 struct Line {
     count: u16,
     encoder: Encoder,
@@ -128,7 +128,7 @@ impl Line {
         agree(reception, reference, coefficients, rank);
     }
 
-    /// Ranks fall along the line, and what the sink decoded is the truth.
+    /// Ranks never increase along the line, and the sink decoded the true bytes.
     fn check(&self) {
         let mut before = self.count;
         for (relay, _, rank) in &self.relays {
@@ -171,8 +171,8 @@ proptest! {
         steps.iter().for_each(|step| line.take(step));
     }
 
-    /// Recode of recode of recode: each hop hears the one before until it knows as much, and the sink decodes
-    /// all.
+    /// Recoding over several hops: each hop receives from the one before until it knows as much, and the sink
+    /// decodes everything.
     #[test]
     fn every_hop_gets_all_that_the_one_before_has(count in 1..=MOST, sources in prop::collection::vec(any::<Index>(), 1..60)) {
         let mut line = Line::new(count);
@@ -185,14 +185,14 @@ proptest! {
         }
         line.check();
         prop_assert_eq!(line.sink.2, rank);
-        // Some symbols of the generation and nothing else went in: they are what comes out.
+        // Only some symbols of the generation went in: the same symbols come out.
         for index in &sources {
             prop_assert!(line.sink.0.is_decoded(SourceId(FIRST + index.index(count.into()) as u64)));
         }
     }
 }
 
-/// A peer that sends anything: errors change nothing, and nothing passes for more than it is.
+/// A peer may send anything: errors change nothing, and no symbol counts for more than it carries.
 #[test]
 fn errors_carry_numbers_and_change_nothing() {
     let mut relay = Recoder::new(SLOT, 8);
@@ -227,7 +227,7 @@ fn errors_carry_numbers_and_change_nothing() {
     let too_long = Err(RecodeError::SymbolTooLong { len: SLOT + 1, limit: SLOT });
     assert_eq!(relay.receive_source(SourceId(5), &[1; SLOT + 1]), too_long);
 
-    // One symbol is held, and it comes out as it would have before all that.
+    // One symbol is held, and the errors before did not change how it comes out.
     assert_eq!((relay.rank(), relay.recoded_len()), (1, 9));
     let wrong = Err(RecodeError::WrongCoefficients { len: 3, count: 4 });
     assert_eq!(relay.write_recoded(0, &mut [0; 3], &mut bytes), wrong);
@@ -269,8 +269,8 @@ fn random_recodings_are_redundant_as_often_as_theory_says() {
     assert!((52..=105).contains(&redundant), "{redundant} redundant in {GENERATIONS} generations");
 }
 
-/// Generation after generation in the same memory, shorter and longer, with other lengths of symbols: nothing
-/// of the one before is left.
+/// One generation after another in the same memory, shorter and longer, with other symbol lengths: nothing of
+/// an earlier one remains.
 #[test]
 fn a_new_generation_starts_clean() {
     let mut relay = Recoder::new(SLOT, MOST);

@@ -1,4 +1,4 @@
-//! How often a random repair says nothing new, against what the mathematics of the code says.
+//! How often a random repair is redundant, compared with the mathematics of the code.
 #![cfg(not(miri))]
 
 use tidewire_codec::{Code, Decoder, Limits, Reception, RepairId, SourceId};
@@ -41,10 +41,10 @@ fn redundant(m: u64, trials: u64) -> u64 {
         random = random.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
         let mut key = (random >> 48) as u16;
         while decoder.edge().0 < first + 40 {
-            // Random keys, but never one twice: that would be redundant for another reason.
+            // Random keys, but none twice: that would be redundant for another reason.
             key = key.wrapping_add(0x9E37);
             let id = RepairId { first: SourceId(first), count: 40, key };
-            // What the sum of such symbols is does not matter here.
+            // The bytes of these symbols do not matter here.
             let reception = decoder.receive_repair(Code::Rlc, id, &[1]).unwrap();
             count += u64::from(reception == Reception::Redundant);
         }

@@ -1,5 +1,5 @@
-//! `Rlc8681` against the crate `cu-fec`, another implementation of RFC 8681: the same coefficients, and each
-//! decodes what the other encoded.
+//! `Rlc8681` against the crate `cu-fec`, another implementation of RFC 8681. The coefficients are the same,
+//! and each decodes the other's symbols.
 #![cfg(not(miri))]
 
 mod setup;
@@ -11,11 +11,11 @@ use cu_fec::{
 use proptest::prelude::*;
 use tidewire_codec::{Code, Decoder, Encoder, Limits, Reception, RepairId, SourceId};
 
-/// Their symbols are all of one length.
+/// All symbols of the peer have the same length.
 const LEN: usize = 48;
 /// The longest span of the streams below.
 const SPAN: usize = 24;
-/// Repair symbols beyond the losses: each makes failure 255 times less likely, with eight it does not happen.
+/// Repair symbols beyond the losses. Each makes failure 255 times less likely; with eight it does not happen.
 const EXTRA: u16 = 8;
 
 fn symbol(id: u64) -> [u8; LEN] {
@@ -32,7 +32,7 @@ fn coefficients_are_equal_for_every_key() {
     }
 }
 
-/// The longest span that the RFC can name, and every shorter one: a row is the beginning of a longer one.
+/// The longest span that the RFC can name, and every shorter one: a row is the start of a longer one.
 #[test]
 fn coefficients_are_equal_for_every_count() {
     const MOST: u16 = 4_095;
@@ -46,9 +46,9 @@ fn coefficients_are_equal_for_every_count() {
     }
 }
 
-/// A span somewhere in a stream, what of it is lost, and the key from which repair symbols are numbered.
+/// A span somewhere in a stream, its losses, and the first key of its repair symbols.
 fn losses() -> impl Strategy<Value = (u32, usize, Vec<bool>, u16)> {
-    // Spans of one are where the RFC differs from our other codes: often.
+    // Spans of one are frequent, because the RFC differs from the other codes there.
     (0..50u32, prop_oneof![1 => Just(1), 4 => 1..=SPAN], prop::collection::vec(any::<bool>(), SPAN), any::<u16>())
 }
 
@@ -110,7 +110,7 @@ proptest! {
     }
 }
 
-/// What is special about a span of one here: it is not the symbol but a multiple of it.
+/// A repair over a span of one is not the symbol itself here but a multiple of it.
 #[test]
 fn a_span_of_one_is_divided_by_its_coefficient() {
     let mut encoder = Encoder::new(LEN, 4);

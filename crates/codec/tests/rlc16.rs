@@ -1,5 +1,5 @@
-//! What is special about the code over GF(2^16): its lengths, its format, and how seldom its repair symbols
-//! are dependent.
+//! The special properties of the code over GF(2^16): its lengths, its format, and how rarely its repair
+//! symbols are dependent.
 #![cfg(not(miri))]
 
 mod setup;
@@ -7,8 +7,8 @@ mod setup;
 use setup::activate_kernel;
 use tidewire_codec::{Code, DecodePlan, Generation, GenerationError, SourceId};
 
-/// Over q - 1 = 65,535 non-zero values a 2 x 2 matrix is singular with probability 1/65,535 exactly: of
-/// 200,000 draws 3, and more than 15 with probability 10^-6. Over GF(2^8) it were 784.
+/// Over q - 1 = 65,535 non-zero values, a 2 x 2 matrix is singular with probability 1/65,535 exactly. Of
+/// 200,000 draws that is 3, and more than 15 with probability 10^-6. Over GF(2^8) it would be 784.
 #[test]
 fn repair_symbols_over_gf65536_are_hardly_ever_dependent() {
     let mut plan = DecodePlan::nothing_lost(Generation::new(Code::Rlc16, 1).unwrap());
@@ -39,8 +39,8 @@ fn symbols_over_gf65536_have_an_even_length() {
     assert_eq!(decoded, [[1, 1, 1, 1, 1, 1, 1, 0], [3, 0, 0, 0, 0, 0, 0, 0]]);
 }
 
-/// The format of `Rlc16` on the wire: other implementations must find these bytes (computed apart, by shift
-/// and add).
+/// The wire format of `Rlc16`: other implementations must compute these bytes. They were computed separately,
+/// by shift and add.
 #[test]
 fn a_repair_symbol_over_gf65536_is_pinned() {
     let generation = Generation::new(Code::Rlc16, 3).unwrap().at(SourceId(5)).unwrap();

@@ -1,5 +1,4 @@
-//! The decoder of short symbols against the rank from names alone and the plan that can be made of the same
-//! symbols.
+//! The decoder of short symbols, against the rank from names alone and against the plan for the same symbols.
 #![cfg(not(miri))]
 
 mod setup;
@@ -8,14 +7,14 @@ use proptest::prelude::*;
 use setup::cases;
 use tidewire_codec::{Code, Generation, GenerationError, Rank, ShortDecoder, SpanError};
 
-/// What a receiver hears of.
+/// A symbol that a receiver learns of.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Source(u16),
     Repair(u16),
 }
 
-/// A generation, the bytes of its symbols, and what arrives, in any order and sometimes twice.
+/// A generation, the bytes of its symbols, and the arrivals, in any order and sometimes twice.
 fn history() -> impl Strategy<Value = (Generation, Vec<Vec<u8>>, Vec<Event>)> {
     let code = prop_oneof![Just(Code::Rlc), Just(Code::Rlc8681), Just(Code::Cauchy), Just(Code::Rlc16)];
     (code, 1..=90u16, 1..=90usize, 0..1_000u64).prop_flat_map(|(code, count, len, first)| {

@@ -1,8 +1,8 @@
-//! The receiver's side of a lane: source and repair symbols come in, each lost symbol comes out as soon as it
+//! The receiver's side of a lane. It takes source and repair symbols and gives each lost symbol as soon as it
 //! is determined.
 //!
-//! The transport hands over what it received, drains [`poll_decoded`](Decoder::poll_decoded), reads symbols
-//! where they lie, and reports [`edge`](Decoder::edge), [`end`](Decoder::end) and
+//! The transport passes received symbols in, drains [`poll_decoded`](Decoder::poll_decoded) and reads symbols
+//! in place. It reports [`edge`](Decoder::edge), [`end`](Decoder::end) and
 //! [`rank_deficit`](Decoder::rank_deficit) to the sender.
 //!
 //! ```text
@@ -10,11 +10,11 @@
 //!   ------|--------------|-------------------------|------------------|------
 //!   gone  |   readable   | decoded, row or missing |     not seen     | refused
 //! ```
-//! One ring holds it all: the bytes of an unsolved row lie in the slot of its pivot (see [`rows`]), so that
-//! the row which pins one symbol already *is* that symbol. Invariants: `floor <= edge <= end <= limit` and
-//! `end - floor <= capacity`; the bits of the three sets are clear outside `floor..end`; every pivot and
-//! every free id is a missing id of `edge..end`. What a call may cost, whatever a peer sends, is said at
-//! [`row_operations`](Decoder::row_operations), what the decoder may hold at [`Limits`].
+//! One ring holds all symbols. The bytes of an unsolved row lie in the slot of its pivot (see [`rows`]), so a
+//! row that is solved already *is* its symbol. Invariants: `floor <= edge <= end <= limit` and `end - floor
+//! <= capacity`; the bits of the three sets are clear outside `floor..end`; every pivot and every free id is
+//! a missing id of `edge..end`. [`row_operations`](Decoder::row_operations) says what a call may cost
+//! whatever a peer sends, and [`Limits`] how much memory the decoder may hold.
 
 mod reception;
 mod rows;
@@ -27,22 +27,22 @@ use crate::id_set::IdSet;
 use crate::ring::SymbolRing;
 use rows::Rows;
 
-/// Missing ids that rows may mention besides their pivots, in units of the longest span: the newest span, the
-/// one that feedback repairs work on, and two that reordering or a burst leaves behind. Chosen; more would
-/// only be memory.
+/// The missing ids that rows may mention besides their pivots, in units of the longest span. The four spans
+/// are the newest one, the one that feedback repairs work on, and two that reordering or a burst leaves
+/// behind. Chosen: more would only take memory.
 const FREE_SPANS: usize = 4;
 
-/// Rows by pivot, each with its factor.
+/// The pivots of rows, each with the row's factor.
 type Terms = Vec<(u64, u8)>;
 
-/// What a received symbol was good for.
+/// How a received symbol changed what the decoder knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reception {
     /// It raised the rank.
     Innovative,
-    /// All it says was known.
+    /// The decoder already knew all of its content.
     Redundant,
-    /// It cannot be used any more: it is, or mixes, a symbol that was given up or whose slot has been reused.
+    /// It can no longer be used: it is, or mixes, a symbol that was given up or whose slot has been reused.
     Stale,
 }
 
@@ -51,28 +51,30 @@ pub enum Reception {
 pub struct Decoded {
     /// Which symbol.
     pub id: SourceId,
-    /// Whether repair symbols gave it (a repair of span one included), rather than the source symbol itself.
+    /// Whether the symbol was decoded from repair symbols (also from a repair of span one), rather than
+    /// received.
     pub repaired: bool,
 }
 
-/// The bounds of a [`Decoder`], and of its memory.
+/// The limits of a [`Decoder`] and of its memory.
 ///
-/// With `W` for the capacity, the decoder never holds more than
-/// `W * (slot_len + 88) + rows * columns + max_span + 88` bytes. Here `rows` is the lesser of `max_rows` and
-/// `W`, and `columns` (missing ids that rows may mention besides their pivots) the lesser of `4 * max_span`
-/// and `W`. That is less than `W * (slot_len + W)` and a tenth from eight symbols of 1,024 bytes on. `9 * W`
-/// bytes of it are taken at construction. The memory of the slots follows the symbols that come: half as much
-/// again as they take, whatever their ids. The rest is taken by the first repair symbol that finds something
-/// missing. Once every place of the ring has been used, nothing allocates until the decoder
-/// [grows](Decoder::grow).
+/// With `W` for the capacity, the decoder never holds more than `W * (slot_len + 88) + rows * columns +
+/// max_span + 88` bytes. Here `rows` is the lesser of `max_rows` and `W`. `columns` is the number of missing
+/// ids that rows may mention besides their pivots: the lesser of `4 * max_span` and `W`. With at least eight
+/// symbols of at least 1,024 bytes, the sum is less than `W * (slot_len + W)` and a tenth.
 ///
-/// With `max_rows` of at least `max_span` the lowest gap always closes: repair symbols whose span begins at
-/// or below the [edge](Decoder::edge) are never refused for want of rows or columns.
+/// Construction allocates `9 * W` of these bytes. The memory of the slots follows the symbols that arrive:
+/// one and a half times what they take, whatever their ids. The first repair symbol with a missing symbol in
+/// its span allocates the rest. Once every place of the ring has been used, nothing allocates until the
+/// decoder [grows](Decoder::grow).
+///
+/// If `max_rows` is at least `max_span`, the lowest gap always closes: a repair symbol whose span begins at
+/// or below the [edge](Decoder::edge) is never refused for want of rows or columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest symbol in bytes; rounded up to a multiple of 64.
+    /// Longest symbol in bytes, rounded up to a multiple of 64.
     pub slot_len: usize,
-    /// Symbols held at once; rounded up to a power of two.
+    /// Most symbols held at once, rounded up to a power of two.
     pub capacity: usize,
     /// Longest span of a repair symbol.
     pub max_span: u16,
@@ -90,18 +92,18 @@ pub struct Decoder {
     /// Number of missing ids in `edge..end`.
     undecoded: u64,
     decoded: IdSet,
-    /// Decoded ids that only repair symbols gave.
+    /// Decoded ids whose symbols came only from repair symbols.
     repaired: IdSet,
-    /// Decoded ids that `poll_decoded` has not told yet, none below `fresh_from`.
+    /// Decoded ids that `poll_decoded` has not returned yet; none is below `fresh_from`.
     fresh: IdSet,
     fresh_from: u64,
     rows: Rows,
     operations: u64,
-    /// Rows that are added to the candidate, or that the candidate is added to. Kept for its memory.
+    /// Rows that are added to the candidate, or that the candidate is added to. Kept to reuse its memory.
     terms: Terms,
-    /// Pivots of rows that the current reception solved. Kept for its memory.
+    /// Pivots of rows that the current reception solved. Kept to reuse its memory.
     solved: Vec<u64>,
-    /// Coefficients of the symbol being received, in the order of its span. Kept for its memory.
+    /// Coefficients of the symbol being received, in the order of its span. Kept to reuse its memory.
     row: Vec<u8>,
 }
 
@@ -144,8 +146,9 @@ impl Decoder {
         }
     }
 
-    /// The next symbol that became readable since the last call, lowest id first; each id once. Drain it
-    /// after every reception: an id whose slot is reused before it was polled is never told.
+    /// The next symbol that became readable since the last call. Returns the lowest id first and each id
+    /// once. Drain it after every reception: if the slot of an id is reused before the poll, that id is never
+    /// returned.
     pub fn poll_decoded(&mut self) -> Option<Decoded> {
         let Some(id) = self.fresh.first_in(self.fresh_from..self.end) else {
             self.fresh_from = self.end;
@@ -156,20 +159,20 @@ impl Decoder {
         Some(Decoded { id: SourceId(id), repaired: self.repaired.contains(id) })
     }
 
-    /// A decoded symbol; `None` when it is not decoded, was given up, or its slot has been reused, which
-    /// happens when an id a whole capacity higher is received. A repaired symbol is at least as long as the
-    /// repair, zeros at its end.
+    /// A decoded symbol. `None` if it is not decoded, was given up, or its slot has been reused: that happens
+    /// when an id higher by a whole capacity is received. A repaired symbol is at least as long as its
+    /// repair, with zeros at the end.
     pub fn symbol(&self, id: SourceId) -> Option<&[u8]> {
         self.is_held(id.0).then(|| self.ring.symbol(id.0))
     }
 
-    /// Whether the symbol is decoded; also true for all ids below [`edge`](Self::edge), the given up
-    /// included.
+    /// Whether the symbol is decoded. It is also true for every id below [`edge`](Self::edge), even one that
+    /// was given up.
     pub fn is_decoded(&self, id: SourceId) -> bool {
         id.0 < self.edge || self.is_held(id.0)
     }
 
-    /// All ids below are decoded or given up.
+    /// The lowest id that is neither decoded nor given up; all ids below it are one or the other.
     pub fn edge(&self) -> SourceId {
         SourceId(self.edge)
     }
@@ -179,7 +182,7 @@ impl Decoder {
         SourceId(self.end)
     }
 
-    /// Ids from here on are refused, since their slots may be needed still: edge plus capacity.
+    /// The first id that is refused, because its slot may still be needed: edge plus capacity.
     pub fn limit(&self) -> SourceId {
         SourceId(self.edge).plus(self.ring.capacity() as u64)
     }
@@ -189,7 +192,8 @@ impl Decoder {
         self.ring.capacity()
     }
 
-    /// Makes room for at least `capacity` symbols, keeping all that are held. Moves the ring; never shrinks.
+    /// Makes room for at least `capacity` symbols and keeps all that are held. It moves the ring and never
+    /// shrinks it.
     ///
     /// # Panics
     /// The ring does not fit the address space.
@@ -205,20 +209,22 @@ impl Decoder {
         }
     }
 
-    /// The deficit: independent symbols still needed to decode all that was seen. Missing ids less rows held.
+    /// The deficit: the number of independent symbols still needed to decode all ids seen. It is the number
+    /// of missing ids minus the number of rows held.
     pub fn rank_deficit(&self) -> u64 {
         self.undecoded - self.rows.len() as u64
     }
 
-    /// Bytes of memory held, but for some hundred.
+    /// Bytes of memory held, without a few hundred of fixed size.
     pub fn memory(&self) -> usize {
         self.ring.memory() + self.rows.memory()
     }
 
-    /// Independent symbols that are lacking in each region of ids from `from` up, once all below the region
-    /// is decoded. The first region ends at the next multiple of `length`, each later one `length` ids
-    /// further, and none goes beyond [`end`](Self::end). `deficits` is told those of the lowest regions.
-    /// Returns what is lacking below `from`; with all regions that is [`rank_deficit`](Self::rank_deficit).
+    /// The number of independent symbols that each region of ids from `from` up still needs, once all below
+    /// the region is decoded. The first region ends at the next multiple of `length`, each later one `length`
+    /// ids further, and none reaches beyond [`end`](Self::end). `deficits` receives those of the lowest
+    /// regions. Returns the number needed below `from`; with all regions added, that is
+    /// [`rank_deficit`](Self::rank_deficit).
     pub fn region_deficits(&self, from: SourceId, length: u64, deficits: &mut [u64]) -> u64 {
         let (from, first) = (from.0.min(self.end), from.0 / length);
         for (region, deficit) in (first..).zip(deficits.iter_mut()) {
@@ -226,7 +232,7 @@ impl Decoder {
             *deficit = self.undecoded_in(SourceId(ids.start)..SourceId(ids.end));
         }
         let mut below = self.undecoded_in(SourceId(self.edge)..SourceId(from));
-        // A row gives its pivot once all below that is known.
+        // A row determines its pivot once all ids below are known.
         for pivot in self.rows.pivots() {
             let region = (pivot / length).checked_sub(first).and_then(|region| deficits.get_mut(region as usize));
             match region {
@@ -243,19 +249,20 @@ impl Decoder {
         self.rows.len()
     }
 
-    /// Row operations since the beginning: the measure of the decoder's work besides copying what it
+    /// Row operations since the beginning. They measure the decoder's work, except for copying what it
     /// receives.
     ///
-    /// A row operation is one pass that writes one row, coefficients and payload: a repair symbol, from which
-    /// known symbols and held rows are subtracted (as many as its span is long at most), or a held row, from
-    /// which one symbol or one other row is subtracted. A reception does at most one for itself and one for
-    /// each row held, and [`skip_before`](Self::skip_before) at most `max_rows`; so no call does more than
-    /// `max_rows + 1`, nor more than there are missing symbols, which is at most the capacity.
+    /// A row operation is one pass that writes one row, coefficients and payload. The row is either a repair
+    /// symbol, from which known symbols and held rows are subtracted (at most as many as its span is long),
+    /// or a held row, from which one symbol or one other row is subtracted. A reception does at most one
+    /// operation for itself and one for each row held; [`skip_before`](Self::skip_before) does at most
+    /// `max_rows`. So no call does more than `max_rows + 1`, nor more than there are missing symbols, which
+    /// is at most the capacity.
     pub fn row_operations(&self) -> u64 {
         self.operations
     }
 
-    /// Maximal runs of missing ids between edge and end, ascending.
+    /// Maximal runs of missing ids between edge and end, in ascending order.
     pub fn undecoded(&self) -> impl Iterator<Item = Range<SourceId>> + '_ {
         self.decoded.gaps(self.edge..self.end).map(|gap| SourceId(gap.start)..SourceId(gap.end))
     }
@@ -266,12 +273,14 @@ impl Decoder {
         if range.is_empty() { 0 } else { range.end - range.start - self.decoded.count(range) }
     }
 
-    /// Gives up the missing ids below `id`; they will not come, or come too late. What the rows say about the
-    /// ids from `id` up without them is kept, as long as finding it takes no more than `max_rows` row
-    /// operations: for each given up id that stands in `n` rows, one of these rows is lost and `n - 1` are
-    /// written. Beyond that bound all `n` are lost. Returns how many rows that bound cost, at most: 0 unless
-    /// dozens of rows share dozens of given up ids. A lost row is as good as a lost repair symbol: the
-    /// deficit grows by it, and others make up for it.
+    /// Gives up the missing ids below `id`, because they will not arrive or will arrive too late. Rows keep
+    /// what they say about the other ids, as long as finding that takes at most `max_rows` row operations.
+    /// For each given-up id in `n` rows, one of these rows is lost and `n - 1` are written. Beyond that
+    /// bound, all `n` are lost.
+    ///
+    /// Returns the most rows that this bound may have cost: 0 unless dozens of rows share dozens of given-up
+    /// ids. Losing a row is like losing a repair symbol: the deficit grows by one, and another repair
+    /// replaces it.
     pub fn skip_before(&mut self, id: SourceId) -> usize {
         let id = id.0;
         if id <= self.edge {
@@ -289,7 +298,7 @@ impl Decoder {
         lost
     }
 
-    /// Takes the memory that rows need besides their own.
+    /// Reserves the memory that receiving a repair needs outside the rows.
     fn reserve(&mut self) {
         let span = usize::from(self.max_span);
         let Self { terms, solved, row, rows, .. } = self;
@@ -298,7 +307,7 @@ impl Decoder {
         row.reserve_exact(span.saturating_sub(row.len()));
     }
 
-    /// Turns solved rows into decoded symbols and moves the edge.
+    /// Marks the symbols of solved rows as decoded and moves the edge.
     fn finish(&mut self) {
         while let Some(pivot) = self.solved.pop() {
             self.mark_decoded(pivot, true);
@@ -316,7 +325,7 @@ impl Decoder {
         self.undecoded -= 1;
     }
 
-    /// Moves the end up to `end`, the floor after it, and forgets the ids whose slots are reused.
+    /// Moves the end up to `end` and the floor after it. Forgets the ids whose slots are reused.
     fn raise_end(&mut self, end: u64) {
         if end <= self.end {
             return;

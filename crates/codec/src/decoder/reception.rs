@@ -1,16 +1,16 @@
-//! What a [`Decoder`] does with a symbol that comes: judge it, reduce it, make it a row or a decoded symbol.
+//! What a [`Decoder`] does with a received symbol: check it, reduce it, and make it a row or a decoded
+//! symbol.
 //!
-//! First everything that can be refused is refused, then coefficients are reduced, then payloads follow.
-//! Contradictions between what a peer sent earlier and now are refused where seeing them needs no pass over
-//! payloads:
-//! - a repair shorter than a source symbol it mixes, whichever of the two comes first; where the source
-//!   symbol was itself repaired its true length is not known, and of a repair that became part of other rows
-//!   only theirs is;
-//! - a source symbol received again while it is held; a repair received again while its row is held (that one
-//!   compares payloads, but only then).
+//! All refusals come first, then the coefficients are reduced, then the payloads. A symbol that contradicts
+//! an earlier one is refused if the decoder can see that without a pass over payloads:
+//! - A repair is shorter than a source symbol it mixes, whichever of the two comes first. If the source
+//!   symbol was itself repaired, its true length is unknown. If the repair became part of other rows, only
+//!   their lengths are known.
+//! - A source symbol is received again with other contents while it is held, or a repair while its row is
+//!   held. The second check compares payloads, but only in this case.
 //!
-//! Not seen are other repairs that contradict each other, and what was released, given up or never held:
-//! bytes that were wrong from the start decode to wrong bytes.
+//! Other contradictions between repairs are not detected, nor those with symbols that were released, given up
+//! or never held. Bytes that were wrong from the start decode to wrong bytes.
 
 use core::ops::Range;
 
@@ -25,19 +25,20 @@ impl Decoder {
     ///
     /// # Errors
     /// The symbol is empty or longer than a slot, its id is not below [`limit`](Self::limit), it is longer
-    /// than a row that mixes it, or it is held already with other contents. Nothing is changed.
+    /// than a row that mixes it, or it is already held with other contents. Nothing is changed.
     pub fn receive_source(&mut self, id: SourceId, symbol: &[u8]) -> Result<Reception, DecodeError> {
         self.check_symbol(symbol)?;
         self.check_below_limit(id)?;
         self.accept(id.0, symbol, 1, false)
     }
 
-    /// Takes a repair symbol. When nothing in its span is missing that costs a look at the span's bits.
+    /// Takes a repair symbol. If nothing in its span is missing, the cost is only a look at the bits of the
+    /// span.
     ///
     /// # Errors
-    /// The code is for generations only or has no such repair symbol, its span is longer than allowed or
-    /// reaches [`limit`](Self::limit), the symbol is empty, longer than a slot or shorter than a source
-    /// symbol it mixes, it would take more rows or columns than there may be, or its row is held already with
+    /// The code is for generations only or has no such repair symbol. The span is longer than allowed or
+    /// reaches [`limit`](Self::limit). The symbol is empty, longer than a slot, or shorter than a source
+    /// symbol it mixes. It needs more rows or columns than the limits allow, or its row is already held with
     /// other contents. Nothing is changed: such a symbol counts as lost.
     pub fn receive_repair(&mut self, code: Code, id: RepairId, symbol: &[u8]) -> Result<Reception, DecodeError> {
         code.check_sliding()?;
@@ -52,13 +53,13 @@ impl Decoder {
         self.combine(id.first.0, symbol, Some((code, id)))
     }
 
-    /// Takes a recoded symbol: a combination that a relay made of what it had, with the coefficients that say
-    /// how, the first of them that of `first`. Any of them may be 0, but not all; what the symbol says of the
-    /// others is used as if it were a repair symbol, within the same limits.
+    /// Takes a recoded symbol: a combination that a relay made of the symbols it held, and its coefficients,
+    /// the first of them for `first`. Some of them may be 0, but not all. The decoder uses the rest like a
+    /// repair symbol, within the same limits.
     ///
     /// # Errors
-    /// As [`receive_repair`](Self::receive_repair), for the span that the coefficients are given for; no
-    /// coefficient differs from 0, so that the symbol says nothing.
+    /// The same as for [`receive_repair`](Self::receive_repair), for the span of the coefficients. Also an
+    /// error if all coefficients are 0, because such a symbol carries no information.
     pub fn receive_recoded(
         &mut self,
         first: SourceId,
@@ -78,7 +79,7 @@ impl Decoder {
         self.combine(first, symbol, None)
     }
 
-    /// Keeps the coefficients of the symbol being received, which `fill` writes.
+    /// Stores the coefficients of the symbol being received, which `fill` writes.
     fn keep_row(&mut self, count: usize, fill: impl FnOnce(&mut [u8])) {
         self.row.clear();
         self.terms.clear();
@@ -87,7 +88,8 @@ impl Decoder {
         fill(&mut self.row);
     }
 
-    /// Takes the combination of the symbols from `first` that `row` says, with the name it has as a repair.
+    /// Takes the combination of the symbols from `first` with the coefficients in `row`. `name` is its name
+    /// as a repair.
     fn combine(&mut self, first: u64, symbol: &[u8], name: Name) -> Result<Reception, DecodeError> {
         if let [factor] = self.row[..] {
             return self.accept(first, symbol, gf256::inv(factor), true);
@@ -115,7 +117,8 @@ impl Decoder {
         Ok(Reception::Innovative)
     }
 
-    /// Takes `factor` times the bytes of one symbol, from a source symbol or a combination of one.
+    /// Takes one symbol out of a source symbol or a combination of one; its bytes are those of `symbol` times
+    /// `factor`.
     fn accept(&mut self, id: u64, symbol: &[u8], factor: u8, repaired: bool) -> Result<Reception, DecodeError> {
         if self.is_held(id) {
             return if factor == 1 { self.check_same(id, symbol, repaired) } else { Ok(Reception::Redundant) };
@@ -123,7 +126,7 @@ impl Decoder {
         if id < self.edge {
             return Ok(Reception::Stale);
         }
-        // A combination may be padded: a relay's is as long as the longest symbol that it held.
+        // A combination may be padded: a relay makes it as long as the longest symbol that it held.
         let padding = if repaired { symbol.iter().rev().take_while(|&&byte| byte == 0).count() } else { 0 };
         self.check_rows_as_long(id, symbol.len() - padding)?;
         self.raise_end(id + 1);
@@ -157,7 +160,7 @@ impl Decoder {
         self.ring.scale(id, factor);
     }
 
-    /// Makes the candidate, whose payload lies in its lead's slot, a row or a decoded symbol.
+    /// Makes the candidate a row or a decoded symbol. Its payload lies in the slot of its lead.
     fn settle(&mut self, lead: Lead, name: Name) {
         let factor = self.rows.normalise(lead);
         self.ring.scale(lead.id, factor);
@@ -168,34 +171,35 @@ impl Decoder {
         }
     }
 
-    /// Subtracts the candidate from all rows that mention its lead, coefficients and payload, and settles it.
+    /// Subtracts the candidate, coefficients and payload, from all rows that mention its lead, and adds it to
+    /// the matrix.
     fn eliminate(&mut self, lead: Lead, name: Name) {
         self.rows.settle(lead, name, &mut self.terms, &mut self.solved);
         self.ring.add_to(lead.id, &self.terms);
         self.operations += self.terms.len() as u64;
     }
 
-    /// Whether all that a span mixes is decoded, or was given up.
+    /// Whether every id of a span is decoded or was given up.
     fn is_nothing_missing(&self, span: Range<u64>) -> bool {
         span.end <= self.end && self.decoded.first_out(span.start.max(self.edge)..span.end).is_none()
     }
 
-    /// Whether the symbol being received mentions an id whose bytes are gone, once the end is raised to its
-    /// own.
+    /// Whether the symbol being received mentions an id whose bytes are gone once the end is raised to the
+    /// end of its span.
     fn is_beyond_use(&self, first: u64) -> bool {
         let end = first + self.row.len() as u64;
         let floor = self.floor.max(end.saturating_sub(self.ring.capacity() as u64));
         let below = first..end.min(self.edge);
-        // The bits answer for most spans, and for all without zeros.
+        // The bits decide for most spans, and for all without zeros.
         !below.is_empty()
             && (below.start < floor || self.decoded.first_out(below.clone()).is_some())
             && below.zip(&self.row).any(|(id, &factor)| factor != 0 && (id < floor || !self.is_held(id)))
     }
 
-    /// Judges a symbol that is held already.
+    /// Checks a symbol that is already held.
     ///
     /// # Errors
-    /// Their bytes differ. Trailing zeros do so only where the true length of both is known.
+    /// The bytes differ. Trailing zeros count as a difference only if the true length of both is known.
     fn check_same(&self, id: u64, symbol: &[u8], repaired: bool) -> Result<Reception, DecodeError> {
         let held = self.ring.symbol(id);
         let is_exact = !repaired && !self.repaired.contains(id);
@@ -211,11 +215,11 @@ impl Decoder {
         }
     }
 
-    /// Judges a repair whose coefficients say nothing new. Where its row is still held it came before: then
-    /// its bytes must say nothing new either, which is tried in a slot that no bytes of use are in.
+    /// Checks a repair whose coefficients add nothing. If its row is still held, the repair came before, so
+    /// its bytes must add nothing either. The check is done in a slot that holds no bytes in use.
     ///
     /// # Errors
-    /// They do.
+    /// The bytes differ from those of the earlier repair.
     fn check_again(&mut self, first: u64, symbol: &[u8], name: Name) -> Result<Reception, DecodeError> {
         let spare = name.and_then(|name| self.rows.spare_slot_beside(name));
         if let (Some(spare), Some((_, id))) = (spare, name) {
@@ -229,8 +233,9 @@ impl Decoder {
         Ok(Reception::Redundant)
     }
 
-    /// The symbol being received, of `len` bytes, is as long as every source symbol it mixes. A repaired one
-    /// is as long as what repaired it, which may be more than it was.
+    /// Checks that the symbol being received, of `len` bytes, is as long as every source symbol it mixes.
+    /// Repaired source symbols are left out: they are as long as their repair, which may be longer than the
+    /// original.
     fn check_as_long(&self, first: u64, len: usize) -> Result<(), DecodeError> {
         let is_longer = |id| self.ring.len(id) > len && self.is_held(id) && !self.repaired.contains(id);
         let mut mixed = self.row.iter().zip(first..).filter(|&(&factor, _)| factor != 0);
@@ -242,7 +247,8 @@ impl Decoder {
         }
     }
 
-    /// A row is at least as long as every symbol it mixes, which has `len` bytes for certain.
+    /// Checks that every row that mixes symbol `id` is at least `len` bytes long, the length that the symbol
+    /// has for certain.
     fn check_rows_as_long(&self, id: u64, len: usize) -> Result<(), DecodeError> {
         let mut limits = self.rows.mentioning(id).map(|pivot| self.ring.len(pivot));
         match limits.find(|&limit| limit < len) {
@@ -274,8 +280,8 @@ impl Decoder {
     }
 }
 
-/// The coefficients from the first to the last that is not 0, and how many come before; `None` when all are
-/// 0.
+/// The coefficients from the first to the last that is not 0, and the number of zeros before them. `None` if
+/// all are 0.
 fn without_outer_zeros(coefficients: &[u8]) -> Option<(usize, &[u8])> {
     let first = coefficients.iter().position(|&factor| factor != 0)?;
     let last = coefficients.iter().rposition(|&factor| factor != 0)?;

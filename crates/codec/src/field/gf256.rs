@@ -1,7 +1,7 @@
 //! GF(2^8): bytes as polynomials over GF(2) modulo x^8 + x^4 + x^3 + x^2 + 1.
 //!
-//! The kernels read their tables here, the codes and the decoder multiply and invert single coefficients. The
-//! tables are computed by the compiler from [`POLYNOMIAL`] alone. Addition is XOR and needs no function.
+//! The kernels read their tables here; the codes and the decoder multiply and invert single coefficients. The
+//! compiler computes the tables from [`POLYNOMIAL`] alone. Addition is XOR and needs no function.
 
 /// The reduction polynomial, with its x^8 term: that of RaptorQ (RFC 6330 section 5.7), RFC 8681 and most
 /// Reed-Solomon codes, so that one set of kernels serves them all. x is primitive for it: 2 generates the
@@ -20,8 +20,8 @@ pub const fn inv(a: u8) -> u8 {
     INVERSES[a as usize]
 }
 
-/// A table that begins on a cache line, so that no register's worth of it lies across two: bytes alone may
-/// begin anywhere.
+/// A table that begins on a cache line, so that no register load crosses two lines. Plain bytes may begin
+/// anywhere.
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
 #[repr(align(64))]
 pub(crate) struct Aligned<T>(pub T);

@@ -1,10 +1,10 @@
 //! GF(2^16): numbers `low + 256 * high` that stand for `low + high * y`, where `low` and `high` are elements
 //! of GF(2^8) and y^2 = y + 0x22.
 //!
-//! This field is an extension of the GF(2^8) in use instead of polynomials over GF(2) modulo, say, 0x1100B. A
-//! product of two elements is then three products in GF(2^8) (Karatsuba), so that the kernels need no tables
-//! but those of GF(2^8), and a whole symbol costs 1.5 times its product in GF(2^8). With another polynomial
-//! it costs four products of halves by 8 x 8 bit matrices, and the matrices of 65,536 factors take 2 MiB.
+//! This field is an extension of the GF(2^8) in use, instead of polynomials over GF(2) modulo, for example,
+//! 0x1100B. A product of two elements is then three products in GF(2^8) (Karatsuba). So the kernels need only
+//! the tables of GF(2^8), and a whole symbol costs 1.5 times its product in GF(2^8). Another polynomial costs
+//! four products of halves by 8 x 8 bit matrices, and the matrices of 65,536 factors take 2 MiB.
 //!
 //! With `c = c0 + c1 y` and `x = x0 + x1 y`: `c x = (P + Q) + (P + R) y`, where `P = c0 x0`,
 //! `Q = 0x22 c1 x1`, `R = (c0 + c1)(x0 + x1)`.
@@ -34,7 +34,8 @@ pub const fn inv(a: u16) -> u16 {
     u16::from_le_bytes([gf256::mul(low ^ high, inverse), gf256::mul(high, inverse)])
 }
 
-/// What P, Q and R (see the head of this file) multiply the low byte, the high byte and the sum of both by.
+/// The factors of P, Q and R (see the head of this file): for the low byte, the high byte and the sum of
+/// both.
 #[inline]
 pub(crate) const fn multipliers(factor: u16) -> [u8; 3] {
     let [low, high] = factor.to_le_bytes();
@@ -115,8 +116,8 @@ mod tests {
         assert_eq!(mul(power, 0x100), 1);
     }
 
-    /// The format of symbols depends on these: other implementations must find them (computed apart, by shift
-    /// and add).
+    /// The format of symbols depends on these: other implementations must compute them. They were computed
+    /// separately, by shift and add.
     #[test]
     fn some_products_are_pinned() {
         assert_eq!(mul(0x0100, 0x0100), 0x0122);

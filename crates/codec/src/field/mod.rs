@@ -1,5 +1,4 @@
-//! Finite fields: the arithmetic of single elements. Whole symbols are the business of
-//! [`kernel`](crate::kernel).
+//! Finite fields: the arithmetic of single elements. [`kernel`](crate::kernel) does it for whole symbols.
 
 pub mod gf256;
 pub mod gf65536;

@@ -1,15 +1,15 @@
-//! What can be wrong with the symbols and names of a generation; one small enum per operation.
+//! Errors in the symbols and names of a generation: one small enum per operation.
 
 use core::error::Error;
 use core::fmt;
 
 use crate::{RepairId, SourceId, SpanError};
 
-/// Why there is no plan for a pattern of losses. The [`DecodePlan`](crate::DecodePlan) is as it was.
+/// Why a plan for a pattern of losses cannot be made. The [`DecodePlan`](crate::DecodePlan) is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// A lost symbol is not of the generation.
+    /// A lost symbol is not part of the generation.
     LostOutside {
         /// Its index.
         index: u16,
@@ -37,14 +37,14 @@ pub enum PlanError {
     },
     /// The code has no such repair symbol.
     Span(SpanError),
-    /// The repair symbols do not determine the lost ones: they are too few, or some are combinations of
-    /// others, which random codes make now and then.
+    /// The repair symbols do not determine the lost ones. There are too few, or some are combinations of
+    /// others, which happens now and then with random codes.
     Deficit {
         /// Source symbols lost.
         lost: usize,
-        /// Repair symbols there were to choose from.
+        /// Repair symbols that the plan could choose from.
         offered: usize,
-        /// Independent repair symbols needed beside them.
+        /// Independent repair symbols needed in addition.
         deficit: usize,
     },
 }
@@ -77,26 +77,25 @@ impl From<SpanError> for PlanError {
     }
 }
 
-/// Why the symbols handed over do not fit a [`Generation`](crate::Generation) or each other. Nothing was
-/// written.
+/// Why the symbols do not fit a [`Generation`](crate::Generation) or each other. Nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GenerationError {
-    /// There is not one place for each source symbol.
+    /// The number of places differs from the number of source symbols.
     SourceCount {
         /// Places given.
         given: usize,
         /// Symbols in the generation.
         expected: usize,
     },
-    /// There is not one place for each key of the plan.
+    /// The number of places differs from the number of keys in the plan.
     RepairCount {
         /// Places given.
         given: usize,
         /// Keys the plan was made with.
         expected: usize,
     },
-    /// There is not one output for each lost symbol.
+    /// The number of outputs differs from the number of lost symbols.
     DecodedCount {
         /// Outputs given.
         given: usize,
@@ -105,9 +104,9 @@ pub enum GenerationError {
     },
     /// The code has no such repair symbol.
     Span(SpanError),
-    /// Symbols of no bytes carry nothing.
+    /// The symbols are empty and so carry nothing.
     EmptySymbol,
-    /// Repair and decoded symbols over GF(2^16) have an even length.
+    /// The length of repair and decoded symbols is odd; over GF(2^16) it must be even.
     OddLen {
         /// Their length.
         len: usize,
@@ -177,11 +176,11 @@ impl From<SpanError> for GenerationError {
     }
 }
 
-/// Why [`Rank`](crate::Rank) did not count what it was told. Nothing was changed by it.
+/// Why [`Rank`](crate::Rank) did not count a symbol. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RankError {
-    /// The source symbol is not of the generation.
+    /// The source symbol is not part of the generation.
     SourceOutside {
         /// Its index.
         index: u16,
@@ -199,11 +198,11 @@ pub enum RankError {
     Span(SpanError),
     /// The generation cannot end there: it has more symbols, was announced with fewer, or ended elsewhere.
     EndContradicts {
-        /// The number of symbols that it was to end with.
+        /// The number of symbols that it would end with.
         count: u16,
         /// The fewest symbols that it may end with.
         least: u16,
-        /// The most.
+        /// The most symbols that it may end with.
         most: u16,
     },
 }

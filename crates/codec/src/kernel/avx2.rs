@@ -1,4 +1,5 @@
-//! AVX2: a product is two byte shuffles, one per nibble, out of tables held in registers.
+//! AVX2: a product takes two byte shuffles, one for each nibble. The shuffles look the products up in tables
+//! that registers hold.
 
 use core::arch::x86_64::{
     __m128i, __m256i, _mm_loadu_si128, _mm256_and_si256, _mm256_broadcastsi128_si256, _mm256_loadu_si256,
@@ -9,20 +10,22 @@ use super::cpu::cpu;
 use super::vector::{Vector, tier};
 use crate::field::gf256::NIBBLES;
 
-// One destination: 8 registers hold it, 2 the tables, 1 the nibble mask; 5 of the 16 are left for the
-// product. 11 ran as fast, 6 slower, and prefetching the next block gained nothing (Zen 3, 32 and 128 packets
-// in L2).
+// One destination: 8 registers hold the destination, 2 the tables and 1 the nibble mask. The other 5 of the
+// 16 are free for the product. Holding 11 registers was as fast, 6 was slower, and prefetching the next block
+// gained nothing (Zen 3, 32 and 128 packets in L2).
 //
-// Four: 4 x 2 hold them, 4 the nibbles of two source registers, and tables come from memory, one at a time. A
-// product of 32 bytes for one destination is 3 operations of splitting, 2 shuffles, 2 exclusive ors; shared
-// by four, 19 for four products instead of 28, so 1.47 times the rate where the vector units are the bound.
+// Four destinations: 4 x 2 registers hold the destinations and 4 hold the nibbles of two source registers.
+// The tables are loaded from memory one at a time. For one destination, 32 bytes of product take 3 operations
+// to split the source, 2 shuffles and 2 exclusive ors. Four destinations share the split: 19 operations for
+// four products instead of 28. That is 1.47 times the rate where the vector units are the bottleneck.
 // Measured: 1.4 to 1.5.
 tier!(AVX2, "avx2", "avx2", Avx2, 8, 2, || cpu().avx2);
 
 #[derive(Clone, Copy)]
 struct Avx2(__m256i);
 
-/// Products with the low nibble and with the high nibble, each table twice (a shuffle stays within 16 bytes).
+/// The products with the low nibble and with the high nibble. Each table is there twice, because a shuffle
+/// stays within 16 bytes.
 #[derive(Clone, Copy)]
 struct Tables {
     low: __m256i,
@@ -36,7 +39,8 @@ struct Nibbles {
     high: __m256i,
 }
 
-// SAFETY of every block below: the trait's contract, AVX2 is there and `load` and `store` get 32 bytes.
+// SAFETY of every block below: by the trait's contract the processor has AVX2, and `load` and `store` get 32
+// bytes.
 impl Vector for Avx2 {
     const LEN: usize = 32;
     type Split = Nibbles;

@@ -1,10 +1,10 @@
-//! Which instructions this x86-64 processor and its operating system allow. By hand, since `core` has no
-//! detection.
+//! Detects which instructions this x86-64 processor and its operating system allow. This file does so itself
+//! because `core` has no detection.
 //!
-//! Called by [`Kernel::active`](super::Kernel::active) and its siblings, never on the data path. Bits are
-//! those of the Intel manual, volume 2, CPUID and volume 1, chapter 13 (XCR0).
+//! [`Kernel::active`](super::Kernel::active) and its siblings call it; nothing on the data path does. The bit
+//! numbers are from the Intel manual: volume 2, CPUID, and volume 1, chapter 13 (XCR0).
 
-/// The vector extensions that the kernels want.
+/// The vector extensions that the kernels use.
 #[derive(Clone, Copy)]
 pub(super) struct Cpu {
     pub ssse3: bool,
@@ -13,7 +13,7 @@ pub(super) struct Cpu {
     pub gfni: bool,
 }
 
-/// What the build already takes for granted; also all that Miri, which has no CPUID, can go by.
+/// The extensions that the build already assumes. Under Miri, which has no CPUID, no others count.
 const COMPILED_FOR: Cpu = Cpu {
     ssse3: cfg!(target_feature = "ssse3"),
     avx2: cfg!(target_feature = "avx2"),
@@ -28,7 +28,7 @@ pub(super) fn cpu() -> Cpu {
 
 #[cfg(not(miri))]
 pub(super) fn cpu() -> Cpu {
-    // XCR0: the registers whose state the operating system saves when it switches tasks.
+    // XCR0 lists the registers that the operating system saves when it switches tasks.
     const XMM_YMM: u64 = 0b110;
     const MASK_ZMM: u64 = 0b1110_0000;
 
@@ -56,7 +56,7 @@ const fn bit(register: u32, index: u32) -> bool {
     register >> index & 1 == 1
 }
 
-/// Leaf `leaf`, subleaf 0.
+/// Reads leaf `leaf`, subleaf 0.
 #[cfg(not(miri))]
 #[allow(unused_unsafe, reason = "the intrinsic became safe after our oldest supported compiler")]
 fn cpuid(leaf: u32) -> core::arch::x86_64::CpuidResult {
@@ -67,6 +67,6 @@ fn cpuid(leaf: u32) -> core::arch::x86_64::CpuidResult {
 #[cfg(not(miri))]
 #[target_feature(enable = "xsave")]
 fn xcr0() -> u64 {
-    // SAFETY: this function's own caller vouches for the instruction; register 0 always exists.
+    // SAFETY: the caller has checked that the instruction exists; register 0 always exists.
     unsafe { core::arch::x86_64::_xgetbv(0) }
 }

@@ -1,7 +1,8 @@
-//! GFNI: a product is one instruction, an 8 x 8 bit matrix times each byte; in 256-bit registers where
-//! AVX-512 is missing (client processors), else in 512-bit ones.
+//! GFNI: a product is one instruction, which multiplies each byte by an 8 x 8 bit matrix. Processors without
+//! AVX-512 (client processors) use 256-bit registers, others 512-bit registers.
 //!
-//! GF2P8AFFINEQB takes any matrix and so any polynomial; GF2P8MULB knows only 0x11B, which is not ours.
+//! GF2P8AFFINEQB takes any matrix and so works for any field polynomial. GF2P8MULB has the polynomial 0x11B
+//! built in, which this code does not use.
 
 use core::arch::x86_64::{
     __m256i, __m512i, _mm256_and_si256, _mm256_gf2p8affine_epi64_epi8, _mm256_loadu_si256, _mm256_set1_epi64x,
@@ -13,9 +14,9 @@ use super::cpu::cpu;
 use super::vector::{Vector, tier};
 use crate::field::gf256::MATRICES;
 
-// 11 registers: a packet of 1,408 bytes is two blocks of 11 x 64 or four of 11 x 32, and 16 registers
-// suffice. Four destinations: 4 x 2 of 16 registers and 4 x 4 of 32, by the rule (destinations + 1) x
-// registers + 1.
+// 11 registers for one destination: a packet of 1,408 bytes is two blocks of 11 x 64 bytes or four of 11 x
+// 32, and 16 registers are enough. Four destinations use 4 x 2 of 16 registers, or 4 x 4 of 32. The rule for
+// the registers needed is (destinations + 1) x registers + 1.
 tier!(GFNI_256, "gfni-256", "avx2,gfni", Gfni256, 11, 2, || cpu().avx2 && cpu().gfni);
 tier!(GFNI_512, "gfni-512", "avx512f,gfni", Gfni512, 11, 4, || cpu().avx512f && cpu().gfni);
 
@@ -25,8 +26,8 @@ struct Gfni256(__m256i);
 #[derive(Clone, Copy)]
 struct Gfni512(__m512i);
 
-// SAFETY of every block below: the trait's contract, GFNI and AVX2 are there and `load` and `store` get 32
-// bytes.
+// SAFETY of every block below: by the trait's contract the processor has GFNI and AVX2, and `load` and
+// `store` get 32 bytes.
 impl Vector for Gfni256 {
     const LEN: usize = 32;
     type Split = Self;
@@ -74,8 +75,8 @@ impl Vector for Gfni256 {
     }
 }
 
-// SAFETY of every block below: the trait's contract, GFNI and AVX-512F are there and `load` and `store` get
-// 64 bytes.
+// SAFETY of every block below: by the trait's contract the processor has GFNI and AVX-512F, and `load` and
+// `store` get 64 bytes.
 impl Vector for Gfni512 {
     const LEN: usize = 64;
     type Split = Self;

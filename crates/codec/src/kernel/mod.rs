@@ -1,13 +1,14 @@
-//! Arithmetic on whole symbols: the loops in which the codec spends its time, one set per instruction set.
+//! Arithmetic on whole symbols: the loops in which the codec spends its time, one set for each instruction
+//! set.
 //!
-//! [`Kernel::active`] is the fastest set this processor runs, found once per process; encoder and decoder use
-//! nothing else. [`Kernel::available`] and [`Kernel::named`] hand out the others, for tests and benchmarks,
-//! which can also [`activate`](Kernel::activate) one for the whole process. A `Kernel` can only be had where
-//! its instructions exist: that is what makes its safe methods safe.
+//! [`Kernel::active`] is the fastest set that this processor runs. It is found once per process, and encoders
+//! and decoders use only that one. [`Kernel::available`] and [`Kernel::named`] give the others to tests and
+//! benchmarks, which can also [`activate`](Kernel::activate) one for the whole process. A caller can only get
+//! a `Kernel` whose instructions exist, which makes its safe methods safe.
 //!
-//! All `unsafe` of the crate is in this folder. Its shape: a safe method checks lengths, a function pointer
-//! leads to the tier's `#[target_feature]` function, which is `vector.rs`'s generic loop over the tier's
-//! register type. The scalar tier is the judge of the others.
+//! All `unsafe` of the crate is in this folder. A safe method checks the lengths and calls the tier's
+//! `#[target_feature]` function through a pointer. That function is the generic loop of `vector.rs` over the
+//! tier's register type. All tiers are tested against the scalar tier.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -32,8 +33,8 @@ pub use halves::{Halves, HalvesFactors, HalvesMut, HalvesTerm};
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// A cache line and the widest register, in bytes: rows and slots that begin at multiples of it are worked in
-/// whole aligned registers, whatever the kernel.
+/// The bytes of a cache line, which is also the widest register. Rows and slots begin at multiples of it, so
+/// that every kernel works on them in whole aligned registers.
 pub(crate) const LINE: usize = 64;
 
 /// A factor and the bytes it multiplies.
@@ -49,8 +50,8 @@ pub struct Kernel {
     operations: Operations,
 }
 
-/// Entry points of a tier. Calling one requires that the processor has the tier's instructions and that all
-/// slices of the call are of one length.
+/// The functions of a tier. A caller must make sure that the processor has the tier's instructions and that
+/// all slices of the call have the same length.
 struct Operations {
     xor: unsafe fn(&mut [u8], &[u8]),
     scale: unsafe fn(&mut [u8], u8),
@@ -66,17 +67,17 @@ struct Operations {
     hash_16: unsafe fn(u64, &mut [u16]),
 }
 
-/// What a sum is added to.
+/// The value that a sum is added to.
 #[derive(Clone, Copy)]
 enum Start {
-    /// What the destination holds.
+    /// The old contents of the destination.
     Old,
     /// Zero: the destination is written without being read.
     Zero,
 }
 
 impl Start {
-    /// Makes it so by clearing the destinations: the slow way.
+    /// Clears the destinations if the sum starts at zero. This is the slow way.
     fn prepare(self, dsts: &mut [&mut [u8]]) {
         if let Self::Zero = self {
             dsts.iter_mut().for_each(|dst| dst.fill(0));
@@ -99,18 +100,18 @@ static TIERS: &[&Kernel] = &[
     &scalar::SCALAR,
 ];
 
-/// Index of the active tier in [`TIERS`] plus one; 0 until someone asked.
+/// The index of the active tier in [`TIERS`] plus one; 0 before the first use.
 static ACTIVE: AtomicUsize = AtomicUsize::new(0);
 
 impl Kernel {
-    /// The kernel that encoders and decoders use: the fastest this processor runs, found on the first call,
-    /// unless [`activate`](Self::activate) chose another.
+    /// The kernel that encoders and decoders use. It is the fastest that this processor runs, found on the
+    /// first call, unless [`activate`](Self::activate) chose another.
     pub fn active() -> &'static Self {
         let mut chosen = ACTIVE.load(Ordering::Relaxed);
         if chosen == 0 {
-            // The last tier, scalar, runs anywhere.
+            // The last tier, scalar, runs on every processor.
             let fastest = TIERS.iter().position(|tier| (tier.is_supported)()).unwrap_or(TIERS.len() - 1) + 1;
-            // Whoever was quicker, another thread that looked or an `activate`, has decided.
+            // Another thread, or an `activate`, may have stored its choice first. That choice stays.
             let was = ACTIVE.compare_exchange(0, fastest, Ordering::Relaxed, Ordering::Relaxed);
             chosen = was.err().unwrap_or(fastest);
         }
@@ -119,15 +120,15 @@ impl Kernel {
 
     /// Makes this kernel the active one, so that tests and benchmarks can run whole codecs on each tier.
     ///
-    /// It is for the whole process, every thread and every encoder and decoder that lives, from their next
-    /// operation on. No result changes by it, for all kernels compute the same; only speed does.
+    /// It changes the whole process: every encoder and decoder of every thread uses it from the next
+    /// operation on. Results stay the same, because all kernels compute the same; only the speed changes.
     pub fn activate(&'static self) {
-        // Every kernel there is comes from the list.
+        // Every existing kernel comes from the list.
         let index = TIERS.iter().position(|tier| tier.name == self.name);
         ACTIVE.store(index.map_or(0, |index| index + 1), Ordering::Relaxed);
     }
 
-    /// Every kernel this processor runs, fastest first; `scalar` is always the last.
+    /// Every kernel that this processor runs, fastest first; `scalar` is always the last.
     pub fn available() -> impl Iterator<Item = &'static Self> {
         TIERS.iter().copied().filter(|tier| (tier.is_supported)())
     }
@@ -150,7 +151,8 @@ impl Kernel {
     #[inline]
     pub fn xor(&self, dst: &mut [u8], src: &[u8]) {
         assert_eq!(dst.len(), src.len(), "symbols of different length");
-        // SAFETY: lengths checked; a kernel is only handed out where its instructions exist.
+        // SAFETY: the lengths are checked above, and a kernel is only handed out where its instructions
+        // exist.
         unsafe { (self.operations.xor)(dst, src) }
     }
 
@@ -172,16 +174,17 @@ impl Kernel {
         assert_eq!(dst.len(), src.len(), "symbols of different length");
         match factor {
             0 => {}
-            // SAFETY: lengths checked; a kernel is only handed out where its instructions exist.
+            // SAFETY: the lengths are checked above, and a kernel is only handed out where its instructions
+            // exist.
             1 => unsafe { (self.operations.xor)(dst, src) },
             // SAFETY: as above.
             _ => unsafe { (self.operations.mul_add)(dst, factor, src) },
         }
     }
 
-    /// `dst ^= factor * src` for every pair: each piece of `dst` stays in registers while all sources go by,
-    /// so give as many at once as there are (16 to 64 is best; more crowd each other out of the nearest
-    /// cache).
+    /// Adds every source times its factor: `dst ^= factor * src` for every pair. Each piece of `dst` stays in
+    /// registers while the loop passes over all sources, so one call with many sources is fastest. 16 to 64
+    /// are best; more evict each other from the L1 cache.
     ///
     /// # Panics
     /// A source's length differs from that of `dst`.
@@ -190,12 +193,14 @@ impl Kernel {
         for (_, src) in sources {
             assert_eq!(dst.len(), src.len(), "symbols of different length");
         }
-        // SAFETY: lengths checked; a kernel is only handed out where its instructions exist.
+        // SAFETY: the lengths are checked above, and a kernel is only handed out where its instructions
+        // exist.
         unsafe { (self.operations.mul_add_many)(dst, sources) }
     }
 
-    /// `dsts[d] ^= factors[d] * src` for all four destinations and every source: four sums for the reading of
-    /// one, which is how to make several repair symbols of one span. Give many sources at once, as above.
+    /// Adds every source times its factors to four destinations: `dsts[d] ^= factors[d] * src`. Each source
+    /// is read once for four sums, so this is the way to make several repair symbols of one span. One call
+    /// with many sources is faster than many calls.
     ///
     /// # Panics
     /// The lengths of destinations and sources differ.
@@ -204,23 +209,22 @@ impl Kernel {
         self.mul_add_few(&mut dsts, sources);
     }
 
-    /// [`mul_add_four`](Self::mul_add_four) into the first one, two, three or four destinations; the other
-    /// factors are not looked at. The fewer, the more a product costs: on AVX2 1.3 times as much for one as
-    /// for four.
+    /// [`mul_add_four`](Self::mul_add_four) into the first one to four destinations; the other factors are
+    /// ignored. A product costs more with fewer destinations: on AVX2 1.3 times as much for one as for four.
     ///
     /// # Panics
-    /// There is no destination or there are over four; the lengths of destinations and sources differ.
+    /// The number of destinations is not 1 to 4, or the lengths of destinations and sources differ.
     #[inline]
     pub fn mul_add_few(&self, dsts: &mut [&mut [u8]], sources: &[FourTerm]) {
         self.sum_few(dsts, sources, Start::Old);
     }
 
-    /// `dsts[d] = sum of factors[d] * src` for the first one to four destinations:
-    /// [`mul_add_few`](Self::mul_add_few) without what they hold, for the first batch of sources; nobody need
-    /// clear them before.
+    /// Overwrites the first one to four destinations with a sum: `dsts[d] = sum of factors[d] * src`. It is
+    /// [`mul_add_few`](Self::mul_add_few) that starts at zero. Use it for the first batch of sources; the
+    /// destinations need not be cleared before.
     ///
     /// # Panics
-    /// There is no destination or there are over four; the lengths of destinations and sources differ.
+    /// The number of destinations is not 1 to 4, or the lengths of destinations and sources differ.
     #[inline]
     pub fn mul_few(&self, dsts: &mut [&mut [u8]], sources: &[FourTerm]) {
         self.sum_few(dsts, sources, Start::Zero);
@@ -233,13 +237,13 @@ impl Kernel {
         for other in dsts.iter().map(|dst| dst.len()).chain(sources.iter().map(|(_, src)| src.len())) {
             assert_eq!(len, other, "symbols of different length");
         }
-        // SAFETY: lengths checked; a kernel is only handed out where its instructions exist.
+        // SAFETY: the lengths are checked above, and a kernel is only handed out where its instructions
+        // exist.
         unsafe { (self.operations.sum_few)(dsts, sources, start) }
     }
 
-    /// The coefficients of [`Code::Rlc`](crate::Code::Rlc) from this counter on. No matter of symbols, but
-    /// the one computation beside theirs that every product needs; in registers it takes half the time or
-    /// less.
+    /// The coefficients of [`Code::Rlc`](crate::Code::Rlc) from this counter on. They are not symbol data,
+    /// but every product needs them, and vector registers compute them in half the time or less.
     #[inline]
     pub(crate) fn hash(&self, counter: u64, coefficients: &mut [u8]) {
         // SAFETY: a kernel is only handed out where its instructions exist.

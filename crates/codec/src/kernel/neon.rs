@@ -1,20 +1,21 @@
-//! NEON: a product is two table look-ups, one per nibble, out of tables held in registers. Every AArch64
-//! processor that runs code with floating point has it, so nothing is detected.
+//! NEON: a product takes two table look-ups, one for each nibble, in tables that registers hold. Every
+//! AArch64 processor that runs floating-point code has NEON, so nothing is detected.
 
 use core::arch::aarch64::{uint8x16_t, vandq_u8, vdupq_n_u8, veorq_u8, vld1q_u8, vqtbl1q_u8, vshrq_n_u8, vst1q_u8};
 
 use super::vector::{Vector, tier};
 use crate::field::gf256::NIBBLES;
 
-// One destination: 11 of the 32 registers hold it, 2 the tables, 1 the nibble mask; a packet of 1,408 bytes
-// is eight blocks. Four: 4 x 3 hold them, 6 the nibbles of three source registers. The compiler overlaps so
-// many products that 16 and 4 x 4, which would fit, spill (rustc 1.95).
+// One destination: 11 of the 32 registers hold the destination, 2 the tables and 1 the nibble mask. A packet
+// of 1,408 bytes is eight blocks. Four destinations: 4 x 3 registers hold them and 6 hold the nibbles of
+// three source registers. The compiler overlaps so many products that 16 and 4 x 4, which would fit, spill
+// (rustc 1.95).
 tier!(NEON, "neon", "neon", Neon, 11, 3, || true);
 
 #[derive(Clone, Copy)]
 struct Neon(uint8x16_t);
 
-/// Products with the low nibble and with the high nibble.
+/// The products with the low nibble and with the high nibble.
 #[derive(Clone, Copy)]
 struct Tables {
     low: uint8x16_t,
@@ -28,7 +29,8 @@ struct Nibbles {
     high: uint8x16_t,
 }
 
-// SAFETY of every block below: the trait's contract, NEON is there and `load` and `store` get 16 bytes.
+// SAFETY of every block below: by the trait's contract the processor has NEON, and `load` and `store` get 16
+// bytes.
 impl Vector for Neon {
     const LEN: usize = 16;
     type Split = Nibbles;

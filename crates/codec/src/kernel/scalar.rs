@@ -1,7 +1,7 @@
-//! The kernel in plain Rust: for processors without a tier of their own, for short ends, and the judge of the
-//! rest.
+//! The kernel in plain Rust. Processors without a tier of their own use it, vector tiers use it for short
+//! ends, and all other tiers are tested against it.
 //!
-//! One table look-up a byte, no cleverness: it stays readable because every other tier is tested against it.
+//! It does one table look-up for each byte. It stays simple because it is the reference for the other tiers.
 
 use super::halves::sum as sum_halves;
 use super::{FourTerm, Kernel, Operations, Start, Term};

@@ -1,4 +1,4 @@
-//! SSSE3: the shuffles of AVX2 in registers half as wide, for x86-64 processors that have no AVX2.
+//! SSSE3: the shuffles of AVX2 in registers of half the width, for x86-64 processors without AVX2.
 
 use core::arch::x86_64::{
     __m128i, _mm_and_si128, _mm_loadu_si128, _mm_set1_epi8, _mm_shuffle_epi8, _mm_srli_epi64, _mm_storeu_si128,
@@ -9,14 +9,14 @@ use super::cpu::cpu;
 use super::vector::{Vector, tier};
 use crate::field::gf256::NIBBLES;
 
-// As for AVX2, but that a shuffle overwrites its table, so that copies of it take registers too: 8 would
-// spill.
+// The same as for AVX2, except that a shuffle overwrites its table. The copies of the tables take registers
+// too, so 8 would spill.
 tier!(SSSE3, "ssse3", "ssse3", Ssse3, 6, 2, || cpu().ssse3);
 
 #[derive(Clone, Copy)]
 struct Ssse3(__m128i);
 
-/// Products with the low nibble and with the high nibble.
+/// The products with the low nibble and with the high nibble.
 #[derive(Clone, Copy)]
 struct Tables {
     low: __m128i,
@@ -30,7 +30,8 @@ struct Nibbles {
     high: __m128i,
 }
 
-// SAFETY of every block below: the trait's contract, SSSE3 is there and `load` and `store` get 16 bytes.
+// SAFETY of every block below: by the trait's contract the processor has SSSE3, and `load` and `store` get 16
+// bytes.
 impl Vector for Ssse3 {
     const LEN: usize = 16;
     type Split = Nibbles;

@@ -1,14 +1,13 @@
-//! The symbol loops, written once over any vector register; a tier is an implementation of [`Vector`] (20
+//! The symbol loops, written once for any vector register. A tier is an implementation of [`Vector`] (20
 //! lines) and the [`tier!`] line that names it.
 //!
-//! Everything is `inline(always)`: the generic code must end up inside the tier's `#[target_feature]`
-//! function, where the intrinsics become single instructions. The last bytes of a symbol, fewer than a
-//! register, are done by a whole register that reaches back over bytes already done and is masked there.
-//! Symbols shorter than one register are copied to a register's bytes on the stack: sums of tiny symbols
-//! would else be made byte by byte.
+//! Everything is `inline(always)`. The generic code must end up inside the tier's `#[target_feature]`
+//! function, where each intrinsic becomes a single instruction. A symbol's last bytes may be fewer than a
+//! register. A whole register then reaches back over finished bytes and masks them. A symbol shorter than a
+//! register is copied to the stack first; otherwise sums of tiny symbols would be made byte by byte.
 //!
-//! Safety, for the whole file: the caller has the instructions of `V`, and all slices of a call have one
-//! length. Every pointer made here is at an offset `at` with `at + V::LEN <= len` of its slice.
+//! Safety, for the whole file: the processor has the instructions of `V`, and all slices of a call have the
+//! same length. Every pointer made here is at an offset `at` with `at + V::LEN <= len` of its slice.
 
 use super::{LINE, Start, scalar};
 
@@ -16,9 +15,9 @@ use super::{LINE, Start, scalar};
 pub(super) trait Vector: Copy {
     /// Bytes in the register.
     const LEN: usize;
-    /// A register as products want it: what of a multiplication does not depend on the factor.
+    /// A register prepared for products: the part of a multiplication that does not depend on the factor.
     type Split: Copy;
-    /// A factor, laid out as [`mul`](Self::mul) wants it.
+    /// A factor in the form that [`mul`](Self::mul) takes.
     type Factor: Copy;
 
     unsafe fn factor(value: u8) -> Self::Factor;
@@ -32,8 +31,8 @@ pub(super) trait Vector: Copy {
     unsafe fn mul(split: Self::Split, factor: Self::Factor) -> Self;
 }
 
-/// What a source is multiplied by: a factor for each of at least `D` destinations. They are fetched one at a
-/// time, a byte each: four at once would have to be taken apart again.
+/// The factors of a source, one for each of at least `D` destinations. They are fetched one byte at a time,
+/// because four fetched at once would have to be separated again.
 pub(super) trait Factors<const D: usize>: Copy {
     fn of(&self, destination: usize) -> u8;
 }
@@ -45,7 +44,7 @@ impl Factors<1> for u8 {
     }
 }
 
-/// The first `D` of four.
+/// The first `D` of four factors.
 impl<const D: usize> Factors<D> for [u8; 4] {
     #[inline(always)]
     fn of(&self, destination: usize) -> u8 {
@@ -126,9 +125,9 @@ pub(super) unsafe fn mul_add<V: Vector>(dst: &mut [u8], value: u8, src: &[u8]) {
     }
 }
 
-/// The sum of `factors[d] * src` over all sources, for every destination, added to what `start` says, with
-/// `WIDE` registers of each destination held at once while the sources go by; what is left in blocks of
-/// `NARROW`, then of one.
+/// Sums `factors[d] * src` over all sources, for every destination, and adds the sum to what `start` says.
+/// `WIDE` registers of each destination are held while the loop passes over the sources. The rest is done in
+/// blocks of `NARROW` registers, then of one.
 #[inline(always)]
 pub(super) unsafe fn mul_sum<V: Vector, F: Factors<D>, const D: usize, const WIDE: usize, const NARROW: usize>(
     mut dsts: [&mut [u8]; D],
@@ -141,7 +140,7 @@ pub(super) unsafe fn mul_sum<V: Vector, F: Factors<D>, const D: usize, const WID
         return unsafe { short::<V, F, D>(dsts, sources, start) };
     }
     let to = dsts.each_mut().map(|dst| dst.as_mut_ptr());
-    // SAFETY: see the head of the file; a block of N registers at `at` is only entered with N * V::LEN bytes
+    // SAFETY: see the head of the file. A block of N registers at `at` is only entered with N * V::LEN bytes
     // left.
     unsafe {
         let mut at = 0;
@@ -170,7 +169,7 @@ pub(super) unsafe fn mul_sum<V: Vector, F: Factors<D>, const D: usize, const WID
     }
 }
 
-/// The sums of symbols shorter than a register.
+/// Sums symbols that are shorter than a register.
 #[inline(always)]
 unsafe fn short<V: Vector, F: Factors<D>, const D: usize>(dsts: [&mut [u8]; D], sources: &[(F, &[u8])], start: Start) {
     // SAFETY: see the head of the file.
@@ -185,20 +184,20 @@ unsafe fn short<V: Vector, F: Factors<D>, const D: usize>(dsts: [&mut [u8]; D], 
     }
 }
 
-/// A register whose first bytes are a symbol shorter than it, and whose others are 0.
+/// A register that begins with a symbol shorter than itself and is 0 after it.
 #[inline(always)]
 pub(super) unsafe fn padded<V: Vector>(symbol: &[u8]) -> V {
     let mut bytes = [0; LINE];
     bytes[..symbol.len()].copy_from_slice(symbol);
-    // SAFETY: LINE is no less than V::LEN.
+    // SAFETY: LINE is at least V::LEN.
     unsafe { V::load(bytes.as_ptr()) }
 }
 
-/// Adds the first bytes of a register to what `start` says, for a destination shorter than it.
+/// Adds the first bytes of a register to what `start` says. The destination is shorter than the register.
 #[inline(always)]
 pub(super) unsafe fn put_short<V: Vector>(dst: &mut [u8], sum: V, start: Start) {
     let mut bytes = [0; LINE];
-    // SAFETY: LINE is no less than V::LEN.
+    // SAFETY: LINE is at least V::LEN.
     unsafe {
         match start {
             Start::Old => sum.xor(padded(dst)),
@@ -216,7 +215,7 @@ unsafe fn block<V: Vector, F: Factors<D>, const D: usize, const N: usize>(
     sources: &[(F, &[u8])],
     start: Start,
 ) {
-    // SAFETY: the caller has N registers' bytes at `at` of every destination.
+    // SAFETY: N registers of bytes follow `at` in every destination.
     unsafe {
         store(to, at, sum(begin::<V, D, N>(to, at, start), at, sources));
     }
@@ -227,20 +226,20 @@ unsafe fn block<V: Vector, F: Factors<D>, const D: usize, const N: usize>(
 pub(super) unsafe fn store<V: Vector, const D: usize, const N: usize>(to: [*mut u8; D], at: usize, held: [[V; N]; D]) {
     for (to, held) in to.into_iter().zip(held) {
         for (i, register) in held.into_iter().enumerate() {
-            // SAFETY: the caller has N registers' bytes at `at` of every destination.
+            // SAFETY: N registers of bytes follow `at` in every destination.
             unsafe { register.store(to.add(at + i * V::LEN)) };
         }
     }
 }
 
-/// What sums begin with.
+/// The registers that a sum begins with.
 #[inline(always)]
 pub(super) unsafe fn begin<V: Vector, const D: usize, const N: usize>(
     to: [*mut u8; D],
     at: usize,
     start: Start,
 ) -> [[V; N]; D] {
-    // SAFETY: the caller has N registers' bytes at `at` of every destination.
+    // SAFETY: N registers of bytes follow `at` in every destination.
     unsafe {
         match start {
             Start::Old => load(to, at),
@@ -255,10 +254,10 @@ pub(super) unsafe fn zeros<V: Vector, const D: usize, const N: usize>() -> [[V; 
     unsafe { [[last::<V>(0); N]; D] }
 }
 
-/// `N` registers of every destination.
+/// Loads `N` registers of every destination.
 #[inline(always)]
 unsafe fn load<V: Vector, const D: usize, const N: usize>(from: [*mut u8; D], at: usize) -> [[V; N]; D] {
-    // SAFETY: the caller has N registers' bytes at `at` of every destination.
+    // SAFETY: N registers of bytes follow `at` in every destination.
     unsafe {
         let mut held = [[V::load(from[0].add(at)); N]; D];
         for (held, from) in held.iter_mut().zip(from) {
@@ -270,7 +269,7 @@ unsafe fn load<V: Vector, const D: usize, const N: usize>(from: [*mut u8; D], at
     }
 }
 
-/// The held registers plus every factor times its source at `at`.
+/// Adds every source at `at`, times its factor, to the held registers.
 #[inline(always)]
 unsafe fn sum<V: Vector, F: Factors<D>, const D: usize, const N: usize>(
     mut held: [[V; N]; D],
@@ -278,7 +277,7 @@ unsafe fn sum<V: Vector, F: Factors<D>, const D: usize, const N: usize>(
     sources: &[(F, &[u8])],
 ) -> [[V; N]; D] {
     for (factors, src) in sources {
-        // SAFETY: sources are as long as the destinations, which have N registers' bytes at `at`.
+        // SAFETY: sources are as long as the destinations, where N registers of bytes follow `at`.
         unsafe {
             let from = src.as_ptr().add(at);
             let mut splits = [V::load(from).split(); N];
@@ -291,7 +290,7 @@ unsafe fn sum<V: Vector, F: Factors<D>, const D: usize, const N: usize>(
     held
 }
 
-/// The held registers plus every factor times its source, of which there are `N` registers.
+/// Adds the `N` registers of one source, times its factors, to the held registers.
 #[inline(always)]
 pub(super) unsafe fn add_products<V: Vector, F: Factors<D>, const D: usize, const N: usize>(
     mut held: [[V; N]; D],
@@ -326,8 +325,9 @@ pub(super) unsafe fn last<V: Vector>(count: usize) -> V {
     unsafe { V::load(ZEROS_THEN_ONES.as_ptr().add(LINE + count - V::LEN)) }
 }
 
-/// Defines a `Kernel` from a [`Vector`]: its static, its name, its instructions, how many registers hold a
-/// single destination and how many each of four, and the test for support.
+/// Defines a `Kernel` from a [`Vector`]. The arguments are its static, its name, its instructions, the number
+/// of registers that hold a single destination, the number for each of four destinations, and the test for
+/// support.
 macro_rules! tier {
     ($kernel:ident, $name:literal, $features:literal, $vector:ty, $one:literal, $four:literal, $is_supported:expr) => {
         pub(super) static $kernel: $crate::kernel::Kernel = {
@@ -363,7 +363,7 @@ macro_rules! tier {
                 unsafe {
                     match dsts {
                         [a] => vector::mul_sum::<$vector, _, 1, $one, 4>([a], sources, start),
-                        // Two leave registers for one block more.
+                        // Two destinations leave registers for one more block each.
                         [a, b] => vector::mul_sum::<$vector, _, 2, { $four + 1 }, 2>([a, b], sources, start),
                         [a, b, c] => vector::mul_sum::<$vector, _, 3, $four, 2>([a, b, c], sources, start),
                         [a, b, c, d] => vector::mul_sum::<$vector, _, 4, $four, 2>([a, b, c, d], sources, start),
@@ -390,7 +390,7 @@ macro_rules! tier {
             }
             #[target_feature(enable = $features)]
             fn hash(counter: u64, coefficients: &mut [u8]) {
-                // Plain code: inlined here, the compiler does it in these registers.
+                // Plain code: inlined here, the compiler uses this tier's registers for it.
                 hash_all(counter, coefficients);
             }
             let operations = Operations { xor, scale, mul_add, mul_add_many, sum_few, sum_halves, hash, hash_16 };

@@ -1,11 +1,11 @@
-//! Sums over GF(2^16), written once over any vector register, as `vector.rs` has them for GF(2^8).
+//! Sums over GF(2^16), written once for any vector register, like those over GF(2^8) in `vector.rs`.
 //!
-//! For each block of the destinations the sources go by three times, once for each product over GF(2^8): that
-//! of the low bytes, of the high bytes, and of the sum of both. So the innermost loop is that of GF(2^8) and
-//! needs no more registers.
+//! Each block of the destinations takes three passes over the sources, one for each product over GF(2^8):
+//! that of the low bytes, of the high bytes, and of the sum of both. So the innermost loop is the one of
+//! GF(2^8) and needs no more registers.
 //!
-//! Safety, for the whole file: the caller has the instructions of `V`, and all halves of a call have one
-//! length. Every pointer made here is at an offset `at` with `at + V::LEN <= len` of its half.
+//! Safety, for the whole file: the processor has the instructions of `V`, and all halves of a call have the
+//! same length. Every pointer made here is at an offset `at` with `at + V::LEN <= len` of its half.
 
 use super::Start;
 use super::halves::{BOTH, HIGH, HalvesFactors, HalvesMut, HalvesTerm, LOW};
@@ -22,8 +22,8 @@ impl<const D: usize, const WHICH: usize> Factors<D> for Product<'_, WHICH> {
     }
 }
 
-/// The sum of `factors[d] * src` over all sources, for every destination, added to what `start` says, in
-/// blocks of `WIDE`, `NARROW` and one register of each half.
+/// Sums `factors[d] * src` over all sources, for every destination, and adds the sum to what `start` says. It
+/// works in blocks of `WIDE`, then `NARROW`, then one register of each half.
 #[inline(always)]
 pub(super) unsafe fn mul_sum<V: Vector, const D: usize, const WIDE: usize, const NARROW: usize>(
     mut dsts: [&mut HalvesMut; D],
@@ -37,7 +37,7 @@ pub(super) unsafe fn mul_sum<V: Vector, const D: usize, const WIDE: usize, const
     }
     let low = dsts.each_mut().map(|dst| dst[LOW].as_mut_ptr());
     let high = dsts.each_mut().map(|dst| dst[HIGH].as_mut_ptr());
-    // SAFETY: see the head of the file; a block of N registers at `at` is only entered with N * V::LEN bytes
+    // SAFETY: see the head of the file. A block of N registers at `at` is only entered with N * V::LEN bytes
     // left.
     unsafe {
         let mut at = 0;
@@ -70,7 +70,7 @@ pub(super) unsafe fn mul_sum<V: Vector, const D: usize, const WIDE: usize, const
     }
 }
 
-/// The sums of halves shorter than a register.
+/// Sums halves that are shorter than a register.
 #[inline(always)]
 unsafe fn short<V: Vector, const D: usize>(dsts: [&mut HalvesMut; D], sources: &[HalvesTerm], start: Start) {
     // SAFETY: see the head of the file.
@@ -98,7 +98,7 @@ unsafe fn block<V: Vector, const D: usize, const N: usize>(
     sources: &[HalvesTerm],
     start: Start,
 ) {
-    // SAFETY: the caller has N registers' bytes at `at` of both halves of every destination.
+    // SAFETY: N registers of bytes follow `at` in both halves of every destination.
     unsafe {
         let shared = sum::<V, D, N, LOW>(zeros(), at, sources);
         store(low, at, sum::<V, D, N, HIGH>(plus(begin(low, at, start), shared), at, sources));
@@ -106,7 +106,7 @@ unsafe fn block<V: Vector, const D: usize, const N: usize>(
     }
 }
 
-/// The held registers plus every factor of one product times what that multiplies of its source at `at`.
+/// Adds one of the three products of every source at `at` to the held registers.
 #[inline(always)]
 unsafe fn sum<V: Vector, const D: usize, const N: usize, const PRODUCT: usize>(
     mut held: [[V; N]; D],
@@ -114,7 +114,7 @@ unsafe fn sum<V: Vector, const D: usize, const N: usize, const PRODUCT: usize>(
     sources: &[HalvesTerm],
 ) -> [[V; N]; D] {
     for (factors, [low, high]) in sources {
-        // SAFETY: sources are as long as the destinations, which have N registers' bytes at `at`.
+        // SAFETY: sources are as long as the destinations, where N registers of bytes follow `at`.
         unsafe {
             let (low, high) = (low.as_ptr().add(at), high.as_ptr().add(at));
             let mut splits = [V::load(low).split(); N];

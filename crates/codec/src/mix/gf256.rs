@@ -1,4 +1,4 @@
-//! Sums over GF(2^8): an element is a byte, a symbol is as it comes.
+//! Sums over GF(2^8): an element is a byte, and a symbol needs no special layout.
 
 use core::cmp::Reverse;
 use core::ops::Range;
@@ -27,7 +27,7 @@ impl Field for Gf256 {
         &mut symbol[piece.clone()]
     }
 
-    /// Four bytes as one number, which the compiler can do for several terms at once.
+    /// Four bytes form one number, so that the compiler can handle several terms at once.
     #[inline]
     fn load<const TERMS: usize>(terms: &mut [FourTerm], rows: &mut [Option<impl Coefficients<u8>>]) {
         let mut columns = [0; TERMS];
@@ -61,7 +61,7 @@ impl Coefficients<u8> for Row {
     }
 }
 
-/// Those that were made before.
+/// Coefficients that were computed before.
 impl Coefficients<u8> for &[u8] {
     #[inline]
     fn fill(&mut self, cells: &mut [u8]) {
@@ -71,8 +71,8 @@ impl Coefficients<u8> for &[u8] {
     }
 }
 
-/// The sum of terms that differ in length: the bytes that all have, then those that all but the shortest
-/// have, and so on. The padding costs nothing, the number of products is that of the bytes there are.
+/// Sums terms that differ in length: first the bytes that all terms have, then those that all but the
+/// shortest have, and so on. Padding costs nothing: only existing bytes are multiplied.
 #[inline(never)]
 pub(super) fn sum_ragged(few: &mut [&mut [u8]], terms: &[FourTerm], is_first: bool) {
     if is_first {

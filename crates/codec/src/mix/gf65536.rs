@@ -64,7 +64,7 @@ impl Coefficients<u16> for Row16 {
     }
 }
 
-/// Those that were made before.
+/// Coefficients that were computed before.
 impl Coefficients<u16> for Halves<'_> {
     #[inline]
     fn fill(&mut self, cells: &mut [u16]) {
@@ -77,8 +77,8 @@ impl Coefficients<u16> for Halves<'_> {
     }
 }
 
-/// The sum of terms that differ in length. Halves are symbols over GF(2^8) here, four products for each term:
-/// two outputs are four sums, first of the low bytes of all terms, then of the high bytes.
+/// Sums terms that differ in length. It treats halves as symbols over GF(2^8), with four products for each
+/// term. Two outputs are four sums: first of the low bytes of all terms, then of the high bytes.
 #[inline(never)]
 fn sum_ragged_halves(few: &mut [HalvesMut], terms: &[HalvesTerm], is_first: bool) {
     for (pair, outs) in few.chunks_mut(2).enumerate() {

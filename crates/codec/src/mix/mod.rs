@@ -1,9 +1,9 @@
 //! Linear combinations of symbols: the loop under every repair symbol and every decoded generation.
 //!
-//! Encoder, generation and decode plan hand over symbols and one row of coefficients for each output. This
-//! file divides the work so that the kernel runs at its best: symbols in batches that stay in the cache for
-//! all outputs, four outputs a pass while there are four, long symbols in pieces. Nothing here allocates, and
-//! nothing asks how symbols or rows are stored. `gf256.rs` and `gf65536.rs` say what differs between the
+//! Encoder, generation and decode plan pass symbols, and one row of coefficients for each output. This file
+//! divides the work so that the kernel is fastest: symbols in batches that stay in the cache for all outputs,
+//! four outputs per pass where there are four, long symbols in pieces. It allocates nothing, and does not
+//! depend on how symbols or rows are stored. `gf256.rs` and `gf65536.rs` contain what differs between the
 //! fields.
 
 mod gf256;
@@ -15,27 +15,29 @@ use crate::kernel::{Kernel, LINE, Term};
 pub(crate) use gf256::Gf256;
 pub(crate) use gf65536::Gf65536;
 
-/// Sources handed to the kernel at once; outputs are loaded and stored once per batch, 1/32 of the traffic.
-/// Chosen: 32 packets of 1,408 bytes fill an L1 cache, and 16 to 64 differed by under 5 % (AVX2, Zen 3).
+/// Number of sources in one call of the kernel. Outputs are loaded and stored once per batch, 1/32 of the
+/// traffic. Chosen: 32 packets of 1,408 bytes fill an L1 cache, and 16 to 64 differed by under 5 % (AVX2, Zen
+/// 3).
 const BATCH: usize = 32;
 
-/// Sources handed over at once where one pass makes all outputs. Short blocks are of this kind, and there the
-/// clearing of places for more of both took 5 % of the time (k = 16).
+/// Number of sources in one call where one pass makes all outputs, as for short blocks. Clearing places for
+/// more sources and outputs took 5 % of the time there (k = 16).
 const SMALL_BATCH: usize = 16;
 
 /// Outputs of one pass over a batch: the most that the kernel keeps in registers.
 const FEW: usize = 4;
 
-/// Outputs that are made of one batch before the next is read. At 16 a source that comes from beyond the L2
-/// cache has all the time of 16 products to arrive; 8 to 32 differed by under 5 %, and each has its row on
+/// Outputs that are made of one batch before the next batch is read. With 16, a source from beyond the L2
+/// cache has the time of 16 products to arrive. 8 to 32 differed by under 5 %, and each output has its row on
 /// the stack.
 const MANY: usize = 16;
 
-/// Most bytes in a batch, so that it stays in an L2 cache from one pass to the next, beside the outputs.
-/// Chosen for the 512 KiB of Zen 2 and later; Intel has more.
+/// Most bytes in a batch, so that it stays in an L2 cache from one pass to the next, together with the
+/// outputs. Chosen for the 512 KiB of Zen 2 and later; Intel has more.
 const TILE: usize = 192 << 10;
 
-/// A field, as sums of symbols need it: how its elements lie in a symbol and which kernel adds products.
+/// A field, as sums of symbols need it: the layout of elements in a symbol, and the kernel that adds
+/// products.
 ///
 /// A symbol of `n * BYTES` bytes has n elements. Byte p of all elements comes before byte p + 1 of any.
 pub(crate) trait Field {
@@ -43,21 +45,21 @@ pub(crate) trait Field {
     const BYTES: usize;
     /// A coefficient.
     type Cell: Copy + Default;
-    /// Four coefficients, one for each output of a pass, as the kernel takes them.
+    /// Four coefficients, one for each output of a pass, in the form that the kernel takes.
     type Factors: Copy + Default;
-    /// A piece of a symbol, and a row of coefficients that lies like a symbol.
+    /// A piece of a symbol, or a row of coefficients with the layout of a symbol.
     type Source<'a>: Copy + Default + Coefficients<Self::Cell>;
     /// A piece of an output.
     type Out<'a>: Default;
 
-    /// The elements `piece` of a symbol that counts as padded with zeros to `len` bytes. The padding is left
-    /// out.
+    /// The elements `piece` of a symbol that counts as padded with zeros to `len` bytes. The result leaves
+    /// the padding out.
     fn source<'a>(symbol: &'a [u8], len: usize, piece: &Range<usize>) -> Self::Source<'a>;
 
     /// The elements `piece` of an output.
     fn out<'a>(symbol: &'a mut [u8], piece: &Range<usize>) -> Self::Out<'a>;
 
-    /// Gives the terms the next coefficients of up to four rows.
+    /// Writes the next coefficients of up to four rows into the terms.
     fn load<const TERMS: usize>(
         terms: &mut [(Self::Factors, Self::Source<'_>)],
         rows: &mut [Option<impl Coefficients<Self::Cell>>],
@@ -66,14 +68,14 @@ pub(crate) trait Field {
     /// Whether the terms are all as long as the output.
     fn is_even(terms: &[(Self::Factors, Self::Source<'_>)], out: &Self::Out<'_>) -> bool;
 
-    /// Adds the sum of the terms to up to four outputs; the first sum replaces what they hold. `is_even` is
-    /// what [`is_even`](Self::is_even) said of the terms.
+    /// Adds the sum of the terms to up to four outputs. The first sum replaces their contents. `is_even` is
+    /// the result of [`is_even`](Self::is_even) for the terms.
     fn sum(few: &mut [Self::Out<'_>], terms: &[(Self::Factors, Self::Source<'_>)], is_even: bool, is_first: bool);
 }
 
 /// Coefficients of one output, in the order of the symbols.
 pub(crate) trait Coefficients<Cell> {
-    /// Writes the next ones, as many as there is room for.
+    /// Fills `cells` with the next coefficients.
     fn fill(&mut self, cells: &mut [Cell]);
 }
 
@@ -96,7 +98,7 @@ where
     }
 }
 
-/// [`combine`] for pieces of one length, no longer than a piece should be.
+/// [`combine`] for pieces of the same length, at most the length of one piece.
 pub(crate) fn combine_piece<'a, 'b, F, S, C>(
     outs: impl ExactSizeIterator<Item = F::Out<'b>>,
     symbols: S,
@@ -113,7 +115,7 @@ pub(crate) fn combine_piece<'a, 'b, F, S, C>(
     }
 }
 
-/// [`combine_piece`] by `OUTS` outputs and `TERMS` symbols at a time.
+/// [`combine_piece`] with `OUTS` outputs and `TERMS` symbols at a time.
 fn combine_batches<'a, 'b, F, const OUTS: usize, const TERMS: usize, S, C>(
     mut outs: impl Iterator<Item = F::Out<'b>>,
     symbols: S,
@@ -163,16 +165,16 @@ pub(crate) fn add<'a>(out: &mut [u8], mut terms: impl Iterator<Item = Term<'a>>)
     }
 }
 
-/// What a symbol has of these bytes: mostly all.
+/// The part of a symbol that lies in these bytes; usually all of them.
 #[inline]
 fn part(symbol: &[u8], bytes: Range<usize>) -> &[u8] {
     let start = bytes.start;
     symbol.get(bytes).unwrap_or_else(|| &symbol[start.min(symbol.len())..])
 }
 
-/// Elements of the pieces that symbols are cut into, so that a batch of them is no more than a tile: all but
-/// the last the same, whole cache lines. No symbol that fits a packet is ever cut; each piece asks for the
-/// coefficients anew.
+/// Elements of the pieces that symbols are cut into, so that a batch of them is at most a tile. All pieces
+/// but the last have the same length, in whole cache lines. A symbol that fits a packet is never cut. Each
+/// piece computes the coefficients again.
 fn piece_len<F: Field>(elements: usize) -> usize {
     elements.div_ceil(elements.div_ceil(TILE / BATCH / F::BYTES).max(1)).next_multiple_of(LINE)
 }

@@ -1,4 +1,4 @@
-//! What the tests of the decoder's bounds measure with: memory held, state seen from outside, invariants.
+//! What the tests of the decoder's bounds measure: memory held, state seen from outside, invariants.
 //!
 //! Shared by the tests of bounds, contradictions, memory and generations, and by the fuzz target `decoder`.
 #![allow(dead_code, reason = "each of them uses its part")]
@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 use tidewire_codec::{Code, DecodeError, Decoder, Limits, Reception, RepairId, SourceId};
 
-/// Counts what each thread holds, so that tests do not see each other.
+/// Counts the memory that each thread holds, so that tests do not affect each other.
 struct Counting;
 
 thread_local! {
@@ -17,7 +17,7 @@ thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: hands every request to the system allocator unchanged; the counters are plain cells that do not
+// SAFETY: every request goes unchanged to the system allocator. The counters are plain cells that do not
 // allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -32,7 +32,7 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.dealloc(memory, layout) }
     }
 
-    // Where the system can lengthen in place it holds no copy, and so it is counted.
+    // Counted as growth in place, without the copy that some systems make.
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size as isize - layout.size() as isize);
         // SAFETY: as above.
@@ -54,7 +54,7 @@ pub fn allocations() -> usize {
     ALLOCATIONS.get()
 }
 
-/// The memory of one decoder: what is taken and given back by the calls that go through it.
+/// The memory of one decoder: the allocations and releases of the calls that go through it.
 #[derive(Default)]
 pub struct Meter {
     held: isize,
@@ -72,14 +72,14 @@ impl Meter {
     }
 }
 
-/// What a decoder of these limits promises to hold at most (see [`Limits`]).
+/// The most that a decoder with these limits promises to hold (see [`Limits`]).
 pub fn promised(limits: Limits) -> isize {
     let (slot_len, capacity) = (limits.slot_len.next_multiple_of(64), limits.capacity.next_power_of_two());
     let (rows, columns) = (limits.max_rows.min(capacity), (4 * usize::from(limits.max_span)).min(capacity));
     (capacity * (slot_len + 88) + rows * columns + usize::from(limits.max_span) + 88) as isize
 }
 
-/// All that can be asked of a decoder from outside.
+/// Everything that a caller can ask of a decoder.
 #[derive(Debug, PartialEq)]
 pub struct State {
     pub edge: SourceId,
@@ -105,7 +105,7 @@ pub fn state(decoder: &Decoder) -> State {
     }
 }
 
-/// What holds after any step of any peer.
+/// The invariants after any step of any peer.
 pub fn check_invariants(decoder: &Decoder, limits: Limits) {
     let state = state(decoder);
     assert!(state.edge <= state.end && state.end <= state.limit);
@@ -125,7 +125,7 @@ pub fn check_invariants(decoder: &Decoder, limits: Limits) {
     }
 }
 
-/// What a peer can send and a user can ask.
+/// A step that a peer can send or a user can request.
 #[derive(Clone, Debug)]
 pub enum Step {
     Source(u64, Vec<u8>),
@@ -141,7 +141,7 @@ pub enum Step {
     Grow(usize),
 }
 
-/// Performs a step; receptions give their result.
+/// Performs a step. Receptions return their result.
 pub fn perform(decoder: &mut Decoder, step: &Step) -> Option<Result<Reception, DecodeError>> {
     let edge = decoder.edge();
     match *step {

@@ -1,5 +1,5 @@
-//! Every kernel over GF(2^16) against the field: all factors, all lengths, all misalignments, nothing touched
-//! outside.
+//! Every kernel over GF(2^16) against the field: all factors, all lengths and all misalignments. No byte
+//! outside a symbol may change.
 
 use tidewire_codec::field::gf65536::mul;
 use tidewire_codec::kernel::{Halves, HalvesMut, HalvesTerm, Kernel};
@@ -17,7 +17,8 @@ fn product(factor: u16, [low, high]: Halves, at: usize) -> [u8; 2] {
     mul(factor, u16::from_le_bytes([low[at], high[at]])).to_le_bytes()
 }
 
-/// All 65,536 factors, in the four places in turns, on symbols that are no whole number of registers.
+/// All 65,536 factors, in each of the four places in turn, on symbols whose length is not a multiple of a
+/// register.
 #[test]
 fn every_kernel_multiplies_by_all_65_536_factors() {
     let step = if cfg!(miri) { 2_039 } else { 1 };
@@ -40,7 +41,7 @@ fn every_kernel_multiplies_by_all_65_536_factors() {
     }
 }
 
-/// Entry (n, d) is destination d's sum of the first n products, without what it held.
+/// Entry (n, d) is the sum of the first n products for destination d, without its old contents.
 fn products(sources: &[[Vec<u8>; 2]]) -> Vec<[[Vec<u8>; 2]; 4]> {
     let len = sources[0][0].len();
     let mut products = vec![[(); 4].map(|()| [vec![0; len], vec![0; len]])];
@@ -73,7 +74,7 @@ fn every_kernel_sums_halves_into_one_to_four_destinations_as_the_field_does() {
     for kernel in Kernel::available() {
         // A third of the misalignments of each length: there are two halves to each symbol.
         for (turn, (len, src_at, dst_at)) in cases().step_by(3).enumerate() {
-            // So that the few cases that Miri has include four destinations of all block sizes.
+            // So that the few cases under Miri include four destinations of all block sizes.
             let (count, few) = ((turn + 2) % (SOURCES + 1), 4 - turn % 4);
             let mut terms: Vec<HalvesTerm> = Vec::new();
             for (i, [low, high]) in froms.iter_mut().enumerate().take(count) {
@@ -109,8 +110,8 @@ fn every_kernel_sums_halves_into_one_to_four_destinations_as_the_field_does() {
     }
 }
 
-/// In allocations that end where the halves do, so that Miri and the address sanitizer see what reads too
-/// far.
+/// In allocations that end where the halves do, so that Miri and the address sanitizer detect reads past the
+/// end.
 #[test]
 fn no_kernel_reads_outside_of_its_halves() {
     let noise = noise(3);

@@ -1,9 +1,9 @@
-//! Symbols at all lengths and misalignments, and what must be left alone around them.
+//! Symbols at all lengths and misalignments, and the bytes around them that must not change.
 
-/// Longest symbol tried; every length up to it is, but by Miri.
+/// The longest symbol tried. Every length up to it is tried, except under Miri.
 const LONGEST: usize = if cfg!(miri) { 1_037 } else { 4_096 };
 
-/// Misalignments tried run over a cache line, which is also the widest register.
+/// The misalignments tried cover a cache line, which is also the widest register.
 pub const LINE: usize = 64;
 
 /// Bytes that look random, different for each `salt`.
@@ -11,8 +11,8 @@ pub fn noise(salt: u32) -> Vec<u8> {
     (0..LONGEST as u32).map(|i| ((i + 1).wrapping_mul(0x9E37_79B9 ^ (salt << 7 | 1)) >> 19) as u8).collect()
 }
 
-/// Lengths and misalignments: all lengths, each with every misalignment of the source, and over 64 lengths
-/// with every pair of misalignments.
+/// Lengths and misalignments. Every length is tried with every misalignment of the source, and lengths over
+/// 64 with every pair of misalignments.
 pub fn cases() -> impl Iterator<Item = (usize, usize, usize)> {
     // For Miri: each step of the loops (blocks, single registers, reaching back, bytes) at every register
     // length.
@@ -28,14 +28,14 @@ pub fn cases() -> impl Iterator<Item = (usize, usize, usize)> {
     lengths.flat_map(move |len| misalignments.clone().map(move |from| (len, from, (from + len) % LINE)))
 }
 
-/// A buffer in which symbols can be laid at any distance from a 64-byte boundary.
+/// A buffer that can hold symbols at any distance from a 64-byte boundary.
 pub struct Bench {
     memory: Vec<u8>,
     start: usize,
 }
 
 impl Bench {
-    /// What surrounds the symbol and must still be there afterwards.
+    /// The bytes around the symbol, which must still be there afterwards.
     const GUARD: u8 = 0xA5;
 
     pub fn new() -> Self {

@@ -1,9 +1,9 @@
-//! Every kernel this machine runs against the field itself: all lengths, all misalignments, nothing touched
-//! outside.
+//! Every kernel of this machine against the field itself: all lengths and all misalignments. No byte outside
+//! a symbol may change.
 //!
-//! Miri runs a reduced set, on it also the tiers that the machine lacks, since it interprets their
-//! instructions (`cargo xtask miri` has the target features it must be told). With `TIDEWIRE_QUICK=1` every
-//! length up to two cache lines and a sample of the others are tried, for processors that are emulated.
+//! Miri runs a reduced set, and also the tiers that the machine lacks, because it interprets their
+//! instructions (`cargo xtask miri` has the target features it needs). With `TIDEWIRE_QUICK=1` the tests try
+//! every length up to two cache lines and a sample of the others, for emulated processors.
 
 mod halves;
 mod laid;
@@ -12,7 +12,7 @@ use laid::{Bench, LINE, cases, noise};
 use tidewire_codec::field::gf256;
 use tidewire_codec::kernel::Kernel;
 
-/// Sources of the longest sum; more than one block of them is the ring's business.
+/// Sources of the longest sum. Tests of the ring cover more than one block of them.
 const SOURCES: usize = 5;
 
 #[test]
@@ -156,8 +156,8 @@ fn every_kernel_sums_into_one_to_four_destinations_as_the_field_does() {
     }
 }
 
-/// In allocations that end where the symbol does, so that Miri and the address sanitizer see what reads too
-/// far.
+/// In allocations that end where the symbol does, so that Miri and the address sanitizer detect reads past
+/// the end.
 #[test]
 fn no_kernel_reads_outside_of_its_symbols() {
     let noise = noise(3);

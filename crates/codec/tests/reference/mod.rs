@@ -1,7 +1,6 @@
-//! A decoder too simple to be wrong, to judge the real one: a dense matrix over a few ids, eliminated anew
-//! each time.
+//! A naive decoder, the reference for the real one: a dense matrix over a few ids, eliminated anew each time.
 //!
-//! It holds coefficients only; what the bytes must be is known from the sender. Source symbols are unit rows.
+//! It holds only coefficients; the test knows the true bytes from the sender. Source symbols are unit rows.
 
 pub mod pair;
 
@@ -11,7 +10,7 @@ use tidewire_codec::field::gf256::{inv, mul};
 #[derive(Clone)]
 pub struct Reference {
     rows: Vec<Vec<u8>>,
-    /// Whether each id was given up: nothing that mentions it is of use.
+    /// Whether each id was given up. A row that mentions such an id is useless.
     given_up: Vec<bool>,
 }
 
@@ -20,7 +19,7 @@ impl Reference {
         Self { rows: Vec::new(), given_up: vec![false; ids] }
     }
 
-    /// Adds a row; true when the rank rose.
+    /// Adds a row. Returns true if the rank rose.
     pub fn receive(&mut self, row: Vec<u8>) -> bool {
         let before = self.rows.len();
         self.rows.push(row);
@@ -29,7 +28,7 @@ impl Reference {
         self.rows.len() > before
     }
 
-    /// Gives up what is not decoded below `id`.
+    /// Gives up the ids below `id` that are not decoded.
     pub fn skip_before(&mut self, id: usize) {
         for id in 0..id {
             self.given_up[id] = !self.is_decoded(id);
@@ -50,8 +49,8 @@ impl Reference {
         self.rows.iter().filter(|row| !is_unit(row)).count()
     }
 
-    /// Given up ids are the lowest that are not decoded, so that a row which mentions one has one as pivot,
-    /// and no other row mentions that: dropping it takes nothing from the others.
+    /// Ids that are given up are the lowest that are not decoded. So a row that mentions one has one as its
+    /// pivot, and no other row mentions that pivot: dropping the row takes nothing from the others.
     fn forget_given_up(&mut self) {
         let given_up = &self.given_up;
         self.rows.retain(|row| row.iter().zip(given_up).all(|(&c, &given_up)| c == 0 || !given_up));

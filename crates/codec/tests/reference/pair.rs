@@ -1,4 +1,4 @@
-//! The real decoder beside the naive one: both take every step of an honest sender, and must agree after it.
+//! The real decoder beside the naive one: both take every step of an honest sender and must agree after it.
 //!
 //! Shared by the property tests of `decoder.rs` and the fuzz target `decoder`.
 
@@ -9,12 +9,12 @@ use tidewire_codec::{Code, Decoded, Decoder, Encoder, Limits, Reception, RepairI
 
 use super::Reference;
 
-/// Ids in play: a few words of the decoder's sets, and small enough for the naive elimination.
+/// Number of ids: a few words of the decoder's sets, and few enough for the naive elimination.
 pub const IDS: usize = 72;
 const SLOT: usize = 128;
 const LIMITS: Limits = Limits { slot_len: SLOT, capacity: IDS, max_span: IDS as u16, max_rows: IDS };
 
-/// What can happen. All ids are below [`IDS`].
+/// A step of the test. All ids are below [`IDS`].
 #[derive(Clone, Debug)]
 pub enum Step {
     Source(usize),
@@ -44,14 +44,15 @@ fn wide(first: usize, coefficients: impl Iterator<Item = u8>) -> Vec<u8> {
     row
 }
 
-/// Both decoders with one honest sender, and what the real one reported.
+/// Both decoders with one honest sender, and the reports of the real one.
 pub struct Pair {
     encoder: Encoder,
     pub decoder: Decoder,
     reference: Reference,
     end: usize,
     pub reported: BTreeSet<u64>,
-    /// A skip cost more rows than it had to, for want of row operations: the reference knows more since.
+    /// A skip lost more rows than necessary, because of the bound on row operations. Since then the reference
+    /// knows more.
     is_behind: bool,
 }
 
@@ -113,8 +114,9 @@ impl Pair {
         }
     }
 
-    /// What a relay would send: as long as the longest symbol it mixes, or longer, for it may have held
-    /// longer ones that cancel out. Half of all lengths of coding vectors stand for that.
+    /// The symbol that a relay would send. It is as long as the longest symbol it mixes, or longer, because
+    /// the relay may have held longer ones that cancel out. Half of all lengths of coding vectors stand for
+    /// that case.
     fn mixed(&self, first: usize, coefficients: &[u8]) -> Vec<u8> {
         let mut mixed = Vec::new();
         for (id, &factor) in (first as u64..).zip(coefficients).filter(|&(_, &factor)| factor != 0) {

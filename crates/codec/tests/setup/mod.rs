@@ -1,8 +1,9 @@
-//! What the environment tells a run of the codec's tests: `TIDEWIRE_KERNEL=ssse3` runs them on that kernel
-//! instead of the fastest, `TIDEWIRE_QUICK=1` with a tenth of the cases.
+//! Settings of the codec's tests from the environment. `TIDEWIRE_KERNEL=ssse3` runs them on that kernel
+//! instead of the fastest, and `TIDEWIRE_QUICK=1` with a tenth of the cases.
 //!
 //! The library itself reads no environment. A test file says `mod setup;`, takes its `proptest` settings from
-//! [`cases`], and calls [`activate_kernel`] first thing in other tests. A name that is unknown or that this
+//! [`cases`], and calls [`activate_kernel`] first in other tests. A name that is unknown, or that this
+//! processor cannot run, fails every test; there is no fallback.
 //! processor does not run fails every test; nothing falls back.
 #![allow(dead_code, reason = "not every test file needs all of it")]
 
@@ -19,7 +20,7 @@ pub fn activate_kernel() {
     kernel.activate();
 }
 
-/// Settings for a property: so many cases, on the kernel asked for.
+/// Settings for a property: the number of cases, on the requested kernel.
 pub fn cases(cases: u32) -> Config {
     activate_kernel();
     let is_quick = std::env::var_os("TIDEWIRE_QUICK").is_some_and(|quick| quick == "1");

@@ -1,13 +1,14 @@
-//! What the matrix gives up: rows that would take more room or more work than there may be.
+//! Drops rows of the matrix that would take more room or work than the limits allow.
 //!
-//! A part of [`Rows`]: [`reduce`](Rows::reduce) makes room for a repair by dropping rows of later symbols,
-//! and [`Decoder::skip_before`](crate::Decoder::skip_before) takes given up ids out of the rows. Both keep
-//! the invariants of the matrix; only exchanges touch payloads, which the caller repeats.
+//! This is a part of [`Rows`]. [`reduce`](Rows::reduce) drops rows of later symbols to make room for a
+//! repair, and [`Decoder::skip_before`](crate::Decoder::skip_before) takes ids that were given up out of the
+//! rows. Both keep the invariants of the matrix. Only exchanges touch payloads; the caller repeats them
+//! there.
 //!
-//! The lowest gap always closes: a repair whose span begins at or below the decoder's edge is never refused
-//! for want of columns, nor for want of rows if there may be as many rows as a span is long. It drops only
-//! rows with pivots above its own span, so that the rank of what is known of the ids in the span grows with
-//! each such repair until all of them are known.
+//! The lowest gap always closes. A repair whose span begins at or below the decoder's edge is never refused
+//! for want of columns. It is not refused for want of rows either if the limit of rows is at least the length
+//! of a span. It drops only rows with pivots above its own span. So each such repair adds to the rank over
+//! the ids in its span, until all of them are known.
 
 use super::{Place, Rows};
 use crate::DecodeError;
@@ -16,11 +17,11 @@ use crate::field::gf256;
 use crate::kernel::Kernel;
 
 impl Rows {
-    /// Gives up the ids below `id`, with one row for each of them that is free; what the other rows say about
-    /// the ids that are left is kept, as long as that takes no more than [`limit`](Self::limit) row
-    /// operations. Beyond that, all rows that mention the id are dropped. `exchanged` is told the pivot of
-    /// each dropped row, and the pivots and factors of the rows it was added to. Returns how many rows were
-    /// dropped for want of row operations.
+    /// Gives up the ids below `id`, and loses one row for each free id among them. The remaining rows keep
+    /// what they say about the other ids, as long as that takes at most [`limit`](Self::limit) row
+    /// operations. Beyond that bound, all rows that mention the id are dropped. `exchanged` receives the
+    /// pivot of each dropped row, and the pivots and factors of the rows it was added to. Returns how many
+    /// rows the bound on row operations cost.
     pub fn give_up_below(&mut self, id: u64, targets: &mut Terms, mut exchanged: impl FnMut(u64, &Terms)) -> usize {
         if self.free.is_empty() {
             return 0;
@@ -37,7 +38,8 @@ impl Rows {
             }
             let mentioning = (0..self.len()).filter(|&row| self.cells[row * self.stride + column] != 0);
             let count = mentioning.clone().count();
-            // The row of the lowest pivot: the others keep a pivot above all they mention.
+            // Take the row with the lowest pivot, so that the pivot of every other row stays above all ids it
+            // mentions.
             let Some(row) = mentioning.min_by_key(|&row| self.pivots[row]) else { continue };
             if count - 1 <= budget {
                 budget -= count - 1;
@@ -58,16 +60,16 @@ impl Rows {
         lost
     }
 
-    /// Makes room for `added` more columns by dropping rows with pivots above `highest`: those with the
-    /// highest pivots, and no more of them than needed. The columns that the candidate mentions stay. The
-    /// work is a few passes over the coefficients however many rows go, and touches no payload.
+    /// Makes room for `added` more columns: drops the rows with the highest pivots, only those above
+    /// `highest`, and no more than needed. Columns that the candidate mentions stay. The work is a few passes
+    /// over the coefficients however many rows are dropped, and touches no payload.
     ///
     /// This always succeeds for a repair whose span begins at or below the decoder's edge. Its candidate, and
-    /// the rows with pivots up to `highest`, mention only missing ids of that span, and there are columns for
-    /// the ids of a whole span.
+    /// the rows with pivots up to `highest`, mention only missing ids of that span, and the limit of columns
+    /// is at least a whole span.
     ///
     /// # Errors
-    /// The rows with pivots up to `highest` and the candidate mention too many ids; nothing is changed.
+    /// The rows with pivots up to `highest` and the candidate mention too many ids. Nothing is changed.
     pub(super) fn make_columns(&mut self, added: usize, highest: u64) -> Result<(), DecodeError> {
         let limit = self.max_free.min(self.capacity);
         if self.free.len() + added <= limit {
@@ -86,16 +88,16 @@ impl Rows {
         Ok(())
     }
 
-    /// How far above `highest` the lowest pivot is whose row must be dropped with all above it, so that at
-    /// most `room` columns, fewer than there are, stay mentioned. 0 if not even dropping all rows above
-    /// `highest` gives so much room.
+    /// The lowest distance above `highest` from which rows must be dropped, so that at most `room` columns
+    /// stay mentioned. `room` is less than the present number of columns. Returns 0 if dropping all rows
+    /// above `highest` is not enough.
     fn least_to_drop(&mut self, room: usize, highest: u64) -> u32 {
         if self.pivots.iter().all(|&pivot| pivot <= highest) {
             return 0;
         }
         let Self { columns, candidate, cells, stride, pivots, free, .. } = self;
         let columns = &mut columns[..free.len()];
-        // Of each column: how far above `highest` the lowest pivot of the rows is that mention it.
+        // For each column: the least distance above `highest` of the pivots of rows that mention it.
         columns.iter_mut().zip(&*candidate).for_each(|(least, &cell)| *least = if cell == 0 { u32::MAX } else { 0 });
         for (cells, &pivot) in cells.chunks_exact(*stride).zip(&*pivots) {
             let above = distance(pivot, highest);
@@ -106,14 +108,14 @@ impl Rows {
         *columns.select_nth_unstable(room).1
     }
 
-    /// The row with the highest pivot, if that is above an id.
+    /// The row with the highest pivot, if that pivot is above the id `above`.
     pub(super) fn highest_row(&self, above: u64) -> Option<usize> {
         let rows = self.pivots.iter().enumerate().filter(|&(_, &pivot)| pivot > above);
         rows.max_by_key(|&(_, &pivot)| pivot).map(|(row, _)| row)
     }
 
-    /// Solves a row for the id of a free column, puts that into the other rows, and drops the row: its pivot
-    /// is free from now on, in the column that the id leaves.
+    /// Solves a row for the id of a free column, substitutes the result into the other rows, and drops the
+    /// row. Its pivot becomes free and takes over the column of that id.
     fn exchange(&mut self, row: usize, column: usize, targets: &mut Terms) {
         targets.clear();
         let (width, pivot) = (self.free.len(), self.pivots[row]);
@@ -134,7 +136,7 @@ impl Rows {
         self.set_place(pivot, Place::Free(column as u32));
     }
 
-    /// Marks the columns that the candidate or a row mentions, and counts them.
+    /// Marks the columns that the candidate or a row mentions. Returns their number.
     fn mention(&mut self) -> usize {
         let Self { mentions, candidate, cells, stride, pivots, free, .. } = self;
         let mentions = &mut mentions[..free.len()];
@@ -145,8 +147,8 @@ impl Rows {
         mentions.iter().filter(|&&mention| mention != 0).count()
     }
 
-    /// Forgets the columns that neither a row nor the candidate mentions: the last columns that are mentioned
-    /// take their places.
+    /// Forgets the columns that neither a row nor the candidate mentions. The last mentioned columns take
+    /// their places.
     pub(super) fn forget_unmentioned(&mut self) {
         let (width, kept) = (self.free.len(), self.mention());
         let mut moves = 0;
@@ -178,8 +180,8 @@ impl Rows {
     }
 }
 
-/// How far a pivot lies above an id; 0 if it does not. Both lie in the ring, which has fewer slots than the
-/// type has numbers.
+/// How far a pivot lies above an id; 0 if it does not. Both lie in the ring, which has fewer slots than a
+/// `u32` can count.
 fn distance(pivot: u64, highest: u64) -> u32 {
     u32::try_from(pivot.saturating_sub(highest)).unwrap_or(u32::MAX)
 }

@@ -1,20 +1,20 @@
 //! The decoding matrix: which missing symbols each unsolved row mixes, in reduced row echelon form.
 //!
-//! Only coefficients live here; the bytes of a row lie in the ring, in the slot of the symbol the row will
-//! become, and [`Decoder`](super::Decoder) repeats there what this module does to the coefficients.
+//! This module holds only coefficients. The bytes of a row lie in the ring, in the slot of the symbol that
+//! the row will become; [`Decoder`](super::Decoder) repeats on them each operation that this module does.
 //!
-//! Every row has a *pivot*, the highest id it mentions, with coefficient 1, and no other row mentions that
-//! id. The other ids are *free*; only their coefficients are stored, one byte each, in columns that rows
-//! share. From this form follow the three things the decoder relies on:
+//! Every row has a *pivot*: the highest id it mentions, with coefficient 1. No other row mentions that id.
+//! The other ids are *free*. Their coefficients are stored, one byte each, in columns that all rows share.
+//! The decoder relies on three properties of this form:
 //! - a row whose free coefficients are all zero is a decoded symbol, and no other combination of rows is;
 //! - reducing a new row takes one pass over the rows whose pivots it mentions, in any order;
-//! - the rows with pivots up to some id are all that is known of the ids up to it: a full matrix can give up
-//!   the others.
+//! - the rows with pivots up to an id contain all that is known of the ids up to it, so that a full matrix
+//!   can give up the other rows.
 //!
-//! Invariants: every column is mentioned by a row, but between the calls of one reception; columns are
-//! numbered without gaps; all cells beyond the last column or the last row are zero. Pivots and free ids are
-//! missing ids, each in one place: rows and columns together never exceed the ring's capacity. Memory is
-//! taken when the first row comes, all of it at once and to the byte, and when the ring grows.
+//! Invariants: between receptions, every column is mentioned by a row. Columns are numbered without gaps. All
+//! cells after the last column or the last row are zero. Pivots and free ids are missing ids, each in one
+//! place, so rows and columns together never exceed the ring's capacity. The first row allocates exactly the
+//! memory for all rows; only growth of the ring allocates more.
 
 mod give_up;
 
@@ -34,7 +34,7 @@ pub(super) struct Rows {
     max_free: usize,
     /// Slots of the ring, a power of two.
     capacity: usize,
-    /// What the matrix says of the id of each slot; empty before the first row.
+    /// What the matrix knows about the id of each slot; empty before the first row.
     places: Vec<Place>,
     /// The pivot of each row.
     pivots: Vec<u64>,
@@ -44,15 +44,15 @@ pub(super) struct Rows {
     /// Coefficients of the free ids: row after row, `stride` columns each.
     cells: Vec<u8>,
     stride: usize,
-    /// The row being worked in, not part of the matrix.
+    /// The row that is being reduced; not part of the matrix.
     candidate: Vec<u8>,
     /// Not zero where a column is mentioned; see [`mention`](Self::mention).
     mentions: Vec<u8>,
-    /// A number for each column, of use within one call only. Kept for its memory.
+    /// A number for each column, valid within one call only. Kept to reuse its memory.
     columns: Vec<u32>,
 }
 
-/// Where an id is found.
+/// The place of an id in the matrix.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     Unmentioned,
@@ -62,7 +62,7 @@ pub(super) enum Place {
     Free(u32),
 }
 
-/// The highest id of the candidate: its pivot, once it is a row.
+/// The highest id of the candidate. It becomes the pivot when the candidate becomes a row.
 #[derive(Clone, Copy)]
 pub(super) struct Lead {
     pub id: u64,
@@ -72,8 +72,8 @@ pub(super) struct Lead {
 }
 
 impl Rows {
-    /// An empty matrix of at most `max_rows` rows that mention at most `max_free` ids besides their pivots,
-    /// for a ring of `capacity` slots.
+    /// An empty matrix for a ring of `capacity` slots. It holds at most `max_rows` rows, which mention at
+    /// most `max_free` ids besides their pivots.
     pub fn new(max_rows: usize, max_free: usize, capacity: usize) -> Self {
         Self {
             max_rows,
@@ -110,7 +110,7 @@ impl Rows {
         self.pivots.iter().copied()
     }
 
-    /// Most rows there can be.
+    /// The most rows that the matrix can hold.
     pub fn limit(&self) -> usize {
         self.max_rows.min(self.capacity)
     }
@@ -126,25 +126,25 @@ impl Rows {
         (0..rows).filter(move |&row| self.is_mentioned(row, place)).map(|row| self.pivots[row])
     }
 
-    /// A missing id without a row, if a row that is still held came from this repair: its slot has no bytes
-    /// of use.
+    /// A missing id without a row, if the matrix still holds a row that came from this repair. The slot of
+    /// that id holds no bytes in use.
     pub fn spare_slot_beside(&self, name: (Code, RepairId)) -> Option<u64> {
         if self.names.contains(&Some(name)) { self.free.first().copied() } else { None }
     }
 
-    /// Makes the candidate of the `missing` ids that a repair mixes, ascending, with their factors in `row`,
-    /// the first of them that of `first`, and reduces it by the rows. Returns its lead, or `None` when the
-    /// rows know it already. What `row` says then is what is to be subtracted from the repair's payload: the
-    /// factors of known symbols as they were, those of rows at their pivots, and zero for all free ids.
-    /// `used` is for its memory.
+    /// Builds the candidate from a repair and reduces it by the rows. `missing` are the missing ids in the
+    /// repair's span, ascending; `row` has their factors and begins with that of `first`. Returns the
+    /// candidate's lead, or `None` if the rows already knew all of it. Afterwards `row` says what to subtract
+    /// from the repair's payload: known symbols keep their factors, pivots keep those of their rows, and free
+    /// ids have zero. `used` lends its memory.
     ///
-    /// Where the matrix is full, rows of later symbols give way to a repair of earlier ones. Otherwise a
-    /// window with losses all over it could fill the matrix with rows that solve nothing yet, and its lowest
-    /// gap would never close. The candidate needs none of the dropped rows: neither it nor what is subtracted
-    /// from it mentions anything above its highest id.
+    /// When the matrix is full, a repair of earlier symbols replaces rows of later ones. Otherwise a window
+    /// with losses everywhere could fill the matrix with rows that solve nothing yet, and its lowest gap
+    /// would never close. The candidate needs none of the dropped rows: neither it nor what is subtracted
+    /// from it mentions an id above its highest.
     ///
     /// # Errors
-    /// No room for the row or its columns; nothing is changed.
+    /// There is no room for the row or its columns; nothing is changed.
     pub fn reduce(
         &mut self,
         missing: impl Iterator<Item = u64> + Clone,
@@ -193,7 +193,7 @@ impl Rows {
         Ok(self.lead())
     }
 
-    /// Makes the candidate the plain symbol of a free column, as it became known.
+    /// Makes the candidate the symbol of a free column that has become known.
     pub fn load_known(&mut self, id: u64, column: u32) -> Lead {
         let column = column as usize;
         self.candidate.fill(0);
@@ -201,7 +201,7 @@ impl Rows {
         Lead { id, column, is_alone: true }
     }
 
-    /// Takes a row out of the matrix, without its pivot, which became known: what is left is the candidate.
+    /// Takes a row whose pivot became known out of the matrix. The rest of the row becomes the candidate.
     pub fn load_row(&mut self, row: u32) -> (Option<Lead>, Name) {
         let (row, width) = (row as usize, self.free.len());
         self.candidate.fill(0);
@@ -219,10 +219,10 @@ impl Rows {
         factor
     }
 
-    /// Makes the normalised candidate a row with its lead as pivot, or, when it mentions nothing else,
-    /// forgets its lead, a decoded symbol. It is subtracted from every row that mentions its lead: `targets`
-    /// receives their pivots and factors. Rows that are solved by that are removed and their pivots added to
-    /// `solved`.
+    /// Makes the normalised candidate a row with its lead as pivot. A candidate that mentions only its lead
+    /// is a decoded symbol, and its column is forgotten instead. The candidate is subtracted from every row
+    /// that mentions the lead: `targets` receives their pivots and factors. Rows that this solves are
+    /// removed, and their pivots added to `solved`.
     pub fn settle(&mut self, lead: Lead, name: Name, targets: &mut Terms, solved: &mut Vec<u64>) {
         targets.clear();
         let width = self.width();
@@ -240,7 +240,7 @@ impl Rows {
             targets.push((self.pivots[row], factor));
             if is_zero(cells) {
                 solved.push(self.pivots[row]);
-                // The row that takes its place was looked at before.
+                // The row that takes its place was already visited.
                 self.remove(row);
             }
         }
@@ -255,7 +255,7 @@ impl Rows {
         }
     }
 
-    /// Follows the ring to `capacity` slots.
+    /// Adapts the matrix to a ring of `capacity` slots.
     pub fn grow(&mut self, capacity: usize) {
         self.capacity = capacity;
         if self.stride > 0 {
@@ -263,7 +263,8 @@ impl Rows {
         }
     }
 
-    /// The highest id that the candidate mentions; `None` when the rows already knew all it says.
+    /// The highest id that the candidate mentions; `None` if it mentions none, because the rows already knew
+    /// all of it.
     fn lead(&self) -> Option<Lead> {
         let mentioned = self.candidate.iter().zip(&self.free).enumerate().filter(|(_, (cell, _))| **cell != 0);
         let mut lead: Option<Lead> = None;
@@ -277,7 +278,7 @@ impl Rows {
         lead
     }
 
-    /// Gives the ids that no row mentions yet a column each, with their coefficients in the candidate.
+    /// Adds a column for each id that no row mentions yet, with its coefficient in the candidate.
     fn add_columns(&mut self, missing: impl Iterator<Item = u64>, first: u64, row: &mut [u8]) {
         for id in missing {
             let factor = &mut row[(id - first) as usize];
@@ -299,7 +300,7 @@ impl Rows {
         }
     }
 
-    /// Removes a column that is zero in all rows and in the candidate; the last one takes its place.
+    /// Removes a column that is zero in all rows and in the candidate. The last column takes its place.
     fn forget_column(&mut self, column: usize) {
         let last = self.free.len() - 1;
         self.set_place(self.free[column], Place::Unmentioned);
@@ -315,7 +316,7 @@ impl Rows {
         self.candidate.swap(column, last);
     }
 
-    /// Removes a row and the mention of its pivot; the last row takes its place.
+    /// Removes a row and the place of its pivot. The last row takes its place.
     fn remove(&mut self, row: usize) {
         let (last, stride) = (self.len() - 1, self.stride);
         self.set_place(self.pivots[row], Place::Unmentioned);
@@ -336,8 +337,8 @@ impl Rows {
         }
     }
 
-    /// Cells of a row that are worked in: the columns, and zeros up to whole registers, for which the kernels
-    /// have no slow way at the end.
+    /// The number of cells to work on in a row: the columns, then zeros up to a whole register, so that the
+    /// kernels need no slow loop at the end.
     fn width(&self) -> usize {
         self.free.len().next_multiple_of(LINE).min(self.stride)
     }
@@ -358,8 +359,7 @@ impl Rows {
         }
     }
 
-    /// Takes the memory for all rows and columns that may come, and moves those that are there to their new
-    /// places.
+    /// Allocates memory for the most rows and columns, and moves existing ones to their new places.
     fn resize(&mut self) {
         let (rows, columns, old) = (self.limit(), self.max_free.min(self.capacity).max(1), self.stride);
         self.stride = columns;
@@ -387,13 +387,13 @@ impl Rows {
     }
 }
 
-/// Whether all cells are zero. A line at a time, which the compiler does in registers: cell by cell, this
-/// would be most of the work of a matrix whose rows have few coefficients left.
+/// Whether all cells are zero. It checks a line at a time, which the compiler does in registers: a check by
+/// cell would be most of the work in a matrix whose rows have few coefficients left.
 fn is_zero(cells: &[u8]) -> bool {
     cells.chunks(LINE).all(|line| line.iter().fold(0, |sum, cell| sum | cell) == 0)
 }
 
-/// Lengthens without room to spare.
+/// Lengthens a list without spare capacity.
 fn fit<T: Copy>(list: &mut Vec<T>, len: usize, value: T) {
     list.reserve_exact(len.saturating_sub(list.len()));
     list.resize(len, value);
