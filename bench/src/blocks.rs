@@ -2,8 +2,8 @@
 //!
 //! A block is k source symbols of 1,280 bytes; the encoder writes r = 20 % repair symbols, the decoder gets
 //! all sources but m = 10 % (random, fixed) and m repair symbols. Up to k + r = 256 ours is the Cauchy code,
-//! beyond it the random one; beside both stands the random code over GF(2^16) (goal 5). Every codec decodes the
-//! block from its own repair symbols, and the result is compared, before it is timed.
+//! beyond it the random one; beside both stands the random code over GF(2^16) (goal 5). Every codec decodes
+//! the block from its own repair symbols, and the result is compared, before it is timed.
 
 use std::hint::black_box;
 

@@ -245,8 +245,8 @@ fn errors_carry_numbers_and_change_nothing() {
 /// form of w terms is 0: the first w - 1 are free and give the last, which is not 0 unless they sum to 0
 /// themselves, so N(w) = 255^(w-1) - N(w-1) with N(1) = 0, and the probability N(w) / 255^w is (1 + (-1)^w /
 /// 255^(w-1)) / 256: 1/256 for all but the shortest forms. A sink that lacks j dimensions has j forms:
-/// 256^-j. Redundant receptions while it lacks j are geometric, so that a generation has 1/255 + 1/65,535 +
-/// ... = 0.003937 of them, with variance 256/255^2 + ....
+/// 256^-j. Redundant receptions while it lacks j are geometric, so a generation has the sum of 1/(256^j - 1)
+/// over j of them: 0.003937, with a variance of about 256/255^2.
 #[test]
 fn random_recodings_are_redundant_as_often_as_theory_says() {
     const GENERATIONS: u64 = 20_000;

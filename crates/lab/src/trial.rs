@@ -26,12 +26,12 @@ use crate::processes::Processes;
 use crate::records::{Arrival, Outcome, Plan, Way};
 use crate::tcp::set_control;
 
-/// Bytes of a record on a stream: a packet's worth, headers aside (PEERS).
+/// Bytes of a record on a stream: a packet's worth, headers aside. Chosen.
 const STREAM_RECORD: usize = 1_200;
-/// And as a datagram: seven packets of an MPEG transport stream, SRT's usual payload (PEERS).
+/// Bytes of a record sent as a datagram: seven packets of an MPEG transport stream, SRT's usual payload.
 const DATAGRAM_RECORD: usize = 1_316;
-/// What is left out of goodput and of settled delays: slow start (PEERS); of a run shorter than four of it, a
-/// quarter.
+/// Time at the beginning that goodput and settled delays leave out: slow start. In a run shorter than four
+/// times this, a quarter of the run.
 const START: Duration = Duration::from_secs(3);
 /// How long records are waited for beyond four round trips, which any repair of them has by then.
 const GRACE: Duration = Duration::from_secs(1);

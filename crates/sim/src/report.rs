@@ -244,7 +244,7 @@ impl Report {
     }
 }
 
-/// Start-up of the rate controller is over by then (PEERS L2 measures the steady state from 3 s on).
+/// Start-up of the rate controller is over by then; the steady state is measured from 3 s on.
 const STEADY_AFTER: Duration = Duration::from_secs(3);
 /// Longer than any trial that makes progress; a trial that stands still ends by the idle timeout long before.
 const DEFAULT_LIMIT: Duration = Duration::from_secs(600);

@@ -1,6 +1,6 @@
-//! Rows of the founders' survival list that the simulator can show: addresses that change, blackouts,
-//! feedback that is lost, dead or damaged. The number in a name is the row's; what a lying peer is told
-//! (S10), copies (S14) and flapping (S17) stand in `proto`'s `tests/hostile`.
+//! Rows of the survival list (`docs/survival.md`) that the simulator can show: addresses that change,
+//! blackouts, feedback that is lost, dead or damaged. The number in a name is the row's; what a lying peer is
+//! told (S10), copies (S14) and flapping (S17) stand in `proto`'s `tests/hostile`.
 
 use core::time::Duration;
 use std::path::Path;

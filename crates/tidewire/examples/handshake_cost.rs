@@ -1,4 +1,4 @@
-//! What a handshake costs the side that listens, in microseconds: H6 and H7 of the founders' notes.
+//! What a handshake costs the side that listens, in microseconds: rows H6 and H7 of `docs/survival.md`.
 //!
 //! `cargo run --release -p tidewire --example handshake_cost`. Medians of rounds that take turns; close
 //! everything else first.

@@ -1,5 +1,5 @@
-//! A raw prober over a real socket (RELIABILITY T17): nothing comes back without the secret, and with it no
-//! more than was sent.
+//! A raw prober over a real socket: nothing comes back without the secret, and
+//! with it no more than was sent.
 
 mod pair;
 

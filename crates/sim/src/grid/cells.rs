@@ -12,7 +12,7 @@ use crate::load::Flow;
 use crate::pair::End;
 use crate::settings::Direction;
 
-/// Bits per second of every link of the grid (PEERS L1 and L2).
+/// Bits per second of every link of the grid: that of goals L1 and L2 (`docs/figures.md`).
 pub const RATE: f64 = 25e6;
 /// More than any cell carries: a run ends by its time.
 const ENDLESS: u64 = 1 << 40;

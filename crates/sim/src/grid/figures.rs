@@ -10,7 +10,7 @@ use super::cells::Cell;
 use crate::pair::End;
 use crate::report::Trial;
 
-/// Start-up is over by then (PEERS L1 and L2 measure from the third second on).
+/// Start-up is over by then: goals L1 and L2 (`docs/figures.md`) are measured from the third second on.
 const STEADY_AFTER: Duration = Duration::from_secs(3);
 
 /// Which part of a run.

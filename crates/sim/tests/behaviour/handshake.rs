@@ -27,7 +27,7 @@ fn half_of_the_handshakes_under_30_percent_loss_take_one_round_trip() {
         })
         .collect();
     times.sort();
-    // RELIABILITY H1.
+    // Row H1 of docs/survival.md.
     assert!(times[250] <= RTT.mul_f64(1.2), "median {:?}", times[250]);
     assert!(times[495] <= RTT + Duration::from_millis(750), "99 % {:?}", times[495]);
 }

@@ -23,7 +23,7 @@ fn next_byte(run: &mut Run, from: Time) -> Time {
     at
 }
 
-/// The goal L7 of the founders' notes: a blackout of up to a second costs two round trips more than its
+/// Goal L7: a blackout of up to a second costs two round trips more than its
 /// length, whenever it comes; round trips as the sender measures them, what its probing queues included.
 #[test]
 fn data_flows_two_round_trips_after_a_blackout() {

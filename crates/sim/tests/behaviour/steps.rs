@@ -112,7 +112,7 @@ fn seeds() -> u64 {
     if std::env::var_os("TIDEWIRE_QUICK").is_some() { 4 } else { 16 }
 }
 
-/// PEERS L1: the p99 at 10 % of loss.
+/// Goal L1: the p99 at 10 % of loss.
 const TARGET_P99: f64 = 0.025;
 
 #[test]
@@ -153,7 +153,7 @@ fn bursts_that_grow_are_followed() {
     let (after_twenty, settled) = (step.share(12), step.share(45));
     println!("share before {:.3}, after twenty round trips {after_twenty:.3}, settled {settled:.3}", step.share_before);
     assert!(settled > 1.2 * step.share_before && after_twenty > 0.8 * settled);
-    // PEERS L1, Gilbert 5 % x 4.
+    // Goal L1 with bursts of 4 at 5 %.
     assert!(step.quantile(20.0 * RTT.as_secs_f64(), 5.0, 0.99) <= 0.09);
 }
 

@@ -204,8 +204,8 @@ fn s18_beside_another_controller_each_gets_its_part() {
     }
 }
 
-/// One of ours among up to three others gets half to one and a half of what each would (RELIABILITY S18), and
-/// some more where they are unlike.
+/// One of ours among up to three others gets half to one and a half of what each would (S18 of
+/// `docs/survival.md`), and some more where they are unlike.
 #[test]
 fn s18_more_flows_share_the_queue() {
     let contests = contests(&[&["bbr", "cubic", "cubic"], &["bbr", "cubic", "cubic", "cubic"]]);
