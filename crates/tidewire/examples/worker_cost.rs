@@ -1,4 +1,6 @@
-//! How many products a pool of workers makes in a second: of one thread, of two, and without any.
+//! How many products a pool of workers makes in a second: of one thread, of two, and without any. And the time
+//! that it takes to hand a small job to a worker and to get its result, which is what `Config::inline_products`
+//! weighs against the work itself.
 //!
 //! The jobs are those of a lane in blocks, taken from an endpoint that sends. The pool is that of the driver,
 //! compiled again with a `shared` that only counts results. Run it on an idle machine with two cores:
@@ -65,8 +67,12 @@ const R: u16 = 64;
 /// Turns of 200 us between two FEEDBACKs: 10 ms, in which three blocks leave.
 const TURNS: usize = 50;
 
+/// A block whose job takes less time than handing it over.
+const SMALL: (u16, u16) = (16, 4);
+
 fn main() {
-    let jobs: Vec<_> = core::iter::repeat_n(jobs(), TIMES).flatten().collect();
+    hand_over(&jobs(SMALL));
+    let jobs: Vec<_> = core::iter::repeat_n(jobs((K, R)), TIMES).flatten().collect();
     let mut rates = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
         for (workers, rates) in (0..).zip(&mut rates) {
@@ -85,6 +91,33 @@ fn main() {
         println!("{name:<10} {:6.2} ({:.2}, {:.2})", middle / 1e9, least / 1e9, most / 1e9);
     }
     println!("2 workers over 1: {:.2}; 1 worker over inline: {:.2}", two.0 / one.0, one.0 / none.0);
+}
+
+/// Prints what handing a job over adds: jobs one after the other through a worker, less the same jobs inline.
+fn hand_over(jobs: &[Work]) {
+    let shared = Arc::<Shared>::default();
+    let mut workers = Workers::start(1, &shared).expect("threads");
+    let (mut added, mut inline) = (Vec::new(), Vec::new());
+    for (number, work) in jobs.iter().enumerate() {
+        let (mut handed, kept) = (Some(work.clone()), work.1.clone());
+        let begun = Instant::now();
+        workers.feed(|| handed.take());
+        shared.wait(number);
+        let by_worker = begun.elapsed();
+        let begun = Instant::now();
+        drop(kept.run());
+        inline.push(begun.elapsed());
+        added.push(by_worker.saturating_sub(inline[number]));
+    }
+    let median = |times: &mut Vec<Duration>| {
+        times.sort();
+        1e6 * times[times.len() / 2].as_secs_f64()
+    };
+    let (added, inline, products) = (median(&mut added), median(&mut inline), jobs[0].1.products());
+    println!(
+        "a job of {products} products: {inline:.1} us inline, {added:.1} us more through a worker, the time of {:.0} products",
+        products as f64 * added / inline
+    );
 }
 
 /// Products a second.
@@ -107,10 +140,10 @@ fn rate(count: u16, mut jobs: Vec<Work>) -> f64 {
 }
 
 /// The jobs of a sender of blocks to a peer that gets all of it.
-fn jobs() -> Vec<Work> {
+fn jobs((k, r): (u16, u16)) -> Vec<Work> {
     let mut config = Config::default();
     // There is no round trip to find a rate by.
-    config.profile = Profile { rate_control: RateControl::Fixed { bits_per_second: 1_000_000_000 }, ..block(K, R) };
+    config.profile = Profile { rate_control: RateControl::Fixed { bits_per_second: 1_000_000_000 }, ..block(k, r) };
     (config.workers, config.inline_products) = (1, 0);
     let endpoint = |port: u8| {
         let (credentials, provider) = (Secret::new([7; 32]).into(), Arc::new(AwsLc));
