@@ -1,9 +1,9 @@
 //! Suite `blocks`: block codes, ours on every tier beside the peers in the same rounds (goals 3 and 4).
 //!
-//! A block is k source symbols of 1,280 bytes; the encoder writes r = 20 % repair symbols, the decoder gets
-//! all sources but m = 10 % (random, fixed) and m repair symbols. Up to k + r = 256 ours is the Cauchy code,
-//! beyond it the random one; beside both stands the random code over GF(2^16) (goal 5). Every codec decodes
-//! the block from its own repair symbols, and the result is compared, before it is timed.
+//! A block is k source symbols of 1,280 bytes. The encoder writes r = 20 % repair symbols. The decoder gets
+//! all sources except m = 10 % (random, fixed) and m repair symbols. Tidewire uses the Cauchy code while k +
+//! r <= 256, and the random code beyond, beside the random code over GF(2^16) (goal 5). Before it is timed,
+//! every codec must decode the block correctly from its own repair symbols.
 
 use std::hint::black_box;
 
@@ -17,12 +17,12 @@ use crate::report::{Cell, Report, Table, Verdict};
 use crate::symbols::Symbols;
 use crate::timing::{Case, Effort, Times, race};
 
-/// Bytes of a symbol with which the reference decoder was measured.
+/// Bytes of a symbol in the measurement of the reference decoder.
 const LEN: usize = 1_280;
 const LENGTHS: [usize; 6] = [16, 32, 64, 200, 256, 1_024];
-/// Enough for a look: a Cauchy code, and the random one.
+/// Block lengths for a quick run: one for a Cauchy code, one for the random code.
 const QUICK_LENGTHS: [usize; 2] = [16, 256];
-/// Up to here the goal of the encoder holds.
+/// The longest block for which the goal of the encoder holds.
 const LONGEST_JUDGED: usize = 256;
 
 /// Runs the suite.
@@ -44,7 +44,7 @@ pub fn run(tiers: &[&'static Kernel], effort: Effort, report: &mut Report) {
 /// k symbols, of which a tenth is lost.
 fn block(k: usize) -> Block {
     let rounded = |percent: usize| (k * percent + 50) / 100;
-    // A prime stride goes to all places but the last, which stays, since `rlnc` cuts a byte off there.
+    // A prime stride reaches all places. The last symbol is never lost, because `rlnc` cuts a byte off there.
     let lost = (0..rounded(10)).map(|i| (i * 7_919 + 3) % (k - 1)).collect();
     Block { sources: Symbols::noise(k, LEN), repairs: rounded(20), lost }
 }
@@ -56,7 +56,7 @@ enum Direction {
     Decode,
 }
 
-/// One column of it: the same rows for every k, without times where a codec cannot do it.
+/// One column of a table: the same rows for every k, without times where a codec cannot do it.
 struct Column {
     k: usize,
     rows: Vec<(String, Option<Times>)>,
@@ -122,7 +122,7 @@ impl Direction {
     }
 }
 
-/// The kernel's part of `sums` combinations of the block, with everything prepared.
+/// The kernel's part of `sums` combinations of the block; everything else is prepared.
 fn products<'a>(tier: &'static Kernel, block: &'a Block, sums: usize) -> Case<'a> {
     let mut outs = Symbols::zeros(sums, LEN);
     let terms: Vec<FourTerm> = block.sources.iter().map(|source| ([0x8E, 0x53, 2, 0xF1], source)).collect();
@@ -162,7 +162,7 @@ impl Column {
     }
 }
 
-/// Ratios are to the first row: ours on the fastest tier.
+/// Ratios are to the first row: Tidewire on the fastest tier.
 fn table(direction: Direction, columns: &[Column]) -> Table {
     let rows = columns[0].rows.iter().map(|(name, _)| {
         let cell = |column: &Column| {
@@ -193,7 +193,7 @@ fn table(direction: Direction, columns: &[Column]) -> Table {
     }
 }
 
-/// The codec, once it has decoded the block rightly.
+/// The codec, after it has decoded the block correctly.
 ///
 /// # Panics
 /// A byte is wrong.
@@ -208,19 +208,19 @@ fn checked<'a>(block: &Block, name: &str, mut codec: Box<dyn BlockCodec + 'a>) -
     codec
 }
 
-/// Our code over GF(2^8) for this block.
+/// Tidewire's code over GF(2^8) for this block.
 fn over_gf256(block: &Block) -> Code {
     if block.k() + block.repairs <= 256 { Code::Cauchy } else { Code::Rlc }
 }
 
-/// Our generation and plan.
+/// Tidewire's generation and plan.
 struct Ours<'a> {
     sources: Vec<&'a [u8]>,
     lost: Vec<u16>,
     keys: Vec<u16>,
     generation: Generation,
     plan: DecodePlan,
-    /// Whether the plan is made before and kept.
+    /// Whether the plan is made before and reused.
     is_plan_known: bool,
     repairs: Symbols,
     decoded: Symbols,
@@ -232,7 +232,7 @@ impl<'a> Ours<'a> {
         let generation = Generation::new(code, k as u16).expect("a length that the code has");
         let lost: Vec<u16> = block.lost.iter().map(|&lost| lost as u16).collect();
         let mut keys: Vec<u16> = (0..lost.len() as u16).collect();
-        // The random code over GF(2^8) wants one more in 1 of 255 patterns.
+        // The random code over GF(2^8) needs one more repair in 1 of 255 patterns.
         let plan = loop {
             match generation.plan(&lost, &keys) {
                 Ok(plan) => break plan,

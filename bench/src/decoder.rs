@@ -1,9 +1,9 @@
 //! Suite `decoder`: the streaming decoder through its public calls (goal 12).
 //!
-//! A [`Script`] is what a receiver gets: source symbols, some of them lost, and repair symbols over the last
-//! W. Every call plays a script into a fresh decoder, whose making is timed apart and taken off, and drains
-//! it after every symbol, as a transport does. Each script was played once before with every decoded byte
-//! compared.
+//! A [`Script`] is the input of a receiver: source symbols, some of them lost, and repair symbols over the
+//! last W. Every call plays a script into a fresh decoder and drains it after every symbol, as a transport
+//! does. The construction of the decoder is timed separately and subtracted. Before timing, each script is
+//! played once and every decoded byte compared.
 
 use std::hint::black_box;
 
@@ -18,17 +18,17 @@ use crate::timing::{Case, Effort, Times, race};
 
 /// The window of goal 12.
 const WINDOW: u16 = 128;
-/// Symbols a decoder holds: a window and as much again for what is read late.
+/// Symbols that a decoder holds: a window, and the same number again for symbols that are read late.
 const CAPACITY: usize = 256;
-/// Source symbols of a script, lost ones included: enough that the decoder's making is a hundredth of the
-/// time.
+/// Source symbols of a script, including lost ones. They are enough to make the construction of the decoder a
+/// hundredth of the time.
 const SOURCES: usize = 4_096;
-/// Distinct source symbols, in turn.
+/// Distinct source symbols; a script uses them in turn.
 const INPUTS: usize = 64;
-/// Loss rate in percent, and source symbols for each repair symbol: twice as many as are lost, so that losses
-/// meet.
+/// Loss rate in percent, and source symbols for each repair symbol: twice as many repairs as losses, so that
+/// several losses are open at once.
 const LOSSES: [(u64, usize); 3] = [(1, 50), (5, 10), (10, 5)];
-/// Loss rates from which the goal holds; below, copying the source symbols is the larger part.
+/// Loss rates from which the goal holds. Below them, copying the source symbols is the larger part.
 const JUDGED_PERCENT: u64 = 5;
 
 /// Runs the suite.
@@ -86,17 +86,17 @@ fn per_source(ns: f64) -> f64 {
     ns / SOURCES as f64
 }
 
-/// What is played.
+/// The kind of script.
 struct Scripts {
     clean: Script,
-    /// Every symbol of a stride lost, and repaired by the next thing that comes.
+    /// Every symbol of a stride is lost, and the next symbol that arrives repairs it.
     at_once: Script,
     random: [Script; LOSSES.len()],
 }
 
 impl Scripts {
     fn new(inputs: &Symbols) -> Self {
-        // Beyond the first window, each loss in a span of its own that is otherwise known.
+        // After the first window, each loss is in a span whose other symbols are known.
         let stride = 32;
         Self {
             clean: Script::new(inputs, usize::MAX, |_| false),
@@ -106,16 +106,16 @@ impl Scripts {
     }
 }
 
-/// `percent` of the ids, as if by chance.
+/// Pseudo-random `percent` of the ids.
 fn is_unlucky(id: u64, percent: u64) -> bool {
-    // The output function of SplitMix64: neighbours share nothing.
+    // The output function of SplitMix64: its results for neighbouring ids are unrelated.
     let mut z = (id + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     (z ^ (z >> 31)) % 100 < percent
 }
 
-/// One thing that arrives.
+/// One symbol that arrives.
 #[derive(Clone, Copy)]
 enum Arrival {
     Source(u64),
@@ -123,11 +123,11 @@ enum Arrival {
     Repair(RepairId, usize),
 }
 
-/// What a receiver gets, in order.
+/// The input of a receiver, in order.
 struct Script {
     arrivals: Vec<Arrival>,
     repairs: Symbols,
-    /// Source symbols that do not come.
+    /// Source symbols that are lost.
     lost: usize,
 }
 
@@ -161,7 +161,7 @@ impl Script {
                 repair(&encoder, &mut arrivals);
             }
         }
-        // At worst all losses of the last window are open.
+        // In the worst case all losses of the last window are open.
         for _ in 0..if lost > 0 { WINDOW } else { 0 } {
             repair(&encoder, &mut arrivals);
         }
@@ -172,7 +172,7 @@ impl Script {
         script
     }
 
-    /// Plays it into a fresh decoder; `seen` is told of every decoded symbol.
+    /// Plays the script into a fresh decoder. `seen` receives every decoded symbol.
     fn play(&self, inputs: &Symbols, mut seen: impl FnMut(SourceId, bool, &[u8])) -> Decoder {
         let mut decoder = fresh();
         for arrival in &self.arrivals {
@@ -189,7 +189,7 @@ impl Script {
     }
 
     /// # Panics
-    /// Not every lost symbol is repaired, or a byte is wrong.
+    /// A lost symbol is not repaired, or a byte is wrong.
     fn check(&self, inputs: &Symbols) {
         let mut repairs = 0;
         let decoder = self.play(inputs, |id, repaired, symbol| {
@@ -204,7 +204,8 @@ fn fresh() -> Decoder {
     Decoder::new(Limits { slot_len: LEN, capacity: CAPACITY, max_span: WINDOW, max_rows: WINDOW.into() })
 }
 
-/// Times of one tier: of whole scripts, but for `encoder` and `kernel`, which are of one repair symbol.
+/// Times of one tier. They are of whole scripts, except `encoder` and `kernel`, which are of one repair
+/// symbol.
 struct Measured {
     tier: &'static str,
     making: Times,
@@ -215,7 +216,7 @@ struct Measured {
     encoder: Times,
     kernel: Times,
     random: Vec<Times>,
-    /// Losses of `at_once`, then of `random`.
+    /// The losses of `at_once`, then those of `random`.
     lost: Vec<usize>,
 }
 
@@ -263,7 +264,7 @@ impl Measured {
         Self { tier: tier.name(), making, copy, clean, redundant, at_once, encoder, kernel, random, lost }
     }
 
-    /// What a loss and its repair symbol add to the clean stream, by round, for one of them.
+    /// The time that one loss and its repair symbol add to the clean stream, by round.
     fn repaired_loss(&self) -> Times {
         let lost = self.lost[0] as f64;
         let rest = 1.0 - lost / SOURCES as f64;
@@ -273,7 +274,7 @@ impl Measured {
         all.combined(&clean, |all, clean| (all - rest * clean) / lost)
     }
 
-    /// Rate at the loss rate of this index.
+    /// The rate at the loss rate of this index.
     fn rate(&self, i: usize) -> Cell {
         let times = self.random[i].less(&self.making);
         let lost = self.lost[i + 1] as f64;

@@ -18,10 +18,10 @@ use crate::timing::{Case, Effort, Times, race};
 
 /// A packet's 1,400 bytes rounded up to 64.
 const LEN: usize = 1_408;
-/// Columns of the first table: its name, how many sources, and their distance from a 64-byte boundary.
+/// Columns of the first table: name, number of sources, and their distance from a 64-byte boundary.
 const ONE_BY_ONE: [(&str, usize, usize); 4] =
     [("L1", 12, 0), ("L2", 64, 0), ("L2, off by 16", 64, 16), ("L2, off by 32", 64, 32)];
-/// Columns of the second: its name, sources of one sum, sources in all, distance from a 64-byte boundary.
+/// Columns of the second table: name, sources of one sum, sources in total, distance from a 64-byte boundary.
 const SUMS: [(&str, usize, usize, usize); 6] = [
     ("k=32, 45 KB", 32, 32, 0),
     ("k=32 of 512, 720 KB", 32, 512, 0),
@@ -68,7 +68,7 @@ pub fn run(tiers: &[&'static Kernel], effort: Effort, report: &mut Report) {
     }
 }
 
-/// What the first table is made of; kernels by tier, then column.
+/// Times of the first table, by tier, then column.
 struct OneByOne {
     clock: Times,
     copies: Vec<Times>,
@@ -136,7 +136,7 @@ impl OneByOne {
     }
 }
 
-/// What the second table is made of: by tier, then number of destinations (1 to 4), then column.
+/// Times of the second table, by tier, then number of destinations (1 to 4), then column.
 struct Sums {
     copies: Times,
     times: Vec<[Vec<Times>; MOST]>,
@@ -193,7 +193,7 @@ fn sums(tiers: &[&'static Kernel], effort: Effort) -> Sums {
     Sums { copies, times, halves }
 }
 
-/// The symbols as symbols over GF(2^16), with factors that differ.
+/// The symbols as symbols over GF(2^16), with different factors.
 fn halves_terms(sources: &Symbols) -> Vec<HalvesTerm<'_>> {
     let factor = |i: usize, d: usize| (i as u16 + 1).wrapping_mul(0x9E37) ^ (d as u16).wrapping_mul(0x3C6F);
     let term = |(i, source)| (array::from_fn(|d| factor(i, d)).into(), cut(source));
@@ -209,7 +209,7 @@ fn cut_all(symbols: &mut Symbols) -> Vec<HalvesMut<'_>> {
     symbols.iter_mut().map(|symbol| symbol.split_at_mut(len).into()).collect()
 }
 
-/// As many sums at once as there are symbols in `outs`, at most four a pass.
+/// Computes as many sums at once as there are symbols in `outs`, at most four per pass.
 pub fn into_few(kernel: &Kernel, outs: &mut Symbols, terms: &[FourTerm]) {
     let mut outs = outs.iter_mut();
     loop {
@@ -255,13 +255,13 @@ pub fn clock_ghz(effort: Effort) -> Option<f64> {
     ghz(&race("clock", &mut [Case::new("clock", steps)], effort)[0])
 }
 
-/// The clock while [`steps`] took these times, where the latency of a multiplication is known: 3 cycles on
-/// Intel and AMD since 2008, and 1 of the addition.
+/// The clock while [`steps`] took these times. It is known where the latency of a multiplication is: 3 cycles
+/// on Intel and AMD since 2008, and 1 for the addition.
 fn ghz(steps: &Times) -> Option<f64> {
     cfg!(target_arch = "x86_64").then(|| steps.map(|ns| 4.0 * f64::from(STEPS) / ns).median)
 }
 
-/// A chain of dependent multiplications and additions, to see the clock by.
+/// A chain of dependent multiplications and additions, from which the clock is computed.
 fn steps() {
     let (factor, term) = black_box((0x5851_F42D_4C95_7F2Du64, 0x1405_7B7E_F767_814Fu64));
     let mut state = black_box(1u64);
@@ -271,11 +271,11 @@ fn steps() {
     black_box(state);
 }
 
-/// Long enough that the call does not count.
+/// Long enough that the time of the call is negligible.
 const STEPS: u32 = 10_000;
 
-/// Every operation of a tier against products by shift and add, at the lengths and misalignments that are
-/// timed and at one that is no multiple of a register.
+/// Checks every operation of a tier against products by shift and add. The lengths and misalignments are
+/// those that are timed, and one length that is not a multiple of a register.
 ///
 /// # Panics
 /// A byte is wrong.
@@ -318,7 +318,7 @@ fn check(tier: &'static Kernel) {
     check_halves(tier);
 }
 
-/// The sum over GF(2^16) against products of single elements.
+/// Checks the sum over GF(2^16) against products of single elements.
 ///
 /// # Panics
 /// A byte is wrong.

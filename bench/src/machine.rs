@@ -1,16 +1,16 @@
-//! Where figures were measured: a figure without machine, command and commit says nothing.
+//! The conditions of a measurement. A figure is only useful with its machine, command and commit.
 
 use std::fmt;
 use std::process::Command;
 
 /// The machine, the compiler and the code, as they are when the program starts.
 pub struct Machine {
-    /// Each with its name.
+    /// Names and values.
     pub facts: Vec<(&'static str, String)>,
 }
 
 impl Machine {
-    /// Looks now. What this system does not tell is called unknown.
+    /// Reads the facts now. What this system does not report is called unknown.
     pub fn look() -> Self {
         let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
         let cores = std::thread::available_parallelism().map_or(0, usize::from);
@@ -48,7 +48,7 @@ fn processor() -> String {
     value("model name").map_or(String::new(), |name| name.to_string() + &family.unwrap_or_default())
 }
 
-/// Size of every cache of the first core but those of instructions, nearest first.
+/// Size of every cache of the first core except instruction caches, nearest first.
 fn caches() -> String {
     let cache = |i| {
         let of = |name| read(&format!("/sys/devices/system/cpu/cpu0/cache/index{i}/{name}")).trim().to_string();
@@ -59,7 +59,7 @@ fn caches() -> String {
 
 fn commit() -> String {
     let commit = output("git", &["rev-parse", "--short=10", "HEAD"]);
-    // The report itself may be written again; everything else counts.
+    // The report itself may be written again; any other change counts.
     let unchanged = [
         "status",
         "--porcelain",

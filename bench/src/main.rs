@@ -7,8 +7,7 @@
 //! cargo run --release --manifest-path bench/Cargo.toml -- codec kernels --tier avx2
 //! cargo run --release --manifest-path bench/Cargo.toml -- transport loopback
 //! ```
-//! What is timed was checked for right results before: a suite panics when a codec, ours or a peer's, is
-//! wrong.
+//! Every suite checks results before it times them. It panics if a codec is wrong, Tidewire's or a peer's.
 #![deny(unsafe_code)]
 
 mod blocks;
@@ -57,14 +56,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the command line asks for.
+/// The options of the command line.
 #[derive(Default)]
 struct Options {
-    /// The transport rather than the codec.
+    /// Run the transport rather than the codec.
     transport: bool,
-    /// Names of suites; all when empty.
+    /// Names of suites; empty for all.
     suites: Vec<String>,
-    /// Names of tiers; all that this processor runs when empty.
+    /// Names of tiers; empty for all that this processor runs.
     tiers: Vec<String>,
     quick: bool,
     json: bool,
@@ -112,7 +111,7 @@ impl Options {
 
     fn kernels(&self) -> Result<Vec<&'static Kernel>, String> {
         if self.tiers.is_empty() {
-            // The scalar kernel is the judge of the others; nobody asks how fast it is where there are
+            // The scalar kernel is the reference for the others; its speed matters only where there are no
             // others.
             let is_fast = |tier: &&Kernel| tier.name() != "scalar";
             let fast: Vec<_> = Kernel::available().filter(is_fast).collect();
@@ -139,7 +138,7 @@ fn run(options: &Options) -> Result<ExitCode, String> {
         asked.for_each(|(_, suite)| suite(&tiers, effort, &mut report));
     }
     if options.quick {
-        // One short round says that everything runs and is right, nothing else.
+        // One short round only shows that everything runs and is correct.
         report.verdicts.clear();
     }
     let caution =
@@ -157,9 +156,9 @@ fn run(options: &Options) -> Result<ExitCode, String> {
     Ok(if options.require && !report.is_reached() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Puts the tables into `docs/performance.md` and, of the codec, draws the picture beside it.
+/// Writes the tables into `docs/performance.md` and, for the codec, draws the picture beside it.
 fn write(options: &Options, tables: &str, report: &Report) -> Result<(), String> {
-    // Asked at run time: where two checkouts share a target directory, the program may be of the other one.
+    // Found at run time: if two checkouts share a target directory, the program may belong to the other one.
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").ok_or("start this by cargo run, so that it finds docs/")?;
     let docs = PathBuf::from(manifest).join("../docs");
     let path = docs.join("performance.md");

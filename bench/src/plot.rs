@@ -1,12 +1,12 @@
-//! The picture of `docs/performance.md`: block codes over k, ours and the peers', drawn from the tables of
-//! the same run.
+//! The picture of `docs/performance.md`: block codes over k, Tidewire's and the peers', drawn from the tables
+//! of the same run.
 //!
-//! Two panels, encoding and decoding, both axes logarithmic; one line for each row of the tables but those
-//! that only explain another (kernel alone, plan or inverse known). No dependency: an SVG is text.
+//! Two panels, encoding and decoding, both axes logarithmic. Each row of the tables has one line, except rows
+//! that only explain another (kernel alone, plan or inverse known). It needs no dependency: an SVG is text.
 
 use crate::report::{Cell, Report, Table};
 
-/// The picture, if the run has the tables.
+/// The picture, if the run contains the tables.
 pub fn blocks(report: &Report) -> Option<String> {
     let find = |id: &str| report.tables.iter().find(|table| table.id == id);
     let panels = [find("blocks/encode")?, find("blocks/decode")?];
@@ -39,7 +39,7 @@ fn panel(table: &Table, left: f64) -> String {
     }
     for (at, &k) in ks.iter().enumerate() {
         svg += &format!("<path d=\"M{:.1} {TOP}v{PANEL_HEIGHT}\" stroke=\"#eee\"/>", x(k));
-        // Numbers of close neighbours move apart.
+        // Labels that are too close move apart.
         let is_close = |other: Option<&f64>| other.is_some_and(|&other| (x(other) - x(k)).abs() < 30.0);
         let before = at.checked_sub(1).and_then(|before| ks.get(before));
         let anchor = if is_close(ks.get(at + 1)) {
@@ -80,10 +80,10 @@ const LEFT: f64 = 60.0;
 const TOP: f64 = 44.0;
 const PANEL: f64 = 430.0;
 const PANEL_HEIGHT: f64 = 370.0;
-/// GB/s at the bottom and at the top: ISA-L's inversion, and more than GFNI-512 does.
+/// GB/s at the bottom and at the top: the bottom is ISA-L's inversion, the top is above GFNI-512.
 const LOWEST: f64 = 0.005;
 const HIGHEST: f64 = 100.0;
-/// Told apart by most eyes (Okabe and Ito 2008), then greys.
+/// Colours that most people can distinguish (Okabe and Ito 2008), then greys.
 const COLOURS: [&str; 11] = [
     "#0072b2", "#56b4e9", "#009e73", "#d55e00", "#e69f00", "#cc79a7", "#000000", "#b8a800", "#777777", "#aaaaaa",
     "#444444",

@@ -1,8 +1,8 @@
 //! Suite `recoder`: a relay's work for one generation, beside the kernel's for the same products.
 //!
-//! Relays recode generations of at most 64 symbols. Taking a generation in is timed with source symbols and
-//! with repair symbols, the reception of which reduces a full coding vector; sending is one combination of
-//! all 64 held. Before timing, a decoder gets the generation back from recoded symbols alone.
+//! Relays recode generations of at most 64 symbols. Receiving a generation is timed with source symbols and
+//! with repair symbols, each of which needs the reduction of a full coding vector. Sending is one combination
+//! of all 64 symbols. Before timing, a decoder decodes the generation from recoded symbols alone.
 
 use std::hint::black_box;
 
@@ -14,7 +14,7 @@ use crate::stream::LEN;
 use crate::symbols::Symbols;
 use crate::timing::{Case, Effort, Times, race};
 
-/// Symbols of a generation: the longest that is recoded.
+/// Symbols of a generation: the longest that relays recode.
 const COUNT: u16 = 64;
 
 /// Runs the suite.
@@ -79,14 +79,14 @@ impl Generation {
     }
 
     /// # Panics
-    /// The generation does not come back from recoded symbols, or wrongly.
+    /// The generation is not decoded from recoded symbols, or wrongly.
     fn check(&self) {
         let mut relay = Recoder::new(LEN, COUNT);
         self.take_repairs(&mut relay);
         let count = usize::from(COUNT);
         let mut decoder = Decoder::new(Limits { slot_len: LEN, capacity: count, max_span: COUNT, max_rows: count });
         let (mut coefficients, mut symbol) = ([0; COUNT as usize], vec![0; LEN]);
-        // A few more than a generation, should some be dependent.
+        // A few more than a generation, in case some are dependent.
         for key in 0..2 * u64::from(COUNT) {
             relay.write_recoded(key, &mut coefficients, &mut symbol).expect("symbols are held");
             decoder.receive_recoded(SourceId(0), &coefficients, &symbol).expect("a symbol within the limits");
@@ -96,7 +96,7 @@ impl Generation {
         }
     }
 
-    /// By row, for one symbol.
+    /// Times by row, for one symbol.
     fn measure(&self, tier: &'static Kernel, effort: Effort) -> Vec<Times> {
         let [mut sources, mut repairs, mut full] = [(); 3].map(|()| Recoder::new(LEN, COUNT));
         self.take_sources(&mut full);

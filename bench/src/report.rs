@@ -2,8 +2,8 @@
 //! programs, and the verdict on the goals.
 //!
 //! A cell is an absolute figure and, in brackets, its ratio to the reference that the table names, measured
-//! in the same rounds. The spread shown is that of the ratio where there is one, since the ratio is the
-//! figure to hold on to.
+//! in the same rounds. The spread is that of the ratio, if there is one, because the ratio is the more
+//! reliable figure.
 
 use serde_json::{Value, json};
 
@@ -15,11 +15,11 @@ pub struct Table {
     pub id: &'static str,
     /// Heading.
     pub title: &'static str,
-    /// What was measured, in which unit, and what the ratio is to.
+    /// What was measured, in which unit, and the reference of the ratio.
     pub note: String,
-    /// Heads of all columns, that of the row names included.
+    /// Heads of all columns, including that of the row names.
     pub columns: Vec<String>,
-    /// Name and cells of each row; a cell is missing where something cannot be done.
+    /// Name and cells of each row. A cell is missing where something cannot be done.
     pub rows: Vec<(String, Vec<Option<Cell>>)>,
 }
 
@@ -28,7 +28,7 @@ pub struct Table {
 pub struct Cell {
     /// In the table's unit.
     pub value: Spread,
-    /// To the table's reference.
+    /// The ratio to the table's reference.
     pub ratio: Option<Spread>,
 }
 
@@ -38,9 +38,9 @@ pub struct Verdict {
     pub goal: u8,
     /// The kernel it was measured with.
     pub tier: &'static str,
-    /// What is compared with what.
+    /// What is compared.
     pub what: &'static str,
-    /// Which case of that; empty where there is one.
+    /// The case of the comparison; empty if there is only one.
     pub case: String,
     /// What is bounded.
     pub measured: Spread,
@@ -48,11 +48,11 @@ pub struct Verdict {
     pub unit: &'static str,
     /// The bound.
     pub limit: f64,
-    /// Whether the bound is the least, rather than the most, that is asked.
+    /// Whether the bound is a minimum rather than a maximum.
     pub at_least: bool,
 }
 
-/// All that a run found.
+/// All results of a run.
 #[derive(Default)]
 pub struct Report {
     /// In the order of the suites.
@@ -87,7 +87,7 @@ impl Verdict {
         self.margin() >= 1.0
     }
 
-    /// By what factor it keeps the bound; below 1 it does not.
+    /// The factor by which it keeps the bound; below 1 it misses the bound.
     fn margin(&self) -> f64 {
         let over = self.measured.median / self.limit;
         if self.at_least { over } else { 1.0 / over.max(f64::MIN_POSITIVE) }
@@ -123,8 +123,8 @@ impl Report {
         text
     }
 
-    /// The verdicts that say it all: of those about one thing on one kernel every one that is missed or else,
-    /// of those that are reached, the tightest; by goal.
+    /// The verdicts that summarise the run, by goal. For each comparison on one kernel they are all missed
+    /// ones, or, if none is missed, the closest one.
     fn telling(&self) -> impl Iterator<Item = &Verdict> {
         let mut sorted: Vec<&Verdict> = self.verdicts.iter().collect();
         // Stable: kernels and cases stay in their order, fastest first.
@@ -182,7 +182,7 @@ impl Verdict {
     }
 }
 
-/// Three digits, as far as a spread of a few percent allows.
+/// Three digits, which is the precision that a spread of a few percent allows.
 pub fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 99.95 => format!("{value:.0}"),
@@ -192,7 +192,7 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// A Markdown table with aligned columns, so that it can be read on a terminal too.
+/// A Markdown table with aligned columns, which is also readable on a terminal.
 fn grid(heads: &[String], rows: Vec<Vec<String>>) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).chain([&heads[column]]);
@@ -218,11 +218,11 @@ pub fn insert(document: &str, (begin, end): Place, tables: &str) -> Result<Strin
     Ok(format!("{before}{begin}\n\n{tables}{end}{after}"))
 }
 
-/// The lines between which the tables of a part lie.
+/// The lines that enclose the tables of a part.
 pub type Place = (&'static str, &'static str);
-/// Those of the codec.
+/// The markers of the codec.
 pub const CODEC: Place = ("<!-- tables: written by the program, see the command below -->", "<!-- end of tables -->");
-/// Those of the transport.
+/// The markers of the transport.
 pub const TRANSPORT: Place =
     ("<!-- transport: written by the program, see the command below -->", "<!-- end of transport -->");
 

@@ -1,10 +1,10 @@
 //! Suite `stream`: the streaming encoder through its public calls beside the same loop written by hand (goal
 //! 11), and `Rlc8681` beside the crate `cu-fec`, which implements the same code.
 //!
-//! One repair symbol after every l - 1 source symbols, over the last W. The loop by hand does what any
-//! encoder must: copy the symbol into a ring, make W coefficients and W pointers, call the kernel once. The
-//! limit is that kernel call alone, with everything prepared. Before timing, the repair symbols of encoder,
-//! loop and peer are compared.
+//! A repair symbol over the last W follows every l - 1 source symbols. The handwritten loop does what any
+//! encoder must: copy the symbol into a ring, make W coefficients and W pointers, and call the kernel once.
+//! The limit is that kernel call alone, with everything prepared. Before timing, the repair symbols of
+//! encoder, loop and peer are compared.
 
 use std::hint::black_box;
 
@@ -21,7 +21,8 @@ use crate::timing::{Case, Effort, Times, race};
 pub const LEN: usize = 1_344;
 const WINDOWS: [u16; 5] = [32, 64, 128, 256, 512];
 const SPACINGS: [usize; 3] = [5, 10, 20];
-/// Distinct source symbols that go in, in turn: few enough to stay in the nearest caches, as fresh data does.
+/// Distinct source symbols, used in turn. They are few enough to stay in the nearest caches, as fresh data
+/// does.
 const INPUTS: usize = 8;
 
 /// Runs the suite.

@@ -1,9 +1,9 @@
-//! Symbols to compute with: equally long, in one block of memory, at a chosen distance from 64-byte
+//! Symbols for the measurements: of equal length, in one block of memory, at a chosen distance from 64-byte
 //! boundaries.
 //!
-//! Every suite lays its sources and results here, ours and the peers' alike: where a symbol begins decides up
-//! to a third of a kernel's speed (measured on the reference machine), so it must be the same for all, and
-//! chosen.
+//! Every suite stores its sources and results here, for Tidewire and the peers alike. The start of a symbol
+//! decides up to a third of a kernel's speed (measured on the reference machine), so it must be chosen and
+//! the same for all.
 
 /// Equally long symbols.
 pub struct Symbols {
@@ -37,7 +37,7 @@ impl Symbols {
     pub fn filled(mut self) -> Self {
         let mut state = 0x1234_5678_9ABC_DEF1u64;
         for byte in self.iter_mut().flatten() {
-            // xorshift64 (Marsaglia 2003): all that is asked is that no two symbols are alike.
+            // xorshift64 (Marsaglia 2003): the only requirement is that no two symbols are equal.
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
@@ -81,8 +81,8 @@ impl Symbols {
 /// A cache line and the widest register.
 const LINE: usize = 64;
 
-/// A product in GF(2^8) modulo x^8 + x^4 + x^3 + x^2 + 1, by shift and add: what all kernels are checked
-/// against.
+/// A product in GF(2^8) modulo x^8 + x^4 + x^3 + x^2 + 1, by shift and add. All kernels are checked against
+/// it.
 pub fn product(a: u8, b: u8) -> u8 {
     let (mut a, mut sum) = (u16::from(a), 0);
     for bit in 0..8 {

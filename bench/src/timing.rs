@@ -1,9 +1,9 @@
-//! The stop watch: runs the cases of a table in turns and keeps what each took, round by round.
+//! Timing: runs the cases of a table in turns and keeps the times of each, round by round.
 //!
-//! Every suite hands its cases to [`race`]. Time is the CPU time of this thread, so that a preempted case
-//! does not pay for whoever ran instead; cases take turns within a round, so that a slow stretch of the
-//! machine hits all of them; figures are medians over rounds, and a ratio is the median of the ratios within
-//! each round. Calls per round are settled once, before the first round, for all rounds.
+//! Every suite passes its cases to [`race`]. Time is the CPU time of this thread, so a preempted case does
+//! not pay for other programs. Cases take turns within a round, so a slow period of the machine affects all
+//! of them. Figures are medians over rounds, and a ratio is the median of the ratios within each round. The
+//! number of calls per round is set once, before the first round.
 
 use std::io::{IsTerminal, Write};
 
@@ -14,7 +14,7 @@ use tidewire_codec::kernel::Kernel;
 pub struct Case<'a> {
     /// Shown while it runs.
     pub name: String,
-    /// The kernel that encoder and decoder are to use meanwhile; `None` leaves the last one.
+    /// The kernel that encoder and decoder use for this case; `None` keeps the last one.
     pub tier: Option<&'static Kernel>,
     /// One call of it.
     pub work: Box<dyn FnMut() + 'a>,
@@ -45,11 +45,11 @@ impl Effort {
     /// For figures: 5 to 60 ms a round and 7 to 15 rounds gave repeats within 5 % on a shared machine (the
     /// reference machine).
     pub const FULL: Self = Self { round_ns: 6_000_000, rounds: 11 };
-    /// For a look whether all runs; its figures say nothing.
+    /// For a check that everything runs; its figures mean nothing.
     pub const QUICK: Self = Self { round_ns: 50_000, rounds: 1 };
 }
 
-/// What one case took.
+/// The times of one case.
 #[derive(Clone)]
 pub struct Times {
     /// Nanoseconds of one call, by round.
@@ -57,17 +57,17 @@ pub struct Times {
 }
 
 impl Times {
-    /// A figure made of this case's nanoseconds.
+    /// A figure computed from this case's nanoseconds.
     pub fn map(&self, figure: impl Fn(f64) -> f64) -> Spread {
         Spread::of(self.rounds.iter().map(|&ns| figure(ns)))
     }
 
-    /// A figure made of this case's nanoseconds and another's in the same round.
+    /// A figure computed from this case's nanoseconds and another's in the same round.
     pub fn with(&self, other: &Self, figure: impl Fn(f64, f64) -> f64) -> Spread {
         self.combined(other, figure).map(|value| value)
     }
 
-    /// These times less others of the same round.
+    /// These times minus others of the same round.
     pub fn less(&self, other: &Self) -> Self {
         self.combined(other, |ns, other| ns - other)
     }
@@ -111,7 +111,7 @@ pub fn race(what: &str, cases: &mut [Case], effort: Effort) -> Vec<Times> {
     let calls: Vec<u32> = cases.iter_mut().map(|case| calls_per_round(case, effort)).collect();
     let mut times = vec![Times { rounds: Vec::with_capacity(effort.rounds) }; cases.len()];
     for round in 0..effort.rounds {
-        // Another case begins each round: none always follows the same neighbour's cache.
+        // Each round begins with another case, so that no case always follows the same neighbour's cache.
         for turn in 0..cases.len() {
             let at = (turn + round) % cases.len();
             progress(&format!("{what}: round {} of {}, {}", round + 1, effort.rounds, cases[at].name));
@@ -144,17 +144,17 @@ fn time(case: &mut Case, calls: u32) -> f64 {
     (thread_ns() - start) as f64 / f64::from(calls)
 }
 
-/// CPU time that this thread has had.
+/// CPU time that this thread has used.
 fn thread_ns() -> u64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Says on standard error what is going on: on a terminal over what was said before.
+/// Prints the progress on standard error; on a terminal it overwrites the last message.
 fn progress(line: &str) {
     let mut to = std::io::stderr().lock();
     if to.is_terminal() {
-        // Nothing depends on whether anybody reads it.
+        // Nothing depends on this output.
         let _ = write!(to, "\r\x1b[K{line}").and_then(|()| to.flush());
     }
 }

@@ -4,10 +4,10 @@
 //! tidewire-quinn far 10.99.0.2:4200 127.0.0.1:4001 bbr           # prints its certificate, alone on a line
 //! tidewire-quinn near 127.0.0.1:4000 10.99.0.2:4200 bbr CERTIFICATE
 //! ```
-//! The near end takes one TCP connection after the other and opens a QUIC connection for each; the far end
-//! takes its stream to the target. All is quinn's default but the congestion controller, so that what is
-//! measured is what its users have. Invariant: bytes go on as they come; nothing is held back to fill a
-//! packet.
+//! The near end accepts TCP connections and opens a QUIC connection for each; the far end forwards its stream
+//! to the target. Everything is quinn's default except the congestion controller, so that the measurement
+//! shows what quinn's users get. Invariant: bytes are forwarded as they arrive; nothing is held back to fill
+//! a packet.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
@@ -75,7 +75,7 @@ async fn take(incoming: Incoming, target: SocketAddr) -> Ended {
     let mut tcp = TcpStream::connect(target).await?;
     tcp.set_nodelay(true)?;
     copy_bidirectional(&mut tcp, &mut join(receive, send)).await?;
-    // The near end has the last word: closing first could cut it off.
+    // The near end closes last: closing here first could cut it off.
     connection.closed().await;
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! `cu-fec`: the sliding code of RFC 8681, without allocation and with sizes known to the compiler.
+//! `cu-fec`: the sliding code of RFC 8681. It does not allocate, and the compiler knows its sizes.
 
 use cu_fec::{DensityThreshold, EncodingSymbolId, Field, RepairParameters, RlcConfig, RlcEncoder};
 
 use crate::stream::LEN;
 use crate::symbols::Symbols;
 
-/// Its encoder, over the last symbols pushed.
+/// The peer's encoder, over the last symbols pushed.
 pub struct CuFec {
     encoder: Box<RlcEncoder<LEN, { CuFec::LONGEST as usize }>>,
     key: u16,
@@ -13,10 +13,10 @@ pub struct CuFec {
 }
 
 impl CuFec {
-    /// The longest window it is built for here.
+    /// The longest window that this benchmark builds it for.
     pub const LONGEST: u16 = 128;
 
-    /// With a window of zeros, as ours begins.
+    /// An encoder with a window of zeros, as in the other benchmarks.
     pub fn new(window: u16) -> Self {
         let config = RlcConfig::new(LEN, window.into(), Field::Gf256).expect("sizes that it takes");
         let encoder = RlcEncoder::new(config, EncodingSymbolId::new(0)).expect("sizes that it takes");
@@ -37,7 +37,7 @@ impl CuFec {
         self.encoder.encode_repair(parameters, std::hint::black_box(self.out.get_mut(0))).expect("a window");
     }
 
-    /// The last repair symbol.
+    /// The last repair symbol that was made.
     pub fn repair(&self) -> &[u8] {
         self.out.get(0)
     }

@@ -1,5 +1,5 @@
-//! `fec-rs`: Reed-Solomon over GF(2^8). Symbols are used where they lie. It keeps the inverses of patterns of
-//! losses it has seen, and it sees one only: its decoder is timed without the inversion.
+//! `fec-rs`: Reed-Solomon over GF(2^8). It reads symbols in place. It keeps the inverses of loss patterns it
+//! has seen, and this benchmark has only one pattern, so its decoder is timed without the inversion.
 #![allow(unsafe_code)]
 
 use fec_rs::{ReconstructShard, ReedSolomon};
@@ -48,7 +48,7 @@ impl BlockCodec for FecRs<'_> {
     }
 }
 
-/// A symbol that keeps its memory while it is lost, which an `Option<Vec<u8>>` would not.
+/// A symbol that keeps its memory while it is lost; an `Option<Vec<u8>>` would not.
 struct Shard {
     bytes: Symbols,
     is_there: bool,
@@ -61,7 +61,8 @@ impl Shard {
     }
 }
 
-// SAFETY: the trait asks that shards do not share memory; each owns its allocation, which never moves.
+// SAFETY: the trait requires that shards do not share memory. Each shard owns its allocation, which never
+// moves.
 unsafe impl ReconstructShard for Shard {
     fn len(&self) -> Option<usize> {
         self.is_there.then(|| self.bytes.len())

@@ -1,6 +1,6 @@
-//! ISA-L, Intel's C and assembly, where the system has it (Debian: libisal2): looked for when the program
-//! runs. Symbols are used where they lie, tables for encoding are made before. Once with the k x k inversion
-//! and the tables that follow from it in the time, once with both known.
+//! ISA-L, Intel's C and assembly library, if the system has it (Debian: libisal2). The program looks for it
+//! at run time. It reads symbols in place, and the tables for encoding are made before. Decoding is timed
+//! once with the k x k inversion and the tables that follow from it, and once with both known.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -11,7 +11,7 @@ use libloading::Library;
 use super::{Block, BlockCodec};
 use crate::symbols::Symbols;
 
-/// Its functions, as `erasure_code.h` declares them.
+/// The library's functions, as `erasure_code.h` declares them.
 struct Isal {
     gen_cauchy: unsafe extern "C" fn(*mut u8, c_int, c_int),
     invert: unsafe extern "C" fn(*mut u8, *mut u8, c_int) -> c_int,
@@ -23,12 +23,12 @@ struct Isal {
 const TABLE: usize = 32;
 
 impl Isal {
-    /// The library, if it is installed.
+    /// Loads the library, if it is installed.
     fn load() -> Option<&'static Self> {
         static ISAL: OnceLock<Option<(Isal, Library)>> = OnceLock::new();
         let load = || {
-            // SAFETY: ISA-L runs nothing when it is loaded; the types are those of its header, and the
-            // library is kept beside the pointers into it.
+            // SAFETY: ISA-L runs no code when it is loaded. The types are those of its header, and the
+            // library is stored beside the pointers into it.
             unsafe {
                 let library = ["libisal.so.2", "libisal.so"].iter().find_map(|name| Library::new(*name).ok())?;
                 let isal = Isal {
@@ -46,18 +46,18 @@ impl Isal {
     /// The tables of a matrix of `k` columns.
     fn tables(&self, matrix: &[u8], k: usize, tables: &mut [u8]) {
         assert_eq!(tables.len(), TABLE * matrix.len());
-        // SAFETY: it reads a matrix of rows x k bytes and writes 32 bytes for each of them.
+        // SAFETY: the function reads a matrix of rows x k bytes and writes 32 bytes for each of them.
         unsafe { (self.init_tables)(k as c_int, (matrix.len() / k) as c_int, matrix.as_ptr(), tables.as_mut_ptr()) }
     }
 
-    /// One output for each row of the tables' matrix.
+    /// Computes one output for each row of the tables' matrix.
     fn combine(&self, tables: &[u8], inputs: &[*const u8], outputs: &mut Symbols) {
         let len = outputs.len();
         assert_eq!(tables.len(), TABLE * inputs.len() * outputs.count());
         let out: Vec<*mut u8> = outputs.iter_mut().map(<[u8]>::as_mut_ptr).collect();
         let (k, rows) = (inputs.len() as c_int, out.len() as c_int);
-        // SAFETY: tables for rows x k coefficients, k inputs and rows outputs of `len` bytes: the inputs are
-        // symbols of the same block or of its repairs, which are as long.
+        // SAFETY: there are tables for rows x k coefficients, k inputs and rows outputs of `len` bytes. The
+        // inputs are symbols of the same block or of its repairs, which have the same length.
         unsafe { (self.encode_data)(len as c_int, k, rows, tables.as_ptr(), inputs.as_ptr(), out.as_ptr()) }
     }
 }
@@ -66,7 +66,7 @@ struct Codec<'a> {
     isal: &'static Isal,
     block: &'a Block,
     sources: Vec<*const u8>,
-    /// Identity, then the rows of the repair symbols.
+    /// The identity, then the rows of the repair symbols.
     matrix: Vec<u8>,
     encode_tables: Vec<u8>,
     decode_tables: Vec<u8>,
@@ -75,12 +75,12 @@ struct Codec<'a> {
     decoded: Symbols,
 }
 
-/// With the inversion.
+/// Decoding with the inversion.
 pub fn open(block: &Block) -> Option<Box<dyn BlockCodec + '_>> {
     Some(Box::new(codec(block)?))
 }
 
-/// With the inverse known.
+/// Decoding with the inverse known.
 pub fn open_known(block: &Block) -> Option<Box<dyn BlockCodec + '_>> {
     let mut codec = codec(block)?;
     codec.prepare_decode();
@@ -92,7 +92,7 @@ fn codec(block: &Block) -> Option<Codec<'_>> {
     let (k, r, m, len) = (block.k(), block.repairs, block.lost.len(), block.len());
     let isal = Isal::load().filter(|_| k + r <= 256)?;
     let mut matrix = vec![0; (k + r) * k];
-    // SAFETY: it writes a matrix of (k + r) x k bytes.
+    // SAFETY: the function writes a matrix of (k + r) x k bytes.
     unsafe { (isal.gen_cauchy)(matrix.as_mut_ptr(), (k + r) as c_int, k as c_int) };
     let mut encode_tables = vec![0; TABLE * r * k];
     isal.tables(&matrix[k * k..], k, &mut encode_tables);
@@ -110,13 +110,13 @@ fn codec(block: &Block) -> Option<Codec<'_>> {
 }
 
 impl Codec<'_> {
-    /// Rows of the encoding matrix that are there: the sources' in order, then the first repairs'.
+    /// Rows of the encoding matrix whose symbols arrived: the sources' in order, then the first repairs'.
     fn survivors(&self) -> impl Iterator<Item = usize> {
         let k = self.block.k();
         (0..k).filter(|&i| !self.block.is_lost(i)).chain(k..k + self.block.lost.len())
     }
 
-    /// Inverts the rows that are there and makes tables of those of the lost symbols.
+    /// Inverts the rows that arrived and makes tables for the lost symbols.
     fn prepare_decode(&mut self) {
         let k = self.block.k();
         let mut rows: Vec<u8> = self.survivors().flat_map(|i| &self.matrix[i * k..][..k]).copied().collect();

@@ -1,9 +1,9 @@
-//! Other erasure codes, each set up as someone would who wants it to win: objects reused, plans cached,
-//! buffers on 64-byte boundaries, sizes it likes.
+//! Other erasure codes. Each is set up to be as fast as possible: objects reused, plans cached, buffers on
+//! 64-byte boundaries, and sizes that suit it.
 //!
-//! The suite `blocks` opens every peer for every block it can do, lets it encode and then decode from its own
-//! repair symbols, checks the result, and only then times the two. A peer is a file; what it is spared and
-//! what it is not is said there, since a comparison is worth what its set-up is.
+//! The suite `blocks` opens every peer for every block that it can do. It lets the peer encode and then
+//! decode from its own repair symbols, checks the result, and only then times both. Each peer has a file,
+//! which says which work is inside and outside its time: a comparison is only as good as its set-up.
 
 pub mod cu_fec;
 mod fec_rs;
@@ -15,13 +15,13 @@ mod rusty_erasure;
 
 use crate::symbols::Symbols;
 
-/// What is encoded, and which of it is lost.
+/// A block to encode, and which of its symbols are lost.
 pub struct Block {
     /// The source symbols, k of them.
     pub sources: Symbols,
-    /// Repair symbols that the encoder makes.
+    /// Number of repair symbols that the encoder makes.
     pub repairs: usize,
-    /// Source symbols that the decoder does not get; it gets as many repair symbols.
+    /// Source symbols that the decoder does not get. It gets the same number of repair symbols instead.
     pub lost: Vec<usize>,
 }
 
@@ -51,20 +51,20 @@ impl Block {
 pub trait BlockCodec {
     /// Makes all repair symbols.
     fn encode(&mut self);
-    /// Makes the lost source symbols out of the others and the first repair symbols of the last
+    /// Decodes the lost source symbols from the others and the first repair symbols of the last
     /// [`encode`](Self::encode).
     fn decode(&mut self);
-    /// The lost symbols as they were decoded, in the order of [`Block::lost`].
+    /// The decoded lost symbols, in the order of [`Block::lost`].
     fn decoded(&self) -> Vec<&[u8]>;
 }
 
 /// A way to use a peer.
 pub struct Peer {
-    /// Its row.
+    /// The name of its row.
     pub name: &'static str,
-    /// Whether its encoder is measured; not where only decoding differs from the row before.
+    /// Whether its encoder is measured. False if only decoding differs from the row before.
     pub encodes: bool,
-    /// Sets it up; `None` where it is not installed or cannot do the block.
+    /// Sets the peer up. `None` if it is not installed or cannot do the block.
     pub open: Open,
 }
 

@@ -1,5 +1,6 @@
-//! `raptorq`: RFC 6330. The encoding plan is made before. It copies the block into the encoder, and the
-//! decoder takes packets that own their bytes: both copies are in its time, as they are in its users'.
+//! `raptorq`: RFC 6330. The encoding plan is made before. The peer copies the block into its encoder, and its
+//! decoder takes packets that own their bytes. Both copies are part of its time, because its users pay for
+//! them too.
 
 use raptorq::{
     EncodingPacket, ObjectTransmissionInformation, PayloadId, SourceBlockDecoder, SourceBlockEncoder,
@@ -15,7 +16,7 @@ struct RaptorQ<'a> {
     plan: SourceBlockEncodingPlan,
     sources: Vec<EncodingPacket>,
     repairs: Vec<EncodingPacket>,
-    /// Repair packets that the decoder gets: a pattern in a hundred needs one more than are lost.
+    /// Repair packets that the decoder gets: one loss pattern in a hundred needs one more than are lost.
     needed: usize,
     decoded: Vec<u8>,
 }
@@ -64,5 +65,5 @@ impl BlockCodec for RaptorQ<'_> {
     }
 }
 
-/// Its default.
+/// The peer's default.
 const ALIGNMENT: u8 = 8;

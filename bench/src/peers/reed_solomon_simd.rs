@@ -1,5 +1,5 @@
-//! `reed-solomon-simd`: Leopard's transform over GF(2^16). Encoder and decoder objects are reused; adding
-//! symbols copies them into those, which its users pay for and so does it here.
+//! `reed-solomon-simd`: Leopard's transform over GF(2^16). Encoder and decoder objects are reused. Symbols
+//! are copied into them; the copy is part of the time, because its users pay for it too.
 
 use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 

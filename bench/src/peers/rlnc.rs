@@ -1,7 +1,6 @@
-//! `rlnc`: random linear network coding, not systematic. The encoder's copy of the data is made before;
-//! source symbols reach the decoder as pieces with a unit vector, then the coded ones, which is the order it
-//! decodes fastest in. Its decoder is cubic in the number of pieces: from k = 1,024 on a round would take
-//! minutes.
+//! `rlnc`: random linear network coding, not systematic. The encoder's copy of the data is made before. The
+//! decoder gets source symbols as pieces with a unit vector, then the coded ones: it decodes fastest in this
+//! order. The decoder is cubic in the number of pieces, so from k = 1,024 on a round would take minutes.
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -13,7 +12,7 @@ struct Rlnc<'a> {
     block: &'a Block,
     encoder: Encoder,
     rng: SmallRng,
-    /// Coefficients and bytes of source pieces and of coded ones.
+    /// Coefficients and bytes of source pieces and of coded pieces.
     sources: Vec<Vec<u8>>,
     coded: Vec<Vec<u8>>,
     decoded: Vec<u8>,
@@ -26,7 +25,8 @@ pub fn open(block: &Block) -> Option<Box<dyn BlockCodec + '_>> {
         return None;
     }
     let mut data = block.slices().concat();
-    // It puts an end mark after the data; one byte less makes the pieces as long as our symbols.
+    // The crate adds an end mark after the data. One byte less makes the pieces as long as the block's
+    // symbols.
     data.pop();
     let encoder = Encoder::new(data, k).ok()?;
     assert_eq!(encoder.get_piece_byte_len(), block.len());
@@ -57,7 +57,7 @@ impl BlockCodec for Rlnc<'_> {
             if decoder.is_already_decoded() {
                 break;
             }
-            // A piece may be redundant; the next takes its place.
+            // A piece may be redundant; then the next one replaces it.
             let _ = decoder.decode(piece);
         }
         self.decoded = decoder.get_decoded_data().expect("enough pieces are there");
@@ -69,5 +69,5 @@ impl BlockCodec for Rlnc<'_> {
     }
 }
 
-/// What the crate puts after the data.
+/// The end mark that the crate puts after the data.
 const END_MARK: u8 = 0x81;

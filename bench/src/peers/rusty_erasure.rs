@@ -1,5 +1,5 @@
-//! `rusty_erasure`: ISA-L's Reed-Solomon in Rust. Symbols are used where they lie. Once with its k x k
-//! inversion at every call, once with the plan for the pattern of losses kept.
+//! `rusty_erasure`: ISA-L's Reed-Solomon in Rust. It reads symbols in place. It is timed once with its k x k
+//! inversion in every call, and once with the plan for the loss pattern kept.
 
 use rusty_erasure::{Coder, DecodePlan, Matrix};
 
@@ -15,12 +15,12 @@ struct RustyErasure<'a> {
     decoded: Symbols,
 }
 
-/// With the inversion.
+/// Decoding with the inversion.
 pub fn open(block: &Block) -> Option<Box<dyn BlockCodec + '_>> {
     Some(Box::new(codec(block)?))
 }
 
-/// With the plan known.
+/// Decoding with the plan known.
 pub fn open_known(block: &Block) -> Option<Box<dyn BlockCodec + '_>> {
     let mut codec = codec(block)?;
     let present: Vec<bool> =

@@ -1,7 +1,7 @@
-//! Suite `loopback`: bulk data through one encrypted connection, ours and `quinn`'s, in turns.
+//! Suite `loopback`: bulk data through one encrypted connection, Tidewire's and `quinn`'s, in turns.
 //!
-//! Each end has a thread of its own and a runtime that uses only that thread, ours and the peer's alike, so
-//! that the CPU time of the thread is that of the end, and a machine with two cores has one for each.
+//! In both implementations each end has its own thread and a runtime that uses only that thread. So the CPU
+//! time of the thread is that of the end, and a machine with two cores has one for each.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use super::{Taken, Work, quinn, seconds, thread_time, tidewire};
 use crate::goals;
 use crate::report::{Cell, Report, Table, Verdict};
 
-/// What a receiver tells before it begins: where it listens, and what the other end needs to be let in.
+/// What a receiver reports before it begins: its address, and the credentials that the other end needs.
 pub type Tells<K> = Sender<(SocketAddr, K)>;
 
 /// One implementation, set up in one way.
@@ -22,7 +22,7 @@ struct Contestant {
     transfer: fn(u64) -> Taken,
 }
 
-/// Ours first; the last is what the others are compared with.
+/// Tidewire first. The others are compared with the last one.
 const CONTESTANTS: [Contestant; 3] = [
     Contestant { name: "tidewire, defaults", transfer: |bytes| transfer(bytes, tidewire::receive, tidewire::send) },
     Contestant {
@@ -36,7 +36,7 @@ const CONTESTANTS: [Contestant; 3] = [
 pub fn run(work: Work, report: &mut Report) {
     let mut taken = [const { Vec::new() }; CONTESTANTS.len()];
     for round in 0..work.rounds {
-        // Another one begins each round.
+        // Each round begins with another implementation.
         for turn in 0..CONTESTANTS.len() {
             let at = (turn + round) % CONTESTANTS.len();
             eprintln!("loopback: round {} of {}, {}", round + 1, work.rounds, CONTESTANTS[at].name);
@@ -86,11 +86,11 @@ pub fn run(work: Work, report: &mut Report) {
     report.verdicts.push(verdict(13, "loopback, per sending core", "", per_core, "Gbit/s", goals::SENDING_CORE));
 }
 
-/// One transfer. `receive` tells where it listens and returns once all has come and it has said so; `send`
-/// returns how long that took from its first byte on.
+/// One transfer. `receive` reports its address, and returns when everything has arrived and it has confirmed
+/// that. `send` returns the time from its first byte to that confirmation.
 ///
 /// # Panics
-/// An end failed, or other bytes came than were sent.
+/// An end failed, or the received bytes differ from those sent.
 fn transfer<K: Send + 'static>(
     bytes: u64,
     receive: fn(u64, Tells<K>) -> io::Result<()>,

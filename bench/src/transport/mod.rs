@@ -1,9 +1,9 @@
-//! Part `transport`: how fast one connection is, over loopback beside `quinn`, and in process with a fifth of
-//! its packets lost; what the redundancy policy alone takes, and what several sockets of a listener give.
+//! Part `transport`: how fast one connection is. It runs over loopback beside `quinn`, and in process with a
+//! fifth of its packets lost. Other suites measure the cost of the redundancy policy alone, and the gain from
+//! several sockets of a listener.
 //!
-//! Unlike the codec's suites, whose cases are single calls, these run whole transfers. A transfer is a round;
-//! those that are compared take turns. Every byte that arrives is counted and its place in a known sequence
-//! checked.
+//! The codec's suites time single calls; these run whole transfers. A transfer is a round, and compared
+//! transfers take turns. Every byte that arrives is counted, and its place in a known sequence is checked.
 
 mod loopback;
 mod pair;
@@ -23,32 +23,32 @@ use crate::timing::Times;
 /// A suite: its name on the command line and its function.
 pub type Suite = (&'static str, fn(Work, &mut Report));
 
-/// All of them.
+/// All suites.
 pub const SUITES: &[Suite] =
     &[("loopback", loopback::run), ("process", process::run), ("policy", policy::run), ("shards", shards::run)];
 
-/// How much is transferred.
+/// The amount of data to transfer.
 #[derive(Clone, Copy)]
 pub struct Work {
     /// Bytes of one transfer.
     pub bytes: u64,
-    /// Transfers of each kind; odd, so that the median is one of them.
+    /// Number of transfers of each kind. It is odd, so that the median is one of them.
     pub rounds: usize,
 }
 
 impl Work {
     /// For figures: long enough that start-up does not count.
     pub const FULL: Self = Self { bytes: 300_000_000, rounds: 7 };
-    /// For a look whether all runs; its figures say nothing.
+    /// For a check that everything runs; its figures mean nothing.
     pub const QUICK: Self = Self { bytes: 5_000_000, rounds: 1 };
 }
 
-/// What a transfer took.
+/// The times of a transfer.
 #[derive(Clone, Copy, Default)]
 struct Taken {
-    /// From the first byte written to the answer that the last was read.
+    /// From the first byte written to the answer that the last byte was read.
     wall: Duration,
-    /// CPU time of the thread that sends, and of the one that receives, from connecting on.
+    /// CPU time of the sending thread and of the receiving thread, from connecting on.
     sender: Duration,
     receiver: Duration,
 }
@@ -58,14 +58,14 @@ fn seconds(taken: &[Taken], column: impl Fn(&Taken) -> Duration) -> Times {
     Times { rounds: taken.iter().map(|taken| column(taken).as_secs_f64()).collect() }
 }
 
-/// CPU time that this thread has had.
+/// CPU time that this thread has used.
 fn thread_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
 }
 
-/// The bytes of a transfer: a sequence in which every block of 64 KiB looks alike, so that reader and writer
-/// need no state but a place.
+/// The bytes of a transfer. The sequence repeats every 64 KiB, so that reader and writer need no state except
+/// the position.
 struct Pattern {
     block: Vec<u8>,
 }
@@ -80,15 +80,15 @@ impl Pattern {
         Self { block: (0..2 * Self::BLOCK).map(|n| byte(n % Self::BLOCK)).collect() }
     }
 
-    /// What is to be written at `place`: at most `len` bytes.
+    /// At most `len` bytes to write at `place`.
     fn at(&self, place: u64, len: usize) -> &[u8] {
         &self.block[place as usize % Self::BLOCK..][..len.min(Self::BLOCK)]
     }
 
-    /// Checks what was read at `place`.
+    /// Checks the bytes that were read at `place`.
     ///
     /// # Panics
-    /// A byte is not what was written there.
+    /// A byte differs from the one written there.
     fn check(&self, place: u64, read: &[u8]) {
         let mut place = place;
         for piece in read.chunks(Self::BLOCK) {

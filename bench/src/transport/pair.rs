@@ -1,9 +1,9 @@
-//! Two protocol endpoints in one thread and virtual time, without a socket: what `process` and `policy` run
-//! transfers over.
+//! Two protocol endpoints in one thread and virtual time, without a socket. The suites `process` and `policy`
+//! run transfers over them.
 //!
-//! The link delays and drops, at random but the same in every round; it has no rate. The clock moves in
-//! steps, as a driver's does, so that packets leave in batches. Invariant: a transfer is the same in every
-//! round, whatever the machine does.
+//! The link delays and drops packets, at random but identically in every round; it has no rate. The clock
+//! moves in steps, as a driver's does, so that packets leave in batches. Invariant: a transfer is the same in
+//! every round, whatever the machine does.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -19,13 +19,13 @@ use tidewire_proto::handshake::Credentials;
 
 use super::{Pattern, Taken, thread_time};
 
-/// The clock moves by no less, as a driver's: at 1 Gbit/s a batch is some eight packets.
+/// The least step of the clock, as in a driver: at 1 Gbit/s a batch is about eight packets.
 const TICK: Duration = Duration::from_micros(100);
 /// Of a datagram, and how many one call makes.
 const DATAGRAM: usize = 1_472;
 const SEGMENTS: usize = 32;
 
-/// Datagrams on their way: buffers are used again.
+/// Datagrams in flight. Their buffers are reused.
 #[derive(Default)]
 struct Wire {
     under_way: VecDeque<(Time, usize, Box<[u8]>)>,
@@ -39,7 +39,7 @@ impl Wire {
         self.under_way.push_back((at, datagram.len(), buffer));
     }
 
-    /// Hands over what has arrived.
+    /// Delivers the datagrams that have arrived.
     fn deliver(&mut self, now: Time, from: SocketAddr, to: &mut Endpoint) {
         while let Some((at, len, mut buffer)) = self.under_way.pop_front_if(|(at, ..)| *at <= now) {
             to.handle_datagram(Received { at, from, to: None, ecn: None, datagram: &mut buffer[..len] });
@@ -48,7 +48,7 @@ impl Wire {
     }
 }
 
-/// One end and what it has sent.
+/// One end and the datagrams it has sent.
 struct Side {
     endpoint: Endpoint,
     address: SocketAddr,
@@ -68,7 +68,7 @@ impl Side {
         Self { endpoint, address: ([127, 0, 0, 1], port).into(), sent: Wire::default(), spent: Duration::ZERO }
     }
 
-    /// Takes what has arrived, lets the application act, sends what there is to send.
+    /// Takes arrived datagrams, lets the application act, and sends what is ready.
     fn turn(&mut self, now: Time, from: &mut Self, path: &mut Path, out: &mut [u8], act: impl FnOnce(&mut Endpoint)) {
         let start = thread_time();
         from.sent.deliver(now, from.address, &mut self.endpoint);
@@ -87,12 +87,12 @@ impl Side {
     }
 }
 
-/// Nobody waits for events here: both ends try whenever they have their turn.
+/// No end waits for events here: both try on each of their turns.
 fn act_on_events(endpoint: &mut Endpoint) {
     while endpoint.poll_event().is_some() {}
 }
 
-/// Drops a share of all packets, each by itself or in runs (Gilbert).
+/// Drops a share of all packets, independently or in runs (Gilbert).
 #[derive(Clone, Copy)]
 pub(super) struct Loss {
     /// Probability of a loss after an arrival, and after a loss.
@@ -116,12 +116,12 @@ impl Loss {
     }
 }
 
-/// The way between the two ends, without a rate.
+/// The path between the two ends, without a rate.
 #[derive(Clone, Copy)]
 pub(super) struct Path {
-    /// One way.
+    /// Delay of one direction.
     pub(super) delay: Duration,
-    /// Of both ways, one model for all packets.
+    /// Losses of both directions, with one model for all packets.
     pub(super) loss: Loss,
 }
 
@@ -136,7 +136,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// `config` is that of both ends.
+    /// Both ends use `config`.
     pub(super) fn new(path: Path, config: Config) -> Self {
         let (mut near, far) = (Side::new(1, config.clone()), Side::new(2, config));
         let now = Time::from_millis(1);
@@ -144,10 +144,10 @@ impl Pair {
         Self { now, near, far, path, connection, out: vec![0; DATAGRAM * SEGMENTS] }
     }
 
-    /// Moves that many bytes; as fast as may be, or written at `rate` bytes per second.
+    /// Transfers that many bytes, as fast as possible or written at `rate` bytes per second.
     ///
     /// # Panics
-    /// Other bytes come than were sent, or none.
+    /// The bytes that arrive differ from those sent, or none arrive.
     pub(super) fn transfer(mut self, bytes: u64, rate: Option<u64>) -> Taken {
         let pattern = Pattern::new();
         let (mut written, mut read) = (0, 0);

@@ -1,9 +1,9 @@
-//! Suite `policy`: what the default redundancy policy takes of a core at 1 Gbit/s.
+//! Suite `policy`: the share of a core that the default redundancy policy takes at 1 Gbit/s.
 //!
-//! Real connections ask it, in process and virtual time, so that what it is told moves as it does on a path:
-//! the policy is wrapped in one that times each call. A call that makes a plan is told from the others by the
-//! plan, and timed by the thread's CPU time; the others, some tens of nanoseconds each, by the clock, of
-//! which what the clock itself takes is taken away.
+//! Real connections call the policy, in process and virtual time, so that its inputs change as they do on a
+//! path. A wrapper times each call. Calls that make a plan are recognised by the plan, and timed by the
+//! thread's CPU time. The other calls take some tens of nanoseconds each. They are timed by the clock, and
+//! the time of reading the clock is subtracted.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -30,20 +30,20 @@ const PACE: u64 = 16 * RATE;
 /// Source symbols per second at that rate: of 1,344 bytes, which is what 1,500 hold beside headers and the
 /// room of a repair's.
 const SYMBOLS: f64 = RATE as f64 / 1_344.0;
-/// Loss, mean run of losses, round trip in milliseconds.
+/// Loss, mean length of loss runs, round trip in milliseconds.
 const CASES: [(f64, f64, u64); 6] =
     [(0.0, 1.0, 60), (0.01, 1.0, 10), (0.01, 1.0, 60), (0.1, 1.0, 10), (0.1, 1.0, 60), (0.1, 4.0, 60)];
-/// No call takes so long that does not plan: one that did was interrupted.
+/// A call without a plan never takes so long: one that did was interrupted.
 const INTERRUPTED: Duration = Duration::from_micros(20);
 
-/// What a connection's policy took.
+/// The time that a connection's policy took.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     sources: u64,
     /// When the first and the last of them were sent.
     first: Option<Time>,
     last: Time,
-    /// Calls that made no plan, and their time, that of the clock included.
+    /// Calls that made no plan, and their time, including that of the clock.
     calls: u64,
     taken: Duration,
     plans: u64,
@@ -51,7 +51,7 @@ struct Tally {
 }
 
 thread_local! {
-    /// Of the transfer that this thread runs: a policy is made inside its connection.
+    /// The times of the transfer that this thread runs: a connection makes its policy inside.
     static TALLY: Cell<Tally> = Cell::default();
 }
 
@@ -101,7 +101,8 @@ fn name(at: usize) -> String {
     format!("{} % lost{runs}, {rtt} ms", 100.0 * loss)
 }
 
-/// Nanoseconds per source symbol beside planning, plans per second, milliseconds of one, percent of a core.
+/// Nanoseconds per source symbol without planning, plans per second, milliseconds of one plan, percent of a
+/// core.
 fn figures(at: usize, bytes: u64) -> [f64; 4] {
     let (loss, burst, rtt_ms) = CASES[at];
     let path = Path { delay: Duration::from_millis(rtt_ms) / 2, loss: Loss::new(loss, burst) };
@@ -126,15 +127,15 @@ fn figures(at: usize, bytes: u64) -> [f64; 4] {
     [1e9 * each, plans, 1e3 * planning / tally.plans.max(1) as f64, 100.0 * share]
 }
 
-/// What the clock says of nothing.
+/// The time that the clock shows for no work.
 fn clock_cost() -> Duration {
     const LOOKS: u32 = 100_000;
     let looks = (0..LOOKS).map(|_| black_box(Instant::now()).elapsed()).filter(|taken| *taken < INTERRUPTED);
     looks.sum::<Duration>() / LOOKS
 }
 
-/// One of the two policies, and each call of it timed. It has a planner of its own, since the connection
-/// makes one for its own policies only; the planning is counted where the proactive policy does it.
+/// One of the two policies, with each call timed. It has its own planner, because the connection makes one
+/// only for its own policies. Planning is counted where the proactive policy does it.
 #[derive(Debug, Default)]
 struct Timed<P> {
     planner: Planner,
@@ -152,7 +153,7 @@ fn time<T>(call: impl FnOnce() -> T) -> T {
     answer
 }
 
-/// The context with what this planner decided.
+/// The context with this planner's decisions.
 fn planned<'a>(cx: &CodingContext<'a>, planner: &'a Planner) -> CodingContext<'a> {
     CodingContext { planned: planner.planned(), ..*cx }
 }

@@ -1,8 +1,8 @@
-//! Suite `process`: two protocol endpoints in one thread and virtual time, without a socket: what the
-//! protocol, the code and the cipher cost, with and without loss.
+//! Suite `process`: two protocol endpoints in one thread and virtual time, without a socket. It shows the
+//! cost of the protocol, the code and the cipher, with and without loss.
 //!
-//! CPU time is of both ends together, as if one core did both, and of each, read around its turns. The pace
-//! is the sender's own bound.
+//! CPU time is that of both ends together, as if one core did both, and that of each end, read before and
+//! after its turns. The sender's own limit sets the pace.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::report::{Cell, Report, Table, Verdict};
 
 /// Percentages of packets that the link drops.
 const LOSSES: [u8; 3] = [0, 5, 20];
-/// One way. With [`PACE`] some 1,700 packets are under way, many times the longest span.
+/// Delay of one direction. With [`PACE`], about 1,700 packets are in flight, many times the longest span.
 const DELAY: Duration = Duration::from_millis(10);
 /// Bits per second of IP packets.
 const PACE: u64 = 1_000_000_000;

@@ -1,8 +1,8 @@
-//! `quinn` over loopback: as it comes, and as one would set it up who wants it to win.
+//! `quinn` over loopback: with its defaults, and tuned to be as fast as possible.
 //!
-//! Tuned means: datagrams of 1,472 bytes at once, as ours (its search would find 1,452), windows that never
-//! close, a queue of writes as large, CUBIC's initial window of 1 MB, an acknowledgement only every 64
-//! packets, socket buffers of 4 MiB. It uses GSO and GRO of its own accord, and reads chunks without copying
+//! Tuned means: datagrams of 1,472 bytes at once, as Tidewire's (its search would find 1,452), windows that
+//! never close, a queue of writes of the same size, CUBIC's initial window of 1 MB, an ACK only every 64
+//! packets, and socket buffers of 4 MiB. It uses GSO and GRO by itself, and reads chunks without copying
 //! them.
 
 use std::io;
@@ -22,9 +22,9 @@ use super::Pattern;
 use super::loopback::Tells;
 use super::tidewire::block_on;
 
-/// Bytes under way that no window of the tuned set-up stops.
+/// Bytes in flight that no window of the tuned set-up limits.
 const WINDOW: u32 = 64 << 20;
-/// As our own sockets ask for.
+/// The size that Tidewire's sockets request.
 const SOCKET_BUFFER: usize = 4 << 20;
 
 fn transport(tuned: bool) -> Arc<TransportConfig> {

@@ -1,8 +1,8 @@
 //! Suite `shards`: many connections to one listener over loopback, with one socket and with two, in turns.
 //!
-//! Clients and listener have a runtime each, with a thread per core, as a server's is; each client has a
-//! socket of its own, so that the kernel spreads them. Where both ends share the cores, what a second socket
-//! can give is what one task leaves idle.
+//! Clients and listener have a runtime each, with a thread per core, as a server has. Each client has its own
+//! socket, so that the kernel spreads the connections. Both ends share the cores, so a second socket can only
+//! use what one task leaves idle.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,10 +21,10 @@ use super::{Pattern, Work};
 use crate::report::{Cell, Report, Table};
 use crate::timing::Times;
 
-/// Sockets of the listener; the first is what the others are compared with.
+/// Sockets of the listener. The others are compared with the first.
 const SHARDS: [usize; 2] = [1, 2];
 const CONNECTIONS: u64 = 8;
-/// Threads of either runtime.
+/// Threads of each runtime.
 const THREADS: usize = 2;
 
 /// Runs the suite.
@@ -65,7 +65,7 @@ pub fn run(work: Work, report: &mut Report) {
     });
 }
 
-/// CPU time that this process has had.
+/// CPU time that this process has used.
 fn process_time() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
@@ -75,7 +75,7 @@ fn runtime() -> io::Result<Runtime> {
     Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()
 }
 
-/// Moves so many bytes on each connection; returns how long that took once all were connected.
+/// Transfers that many bytes on each connection. Returns the time after all were connected.
 fn transfer(shards: usize, bytes: u64) -> io::Result<Duration> {
     let (near, far, secret) = (runtime()?, runtime()?, new_secret()?);
     let shards = NonZeroUsize::new(shards).unwrap_or(NonZeroUsize::MIN);
@@ -88,7 +88,7 @@ fn transfer(shards: usize, bytes: u64) -> io::Result<Duration> {
     Ok(wall)
 }
 
-/// Takes all connections and reads a stream of each to its end.
+/// Accepts all connections and reads a stream of each to its end.
 async fn accept(listener: Arc<Endpoint>, bytes: u64) -> io::Result<()> {
     let mut readers = JoinSet::new();
     for _ in 0..CONNECTIONS {

@@ -1,4 +1,4 @@
-//! Our own end over loopback, as an application that knows nothing but the public API would write it.
+//! Tidewire's own end over loopback, written as an application that uses only the public API.
 
 use std::io;
 use std::sync::mpsc::Receiver;
@@ -11,17 +11,17 @@ use tokio::runtime;
 use super::Pattern;
 use super::loopback::Tells;
 
-/// The settings that are measured: no option given.
+/// The measured settings: no option is given.
 fn config() -> Config {
     Config::default()
 }
 
-/// A runtime of this thread alone.
+/// A runtime that uses only this thread.
 pub fn block_on<R>(task: impl Future<Output = io::Result<R>>) -> io::Result<R> {
     runtime::Builder::new_current_thread().enable_all().build()?.block_on(task)
 }
 
-/// Accepts a connection and a stream, reads it to its end and answers with the number of its bytes.
+/// Accepts a connection and a stream, reads it to its end and answers with its number of bytes.
 pub fn receive(bytes: u64, tells: Tells<Secret>) -> io::Result<()> {
     block_on(async {
         let secret = new_secret()?;
@@ -32,7 +32,7 @@ pub fn receive(bytes: u64, tells: Tells<Secret>) -> io::Result<()> {
     })
 }
 
-/// Accepts a stream of a connection, reads it to its end and answers with the number of its bytes.
+/// Accepts a stream of a connection, reads it to its end and answers with its number of bytes.
 pub async fn read_whole(connection: Connection, bytes: u64) -> io::Result<()> {
     let mut stream = connection.accept().await.ok_or(io::ErrorKind::NotConnected)?;
     let (pattern, mut buffer, mut place) = (Pattern::new(), vec![0; 1 << 16], 0);

@@ -239,14 +239,15 @@ fn errors_carry_numbers_and_change_nothing() {
     assert_eq!(bytes[..9], [gf256::mul(coefficients[1], 7); 9]);
 }
 
-/// A relay that knows all sends combinations of k source symbols, with multipliers m that are independent and
-/// uniform over the 255 values that are not 0. Let the sink lack one dimension: what it knows is where some
-/// linear form is 0, and a combination is redundant if the form of m is 0. Let N(w) count the m for which a
-/// form of w terms is 0: the first w - 1 are free and give the last, which is not 0 unless they sum to 0
-/// themselves, so N(w) = 255^(w-1) - N(w-1) with N(1) = 0, and the probability N(w) / 255^w is (1 + (-1)^w /
-/// 255^(w-1)) / 256: 1/256 for all but the shortest forms. A sink that lacks j dimensions has j forms:
-/// 256^-j. Redundant receptions while it lacks j are geometric, so a generation has the sum of 1/(256^j - 1)
-/// over j of them: 0.003937, with a variance of about 256/255^2.
+/// A relay that knows everything sends combinations of k source symbols, with multipliers m that are
+/// independent and uniform over the 255 values that are not 0. Suppose the sink lacks one dimension. Then
+/// some linear form is 0 on all it knows, and a combination is redundant if the form of m is 0. Let N(w)
+/// count the m for which a form of w terms is 0. The first w - 1 are free and determine the last, which is
+/// not 0 unless they sum to 0 themselves. So N(w) = 255^(w-1) - N(w-1) with N(1) = 0, and the probability
+/// N(w) / 255^w is (1 + (-1)^w / 255^(w-1)) / 256: 1/256 for all but the shortest forms. A sink that lacks j
+/// dimensions has j forms: 256^-j. The number of redundant receptions while it lacks j is geometric. So a
+/// generation has 0.003937 of them (1/255 + 1/65,535 and smaller terms), with variance 256/255^2 and smaller
+/// terms.
 #[test]
 fn random_recodings_are_redundant_as_often_as_theory_says() {
     const GENERATIONS: u64 = 20_000;

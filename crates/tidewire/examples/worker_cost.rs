@@ -1,6 +1,6 @@
-//! How many products a pool of workers makes in a second: of one thread, of two, and without any. And the time
-//! that it takes to hand a small job to a worker and to get its result, which is what `Config::inline_products`
-//! weighs against the work itself.
+//! How many products a pool of workers makes in a second: of one thread, of two, and without any. And the
+//! time that it takes to hand a small job to a worker and to get its result, which is what
+//! `Config::inline_products` weighs against the work itself.
 //!
 //! The jobs are those of a lane in blocks, taken from an endpoint that sends. The pool is that of the driver,
 //! compiled again with a `shared` that only counts results. Run it on an idle machine with two cores:

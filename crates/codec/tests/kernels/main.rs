@@ -12,7 +12,7 @@ use laid::{Bench, LINE, cases, noise};
 use tidewire_codec::field::gf256;
 use tidewire_codec::kernel::Kernel;
 
-/// Sources of the longest sum. Tests of the ring cover more than one block of them.
+/// Sources of the longest sum. The `mix` module splits sums into batches, so longer ones are not tested here.
 const SOURCES: usize = 5;
 
 #[test]
