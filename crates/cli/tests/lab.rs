@@ -258,7 +258,7 @@ fn a_wrong_peer_or_load_is_refused_before_anything_is_made() {
         (&["--peer", "tcp"][..], "no peer `tcp`; there are: iperf3-bbr, "),
         (&["--peer", "mine", peers[0], peers[1]], "mine needs the program `no-such-program`: install the package"),
         (&["--peer", "tcp-bbr", "--load", "half"], "`half` is no load: write a share of the link's rate as 50%"),
-        (&["--peer", "tcp-bbr", "--time", "1s"], "--time: at least 2s"),
+        (&["--peer", "tcp-bbr", "--time", "1s"], "--time is too short; write at least 2s"),
         (&["--peer", "tcp-bbr", "--", "true"], "cannot be used with"),
         (&["--seeds", "3", "--", "true"], "cannot be used with"),
     ] {

@@ -6,9 +6,9 @@
 //! it lost source symbols decodes all of them, whichever were lost. In a block code the spans do not overlap,
 //! in a sliding code they do, and a retransmission is a span of one. A [`Code`] is the rule that gives the
 //! coefficients. All codes work everywhere, except [`Code::Rlc16`], which is for blocks only.
-//! codes work everywhere, but [`Code::Rlc16`], which is for blocks only.
 //!
 //! # Simple: a block in memory
+//!
 //! [`Generation`] and [`DecodePlan`] work in place on slices: use them for storage, multicast, or any block
 //! that is in memory. [`generation`] shows more, for example one plan for many stripes.
 //!
@@ -18,9 +18,9 @@
 //! let data = [*b"the tide", *b"comes in", *b"goes out"];
 //! let block = Generation::new(Code::Cauchy, 3)?;
 //! let mut repairs = [[0; 8]; 2];
-//! Symbols 0 and 2 are lost; both repair symbols arrived.
+//! block.encode(&data, 0, &mut repairs)?;
 //!
-//! // Symbols 0 and 2 are lost, both repair symbols are there.
+//! // Symbols 0 and 2 are lost; both repair symbols arrived.
 //! let mut decoded = [[0; 8]; 2];
 //! block.plan(&[0, 2], &[0, 1])?.decode(&[&[], &data[1][..], &[]], &repairs, &mut decoded)?;
 //! assert_eq!(decoded, [*b"the tide", *b"goes out"]);
@@ -41,19 +41,19 @@
 //!     encoder.push(text.as_bytes())?;
 //! }
 //!
-//! One repair symbol over all three: it can replace any one of them.
+//! // One repair symbol over all three: it can replace any one of them.
 //! let id = RepairId { first: SourceId(0), count: 3, key: 7 };
 //! let mut repair = [0; 1_408];
 //! let len = encoder.write_repair(Code::Rlc, id, &mut repair)?;
 //!
-//! Symbol 1 is lost.
+//! // Symbol 1 is lost.
 //! let mut decoder = Decoder::new(Limits { slot_len: 1_408, capacity: 256, max_span: 64, max_rows: 64 });
 //! decoder.receive_source(SourceId(0), b"the tide")?;
 //! decoder.receive_source(SourceId(2), b"and goes out")?;
 //! decoder.receive_repair(Code::Rlc, id, &repair[..len])?;
 //!
 //! let repaired = decoder.symbol(SourceId(1)).expect("one loss, one repair symbol");
-//! A repaired symbol is as long as its repair, with zeros at the end. If the length matters, put it inside.
+//! // A repaired symbol is as long as its repair, with zeros at the end. If the length matters, put it inside.
 //! assert!(repaired.starts_with(b"comes in") && repaired[8..].iter().all(|&byte| byte == 0));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -53,7 +53,7 @@ fn wrong_key_files_end_with_2_and_are_named() {
         ("", &["forward", "-L", "0:web:80", &link], "--key"),
         ("", &["forward", "-L", "0:web:80", &link, "--key", text(&secret)], "holds a secret"),
         (&public, &["forward", "-L", "0:web:80", &link, "--key", text(&peers)], "holds a public key"),
-        ("", &["keygen", "--public", text(&secret)], "no public half"),
+        ("", &["keygen", "--public", text(&secret)], "has no public key"),
         (&private[..20], &["keygen", "--public", text(&peers)], "56 letters"),
     ] {
         fs::write(&peers, peers_text).unwrap();

@@ -4,7 +4,6 @@
 //! The library itself reads no environment. A test file says `mod setup;`, takes its `proptest` settings from
 //! [`cases`], and calls [`activate_kernel`] first in other tests. A name that is unknown, or that this
 //! processor cannot run, fails every test; there is no fallback.
-//! processor does not run fails every test; nothing falls back.
 #![allow(dead_code, reason = "not every test file needs all of it")]
 
 use proptest::test_runner::Config;

@@ -182,7 +182,7 @@ pub enum Frame<'a> {
     Rekey {
         /// Number of the exchange within the session, from 1.
         number: u64,
-        /// The initiator's first message or the responder's second; at most [`MAX_NOISE`] bytes.
+        /// The initiator's first message or the responder's second; at most 256 bytes (`MAX_NOISE`).
         message: &'a [u8],
     },
     /// A source symbol, sent unmixed.

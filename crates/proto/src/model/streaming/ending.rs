@@ -1,11 +1,10 @@
 //! Theorem 3 at finite length: the goodput of a stream that ends after a given number of groups, with and
 //! without repairs at its end.
+//!
 //! The stream starts without deficit and renews whenever the queue is empty. It ends `a` groups into a busy
 //! period with probability `u(n - a) P(S > a)`, where `u` is the renewal sequence of S+. The symbols before
 //! that busy period's first loss are delivered. Those after it are not, unless enough repairs of the tail
 //! arrive to cover the deficit.
-//! before that busy period's first loss are delivered, those after are not, unless enough of the tail's
-//! repairs arrive for the deficit.
 
 use super::{Streaming, binomial};
 
