@@ -53,7 +53,7 @@
 //! decoder.receive_repair(Code::Rlc, id, &repair[..len])?;
 //!
 //! let repaired = decoder.symbol(SourceId(1)).expect("one loss, one repair symbol");
-//! // A repaired symbol is as long as its repair, with zeros at the end. If the length matters, put it inside.
+//! // A repaired symbol is as long as its repair, with zeros at the end. Put the length inside if it matters.
 //! assert!(repaired.starts_with(b"comes in") && repaired[8..].iter().all(|&byte| byte == 0));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -16,9 +16,9 @@ const FRESH_KEYS_AFTER: Duration = Duration::from_secs(3_600);
 /// sooner. Each costs the responder two operations on the curve, about 200 us.
 pub(crate) const LEAST_FRESH_KEYS_AFTER: Duration = Duration::from_secs(1);
 
-/// A power of two near the work that handing a job to a worker costs the driver: 9.3 us, in which it makes 0.29
-/// million products itself (example `worker_cost`, 2 idle cores with GFNI; `docs/performance.md`). All work for
-/// a block of 32 symbols stays inside; the repairs and losses of a block of 100 go to a worker.
+/// A power of two near the work that handing a job to a worker costs the driver: 9.3 us, in which it makes
+/// 0.29 million products itself (example `worker_cost`, 2 idle cores with GFNI; `docs/performance.md`). All
+/// work for a block of 32 symbols stays inside; the repairs and losses of a block of 100 go to a worker.
 const INLINE_PRODUCTS: usize = 1 << 18;
 /// Chosen: more cores than any present machine can spare for one endpoint.
 const MOST_WORKERS: u16 = 64;
