@@ -2,6 +2,8 @@
 
 use crate::context::{Context, run, run_together};
 use crate::tools;
+use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Checks the formatting of the workspace and of the two crates outside it, `bench` and `fuzz`.
 pub fn fmt(context: &Context) -> Result<(), String> {
@@ -28,27 +30,35 @@ pub fn test(context: &Context) -> Result<(), String> {
     if cfg!(target_os = "linux") {
         tools::optional_packages(context, TEST_TOOLS);
     }
-    let lines: &[&str] = if context.quick {
-        &[
-            "cargo test --workspace --exclude tidewire-cli --exclude xtask --lib --tests --profile checked",
-            "cargo test -p tidewire-cli --lib --test command --test resume --test transfer --test trust --profile checked",
-        ]
+    let mut line = String::from("cargo test --workspace --exclude xtask --lib --profile checked --no-fail-fast");
+    if context.quick {
+        // One command: with another set of packages cargo would build foreign crates again, with other
+        // features.
+        line += &quick_targets(context)?;
     } else {
         // `tests/examples.rs` of `tidewire` runs these as programs.
         context.run("cargo build -p tidewire --examples --profile checked")?;
-        &["cargo test --workspace --exclude xtask --lib --bins --tests --examples --profile checked"]
-    };
-    let tests = lines.iter().map(|line| {
-        let mut command = context.command(line);
-        if context.quick {
-            command.env("TIDEWIRE_QUICK", "1");
-        }
-        // Without this, cargo stops at the first test binary that fails.
-        run(command.arg("--no-fail-fast"))
-    });
+        line += " --bins --tests --examples";
+    }
+    let mut command = context.command(&line);
+    if context.quick {
+        command.env("TIDEWIRE_QUICK", "1");
+    }
+    let tests = run(&mut command);
     // In the profile in which the task runner itself was built.
     let own = context.run("cargo test -p xtask");
-    tests.chain([own]).collect::<Vec<_>>().into_iter().collect()
+    tests.and(own)
+}
+
+/// The tests of the quick part, as arguments of cargo.
+fn quick_targets(context: &Context) -> Result<String, String> {
+    let metadata = context.output_of("cargo metadata --no-deps --format-version 1")?;
+    let metadata: Value = serde_json::from_str(&metadata).map_err(|error| format!("cargo metadata: {error}"))?;
+    let packages = metadata["packages"].as_array().into_iter().flatten().filter(|package| package["name"] != "xtask");
+    let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
+    let tests = targets.filter(|target| target["kind"][0] == "test").filter_map(|target| target["name"].as_str());
+    let quick: BTreeSet<_> = tests.filter(|test| !SLOW_TESTS.contains(test)).collect();
+    Ok(quick.iter().map(|test| format!(" --test {test}")).collect())
 }
 
 /// Runs the examples in the documentation.
@@ -88,3 +98,5 @@ pub fn asan(context: &Context) -> Result<(), String> {
 /// Tools that tests of the command use on Linux: for namespaces, address translation and failing system
 /// calls.
 const TEST_TOOLS: &[(&str, &str)] = &[("ip -V", "iproute2"), ("nft --version", "nftables"), ("strace -V", "strace")];
+/// Tests of the command that the quick part leaves out: they start many processes and wait for real time.
+const SLOW_TESTS: [&str; 4] = ["end_to_end", "faults", "jobs", "lab"];
