@@ -36,11 +36,10 @@ struct Host {
 
 impl Host {
     fn new() -> Self {
-        let mut connection = Config::default();
-        connection.ring_memory = 1 << 20;
+        let connection = Config::builder().ring_memory(1 << 20).build().expect("in range");
         let (credentials, provider) = (Secret::new([7; 32]).into(), Arc::new(Null));
         let config = EndpointConfig { credentials, listen: true, connection, provider };
-        let endpoint = Endpoint::new(config, [2; 32]).expect("valid settings");
+        let endpoint = Endpoint::new(config, [2; 32]);
         Self { endpoint, now: Time::from_millis(1), handle: None, ends: 0 }
     }
 

@@ -23,8 +23,9 @@ const CRATES: [&[&str]; 6] = [
 ];
 
 /// Rooms, the lowest first. A file beside the folders is a room too.
-const ROOMS: [&str; 20] = [
+const ROOMS: [&str; 21] = [
     "time",
+    "counts",
     "ids",
     "close",
     "event",

@@ -64,7 +64,7 @@ impl Side {
             connection,
             provider: Arc::new(AwsLc),
         };
-        let endpoint = Endpoint::new(config, [port as u8; 32]).expect("the default settings are valid");
+        let endpoint = Endpoint::new(config, [port as u8; 32]);
         Self { endpoint, address: ([127, 0, 0, 1], port).into(), sent: Wire::default(), spent: Duration::ZERO }
     }
 

@@ -106,9 +106,7 @@ fn name(at: usize) -> String {
 fn figures(at: usize, bytes: u64) -> [f64; 4] {
     let (loss, burst, rtt_ms) = CASES[at];
     let path = Path { delay: Duration::from_millis(rtt_ms) / 2, loss: Loss::new(loss, burst) };
-    let mut config = Config::default();
-    config.max_rate = Some(PACE);
-    config.profile.redundancy = Redundancy {
+    let redundancy = Redundancy {
         proactive: Proactive::Custom(Custom {
             name: "timed",
             build: |_| Box::<Timed<Adaptive>>::default(),
@@ -116,6 +114,7 @@ fn figures(at: usize, bytes: u64) -> [f64; 4] {
         }),
         answer: Answer::Custom(Custom { name: "timed", build: |_| Box::<Timed<AsPlanned>>::default(), parameter: 0.0 }),
     };
+    let config = Config::builder().max_rate(Some(PACE)).redundancy(redundancy).build().expect("in range");
     TALLY.set(Tally::default());
     Pair::new(path, config).transfer(bytes, Some(RATE));
     let tally = TALLY.get();

@@ -28,8 +28,7 @@ pub fn run(work: Work, report: &mut Report) {
             let at = (turn + round) % LOSSES.len();
             eprintln!("process: round {} of {}, {} % lost", round + 1, work.rounds, LOSSES[at]);
             let loss = Loss::new(f64::from(LOSSES[at]) / 100.0, 1.0);
-            let mut config = Config::default();
-            config.max_rate = Some(PACE);
+            let config = Config::builder().max_rate(Some(PACE)).build().expect("in range");
             taken[at].push(Pair::new(Path { delay: DELAY, loss }, config).transfer(work.bytes, None));
         }
     }

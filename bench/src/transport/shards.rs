@@ -80,7 +80,10 @@ fn transfer(shards: usize, bytes: u64) -> io::Result<Duration> {
     let (near, far, secret) = (runtime()?, runtime()?, new_secret()?);
     let shards = NonZeroUsize::new(shards).unwrap_or(NonZeroUsize::MIN);
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let listener = far.block_on(Endpoint::bind_sharded(address, secret.clone(), Config::default(), shards))?;
+    let listener = {
+        let _entered = far.enter();
+        Endpoint::bind_sharded(address, secret.clone(), Config::default(), shards)?
+    };
     let remote = listener.local_addr();
     let accepting = far.spawn(accept(Arc::new(listener), bytes));
     let wall = near.block_on(send(remote, secret, bytes))?;
@@ -92,7 +95,7 @@ fn transfer(shards: usize, bytes: u64) -> io::Result<Duration> {
 async fn accept(listener: Arc<Endpoint>, bytes: u64) -> io::Result<()> {
     let mut readers = JoinSet::new();
     for _ in 0..CONNECTIONS {
-        let connection = listener.accept().await.ok_or(io::ErrorKind::NotConnected)?;
+        let connection = listener.accept().await.map_err(io::Error::other)?;
         readers.spawn(read_whole(connection, bytes));
     }
     readers.join_all().await.into_iter().collect()
@@ -101,7 +104,7 @@ async fn accept(listener: Arc<Endpoint>, bytes: u64) -> io::Result<()> {
 async fn send(remote: SocketAddr, secret: Secret, bytes: u64) -> io::Result<Duration> {
     let mut connected = Vec::new();
     for _ in 0..CONNECTIONS {
-        let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into(), secret.clone(), Config::default()).await?;
+        let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into(), secret.clone(), Config::default())?;
         connected.push((endpoint.connect(remote).await.map_err(io::Error::other)?, endpoint));
     }
     let (start, mut writers) = (Instant::now(), JoinSet::new());

@@ -25,16 +25,16 @@ pub fn block_on<R>(task: impl Future<Output = io::Result<R>>) -> io::Result<R> {
 pub fn receive(bytes: u64, tells: Tells<Secret>) -> io::Result<()> {
     block_on(async {
         let secret = new_secret()?;
-        let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into(), secret.clone(), config()).await?;
+        let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into(), secret.clone(), config())?;
         let _ = tells.send((endpoint.local_addr(), secret));
-        let connection = endpoint.accept().await.ok_or(io::ErrorKind::NotConnected)?;
+        let connection = endpoint.accept().await.map_err(io::Error::other)?;
         read_whole(connection, bytes).await
     })
 }
 
 /// Accepts a stream of a connection, reads it to its end and answers with its number of bytes.
 pub async fn read_whole(connection: Connection, bytes: u64) -> io::Result<()> {
-    let mut stream = connection.accept().await.ok_or(io::ErrorKind::NotConnected)?;
+    let mut stream = connection.accept().await.map_err(io::Error::other)?;
     let (pattern, mut buffer, mut place) = (Pattern::new(), vec![0; 1 << 16], 0);
     while let read @ 1.. = stream.read(&mut buffer).await? {
         pattern.check(place, &buffer[..read]);
@@ -51,7 +51,7 @@ pub async fn read_whole(connection: Connection, bytes: u64) -> io::Result<()> {
 pub fn send(bytes: u64, told: Receiver<(std::net::SocketAddr, Secret)>) -> io::Result<Duration> {
     let (remote, secret) = told.recv().map_err(io::Error::other)?;
     block_on(async {
-        let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into(), secret, config()).await?;
+        let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into(), secret, config())?;
         let connection = endpoint.connect(remote).await.map_err(io::Error::other)?;
         let mut stream = connection.open().await?;
         let (pattern, start, mut place) = (Pattern::new(), Instant::now(), 0);

@@ -101,14 +101,17 @@ impl Naming {
 pub async fn open(
     address: SocketAddr,
     naming: &Naming,
-    mut config: Config,
+    config: &Config,
     console: &Console,
 ) -> Result<(Endpoint, Link), Failure> {
     let (credentials, peer) = naming.credentials(console)?;
-    config.max_connections = usize::try_from(naming.max_connections).unwrap_or(usize::MAX);
-    config.max_memory = usize::try_from(naming.max_memory).unwrap_or(usize::MAX);
-    config.validate().or_exit(Exit::Usage)?;
-    let endpoint = Endpoint::bind(address, credentials, config).await.map_err(|error| {
+    let config = config
+        .to_builder()
+        .max_connections(usize::try_from(naming.max_connections).unwrap_or(usize::MAX))
+        .max_memory(usize::try_from(naming.max_memory).unwrap_or(usize::MAX))
+        .build()
+        .or_exit(Exit::Usage)?;
+    let endpoint = Endpoint::bind(address, credentials, config).map_err(|error| {
         Failure::message(Exit::LocalIo, format_args!("cannot listen on {address}: {error}; try another --listen"))
     })?;
     let link = link(naming.host.as_deref(), endpoint.local_addr(), peer)?;
@@ -138,7 +141,7 @@ pub async fn guarding<T>(endpoint: &Endpoint, naming: &Naming, console: &Console
 /// why.
 async fn tell_refused<T>(endpoint: &Endpoint, console: &Console) -> T {
     let mut told = BTreeSet::new();
-    while let Some(refused) = endpoint.unauthorized().await {
+    while let Ok(refused) = endpoint.unauthorized().await {
         if told.len() < MOST_REFUSED && told.insert(refused.key) {
             let (peer, key) = (refused.from.to_string(), refused.key.to_string());
             console.warn(&format!("refused {peer}: its key is not in --authorized-keys: {key}"));

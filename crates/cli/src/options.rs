@@ -57,46 +57,45 @@ impl Coding {
     /// # Errors
     /// A value in the link's query that is not understood, or choices that exclude each other.
     pub fn config(&self, link: Option<&Link>) -> Result<Config, CodingError> {
-        self.over(Config::default(), link)
+        self.over(&Config::default(), link)
     }
 
     /// Replaces the choices of `config` by those made here or in the query of `link`.
     ///
     /// # Errors
     /// The same as [`config`](Self::config).
-    pub fn over(&self, mut config: Config, link: Option<&Link>) -> Result<Config, CodingError> {
-        config.workers = self.workers;
+    pub fn over(&self, config: &Config, link: Option<&Link>) -> Result<Config, CodingError> {
+        let mut changed = config.to_builder().workers(self.workers);
         if let Some(profile) = self.profile {
-            config.profile = profile;
+            changed = changed.profile(profile);
         }
         if let Some(code) = self.code {
-            config.profile.code = code;
+            changed = changed.code(code);
         }
         if let Some(redundancy) = self.redundancy {
-            config.profile.redundancy = redundancy;
+            changed = changed.redundancy(redundancy);
         }
         // A choice of code or redundancy applies to both directions, and the peer cannot change it.
         let is_chosen = self.profile.is_some() || self.code.is_some() || self.redundancy.is_some();
-        (config.asks_peer, config.follows_peer) = (is_chosen, !is_chosen);
+        changed = changed.asks_peer(is_chosen).follows_peer(!is_chosen);
         if let Some(control) = self.rate_control {
-            config.profile.rate_control = control;
+            changed = changed.rate_control(control);
         }
         let query = |key| link.and_then(|link| link.query(key));
         let wrong = |key: &str, error: &dyn Display| LinkError::Value(key.into(), error.to_string());
         let of_link = query("maxbw").map(str::parse::<Rate>).transpose().map_err(|error| wrong("maxbw", &error))?;
         if let Some(rate) = self.max_rate.or(of_link) {
-            config.max_rate = Some(rate.bits_per_second());
+            changed = changed.max_rate(Some(rate.bits_per_second()));
         }
         let of_link = query("latency").map(parse_latency).transpose().map_err(|error| wrong("latency", &error))?;
-        config.latency = self.latency.or(of_link).or(config.latency);
+        changed = changed.latency(self.latency.or(of_link).or(config.latency()));
         if let Some(deliver) = self.deliver {
-            config.deliver = deliver.value();
+            changed = changed.deliver(deliver.value());
         }
         if let Some(cap) = self.max_overhead {
-            config.max_overhead = cap.value();
+            changed = changed.max_overhead(cap.value());
         }
-        config.validate()?;
-        Ok(config)
+        Ok(changed.build()?)
     }
 }
 

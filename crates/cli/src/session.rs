@@ -94,10 +94,10 @@ pub async fn connect_to(
     let any: SocketAddr = if address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
     let own = match &credentials {
         Credentials::Key(own) => Some(own.private.public()),
-        Credentials::Psk(_) => None,
+        _ => None,
     };
-    let patience = config.handshake_timeout.as_secs();
-    let endpoint = Endpoint::bind(any, credentials, config).await.or_exit(Exit::Other)?;
+    let patience = config.handshake_timeout().as_secs();
+    let endpoint = Endpoint::bind(any, credentials, config).or_exit(Exit::Other)?;
     let connecting = async {
         match peer {
             Some(peer) => endpoint.connect_to(address, peer).await,
@@ -192,8 +192,8 @@ pub fn delays(stats: &Stats) -> Distribution {
 /// Returns the figures of a connection that progress shows.
 pub fn sample(stats: &Stats, role: Role) -> Sample {
     Sample {
-        rtt_ms: known(stats.rtt_mean),
-        loss: role.sends().then_some(stats.loss),
+        rtt_ms: known(stats.rtt.mean),
+        loss: role.sends().then_some(stats.loss.rate),
         repaired: role.receives().then_some(stats.symbols.repaired),
         wire_bytes: wire_bytes(stats, role),
     }
@@ -203,8 +203,8 @@ pub fn sample(stats: &Stats, role: Role) -> Sample {
 pub fn summary(stats: &Stats, role: Role, bytes: u64, elapsed: Duration) -> Summary {
     let Stats { packets, symbols, .. } = stats;
     Summary {
-        rtt_ms: Rtt { min: known(stats.rtt_min), mean: known(stats.rtt_mean) },
-        loss: role.sends().then_some(stats.loss),
+        rtt_ms: Rtt { min: known(stats.rtt.least), mean: known(stats.rtt.mean) },
+        loss: role.sends().then_some(stats.loss.rate),
         packets: Packets {
             sent: packets.sent,
             source: packets.source,
@@ -241,9 +241,9 @@ pub fn transfer_summary(stats: &Stats, role: Role, outcome: Option<&Outcome>, el
 
 fn wire_bytes(stats: &Stats, role: Role) -> u64 {
     match role {
-        Role::Sender => stats.wire_bytes_sent,
-        Role::Receiver => stats.wire_bytes_received,
-        Role::Both => stats.wire_bytes_sent + stats.wire_bytes_received,
+        Role::Sender => stats.bytes.wire_sent,
+        Role::Receiver => stats.bytes.wire_received,
+        Role::Both => stats.bytes.wire_sent + stats.bytes.wire_received,
     }
 }
 

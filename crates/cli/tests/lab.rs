@@ -214,20 +214,16 @@ fn a_file_of_ours_crosses_between_two_endpoints_of_the_library() {
     let _turn = turn();
     let link = link(&format!("{LINK}[forward]\nloss = \"5%\"\n"));
     let (bytes, limit) = (500_000, Duration::from_secs(60));
-    let mut near = Config::default();
-    (near.profile, near.max_overhead) = (block(8, 2), 1.0);
+    let near = Config::builder().profile(block(8, 2)).max_overhead(1.0).build().expect("in range");
     let carried = pair::carry(&link, [near, Config::default()], bytes, limit).unwrap();
     let (sent, delay) = (&carried.near.packets, &carried.far.delay);
     assert!(sent.repair >= sent.source / 5 && delay.count() >= bytes / 1_472, "{sent:?}");
     // Half a round trip for the last byte, whatever the machine does.
     assert!(carried.time > Duration::from_millis(10));
-    let mut impossible = Config::default();
-    impossible.max_datagram = 1;
-    let ends = [[Config::default(), impossible.clone()], [impossible, Config::default()]];
-    for (ends, limit) in ends.into_iter().zip([limit, Duration::from_secs(1)]) {
-        let wrong = pair::carry(&link, ends, bytes, limit).unwrap_err().to_string();
-        assert!(wrong.contains("max_datagram must be from 1200 to 65527 bytes"), "{wrong}");
-    }
+    let hasty = Config::builder().handshake_timeout(Duration::from_millis(100)).build().expect("in range");
+    let dead = self::link(&format!("{LINK}[forward]\nloss = \"100%\"\n"));
+    let wrong = pair::carry(&dead, [hasty, Config::default()], bytes, limit).unwrap_err().to_string();
+    assert!(wrong.contains("no answer"), "{wrong}");
 }
 
 #[test]

@@ -97,6 +97,7 @@
 //! this processor, chosen once per process. Only that module contains `unsafe`.
 #![no_std]
 #![deny(unsafe_code)]
+#![warn(clippy::exhaustive_enums)]
 extern crate alloc;
 
 mod code;

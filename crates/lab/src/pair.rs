@@ -84,7 +84,7 @@ async fn receive(
     config: Config,
     tell: Sender<SocketAddr>,
 ) -> anyhow::Result<(Stats, Instant, u64)> {
-    let endpoint = Endpoint::bind(listen, secret, config).await?;
+    let endpoint = Endpoint::bind(listen, secret, config)?;
     tell.send(endpoint.local_addr())?;
     let connection = endpoint.accept().await.context("the socket failed")?;
     let mut stream = connection.accept().await.context("the connection was lost")?;
@@ -106,7 +106,7 @@ async fn send(
     bytes: u64,
 ) -> anyhow::Result<(Stats, Instant)> {
     let far = told.recv().context("the far end does not listen")?;
-    let endpoint = Endpoint::bind(SocketAddr::from(([0, 0, 0, 0], 0)), secret, config).await?;
+    let endpoint = Endpoint::bind(SocketAddr::from(([0, 0, 0, 0], 0)), secret, config)?;
     let connection = endpoint.connect(far).await?;
     let mut stream = connection.open().await?;
     let (began, block) = (Instant::now(), vec![0; BLOCK]);

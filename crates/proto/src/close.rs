@@ -5,6 +5,7 @@ use core::fmt;
 
 /// Codes of a CLOSE frame (wire.md section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CloseCode {
     /// All is done.
     Done,

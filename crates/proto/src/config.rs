@@ -1,11 +1,15 @@
 //! Settings of a connection. Every setting has a default that adapts to the path.
 
+use core::num::NonZeroU16;
 use core::time::Duration;
+
+use tidewire_codec::Code;
 
 use crate::crypto::MAX_SEALED;
 use crate::lane::INITIAL_CREDIT;
-use crate::profile::{Mismatch, Profile};
-use crate::redundancy::{DEFAULT_SPAN, Target};
+use crate::profile::{Delivery, Layout, Mismatch, Profile};
+use crate::rate::RateControl;
+use crate::redundancy::{DEFAULT_SPAN, Redundancy, Target};
 
 /// Chosen: far below 2^28, the maximum number of packets that a key may seal.
 const PACKETS_PER_KEY: u64 = 1 << 22;
@@ -22,73 +26,79 @@ pub(crate) const LEAST_FRESH_KEYS_AFTER: Duration = Duration::from_secs(1);
 const INLINE_PRODUCTS: usize = 1 << 18;
 /// Chosen: more cores than any present machine can spare for one endpoint.
 const MOST_WORKERS: u16 = 64;
+/// Least `max_memory`: the least ring of one connection.
+const LEAST_MEMORY: usize = 1 << 20;
 
-/// Settings of a connection, and the limits for all connections of an endpoint together. Every field has a
-/// default. [`Config::validate`] runs when an endpoint is created.
+/// Settings of a connection, and the limits for all connections of an endpoint together.
+///
+/// Every setting has a default. [`Config::builder`] changes settings, and [`ConfigBuilder::build`] checks
+/// them, so every value of this type is valid. Each method here returns the setting of the same name in
+/// [`ConfigBuilder`], which documents it.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire_proto::config::Config;
+///
+/// let config = Config::builder().latency(Some(Duration::from_millis(40))).max_overhead(0.3).build()?;
+/// assert_eq!(config.max_overhead(), 0.3);
+/// let error = Config::builder().max_overhead(3.0).build().unwrap_err();
+/// assert_eq!(error.to_string(), "max_overhead must be from 0 to 1");
+/// # Ok::<(), tidewire_proto::config::ConfigError>(())
+/// ```
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Config {
-    /// How the data of this end is coded, repaired and paced.
-    pub profile: Profile,
-    /// An end that connects asks the peer to use the code, layout and redundancy of `profile`, if they are
-    /// not the default. Off by default: the choice of this end then applies only to its own data.
-    pub asks_peer: bool,
-    /// An end that listens follows such a request within its own limits, if its own `profile` has the default
-    /// code, layout and redundancy (default true).
-    pub follows_peer: bool,
-    /// Upper limit of the sending rate, in bits per second of IP packets.
-    pub max_rate: Option<u64>,
-    /// Upper limit of proactive repair as a fraction of source bytes, 0 to 1 (default 0.5).
+    pub(crate) profile: Profile,
+    pub(crate) asks_peer: bool,
+    pub(crate) follows_peer: bool,
+    pub(crate) max_rate: Option<u64>,
+    pub(crate) repair: Repair,
+    pub(crate) jobs: Jobs,
+    pub(crate) packets: Packets,
+    pub(crate) timing: Timing,
+    pub(crate) limits: Limits,
+}
+
+/// Settings of repair.
+#[derive(Clone, Debug)]
+pub(crate) struct Repair {
     pub max_overhead: f64,
-    /// Latency target of our data: in-order delay beyond the one-way time of the path, at least 1 ms. The
-    /// default is a fraction of the round trip that grows with the loss.
     pub latency: Option<Duration>,
-    /// Fraction of our source symbols that must meet `latency`, 0.5 to 0.9999 (default 0.99).
     pub deliver: f64,
-    /// Longest span of our repairs, 1 to 1,024 symbols (default 256). The peer may accept less.
     pub max_span: u16,
-    /// Number of threads that run coding jobs of lanes in generations, 0 to 64 (default 0: the connection
-    /// runs all jobs immediately itself). If it is above 0, the driver of the endpoint must take its jobs
-    /// ([`crate::endpoint::Endpoint::poll_job`]); a job that is not run blocks its stream.
+}
+
+/// Settings of coding jobs.
+#[derive(Clone, Debug)]
+pub(crate) struct Jobs {
     pub workers: u16,
-    /// With workers, jobs of at most this many products of a coefficient and a byte still run inside the
-    /// connection (default 262,144).
     pub inline_products: usize,
-    /// Largest UDP payload to try, 1,200 to 65,527 bytes (default 1,472: an Ethernet frame).
+}
+
+/// Settings of packets and of the keys that seal them.
+#[derive(Clone, Debug)]
+pub(crate) struct Packets {
     pub max_datagram: u16,
-    /// Whether to probe for the largest datagram. If off, no datagram exceeds 1,200 bytes.
     pub probe_size: bool,
-    /// A connection that receives nothing for this long is closed (default 60 s).
-    pub idle_timeout: Duration,
-    /// If no packet passes for this long, a PING keeps the connection alive, so that address translators on
-    /// the path do not forget it. 10 s is shorter than the timeouts seen in the field. Off by default. One
-    /// end is enough: the initiator. It must set this if the responder may be the first to send after a
-    /// pause.
-    pub keep_alive: Option<Duration>,
-    /// Number of packets after which our key is renewed, once the peer has answered under it; 1 to 2^27
-    /// (default 2^22).
     pub packets_per_key: u64,
-    /// Interval after which an end that connects makes fresh keys, which do not follow from the old ones, by
-    /// another handshake inside the session; at least 1 s (default 60 minutes).
+}
+
+/// Intervals and timeouts.
+#[derive(Clone, Debug)]
+pub(crate) struct Timing {
+    pub idle_timeout: Duration,
+    pub keep_alive: Option<Duration>,
     pub fresh_keys_after: Duration,
-    /// A connection attempt that gets no answer for this long is given up (default 30 s).
     pub handshake_timeout: Duration,
-    /// Maximum bytes of each ring, of the sender and of the receiver (default 64 MiB).
+}
+
+/// Limits of streams, connections and memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
     pub ring_memory: usize,
-    /// Number of streams that the peer may have open (default 128).
     pub max_streams: u64,
-    /// Number of unread bytes allowed per stream at first. `max_stream_window` is the upper limit (defaults
-    /// 256 KiB and 16 MiB).
     pub stream_window: u64,
-    /// Upper limit of `stream_window` as it grows.
     pub max_stream_window: u64,
-    /// Maximum number of connections of the endpoint (default 10,000). At this number, HELLOs get no answer.
-    /// Connections that the endpoint itself opens count too, but are not refused.
     pub max_connections: usize,
-    /// Maximum bytes of the rings of all connections of the endpoint (default 1 GiB). One half is for
-    /// connections that want more than their equal part; the other half guarantees each its part. When the
-    /// first half is used up, HELLOs get no answer, and a connection above its part gets no more memory. Its
-    /// credit and its send buffer stay as they are, and it is closed if it fills what the handshake promised.
     pub max_memory: usize,
 }
 
@@ -99,27 +109,124 @@ impl Default for Config {
             asks_peer: false,
             follows_peer: true,
             max_rate: None,
-            max_overhead: 0.5,
-            latency: None,
-            deliver: 0.99,
-            max_span: DEFAULT_SPAN,
-            workers: 0,
-            inline_products: INLINE_PRODUCTS,
-            max_datagram: 1_472,
-            probe_size: true,
-            idle_timeout: Duration::from_secs(60),
-            keep_alive: None,
-            packets_per_key: PACKETS_PER_KEY,
-            fresh_keys_after: FRESH_KEYS_AFTER,
-            handshake_timeout: Duration::from_secs(30),
-            ring_memory: 64 << 20,
-            max_streams: 128,
-            stream_window: 256 << 10,
-            max_stream_window: 16 << 20,
-            max_connections: 10_000,
-            max_memory: 1 << 30,
+            repair: Repair { max_overhead: 0.5, latency: None, deliver: 0.99, max_span: DEFAULT_SPAN },
+            jobs: Jobs { workers: 0, inline_products: INLINE_PRODUCTS },
+            packets: Packets { max_datagram: 1_472, probe_size: true, packets_per_key: PACKETS_PER_KEY },
+            timing: Timing {
+                idle_timeout: Duration::from_secs(60),
+                keep_alive: None,
+                fresh_keys_after: FRESH_KEYS_AFTER,
+                handshake_timeout: Duration::from_secs(30),
+            },
+            limits: Limits {
+                ring_memory: 64 << 20,
+                max_streams: 128,
+                stream_window: 256 << 10,
+                max_stream_window: 16 << 20,
+                max_connections: 10_000,
+                max_memory: 1 << 30,
+            },
         }
     }
+}
+
+/// Settings that are not checked yet: [`ConfigBuilder::build`] makes a [`Config`] of them.
+#[derive(Clone, Debug, Default)]
+#[must_use = "build() makes the Config"]
+pub struct ConfigBuilder(Config);
+
+/// Defines a setter of the builder and a getter of the configuration for each setting.
+macro_rules! settings {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $($path:ident).+;)*) => {
+        impl ConfigBuilder {
+            $($(#[$doc])* pub fn $name(mut self, $name: $type) -> Self {
+                self.0.$($path).+ = $name;
+                self
+            })*
+        }
+
+        impl Config {
+            $(#[doc = concat!("See [`ConfigBuilder::", stringify!($name), "`].")]
+            pub fn $name(&self) -> $type {
+                self.$($path).+
+            })*
+        }
+    };
+}
+
+settings! {
+    /// How the data of this end is coded, repaired and paced.
+    profile: Profile = profile;
+    /// The code axis of `profile`.
+    code: Code = profile.code;
+    /// The layout of `profile`, a part of its code axis.
+    layout: Layout = profile.layout;
+    /// The redundancy axes of `profile`: proactive repair, and the answer to feedback.
+    redundancy: Redundancy = profile.redundancy;
+    /// The rate control axis of `profile`.
+    rate_control: RateControl = profile.rate_control;
+    /// The delivery axis of `profile`.
+    delivery: Delivery = profile.delivery;
+    /// An end that connects asks the peer to use the code, layout and redundancy of `profile`, if they are
+    /// not the default. Off by default: the choice of this end then applies only to its own data.
+    asks_peer: bool = asks_peer;
+    /// An end that listens follows such a request within its own limits, if its own `profile` has the default
+    /// code, layout and redundancy (default true).
+    follows_peer: bool = follows_peer;
+    /// Upper limit of the sending rate, in bits per second of IP packets.
+    max_rate: Option<u64> = max_rate;
+    /// Upper limit of proactive repair as a fraction of source bytes, 0 to 1 (default 0.5).
+    max_overhead: f64 = repair.max_overhead;
+    /// Latency target of our data: in-order delay beyond the one-way time of the path, at least 1 ms. The
+    /// default is a fraction of the round trip that grows with the loss.
+    latency: Option<Duration> = repair.latency;
+    /// Fraction of our source symbols that must meet `latency`, 0.5 to 0.9999 (default 0.99).
+    deliver: f64 = repair.deliver;
+    /// Longest span of our repairs, 1 to 1,024 symbols (default 256). The peer may accept less.
+    max_span: u16 = repair.max_span;
+    /// Number of threads that run coding jobs of lanes in generations, 0 to 64 (default 0: the connection
+    /// runs all jobs immediately itself). If it is above 0, the driver of the endpoint must take its jobs
+    /// ([`crate::endpoint::Endpoint::poll_job`]); a job that is not run blocks its stream.
+    workers: u16 = jobs.workers;
+    /// With workers, jobs of at most this many products of a coefficient and a byte still run inside the
+    /// connection (default 262,144).
+    inline_products: usize = jobs.inline_products;
+    /// Largest UDP payload to try, 1,200 to 65,527 bytes (default 1,472: an Ethernet frame).
+    max_datagram: u16 = packets.max_datagram;
+    /// Whether to probe for the largest datagram. If off, no datagram exceeds 1,200 bytes.
+    probe_size: bool = packets.probe_size;
+    /// A connection that receives nothing for this long is closed (default 60 s).
+    idle_timeout: Duration = timing.idle_timeout;
+    /// If no packet passes for this long, a PING keeps the connection alive, so that address translators on
+    /// the path do not forget it. 10 s is shorter than the timeouts seen in the field. Off by default. One
+    /// end is enough: the initiator. It must set this if the responder may be the first to send after a
+    /// pause.
+    keep_alive: Option<Duration> = timing.keep_alive;
+    /// Number of packets after which our key is renewed, once the peer has answered under it; 1 to 2^27
+    /// (default 2^22).
+    packets_per_key: u64 = packets.packets_per_key;
+    /// Interval after which an end that connects makes fresh keys, which do not follow from the old ones, by
+    /// another handshake inside the session; at least 1 s (default 60 minutes).
+    fresh_keys_after: Duration = timing.fresh_keys_after;
+    /// A connection attempt that gets no answer for this long is given up (default 30 s).
+    handshake_timeout: Duration = timing.handshake_timeout;
+    /// Maximum bytes of each ring, of the sender and of the receiver (default 64 MiB).
+    ring_memory: usize = limits.ring_memory;
+    /// Number of streams that the peer may have open (default 128).
+    max_streams: u64 = limits.max_streams;
+    /// Number of unread bytes allowed per stream at first. `max_stream_window` is the upper limit (defaults
+    /// 256 KiB and 16 MiB).
+    stream_window: u64 = limits.stream_window;
+    /// Upper limit of `stream_window` as it grows.
+    max_stream_window: u64 = limits.max_stream_window;
+    /// Maximum number of connections of the endpoint (default 10,000). At this number, HELLOs get no answer.
+    /// Connections that the endpoint itself opens count too, but are not refused.
+    max_connections: usize = limits.max_connections;
+    /// Maximum bytes of the rings of all connections of the endpoint (default 1 GiB). One half is for
+    /// connections that want more than their equal part; the other half guarantees each its part. When the
+    /// first half is used up, HELLOs get no answer, and a connection above its part gets no more memory. Its
+    /// credit and its send buffer stay as they are, and it is closed if it fills what the handshake promised.
+    max_memory: usize = limits.max_memory;
 }
 
 /// An invalid setting.
@@ -148,51 +255,81 @@ impl core::fmt::Display for ConfigError {
 
 impl core::error::Error for ConfigError {}
 
-impl Config {
-    /// Checks every field against its range, and that the choices of the profile fit together.
-    pub fn validate(&self) -> Result<(), ConfigError> {
+impl ConfigBuilder {
+    /// Checks every setting against its range, and that the choices of the profile fit together.
+    ///
+    /// # Errors
+    /// The first setting that is invalid, with the allowed values.
+    pub fn build(self) -> Result<Config, ConfigError> {
         self.check_ranges()?;
-        self.profile.check().map_err(ConfigError::Profile)
+        self.0.profile.check().map_err(ConfigError::Profile)?;
+        Ok(self.0)
     }
 
-    /// Checks every field that has a range.
+    /// Checks every setting that has a range. Whether the choices of the profile fit together is known only
+    /// when all are made.
+    ///
+    /// # Errors
+    /// The first setting that is outside its range, with the allowed values.
     pub fn check_ranges(&self) -> Result<(), ConfigError> {
+        let Config { repair, jobs, packets, timing, limits, .. } = &self.0;
         let check = |ok: bool, field, allowed| if ok { Ok(()) } else { Err(ConfigError::Range { field, allowed }) };
-        check((0.0..=1.0).contains(&self.max_overhead), "max_overhead", "from 0 to 1")?;
-        let latency = self.latency.is_none_or(|latency| latency >= Duration::from_millis(1));
+        check((0.0..=1.0).contains(&repair.max_overhead), "max_overhead", "from 0 to 1")?;
+        let latency = repair.latency.is_none_or(|latency| latency >= Duration::from_millis(1));
         check(latency, "latency", "at least 1 ms")?;
-        check((0.5..=0.9999).contains(&self.deliver), "deliver", "from 50 % to 99.99 %")?;
-        check((1..=1_024).contains(&self.max_span), "max_span", "from 1 to 1024 symbols")?;
-        check(self.workers <= MOST_WORKERS, "workers", "from 0 to 64")?;
-        check((1_200..=65_527).contains(&self.max_datagram), "max_datagram", "from 1200 to 65527 bytes")?;
-        check(self.max_rate.is_none_or(|rate| rate >= 8_000), "max_rate", "at least 8000 bits per second")?;
-        check(self.idle_timeout >= Duration::from_secs(1), "idle_timeout", "at least 1 s")?;
-        let keep_alive = self.keep_alive.is_none_or(|interval| interval >= Duration::from_secs(1));
+        check((0.5..=0.9999).contains(&repair.deliver), "deliver", "from 50 % to 99.99 %")?;
+        check((1..=1_024).contains(&repair.max_span), "max_span", "from 1 to 1024 symbols")?;
+        check(jobs.workers <= MOST_WORKERS, "workers", "from 0 to 64")?;
+        check((1_200..=65_527).contains(&packets.max_datagram), "max_datagram", "from 1200 to 65527 bytes")?;
+        check(self.0.max_rate.is_none_or(|rate| rate >= 8_000), "max_rate", "at least 8000 bits per second")?;
+        check(timing.idle_timeout >= Duration::from_secs(1), "idle_timeout", "at least 1 s")?;
+        let keep_alive = timing.keep_alive.is_none_or(|interval| interval >= Duration::from_secs(1));
         check(keep_alive, "keep_alive", "at least 1 s")?;
-        check((1..=MAX_SEALED / 2).contains(&self.packets_per_key), "packets_per_key", "from 1 to 2^27")?;
-        check(self.fresh_keys_after >= LEAST_FRESH_KEYS_AFTER, "fresh_keys_after", "at least 1 s")?;
-        check(self.handshake_timeout >= Duration::from_millis(100), "handshake_timeout", "at least 100 ms")?;
-        let least_ring = (INITIAL_CREDIT * self.slot_len()).max(1 << 20);
-        check(self.ring_memory >= least_ring, "ring_memory", "at least 1 MiB, and 256 datagrams")?;
-        check(self.max_connections >= 1, "max_connections", "at least 1")?;
-        check(self.max_memory >= 1 << 20, "max_memory", "at least 1 MiB")?;
-        check(self.max_streams <= 4_096, "max_streams", "at most 4096")?;
-        check(self.stream_window >= 2_048, "stream_window", "at least 2048 bytes")
+        check((1..=MAX_SEALED / 2).contains(&packets.packets_per_key), "packets_per_key", "from 1 to 2^27")?;
+        check(timing.fresh_keys_after >= LEAST_FRESH_KEYS_AFTER, "fresh_keys_after", "at least 1 s")?;
+        check(timing.handshake_timeout >= Duration::from_millis(100), "handshake_timeout", "at least 100 ms")?;
+        let least_ring = (INITIAL_CREDIT * self.0.slot_len()).max(1 << 20);
+        check(limits.ring_memory >= least_ring, "ring_memory", "at least 1 MiB, and 256 datagrams")?;
+        check(limits.max_connections >= 1, "max_connections", "at least 1")?;
+        check(limits.max_memory >= LEAST_MEMORY, "max_memory", "at least 1 MiB")?;
+        check(limits.max_streams <= 4_096, "max_streams", "at most 4096")?;
+        check(limits.stream_window >= 2_048, "stream_window", "at least 2048 bytes")
+    }
+}
+
+impl Config {
+    /// The defaults, to be changed.
+    pub fn builder() -> ConfigBuilder {
+        ConfigBuilder::default()
+    }
+
+    /// These settings, to be changed.
+    pub fn to_builder(&self) -> ConfigBuilder {
+        ConfigBuilder(self.clone())
+    }
+
+    /// The part of one of `shards` that share the limits of one endpoint.
+    #[must_use]
+    pub fn part(mut self, shards: NonZeroU16) -> Self {
+        let shards = usize::from(shards.get());
+        self.limits.max_connections = self.limits.max_connections.div_ceil(shards);
+        self.limits.max_memory = self.limits.max_memory.div_ceil(shards).max(LEAST_MEMORY);
+        self
     }
 
     /// The latency target, if the user stated one.
     pub(crate) fn target(&self) -> Option<Target> {
-        let (deliver, max_overhead) = (self.deliver, self.max_overhead);
-        self.latency.map(|latency| Target { latency, deliver, max_overhead })
+        let Repair { deliver, max_overhead, .. } = self.repair;
+        self.repair.latency.map(|latency| Target { latency, deliver, max_overhead })
     }
 
     /// Jobs of at most this many products run inside the connection.
     pub(crate) fn inline(&self) -> usize {
-        if self.workers == 0 { usize::MAX } else { self.inline_products }
+        if self.jobs.workers == 0 { usize::MAX } else { self.jobs.inline_products }
     }
 
     /// Length of a ring slot: the longest symbol of the largest datagram, rounded up to a cache line.
     pub(crate) fn slot_len(&self) -> usize {
-        usize::from(self.max_datagram).next_multiple_of(64)
+        usize::from(self.packets.max_datagram).next_multiple_of(64)
     }
 }

@@ -12,7 +12,6 @@ mod shard;
 
 use core::fmt;
 use core::net::SocketAddr;
-use core::ops::AddAssign;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -20,13 +19,14 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::Time;
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
 use crate::connection::{
     CloseCode, Connection, Event, Job, JobDone, Received, SendFailure, Side, Transmit, WakeReason,
 };
+use crate::counts::add_counts;
 use crate::crypto::{Provider, PublicKey};
 use crate::handshake::{
-    Credentials, Initiator, Parameters, PeerKeyError, Renewal, Responder, Route, Terms, Unauthorized,
+    Credentials, Initiator, Parameters, PeerKeyError, Renewal, Responder, ResponderStats, Route, Terms, Unauthorized,
 };
 use crate::lane::INITIAL_CREDIT;
 use crate::wire::{ConnectionId, Datagram, LongKind};
@@ -73,20 +73,10 @@ pub struct EndpointStats {
     pub unknown: u64,
     /// Handshake packets that answer nothing, arrive while this end does not listen, or lack the right MAC.
     pub strangers: u64,
-    /// HELLOs of which a copy was answered before.
-    pub repeated: u64,
-    /// HELLOs under load whose senders had to prove their address.
-    pub unproven: u64,
-    /// HELLOs under load with a proven address, from networks that send too many.
-    pub limited: u64,
-    /// HELLOs of peers that know the secret but broke the handshake.
-    pub refused: u64,
-    /// HELLOs of peers whose key is not authorized.
-    pub unauthorized: u64,
+    /// HELLOs that this end handled.
+    pub hellos: ResponderStats,
     /// Answers to HELLOs, and inquiries, that the system refused to send.
     pub refused_by_system: u64,
-    /// HELLOs accepted.
-    pub accepted: u64,
     /// HELLOs and first packets that arrived while there was no room for another connection.
     pub full: u64,
     /// Half-open sessions that newer ones replaced.
@@ -100,45 +90,19 @@ pub struct EndpointStats {
     pub late_results: u64,
 }
 
-impl AddAssign for EndpointStats {
-    fn add_assign(&mut self, other: Self) {
-        // Names every field, so that a forgotten field does not compile.
-        let Self {
-            received,
-            malformed,
-            unknown,
-            strangers,
-            repeated,
-            unproven,
-            limited,
-            refused,
-            unauthorized,
-            refused_by_system,
-            accepted,
-            full,
-            displaced,
-            passed_on,
-            overrun,
-            late_results,
-        } = other;
-        self.received += received;
-        self.malformed += malformed;
-        self.unknown += unknown;
-        self.strangers += strangers;
-        self.repeated += repeated;
-        self.unproven += unproven;
-        self.limited += limited;
-        self.refused += refused;
-        self.unauthorized += unauthorized;
-        self.refused_by_system += refused_by_system;
-        self.accepted += accepted;
-        self.full += full;
-        self.displaced += displaced;
-        self.passed_on += passed_on;
-        self.overrun += overrun;
-        self.late_results += late_results;
-    }
-}
+add_counts!(EndpointStats {
+    received,
+    malformed,
+    unknown,
+    strangers,
+    hellos,
+    refused_by_system,
+    full,
+    displaced,
+    passed_on,
+    overrun,
+    late_results,
+});
 
 /// One address with its connections; see the module.
 pub struct Endpoint {
@@ -171,29 +135,28 @@ impl fmt::Debug for Endpoint {
 impl Endpoint {
     /// Creates an endpoint. `seed` is 32 bytes that nobody else knows; all randomness of the endpoint is
     /// derived from it.
-    pub fn new(config: EndpointConfig, seed: [u8; 32]) -> Result<Self, ConfigError> {
-        config.connection.validate()?;
+    pub fn new(config: EndpointConfig, seed: [u8; 32]) -> Self {
         let mut rng = ChaCha20Rng::from_seed(seed);
         let mut responder_seed = [0; 32];
         rng.fill_bytes(&mut responder_seed);
         let responder = config
             .listen
             .then(|| Responder::new(config.credentials.clone(), Arc::clone(&config.provider), responder_seed));
-        Ok(Self {
+        Self {
             parameters: parameters(&config.connection),
             credentials: config.credentials,
             provider: config.provider,
             responder,
             rng,
             shard: Shard::ALONE,
-            connections: Connections::new(config.connection.max_memory),
+            connections: Connections::new(config.connection.limits.max_memory),
             config: Arc::new(config.connection),
             half_open: HalfOpen::default(),
             inquiries: Inquiries::default(),
             ids: HashMap::new(),
             stats: EndpointStats::default(),
             sent_by: None,
-        })
+        }
     }
 
     /// Makes this one of several endpoints at one address. [`Shard::of_id`] maps each id of this endpoint to
@@ -211,7 +174,7 @@ impl Endpoint {
 
     /// Whether there is no room for another connection.
     fn is_full(&self) -> bool {
-        self.connections.len() >= self.config.max_connections || self.connections.is_short()
+        self.connections.len() >= self.config.limits.max_connections || self.connections.is_short()
     }
 
     fn fresh_id(&mut self) -> ConnectionId {
@@ -284,7 +247,7 @@ impl Endpoint {
         let exchange_keys = keys.clone();
         let (id, seed, provider) = (self.fresh_id(), self.fresh_seed(), Arc::clone(&self.provider));
         let initiator = Initiator::new(keys, id, &self.parameters, provider, seed, now)
-            .give_up_after(self.config.handshake_timeout);
+            .give_up_after(self.config.timing.handshake_timeout);
         let grease = self.rng.next_u64();
         let mut connection = Connection::connect(Arc::clone(&self.config), initiator, id, remote, now, grease);
         connection.seed(self.fresh_seed());
@@ -383,21 +346,12 @@ impl Endpoint {
             self.stats.strangers += 1;
             return;
         };
-        let before = *responder.stats();
         let terms = Terms { parameters: self.parameters, source, known };
         let accepted = responder.handle_hello(at, route, received.datagram, &terms);
-        let after = *responder.stats();
         if let Some(session) = responder.take_spread() {
             self.half_open.spread(&session);
         }
-        self.stats.strangers += after.strangers + after.malformed - before.strangers - before.malformed;
-        self.stats.repeated = after.repeated;
-        self.stats.unproven = after.unproven;
-        self.stats.limited = after.limited;
-        self.stats.refused = after.noise + after.parameters;
-        self.stats.unauthorized = after.unauthorized;
         let Some(accepted) = accepted else { return };
-        self.stats.accepted += 1;
         self.stats.displaced += self.half_open.insert(accepted, route, at);
     }
 
@@ -541,8 +495,9 @@ impl Endpoint {
     }
 
     /// Counts of datagrams that reached no connection.
-    pub fn stats(&self) -> &EndpointStats {
-        &self.stats
+    pub fn stats(&self) -> EndpointStats {
+        let hellos = self.responder.as_ref().map(|responder| *responder.stats()).unwrap_or_default();
+        EndpointStats { hellos, strangers: self.stats.strangers + hellos.strangers + hellos.malformed, ..self.stats }
     }
 
     /// How often the endpoint has visited one of its connections: a measure of its work that does not depend
@@ -556,13 +511,13 @@ impl Endpoint {
 fn parameters(config: &Config) -> Parameters {
     let clamp32 = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
     Parameters {
-        max_datagram: config.max_datagram,
+        max_datagram: config.packets.max_datagram,
         max_symbol: u16::try_from(config.slot_len()).unwrap_or(u16::MAX).min(crate::wire::MAX_SYMBOL as u16),
         lane_credit: INITIAL_CREDIT as u32,
-        max_span: config.max_span,
-        stream_credit: clamp32(config.stream_window),
-        streams: clamp32(config.max_streams),
-        idle_timeout_ms: clamp32(config.idle_timeout.as_millis() as u64),
+        max_span: config.repair.max_span,
+        stream_credit: clamp32(config.limits.stream_window),
+        streams: clamp32(config.limits.max_streams),
+        idle_timeout_ms: clamp32(config.timing.idle_timeout.as_millis() as u64),
         ..Parameters::default()
     }
 }

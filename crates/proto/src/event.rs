@@ -2,7 +2,7 @@
 //! room may use.
 
 use crate::close::CloseReason;
-use crate::ids::StreamId;
+use crate::ids::{LaneId, StreamId};
 
 /// Something the application should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Event {
     /// A message is to be taken: [`crate::connection::Connection::take_message`].
     MessageReadable,
     /// A lane that had no room for a message may have some.
-    LaneWritable(u32),
+    LaneWritable(LaneId),
     /// The connection is over.
     Closed(CloseReason),
 }

@@ -1,10 +1,12 @@
 //! The Tidewire protocol as a pure state machine.
 #![forbid(unsafe_code)]
+#![warn(clippy::exhaustive_enums)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod close;
 pub mod config;
 pub mod connection;
+mod counts;
 pub mod crypto;
 mod custom;
 pub mod endpoint;

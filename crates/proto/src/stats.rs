@@ -4,6 +4,7 @@
 
 use core::time::Duration;
 
+use crate::counts::add_counts;
 pub use crate::path::LossRuns;
 use crate::redundancy::Plan;
 
@@ -58,16 +59,7 @@ pub struct SymbolStats {
     pub expired: u64,
 }
 
-impl SymbolStats {
-    /// Adds the counts of another lane.
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.delivered += other.delivered;
-        self.direct += other.direct;
-        self.repaired += other.repaired;
-        self.resent += other.resent;
-        self.expired += other.expired;
-    }
-}
+add_counts!(SymbolStats { delivered, direct, repaired, resent, expired });
 
 /// Messages with deadlines, both ours and the peer's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,6 +77,48 @@ pub struct MessageStats {
     pub dropped: u64,
 }
 
+/// Bytes of one connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ByteStats {
+    /// Sent on the wire, IP and UDP headers included.
+    pub wire_sent: u64,
+    /// Received on the wire, IP and UDP headers included.
+    pub wire_received: u64,
+    /// Bytes of streams and messages accepted from the application.
+    pub app_sent: u64,
+    /// Bytes of streams and messages given to the application.
+    pub app_received: u64,
+}
+
+/// Round trips of one connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RttStats {
+    /// The least; zero before the first sample.
+    pub least: Duration,
+    /// Arithmetic mean; zero before the first sample.
+    pub mean: Duration,
+    /// The latest; zero before the first sample.
+    pub latest: Duration,
+    /// Number of round trips measured.
+    pub samples: u32,
+}
+
+/// Losses of our packets.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct LossStats {
+    /// Fraction of our packets that were lost, over all time, without those that a full queue dropped.
+    pub rate: f64,
+    /// Loss rate of about the last 512 packets.
+    pub recent: f64,
+    /// Mean length of a run of losses among about the last 512 packets.
+    pub mean_burst: f64,
+    /// Runs of our lost packets, whatever the cause.
+    pub runs: LossRuns,
+}
+
 /// All statistics of a connection.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -97,30 +131,12 @@ pub struct Stats {
     pub symbols: SymbolStats,
     /// Message counts.
     pub messages: MessageStats,
-    /// Bytes sent on the wire, IP and UDP headers included.
-    pub wire_bytes_sent: u64,
-    /// Bytes received on the wire, IP and UDP headers included.
-    pub wire_bytes_received: u64,
-    /// Bytes of streams and messages accepted from the application.
-    pub app_bytes_sent: u64,
-    /// Bytes of streams and messages given to the application.
-    pub app_bytes_received: u64,
-    /// Least round trip; zero before the first sample.
-    pub rtt_min: Duration,
-    /// Mean round trip; zero before the first sample.
-    pub rtt_mean: Duration,
-    /// Latest round trip.
-    pub rtt_latest: Duration,
-    /// Number of round trips measured.
-    pub rtt_samples: u32,
-    /// Fraction of our packets that were lost, over all time, without those that a full queue dropped.
-    pub loss: f64,
-    /// Runs of our lost packets, whatever the cause.
-    pub loss_runs: LossRuns,
-    /// Loss rate of about the last 512 packets.
-    pub recent_loss: f64,
-    /// Mean burst length of about the last 512 packets.
-    pub mean_burst: f64,
+    /// Byte counts.
+    pub bytes: ByteStats,
+    /// Round trips.
+    pub rtt: RttStats,
+    /// Losses.
+    pub loss: LossStats,
     /// Pacing rate of the rate controller, in bits per second.
     pub pacing_bps: u64,
     /// Bytes (IP headers included) that rate control allows in flight now.

@@ -83,14 +83,12 @@ struct Side {
 
 impl Side {
     fn new(port: u16, profile: Profile) -> Self {
-        let mut connection = Config::default();
-        connection.profile = profile;
-        connection.max_rate = Some(PACE);
-        connection.ring_memory = RING;
+        let connection =
+            Config::builder().profile(profile).max_rate(Some(PACE)).ring_memory(RING).build().expect("in range");
         let credentials = Credentials::Psk(Secret::new([7; 32]));
         let config = EndpointConfig { credentials, listen: true, connection, provider: Arc::new(AwsLc) };
         Self {
-            endpoint: Endpoint::new(config, [port as u8; 32]).expect("the default settings are valid"),
+            endpoint: Endpoint::new(config, [port as u8; 32]),
             connection: None,
             address: ([127, 0, 0, 1], port).into(),
             under_way: VecDeque::with_capacity(1 << 12),

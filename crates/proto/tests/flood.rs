@@ -53,7 +53,7 @@ fn secret() -> Secret {
 
 fn endpoint(credentials: impl Into<Credentials>, listen: bool, seed: u8) -> Endpoint {
     let (credentials, connection) = (credentials.into(), Config::default());
-    Endpoint::new(EndpointConfig { credentials, listen, connection, provider: Arc::new(AwsLc) }, [seed; 32]).unwrap()
+    Endpoint::new(EndpointConfig { credentials, listen, connection, provider: Arc::new(AwsLc) }, [seed; 32])
 }
 
 /// An endless series of HELLOs, each valid and new.
@@ -168,7 +168,7 @@ fn h5_a_flood_leaves_room_for_an_honest_client() {
     assert!(answered <= flooded, "{answered} bytes for {flooded}");
     assert_eq!(server.connections().count(), 1);
     assert_eq!(stats.displaced, 0, "who proves nothing displaces nobody");
-    assert!(stats.unproven > u64::from(flood.count) * 9 / 10, "{stats:?}");
+    assert!(stats.hellos.unproven > u64::from(flood.count) * 9 / 10, "{stats:?}");
 }
 
 /// Attackers with proven addresses can fill the table. It stays within its bounds, in entries and in bytes.
@@ -213,7 +213,7 @@ fn under_load_a_network_makes_few_handshakes() {
             flood.prove(&mut hello, cookie);
             hand(server, now, from, &hello);
         }
-        server.stats().accepted
+        server.stats().hellos.accepted
     };
     let address = |n: u32| SocketAddr::from((Ipv4Addr::from(0x0a00_0000 | (n & 0xff)), 1));
     let mut before = 0;
@@ -222,7 +222,7 @@ fn under_load_a_network_makes_few_handshakes() {
     }
     // 128 free handshakes per second, a burst of 100, and 20 per second in the long run.
     assert!((3 * 128 + 100..=3 * 128 + 100 + 60).contains(&before), "{before}");
-    assert_eq!(server.stats().limited + before, 3_000);
+    assert_eq!(server.stats().hellos.limited + before, 3_000);
     let other = SocketAddr::from(([192, 0, 2, 1], 1));
     assert_eq!(accepted(&mut server, Time::from_millis(2_999), other), before + 1);
 }
@@ -283,9 +283,9 @@ fn a_cookie_is_for_one_hello_from_one_address_and_not_for_long() {
 
     let accepted = |server: &mut Endpoint, flood: &mut Flood, at, from, bytes: &[u8]| {
         load(server, flood, at);
-        let before = server.stats().accepted;
+        let before = server.stats().hellos.accepted;
         hand(server, at, from, bytes);
-        server.stats().accepted - before
+        server.stats().hellos.accepted - before
     };
     let elsewhere = SocketAddr::new(honest.ip(), 4_001);
     assert_eq!(accepted(&mut server, &mut flood, begin, elsewhere, &bytes), 0);

@@ -112,8 +112,8 @@ fn pass(now: Time, from: &mut Endpoint, to: &mut Endpoint, source: SocketAddr) {
 fn another_list_lets_others_in_and_closes_the_connections_of_those_who_left() {
     let config =
         |own, listen| EndpointConfig { credentials: own, listen, connection: Config::default(), provider: provider() };
-    let mut listener = Endpoint::new(config(credentials(2, None, &[3]), true), [9; 32]).unwrap();
-    let mut peer = Endpoint::new(config(credentials(1, None, &[]), false), [8; 32]).unwrap();
+    let mut listener = Endpoint::new(config(credentials(2, None, &[3]), true), [9; 32]);
+    let mut peer = Endpoint::new(config(credentials(1, None, &[]), false), [8; 32]);
     let there = "192.0.2.2:7700".parse().unwrap();
     peer.connect_to(Time::ZERO, there, &private(2).public()).unwrap();
     let mut exchange = |listener: &mut Endpoint, ms| {

@@ -10,7 +10,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use tidewire_proto::Time;
-use tidewire_proto::config::{Config, ConfigError};
+use tidewire_proto::config::Config;
 use tidewire_proto::connection::{Event, Received};
 use tidewire_proto::crypto::Secret;
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint, EndpointConfig};
@@ -125,7 +125,7 @@ impl fmt::Debug for Pair {
 impl Pair {
     /// Endpoints with these settings, and a link; all randomness follows from `seed` and the link's own
     /// seeds.
-    pub fn new(near: Config, far: Config, link: &DuplexConfig, seed: u64) -> Result<Self, ConfigError> {
+    pub fn new(near: Config, far: Config, link: &DuplexConfig, seed: u64) -> Self {
         let secret = || Secret::new([7; 32]);
         Self::with_secrets(near, far, link, seed, [secret(), secret()])
     }
@@ -137,7 +137,7 @@ impl Pair {
         link: &DuplexConfig,
         seed: u64,
         [near_secret, far_secret]: [Secret; 2],
-    ) -> Result<Self, ConfigError> {
+    ) -> Self {
         let nonces = Arc::<Recorder>::default();
         let side = |connection, secret, listen, end: u8| {
             let (credentials, provider) = (Credentials::Psk(secret), Arc::clone(&nonces) as _);
@@ -145,13 +145,13 @@ impl Pair {
             let mut bytes = [end; 32];
             bytes[..8].copy_from_slice(&seed.to_le_bytes());
             let address = SocketAddr::from((Ipv4Addr::new(10, 0, 0, end), 7_700));
-            let endpoint = Endpoint::new(config.clone(), bytes)?;
-            Ok::<_, ConfigError>(Side { config, seed: bytes, endpoint, address, wakes: None, asleep_until: Time::ZERO })
+            let endpoint = Endpoint::new(config.clone(), bytes);
+            Side { config, seed: bytes, endpoint, address, wakes: None, asleep_until: Time::ZERO }
         };
-        Ok(Self {
+        Self {
             now: Time::from_millis(1),
-            near: side(near, near_secret, false, 1)?,
-            far: side(far, far_secret, true, 2)?,
+            near: side(near, near_secret, false, 1),
+            far: side(far, far_secret, true, 2),
             link: DuplexLink::new(link),
             nonces,
             buffer: vec![0; DATAGRAM],
@@ -168,7 +168,7 @@ impl Pair {
             ledger: Ledger::default(),
             thief: None,
             jobs: None,
-        })
+        }
     }
 
     /// The virtual time.
@@ -273,7 +273,7 @@ impl Pair {
         let side = self.side(end);
         // Other randomness than before.
         side.seed[31] ^= 0x80;
-        side.endpoint = Endpoint::new(side.config.clone(), side.seed).expect("the settings were right before");
+        side.endpoint = Endpoint::new(side.config.clone(), side.seed);
         side.wakes = None;
         self.jobs.iter_mut().for_each(|jobs| jobs.forget(end));
         self.ledger = Ledger::default();

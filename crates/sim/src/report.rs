@@ -7,7 +7,7 @@
 use core::time::Duration;
 
 use tidewire_proto::Time;
-use tidewire_proto::config::{Config, ConfigError};
+use tidewire_proto::config::Config;
 use tidewire_proto::connection::CloseReason;
 use tidewire_proto::endpoint::EndpointStats;
 use tidewire_proto::stats::{DelayHistogram, Stats};
@@ -49,19 +49,13 @@ impl Trial {
     }
 
     /// Connects; nothing has arrived yet.
-    ///
-    /// # Errors
-    /// When one of the configurations is out of range.
-    pub fn start(&self) -> Result<Run, ConfigError> {
+    pub fn start(&self) -> Run {
         self.start_beside(None)
     }
 
     /// Connects over a link whose queues and rate are those of `other`, for [`together`].
-    ///
-    /// # Errors
-    /// As [`Self::start`].
-    pub fn start_beside(&self, other: Option<&Run>) -> Result<Run, ConfigError> {
-        let mut pair = Pair::new(self.near.clone(), self.far.clone(), &self.link, self.seed)?;
+    pub fn start_beside(&self, other: Option<&Run>) -> Run {
+        let mut pair = Pair::new(self.near.clone(), self.far.clone(), &self.link, self.seed);
         if let Some(other) = other {
             pair.share_queues(&other.pair);
         }
@@ -70,17 +64,14 @@ impl Trial {
         self.jobs.into_iter().for_each(|most| pair.delay_jobs(self.seed, most));
         pair.connect(&mut load);
         pair.rebind_every(self.rebinding);
-        Ok(Run { pair, load, began, limit: began + self.limit, sender: busier(&self.flows) })
+        Run { pair, load, began, limit: began + self.limit, sender: busier(&self.flows) }
     }
 
     /// Runs until every flow has ended, something went wrong, or the time is over.
-    ///
-    /// # Errors
-    /// As [`Self::start`].
-    pub fn run(&self) -> Result<Report, ConfigError> {
-        let mut run = self.start()?;
+    pub fn run(&self) -> Report {
+        let mut run = self.start();
         run.until(run.limit);
-        Ok(run.report())
+        run.report()
     }
 }
 
@@ -128,7 +119,7 @@ impl Run {
         let settled = self.load.read_by(self.began + STEADY_AFTER);
         let steady_seconds = seconds - STEADY_AFTER.as_secs_f64();
         let bps = |bytes: u64, seconds: f64| if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 };
-        let endpoints = [End::Near, End::Far].map(|end| *self.pair.endpoint(end).stats());
+        let endpoints = [End::Near, End::Far].map(|end| self.pair.endpoint(end).stats());
         Report {
             done: self.load.is_done(),
             errors: self.load.errors.clone(),
@@ -234,13 +225,13 @@ impl Report {
 
     /// IP bytes sent for each byte delivered, in the larger direction.
     pub fn sent_per_byte(&self) -> f64 {
-        self.sending().wire_bytes_sent as f64 / self.receiving().app_bytes_received.max(1) as f64
+        self.sending().bytes.wire_sent as f64 / self.receiving().bytes.app_received.max(1) as f64
     }
 
     /// IP bytes that came back for each byte delivered in the larger direction; only means something for
     /// one-way flows.
     pub fn returned_per_byte(&self) -> f64 {
-        self.receiving().wire_bytes_sent as f64 / self.receiving().app_bytes_received.max(1) as f64
+        self.receiving().bytes.wire_sent as f64 / self.receiving().bytes.app_received.max(1) as f64
     }
 }
 
@@ -263,14 +254,14 @@ mod tests {
         link.set(Direction::Both, "rtt", "40ms", Path::new("")).unwrap();
         link.set(Direction::Back, "loss", "5%", Path::new("")).unwrap();
         let trial = Trial::new(link, vec![Flow::bulk(End::Far, 4_000_000), Flow::paced(End::Near, 20_000, 10_000)], 5);
-        let report = trial.run().unwrap();
+        let report = trial.run();
         assert!(report.done, "{report:?}");
         assert_eq!((report.sender, report.bytes), (End::Far, 4_020_000));
-        assert_eq!(report.receiving().app_bytes_received, 4_000_000);
+        assert_eq!(report.receiving().bytes.app_received, 4_000_000);
         assert_eq!(report.delay().count(), report.near.symbols.delivered);
         assert!(report.goodput_bps < 8e6 && report.steady_goodput_bps.is_some_and(|bps| bps < 8e6));
         assert!(report.sent_per_byte() > 1.0 && report.outward().lost > 0 && report.forward.lost == 0);
-        assert_eq!(report.fingerprint, trial.run().unwrap().fingerprint);
-        assert_ne!(report.fingerprint, Trial { seed: 6, ..trial }.run().unwrap().fingerprint);
+        assert_eq!(report.fingerprint, trial.run().fingerprint);
+        assert_ne!(report.fingerprint, Trial { seed: 6, ..trial }.run().fingerprint);
     }
 }

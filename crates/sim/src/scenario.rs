@@ -121,22 +121,18 @@ impl<'a> Reader<'a> {
                 self.section(entry, direction, &mut link)?;
             }
         }
-        let end = |name| {
-            let mut config = Config::default();
-            let entry = table.get_key_value(name);
-            entry.map_or(Ok(()), |entry| self.end(entry, &mut config)).map(|()| config)
-        };
+        let end = |name| table.get_key_value(name).map_or(Ok(Config::default()), |entry| self.end(entry));
         let flows = table.get_key_value("flow").map_or(Ok(Vec::new()), |entry| self.flows(entry))?;
         Ok(Scenario { seed, link, near: end("near")?, far: end("far")?, flows })
     }
 
-    fn end(&self, (name, value): Entry<'_, 'a>, config: &mut Config) -> Result<(), ScenarioError> {
-        let name = name.get_ref();
+    fn end(&self, (name, value): Entry<'_, 'a>) -> Result<Config, ScenarioError> {
+        let (name, mut config) = (name.get_ref(), Config::builder());
         let table = self.table(name, value)?;
         // The profile is what the other keys change, wherever it stands.
         for of_profile in [true, false] {
             let set = |key: &str, text: &str| {
-                if (key == "profile") == of_profile { set_end(config, key, text) } else { Ok(()) }
+                if (key == "profile") == of_profile { set_end(&mut config, key, text) } else { Ok(()) }
             };
             self.texts(name, table, set)?;
         }
@@ -144,7 +140,7 @@ impl<'a> Reader<'a> {
             let problem = ScenarioProblem::Setting(SettingError::Refused(error.to_string()));
             self.error(value.span(), name.to_string(), problem)
         };
-        config.validate().map_err(refuse)
+        config.build().map_err(refuse)
     }
 
     fn flows(&self, (name, value): Entry<'_, 'a>) -> Result<Vec<Flow>, ScenarioError> {
@@ -385,10 +381,10 @@ mod tests {
             start = "500ms"
         "#;
         let scenario = parse(text).unwrap();
-        assert_eq!(scenario.near.profile.redundancy, block(32, 8).redundancy);
-        assert_eq!((scenario.near.profile.code, scenario.far.profile.code), (Code::Rlc16, Code::Rlc));
-        assert_eq!(scenario.near.profile.rate_control, RateControl::Fixed { bits_per_second: 25_000_000 });
-        assert_eq!((scenario.near.max_overhead, scenario.far.profile.redundancy), (0.3, Redundancy::ADAPTIVE));
+        assert_eq!(scenario.near.profile().redundancy, block(32, 8).redundancy);
+        assert_eq!((scenario.near.profile().code, scenario.far.profile().code), (Code::Rlc16, Code::Rlc));
+        assert_eq!(scenario.near.profile().rate_control, RateControl::Fixed { bits_per_second: 25_000_000 });
+        assert_eq!((scenario.near.max_overhead(), scenario.far.profile().redundancy), (0.3, Redundancy::ADAPTIVE));
         assert_eq!(scenario.flows[0].bytes, 48_000_000);
         let second = scenario.flows[1];
         assert_eq!((second.from, second.rate, second.deaf.as_millis()), (End::Far, Some(125_000), 2_000));

@@ -1,7 +1,7 @@
 //! The settings of flows and of the two ends as text, for scenario files; those of the link are in
 //! [`crate::settings`].
 
-use tidewire_proto::config::Config;
+use tidewire_proto::config::ConfigBuilder;
 use tidewire_proto::wire::parse_code;
 
 use crate::load::Flow;
@@ -39,19 +39,22 @@ pub fn set_flow(flow: &mut Flow, key: &str, text: &str) -> Result<(), SettingErr
 ///
 /// # Errors
 /// See [`SettingError`].
-pub fn set_end(config: &mut Config, key: &str, text: &str) -> Result<(), SettingError> {
-    match key {
-        "profile" => config.profile = text.parse().map_err(|e| refused(&e))?,
-        "code" => config.profile.code = parse_code(text).map_err(SettingError::Refused)?,
-        "redundancy" => config.profile.redundancy = text.parse().map_err(|e| refused(&e))?,
-        "rate_control" => config.profile.rate_control = text.parse().map_err(|e| refused(&e))?,
-        "max_overhead" => config.max_overhead = text.parse::<Probability>()?.value(),
-        "latency" => config.latency = Some(parse_duration(text)?),
-        "deliver" => config.deliver = text.parse::<Probability>()?.value(),
-        "max_rate" => config.max_rate = Some(text.parse::<Rate>()?.bits_per_second()),
+pub fn set_end(config: &mut ConfigBuilder, key: &str, text: &str) -> Result<(), SettingError> {
+    let changed = config.clone();
+    let changed = match key {
+        "profile" => changed.profile(text.parse().map_err(|e| refused(&e))?),
+        "code" => changed.code(parse_code(text).map_err(SettingError::Refused)?),
+        "redundancy" => changed.redundancy(text.parse().map_err(|e| refused(&e))?),
+        "rate_control" => changed.rate_control(text.parse().map_err(|e| refused(&e))?),
+        "max_overhead" => changed.max_overhead(text.parse::<Probability>()?.value()),
+        "latency" => changed.latency(Some(parse_duration(text)?)),
+        "deliver" => changed.deliver(text.parse::<Probability>()?.value()),
+        "max_rate" => changed.max_rate(Some(text.parse::<Rate>()?.bits_per_second())),
         _ => return Err(SettingError::UnknownKey { key: key.to_owned(), allowed: END_KEYS.to_vec() }),
-    }
-    config.check_ranges().map_err(|e| refused(&e))
+    };
+    changed.check_ranges().map_err(|e| refused(&e))?;
+    *config = changed;
+    Ok(())
 }
 
 fn refused(error: &dyn core::error::Error) -> SettingError {

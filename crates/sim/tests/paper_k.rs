@@ -34,10 +34,15 @@ fn measured(spacing: u32, seed: u64) -> f64 {
     link.set_seed(seed);
     let mut trial = Trial::new(link, vec![Flow::bulk(End::Near, SYMBOLS * 1_100)], seed);
     trial.near = Config::default();
-    trial.near.profile.redundancy = Redundancy { answer: Answer::Open, ..Redundancy::every(spacing.into()) };
-    trial.near.profile.rate_control = RateControl::Fixed { bits_per_second: RATE };
-    trial.near.probe_size = false;
-    let mut run = trial.start().unwrap();
+    trial.near = trial
+        .near
+        .to_builder()
+        .redundancy(Redundancy { answer: Answer::Open, ..Redundancy::every(spacing.into()) })
+        .rate_control(RateControl::Fixed { bits_per_second: RATE })
+        .probe_size(false)
+        .build()
+        .expect("in range");
+    let mut run = trial.start();
     run.until(run.began() + Duration::from_secs(120));
     let report = run.report();
     assert!(report.errors.is_empty() && report.near.packets.repair > SYMBOLS / u64::from(spacing) / 2, "{report:?}");

@@ -22,11 +22,13 @@ fn curve(control: &str, settings: &[(&str, &str)], from: u64, step: u64, rows: u
         link.set(Direction::Both, key, text, Path::new("")).unwrap();
     }
     let mut trial = Trial::new(link, vec![Flow::bulk(End::Near, 1 << 30)], 1);
-    let mut config = Config::default();
-    config.profile.rate_control = control.parse().unwrap();
-    config.profile.redundancy = "none".parse().unwrap();
+    let config = Config::builder()
+        .rate_control(control.parse().unwrap())
+        .redundancy("none".parse().unwrap())
+        .build()
+        .expect("in range");
     (trial.near, trial.far) = (config.clone(), config);
-    let mut run = trial.start().unwrap();
+    let mut run = trial.start();
     let mut text = String::new();
     for row in 0..rows {
         write!(text, "{:>5} ms", from + row * step * 10).unwrap();

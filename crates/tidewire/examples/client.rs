@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (address, secret): (SocketAddr, Secret) = (address.parse()?, secret.parse()?);
     let text = arguments.next().unwrap_or_else(|| "across a path that loses packets".into());
 
-    let endpoint = Endpoint::bind("127.0.0.1:0".parse()?, secret, Config::default()).await?;
+    let endpoint = Endpoint::bind("127.0.0.1:0".parse()?, secret, Config::default())?;
     let connection = endpoint.connect(address).await?;
     let mut stream = connection.open().await?;
     stream.write_all(text.as_bytes()).await?;

@@ -6,7 +6,7 @@ use std::error::Error;
 
 use tidewire::rate::{AckSample, Budget, RateController};
 use tidewire::redundancy::{Answer, CodingContext, Proactive, ProactivePolicy, Redundancy, Repair};
-use tidewire::{Config, Custom, Endpoint, Profile, RateControl, SourceId, new_secret};
+use tidewire::{Config, Custom, Endpoint, RateControl, SourceId, new_secret};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Sends each source symbol once more, so many symbols later (as RFC 2198 does for speech).
@@ -41,29 +41,26 @@ impl RateController for Window {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let mut config = Config::default();
-    config.profile = Profile {
-        redundancy: Redundancy {
-            proactive: Proactive::Custom(Custom {
-                name: "copies",
-                build: |n| Box::new(Copies { distance: n as u64, next: 0 }),
-                parameter: 4.0,
-            }),
-            answer: Answer::Deficit,
-        },
-        rate_control: RateControl::Custom(Custom {
-            name: "window",
-            build: |packets| Box::new(Window(packets as u64)),
-            parameter: 64.0,
-        }),
-        ..Profile::default()
+    let copies = Custom {
+        name: "copies",
+        build: |n| Box::new(Copies { distance: n as u64, next: 0 }) as Box<dyn ProactivePolicy>,
+        parameter: 4.0,
     };
+    let window = Custom {
+        name: "window",
+        build: |packets| Box::new(Window(packets as u64)) as Box<dyn RateController>,
+        parameter: 64.0,
+    };
+    let config = Config::builder()
+        .redundancy(Redundancy { proactive: Proactive::Custom(copies), answer: Answer::Deficit })
+        .rate_control(RateControl::Custom(window))
+        .build()?;
     let secret = new_secret()?;
     let loopback = "127.0.0.1:0".parse()?;
-    let server = Endpoint::bind(loopback, secret.clone(), Config::default()).await?;
-    let client = Endpoint::bind(loopback, secret, config).await?;
+    let server = Endpoint::bind(loopback, secret.clone(), Config::default())?;
+    let client = Endpoint::bind(loopback, secret, config)?;
     let (theirs, ours) = tokio::join!(server.accept(), client.connect(server.local_addr()));
-    let (theirs, ours) = (theirs.ok_or("the endpoint is closed")?, ours?);
+    let (theirs, ours) = (theirs?, ours?);
     let write = async {
         let mut stream = ours.open().await?;
         stream.write_all(&[7; 1_000_000]).await?;
@@ -73,7 +70,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Beside the writer, which waits for the reader once the window of the stream is full.
     let read = async {
         let mut received = Vec::new();
-        let mut stream = theirs.accept().await.ok_or("the connection is closed")?;
+        let mut stream = theirs.accept().await?;
         stream.read_to_end(&mut received).await?;
         Ok(received)
     };

@@ -19,21 +19,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let mut credentials = KeyCredentials::new(server_key);
     credentials.authorized = Arc::new(BTreeSet::from([client_key.public()]));
-    let server = Endpoint::bind("127.0.0.1:0".parse()?, Credentials::Key(credentials), Config::default()).await?;
+    let server = Endpoint::bind("127.0.0.1:0".parse()?, Credentials::Key(credentials), Config::default())?;
     let client = KeyCredentials::new(client_key);
-    let client = Endpoint::bind("127.0.0.1:0".parse()?, Credentials::Key(client), Config::default()).await?;
+    let client = Endpoint::bind("127.0.0.1:0".parse()?, Credentials::Key(client), Config::default())?;
 
     let (theirs, ours) = tokio::join!(server.accept(), client.connect_to(server.local_addr(), &server_name));
-    let (theirs, ours) = (theirs.ok_or("the endpoint was closed")?, ours?);
+    let (theirs, ours) = (theirs?, ours?);
     println!("the server knows its client: {}", theirs.peer_key().ok_or("a secret was used")?);
     ours.close(CloseCode::Done, "");
 
     // A key that is not listed gets no answer, so the attempt runs into its timeout.
     server.authorize(BTreeSet::new());
-    let mut config = Config::default();
-    config.handshake_timeout = std::time::Duration::from_secs(1);
+    let config = Config::builder().handshake_timeout(std::time::Duration::from_secs(1)).build()?;
     let stranger = KeyCredentials::new(new_private_key()?);
-    let stranger = Endpoint::bind("127.0.0.1:0".parse()?, Credentials::Key(stranger), config).await?;
+    let stranger = Endpoint::bind("127.0.0.1:0".parse()?, Credentials::Key(stranger), config)?;
     let refused = stranger.connect_to(server.local_addr(), &server_name).await;
     println!("a stranger: {}", refused.err().ok_or("a stranger was let in")?);
     Ok(())

@@ -12,16 +12,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let bytes = arguments.next().map_or(Ok(200), |text| text.parse::<u64>())? * 1_000_000;
-    let mut config = Config::default();
-    config.max_rate =
-        arguments.next().map(|text| text.parse::<u64>()).transpose()?.map(|megabits| megabits * 1_000_000);
+    let megabits = arguments.next().map(|text| text.parse::<u64>()).transpose()?;
+    let config = Config::builder().max_rate(megabits.map(|megabits| megabits * 1_000_000)).build()?;
 
     let secret = new_secret()?;
-    let server = Endpoint::bind("127.0.0.1:0".parse()?, secret.clone(), config.clone()).await?;
+    let server = Endpoint::bind("127.0.0.1:0".parse()?, secret.clone(), config.clone())?;
     let address = server.local_addr();
     let receiver = tokio::spawn(async move {
-        let connection = server.accept().await?;
-        let mut stream = connection.accept().await?;
+        let connection = server.accept().await.ok()?;
+        let mut stream = connection.accept().await.ok()?;
         let (mut buffer, mut received) = (vec![0; 1 << 16], 0);
         while let Ok(n @ 1..) = stream.read(&mut buffer).await {
             received += n as u64;
@@ -31,7 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Some(connection.stats())
     });
 
-    let client = Endpoint::bind("127.0.0.1:0".parse()?, secret, config).await?;
+    let client = Endpoint::bind("127.0.0.1:0".parse()?, secret, config)?;
     let connection = client.connect(address).await?;
     let mut stream = connection.open().await?;
     let (start, buffer) = (Instant::now(), vec![7; 1 << 16]);
@@ -48,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let sent = connection.stats();
     let received = receiver.await?.ok_or("the receiver found no connection")?;
     println!("{:.0} Mbit/s, {seconds:.2} s", bytes as f64 * 8e-6 / seconds);
-    println!("sent {:?}, round trip {:?} and {:?}", sent.packets, sent.rtt_min, sent.rtt_mean);
+    println!("sent {:?}, round trip {:?} and {:?}", sent.packets, sent.rtt.least, sent.rtt.mean);
     let delay = &received.delay;
     println!("delay mean {:?}, p99 {:?}, max {:?}", delay.mean(), delay.quantile(0.99), delay.max());
     Ok(())

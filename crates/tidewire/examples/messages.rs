@@ -18,10 +18,10 @@ const LIFETIME: Duration = Duration::from_millis(200);
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let secret = new_secret()?;
-    let far = Endpoint::bind("127.0.0.1:0".parse()?, secret.clone(), Config::default()).await?;
-    let near = Endpoint::bind("127.0.0.1:0".parse()?, secret, Config::default()).await?;
+    let far = Endpoint::bind("127.0.0.1:0".parse()?, secret.clone(), Config::default())?;
+    let near = Endpoint::bind("127.0.0.1:0".parse()?, secret, Config::default())?;
     let (watcher, camera) = tokio::join!(far.accept(), near.connect(far.local_addr()));
-    let (watcher, camera) = (watcher.ok_or("the endpoint was closed")?, camera?);
+    let (watcher, camera) = (watcher?, camera?);
 
     let watching = tokio::spawn(watch(watcher));
     let lane = camera.open_lane(&LaneConfig::default())?;
@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// Counts frames until the connection ends.
 async fn watch(connection: Connection) -> u32 {
     let mut frames = 0;
-    while let Some(message) = connection.receive_message().await {
+    while let Ok(message) = connection.receive_message().await {
         // A message is never cut off.
         assert_eq!(message.data.len(), FRAME_BYTES);
         frames += 1;

@@ -13,20 +13,18 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 async fn main() -> Result<(), Box<dyn Error>> {
     let address: SocketAddr = std::env::args().nth(1).as_deref().unwrap_or("127.0.0.1:0").parse()?;
     let secret = new_secret()?;
-    let endpoint = Endpoint::bind(address, secret.clone(), Config::default()).await?;
+    let endpoint = Endpoint::bind(address, secret.clone(), Config::default())?;
     println!("{} {}", endpoint.local_addr(), &*secret.reveal());
-    // `None` means that the endpoint was closed.
-    if let Some(connection) = endpoint.accept().await {
-        serve(&connection).await;
-        println!("{} left: {}", connection.remote(), connection.closed().await);
-    }
+    let connection = endpoint.accept().await?;
+    serve(&connection).await;
+    println!("{} left: {}", connection.remote(), connection.closed().await);
     endpoint.close().await;
     Ok(())
 }
 
 /// Takes streams until the connection ends.
 async fn serve(connection: &Connection) {
-    while let Some(stream) = connection.accept().await {
+    while let Ok(stream) = connection.accept().await {
         // A task for each stream: a slow one does not hold up the others.
         tokio::spawn(async move {
             if let Err(error) = answer(stream).await {

@@ -145,12 +145,17 @@ fn rate(count: u16, mut jobs: Vec<Work>) -> f64 {
 fn jobs((k, r): (u16, u16)) -> Vec<Work> {
     let mut config = Config::default();
     // There is no round trip to find a rate by.
-    config.profile = Profile { rate_control: RateControl::Fixed { bits_per_second: 1_000_000_000 }, ..block(k, r) };
-    (config.workers, config.inline_products) = (1, 0);
+    config = config
+        .to_builder()
+        .profile(Profile { rate_control: RateControl::Fixed { bits_per_second: 1_000_000_000 }, ..block(k, r) })
+        .workers(1)
+        .inline_products(0)
+        .build()
+        .expect("in range");
     let endpoint = |port: u8| {
         let (credentials, provider) = (Secret::new([7; 32]).into(), Arc::new(AwsLc));
         let config = EndpointConfig { credentials, listen: true, connection: config.clone(), provider };
-        (Endpoint::new(config, [port; 32]).expect("right settings"), SocketAddr::from(([127, 0, 0, 1], port.into())))
+        (Endpoint::new(config, [port; 32]), SocketAddr::from(([127, 0, 0, 1], port.into())))
     };
     let [(mut near, from), (mut far, to)] = [1, 2].map(endpoint);
     let mut now = Time::from_millis(1);

@@ -7,7 +7,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_proto::connection::{CloseCode, CloseReason, LaneConfig, LaneError, Message, MessageError, OpenError};
+use tidewire_proto::connection::{
+    CloseCode, CloseReason, LaneConfig, LaneError, LaneId, Message, MessageError, OpenError,
+};
 use tidewire_proto::crypto::PublicKey;
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
 use tidewire_proto::stats::Stats;
@@ -16,12 +18,12 @@ use crate::shared::{Shared, Slot};
 use crate::stream::Stream;
 use crate::sync::Notify;
 
-/// A connection to one peer. Clones are handles of the same connection; it is closed when the last of them
-/// and of its streams is dropped.
+/// A connection to one peer. Clones refer to the same connection. It is closed when the last clone and the
+/// last of its streams are dropped.
 #[derive(Clone)]
 pub struct Connection(Arc<Handle>);
 
-/// What keeps a connection alive.
+/// Keeps a connection alive: the last handle that is dropped closes it.
 pub(crate) struct Handle {
     pub shared: Arc<Shared>,
     pub id: ConnectionHandle,
@@ -44,12 +46,16 @@ impl Drop for Handle {
 
 impl Connection {
     pub(crate) fn new(shared: Arc<Shared>, (id, changed): (ConnectionHandle, Arc<Notify>), remote: SocketAddr) -> Self {
-        // The IPv4 address of a peer may come in its IPv6 form; nobody wants to see that.
+        // A socket for IPv6 and IPv4 reports an IPv4 address in its IPv6 form. Applications expect IPv4.
         let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
         Self(Arc::new(Handle { shared, id, changed, remote }))
     }
 
-    /// Opens a stream; waits while the peer allows no more. The peer hears of it with its first bytes.
+    /// Opens a stream. Waits while the peer allows no more streams. The peer learns of the stream with its
+    /// first bytes.
+    ///
+    /// # Errors
+    /// [`ConnectionLost`] if the connection ends first.
     pub async fn open(&self) -> Result<Stream, ConnectionLost> {
         let id = self
             .wait_for(|endpoint, slot| {
@@ -65,37 +71,41 @@ impl Connection {
         Ok(Stream::new(Arc::clone(&self.0), id))
     }
 
-    /// The next stream that the peer opened; `None` when the connection is over.
-    pub async fn accept(&self) -> Option<Stream> {
+    /// Waits for the next stream that the peer opens. Streams that were opened before the connection ended
+    /// can still be accepted.
+    ///
+    /// # Errors
+    /// [`ConnectionLost`] says why there will be no more.
+    pub async fn accept(&self) -> Result<Stream, ConnectionLost> {
         let id = self
-            .wait_for(|_, slot| match slot.incoming.pop_front() {
-                None if slot.closed.is_none() => None,
-                end_or_id => Some(end_or_id),
+            .wait_for(|_, slot| match (slot.incoming.pop_front(), &slot.closed) {
+                (Some(id), _) => Some(Ok(id)),
+                (None, Some(reason)) => Some(Err(ConnectionLost(reason.clone()))),
+                (None, None) => None,
             })
             .await?;
-        Some(Stream::new(Arc::clone(&self.0), id))
+        Ok(Stream::new(Arc::clone(&self.0), id))
     }
 
-    /// Opens a lane of messages, one of at most 15, and returns its number; the peer hears of it with its
-    /// first message.
+    /// Opens a lane of messages. A connection has at most 15. The peer learns of the lane with its first
+    /// message.
     ///
     /// # Errors
     /// See [`LaneError`].
-    pub fn open_lane(&self, config: &LaneConfig) -> Result<u32, LaneError> {
+    pub fn open_lane(&self, config: &LaneConfig) -> Result<LaneId, LaneError> {
         let mut state = self.0.shared.lock();
         let opened =
             state.with_slot(self.0.id, |endpoint, _| Some(endpoint.connection_mut(self.0.id)?.open_lane(config)));
         opened.unwrap_or(Err(LaneError::NotConnected))
     }
 
-    /// Sends a message of at most 256 KiB that is worth something to the peer for `lifetime` from now; later
-    /// it is given up, as a whole. Waits while the lane has no room, and gives up with
-    /// [`MessageError::Blocked`] when the message's own time is over by then. A message that was taken may
-    /// still be lost.
+    /// Sends a message of at most 256 KiB that is useful to the peer for `lifetime` from now. After that, the
+    /// whole message is given up. Waits while the lane has no room. If `lifetime` ends before there is room,
+    /// the error is [`MessageError::Blocked`]. A message that was accepted can still be lost.
     ///
     /// # Errors
     /// See [`MessageError`].
-    pub async fn send_message(&self, lane: u32, data: &[u8], lifetime: Duration) -> Result<(), MessageError> {
+    pub async fn send_message(&self, lane: LaneId, data: &[u8], lifetime: Duration) -> Result<(), MessageError> {
         let deadline = self.0.shared.clock.now() + lifetime;
         let taken = self.wait_for(|endpoint, slot| {
             let now = self.0.shared.clock.now();
@@ -111,38 +121,41 @@ impl Connection {
         taken
     }
 
-    /// The next message that came, whole, on whatever lane of the peer's; `None` when the connection is over.
-    /// Who does not take messages loses the oldest beyond 1 MiB of each lane.
-    pub async fn receive_message(&self) -> Option<Message> {
+    /// Waits for the next message, of any lane of the peer. Of messages that are not taken, each lane keeps
+    /// the newest 1 MiB. Messages that arrived before the connection ended can still be taken.
+    ///
+    /// # Errors
+    /// [`ConnectionLost`] says why there will be no more.
+    pub async fn receive_message(&self) -> Result<Message, ConnectionLost> {
         self.wait_for(|endpoint, slot| {
-            let ended = slot.closed.is_some();
             let connection = slot.ended.as_deref_mut().or(endpoint.connection_mut(self.0.id));
-            match connection.and_then(|connection| connection.take_message()) {
-                None if !ended => None,
-                message => Some(message),
+            match (connection.and_then(|connection| connection.take_message()), &slot.closed) {
+                (Some(message), _) => Some(Ok(message)),
+                (None, Some(reason)) => Some(Err(ConnectionLost(reason.clone()))),
+                (None, None) => None,
             }
         })
         .await
     }
 
-    /// Ends the connection at once, without waiting for what was written to arrive: the side that received
-    /// last closes. Of `reason` the peer sees at most 255 bytes.
+    /// Ends the connection at once, without waiting until written data has arrived. So the side that receives
+    /// the last data should close. The peer sees at most 255 bytes of `reason`.
     pub fn close(&self, code: CloseCode, reason: &str) {
         self.0.shared.close(self.0.id, code, reason);
     }
 
-    /// Waits until the connection is over; tells why. What arrived before can still be read.
+    /// Waits until the connection is over, and returns why. Data that arrived before can still be read.
     pub async fn closed(&self) -> CloseReason {
         self.wait_for(|_, slot| slot.closed.clone()).await
     }
 
-    /// What a worker does whose job panicked.
+    /// Does what a worker does after its job panicked.
     #[cfg(test)]
     pub(crate) fn fail_job(&self) {
         self.0.shared.handle_job(self.0.id, None);
     }
 
-    /// Waits until the handshake has ended, well or not.
+    /// Waits until the handshake has succeeded or failed.
     pub(crate) async fn connected(&self) -> Result<(), CloseReason> {
         self.wait_for(|_, slot| match &slot.closed {
             _ if slot.connected => Some(Ok(())),
@@ -152,25 +165,26 @@ impl Connection {
         .await
     }
 
-    /// Counts so far; the last ones when the connection is over.
+    /// Statistics so far; the final statistics when the connection is over.
     pub fn stats(&self) -> Stats {
         self.0.shared.lock().connection(self.0.id).map(|connection| connection.stats()).unwrap_or_default()
     }
 
-    /// The most bytes that a write to a stream takes at once: what leaves within 1.5 ms at the present pace,
-    /// at least two packets; 0 when the connection is over. A loop that copies into a stream and reads no
-    /// more than this elsewhere holds almost nothing itself: what the path cannot carry yet waits where the
-    /// loop reads. Before the first bytes the pace is a guess from the round trip.
+    /// Maximum number of bytes that one write to a stream accepts: what can be sent within 1.5 ms at the
+    /// present pace, at least two packets. It is 0 when the connection is over. A loop that copies into a
+    /// stream and reads at most this many bytes at a time holds almost no data itself: data that the path
+    /// cannot carry yet waits at the source. Before the first bytes are sent, the pace is estimated from the
+    /// round trip.
     pub fn share(&self) -> usize {
         self.0.share()
     }
 
-    /// The public key that the peer proved to have; none where both sides share a secret.
+    /// The public key that the peer proved to own. `None` if both sides share a secret.
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.0.shared.lock().connection(self.0.id).and_then(|connection| connection.peer_key())
     }
 
-    /// The peer's address when the connection was made.
+    /// Address of the peer when the connection was made.
     pub fn remote(&self) -> SocketAddr {
         self.0.remote
     }
@@ -194,7 +208,8 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// The connection is over. Reads and writes of its streams fail with an [`io::Error`] that carries it.
+/// The connection is over, for the contained reason. Reads and writes of its streams fail with an
+/// [`io::Error`] that contains this error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionLost(pub CloseReason);
 
@@ -217,3 +232,24 @@ impl From<ConnectionLost> for io::Error {
         Self::new(kind, lost)
     }
 }
+
+/// Why an endpoint accepts and opens no more connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EndpointEnded {
+    /// [`crate::Endpoint::close`] was called.
+    Closed,
+    /// The task that drives the endpoint has stopped: its tokio runtime was shut down, or the task panicked.
+    DriverStopped,
+}
+
+impl fmt::Display for EndpointEnded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Closed => "the endpoint was closed",
+            Self::DriverStopped => "the task that drives the endpoint has stopped: its runtime was shut down",
+        })
+    }
+}
+
+impl std::error::Error for EndpointEnded {}

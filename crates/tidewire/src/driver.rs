@@ -184,7 +184,7 @@ impl Driver {
             return Round::More;
         }
         self.workers.feed(|| state.endpoint.poll_job());
-        if state.shut && state.endpoint.connections().next().is_none() {
+        if state.ended.is_some() && state.endpoint.connections().next().is_none() {
             self.shared.changed.notify_waiters();
             if state.abandoned {
                 return Round::Over;

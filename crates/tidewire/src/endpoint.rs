@@ -1,7 +1,7 @@
-//! An endpoint as the application holds it: one address, any number of connections.
+//! An endpoint as the application holds it: one address with any number of connections.
 //!
-//! It has one shard or several, each a socket, a driver and connections of its own; only the handles here
-//! know of more than one.
+//! An endpoint has one shard or several. Each shard has its own socket, driver and connections. Only the
+//! types in this file know of more than one shard.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,63 +20,64 @@ use tidewire_proto::endpoint::{EndpointConfig, EndpointStats, Shard};
 use tidewire_proto::handshake::{Credentials, PeerKeyError, Unauthorized};
 
 use crate::clock::{Clock, Timer};
-use crate::connection::Connection;
+use crate::connection::{Connection, EndpointEnded};
 use crate::driver::Driver;
 use crate::mail::Mail;
 use crate::shared::{Shared, State};
 use crate::socket::Socket;
 use crate::sync::Notify;
 
-/// [`Endpoint::close`] waits for no longer: closing takes three probe timeouts, 3 s where no round trip was
-/// ever measured.
+/// Maximum time that [`Endpoint::close`] waits. Closing takes three probe timeouts: 3 s if no round trip was
+/// measured.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Shards of an endpoint, at most: more than any machine of today has cores for sockets. Chosen.
+/// Maximum number of shards. Chosen: more cores than any present machine can spare for sockets.
 const MAX_SHARDS: usize = 256;
 
-/// A UDP socket that accepts connections and makes them, with all who hold the same secret or whose keys are
-/// known.
+/// A UDP socket that accepts and opens connections. The peers are those that know the same secret, or whose
+/// keys are authorized.
 ///
-/// When it is dropped no more connections are accepted; those that are held go on.
+/// A dropped endpoint accepts no more connections. Connections that the application still holds continue.
 pub struct Endpoint {
     /// At least one.
     pub(crate) shards: Box<[Arc<Shared>]>,
-    /// Of all shards.
+    /// Shared by all shards.
     changed: Arc<Notify>,
-    /// Which of them is asked first.
+    /// The shard that is asked first.
     turn: AtomicUsize,
 }
 
 impl Endpoint {
-    /// Binds a socket and starts the task that drives it. `credentials`: a [`crate::Secret`], or a key pair.
-    /// An IPv6 wildcard address takes IPv4 too.
+    /// Binds a socket and starts the task that drives it. `credentials` is a [`crate::Secret`] or a key pair
+    /// ([`crate::KeyCredentials`]). An IPv6 wildcard address also accepts IPv4.
     ///
     /// # Errors
-    /// Those of the socket; [`io::ErrorKind::InvalidInput`] when a setting is outside its range.
+    /// Errors of the socket, and of the system's random source.
     ///
     /// # Panics
-    /// Outside of a tokio runtime with I/O and time enabled.
-    pub async fn bind(address: SocketAddr, credentials: impl Into<Credentials>, config: Config) -> io::Result<Self> {
+    /// Panics outside of a tokio runtime with I/O and time enabled.
+    pub fn bind(address: SocketAddr, credentials: impl Into<Credentials>, config: Config) -> io::Result<Self> {
         Self::over(vec![Socket::bind(address)?], credentials.into(), config)
     }
 
-    /// As [`Self::bind`], with several sockets at the one address, each with a task and connections of its
-    /// own, so that a listener with many peers has as many cores at work as `shards` says (at most 256 are
-    /// made; more than there are cores gain nothing). The kernel spreads peers over the sockets by their
-    /// addresses. Of connections and memory (see [`Config`]) each shard has an even part; other limits that
-    /// are per endpoint, as that of handshakes answered without a cookie, are then per shard, and so is the
-    /// number of workers.
+    /// Binds `shards` sockets to the same address, at most 256. Each has its own task and its own
+    /// connections, so a listener with many peers can use as many cores. More shards than cores gain nothing.
+    /// The kernel distributes peers over the sockets by their addresses.
     ///
-    /// One connection never uses more than one of them, and what such an endpoint connects to itself costs
-    /// one more copy where the kernel gives the answers to another socket: [`Self::bind`] is what connects
-    /// best. Linux only; elsewhere there is one shard whatever is asked for.
+    /// Each shard gets an equal part of [`Config::max_connections`] and [`Config::max_memory`]. Other limits
+    /// of an endpoint, such as the number of handshakes answered without a cookie, then apply to each shard,
+    /// and so does [`Config::workers`].
+    ///
+    /// A connection uses one shard only. To open connections prefer [`Self::bind`]: in a sharded endpoint the
+    /// kernel may give the answers to another socket, which costs one more copy. Linux only; on other systems
+    /// the endpoint has one shard.
     ///
     /// # Errors
-    /// As [`Self::bind`].
+    /// The same as [`Self::bind`].
     ///
     /// # Panics
-    /// As [`Self::bind`].
-    pub async fn bind_sharded(
+    /// The same as [`Self::bind`].
+    pub fn bind_sharded(
         address: SocketAddr,
         credentials: impl Into<Credentials>,
         config: Config,
@@ -86,21 +87,17 @@ impl Endpoint {
         Self::over(sockets, credentials.into(), config)
     }
 
-    /// An endpoint that has these sockets, of one address.
+    /// Makes an endpoint of these sockets, which have the same address.
     pub(crate) fn over(sockets: Vec<Socket>, credentials: Credentials, config: Config) -> io::Result<Self> {
-        let (largest, workers) = (config.max_datagram, config.workers);
-        let config = EndpointConfig { credentials, listen: true, connection: config, provider: Arc::new(AwsLc) };
+        let (largest, workers) = (config.max_datagram(), config.workers());
         let count = u16::try_from(sockets.len()).ok().and_then(NonZeroU16::new).ok_or(io::ErrorKind::InvalidInput)?;
-        let mut config = config;
-        // Each shard has its part: shards know nothing of each other.
-        config.connection.max_connections = config.connection.max_connections.div_ceil(count.get().into());
-        config.connection.max_memory = config.connection.max_memory.div_ceil(count.get().into());
+        let connection = config.part(count);
+        let config = EndpointConfig { credentials, listen: true, connection, provider: Arc::new(AwsLc) };
         let mut mail = Mail::new(count, largest.into()).into_iter().filter(|_| count > NonZeroU16::MIN);
         let (clock, changed) = (Clock::start(), Arc::<Notify>::default());
         let mut drivers = Vec::with_capacity(sockets.len());
         for (index, socket) in (0..count.get()).zip(sockets) {
             let endpoint = tidewire_proto::endpoint::Endpoint::new(config.clone(), crate::random()?)
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?
                 .with_shard(Shard::new(index, count).unwrap_or(Shard::ALONE));
             let shared = Arc::new(Shared::new(endpoint, socket.local_addr()?, clock, Arc::clone(&changed)));
             drivers.push(Driver::new(shared, (socket, Timer::new(clock)), mail.next(), largest, workers)?);
@@ -112,19 +109,20 @@ impl Endpoint {
         Ok(Self { shards, changed, turn: AtomicUsize::new(0) })
     }
 
-    /// The socket's address, with the port that the system chose if none was asked for.
+    /// The address of the socket. If the requested port was 0, it has the port that the system chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.shards[0].lock().local
     }
 
-    /// Goes over to a new socket, as after a change of networks. The connections that this endpoint made go
-    /// on from there, unrecognised by who watches both networks; those that it accepted only if their peers
-    /// find it at the same address.
+    /// Replaces the socket by a new one, for example after a change of network. Connections that this
+    /// endpoint opened continue from the new address. They use new connection ids, so that an observer of
+    /// both networks cannot link them. Connections that it accepted continue only if their peers can still
+    /// reach it at the same address.
     ///
     /// # Errors
-    /// Those of the socket; [`io::ErrorKind::InvalidInput`] when the address is of the other family, from
-    /// which the peers cannot be reached.
-    pub async fn rebind(&self, address: SocketAddr) -> io::Result<()> {
+    /// Errors of the socket; [`io::ErrorKind::InvalidInput`] if the address family differs, because the peers
+    /// cannot be reached from the other family.
+    pub fn rebind(&self, address: SocketAddr) -> io::Result<()> {
         let sockets = Socket::bind_group(address, self.shards.len())?;
         let (local, before) = (sockets[0].local_addr()?, self.local_addr());
         if local.is_ipv4() != before.is_ipv4() {
@@ -140,13 +138,19 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Connects to who holds the same secret; gives up after [`Config::handshake_timeout`].
+    /// Connects to a peer that knows the same secret. Gives up after [`Config::handshake_timeout`].
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
     pub async fn connect(&self, remote: SocketAddr) -> Result<Connection, ConnectError> {
         self.begin(remote, None).await
     }
 
-    /// Connects to who has the private key of `peer`, with a key pair of our own; gives up after
-    /// [`Config::handshake_timeout`].
+    /// Connects to the owner of the private key of `peer`. The credentials of this endpoint must be a key
+    /// pair. Gives up after [`Config::handshake_timeout`].
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
     pub async fn connect_to(&self, remote: SocketAddr, peer: &PublicKey) -> Result<Connection, ConnectError> {
         self.begin(remote, Some(peer)).await
     }
@@ -156,8 +160,8 @@ impl Endpoint {
         let shared = &self.shards[self.turn.fetch_add(1, Ordering::Relaxed) % self.shards.len()];
         let connection = {
             let mut state = shared.lock();
-            if state.shut {
-                return Err(ConnectError::EndpointClosed);
+            if let Some(ended) = state.ended {
+                return Err(ConnectError::Endpoint(ended));
             }
             let handle = state.connect(shared.clock.now(), remote, peer).map_err(ConnectError::PeerKey)?;
             Connection::new(Arc::clone(shared), handle, remote)
@@ -165,13 +169,13 @@ impl Endpoint {
         shared.wake_driver();
         connection.connected().await.map_err(|reason| match reason {
             CloseReason::NoAnswer => ConnectError::NoAnswer,
-            CloseReason::Local => ConnectError::EndpointClosed,
+            CloseReason::Local => ConnectError::Endpoint(shared.lock().ended.unwrap_or(EndpointEnded::Closed)),
             other => ConnectError::Lost(other),
         })?;
         Ok(connection)
     }
 
-    /// The address as our socket can name it.
+    /// The form of the address that our socket understands.
     fn reachable(&self, remote: SocketAddr) -> Result<SocketAddr, ConnectError> {
         match (self.local_addr(), remote) {
             (_, remote) if remote.port() == 0 || remote.ip().is_unspecified() => Err(ConnectError::NoAddress(remote)),
@@ -185,20 +189,26 @@ impl Endpoint {
         }
     }
 
-    /// The next connection that came; `None` after [`Self::close`].
-    pub async fn accept(&self) -> Option<Connection> {
+    /// Waits for the next connection of a peer.
+    ///
+    /// # Errors
+    /// [`EndpointEnded`] says why there will be no more.
+    pub async fn accept(&self) -> Result<Connection, EndpointEnded> {
         let (shared, (handle, remote)) = self.next(State::accept).await?;
-        Some(Connection::new(shared, handle, remote))
+        Ok(Connection::new(shared, handle, remote))
     }
 
-    /// The next peer that was refused since its key is not authorized; it got no answer. Copies of one HELLO
-    /// are told one by one, and only a few wait to be told. `None` after [`Self::close`].
-    pub async fn unauthorized(&self) -> Option<Unauthorized> {
+    /// Waits for the next peer that is refused because its key is not authorized. Such a peer gets no answer.
+    /// Every copy of its HELLO is reported, and only a few reports are kept.
+    ///
+    /// # Errors
+    /// [`EndpointEnded`] says why there will be no more.
+    pub async fn unauthorized(&self) -> Result<Unauthorized, EndpointEnded> {
         self.next(|state| state.unauthorized.pop_front()).await.map(|(_, peer)| peer)
     }
 
-    /// From now on who has one of these keys is let in, and nobody else: connections that we accepted of
-    /// others are closed. Of no effect where the credentials are a secret.
+    /// From now on admits only peers with one of these keys. Connections accepted from other peers are
+    /// closed. Has no effect if the credentials are a secret.
     pub fn authorize(&self, keys: BTreeSet<PublicKey>) {
         let keys = Arc::new(keys);
         for shared in &self.shards {
@@ -207,18 +217,18 @@ impl Endpoint {
         }
     }
 
-    /// Datagrams that reached no connection, by reason; of all shards together.
+    /// Counts of datagrams that reached no connection, by reason, over all shards.
     pub fn stats(&self) -> EndpointStats {
         let mut sum = EndpointStats::default();
         for shared in &self.shards {
             let state = shared.lock();
-            sum += *state.endpoint.stats();
+            sum += state.endpoint.stats();
             (sum.passed_on, sum.overrun) = (sum.passed_on + state.passed_on, sum.overrun + state.overrun);
         }
         sum
     }
 
-    /// Closes all connections, accepts no more, and waits until the peers were told: at most 5 s.
+    /// Closes all connections, accepts no more, and waits until the peers were told, at most 5 s.
     pub async fn close(&self) {
         for shared in &self.shards {
             let mut state = shared.lock();
@@ -231,24 +241,24 @@ impl Endpoint {
         self.changed.notify_waiters();
         let over = |state: &State| state.stopped || state.endpoint.connections().next().is_none();
         let ended = self.wait_for(|| self.shards.iter().all(|shared| over(&shared.lock())).then_some(()));
-        // Those that have not ended by then were told all the same.
+        // Peers of the connections that have not ended by then were told as well.
         let _ = tokio::time::timeout(CLOSE_PATIENCE, ended).await;
     }
 
-    /// The next thing that a shard has, each in its turn; `None` when none has any and all are shut.
-    async fn next<R>(&self, mut take: impl FnMut(&mut State) -> Option<R>) -> Option<(Arc<Shared>, R)> {
+    /// Waits for the next value that `take` finds in a shard. The shards take turns in being asked first.
+    async fn next<R>(&self, mut take: impl FnMut(&mut State) -> Option<R>) -> Result<(Arc<Shared>, R), EndpointEnded> {
         self.wait_for(|| {
             let first = self.turn.fetch_add(1, Ordering::Relaxed) % self.shards.len();
             let (before, from) = self.shards.split_at(first);
-            let mut shut = true;
+            let mut all_ended = Some(EndpointEnded::Closed);
             for shared in from.iter().chain(before) {
                 let mut state = shared.lock();
                 if let Some(found) = take(&mut state) {
-                    return Some(Some((Arc::clone(shared), found)));
+                    return Some(Ok((Arc::clone(shared), found)));
                 }
-                shut &= state.shut;
+                all_ended = all_ended.and(state.ended);
             }
-            shut.then_some(None)
+            all_ended.map(Err)
         })
         .await
     }
@@ -283,26 +293,27 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// A connection could not be made.
+/// Why a connection cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// Nothing came back; a listener does not answer who has another secret, or a key that is not authorized.
+    /// No answer arrived. A listener does not answer peers that have another secret or a key that is not
+    /// authorized.
     NoAnswer,
-    /// The socket cannot send to such an address.
+    /// The socket cannot send to an address of this family.
     AddressFamily {
-        /// Ours.
+        /// Address of the socket.
         local: SocketAddr,
-        /// The one to connect to.
+        /// Address of the peer.
         remote: SocketAddr,
     },
-    /// The address names no host or no port.
+    /// The address has no host or no port.
     NoAddress(SocketAddr),
-    /// The peer's key is missing, or not needed.
+    /// The peer's key is missing, or is not needed.
     PeerKey(PeerKeyError),
-    /// We closed the endpoint.
-    EndpointClosed,
-    /// The handshake was broken off.
+    /// The endpoint has ended.
+    Endpoint(EndpointEnded),
+    /// The handshake failed.
     Lost(CloseReason),
 }
 
@@ -313,9 +324,9 @@ impl fmt::Display for ConnectError {
             Self::AddressFamily { local, remote } => {
                 write!(f, "{remote} cannot be reached from {local}: bind to [::]:0, which takes IPv4 and IPv6")
             }
-            Self::NoAddress(remote) => write!(f, "{remote} names no host or no port: give both, as in 192.0.2.7:7700"),
+            Self::NoAddress(remote) => write!(f, "{remote} has no host or no port: give both, as in 192.0.2.7:7700"),
             Self::PeerKey(error) => error.fmt(f),
-            Self::EndpointClosed => f.write_str("the endpoint was closed"),
+            Self::Endpoint(ended) => ended.fmt(f),
             Self::Lost(reason) => reason.fmt(f),
         }
     }

@@ -9,17 +9,17 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let secret = new_secret()?;
-//! let server = Endpoint::bind("127.0.0.1:0".parse()?, secret.clone(), Config::default()).await?;
-//! let client = Endpoint::bind("127.0.0.1:0".parse()?, secret, Config::default()).await?;
+//! let server = Endpoint::bind("127.0.0.1:0".parse()?, secret.clone(), Config::default())?;
+//! let client = Endpoint::bind("127.0.0.1:0".parse()?, secret, Config::default())?;
 //! let (theirs, ours) = tokio::join!(server.accept(), client.connect(server.local_addr()));
-//! let (theirs, ours) = (theirs.expect("the endpoint is open"), ours?);
+//! let (theirs, ours) = (theirs?, ours?);
 //!
 //! let mut stream = ours.open().await?;
 //! stream.write_all(b"across a path that loses packets").await?;
 //! stream.shutdown().await?;
 //!
 //! let mut received = String::new();
-//! theirs.accept().await.expect("the connection is open").read_to_string(&mut received).await?;
+//! theirs.accept().await?.read_to_string(&mut received).await?;
 //! assert_eq!(received, "across a path that loses packets");
 //! theirs.close(CloseCode::Done, "thank you");
 //! println!("{}", ours.closed().await);
@@ -37,45 +37,47 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let secret = new_secret()?;
-//! # let server = Endpoint::bind("127.0.0.1:0".parse()?, secret.clone(), Config::default()).await?;
-//! # let client = Endpoint::bind("127.0.0.1:0".parse()?, secret, Config::default()).await?;
+//! # let server = Endpoint::bind("127.0.0.1:0".parse()?, secret.clone(), Config::default())?;
+//! # let client = Endpoint::bind("127.0.0.1:0".parse()?, secret, Config::default())?;
 //! # let (theirs, ours) = tokio::join!(server.accept(), client.connect(server.local_addr()));
-//! # let (theirs, ours) = (theirs.expect("the endpoint is open"), ours?);
+//! # let (theirs, ours) = (theirs?, ours?);
 //! let video = ours.open_lane(&LaneConfig::default())?;
 //! let frame = vec![7; 30_000];
 //! ours.send_message(video, &frame, Duration::from_millis(200)).await?;
 //!
-//! let message = theirs.receive_message().await.expect("the connection is open");
+//! let message = theirs.receive_message().await?;
 //! assert_eq!((message.lane, message.data), (video, frame));
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! # What to know
-//! - **Secret.** Both sides hold the same 32 bytes ([`Secret`]; [`new_secret`] makes one). To who does not,
-//!   an endpoint is silent. Or each has a key pair ([`PrivateKey`]; [`new_private_key`] makes one): then the
-//!   one that connects names the other's [`PublicKey`] ([`Endpoint::connect_to`]), and the one that listens
-//!   those it lets in ([`KeyCredentials::authorized`]).
-//! - **Both ways.** Every [`Endpoint`] accepts and connects; either side of a [`Connection`] opens streams.
-//! - **Streams** are [`tokio::io::AsyncRead`] and [`tokio::io::AsyncWrite`]. They do not wait for each other:
-//!   what is missing of one holds up only that one. A reader that does not read stops its own writer, once
-//!   [`Config::stream_window`] is full. Writers share the path evenly, and one that writes little is next.
-//!   Either half may be given up: [`Stream::reset`], [`Stream::stop`].
-//! - **Messages** have a lifetime and lanes of their own ([`Connection::open_lane`]): each comes whole or,
-//!   when its time is over, not at all. Up to 256 KiB long, they share the path with the streams by bytes.
-//! - The **profile** ([`Config::profile`]) says how data is coded, repaired and paced. The default adapts by
-//!   itself. [`Config`] is built by changing fields of [`Config::default`].
-//! - **Closing** tells the peer at once and does not wait for what was written to arrive. The side that
-//!   *received* last closes, or answers so that the other may.
-//! - **Stats** ([`Connection::stats`]) count packets, symbols and the in-order delay of everything received.
+//! - **Authentication.** Both sides know the same secret of 32 bytes ([`Secret`], made by [`new_secret`]). Or
+//!   each has a key pair ([`PrivateKey`], made by [`new_private_key`]): the side that connects names the
+//!   [`PublicKey`] of its peer ([`Endpoint::connect_to`]), and the side that listens lists the keys that it
+//!   admits ([`KeyCredentials::authorized`]). Other peers get no answer at all.
+//! - **Both directions.** Every [`Endpoint`] can accept and connect. Both sides of a [`Connection`] can open
+//!   streams.
+//! - **Streams** implement [`tokio::io::AsyncRead`] and [`tokio::io::AsyncWrite`]. A loss delays only the
+//!   streams whose bytes were lost. An application that does not read a stream stops the writer of that
+//!   stream when its window is full ([`ConfigBuilder::stream_window`]). Streams share the path evenly. Either
+//!   half of a stream can be given up ([`Stream::reset`], [`Stream::stop`]).
+//! - **Messages** have a lifetime and are sent on their own lanes ([`Connection::open_lane`]). A message of at
+//!   most 256 KiB arrives whole, or not at all when its lifetime is over. Messages and streams share the path
+//!   evenly, by bytes.
+//! - **Settings.** [`Config::builder`] changes settings and checks them. The profile
+//!   ([`ConfigBuilder::profile`]) says how data is coded, repaired and paced; the default adapts by itself.
+//! - **Closing** tells the peer at once and does not wait until written data has arrived. So the side that
+//!   receives the last data should close, or it should answer before the other side closes.
+//! - **Statistics** ([`Connection::stats`]) count packets, symbols and the in-order delay of what arrived.
 //!
 //! # What drives it
-//! Each endpoint has one task on the tokio runtime it was bound in, which owns the socket (one for each
-//! socket: [`Endpoint::bind_sharded`]); dropping the endpoint and all its connections ends it. Writing and
-//! reading call straight into the protocol: no channel, no further copy. On Linux datagrams are sent and
-//! received in batches (GSO, GRO) with their congestion marks (ECN). The protocol itself, without sockets and
-//! clock, is the crate `tidewire-proto`.
+//! Each socket has one task on the tokio runtime in which it was bound. The task ends when the endpoint and
+//! all its connections are dropped. Reads and writes call the protocol directly, without a channel or a
+//! further copy. On Linux, datagrams are sent and received in batches (GSO, GRO) with their ECN
+//! marks. The crate `tidewire-proto` is the protocol alone, without sockets and clock.
 #![forbid(unsafe_code)]
+#![warn(clippy::exhaustive_enums)]
 
 mod clock;
 mod connection;
@@ -96,21 +98,22 @@ mod workers;
 
 use std::io;
 
-pub use connection::{Connection, ConnectionLost};
+pub use connection::{Connection, ConnectionLost, EndpointEnded};
 pub use endpoint::{ConnectError, Endpoint};
 pub use stream::{ReadHalf, Stream, StreamError, WriteHalf};
-pub use tidewire_codec::Code;
-pub use tidewire_codec::SourceId;
-pub use tidewire_proto::config::{Config, ConfigError};
-pub use tidewire_proto::connection::{CloseCode, CloseReason, LaneConfig, LaneError, Message, MessageError};
+pub use tidewire_codec::{Code, SourceId};
+pub use tidewire_proto::config::{Config, ConfigBuilder, ConfigError};
+pub use tidewire_proto::connection::{CloseCode, CloseReason, LaneConfig, LaneError, LaneId, Message, MessageError};
 pub use tidewire_proto::crypto::{PrivateKey, PublicKey, Secret, TextError, TextFault, TextKind};
 pub use tidewire_proto::endpoint::EndpointStats;
-pub use tidewire_proto::handshake::{Credentials, KeyCredentials, PeerKeyError, Unauthorized};
-pub use tidewire_proto::profile::{BadProfile, Delivery, Profile};
+pub use tidewire_proto::handshake::{Credentials, KeyCredentials, PeerKeyError, ResponderStats, Unauthorized};
+pub use tidewire_proto::profile::{BadProfile, Delivery, Layout, Mismatch, Profile};
 pub use tidewire_proto::rate::{self, RateControl};
 pub use tidewire_proto::redundancy::plan::{Nearest, Plan, Target};
 pub use tidewire_proto::redundancy::{self, Redundancy};
-pub use tidewire_proto::stats::{DelayHistogram, MessageStats, PacketStats, Stats, SymbolStats};
+pub use tidewire_proto::stats::{
+    ByteStats, DelayHistogram, LossRuns, LossStats, MessageStats, PacketStats, RttStats, Stats, SymbolStats,
+};
 pub use tidewire_proto::{Custom, Time};
 
 /// A secret from the operating system's random source.
@@ -123,8 +126,8 @@ pub fn new_private_key() -> io::Result<PrivateKey> {
     random().map(PrivateKey::new)
 }
 
-/// Bytes from the operating system's random source. Its error says what failed: alone it would read as one of
-/// a file.
+/// Bytes from the operating system's random source. The error names the random source, because the system's
+/// own text would read like the error of a file.
 pub(crate) fn random() -> io::Result<[u8; 32]> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes)

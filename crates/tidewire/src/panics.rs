@@ -6,8 +6,8 @@ use crate::{CloseCode, CloseReason, Config, Endpoint, new_secret};
 async fn a_job_without_a_result_ends_its_connection_alone() {
     let secret = new_secret().expect("the system has random bytes");
     let address = "127.0.0.1:0".parse().expect("an address");
-    let far = Endpoint::bind(address, secret.clone(), Config::default()).await.expect("a socket");
-    let near = Endpoint::bind(address, secret, Config::default()).await.expect("a socket");
+    let far = Endpoint::bind(address, secret.clone(), Config::default()).expect("a socket");
+    let near = Endpoint::bind(address, secret, Config::default()).expect("a socket");
     let connect = || async {
         let (theirs, ours) = tokio::join!(far.accept(), near.connect(far.local_addr()));
         (theirs.expect("the endpoint is open"), ours.expect("it answers"))

@@ -107,8 +107,7 @@ async fn s11_what_the_system_refuses_is_counted_and_sent_again() {
 
 #[tokio::test]
 async fn s11_nothing_but_refusals_is_no_busy_loop() {
-    let mut config = Config::default();
-    config.handshake_timeout = Duration::from_secs(1);
+    let config = Config::builder().handshake_timeout(Duration::from_secs(1)).build().expect("in range");
     let (client, schedule) = endpoint(config);
     schedule.set(&[ENETUNREACH]);
     let refused = within(client.connect("127.0.0.1:9".parse().expect("an address"))).await;

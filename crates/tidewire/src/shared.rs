@@ -18,7 +18,7 @@ use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
 use tidewire_proto::handshake::{PeerKeyError, Unauthorized};
 
 use crate::clock::Clock;
-use crate::connection::ConnectionLost;
+use crate::connection::{ConnectionLost, EndpointEnded};
 use crate::socket::Socket;
 use crate::sync::{Mutex, MutexGuard, Notify};
 
@@ -51,8 +51,8 @@ pub(crate) struct State {
     waiting: VecDeque<ConnectionHandle>,
     /// Refused for their keys, and not yet told of.
     pub unauthorized: VecDeque<Unauthorized>,
-    /// No more connections are made.
-    pub shut: bool,
+    /// Why no more connections are made, if so.
+    pub ended: Option<EndpointEnded>,
     /// Nobody drives any more.
     pub stopped: bool,
     /// The endpoint's handle is gone: the driver ends with the last connection.
@@ -97,7 +97,7 @@ impl Shared {
             slots: BTreeMap::new(),
             waiting: VecDeque::new(),
             unauthorized: VecDeque::new(),
-            shut: false,
+            ended: None,
             stopped: false,
             abandoned: false,
             driver: None,
@@ -284,7 +284,7 @@ impl State {
 
     /// Refuses who waits to be accepted, and everybody who comes later.
     pub fn shut(&mut self, now: Time) {
-        self.shut = true;
+        self.ended.get_or_insert(EndpointEnded::Closed);
         for handle in std::mem::take(&mut self.waiting) {
             self.refuse(now, handle);
         }
@@ -373,7 +373,7 @@ impl State {
 
     /// Somebody connected to us.
     fn on_incoming(&mut self, shared: &Shared, now: Time, handle: ConnectionHandle) -> bool {
-        if self.shut || self.waiting.len() >= MAX_WAITING {
+        if self.ended.is_some() || self.waiting.len() >= MAX_WAITING {
             self.refuse(now, handle);
             return true;
         }
@@ -406,7 +406,8 @@ impl State {
 
     /// Nothing will happen any more: everybody who waits learns it.
     pub fn stop(&mut self) -> Vec<Waker> {
-        (self.stopped, self.shut) = (true, true);
+        self.stopped = true;
+        self.ended.get_or_insert(EndpointEnded::DriverStopped);
         self.waiting.clear();
         let mut wake = Vec::new();
         for slot in self.slots.values_mut() {

@@ -5,7 +5,7 @@ mod pair;
 use std::time::Duration;
 
 use pair::{pair, pseudo_random, within};
-use tidewire::{CloseCode, Config, Delivery, LaneConfig, LaneError, MessageError};
+use tidewire::{CloseCode, CloseReason, Config, ConnectionLost, Delivery, LaneConfig, LaneError, LaneId, MessageError};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -37,8 +37,7 @@ async fn messages_of_all_lengths_come_whole_and_in_order() {
 
 #[tokio::test]
 async fn a_sender_faster_than_the_path_waits_for_room() {
-    let mut config = Config::default();
-    config.max_rate = Some(100_000_000);
+    let config = Config::builder().max_rate(Some(100_000_000)).build().expect("in range");
     let pair = pair(config).await;
     let lane = pair.ours.open_lane(&LaneConfig::default()).unwrap();
     within(async {
@@ -62,7 +61,7 @@ async fn what_cannot_be_sent_says_why() {
     let pair = pair(Config::default()).await;
     let ours = &pair.ours;
     within(async {
-        assert_eq!(ours.send_message(1, b"x", SECOND).await, Err(MessageError::UnknownLane));
+        assert_eq!(ours.send_message(LaneId(1), b"x", SECOND).await, Err(MessageError::UnknownLane));
         let lane = ours.open_lane(&LaneConfig::default()).unwrap();
         let long = vec![0; (256 << 10) + 1];
         let too_long = MessageError::TooLong { len: long.len(), most: 256 << 10 };
@@ -70,7 +69,8 @@ async fn what_cannot_be_sent_says_why() {
         ours.send_message(lane, b"last words", SECOND).await.unwrap();
         assert_eq!(pair.theirs.receive_message().await.unwrap().data, b"last words");
         ours.close(CloseCode::Done, "");
-        assert_eq!(pair.theirs.receive_message().await, None);
+        let reason = CloseReason::Peer { code: CloseCode::Done, reason: String::new() };
+        assert_eq!(pair.theirs.receive_message().await, Err(ConnectionLost(reason)));
         assert_eq!(ours.send_message(lane, b"x", SECOND).await, Err(MessageError::NotConnected));
         ours.closed().await;
         assert_eq!(ours.open_lane(&LaneConfig::default()), Err(LaneError::NotConnected));

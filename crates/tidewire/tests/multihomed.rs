@@ -49,7 +49,7 @@ async fn translate(inside: UdpSocket, server: SocketAddr) {
 #[tokio::test]
 async fn answers_come_from_the_address_that_was_called() {
     for (wildcard, called) in [("0.0.0.0:0", "127.0.0.1"), ("0.0.0.0:0", "127.0.0.2"), ("[::]:0", "127.0.0.3")] {
-        let Ok(server) = Endpoint::bind(wildcard.parse().unwrap(), secret(), Config::default()).await else {
+        let Ok(server) = Endpoint::bind(wildcard.parse().unwrap(), secret(), Config::default()) else {
             println!("skipped: no IPv6 here");
             continue;
         };

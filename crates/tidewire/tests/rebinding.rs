@@ -92,15 +92,15 @@ async fn an_endpoint_goes_over_to_another_socket_under_way() {
     let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
     let before = client.local_addr();
     let moves = async {
-        while theirs.stats().app_bytes_received < 200_000 {
+        while theirs.stats().bytes.app_received < 200_000 {
             tokio::task::yield_now().await;
         }
-        client.rebind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        client.rebind("127.0.0.1:0".parse().unwrap()).unwrap();
     };
     tokio::join!(there_and_back(&ours, &theirs), moves);
     assert_ne!(client.local_addr(), before);
     assert_eq!(theirs.stats().moves, 1);
-    let error = client.rebind("[::1]:0".parse().unwrap()).await.unwrap_err();
+    let error = client.rebind("[::1]:0".parse().unwrap()).unwrap_err();
     assert!(matches!(error.kind(), std::io::ErrorKind::InvalidInput | std::io::ErrorKind::AddrNotAvailable), "{error}");
 }
 

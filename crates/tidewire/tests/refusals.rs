@@ -15,8 +15,7 @@ const INSIDE: &str = "TIDEWIRE_TEST_NETWORK";
 #[tokio::test]
 async fn s11_a_closed_port_is_no_answer() {
     let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut config = Config::default();
-    config.handshake_timeout = Duration::from_secs(1);
+    let config = Config::builder().handshake_timeout(Duration::from_secs(1)).build().expect("in range");
     let client = endpoint(config).await;
     assert_eq!(within(client.connect(closed)).await.err(), Some(ConnectError::NoAnswer));
     // The socket is as good as before.

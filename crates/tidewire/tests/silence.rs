@@ -70,12 +70,12 @@ async fn t17_strangers_get_nothing() {
     let sent = within(probe(&prober, &server, &hellos)).await;
     let client = endpoint(Config::default()).await;
     let (ours, theirs) = within(async { tokio::join!(client.connect(server.local_addr()), server.accept()) }).await;
-    assert!(ours.is_ok() && theirs.is_some());
+    assert!(ours.is_ok() && theirs.is_ok());
     nothing_came(&prober).await;
     let stats = server.stats();
     // What a loaded machine's socket buffer lost is not counted.
     assert!(stats.strangers + stats.malformed + stats.unknown > sent / 10, "{stats:?} of {sent}");
-    assert_eq!((stats.accepted, stats.unproven), (1, 0));
+    assert_eq!((stats.hellos.accepted, stats.hellos.unproven), (1, 0));
 }
 
 #[tokio::test]
@@ -84,14 +84,14 @@ async fn t17_keys_that_are_not_authorized_get_nothing_and_are_named() {
     let mut listener = KeyCredentials::new(theirs.clone());
     listener.authorized = Arc::new([ours.public()].into());
     let bind = |credentials| Endpoint::bind("127.0.0.1:0".parse().unwrap(), credentials, Config::default());
-    let server = bind(Credentials::Key(listener)).await.unwrap();
+    let server = bind(Credentials::Key(listener)).unwrap();
     let prober = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let stranger = PrivateKey::new([3; 32]);
     prober.send_to(&hello(between(3, &theirs.public()), 7), server.local_addr()).await.unwrap();
     let refused = within(server.unauthorized()).await.unwrap();
     assert_eq!((refused.key, refused.from), (stranger.public(), prober.local_addr().unwrap()));
 
-    let client = bind(Credentials::Key(KeyCredentials::new(ours.clone()))).await.unwrap();
+    let client = bind(Credentials::Key(KeyCredentials::new(ours.clone()))).unwrap();
     let peer = theirs.public();
     let connect = client.connect_to(server.local_addr(), &peer);
     let (ours_live, theirs_live) = within(async { tokio::join!(connect, server.accept()) }).await;
@@ -118,7 +118,7 @@ async fn t17_with_the_secret_no_more_comes_back_than_went() {
     let all = async {
         loop {
             let stats = server.stats();
-            if stats.received == 200 && (replies, cookies) == (2 * stats.accepted, stats.unproven) {
+            if stats.received == 200 && (replies, cookies) == (2 * stats.hellos.accepted, stats.hellos.unproven) {
                 return;
             }
             back += prober.recv(&mut buffer).await.unwrap();

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Instant;
 
-use tidewire::{Connection, ConnectionLost, Stream};
+use tidewire::{Connection, Stream};
 use tokio::io::AsyncReadExt;
 
 use super::client::{arrived, failure, unexpected};
@@ -23,7 +23,7 @@ pub async fn serve(connection: &Connection) -> Result<Summary, Failure> {
 }
 
 async fn run(connection: &Connection) -> io::Result<Summary> {
-    let mut control = Control::begin(accept(connection).await?).await?;
+    let mut control = Control::begin(connection.accept().await?).await?;
     control.meet().await?;
     let plan = match control.reader.next().await? {
         Message::Plan(plan) => plan,
@@ -36,7 +36,7 @@ async fn run(connection: &Connection) -> io::Result<Summary> {
     control.writer.say(&Message::Ready { clock: clock_name() }).await?;
     let mut streams = Vec::new();
     for _ in 0..plan.parallel {
-        let mut stream = accept(connection).await?;
+        let mut stream = connection.accept().await?;
         stream.read_u8().await?;
         streams.push(stream);
     }
@@ -63,7 +63,7 @@ async fn send(
         other => return Err(unexpected(&other)),
     }
     let stats = connection.stats();
-    Ok(session::summary(&stats, Role::Sender, stats.app_bytes_sent, begun.elapsed()))
+    Ok(session::summary(&stats, Role::Sender, stats.bytes.app_sent, begun.elapsed()))
 }
 
 async fn receive(
@@ -77,11 +77,4 @@ async fn receive(
         control.writer.say(&Message::Interval(interval)).await?;
     }
     Ok(arrived(connection, &taking, is_our_clock(&plan.clock)))
-}
-
-async fn accept(connection: &Connection) -> io::Result<Stream> {
-    match connection.accept().await {
-        Some(stream) => Ok(stream),
-        None => Err(ConnectionLost(connection.closed().await).into()),
-    }
 }

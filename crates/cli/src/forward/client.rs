@@ -136,7 +136,7 @@ impl Client {
 impl Live {
     fn summary(&self) -> Summary {
         let stats = self.connection.stats();
-        session::summary(&stats, Role::Both, stats.app_bytes_sent + stats.app_bytes_received, self.begun.elapsed())
+        session::summary(&stats, Role::Both, stats.bytes.app_sent + stats.bytes.app_received, self.begun.elapsed())
     }
 }
 

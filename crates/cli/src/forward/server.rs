@@ -47,7 +47,7 @@ pub async fn serve(connection: &Connection, allowed: &Arc<Allowed>, console: &Co
     loop {
         tokio::select! {
             stream = connection.accept() => {
-                let Some(stream) = stream else { break };
+                let Ok(stream) = stream else { break };
                 streams.spawn(carry(stream, connection.clone(), Arc::clone(allowed), console.clone()));
             }
             Some(_) = streams.join_next() => {}

@@ -73,7 +73,7 @@ pub async fn run(connection: &Connection, side: Side) -> Result<Moved, Failure> 
 async fn exchange(connection: &Connection, side: Side) -> Result<Moved, Failure> {
     let stream = match side {
         Side::Connects => connection.open().await.or_exit(Exit::Unreachable)?,
-        Side::Listens => accept(connection).await?,
+        Side::Listens => connection.accept().await.or_exit(Exit::Unreachable)?,
     };
     let (reader, writer) = tokio::io::split(stream);
     let receive = async {
@@ -101,13 +101,6 @@ async fn exchange(connection: &Connection, side: Side) -> Result<Moved, Failure>
     }
     connection.close(DONE, "");
     Ok(Moved { sent, received })
-}
-
-async fn accept(connection: &Connection) -> Result<Stream, Failure> {
-    match connection.accept().await {
-        Some(stream) => Ok(stream),
-        None => Err(Failure::new(Exit::Unreachable, ConnectionLost(connection.closed().await))),
-    }
 }
 
 /// Copies standard input to the stream, and returns the number of bytes sent.
@@ -168,7 +161,7 @@ async fn confirm(connection: &Connection, written: u64) -> io::Result<()> {
 /// Waits for the confirmation of the peer, and returns the number of bytes that it wrote.
 async fn confirmation(connection: &Connection) -> Result<u64, Failure> {
     loop {
-        let mut stream = accept(connection).await?;
+        let mut stream = connection.accept().await.or_exit(Exit::Unreachable)?;
         if stream.read_u8().await.or_exit(Exit::Unreachable)? == CONFIRMATION {
             let written = stream.read_u64().await.or_exit(Exit::Unreachable)?;
             // Read to the end of the stream: dropping it earlier would stop it, and the last write of the

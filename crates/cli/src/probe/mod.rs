@@ -89,11 +89,11 @@ impl Spread {
 impl Phase {
     /// What the statistics of its connection say of losses and packet size.
     fn of(name: &'static str, stats: &Stats) -> Self {
-        let (packets, lost) = stats.loss_runs.packets();
+        let (packets, lost) = stats.loss.runs.packets();
         let bursts = Bursts {
-            mean: stats.loss_runs.mean(),
-            longest: stats.loss_runs.longest(),
-            runs: stats.loss_runs.lengths().to_vec(),
+            mean: stats.loss.runs.mean(),
+            longest: stats.loss.runs.longest(),
+            runs: stats.loss.runs.lengths().to_vec(),
         };
         Self {
             name,
@@ -101,7 +101,7 @@ impl Phase {
             lost,
             loss: lost as f64 / packets.max(1) as f64,
             loss_interval: interval(lost, packets, bursts.mean),
-            medium_loss: stats.loss,
+            medium_loss: stats.loss.rate,
             bursts,
             packet_bytes: stats.datagram_size + IP_UDP_HEADER,
             ..Self::default()
@@ -133,7 +133,7 @@ fn interval(lost: u64, packets: u64, burst: f64) -> [f64; 2] {
 
 /// The latest round trip of a connection with its number; none before the first.
 fn latest_rtt(stats: &Stats) -> Option<(u32, f64)> {
-    (stats.rtt_samples > 0).then(|| (stats.rtt_samples, milliseconds(stats.rtt_latest)))
+    (stats.rtt.samples > 0).then(|| (stats.rtt.samples, milliseconds(stats.rtt.latest)))
 }
 
 #[cfg(test)]

@@ -91,9 +91,9 @@ pub fn predict(ground: Ground, config: &Config) -> Outlook {
     };
     let loss = LossEstimate::settled(ground.loss, ground.burst);
     let path = SteadyPath { loss, rtt: ground.rtt, interval: model.interval, saturated: false };
-    let Config { max_overhead, deliver, .. } = *config;
-    let target = config.latency.map(|latency| Target { latency, deliver, max_overhead });
-    let (share, plan) = steady_share(config.profile.redundancy, &path, max_overhead, target);
+    let (max_overhead, deliver) = (config.max_overhead(), config.deliver());
+    let target = config.latency().map(|latency| Target { latency, deliver, max_overhead });
+    let (share, plan) = steady_share(config.profile().redundancy, &path, max_overhead, target);
     Outlook { ground, asking: model.point("asking", 0.0), chosen: model.point("chosen", share), code, plan }
 }
 
@@ -177,12 +177,13 @@ mod tests {
 
     #[test]
     fn a_target_is_planned_for() {
-        let mut config = Config::default();
-        (config.latency, config.max_overhead) = (Some(Duration::from_millis(30)), 0.5);
+        let mut config =
+            Config::builder().latency(Some(Duration::from_millis(30))).max_overhead(0.5).build().expect("in range");
         let outlook = predict(on(0.1, 1.0), &config);
         let plan = outlook.plan.expect("a target was given");
         assert!(plan.nearest.is_none() && outlook.chosen.p99_ms <= 30.0, "{:?}", outlook.chosen);
-        (config.latency, config.max_overhead) = (Some(Duration::from_millis(3)), 0.1);
+        config =
+            config.to_builder().latency(Some(Duration::from_millis(3))).max_overhead(0.1).build().expect("in range");
         assert!(predict(on(0.1, 4.0), &config).plan.is_some_and(|plan| plan.nearest.is_some()));
     }
 

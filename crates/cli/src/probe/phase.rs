@@ -11,7 +11,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::{Phase, Spread, latest_rtt};
 use crate::bench::{Plan, client, clock_name};
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure, OrExit};
 use crate::link::Link;
 use crate::report::{Console, Summary, rate};
 use crate::session::{self, CUT_OFF, DONE, unless_interrupted};
@@ -76,11 +76,11 @@ struct Seen {
 pub async fn measure(load: Load, probe: &Probe<'_>) -> Result<(Phase, Summary), Failure> {
     let part = if load == Load::Light { LIGHT_PART } else { 1.0 - LIGHT_PART };
     let length = probe.time.mul_f64(part);
-    let mut config = probe.config.clone();
-    config.latency = None;
+    let mut config = probe.config.to_builder().latency(None);
     if load == Load::Light {
-        config.profile.redundancy = Redundancy::ARQ;
+        config = config.redundancy(Redundancy::ARQ);
     }
+    let config = config.build().or_exit(Exit::Usage)?;
     let connecting = session::connect(probe.link, probe.credentials, config, probe.console);
     let (endpoint, connection) = unless_interrupted(connecting).await?;
     let mut seen = Seen::default();
@@ -165,7 +165,7 @@ async fn watch(
                 seen.samples = number;
                 seen.rtts.push(rtt);
             }
-            let sent = (Instant::now(), stats.wire_bytes_sent);
+            let sent = (Instant::now(), stats.bytes.wire_sent);
             seen.first.get_or_insert(sent);
             seen.last = Some(sent);
         }
@@ -177,9 +177,9 @@ async fn watch(
             phase: load.name(),
             seconds: elapsed.as_secs_f64(),
             of_seconds: length.as_secs_f64(),
-            rtt_ms: milliseconds(stats.rtt_latest),
-            loss: stats.loss,
-            rate_bps: 8.0 * stats.wire_bytes_sent as f64 / elapsed.as_secs_f64(),
+            rtt_ms: milliseconds(stats.rtt.latest),
+            loss: stats.loss.rate,
+            rate_bps: 8.0 * stats.bytes.wire_sent as f64 / elapsed.as_secs_f64(),
         };
         match &bar {
             Some(ClearOnDrop(bar)) => bar.set_message(progress.words()),

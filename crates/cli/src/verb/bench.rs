@@ -119,7 +119,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
 
 async fn serve(args: &Args, console: &Console) -> Result<(), Failure> {
     let config = args.coding.config(None).or_exit(Exit::Usage)?;
-    let (endpoint, link) = listen::open(args.listen.listen, &args.naming, config, console).await?;
+    let (endpoint, link) = listen::open(args.listen.listen, &args.naming, &config, console).await?;
     let link = link.reveal();
     listen::announce(&link, &format!("waiting; on the other machine: tidewire bench -c '{link}'"), console);
     let serving = serve_all(&endpoint, args.once, console);
@@ -133,7 +133,7 @@ async fn serve_all(endpoint: &Endpoint, once: bool, console: &Console) -> Result
     loop {
         tokio::select! {
             accepted = endpoint.accept() => {
-                let Some(connection) = accepted else { return Err(Failure::message(Exit::Other, "the socket failed")) };
+                let connection = accepted.or_exit(Exit::Other)?;
                 serving.spawn(serve_one(connection, console.clone()));
             }
             Some(ended) = serving.join_next() => {

@@ -36,9 +36,9 @@ pub struct Args {
 /// answers, [`Exit::Authentication`] if a target is not allowed; [`Exit::Sigint`] after Ctrl-C.
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let link = link::given(args.link.as_deref()).or_exit(Exit::Usage)?;
-    let mut config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
+    let config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
     let credentials = keys::to_open(&link, args.own.key.as_deref(), &console)?;
-    config.keep_alive = Some(KEEP_ALIVE);
+    let config = config.to_builder().keep_alive(Some(KEEP_ALIVE)).build().or_exit(Exit::Other)?;
     let client = Client::new(link, credentials, config, &console);
     let ended = unless_interrupted(client.run(&args.local)).await;
     client.close(session::quietly(ended)).await

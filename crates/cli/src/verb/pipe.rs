@@ -56,17 +56,16 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
 async fn connect(args: &Args, console: &Console) -> Result<(Endpoint, Connection, Side), Failure> {
     let Some(address) = args.listen else {
         let link = link::given(args.link.as_deref()).or_exit(Exit::Usage)?;
-        let mut config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
-        config.keep_alive = Some(session::KEEP_ALIVE);
+        let config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
+        let config = config.to_builder().keep_alive(Some(session::KEEP_ALIVE)).build().or_exit(Exit::Other)?;
         let credentials = keys::to_open(&link, args.naming.key.as_deref(), console)?;
         let (endpoint, connection) = session::connect(&link, &credentials, config, console).await?;
         return Ok((endpoint, connection, Side::Connects));
     };
     let config = args.coding.config(None).or_exit(Exit::Usage)?;
-    let (endpoint, link) = listen::open(address, &args.naming, config, console).await?;
+    let (endpoint, link) = listen::open(address, &args.naming, &config, console).await?;
     let link = link.reveal();
     listen::announce(&link, &format!("waiting; on the other machine: tidewire pipe '{link}'"), console);
     let connection = listen::guarding(&endpoint, &args.naming, console, endpoint.accept()).await;
-    let connection = connection.ok_or_else(|| Failure::message(Exit::Other, "the socket failed"))?;
-    Ok((endpoint, connection, Side::Listens))
+    Ok((endpoint, connection.or_exit(Exit::Other)?, Side::Listens))
 }

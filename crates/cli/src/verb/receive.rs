@@ -61,7 +61,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let limits = Limits { bytes: args.max_bytes, files: args.max_files };
     let destination = Arc::new(destination.limited(limits));
     let config = args.coding.config(None).or_exit(Exit::Usage)?;
-    let (endpoint, link) = listen::open(args.listen.listen, &args.naming, config, &console).await?;
+    let (endpoint, link) = listen::open(args.listen.listen, &args.naming, &config, &console).await?;
     let link = link.reveal();
     let what = format!("receiving into `{}`; on the other machine: tidewire send PATH... '{link}'", args.dir.display());
     listen::announce(&link, &what, &console);
@@ -83,7 +83,7 @@ async fn serve(
     loop {
         tokio::select! {
             accepted = endpoint.accept() => {
-                let Some(connection) = accepted else { return Err(Failure::message(Exit::Other, "the socket failed")) };
+                let connection = accepted.or_exit(Exit::Other)?;
                 transfers.spawn(receive(connection, destination.clone(), console.clone()));
             }
             Some(ended) = transfers.join_next() => {
@@ -103,7 +103,7 @@ async fn serve(
 async fn receive(connection: Connection, destination: Arc<Destination>, console: Console) -> Result<(), Failure> {
     let begun = Instant::now();
     console.event(&Event::Connected { peer: connection.remote().to_string() });
-    let Some(stream) = connection.accept().await else {
+    let Ok(stream) = connection.accept().await else {
         let failure = Failure::message(Exit::Unreachable, "the sender closed the connection before it sent anything");
         console.error(&failure);
         return Err(Failure::reported(failure.exit));

@@ -38,9 +38,9 @@ pub struct Args {
 /// # Errors
 /// [`Exit::LocalIo`] if the port is in use; [`Exit::Sigint`] after Ctrl-C.
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
-    let mut config = args.coding.config(None).or_exit(Exit::Usage)?;
-    config.max_streams = MAX_STREAMS;
-    let (endpoint, link) = listen::open(args.listen.listen, &args.naming, config, &console).await?;
+    let config = args.coding.config(None).or_exit(Exit::Usage)?;
+    let config = config.to_builder().max_streams(MAX_STREAMS).build().or_exit(Exit::Other)?;
+    let (endpoint, link) = listen::open(args.listen.listen, &args.naming, &config, &console).await?;
     let link = link.reveal();
     let targets: Vec<_> = args.allow.iter().map(Target::to_string).collect();
     let (all, one) = (targets.join(", "), &targets[0]);
@@ -68,7 +68,7 @@ async fn serve(
     loop {
         tokio::select! {
             accepted = endpoint.accept() => {
-                let Some(connection) = accepted else { return Err(Failure::message(Exit::Other, "the socket failed")) };
+                let connection = accepted.or_exit(Exit::Other)?;
                 serving.spawn(serve_one(connection, Arc::clone(allowed), console.clone(), stop.subscribe()));
             }
             Some(_) = serving.join_next() => {}
@@ -85,6 +85,6 @@ async fn serve_one(connection: Connection, allowed: Arc<Allowed>, console: Conso
         _ = stopped.changed() => {}
     }
     let stats = connection.stats();
-    let bytes = stats.app_bytes_sent + stats.app_bytes_received;
+    let bytes = stats.bytes.app_sent + stats.bytes.app_received;
     console.summary(&session::summary(&stats, Role::Both, bytes, begun.elapsed()));
 }

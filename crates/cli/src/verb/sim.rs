@@ -49,10 +49,10 @@ pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     let scenario = Scenario::read(&args.scenario).or_exit(Exit::Usage)?;
     // The command line overrides the scenario at both ends, so the near end need not ask the far end for a
     // policy.
-    let over = |config: &Config| args.coding.over(config.clone(), None).or_exit(Exit::Usage);
-    let (mut near, far) = (over(&scenario.near)?, over(&scenario.far)?);
-    near.asks_peer = false;
-    let mut pair = Pair::new(near, far, &scenario.link, scenario.seed).or_exit(Exit::Usage)?;
+    let over = |config: &Config| args.coding.over(config, None).or_exit(Exit::Usage);
+    let (near, far) = (over(&scenario.near)?, over(&scenario.far)?);
+    let near = near.to_builder().asks_peer(false).build().or_exit(Exit::Usage)?;
+    let mut pair = Pair::new(near, far, &scenario.link, scenario.seed);
     let bulk = [Flow::bulk(End::Near, args.bytes)];
     let flows = if scenario.flows.is_empty() { &bulk[..] } else { &scenario.flows };
     let mut load = Load::new(flows, scenario.seed);

@@ -31,7 +31,7 @@ fn send_to<F: Future<Output = ()>>(json: bool, hostile: impl FnOnce(Connection) 
     runtime.block_on(async {
         let secret = Secret::new([9; 32]);
         let listening = "127.0.0.1:0".parse().unwrap();
-        let endpoint = Endpoint::bind(listening, secret.clone(), Config::default()).await.unwrap();
+        let endpoint = Endpoint::bind(listening, secret.clone(), Config::default()).unwrap();
         let link = format!("tidewire://{}/#{}", endpoint.local_addr(), *secret.reveal());
         let mut command = tidewire(&["send"]);
         command.args(json.then_some("--json")).arg(folder.path().join("f")).arg(link);

@@ -19,11 +19,13 @@ fn receiver(limits: &[&str], into: &std::path::Path) -> (Running, String, Runtim
     let link = line["link"].as_str().unwrap_or_else(|| panic!("{line}")).to_owned();
     let secret: Secret = link.split_once('#').unwrap().1.parse().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let mut config = Config::default();
     // Long enough for a busy machine; a refused connection waits for all of it.
-    config.handshake_timeout = Duration::from_secs(5);
+    let config = Config::builder().handshake_timeout(Duration::from_secs(5)).build().expect("in range");
     let any = "127.0.0.1:0".parse().unwrap();
-    let endpoint = runtime.block_on(Endpoint::bind(any, secret, config)).unwrap();
+    let endpoint = {
+        let _entered = runtime.enter();
+        Endpoint::bind(any, secret, config).unwrap()
+    };
     (receiver, link, runtime, endpoint)
 }
 

@@ -37,6 +37,7 @@ type Terms = Vec<(u64, u8)>;
 
 /// How a received symbol changed what the decoder knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a decoder cannot do anything else with a symbol")]
 pub enum Reception {
     /// It raised the rank.
     Innovative,

@@ -119,13 +119,11 @@ pub fn link(losses: Losses, seed: u64) -> DuplexConfig {
 
 /// The sender and the receiver of a scheme.
 pub fn ends(scheme: Profile) -> [Config; 2] {
-    let (mut near, mut far) = (Config::default(), Config::default());
-    near.profile = scheme;
-    near.profile.rate_control = RateControl::Fixed { bits_per_second: RATE };
-    near.max_overhead = 1.0;
     // The paper's code mixes all that is not acknowledged: the longest span there is on the wire.
-    (near.max_span, far.max_span) = (1_024, 1_024);
-    [near, far]
+    let far = Config::builder().max_span(1_024);
+    let near = far.clone().profile(scheme).max_overhead(1.0);
+    let near = near.rate_control(RateControl::Fixed { bits_per_second: RATE });
+    [near, far].map(|end| end.build().expect("the paper's settings are valid"))
 }
 
 /// Runs the real protocol once for each seed of a point: one file of 25 MB at the link's rate, no congestion.
@@ -133,7 +131,7 @@ pub fn real(point: &Point) -> Vec<Report> {
     let run = |seed: u64| {
         let mut trial = Trial::new(link(point.losses, seed), vec![Flow::bulk(End::Near, FILE)], seed);
         [trial.near, trial.far] = ends(point.scheme);
-        trial.run().ok().filter(|report| report.done && report.errors.is_empty())
+        Some(trial.run()).filter(|report| report.done && report.errors.is_empty())
     };
     (1..=point.seeds).filter_map(run).collect()
 }

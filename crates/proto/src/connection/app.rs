@@ -17,6 +17,7 @@ const LEAST_QUEUE: usize = 2;
 
 /// Why a stream cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "an application must handle every case")]
 pub enum OpenError {
     /// The peer allows no more streams now. [`super::Event::StreamsAvailable`] tells when it does.
     Limit,
@@ -37,6 +38,7 @@ impl core::error::Error for OpenError {}
 
 /// Why bytes cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "an application must handle every case")]
 pub enum WriteError {
     /// There is no room now. [`super::Event::Writable`] tells when there is.
     Blocked,
@@ -63,6 +65,7 @@ impl core::error::Error for WriteError {}
 
 /// Why nothing can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "an application must handle every case")]
 pub enum ReadError {
     /// Nothing was received yet. [`super::Event::Readable`] tells when something was.
     Blocked,
@@ -154,7 +157,7 @@ impl Connection {
                 stream.outgoing.sending = Sending::Finished;
             }
         }
-        self.stats.app_bytes_sent += taken as u64;
+        self.stats.bytes.app_sent += taken as u64;
         Ok((taken, ended))
     }
 
@@ -278,7 +281,7 @@ impl Connection {
     /// 0; the stream is then forgotten.
     pub fn consume(&mut self, now: Time, stream: StreamId, n: usize) {
         self.streams.consume(stream, n);
-        self.stats.app_bytes_received += n as u64;
+        self.stats.bytes.app_received += n as u64;
         let moved = self.streams.update_limit(stream, now, self.path.rtt.smoothed());
         if moved || self.streams.forget_if_done(stream) {
             self.path.feedback.request(now);

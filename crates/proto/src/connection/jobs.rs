@@ -83,7 +83,7 @@ impl Connection {
 
     /// Whether [`Self::poll_job`] may have a job.
     pub(crate) fn has_job(&self) -> bool {
-        self.config.workers > 0
+        self.config.jobs.workers > 0
             && (self.receiver.has_job()
                 || self.inbound.values().any(|inbound| inbound.receiver.has_job())
                 || self.lanes.iter().any(|(_, lane)| lane.sender.has_job()))

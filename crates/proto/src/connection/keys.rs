@@ -54,10 +54,10 @@ impl Connection {
         let State::Established { .. } = self.state else { return };
         let Some(keys) = &mut self.keys else { return };
         if self.side == Side::Initiator {
-            self.exchange.begin_after(now, self.config.fresh_keys_after, keys.aead);
+            self.exchange.begin_after(now, self.config.timing.fresh_keys_after, keys.aead);
         }
         let sealed = keys.sealing.sealed();
-        if sealed < self.config.packets_per_key && now < keys.since + KEY_LIFE {
+        if sealed < self.config.packets.packets_per_key && now < keys.since + KEY_LIFE {
             return;
         }
         // While an exchange is open, the next phase belongs to its keys.

@@ -139,12 +139,12 @@ impl Connection {
         if lane as usize >= MAX_LANES {
             return Err(CloseCode::Protocol);
         }
-        let (slot_len, span) = (self.config.slot_len(), self.config.max_span);
+        let (slot_len, span) = (self.config.slot_len(), self.config.repair.max_span);
         let inbound = self.inbound.entry(lane).or_insert_with(|| Inbound {
             receiver: LaneReceiver::new(
                 slot_len,
                 span,
-                MESSAGE_RING.min(self.config.ring_memory),
+                MESSAGE_RING.min(self.config.limits.ring_memory),
                 self.config.inline(),
             ),
             messages: Messages::new(lane),

@@ -45,9 +45,9 @@ impl Connection {
     pub(crate) fn refuse_memory(&mut self, now: Time) {
         self.close(now, CloseCode::Refused, "no memory is left");
         let (config, slot_len) = (&self.config, self.config.slot_len());
-        self.receiver = LaneReceiver::new(slot_len, config.max_span, config.ring_memory, config.inline());
+        self.receiver = LaneReceiver::new(slot_len, config.repair.max_span, config.limits.ring_memory, config.inline());
         self.lanes = Lanes::new(
-            LaneSender::new((config.profile.layout, config.max_span), slot_len, config.ring_memory, 0),
+            LaneSender::new((config.profile.layout, config.repair.max_span), slot_len, config.limits.ring_memory, 0),
             config.profile.redundancy,
         );
         self.inbound.clear();

@@ -4,7 +4,7 @@ use core::fmt;
 use core::time::Duration;
 
 use super::lanes::Lane;
-use super::{Connection, Event, Message, State};
+use super::{Connection, Event, LaneId, Message, State};
 use crate::Time;
 use crate::lane::{LaneSender, MAX_LANES, MAX_MESSAGE, MESSAGE_RING, STREAMS};
 use crate::profile::{Delivery, Layout, Profile};
@@ -23,6 +23,7 @@ pub struct LaneConfig {
 
 /// Why a lane cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LaneError {
     /// All 15 message lanes are open.
     Limit,
@@ -43,6 +44,7 @@ impl core::error::Error for LaneError {}
 
 /// Why a message cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MessageError {
     /// The lane has no room for the message now. [`Event::LaneWritable`] tells when there may be room.
     Blocked,
@@ -75,8 +77,8 @@ impl fmt::Display for MessageError {
 impl core::error::Error for MessageError {}
 
 impl Connection {
-    /// Opens a message lane and returns its number. The peer learns of it with its first message.
-    pub fn open_lane(&mut self, config: &LaneConfig) -> Result<u32, LaneError> {
+    /// Opens a message lane and returns its id. The peer learns of it with its first message.
+    pub fn open_lane(&mut self, config: &LaneConfig) -> Result<LaneId, LaneError> {
         if self.keys.is_none() || !matches!(self.state, State::Established { .. }) {
             return Err(LaneError::NotConnected);
         }
@@ -84,7 +86,7 @@ impl Connection {
         if lane as usize >= MAX_LANES {
             return Err(LaneError::Limit);
         }
-        let memory = MESSAGE_RING.min(self.config.ring_memory);
+        let memory = MESSAGE_RING.min(self.config.limits.ring_memory);
         let redundancy = config.redundancy.unwrap_or(self.profile.redundancy);
         // If the lane's own redundancy mixes arbitrary spans, its layout is a sliding window, whatever the
         // layout of the streams.
@@ -94,13 +96,20 @@ impl Connection {
         let sender = LaneSender::new(layout, self.config.slot_len(), memory, self.lane_credit);
         let in_order = config.delivery.unwrap_or(self.config.profile.delivery) == Delivery::InOrder;
         self.lanes.messages.push(Lane::new(sender, redundancy, in_order));
-        Ok(lane)
+        Ok(LaneId(lane))
     }
 
     /// Sends a message of at most 256 KiB that is useful to the peer for `lifetime` from now. After that, the
     /// whole message is given up. A message is accepted as a whole or not at all. Messages of a lane are
     /// given up in the order in which they were sent.
-    pub fn send_message(&mut self, now: Time, lane: u32, data: &[u8], lifetime: Duration) -> Result<(), MessageError> {
+    pub fn send_message(
+        &mut self,
+        now: Time,
+        lane: LaneId,
+        data: &[u8],
+        lifetime: Duration,
+    ) -> Result<(), MessageError> {
+        let LaneId(lane) = lane;
         if !matches!(self.state, State::Established { .. }) {
             return Err(MessageError::NotConnected);
         }
@@ -120,7 +129,7 @@ impl Connection {
             return Err(MessageError::Blocked);
         }
         self.stats.messages.sent += 1;
-        self.stats.app_bytes_sent += data.len() as u64;
+        self.stats.bytes.app_sent += data.len() as u64;
         Ok(())
     }
 
@@ -128,7 +137,7 @@ impl Connection {
     pub fn take_message(&mut self) -> Option<Message> {
         let message = self.inbound.values_mut().find_map(|inbound| inbound.messages.take());
         self.told_message &= message.is_some();
-        self.stats.app_bytes_received += message.as_ref().map_or(0, |message| message.data.len() as u64);
+        self.stats.bytes.app_received += message.as_ref().map_or(0, |message| message.data.len() as u64);
         message
     }
 
@@ -139,7 +148,7 @@ impl Connection {
             lane.sender.expire(arrival);
             if lane.blocked && lane.sender.is_half_free() {
                 lane.blocked = false;
-                self.events.push_back(Event::LaneWritable(id));
+                self.events.push_back(Event::LaneWritable(LaneId(id)));
             }
         }
     }

@@ -38,7 +38,7 @@ pub use messages::{LaneConfig, LaneError, MessageError};
 
 pub use crate::close::{CloseCode, CloseReason};
 pub use crate::event::Event;
-pub use crate::ids::{Side, StreamId};
+pub use crate::ids::{LaneId, Side, StreamId};
 pub use crate::lane::Message;
 
 use crate::Time;
@@ -165,7 +165,7 @@ impl Connection {
         grease: u64,
     ) -> Self {
         let slot_len = config.slot_len();
-        let mtu = MtuProber::new(config.max_datagram, config.probe_size);
+        let mtu = MtuProber::new(config.packets.max_datagram, config.packets.probe_size);
         // Only the initiator repeats its last FEEDBACK: its address may change unnoticed, the responder's
         // does not.
         let feedback = FeedbackClock::new(side == Side::Initiator);
@@ -184,17 +184,27 @@ impl Connection {
             path,
             validation: Validation::new([0; 32]),
             lanes: Lanes::new(
-                LaneSender::new((config.profile.layout, config.max_span), slot_len, config.ring_memory, 0),
+                LaneSender::new(
+                    (config.profile.layout, config.repair.max_span),
+                    slot_len,
+                    config.limits.ring_memory,
+                    0,
+                ),
                 config.profile.redundancy,
             ),
-            receiver: LaneReceiver::new(slot_len, config.max_span, config.ring_memory, config.inline()),
-            streams: Streams::new(side, config.max_streams, config.stream_window, config.max_stream_window),
+            receiver: LaneReceiver::new(slot_len, config.repair.max_span, config.limits.ring_memory, config.inline()),
+            streams: Streams::new(
+                side,
+                config.limits.max_streams,
+                config.limits.stream_window,
+                config.limits.max_stream_window,
+            ),
             inbound: BTreeMap::new(),
             told_message: false,
-            max_span: config.max_span,
+            max_span: config.repair.max_span,
             symbol_limit: slot_len,
             lane_credit: 0,
-            idle_timeout: config.idle_timeout,
+            idle_timeout: config.timing.idle_timeout,
             last_heard: now,
             last_asked: now,
             events: VecDeque::new(),
@@ -220,7 +230,7 @@ impl Connection {
         self.lane_credit = peer.lane_credit.into();
         self.max_span = self.max_span.min(peer.max_span);
         let layout = (self.profile.layout, self.max_span);
-        let sender = LaneSender::new(layout, self.config.slot_len(), self.config.ring_memory, self.lane_credit);
+        let sender = LaneSender::new(layout, self.config.slot_len(), self.config.limits.ring_memory, self.lane_credit);
         self.lanes = Lanes::new(sender, self.profile.redundancy);
         self.symbol_limit = self.symbol_limit.min(peer.max_symbol.into());
         self.streams.set_peer_limits(peer.streams.into(), peer.stream_credit.into());
@@ -273,13 +283,13 @@ impl Connection {
     /// The statistics so far.
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats.clone();
-        (stats.rtt_min, stats.rtt_mean) = self.path.rtt.lowest_and_mean();
-        (stats.rtt_latest, stats.rtt_samples) = (self.path.rtt.latest(), self.path.rtt.samples());
-        stats.loss = self.path.losses.estimator.overall();
-        stats.loss_runs = self.path.losses.runs.clone();
+        (stats.rtt.least, stats.rtt.mean) = self.path.rtt.lowest_and_mean();
+        (stats.rtt.latest, stats.rtt.samples) = (self.path.rtt.latest(), self.path.rtt.samples());
+        stats.loss.rate = self.path.losses.estimator.overall();
+        stats.loss.runs = self.path.losses.runs.clone();
         (stats.packets.reordered, stats.packets.reordering_depth) = self.path.received.reordering();
         let estimate = self.path.losses.estimator.estimate();
-        (stats.recent_loss, stats.mean_burst) = (estimate.rate, estimate.burst);
+        (stats.loss.recent, stats.loss.mean_burst) = (estimate.rate, estimate.burst);
         stats.pacing_bps = self.pacing().saturating_mul(8);
         stats.window = self.path.rate.budget().window;
         stats.datagram_size = self.path.mtu.current();
@@ -288,7 +298,7 @@ impl Connection {
             stats.delay.merge(&receiver.delay);
         }
         for receiver in [&self.receiver].into_iter().chain(self.inbound.values().map(|inbound| &inbound.receiver)) {
-            stats.symbols.add(&receiver.symbols);
+            stats.symbols += receiver.symbols;
             stats.packets.redundant += receiver.redundant;
         }
         stats.plan = self.lanes.get(STREAMS).and_then(|lane| lane.policies.plan().copied());

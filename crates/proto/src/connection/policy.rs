@@ -85,14 +85,14 @@ impl Connection {
     /// Handles the peer's POLICY, which may be any text.
     pub(super) fn on_policy(&mut self, text: &str) {
         let Hearing::Open(codes) = core::mem::replace(&mut self.hearing, Hearing::Over) else { return };
-        let bounds = Bounds { codes, max_overhead: self.config.max_overhead, max_span: self.max_span };
+        let bounds = Bounds { codes, max_overhead: self.config.repair.max_overhead, max_span: self.max_span };
         let Some(granted) = self.profile.granted(text, bounds) else { return };
         let sender = &self.lanes.streams.sender;
         if granted.layout != sender.layout() {
             if sender.sent() > SourceId(0) || sender.queued() > 0 {
                 return;
             }
-            let (slot_len, memory, spare) = (self.config.slot_len(), self.config.ring_memory, sender.spare);
+            let (slot_len, memory, spare) = (self.config.slot_len(), self.config.limits.ring_memory, sender.spare);
             let mut sender = LaneSender::new((granted.layout, self.max_span), slot_len, memory, self.lane_credit);
             sender.spare = spare;
             self.lanes.streams.sender = sender;

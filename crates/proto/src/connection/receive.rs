@@ -41,7 +41,7 @@ impl Connection {
             return;
         };
         self.stats.packets.received += 1;
-        self.stats.wire_bytes_received += (len + IP_UDP_HEADER) as u64;
+        self.stats.bytes.wire_received += (len + IP_UDP_HEADER) as u64;
         let heard = core::mem::replace(&mut self.last_heard, now);
         match &mut self.state {
             State::Established { confirmed } if !*confirmed => {
@@ -102,7 +102,7 @@ impl Connection {
         let State::Connecting(initiator) = &mut self.state else { return };
         let len = datagram.len();
         if initiator.handle_cookie(now, datagram).is_ok() {
-            self.stats.wire_bytes_received += (len + IP_UDP_HEADER) as u64;
+            self.stats.bytes.wire_received += (len + IP_UDP_HEADER) as u64;
             return;
         }
         let Ok(session) = initiator.handle_reply(datagram) else {
@@ -115,7 +115,7 @@ impl Connection {
             self.path.rtt.on_sample(now, rtt, Duration::ZERO);
             self.path.rate.on_handshake(rtt);
         }
-        self.stats.wire_bytes_received += (len + IP_UDP_HEADER) as u64;
+        self.stats.bytes.wire_received += (len + IP_UDP_HEADER) as u64;
         self.last_heard = now;
         self.state = State::Established { confirmed: true };
         self.adopt(now, session);

@@ -58,7 +58,7 @@ impl Connection {
         match &mut self.state {
             State::Connecting(initiator) => {
                 let len = initiator.poll_transmit(now, out)?;
-                self.stats.wire_bytes_sent += (len + IP_UDP_HEADER) as u64;
+                self.stats.bytes.wire_sent += (len + IP_UDP_HEADER) as u64;
                 Some(Transmit {
                     destination: self.path.remote,
                     source: self.path.local,
@@ -164,7 +164,7 @@ impl Connection {
             Carried::Data(Data::Repair { on_feedback: false, .. }) => packets.repair += 1,
             Carried::Control | Carried::SizeProbe | Carried::Data(Data::Base { .. }) => packets.control += 1,
         }
-        self.stats.wire_bytes_sent += u64::from(bytes);
+        self.stats.bytes.wire_sent += u64::from(bytes);
         if elicits {
             let pacing = self.pacing();
             self.path.pacer.on_sent(now, bytes as usize, pacing);
@@ -305,8 +305,8 @@ impl Connection {
     pub(super) fn held_until(&self) -> Option<Time> {
         let Lane { sender, policies, .. } = &self.lanes.streams;
         let planned = policies.plan().map_or(Duration::ZERO, |plan| plan.target.latency);
-        let target = self.config.latency.unwrap_or(planned);
-        let most = self.config.latency.map_or(Duration::MAX, |latency| latency / MOST_HOLD);
+        let target = self.config.repair.latency.unwrap_or(planned);
+        let most = self.config.repair.latency.map_or(Duration::MAX, |latency| latency / MOST_HOLD);
         let hold = (target / HOLD).max(LEAST_HOLD).min(most).min(self.path.rtt.smoothed() / HOLD_RTT);
         sender.held_until(hold)
     }
@@ -350,7 +350,7 @@ impl Connection {
                 Duration::ZERO
             },
             max_span: self.max_span,
-            max_overhead: self.config.max_overhead,
+            max_overhead: self.config.repair.max_overhead,
             target: self.config.target(),
             code: self.profile.code,
             planned: &Planned::NONE,

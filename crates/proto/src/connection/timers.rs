@@ -113,7 +113,7 @@ impl Connection {
 
     /// Records that a HELLO of `len` bytes was sent.
     pub(crate) fn on_inquiry_sent(&mut self, len: usize) {
-        self.stats.wire_bytes_sent += (len + IP_UDP_HEADER) as u64;
+        self.stats.bytes.wire_sent += (len + IP_UDP_HEADER) as u64;
     }
 
     /// Called when the peer answered a HELLO and said whether it knows this connection.
@@ -164,7 +164,8 @@ impl Connection {
         }
         let heard = self.heard_symbol.filter(|_| self.side == Side::Initiator);
         let silent = heard.map(|at| at + path.rtt.probe_timeout(MAX_FEEDBACK_DELAY) * SILENT_TIMEOUTS);
-        let idle = self.config.keep_alive.map(|interval| self.last_heard.max(path.silence.last_eliciting) + interval);
+        let idle =
+            self.config.timing.keep_alive.map(|interval| self.last_heard.max(path.silence.last_eliciting) + interval);
         silent.into_iter().chain(idle).min()
     }
 

@@ -33,6 +33,7 @@ use crate::wire::TAG_LEN;
 
 /// A cipher for packets. There are only these two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Aead {
     /// AES-256-GCM, used if both sides have AES hardware.
     Aes256Gcm,

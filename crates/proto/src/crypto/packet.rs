@@ -28,6 +28,7 @@ type Header = [u8; SHORT_HEADER_LEN];
 
 /// Why a packet was not sealed. Except for [`SealError::Exhausted`], each is a bug of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SealError {
     /// The key has sealed [`MAX_SEALED`] packets.
     Exhausted,
@@ -168,6 +169,7 @@ impl fmt::Debug for SealingKey {
 
 /// Why a packet was not opened. It is counted under this reason and dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OpenError {
     /// Too short for a header, a frame and a tag; carries its length.
     Length(usize),

@@ -12,6 +12,7 @@ pub(super) const REPLAY_WORDS: usize = REPLAY_WIDTH as usize / 64 + 1;
 
 /// Why a packet number is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a packet number is one or the other")]
 pub enum Stale {
     /// The number was accepted before.
     Replayed,

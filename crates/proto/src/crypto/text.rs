@@ -17,6 +17,7 @@ const LETTERS: usize = (32 + CHECKSUM_LEN) * 8 / 5;
 
 /// The kind of value that a text contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TextKind {
     /// A [`super::Secret`].
     Secret,
@@ -58,6 +59,7 @@ pub struct TextError {
 
 /// What is wrong with a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TextFault {
     /// It does not begin with its prefix.
     Prefix,

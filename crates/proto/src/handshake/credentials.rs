@@ -14,6 +14,7 @@ use crate::wire::Auth;
 
 /// The credentials with which an endpoint authenticates itself, and the peers that it accepts.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Credentials {
     /// Authentication `psk`: all peers that may connect share a secret.
     Psk(Secret),
@@ -46,6 +47,7 @@ impl KeyCredentials {
 
 /// The peer's public key is missing with authentication `key`, or was given with authentication `psk`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PeerKeyError {
     /// We have a key pair, but the peer's public key was not given.
     Missing,
@@ -119,6 +121,7 @@ impl From<&Secret> for Credentials {
 
 /// The keys of one handshake, on either side.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Keys {
     /// Authentication `psk`.
     Psk(Secret),

@@ -132,6 +132,7 @@ pub struct ParameterError {
 
 /// What is wrong with a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fault {
     /// The message ends before the parameter does.
     Truncated,

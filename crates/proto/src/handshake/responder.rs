@@ -27,6 +27,7 @@ use super::{
     MAX_COOKIES, MAX_QUEUED, MAX_SOURCES, MAX_UNAUTHORIZED, MAX_WAITING, REPLY_CACHED, Route,
 };
 use crate::Time;
+use crate::counts::add_counts;
 use crate::crypto::{MacKey, Provider, PublicKey};
 use crate::wire::{
     COOKIE_LEN, ConnectionId, Datagram, HELLO_LEN, LONG_HEADER_LEN, LongHeader, LongKind, LongRepr, MAC_LEN, REPLY_MAX,
@@ -92,6 +93,21 @@ pub struct ResponderStats {
     /// Cached REPLYs removed early because `MAX_CACHED` others were newer.
     pub displaced: u64,
 }
+
+add_counts!(ResponderStats {
+    received,
+    malformed,
+    strangers,
+    repeated,
+    unproven,
+    limited,
+    noise,
+    parameters,
+    unauthorized,
+    accepted,
+    replies,
+    displaced,
+});
 
 /// Why a HELLO made no session.
 enum Dropped {

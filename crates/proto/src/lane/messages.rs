@@ -13,6 +13,7 @@ use crate::lane::store::Store;
 
 use super::receiver::Delivery;
 use crate::close::CloseCode;
+use crate::ids::LaneId;
 use crate::stats::MessageStats;
 use crate::wire::{SymbolFrame, SymbolFrames};
 
@@ -20,7 +21,7 @@ use crate::wire::{SymbolFrame, SymbolFrames};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// The peer's lane that carried it.
-    pub lane: u32,
+    pub lane: LaneId,
     /// Its bytes.
     pub data: Vec<u8>,
 }
@@ -95,7 +96,7 @@ impl Messages {
 
     fn deliver(&mut self, data: Vec<u8>) {
         self.unread += data.len() + PER_MESSAGE;
-        self.ready.push_back(Message { lane: self.lane, data });
+        self.ready.push_back(Message { lane: LaneId(self.lane), data });
         self.stats.delivered += 1;
         while self.unread > MAX_UNREAD && self.take().is_some() {
             self.stats.delivered -= 1;

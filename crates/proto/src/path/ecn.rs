@@ -2,6 +2,7 @@
 
 /// The ECN field of an IP header whose sender is ECN-capable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "RFC 3168 has these")]
 pub enum Ecn {
     /// ECT(1), `01`.
     Ect1 = 1,

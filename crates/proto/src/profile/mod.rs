@@ -44,6 +44,7 @@ pub struct Profile {
 
 /// When the application gets a message. Streams are always delivered in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Delivery {
     /// Each message as soon as it is whole.
     #[default]

@@ -37,6 +37,7 @@ pub const DEFAULT_SPAN: u16 = 256;
 
 /// The packet that a policy wants to send in the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Repair {
     /// Send the source symbol again.
     Resend(SourceId),

@@ -49,6 +49,7 @@ mod kind {
 
 /// How the symbols of a lane are coded together. It never changes during the life of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Layout {
     /// Spans are any adjacent symbols.
     #[default]
@@ -127,6 +128,7 @@ impl core::error::Error for FrameError {}
 
 /// One frame, borrowed from its packet. A frame made of parsed parts can be emitted.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(clippy::exhaustive_enums, reason = "a version of the wire format has these")]
 pub enum Frame<'a> {
     /// Asks for an acknowledgement and has no other content.
     Ping,

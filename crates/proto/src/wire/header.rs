@@ -54,6 +54,7 @@ impl fmt::Display for ConnectionId {
 
 /// The long packets that version 1 sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a version of the wire format has these")]
 pub enum LongKind {
     /// First flight, initiator to responder.
     Hello,
@@ -65,6 +66,7 @@ pub enum LongKind {
 
 /// How the two sides authenticate each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Auth {
     /// 1: with one shared secret (`NNpsk0`).
     Psk,
@@ -83,6 +85,7 @@ impl Auth {
 
 /// The Noise suite of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Suite {
     /// 1: 25519, AES-256-GCM, SHA-256.
     AesGcmSha256,
@@ -169,6 +172,7 @@ pub struct LongHeader<'a> {
 
 /// A datagram, parsed by its clear part only.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_enums, reason = "a version of the wire format has these")]
 pub enum Datagram<'a> {
     /// A handshake packet.
     Long(LongHeader<'a>),

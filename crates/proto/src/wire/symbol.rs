@@ -65,6 +65,7 @@ impl SymbolHeader {
 
 /// One frame inside a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a version of the wire format has these")]
 pub enum SymbolFrame<'a> {
     /// Bytes of a stream.
     Stream {

@@ -33,8 +33,7 @@ fn answers(host: &mut Host, nth: u64) -> bool {
 
 #[test]
 fn issue_13_connections_are_refused_in_silence_while_there_are_too_many() {
-    let mut config = Config::default();
-    config.max_connections = 3;
+    let config = Config::builder().max_connections(3).build().expect("in range");
     let mut host = Host::new(config, 2);
     let mut peers: Vec<Peer> = (1..=3).map(|nth| host.meet(nth)).collect();
     assert!(!answers(&mut host, 1));
@@ -63,9 +62,8 @@ fn issue_13_connections_are_refused_in_silence_while_there_are_too_many() {
 #[test]
 fn issue_13_peers_that_fill_their_rings_cost_what_the_endpoint_allows() {
     const MEMORY: usize = 8 << 20;
-    let mut config = Config::default();
-    config.max_memory = MEMORY;
-    assert_eq!(config.ring_memory, 64 << 20);
+    let config = Config::builder().max_memory(MEMORY).build().expect("in range");
+    assert_eq!(config.ring_memory(), 64 << 20);
     let mut host = Host::new(config, 2);
     let before = host.meter.held;
     let mut honest = host.meet(1);
@@ -96,8 +94,7 @@ fn issue_13_peers_that_fill_their_rings_cost_what_the_endpoint_allows() {
 /// The host accepts nobody while memory is short, and everybody again afterwards.
 #[test]
 fn issue_13_nobody_is_let_in_while_memory_is_short() {
-    let mut config = Config::default();
-    config.max_memory = 1 << 20;
+    let config = Config::builder().max_memory(1 << 20).build().expect("in range");
     let mut host = Host::new(config, 2);
     // Half of the memory is enough for 15 idle connections and part of another.
     let mut peers: Vec<Peer> = (1..=16).map(|nth| host.meet(nth)).collect();

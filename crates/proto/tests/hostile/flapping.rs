@@ -31,8 +31,7 @@ fn acknowledge(host: &mut Host, peers: &mut [Peer]) {
 #[test]
 fn s17_connections_that_come_and_go_leave_nothing_behind() {
     let (connections, rounds) = if quick() { (100, 12) } else { (1_000, 60) };
-    let mut config = Config::default();
-    config.idle_timeout = Duration::from_secs(20);
+    let config = Config::builder().idle_timeout(Duration::from_secs(20)).build().expect("in range");
     let mut host = Host::new(config, 2);
     let mut peers: Vec<_> = (1..=connections).map(|nth| host.meet(nth)).collect();
     let (mut next, mut held) = (connections, Vec::new());

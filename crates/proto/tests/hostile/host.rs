@@ -56,7 +56,7 @@ impl Host {
         let credentials = Credentials::Psk(secret());
         let config = EndpointConfig { credentials, listen: true, connection, provider: Arc::new(AwsLc) };
         Self {
-            endpoint: Endpoint::new(config, [port as u8; 32]).expect("valid settings"),
+            endpoint: Endpoint::new(config, [port as u8; 32]),
             meter: Meter::default(),
             address: ([127, 0, 0, 1], port).into(),
             now: Time::from_millis(1),

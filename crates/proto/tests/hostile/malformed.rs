@@ -69,8 +69,7 @@ impl Capture {
 #[test]
 fn ten_million_malformed_datagrams_change_nothing() {
     let total = if quick() { 100_000 } else { 10_000_000 };
-    let mut config = Config::default();
-    config.max_rate = Some(RATE);
+    let config = Config::builder().max_rate(Some(RATE)).build().expect("in range");
     let mut flow = Flow::new(config, Duration::from_millis(10));
     let mut capture = Capture::default();
     for _ in 0..2_000 {

@@ -19,9 +19,7 @@ const BUSY: isize = 8_192 * KIB;
 const RING: usize = 1 << 20;
 
 fn small() -> Config {
-    let mut config = Config::default();
-    config.ring_memory = RING;
-    config
+    Config::builder().ring_memory(RING).build().expect("in range")
 }
 
 /// A host with a connected peer, and the memory that the host held before.
@@ -51,8 +49,7 @@ fn an_idle_connection_is_small() {
 /// 100 Mbit/s over 80 ms: a bandwidth-delay product of 1 MB.
 #[test]
 fn a_busy_connection_holds_a_few_bandwidth_delay_products() {
-    let mut config = Config::default();
-    config.max_rate = Some(100_000_000);
+    let config = Config::builder().max_rate(Some(100_000_000)).build().expect("in range");
     let mut flow = Flow::new(config, Duration::from_millis(40));
     for _ in 0..10_000 {
         flow.step(Duration::from_millis(1), |_| {});
@@ -67,7 +64,7 @@ fn a_busy_connection_holds_a_few_bandwidth_delay_products() {
 #[test]
 fn an_application_that_never_reads_costs_its_window() {
     let config = Config::default();
-    let window = config.stream_window as isize;
+    let window = config.stream_window() as isize;
     let mut flow = Flow::new(config, Duration::from_millis(10));
     flow.reads = false;
     for _ in 0..5_000 {
@@ -227,8 +224,7 @@ fn a_peer_that_never_acknowledges_costs_the_send_ring_and_a_bounded_memory_of_pa
 
 #[test]
 fn four_thousand_streams_cost_less_than_a_kilobyte_each() {
-    let mut config = small();
-    config.max_streams = 4_096;
+    let config = small().to_builder().max_streams(4_096).build().expect("in range");
     let (mut host, mut peer, before) = attacked(config);
     host.hear_symbol(&mut peer, 0, &[data(2 * 4_095, 0, b"x")]);
     host.turn(|_, _| {});

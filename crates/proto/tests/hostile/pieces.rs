@@ -88,8 +88,7 @@ fn issue_13_gaps_that_nothing_can_fill_end_the_connection() {
 /// A thousand symbols of 150 single bytes that nobody reads. They are joined, not stored one by one.
 #[test]
 fn symbols_of_many_frames_that_nobody_reads_cost_their_bytes() {
-    let mut config = Config::default();
-    config.ring_memory = 1 << 20;
+    let config = Config::builder().ring_memory(1 << 20).build().expect("in range");
     let (mut host, mut peer) = host(config);
     let before = host.meter.held;
     host.meter.most = before;

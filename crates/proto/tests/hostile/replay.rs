@@ -67,8 +67,7 @@ fn piece(peer: &mut super::peer::Peer, id: u64) -> Vec<u8> {
 /// All datagrams again, from the old address and from another. The host drops each at the cost of a look-up.
 #[test]
 fn s14_a_replayed_capture_delivers_nothing() {
-    let mut config = Config::default();
-    config.max_rate = Some(50_000_000);
+    let config = Config::builder().max_rate(Some(50_000_000)).build().expect("in range");
     let mut flow = Flow::new(config, Duration::from_millis(5));
     let mut capture = Vec::new();
     for _ in 0..if quick() { 2_000 } else { 20_000 } {
@@ -83,14 +82,15 @@ fn s14_a_replayed_capture_delivers_nothing() {
         }
     }
     let after = flow.far.with(|connection| connection.stats());
-    let packets = capture.len() as u64 - flow.far.endpoint.stats().accepted - flow.far.endpoint.stats().repeated;
+    let packets =
+        capture.len() as u64 - flow.far.endpoint.stats().hellos.accepted - flow.far.endpoint.stats().hellos.repeated;
     println!("{} datagrams, {} bytes more at most", capture.len(), flow.far.meter.most - held);
     assert_eq!(
-        (after.packets.received, after.app_bytes_received),
-        (before.packets.received, before.app_bytes_received)
+        (after.packets.received, after.bytes.app_received),
+        (before.packets.received, before.bytes.app_received)
     );
     assert!(after.packets.dropped - before.packets.dropped >= 2 * packets, "{after:?}");
-    assert_eq!((after.moves, after.wire_bytes_sent), (before.moves, before.wire_bytes_sent));
+    assert_eq!((after.moves, after.bytes.wire_sent), (before.moves, before.bytes.wire_sent));
     assert!(flow.far.meter.most - held <= 64 << 10, "{} bytes", flow.far.meter.most - held);
     // The flow continues.
     let read = flow.read;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidewire_codec::{Code, RepairId, SourceId};
 use tidewire_proto::config::Config;
-use tidewire_proto::connection::{LaneConfig, StreamId};
+use tidewire_proto::connection::{LaneConfig, LaneId, StreamId};
 use tidewire_proto::wire::{
     ConnectionId, EcnCounts, FeedbackRepr, Frame, LaneRepr, Layout, SYMBOL_HEADER_LEN, StreamCreditRepr, SymbolHeader,
 };
@@ -104,7 +104,7 @@ fn application(host: &mut Host, random: &mut Random) {
         4 => drop(us.finish(stream)),
         5 => drop(us.reset(stream, 1)),
         6 => drop(us.open_lane(&LaneConfig::default())),
-        _ => drop(us.send_message(now, 1 + random.below(3) as u32, &buffer[..len], Duration::from_millis(100))),
+        _ => drop(us.send_message(now, LaneId(1 + random.below(3) as u32), &buffer[..len], Duration::from_millis(100))),
     });
 }
 
@@ -114,8 +114,12 @@ fn no_timer_lies_in_the_past_whatever_a_peer_says() {
     let mut closed = 0;
     for seed in 1..=seeds {
         let (mut random, mut config) = (Random(seed), Config::default());
-        config.ring_memory = 1 << 20;
-        config.keep_alive = (seed % 3 == 0).then(|| Duration::from_millis(1_000 + seed % 997));
+        config = config
+            .to_builder()
+            .ring_memory(1 << 20)
+            .keep_alive((seed % 3 == 0).then(|| Duration::from_millis(1_000 + seed % 997)))
+            .build()
+            .expect("in range");
         let mut host = Host::new(config, 2);
         let (mut peer, mut heard) = (host.meet(1), Vec::new());
         let home = peer.from;

@@ -69,9 +69,7 @@ impl Cell {
 
     /// Settings of both ends but for the redundancy.
     pub(super) fn config(&self) -> Config {
-        let mut config = Config::default();
-        config.max_span = self.max_span;
-        config
+        Config::builder().max_span(self.max_span).build().expect("in range")
     }
 
     /// Repairs per source symbol that the loss alone takes.

@@ -73,10 +73,9 @@ impl Measured {
 
 fn run(cell: &Cell, profile: Profile, seed: u64, seconds: u32) -> Measured {
     let mut trial = Trial::new(cell.link(seed), vec![cell.flow()], seed);
-    let mut config = cell.config();
-    config.profile = profile;
+    let config = cell.config().to_builder().profile(profile).build().expect("the module's own profiles are valid");
     (trial.near, trial.far) = (config.clone(), config);
-    let mut run = trial.start().expect("a configuration that this module wrote");
+    let mut run = trial.start();
     let began = run.began();
     run.until(began + STEADY_AFTER);
     let early = [End::Near, End::Far].map(|end| run.stats(end));
@@ -93,8 +92,8 @@ fn run(cell: &Cell, profile: Profile, seed: u64, seconds: u32) -> Measured {
 
 /// What was added to the counts of sender and receiver within `seconds`.
 fn between([sent_early, early]: &[Stats; 2], [sent_late, late]: &[Stats; 2], seconds: f64) -> Figures {
-    let delivered = (late.app_bytes_received - early.app_bytes_received) as f64;
-    let sent = (sent_late.wire_bytes_sent - sent_early.wire_bytes_sent) as f64;
+    let delivered = (late.bytes.app_received - early.bytes.app_received) as f64;
+    let sent = (sent_late.bytes.wire_sent - sent_early.bytes.wire_sent) as f64;
     let (mean_ms, p99_ms) = delays(&early.delay, &late.delay);
     Figures { sent_per_byte: sent / delivered.max(1.0), mean_ms, p99_ms, goodput_bps: delivered * 8.0 / seconds }
 }

@@ -23,7 +23,7 @@ fn waiting(mbit: u64, settings: &[(Direction, &str, &str)], streams: usize, seed
     let link = link(&[&[(Direction::Both, "rate", rate.as_str())], settings].concat());
     let mut trial = Trial::new(link, vec![Flow::bulk(End::Near, 1 << 40); streams], seed);
     trial.link.set_seed(seed);
-    let mut run = trial.start().unwrap();
+    let mut run = trial.start();
     let (mut all, mut one) = (0, 0);
     let mut at = SETTLED;
     while at < OVER {

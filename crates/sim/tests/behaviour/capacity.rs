@@ -25,7 +25,7 @@ fn step(before: u64, after: u64) -> Capacity {
 fn settled(loss: &str, before: u64, after: u64) -> Duration {
     let mut trial = bulk(1 << 30, &[(Direction::Forward, "loss", loss), (Direction::Forward, "queue", "187kB")]);
     trial.link.forward.capacity = step(before, after);
-    let mut run = trial.start().unwrap();
+    let mut run = trial.start();
     let pace = RTT * 2;
     let enough = after as f64 * 1e6 / 8.0 * 0.8 * pace.as_secs_f64();
     let mut at = run.began() + Duration::from_secs(5);
@@ -61,7 +61,7 @@ fn a_wider_link_is_found() {
 fn a_long_fast_lossy_link_stays_full() {
     let mut trial = bulk(1 << 30, &[(Direction::Forward, "loss", "20%"), (Direction::Forward, "queue", "2500kB")]);
     trial.link.forward.capacity = step(340, 340);
-    let mut run = trial.start().unwrap();
+    let mut run = trial.start();
     let (early, late) = (Duration::from_secs(3), Duration::from_secs(6));
     run.until(run.began() + early);
     let read = run.load.read();
@@ -82,7 +82,7 @@ fn credit_keeps_up_with_a_long_fat_link() {
             (Direction::Both, "rtt", "200ms"),
             (Direction::Forward, "loss", loss),
         ];
-        let report = bulk(200_000_000, &settings).run().unwrap();
+        let report = bulk(200_000_000, &settings).run();
         let share = report.steady_goodput_bps.unwrap_or(0.0) / 300e6;
         println!("{loss} lost: {:.2} s, steady goodput {share:.3} of the link", report.seconds);
         assert!(report.done && share >= least, "{loss} lost: {:.2} s, {share:.3} of the link", report.seconds);

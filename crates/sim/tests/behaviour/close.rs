@@ -12,7 +12,7 @@ use super::bulk;
 #[test]
 fn the_reason_reaches_the_other_end_through_loss() {
     for end in [End::Near, End::Far] {
-        let mut run = bulk(50_000_000, &[(Direction::Both, "loss", "20%")]).start().unwrap();
+        let mut run = bulk(50_000_000, &[(Direction::Both, "loss", "20%")]).start();
         let at = run.began() + Duration::from_secs(2);
         run.until(at);
         let handle = run.load.handle(end).unwrap();

@@ -93,9 +93,8 @@ impl Application for Crowd {
 
 /// Twenty seconds of `count` streams.
 fn run(count: usize, loss: &str) -> Crowd {
-    let mut config = Config::default();
-    config.max_streams = count as u64;
-    let mut pair = Pair::new(config.clone(), config, &link(&[(Direction::Forward, "loss", loss)]), 3).unwrap();
+    let config = Config::builder().max_streams(count as u64).build().expect("in range");
+    let mut pair = Pair::new(config.clone(), config, &link(&[(Direction::Forward, "loss", loss)]), 3);
     let mut crowd = Crowd { count, written: vec![0; count], read: vec![0; count], ..Crowd::default() };
     pair.connect(&mut crowd);
     let until = pair.now() + Duration::from_secs(20);
@@ -125,7 +124,7 @@ fn a_key_stroke_beside_a_bulk_stream_waits_five_milliseconds() {
 fn two_hundred_streams_share_evenly_and_a_key_stroke_waits_for_none_of_them() {
     for (loss, most) in [("0%", Duration::from_millis(6)), ("5%", Duration::from_millis(80))] {
         let crowd = run(200, loss);
-        let window = Config::default().stream_window;
+        let window = Config::default().stream_window();
         assert!(crowd.written[UNREAD] <= window, "{}", crowd.written[UNREAD]);
         let read = &crowd.read[KEYS + 1..];
         let (least, most_read) = (read.iter().min().unwrap(), read.iter().max().unwrap());

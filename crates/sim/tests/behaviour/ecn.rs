@@ -11,10 +11,9 @@ fn marks_keep_the_queue_short_and_cost_no_packet() {
     for control in ["bbr", "cubic", "newreno"] {
         let run = |mark| {
             let mut trial = bulk(30_000_000, &[(Forward, "queue", "120ms"), (Forward, "mark", mark)]);
-            let mut config = Config::default();
-            config.profile.rate_control = control.parse().expect("a name");
+            let config = Config::builder().rate_control(control.parse().expect("a name")).build().expect("in range");
             (trial.near, trial.far) = (config.clone(), config);
-            let report = trial.run().expect("done");
+            let report = trial.run();
             let link = report.forward;
             let rate = report.goodput_bps / 25e6;
             let dropped = link.queue_dropped as f64 / link.offered as f64;

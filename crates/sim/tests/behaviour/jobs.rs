@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use tidewire_proto::config::Config;
 use tidewire_proto::connection::CloseCode;
 use tidewire_proto::profile::block;
 use tidewire_sim::pair::End;
@@ -15,10 +16,8 @@ use super::{bulk, whole};
 fn delayed(bytes: u64, most: Duration) -> Trial {
     let mut trial = bulk(bytes, &[(Direction::Forward, "loss", "10%")]);
     trial.jobs = Some(most);
-    for config in [&mut trial.near, &mut trial.far] {
-        (config.workers, config.inline_products) = (1, 0);
-        config.profile = block(32, 8);
-    }
+    trial.near = Config::builder().workers(1).inline_products(0).profile(block(32, 8)).build().expect("in range");
+    trial.far = trial.near.clone();
     trial
 }
 
@@ -27,7 +26,7 @@ fn delayed(bytes: u64, most: Duration) -> Trial {
 #[test]
 fn results_that_come_late_and_in_any_order_change_no_byte() {
     for most in [0, 1, 20, 300] {
-        let mut run = delayed(10_000_000, Duration::from_millis(most)).start().expect("right settings");
+        let mut run = delayed(10_000_000, Duration::from_millis(most)).start();
         run.until(run.began() + Duration::from_secs(600));
         let report = run.report();
         whole(&report);
@@ -43,12 +42,14 @@ fn results_that_come_late_and_in_any_order_change_no_byte() {
 fn jobs_whose_results_come_at_once_change_no_packet() {
     let inline = {
         let mut trial = delayed(5_000_000, Duration::ZERO);
-        (trial.jobs, trial.near.workers, trial.far.workers) = (None, 0, 0);
-        trial.run().expect("right settings")
+        trial.jobs = None;
+        trial.near = trial.near.to_builder().workers(0).build().expect("in range");
+        trial.far = trial.near.clone();
+        trial.run()
     };
     let mut trial = delayed(5_000_000, Duration::ZERO);
     trial.jobs = None;
-    let elsewhere = trial.run().expect("right settings");
+    let elsewhere = trial.run();
     whole(&inline);
     whole(&elsewhere);
     assert_eq!(inline.far.symbols, elsewhere.far.symbols);
@@ -56,7 +57,7 @@ fn jobs_whose_results_come_at_once_change_no_packet() {
 
 #[test]
 fn results_after_the_end_are_counted_and_leave_nothing() {
-    let mut run = delayed(100_000_000, Duration::from_secs(30)).start().expect("right settings");
+    let mut run = delayed(100_000_000, Duration::from_secs(30)).start();
     run.until(run.began() + Duration::from_secs(2));
     let jobs = run.pair.delayed_jobs();
     let handle = run.load.handle(End::Far).expect("connected");

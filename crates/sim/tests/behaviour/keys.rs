@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use tidewire_proto::Time;
+use tidewire_proto::config::Config;
 use tidewire_sim::load::Flow;
 use tidewire_sim::pair::End;
 use tidewire_sim::rebinding::{Rebinding, Rebound};
@@ -25,11 +26,12 @@ fn fresh_keys_cost_no_byte() {
             let flows = vec![Flow::bulk(End::Near, 3_000_000), Flow::paced(End::Far, 600_000, 100_000)];
             let mut trial = Trial::new(link, flows, seed);
             if fresh {
-                trial.near.fresh_keys_after = Duration::from_secs(1);
-                (trial.near.packets_per_key, trial.far.packets_per_key) = (200, 150 + seed);
+                let near = Config::builder().fresh_keys_after(Duration::from_secs(1)).packets_per_key(200);
+                trial.near = near.build().expect("in range");
+                trial.far = Config::builder().packets_per_key(150 + seed).build().expect("in range");
                 trial.rebinding = Some(Rebinding { what: Rebound::Port, every: Duration::from_millis(1_300) });
             }
-            let mut run = trial.start().unwrap();
+            let mut run = trial.start();
             run.until(Time::from_millis(60_000));
             let report = run.report();
             assert!(report.done && report.closed == [None, None], "{loss}, seed {seed}: {report:?}");

@@ -22,7 +22,7 @@ fn share(mbit: f64, loss: f64, seed: u64) -> f64 {
     set(Direction::Both, "rtt", "300ms");
     set(Direction::Forward, "loss", &format!("{}%", loss * 100.0));
     link.set_seed(seed);
-    let mut run = Trial::new(link, vec![Flow::bulk(End::Near, u64::MAX / 4)], seed).start().unwrap();
+    let mut run = Trial::new(link, vec![Flow::bulk(End::Near, u64::MAX / 4)], seed).start();
     let began = run.began();
     run.until(began + SETTLED);
     let before = run.load.read();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use tidewire_proto::Time;
 use tidewire_proto::config::Config;
-use tidewire_proto::connection::{Connection, Event, LaneConfig};
+use tidewire_proto::connection::{Connection, Event, LaneConfig, LaneId};
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
 use tidewire_proto::profile::Delivery;
 use tidewire_proto::redundancy::Redundancy;
@@ -76,7 +76,7 @@ impl Feed {
     fn send(&mut self, now: Time, connection: &mut Connection) {
         if self.sent.iter().all(Vec::is_empty) && self.next == Time::ZERO {
             for (n, lane) in self.lanes.iter().enumerate() {
-                assert_eq!(connection.open_lane(lane), Ok(n as u32 + 1));
+                assert_eq!(connection.open_lane(lane), Ok(LaneId(n as u32 + 1)));
             }
             self.until = now + Duration::from_secs(10);
             self.next = now;
@@ -89,7 +89,7 @@ impl Feed {
                     [self.mean / 4, self.mean, self.mean * 2, self.mean * 12][self.below(8) as usize % 4 * 3 / 4];
                 let len = 8 + self.below(most) as usize;
                 let number = self.sent[lane].len();
-                match connection.send_message(now, lane as u32 + 1, &body(lane, number, len), self.lifetime) {
+                match connection.send_message(now, LaneId(lane as u32 + 1), &body(lane, number, len), self.lifetime) {
                     Ok(()) => self.sent[lane].push((len, now)),
                     Err(_) => self.refused += 1,
                 }
@@ -107,7 +107,7 @@ impl Feed {
     fn take(&mut self, now: Time, connection: &mut Connection) {
         let hears = self.sent[0].first().is_none_or(|&(_, first)| now >= first + self.deaf);
         while let Some(message) = hears.then(|| connection.take_message()).flatten() {
-            let lane = message.lane as usize - 1;
+            let lane = message.lane.0 as usize - 1;
             let number = u64::from_be_bytes(message.data[..8].try_into().expect("eight bytes")) as usize;
             let &(len, at) = self.sent[lane].get(number).expect("a message that was sent");
             assert!(message.data == body(lane, number, len), "message {number} of lane {lane} is another");
@@ -163,7 +163,7 @@ fn lane(in_order: bool, redundancy: Option<&str>) -> LaneConfig {
 fn run(feed: &mut Feed, settings: &[(Direction, &str, &str)], seed: u64) -> [Stats; 2] {
     let mut link = link(settings);
     link.set_seed(seed);
-    let mut pair = Pair::new(Config::default(), Config::default(), &link, seed).unwrap();
+    let mut pair = Pair::new(Config::default(), Config::default(), &link, seed);
     pair.connect(feed);
     let until = pair.now() + Duration::from_secs(14);
     pair.run(feed, until, |_| false);

@@ -4,6 +4,7 @@
 use core::time::Duration;
 
 use tidewire_proto::Time;
+use tidewire_proto::config::Config;
 use tidewire_sim::load::Flow;
 use tidewire_sim::pair::End;
 use tidewire_sim::rebinding::Rebound;
@@ -14,7 +15,7 @@ use super::{bulk, whole};
 
 /// The largest UDP payload that was found over a link with this IP limit.
 fn found(mtu: &str) -> u16 {
-    let report = bulk(8_000_000, &[(Direction::Both, "mtu", mtu)]).run().unwrap();
+    let report = bulk(8_000_000, &[(Direction::Both, "mtu", mtu)]).run();
     whole(&report);
     assert!(report.forward.too_long < 40, "{:?}", report.forward);
     report.near.datagram_size
@@ -45,9 +46,9 @@ fn issue_5_bursts_are_no_black_hole() {
         trial.link.set_seed(1);
         trial.seed = 1;
         trial.flows = vec![Flow::paced(End::Near, 1 << 40, 1_562_500)];
-        trial.near.profile = policy.parse().unwrap();
+        trial.near = Config::builder().profile(policy.parse().unwrap()).build().unwrap();
         trial.far = trial.near.clone();
-        let mut run = trial.start().unwrap();
+        let mut run = trial.start();
         for second in 2..=13 {
             run.until(run.began() + Duration::from_secs(second));
             assert_eq!(run.stats(End::Near).datagram_size, 1_472, "{policy} after {second} s");
@@ -67,7 +68,7 @@ fn a_path_that_becomes_wider_again_is_filled_again() {
     let mut trial = bulk(0, &[]);
     trial.flows = vec![Flow::paced(End::Near, 100_000_000, 24_000)];
     trial.limit = Duration::from_secs(700);
-    let mut run = trial.start().unwrap();
+    let mut run = trial.start();
     for (mtu, until, size) in [(None, 2, 1_472..=1_472), (Some(1_240), 30, 1_200..=1_212), (None, 690, 1_472..=1_472)] {
         limit(&mut run, mtu);
         run.until(Time::from_millis(until * 1_000));
@@ -85,7 +86,7 @@ fn a_move_to_a_narrower_path_loses_nothing() {
     {
         let mut trial = bulk(0, &[(Direction::Both, "loss", "5%")]);
         trial.flows = vec![Flow::bulk(from, 12_000_000)];
-        let mut run = trial.start().unwrap();
+        let mut run = trial.start();
         run.until(Time::from_millis(2_000));
         limit(&mut run, Some(1_228));
         run.pair.rebind(what);

@@ -1,6 +1,7 @@
 //! POLICY: the listening end codes as the connecting end was told to, whatever is lost on the way.
 
 use tidewire_codec::Code;
+use tidewire_proto::config::Config;
 use tidewire_proto::profile::{Profile, STREAM, block};
 use tidewire_proto::redundancy::Redundancy;
 use tidewire_proto::stats::Stats;
@@ -16,13 +17,13 @@ const TRACE: usize = 100_000;
 /// datagrams are.
 fn download(profile: Profile, lost: &[usize]) -> Trial {
     let mut trial = Trial::new(link(&[]), vec![Flow::bulk(End::Far, 1_000_000)], 7);
-    (trial.near.profile, trial.near.asks_peer) = (profile, true);
+    trial.near = Config::builder().profile(profile).asks_peer(true).build().expect("in range");
     trial.link.forward.loss = Loss::Trace((0..TRACE).map(|n| lost.contains(&n)).collect());
     trial
 }
 
 fn finish(trial: &Trial) -> (Run, Stats) {
-    let mut run = trial.start().unwrap();
+    let mut run = trial.start();
     let end = run.began() + trial.limit;
     assert!(run.until(end));
     whole(&run.report());
@@ -52,11 +53,11 @@ fn the_far_end_codes_as_the_near_end_asks() {
 #[test]
 fn a_choice_of_the_far_ends_own_stays() {
     let mut trial = download(every_5(), &[]);
-    trial.far.follows_peer = false;
+    trial.far = Config::builder().follows_peer(false).build().expect("in range");
     let stats = finish(&trial).1;
     assert!(!stats.policy_followed && share(&stats) < 10, "{stats:?}");
     let mut trial = download(every_5(), &[]);
-    trial.far.profile = block(32, 16);
+    trial.far = Config::builder().profile(block(32, 16)).build().expect("in range");
     let stats = finish(&trial).1;
     assert!(!stats.policy_followed && share(&stats) > 45, "{stats:?}");
 }
@@ -93,7 +94,7 @@ fn it_is_asked_for_over_lossy_links_too() {
             seed,
         );
         trial.link.set_seed(seed);
-        (trial.near.profile, trial.near.asks_peer) = (every_5(), true);
+        trial.near = Config::builder().profile(every_5()).asks_peer(true).build().expect("in range");
         let stats = finish(&trial).1;
         assert!(stats.policy_followed, "seed {seed}: {stats:?}");
     }

@@ -28,11 +28,11 @@ fn steady(mbit: u64, settings: &[(Direction, &str, &str)], seed: u64) -> Steady 
     let mut trial = bulk(1 << 40, &[&[(Direction::Both, "rate", rate.as_str())], settings].concat());
     trial.link.set_seed(seed);
     trial.seed = seed;
-    let mut run = trial.start().unwrap();
+    let mut run = trial.start();
     run.until(run.began() + SETTLED);
-    let (before, sent) = (run.report(), run.stats(End::Near).wire_bytes_sent);
+    let (before, sent) = (run.report(), run.stats(End::Near).bytes.wire_sent);
     run.until(run.began() + OVER);
-    let (after, sent) = (run.report(), run.stats(End::Near).wire_bytes_sent - sent);
+    let (after, sent) = (run.report(), run.stats(End::Near).bytes.wire_sent - sent);
     let bytes = (after.bytes - before.bytes) as f64;
     let offered = (after.forward.offered - before.forward.offered) as f64;
     Steady {

@@ -32,7 +32,7 @@ fn all_records_arrive(case: &Case, seeds: core::ops::RangeInclusive<u64>, second
         }
         link.set_seed(seed);
         let flow = Flow { record: case.record, ..Flow::paced(End::Near, case.rate * seconds, case.rate) };
-        let mut run = Trial::new(link, vec![flow], seed).start().unwrap();
+        let mut run = Trial::new(link, vec![flow], seed).start();
         let name = format!("{} {} {}, seed {seed}", case.link.0, case.link.1, case.loss);
         let (mut at, mut read) = (run.began(), 0);
         // A burst of losses may swallow the first HELLOs.

@@ -189,11 +189,10 @@ fn streams_given_up_at_random_leave_nothing_wrong_and_nothing_behind() {
     for seed in 0..24 {
         let loss = ["0%", "5%", "20%"][seed as usize % 3];
         let link = link(&[(Direction::Both, "loss", loss), (Direction::Both, "reorder", "5%,10ms")]);
-        let mut config = Config::default();
-        config.max_streams = AT_ONCE;
+        let config = Config::builder().max_streams(AT_ONCE).build().expect("in range");
         let mut link = link;
         link.set_seed(seed);
-        let mut pair = Pair::new(config.clone(), config, &link, seed).unwrap();
+        let mut pair = Pair::new(config.clone(), config, &link, seed);
         let mut chaos = Chaos {
             draw: seed,
             handles: [None; 2],

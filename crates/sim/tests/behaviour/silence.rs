@@ -32,10 +32,10 @@ fn data_flows_two_round_trips_after_a_blackout() {
         for begins in (2_000..2_060).step_by(7) {
             let ends = begins + length;
             let blackout = format!("{begins}ms..{ends}ms");
-            let mut run = bulk(20_000_000, &[(Direction::Both, "blackout", &blackout)]).start().unwrap();
+            let mut run = bulk(20_000_000, &[(Direction::Both, "blackout", &blackout)]).start();
             let back = Time::from_millis(ends);
             let waited = next_byte(&mut run, back).since(back);
-            let rtt = run.stats(End::Near).rtt_mean.max(RTT);
+            let rtt = run.stats(End::Near).rtt.mean.max(RTT);
             println!("{blackout}: {waited:?} at round trips of {rtt:?}");
             worst = worst.max(waited.as_secs_f64() / rtt.as_secs_f64());
             run.until(Time::from_millis(60_000));
@@ -49,14 +49,13 @@ fn data_flows_two_round_trips_after_a_blackout() {
 fn the_idle_timeout_is_exact() {
     for (late, closed) in [(0, false), (1, true)] {
         let mut trial = Trial::new(link(&[]), Vec::new(), 3);
-        let mut config = Config::default();
-        config.idle_timeout = Duration::from_secs(5);
+        let config = Config::builder().idle_timeout(Duration::from_secs(5)).build().expect("in range");
         (trial.near, trial.far) = (config.clone(), config);
         trial.flows = vec![tidewire_sim::load::Flow::bulk(End::Near, 1), tidewire_sim::load::Flow::bulk(End::Near, 1)];
         // The last flow starts long after everything is silent: it never does when the connection ended
         // before.
         trial.flows[1].start = Duration::from_secs(1_000);
-        let mut run = trial.start().unwrap();
+        let mut run = trial.start();
         let quiet = last_heard(&mut run);
         run.until(quiet + Duration::from_millis(4_999 + late));
         assert_eq!(run.load.closed[End::Far as usize], closed.then_some(CloseReason::Idle), "{late} ms late");

@@ -30,7 +30,7 @@ fn run(rtt_ms: u64, loss: &str, (record, bps): (u64, f64), seconds: f64, seed: u
     let rate = (bps / 8.0) as u64;
     let flow = Flow { record, ..Flow::paced(End::Near, (bps / 8.0 * seconds) as u64, rate) };
     let trial = Trial::new(link, vec![flow], seed);
-    let mut run = trial.start().unwrap();
+    let mut run = trial.start();
     run.until(run.began() + trial.limit);
     let one_way = Duration::from_millis(rtt_ms) / 2;
     let mut delays: Vec<f64> =

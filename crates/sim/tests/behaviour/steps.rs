@@ -58,7 +58,7 @@ fn run(before: [(&str, &str); 2], after: [(&str, &str); 2], seeds: u64) -> Outco
             path.set_seed(seed);
             path
         };
-        let mut pair = Pair::new(Config::default(), Config::default(), &path(before), seed).expect("valid");
+        let mut pair = Pair::new(Config::default(), Config::default(), &path(before), seed);
         let mut load = Load::new(&[Flow::paced(End::Near, (END * RATE as f64) as u64, RATE)], seed);
         pair.connect(&mut load);
         let (mut now, mut changed, mut slice, mut counted) = (Time::ZERO, false, 0, None);

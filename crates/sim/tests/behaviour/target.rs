@@ -31,7 +31,7 @@ struct Outcome {
 fn run(loss: &str, config: &Config, seconds: f64, seed: u64) -> Outcome {
     let mut link = link(&[(Direction::Forward, "loss", loss)]);
     link.set_seed(seed);
-    let mut pair = Pair::new(config.clone(), Config::default(), &link, seed).expect("valid");
+    let mut pair = Pair::new(config.clone(), Config::default(), &link, seed);
     let bytes = (seconds * RATE as f64) as u64;
     let mut load = Load::new(&[Flow::paced(End::Near, bytes, RATE)], seed);
     pair.connect(&mut load);
@@ -52,7 +52,7 @@ fn run(loss: &str, config: &Config, seconds: f64, seed: u64) -> Outcome {
     let least = delays.iter().map(|delay| delay.1).fold(f64::MAX, f64::min);
     let settled: Vec<_> = delays.iter().filter(|delay| delay.0 >= SETTLED).map(|delay| delay.1 - least).collect();
     // Time goes in steps of half a millisecond.
-    let latency = config.latency.expect("a target").as_secs_f64() + 0.001;
+    let latency = config.latency().expect("a target").as_secs_f64() + 0.001;
     let late = settled.iter().filter(|&&delay| delay > latency).count() as f64 / settled.len() as f64;
     let stats =
         load.handle(End::Near).and_then(|handle| pair.endpoint(End::Near).connection(handle)).expect("there").stats();
@@ -71,8 +71,11 @@ fn run(loss: &str, config: &Config, seconds: f64, seed: u64) -> Outcome {
 fn a_target_is_kept_by_what_the_model_says_it_takes() {
     for path in ["2%", "10%", "gilbert:5%,4", "gilbert:10%,4"] {
         for (latency, deliver) in [(20, 0.99), (40, 0.99), (40, 0.999), (90, 0.99), (90, 0.999)] {
-            let mut config = Config::default();
-            (config.latency, config.deliver) = (Some(Duration::from_millis(latency)), deliver);
+            let config = Config::builder()
+                .latency(Some(Duration::from_millis(latency)))
+                .deliver(deliver)
+                .build()
+                .expect("in range");
             let Outcome { late, proactive, repairs, plan } = run(path, &config, 33.0, 1);
             println!(
                 "{path}, {latency} ms, {deliver}: late {:.3} %, proactive {:.1} %, repairs {:.1} %; {plan}",

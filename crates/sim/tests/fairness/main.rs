@@ -62,14 +62,13 @@ impl Contest {
                 continue;
             }
             let mut trial = Trial::new(link.clone(), vec![flow], seed * 16 + n as u64);
-            let mut config = Config::default();
-            config.profile.rate_control = control.parse().unwrap();
+            let mut config = Config::builder().rate_control(control.parse().unwrap()).build().expect("in range");
             if *control != "bbr" {
                 // As TCP: nothing is repaired before it is asked for.
-                config.profile.redundancy = "none".parse().unwrap();
+                config = config.to_builder().redundancy("none".parse().unwrap()).build().expect("in range");
             }
             (trial.near, trial.far) = (config.clone(), config);
-            runs.push(trial.start_beside(runs.first()).unwrap());
+            runs.push(trial.start_beside(runs.first()));
         }
         let at = |after: Duration| Time::from_millis(1) + after;
         let mut sums_at = |moment: Time| {

@@ -141,10 +141,15 @@ impl Case {
         let wait = queue * 8.0 / rate * 2.0;
         trial.rebinding = draw.chance(0.2).then(|| rebinding(draw, rtt));
         // Who is not told of its new address and has nothing to say is found by this alone.
-        trial.near.keep_alive = trial.rebinding.map(|_| Duration::from_secs(1));
+        trial.near = trial
+            .near
+            .to_builder()
+            .keep_alive(trial.rebinding.map(|_| Duration::from_secs(1)))
+            .build()
+            .expect("in range");
         for config in [&mut trial.near, &mut trial.far] {
             if draw.chance(0.15) {
-                config.packets_per_key = 100;
+                *config = config.to_builder().packets_per_key(100).build().expect("in range");
             }
         }
         let mtu_changes = if second && draw.chance(0.3) { mtu_changes(draw, faults) } else { Vec::new() };
@@ -237,10 +242,9 @@ fn loss_model(draw: &mut Draw, loss: f64) -> Loss {
 }
 
 fn config(draw: &mut Draw, rate: f64) -> Config {
-    let mut config = Config::default();
     // No fault of a case lasts so long that a connection might rightly give up: every seed must live.
-    (config.idle_timeout, config.handshake_timeout) = (GIVE_UP, GIVE_UP);
-    config.profile = match draw.below(6) {
+    let config = Config::builder().idle_timeout(GIVE_UP).handshake_timeout(GIVE_UP);
+    let mut config = config.profile(match draw.below(6) {
         0 => ARQ,
         1 => Profile { redundancy: Redundancy::every(draw.log(1.5, 30.0)), ..STREAM },
         2 => {
@@ -248,40 +252,43 @@ fn config(draw: &mut Draw, rate: f64) -> Config {
             block(k, draw.below(u64::from(k) / 2 + 2) as u16)
         }
         _ => STREAM,
-    };
+    });
     if draw.chance(0.15) {
-        config.profile.rate_control = RateControl::Fixed { bits_per_second: (rate * draw.real(0.5, 0.95)) as u64 };
+        let bits_per_second = (rate * draw.real(0.5, 0.95)) as u64;
+        config = config.rate_control(RateControl::Fixed { bits_per_second });
     }
     if draw.chance(0.2) {
-        config.max_overhead = draw.real(0.0, 1.0);
+        config = config.max_overhead(draw.real(0.0, 1.0));
     }
     if draw.chance(0.2) {
-        config.max_span = 1 + draw.below(64) as u16;
+        config = config.max_span(1 + draw.below(64) as u16);
     }
     if draw.chance(0.2) {
-        config.ring_memory = 1 << 20;
+        config = config.ring_memory(1 << 20);
     }
     if draw.chance(0.2) {
-        config.stream_window = 2_048 + draw.below(60_000);
+        config = config.stream_window(2_048 + draw.below(60_000));
     }
-    config
+    config.build().expect("in range")
 }
 
 /// Lanes in generations, and jobs that leave their connections.
 fn generations(draw: &mut Draw, trial: &mut Trial, rtt: Duration) {
     for config in [&mut trial.near, &mut trial.far] {
-        let rate_control = config.profile.rate_control;
+        let (mut changed, rate_control) = (config.to_builder(), config.profile().rate_control);
         match draw.below(6) {
             0 => {
                 let k = 2 + draw.below(300) as u16;
-                config.profile = Profile { rate_control, ..block(k, draw.below(u64::from(k) / 2 + 2) as u16) };
+                let profile = block(k, draw.below(u64::from(k) / 2 + 2) as u16);
+                changed = changed.profile(Profile { rate_control, ..profile });
             }
-            1 => config.profile = Profile { rate_control, ..changing::profile(draw.below(1 << 32) as f64) },
+            1 => changed = changed.profile(Profile { rate_control, ..changing::profile(draw.below(1 << 32) as f64) }),
             _ => {}
         }
         if draw.chance(0.6) {
-            (config.workers, config.inline_products) = (1, draw.log(1.0, 1e6) as usize);
+            changed = changed.workers(1).inline_products(draw.log(1.0, 1e6) as usize);
         }
+        *config = changed.build().expect("in range");
     }
     trial.jobs = draw.chance(0.7).then(|| Duration::from_millis(1) + rtt.mul_f64(draw.real(0.0, 1.5)));
 }

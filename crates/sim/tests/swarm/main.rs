@@ -212,7 +212,7 @@ fn peak_memory() -> u64 {
 
 /// Faults first, then a calm link on which all that is left must arrive in time.
 fn run(case: &Case) -> Result<Outcome, String> {
-    let mut run = case.trial.start().map_err(|error| error.to_string())?;
+    let mut run = case.trial.start();
     let calm_from = run.began() + case.faults;
     let mut liveness = 0.0;
     let over = with_faults(case, &mut run, calm_from);
@@ -301,7 +301,7 @@ fn allowed(case: &Case, run: &mut Run) -> Duration {
 /// controller takes. It has just learnt its rate on a path that lost up to 60 %, and may fill half of a calm
 /// one on average.
 fn share(case: &Case, end: End) -> f64 {
-    let rate = match case.config(end).profile.rate_control {
+    let rate = match case.config(end).profile().rate_control {
         RateControl::Fixed { bits_per_second } => bits_per_second as f64 / case.rate * 0.8,
         _ => 0.5,
     };
@@ -310,13 +310,13 @@ fn share(case: &Case, end: End) -> f64 {
 
 /// Source symbols among the symbols that a policy sends while nothing is lost, at least.
 fn source_share(config: &Config) -> f64 {
-    match config.profile.redundancy.proactive {
+    match config.profile().redundancy.proactive {
         Proactive::Every { spacing } => 1.0 - 1.0 / spacing,
         Proactive::Block { k, r } => f64::from(k) / f64::from(k + r),
         Proactive::None => 1.0,
         // A repair for eight symbols; the shortest generation has one for one.
         Proactive::Custom(_) => 0.5,
-        _ => 1.0 / (1.0 + config.max_overhead),
+        _ => 1.0 / (1.0 + config.max_overhead()),
     }
 }
 
@@ -346,7 +346,7 @@ fn check(case: &Case, report: &Report) -> Result<(), String> {
     }
     ensure(link_sums(&report.forward) && link_sums(&report.back), "link counts do not sum")?;
     let sent = report.sending().packets;
-    let coded = match case.config(report.sender).profile.redundancy.proactive {
+    let coded = match case.config(report.sender).profile().redundancy.proactive {
         Proactive::None | Proactive::Block { r: 0, .. } => false,
         Proactive::Every { spacing } => spacing < 30.0,
         _ => true,

@@ -57,10 +57,9 @@ impl Cell {
             None => Flow::bulk(End::Near, self.bytes),
         };
         let mut trial = Trial::new(link, vec![flow], seed);
-        let mut config = Config::default();
-        config.profile = profile(self.policy);
+        let config = Config::builder().profile(profile(self.policy)).build().expect("in range");
         (trial.near, trial.far) = (config.clone(), config);
-        let report = trial.run().unwrap();
+        let report = trial.run();
         assert!(report.done, "{self:?} seed {seed}: {report:?}");
         report
     }

@@ -108,7 +108,7 @@ impl Host {
     pub fn new(connection: Config) -> Self {
         let credentials = Credentials::Psk(secret());
         let config = EndpointConfig { credentials, listen: true, connection, provider: Arc::new(AwsLc) };
-        let endpoint = Endpoint::new(config, [1; 32]).expect("valid settings");
+        let endpoint = Endpoint::new(config, [1; 32]);
         Self { endpoint, now: Time::from_millis(1), due: Time::NEVER, out: vec![0; DATAGRAM] }
     }
 

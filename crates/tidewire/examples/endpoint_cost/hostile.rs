@@ -100,11 +100,13 @@ fn feedback(w: &mut Writer<'_>, received: &[std::ops::RangeInclusive<u64>], end:
 
 impl Reader {
     fn new() -> Self {
-        let mut config = Config::default();
-        config.profile.rate_control = RateControl::Fixed { bits_per_second: RATE };
-        config.idle_timeout = Duration::from_secs(86_400);
+        let mut config = Config::builder()
+            .rate_control(RateControl::Fixed { bits_per_second: RATE })
+            .idle_timeout(Duration::from_secs(86_400))
+            .build()
+            .expect("in range");
         // What the floods send is never read.
-        config.stream_window = 64 << 20;
+        config = config.to_builder().stream_window(64 << 20).build().expect("in range");
         let mut host = Host::new(config);
         let (peer, ..) = host.meet(1);
         Self { host, peer, came: Vec::new(), end: 0 }

@@ -61,8 +61,7 @@ fn resident() -> usize {
 
 /// An endpoint with so many connections, their peers, and how long it took to open them.
 fn open(count: usize) -> (Host, Vec<Peer>, Duration) {
-    let mut config = Config::default();
-    config.idle_timeout = Duration::from_secs(86_400);
+    let config = Config::builder().idle_timeout(Duration::from_secs(86_400)).build().expect("in range");
     let mut host = Host::new(config);
     let (mut peers, mut opening) = (Vec::with_capacity(count), Duration::ZERO);
     for nth in 0..count {

@@ -93,20 +93,22 @@ impl Server {
         let reads = Arc::clone(&read);
         thread::spawn(move || {
             runtime().block_on(async move {
-                let mut config = Config::default();
-                config.max_connections = 2 * IDLE;
-                config.idle_timeout = Duration::from_secs(3_600);
-                let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into(), secret(), config).await.expect("binds");
+                let config = Config::builder()
+                    .max_connections(2 * IDLE)
+                    .idle_timeout(Duration::from_secs(3_600))
+                    .build()
+                    .expect("in range");
+                let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into(), secret(), config).expect("binds");
                 let thread = std::fs::read_link("/proc/thread-self").expect("Linux");
                 let schedstat = format!("/proc/{}/schedstat", thread.display());
                 tell.send((endpoint.local_addr(), schedstat)).expect("awaited");
                 let mut first = Some(reads);
                 let mut kept = Vec::new();
-                while let Some(connection) = endpoint.accept().await {
+                while let Ok(connection) = endpoint.accept().await {
                     let (connection, reads) = (Arc::new(connection), first.take());
                     kept.push(Arc::clone(&connection));
                     tokio::spawn(async move {
-                        while let Some(stream) = connection.accept().await {
+                        while let Ok(stream) = connection.accept().await {
                             let (mut reader, reads) = (stream.split().0, reads.clone());
                             tokio::spawn(async move {
                                 let mut buffer = vec![0; 1 << 16];
@@ -135,9 +137,9 @@ impl Server {
 /// The honest peer.
 fn send_bulk(address: SocketAddr, stop: &AtomicBool) {
     runtime().block_on(async {
-        let mut config = Config::default();
-        config.profile.rate_control = RateControl::Fixed { bits_per_second: HONEST };
-        let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into(), secret(), config).await.expect("binds");
+        let config =
+            Config::builder().rate_control(RateControl::Fixed { bits_per_second: HONEST }).build().expect("in range");
+        let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into(), secret(), config).expect("binds");
         let connection = endpoint.connect(address).await.expect("connects");
         let mut writer = connection.open().await.expect("allowed").split().1;
         let data = vec![1; 1 << 16];
@@ -206,10 +208,12 @@ pub fn idle() {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
         runtime().block_on(async move {
-            let mut config = Config::default();
-            config.max_connections = 2 * IDLE;
-            config.idle_timeout = Duration::from_secs(3_600);
-            let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into(), secret(), config).await.expect("binds");
+            let config = Config::builder()
+                .max_connections(2 * IDLE)
+                .idle_timeout(Duration::from_secs(3_600))
+                .build()
+                .expect("in range");
+            let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into(), secret(), config).expect("binds");
             let mut connections = Vec::new();
             while connections.len() < IDLE {
                 connections.push(endpoint.connect(address).await.expect("connects"));

@@ -85,7 +85,7 @@ fn shared(
     let config = EndpointConfig { credentials, listen: true, connection, provider };
     let mut seed = [index as u8 + 1; 32];
     seed[31] = address.port() as u8;
-    let endpoint = Endpoint::new(config, seed).expect("the defaults");
+    let endpoint = Endpoint::new(config, seed);
     let endpoint = endpoint.with_shard(Shard::new(index, of).expect("one of them"));
     Arc::new(Shared::new(endpoint, address, clock.clone(), Arc::clone(changed)))
 }
@@ -158,7 +158,7 @@ fn endpoint(
     for (index, socket) in (0..count.get()).zip(sockets) {
         let shared = shared(index, count, address(port), (config.clone(), clock), &changed);
         shards.push(Arc::clone(&shared));
-        let driver = Driver::new(shared, (socket, Timer::new(clock.clone())), mail.next(), DATAGRAM, config.workers);
+        let driver = Driver::new(shared, (socket, Timer::new(clock.clone())), mail.next(), DATAGRAM, config.workers());
         tasks.push(spawn(driver.expect("threads").run()));
     }
     (shards, changed, tasks)
@@ -217,7 +217,7 @@ fn exchange(network: Network, shards: NonZeroU16, config: Config, question: Vec<
         assert!(answer.await.expect("no panic") == question);
         let theirs_connection = server.await.expect("no panic");
         let repaired = theirs_connection.stats().symbols.repaired;
-        assert!(config.workers == 0 || repaired > 0, "nothing was decoded");
+        assert!(config.workers() == 0 || repaired > 0, "nothing was decoded");
         // Waits in one task while another one closes.
         let closed = spawn(async move { theirs_connection.closed().await });
         drop((writer, connection));
@@ -255,9 +255,13 @@ fn no_wake_up_is_lost_between_shards() {
 #[test]
 fn no_job_and_no_result_is_lost_and_every_worker_ends() {
     check(200, || {
-        let mut config = Config::default();
-        config.profile = tidewire_proto::profile::block(2, 2);
-        (config.workers, config.inline_products, config.probe_size) = (2, 0, false);
+        let config = Config::builder()
+            .profile(tidewire_proto::profile::block(2, 2))
+            .workers(2)
+            .inline_products(0)
+            .probe_size(false)
+            .build()
+            .expect("in range");
         let question = (0..5_000_u16).map(|n| (n % 251) as u8).collect();
         block_on(exchange(Network::losing(2), NonZeroU16::MIN, config, question));
     });

@@ -18,7 +18,7 @@ pub fn secret() -> Secret {
 }
 
 pub async fn endpoint(config: Config) -> Endpoint {
-    Endpoint::bind("127.0.0.1:0".parse().unwrap(), secret(), config).await.unwrap()
+    Endpoint::bind("127.0.0.1:0".parse().unwrap(), secret(), config).unwrap()
 }
 
 pub struct Pair {

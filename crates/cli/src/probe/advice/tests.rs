@@ -104,7 +104,7 @@ fn the_flow_comes_last_and_what_cannot_be_had_is_said() {
     let mut config = tidewire::Config::default();
     let usual = last(&config);
     assert!(usual.subject == Subject::Outlook && usual.words.contains("by asking alone"), "{}", usual.words);
-    (config.latency, config.max_overhead) = (Some(Duration::from_millis(3)), 0.1);
+    config = config.to_builder().latency(Some(Duration::from_millis(3))).max_overhead(0.1).build().expect("in range");
     let tight = last(&config);
     assert!(tight.subject == Subject::Infeasible && tight.words.contains("feasible is"), "{}", tight.words);
 }

@@ -68,9 +68,7 @@ impl Sent {
         let begun = Instant::now();
         let receiver = async {
             let connection = ends.accept().await?;
-            let Some(stream) = connection.accept().await else {
-                return Err(Failure::message(Exit::Other, "no stream arrived"));
-            };
+            let stream = connection.accept().await.or_exit(Exit::Other)?;
             transfer::receive(stream, &destination, None, &|_| {}).await.or_exit(Exit::Other)?;
             let _ = tokio::time::timeout(CLOSE_WAIT, connection.closed()).await;
             Ok(connection)

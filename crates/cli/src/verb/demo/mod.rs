@@ -97,14 +97,14 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     console.say(&format!("1. {}", records::IN_WORDS));
     let mut first = Vec::new();
     for (name, profile, value) in RUNS {
-        let measured = records::run(config(value, &args)).await?;
+        let measured = records::run(config(value, &args)?).await?;
         first.push(report(Part::Records, (name, profile), measured, &console));
     }
     show(&first, &args.svg, &records::caption(), &console)?;
     console.say(&format!("2. {} as fast as the link takes it", file.in_words()));
     let mut second = Vec::new();
     for (name, profile, value) in RUNS {
-        let measured = file.send(config(value, &args), name, &console).await?;
+        let measured = file.send(config(value, &args)?, name, &console).await?;
         second.push(report(Part::File, (name, profile), measured, &console));
     }
     show(&second, &beside(&args.svg), &file::caption(), &console)?;
@@ -119,10 +119,8 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     }
 }
 
-fn config(profile: Profile, args: &Args) -> Config {
-    let mut config = Config::default();
-    (config.profile, config.workers) = (profile, args.workers);
-    config
+fn config(profile: Profile, args: &Args) -> Result<Config, Failure> {
+    Config::builder().profile(profile).workers(args.workers).build().or_exit(Exit::Usage)
 }
 
 fn report(part: Part, (name, profile): (&'static str, &'static str), measured: Measured, console: &Console) -> Run {
@@ -143,13 +141,13 @@ impl Ends {
     async fn start(config: Config) -> Result<Self, Failure> {
         let secret = new_secret().or_exit(Exit::Other)?;
         let loopback: SocketAddr = ([127, 0, 0, 1], 0).into();
-        let far = Endpoint::bind(loopback, secret.clone(), config).await.or_exit(Exit::LocalIo)?;
+        let far = Endpoint::bind(loopback, secret.clone(), config).or_exit(Exit::LocalIo)?;
         let proxy = Proxy::start(loopback, far.local_addr(), &link()).or_exit(Exit::LocalIo)?;
         Ok(Self { secret, far, proxy })
     }
 
     async fn accept(&self) -> Result<Connection, Failure> {
-        self.far.accept().await.ok_or_else(|| Failure::message(Exit::Other, "no connection arrived"))
+        self.far.accept().await.or_exit(Exit::Other)
     }
 
     async fn connect(&self, config: Config, console: &Console) -> Result<(Endpoint, Connection), Failure> {

@@ -46,7 +46,7 @@ impl End {
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
         let config = EndpointConfig { credentials, listen: nth == 2, connection: config, provider: Arc::new(AwsLc) };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 7_000 + u16::from(nth)));
-        let endpoint = Endpoint::new(config, bytes).expect("valid settings");
+        let endpoint = Endpoint::new(config, bytes);
         Self { endpoint, address, handle: None, stolen: None, stream: None, written: 0, read: 0, opened: 0, safe: 0 }
     }
 
@@ -94,9 +94,12 @@ impl End {
 /// Runs two ends for eight seconds. `loss` percent of the datagrams are lost, and the others take 10 to 40
 /// ms.
 fn run(credentials: [Credentials; 2], peer: Option<&crate::crypto::PublicKey>, loss: u64, seed: u64) -> [End; 2] {
-    let mut config = Config::default();
-    (config.fresh_keys_after, config.packets_per_key) = (Duration::from_secs(1), 20 + seed % 300);
-    config.max_rate = Some(1_000_000);
+    let config = Config::builder()
+        .fresh_keys_after(Duration::from_secs(1))
+        .packets_per_key(20 + seed % 300)
+        .max_rate(Some(1_000_000))
+        .build()
+        .expect("in range");
     let [near, far] = credentials;
     let mut ends = [End::new(near, config.clone(), 1, seed), End::new(far, config, 2, seed)];
     let (mut dice, mut now, to) = (Dice(seed), Time::from_millis(1), ends[1].address);

@@ -1,7 +1,8 @@
 //! Messages from a peer that divides them wrongly, skips symbols at will and fills all the memory it can.
 
 use super::*;
-use crate::connection::{LaneConfig, LaneError, MessageError};
+use crate::connection::{LaneConfig, LaneError, LaneId, MessageError};
+use crate::lane::STREAMS;
 use crate::wire::LaneRepr;
 
 /// A part of a message as a peer may write it.
@@ -134,8 +135,8 @@ fn messages_share_symbols_or_fill_several_and_are_given_up_in_time() {
     let (mut us, mut peer) = connected(Config::default());
     let second = Duration::from_secs(1);
     let lane = us.open_lane(&LaneConfig::default()).expect("allowed");
-    assert_eq!(us.send_message(peer.now, lane + 1, b"", second), Err(MessageError::UnknownLane));
-    assert_eq!(us.send_message(peer.now, 0, b"", second), Err(MessageError::UnknownLane));
+    assert_eq!(us.send_message(peer.now, LaneId(lane.0 + 1), b"", second), Err(MessageError::UnknownLane));
+    assert_eq!(us.send_message(peer.now, LaneId(STREAMS), b"", second), Err(MessageError::UnknownLane));
     let most = 256 << 10;
     let too_long = Err(MessageError::TooLong { len: most + 1, most });
     assert_eq!(us.send_message(peer.now, lane, &vec![0; most + 1], second), too_long);
@@ -154,8 +155,8 @@ fn messages_share_symbols_or_fill_several_and_are_given_up_in_time() {
     let stats = us.stats().messages;
     assert_eq!((stats.sent, stats.expired), (5, 1), "{stats:?}");
     assert!(stats.expired_symbols >= 4, "{stats:?}");
-    let base_was_said = |us: &Connection, lane| {
-        let sender = &us.lanes.get(lane).expect("open").sender;
+    let base_was_said = |us: &Connection, lane: LaneId| {
+        let sender = &us.lanes.get(lane.0).expect("open").sender;
         sender.base() == sender.sent() && sender.is_base_news() && !sender.owes_base()
     };
     assert!(base_was_said(&us, short) && !base_was_said(&us, lane));
@@ -187,7 +188,7 @@ fn a_silence_asks_for_the_oldest_symbol_of_the_streams_then_of_the_messages_then
         peer.wait(Duration::from_millis(20));
         peer.hear(&mut us);
     }
-    assert_eq!(asked_for(&mut us, &mut peer), again(lanes[2]));
+    assert_eq!(asked_for(&mut us, &mut peer), again(lanes[2].0));
     let stream = us.open_stream().expect("allowed");
     us.write(stream, b"a key stroke").expect("room");
     assert_eq!(asked_for(&mut us, &mut peer), again(0), "the streams' symbol is newer, but it is never given up");
@@ -195,14 +196,14 @@ fn a_silence_asks_for_the_oldest_symbol_of_the_streams_then_of_the_messages_then
         let of = |carried| matches!(carried, Carried::Data(Data::Source { lane: of, .. }) if of == lane);
         us.path.flight.iter_from(0).find(|(_, sent)| of(sent.carried)).expect("sent").0
     };
-    for lane in [0, lanes[2], lanes[1]] {
+    for lane in [0, lanes[2].0, lanes[1].0] {
         assert_eq!(asked_for(&mut us, &mut peer), again(lane));
         let number = carried(&us, lane);
         peer.acknowledge(&mut us, &[number..=number]);
     }
     // The message was given up, and the packet that said so was not acknowledged.
     peer.wait(Duration::from_millis(300));
-    assert_eq!(asked_for(&mut us, &mut peer), Carried::Data(Data::Base { lane: lanes[0] }));
+    assert_eq!(asked_for(&mut us, &mut peer), Carried::Data(Data::Base { lane: lanes[0].0 }));
 }
 
 #[test]
@@ -221,7 +222,7 @@ fn a_lane_without_room_says_when_there_is_some() {
     us.handle_timeout(peer.now);
     assert!(!writable(&mut us), "the base cannot pass symbols beyond the peer's credit");
     let (edge, limit) = (SourceId(0), SourceId(9_999));
-    let lanes = &[LaneRepr { lane, edge, end: edge, deficit: 0, limit, undecoded: &[], regions: &[] }];
+    let lanes = &[LaneRepr { lane: lane.0, edge, end: edge, deficit: 0, limit, undecoded: &[], regions: &[] }];
     let (delay, received) = (Duration::ZERO, &[][..]);
     let feedback = FeedbackRepr { received, delay, ecn: None, stream_credit: None, lanes, elicits: false };
     peer.write(&mut us, |w| feedback.emit(w).expect("room"));
@@ -236,10 +237,10 @@ fn a_lane_without_room_says_when_there_is_some() {
 
 #[test]
 fn a_lane_slides_where_its_own_redundancy_mixes_any_span() {
-    let (mut us, _) = connected(Config { profile: crate::profile::block(32, 8), ..Config::default() });
+    let (mut us, _) = connected(Config::builder().profile(crate::profile::block(32, 8)).build().expect("in range"));
     for (text, layout) in [(None, Layout::Generations), (Some("every:5"), Layout::Sliding)] {
         let redundancy = text.map(|text| text.parse().expect("a redundancy"));
         let lane = us.open_lane(&LaneConfig { redundancy, ..LaneConfig::default() }).expect("a lane is free");
-        assert_eq!(us.lanes.get(lane).map(|lane| lane.sender.layout()), Some(layout), "{text:?}");
+        assert_eq!(us.lanes.get(lane.0).map(|lane| lane.sender.layout()), Some(layout), "{text:?}");
     }
 }

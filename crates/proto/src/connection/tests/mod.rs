@@ -265,7 +265,7 @@ fn a_reply_to_one_of_many_hellos_says_nothing_of_the_round_trip() {
 fn a_worn_key_is_renewed_once_the_peer_has_answered_under_it() {
     let (mut us, mut peer) = connected(Config::default());
     for phase in 1..4 {
-        us.keys.as_mut().expect("keys").sealing.wear(Config::default().packets_per_key);
+        us.keys.as_mut().expect("keys").sealing.wear(Config::default().packets_per_key());
         peer.say(&mut us, &[Frame::Ping]);
         peer.wait(Duration::from_millis(50));
         let newest = *peer.hear(&mut us).last().expect("FEEDBACK");

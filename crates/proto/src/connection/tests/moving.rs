@@ -266,8 +266,11 @@ fn a_peer_that_gives_too_many_ids_is_left() {
 #[test]
 fn a_key_is_renewed_by_age_and_by_a_setting() {
     for (packets, wait) in [(2, Duration::ZERO), (1 << 22, Duration::from_secs(301))] {
-        let mut config = Config::default();
-        (config.packets_per_key, config.idle_timeout) = (packets, Duration::from_secs(600));
+        let config = Config::builder()
+            .packets_per_key(packets)
+            .idle_timeout(Duration::from_secs(600))
+            .build()
+            .expect("in range");
         let (mut us, mut peer) = connected(config);
         peer.say(&mut us, &[Frame::Ping]);
         peer.wait(Duration::from_millis(50));
@@ -285,10 +288,10 @@ fn a_key_is_renewed_by_age_and_by_a_setting() {
 #[test]
 fn an_idle_connection_is_kept_alive_and_only_if_asked() {
     for (interval, at_least) in [(None, 0), (Some(Duration::from_secs(10)), 5)] {
-        let (mut us, mut peer) = connected(Config { keep_alive: interval, ..Config::default() });
+        let (mut us, mut peer) = connected(Config::builder().keep_alive(interval).build().expect("in range"));
         let newest = *peer.hear(&mut us).last().expect("the first packet");
         peer.acknowledge(&mut us, &[0..=newest]);
-        let (mut pings, mut bytes) = (0, us.stats().wire_bytes_sent);
+        let (mut pings, mut bytes) = (0, us.stats().bytes.wire_sent);
         for _ in 0..580 {
             peer.wait(Duration::from_millis(100));
             if let Some(&newest) = peer.hear(&mut us).last() {
@@ -296,7 +299,7 @@ fn an_idle_connection_is_kept_alive_and_only_if_asked() {
                 pings += 1;
             }
         }
-        bytes = us.stats().wire_bytes_sent - bytes;
+        bytes = us.stats().bytes.wire_sent - bytes;
         // Only MTU probes are sent beside the PINGs.
         assert!((at_least..=at_least + 1).contains(&pings), "{pings} pings");
         assert!(bytes <= (pings * (IP_UDP_HEADER + 40) + 1_500) as u64, "{bytes} bytes");

@@ -37,7 +37,7 @@ fn a_hostile_policy_changes_nothing_and_ends_nothing() {
         assert!(us.is_established(), "{text:?}");
         assert_eq!((us.profile, us.stats().policy_followed), (STREAM, false), "{text:?}");
     }
-    let config = Config { follows_peer: false, ..Config::default() };
+    let config = Config::builder().follows_peer(false).build().expect("in range");
     assert_eq!(told(config, Parameters::default(), &["sliding rlc every:5"]).profile, STREAM);
 }
 

@@ -52,7 +52,7 @@ fn the_end_of_a_record_that_is_longer_than_a_packet_leaves_with_it() {
 #[test]
 fn a_stated_latency_of_a_millisecond_holds_nothing_for_longer_than_a_quarter_of_it() {
     let latency = Some(Duration::from_millis(1));
-    let (mut us, mut peer) = connected(Config { latency, ..Config::default() });
+    let (mut us, mut peer) = connected(Config::builder().latency(latency).build().expect("in range"));
     let stream = us.open_stream().expect("connected");
     assert_eq!(write(&mut us, &mut peer, stream, 20), 1);
     peer.wait(Duration::from_micros(240));

@@ -40,7 +40,7 @@ fn a_reset_is_read_with_its_code_and_the_stream_is_forgotten_with_its_last_byte(
 
 #[test]
 fn what_contradicts_a_reset_is_a_fault() {
-    let window = Config::default().stream_window;
+    let window = Config::default().stream_window();
     let cases: [(&[SymbolFrame<'_>], CloseCode); 8] = [
         (&[reset(0, window + 1)], CloseCode::FlowControl),
         (&[data(0, 0, false, b"abc"), reset(0, 2)], CloseCode::Protocol),
@@ -109,7 +109,7 @@ fn a_stop_of_ours_is_said_once_and_only_where_more_may_come() {
 
 #[test]
 fn a_flood_of_resets_and_stops_costs_no_memory() {
-    let config = Config { max_streams: 16, ..Config::default() };
+    let config = Config::builder().max_streams(16).build().expect("in range");
     let (mut us, mut peer) = connected(config);
     // The application neither accepts streams nor answers on them. Only sixteen streams are kept, whatever
     // arrives for them and for closed ones.
@@ -134,7 +134,7 @@ fn a_flood_of_resets_and_stops_costs_no_memory() {
 
 #[test]
 fn windows_widen_together_no_further_than_their_bound() {
-    let config = Config { stream_window: 1 << 20, max_streams: 64, ..Config::default() };
+    let config = Config::builder().stream_window(1 << 20).max_streams(64).build().expect("in range");
     let (mut us, mut peer) = connected(config);
     let mut next = 0;
     for stream in (0..128).step_by(2) {
