@@ -23,7 +23,7 @@ const CRATES: [&[&str]; 6] = [
 ];
 
 /// Rooms, the lowest first. A file beside the folders is a room too.
-const ROOMS: [&str; 21] = [
+const ROOMS: [&str; 22] = [
     "time",
     "counts",
     "ids",
@@ -40,6 +40,7 @@ const ROOMS: [&str; 21] = [
     "rate",
     "redundancy",
     "stats",
+    "trace",
     "lane",
     "profile",
     "config",

@@ -1,13 +1,15 @@
 //! The `tidewire` command: its verbs, the file transfer they speak, and how they report.
 //!
-//! `main.rs` parses the command line into a [`verb::Command`] and runs it. Each verb is one file in [`verb`];
-//! what they share is here: [`link`] (how a connection is named), [`keys`] (files of secrets and keys),
-//! [`listen`] (how one is waited for), [`exit`] (how a process ends), [`transfer`] (files over one stream),
-//! [`forward`] (TCP connections over streams), [`pipe`](mod@pipe), [`bench`](mod@bench), [`probe`] (what a
-//! path is like), [`report`] (what is told), [`chart`] (pictures of delays), [`terminal`] (what a peer said,
-//! made safe to print), [`settings`] (what files and the environment say). Emulated links and their hosts are
-//! in [`tidewire_lab`], the experiments of papers in [`tidewire_papers`]. A library only so that tests and
-//! the binary see the same code; it promises nobody else an interface.
+//! `main.rs` calls [`verb`], which parses the command line and runs a verb. Each verb is one file or folder in
+//! [`verb`]. The rooms that verbs share are here:
+//! [`link`] (how a user names a listener), [`keys`] (files of secrets and keys), [`listen`] (waiting for
+//! connections), [`session`] (making and ending them), [`exit`] (exit codes), [`log`] (`TIDEWIRE_LOG`),
+//! [`settings`] (files and environment), [`options`] (options that several verbs have), [`report`] and
+//! [`progress`] (output), [`chart`] (pictures of delays), [`terminal`] (text of a peer made safe to print),
+//! [`transfer`] (files over one stream), [`forward`] (TCP connections over streams), [`pipe`](mod@pipe),
+//! [`bench`](mod@bench), [`probe`] (the state of a path) and [`explain`] (plans in words). Emulated links are in
+//! [`tidewire_lab`], the experiments of papers in [`tidewire_papers`]. This is a library only so that tests
+//! and the binary use the same code. Its interface may change at any time.
 
 pub mod bench;
 pub mod chart;
@@ -17,6 +19,7 @@ pub mod forward;
 pub mod keys;
 pub mod link;
 pub mod listen;
+pub mod log;
 pub mod options;
 pub mod pipe;
 pub mod probe;

@@ -33,6 +33,22 @@ fn refused(arguments: &[&str], texts: &[&str]) {
 }
 
 #[test]
+fn the_log_shows_a_connection_and_a_wrong_filter_is_refused() {
+    let wrong = tidewire().env("TIDEWIRE_LOG", "tidewire=loud").arg("keygen").assert().code(2);
+    wrong.stderr(contains("TIDEWIRE_LOG=tidewire=loud").and(contains("tidewire=debug")));
+    let mut listener = Process::new(env!("CARGO_BIN_EXE_tidewire"));
+    listener.args(["pipe", "--listen", "127.0.0.1:0"]).env("TIDEWIRE_CONFIG", "/dev/null");
+    let mut listener = listener.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let said = BufReader::new(listener.stderr.take().unwrap()).lines();
+    let mut words =
+        said.map_while(Result::ok).flat_map(|line| line.split(['\'', ' ']).map(str::to_owned).collect::<Vec<_>>());
+    let link = words.find(|word| word.starts_with("tidewire://")).unwrap();
+    let connected = tidewire().env("TIDEWIRE_LOG", "debug").args(["pipe", &link]).assert().success();
+    connected.stderr(contains("connection{id=0 remote=127.0.0.1:").and(contains("connected")).and(contains("closed")));
+    assert!(listener.wait().unwrap().success());
+}
+
+#[test]
 fn wrong_options_and_units_end_with_2_and_an_example() {
     let link = format!("tidewire://127.0.0.1:1/#{}", secret());
     refused(&["send", "x", &link, "--max-rate", "20"], &["\"20\" has no unit", "25mbit"]);

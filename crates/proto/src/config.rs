@@ -2,6 +2,7 @@
 
 use core::num::NonZeroU16;
 use core::time::Duration;
+use std::sync::Arc;
 
 use tidewire_codec::Code;
 
@@ -10,6 +11,7 @@ use crate::lane::INITIAL_CREDIT;
 use crate::profile::{Delivery, Layout, Mismatch, Profile};
 use crate::rate::RateControl;
 use crate::redundancy::{DEFAULT_SPAN, Redundancy, Target};
+use crate::trace::Trace;
 
 /// Chosen: far below 2^28, the maximum number of packets that a key may seal.
 const PACKETS_PER_KEY: u64 = 1 << 22;
@@ -51,6 +53,7 @@ pub struct Config {
     pub(crate) asks_peer: bool,
     pub(crate) follows_peer: bool,
     pub(crate) max_rate: Option<u64>,
+    pub(crate) trace: Option<Arc<dyn Trace>>,
     pub(crate) repair: Repair,
     pub(crate) jobs: Jobs,
     pub(crate) packets: Packets,
@@ -109,6 +112,7 @@ impl Default for Config {
             asks_peer: false,
             follows_peer: true,
             max_rate: None,
+            trace: None,
             repair: Repair { max_overhead: 0.5, latency: None, deliver: 0.99, max_span: DEFAULT_SPAN },
             jobs: Jobs { workers: 0, inline_products: INLINE_PRODUCTS },
             packets: Packets { max_datagram: 1_472, probe_size: true, packets_per_key: PACKETS_PER_KEY },
@@ -148,7 +152,7 @@ macro_rules! settings {
         impl Config {
             $(#[doc = concat!("See [`ConfigBuilder::", stringify!($name), "`].")]
             pub fn $name(&self) -> $type {
-                self.$($path).+
+                self.$($path).+.clone()
             })*
         }
     };
@@ -227,6 +231,8 @@ settings! {
     /// first half is used up, HELLOs get no answer, and a connection above its part gets no more memory. Its
     /// credit and its send buffer stay as they are, and it is closed if it fills what the handshake promised.
     max_memory: usize = limits.max_memory;
+    /// Receives what happens on all connections of the endpoint. Off by default.
+    trace: Option<Arc<dyn Trace>> = trace;
 }
 
 /// An invalid setting.
@@ -314,6 +320,13 @@ impl Config {
         let shards = usize::from(shards.get());
         self.limits.max_connections = self.limits.max_connections.div_ceil(shards);
         self.limits.max_memory = self.limits.max_memory.div_ceil(shards).max(LEAST_MEMORY);
+        self
+    }
+
+    /// The same settings with a trace.
+    #[must_use]
+    pub fn with_trace(mut self, trace: Arc<dyn Trace>) -> Self {
+        self.trace = Some(trace);
         self
     }
 

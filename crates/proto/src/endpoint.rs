@@ -28,16 +28,13 @@ use crate::crypto::{Provider, PublicKey};
 use crate::handshake::{
     Credentials, Initiator, Parameters, PeerKeyError, Renewal, Responder, ResponderStats, Route, Terms, Unauthorized,
 };
+pub use crate::ids::ConnectionHandle;
 use crate::lane::INITIAL_CREDIT;
 use crate::wire::{ConnectionId, Datagram, LongKind};
 use connections::Connections;
 use half_open::{Asked, HalfOpen};
 use inquiry::Inquiries;
 pub use shard::Shard;
-
-/// Identifies a connection of an endpoint. Never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnectionHandle(pub u64);
 
 /// Configuration of an endpoint.
 #[derive(Clone)]
@@ -251,6 +248,7 @@ impl Endpoint {
         let grease = self.rng.next_u64();
         let mut connection = Connection::connect(Arc::clone(&self.config), initiator, id, remote, now, grease);
         connection.seed(self.fresh_seed());
+        connection.trace_as(self.connections.next_handle());
         connection.allow_exchanges(Renewal::new(exchange_keys, Arc::clone(&self.provider), self.fresh_seed()));
         Ok(self.insert(connection))
     }
@@ -320,6 +318,7 @@ impl Endpoint {
         let mut connection = Connection::accept(Arc::clone(&self.config), session, route, at, grease);
         // Seed it before it handles the packet, because the peer must not be able to guess a challenge.
         connection.seed(self.fresh_seed());
+        connection.trace_as(self.connections.next_handle());
         let seed = self.fresh_seed();
         if let Some(responder) = &self.responder {
             let keys = responder.keys().clone();

@@ -1,4 +1,4 @@
-//! The two ends of a connection, and the names of its lanes and streams: the lowest level, which every room
+//! Connections, their two ends, and the names of their lanes and streams: the lowest level, which every room
 //! may use.
 
 /// Which end opened the connection.
@@ -11,7 +11,12 @@ pub enum Side {
     Responder,
 }
 
-/// Names a lane of messages of a connection, 1 to 15. Each end numbers its own lanes.
+/// Identifies a connection of an endpoint. Never reused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionHandle(pub u64);
+
+/// Names a lane of a connection: 0 carries the streams, 1 to 15 carry messages. Each end numbers its own
+/// lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaneId(pub u32);
 

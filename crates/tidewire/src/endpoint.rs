@@ -22,6 +22,7 @@ use tidewire_proto::handshake::{Credentials, PeerKeyError, Unauthorized};
 use crate::clock::{Clock, Timer};
 use crate::connection::{Connection, EndpointEnded};
 use crate::driver::Driver;
+use crate::log::Log;
 use crate::mail::Mail;
 use crate::shared::{Shared, State};
 use crate::socket::Socket;
@@ -91,7 +92,10 @@ impl Endpoint {
     pub(crate) fn over(sockets: Vec<Socket>, credentials: Credentials, config: Config) -> io::Result<Self> {
         let (largest, workers) = (config.max_datagram(), config.workers());
         let count = u16::try_from(sockets.len()).ok().and_then(NonZeroU16::new).ok_or(io::ErrorKind::InvalidInput)?;
-        let connection = config.part(count);
+        let mut connection = config.part(count);
+        if connection.trace().is_none() && Log::is_wanted() {
+            connection = connection.with_trace(Arc::<Log>::default());
+        }
         let config = EndpointConfig { credentials, listen: true, connection, provider: Arc::new(AwsLc) };
         let mut mail = Mail::new(count, largest.into()).into_iter().filter(|_| count > NonZeroU16::MIN);
         let (clock, changed) = (Clock::start(), Arc::<Notify>::default());

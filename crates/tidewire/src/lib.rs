@@ -62,7 +62,7 @@
 //!   streams whose bytes were lost. An application that does not read a stream stops the writer of that
 //!   stream when its window is full ([`ConfigBuilder::stream_window`]). Streams share the path evenly. Either
 //!   half of a stream can be given up ([`Stream::reset`], [`Stream::stop`]).
-//! - **Messages** have a lifetime and are sent on their own lanes ([`Connection::open_lane`]). A message of at
+//! - **Messages** have a lifetime and use lanes of their own ([`Connection::open_lane`]). A message of at
 //!   most 256 KiB arrives whole, or not at all when its lifetime is over. Messages and streams share the path
 //!   evenly, by bytes.
 //! - **Settings.** [`Config::builder`] changes settings and checks them. The profile
@@ -70,6 +70,8 @@
 //! - **Closing** tells the peer at once and does not wait until written data has arrived. So the side that
 //!   receives the last data should close, or it should answer before the other side closes.
 //! - **Statistics** ([`Connection::stats`]) count packets, symbols and the in-order delay of what arrived.
+//! - **Logs.** If the program has set a subscriber of the crate `tracing`, connections are logged to it
+//!   ([`Log`]). A program that wants the events itself sets a [`Trace`] ([`ConfigBuilder::trace`]).
 //!
 //! # What drives it
 //! Each socket has one task on the tokio runtime in which it was bound. The task ends when the endpoint and
@@ -83,6 +85,7 @@ mod clock;
 mod connection;
 mod driver;
 mod endpoint;
+mod log;
 mod mail;
 #[cfg(test)]
 mod panics;
@@ -100,6 +103,7 @@ use std::io;
 
 pub use connection::{Connection, ConnectionLost, EndpointEnded};
 pub use endpoint::{ConnectError, Endpoint};
+pub use log::Log;
 pub use stream::{ReadHalf, Stream, StreamError, WriteHalf};
 pub use tidewire_codec::{Code, SourceId};
 pub use tidewire_proto::config::{Config, ConfigBuilder, ConfigError};
@@ -114,6 +118,7 @@ pub use tidewire_proto::redundancy::{self, Redundancy};
 pub use tidewire_proto::stats::{
     ByteStats, DelayHistogram, LossRuns, LossStats, MessageStats, PacketStats, RttStats, Stats, SymbolStats,
 };
+pub use tidewire_proto::trace::{self, Trace, TraceEvent};
 pub use tidewire_proto::{Custom, Time};
 
 /// A secret from the operating system's random source.

@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::exit::{Exit, Failure, OrExit};
+use crate::log;
 use crate::report::Console;
 use crate::session::unless_interrupted;
 use crate::settings::Settings;
@@ -89,7 +90,7 @@ fn parse() -> Result<Cli, Failure> {
 
 /// Runs the verb of the command line, and returns the exit code of the process.
 pub fn main() -> ExitCode {
-    let cli = match parse() {
+    let cli = match log::start().and_then(|()| parse()) {
         Ok(cli) => cli,
         Err(failure) => {
             Console::new(false, false).error(&failure);

@@ -4,6 +4,9 @@
 
 use tidewire_codec::SourceId;
 
+use crate::ids::LaneId;
+use crate::trace::PacketContent;
+
 /// What a packet carries besides control frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Data {
@@ -15,6 +18,21 @@ pub(super) enum Data {
     Slice { lane: u32, id: SourceId, part: u16, again: bool },
     /// A repair symbol over `count` source symbols from `first`.
     Repair { lane: u32, first: SourceId, count: u16, on_feedback: bool },
+}
+
+/// What the trace says of a packet.
+pub(super) fn content(carried: Carried) -> PacketContent {
+    match carried {
+        Carried::Control => PacketContent::Control,
+        Carried::SizeProbe => PacketContent::SizeProbe,
+        Carried::Data(Data::Base { lane }) => PacketContent::Base { lane: LaneId(lane) },
+        Carried::Data(Data::Source { lane, id, again } | Data::Slice { lane, id, again, .. }) => {
+            PacketContent::Source { lane: LaneId(lane), id, again }
+        }
+        Carried::Data(Data::Repair { lane, first, count, on_feedback }) => {
+            PacketContent::Repair { lane: LaneId(lane), first, count, on_feedback }
+        }
+    }
 }
 
 /// The content of a packet: lane data, or what concerns only the path.

@@ -14,6 +14,7 @@ use crate::Time;
 use crate::config::LEAST_FRESH_KEYS_AFTER;
 use crate::crypto::Aead;
 use crate::handshake::{Fresh, Renewal, finish_renewal};
+use crate::trace::TraceEvent;
 use crate::wire::{Frame, Writer};
 
 /// Our message in an exchange.
@@ -113,6 +114,7 @@ impl Connection {
                 keys.on_renewed(now);
                 (exchange.step, exchange.message, exchange.since) = (Step::Idle, None, now);
                 self.stats.fresh_keys += 1;
+                self.tracer.record(now, || TraceEvent::FreshKeys);
             }
             // A copy of a message that was handled already.
             _ if number > 0 && number <= exchange.number => {}
@@ -144,6 +146,7 @@ impl Connection {
         keys.on_renewed(now);
         (exchange.step, exchange.message) = (Step::Idle, None);
         self.stats.fresh_keys += 1;
+        self.tracer.record(now, || TraceEvent::FreshKeys);
     }
 }
 

@@ -13,6 +13,7 @@ use super::{CloseCode, Connection};
 use crate::Time;
 use crate::lane::{LaneReceiver, MAX_LANES, STREAMS, Slice};
 use crate::path::{AckSample, EcnTally, Fate, LossSample, MAX_FEEDBACK_DELAY, Sent, is_persistent};
+use crate::trace::TraceEvent;
 use crate::wire::{EcnCounts, Feedback, FeedbackRepr, LaneRepr, StreamCreditRepr, Writer};
 
 /// Upper limit of FEEDBACK bytes per byte received. Chosen.
@@ -88,8 +89,21 @@ impl Connection {
             sample.newest = self.path.losses.detector.newest().unwrap_or(0);
             sample.left = self.path.losses.detector.newest_left().unwrap_or(now);
             self.path.rate.on_ack(&sample);
+            self.tracer.record(now, || self.rate_state());
         }
         Ok(())
+    }
+
+    /// The state of rate control, for the trace.
+    fn rate_state(&self) -> TraceEvent {
+        TraceEvent::Rate {
+            window: self.path.rate.budget().window,
+            in_flight: self.path.flight.bytes(),
+            pacing_bps: self.pacing().saturating_mul(8),
+            rtt: self.path.rtt.smoothed(),
+            least_rtt: self.path.rtt.least_or_zero(),
+            loss: self.path.losses.estimator.estimate().rate,
+        }
     }
 
     /// Settles one newly acknowledged packet. Returns the number of bytes that are no longer in flight.
@@ -111,6 +125,8 @@ impl Connection {
         if n >= self.path.first {
             self.path.losses.detector.on_acked(n, before.at, now);
         }
+        let was_lost = matches!(before.fate, Fate::Lost { .. });
+        self.tracer.record(now, || TraceEvent::PacketAcked { number: n, was_lost });
         self.carried_fate(now, n, &before, true);
         if before.carried == Carried::Control {
             // Credit is carried in FEEDBACK, which never shares a packet with a symbol.
@@ -132,6 +148,7 @@ impl Connection {
                 newest = newest.max(sent.at);
                 self.stats.packets.lost += 1;
             }
+            self.tracer.record(now, || TraceEvent::PacketLost { number: n });
             self.carried_fate(now, n, &sent, false);
         }
         if bytes > 0 {

@@ -6,11 +6,12 @@
 
 use core::time::Duration;
 
-use super::{CloseCode, CloseReason, Connection, Event, Side, State};
+use super::{CloseCode, CloseReason, Connection, Side, State};
 use crate::Time;
 use crate::crypto::{Aead, MAX_SEALED, OpeningKey, SealingKey};
 use crate::handshake::Session;
 use crate::path::PeerIds;
+use crate::trace::TraceEvent;
 
 /// A key is renewed after this time, however few packets it sealed (docs/wire.md section 3).
 const KEY_LIFE: Duration = Duration::from_secs(300);
@@ -64,6 +65,7 @@ impl Connection {
         if !self.exchange.is_open() && keys.sealing.initiate_update().is_ok() {
             keys.since = now;
             self.stats.key_updates += 1;
+            self.tracer.record(now, || TraceEvent::KeyUpdated);
         } else if sealed >= MAX_SEALED - LAST_PACKETS {
             self.leave_keys(now);
         }
@@ -81,6 +83,6 @@ impl Connection {
 
     fn leave_keys(&mut self, now: Time) {
         self.start_closing(now, CloseCode::Internal, String::new());
-        self.events.push_back(Event::Closed(CloseReason::KeyExhausted));
+        self.tell_closed(now, CloseReason::KeyExhausted);
     }
 }

@@ -11,7 +11,7 @@ use crate::Time;
 use crate::lane::{Arrival, LaneReceiver, LaneSender, MAX_LANES, MESSAGE_RING, Messages, STREAMS};
 use crate::redundancy::{Policies, Redundancy, Repair};
 
-use super::{CloseCode, Connection, Event};
+use super::{CloseCode, Connection, Event, LaneId};
 
 /// A lane that this end sends on.
 #[derive(Debug)]
@@ -142,6 +142,7 @@ impl Connection {
         let (slot_len, span) = (self.config.slot_len(), self.config.repair.max_span);
         let inbound = self.inbound.entry(lane).or_insert_with(|| Inbound {
             receiver: LaneReceiver::new(
+                LaneId(lane),
                 slot_len,
                 span,
                 MESSAGE_RING.min(self.config.limits.ring_memory),

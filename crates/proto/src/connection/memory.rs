@@ -5,9 +5,9 @@
 //! handshake, and by messages.
 
 use super::lanes::Lanes;
-use super::{CloseCode, Connection};
+use super::{CloseCode, Connection, LaneId};
 use crate::Time;
-use crate::lane::{LaneReceiver, LaneSender};
+use crate::lane::{LaneReceiver, LaneSender, STREAMS};
 
 /// Memory of a connection beside its rings. An idle connection uses less than this
 /// (`crates/proto/tests/hostile/memory.rs`).
@@ -45,7 +45,8 @@ impl Connection {
     pub(crate) fn refuse_memory(&mut self, now: Time) {
         self.close(now, CloseCode::Refused, "no memory is left");
         let (config, slot_len) = (&self.config, self.config.slot_len());
-        self.receiver = LaneReceiver::new(slot_len, config.repair.max_span, config.limits.ring_memory, config.inline());
+        let (span, memory) = (config.repair.max_span, config.limits.ring_memory);
+        self.receiver = LaneReceiver::new(LaneId(STREAMS), slot_len, span, memory, config.inline());
         self.lanes = Lanes::new(
             LaneSender::new((config.profile.layout, config.repair.max_span), slot_len, config.limits.ring_memory, 0),
             config.profile.redundancy,

@@ -45,10 +45,12 @@ use crate::Time;
 use crate::config::Config;
 use crate::crypto::PublicKey;
 use crate::handshake::{Initiator, Route, Session};
+use crate::ids::ConnectionHandle;
 use crate::lane::{LaneReceiver, LaneSender, STREAMS, Streams};
 use crate::path::{FeedbackClock, MtuProber, OurIds, Path, Validation};
 use crate::profile::Profile;
 use crate::stats::Stats;
+use crate::trace::{TraceEvent, Tracer};
 use crate::wire::{ConnectionId, code_name};
 use carried::Data;
 use exchange::Exchange;
@@ -127,6 +129,7 @@ pub struct Connection {
     /// When FEEDBACK last requested an acknowledgement of credit.
     credit_asked: Time,
     stats: Stats,
+    tracer: Tracer,
     /// Response to the peer's challenge, to be sent to the address in use.
     path_response: Option<[u8; 8]>,
     /// When a symbol was last received. `None` once a probe has asked why no further one arrives.
@@ -192,7 +195,13 @@ impl Connection {
                 ),
                 config.profile.redundancy,
             ),
-            receiver: LaneReceiver::new(slot_len, config.repair.max_span, config.limits.ring_memory, config.inline()),
+            receiver: LaneReceiver::new(
+                LaneId(STREAMS),
+                slot_len,
+                config.repair.max_span,
+                config.limits.ring_memory,
+                config.inline(),
+            ),
             streams: Streams::new(
                 side,
                 config.limits.max_streams,
@@ -214,6 +223,7 @@ impl Connection {
             delivered_since_feedback: 0,
             credit_asked: Time::ZERO,
             stats: Stats::default(),
+            tracer: Tracer::default(),
             path_response: None,
             heard_symbol: None,
             config,
@@ -248,7 +258,7 @@ impl Connection {
                 CloseCode::Refused,
                 format!("this end codes with {name}, which the other does not decode"),
             );
-            self.events.push_back(Event::Closed(CloseReason::UnknownCode(name)));
+            self.tell_closed(now, CloseReason::UnknownCode(name));
         }
     }
 
@@ -337,9 +347,9 @@ impl Connection {
         match self.state {
             State::Established { .. } => {
                 self.start_closing(now, code, reason.to_owned());
-                self.events.push_back(Event::Closed(CloseReason::Local));
+                self.tell_closed(now, CloseReason::Local);
             }
-            State::Connecting(_) => self.end(CloseReason::Local),
+            State::Connecting(_) => self.end(now, CloseReason::Local),
             State::Closing { .. } | State::Draining { .. } | State::Closed => {}
         }
     }
@@ -348,7 +358,7 @@ impl Connection {
     fn fault(&mut self, now: Time, code: CloseCode) {
         if matches!(self.state, State::Established { .. }) {
             self.start_closing(now, code, String::new());
-            self.events.push_back(Event::Closed(CloseReason::Fault(code)));
+            self.tell_closed(now, CloseReason::Fault(code));
         }
     }
 
@@ -359,9 +369,25 @@ impl Connection {
         self.state = State::Closing { code, reason, next: now, until: None };
     }
 
-    fn end(&mut self, reason: CloseReason) {
+    fn end(&mut self, now: Time, reason: CloseReason) {
         self.state = State::Closed;
+        self.tell_closed(now, reason);
+    }
+
+    fn tell_connected(&mut self, now: Time) {
+        self.events.push_back(Event::Connected);
+        self.tracer.record(now, || TraceEvent::Connected { remote: self.path.remote });
+    }
+
+    fn tell_closed(&mut self, now: Time, reason: CloseReason) {
+        self.tracer.record(now, || TraceEvent::Closed(reason.clone()));
         self.events.push_back(Event::Closed(reason));
+    }
+
+    /// Sets the trace of this connection. Called before the connection handles anything.
+    pub(crate) fn trace_as(&mut self, handle: ConnectionHandle) {
+        self.tracer = Tracer::new(self.config.trace.clone(), handle);
+        self.receiver.tracer = self.tracer.clone();
     }
 
     /// The pacing rate in bytes per second.

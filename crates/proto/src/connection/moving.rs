@@ -14,6 +14,7 @@ use super::carried::Carried;
 use super::{Connection, Side, State, Transmit};
 use crate::Time;
 use crate::path::{Errand, Fate, MAX_FEEDBACK_DELAY, Move};
+use crate::trace::TraceEvent;
 use crate::wire::{ConnectionId, Frame, SHORT_HEADER_LEN, TAG_LEN, Writer, write_short_header};
 
 /// Length of a packet with a challenge and a response, 9 bytes each.
@@ -88,7 +89,10 @@ impl Connection {
             self.path.rtt.on_sample(now, rtt, Duration::ZERO);
             self.path.rate.on_handshake(rtt);
         }
-        self.stats.moves += u64::from(moves);
+        if moves {
+            self.stats.moves += 1;
+            self.tracer.record(now, || TraceEvent::Moved { remote: address });
+        }
         // The peer may not have received what was sent to its old address.
         self.path.feedback.request(now);
     }

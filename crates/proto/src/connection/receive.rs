@@ -10,11 +10,12 @@ use tidewire_codec::SourceId;
 
 use super::keys::MAX_FORGED;
 use super::moving::Origin;
-use super::{CloseCode, CloseReason, Connection, Event, Received, State};
+use super::{CloseCode, CloseReason, Connection, Received, State};
 use crate::Time;
 use crate::crypto::{OpenError, Opened};
 use crate::lane::Arrival;
 use crate::path::IP_UDP_HEADER;
+use crate::trace::TraceEvent;
 use crate::wire::{ConnectionId, Datagram, Frame, Frames};
 
 /// What the frames of one packet request.
@@ -43,10 +44,11 @@ impl Connection {
         self.stats.packets.received += 1;
         self.stats.bytes.wire_received += (len + IP_UDP_HEADER) as u64;
         let heard = core::mem::replace(&mut self.last_heard, now);
+        let mut connected = false;
         match &mut self.state {
             State::Established { confirmed } if !*confirmed => {
                 *confirmed = true;
-                self.events.push_back(Event::Connected);
+                connected = true;
                 // The time since the HELLO. It is too long if REPLYs were lost, so it is not a round-trip
                 // sample.
                 self.path.rate.on_handshake(now.since(heard));
@@ -59,6 +61,11 @@ impl Connection {
             }
             _ => {}
         }
+        if connected {
+            self.tell_connected(now);
+        }
+        let number = opened.number;
+        self.tracer.record(now, || TraceEvent::PacketReceived { number, bytes: (len + IP_UDP_HEADER) as u32 });
         self.on_phase(now, opened.phase);
         self.on_origin(now, Origin { from, to, len, highest: opened.highest });
         let gap = self.path.received.insert(opened.number, now, ecn);
@@ -122,7 +129,7 @@ impl Connection {
         if matches!(self.state, State::Closing { .. }) {
             return;
         }
-        self.events.push_back(Event::Connected);
+        self.tell_connected(now);
         // The first packet proves to the responder that this end has the keys. It also measures the round
         // trip.
         self.path.silence.probe_owed = true;
@@ -166,7 +173,7 @@ impl Connection {
                 let reason = CloseReason::Peer { code: CloseCode::from_wire(code), reason: reason.to_owned() };
                 let until = now + self.path.rtt.probe_timeout(Duration::ZERO);
                 if matches!(self.state, State::Established { .. }) {
-                    self.events.push_back(Event::Closed(reason));
+                    self.tell_closed(now, reason);
                 }
                 self.state = State::Draining { until };
             }

@@ -9,14 +9,15 @@ use core::time::Duration;
 
 use tidewire_codec::{Code, RepairId, SourceId};
 
-use super::carried::{Carried, Data};
+use super::carried::{Carried, Data, content};
 use super::lanes::Lane;
 use super::slices::BASE_SIZE;
-use super::{CLOSING_TIMEOUTS, Connection, State, Transmit};
+use super::{CLOSING_TIMEOUTS, Connection, LaneId, State, Transmit};
 use crate::Time;
 use crate::lane::{LaneSender, STREAMS, Slice};
 use crate::path::{Ecn, IP_UDP_HEADER, transmission_time};
 use crate::redundancy::{CodingContext, Planned, Policies, Repair};
+use crate::trace::TraceEvent;
 use crate::wire::{
     Frame, Layout, SHORT_HEADER_LEN, TAG_LEN, Writer, pad, repair_header_len, source_header_len, write_grease,
     write_repair_header, write_short_header, write_source_header,
@@ -151,6 +152,8 @@ impl Connection {
             self.path.usage.on_data(now, self.path.rtt.smoothed());
             self.lanes.charge(lane, bytes);
         }
+        let number = self.path.flight.next_number();
+        self.tracer.record(now, || TraceEvent::PacketSent { number, bytes, content: content(carried) });
         self.path.on_sent(now, bytes, carried, elicits);
         let packets = &mut self.stats.packets;
         packets.sent += 1;
@@ -413,7 +416,14 @@ impl Connection {
                 } else {
                     self.write_first_slice(*lane, id, number, w)?
                 };
-                self.ask_policies(now, *lane, |policies, cx| policies.on_source_sent(cx));
+                let changed = self.ask_policies(now, *lane, |policies, cx| {
+                    let before = policies.planned();
+                    policies.on_source_sent(cx);
+                    policies.planned().filter(|&planned| Some(planned) != before)
+                });
+                if let Some(planned) = changed.flatten() {
+                    self.tracer.record(now, || TraceEvent::Planned { lane: LaneId(*lane), planned });
+                }
                 self.make_ahead(*lane);
                 self.wake_writers(now);
                 Some(carried)

@@ -36,7 +36,7 @@ impl Connection {
         match &self.state {
             State::Connecting(initiator) => {
                 if initiator.expired(now) {
-                    self.end(CloseReason::NoAnswer);
+                    self.end(now, CloseReason::NoAnswer);
                 }
                 return;
             }
@@ -51,7 +51,7 @@ impl Connection {
             State::Established { .. } => {}
         }
         if now >= self.last_heard + self.idle_timeout {
-            return self.end(CloseReason::Idle);
+            return self.end(now, CloseReason::Idle);
         }
         self.ids.forget(now);
         self.validation.expire(now, self.path.rtt.probe_timeout(MAX_FEEDBACK_DELAY));
@@ -117,11 +117,11 @@ impl Connection {
     }
 
     /// Called when the peer answered a HELLO and said whether it knows this connection.
-    pub(crate) fn on_answer(&mut self, known: bool) {
+    pub(crate) fn on_answer(&mut self, now: Time, known: bool) {
         if known {
             self.path.silence.probe_owed = true;
         } else {
-            self.end(CloseReason::Forgotten);
+            self.end(now, CloseReason::Forgotten);
         }
     }
 

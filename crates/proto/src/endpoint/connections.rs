@@ -113,7 +113,7 @@ impl Connections {
     }
 
     pub fn insert(&mut self, connection: Connection) -> ConnectionHandle {
-        let handle = ConnectionHandle(self.next_handle);
+        let handle = self.next_handle();
         self.next_handle += 1;
         let connection = Box::new(connection);
         let [ready, telling, stale, working, ended] = [false; 5];
@@ -121,6 +121,11 @@ impl Connections {
         self.measure(handle);
         self.touch(handle);
         handle
+    }
+
+    /// The handle of the connection that is inserted next.
+    pub fn next_handle(&self) -> ConnectionHandle {
+        ConnectionHandle(self.next_handle)
     }
 
     /// Returns a connection for changes.

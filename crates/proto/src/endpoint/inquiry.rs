@@ -106,7 +106,7 @@ impl Endpoint {
         if let Some(connection) = self.connections.touch(handle)
             && connection.silence() == Some(question)
         {
-            connection.on_answer(found);
+            connection.on_answer(now, found);
         }
         true
     }

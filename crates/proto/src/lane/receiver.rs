@@ -21,8 +21,10 @@ use super::store::Store;
 use super::{INITIAL_CREDIT, SMALLEST_RING, most_symbols};
 use crate::Time;
 use crate::close::CloseCode;
+use crate::ids::LaneId;
 use crate::redundancy::{MAX_REGIONS, MAX_RUNS};
 use crate::stats::{DelayHistogram, SymbolStats};
+use crate::trace::{SymbolOrigin, TraceEvent, Tracer};
 use crate::wire::{LaneRepr, Layout, SEND_TIME_MODULUS, SymbolFrames};
 
 /// The credit doubles when more symbols than this fraction of it were received within a round trip, or are
@@ -100,6 +102,9 @@ pub(crate) struct LaneReceiver {
     regions: Vec<(Range<SourceId>, u64)>,
     region_len: u64,
     pub delay: DelayHistogram,
+    pub tracer: Tracer,
+    /// The lane, for the trace.
+    lane: LaneId,
     pub symbols: SymbolStats,
     /// Receptions that did not raise the rank, refused ones included.
     pub redundant: u64,
@@ -114,9 +119,9 @@ pub(crate) struct LaneReceiver {
 }
 
 impl LaneReceiver {
-    /// `slot_len` is the length of the longest symbol, `max_span` the longest span. The ring may grow to
-    /// `memory` bytes. Jobs of at most `inline` products run immediately.
-    pub fn new(slot_len: usize, max_span: u16, memory: usize, inline: usize) -> Self {
+    /// The receiver of `lane`. `slot_len` is the length of the longest symbol, `max_span` the longest span.
+    /// The ring may grow to `memory` bytes. Jobs of at most `inline` products run immediately.
+    pub fn new(lane: LaneId, slot_len: usize, max_span: u16, memory: usize, inline: usize) -> Self {
         let (span, max_credit) = (usize::from(max_span), most_symbols(slot_len, memory));
         let max_rows = (max_credit / ROW_DIVISOR).clamp(span, ROW_SPANS * span);
         let limits = Limits { slot_len, capacity: SMALLEST_RING, max_span, max_rows };
@@ -134,6 +139,8 @@ impl LaneReceiver {
             regions: Vec::new(),
             region_len: max_span.max(1).into(),
             delay: DelayHistogram::default(),
+            tracer: Tracer::default(),
+            lane,
             symbols: SymbolStats::default(),
             redundant: 0,
             round: (Time::ZERO, 0),
@@ -361,21 +368,30 @@ impl LaneReceiver {
     /// Moves the edge past one symbol, which was delivered in order or skipped.
     fn pass(&mut self, now: Time) {
         let origin = self.origins.pop_front().unwrap_or(Origin::Unknown);
-        let symbol = self.store.symbol(self.edge);
+        let (lane, id, symbol) = (self.lane, self.edge, self.store.symbol(self.edge));
         self.edge = SourceId(self.edge.0 + 1);
+        let origin = match origin {
+            Origin::Unknown if symbol.is_none() => SymbolOrigin::GivenUp,
+            Origin::Repaired => SymbolOrigin::Repaired,
+            Origin::Resent => SymbolOrigin::Resent,
+            Origin::Direct | Origin::Unknown => SymbolOrigin::Direct,
+        };
+        let header = symbol.and_then(|symbol| SymbolFrames::new(symbol).ok()).map(|(header, _)| header);
+        let delay = header.map(|header| self.clock.delay(now, header.time));
         match origin {
-            Origin::Unknown if symbol.is_none() => {
-                self.symbols.expired += 1;
-                return;
-            }
-            Origin::Repaired => self.symbols.repaired += 1,
-            Origin::Resent => self.symbols.resent += 1,
-            Origin::Direct | Origin::Unknown => self.symbols.direct += 1,
+            SymbolOrigin::Direct => self.symbols.direct += 1,
+            SymbolOrigin::Resent => self.symbols.resent += 1,
+            SymbolOrigin::Repaired => self.symbols.repaired += 1,
+            SymbolOrigin::GivenUp => self.symbols.expired += 1,
         }
-        self.symbols.delivered += 1;
-        if let Some((header, _)) = symbol.and_then(|symbol| SymbolFrames::new(symbol).ok()) {
-            self.delay.record(self.clock.delay(now, header.time));
+        self.symbols.delivered += u64::from(origin != SymbolOrigin::GivenUp);
+        if let Some(delay) = delay {
+            self.delay.record(delay);
         }
+        self.tracer.record(now, || {
+            let delay = delay.unwrap_or_default();
+            TraceEvent::SymbolPassed { lane, id, origin, delay }
+        });
     }
 
     /// Collects the missing ids for [`Self::report`].

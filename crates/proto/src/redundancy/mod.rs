@@ -237,6 +237,11 @@ impl Policies {
         self.proactive.poll_closed()
     }
 
+    /// The newest decision of the planner; `None` for policies without one.
+    pub fn planned(&self) -> Option<Planned> {
+        self.planner.as_ref().map(|planner| *planner.planned())
+    }
+
     /// The current plan, once enough is known about the path.
     pub fn plan(&self) -> Option<&Plan> {
         self.planner.as_ref().and_then(|planner| planner.planned().plan.as_ref())

@@ -21,6 +21,7 @@ mod small;
 mod steps;
 mod streams;
 mod target;
+mod trace;
 
 use core::time::Duration;
 use std::path::Path;
