@@ -86,6 +86,29 @@ pub struct Exchanged {
     pub sent: u64,
 }
 
+/// What a pair counted, both ends together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counted {
+    /// Datagrams sent.
+    pub datagrams: u64,
+    /// Number of times that an endpoint was woken for its own timer.
+    pub wakes: u64,
+    /// Number of times that an endpoint's timer was not later than the moment at which it had just been woken
+    /// and drained. It must be zero.
+    pub overdue: u64,
+    /// Hash of every datagram sent: time, sender, length and tag, which depends on every bit. Equal runs have
+    /// equal hashes.
+    pub fingerprint: u64,
+}
+
+/// Changes of the near end's address: how, when next, and how many there were.
+#[derive(Default)]
+struct Moves {
+    next: Option<(Rebinding, Time)>,
+    done: u16,
+}
+
 /// The driver.
 pub struct Pair {
     now: Time,
@@ -97,14 +120,9 @@ pub struct Pair {
     buffer: Vec<u8>,
     /// Datagram buffers to be used again.
     spare: Vec<Vec<u8>>,
-    /// How the near end's address changes, when it does so next, and how often it did.
-    rebinding: Option<(Rebinding, Time)>,
-    rebound: u16,
+    rebinding: Moves,
     exchanged: Exchanged,
-    datagrams: u64,
-    wakes: u64,
-    overdue: u64,
-    fingerprint: u64,
+    counted: Counted,
     /// Steps since the clock last moved.
     steps: u32,
     /// Times that each datagram is handed over.
@@ -118,7 +136,10 @@ pub struct Pair {
 
 impl fmt::Debug for Pair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pair").field("now", &self.now).field("datagrams", &self.datagrams).finish_non_exhaustive()
+        f.debug_struct("Pair")
+            .field("now", &self.now)
+            .field("datagrams", &self.counted.datagrams)
+            .finish_non_exhaustive()
     }
 }
 
@@ -156,13 +177,9 @@ impl Pair {
             nonces,
             buffer: vec![0; DATAGRAM],
             spare: Vec::new(),
-            rebinding: None,
-            rebound: 0,
+            rebinding: Moves::default(),
             exchanged: Exchanged::default(),
-            datagrams: 0,
-            wakes: 0,
-            overdue: 0,
-            fingerprint: 0,
+            counted: Counted::default(),
             steps: 0,
             copies: 1,
             ledger: Ledger::default(),
@@ -171,30 +188,14 @@ impl Pair {
         }
     }
 
+    /// What was counted so far.
+    pub fn counted(&self) -> Counted {
+        self.counted
+    }
+
     /// The virtual time.
     pub fn now(&self) -> Time {
         self.now
-    }
-
-    /// Datagrams put on the link so far, both ways.
-    pub fn datagrams(&self) -> u64 {
-        self.datagrams
-    }
-
-    /// Times that an endpoint was woken for its own timer.
-    pub fn wakes(&self) -> u64 {
-        self.wakes
-    }
-
-    /// Times that an endpoint, woken and drained, asked to be woken at a moment that was not later: a busy
-    /// loop.
-    pub fn overdue(&self) -> u64 {
-        self.overdue
-    }
-
-    /// Hash of all datagrams sent so far; equal for equal runs.
-    pub fn fingerprint(&self) -> u64 {
-        self.fingerprint
     }
 
     /// What the packet keys of both ends sealed.
@@ -237,13 +238,13 @@ impl Pair {
 
     /// From now on the near end's address changes like this, or stays.
     pub fn rebind_every(&mut self, rebinding: Option<Rebinding>) {
-        self.rebinding = rebinding.map(|rebinding| (rebinding, self.now + rebinding.every));
+        self.rebinding.next = rebinding.map(|rebinding| (rebinding, self.now + rebinding.every));
     }
 
     /// The near end has another address from now on.
     pub fn rebind(&mut self, what: Rebound) {
-        self.rebound = self.rebound.wrapping_add(1);
-        self.near.address = what.next(self.near.address, self.rebound);
+        self.rebinding.done = self.rebinding.done.wrapping_add(1);
+        self.near.address = what.next(self.near.address, self.rebinding.done);
         self.exchanged = Exchanged::default();
         if what == Rebound::Roams {
             self.near.endpoint.handle_address_change(self.now);
@@ -253,7 +254,7 @@ impl Pair {
 
     /// Times that the near end's address has changed.
     pub fn rebound(&self) -> u16 {
-        self.rebound
+        self.rebinding.done
     }
 
     /// What the far end and the near end's last address exchanged.
@@ -337,12 +338,12 @@ impl Pair {
         let jobs = self.jobs.as_ref().and_then(Jobs::poll_timeout);
         let next = [self.link.poll_timeout(), near, far, jobs].into_iter().flatten().min()?;
         // Where nothing else happens, nobody has use for another address.
-        Some(self.rebinding.map_or(next, |(_, at)| at.min(next)))
+        Some(self.rebinding.next.map_or(next, |(_, at)| at.min(next)))
     }
 
     /// Everything that happens at `now`.
     fn step(&mut self, application: &mut dyn Application) {
-        if let Some((rebinding, _)) = self.rebinding.filter(|&(_, at)| at <= self.now) {
+        if let Some((rebinding, _)) = self.rebinding.next.filter(|&(_, at)| at <= self.now) {
             self.rebind(rebinding.what);
             self.rebind_every(Some(rebinding));
         }
@@ -354,14 +355,14 @@ impl Pair {
             let woken = side.wakes.is_some_and(|at| at.max(side.asleep_until) <= now);
             if woken {
                 side.endpoint.handle_timeout(now);
-                self.wakes += 1;
+                self.counted.wakes += 1;
                 touched = true;
             }
             if touched {
                 self.settle(end, application);
             }
             let own = self.side(end).endpoint.poll_timeout();
-            self.overdue += u64::from(woken && own.is_some_and(|(at, _)| at <= now));
+            self.counted.overdue += u64::from(woken && own.is_some_and(|(at, _)| at <= now));
         }
     }
 
@@ -473,8 +474,8 @@ impl Pair {
             let mut bytes = self.spare.pop().unwrap_or_default();
             bytes.clear();
             bytes.extend_from_slice(&self.buffer[..transmit.len]);
-            self.datagrams += 1;
-            self.fingerprint = digest(self.fingerprint, self.now, end, &bytes);
+            self.counted.datagrams += 1;
+            self.counted.fingerprint = digest(self.counted.fingerprint, self.now, end, &bytes);
             let (from, to) = (side.address, transmit.destination);
             if to == self.near.address {
                 self.exchanged.sent += transmit.len as u64;

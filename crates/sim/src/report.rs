@@ -16,7 +16,7 @@ use crate::duplex::DuplexConfig;
 use crate::link::LinkStats;
 use crate::load::{Flow, Load};
 use crate::nonces::Sealed;
-use crate::pair::{End, Pair};
+use crate::pair::{Counted, End, Pair};
 use crate::rebinding::Rebinding;
 
 /// What is to be run.
@@ -134,10 +134,7 @@ impl Run {
             endpoints,
             forward: *self.pair.link_mut().forward.stats(),
             back: *self.pair.link_mut().back.stats(),
-            datagrams: self.pair.datagrams(),
-            wakes: self.pair.wakes(),
-            overdue: self.pair.overdue(),
-            fingerprint: self.pair.fingerprint(),
+            counted: self.pair.counted(),
             sealed: self.pair.sealed(),
         }
     }
@@ -187,16 +184,8 @@ pub struct Report {
     pub forward: LinkStats,
     /// The link from far to near.
     pub back: LinkStats,
-    /// Datagrams sent, both ways.
-    pub datagrams: u64,
-    /// Times that an endpoint was woken for its own timer.
-    pub wakes: u64,
-    /// Times that an endpoint's timer was not later than the moment it had just been woken and drained at;
-    /// must be zero.
-    pub overdue: u64,
-    /// Hash of every datagram sent: when, by whom, how long, and its tag, on which each of its bits depends.
-    /// Equal for equal runs.
-    pub fingerprint: u64,
+    /// What the pair counted.
+    pub counted: Counted,
     /// Packets that both ends sealed, and how many of them under a nonce that their key had used before: must
     /// be none.
     pub sealed: Sealed,
@@ -261,7 +250,7 @@ mod tests {
         assert_eq!(report.delay().count(), report.near.symbols.delivered);
         assert!(report.goodput_bps < 8e6 && report.steady_goodput_bps.is_some_and(|bps| bps < 8e6));
         assert!(report.sent_per_byte() > 1.0 && report.outward().lost > 0 && report.forward.lost == 0);
-        assert_eq!(report.fingerprint, trial.run().fingerprint);
-        assert_ne!(report.fingerprint, Trial { seed: 6, ..trial }.run().fingerprint);
+        assert_eq!(report.counted.fingerprint, trial.run().counted.fingerprint);
+        assert_ne!(report.counted.fingerprint, Trial { seed: 6, ..trial }.run().counted.fingerprint);
     }
 }

@@ -249,11 +249,11 @@ fn s06_ten_minutes_of_sleep() {
             let wakes = run.pair.now() + Duration::from_secs(seconds);
             run.pair.suspend(end, wakes);
             run.until(wakes - Duration::from_nanos(1));
-            let fired = run.pair.wakes();
+            let fired = run.pair.counted().wakes;
             run.until(wakes);
-            let fired = run.pair.wakes() - fired;
+            let fired = run.pair.counted().wakes - fired;
             let what = format!("{end:?} sleeps {seconds} s, {from:?} sends, seed {seed}");
-            assert!(fired <= 100 && run.pair.overdue() == 0, "{what}: {fired} timers fired");
+            assert!(fired <= 100 && run.pair.counted().overdue == 0, "{what}: {fired} timers fired");
             let over = run.until(wakes + Duration::from_secs(120));
             let closed = &run.load.closed;
             println!("{what}: {fired} timers fired, closed {closed:?}");
@@ -283,9 +283,9 @@ fn s07_a_reader_that_stalls_for_a_minute() {
         let full = written(&run);
         let window = Config::default().stream_window();
         assert!(full <= window, "{full} bytes were taken of a stream whose window is {window}");
-        let before = run.pair.datagrams();
+        let before = run.pair.counted().datagrams;
         run.until(Time::from_millis(60_000));
-        let (after, datagrams) = (written(&run), run.pair.datagrams() - before);
+        let (after, datagrams) = (written(&run), run.pair.counted().datagrams - before);
         println!("{from:?} sends, {loss} lost: {full} bytes, and {datagrams} datagrams in 55 s");
         assert_eq!((after, run.load.read()), (full, 0));
         // Probes for credit, their answers, and the answers' acknowledgements.

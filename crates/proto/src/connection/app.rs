@@ -90,7 +90,7 @@ impl core::error::Error for ReadError {}
 impl Connection {
     /// Opens a stream. The peer learns of it with its first bytes.
     pub fn open_stream(&mut self) -> Result<StreamId, OpenError> {
-        if self.keys.is_none() || !matches!(self.state, State::Established { .. }) {
+        if self.security.keys.is_none() || !matches!(self.state, State::Established { .. }) {
             return Err(OpenError::NotConnected);
         }
         self.streams.open().ok_or(OpenError::Limit)
@@ -230,7 +230,7 @@ impl Connection {
     /// If the peer may now open more streams than `before`, tells it soon.
     fn tell_new_limit(&mut self, before: u64) {
         if self.streams.remote_limit() > before {
-            self.path.feedback.request(self.last_asked);
+            self.path.feedback.request(self.contact.last_asked);
         }
     }
 
@@ -274,7 +274,7 @@ impl Connection {
             self.streams.wants_read(stream);
             return Err(ReadError::Blocked);
         }
-        self.streams.chunk(stream, self.receiver.store()).ok_or(ReadError::Blocked)
+        self.streams.chunk(stream, self.receiving.receiver.store()).ok_or(ReadError::Blocked)
     }
 
     /// Tells that the application has used the first `n` bytes of the chunk. At the end of the stream, pass

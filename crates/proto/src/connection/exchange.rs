@@ -100,12 +100,12 @@ impl Exchange {
 impl Connection {
     /// Gives the connection the secrets that its exchanges need.
     pub(crate) fn allow_exchanges(&mut self, renewal: Renewal) {
-        self.exchange.renewal = Some(Box::new(renewal));
+        self.security.exchange.renewal = Some(Box::new(renewal));
     }
 
     /// Handles the peer's REKEY.
     pub(super) fn on_rekey(&mut self, now: Time, number: u64, message: &[u8]) -> Result<(), CloseCode> {
-        let (exchange, Some(keys)) = (&mut self.exchange, &mut self.keys) else { return Ok(()) };
+        let (exchange, Some(keys)) = (&mut self.security.exchange, &mut self.security.keys) else { return Ok(()) };
         match (self.side, &mut exchange.step) {
             (Side::Initiator, Step::Asked(state)) if number == exchange.number => {
                 let Fresh { ours, theirs } = finish_renewal(state, message).ok_or(CloseCode::Protocol)?;
@@ -122,7 +122,7 @@ impl Connection {
                 if number == exchange.number + 1 && now >= exchange.since + LEAST_FRESH_KEYS_AFTER =>
             {
                 let renewal = exchange.renewal.as_mut().ok_or(CloseCode::Protocol)?;
-                let answer = renewal.answer((keys.aead, number), self.peer_key.as_ref(), message);
+                let answer = renewal.answer((keys.aead, number), self.security.peer_key.as_ref(), message);
                 let (Fresh { ours, theirs }, bytes) = answer.ok_or(CloseCode::Protocol)?;
                 keys.opening.refresh(&theirs);
                 let phase = keys.opening.phase() + 1;
@@ -137,8 +137,10 @@ impl Connection {
 
     /// Called for an authentic packet of the peer in key phase `phase`.
     pub(super) fn on_phase(&mut self, now: Time, phase: u64) {
-        let exchange = &mut self.exchange;
-        let (Step::Answered { phase: expected, ours }, Some(keys)) = (&exchange.step, &mut self.keys) else { return };
+        let exchange = &mut self.security.exchange;
+        let (Step::Answered { phase: expected, ours }, Some(keys)) = (&exchange.step, &mut self.security.keys) else {
+            return;
+        };
         if phase < *expected {
             return;
         }

@@ -50,10 +50,10 @@ impl Connection {
     /// Settles packets that are newly acknowledged, then those that are therefore lost, then informs the rate
     /// controller.
     fn settle_acked(&mut self, now: Time, feedback: &Feedback<'_>) -> Result<(), CloseCode> {
-        if !self.path.newly_acked(feedback.received(), &mut self.acked) {
+        if !self.path.newly_acked(feedback.received(), &mut self.scratch.acked) {
             return Err(CloseCode::Protocol);
         }
-        let acked = core::mem::take(&mut self.acked);
+        let acked = core::mem::take(&mut self.scratch.acked);
         let mut sample = AckSample {
             now,
             bytes: 0,
@@ -80,7 +80,7 @@ impl Connection {
             sample.bytes += self.settle_one(now, n);
         }
         let any = !acked.is_empty();
-        self.acked = acked;
+        self.scratch.acked = acked;
         self.detect_losses(now);
         if any {
             self.path.silence.on_answer(now);
@@ -110,7 +110,7 @@ impl Connection {
     fn settle_one(&mut self, now: Time, n: u64) -> u64 {
         let Some(before) = self.path.flight.settle(n, Fate::Acked) else { return 0 };
         self.stats.packets.acked += 1;
-        if let Some(keys) = &mut self.keys {
+        if let Some(keys) = &mut self.security.keys {
             keys.sealing.on_acknowledged(n);
         }
         let mut freed = 0;
@@ -137,7 +137,7 @@ impl Connection {
 
     /// Finds lost packets and settles them.
     pub(super) fn detect_losses(&mut self, now: Time) {
-        let mut lost = core::mem::take(&mut self.lost);
+        let mut lost = core::mem::take(&mut self.scratch.lost);
         lost.clear();
         self.path.losses.detector.detect(&mut self.path.flight, now, self.path.rtt.min(), &mut lost);
         let (mut bytes, mut newest) = (0, Time::ZERO);
@@ -155,7 +155,7 @@ impl Connection {
             let persistent = is_persistent(&self.path.flight, &lost, self.path.rtt.persistent_span(MAX_FEEDBACK_DELAY));
             self.path.rate.on_loss(&LossSample { now, bytes, sent: newest, persistent });
         }
-        self.lost = lost;
+        self.scratch.lost = lost;
         self.path.tell_fates(now);
         self.path.forget_packets(now);
     }
@@ -190,9 +190,9 @@ impl Connection {
             Carried::SizeProbe if arrived => self.path.mtu.on_acked(sent.at, udp),
             Carried::SizeProbe => self.path.mtu.on_lost(sent.at, udp, now, self.path.rtt.smoothed()),
             Carried::Control => {
-                self.asking.on_fate(n, arrived);
-                self.ids.on_fate(n, arrived);
-                self.exchange.on_fate(n, arrived);
+                self.agreed.asking.on_fate(n, arrived);
+                self.addresses.ids.on_fate(n, arrived);
+                self.security.exchange.on_fate(n, arrived);
             }
             Carried::Data(Data::Base { .. }) => {}
         }
@@ -208,16 +208,16 @@ impl Connection {
     /// there was no room.
     pub(super) fn write_feedback(&mut self, now: Time, number: u64, w: &mut Writer<'_>) -> Option<bool> {
         let rtt = self.path.rtt.smoothed();
-        self.receiver.review(now, rtt);
-        let inbound = self.inbound.values_mut().map(|inbound| &mut inbound.receiver);
+        self.receiving.receiver.review(now, rtt);
+        let inbound = self.receiving.inbound.values_mut().map(|inbound| &mut inbound.receiver);
         inbound.filter(|receiver| receiver.is_reportable()).for_each(|receiver| receiver.review(now, rtt));
-        let (reports, count) = lane_reports(&self.receiver, &self.inbound);
+        let (reports, count) = lane_reports(&self.receiving.receiver, &self.receiving.inbound);
         let lanes = &reports[..count];
         let credit = self.streams.has_unconfirmed();
         // A limit that moves constantly is confirmed once per round trip, not with every FEEDBACK.
-        let elicits = credit && now.since(self.credit_asked) >= self.path.rtt.smoothed();
+        let elicits = credit && now.since(self.receiving.credit_asked) >= self.path.rtt.smoothed();
         let spent = crate::path::IP_UDP_HEADER + crate::wire::SHORT_HEADER_LEN + crate::wire::TAG_LEN;
-        let earned = (self.delivered_since_feedback as f64 * RETURN_SHARE) as usize;
+        let earned = (self.receiving.unreported as f64 * RETURN_SHARE) as usize;
         let room = w.remaining().min(earned.saturating_sub(spent).max(LEAST_FEEDBACK));
         let tally = self.path.received.ecn();
         let ecn = tally.any().then_some(EcnCounts { ect0: tally.ect0, ect1: tally.ect1, ce: tally.ce });
@@ -244,10 +244,10 @@ impl Connection {
             self.streams.on_credit_sent(number);
         }
         if elicits {
-            self.credit_asked = now;
+            self.receiving.credit_asked = now;
         }
-        self.inbound.values_mut().for_each(|inbound| inbound.receiver.news = false);
-        self.delivered_since_feedback = 0;
+        self.receiving.inbound.values_mut().for_each(|inbound| inbound.receiver.news = false);
+        self.receiving.unreported = 0;
         self.path.feedback.on_sent(now);
         Some(elicits)
     }

@@ -70,10 +70,10 @@ impl Connection {
         }
         // Decoding comes first, because readers wait for it.
         let decode = |lane, work| Job { lane, work: Work::Decode(work) };
-        if let Some(work) = self.receiver.poll_job() {
+        if let Some(work) = self.receiving.receiver.poll_job() {
             return Some(decode(STREAMS, work));
         }
-        let mut inbound = self.inbound.iter_mut();
+        let mut inbound = self.receiving.inbound.iter_mut();
         let job = inbound.find_map(|(&lane, inbound)| Some(decode(lane, inbound.receiver.poll_job()?)));
         job.or_else(|| {
             let mut lanes = self.lanes.iter_mut();
@@ -84,8 +84,8 @@ impl Connection {
     /// Whether [`Self::poll_job`] may have a job.
     pub(crate) fn has_job(&self) -> bool {
         self.config.jobs.workers > 0
-            && (self.receiver.has_job()
-                || self.inbound.values().any(|inbound| inbound.receiver.has_job())
+            && (self.receiving.receiver.has_job()
+                || self.receiving.inbound.values().any(|inbound| inbound.receiver.has_job())
                 || self.lanes.iter().any(|(_, lane)| lane.sender.has_job()))
             && matches!(self.state, State::Established { .. })
     }
@@ -118,9 +118,9 @@ impl Connection {
             }
         };
         if lane == STREAMS {
-            return self.receiver.handle_job(now, decoded, &mut self.streams);
+            return self.receiving.receiver.handle_job(now, decoded, &mut self.streams);
         }
-        let Some(inbound) = self.inbound.get_mut(&lane) else { return Ok(false) };
+        let Some(inbound) = self.receiving.inbound.get_mut(&lane) else { return Ok(false) };
         let moved = inbound.receiver.handle_job(now, decoded, &mut inbound.messages)?;
         self.tell_messages(lane);
         Ok(moved)

@@ -53,16 +53,16 @@ impl Connection {
     /// its limit.
     pub(super) fn renew_key(&mut self, now: Time) {
         let State::Established { .. } = self.state else { return };
-        let Some(keys) = &mut self.keys else { return };
+        let Some(keys) = &mut self.security.keys else { return };
         if self.side == Side::Initiator {
-            self.exchange.begin_after(now, self.config.timing.fresh_keys_after, keys.aead);
+            self.security.exchange.begin_after(now, self.config.timing.fresh_keys_after, keys.aead);
         }
         let sealed = keys.sealing.sealed();
         if sealed < self.config.packets.packets_per_key && now < keys.since + KEY_LIFE {
             return;
         }
         // While an exchange is open, the next phase belongs to its keys.
-        if !self.exchange.is_open() && keys.sealing.initiate_update().is_ok() {
+        if !self.security.exchange.is_open() && keys.sealing.initiate_update().is_ok() {
             keys.since = now;
             self.stats.key_updates += 1;
             self.tracer.record(now, || TraceEvent::KeyUpdated);
@@ -74,7 +74,7 @@ impl Connection {
     /// Called when a packet for this connection has a wrong tag. Beyond the limit the keys no longer protect
     /// the connection, so it closes.
     pub(super) fn on_forged(&mut self, now: Time) {
-        let Some(keys) = &mut self.keys else { return };
+        let Some(keys) = &mut self.security.keys else { return };
         keys.forged += 1;
         if keys.forged >= MAX_FORGED && matches!(self.state, State::Established { .. }) {
             self.leave_keys(now);

@@ -132,15 +132,15 @@ impl Connection {
         base: SourceId,
         arrival: Arrival<'_>,
     ) -> Result<bool, CloseCode> {
-        self.heard_symbol = Some(now);
+        self.receiving.heard_symbol = Some(now);
         if lane == STREAMS {
-            return self.receiver.receive(now, base, arrival, &mut self.streams);
+            return self.receiving.receiver.receive(now, base, arrival, &mut self.streams);
         }
         if lane as usize >= MAX_LANES {
             return Err(CloseCode::Protocol);
         }
         let (slot_len, span) = (self.config.slot_len(), self.config.repair.max_span);
-        let inbound = self.inbound.entry(lane).or_insert_with(|| Inbound {
+        let inbound = self.receiving.inbound.entry(lane).or_insert_with(|| Inbound {
             receiver: LaneReceiver::new(
                 LaneId(lane),
                 slot_len,
@@ -157,9 +157,9 @@ impl Connection {
 
     /// Tells the application that a lane has a message, unless it was told already.
     pub(super) fn tell_messages(&mut self, lane: u32) {
-        let is_ready = self.inbound.get(&lane).is_some_and(|inbound| inbound.messages.is_ready());
-        if is_ready && !self.told_message {
-            self.told_message = true;
+        let is_ready = self.receiving.inbound.get(&lane).is_some_and(|inbound| inbound.messages.is_ready());
+        if is_ready && !self.receiving.told_message {
+            self.receiving.told_message = true;
             self.events.push_back(Event::MessageReadable);
         }
     }

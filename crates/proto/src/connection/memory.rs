@@ -29,15 +29,16 @@ impl Connection {
 
     fn rings(&self, receiving: impl Fn(&LaneReceiver) -> usize) -> usize {
         let outbound = self.lanes.iter().map(|(_, lane)| lane.sender.memory());
-        let inbound = self.inbound.values().map(|inbound| receiving(&inbound.receiver) + inbound.messages.memory());
-        receiving(&self.receiver) + self.streams.memory() + outbound.chain(inbound).sum::<usize>()
+        let inbound =
+            self.receiving.inbound.values().map(|inbound| receiving(&inbound.receiver) + inbound.messages.memory());
+        receiving(&self.receiving.receiver) + self.streams.memory() + outbound.chain(inbound).sum::<usize>()
     }
 
     /// Allows the connection to use `spare` bytes more.
     pub(crate) fn allow_memory(&mut self, spare: usize) {
-        self.receiver.spare = spare;
+        self.receiving.receiver.allow_memory(spare);
         self.lanes.streams.sender.spare = spare;
-        self.inbound.values_mut().for_each(|inbound| inbound.receiver.spare = spare);
+        self.receiving.inbound.values_mut().for_each(|inbound| inbound.receiver.allow_memory(spare));
     }
 
     /// Closes the connection because there is no memory for it, and frees its rings at once. Unread data is
@@ -46,11 +47,11 @@ impl Connection {
         self.close(now, CloseCode::Refused, "no memory is left");
         let (config, slot_len) = (&self.config, self.config.slot_len());
         let (span, memory) = (config.repair.max_span, config.limits.ring_memory);
-        self.receiver = LaneReceiver::new(LaneId(STREAMS), slot_len, span, memory, config.inline());
+        self.receiving.receiver = LaneReceiver::new(LaneId(STREAMS), slot_len, span, memory, config.inline());
         self.lanes = Lanes::new(
             LaneSender::new((config.profile.layout, config.repair.max_span), slot_len, config.limits.ring_memory, 0),
             config.profile.redundancy,
         );
-        self.inbound.clear();
+        self.receiving.inbound.clear();
     }
 }

@@ -79,7 +79,7 @@ impl core::error::Error for MessageError {}
 impl Connection {
     /// Opens a message lane and returns its id. The peer learns of it with its first message.
     pub fn open_lane(&mut self, config: &LaneConfig) -> Result<LaneId, LaneError> {
-        if self.keys.is_none() || !matches!(self.state, State::Established { .. }) {
+        if self.security.keys.is_none() || !matches!(self.state, State::Established { .. }) {
             return Err(LaneError::NotConnected);
         }
         let lane = STREAMS + 1 + self.lanes.messages.len() as u32;
@@ -87,13 +87,13 @@ impl Connection {
             return Err(LaneError::Limit);
         }
         let memory = MESSAGE_RING.min(self.config.limits.ring_memory);
-        let redundancy = config.redundancy.unwrap_or(self.profile.redundancy);
+        let redundancy = config.redundancy.unwrap_or(self.agreed.profile.redundancy);
         // If the lane's own redundancy mixes arbitrary spans, its layout is a sliding window, whatever the
         // layout of the streams.
-        let profile = Profile { redundancy, ..self.profile };
+        let profile = Profile { redundancy, ..self.agreed.profile };
         let layout = if profile.check_layout().is_ok() { profile.layout } else { Layout::Sliding };
-        let layout = (layout, self.max_span);
-        let sender = LaneSender::new(layout, self.config.slot_len(), memory, self.lane_credit);
+        let layout = (layout, self.agreed.max_span);
+        let sender = LaneSender::new(layout, self.config.slot_len(), memory, self.agreed.lane_credit);
         let in_order = config.delivery.unwrap_or(self.config.profile.delivery) == Delivery::InOrder;
         self.lanes.messages.push(Lane::new(sender, redundancy, in_order));
         Ok(LaneId(lane))
@@ -135,8 +135,8 @@ impl Connection {
 
     /// The next received message, of any lane.
     pub fn take_message(&mut self) -> Option<Message> {
-        let message = self.inbound.values_mut().find_map(|inbound| inbound.messages.take());
-        self.told_message &= message.is_some();
+        let message = self.receiving.inbound.values_mut().find_map(|inbound| inbound.messages.take());
+        self.receiving.told_message &= message.is_some();
         self.stats.bytes.app_received += message.as_ref().map_or(0, |message| message.data.len() as u64);
         message
     }
@@ -168,11 +168,11 @@ impl Connection {
 
     /// Adds the message counts of all lanes.
     pub(super) fn count_messages(&self, stats: &mut MessageStats) {
-        for expired in self.lanes.messages.iter().map(|lane| lane.sender.expired) {
+        for expired in self.lanes.messages.iter().map(|lane| lane.sender.expired()) {
             stats.expired += expired.messages;
             stats.expired_symbols += expired.symbols;
         }
-        for inbound in self.inbound.values() {
+        for inbound in self.receiving.inbound.values() {
             stats.delivered += inbound.messages.stats.delivered;
             stats.dropped += inbound.messages.stats.dropped;
         }

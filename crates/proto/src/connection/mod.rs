@@ -82,58 +82,97 @@ enum State {
     Closed,
 }
 
-/// A connection to one peer.
+/// What both ends agreed, or still have to agree.
 #[derive(Debug)]
-pub struct Connection {
-    config: Arc<Config>,
+struct Agreed {
     /// The profile of the configuration, changed as the peer asked.
     profile: Profile,
     asking: Asking,
     hearing: Hearing,
-    side: Side,
-    state: State,
-    /// The connection ids by which the peer addresses us.
-    ids: OurIds,
-    keys: Option<Keys>,
-    exchange: Exchange,
-    /// The public key that the peer proved to own, with authentication `key`.
-    peer_key: Option<PublicKey>,
-    /// True if the endpoint must ask whether the peer still knows this connection.
-    inquiry_owed: bool,
-    path: Path<Data>,
-    /// Addresses at which the peer may be now, and their validation.
-    validation: Validation,
-    lanes: Lanes,
-    /// Receiver of lane 0.
-    receiver: LaneReceiver,
-    streams: Streams,
-    /// The peer's lanes of messages.
-    inbound: BTreeMap<u32, Inbound>,
-    /// The application was told that a message is waiting, and has not yet read all waiting messages.
-    told_message: bool,
+    /// Longest span that the peer decodes.
     max_span: u16,
+    /// Longest symbol that the peer accepts, in bytes.
     symbol_limit: usize,
     /// Number of symbols of each lane that the peer accepts from the start.
     lane_credit: u64,
     idle_timeout: Duration,
+}
+
+/// The addresses and connection ids of both ends.
+#[derive(Debug)]
+struct Addresses {
+    /// The connection ids by which the peer addresses us.
+    ids: OurIds,
+    /// Addresses at which the peer may be now, and their validation.
+    validation: Validation,
+    /// Response to the peer's challenge, to be sent to the address in use.
+    path_response: Option<[u8; 8]>,
+}
+
+/// Keys, and who has them.
+#[derive(Debug)]
+struct Security {
+    keys: Option<Keys>,
+    exchange: Exchange,
+    /// The public key that the peer proved to own, with authentication `key`.
+    peer_key: Option<PublicKey>,
+}
+
+/// When the two ends last heard of each other.
+#[derive(Debug)]
+struct Contact {
     last_heard: Time,
     /// When `poll_transmit` was last called. Everything that was allowed then has been sent.
     last_asked: Time,
-    events: VecDeque<Event>,
+    /// True if the endpoint must ask whether the peer still knows this connection.
+    inquiry_owed: bool,
+}
+
+/// What arrives on lanes.
+#[derive(Debug)]
+struct Receiving {
+    /// Receiver of lane 0.
+    receiver: LaneReceiver,
+    /// The peer's lanes of messages.
+    inbound: BTreeMap<u32, Inbound>,
+    /// The application was told that a message is waiting, and has not yet read all waiting messages.
+    told_message: bool,
+    /// When a symbol was last received. `None` once a probe has asked why no further one arrives.
+    heard_symbol: Option<Time>,
+    /// Bytes received since the last FEEDBACK was sent.
+    unreported: u64,
+    /// When FEEDBACK last requested an acknowledgement of credit.
+    credit_asked: Time,
+}
+
+/// Values kept only to save work.
+#[derive(Debug)]
+struct Scratch {
     /// Buffers for the packet numbers of one FEEDBACK, kept so that the steady state allocates nothing.
     acked: Vec<u64>,
     lost: Vec<u64>,
     /// Bits for greasing. Any sequence will do.
     grease: u64,
-    delivered_since_feedback: u64,
-    /// When FEEDBACK last requested an acknowledgement of credit.
-    credit_asked: Time,
+}
+
+/// A connection to one peer.
+#[derive(Debug)]
+pub struct Connection {
+    config: Arc<Config>,
+    agreed: Agreed,
+    side: Side,
+    state: State,
+    addresses: Addresses,
+    security: Security,
+    contact: Contact,
+    path: Path<Data>,
+    lanes: Lanes,
+    receiving: Receiving,
+    streams: Streams,
+    events: VecDeque<Event>,
+    scratch: Scratch,
     stats: Stats,
     tracer: Tracer,
-    /// Response to the peer's challenge, to be sent to the address in use.
-    path_response: Option<[u8; 8]>,
-    /// When a symbol was last received. `None` once a probe has asked why no further one arrives.
-    heard_symbol: Option<Time>,
 }
 
 impl Connection {
@@ -173,59 +212,43 @@ impl Connection {
         // does not.
         let feedback = FeedbackClock::new(side == Side::Initiator);
         let path = Path::new((remote, now), mtu, config.profile.rate_control.build(), feedback);
+        let (memory, span) = (config.limits.ring_memory, config.repair.max_span);
+        let sender = LaneSender::new((config.profile.layout, span), slot_len, memory, 0);
+        let limits = &config.limits;
         Self {
-            profile: config.profile,
-            asking: Asking::default(),
-            hearing: Hearing::Over,
+            agreed: Agreed {
+                profile: config.profile,
+                asking: Asking::default(),
+                hearing: Hearing::Over,
+                max_span: span,
+                symbol_limit: slot_len,
+                lane_credit: 0,
+                idle_timeout: config.timing.idle_timeout,
+            },
             side,
             state,
-            ids: OurIds::new(local_id),
-            keys: None,
-            exchange: Exchange::new(now),
-            peer_key: None,
-            inquiry_owed: false,
+            addresses: Addresses {
+                ids: OurIds::new(local_id),
+                validation: Validation::new([0; 32]),
+                path_response: None,
+            },
+            security: Security { keys: None, exchange: Exchange::new(now), peer_key: None },
+            contact: Contact { last_heard: now, last_asked: now, inquiry_owed: false },
             path,
-            validation: Validation::new([0; 32]),
-            lanes: Lanes::new(
-                LaneSender::new(
-                    (config.profile.layout, config.repair.max_span),
-                    slot_len,
-                    config.limits.ring_memory,
-                    0,
-                ),
-                config.profile.redundancy,
-            ),
-            receiver: LaneReceiver::new(
-                LaneId(STREAMS),
-                slot_len,
-                config.repair.max_span,
-                config.limits.ring_memory,
-                config.inline(),
-            ),
-            streams: Streams::new(
-                side,
-                config.limits.max_streams,
-                config.limits.stream_window,
-                config.limits.max_stream_window,
-            ),
-            inbound: BTreeMap::new(),
-            told_message: false,
-            max_span: config.repair.max_span,
-            symbol_limit: slot_len,
-            lane_credit: 0,
-            idle_timeout: config.timing.idle_timeout,
-            last_heard: now,
-            last_asked: now,
+            lanes: Lanes::new(sender, config.profile.redundancy),
+            receiving: Receiving {
+                receiver: LaneReceiver::new(LaneId(STREAMS), slot_len, span, memory, config.inline()),
+                inbound: BTreeMap::new(),
+                told_message: false,
+                heard_symbol: None,
+                unreported: 0,
+                credit_asked: Time::ZERO,
+            },
+            streams: Streams::new(side, limits.max_streams, limits.stream_window, limits.max_stream_window),
             events: VecDeque::new(),
-            acked: Vec::new(),
-            lost: Vec::with_capacity(LOST_AT_ONCE),
-            grease,
-            delivered_since_feedback: 0,
-            credit_asked: Time::ZERO,
+            scratch: Scratch { acked: Vec::new(), lost: Vec::with_capacity(LOST_AT_ONCE), grease },
             stats: Stats::default(),
             tracer: Tracer::default(),
-            path_response: None,
-            heard_symbol: None,
             config,
         }
     }
@@ -234,23 +257,24 @@ impl Connection {
     /// code, the connection closes: a different code would not be what the user asked for.
     fn adopt(&mut self, now: Time, session: Session) {
         let peer = &session.peer;
-        let code = self.profile.code;
+        let code = self.agreed.profile.code;
         let is_code_known = peer.codes.contains(code);
         self.path.mtu.limit_to(peer.max_datagram);
-        self.lane_credit = peer.lane_credit.into();
-        self.max_span = self.max_span.min(peer.max_span);
-        let layout = (self.profile.layout, self.max_span);
-        let sender = LaneSender::new(layout, self.config.slot_len(), self.config.limits.ring_memory, self.lane_credit);
-        self.lanes = Lanes::new(sender, self.profile.redundancy);
-        self.symbol_limit = self.symbol_limit.min(peer.max_symbol.into());
+        self.agreed.lane_credit = peer.lane_credit.into();
+        self.agreed.max_span = self.agreed.max_span.min(peer.max_span);
+        let layout = (self.agreed.profile.layout, self.agreed.max_span);
+        let sender =
+            LaneSender::new(layout, self.config.slot_len(), self.config.limits.ring_memory, self.agreed.lane_credit);
+        self.lanes = Lanes::new(sender, self.agreed.profile.redundancy);
+        self.agreed.symbol_limit = self.agreed.symbol_limit.min(peer.max_symbol.into());
         self.streams.set_peer_limits(peer.streams.into(), peer.stream_credit.into());
         if peer.idle_timeout_ms > 0 {
-            self.idle_timeout = self.idle_timeout.min(Duration::from_millis(peer.idle_timeout_ms.into()));
+            self.agreed.idle_timeout = self.agreed.idle_timeout.min(Duration::from_millis(peer.idle_timeout_ms.into()));
         }
         self.begin_policy(session.peer.codes);
-        self.peer_key = session.peer_key;
-        self.exchange.on_session(self.last_heard);
-        self.keys = Some(Keys::new(session, self.last_heard));
+        self.security.peer_key = session.peer_key;
+        self.security.exchange.on_session(self.contact.last_heard);
+        self.security.keys = Some(Keys::new(session, self.contact.last_heard));
         if !is_code_known {
             let name = code_name(code);
             self.start_closing(
@@ -303,11 +327,14 @@ impl Connection {
         stats.pacing_bps = self.pacing().saturating_mul(8);
         stats.window = self.path.rate.budget().window;
         stats.datagram_size = self.path.mtu.current();
-        stats.delay = self.receiver.delay.clone();
-        for receiver in self.inbound.values().map(|inbound| &inbound.receiver) {
+        stats.delay = self.receiving.receiver.delay.clone();
+        for receiver in self.receiving.inbound.values().map(|inbound| &inbound.receiver) {
             stats.delay.merge(&receiver.delay);
         }
-        for receiver in [&self.receiver].into_iter().chain(self.inbound.values().map(|inbound| &inbound.receiver)) {
+        for receiver in [&self.receiving.receiver]
+            .into_iter()
+            .chain(self.receiving.inbound.values().map(|inbound| &inbound.receiver))
+        {
             stats.symbols += receiver.symbols;
             stats.packets.redundant += receiver.redundant;
         }
@@ -329,7 +356,7 @@ impl Connection {
     /// The public key that the peer proved to own. `None` with authentication `psk`, and before the handshake
     /// is over.
     pub fn peer_key(&self) -> Option<PublicKey> {
-        self.peer_key
+        self.security.peer_key
     }
 
     /// Whether keys are agreed and the peer has proved that it has them.
@@ -387,7 +414,7 @@ impl Connection {
     /// Sets the trace of this connection. Called before the connection handles anything.
     pub(crate) fn trace_as(&mut self, handle: ConnectionHandle) {
         self.tracer = Tracer::new(self.config.trace.clone(), handle);
-        self.receiver.tracer = self.tracer.clone();
+        self.receiving.receiver.trace_with(&self.tracer);
     }
 
     /// The pacing rate in bytes per second.

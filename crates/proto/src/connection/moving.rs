@@ -40,7 +40,7 @@ impl Connection {
     /// The peer is told at once, under an id that was never used before. Everything known about the path is
     /// discarded.
     pub fn handle_address_change(&mut self, now: Time) {
-        let (State::Established { .. }, Some(keys)) = (&self.state, &mut self.keys) else { return };
+        let (State::Established { .. }, Some(keys)) = (&self.state, &mut self.security.keys) else { return };
         // If there is no spare id, the old id still works, but an observer of both paths can link them.
         keys.peer_ids.advance();
         self.path.local = None;
@@ -50,39 +50,39 @@ impl Connection {
     /// Called if the first packet does not prove its source address. Only challenges are sent until an
     /// address answers one.
     pub(crate) fn distrust_address(&mut self) {
-        self.validation.distrust_home();
+        self.addresses.validation.distrust_home();
     }
 
     /// Called for every authentic packet.
     pub(super) fn on_origin(&mut self, now: Time, origin: Origin) {
         let timeout = self.path.rtt.probe_timeout(MAX_FEEDBACK_DELAY);
-        let renamed = self.ids.on_used(origin.to, now + timeout * ID_TIMEOUTS);
-        self.ids.forget(now);
+        let renamed = self.addresses.ids.on_used(origin.to, now + timeout * ID_TIMEOUTS);
+        self.addresses.ids.forget(now);
         if self.side == Side::Initiator {
             return;
         }
-        if renamed && let Some(keys) = &mut self.keys {
+        if renamed && let Some(keys) = &mut self.security.keys {
             // A peer that changes its id must not be recognised by ours either.
             keys.peer_ids.advance();
         }
-        self.validation.on_packet(now, (origin.from, self.path.remote), origin.len, origin.highest);
-        self.validation.expire(now, timeout);
+        self.addresses.validation.on_packet(now, (origin.from, self.path.remote), origin.len, origin.highest);
+        self.addresses.validation.expire(now, timeout);
     }
 
     /// Handles a challenge of the peer. The initiator always responds to the responder's known address,
     /// whoever forwarded the challenge.
     pub(super) fn on_challenge(&mut self, from: SocketAddr, token: [u8; 8]) {
-        if self.side == Side::Initiator || (self.validation.is_proven() && from == self.path.remote) {
-            self.path_response = Some(token);
+        if self.side == Side::Initiator || (self.addresses.validation.is_proven() && from == self.path.remote) {
+            self.addresses.path_response = Some(token);
         } else {
-            self.validation.on_challenge(from, token);
+            self.addresses.validation.on_challenge(from, token);
         }
     }
 
     /// Handles the peer's response to a challenge.
     pub(super) fn on_response(&mut self, now: Time, from: SocketAddr, token: [u8; 8]) {
-        let moves = self.validation.is_proven();
-        let Some(Move { address, rtt }) = self.validation.on_response(now, from, token) else { return };
+        let moves = self.addresses.validation.is_proven();
+        let Some(Move { address, rtt }) = self.addresses.validation.on_response(now, from, token) else { return };
         let same = address.ip().to_canonical() == self.path.remote.ip().to_canonical();
         self.start_path(now, address, same);
         if let Some(rtt) = rtt.filter(|_| !same || !moves) {
@@ -113,7 +113,7 @@ impl Connection {
     /// Declares everything in flight lost, so that it is sent again: it went to the peer's old address.
     /// Neither the rate controller nor the loss estimate counts this as loss (RFC 9000 section 9.4).
     fn give_up_flight(&mut self, now: Time) {
-        let mut lost = core::mem::take(&mut self.lost);
+        let mut lost = core::mem::take(&mut self.scratch.lost);
         lost.clear();
         let open =
             self.path.flight.iter_from(self.path.first).filter(|(_, sent)| sent.fate == Fate::Open && sent.elicits);
@@ -123,33 +123,36 @@ impl Connection {
             self.stats.packets.lost += u64::from(sent.carried != Carried::SizeProbe);
             self.carried_fate(now, number, &sent, false);
         }
-        self.lost = lost;
+        self.scratch.lost = lost;
         self.path.first = self.path.flight.next_number();
         self.path.losses.fates_from = self.path.first;
     }
 
     /// Whether control frames of this file wait for a packet to the address in use.
     pub(super) fn owes_control(&self) -> bool {
-        self.path_response.is_some()
-            || self.validation.owes_home()
-            || (self.is_established() && (self.asking.owes() || self.ids.owes() || self.exchange.owes()))
+        self.addresses.path_response.is_some()
+            || self.addresses.validation.owes_home()
+            || (self.is_established()
+                && (self.agreed.asking.owes() || self.addresses.ids.owes() || self.security.exchange.owes()))
     }
 
     /// Writes the waiting control frames into packet `number`, as far as there is room. Returns whether it
     /// wrote any.
     pub(super) fn write_control(&mut self, number: u64, w: &mut Writer<'_>) -> bool {
         let mut any = false;
-        if let Some(token) = self.path_response
+        if let Some(token) = self.addresses.path_response
             && Frame::PathResponse(token).emit(w).is_ok()
         {
-            (self.path_response, any) = (None, true);
+            (self.addresses.path_response, any) = (None, true);
         }
-        if let Some(token) = self.validation.take_home() {
+        if let Some(token) = self.addresses.validation.take_home() {
             // A challenge that does not fit is left out.
             any |= Frame::PathChallenge(token).emit(w).is_ok();
         }
         if self.is_established() {
-            any |= self.asking.write(number, w) | self.ids.write(number, w) | self.exchange.write(number, w);
+            any |= self.agreed.asking.write(number, w)
+                | self.addresses.ids.write(number, w)
+                | self.security.exchange.write(number, w);
         }
         any
     }
@@ -157,9 +160,9 @@ impl Connection {
     /// Sends a challenge or a response to an address that is not validated. The packet is small, carries
     /// nothing else and is not counted as in flight, so its loss has no effect.
     pub(super) fn transmit_elsewhere(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
-        let Errand { address, challenge, echo } = self.validation.poll(now, ERRAND_LEN)?;
+        let Errand { address, challenge, echo } = self.addresses.validation.poll(now, ERRAND_LEN)?;
         let number = self.path.flight.next_number();
-        let keys = self.keys.as_mut()?;
+        let keys = self.security.keys.as_mut()?;
         let mut w = Writer::new(out.get_mut(..ERRAND_LEN - TAG_LEN)?);
         write_short_header(&mut w, keys.peer_ids.current(), number, 0).ok()?;
         for frame in [echo.map(Frame::PathResponse), challenge.map(Frame::PathChallenge)].into_iter().flatten() {
@@ -168,37 +171,37 @@ impl Connection {
         let len = w.len() + TAG_LEN;
         keys.sealing.seal(0, number, out.get_mut(..len)?).ok()?;
         self.record(now, len, Carried::Control, false);
-        self.validation.on_sent(address, len);
+        self.addresses.validation.on_sent(address, len);
         Some(Transmit { destination: address, source: self.path.local, ecn: None, len, segment_size: None })
     }
 
     /// When [`Self::transmit_elsewhere`] next has something to send.
     pub(super) fn next_challenge(&self) -> Option<Time> {
-        self.validation.deadline(ERRAND_LEN)
+        self.addresses.validation.deadline(ERRAND_LEN)
     }
 
     /// Sets the random seed for challenges, which no peer may be able to guess.
     pub(crate) fn seed(&mut self, seed: [u8; 32]) {
-        self.validation.reseed(seed);
+        self.addresses.validation.reseed(seed);
     }
 
     /// The ids by which the peer may address this end.
     pub(crate) fn local_ids(&self) -> impl Iterator<Item = ConnectionId> + '_ {
-        self.ids.iter()
+        self.addresses.ids.iter()
     }
 
     /// Whether the peer should get another id.
     pub(crate) fn wants_id(&self) -> bool {
-        self.is_established() && self.ids.wants_more()
+        self.is_established() && self.addresses.ids.wants_more()
     }
 
     /// Adds an id for the peer, which must be unique.
     pub(crate) fn give_id(&mut self, id: ConnectionId) {
-        self.ids.push(id);
+        self.addresses.ids.push(id);
     }
 
     /// The next id that no longer belongs to this connection.
     pub(crate) fn poll_gone_id(&mut self) -> Option<ConnectionId> {
-        self.ids.poll_gone()
+        self.addresses.ids.poll_gone()
     }
 }

@@ -72,32 +72,33 @@ pub(super) enum Hearing {
 impl Connection {
     /// Called when the session begins. Decides whether this end asks, and whether it listens.
     pub(super) fn begin_policy(&mut self, peer: CodeSet) {
-        let (is_default, config) = (self.profile.codes_as_default(), &self.config);
+        let (is_default, config) = (self.agreed.profile.codes_as_default(), &self.config);
         match self.side {
             Side::Initiator if config.asks_peer && !is_default => {
-                self.asking = Asking::new(self.profile.policy_text());
+                self.agreed.asking = Asking::new(self.agreed.profile.policy_text());
             }
-            Side::Responder if config.follows_peer && is_default => self.hearing = Hearing::Open(peer),
+            Side::Responder if config.follows_peer && is_default => self.agreed.hearing = Hearing::Open(peer),
             Side::Initiator | Side::Responder => {}
         }
     }
 
     /// Handles the peer's POLICY, which may be any text.
     pub(super) fn on_policy(&mut self, text: &str) {
-        let Hearing::Open(codes) = core::mem::replace(&mut self.hearing, Hearing::Over) else { return };
-        let bounds = Bounds { codes, max_overhead: self.config.repair.max_overhead, max_span: self.max_span };
-        let Some(granted) = self.profile.granted(text, bounds) else { return };
+        let Hearing::Open(codes) = core::mem::replace(&mut self.agreed.hearing, Hearing::Over) else { return };
+        let bounds = Bounds { codes, max_overhead: self.config.repair.max_overhead, max_span: self.agreed.max_span };
+        let Some(granted) = self.agreed.profile.granted(text, bounds) else { return };
         let sender = &self.lanes.streams.sender;
         if granted.layout != sender.layout() {
             if sender.sent() > SourceId(0) || sender.queued() > 0 {
                 return;
             }
             let (slot_len, memory, spare) = (self.config.slot_len(), self.config.limits.ring_memory, sender.spare);
-            let mut sender = LaneSender::new((granted.layout, self.max_span), slot_len, memory, self.lane_credit);
+            let mut sender =
+                LaneSender::new((granted.layout, self.agreed.max_span), slot_len, memory, self.agreed.lane_credit);
             sender.spare = spare;
             self.lanes.streams.sender = sender;
         }
-        self.profile = granted;
+        self.agreed.profile = granted;
         self.lanes.streams.policies = Policies::new(granted.redundancy);
         self.lanes.streams.deferred = None;
         self.stats.policy_followed = true;

@@ -43,7 +43,7 @@ impl Connection {
         };
         self.stats.packets.received += 1;
         self.stats.bytes.wire_received += (len + IP_UDP_HEADER) as u64;
-        let heard = core::mem::replace(&mut self.last_heard, now);
+        let heard = core::mem::replace(&mut self.contact.last_heard, now);
         let mut connected = false;
         match &mut self.state {
             State::Established { confirmed } if !*confirmed => {
@@ -73,7 +73,7 @@ impl Connection {
             self.path.feedback.on_gap();
         }
         let Some(payload) = datagram.get(opened.payload) else { return };
-        self.delivered_since_feedback += (len + IP_UDP_HEADER) as u64;
+        self.receiving.unreported += (len + IP_UDP_HEADER) as u64;
         let asked = self.receive_frames(now, opened.number, from, payload);
         self.give_up_stopped();
         match asked {
@@ -93,7 +93,7 @@ impl Connection {
 
     /// Decrypts a short packet, unless the limit of forged packets is reached.
     fn open(&mut self, now: Time, datagram: &mut [u8]) -> Option<(Opened, ConnectionId)> {
-        let keys = self.keys.as_mut().filter(|keys| keys.forged < MAX_FORGED)?;
+        let keys = self.security.keys.as_mut().filter(|keys| keys.forged < MAX_FORGED)?;
         let Ok(Datagram::Short { destination }) = Datagram::parse(datagram) else { return None };
         match keys.opening.open(0, datagram) {
             Ok(opened) => Some((opened, destination)),
@@ -123,7 +123,7 @@ impl Connection {
             self.path.rate.on_handshake(rtt);
         }
         self.stats.bytes.wire_received += (len + IP_UDP_HEADER) as u64;
-        self.last_heard = now;
+        self.contact.last_heard = now;
         self.state = State::Established { confirmed: true };
         self.adopt(now, session);
         if matches!(self.state, State::Closing { .. }) {
@@ -180,7 +180,7 @@ impl Connection {
             Frame::PathChallenge(token) => self.on_challenge(from, token),
             Frame::PathResponse(token) => self.on_response(now, from, token),
             Frame::NewCid { sequence, retire, path, id } => {
-                if let Some(keys) = &mut self.keys {
+                if let Some(keys) = &mut self.security.keys {
                     keys.peer_ids.on_new(sequence, retire, path, id).map_err(|_| CloseCode::Protocol)?;
                 }
             }

@@ -16,7 +16,7 @@ use super::{CLOSING_TIMEOUTS, Connection, LaneId, State, Transmit};
 use crate::Time;
 use crate::lane::{LaneSender, STREAMS, Slice};
 use crate::path::{Ecn, IP_UDP_HEADER, transmission_time};
-use crate::redundancy::{CodingContext, Planned, Policies, Repair};
+use crate::redundancy::{CodingContext, CodingLimits, FlowState, PathState, Planned, Policies, Repair};
 use crate::trace::TraceEvent;
 use crate::wire::{
     Frame, Layout, SHORT_HEADER_LEN, TAG_LEN, Writer, pad, repair_header_len, source_header_len, write_grease,
@@ -54,7 +54,7 @@ pub(super) enum Slot {
 
 impl Connection {
     pub(super) fn transmit(&mut self, now: Time, max_segments: usize, out: &mut [u8]) -> Option<Transmit> {
-        self.last_asked = now;
+        self.contact.last_asked = now;
         self.renew_key(now);
         match &mut self.state {
             State::Connecting(initiator) => {
@@ -71,7 +71,7 @@ impl Connection {
             State::Established { .. } => {
                 self.expire_messages(now);
                 self.transmit_elsewhere(now, out).or_else(|| {
-                    let proven = self.validation.is_proven();
+                    let proven = self.addresses.validation.is_proven();
                     proven.then(|| self.transmit_batch(now, max_segments, out))?
                 })
             }
@@ -118,16 +118,16 @@ impl Connection {
         // Data fills the whole packet, so FEEDBACK does not fit beside it and gets its own packet.
         let slot = if control { None } else { Some(self.next_slot(now, limit)?) };
         let limit = if let Some(Slot::SizeProbe(size)) = slot { usize::from(size) } else { limit };
-        let remote_id = self.keys.as_ref()?.peer_ids.current();
+        let remote_id = self.security.keys.as_ref()?.peer_ids.current();
         let mut w = Writer::new(out.get_mut(..limit.checked_sub(TAG_LEN)?)?);
-        self.grease = self.grease.rotate_left(7).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
-        write_short_header(&mut w, remote_id, number, (self.grease >> 59) as u8).ok()?;
+        self.scratch.grease = self.scratch.grease.rotate_left(7).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
+        write_short_header(&mut w, remote_id, number, (self.scratch.grease >> 59) as u8).ok()?;
         let mut elicits = control && self.write_control(number, &mut w);
         if feedback {
             elicits |= self.write_feedback(now, number, &mut w).unwrap_or(false);
-            if self.grease.is_multiple_of(GREASE_RATE) {
+            if self.scratch.grease.is_multiple_of(GREASE_RATE) {
                 // It may be left out if it does not fit.
-                let _ = write_grease(&mut w, (self.grease >> 16) as u16, &self.grease.to_be_bytes());
+                let _ = write_grease(&mut w, (self.scratch.grease >> 16) as u16, &self.scratch.grease.to_be_bytes());
             }
         }
         let mut carried = Carried::Control;
@@ -139,7 +139,7 @@ impl Connection {
         if w.len() == SHORT_HEADER_LEN {
             return None;
         }
-        self.keys.as_mut()?.sealing.seal(0, number, out.get_mut(..len)?).ok()?;
+        self.security.keys.as_mut()?.sealing.seal(0, number, out.get_mut(..len)?).ok()?;
         self.record(now, len, carried, elicits);
         Some(len)
     }
@@ -341,21 +341,23 @@ impl Connection {
             report: sender.report(),
             lost,
             in_flight: sender.repairs(),
-            loss: path.losses.estimator.estimate(),
-            rtt: path.rtt.smoothed(),
-            backlog: sender.has_source() || waiting,
-            saturated,
-            source_interval: sender.source_interval(),
-            last_source: sender.last_source(),
             oldest: if sender.report().deficit > 0 {
                 sender.oldest_age(now).unwrap_or_default()
             } else {
                 Duration::ZERO
             },
-            max_span: self.max_span,
-            max_overhead: self.config.repair.max_overhead,
-            target: self.config.target(),
-            code: self.profile.code,
+            path: PathState { loss: path.losses.estimator.estimate(), rtt: path.rtt.smoothed(), saturated },
+            flow: FlowState {
+                backlog: sender.has_source() || waiting,
+                interval: sender.source_interval(),
+                last: sender.last_source(),
+            },
+            limits: CodingLimits {
+                max_span: self.agreed.max_span,
+                max_overhead: self.config.repair.max_overhead,
+                target: self.config.target(),
+                code: self.agreed.profile.code,
+            },
             planned: &Planned::NONE,
         };
         Some(ask(policies, &cx))
@@ -375,9 +377,9 @@ impl Connection {
         let Some(Lane { sender, .. }) = self.lanes.get(lane) else { return 0 };
         let first = SourceId(sender.sent().0 + sender.reach() as u64);
         let far = SourceId(sender.base().0.saturating_sub(sender.reach() as u64));
-        let id = RepairId { first, count: self.max_span, key: 0 };
+        let id = RepairId { first, count: self.agreed.max_span, key: 0 };
         let header = repair_header_len((lane, sender.layout()), id, far);
-        let longest = (usize::from(self.path.mtu.current()) - PACKET_OVERHEAD - header).min(self.symbol_limit);
+        let longest = (usize::from(self.path.mtu.current()) - PACKET_OVERHEAD - header).min(self.agreed.symbol_limit);
         match sender.layout() {
             Layout::Sliding => longest,
             // Repairs of generations have an even length.
@@ -457,7 +459,7 @@ impl Connection {
                         (first.max(base), u16::try_from(left).ok()?, row.filter(|_| gone == 0))
                     }
                 };
-                let code = if row.is_some() { self.profile.code } else { Code::Rlc };
+                let code = if row.is_some() { self.agreed.profile.code } else { Code::Rlc };
                 let id = sender.name_repair(code, first, count, row);
                 write_repair_header(w, (lane, sender.layout()), code, id, base, on_feedback).ok()?;
                 let len = sender.send_repair(code, id, on_feedback, number, w.spare()).ok()?;
@@ -478,19 +480,19 @@ impl Connection {
         *next = now + timeout;
         until.get_or_insert(now + timeout * CLOSING_TIMEOUTS);
         let number = self.path.flight.next_number();
-        let keys = self.keys.as_mut()?;
+        let keys = self.security.keys.as_mut()?;
         let mut w = Writer::new(out.get_mut(..BASE_SIZE - TAG_LEN)?);
         write_short_header(&mut w, keys.peer_ids.current(), number, 0).ok()?;
         // An address that is not validated gets only the code, within its budget of three times the bytes
         // received.
-        let proven = self.validation.is_proven();
+        let proven = self.addresses.validation.is_proven();
         Frame::Close { code: code.to_wire(), reason: if proven { reason } else { "" } }.emit(&mut w).ok()?;
         let len = w.len() + TAG_LEN;
         if !proven {
-            if !self.validation.allows(self.path.remote, len) {
+            if !self.addresses.validation.allows(self.path.remote, len) {
                 return None;
             }
-            self.validation.on_sent(self.path.remote, len);
+            self.addresses.validation.on_sent(self.path.remote, len);
         }
         keys.sealing.seal(0, number, out.get_mut(..len)?).ok()?;
         self.record(now, len, Carried::Control, false);

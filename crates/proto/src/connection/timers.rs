@@ -50,15 +50,15 @@ impl Connection {
             State::Closed => return,
             State::Established { .. } => {}
         }
-        if now >= self.last_heard + self.idle_timeout {
+        if now >= self.contact.last_heard + self.agreed.idle_timeout {
             return self.end(now, CloseReason::Idle);
         }
-        self.ids.forget(now);
-        self.validation.expire(now, self.path.rtt.probe_timeout(MAX_FEEDBACK_DELAY));
+        self.addresses.ids.forget(now);
+        self.addresses.validation.expire(now, self.path.rtt.probe_timeout(MAX_FEEDBACK_DELAY));
         // Do this first: giving up messages is news for the peer, so a probe for its silence may be due at
         // once.
         self.expire_messages(now);
-        if self.validation.is_proven() {
+        if self.addresses.validation.is_proven() {
             self.expire_path(now);
         }
         self.wake_writers(now);
@@ -75,7 +75,7 @@ impl Connection {
             }
             self.path.silence.probes += 1;
             if self.asks_after_itself(now) {
-                (self.path.silence.last_probe, self.inquiry_owed) = (now, true);
+                (self.path.silence.last_probe, self.contact.inquiry_owed) = (now, true);
             } else {
                 self.path.silence.probe_owed = true;
                 self.path.silence.ping_owed =
@@ -83,7 +83,7 @@ impl Connection {
             }
         }
         if self.sign_of_life_deadline().is_some_and(|deadline| deadline <= now) {
-            self.heard_symbol = None;
+            self.receiving.heard_symbol = None;
             self.path.silence.probe_owed = true;
         }
     }
@@ -92,7 +92,7 @@ impl Connection {
     /// connected knows where to ask.
     fn asks_after_itself(&self, now: Time) -> bool {
         let patience = (self.path.rtt.probe_timeout(MAX_FEEDBACK_DELAY) * SUSPICIOUS_TIMEOUTS).max(SUSPICIOUS);
-        let silent = now.since(self.last_heard);
+        let silent = now.since(self.contact.last_heard);
         self.side == Side::Initiator
             && silent >= patience
             && (silent < patience + URGENT || self.path.silence.probes.is_multiple_of(2))
@@ -101,14 +101,14 @@ impl Connection {
     /// Whether the endpoint must send a HELLO that asks about this connection. True only once for each
     /// request.
     pub(crate) fn take_inquiry(&mut self) -> bool {
-        core::mem::take(&mut self.inquiry_owed)
+        core::mem::take(&mut self.contact.inquiry_owed)
     }
 
     /// The id by which the peer knows this connection, and when the peer was last heard; `None` if the
     /// connection is over.
     pub(crate) fn silence(&self) -> Option<(ConnectionId, Time)> {
         let State::Established { .. } = self.state else { return None };
-        self.keys.as_ref().map(|keys| (keys.peer_ids.current(), self.last_heard))
+        self.security.keys.as_ref().map(|keys| (keys.peer_ids.current(), self.contact.last_heard))
     }
 
     /// Records that a HELLO of `len` bytes was sent.
@@ -162,10 +162,13 @@ impl Connection {
         if path.silence.probe_owed || !path.flight.is_empty() {
             return None;
         }
-        let heard = self.heard_symbol.filter(|_| self.side == Side::Initiator);
+        let heard = self.receiving.heard_symbol.filter(|_| self.side == Side::Initiator);
         let silent = heard.map(|at| at + path.rtt.probe_timeout(MAX_FEEDBACK_DELAY) * SILENT_TIMEOUTS);
-        let idle =
-            self.config.timing.keep_alive.map(|interval| self.last_heard.max(path.silence.last_eliciting) + interval);
+        let idle = self
+            .config
+            .timing
+            .keep_alive
+            .map(|interval| self.contact.last_heard.max(path.silence.last_eliciting) + interval);
         silent.into_iter().chain(idle).min()
     }
 
@@ -179,7 +182,7 @@ impl Connection {
             State::Closed => return None,
             State::Established { .. } => {}
         }
-        let mut next = (self.last_heard + self.idle_timeout, WakeReason::Idle);
+        let mut next = (self.contact.last_heard + self.agreed.idle_timeout, WakeReason::Idle);
         let mut arm = |at: Option<Time>, reason| {
             if let Some(at) = at.filter(|&at| at < next.0) {
                 next = (at, reason);
@@ -187,7 +190,7 @@ impl Connection {
         };
         arm(self.next_deadline(), WakeReason::Deadline);
         arm(self.next_challenge(), WakeReason::Challenge);
-        if !self.validation.is_proven() {
+        if !self.addresses.validation.is_proven() {
             // Nothing else may be sent, so no other timer is needed.
             return Some(next);
         }
@@ -198,7 +201,7 @@ impl Connection {
         if !self.path.silence.is_broken() && self.path.has_room(usize::from(self.path.mtu.current())) {
             // Everything that could be sent at `last_asked` was sent. A timer is needed only for packets that
             // the pacer or a policy holds back.
-            let asked = self.last_asked;
+            let asked = self.contact.last_asked;
             let later = |at: Time| Some(at).filter(|&at| at > asked);
             let open = self.path.pacer.due();
             if self.lanes.has_work() {

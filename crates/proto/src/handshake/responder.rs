@@ -141,6 +141,20 @@ struct Copy {
     to: Route,
 }
 
+/// Copies of REPLYs that wait to be sent: first copies, which are due at once, and second copies. Both are in
+/// order of time.
+#[derive(Default)]
+struct Copies {
+    first: VecDeque<Copy>,
+    second: VecDeque<Copy>,
+}
+
+/// Start of the current second, and the unproven HELLOs that Noise processed in it.
+struct Second {
+    since: Time,
+    begun: u32,
+}
+
 /// All handshakes of one listener.
 pub struct Responder {
     credentials: Credentials,
@@ -149,18 +163,15 @@ pub struct Responder {
     provider: Arc<dyn Provider>,
     rng: ChaCha20Rng,
     cache: BTreeMap<HelloHash, Cached>,
-    /// First copies, which are due at once, and second copies; both in order of time.
-    first: VecDeque<Copy>,
-    second: VecDeque<Copy>,
+    copies: Copies,
     expiries: VecDeque<(Time, HelloHash)>,
     cookies: Cookies,
     prefixes: Prefixes,
     /// COOKIEs that wait to be sent.
     cookies_due: VecDeque<(Route, [u8; COOKIE_LEN])>,
-    /// Start of the current second, and the unproven HELLOs that Noise processed in it.
-    second_began: Time,
-    begun: u32,
-    unauthorized: VecDeque<Unauthorized>,
+    second: Second,
+    /// Peers that were refused because of their keys, and not reported yet.
+    refused: VecDeque<Unauthorized>,
     /// The session whose REPLY was just sent to a second address.
     spread: Option<ConnectionId>,
     stats: ResponderStats,
@@ -185,15 +196,13 @@ impl Responder {
             provider,
             rng: ChaCha20Rng::from_seed(seed),
             cache: BTreeMap::new(),
-            first: VecDeque::new(),
-            second: VecDeque::new(),
+            copies: Copies::default(),
             expiries: VecDeque::new(),
             cookies: Cookies::new(cookie_seed),
             prefixes: Prefixes::new(prefix_seed),
             cookies_due: VecDeque::new(),
-            second_began: Time::ZERO,
-            begun: 0,
-            unauthorized: VecDeque::new(),
+            second: Second { since: Time::ZERO, begun: 0 },
+            refused: VecDeque::new(),
             spread: None,
             stats: ResponderStats::default(),
         }
@@ -268,8 +277,8 @@ impl Responder {
             Err(Dropped::Parameters) => self.stats.parameters += 1,
             Err(Dropped::Unauthorized(key)) => {
                 self.stats.unauthorized += 1;
-                if self.unauthorized.len() < MAX_UNAUTHORIZED {
-                    self.unauthorized.push_back(Unauthorized { key, from: route.remote });
+                if self.refused.len() < MAX_UNAUTHORIZED {
+                    self.refused.push_back(Unauthorized { key, from: route.remote });
                 }
             }
         }
@@ -278,11 +287,11 @@ impl Responder {
 
     /// Whether a HELLO may be processed without a proof of its address, because there is no load.
     fn is_free(&mut self, now: Time) -> bool {
-        if now >= self.second_began + FIRST_SECOND {
-            (self.second_began, self.begun) = (now, 0);
+        if now >= self.second.since + FIRST_SECOND {
+            (self.second.since, self.second.begun) = (now, 0);
         }
-        let free = self.begun < FREE_HANDSHAKES;
-        self.begun += u32::from(free);
+        let free = self.second.begun < FREE_HANDSHAKES;
+        self.second.begun += u32::from(free);
         free
     }
 
@@ -320,16 +329,16 @@ impl Responder {
         }
         let source = cached.source(now, to);
         let early = now < source.first + FIRST_SECOND && source.queued + COPIES > EARLY_REPLIES;
-        if early || source.waiting + COPIES > MAX_WAITING || self.first.len() >= MAX_QUEUED {
+        if early || source.waiting + COPIES > MAX_WAITING || self.copies.first.len() >= MAX_QUEUED {
             return;
         }
         // A flood of copies can take the second REPLY from other peers, but not the first.
-        let copies = if self.second.len() < MAX_QUEUED { COPIES } else { 1 };
+        let copies = if self.copies.second.len() < MAX_QUEUED { COPIES } else { 1 };
         source.queued += copies;
         source.waiting += copies;
-        self.first.push_back(Copy { due: now, hash, to });
+        self.copies.first.push_back(Copy { due: now, hash, to });
         if copies == COPIES {
-            self.second.push_back(Copy { due: now + COPY_GAP, hash, to });
+            self.copies.second.push_back(Copy { due: now + COPY_GAP, hash, to });
         }
     }
 
@@ -394,7 +403,7 @@ impl Responder {
 
     /// The next peer that was refused because of its key.
     pub fn poll_unauthorized(&mut self) -> Option<Unauthorized> {
-        self.unauthorized.pop_front()
+        self.refused.pop_front()
     }
 
     /// Writes the next due COOKIE or REPLY into `out`, and returns its route and its length. If `out` has
@@ -406,7 +415,7 @@ impl Responder {
             return Some((to, COOKIE_LEN));
         }
         loop {
-            let copy = pop_due(&mut self.second, now).or_else(|| pop_due(&mut self.first, now))?;
+            let copy = pop_due(&mut self.copies.second, now).or_else(|| pop_due(&mut self.copies.first, now))?;
             let Some(cached) = self.cache.get_mut(&copy.hash) else { continue };
             if let Some(source) = cached.sources.iter_mut().find(|source| source.route == copy.to) {
                 source.waiting = source.waiting.saturating_sub(1);
@@ -420,7 +429,10 @@ impl Responder {
 
     /// Time at which a copy is due or an entry expires.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let copies = [&self.first, &self.second].into_iter().filter_map(|queue| queue.front()).map(|copy| copy.due);
+        let copies = [&self.copies.first, &self.copies.second]
+            .into_iter()
+            .filter_map(|queue| queue.front())
+            .map(|copy| copy.due);
         copies.chain(self.expiries.front().map(|(at, _)| *at)).min()
     }
 

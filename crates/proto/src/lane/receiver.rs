@@ -81,30 +81,49 @@ enum Origin {
     Repaired,
 }
 
-/// The receiving half of a lane; see the module.
+/// What the peer may send.
 #[derive(Debug)]
-pub(crate) struct LaneReceiver {
-    store: Store,
-    slot_len: usize,
-    /// Number of symbols from the edge on that are accepted. A power of two, like `max_credit`, and at least
-    /// the ring's capacity.
-    credit: usize,
-    max_credit: usize,
-    /// How the symbols from the edge up became known.
-    origins: VecDeque<Origin>,
-    partials: Partials,
-    edge: SourceId,
-    clock: OneWayClock,
+struct Credit {
+    /// Number of symbols from the edge on that are accepted. A power of two, like `max`, and at least the
+    /// ring's capacity.
+    now: usize,
+    max: usize,
+    /// Number of bytes by which [`LaneReceiver::memory`] may grow for a higher credit.
+    spare: usize,
+}
+
+/// The missing symbols that the next report names.
+#[derive(Debug, Default)]
+struct Missing {
     runs: Vec<Range<SourceId>>,
     /// Set if more runs are missing than FEEDBACK can name: the end of the named runs, and the deficit below
     /// it. `regions` then holds the regions beyond, with their deficits.
     named: Option<(SourceId, u64)>,
     regions: Vec<(Range<SourceId>, u64)>,
     region_len: u64,
-    pub delay: DelayHistogram,
-    pub tracer: Tracer,
-    /// The lane, for the trace.
+}
+
+/// The trace, and the lane that it is told.
+#[derive(Debug)]
+struct LaneTrace {
+    tracer: Tracer,
     lane: LaneId,
+}
+
+/// The receiving half of a lane; see the module.
+#[derive(Debug)]
+pub(crate) struct LaneReceiver {
+    store: Store,
+    slot_len: usize,
+    credit: Credit,
+    /// How the symbols from the edge up became known.
+    origins: VecDeque<Origin>,
+    partials: Partials,
+    edge: SourceId,
+    clock: OneWayClock,
+    missing: Missing,
+    pub delay: DelayHistogram,
+    trace: LaneTrace,
     pub symbols: SymbolStats,
     /// Receptions that did not raise the rank, refused ones included.
     pub redundant: u64,
@@ -112,8 +131,6 @@ pub(crate) struct LaneReceiver {
     round: (Time, u64),
     /// True if the newest arrival has not been reported to the peer.
     pub news: bool,
-    /// Number of bytes by which [`Self::memory`] may grow for a higher credit.
-    pub spare: usize,
     /// Jobs of at most this many products run immediately.
     inline: usize,
 }
@@ -128,26 +145,30 @@ impl LaneReceiver {
         Self {
             store: Store::new(limits),
             slot_len,
-            credit: INITIAL_CREDIT,
-            max_credit,
+            credit: Credit { now: INITIAL_CREDIT, max: max_credit, spare: usize::MAX },
             origins: VecDeque::new(),
             partials: Partials::default(),
             edge: SourceId(0),
             clock: OneWayClock::default(),
-            runs: Vec::new(),
-            named: None,
-            regions: Vec::new(),
-            region_len: max_span.max(1).into(),
+            missing: Missing { region_len: max_span.max(1).into(), ..Missing::default() },
             delay: DelayHistogram::default(),
-            tracer: Tracer::default(),
-            lane,
+            trace: LaneTrace { tracer: Tracer::default(), lane },
             symbols: SymbolStats::default(),
             redundant: 0,
             round: (Time::ZERO, 0),
             news: false,
-            spare: usize::MAX,
             inline,
         }
+    }
+
+    /// Sets the trace of the connection.
+    pub fn trace_with(&mut self, tracer: &Tracer) {
+        self.trace.tracer = tracer.clone();
+    }
+
+    /// Allows the memory to grow by `bytes` for a higher credit.
+    pub fn allow_memory(&mut self, bytes: usize) {
+        self.credit.spare = bytes;
     }
 
     /// Takes an arrival for this lane, with the base that its packet told. Returns whether the peer should
@@ -181,7 +202,7 @@ impl LaneReceiver {
 
     /// The first symbol determines the layout of the lane.
     fn expect(&mut self, layout: Layout) -> Result<(), CloseCode> {
-        self.store.expect(layout, self.slot_len, self.region_len as u16)
+        self.store.expect(layout, self.slot_len, self.missing.region_len as u16)
     }
 
     /// Takes part of a symbol.
@@ -279,17 +300,17 @@ impl LaneReceiver {
         }
         self.raise_credit(self.held());
         let wanted = RING_FACTOR * (end.0 - base.0.min(self.edge.0));
-        let wanted = wanted.min(self.credit as u64) as usize;
+        let wanted = wanted.min(self.credit.now as u64) as usize;
         if wanted > self.store.capacity() {
             self.store.grow(wanted);
             if wanted >= 2 * MAX_RUNS {
-                self.regions.reserve(MAX_REGIONS.saturating_sub(self.regions.len()));
+                self.missing.regions.reserve(MAX_REGIONS.saturating_sub(self.missing.regions.len()));
             }
         }
         let floor = SourceId(end.0.saturating_sub(self.store.capacity() as u64));
         delivery.before_reuse(floor, &self.store)?;
         // Repairs of generations mix symbols below the base, back to the length of the longest span.
-        self.store.release_before(floor.min(SourceId(base.0.saturating_sub(self.region_len))));
+        self.store.release_before(floor.min(SourceId(base.0.saturating_sub(self.missing.region_len))));
         Ok(())
     }
 
@@ -301,22 +322,25 @@ impl LaneReceiver {
 
     /// Doubles the credit if `symbols` is more than a fraction of it.
     fn raise_credit(&mut self, symbols: u64) {
-        let more = (2 * self.credit * self.slot_len).saturating_sub(self.granted());
-        if symbols > self.credit as u64 / GROW_DIVISOR && self.credit < self.max_credit && more <= self.spare {
-            self.credit *= 2;
-            self.spare -= more;
+        let more = (2 * self.credit.now * self.slot_len).saturating_sub(self.granted());
+        if symbols > self.credit.now as u64 / GROW_DIVISOR
+            && self.credit.now < self.credit.max
+            && more <= self.credit.spare
+        {
+            self.credit.now *= 2;
+            self.credit.spare -= more;
         }
     }
 
     /// Bytes that the lane holds, or will hold when the peer uses a credit that was raised.
     pub fn granted(&self) -> usize {
-        let promised = if self.credit > INITIAL_CREDIT { self.credit } else { 0 };
+        let promised = if self.credit.now > INITIAL_CREDIT { self.credit.now } else { 0 };
         self.memory().max(promised * self.slot_len)
     }
 
     /// Ids from here on are refused.
     fn limit(&self) -> SourceId {
-        self.edge.plus(self.credit as u64)
+        self.edge.plus(self.credit.now as u64)
     }
 
     /// Once per round trip, raises the credit by the symbols that were delivered in that time. Without loss
@@ -368,7 +392,7 @@ impl LaneReceiver {
     /// Moves the edge past one symbol, which was delivered in order or skipped.
     fn pass(&mut self, now: Time) {
         let origin = self.origins.pop_front().unwrap_or(Origin::Unknown);
-        let (lane, id, symbol) = (self.lane, self.edge, self.store.symbol(self.edge));
+        let (lane, id, symbol) = (self.trace.lane, self.edge, self.store.symbol(self.edge));
         self.edge = SourceId(self.edge.0 + 1);
         let origin = match origin {
             Origin::Unknown if symbol.is_none() => SymbolOrigin::GivenUp,
@@ -388,7 +412,7 @@ impl LaneReceiver {
         if let Some(delay) = delay {
             self.delay.record(delay);
         }
-        self.tracer.record(now, || {
+        self.trace.tracer.record(now, || {
             let delay = delay.unwrap_or_default();
             TraceEvent::SymbolPassed { lane, id, origin, delay }
         });
@@ -397,18 +421,18 @@ impl LaneReceiver {
     /// Collects the missing ids for [`Self::report`].
     pub fn review(&mut self, now: Time, rtt: Duration) {
         self.tune(now, rtt);
-        self.runs.clear();
-        self.store.name_undecoded(MAX_RUNS, &mut self.runs);
-        self.regions.clear();
-        let last = self.runs.last().filter(|_| self.runs.len() == MAX_RUNS).map(|run| run.end);
-        self.named = last.map(|end| (end, self.review_regions(end)));
+        self.missing.runs.clear();
+        self.store.name_undecoded(MAX_RUNS, &mut self.missing.runs);
+        self.missing.regions.clear();
+        let last = self.missing.runs.last().filter(|_| self.missing.runs.len() == MAX_RUNS).map(|run| run.end);
+        self.missing.named = last.map(|end| (end, self.review_regions(end)));
     }
 
     /// Collects the deficits of the regions from `from` up. Returns the deficit below `from`. Regions end at
     /// multiples of the longest span, so the peer's answers to one report fit the regions of the next report
     /// too.
     fn review_regions(&mut self, from: SourceId) -> u64 {
-        let (end, length) = (self.store.end(), self.region_len);
+        let (end, length) = (self.store.end(), self.missing.region_len);
         let mut deficits = [0; MAX_REGIONS];
         let below = self.store.region_deficits(from, length, &mut deficits);
         let mut start = from;
@@ -418,22 +442,22 @@ impl LaneReceiver {
             }
             let region = start..SourceId((start.0 / length + 1) * length).min(end);
             start = region.end;
-            self.regions.push((region, deficit));
+            self.missing.regions.push((region, deficit));
         }
         below
     }
 
     /// The report of this lane for FEEDBACK.
     pub fn report(&self, lane: u32) -> LaneRepr<'_> {
-        let (end, deficit) = self.named.unwrap_or((self.store.end(), self.store.rank_deficit()));
+        let (end, deficit) = self.missing.named.unwrap_or((self.store.end(), self.store.rank_deficit()));
         LaneRepr {
             lane,
             edge: self.store.reported(),
             end,
             deficit,
             limit: self.limit(),
-            undecoded: &self.runs,
-            regions: &self.regions,
+            undecoded: &self.missing.runs,
+            regions: &self.missing.regions,
         }
     }
 

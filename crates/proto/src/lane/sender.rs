@@ -63,15 +63,8 @@ pub(crate) struct LaneSender {
     newest_partial: Option<SourceId>,
     /// Source symbols from `base` to `sent`.
     sources: VecDeque<Source>,
-    base: SourceId,
-    /// Next id to be sent for the first time.
-    sent: SourceId,
-    settled: SourceId,
-    /// The peer accepts ids below this one.
-    peer_limit: SourceId,
-    report: Report,
-    /// Number of the packet that brought `report`.
-    reported_in: Option<u64>,
+    ids: Ids,
+    reported: Reported,
     repairs: InFlight,
     /// Lost source symbols, lowest first. Stale entries are removed when they reach the top.
     lost: BinaryHeap<Reverse<SourceId>>,
@@ -79,8 +72,50 @@ pub(crate) struct LaneSender {
     sliced: VecDeque<Sliced>,
     keys: Keys,
     ahead: Ahead,
-    last_source: Time,
-    source_interval: Duration,
+    pace: Pace,
+    messages: Outgoing,
+    /// Number of bytes by which the ring may grow.
+    pub spare: usize,
+}
+
+/// Ids of the source symbols at which something changes, in ascending order.
+#[derive(Debug, Default)]
+struct Ids {
+    /// The peer is known to have decoded all symbols below this one.
+    base: SourceId,
+    /// The first transmissions of all symbols below this one are known to be received or lost.
+    settled: SourceId,
+    /// Next id to be sent for the first time.
+    sent: SourceId,
+    /// The peer accepts ids below this one.
+    peer_limit: SourceId,
+}
+
+/// The newest report of the peer.
+#[derive(Debug, Default)]
+struct Reported {
+    report: Report,
+    /// Number of the packet that brought it.
+    packet: Option<u64>,
+}
+
+/// When source symbols are sent for the first time.
+#[derive(Debug)]
+struct Pace {
+    last: Time,
+    /// Mean time between two symbols.
+    interval: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { last: Time::ZERO, interval: Duration::from_millis(10) }
+    }
+}
+
+/// Messages of the lane.
+#[derive(Debug, Default)]
+struct Outgoing {
     /// Messages that the peer may not have received, oldest first.
     deadlines: VecDeque<Deadline>,
     /// Symbols below this id were given up, although the peer may lack them. `said_in` is the packet that
@@ -88,9 +123,7 @@ pub(crate) struct LaneSender {
     given_up: SourceId,
     said_in: Option<u64>,
     /// Messages and symbols whose deadline passed before the peer was known to have them.
-    pub expired: Expired,
-    /// Number of bytes by which the ring may grow.
-    pub spare: usize,
+    expired: Expired,
 }
 
 impl LaneSender {
@@ -103,69 +136,66 @@ impl LaneSender {
             open: None,
             newest_partial: None,
             sources: VecDeque::new(),
-            base: SourceId(0),
-            sent: SourceId(0),
-            settled: SourceId(0),
-            peer_limit: SourceId(peer_limit),
-            report: Report::default(),
-            reported_in: None,
+            ids: Ids { peer_limit: SourceId(peer_limit), ..Ids::default() },
+            reported: Reported::default(),
             repairs: InFlight::default(),
             lost: BinaryHeap::new(),
             sliced: VecDeque::new(),
             keys: Keys::default(),
             ahead: Ahead::default(),
-            last_source: Time::ZERO,
-            source_interval: Duration::from_millis(10),
-            deadlines: VecDeque::new(),
-            given_up: SourceId(0),
-            said_in: None,
-            expired: Expired::default(),
+            pace: Pace::default(),
+            messages: Outgoing::default(),
             spare: usize::MAX,
         }
     }
 
+    /// Messages and symbols whose deadline passed before the peer was known to have them.
+    pub fn expired(&self) -> Expired {
+        self.messages.expired
+    }
+
     /// Number of symbols that wait for their first transmission, the open one included.
     pub fn queued(&self) -> usize {
-        let closed = self.window.ids().end.0 - self.sent.0;
+        let closed = self.window.ids().end.0 - self.ids.sent.0;
         closed as usize + usize::from(self.open.is_some())
     }
 
     /// The next source symbol to send for the first time, if there is one and the peer accepts it. Closes the
     /// open symbol if that is next.
     pub fn next_source(&mut self) -> Option<SourceId> {
-        if self.sent >= self.peer_limit {
+        if self.ids.sent >= self.ids.peer_limit {
             return None;
         }
-        if self.sent == self.window.ids().end && self.open.is_some() {
-            self.newest_partial = Some(self.sent);
+        if self.ids.sent == self.window.ids().end && self.open.is_some() {
+            self.newest_partial = Some(self.ids.sent);
             self.close();
         }
-        (self.sent < self.window.ids().end).then_some(self.sent)
+        (self.ids.sent < self.window.ids().end).then_some(self.ids.sent)
     }
 
     /// Whether a source symbol is waiting and the peer accepts it.
     pub fn has_source(&self) -> bool {
-        self.queued() > 0 && self.sent < self.peer_limit
+        self.queued() > 0 && self.ids.sent < self.ids.peer_limit
     }
 
     /// Whether source symbols are waiting, but the peer accepts no more.
     pub fn is_blocked(&self) -> bool {
-        self.queued() > 0 && self.sent >= self.peer_limit
+        self.queued() > 0 && self.ids.sent >= self.ids.peer_limit
     }
 
     /// Writes the send time into the symbol that [`Self::next_source`] named, marks it as sent, and returns
     /// its bytes.
     pub fn send_source(&mut self, now: Time) -> Option<(SourceId, &[u8])> {
-        let id = self.sent;
+        let id = self.ids.sent;
         let symbol = self.window.symbol_mut(id)?;
         let length = SymbolHeader::parse(symbol).ok()?.length;
         SymbolHeader { length, time: send_time(now) }.emit(symbol).ok()?;
         self.sources.push_back(Source::Open);
-        self.sent = SourceId(id.0 + 1);
+        self.ids.sent = SourceId(id.0 + 1);
         // Mean over about eight symbols. A pause counts as a quarter of a second at most.
-        let gap = now.since(self.last_source).min(Duration::from_millis(250));
-        self.source_interval = (self.source_interval * 7 + gap) / 8;
-        self.last_source = now;
+        let gap = now.since(self.pace.last).min(Duration::from_millis(250));
+        self.pace.interval = (self.pace.interval * 7 + gap) / 8;
+        self.pace.last = now;
         self.symbol(id).map(|symbol| (id, symbol))
     }
 
@@ -188,7 +218,7 @@ impl LaneSender {
     }
 
     fn index(&self, id: SourceId) -> Option<usize> {
-        let index = usize::try_from(id.0.checked_sub(self.base.0)?).ok()?;
+        let index = usize::try_from(id.0.checked_sub(self.ids.base.0)?).ok()?;
         (index < self.sources.len()).then_some(index)
     }
 
@@ -232,22 +262,22 @@ impl LaneSender {
     /// ignored. Returns false if the report names symbols that were never sent.
     pub fn on_report(&mut self, number: u64, report: &LaneReport<'_>) -> bool {
         let seen = report.regions.last().map_or(report.end, |(region, _)| region.end);
-        if seen > self.sent || report.edge > self.sent {
+        if seen > self.ids.sent || report.edge > self.ids.sent {
             return false;
         }
-        self.peer_limit = self.peer_limit.max(report.limit);
-        if self.reported_in.is_some_and(|newest| newest > number) {
+        self.ids.peer_limit = self.ids.peer_limit.max(report.limit);
+        if self.reported.packet.is_some_and(|newest| newest > number) {
             return true;
         }
-        self.reported_in = Some(number);
-        self.report.edge = report.edge.max(self.report.edge);
-        self.report.end = report.end.max(report.edge);
-        self.report.deficit = report.deficit;
-        self.report.undecoded.clear();
-        self.report.undecoded.extend(report.undecoded);
-        self.report.regions.clear();
-        self.report.regions.extend(report.regions);
-        self.report.serial += 1;
+        self.reported.packet = Some(number);
+        self.reported.report.edge = report.edge.max(self.reported.report.edge);
+        self.reported.report.end = report.end.max(report.edge);
+        self.reported.report.deficit = report.deficit;
+        self.reported.report.undecoded.clear();
+        self.reported.report.undecoded.extend(report.undecoded);
+        self.reported.report.regions.clear();
+        self.reported.report.regions.extend(report.regions);
+        self.reported.report.serial += 1;
         if self.is_base_news() {
             self.forget_given_up();
         }
@@ -257,21 +287,21 @@ impl LaneSender {
 
     /// Advances the base and the settled edge over all symbols whose state is final.
     fn advance(&mut self) {
-        while self.base < self.sent {
-            if self.base >= self.report.edge && self.sources.front() != Some(&Source::Arrived) {
+        while self.ids.base < self.ids.sent {
+            if self.ids.base >= self.reported.report.edge && self.sources.front() != Some(&Source::Arrived) {
                 break;
             }
             self.sources.pop_front();
-            self.base = SourceId(self.base.0 + 1);
+            self.ids.base = SourceId(self.ids.base.0 + 1);
         }
-        self.window.release_before(self.base);
-        self.ahead.release_before(self.base);
-        self.settled = self.settled.max(self.base);
-        while let Some(index) = self.index(self.settled) {
-            if self.sources[index] == Source::Open && !self.is_decoded(self.settled) {
+        self.window.release_before(self.ids.base);
+        self.ahead.release_before(self.ids.base);
+        self.ids.settled = self.ids.settled.max(self.ids.base);
+        while let Some(index) = self.index(self.ids.settled) {
+            if self.sources[index] == Source::Open && !self.is_decoded(self.ids.settled) {
                 break;
             }
-            self.settled = SourceId(self.settled.0 + 1);
+            self.ids.settled = SourceId(self.ids.settled.0 + 1);
         }
         if !self.sliced.is_empty() {
             self.forget_sliced();
@@ -280,12 +310,12 @@ impl LaneSender {
 
     /// Whether the peer reported the symbol as decoded.
     fn is_decoded(&self, id: SourceId) -> bool {
-        if id < self.report.edge {
+        if id < self.reported.report.edge {
             return true;
         }
-        let runs = &self.report.undecoded;
+        let runs = &self.reported.report.undecoded;
         let run = runs.partition_point(|run| run.end <= id);
-        id < self.report.end && runs.get(run).is_none_or(|run| run.start > id)
+        id < self.reported.report.end && runs.get(run).is_none_or(|run| run.start > id)
     }
 
     /// The lowest source symbol that is lost, is not known to be decoded, and has no retransmission in
@@ -303,13 +333,13 @@ impl LaneSender {
 
     /// Oldest source symbol that the peer may not have decoded.
     pub fn base(&self) -> SourceId {
-        self.base
+        self.ids.base
     }
 
     /// Time since the oldest symbol that the peer may lack was first sent; `None` if the peer lacks nothing.
     /// Ages of minutes wrap around.
     pub fn oldest_age(&self, now: Time) -> Option<Duration> {
-        let symbol = self.window.symbol(self.base).filter(|_| self.base < self.sent)?;
+        let symbol = self.window.symbol(self.ids.base).filter(|_| self.ids.base < self.ids.sent)?;
         let left = SymbolHeader::parse(symbol).ok()?.time;
         let units = send_time(now).wrapping_sub(left) % SEND_TIME_MODULUS;
         Some(Duration::from_nanos(u64::from(units) * TIME_UNIT))
@@ -317,12 +347,12 @@ impl LaneSender {
 
     /// First source symbol whose first transmission is not yet known to be received or lost.
     pub fn settled(&self) -> SourceId {
-        self.settled
+        self.ids.settled
     }
 
     /// One past the newest source symbol that is out.
     pub fn sent(&self) -> SourceId {
-        self.sent
+        self.ids.sent
     }
 
     /// The layout of the lane: a sliding window or generations.
@@ -337,7 +367,7 @@ impl LaneSender {
 
     /// The newest report of the peer.
     pub fn report(&self) -> &Report {
-        &self.report
+        &self.reported.report
     }
 
     /// Repairs in flight, with placeholders between them.
@@ -347,12 +377,12 @@ impl LaneSender {
 
     /// When the newest source symbol was sent.
     pub fn last_source(&self) -> Time {
-        self.last_source
+        self.pace.last
     }
 
     /// Mean time between source symbols.
     pub fn source_interval(&self) -> Duration {
-        self.source_interval
+        self.pace.interval
     }
 
     /// Length of a repair over the span: at least the length of the longest symbol in it.

@@ -59,6 +59,25 @@ enum Control {
 pub(crate) struct Streams {
     side: Side,
     open: BTreeMap<u64, Stream>,
+    numbers: Numbers,
+    windows: Windows,
+    pub turns: Turns,
+    /// Number of streams that wait for credit.
+    starved: usize,
+    /// At most one RESET and one STOP for each open stream.
+    control: VecDeque<Control>,
+    /// Streams that the peer stopped and that must be reset.
+    stopped: VecDeque<StreamId>,
+    events: VecDeque<Event>,
+    /// Streams whose limit the peer may not know, the least recently told first.
+    unconfirmed: VecDeque<u64>,
+    limits: Vec<(u64, u64)>,
+    unread: Unread,
+}
+
+/// How many streams were opened, and how many may be.
+#[derive(Debug, Default)]
+struct Numbers {
     /// Number of streams that each side has opened so far.
     local: u64,
     remote: u64,
@@ -69,24 +88,25 @@ pub(crate) struct Streams {
     remote_limit: u64,
     remote_confirmed: u64,
     remote_told_in: Option<u64>,
-    window: u64,
-    max_window: u64,
-    peer_window: u64,
-    pub turns: Turns,
-    /// Number of streams that wait for credit.
-    starved: usize,
     /// The application wanted to open a stream, but the limit was reached.
-    wants_streams: bool,
-    /// At most one RESET and one STOP for each open stream.
-    control: VecDeque<Control>,
-    /// Streams that the peer stopped and that must be reset.
-    stopped: VecDeque<StreamId>,
-    events: VecDeque<Event>,
-    /// Streams whose limit the peer may not know, the least recently told first.
-    unconfirmed: VecDeque<u64>,
-    limits: Vec<(u64, u64)>,
-    /// Number of bytes by which windows have grown.
+    wants: bool,
+}
+
+/// Windows of unread bytes per stream.
+#[derive(Debug, Default)]
+struct Windows {
+    /// Our window of a new stream, and the limit up to which it grows.
+    initial: u64,
+    max: u64,
+    /// The peer's window of a new stream.
+    peer: u64,
+    /// Number of bytes by which our windows have grown.
     widened: u64,
+}
+
+/// Bytes that the application has not read.
+#[derive(Debug, Default)]
+struct Unread {
     /// The unread bytes of all streams.
     pieces: Pieces,
     /// Number of known symbols with more than [`arrivals::MOST_AHEAD`] frames that wait for lower symbols.
@@ -101,34 +121,23 @@ impl Streams {
         Self {
             side,
             open: BTreeMap::new(),
-            local: 0,
-            remote: 0,
-            local_limit: 0,
-            remote_limit: streams,
-            remote_confirmed: streams,
-            remote_told_in: None,
-            window,
-            max_window: max_window.max(window),
-            peer_window: 0,
+            numbers: Numbers { remote_limit: streams, remote_confirmed: streams, ..Numbers::default() },
+            windows: Windows { initial: window, max: max_window.max(window), ..Windows::default() },
             turns: Turns::default(),
             starved: 0,
-            wants_streams: false,
             control: VecDeque::new(),
             stopped: VecDeque::new(),
             events: VecDeque::new(),
             unconfirmed: VecDeque::new(),
             limits: Vec::new(),
-            widened: 0,
-            pieces: Pieces::default(),
-            crowded: 0,
-            copied_below: SourceId(0),
+            unread: Unread::default(),
         }
     }
 
     /// Sets the limits that the peer granted in the handshake.
     pub fn set_peer_limits(&mut self, streams: u64, window: u64) {
-        self.local_limit = self.local_limit.max(streams);
-        self.peer_window = window;
+        self.numbers.local_limit = self.numbers.local_limit.max(streams);
+        self.windows.peer = window;
         for stream in self.open.values_mut() {
             stream.outgoing.limit = stream.outgoing.limit.max(window);
         }
@@ -136,20 +145,20 @@ impl Streams {
 
     /// Opens the next stream of this side.
     pub fn open(&mut self) -> Option<StreamId> {
-        self.wants_streams = self.local >= self.local_limit;
-        if self.wants_streams {
+        self.numbers.wants = self.numbers.local >= self.numbers.local_limit;
+        if self.numbers.wants {
             return None;
         }
-        let id = 2 * self.local + u64::from(self.side == Side::Responder);
-        self.local += 1;
+        let id = 2 * self.numbers.local + u64::from(self.side == Side::Responder);
+        self.numbers.local += 1;
         self.insert(id);
         Some(StreamId(id))
     }
 
     fn insert(&mut self, id: u64) {
         let stream = Stream {
-            incoming: Incoming::new(id, self.window),
-            outgoing: Outgoing { limit: self.peer_window, ..Outgoing::default() },
+            incoming: Incoming::new(id, self.windows.initial),
+            outgoing: Outgoing { limit: self.windows.peer, ..Outgoing::default() },
             told_readable: false,
             limit_moved: Time::ZERO,
             unsaid: 0,
@@ -163,7 +172,7 @@ impl Streams {
 
     /// The next unread bytes of a stream, if they were received.
     pub fn chunk<'a>(&'a self, id: StreamId, store: &'a Store) -> Option<&'a [u8]> {
-        self.get(id)?.incoming.chunk(&self.pieces, store)
+        self.get(id)?.incoming.chunk(&self.unread.pieces, store)
     }
 
     pub fn get_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
@@ -172,7 +181,7 @@ impl Streams {
 
     /// Total number of streams that the peer may open.
     pub fn remote_limit(&self) -> u64 {
-        self.remote_limit
+        self.numbers.remote_limit
     }
 
     fn is_ours(&self, id: u64) -> bool {
@@ -183,15 +192,15 @@ impl Streams {
     fn ensure(&mut self, id: u64) -> Result<(), CloseCode> {
         let number = id / 2;
         if self.is_ours(id) {
-            if number >= self.local {
+            if number >= self.numbers.local {
                 return Err(CloseCode::Protocol);
             }
-        } else if number >= self.remote_limit {
+        } else if number >= self.numbers.remote_limit {
             return Err(CloseCode::TooManyStreams);
         } else {
-            while self.remote <= number {
-                let next = 2 * self.remote + u64::from(self.side == Side::Initiator);
-                self.remote += 1;
+            while self.numbers.remote <= number {
+                let next = 2 * self.numbers.remote + u64::from(self.side == Side::Initiator);
+                self.numbers.remote += 1;
                 self.insert(next);
                 self.events.push_back(Event::StreamOpened(StreamId(next)));
             }
@@ -239,7 +248,7 @@ impl Streams {
     /// Called when the application reads no more of the stream.
     pub fn stop(&mut self, id: StreamId, code: u64) {
         let Some(stream) = self.open.get_mut(&id.0) else { return };
-        if !stream.incoming.is_stopped() && stream.incoming.stop(&mut self.pieces) {
+        if !stream.incoming.is_stopped() && stream.incoming.stop(&mut self.unread.pieces) {
             stream.unsaid += 1;
             self.control.push_back(Control::Stop { id, code });
         }
@@ -273,7 +282,7 @@ impl Streams {
     /// Records that the application used `n` bytes of the chunk it was lent.
     pub fn consume(&mut self, id: StreamId, n: usize) {
         if let Some(stream) = self.open.get_mut(&id.0) {
-            stream.incoming.consume(n, &mut self.pieces);
+            stream.incoming.consume(n, &mut self.unread.pieces);
             stream.told_readable = false;
             stream.incoming.told_end |= n == 0 && stream.incoming.is_at_end();
         }
@@ -294,8 +303,8 @@ impl Streams {
         }
         if now.since(stream.limit_moved) < rtt * WIDEN_ROUNDS {
             let window = stream.incoming.window();
-            let more = window.min(self.max_window.saturating_sub(window)).min(MAX_WIDENED - self.widened);
-            self.widened += more;
+            let more = window.min(self.windows.max.saturating_sub(window)).min(MAX_WIDENED - self.windows.widened);
+            self.windows.widened += more;
             stream.incoming.widen(more);
         }
         stream.limit_moved = now;
@@ -313,11 +322,11 @@ impl Streams {
             .get(id)
             .is_some_and(|stream| stream.unsaid == 0 && stream.outgoing.is_over() && stream.incoming.is_over());
         if done && let Some(stream) = self.open.remove(&id.0) {
-            self.widened -= stream.incoming.window().saturating_sub(self.window);
+            self.windows.widened -= stream.incoming.window().saturating_sub(self.windows.initial);
             self.unconfirmed.retain(|&other| other != id.0);
             if !self.is_ours(id.0) {
-                self.remote_limit += 1;
-                self.remote_told_in = None;
+                self.numbers.remote_limit += 1;
+                self.numbers.remote_told_in = None;
             }
         }
         done
@@ -329,17 +338,17 @@ impl Streams {
         self.limits.clear();
         let ids = self.unconfirmed.iter().take(MAX_LIMITS.min(most));
         self.limits.extend(ids.filter_map(|id| self.open.get(id).map(|stream| (*id, stream.incoming.told))));
-        (self.remote_limit, &self.limits)
+        (self.numbers.remote_limit, &self.limits)
     }
 
     /// Whether [`Self::unconfirmed`] returns anything.
     pub fn has_unconfirmed(&self) -> bool {
-        self.remote_limit > self.remote_confirmed || !self.unconfirmed.is_empty()
+        self.numbers.remote_limit > self.numbers.remote_confirmed || !self.unconfirmed.is_empty()
     }
 
     /// Records that packet `number` carries the credit.
     pub fn on_credit_sent(&mut self, number: u64) {
-        self.remote_told_in = Some(number);
+        self.numbers.remote_told_in = Some(number);
         for (id, _) in &self.limits {
             if let Some(stream) = self.open.get_mut(id) {
                 stream.incoming.told_in = Some(number);
@@ -350,8 +359,8 @@ impl Streams {
 
     /// Called when packet `number`, which may carry credit, was acknowledged.
     pub fn on_credit_acked(&mut self, number: u64) {
-        if self.remote_told_in == Some(number) {
-            self.remote_confirmed = self.remote_limit;
+        if self.numbers.remote_told_in == Some(number) {
+            self.numbers.remote_confirmed = self.numbers.remote_limit;
         }
         let open = &self.open;
         self.unconfirmed.retain(|id| open.get(id).is_some_and(|stream| stream.incoming.told_in != Some(number)));
@@ -359,9 +368,9 @@ impl Streams {
 
     /// Takes new credit from the peer.
     pub fn on_credit(&mut self, streams: u64, limits: impl Iterator<Item = (u64, u64)>) {
-        if streams > self.local_limit {
-            self.local_limit = streams;
-            self.wants_streams = false;
+        if streams > self.numbers.local_limit {
+            self.numbers.local_limit = streams;
+            self.numbers.wants = false;
             self.events.push_back(Event::StreamsAvailable);
         }
         for (id, limit) in limits {
@@ -407,7 +416,7 @@ impl Streams {
 
     /// Whether a writer waits for the peer's credit, or the application for permission to open a stream.
     pub fn is_blocked(&self) -> bool {
-        self.starved > 0 || self.wants_streams
+        self.starved > 0 || self.numbers.wants
     }
 
     /// Number of streams that are not over.
@@ -424,7 +433,7 @@ impl Streams {
 
     /// Bytes of memory held in unread pieces.
     pub fn memory(&self) -> usize {
-        self.pieces.memory()
+        self.unread.pieces.memory()
     }
 
     pub fn poll_event(&mut self) -> Option<Event> {

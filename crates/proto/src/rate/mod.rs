@@ -5,12 +5,9 @@
 //! packet, and the controller answers with a [`Budget`].
 
 mod bbr;
-mod contest;
 mod cubic;
 mod fixed;
-mod hold;
 mod hystart;
-mod medium;
 mod newreno;
 mod window;
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod choice;
 pub mod plan;
 pub mod proactive;
 mod report;
+mod tuning;
 
 use core::ops::Range;
 use core::time::Duration;
@@ -112,30 +113,51 @@ pub struct CodingContext<'a> {
     pub lost: Option<SourceId>,
     /// Repairs in flight, in sending order. Some entries are placeholders ([`RepairInFlight::is_blank`]).
     pub in_flight: &'a [RepairInFlight],
-    /// Loss estimate of the path.
+    /// Time since the oldest symbol that the peer may lack was first sent; zero if the peer reported no gap.
+    pub oldest: Duration,
+    /// What is known about the path.
+    pub path: PathState,
+    /// How the application sends.
+    pub flow: FlowState,
+    /// What the policy must respect.
+    pub limits: CodingLimits,
+    /// The newest decision of the lane's planner; [`Planned::NONE`] if the lane has no planner.
+    pub planned: &'a Planned,
+}
+
+/// What is known about the path.
+#[derive(Clone, Copy, Debug)]
+pub struct PathState {
+    /// Loss estimate.
     pub loss: LossEstimate,
     /// Smoothed round trip.
     pub rtt: Duration,
-    /// True if source symbols are waiting to be sent.
-    pub backlog: bool,
     /// True if the path, rather than the application, has limited the sender for the last round trip.
     pub saturated: bool,
+}
+
+/// How the application sends on a lane.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowState {
+    /// True if source symbols are waiting to be sent.
+    pub backlog: bool,
     /// Mean time between source symbols.
-    pub source_interval: Duration,
+    pub interval: Duration,
     /// When the newest source symbol was sent.
-    pub last_source: Time,
+    pub last: Time,
+}
+
+/// What a policy must respect.
+#[derive(Clone, Copy, Debug)]
+pub struct CodingLimits {
     /// Longest span that the peer can decode.
     pub max_span: u16,
-    /// Time since the oldest symbol that the peer may lack was first sent; zero if the peer reported no gap.
-    pub oldest: Duration,
     /// Upper limit of proactive repairs per source symbol, within any second.
     pub max_overhead: f64,
     /// The user's latency target, if there is one.
     pub target: Option<Target>,
     /// The code of the lane. It defines the repair rows of a generation.
     pub code: Code,
-    /// The newest decision of the lane's planner; [`Planned::NONE`] if the lane has no planner.
-    pub planned: &'a Planned,
 }
 
 impl CodingContext<'_> {
@@ -149,7 +171,7 @@ impl CodingContext<'_> {
 
     /// Length of the span of a repair for the gap at `gap`: the settled symbols from `gap` on.
     pub fn gap_span(&self, gap: SourceId) -> u16 {
-        let count = self.settled.0.saturating_sub(gap.0).clamp(1, u64::from(self.max_span));
+        let count = self.settled.0.saturating_sub(gap.0).clamp(1, u64::from(self.limits.max_span));
         count as u16
     }
 
@@ -176,7 +198,7 @@ impl CodingContext<'_> {
                 },
             );
         let open = self.flying() as f64;
-        let surplus = f64::from(proactive) * (1.0 - self.loss.rate) - open * self.loss.rate;
+        let surplus = f64::from(proactive) * (1.0 - self.path.loss.rate) - open * self.path.loss.rate;
         answers + surplus.max(0.0) as u64
     }
 }
@@ -271,17 +293,14 @@ pub(crate) fn context(report: &Report, rate: f64, burst: f64, saturated: bool) -
         report,
         lost: None,
         in_flight: &[],
-        loss: LossEstimate { upper: rate * 1.2, weight: 512.0, ..LossEstimate::settled(rate, burst) },
-        rtt: Duration::from_millis(60),
-        backlog: false,
-        saturated,
-        source_interval: Duration::from_micros(960),
-        last_source: Time::from_millis(1_000),
-        max_span: 256,
         oldest: Duration::ZERO,
-        max_overhead: 0.5,
-        target: None,
-        code: Code::Cauchy,
+        path: PathState {
+            loss: LossEstimate { upper: rate * 1.2, weight: 512.0, ..LossEstimate::settled(rate, burst) },
+            rtt: Duration::from_millis(60),
+            saturated,
+        },
+        flow: FlowState { backlog: false, interval: Duration::from_micros(960), last: Time::from_millis(1_000) },
+        limits: CodingLimits { max_span: 256, max_overhead: 0.5, target: None, code: Code::Cauchy },
         planned: &Planned::NONE,
     }
 }

@@ -8,7 +8,8 @@ use tidewire_codec::SourceId;
 use tidewire_proto::redundancy::answer::{AsPlanned, answer_deficit, resend_unseen};
 use tidewire_proto::redundancy::proactive::Adaptive;
 use tidewire_proto::redundancy::{
-    Answer, AnswerPolicy, CodingContext, Planner, Proactive, ProactivePolicy, Redundancy, Repair, RepairInFlight,
+    Answer, AnswerPolicy, CodingContext, PathState, Planner, Proactive, ProactivePolicy, Redundancy, Repair,
+    RepairInFlight,
 };
 use tidewire_proto::{Custom, Time};
 
@@ -115,15 +116,15 @@ struct APriori {
 impl ProactivePolicy for APriori {
     fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
         self.since_window += 1;
-        let window = cx.rtt.as_secs_f64() / cx.source_interval.as_secs_f64().max(1e-6);
+        let window = cx.path.rtt.as_secs_f64() / cx.flow.interval.as_secs_f64().max(1e-6);
         if f64::from(self.since_window) >= window {
-            self.owed += (f64::from(self.since_window) * cx.loss.rate).round() as u32;
+            self.owed += (f64::from(self.since_window) * cx.path.loss.rate).round() as u32;
             self.since_window = 0;
         }
     }
 
     fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
-        let (first, count) = cx.newest_span(cx.max_span)?;
+        let (first, count) = cx.newest_span(cx.limits.max_span)?;
         self.owed = self.owed.checked_sub(1)?;
         Some(Repair::Coded { first, count, row: None, on_feedback: false })
     }
@@ -141,8 +142,8 @@ impl AnswerPolicy for APosteriori {
         }
         let missing = cx.report.settled_deficit(cx.settled) as f64;
         let added = cx.in_flight.iter().filter(|it| !it.is_blank()).count() as f64;
-        let (newest, all) = cx.newest_span(cx.max_span)?;
-        if missing <= added * (1.0 - cx.loss.rate - self.threshold) {
+        let (newest, all) = cx.newest_span(cx.limits.max_span)?;
+        if missing <= added * (1.0 - cx.path.loss.rate - self.threshold) {
             return None;
         }
         let gap = cx.report.first_gap(cx.settled).filter(|&gap| gap >= cx.base && gap < newest);
@@ -175,10 +176,10 @@ impl<P: Default> Misled<P> {
 
 /// The context with `factor` times the loss, and what a planner makes of it.
 fn told<'a>(cx: &CodingContext<'a>, factor: f64, planner: &'a Planner) -> CodingContext<'a> {
-    let mut loss = cx.loss;
+    let mut loss = cx.path.loss;
     loss.rate *= factor;
     loss.upper *= factor;
-    CodingContext { loss, planned: planner.planned(), ..*cx }
+    CodingContext { path: PathState { loss, ..cx.path }, planned: planner.planned(), ..*cx }
 }
 
 impl ProactivePolicy for Misled<Adaptive> {

@@ -35,26 +35,35 @@ pub struct LinkStats {
     pub offered_bytes: u64,
     /// Bytes of the datagrams delivered, copies not counted.
     pub delivered_bytes: u64,
-    /// Longest time a datagram waited for its service to begin.
-    pub max_queueing: Duration,
-    /// Sum of the waiting times, in nanoseconds, over `queued` datagrams.
-    pub(super) queueing_nanos: u128,
-    /// Datagrams that got past the queue.
-    pub(super) passed_queue: u64,
+    queueing: Queueing,
+}
+
+/// How long datagrams waited for their service to begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Queueing {
+    longest: Duration,
+    /// Sum over all datagrams that the queue took, and their number.
+    nanos: u128,
+    datagrams: u64,
 }
 
 impl LinkStats {
     /// Mean time from sending a datagram until its service begins (serialisation itself not counted), over
     /// all datagrams that the queue took, whatever became of them later. Zero before the first.
     pub fn mean_queueing(&self) -> Duration {
-        let mean = self.queueing_nanos.checked_div(u128::from(self.passed_queue)).unwrap_or(0);
+        let mean = self.queueing.nanos.checked_div(u128::from(self.queueing.datagrams)).unwrap_or(0);
         Duration::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX))
+    }
+
+    /// Longest time that a datagram waited for its service to begin.
+    pub fn max_queueing(&self) -> Duration {
+        self.queueing.longest
     }
 
     /// Counts a datagram that the queue took and that waits for `nanos` nanoseconds.
     pub(super) fn on_queued(&mut self, nanos: u64) {
-        self.passed_queue += 1;
-        self.queueing_nanos += u128::from(nanos);
-        self.max_queueing = self.max_queueing.max(Duration::from_nanos(nanos));
+        self.queueing.datagrams += 1;
+        self.queueing.nanos += u128::from(nanos);
+        self.queueing.longest = self.queueing.longest.max(Duration::from_nanos(nanos));
     }
 }

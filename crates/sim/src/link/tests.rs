@@ -79,7 +79,7 @@ fn delay_follows_serialisation_to_the_nanosecond() {
     assert_eq!(link.send(Time::ZERO, 972, 0), carried(31_000));
     assert_eq!(link.send(Time::ZERO, 972, 1), carried(32_000));
     assert_eq!(link.send(Time::from_micros(2_500), 972, 2), carried(33_500));
-    assert_eq!(link.stats().max_queueing, MS);
+    assert_eq!(link.stats().max_queueing(), MS);
     assert_eq!(link.stats().mean_queueing(), Duration::from_nanos(333_333));
     assert_eq!(link.stats().offered_bytes, 3_000);
 }
@@ -107,7 +107,7 @@ fn the_rate_over_a_second_counts_ip_bytes() {
     assert!((bits / 25e6 - 1.0).abs() < 1e-3, "{bits} bits in a second");
     assert!(link.stats().queue_dropped > 0 && sums(link.stats()));
     // One round trip of waiting, and what the last of them waits for the packet in service.
-    assert!(link.stats().max_queueing <= 60 * MS + Duration::from_micros(400), "{:?}", link.stats().max_queueing);
+    assert!(link.stats().max_queueing() <= 60 * MS + Duration::from_micros(400), "{:?}", link.stats().max_queueing());
 }
 
 #[test]

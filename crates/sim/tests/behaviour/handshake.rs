@@ -75,7 +75,7 @@ fn both_speak(loss: &str, seed: u64, act: impl FnOnce(&mut Run)) -> [Duration; 2
         assert!(report.errors.is_empty() && report.closed == [None, None], "{loss}, seed {seed}: {report:?}");
         assert!(run.pair.now() < began + Duration::from_secs(30), "{loss}, seed {seed}: {report:?}");
     }
-    assert_eq!(run.pair.overdue(), 0);
+    assert_eq!(run.pair.counted().overdue, 0);
     read.map(Option::unwrap)
 }
 

@@ -42,7 +42,7 @@ fn garbage_is_counted_and_changes_nothing() {
     assert_eq!(thrown, 100_000);
     assert_eq!(far.malformed + far.unknown + far.strangers - clean.endpoints[1].strangers, thrown, "{far:?}");
     // Not a datagram more, fewer or later than without.
-    assert_eq!((report.fingerprint, report.seconds), (clean.fingerprint, clean.seconds));
+    assert_eq!((report.counted.fingerprint, report.seconds), (clean.counted.fingerprint, clean.seconds));
 }
 
 #[test]

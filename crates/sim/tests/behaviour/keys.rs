@@ -35,7 +35,7 @@ fn fresh_keys_cost_no_byte() {
             run.until(Time::from_millis(60_000));
             let report = run.report();
             assert!(report.done && report.closed == [None, None], "{loss}, seed {seed}: {report:?}");
-            assert_eq!(report.overdue, 0, "{loss}, seed {seed}");
+            assert_eq!(report.counted.overdue, 0, "{loss}, seed {seed}");
             seconds[usize::from(fresh)] += report.seconds;
             if fresh {
                 exchanges = [exchanges[0] + report.near.fresh_keys, exchanges[1] + report.far.fresh_keys];

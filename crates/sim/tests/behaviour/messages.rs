@@ -167,7 +167,7 @@ fn run(feed: &mut Feed, settings: &[(Direction, &str, &str)], seed: u64) -> [Sta
     pair.connect(feed);
     let until = pair.now() + Duration::from_secs(14);
     pair.run(feed, until, |_| false);
-    assert_eq!(pair.overdue(), 0);
+    assert_eq!(pair.counted().overdue, 0);
     [End::Near, End::Far].map(|end| {
         let handle = feed.handles[end as usize].expect("connected");
         pair.endpoint(end).connection(handle).expect("alive").stats()

@@ -56,7 +56,55 @@ struct Segment {
     first_sent: Time,
 }
 
-/// See the module.
+/// Segments acknowledged so far, when the last was, and when it was sent.
+#[derive(Debug)]
+struct Arrived {
+    segments: u64,
+    at: Time,
+    first_sent: Time,
+}
+
+/// The mode of the flow, and since when it lasts.
+#[derive(Debug)]
+struct Phase {
+    mode: Mode,
+    since: Time,
+    /// When PROBE_RTT ends; known once the flight is small.
+    probe_ends: Option<Time>,
+}
+
+/// The present round trip, and the segment whose acknowledgement ends it.
+#[derive(Debug)]
+struct Rounds {
+    number: u64,
+    ends: u64,
+}
+
+/// The least round trip, and when it was seen.
+#[derive(Debug)]
+struct Least {
+    rtt: Duration,
+    at: Time,
+}
+
+/// The rate that start-up must exceed to go on, and the round trips in which it did not.
+#[derive(Debug)]
+struct Full {
+    rate: f64,
+    rounds: u32,
+}
+
+/// Recovery from losses.
+#[derive(Debug)]
+struct Loss {
+    /// When the present recovery began. It ends when a segment sent after that is acknowledged.
+    recovery: Option<Time>,
+    /// Whether packets are conserved, as in the first round trip of a recovery.
+    conserves: bool,
+    in_phase: bool,
+}
+
+/// A flow that is simulated beside ours; see the module.
 #[derive(Debug)]
 pub struct Rival {
     link: Link<Segment>,
@@ -66,27 +114,16 @@ pub struct Rival {
     flying: VecDeque<Segment>,
     next: u64,
     due: Time,
-    delivered: u64,
-    delivered_at: Time,
-    first_sent: Time,
-    mode: Mode,
-    mode_since: Time,
+    arrived: Arrived,
+    phase: Phase,
     /// Best rate of each of the last round trips in packets per second, with the round trip's number.
     rates: VecDeque<(u64, f64)>,
-    round: u64,
-    round_ends: u64,
+    rounds: Rounds,
     window: f64,
     prior_window: f64,
-    min_rtt: Duration,
-    min_rtt_at: Time,
-    /// PROBE_RTT is over then; known once the flight is small.
-    probe_ends: Option<Time>,
-    full_rate: f64,
-    full_rounds: u32,
-    /// Recovery lasts until this many are delivered; packets are conserved in its first round trip.
-    recovery: Option<Time>,
-    conserves: bool,
-    lost_in_phase: bool,
+    least: Least,
+    full: Full,
+    loss: Loss,
 }
 
 impl Rival {
@@ -102,30 +139,21 @@ impl Rival {
             flying: VecDeque::new(),
             next: 0,
             due: start,
-            delivered: 0,
-            delivered_at: start,
-            first_sent: start,
-            mode: Mode::Startup,
-            mode_since: start,
+            arrived: Arrived { segments: 0, at: start, first_sent: start },
+            phase: Phase { mode: Mode::Startup, since: start, probe_ends: None },
             rates: VecDeque::new(),
-            round: 0,
-            round_ends: 0,
+            rounds: Rounds { number: 0, ends: 0 },
             window: 10.0,
             prior_window: 10.0,
-            min_rtt: config.delay + back,
-            min_rtt_at: start,
-            probe_ends: None,
-            full_rate: 0.0,
-            full_rounds: 0,
-            recovery: None,
-            conserves: false,
-            lost_in_phase: false,
+            least: Least { rtt: config.delay + back, at: start },
+            full: Full { rate: 0.0, rounds: 0 },
+            loss: Loss { recovery: None, conserves: false, in_phase: false },
         }
     }
 
     /// Payload bytes that arrived.
     pub fn read(&self) -> u64 {
-        self.delivered * PAYLOAD
+        self.arrived.segments * PAYLOAD
     }
 
     /// What its packets met.
@@ -135,7 +163,7 @@ impl Rival {
 
     /// When something happens next.
     pub fn next_moment(&self) -> Time {
-        let send = if (self.flying.len() as f64) < self.window { self.due } else { self.delivered_at + TIMEOUT };
+        let send = if (self.flying.len() as f64) < self.window { self.due } else { self.arrived.at + TIMEOUT };
         let ack = self.acks.front().map(|&(at, _)| at);
         [self.link.poll_timeout(), ack].into_iter().flatten().fold(send, Time::min)
     }
@@ -150,9 +178,9 @@ impl Rival {
         {
             self.on_ack(now, segment);
         }
-        if !self.flying.is_empty() && now >= self.delivered_at + TIMEOUT {
+        if !self.flying.is_empty() && now >= self.arrived.at + TIMEOUT {
             self.flying.clear();
-            (self.window, self.delivered_at) = (LEAST_WINDOW, now);
+            (self.window, self.arrived.at) = (LEAST_WINDOW, now);
         }
         while self.due <= now && (self.flying.len() as f64) < self.window {
             self.send(now);
@@ -161,20 +189,20 @@ impl Rival {
 
     fn send(&mut self, now: Time) {
         if self.flying.is_empty() {
-            (self.first_sent, self.delivered_at) = (now, now);
+            (self.arrived.first_sent, self.arrived.at) = (now, now);
         }
         let segment = Segment {
             number: self.next,
             sent: now,
-            delivered: self.delivered,
-            delivered_at: self.delivered_at,
-            first_sent: self.first_sent,
+            delivered: self.arrived.segments,
+            delivered_at: self.arrived.at,
+            first_sent: self.arrived.first_sent,
         };
         self.next += 1;
         self.flying.push_back(segment);
         self.link.send(now, SEGMENT, segment);
         let pace = match self.rate() {
-            0.0 => HIGH_GAIN * self.window / self.min_rtt.as_secs_f64(),
+            0.0 => HIGH_GAIN * self.window / self.least.rtt.as_secs_f64(),
             rate => self.gain() * rate * MARGIN,
         };
         self.due = self.due.max(now) + Duration::from_secs_f64(1.0 / pace);
@@ -185,7 +213,7 @@ impl Rival {
     }
 
     fn gain(&self) -> f64 {
-        match self.mode {
+        match self.phase.mode {
             Mode::Startup => HIGH_GAIN,
             Mode::Drain => 1.0 / HIGH_GAIN,
             Mode::ProbeBw(phase) => CYCLE[phase],
@@ -194,11 +222,11 @@ impl Rival {
     }
 
     fn product(&self) -> f64 {
-        self.rate() * self.min_rtt.as_secs_f64()
+        self.rate() * self.least.rtt.as_secs_f64()
     }
 
     fn enter(&mut self, now: Time, mode: Mode) {
-        (self.mode, self.mode_since, self.lost_in_phase) = (mode, now, false);
+        (self.phase.mode, self.phase.since, self.loss.in_phase) = (mode, now, false);
     }
 
     fn on_ack(&mut self, now: Time, segment: Segment) {
@@ -207,24 +235,24 @@ impl Rival {
         let before = self.flying.len();
         self.flying.retain(|flying| flying.number + REORDERING > segment.number);
         let lost = before - self.flying.len();
-        self.delivered += 1;
-        self.delivered_at = now;
-        self.first_sent = segment.sent;
-        let starts_round = segment.delivered >= self.round_ends;
+        self.arrived.segments += 1;
+        self.arrived.at = now;
+        self.arrived.first_sent = segment.sent;
+        let starts_round = segment.delivered >= self.rounds.ends;
         if starts_round {
-            self.round_ends = self.delivered;
-            self.round += 1;
-            self.conserves = false;
+            self.rounds.ends = self.arrived.segments;
+            self.rounds.number += 1;
+            self.loss.conserves = false;
         }
         let span = now.since(segment.delivered_at).max(segment.sent.since(segment.first_sent)).as_secs_f64();
-        if span >= self.min_rtt.as_secs_f64() {
-            self.on_rate((self.delivered - segment.delivered) as f64 / span);
+        if span >= self.least.rtt.as_secs_f64() {
+            self.on_rate((self.arrived.segments - segment.delivered) as f64 / span);
         }
         self.cycle(now, lost > 0);
-        if starts_round && self.mode == Mode::Startup {
+        if starts_round && self.phase.mode == Mode::Startup {
             self.check_full(now);
         }
-        if self.mode == Mode::Drain && self.flying.len() as f64 <= self.product() {
+        if self.phase.mode == Mode::Drain && self.flying.len() as f64 <= self.product() {
             // Linux begins at a random phase; here the start of the flow moves it.
             self.enter(now, Mode::ProbeBw(2));
         }
@@ -233,17 +261,17 @@ impl Rival {
     }
 
     fn on_rate(&mut self, rate: f64) {
-        let round = self.round;
+        let round = self.rounds.number;
         self.rates.retain(|best| best.0 + RATE_ROUNDS > round && best.1 > rate);
-        self.rates.push_back((self.round, rate));
+        self.rates.push_back((self.rounds.number, rate));
     }
 
     fn cycle(&mut self, now: Time, lost: bool) {
-        self.lost_in_phase |= lost;
-        let Mode::ProbeBw(phase) = self.mode else { return };
-        let (flight, lasted) = (self.flying.len() as f64, now.since(self.mode_since) > self.min_rtt);
+        self.loss.in_phase |= lost;
+        let Mode::ProbeBw(phase) = self.phase.mode else { return };
+        let (flight, lasted) = (self.flying.len() as f64, now.since(self.phase.since) > self.least.rtt);
         let over = match phase {
-            0 => lasted && (self.lost_in_phase || flight >= CYCLE[0] * self.product()),
+            0 => lasted && (self.loss.in_phase || flight >= CYCLE[0] * self.product()),
             1 => lasted || flight <= self.product(),
             _ => lasted,
         };
@@ -253,35 +281,35 @@ impl Rival {
     }
 
     fn check_full(&mut self, now: Time) {
-        if self.rate() >= self.full_rate * FULL_GROWTH {
-            (self.full_rate, self.full_rounds) = (self.rate(), 0);
+        if self.rate() >= self.full.rate * FULL_GROWTH {
+            (self.full.rate, self.full.rounds) = (self.rate(), 0);
             return;
         }
-        self.full_rounds += 1;
-        if self.full_rounds >= FULL_ROUNDS {
+        self.full.rounds += 1;
+        if self.full.rounds >= FULL_ROUNDS {
             self.enter(now, Mode::Drain);
         }
     }
 
     fn update_min_rtt(&mut self, now: Time, rtt: Duration, starts_round: bool) {
-        let expired = now.since(self.min_rtt_at) > MIN_RTT_LIFE;
-        if rtt <= self.min_rtt || expired {
-            (self.min_rtt, self.min_rtt_at) = (rtt, now);
+        let expired = now.since(self.least.at) > MIN_RTT_LIFE;
+        if rtt <= self.least.rtt || expired {
+            (self.least.rtt, self.least.at) = (rtt, now);
         }
-        if expired && self.mode != Mode::ProbeRtt {
+        if expired && self.phase.mode != Mode::ProbeRtt {
             self.prior_window = self.prior_window.max(self.window);
             self.enter(now, Mode::ProbeRtt);
-            self.probe_ends = None;
+            self.phase.probe_ends = None;
         }
-        if self.mode != Mode::ProbeRtt {
+        if self.phase.mode != Mode::ProbeRtt {
             return;
         }
-        match self.probe_ends {
-            None if self.flying.len() as f64 <= LEAST_WINDOW => self.probe_ends = Some(now + PROBE_RTT),
+        match self.phase.probe_ends {
+            None if self.flying.len() as f64 <= LEAST_WINDOW => self.phase.probe_ends = Some(now + PROBE_RTT),
             Some(ends) if now >= ends && starts_round => {
-                self.min_rtt_at = now;
+                self.least.at = now;
                 self.window = self.window.max(self.prior_window);
-                let next = if self.full_rounds >= FULL_ROUNDS { Mode::ProbeBw(2) } else { Mode::Startup };
+                let next = if self.full.rounds >= FULL_ROUNDS { Mode::ProbeBw(2) } else { Mode::Startup };
                 self.enter(now, next);
             }
             _ => {}
@@ -293,29 +321,32 @@ impl Rival {
         if lost > 0.0 {
             self.window = (self.window - lost).max(1.0);
         }
-        match self.recovery {
+        match self.loss.recovery {
             None if lost > 0.0 => {
-                self.prior_window =
-                    if self.mode == Mode::ProbeRtt { self.prior_window.max(self.window) } else { self.window + lost };
-                (self.recovery, self.conserves, self.round_ends) = (Some(now), true, self.delivered);
+                self.prior_window = if self.phase.mode == Mode::ProbeRtt {
+                    self.prior_window.max(self.window)
+                } else {
+                    self.window + lost
+                };
+                (self.loss.recovery, self.loss.conserves, self.rounds.ends) = (Some(now), true, self.arrived.segments);
                 self.window = flight + 1.0;
             }
             Some(began) if lost == 0.0 && acked > began => {
-                (self.recovery, self.conserves) = (None, false);
+                (self.loss.recovery, self.loss.conserves) = (None, false);
                 self.window = self.window.max(self.prior_window);
             }
             _ => {}
         }
-        if self.conserves {
+        if self.loss.conserves {
             self.window = self.window.max(flight + 1.0);
         } else {
-            let gain = if matches!(self.mode, Mode::Startup | Mode::Drain) { HIGH_GAIN } else { WINDOW_GAIN };
+            let gain = if matches!(self.phase.mode, Mode::Startup | Mode::Drain) { HIGH_GAIN } else { WINDOW_GAIN };
             let target = gain * self.product() + QUANTA;
             let grown = self.window + 1.0;
-            self.window = if self.full_rounds >= FULL_ROUNDS { grown.min(target) } else { grown };
+            self.window = if self.full.rounds >= FULL_ROUNDS { grown.min(target) } else { grown };
         }
         self.window = self.window.max(LEAST_WINDOW);
-        if self.mode == Mode::ProbeRtt {
+        if self.phase.mode == Mode::ProbeRtt {
             self.window = self.window.min(LEAST_WINDOW);
         }
     }

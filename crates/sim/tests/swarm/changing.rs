@@ -55,7 +55,7 @@ impl Changing {
 
 impl ProactivePolicy for Changing {
     fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
-        if cx.sent.0 - self.filling.0 >= self.size.min(cx.max_span.into()) {
+        if cx.sent.0 - self.filling.0 >= self.size.min(cx.limits.max_span.into()) {
             self.close(cx.sent);
         }
     }
@@ -79,6 +79,6 @@ impl ProactivePolicy for Changing {
     }
 
     fn poll_timeout(&self, cx: &CodingContext<'_>) -> Option<Time> {
-        (self.filling < cx.sent && !cx.backlog).then(|| cx.last_source + cx.rtt / 4)
+        (self.filling < cx.sent && !cx.flow.backlog).then(|| cx.flow.last + cx.path.rtt / 4)
     }
 }

@@ -244,15 +244,15 @@ fn run(case: &Case) -> Result<Outcome, String> {
         return Err(format!("{returned:?} bytes returned for each delivered"));
     }
     Ok(Outcome {
-        datagrams: report.datagrams,
+        datagrams: report.counted.datagrams,
         lossy: case.loss >= 0.05,
         liveness,
         returned,
-        wakes_per_datagram: report.wakes as f64 / report.datagrams as f64,
+        wakes_per_datagram: report.counted.wakes as f64 / report.counted.datagrams as f64,
         moves: report.far.moves,
         key_updates: report.near.key_updates + report.far.key_updates,
         jobs: run.pair.delayed_jobs(),
-        fingerprint: report.fingerprint,
+        fingerprint: report.counted.fingerprint,
     })
 }
 
@@ -333,13 +333,13 @@ const SLOWEST_PROBE: Duration = Duration::from_secs(2);
 fn check(case: &Case, report: &Report) -> Result<(), String> {
     let ensure = |ok: bool, what: &str| if ok { Ok(()) } else { Err(format!("{what}: {report:?}")) };
     ensure(report.sealed.packets > 0 && report.sealed.reused == 0, "a key sealed twice under one nonce")?;
-    ensure(report.overdue == 0, "a timer was not later than the wake-up it followed")?;
+    ensure(report.counted.overdue == 0, "a timer was not later than the wake-up it followed")?;
     let seconds = report.seconds.max(1.0);
     // The application is woken for each of its records.
     let paced = case.trial.flows.iter().filter(|flow| flow.rate.is_some());
     let records: u64 = paced.map(|flow| flow.bytes.div_ceil(flow.record)).sum();
-    let own = report.wakes.saturating_sub(records) as f64;
-    ensure(own < 4.0 * report.datagrams as f64 + 500.0 * seconds, "woken too often")?;
+    let own = report.counted.wakes.saturating_sub(records) as f64;
+    ensure(own < 4.0 * report.counted.datagrams as f64 + 500.0 * seconds, "woken too often")?;
     for stats in [&report.near, &report.far] {
         ensure(packets_sum(stats), "packets do not sum")?;
         ensure(symbols_sum(stats), "symbols do not sum")?;

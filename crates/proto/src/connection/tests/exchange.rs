@@ -69,7 +69,7 @@ impl End {
             match event {
                 Event::Connected => {
                     self.handle = Some(handle);
-                    let keys = self.connection().and_then(|us| us.keys.as_ref()).expect("connected");
+                    let keys = self.connection().and_then(|us| us.security.keys.as_ref()).expect("connected");
                     self.stolen = Some(keys.sealing.stolen());
                     self.stream = self.connection().and_then(|us| us.open_stream().ok());
                 }
@@ -188,7 +188,7 @@ fn an_exchange_that_is_not_right_ends_the_connection() {
     ] {
         let (mut us, mut peer) = connected(Config::default());
         us.allow_exchanges(renewal(7, 1));
-        let aead = us.keys.as_ref().expect("keys").aead;
+        let aead = us.security.keys.as_ref().expect("keys").aead;
         let (mut state, message) = renewal(secret, 2).begin(aead, number);
         peer.wait(wait);
         peer.say(&mut us, &[Frame::Rekey { number, message: &message }]);

@@ -265,7 +265,7 @@ fn a_reply_to_one_of_many_hellos_says_nothing_of_the_round_trip() {
 fn a_worn_key_is_renewed_once_the_peer_has_answered_under_it() {
     let (mut us, mut peer) = connected(Config::default());
     for phase in 1..4 {
-        us.keys.as_mut().expect("keys").sealing.wear(Config::default().packets_per_key());
+        us.security.keys.as_mut().expect("keys").sealing.wear(Config::default().packets_per_key());
         peer.say(&mut us, &[Frame::Ping]);
         peer.wait(Duration::from_millis(50));
         let newest = *peer.hear(&mut us).last().expect("FEEDBACK");
@@ -281,7 +281,7 @@ fn a_worn_key_is_renewed_once_the_peer_has_answered_under_it() {
 #[test]
 fn a_key_that_cannot_be_renewed_ends_the_connection_in_words() {
     let (mut us, mut peer) = connected(Config::default());
-    us.keys.as_mut().expect("keys").sealing.wear(MAX_SEALED - LAST_PACKETS);
+    us.security.keys.as_mut().expect("keys").sealing.wear(MAX_SEALED - LAST_PACKETS);
     assert!(!peer.hear(&mut us).is_empty(), "CLOSE leaves");
     assert_eq!(close_reason(&mut us), Some(CloseReason::KeyExhausted));
 }
@@ -296,7 +296,7 @@ fn the_last_forgery_that_the_keys_bear_ends_the_connection() {
         datagram[1..9].copy_from_slice(&peer.us.0);
         us.handle_datagram(Received { at: peer.now, from: peer.from, to: None, ecn: None, datagram: &mut datagram });
     };
-    us.keys.as_mut().expect("keys").forged = MAX_FORGED - 2;
+    us.security.keys.as_mut().expect("keys").forged = MAX_FORGED - 2;
     forge(&mut us, &peer);
     peer.say(&mut us, &[Frame::Ping]);
     assert_eq!((close_reason(&mut us), us.stats().packets.received), (None, 2));
@@ -306,7 +306,7 @@ fn the_last_forgery_that_the_keys_bear_ends_the_connection() {
     peer.say(&mut us, &[Frame::Ping]);
     forge(&mut us, &peer);
     assert_eq!((peer.hear(&mut us).len(), us.stats().packets.received), (1, 2));
-    assert_eq!(us.keys.as_ref().expect("keys").forged, MAX_FORGED);
+    assert_eq!(us.security.keys.as_ref().expect("keys").forged, MAX_FORGED);
 }
 
 /// A FEEDBACK that does not fit its packet would be due for ever, and the driver would spin. The mandatory

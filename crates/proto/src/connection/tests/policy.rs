@@ -16,14 +16,21 @@ fn told(config: Config, peer: Parameters, texts: &[&str]) -> Connection {
 fn a_policy_is_taken_once_and_only_with_codes_that_the_peer_decodes() {
     let blocks = "generations cauchy block:32,8";
     let us = told(Config::default(), Parameters::default(), &[blocks]);
-    assert_eq!((us.profile.layout, us.lanes.streams.sender.layout()), (Layout::Generations, Layout::Generations));
+    assert_eq!(
+        (us.agreed.profile.layout, us.lanes.streams.sender.layout()),
+        (Layout::Generations, Layout::Generations)
+    );
     let us = told(Config::default(), Parameters::default(), &["sliding rlc every:5", "sliding rlc every:9"]);
-    assert_eq!(us.profile.redundancy.to_string(), "every:5");
+    assert_eq!(us.agreed.profile.redundancy.to_string(), "every:5");
     let only_rlc = || Parameters { codes: CodeSet::RLC, ..Parameters::default() };
     let us = told(Config::default(), only_rlc(), &[blocks]);
-    assert_eq!((us.profile, us.stats().policy_followed), (STREAM, false));
+    assert_eq!((us.agreed.profile, us.stats().policy_followed), (STREAM, false));
     let short = || Parameters { max_span: 16, ..Parameters::default() };
-    assert_eq!(told(Config::default(), short(), &[blocks]).profile, STREAM, "longer than the peer's longest span");
+    assert_eq!(
+        told(Config::default(), short(), &[blocks]).agreed.profile,
+        STREAM,
+        "longer than the peer's longest span"
+    );
 }
 
 #[test]
@@ -35,10 +42,10 @@ fn a_hostile_policy_changes_nothing_and_ends_nothing() {
         // Only the first text is read; a later one cannot try again.
         let us = told(Config::default(), Parameters::default(), &[text, "sliding rlc every:5"]);
         assert!(us.is_established(), "{text:?}");
-        assert_eq!((us.profile, us.stats().policy_followed), (STREAM, false), "{text:?}");
+        assert_eq!((us.agreed.profile, us.stats().policy_followed), (STREAM, false), "{text:?}");
     }
     let config = Config::builder().follows_peer(false).build().expect("in range");
-    assert_eq!(told(config, Parameters::default(), &["sliding rlc every:5"]).profile, STREAM);
+    assert_eq!(told(config, Parameters::default(), &["sliding rlc every:5"]).agreed.profile, STREAM);
 }
 
 #[test]
@@ -47,5 +54,5 @@ fn what_waits_to_be_sent_keeps_its_layout() {
     let stream = us.open_stream().expect("credit");
     us.write(stream, b"tide").expect("room");
     peer.say(&mut us, &[Frame::Policy("generations cauchy block:32,8")]);
-    assert_eq!((us.profile, us.lanes.streams.sender.layout()), (STREAM, Layout::Sliding));
+    assert_eq!((us.agreed.profile, us.lanes.streams.sender.layout()), (STREAM, Layout::Sliding));
 }

@@ -111,7 +111,7 @@ impl LaneSender {
     pub fn withdraw(&mut self, stream: u64) -> Option<u64> {
         let mut first: Option<u64> = None;
         let mut took = |offset| first = Some(first.map_or(offset, |first| first.min(offset)));
-        for id in self.sent.0..self.window.ids().end.0 {
+        for id in self.ids.sent.0..self.window.ids().end.0 {
             if let Some(symbol) = self.window.symbol_mut(SourceId(id)) {
                 without(stream, symbol, &mut took);
             }
@@ -158,7 +158,7 @@ impl LaneSender {
         self.sources.reserve(capacity - self.sources.len());
         self.lost.reserve(capacity.saturating_sub(self.lost.len()));
         if capacity >= 2 * MAX_RUNS {
-            self.report.reserve_regions();
+            self.reported.report.reserve_regions();
         }
         self.reserve_repairs();
     }
@@ -171,11 +171,11 @@ impl LaneSender {
     /// in quick succession share a packet.
     pub fn held_until(&self, hold: Duration) -> Option<Time> {
         let open = self.open.as_ref()?;
-        let is_next = self.sent == self.window.ids().end;
-        let follows_partial = self.newest_partial.is_some_and(|partial| partial.next() == self.sent);
+        let is_next = self.ids.sent == self.window.ids().end;
+        let follows_partial = self.newest_partial.is_some_and(|partial| partial.next() == self.ids.sent);
         // In a symbol that is half full, headers are at most a tenth of the packet, so waiting for more bytes
         // saves little.
-        (is_next && follows_partial && open.len < open.limit / 2).then(|| self.last_source + hold)
+        (is_next && follows_partial && open.len < open.limit / 2).then(|| self.pace.last + hold)
     }
 
     pub(super) fn close(&mut self) {

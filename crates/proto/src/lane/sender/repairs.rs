@@ -80,10 +80,10 @@ impl LaneSender {
     /// symbol, and the last such repair must be at most [`CLOSE`] symbols ago. The span must also begin far
     /// above the base. Otherwise the advancing base would soon cut it.
     fn are_more_to_follow(&mut self, id: RepairId) -> bool {
-        if id.first.plus(id.count.into()) != self.sent {
+        if id.first.plus(id.count.into()) != self.ids.sent {
             return false;
         }
-        let moved = self.sent.since(core::mem::replace(&mut self.keys.repaired, self.sent));
-        moved <= CLOSE && id.count >= LONG && id.first.since(self.base) >= id.count.into()
+        let moved = self.ids.sent.since(core::mem::replace(&mut self.keys.repaired, self.ids.sent));
+        moved <= CLOSE && id.count >= LONG && id.first.since(self.ids.base) >= id.count.into()
     }
 }

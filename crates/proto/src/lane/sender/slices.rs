@@ -109,7 +109,7 @@ impl LaneSender {
     /// Forgets symbols that the peer has decoded or that were given up.
     pub(super) fn forget_sliced(&mut self) {
         let mut sliced = core::mem::take(&mut self.sliced);
-        sliced.retain(|sliced| sliced.id >= self.base && !self.is_decoded(sliced.id));
+        sliced.retain(|sliced| sliced.id >= self.ids.base && !self.is_decoded(sliced.id));
         self.sliced = sliced;
     }
 }

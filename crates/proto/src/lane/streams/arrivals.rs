@@ -42,7 +42,7 @@ impl Streams {
         self.ensure(id)?;
         // A forgotten stream has received all its bytes.
         let stream = self.open.get_mut(&id).ok_or(CloseCode::Protocol)?;
-        stream.incoming.insert(bytes, fin, source, &mut self.pieces).map_err(fault)?;
+        stream.incoming.insert(bytes, fin, source, &mut self.unread.pieces).map_err(fault)?;
         self.came(id);
         Ok(())
     }
@@ -52,7 +52,7 @@ impl Streams {
             SymbolFrame::Reset { stream: id, code, last } => {
                 self.ensure(id)?;
                 let Some(stream) = self.open.get_mut(&id) else { return Ok(()) };
-                stream.incoming.on_reset(code, last, &mut self.pieces).map_err(fault)?;
+                stream.incoming.on_reset(code, last, &mut self.unread.pieces).map_err(fault)?;
                 self.came(id);
             }
             SymbolFrame::Stop { stream: id, code } => {
@@ -74,30 +74,30 @@ impl Delivery for Streams {
 
     fn on_symbol(&mut self, id: SourceId, frames: SymbolFrames<'_>, _: &Store) -> Result<(), CloseCode> {
         if is_crowded(frames.clone()) {
-            self.crowded += 1;
+            self.unread.crowded += 1;
             return Ok(());
         }
         self.on_frames(id, frames, false)
     }
 
     fn on_passed(&mut self, id: SourceId, symbol: Option<&[u8]>) -> Result<(), CloseCode> {
-        if self.crowded == 0 {
+        if self.unread.crowded == 0 {
             return Ok(());
         }
         let (_, frames) = SymbolFrames::new(symbol.unwrap_or_default()).map_err(|_| CloseCode::Malformed)?;
         if !is_crowded(frames.clone()) {
             return Ok(());
         }
-        self.crowded -= 1;
+        self.unread.crowded -= 1;
         self.on_frames(id, frames, true)
     }
 
     /// Copies the unread bytes of symbols below `floor` before the ring reuses their slots. Visits each
     /// symbol once.
     fn before_reuse(&mut self, floor: SourceId, store: &Store) -> Result<(), CloseCode> {
-        while self.copied_below < floor && self.pieces.are_in_slots() {
-            let id = self.copied_below;
-            self.copied_below = id.next();
+        while self.unread.copied_below < floor && self.unread.pieces.are_in_slots() {
+            let id = self.unread.copied_below;
+            self.unread.copied_below = id.next();
             let Some((_, frames)) = store.symbol(id).and_then(|symbol| SymbolFrames::new(symbol).ok()) else {
                 continue;
             };
@@ -106,11 +106,11 @@ impl Delivery for Streams {
                     && let Some(stream) = self.open.get(&stream)
                 {
                     let bytes = (offset, data.len());
-                    stream.incoming.copy_out(bytes, id, &mut self.pieces, store).map_err(fault)?;
+                    stream.incoming.copy_out(bytes, id, &mut self.unread.pieces, store).map_err(fault)?;
                 }
             }
         }
-        self.copied_below = self.copied_below.max(floor);
+        self.unread.copied_below = self.unread.copied_below.max(floor);
         Ok(())
     }
 }

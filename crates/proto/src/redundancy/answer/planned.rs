@@ -9,18 +9,8 @@ use tidewire_codec::SourceId;
 
 use super::{AnswerPolicy, RegionAnswers, answer_deficit, resend_unseen};
 use crate::redundancy::plan::{is_dear, taken};
+use crate::redundancy::tuning::{ANSWER_LONG, ANSWER_LOOKS, ANSWER_SURE};
 use crate::redundancy::{CodingContext, Repair, Report};
-
-/// Margin of an answer to a region, in standard deviations, if there is a target: one answer in 700 falls
-/// short. Without a target the margin is one deviation, because each repair costs goodput. Chosen.
-const SURE: f64 = 3.0;
-/// A window of more symbols than this is long. A long window has thousands of repairs in flight, and scanning
-/// them for each packet is too expensive. In shorter windows every packet scans them. Chosen: twice the
-/// window of 25 Mbit/s at 60 ms.
-const LONG: u64 = 256;
-/// Number of scans per long window that are triggered by sending alone. New FEEDBACK also triggers a scan.
-/// Chosen: a scan interval of a quarter of the FEEDBACK delay.
-const LOOKS: u64 = 64;
 
 /// Answers reported deficits with the margin of the planner; see the module.
 #[derive(Debug, Default)]
@@ -52,7 +42,7 @@ impl Situation {
     /// and nothing else changed.
     fn is_still(&self, before: &Self) -> bool {
         let window = self.sent.0.saturating_sub(self.settled.0);
-        let is_little = window > LONG && self.sent.0 - before.sent.0 < window / LOOKS;
+        let is_little = window > ANSWER_LONG && self.sent.0 - before.sent.0 < window / ANSWER_LOOKS;
         is_little && *self == Self { sent: self.sent, ..*before }
     }
 }
@@ -77,8 +67,8 @@ impl AsPlanned {
 
     /// Returns a repair for a region beyond the runs that the report names.
     fn answer_region(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
-        let deviations = if cx.planned.plan.is_some() { SURE } else { 1.0 };
-        self.regions.next(cx, |missing| arriving(missing, cx.loss.rate, deviations))
+        let deviations = if cx.planned.plan.is_some() { ANSWER_SURE } else { 1.0 };
+        self.regions.next(cx, |missing| arriving(missing, cx.path.loss.rate, deviations))
     }
 }
 
@@ -92,7 +82,7 @@ fn answer(cx: &CodingContext<'_>) -> Option<Repair> {
     }
     // The surplus that the running proactive repairs bring within a round trip, beyond their share for
     // losses.
-    let excess = (cx.planned.share - taken(&cx.loss)).max(0.0);
+    let excess = (cx.planned.share - taken(&cx.path.loss)).max(0.0);
     let drained = excess * cx.flying() as f64;
     answer_deficit(cx, |missing| missing.saturating_sub(drained as u64))
 }

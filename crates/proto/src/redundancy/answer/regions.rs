@@ -36,7 +36,7 @@ impl RegionAnswers {
         }
         let (region, left) = self.owed.front_mut()?;
         let first = region.start.max(cx.base);
-        let count = region.end.0.saturating_sub(first.0).min(cx.max_span.into()) as u16;
+        let count = region.end.0.saturating_sub(first.0).min(cx.limits.max_span.into()) as u16;
         *left -= 1;
         if *left == 0 || count == 0 {
             self.owed.pop_front();
@@ -54,7 +54,7 @@ impl RegionAnswers {
         };
         let from = regions.first().map_or(cx.settled, |(region, _)| region.start);
         // A peer may report regions longer than the span of a repair.
-        let most = u64::from(cx.max_span);
+        let most = u64::from(cx.limits.max_span);
         self.owed.extend(regions.iter().map(|(region, deficit)| (region.clone(), allow((*deficit).min(most)))));
         for repair in cx.in_flight.iter().filter(|repair| repair.on_feedback && repair.first >= from) {
             let index = regions.partition_point(|(region, _)| region.end <= repair.first);
@@ -76,7 +76,7 @@ mod tests {
     fn context<'a>(report: &'a Report, in_flight: &'a [RepairInFlight], settled: u64) -> CodingContext<'a> {
         let mut cx = any_context(report, 0.4, 1.7, true);
         (cx.settled, cx.sent, cx.in_flight) = (SourceId(settled), SourceId(2_000), in_flight);
-        cx.rtt = Duration::from_millis(300);
+        cx.path.rtt = Duration::from_millis(300);
         cx
     }
 

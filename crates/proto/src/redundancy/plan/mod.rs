@@ -13,73 +13,17 @@
 mod steady;
 mod target;
 
-use core::time::Duration;
-
 use super::CodingContext;
 use crate::Time;
 use crate::path::{LossEstimate, correlation};
 
+use crate::redundancy::tuning::{
+    ASKED, AVERAGED, CLEAN_BOUND, DENSE, DRIFT, ENOUGH, EXCESS, FEW, LONG, PLAN_LIFE, QUANTILE, REVIEW, SETTLED, SHORT,
+    SLOW, SPARING_EXCESS, STEP, STEP_LIFE, TARGET, TARGET_FLOOR, TARGET_PER_LOSS, UNKNOWN,
+};
 pub use steady::{SteadyPath, steady_share};
-use target::{ASKED, plan_default};
+use target::plan_default;
 pub use target::{Conditions, Nearest, Plan, Target, plan};
-
-/// If the upper bound of the loss rate is below this, the path counts as clean. At 0.2 % loss, a repair per
-/// 20 packets saves one round trip in 500 packets and costs 25 packets.
-pub(super) const CLEAN: f64 = 0.002;
-/// Number of packets with a known fate below which the loss estimate is too uncertain. Until then [`UNKNOWN`]
-/// applies. If a packet was lost, fewer are enough ([`FEW`]), because a loss is stronger evidence than none.
-const ENOUGH: f64 = 64.0;
-const FEW: f64 = 8.0;
-/// Share of proactive repair before the loss is known. Small, and raised on evidence. Chosen.
-const UNKNOWN: f64 = 0.03;
-/// Saturated flow: repair beyond what replaces the losses, as a fraction of the rate. Headers take 5.4 %, and
-/// 0.90 of C(1 - p) should remain as goodput. docs/recovery.md measures the effect of these rules.
-const EXCESS: f64 = 0.02;
-/// The same excess if answers are sparing ([`is_dear`]). This excess already drains a deficit, so answers are
-/// reduced by the same amount.
-const SPARING_EXCESS: f64 = 0.03;
-/// If the loss rate times [`correlation`] exceeds this, the receiver lacks something most of the time, and
-/// answering all of it would cost more goodput than is acceptable (Gilbert 10 % x 4: 2.4 %). Chosen between
-/// 10 % of independent losses (0.12) or 2 % in runs of 4 (0.14), where answers are cheap, and 20 % (0.3).
-const DENSE: f64 = 0.2;
-/// If a round trip has fewer source symbols than this, an answer arrives soon, and sparing answers cost
-/// little delay (10 % at 10 ms, 25 Mbit/s, 21 symbols: they cost 2 ms and save 2.8 % of goodput). With 125
-/// symbols, half of the delay comes from sparing answers. Chosen between the two.
-const SHORT: u64 = 64;
-/// The delay quantile that the default target bounds.
-const QUANTILE: f64 = 0.99;
-/// The default target on a path without loss, in round trips. It grows with the loss, because a given delay
-/// then costs more repair. It is at most one round trip, which is the cost of an answer, and at least
-/// [`TARGET_FLOOR`]. Chosen, see docs/recovery.md.
-const TARGET: f64 = 0.1;
-const TARGET_FLOOR: Duration = Duration::from_millis(5);
-/// Growth of the default target, in round trips per unit of loss rate, multiplied by [`correlation`] for
-/// bursts. From the sweep in docs/recovery.md: with it, delay and overhead both meet the goals for half load
-/// at every loss rate from 1 % to 20 %, in bursts or not.
-const TARGET_PER_LOSS: f64 = 2.0;
-/// If symbols are far apart, the default target is at least this many symbol intervals, up to the time an
-/// answer takes. A repair should mix several symbols; with too few in the interval it is a copy of each.
-const SLOW: u32 = 8;
-/// Least time between two plans for small changes of the path. A plan takes a millisecond or two to compute.
-const PLAN_LIFE: Duration = Duration::from_millis(250);
-/// A new plan is made only if some condition changed by more than this fraction.
-const DRIFT: f64 = 0.1;
-/// A change by more than this fraction means a different path. The least time between two plans is then
-/// [`STEP_LIFE`].
-const STEP: f64 = 0.5;
-const STEP_LIFE: Duration = Duration::from_millis(40);
-/// Source symbols between two reviews of the share. A review is cheap.
-const REVIEW: u32 = 16;
-/// A window of more symbols than this is long. The loss estimate then covers only a few milliseconds, and
-/// symbols leave in bursts, so each review would give a noisy result. Chosen: twice the window of 25 Mbit/s
-/// at 60 ms.
-const LONG: u64 = 256;
-/// Round trips until a packet's fate is known: FEEDBACK leaves a sixteenth later, and a loss is declared an
-/// eighth later (docs/recovery.md section 1).
-const SETTLED: f64 = 1.0 + 1.0 / 16.0 + 1.0 / 8.0;
-/// Fraction of a long window over which the conditions are averaged. Chosen: the planner still follows a step
-/// within a round trip.
-const AVERAGED: f64 = 0.5;
 
 /// The newest decision of the planner.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -123,7 +67,7 @@ impl Planner {
         if !self.reviewed || self.since_review >= REVIEW {
             self.reviewed = true;
             self.since_review = 0;
-            self.planned.saturated = cx.saturated;
+            self.planned.saturated = cx.path.saturated;
             self.planned.share = self.share(cx);
         }
     }
@@ -135,16 +79,16 @@ impl Planner {
 
     /// Proactive repairs per source symbol.
     fn share(&mut self, cx: &CodingContext<'_>) -> f64 {
-        let loss = &cx.loss;
+        let loss = &cx.path.loss;
         if loss.weight < ENOUGH && (loss.rate == 0.0 || loss.weight < FEW) {
             (self.planned.plan, self.seen) = (None, None);
-            return UNKNOWN.min(cx.max_overhead);
+            return UNKNOWN.min(cx.limits.max_overhead);
         }
-        if cx.target.is_none() && (loss.upper < CLEAN || self.planned.saturated) {
+        if cx.limits.target.is_none() && (loss.upper < CLEAN_BOUND || self.planned.saturated) {
             (self.planned.plan, self.seen) = (None, None);
-            let taken = if loss.upper < CLEAN { 0.0 } else { taken(loss) };
+            let taken = if loss.upper < CLEAN_BOUND { 0.0 } else { taken(loss) };
             let excess = if is_dear(cx) { SPARING_EXCESS } else { EXCESS };
-            return (taken + excess.min(taken)).min(cx.max_overhead);
+            return (taken + excess.min(taken)).min(cx.limits.max_overhead);
         }
         let conditions = self.conditions(cx);
         let holds = |plan: &Plan| {
@@ -154,6 +98,7 @@ impl Planner {
         };
         if !self.planned.plan.as_ref().is_some_and(holds) {
             let plan = cx
+                .limits
                 .target
                 .map_or_else(|| plan_default(default_target(cx), conditions), |target| plan(target, conditions));
             (self.planned.plan, self.made) = (Some(plan), cx.now);
@@ -165,11 +110,11 @@ impl Planner {
     fn conditions(&mut self, cx: &CodingContext<'_>) -> Conditions {
         let window = cx.flying();
         let conditions = if window <= LONG {
-            Conditions::new(&cx.loss, cx.rtt, cx.source_interval)
+            Conditions::new(&cx.path.loss, cx.path.rtt, cx.flow.interval)
         } else {
             // Derive the interval from the number sent until a fate is known, so that a burst of the last few
             // does not matter.
-            let now = Conditions::new(&cx.loss, cx.rtt, cx.rtt.mul_f64(SETTLED).div_f64(window as f64));
+            let now = Conditions::new(&cx.path.loss, cx.path.rtt, cx.path.rtt.mul_f64(SETTLED).div_f64(window as f64));
             self.seen.map_or(now, |seen| seen.towards(&now, f64::from(REVIEW) / (AVERAGED * window as f64)))
         };
         self.seen = Some(conditions);
@@ -180,10 +125,10 @@ impl Planner {
 /// The target if the user states none: a p99 of in-order delay of `round trip * min(1, 0.1 + 2 p (2 B - 1))`,
 /// with the upper bound of the loss rate p and the mean burst B. At least 5 ms and [`SLOW`] source symbols.
 fn default_target(cx: &CodingContext<'_>) -> Target {
-    let round_trips = TARGET + TARGET_PER_LOSS * cx.loss.upper * correlation(cx.loss.burst);
-    let slow = (cx.source_interval * SLOW).min(cx.rtt.mul_f64(ASKED));
-    let latency = cx.rtt.mul_f64(round_trips.min(1.0)).max(TARGET_FLOOR).max(slow);
-    Target { latency, deliver: QUANTILE, max_overhead: cx.max_overhead }
+    let round_trips = TARGET + TARGET_PER_LOSS * cx.path.loss.upper * correlation(cx.path.loss.burst);
+    let slow = (cx.flow.interval * SLOW).min(cx.path.rtt.mul_f64(ASKED));
+    let latency = cx.path.rtt.mul_f64(round_trips.min(1.0)).max(TARGET_FLOOR).max(slow);
+    Target { latency, deliver: QUANTILE, max_overhead: cx.limits.max_overhead }
 }
 
 /// Repairs per source symbol that replace the lost packets: `p / (1 - p)`.
@@ -193,7 +138,7 @@ pub(super) fn taken(loss: &LossEstimate) -> f64 {
 
 /// For a saturated flow: whether answering every deficit would cost too much goodput.
 pub(super) fn is_dear(cx: &CodingContext<'_>) -> bool {
-    cx.flying() < SHORT || cx.loss.rate * correlation(cx.loss.burst) > DENSE
+    cx.flying() < SHORT || cx.path.loss.rate * correlation(cx.path.loss.burst) > DENSE
 }
 
 /// P(Bin(n, p) > m): the probability that more than `m` of `n` packets are lost at loss rate `p`.
@@ -210,6 +155,8 @@ pub(super) fn more_than(m: u32, n: u32, p: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
+
     use super::*;
     use crate::redundancy::{Report, context};
 
@@ -240,9 +187,9 @@ mod tests {
     fn little_is_sent_on_no_evidence_and_a_loss_is_more_than_none() {
         let report = Report::default();
         let mut cx = context(&report, 0.0, 1.0, false);
-        cx.loss.weight = ENOUGH - 1.0;
+        cx.path.loss.weight = ENOUGH - 1.0;
         assert_eq!(share(&cx), UNKNOWN);
-        cx.loss = LossEstimate { rate: 0.1, upper: 0.25, deviation: 0.04, burst: 1.0, weight: 10.0 };
+        cx.path.loss = LossEstimate { rate: 0.1, upper: 0.25, deviation: 0.04, burst: 1.0, weight: 10.0 };
         assert!(share(&cx) > 0.2, "{}", share(&cx));
     }
 
@@ -252,7 +199,7 @@ mod tests {
         let mut planner = Planner::default();
         let mut after = |cx: &mut CodingContext<'_>, wait: Duration, upper| {
             cx.now += wait;
-            cx.loss.upper = upper;
+            cx.path.loss.upper = upper;
             (0..REVIEW).for_each(|_| planner.on_source_sent(cx));
             planner.planned().share
         };
@@ -279,7 +226,7 @@ mod tests {
         let report = Report::default();
         let mut planner = Planner::default();
         let mut conditions = |cx: &mut CodingContext<'_>, upper, reviews| {
-            cx.loss.upper = upper;
+            cx.path.loss.upper = upper;
             for _ in 0..reviews * REVIEW {
                 planner.on_source_sent(cx);
             }

@@ -13,7 +13,9 @@ use tidewire_codec::{Code, SourceId};
 use super::{Plan, Planned, Target};
 use crate::Time;
 use crate::path::LossEstimate;
-use crate::redundancy::{CodingContext, DEFAULT_SPAN, Policies, Redundancy, Repair, Report};
+use crate::redundancy::{
+    CodingContext, CodingLimits, DEFAULT_SPAN, FlowState, PathState, Policies, Redundancy, Repair, Report,
+};
 
 /// A path whose conditions do not change, and the flow on it.
 #[derive(Clone, Copy, Debug)]
@@ -52,17 +54,10 @@ pub fn steady_share(
             report: &report,
             lost: None,
             in_flight: &[],
-            loss: path.loss,
-            rtt: path.rtt,
-            backlog: path.saturated,
-            saturated: path.saturated,
-            source_interval: interval,
-            last_source: now,
-            max_span: DEFAULT_SPAN,
             oldest: Duration::ZERO,
-            max_overhead,
-            target,
-            code: Code::Rlc,
+            path: PathState { loss: path.loss, rtt: path.rtt, saturated: path.saturated },
+            flow: FlowState { backlog: path.saturated, interval, last: now },
+            limits: CodingLimits { max_span: DEFAULT_SPAN, max_overhead, target, code: Code::Rlc },
             planned: &Planned::NONE,
         };
         policies.on_source_sent(&context);

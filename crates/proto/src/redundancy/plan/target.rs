@@ -11,32 +11,7 @@ use core::time::Duration;
 
 use crate::model::gilbert::{self, Gilbert};
 use crate::path::{LossEstimate, correlation};
-
-/// Round trips from the first transmission of a lost symbol to the arrival of the answer, beyond the one-way
-/// time. It is the sum of the round trip, a sixteenth until FEEDBACK leaves, an eighth for reordering
-/// (`path/loss.rs`), and a margin for the jitter of all three.
-pub(super) const ASKED: f64 = 1.25;
-/// Symbol intervals to add to [`ASKED`]. They matter if symbols are far apart: a loss is detected by the
-/// packets that follow it.
-const ASKED_SYMBOLS: f64 = 3.0;
-/// Fraction of symbols that are later than an answer should be. Causes are rate control that drains the
-/// queue, and gaps that are detected late. Measured at half load with 2 and 10 % loss: 0.2 %, and 1.6 % in
-/// runs of 4 (`crates/sim/tests/behaviour/target.rs`). It scales with [`correlation`].
-const ASKED_LATE: f64 = 0.003;
-/// Maximum number of rounds of feedback repair that a nearest target may assume. The strictest fraction needs
-/// four if losses come in runs of 10.
-const MOST_ROUNDS: u32 = 8;
-/// The search for the least share stops when the late fraction is below the allowed fraction by at most this
-/// part. The share is then within a hundredth of the least one; the path conditions are not even known to a
-/// tenth.
-const NEAR: f64 = 0.05;
-/// Maximum number of shares that the search tries. About five are usual.
-const TRIALS: usize = 20;
-/// Lower limit of the probability that an answer falls short, whatever the target. Below it the margin would
-/// cost more repairs than the deficit itself.
-const LEAST_RISK: f64 = 1e-4;
-/// Upper limit of the probability that an answer falls short, so that one answer usually suffices.
-const MOST_RISK: f64 = 0.1;
+use crate::redundancy::tuning::{ASKED, ASKED_LATE, ASKED_SYMBOLS, LEAST_RISK, MOST_RISK, MOST_ROUNDS, NEAR, TRIALS};
 
 /// A latency target.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -11,17 +11,10 @@ use super::ProactivePolicy;
 use super::cap::Cap;
 use crate::Time;
 use crate::redundancy::answer::is_sparing;
-use crate::redundancy::plan::{CLEAN, more_than};
+use crate::redundancy::plan::more_than;
+use crate::redundancy::tuning::CLEAN_BOUND;
+use crate::redundancy::tuning::{MAX_DEBT, MOST_DUE, TAIL_FRACTION, TAIL_RISK};
 use crate::redundancy::{CodingContext, Repair};
-
-/// Maximum number of proactive repairs that sparing answers may cancel. Chosen.
-const MAX_DEBT: u32 = 32;
-/// Accepted probability that a tail stays undecoded after its repairs.
-const TAIL_RISK: f64 = 0.01;
-/// After a pause of the round trip divided by this number, the symbols before the pause count as a tail.
-const TAIL_FRACTION: u32 = 8;
-/// Maximum number of repairs that may wait for a slot: few enough to send in one idle moment without a burst.
-const MOST_DUE: f64 = 4.0;
 
 /// Sends the share of repair that the planner computes; see the module.
 #[derive(Debug, Default)]
@@ -39,7 +32,7 @@ pub struct Adaptive {
 
 impl ProactivePolicy for Adaptive {
     fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
-        self.cap.on_source(cx.now, cx.max_overhead);
+        self.cap.on_source(cx.now, cx.limits.max_overhead);
         self.due = (self.due + cx.planned.share).min(MOST_DUE);
         self.unprotected = self.unprotected.saturating_add(1);
         (self.tail_sent, self.tail_refused) = (0, false);
@@ -56,7 +49,7 @@ impl ProactivePolicy for Adaptive {
     }
 
     fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
-        let (first, count) = cx.newest_span(cx.max_span)?;
+        let (first, count) = cx.newest_span(cx.limits.max_span)?;
         if self.due >= 1.0 && self.debt > 0 && cx.report.deficit == 0 {
             self.due -= 1.0;
             self.debt -= 1;
@@ -65,7 +58,7 @@ impl ProactivePolicy for Adaptive {
         if is_tail && self.tail_due(cx).is_none_or(|at| at > cx.now) {
             return None;
         }
-        if !self.cap.allows(cx.now, cx.max_overhead) {
+        if !self.cap.allows(cx.now, cx.limits.max_overhead) {
             self.tail_refused = true;
             return None;
         }
@@ -87,21 +80,21 @@ impl ProactivePolicy for Adaptive {
 impl Adaptive {
     /// When the next tail repair is due; `None` if the tail needs no more repairs.
     fn tail_due(&self, cx: &CodingContext<'_>) -> Option<Time> {
-        if cx.backlog || self.tail_refused || self.unprotected == 0 || cx.base >= cx.sent {
+        if cx.flow.backlog || self.tail_refused || self.unprotected == 0 || cx.base >= cx.sent {
             return None;
         }
-        let tail = self.unprotected.min(u32::from(cx.max_span));
-        let risk = cx.target.map_or(TAIL_RISK, |target| TAIL_RISK.min(1.0 - target.deliver));
-        let wait = (cx.rtt / TAIL_FRACTION).max(cx.source_interval * 5 / 4).min(cx.rtt / 2);
-        let wait = cx.target.map_or(wait, |target| wait.min(target.latency / 4));
-        (self.tail_sent < tail_repairs(cx.loss.rate, tail, risk)).then(|| cx.last_source + wait)
+        let tail = self.unprotected.min(u32::from(cx.limits.max_span));
+        let risk = cx.limits.target.map_or(TAIL_RISK, |target| TAIL_RISK.min(1.0 - target.deliver));
+        let wait = (cx.path.rtt / TAIL_FRACTION).max(cx.flow.interval * 5 / 4).min(cx.path.rtt / 2);
+        let wait = cx.limits.target.map_or(wait, |target| wait.min(target.latency / 4));
+        (self.tail_sent < tail_repairs(cx.path.loss.rate, tail, risk)).then(|| cx.flow.last + wait)
     }
 }
 
 /// The least `m` such that more than `m` losses among the `tail + m` packets are less likely than `risk`.
 /// Zero if the path loses almost nothing.
 fn tail_repairs(loss: f64, tail: u32, risk: f64) -> u32 {
-    if loss < CLEAN {
+    if loss < CLEAN_BOUND {
         return 0;
     }
     (1..=tail).find(|&m| more_than(m, tail + m, loss) < risk).unwrap_or(tail)
@@ -116,7 +109,7 @@ mod tests {
     fn a_tail_that_the_cap_refuses_asks_for_no_more_time() {
         let report = Report::default();
         let mut cx = context(&report, 0.1, 1.0, false);
-        cx.max_overhead = 0.0;
+        cx.limits.max_overhead = 0.0;
         let mut policy = Adaptive::default();
         policy.on_source_sent(&cx);
         cx.now = policy.poll_timeout(&cx).expect("the tail is not protected");

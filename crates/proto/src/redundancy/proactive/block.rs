@@ -57,7 +57,7 @@ impl Block {
     }
 
     fn idle_deadline(&self, cx: &CodingContext<'_>) -> Option<Time> {
-        (self.filling < cx.sent && !cx.backlog).then(|| cx.last_source + cx.rtt / 4)
+        (self.filling < cx.sent && !cx.flow.backlog).then(|| cx.flow.last + cx.path.rtt / 4)
     }
 }
 
@@ -102,7 +102,7 @@ impl ProactivePolicy for Block {
     fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
         // A generation is one span. If the peer accepts only shorter spans, the generation is cut, and its
         // repairs are cut in proportion.
-        if cx.sent.0 - self.filling.0 >= u64::from(self.k.min(cx.max_span)) {
+        if cx.sent.0 - self.filling.0 >= u64::from(self.k.min(cx.limits.max_span)) {
             self.close(cx.sent);
         }
     }
@@ -136,13 +136,13 @@ impl ProactivePolicy for Block {
             if generation.end() <= cx.settled {
                 if generation.is_short(cx, lowest) {
                     // When all rows were sent, the lost source symbols are retransmitted.
-                    return generation.repair(cx.code, true).or_else(|| cx.lost.map(Repair::Resend));
+                    return generation.repair(cx.limits.code, true).or_else(|| cx.lost.map(Repair::Resend));
                 }
                 lowest &= generation.end() <= cx.report.end && generation.named(cx.report) == 0;
             }
             if generation.owed > 0 {
                 generation.owed -= 1;
-                return generation.repair(cx.code, false);
+                return generation.repair(cx.limits.code, false);
             }
         }
         None
@@ -166,7 +166,7 @@ mod tests {
     fn context<'a>(report: &'a Report, in_flight: &'a [RepairInFlight]) -> CodingContext<'a> {
         let mut cx = any_context(report, 0.2, 1.0, true);
         (cx.base, cx.settled, cx.sent, cx.in_flight) = (report.edge, SourceId(192), SourceId(192), in_flight);
-        cx.backlog = true;
+        cx.flow.backlog = true;
         cx
     }
 

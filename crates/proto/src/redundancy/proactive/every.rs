@@ -31,7 +31,7 @@ impl ProactivePolicy for Every {
         if self.due + 1e-9 < 1.0 {
             return None;
         }
-        let (first, count) = cx.newest_span(cx.max_span)?;
+        let (first, count) = cx.newest_span(cx.limits.max_span)?;
         self.due -= 1.0;
         Some(Repair::Coded { first, count, row: None, on_feedback: false })
     }

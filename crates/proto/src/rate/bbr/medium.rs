@@ -9,28 +9,11 @@
 
 use core::ops::Range;
 
+use super::tuning::{
+    MEDIUM_CLEAN, MEDIUM_ENOUGH, MEDIUM_FEW, MEDIUM_MANY, MEDIUM_SIGMAS, MEDIUM_SIGMAS_BESIDE_QUEUE, MEDIUM_TOLERANCE,
+    MEDIUM_UNKNOWN,
+};
 use crate::path::{LossEstimator, correlation};
-
-/// Tolerated loss beyond that of the medium. A loss-based competitor causes this much with its own probing
-/// (BBRv2 tolerates 2 % in all).
-const TOLERANCE: f64 = 0.01;
-/// The excess must also exceed this many standard deviations of the difference between the two rates, widened
-/// for bursts. This gives one false alarm in some hundred cycles.
-const SIGMAS: f64 = 3.0;
-/// The same number where a queue stood throughout, which is evidence of its own.
-const SIGMAS_BESIDE_QUEUE: f64 = 1.0;
-/// The excess must also exceed this many packets, more where the medium loses in bursts. A single drop proves
-/// nothing.
-const FEW: f64 = 1.0;
-/// Number of packets that the loss estimate of the medium needs. With fewer, [`UNKNOWN`] applies.
-const ENOUGH: f64 = 64.0;
-/// Loss that the medium may have while nothing better is known.
-const UNKNOWN: f64 = 0.3;
-/// A path with less loss than this counts as clean. With this much random loss a CUBIC flow gets 8 % of 25
-/// Mbit/s at 60 ms (measured) and keeps no queue. Our own sender loses some 0.3 % beside a full queue, and
-/// seldom 1 % of [`MANY`] packets.
-const CLEAN: f64 = 0.01;
-const MANY: f64 = 256.0;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
@@ -94,14 +77,14 @@ impl Medium {
     /// Whether the slow packets before `next` are enough to estimate the medium, or the path loses too little
     /// to need an estimate.
     pub fn has_asked(&self, next: u64) -> bool {
-        let known =
-            self.loss.estimate().weight >= ENOUGH && self.alarm.is_none() || self.bursts.estimate().rate < CLEAN;
-        known || (next.saturating_sub(self.slow.start)) as f64 >= ENOUGH
+        let known = self.loss.estimate().weight >= MEDIUM_ENOUGH && self.alarm.is_none()
+            || self.bursts.estimate().rate < MEDIUM_CLEAN;
+        known || (next.saturating_sub(self.slow.start)) as f64 >= MEDIUM_ENOUGH
     }
 
     /// Whether start-up so far lost more packets than a medium is assumed to lose.
     pub fn loses_much(&self) -> bool {
-        self.fast.packets >= ENOUGH && self.fast.rate() > UNKNOWN
+        self.fast.packets >= MEDIUM_ENOUGH && self.fast.rate() > MEDIUM_UNKNOWN
     }
 
     /// The slow phase ends before packet `next`.
@@ -139,7 +122,7 @@ impl Medium {
     pub fn end_round(&mut self, stood: bool) -> bool {
         let fast = self.fast;
         let medium = self.loss.estimate();
-        if medium.weight < ENOUGH || fast.packets < 1.0 || self.alarm.is_some() {
+        if medium.weight < MEDIUM_ENOUGH || fast.packets < 1.0 || self.alarm.is_some() {
             return false;
         }
         // Test of two proportions: do both samples have the same loss rate? The estimate of the medium is a
@@ -148,8 +131,8 @@ impl Medium {
         let pooled = (fast.lost + medium.rate * medium.weight) / (fast.packets + medium.weight);
         let correlated = correlation(self.bursts.estimate().burst);
         let spread = (pooled * (1.0 - pooled) * correlated * (1.0 / fast.packets + 1.0 / medium.weight)).sqrt();
-        let sigmas = if stood { SIGMAS_BESIDE_QUEUE } else { SIGMAS };
-        let excess = rate > medium.rate + TOLERANCE + sigmas * spread + FEW * correlated / fast.packets;
+        let sigmas = if stood { MEDIUM_SIGMAS_BESIDE_QUEUE } else { MEDIUM_SIGMAS };
+        let excess = rate > medium.rate + MEDIUM_TOLERANCE + sigmas * spread + MEDIUM_FEW * correlated / fast.packets;
         if excess {
             self.alarm = Some(Alarm { loss: rate, medium: medium.rate });
         }
@@ -160,7 +143,7 @@ impl Medium {
     /// drops of the queue.
     pub fn is_clean(&self) -> bool {
         let all = self.bursts.estimate();
-        all.weight >= MANY && all.rate < CLEAN
+        all.weight >= MEDIUM_MANY && all.rate < MEDIUM_CLEAN
     }
 
     /// Bytes per second that the bottleneck let through, where `acked` arrived and `passed` were sent. Beside
@@ -168,10 +151,10 @@ impl Medium {
     /// upper bound.
     pub fn carried(&self, acked: u64, passed: u64, stands: bool) -> u64 {
         let (medium, all) = (self.loss.estimate(), self.bursts.estimate());
-        let loss = match medium.weight < ENOUGH {
-            true => UNKNOWN,
+        let loss = match medium.weight < MEDIUM_ENOUGH {
+            true => MEDIUM_UNKNOWN,
             false if stands => medium.rate.min(all.rate).min(0.9),
-            false => (medium.upper.min(all.upper) + TOLERANCE).min(0.9),
+            false => (medium.upper.min(all.upper) + MEDIUM_TOLERANCE).min(0.9),
         };
         passed.min((acked as f64 / (1.0 - loss)) as u64)
     }

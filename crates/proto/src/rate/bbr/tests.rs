@@ -43,18 +43,19 @@ fn a_look_at_a_lossy_path_believes_what_it_saw_and_nothing_else() {
         dispersion: None,
     };
     let after = |least| {
-        let mut bbr = Bbr { phase: Phase::Look, min_rtt: RTT, least, ..Bbr::default() };
+        let delays = Delays { min: RTT, least, ..Delays::default() };
+        let mut bbr = Bbr { phase: Phase::Look, delays, ..Bbr::default() };
         bbr.end_look(&ack(RTT));
         bbr
     };
-    assert_eq!((after(Duration::MAX).phase, after(Duration::MAX).longer), (Phase::Cruise, Duration::ZERO));
-    assert_eq!(after(RTT).longer, Duration::ZERO);
+    assert_eq!((after(Duration::MAX).phase, after(Duration::MAX).delays.longer), (Phase::Cruise, Duration::ZERO));
+    assert_eq!(after(RTT).delays.longer, Duration::ZERO);
     let mut bbr = after(3 * RTT);
-    assert_eq!((bbr.phase, bbr.longer), (Phase::Cruise, 3 * RTT));
+    assert_eq!((bbr.phase, bbr.delays.longer), (Phase::Cruise, 3 * RTT));
     bbr.on_ack(&ack(3 * RTT));
-    assert_eq!((bbr.min_rtt, bbr.queue), (3 * RTT, Duration::ZERO));
+    assert_eq!((bbr.delays.min, bbr.delays.queue), (3 * RTT, Duration::ZERO));
     bbr.on_ack(&ack(RTT));
-    assert_eq!((bbr.longer, bbr.min_rtt), (RTT, RTT), "a shorter one was seen");
+    assert_eq!((bbr.delays.longer, bbr.delays.min), (RTT, RTT), "a shorter one was seen");
 }
 
 #[test]

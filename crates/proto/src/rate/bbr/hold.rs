@@ -14,48 +14,12 @@
 
 use core::time::Duration;
 
-use super::{AckSample, Budget, INITIAL_WINDOW, LossSample, PACKET};
+use super::tuning::{
+    HOLD_GROWTH, HOLD_LEAST_TRAIN, HOLD_LEAST_WINDOW, HOLD_LITTLE, HOLD_LONGEST, HOLD_MOST, HOLD_MUCH,
+    HOLD_PACING_GAIN, HOLD_PART, HOLD_PERIODS, HOLD_REST, HOLD_ROUNDS, HOLD_STUBBORN, HOLD_SUSPECT, HOLD_TRAIN_DIVISOR,
+};
 use crate::Time;
-
-/// Round trips of a period (two cycles of BBR's gains), and the number of periods over which losses are
-/// counted.
-const ROUNDS: u32 = 16;
-const PERIODS: usize = 3;
-/// Loss rate beside a full queue at which a trial begins. Three CUBIC flows on 25 Mbit/s and 60 ms seldom
-/// cause this much for long.
-const SUSPECT: f64 = 0.005;
-/// Loss rate beside a full queue below which a trial ends. Measured beside the constant window at 25 Mbit/s,
-/// 60 ms, queues of 15 to 60 ms: 0.0 to 0.4 % with one or three CUBIC flows over three periods, 1 to 10 %
-/// with BBR (docs/recovery.md, "Beside BBR").
-const STUBBORN: f64 = 0.01;
-/// A trial begins only if at least this part of all losses came beside a full queue. A medium loses packets
-/// beside any queue. Chosen.
-const MOST: f64 = 0.8;
-/// A trial begins only if the sender gets less than this part of the bottleneck. With more, a trial gains
-/// little. Chosen.
-const LITTLE: f64 = 0.4;
-/// The window as a part of what the path and its full queue hold. Half stays for the others.
-const PART: f64 = 0.5;
-/// Minimum window for a trial. With a smaller window CUBIC too loses more than [`STUBBORN`], and a trial
-/// shows nothing. 1.5 / 0.01 is the square of 12, doubled for several flows.
-const LEAST_WINDOW: u64 = 24 * PACKET;
-/// Loss rate above which the window is too long for the path. BBR lowers its rate only at such a loss rate
-/// (`bbr_lt_loss_thresh` of Linux is 20 %).
-const MUCH: f64 = 0.2;
-/// Growth of the window per round trip until it has its size, the same as in BBR's probes.
-const GROWTH: f64 = 1.25;
-/// Pace in windows per round trip, above 1 so that the window is the limit (RFC 9002 section 7.7).
-const PACING_GAIN: f64 = 1.25;
-/// A trial begins only if the full queue makes the round trip at most this many times the minimum RTT. BBR
-/// keeps twice its rate's share of the minimum RTT in flight, which does not fill a longer queue. In longer
-/// queues [`super::contest`] gets its share.
-const LONGEST: f64 = 2.5;
-/// Periods between the end of a trial whose others yielded and the beginning of the next trial. Chosen.
-const REST: u32 = 10;
-/// The rate of the bottleneck is measured over at least this part of a round trip, and over at least two
-/// batches of a late driver (2 ms each), as in `path/delivery.rs`.
-const TRAIN_DIVISOR: u32 = 8;
-const LEAST_TRAIN: Duration = Duration::from_millis(4);
+use crate::rate::{AckSample, Budget, INITIAL_WINDOW, LossSample};
 
 /// Bytes of one period.
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,7 +64,7 @@ impl Bottleneck {
         let arrived = ack.left + rtt;
         let (begin, before) = *self.begin.get_or_insert((arrived, self.acked));
         let span = arrived.since(begin);
-        if span >= (ack.min_rtt / TRAIN_DIVISOR).max(LEAST_TRAIN) {
+        if span >= (ack.min_rtt / HOLD_TRAIN_DIVISOR).max(HOLD_LEAST_TRAIN) {
             self.rate = self.rate.max(((self.acked - before) as f64 / span.as_secs_f64()) as u64);
             self.begin = Some((arrived, self.acked));
         }
@@ -124,7 +88,7 @@ pub(super) struct Hold {
     began: Time,
     rounds: u32,
     /// The last periods, newest last, and the number of periods since start-up or since the last turn.
-    periods: [Period; PERIODS],
+    periods: [Period; HOLD_PERIODS],
     count: u32,
     /// Periods that must pass before a trial may begin.
     rest: u32,
@@ -176,38 +140,38 @@ impl Hold {
     pub fn end_round(&mut self, now: Time, in_flight: u64, is_saturated: bool) -> Option<Turn> {
         let most = self.most();
         if let Some(window) = &mut self.window {
-            *window = ((*window as f64 * GROWTH) as u64).min(most).max(INITIAL_WINDOW);
+            *window = ((*window as f64 * HOLD_GROWTH) as u64).min(most).max(INITIAL_WINDOW);
         }
         if self.rounds == 0 {
             self.began = now;
         }
         self.rounds += 1;
-        if self.rounds <= ROUNDS {
+        if self.rounds <= HOLD_ROUNDS {
             return None;
         }
         self.end_period(now);
         let all = self.periods.iter().fold(Period::default(), |sum, period| sum.plus(*period));
         if let Some(window) = self.window {
-            if self.count == 1 || all.drop_rate() >= STUBBORN {
+            if self.count == 1 || all.drop_rate() >= HOLD_STUBBORN {
                 return None;
             }
             // A sender that did not yield for some periods may only have paused.
-            self.rest = if self.count > PERIODS as u32 { 0 } else { REST };
+            self.rest = if self.count > HOLD_PERIODS as u32 { 0 } else { HOLD_REST };
             (self.window, self.count) = (None, 0);
             return Some(Turn::End(window));
         }
-        if self.count < PERIODS as u32 {
+        if self.count < HOLD_PERIODS as u32 {
             return None;
         }
-        let last = self.periods[PERIODS - 1];
+        let last = self.periods[HOLD_PERIODS - 1];
         let rate = last.acked as f64 / last.lasted.as_secs_f64().max(1e-6);
         let begins = self.rest == 0
             && is_saturated
-            && all.drop_rate() >= SUSPECT
-            && all.dropped as f64 >= MOST * all.lost as f64
-            && rate < LITTLE * self.bottleneck.rate as f64
-            && self.full < self.min_rtt.mul_f64(LONGEST)
-            && self.most() >= LEAST_WINDOW;
+            && all.drop_rate() >= HOLD_SUSPECT
+            && all.dropped as f64 >= HOLD_MOST * all.lost as f64
+            && rate < HOLD_LITTLE * self.bottleneck.rate as f64
+            && self.full < self.min_rtt.mul_f64(HOLD_LONGEST)
+            && self.most() >= HOLD_LEAST_WINDOW;
         begins.then(|| {
             (self.window, self.count) = (Some(in_flight.min(self.most()).max(INITIAL_WINDOW)), 0);
             Turn::Begin
@@ -217,12 +181,12 @@ impl Hold {
     fn end_period(&mut self, now: Time) {
         let period = Period { lasted: now.since(self.began), ..core::mem::take(&mut self.period) };
         self.periods.rotate_left(1);
-        self.periods[PERIODS - 1] = period;
+        self.periods[HOLD_PERIODS - 1] = period;
         if self.window.is_some() {
             if self.count == 0 {
                 // What the window takes from the others at its beginning says nothing about them.
                 self.periods = Default::default();
-            } else if period.drop_rate() > MUCH {
+            } else if period.drop_rate() > HOLD_MUCH {
                 self.bottleneck.rate = (self.bottleneck.rate as f64 * (1.0 - period.drop_rate())) as u64;
             }
         }
@@ -234,13 +198,13 @@ impl Hold {
 
     /// The longest window that the module's invariant allows.
     fn most(&self) -> u64 {
-        (PART * self.bottleneck.rate as f64 * self.full.as_secs_f64()) as u64
+        (HOLD_PART * self.bottleneck.rate as f64 * self.full.as_secs_f64()) as u64
     }
 
     /// What the sender may send during a trial.
     pub fn budget(&self) -> Option<Budget> {
         let window = self.window?;
-        let pacing = PACING_GAIN * window as f64 / self.smoothed.as_secs_f64().max(1e-6);
+        let pacing = HOLD_PACING_GAIN * window as f64 / self.smoothed.as_secs_f64().max(1e-6);
         Some(Budget { window, pacing: pacing as u64 })
     }
 }
@@ -256,7 +220,7 @@ mod tests {
     /// `dropped` of it.
     fn periods(hold: &mut Hold, now: &mut Time, count: u32, rate: u64, dropped: f64) -> Option<Turn> {
         let mut turn = None;
-        for _ in 0..count * ROUNDS {
+        for _ in 0..count * HOLD_ROUNDS {
             *now += RTT + FULL;
             let bytes = (rate as f64 * (RTT + FULL).as_secs_f64()) as u64;
             let lost = (bytes as f64 * dropped) as u64;
@@ -304,7 +268,7 @@ mod tests {
         let turn = periods(&mut hold, &mut now, 2, 1_300_000, 0.002);
         assert!(matches!(turn, Some(Turn::End(_))), "{turn:?}");
         assert_eq!(hold.budget(), None);
-        assert_eq!(periods(&mut hold, &mut now, REST - 1, 300_000, 0.03), None);
+        assert_eq!(periods(&mut hold, &mut now, HOLD_REST - 1, 300_000, 0.03), None);
         assert_eq!(periods(&mut hold, &mut now, 2, 300_000, 0.03), Some(Turn::Begin));
     }
 

@@ -1,23 +1,17 @@
 //! How the default controller keeps its share where another sender keeps the queue full.
 //!
 //! A sender that drains its own queue yields to a sender that fills the queue, until it has no share left.
-//! When [`super::Bbr`] finds a queue that is not its own, it competes as CUBIC does ([`super::Cubic`]). From
-//! time to time it looks whether the other sender is still there. These are the two modes of Copa (NSDI
-//! 2018), told apart in another way: Copa uses the queue's minimum, this controller lowers its own flight and
-//! looks whether the queue stays. A loss counts as a drop of the queue only beside a long queue, and only
-//! beyond the losses of the medium.
+//! When [`super::Bbr`] finds a queue that is not its own, it competes as CUBIC does
+//! ([`crate::rate::Cubic`]). From time to time it looks whether the other sender is still there. These are
+//! the two modes of Copa (NSDI 2018), told apart in another way: Copa uses the queue's minimum, this
+//! controller lowers its own flight and looks whether the queue stays. A loss counts as a drop of the queue
+//! only beside a long queue, and only beyond the losses of the medium.
 
 use core::time::Duration;
 
-use super::{AckSample, Budget, Cubic, LossSample, RateController};
+use super::tuning::{CONTEST_LOOK_ROUNDS, CONTEST_MOST_ROUNDS};
 use crate::Time;
-
-/// Round trips from a fall of the window to the next look at the queue. By then CUBIC is nearly back at its
-/// window (94 % of it after 0.4 K by RFC 9438 equation 1). Senders of our kind that met the same full queue
-/// look at the same time. Otherwise each would take the other for a foreign sender.
-const LOOK_ROUNDS: u64 = 24;
-/// Maximum number of round trips between two looks, for a window that keeps falling.
-const MOST_ROUNDS: u64 = 4 * LOOK_ROUNDS;
+use crate::rate::{AckSample, Budget, Cubic, LossSample, RateController};
 
 /// State of the competition, described in the module documentation.
 #[derive(Debug)]
@@ -60,7 +54,7 @@ impl Contest {
     pub fn end_round(&mut self) -> bool {
         self.since_fall += 1;
         self.since_look += 1;
-        let due = self.since_fall.min(self.since_look) >= LOOK_ROUNDS || self.since_look >= MOST_ROUNDS;
+        let due = self.since_fall.min(self.since_look) >= CONTEST_LOOK_ROUNDS || self.since_look >= CONTEST_MOST_ROUNDS;
         if due {
             self.since_look = 0;
         }
