@@ -110,7 +110,8 @@ impl Code {
     /// codes mix every symbol of the span: `None`.
     ///
     /// Defined for ids that pass [`check`](Self::check). For others the values have no meaning, but the call
-    /// does not panic. The degree of [`Code::Lt`] costs some 0.5 us.
+    /// does not panic. [`Code::Lt`] computes its distribution in each call: a division for each degree up to
+    /// k/R and up to the one drawn.
     pub fn neighbours(self, id: RepairId) -> Option<Neighbours> {
         match self {
             Self::Lt { c_milli, delta_milli } => {

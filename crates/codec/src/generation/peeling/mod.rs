@@ -283,6 +283,6 @@ fn xor_within(payloads: &mut [u8], len: usize, to: usize, from: usize) {
     if to < from { Kernel::active().xor(low, high) } else { Kernel::active().xor(high, low) }
 }
 
-/// Repair symbols held per source symbol by a decoder that only peels. Chosen: in 10,000 runs at 100 and 256
-/// symbols an LT code never needed two (`examples/sparse.rs`).
+/// Repair symbols held per source symbol by a decoder that only peels. Chosen: an LT code of 100 symbols took at
+/// most 2.7 packets per source symbol in 10,000 runs (`examples/sparse.rs`).
 const MOST_EQUATIONS: usize = 4;

@@ -69,9 +69,8 @@ fn exact_samples(n: u32, q: u32, threshold_percent: u32) -> u32 {
     // Row q of Pascal's triangle; the middle of row 26 has eight digits.
     let mut choose: Vec<u32> = vec![1];
     for _ in 0..q {
-        let next = (0..=choose.len()).map(|j| {
-            choose.get(j).copied().unwrap_or(0) + j.checked_sub(1).map_or(0, |before| choose[before])
-        });
+        let next = (0..=choose.len())
+            .map(|j| choose.get(j).copied().unwrap_or(0) + j.checked_sub(1).map_or(0, |before| choose[before]));
         choose = next.collect();
     }
     let mut powers: Vec<Wide> = (0..=q).map(|_| Wide(vec![1])).collect();
@@ -125,7 +124,16 @@ fn plans_match_the_reference() {
 /// percent.
 #[test]
 fn plans_match_exact_integers() {
-    let cells = [(100u32, 6u32, 0u32), (100, 1, 0), (100, 7, 2), (64, 5, 1), (256, 3, 3), (200, 12, 4), (33, 50, 0), (2, 40, 20)];
+    let cells = [
+        (100u32, 6u32, 0u32),
+        (100, 1, 0),
+        (100, 7, 2),
+        (64, 5, 1),
+        (256, 3, 3),
+        (200, 12, 4),
+        (33, 50, 0),
+        (2, 40, 20),
+    ];
     for (n, loss, deviation) in cells {
         let q = (n * loss).div_ceil(100);
         for threshold in THRESHOLDS {
@@ -147,6 +155,45 @@ fn plans_match_exact_integers() {
             }
         }
     }
+}
+
+/// The table of docs/sphinx.md: symbols, loss and deviation in percent.
+const DOCUMENTED: [(u16, u32, u32); 16] = [
+    (100, 1, 0),
+    (100, 2, 0),
+    (100, 4, 0),
+    (100, 6, 0),
+    (100, 6, 2),
+    (100, 8, 0),
+    (100, 10, 0),
+    (256, 1, 0),
+    (256, 2, 0),
+    (256, 4, 0),
+    (256, 6, 0),
+    (256, 6, 2),
+    (256, 8, 0),
+    (256, 10, 0),
+    (1_024, 6, 0),
+    (4_096, 6, 0),
+];
+
+#[test]
+fn the_table_of_the_documentation_is_current() {
+    let mut table = String::new();
+    for (n, loss, deviation) in DOCUMENTED {
+        let block = Block::new(n, rate(loss), rate(deviation)).unwrap();
+        let plans = |form| THRESHOLDS.map(|threshold| block.plan(rate(threshold), form, Rounding::Up).unwrap());
+        let (printed, corrected) = (plans(Form::Printed), plans(Form::Corrected));
+        let [degree, limited] = [printed, corrected].map(|plans| plans[0].degree);
+        let row = format!("| {n} | {loss} % | {deviation} % | {degree} | {limited} | {} |", block.lost());
+        let cells = printed.iter().zip(corrected).map(|(printed, corrected)| {
+            format!(" {} | {} | {} |", printed.samples, printed.repairs, corrected.repairs)
+        });
+        table += &format!("{row}{}\n", cells.collect::<String>());
+    }
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/sphinx.md");
+    let text = std::fs::read_to_string(page).unwrap();
+    assert!(text.contains(&table), "the table of {page} should be:\n{table}");
 }
 
 #[test]
