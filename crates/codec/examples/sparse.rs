@@ -1,14 +1,14 @@
 //! What sparse codes cost on a path that loses 6 % of the packets independently, and how often the numbers of
 //! repairs of docs/sphinx.md suffice.
 //!
-//! The first table is the redundancy that a sender needs if it stops as soon as the receiver has decoded the
-//! generation: packets sent per source symbol, minus 1. An LT sender sends repair symbols only. The others send
-//! each source symbol once, then repair symbols. The last line of a generation is the bound: any k packets
-//! decode it.
+//! The first table is the redundancy that a sender needs if it stops as soon as the receiver has decoded
+//! the generation: packets sent per source symbol, minus 1. An LT sender sends repair symbols only. The
+//! others send each source symbol once, then repair symbols. The last line of a generation is the bound:
+//! any k packets decode it.
 //!
-//! The second table sends a fixed number of semi-random LT repair symbols per block, as docs/sphinx.md computes
-//! it, and counts the blocks that are not decoded. The last column has the same number of repairs of a code
-//! whose repair symbols can replace any source symbols (MDS).
+//! The second table sends a fixed number of semi-random LT repair symbols per block, as docs/sphinx.md
+//! computes it, and counts the blocks that are not decoded. The last column has the same number of
+//! repairs of a code whose repair symbols can replace any source symbols (MDS).
 //!
 //! ```text
 //! cargo run --release -p tidewire-codec --example sparse
@@ -98,9 +98,9 @@ impl Path {
     }
 }
 
-/// Sends one generation over the path, its source symbols first unless the code is not systematic, and then
-/// repairs until the receiver has decoded it or `repairs` were sent. Returns the packets sent, or `None` if it
-/// was not decoded.
+/// Sends one generation over the path, its source symbols first unless the code is not systematic, and
+/// then repairs until the receiver has decoded it or `repairs` were sent. Returns the packets sent, or
+/// `None` if it was not decoded.
 fn send(generation: Generation, kind: Kind, path: &mut Path, repairs: u16) -> Result<Option<u32>, Box<dyn Error>> {
     let mut receiver = Receiver::new(kind, generation)?;
     let sources: Vec<[u8; 1]> = (0..generation.count()).map(|index| [index as u8]).collect();

@@ -2,16 +2,16 @@
 //!
 //! [`Code::row`](crate::Code::row), the encoder of a [`Generation`](crate::Generation) and the
 //! [`PeelingDecoder`](crate::PeelingDecoder) walk them. Both ends compute them from the
-//! [`RepairId`](crate::RepairId), in integer arithmetic. docs/coding.md section 1 does not list sparse codes;
-//! the rule is:
+//! [`RepairId`](crate::RepairId), in integer arithmetic. The rule is also in docs/sphinx.md section 4:
 //!
-//! The draws are SplitMix64's output function over `start + i * ID_STEP`, i = 0, 1, 2, ..., where `start` is
-//! that function of `first * ID_STEP + (key + 1) * KEY_STEP + SPARSE` (constants here and in `code.rs`, all
-//! sums modulo 2^64). Draw 0 gives the degree d of [`Code::Lt`](crate::Code::Lt), and is unused otherwise. Then
-//! the places 0, 1, 2, ... of the span are visited. With `left` places from this one on and `lacking` of d
-//! neighbours not chosen yet, place j is a neighbour if `draw(j + 1) * left / 2^64`, rounded down, is below
-//! `lacking`. This is selection sampling (Knuth, The Art of Computer Programming 2, algorithm 3.4.2 S): it
-//! chooses exactly d places, every set of d equally often, in order and without memory.
+//! The draws are SplitMix64's output function over `start + i * ID_STEP`, i = 0, 1, 2, ..., where `start`
+//! is that function of `first * ID_STEP + (key + 1) * KEY_STEP + SPARSE` (constants here and in
+//! `code.rs`, all sums modulo 2^64). Draw 0 gives the degree d of [`Code::Lt`](crate::Code::Lt), and is
+//! unused otherwise. Then the places 0, 1, 2, ... of the span are visited. With `left` places from this
+//! one on and `lacking` of d neighbours not chosen yet, place j is a neighbour if `draw(j + 1) * left /
+//! 2^64`, rounded down, is below `lacking`. This is selection sampling (Knuth, The Art of Computer
+//! Programming 2, algorithm 3.4.2 S): it chooses exactly d places, every set of d equally often, in order
+//! and without memory.
 
 use core::iter::FusedIterator;
 
@@ -20,8 +20,8 @@ use crate::soliton::RobustSoliton;
 use crate::{RepairId, SourceId};
 
 /// The places in its span of the source symbols that a repair symbol adds up, in ascending order. Made by
-/// [`Code::neighbours`](crate::Code::neighbours); owns no memory. A walk costs a hash for each place up to the
-/// last neighbour.
+/// [`Code::neighbours`](crate::Code::neighbours); owns no memory. A walk costs a hash for each place up
+/// to the last neighbour.
 #[derive(Clone, Debug)]
 pub struct Neighbours {
     /// The draw for the next place.
@@ -87,8 +87,8 @@ fn start(key: u16, first: SourceId) -> u64 {
     mixed(hash_counter(key, first).wrapping_add(SPARSE))
 }
 
-/// Separates these draws from the coefficients of [`Code::Rlc`](crate::Code::Rlc). Chosen: the fractional bits
-/// of the square root of 3.
+/// Separates these draws from the coefficients of [`Code::Rlc`](crate::Code::Rlc). Chosen: the fractional
+/// bits of the square root of 3.
 const SPARSE: u64 = 0xBB67_AE85_84CA_A73B;
 
 #[cfg(test)]
@@ -126,7 +126,8 @@ mod tests {
         }
     }
 
-    /// Other implementations must compute these values. They were computed separately, with unbounded integers.
+    /// Other implementations must compute these values. They were computed separately, with unbounded
+    /// integers.
     #[test]
     fn neighbours_and_degrees_are_pinned() {
         assert_eq!(places(Code::SemiRandomLt { degree: 5 }, id(0, 20, 0)), [0, 5, 8, 12, 14]);

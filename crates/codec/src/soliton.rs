@@ -1,17 +1,17 @@
-//! The robust soliton distribution of the degrees of LT codes (M. Luby, "LT codes", 2002, definition 11), in
-//! integer arithmetic.
+//! The robust soliton distribution of the degrees of LT codes (M. Luby, "LT codes", 2002) in integer
+//! arithmetic.
 //!
-//! [`Neighbours`](crate::Neighbours) asks for the degree of each repair symbol. Two machines must draw the same
-//! one, so nothing here depends on floating point. The distribution is a table of cumulative weights, in units
-//! of 2^-48, of the degrees 1 to k:
+//! [`Neighbours`](crate::Neighbours) asks for the degree of each repair symbol. Two machines must draw
+//! the same one, so nothing here depends on floating point. The distribution is a table of cumulative
+//! weights, in units of 2^-48, of the degrees 1 to k (docs/sphinx.md section 4):
 //!
-//! - The ideal soliton has the weights `1/k` for degree 1 and `1/(d (d-1))` for others. Up to degree d they add
-//!   up to `1/k + 1 - 1/d`.
-//! - With `R = c ln(k/delta) sqrt(k)` and `m = k/R`, the robust part adds `R/(d k)` to each degree below m, and
-//!   `R ln(R/delta)/k` to degree m.
+//! - The ideal soliton has the weights `1/k` for degree 1 and `1/(d (d-1))` for others. Up to degree d
+//!   they add up to `1/k + 1 - 1/d`.
+//! - With `R = c ln(k/delta) sqrt(k)` and `m = k/R`, the robust part adds `R/(d k)` to each degree below
+//!   m, and `R ln(R/delta)/k` to degree m.
 //!
-//! Luby divides by the sum of all weights. Here a draw is multiplied by that sum instead. Each division rounds
-//! down, `m` too. `m` is at least 1 and at most k; a logarithm below 0 counts as 0.
+//! Luby divides by the sum of all weights. Here a draw is multiplied by that sum instead. Each division
+//! rounds down, `m` too. `m` is at least 1 and at most k; a logarithm below 0 counts as 0.
 
 /// The distribution for one number of symbols and one pair of parameters.
 #[derive(Clone, Copy, Debug)]
@@ -75,14 +75,15 @@ impl RobustSoliton {
     }
 }
 
-/// The natural logarithm of a fraction in units of 2^-32, rounded down; 0 for fractions below 1. Numerator and
-/// denominator are at least 1.
+/// The natural logarithm of a fraction in units of 2^-32, rounded down; 0 for fractions below 1.
+/// Numerator and denominator are at least 1.
 fn ln(numerator: u64, denominator: u64) -> u64 {
     let log2 = log2(numerator).saturating_sub(log2(denominator));
     ((u128::from(log2) * u128::from(LN_2)) >> 32) as u64
 }
 
-/// The logarithm to base 2 in units of 2^-32, rounded down; 0 for 0. One bit of the fraction for each squaring.
+/// The logarithm to base 2 in units of 2^-32, rounded down; 0 for 0. One bit of the fraction for each
+/// squaring.
 fn log2(x: u64) -> u64 {
     let Some(whole) = x.checked_ilog2() else { return 0 };
     // Between 1 and 2, in units of 2^-63.
@@ -151,7 +152,8 @@ mod tests {
         }
     }
 
-    /// Other implementations must compute these values. They were computed separately, with unbounded integers.
+    /// Other implementations must compute these values. They were computed separately, with unbounded
+    /// integers.
     #[test]
     fn the_table_is_pinned() {
         let table: Vec<u64> = RobustSoliton::new(10, 100, 500).cumulative().collect();

@@ -9,7 +9,8 @@
 //! - [`sphinx`]: degree and number of repairs of a block of the Sphinx protocol. No policy uses it yet.
 //!
 //! The functions are pure. Each states its cost and has bounded time and memory for all inputs. The
-//! derivations are in docs/coding.md section 3, those of [`sphinx`] in docs/sphinx.md. Time is in *slots*: one packet, source or repair.
+//! derivations are in docs/coding.md section 3, those of [`sphinx`] in docs/sphinx.md. Time is in
+//! *slots*: one packet, source or repair.
 
 mod algebra;
 pub mod asking;

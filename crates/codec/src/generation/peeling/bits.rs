@@ -1,7 +1,7 @@
 //! Elimination over GF(2), 64 coefficients a word.
 //!
-//! [`Echelon`] counts the rank of what arrives, from coefficients alone. [`Matrix`] solves for the symbols that
-//! peeling left over. Both belong to one [`PeelingDecoder`](super::PeelingDecoder).
+//! [`Echelon`] counts the rank of what arrives, from coefficients alone. [`Matrix`] solves for the
+//! symbols that peeling left over. Both belong to one [`PeelingDecoder`](super::PeelingDecoder).
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -76,8 +76,9 @@ impl Matrix {
         self.places.push(place);
     }
 
-    /// Solves for the columns by Gauss-Jordan elimination. `add(to, from)` adds payload `from` to payload `to`.
-    /// Returns the place of each column's payload, or nothing if the equations do not determine all columns.
+    /// Solves for the columns by Gauss-Jordan elimination. `add(to, from)` adds payload `from` to payload
+    /// `to`. Returns the place of each column's payload, or nothing if the equations do not determine all
+    /// columns.
     pub fn solve(mut self, mut add: impl FnMut(usize, usize)) -> Vec<usize> {
         for column in 0..self.columns {
             let Some(pivot) = (column..self.places.len()).find(|&row| self.has(row, column)) else {

@@ -2,13 +2,13 @@
 //! last one, which may do the same for other repair symbols.
 //!
 //! A caller that holds a generation of [`Code::Lt`](crate::Code::Lt) or
-//! [`Code::SemiRandomLt`](crate::Code::SemiRandomLt) passes in each symbol as it arrives. Peeling takes one XOR
-//! for each neighbour of each repair symbol, where elimination takes a sum over all symbols for each lost one.
-//! But peeling can be stuck although the received symbols determine all others. [`Elimination::WhenStuck`] then
-//! solves for the rest, once, as soon as the rank suffices.
+//! [`Code::SemiRandomLt`](crate::Code::SemiRandomLt) passes in each symbol as it arrives. Peeling takes
+//! one XOR for each neighbour of each repair symbol, where elimination takes a sum over all symbols for
+//! each lost one. But peeling can be stuck although the received symbols determine all others.
+//! [`Elimination::WhenStuck`] then solves for the rest, once, as soon as the rank suffices.
 //!
-//! Invariant: the payload of an equation is the sum of its unknown symbols, whose number and XOR of indices it
-//! holds. `bits.rs` has the rank and the elimination over GF(2).
+//! Invariant: the payload of an equation is the sum of its unknown symbols, whose number and XOR of
+//! indices it holds. `bits.rs` has the rank and the elimination over GF(2).
 
 mod bits;
 
@@ -48,10 +48,11 @@ pub enum Elimination {
 /// # Ok::<(), Box<dyn core::error::Error>>(())
 /// ```
 ///
-/// Memory for a generation of `k` symbols of L bytes: `k` source symbols, the repair symbols that are held with
-/// L + 8 bytes and 4 bytes for each neighbour, 32 bytes for each source symbol, and `k^2 / 8` bytes for the
-/// rank. With [`Elimination::WhenStuck`] at most `k` repair symbols are held, with [`Elimination::Never`] at most
-/// `4 k`; further ones are ignored. A caller that takes the length of a generation from a peer must limit it.
+/// Memory for a generation of `k` symbols of L bytes: `k` source symbols, the repair symbols that are
+/// held with L + 8 bytes and 4 bytes for each neighbour, 32 bytes for each source symbol, and `k^2 / 8`
+/// bytes for the rank. With [`Elimination::WhenStuck`] at most `k` repair symbols are held, with
+/// [`Elimination::Never`] at most `4 k`; further ones are ignored. A caller that takes the length of a
+/// generation from a peer must limit it.
 #[derive(Clone, Debug)]
 pub struct PeelingDecoder {
     generation: Generation,
@@ -132,8 +133,9 @@ impl PeelingDecoder {
         Ok(is_innovative)
     }
 
-    /// Takes the repair symbol with this key over the whole generation. Returns whether it was of use: it was
-    /// kept because it mixes unknown symbols and, with [`Elimination::WhenStuck`], because it raised the rank.
+    /// Takes the repair symbol with this key over the whole generation. Returns whether it was of use: it
+    /// was kept because it mixes unknown symbols and, with [`Elimination::WhenStuck`], because it raised
+    /// the rank.
     ///
     /// # Errors
     /// The code has no such repair symbol, or it has another length. Nothing is changed.
@@ -283,6 +285,6 @@ fn xor_within(payloads: &mut [u8], len: usize, to: usize, from: usize) {
     if to < from { Kernel::active().xor(low, high) } else { Kernel::active().xor(high, low) }
 }
 
-/// Repair symbols held per source symbol by a decoder that only peels. Chosen: an LT code of 100 symbols took at
-/// most 2.7 packets per source symbol in 10,000 runs (`examples/sparse.rs`).
+/// Repair symbols held per source symbol by a decoder that only peels. Chosen: an LT code of 100 symbols
+/// took at most 2.7 packets per source symbol in 10,000 runs (`examples/sparse.rs`).
 const MOST_EQUATIONS: usize = 4;

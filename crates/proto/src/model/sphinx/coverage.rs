@@ -80,6 +80,6 @@ impl Uncovered {
     }
 }
 
-/// Smaller probabilities count as 0, so that only the numbers near the mean cost time. The longest search takes
-/// 120,000 draws and drops two of them per draw, together below 1e-34.
+/// Smaller probabilities count as 0, so that only the numbers near the mean cost time. The longest search
+/// takes 120,000 draws and drops two of them per draw, together below 1e-34.
 const NEGLIGIBLE: f64 = 1e-40;

@@ -2,10 +2,11 @@
 //! code of Li, Li, Wu, Ramakrishnan, Geng, Gui, Wang, Zheng: "Sphinx: A Transport Protocol for High-Speed and
 //! Lossy Mobile Networks", 2019, section III-B, equations (1) to (5).
 //!
-//! A sender cuts data into blocks of `n` source symbols and sends them unmixed. Then it sends `N_pro` repairs,
-//! each the XOR of `D_h` random source symbols of the block. [`Block`] computes both numbers from the mean
-//! `p_avg` and the standard deviation `delta` of the measured loss rate. `coverage.rs` has the probability (4)
-//! in a form without cancellation. docs/sphinx.md lists the symbols, what the paper leaves open, and a table.
+//! A sender cuts data into blocks of `n` source symbols and sends them unmixed. Then it sends `N_pro`
+//! repairs, each the XOR of `D_h` random source symbols of the block. [`Block`] computes both numbers
+//! from the mean `p_avg` and the standard deviation `delta` of the measured loss rate. `coverage.rs` has
+//! the probability (4) in a form without cancellation. docs/sphinx.md lists the symbols, what the paper
+//! leaves open, and a table.
 //!
 //! [`Form::Printed`] reproduces the paper. Its degree reaches `n` when `p_avg + delta <= 1/n`. Then every
 //! repair mixes all source symbols, so all repairs of the block are the same symbol and together replace one

@@ -1,5 +1,5 @@
-//! Holds the plans to exact integers, the recurrence to the sums that the paper prints, and the corrected form
-//! to what it promises.
+//! Holds the plans to exact integers, the recurrence to the sums that the paper prints, and the corrected
+//! form to what it promises.
 
 use std::collections::BTreeSet;
 
@@ -62,9 +62,9 @@ impl Wide {
     }
 }
 
-/// The least k with `P(k) > threshold_percent / 100`, by inclusion-exclusion in exact integers: among the `n^k`
-/// sequences of draws, `sum over j of (-1)^j C(q, j) (n - j)^k` choose all of q given symbols. Positive and
-/// negative terms are summed apart.
+/// The least k with `P(k) > threshold_percent / 100`, by inclusion-exclusion in exact integers: among the
+/// `n^k` sequences of draws, `sum over j of (-1)^j C(q, j) (n - j)^k` choose all of q given symbols.
+/// Positive and negative terms are summed apart.
 fn exact_samples(n: u32, q: u32, threshold_percent: u32) -> u32 {
     // Row q of Pascal's triangle; the middle of row 26 has eight digits.
     let mut choose: Vec<u32> = vec![1];
