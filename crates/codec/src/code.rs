@@ -10,6 +10,7 @@ use core::iter::FusedIterator;
 use crate::field::gf256;
 use crate::id::span;
 use crate::kernel::Kernel;
+use crate::neighbours::Degrees;
 use crate::soliton::RobustSoliton;
 use crate::tinymt::TinyMt32;
 use crate::{Neighbours, RepairId, Row16, SourceId, SpanError};
@@ -79,11 +80,6 @@ impl Code {
         !matches!(self, Self::Rlc16)
     }
 
-    /// Whether repair symbols add up some of the symbols of their span, [`neighbours`](Self::neighbours).
-    pub(crate) const fn is_sparse(self) -> bool {
-        matches!(self, Self::Lt { .. } | Self::SemiRandomLt { .. })
-    }
-
     /// The coefficients of the repair symbol `id` over GF(2^8), in the order of its span. None is 0, except
     /// those of a sparse code, which are 1 for the [neighbours](Self::neighbours) and 0 for others. A code
     /// over GF(2^16) has no row here: see [`row_16`](Self::row_16).
@@ -96,9 +92,8 @@ impl Code {
             Self::Rlc8681 => Rule::Drawn(TinyMt32::new(id.key.into())),
             Self::Rlc | Self::Cauchy if id.count == 1 => Rule::One,
             Self::Rlc => return Row::hashed(id.key, id.first, id.count),
-            Self::Rlc16 => return Row { left: 0, rule: Rule::One },
             Self::Cauchy => Rule::Listed { row: &CAUCHY[usize::from(id.key as u8)], column: 0 },
-            Self::Lt { .. } | Self::SemiRandomLt { .. } => match self.neighbours(id) {
+            Self::Rlc16 | Self::Lt { .. } | Self::SemiRandomLt { .. } => match self.neighbours(id) {
                 Some(neighbours) => Rule::Chosen(neighbours),
                 None => return Row { left: 0, rule: Rule::One },
             },
@@ -113,11 +108,17 @@ impl Code {
     /// does not panic. [`Code::Lt`] computes its distribution in each call: a division for each degree up to
     /// k/R and up to the one drawn.
     pub fn neighbours(self, id: RepairId) -> Option<Neighbours> {
+        self.degrees(id.count).map(|degrees| degrees.neighbours(id))
+    }
+
+    /// How the repair symbols over `count` source symbols get their degree. `None` for codes that are not
+    /// sparse.
+    pub(crate) fn degrees(self, count: u16) -> Option<Degrees> {
         match self {
             Self::Lt { c_milli, delta_milli } => {
-                Some(Neighbours::of_lt(id, &RobustSoliton::new(id.count, c_milli, delta_milli)))
+                Some(Degrees::Soliton(RobustSoliton::new(count, c_milli, delta_milli)))
             }
-            Self::SemiRandomLt { degree } => Some(Neighbours::of_degree(id, degree)),
+            Self::SemiRandomLt { degree } => Some(Degrees::Fixed(degree)),
             Self::Rlc | Self::Rlc8681 | Self::Cauchy | Self::Rlc16 => None,
         }
     }

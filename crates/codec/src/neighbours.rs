@@ -19,6 +19,26 @@ use crate::code::{ID_STEP, hash_counter, mixed};
 use crate::soliton::RobustSoliton;
 use crate::{RepairId, SourceId};
 
+/// How the repair symbols of a sparse code over spans of one length get their degree.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Degrees {
+    Soliton(RobustSoliton),
+    /// The same for all.
+    Fixed(u16),
+}
+
+impl Degrees {
+    /// The neighbours of a repair symbol. Its span has the length that the distribution was made for.
+    pub fn neighbours(&self, id: RepairId) -> Neighbours {
+        let start = start(id.key, id.first);
+        let degree = match self {
+            Self::Soliton(soliton) => soliton.degree(mixed(start)),
+            Self::Fixed(degree) => *degree,
+        };
+        Neighbours { counter: start.wrapping_add(ID_STEP), place: 0, count: id.count, lacking: degree.min(id.count) }
+    }
+}
+
 /// The places in its span of the source symbols that a repair symbol adds up, in ascending order. Made by
 /// [`Code::neighbours`](crate::Code::neighbours); owns no memory. A walk costs a hash for each place up
 /// to the last neighbour.
@@ -33,22 +53,6 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    /// The neighbours of a repair symbol of [`Code::Lt`](crate::Code::Lt). `soliton` is the distribution for
-    /// the length of its span.
-    pub(crate) fn of_lt(id: RepairId, soliton: &RobustSoliton) -> Self {
-        let start = start(id.key, id.first);
-        Self::new(start, id.count, soliton.degree(mixed(start)))
-    }
-
-    /// Exactly `degree` neighbours, or the whole span if that is shorter.
-    pub(crate) fn of_degree(id: RepairId, degree: u16) -> Self {
-        Self::new(start(id.key, id.first), id.count, degree)
-    }
-
-    fn new(start: u64, count: u16, degree: u16) -> Self {
-        Self { counter: start.wrapping_add(ID_STEP), place: 0, count, lacking: degree.min(count) }
-    }
-
     /// Visits the next place. Returns whether it is a neighbour.
     #[inline]
     pub(crate) fn visit(&mut self) -> bool {

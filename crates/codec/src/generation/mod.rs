@@ -155,9 +155,9 @@ impl Generation {
         check_not_longer(sources.iter().map(S::as_ref).enumerate(), len)?;
         let symbols = sources.iter().map(S::as_ref);
         let id = |j| self.repair_id(first_key + j as u16);
-        if self.code.is_sparse() {
+        if let Some(degrees) = self.code.degrees(self.count) {
             for (j, repair) in repairs.iter_mut().enumerate() {
-                let neighbours = self.code.neighbours(id(j)).into_iter().flatten();
+                let neighbours = degrees.neighbours(id(j));
                 xor_all(repair.as_mut(), neighbours.map(|place| sources[usize::from(place)].as_ref()));
             }
         } else if self.code.is_over_gf256() {

@@ -17,6 +17,7 @@ use alloc::vec::Vec;
 
 use super::{Generation, GenerationError};
 use crate::kernel::Kernel;
+use crate::neighbours::Degrees;
 use bits::{Echelon, Matrix};
 
 /// What a [`PeelingDecoder`] does when peeling is stuck.
@@ -49,13 +50,14 @@ pub enum Elimination {
 /// ```
 ///
 /// Memory for a generation of `k` symbols of L bytes: `k` source symbols, the repair symbols that are
-/// held with L + 8 bytes and 4 bytes for each neighbour, 32 bytes for each source symbol, and `k^2 / 8`
+/// held with L + 8 bytes and 4 bytes for each neighbour, 40 bytes for each source symbol, and `k^2 / 8`
 /// bytes for the rank. With [`Elimination::WhenStuck`] at most `k` repair symbols are held, with
 /// [`Elimination::Never`] at most `4 k`; further ones are ignored. A caller that takes the length of a
 /// generation from a peer must limit it.
 #[derive(Clone, Debug)]
 pub struct PeelingDecoder {
     generation: Generation,
+    degrees: Degrees,
     /// Bytes of a repair symbol.
     len: usize,
     /// Source symbols at their places, padded with zeros.
@@ -90,13 +92,13 @@ impl PeelingDecoder {
     /// # Errors
     /// The code is not sparse, or `len` is 0.
     pub fn new(generation: Generation, len: usize, elimination: Elimination) -> Result<Self, GenerationError> {
-        if !generation.code().is_sparse() {
-            return Err(GenerationError::NotSparse { code: generation.code() });
-        }
+        let code = generation.code();
+        let degrees = code.degrees(generation.count()).ok_or(GenerationError::NotSparse { code })?;
         generation.check_len(len)?;
         let count = usize::from(generation.count());
         Ok(Self {
             generation,
+            degrees,
             len,
             symbols: vec![0; count * len],
             is_known: vec![false; count],
@@ -140,12 +142,12 @@ impl PeelingDecoder {
     /// # Errors
     /// The code has no such repair symbol, or it has another length. Nothing is changed.
     pub fn add_repair(&mut self, key: u16, symbol: &[u8]) -> Result<bool, GenerationError> {
-        let (code, id) = (self.generation.code(), self.generation.repair_id(key));
-        code.check(id)?;
+        let id = self.generation.repair_id(key);
+        self.generation.code().check(id)?;
         if symbol.len() != self.len {
             return Err(GenerationError::RepairLen { index: key.into(), len: symbol.len(), expected: self.len });
         }
-        let neighbours = code.neighbours(id).into_iter().flatten();
+        let neighbours = self.degrees.neighbours(id);
         if neighbours.clone().all(|index| self.is_known[usize::from(index)]) {
             return Ok(false);
         }
@@ -263,9 +265,8 @@ impl PeelingDecoder {
         let unknown: Vec<u16> = (0..self.generation.count()).filter(|&i| !self.is_known[usize::from(i)]).collect();
         let mut matrix = Matrix::new(unknown.len());
         for (place, equation) in self.equations.iter().enumerate().filter(|(_, equation)| equation.unknown > 0) {
-            let neighbours = self.generation.code().neighbours(self.generation.repair_id(equation.key));
-            let columns = neighbours.into_iter().flatten().filter_map(|index| unknown.binary_search(&index).ok());
-            matrix.push(place, columns);
+            let neighbours = self.degrees.neighbours(self.generation.repair_id(equation.key));
+            matrix.push(place, neighbours.filter_map(|index| unknown.binary_search(&index).ok()));
         }
         let (len, payloads) = (self.len, &mut self.payloads);
         let solution = matrix.solve(|to, from| xor_within(payloads, len, to, from));
