@@ -114,6 +114,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "slow there, and no unsafe code in it")]
     fn a_repair_has_exactly_its_degree_of_neighbours_in_order() {
         for (count, degree) in [(1, 1), (1, 5), (2, 1), (100, 17), (100, 99), (100, 100), (100, 200), (65_535, 9)] {
             for key in [0, 1, 65_535] {

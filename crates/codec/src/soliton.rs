@@ -133,6 +133,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "slow there, and no unsafe code in it")]
     fn the_table_is_lubys_definition() {
         for (k, c, delta) in [(1, 100, 500), (2, 1_000, 1), (10, 30, 500), (100, 100, 500), (256, 30, 50)]
             .into_iter()
