@@ -2,7 +2,7 @@
 //!
 //! [`Code::row`](crate::Code::row), the encoder of a [`Generation`](crate::Generation) and the
 //! [`PeelingDecoder`](crate::PeelingDecoder) walk them. Both ends compute them from the
-//! [`RepairId`](crate::RepairId), in integer arithmetic. The rule is also in docs/sphinx.md section 4:
+//! [`RepairId`], in integer arithmetic. The rule is also in docs/sphinx.md section 4:
 //!
 //! The draws are SplitMix64's output function over `start + i * ID_STEP`, i = 0, 1, 2, ..., where `start`
 //! is that function of `first * ID_STEP + (key + 1) * KEY_STEP + SPARSE` (constants here and in
