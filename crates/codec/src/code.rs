@@ -10,8 +10,10 @@ use core::iter::FusedIterator;
 use crate::field::gf256;
 use crate::id::span;
 use crate::kernel::Kernel;
+use crate::neighbours::Degrees;
+use crate::soliton::RobustSoliton;
 use crate::tinymt::TinyMt32;
-use crate::{RepairId, Row16, SourceId, SpanError};
+use crate::{Neighbours, RepairId, Row16, SourceId, SpanError};
 
 /// A rule for coefficients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,13 +40,39 @@ pub enum Code {
     /// half is the low bytes of their elements, the second half the high bytes (`docs/coding.md` section 1).
     /// A product costs about 1.5 times that of GF(2^8).
     Rlc16,
+    /// LT code (Luby, "LT codes", 2002), for generations only: each repair symbol is the XOR of a random
+    /// number of random source symbols. The number has the robust soliton distribution. The code is not
+    /// systematic: a sender sends repair symbols only, as many as the receiver needs, because the
+    /// distribution assumes that no source symbol is known. [`PeelingDecoder`](crate::PeelingDecoder)
+    /// decodes it.
+    Lt {
+        /// The constant c of the robust soliton distribution in thousandths, 1 to 1,000. More gives more
+        /// repair symbols of degree 1.
+        c_milli: u16,
+        /// The distribution's bound of the failure probability in thousandths, 1 to 1,000.
+        delta_milli: u16,
+    },
+    /// Semi-random LT code (Li and others, "Sphinx", 2019, section III-B), for generations only: each repair
+    /// symbol is the XOR of `degree` different random source symbols, which are sent too.
+    SemiRandomLt {
+        /// Source symbols that a repair symbol adds up, at least 1; all of a span that is shorter. With the
+        /// length of the span and more, all repair symbols are the same.
+        degree: u16,
+    },
 }
 
 impl Code {
     /// Whether [`Encoder`](crate::Encoder), [`Decoder`](crate::Decoder) and [`Recoder`](crate::Recoder)
-    /// accept the code. The other codes, those over GF(2^16), are for [`Generation`](crate::Generation) only.
+    /// accept the code. The other codes, those over GF(2^16) and the sparse ones, are for
+    /// [`Generation`](crate::Generation) only.
     pub const fn is_sliding(self) -> bool {
-        self.is_over_gf256()
+        matches!(self, Self::Rlc | Self::Rlc8681 | Self::Cauchy)
+    }
+
+    /// Whether a sender also sends the source symbols. A generation of another code is decoded from repair
+    /// symbols alone.
+    pub const fn is_systematic(self) -> bool {
+        !matches!(self, Self::Lt { .. })
     }
 
     /// Whether the coefficients are elements of GF(2^8); otherwise they are elements of GF(2^16).
@@ -52,8 +80,9 @@ impl Code {
         !matches!(self, Self::Rlc16)
     }
 
-    /// The coefficients of the repair symbol `id` over GF(2^8), in the order of its span; none is 0. A code
-    /// over GF(2^16) has none: see [`row_16`](Self::row_16).
+    /// The coefficients of the repair symbol `id` over GF(2^8), in the order of its span. None is 0, except
+    /// those of a sparse code, which are 1 for the [neighbours](Self::neighbours) and 0 for others. A code
+    /// over GF(2^16) has no row here: see [`row_16`](Self::row_16).
     ///
     /// Defined for ids that pass [`check`](Self::check). For others the values have no meaning, but the call
     /// does not panic.
@@ -63,10 +92,35 @@ impl Code {
             Self::Rlc8681 => Rule::Drawn(TinyMt32::new(id.key.into())),
             Self::Rlc | Self::Cauchy if id.count == 1 => Rule::One,
             Self::Rlc => return Row::hashed(id.key, id.first, id.count),
-            Self::Rlc16 => return Row { left: 0, rule: Rule::One },
             Self::Cauchy => Rule::Listed { row: &CAUCHY[usize::from(id.key as u8)], column: 0 },
+            Self::Rlc16 | Self::Lt { .. } | Self::SemiRandomLt { .. } => match self.neighbours(id) {
+                Some(neighbours) => Rule::Chosen(neighbours),
+                None => return Row { left: 0, rule: Rule::One },
+            },
         };
         Row { left: id.count, rule }
+    }
+
+    /// The source symbols that the repair symbol `id` of a sparse code adds up, as places in its span. Other
+    /// codes mix every symbol of the span: `None`.
+    ///
+    /// Defined for ids that pass [`check`](Self::check). For others the values have no meaning, but the call
+    /// does not panic. [`Code::Lt`] computes its distribution in each call: a division for each degree up to
+    /// k/R and up to the one drawn.
+    pub fn neighbours(self, id: RepairId) -> Option<Neighbours> {
+        self.degrees(id.count).map(|degrees| degrees.neighbours(id))
+    }
+
+    /// How the repair symbols over `count` source symbols get their degree. `None` for codes that are not
+    /// sparse.
+    pub(crate) fn degrees(self, count: u16) -> Option<Degrees> {
+        match self {
+            Self::Lt { c_milli, delta_milli } => {
+                Some(Degrees::Soliton(RobustSoliton::new(count, c_milli, delta_milli)))
+            }
+            Self::SemiRandomLt { degree } => Some(Degrees::Fixed(degree)),
+            Self::Rlc | Self::Rlc8681 | Self::Cauchy | Self::Rlc16 => None,
+        }
     }
 
     /// The coefficients of the repair symbol `id` over GF(2^16), in the order of its span; none is 0. A code
@@ -78,14 +132,15 @@ impl Code {
     pub fn row_16(self, id: RepairId) -> Row16 {
         match self {
             Self::Rlc16 => Row16::hashed(id.key, id.first, id.count),
-            Self::Rlc | Self::Rlc8681 | Self::Cauchy => Row16::empty(),
+            _ => Row16::empty(),
         }
     }
 
     /// Whether the code has a repair symbol of this name.
     ///
     /// # Errors
-    /// The span is empty or runs past the last source id, or the key is beyond the rows of a Cauchy matrix.
+    /// The span is empty or runs past the last source id, the key is beyond the rows of a Cauchy matrix, or a
+    /// parameter of the code is out of range.
     pub fn check(self, id: RepairId) -> Result<(), SpanError> {
         let RepairId { first, count, key } = id;
         span(first, count)?;
@@ -93,6 +148,8 @@ impl Code {
             Self::Rlc | Self::Rlc8681 | Self::Rlc16 => Ok(()),
             Self::Cauchy if u32::from(key) + u32::from(count) < 256 => Ok(()),
             Self::Cauchy => Err(SpanError::KeyTooLarge { key, count }),
+            Self::Lt { c_milli: 1..=1_000, delta_milli: 1..=1_000 } | Self::SemiRandomLt { degree: 1.. } => Ok(()),
+            Self::Lt { .. } | Self::SemiRandomLt { .. } => Err(SpanError::CodeParameter { code: self }),
         }
     }
 
@@ -131,6 +188,8 @@ enum Rule {
         row: &'static [u8; 256],
         column: u8,
     },
+    /// A sparse row of ones.
+    Chosen(Neighbours),
 }
 
 impl Row {
@@ -179,6 +238,7 @@ impl Iterator for Row {
                 *column = column.wrapping_add(1);
                 coefficient
             }
+            Rule::Chosen(neighbours) => neighbours.visit().into(),
         })
     }
 

@@ -40,8 +40,13 @@ pub enum SpanError {
         /// How many repair symbols were asked for.
         repairs: usize,
     },
-    /// The code is for generations only: a sliding window takes codes over GF(2^8).
+    /// The code is for generations only: a sliding window takes dense codes over GF(2^8).
     GenerationsOnly {
+        /// The code asked for.
+        code: Code,
+    },
+    /// A parameter of the code is out of range.
+    CodeParameter {
         /// The code asked for.
         code: Code,
     },
@@ -61,7 +66,13 @@ impl fmt::Display for SpanError {
                 write!(f, "{repairs} repair symbols from key {key} run past the last key, {}", u16::MAX)
             }
             Self::GenerationsOnly { code } => {
-                write!(f, "the code {code:?} is for generations only, a sliding window takes codes over GF(2^8)")
+                write!(f, "the code {code:?} is for generations only, a sliding window takes dense codes over GF(2^8)")
+            }
+            Self::CodeParameter { code: Code::SemiRandomLt { degree } } => {
+                write!(f, "degree {degree} of a semi-random LT code: a repair symbol adds up at least 1 symbol")
+            }
+            Self::CodeParameter { code } => {
+                write!(f, "parameters of {code:?}: each is at least 1 and at most 1000 thousandths")
             }
         }
     }

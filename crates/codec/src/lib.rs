@@ -5,7 +5,8 @@
 //! combination of the source symbols of one *span*. A receiver that has as many independent repair symbols as
 //! it lost source symbols decodes all of them, whichever were lost. In a block code the spans do not overlap,
 //! in a sliding code they do, and a retransmission is a span of one. A [`Code`] is the rule that gives the
-//! coefficients. All codes work everywhere, except [`Code::Rlc16`], which is for blocks only.
+//! coefficients. All codes work everywhere, except [`Code::Rlc16`] and the sparse codes, which are for blocks
+//! only.
 //!
 //! # Simple: a block in memory
 //!
@@ -111,18 +112,23 @@ mod id_set;
 #[allow(unsafe_code)]
 pub mod kernel;
 mod mix;
+mod neighbours;
 mod prepared;
 mod recoder;
 mod ring;
 mod row_16;
+mod soliton;
 mod tinymt;
 
 pub use code::{Code, Row};
 pub use decoder::{Decoded, Decoder, Limits, Reception};
 pub use encoder::Encoder;
 pub use error::{DecodeError, EncodeError, RecodeError, SpanError};
-pub use generation::{DecodePlan, Generation, GenerationError, PlanError, Rank, RankError, ShortDecoder};
+pub use generation::{
+    DecodePlan, Elimination, Generation, GenerationError, PeelingDecoder, PlanError, Rank, RankError, ShortDecoder,
+};
 pub use id::{RepairId, SourceId};
+pub use neighbours::Neighbours;
 pub use prepared::Prepared;
 pub use recoder::Recoder;
 pub use row_16::Row16;

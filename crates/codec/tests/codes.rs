@@ -110,9 +110,16 @@ fn random_repairs_are_dependent_about_as_often_as_theory_says() {
 
 #[test]
 fn a_code_for_generations_is_refused_by_whatever_slides() {
-    let (code, id) = (Code::Rlc16, RepairId { first: SourceId(0), count: 2, key: 0 });
+    let of_rlc16 = SpanError::GenerationsOnly { code: Code::Rlc16 }.to_string();
+    assert_eq!(of_rlc16, "the code Rlc16 is for generations only, a sliding window takes dense codes over GF(2^8)");
+    for code in [Code::Rlc16, Code::Lt { c_milli: 100, delta_milli: 500 }, Code::SemiRandomLt { degree: 2 }] {
+        is_refused_by_whatever_slides(code);
+    }
+}
+
+fn is_refused_by_whatever_slides(code: Code) {
+    let id = RepairId { first: SourceId(0), count: 2, key: 0 };
     let error = SpanError::GenerationsOnly { code };
-    assert_eq!(error.to_string(), "the code Rlc16 is for generations only, a sliding window takes codes over GF(2^8)");
     let mut encoder = Encoder::new(64, 4);
     (0..2).for_each(|_| assert!(encoder.push(&[7; 64]).is_ok()));
     let mut out = [9; 64];

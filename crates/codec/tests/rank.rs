@@ -61,7 +61,12 @@ fn row(code: Code, id: RepairId) -> Vec<u16> {
 /// The most symbols that a generation may have, how many it has, and which symbols arrive, in any order. Few
 /// keys and spans, so that many repairs are dependent.
 fn history() -> impl Strategy<Value = (Generation, u16, Vec<Event>)> {
-    let code = prop_oneof![Just(Code::Rlc), Just(Code::Rlc8681), Just(Code::Cauchy), Just(Code::Rlc16)];
+    let dense = prop_oneof![Just(Code::Rlc), Just(Code::Rlc8681), Just(Code::Cauchy), Just(Code::Rlc16)];
+    let sparse = prop_oneof![
+        (1..=300u16, 1..=900u16).prop_map(|(c_milli, delta_milli)| Code::Lt { c_milli, delta_milli }),
+        (1..=60u16).prop_map(|degree| Code::SemiRandomLt { degree }),
+    ];
+    let code = prop_oneof![2 => dense, 1 => sparse];
     (code, 1..=100u16, 0..60u16, 0..1_000u64).prop_flat_map(|(code, count, more, first)| {
         let longest = Generation::new(code, count + more).unwrap().at(SourceId(first)).unwrap();
         let spans = 1.max(count.saturating_sub(5))..=count;

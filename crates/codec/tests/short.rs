@@ -16,7 +16,12 @@ enum Event {
 
 /// A generation, the bytes of its symbols, and the arrivals, in any order and sometimes twice.
 fn history() -> impl Strategy<Value = (Generation, Vec<Vec<u8>>, Vec<Event>)> {
-    let code = prop_oneof![Just(Code::Rlc), Just(Code::Rlc8681), Just(Code::Cauchy), Just(Code::Rlc16)];
+    let dense = prop_oneof![Just(Code::Rlc), Just(Code::Rlc8681), Just(Code::Cauchy), Just(Code::Rlc16)];
+    let sparse = prop_oneof![
+        (1..=300u16, 1..=900u16).prop_map(|(c_milli, delta_milli)| Code::Lt { c_milli, delta_milli }),
+        (1..=60u16).prop_map(|degree| Code::SemiRandomLt { degree }),
+    ];
+    let code = prop_oneof![2 => dense, 1 => sparse];
     (code, 1..=90u16, 1..=90usize, 0..1_000u64).prop_flat_map(|(code, count, len, first)| {
         let generation = Generation::new(code, count).unwrap().at(tidewire_codec::SourceId(first)).unwrap();
         let symbol = prop::collection::vec(any::<u8>(), 1..=len);

@@ -3,7 +3,7 @@
 use core::error::Error;
 use core::fmt;
 
-use crate::{RepairId, SourceId, SpanError};
+use crate::{Code, RepairId, SourceId, SpanError};
 
 /// Why a plan for a pattern of losses cannot be made. The [`DecodePlan`](crate::DecodePlan) is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +104,11 @@ pub enum GenerationError {
     },
     /// The code has no such repair symbol.
     Span(SpanError),
+    /// The code is not sparse, so that peeling decodes nothing.
+    NotSparse {
+        /// The code.
+        code: Code,
+    },
     /// The symbols are empty and so carry nothing.
     EmptySymbol,
     /// The length of repair and decoded symbols is odd; over GF(2^16) it must be even.
@@ -151,6 +156,9 @@ impl fmt::Display for GenerationError {
             }
             Self::DecodedCount { given, expected } => write!(f, "{given} outputs for {expected} lost symbols"),
             Self::Span(error) => error.fmt(f),
+            Self::NotSparse { code } => {
+                write!(f, "{code:?} mixes all symbols of a generation, peeling needs a sparse code: use a plan")
+            }
             Self::EmptySymbol => f.write_str("the symbols are empty, give at least one byte each"),
             Self::OddLen { len } => {
                 write!(f, "symbols over GF(2^16) have an even length, pad those of {len} bytes with a zero")

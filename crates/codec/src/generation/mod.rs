@@ -52,16 +52,19 @@
 
 mod error;
 mod inverse;
+mod peeling;
 mod plan;
 mod rank;
 mod row;
 mod short;
 
 pub use error::{GenerationError, PlanError, RankError};
+pub use peeling::{Elimination, PeelingDecoder};
 pub use plan::DecodePlan;
 pub use rank::Rank;
 pub use short::ShortDecoder;
 
+use crate::kernel::Kernel;
 use crate::mix::{Gf256, Gf65536, combine};
 use crate::{Code, RepairId, SourceId, SpanError};
 use row::RowField;
@@ -119,8 +122,8 @@ impl Generation {
     ///
     /// All repair symbols have one length, and no source symbol is longer. Shorter source symbols count as
     /// padded with zeros, at no cost. The work is one multiply-accumulate for each pair of source and repair
-    /// symbol. Four repair symbols share a pass, so multiples of four are most efficient. Nothing is
-    /// allocated.
+    /// symbol. Four repair symbols share a pass, so multiples of four are most efficient. A sparse code
+    /// ([`Code::Lt`], [`Code::SemiRandomLt`]) takes one XOR for each neighbour instead. Nothing is allocated.
     ///
     /// Over GF(2^16) ([`Code::Rlc16`]) repair symbols have an even length: that of the longest source symbol
     /// or one more. Encoding is fastest if all source symbols have that length too: a batch of 32 symbols
@@ -152,7 +155,12 @@ impl Generation {
         check_not_longer(sources.iter().map(S::as_ref).enumerate(), len)?;
         let symbols = sources.iter().map(S::as_ref);
         let id = |j| self.repair_id(first_key + j as u16);
-        if self.code.is_over_gf256() {
+        if let Some(degrees) = self.code.degrees(self.count) {
+            for (j, repair) in repairs.iter_mut().enumerate() {
+                let neighbours = degrees.neighbours(id(j));
+                xor_all(repair.as_mut(), neighbours.map(|place| sources[usize::from(place)].as_ref()));
+            }
+        } else if self.code.is_over_gf256() {
             combine::<Gf256, _, _, _>(repairs, len, symbols, |j| Gf256::coefficients(self.code, id(j)));
         } else {
             combine::<Gf65536, _, _, _>(repairs, len, symbols, |j| Gf65536::coefficients(self.code, id(j)));
@@ -190,6 +198,13 @@ impl Generation {
         }
         if self.code.is_over_gf256() || len.is_multiple_of(2) { Ok(()) } else { Err(GenerationError::OddLen { len }) }
     }
+}
+
+/// Writes the sum of some symbols. Each is at most as long as the output.
+fn xor_all<'a>(out: &mut [u8], symbols: impl Iterator<Item = &'a [u8]>) {
+    out.fill(0);
+    let kernel = Kernel::active();
+    symbols.for_each(|symbol| kernel.xor(&mut out[..symbol.len()], symbol));
 }
 
 /// The common length of these buffers, or `None` if there is no buffer. The error is the index and length of

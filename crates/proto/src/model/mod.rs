@@ -1,19 +1,22 @@
-//! Mathematical models of delay. Policies base their decisions on these formulas, and experiments are
-//! compared with them.
+//! Mathematical models of delay and redundancy. Policies base their decisions on these formulas, and
+//! experiments are compared with them.
 //!
 //! - [`streaming`]: independent losses, after Karzand, Leith, Cloud and Médard ("paper K"): moments of the
 //!   busy period, mean and exact distribution of the in-order delay, cost, and the loss at the end of a
 //!   stream.
 //! - [`gilbert`]: the same delay under losses in bursts, exactly, from generating functions.
 //! - [`asking`]: the same delay for plain retransmission, without proactive repair.
+//! - [`sphinx`]: degree and number of repairs of a block of the Sphinx protocol. No policy uses it yet.
 //!
 //! The functions are pure. Each states its cost and has bounded time and memory for all inputs. The
-//! derivations are in docs/coding.md section 3. Time is in *slots*: one packet, source or repair.
+//! derivations are in docs/coding.md section 3, those of [`sphinx`] in docs/sphinx.md. Time is in
+//! *slots*: one packet, source or repair.
 
 mod algebra;
 pub mod asking;
 pub mod gilbert;
 mod inversion;
+pub mod sphinx;
 pub mod streaming;
 
 use core::fmt;

@@ -13,7 +13,7 @@
 //! repairs (a repair whenever the sum of `1/l` passes a whole number): the mean is within 3 % of simulation
 //! for `l >= 3.3` (`crates/sim/tests/model.rs`).
 
-mod binomial;
+pub(super) mod binomial;
 mod delay;
 mod ending;
 pub mod printed;
