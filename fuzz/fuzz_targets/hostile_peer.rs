@@ -18,7 +18,7 @@ use tidewire_codec::{Code, RepairId, SourceId};
 use tidewire_fuzz::Null;
 use tidewire_proto::Time;
 use tidewire_proto::config::Config;
-use tidewire_proto::connection::{Event, LaneConfig, Received, StreamId};
+use tidewire_proto::connection::{Event, LaneConfig, LaneId, Received, StreamId};
 use tidewire_proto::crypto::Secret;
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint, EndpointConfig};
 use tidewire_proto::wire::{FeedbackRepr, Frame, LaneRepr, Layout, Writer};
@@ -176,7 +176,8 @@ fn application(host: &mut Host, input: &mut Unstructured<'_>) -> arbitrary::Resu
         7 => drop(us.stop(stream, 1)),
         8 => drop(us.open_lane(&LaneConfig::default())),
         _ => {
-            let _ = us.send_message(now, input.int_in_range(0..=3)?, &buffer[..len], Duration::from_millis(100));
+            let _ =
+                us.send_message(now, LaneId(input.int_in_range(0..=3)?), &buffer[..len], Duration::from_millis(100));
             drop(us.take_message());
         }
     }

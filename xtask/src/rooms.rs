@@ -14,7 +14,7 @@ use crate::context::Context;
 
 /// Crates by floor, the lowest first. Crates of one floor do not use each other.
 const CRATES: [&[&str]; 6] = [
-    &["tidewire-codec"],
+    &["tidewire-codec", "tidewire-units"],
     &["tidewire-proto"],
     &["tidewire-sim", "tidewire"],
     &["tidewire-lab"],
@@ -23,14 +23,13 @@ const CRATES: [&[&str]; 6] = [
 ];
 
 /// Rooms, the lowest first. A file beside the folders is a room too.
-const ROOMS: [&str; 22] = [
+const ROOMS: [&str; 21] = [
     "time",
     "counts",
     "ids",
     "close",
     "event",
     "custom",
-    "nearest",
     "hex",
     "model",
     "wire",

@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use anyhow::Context;
 use tidewire::{PublicKey, Secret, TextError, TextKind};
-use tidewire_sim::units::Rate;
+use tidewire_units::Rate;
 
 use crate::options::parse_latency;
 

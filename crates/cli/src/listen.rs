@@ -13,7 +13,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 use tidewire::{Config, Credentials, Endpoint, KeyCredentials, new_secret};
-use tidewire_sim::units::parse_size;
+use tidewire_units::parse_size;
 
 use crate::exit::{Exit, Failure, OrExit};
 use crate::keys::{self, KeyFile};

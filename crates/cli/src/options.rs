@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use tidewire::{Code, Config, ConfigError, Profile, RateControl, Redundancy};
 use tidewire_proto::wire::parse_code;
-use tidewire_sim::units::{Probability, Rate, UnitError, parse_duration};
+use tidewire_units::{Probability, Rate, UnitError, parse_duration};
 
 use crate::link::{Link, LinkError};
 use crate::report::Console;

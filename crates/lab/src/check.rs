@@ -12,7 +12,7 @@ use std::time::Duration;
 use tidewire_proto::Time;
 use tidewire_sim::duplex::{DuplexConfig, DuplexLink};
 use tidewire_sim::link::{Capacity, Fate, LinkConfig, Loss};
-use tidewire_sim::units::Probability;
+use tidewire_units::Probability;
 
 use crate::crossing::{Crossing, Packets, cross};
 use crate::hosts::Hosts;

@@ -15,7 +15,7 @@ use anyhow::{Context, bail};
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::link::{Capacity, LinkStats};
 use tidewire_sim::pair::End;
-use tidewire_sim::units::{Probability, Rate};
+use tidewire_units::{Probability, Rate};
 
 use crate::distribution::{Distribution, milliseconds};
 use crate::emulator::{Counts, Emulator};

@@ -101,7 +101,6 @@ mod hex;
 mod ids;
 mod lane;
 pub mod model;
-mod nearest;
 pub mod path;
 pub mod profile;
 pub mod rate;
@@ -112,5 +111,4 @@ pub mod trace;
 pub mod wire;
 
 pub use custom::Custom;
-pub use nearest::{nearest, nearest_name};
 pub use time::Time;

@@ -77,7 +77,7 @@ impl<T> DuplexLink<T> {
 mod tests {
     use super::*;
     use crate::link::{Capacity, Fate};
-    use crate::units::Rate;
+    use tidewire_units::Rate;
 
     #[test]
     fn the_round_trip_is_split_evenly_and_sizes_the_queues() {

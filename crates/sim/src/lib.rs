@@ -9,7 +9,6 @@
 //! - [`grid`]: redundancy policies over many links, against the best of all of them.
 //! - [`ideal`]: the papers' codes without a protocol, packet by packet.
 //! - [`rebinding`]: another address for one of the ends, by and by.
-//! - [`units`]: rates, times, sizes and probabilities as people write them.
 //!
 //! The caller owns the clock, virtual or real. After every [`Link::send`](link::Link::send) ask
 //! [`poll_timeout`](link::Link::poll_timeout) when to come back, and then take deliveries until there are
@@ -65,5 +64,4 @@ pub mod rebinding;
 pub mod report;
 pub mod scenario;
 pub mod settings;
-pub mod units;
 pub mod work;

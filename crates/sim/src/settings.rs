@@ -9,13 +9,13 @@ use core::time::Duration;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tidewire_proto::nearest;
+use tidewire_units::nearest;
 
 use crate::duplex::DuplexConfig;
 use crate::link::{
     Blackout, Capacity, EmptyBlackout, Gilbert, ImpossibleBurst, LinkConfig, Loss, Queue, RateTrace, Reorder,
 };
-use crate::units::{Probability, Rate, UnitError, parse_duration, parse_size};
+use tidewire_units::{Probability, Rate, UnitError, parse_duration, parse_size};
 
 /// One setting of a link, for help texts.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use tidewire_proto::wire::parse_code;
 use crate::load::Flow;
 use crate::pair::End;
 use crate::settings::SettingError;
-use crate::units::{Probability, Rate, parse_duration, parse_size};
+use tidewire_units::{Probability, Rate, parse_duration, parse_size};
 
 /// Keys of a `[[flow]]`; `from` and `bytes` must be there.
 pub const FLOW_KEYS: [&str; 7] = ["from", "bytes", "rate", "record", "reads", "deaf", "start"];

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use tidewire_lab::distribution::milliseconds;
-use tidewire_sim::units::{Probability, Rate, parse_duration};
+use tidewire_units::{Probability, Rate, parse_duration};
 
 use crate::report::{Delay, Summary};
 

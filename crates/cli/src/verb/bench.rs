@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tidewire::{Connection, Endpoint};
-use tidewire_sim::units::{Rate, parse_duration, parse_size};
+use tidewire_units::{Rate, parse_duration, parse_size};
 use tokio::task::JoinSet;
 
 use crate::bench::require::Requirement;

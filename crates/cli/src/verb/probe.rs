@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Serialize;
-use tidewire_sim::units::{Rate, parse_duration};
+use tidewire_units::{Rate, parse_duration};
 
 use crate::chart::terminal::Style;
 use crate::chart::tradeoff::{svg, terminal};

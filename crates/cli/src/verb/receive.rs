@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tidewire::{Connection, Endpoint};
-use tidewire_sim::units::parse_size;
+use tidewire_units::parse_size;
 use tokio::task::JoinSet;
 
 use crate::exit::{Exit, Failure, OrExit};

@@ -13,7 +13,7 @@ use tidewire_proto::stats::Stats;
 use tidewire_sim::load::{Flow, Load};
 use tidewire_sim::pair::{End, Pair};
 use tidewire_sim::scenario::Scenario;
-use tidewire_sim::units::parse_size;
+use tidewire_units::parse_size;
 
 use super::lab::{Event, counts as link_counts};
 use crate::bench::Records;
@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "12MB", value_parser = parse_size)]
     bytes: u64,
     /// Give up after this much virtual time
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = tidewire_sim::units::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = tidewire_units::parse_duration)]
     limit: Duration,
     #[command(flatten)]
     coding: Coding,

@@ -11,7 +11,7 @@ use tidewire_lab::distribution::{Distribution, milliseconds};
 use tidewire_lab::pair::Carried;
 use tidewire_lab::trial::Measured;
 use tidewire_sim::link::Capacity;
-use tidewire_sim::units::Rate;
+use tidewire_units::Rate;
 
 use super::runs::{FILE, Losses, Point, RATE, ends, link, stats_row};
 use super::{FIGURE_1_LOSS, FIGURE_2_LOSSES, figure_1_points, figure_2_points, figure_6_points, histogram, in_slots};

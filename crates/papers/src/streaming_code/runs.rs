@@ -18,7 +18,7 @@ use tidewire_sim::link::{Gilbert, Loss};
 use tidewire_sim::load::Flow;
 use tidewire_sim::pair::End;
 use tidewire_sim::report::{Report, Trial};
-use tidewire_sim::units::Probability;
+use tidewire_units::Probability;
 
 use crate::row::{How, Row};
 

@@ -22,10 +22,10 @@ pub use mismatch::Mismatch;
 pub(crate) use policy::Bounds;
 pub use stream::STREAM;
 
-use crate::nearest::nearest;
 use crate::rate::RateControl;
 use crate::redundancy::Redundancy;
 pub use crate::wire::Layout;
+use tidewire_units::nearest;
 
 /// One choice on each axis. Each field can be replaced independently.
 #[derive(Clone, Copy, Debug, PartialEq)]

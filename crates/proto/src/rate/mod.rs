@@ -23,14 +23,16 @@ pub use fixed::Fixed;
 pub use newreno::NewReno;
 
 use crate::Custom;
-use crate::nearest::nearest;
 pub use crate::path::{AckSample, Budget, LossSample, RateController};
+use tidewire_units::{Rate, UnitError, nearest};
 
 /// Initial window (RFC 6928, RFC 9002 section 7.2): ten packets.
 pub(crate) const INITIAL_WINDOW: u64 = 10 * PACKET;
 /// Size of a full packet, the unit of windows. It is Ethernet's; on a path with larger packets the windows
 /// grow a little more slowly.
 const PACKET: u64 = 1_500;
+/// Least rate of `fixed`, in bits per second: a full packet each 1.5 s. Chosen.
+const LEAST_FIXED: u64 = 8_000;
 
 /// Whether losses at this queueing delay count as drops of the queue. The limit is the largest of three
 /// values: a quarter of the minimum RTT; 10 ms, twice the 5 ms by which the scheduler of a busy host spreads
@@ -93,44 +95,50 @@ impl fmt::Display for RateControl {
     }
 }
 
-/// A name that is not the name of a rate controller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownRateControl(String);
+/// A text that is not a rate control.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum BadRateControl {
+    /// The name is unknown.
+    Name(String),
+    /// The rate after `fixed:` is not a rate.
+    Rate(UnitError),
+    /// The rate after `fixed:` is below 8 kbit/s.
+    TooLow(Rate),
+}
 
-impl fmt::Display for UnknownRateControl {
+impl fmt::Display for BadRateControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let allowed = nearest(&self.0, &RateControl::NAMES);
-        write!(f, "unknown rate control {:?}{allowed}; fixed is a rate that you vouch for", self.0)
+        match self {
+            Self::Name(name) => {
+                let allowed = nearest(name, &RateControl::NAMES);
+                write!(f, "unknown rate control {name:?}{allowed}; fixed is a rate that the path must carry")
+            }
+            Self::Rate(error) => write!(f, "the rate of fixed: {error}"),
+            Self::TooLow(rate) => write!(f, "the rate of fixed is {rate}; write at least 8kbit"),
+        }
     }
 }
 
-impl core::error::Error for UnknownRateControl {}
+impl core::error::Error for BadRateControl {}
 
 impl FromStr for RateControl {
-    type Err = UnknownRateControl;
+    type Err = BadRateControl;
 
-    fn from_str(text: &str) -> Result<Self, UnknownRateControl> {
-        let unknown = || UnknownRateControl(text.to_owned());
-        match text.split_once(':') {
-            None => match text {
-                "bbr" => Ok(Self::Bbr),
-                "cubic" => Ok(Self::Cubic),
-                "newreno" => Ok(Self::NewReno),
-                _ => Err(unknown()),
-            },
-            Some(("fixed", rate)) => {
-                let digits = rate.strip_suffix("bit").ok_or_else(unknown)?;
-                let (digits, scale) = match digits.as_bytes().last() {
-                    Some(b'k') => (&digits[..digits.len() - 1], 1_000),
-                    Some(b'm') => (&digits[..digits.len() - 1], 1_000_000),
-                    Some(b'g') => (&digits[..digits.len() - 1], 1_000_000_000),
-                    _ => (digits, 1),
-                };
-                let value: u64 = digits.parse().map_err(|_| unknown())?;
-                let bits_per_second = value.checked_mul(scale).filter(|&rate| rate >= 8_000).ok_or_else(unknown)?;
+    fn from_str(text: &str) -> Result<Self, BadRateControl> {
+        match (text, text.split_once(':')) {
+            ("bbr", _) => Ok(Self::Bbr),
+            ("cubic", _) => Ok(Self::Cubic),
+            ("newreno", _) => Ok(Self::NewReno),
+            (_, Some(("fixed", rate))) => {
+                let rate: Rate = rate.parse().map_err(BadRateControl::Rate)?;
+                let bits_per_second = rate.bits_per_second();
+                if bits_per_second < LEAST_FIXED {
+                    return Err(BadRateControl::TooLow(rate));
+                }
                 Ok(Self::Fixed { bits_per_second })
             }
-            _ => Err(unknown()),
+            _ => Err(BadRateControl::Name(text.to_owned())),
         }
     }
 }

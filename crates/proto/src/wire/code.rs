@@ -5,7 +5,7 @@
 
 use tidewire_codec::Code;
 
-use crate::nearest::nearest;
+use tidewire_units::nearest;
 
 /// Code, code point, name (docs/wire.md section 7).
 const CODES: [(Code, u8, &str); 3] = [(Code::Rlc, 0, "rlc"), (Code::Cauchy, 1, "cauchy"), (Code::Rlc16, 3, "rlc16")];

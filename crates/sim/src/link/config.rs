@@ -10,7 +10,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use super::trace::RateTrace;
-use crate::units::{Probability, Rate};
+use tidewire_units::{Probability, Rate};
 
 /// Bytes of an IPv4 and a UDP header (RFC 791 section 3.1, RFC 768): what a datagram costs beyond its
 /// payload.

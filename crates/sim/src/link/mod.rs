@@ -32,11 +32,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tidewire_proto::Time;
 
-use crate::units::Probability;
 use bottleneck::{Bottleneck, Service};
 use config::nanos;
 pub(crate) use loss::LossProcess;
 use random::{Purpose, Stream};
+use tidewire_units::Probability;
 
 pub use config::{
     Blackout, Capacity, EmptyBlackout, Gilbert, IPV4_UDP_HEADERS, ImpossibleBurst, LinkConfig, Loss, Queue, Reorder,

@@ -10,7 +10,7 @@
 use core::time::Duration;
 
 use super::config::nanos;
-use crate::units::Probability;
+use tidewire_units::Probability;
 
 /// What a stream of draws decides. The number tells the streams of one link apart.
 #[derive(Clone, Copy, Debug)]

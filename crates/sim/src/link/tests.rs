@@ -8,7 +8,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::units::{Probability, Rate};
+use tidewire_units::{Probability, Rate};
 
 const MS: Duration = Duration::from_millis(1);
 const MICRO: Duration = Duration::from_micros(1);

@@ -21,7 +21,7 @@ use tidewire_sim::load::Flow;
 use tidewire_sim::pair::End;
 use tidewire_sim::rebinding::{Rebinding, Rebound};
 use tidewire_sim::report::Trial;
-use tidewire_sim::units::{Probability, Rate};
+use tidewire_units::{Probability, Rate};
 
 use super::changing;
 

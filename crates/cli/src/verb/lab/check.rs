@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tidewire_lab::check::{self, Finding, Report};
 use tidewire_lab::processor::Shares;
-use tidewire_sim::units::parse_duration;
+use tidewire_units::parse_duration;
 
 use super::link_of;
 use crate::exit::{Exit, Failure, OrExit};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tidewire_lab::contest::{Contest, MOST_FLOWS, OURS, Outcome};
-use tidewire_sim::units::parse_duration;
+use tidewire_units::parse_duration;
 
 use super::hosts::{sentences, stats};
 use super::link_of;

@@ -10,7 +10,7 @@ use tidewire_lab::peer::{Peer, Table};
 use tidewire_lab::trial::{Load, Measured, Trial};
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::scenario::Scenario;
-use tidewire_sim::units::parse_duration;
+use tidewire_units::parse_duration;
 
 use super::comparison::{self, Row};
 use crate::chart::{Curve, svg};

@@ -1,13 +1,13 @@
-//! What to say when a name is not known: the nearest name that is, and all of them.
+//! What an error says of an unknown name: the nearest known name, and all known names.
 //!
-//! Profiles, policies and settings of scenario files share it, so that every refusal reads the same.
+//! Profiles, policies and settings of scenario files use it, so that all refusals read the same.
 
 use strsim::levenshtein;
 
 /// The name that `text` is probably meant to be, if one is near enough.
 pub fn nearest_name<'a>(text: &str, names: &[&'a str]) -> Option<&'a str> {
     let wrong = names.iter().map(|name| (levenshtein(text, name), *name));
-    // A third of the letters wrong is a slip of the finger; more is another word.
+    // Up to a third of wrong letters is taken for a typing error. Chosen.
     wrong.filter(|(wrong, name)| *wrong <= name.len().div_ceil(3)).min().map(|(_, name)| name)
 }
 

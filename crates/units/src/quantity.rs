@@ -110,6 +110,7 @@ pub struct UnitError {
 
 /// What is wrong with a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum UnitProblem {
     /// It does not begin with a decimal number without sign.
     NoNumber,
