@@ -68,7 +68,7 @@ pub struct Programs {
 
 /// What is known when a command line is filled in.
 #[derive(Clone, Debug)]
-pub(crate) struct Setting<'a> {
+pub(crate) struct Surroundings<'a> {
     /// The file of the `tidewire` command.
     pub program: &'a Path,
     /// The far host.
@@ -120,7 +120,7 @@ impl Programs {
     }
 }
 
-impl Setting<'_> {
+impl Surroundings<'_> {
     /// The words of a command line, the first of them a program's path.
     ///
     /// # Errors
@@ -267,8 +267,8 @@ fn check_variables(line: &str, allowed: &[&str]) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
-    fn setting() -> Setting<'static> {
-        Setting {
+    fn setting() -> Surroundings<'static> {
+        Surroundings {
             program: Path::new("/somewhere/tidewire"),
             far: Ipv4Addr::new(10, 99, 0, 2),
             near: Ipv4Addr::new(10, 99, 0, 1),

@@ -16,7 +16,7 @@ use tidewire_sim::pair::End;
 
 use crate::hosts::Hosts;
 use crate::opening::await_listener;
-use crate::peer::{Programs, Setting};
+use crate::peer::{Programs, Surroundings};
 
 /// How long a program may take until it has told what the other one waits for; chosen: a thousand times what
 /// one takes on an idle machine.
@@ -36,7 +36,12 @@ impl Processes {
     ///
     /// # Errors
     /// When one cannot be started, or the far one does not tell what it is to tell.
-    pub fn start(hosts: &Hosts, programs: &Programs, setting: &Setting<'_>, folder: &Path) -> anyhow::Result<Self> {
+    pub fn start(
+        hosts: &Hosts,
+        programs: &Programs,
+        setting: &Surroundings<'_>,
+        folder: &Path,
+    ) -> anyhow::Result<Self> {
         let words = setting.fill(&programs.far, "")?;
         let mut far = Process::start(hosts, End::Far, &words, folder, programs.tells())?;
         let told = if programs.tells() { far.first_line()? } else { String::new() };

@@ -33,7 +33,7 @@ const LONGEST: usize = 65_535;
 
 /// What is made.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct Emission {
     /// Bytes of a record.
     pub(crate) bytes: usize,
     /// Time from one to the next; without, as fast as they are taken.
@@ -67,7 +67,7 @@ pub(crate) struct Outcome {
     pub(crate) arrivals: Vec<Arrival>,
 }
 
-impl Plan {
+impl Emission {
     /// Runs both ends.
     ///
     /// # Errors
@@ -317,7 +317,7 @@ mod tests {
         let (near, far) = stream();
         let time = Duration::from_millis(100);
         let plan =
-            Plan { bytes: BYTES, every: Some(Duration::from_millis(2)), time, grace: Duration::from_millis(100) };
+            Emission { bytes: BYTES, every: Some(Duration::from_millis(2)), time, grace: Duration::from_millis(100) };
         let outcome = plan.run(Way::Stream(near), Way::Stream(far)).unwrap();
         assert_eq!((outcome.made, outcome.arrivals.len()), (50, 50));
         let is_due = |(number, arrival): (usize, &Arrival)| {
@@ -332,7 +332,7 @@ mod tests {
         let (time, grace) = (Duration::from_millis(120), Duration::ZERO);
         // Nobody reads: what the kernel buffers is less than what is due.
         let (plan, begin) =
-            (Plan { bytes: 1 << 20, every: Some(Duration::from_millis(1)), time, grace }, Instant::now());
+            (Emission { bytes: 1 << 20, every: Some(Duration::from_millis(1)), time, grace }, Instant::now());
         let way = Way::Stream(near);
         way.set_patience().unwrap();
         assert_eq!(plan.make(&way, begin).unwrap(), 120);
@@ -361,7 +361,7 @@ mod tests {
     fn without_a_rate_no_more_is_made_than_there_is_room_for() {
         let (near, far) = stream();
         let time = Duration::from_millis(120);
-        let plan = Plan { bytes: 1 << 20, every: None, time, grace: Duration::ZERO };
+        let plan = Emission { bytes: 1 << 20, every: None, time, grace: Duration::ZERO };
         let way = Way::Stream(near);
         way.set_patience().unwrap();
         // Nobody reads: what the kernel buffers is all that is made, but for the one that did not fit.

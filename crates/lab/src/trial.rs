@@ -21,9 +21,9 @@ use crate::distribution::{Distribution, milliseconds};
 use crate::emulator::{Counts, Emulator};
 use crate::hosts::Hosts;
 use crate::opening::Sink;
-use crate::peer::{KernelTcp, Kind, Peer, Setting};
+use crate::peer::{KernelTcp, Kind, Peer, Surroundings};
 use crate::processes::Processes;
-use crate::records::{Arrival, Outcome, Plan, Way};
+use crate::records::{Arrival, Emission, Outcome, Way};
 use crate::tcp::set_control;
 
 /// Bytes of a record on a stream: a packet's worth, headers aside. Chosen.
@@ -44,7 +44,7 @@ const WIRE: u16 = 4_200;
 
 /// How much is sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Load {
+pub enum Traffic {
     /// Records at this share of the link's rate.
     Share(f64),
     /// At this rate, in bits per second.
@@ -63,7 +63,7 @@ pub struct Trial<'a> {
     /// Who carries.
     pub peer: &'a Peer,
     /// What is sent.
-    pub load: Load,
+    pub load: Traffic,
     /// How long.
     pub time: Duration,
 }
@@ -95,7 +95,7 @@ pub struct Measured {
     pub late: Distribution,
 }
 
-impl FromStr for Load {
+impl FromStr for Traffic {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -113,7 +113,7 @@ impl FromStr for Load {
     }
 }
 
-impl Load {
+impl Traffic {
     /// Bits per second over a link; none if as fast as it goes.
     fn rate(self, link: &DuplexConfig) -> anyhow::Result<Option<f64>> {
         match (self, &link.forward.capacity) {
@@ -170,15 +170,15 @@ impl Trial<'_> {
 
     /// The goodput that a peer with a load of its own tells.
     fn own_result(&self, mut processes: Processes, pointer: &str) -> anyhow::Result<f64> {
-        if self.load != Load::Full {
+        if self.load != Traffic::Full {
             bail!("{} makes its own load, as much as it can: --load full", self.peer.name);
         }
         let result: serde_json::Value = serde_json::from_str(&processes.result()?).context("no JSON")?;
         result.pointer(pointer).and_then(serde_json::Value::as_f64).with_context(|| format!("no number at {pointer}"))
     }
 
-    fn setting(&self, hosts: &Hosts) -> Setting<'_> {
-        Setting {
+    fn setting(&self, hosts: &Hosts) -> Surroundings<'_> {
+        Surroundings {
             program: self.program,
             far: hosts.address(End::Far),
             near: hosts.address(End::Near),
@@ -190,7 +190,7 @@ impl Trial<'_> {
         }
     }
 
-    fn plan(&self, bytes: usize) -> anyhow::Result<Plan> {
+    fn plan(&self, bytes: usize) -> anyhow::Result<Emission> {
         let rate = self.load.rate(&self.link)?;
         if rate.is_none() && bytes == DATAGRAM_RECORD {
             bail!("{} carries datagrams, and nothing holds those back: give a rate with --load", self.peer.name);
@@ -198,11 +198,11 @@ impl Trial<'_> {
         let every = rate.map(|rate| Duration::from_secs_f64(8.0 * bytes as f64 / rate));
         // Without a rate the last ones are no more than the others.
         let grace = if rate.is_some() { GRACE + 4 * self.link.rtt() } else { Duration::ZERO };
-        Ok(Plan { bytes, every, time: self.time, grace })
+        Ok(Emission { bytes, every, time: self.time, grace })
     }
 
     /// What the records tell.
-    fn measured(&self, plan: &Plan, outcome: &Outcome) -> Measured {
+    fn measured(&self, plan: &Emission, outcome: &Outcome) -> Measured {
         let start = START.min(self.time / 4);
         let one_way = self.link.forward.delay;
         let within = |arrival: &&Arrival| (start..self.time).contains(&arrival.arrived);
@@ -259,12 +259,12 @@ mod tests {
 
     #[test]
     fn loads_are_shares_rates_or_all() {
-        let rate = |text: &str| text.parse::<Load>().map(|load| load.rate(&link()).unwrap());
+        let rate = |text: &str| text.parse::<Traffic>().map(|load| load.rate(&link()).unwrap());
         assert_eq!(rate("50%"), Ok(Some(12.5e6)));
         assert_eq!(rate("1mbit"), Ok(Some(1e6)));
         assert_eq!(rate("full"), Ok(None));
         assert!(["0%", "0mbit", "half", "50", "120%"].iter().all(|wrong| rate(wrong).is_err()));
-        assert!(Load::Share(0.5).rate(&DuplexConfig::default()).is_err());
+        assert!(Traffic::Share(0.5).rate(&DuplexConfig::default()).is_err());
     }
 
     #[test]
@@ -273,7 +273,7 @@ mod tests {
         let time = Duration::from_secs(8);
         let program = Path::new("tidewire");
         let trial =
-            Trial { link: link(), program, peer: table.named("tcp-bbr").unwrap(), load: Load::Share(0.5), time };
+            Trial { link: link(), program, peer: table.named("tcp-bbr").unwrap(), load: Traffic::Share(0.5), time };
         let plan = trial.plan(STREAM_RECORD).unwrap();
         assert_eq!(plan.every, Some(Duration::from_micros(768)));
         // A record each second, 31 ms under way, the first of them 130 ms.
@@ -295,8 +295,8 @@ mod tests {
         let program = Path::new("tidewire");
         let trial =
             |name: &str, load| Trial { link: link(), program, peer: table.named(name).unwrap(), load, time: START };
-        assert!(trial("srt-live", Load::Full).plan(DATAGRAM_RECORD).is_err());
-        assert!(trial("srt-live", Load::Rate(1_000_000)).plan(DATAGRAM_RECORD).is_ok());
-        assert!(trial("tcp-bbr", Load::Full).plan(STREAM_RECORD).unwrap().every.is_none());
+        assert!(trial("srt-live", Traffic::Full).plan(DATAGRAM_RECORD).is_err());
+        assert!(trial("srt-live", Traffic::Rate(1_000_000)).plan(DATAGRAM_RECORD).is_ok());
+        assert!(trial("tcp-bbr", Traffic::Full).plan(STREAM_RECORD).unwrap().every.is_none());
     }
 }

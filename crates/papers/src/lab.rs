@@ -13,7 +13,7 @@ use tidewire_lab::distribution::{Distribution, milliseconds};
 use tidewire_lab::pair::{Carried, carry};
 use tidewire_lab::peer::Table;
 use tidewire_lab::processor::Look;
-use tidewire_lab::trial::{Load, Measured, Trial};
+use tidewire_lab::trial::{Measured, Traffic, Trial};
 use tidewire_proto::config::Config;
 use tidewire_sim::duplex::DuplexConfig;
 
@@ -102,7 +102,7 @@ impl<'a> Runs<'a> {
         let before = Look::now();
         let run = || {
             let table = Table::read(None)?;
-            Trial { link, program: self.program, peer: table.named(name)?, load: Load::Full, time }.run()
+            Trial { link, program: self.program, peer: table.named(name)?, load: Traffic::Full, time }.run()
         };
         let measured = run().map_err(|problem| self.fail(name, loss, &problem)).ok()?;
         self.note(Run {

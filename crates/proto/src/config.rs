@@ -54,16 +54,16 @@ pub struct Config {
     pub(crate) follows_peer: bool,
     pub(crate) max_rate: Option<u64>,
     pub(crate) trace: Option<Arc<dyn Trace>>,
-    pub(crate) repair: Repair,
-    pub(crate) jobs: Jobs,
-    pub(crate) packets: Packets,
-    pub(crate) timing: Timing,
-    pub(crate) limits: Limits,
+    pub(crate) repair: RepairSettings,
+    pub(crate) jobs: JobsSettings,
+    pub(crate) packets: PacketsSettings,
+    pub(crate) timing: TimingSettings,
+    pub(crate) limits: LimitsSettings,
 }
 
 /// Settings of repair.
 #[derive(Clone, Debug)]
-pub(crate) struct Repair {
+pub(crate) struct RepairSettings {
     pub max_overhead: f64,
     pub latency: Option<Duration>,
     pub deliver: f64,
@@ -72,14 +72,14 @@ pub(crate) struct Repair {
 
 /// Settings of coding jobs.
 #[derive(Clone, Debug)]
-pub(crate) struct Jobs {
+pub(crate) struct JobsSettings {
     pub workers: u16,
     pub inline_products: usize,
 }
 
 /// Settings of packets and of the keys that seal them.
 #[derive(Clone, Debug)]
-pub(crate) struct Packets {
+pub(crate) struct PacketsSettings {
     pub max_datagram: u16,
     pub probe_size: bool,
     pub packets_per_key: u64,
@@ -87,7 +87,7 @@ pub(crate) struct Packets {
 
 /// Intervals and timeouts.
 #[derive(Clone, Debug)]
-pub(crate) struct Timing {
+pub(crate) struct TimingSettings {
     pub idle_timeout: Duration,
     pub keep_alive: Option<Duration>,
     pub fresh_keys_after: Duration,
@@ -96,7 +96,7 @@ pub(crate) struct Timing {
 
 /// Limits of streams, connections and memory.
 #[derive(Clone, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct LimitsSettings {
     pub ring_memory: usize,
     pub max_streams: u64,
     pub stream_window: u64,
@@ -113,16 +113,16 @@ impl Default for Config {
             follows_peer: true,
             max_rate: None,
             trace: None,
-            repair: Repair { max_overhead: 0.5, latency: None, deliver: 0.99, max_span: DEFAULT_SPAN },
-            jobs: Jobs { workers: 0, inline_products: INLINE_PRODUCTS },
-            packets: Packets { max_datagram: 1_472, probe_size: true, packets_per_key: PACKETS_PER_KEY },
-            timing: Timing {
+            repair: RepairSettings { max_overhead: 0.5, latency: None, deliver: 0.99, max_span: DEFAULT_SPAN },
+            jobs: JobsSettings { workers: 0, inline_products: INLINE_PRODUCTS },
+            packets: PacketsSettings { max_datagram: 1_472, probe_size: true, packets_per_key: PACKETS_PER_KEY },
+            timing: TimingSettings {
                 idle_timeout: Duration::from_secs(60),
                 keep_alive: None,
                 fresh_keys_after: FRESH_KEYS_AFTER,
                 handshake_timeout: Duration::from_secs(30),
             },
-            limits: Limits {
+            limits: LimitsSettings {
                 ring_memory: 64 << 20,
                 max_streams: 128,
                 stream_window: 256 << 10,
@@ -332,7 +332,7 @@ impl Config {
 
     /// The latency target, if the user stated one.
     pub(crate) fn target(&self) -> Option<Target> {
-        let Repair { deliver, max_overhead, .. } = self.repair;
+        let RepairSettings { deliver, max_overhead, .. } = self.repair;
         self.repair.latency.map(|latency| Target { latency, deliver, max_overhead })
     }
 

@@ -57,7 +57,7 @@ const DATAGRAM: usize = 65_527;
 /// each other once.
 const MOST_STEPS: u32 = 10_000;
 
-struct Side {
+struct Host {
     config: EndpointConfig,
     seed: [u8; 32],
     endpoint: Endpoint,
@@ -112,8 +112,8 @@ struct Moves {
 /// The driver.
 pub struct Pair {
     now: Time,
-    near: Side,
-    far: Side,
+    near: Host,
+    far: Host,
     link: DuplexLink<Parcel>,
     /// Seals for both ends, and after a restart too.
     nonces: Arc<Recorder>,
@@ -167,7 +167,7 @@ impl Pair {
             bytes[..8].copy_from_slice(&seed.to_le_bytes());
             let address = SocketAddr::from((Ipv4Addr::new(10, 0, 0, end), 7_700));
             let endpoint = Endpoint::new(config.clone(), bytes);
-            Side { config, seed: bytes, endpoint, address, wakes: None, asleep_until: Time::ZERO }
+            Host { config, seed: bytes, endpoint, address, wakes: None, asleep_until: Time::ZERO }
         };
         Self {
             now: Time::from_millis(1),
@@ -303,7 +303,7 @@ impl Pair {
         handle
     }
 
-    fn side(&mut self, end: End) -> &mut Side {
+    fn side(&mut self, end: End) -> &mut Host {
         match end {
             End::Near => &mut self.near,
             End::Far => &mut self.far,

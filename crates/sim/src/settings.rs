@@ -19,7 +19,7 @@ use tidewire_units::{Probability, Rate, UnitError, parse_duration, parse_size};
 
 /// One setting of a link, for help texts.
 #[derive(Clone, Copy, Debug)]
-pub struct Setting {
+pub struct LinkSetting {
     /// Its name.
     pub key: &'static str,
     /// Values of each form it can take.
@@ -29,9 +29,9 @@ pub struct Setting {
 }
 
 /// Every setting that a direction of a link has.
-pub const SETTINGS: [Setting; 12] = {
-    const fn setting(key: &'static str, examples: &'static [&'static str], meaning: &'static str) -> Setting {
-        Setting { key, examples, meaning }
+pub const SETTINGS: [LinkSetting; 12] = {
+    const fn setting(key: &'static str, examples: &'static [&'static str], meaning: &'static str) -> LinkSetting {
+        LinkSetting { key, examples, meaning }
     }
     [
         setting("rate", &["25mbit", "trace:FILE", "unlimited"], "IP bits per second, or a mahimahi trace"),
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn every_setting_reads_its_examples() {
-        for Setting { key, examples, .. } in SETTINGS {
+        for LinkSetting { key, examples, .. } in SETTINGS {
             for example in examples {
                 match set(key, example) {
                     Ok(_) => assert!(!example.starts_with("trace:")),

@@ -87,16 +87,12 @@ mod driver;
 mod endpoint;
 mod log;
 mod mail;
-#[cfg(test)]
-mod panics;
-#[cfg(test)]
-mod refusals;
-#[cfg(test)]
-mod shards;
 mod shared;
 mod socket;
 mod stream;
 mod sync;
+#[cfg(test)]
+mod tests;
 mod workers;
 
 use std::io;

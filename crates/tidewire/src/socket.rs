@@ -43,7 +43,7 @@ pub(crate) struct Socket {
     /// What comes may be for any address of the system: it is worth knowing for which.
     wildcard: bool,
     #[cfg(test)]
-    pub schedule: crate::refusals::Schedule,
+    pub schedule: crate::tests::refusals::Schedule,
 }
 
 impl Socket {

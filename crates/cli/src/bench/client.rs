@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::control::{Control, Message};
 use super::records::{Taking, make_all};
-use super::{Interval, LEAST_INTERVAL, Plan, is_our_clock};
+use super::{Interval, LEAST_INTERVAL, Order, is_our_clock};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::report::{Console, Summary, rate};
 use crate::session::{self, Role};
@@ -19,7 +19,7 @@ use crate::session::{self, Role};
 /// # Errors
 /// [`Exit::Usage`] when the server refuses the plan, [`Exit::Unreachable`] when the connection is lost,
 /// [`Exit::Other`] when the other side is of another kind.
-pub async fn run(connection: &Connection, plan: &Plan, console: &Console) -> Result<Summary, Failure> {
+pub async fn run(connection: &Connection, plan: &Order, console: &Console) -> Result<Summary, Failure> {
     let (mut control, same_clock) = agree(connection, plan).await?;
     let streams = open(connection, plan).await.or_exit(Exit::Unreachable)?;
     if plan.reverse {
@@ -30,11 +30,11 @@ pub async fn run(connection: &Connection, plan: &Plan, console: &Console) -> Res
 }
 
 /// Tells the plan; whether the server's clock is ours.
-async fn agree(connection: &Connection, plan: &Plan) -> Result<(Control, bool), Failure> {
+async fn agree(connection: &Connection, plan: &Order) -> Result<(Control, bool), Failure> {
     let meet = async {
         let mut control = Control::begin(connection.open().await?).await?;
         // Who is of another kind may have stopped reading by now, and it is its first line that says so.
-        let told = control.writer.say(&Message::Plan(plan.clone())).await;
+        let told = control.writer.say(&Message::Order(plan.clone())).await;
         control.meet().await?;
         told?;
         let answer = control.reader.next().await?;
@@ -48,7 +48,7 @@ async fn agree(connection: &Connection, plan: &Plan) -> Result<(Control, bool), 
 }
 
 /// The streams for the records; the peer hears of each by its first byte.
-async fn open(connection: &Connection, plan: &Plan) -> io::Result<Vec<Stream>> {
+async fn open(connection: &Connection, plan: &Order) -> io::Result<Vec<Stream>> {
     let mut streams = Vec::new();
     for _ in 0..plan.parallel {
         let mut stream = connection.open().await?;
@@ -61,7 +61,7 @@ async fn open(connection: &Connection, plan: &Plan) -> io::Result<Vec<Stream>> {
 async fn upload(
     connection: &Connection,
     streams: Vec<Stream>,
-    plan: &Plan,
+    plan: &Order,
     control: &mut Control,
     console: &Console,
 ) -> io::Result<Summary> {
@@ -82,7 +82,7 @@ async fn upload(
 async fn download(
     connection: &Connection,
     streams: Vec<Stream>,
-    plan: &Plan,
+    plan: &Order,
     control: &mut Control,
     same_clock: bool,
     console: &Console,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tidewire::Stream;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, ReadHalf, WriteHalf};
 
-use super::{Interval, Plan};
+use super::{Interval, Order};
 use crate::report::Summary;
 
 /// First line of each direction: a name and the version.
@@ -20,7 +20,7 @@ const MAX_LINE: u64 = 64 << 10;
 #[serde(tag = "say", rename_all = "snake_case")]
 pub enum Message {
     /// The client's first: what is to be measured.
-    Plan(Plan),
+    Order(Order),
     /// The server agrees; its clock by name.
     Ready {
         /// See [`super::clock_name`].
@@ -28,7 +28,7 @@ pub enum Message {
     },
     /// The server does not.
     Refused {
-        /// What is wrong with the plan.
+        /// What is wrong with the order.
         why: String,
     },
     /// From where records arrive.

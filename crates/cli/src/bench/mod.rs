@@ -36,7 +36,7 @@ pub const LEAST_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What the client wants measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Plan {
+pub struct Order {
     /// The server sends.
     pub reverse: bool,
     /// How long records are made.
@@ -53,7 +53,7 @@ pub struct Plan {
     pub clock: String,
 }
 
-impl Plan {
+impl Order {
     /// Whether a server should take it; else what is wrong.
     ///
     /// # Errors

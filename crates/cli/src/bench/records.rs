@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use super::alarm::Alarm;
 use super::delays::Delays;
 use super::tally::Tally;
-use super::{Interval, LEAST_RECORD, Plan, Records, now_ns};
+use super::{Interval, LEAST_RECORD, Order, Records, now_ns};
 use crate::report::Delay;
 
 /// Bytes of the time that a record begins with.
@@ -29,7 +29,7 @@ const BUFFER: usize = 64 << 10;
 const _: () = assert!(TIME <= LEAST_RECORD as usize);
 
 /// Makes records for one of the streams of the plan, then ends the stream.
-async fn make(mut to: impl AsyncWrite + Unpin, plan: &Plan, stream: u16) -> io::Result<()> {
+async fn make(mut to: impl AsyncWrite + Unpin, plan: &Order, stream: u16) -> io::Result<()> {
     // What a record holds beside its time does not matter: nothing on the way looks at it.
     let mut record = vec![0x5a; plan.record_bytes as usize];
     let start = Instant::now();
@@ -90,7 +90,7 @@ struct State {
 
 impl Meter {
     /// Nothing yet.
-    fn new(plan: &Plan) -> Self {
+    fn new(plan: &Order) -> Self {
         Self { record_bytes: plan.record_bytes, state: Mutex::default() }
     }
 
@@ -153,7 +153,7 @@ pub struct Taking {
 
 impl Taking {
     /// Begins to read.
-    pub fn begin(streams: Vec<Stream>, plan: &Plan) -> Self {
+    pub fn begin(streams: Vec<Stream>, plan: &Order) -> Self {
         let meter = Arc::new(Meter::new(plan));
         let mut tasks = JoinSet::new();
         for stream in streams {
@@ -195,7 +195,7 @@ impl Taking {
 ///
 /// # Errors
 /// When a stream fails.
-pub async fn make_all(streams: Vec<Stream>, plan: &Plan) -> io::Result<()> {
+pub async fn make_all(streams: Vec<Stream>, plan: &Order) -> io::Result<()> {
     let mut tasks = JoinSet::new();
     for (stream, number) in streams.into_iter().zip(0..) {
         let plan = plan.clone();

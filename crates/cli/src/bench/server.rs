@@ -9,7 +9,7 @@ use tokio::io::AsyncReadExt;
 use super::client::{arrived, failure, unexpected};
 use super::control::{Control, Message};
 use super::records::{Taking, make_all};
-use super::{Plan, clock_name, is_our_clock};
+use super::{Order, clock_name, is_our_clock};
 use crate::exit::Failure;
 use crate::report::Summary;
 use crate::session::{self, Role};
@@ -26,7 +26,7 @@ async fn run(connection: &Connection) -> io::Result<Summary> {
     let mut control = Control::begin(connection.accept().await?).await?;
     control.meet().await?;
     let plan = match control.reader.next().await? {
-        Message::Plan(plan) => plan,
+        Message::Order(plan) => plan,
         other => return Err(unexpected(&other)),
     };
     if let Err(why) = plan.check() {
@@ -52,7 +52,7 @@ async fn run(connection: &Connection) -> io::Result<Summary> {
 async fn send(
     connection: &Connection,
     streams: Vec<Stream>,
-    plan: &Plan,
+    plan: &Order,
     control: &mut Control,
 ) -> io::Result<Summary> {
     let begun = Instant::now();
@@ -69,7 +69,7 @@ async fn send(
 async fn receive(
     connection: &Connection,
     streams: Vec<Stream>,
-    plan: &Plan,
+    plan: &Order,
     control: &mut Control,
 ) -> io::Result<Summary> {
     let mut taking = Taking::begin(streams, plan);

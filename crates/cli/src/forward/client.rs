@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use super::header::{Answer, Request, read_answer, write_request};
 use super::sockets::{self, Port};
 use super::target::{LocalForward, Target};
-use super::{Carried, MAX_CONNECTIONS, abandon, report, stream_to_tcp, tcp_to_stream};
+use super::{MAX_CONNECTIONS, Relayed, abandon, report, stream_to_tcp, tcp_to_stream};
 use crate::exit::{Exit, Failure};
 use crate::explain::Watch;
 use crate::link::Link;
@@ -208,7 +208,7 @@ impl Gate {
     /// Carries one TCP connection, from its acceptance to its end.
     async fn carry(mut self, mut tcp: TcpStream, peer: SocketAddr, _place: OwnedSemaphorePermit) {
         sockets::tune(&tcp);
-        let carried = Carried::default();
+        let carried = Relayed::default();
         let failure = self.relay(&mut tcp, &carried).await.err().map(|error| error.to_string());
         if failure.is_some() {
             // A reset tells the application that the bytes it received may be incomplete.
@@ -219,7 +219,7 @@ impl Gate {
         report(&self.console, (peer, &target), &carried, failure.as_deref());
     }
 
-    async fn relay(&mut self, tcp: &mut TcpStream, carried: &Carried) -> io::Result<()> {
+    async fn relay(&mut self, tcp: &mut TcpStream, carried: &Relayed) -> io::Result<()> {
         let late = "no stream to the far side: the connection is lost, or it carries too many";
         let late = |_| io::Error::new(io::ErrorKind::TimedOut, late);
         let stream = timeout(OUTAGE_PATIENCE, self.open()).await.map_err(late)??;

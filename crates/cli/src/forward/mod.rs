@@ -59,7 +59,7 @@ enum Event<'a> {
 
 /// Counts of the bytes that one TCP connection has carried so far.
 #[derive(Debug, Default)]
-struct Carried {
+struct Relayed {
     /// Bytes written toward the target.
     there: AtomicU64,
     /// Bytes written back from the target.
@@ -112,7 +112,7 @@ async fn tcp_to_stream(
 }
 
 /// Reports how a TCP connection ended, with its client and target.
-fn report(console: &Console, (peer, target): (SocketAddr, &str), carried: &Carried, failure: Option<&str>) {
+fn report(console: &Console, (peer, target): (SocketAddr, &str), carried: &Relayed, failure: Option<&str>) {
     console.event(&Event::Forwarded {
         peer: peer.to_string(),
         target,

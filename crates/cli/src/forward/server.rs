@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::header::{Answer, Code, Request, read_request, write_answer};
 use super::target::Target;
-use super::{Carried, abandon, report, sockets, stream_to_tcp, tcp_to_stream};
+use super::{Relayed, abandon, report, sockets, stream_to_tcp, tcp_to_stream};
 use crate::report::Console;
 
 /// Time for a target to accept, over all its addresses. Chosen: the first three SYNs of TCP (RFC 6298: 1, 2
@@ -75,7 +75,7 @@ async fn carry(mut stream: Stream, connection: Connection, allowed: Arc<Allowed>
             return end(stream, &answer).await;
         }
     };
-    let carried = Carried::default();
+    let carried = Relayed::default();
     let failure = match answer {
         Ok(tcp) => relay(tcp, stream, &carried).await.err().map(|error| error.to_string()),
         Err(answer) => {
@@ -139,7 +139,7 @@ fn is_private_to_host(address: IpAddr) -> bool {
 }
 
 /// Answers that the target has accepted, then copies bytes both ways, each until its own end.
-async fn relay(mut tcp: TcpStream, mut stream: Stream, carried: &Carried) -> io::Result<()> {
+async fn relay(mut tcp: TcpStream, mut stream: Stream, carried: &Relayed) -> io::Result<()> {
     sockets::tune(&tcp);
     write_answer(&mut stream, &Answer::new(Code::Ready, "")).await?;
     let (mut stream_reader, mut stream_writer) = stream.split();

@@ -30,7 +30,7 @@ const REASON_WAIT: Duration = Duration::from_millis(100);
 
 /// The role of this side. It only decides the order of the confirmations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum PipeEnd {
     /// This side opened the connection, and opens the stream.
     Connects,
     /// This side waited for the connection.
@@ -52,7 +52,7 @@ pub struct Moved {
 /// # Errors
 /// [`Exit::LocalIo`] if the input of this side or the output of either side fails, [`Exit::Unreachable`] if
 /// the connection is lost, [`Exit::Integrity`] if the peer wrote another number of bytes than were sent.
-pub async fn run(connection: &Connection, side: Side) -> Result<Moved, Failure> {
+pub async fn run(connection: &Connection, side: PipeEnd) -> Result<Moved, Failure> {
     let ended = exchange(connection, side).await;
     let Err(failure) = ended else { return ended };
     if failure.exit == Exit::LocalIo {
@@ -70,15 +70,15 @@ pub async fn run(connection: &Connection, side: Side) -> Result<Moved, Failure> 
     }
 }
 
-async fn exchange(connection: &Connection, side: Side) -> Result<Moved, Failure> {
+async fn exchange(connection: &Connection, side: PipeEnd) -> Result<Moved, Failure> {
     let stream = match side {
-        Side::Connects => connection.open().await.or_exit(Exit::Unreachable)?,
-        Side::Listens => connection.accept().await.or_exit(Exit::Unreachable)?,
+        PipeEnd::Connects => connection.open().await.or_exit(Exit::Unreachable)?,
+        PipeEnd::Listens => connection.accept().await.or_exit(Exit::Unreachable)?,
     };
     let (reader, writer) = tokio::io::split(stream);
     let receive = async {
         let received = output(reader).await?;
-        if side == Side::Listens {
+        if side == PipeEnd::Listens {
             confirm(connection, received).await.or_exit(Exit::Unreachable)?;
         }
         Ok(received)
@@ -90,7 +90,7 @@ async fn exchange(connection: &Connection, side: Side) -> Result<Moved, Failure>
     }
     // The listener has both confirmations now, and closes after it has read the last one. The connecting side
     // waits for that close, because closing first could cut its confirmation off.
-    if side == Side::Connects {
+    if side == PipeEnd::Connects {
         let said = confirm(connection, received).await;
         match timeout(CLOSE_WAIT, connection.closed()).await {
             Ok(CloseReason::Peer { code: DONE, .. }) => {}

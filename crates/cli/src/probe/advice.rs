@@ -61,7 +61,7 @@ const ENOUGH: u64 = 64;
 /// The light load counts as carried if so much of it came.
 const CARRIED: f64 = 0.9;
 /// Loss below which TCP is as good: fewer than one in a thousand (README, "When not to use this").
-const CLEAN: f64 = 0.001;
+const FREE_OF_LOSS: f64 = 0.001;
 /// Loss that full load may have beyond light load: what a competitor's own probing costs (`rate/medium.rs`,
 /// after BBRv2).
 const TOLERANCE: f64 = 0.01;
@@ -124,7 +124,7 @@ fn losses(light: &Phase, full: &Phase) -> Words {
     // The difference of two rates, each known within its interval.
     let half = |phase: &Phase| (phase.loss_interval[1] - phase.loss_interval[0]) / 2.0;
     let more_at_full = excess > TOLERANCE && excess > half(light).hypot(half(full));
-    let with_queue = light.loss >= CLEAN && light.medium_loss < CLEAN;
+    let with_queue = light.loss >= FREE_OF_LOSS && light.medium_loss < FREE_OF_LOSS;
     if with_queue || (more_at_full && is_long(full.queueing_ms(light), light)) {
         let wait = full.queueing_ms(light).unwrap_or(0.0);
         said.push((
@@ -147,7 +147,7 @@ fn losses(light: &Phase, full: &Phase) -> Words {
             ),
         ));
     }
-    if light.medium_loss < CLEAN {
+    if light.medium_loss < FREE_OF_LOSS {
         said.push((
             Subject::PlainTcp,
             format!(
@@ -198,7 +198,7 @@ fn order(light: &Phase, full: &Phase) -> Words {
     let depth = late.iter().map(|late| late.depth).max().unwrap_or(0);
     let (packets, of) = (late[0].packets + late[1].packets, late[0].of + late[1].of);
     let share = packets as f64 / of.max(1) as f64;
-    if share < CLEAN || depth < PACKET_THRESHOLD {
+    if share < FREE_OF_LOSS || depth < PACKET_THRESHOLD {
         return Words::new();
     }
     let words = "what is three and more late TCP and QUIC take for lost at first; here it costs no more than a repair";

@@ -10,7 +10,7 @@ use tidewire_lab::distribution::milliseconds;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{Phase, Spread, latest_rtt};
-use crate::bench::{Plan, client, clock_name};
+use crate::bench::{Order, client, clock_name};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::link::Link;
 use crate::report::{Console, Summary, rate};
@@ -38,7 +38,7 @@ const LINE_PERIOD: Duration = Duration::from_secs(5);
 
 /// How heavy the load is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Load {
+pub enum Pressure {
     /// [`LIGHT_RATE`], and nothing repaired before it is asked for: what the path does to a few packets.
     Light,
     /// As much as rate control lets go.
@@ -72,12 +72,12 @@ struct Seen {
 /// Runs one phase; also the summary of its bench.
 ///
 /// # Errors
-/// [`Exit::Unreachable`](crate::exit::Exit::Unreachable) when nothing answers or the connection is lost.
-pub async fn measure(load: Load, probe: &Probe<'_>) -> Result<(Phase, Summary), Failure> {
-    let part = if load == Load::Light { LIGHT_PART } else { 1.0 - LIGHT_PART };
+/// [`Exit::Unreachable`] when nothing answers or the connection is lost.
+pub async fn measure(load: Pressure, probe: &Probe<'_>) -> Result<(Phase, Summary), Failure> {
+    let part = if load == Pressure::Light { LIGHT_PART } else { 1.0 - LIGHT_PART };
     let length = probe.time.mul_f64(part);
     let mut config = probe.config.to_builder().latency(None);
-    if load == Load::Light {
+    if load == Pressure::Light {
         config = config.redundancy(Redundancy::ARQ);
     }
     let config = config.build().or_exit(Exit::Usage)?;
@@ -109,7 +109,7 @@ pub async fn measure(load: Load, probe: &Probe<'_>) -> Result<(Phase, Summary), 
     Ok((phase, summary))
 }
 
-impl Load {
+impl Pressure {
     fn name(self) -> &'static str {
         match self {
             Self::Light => "light",
@@ -117,12 +117,12 @@ impl Load {
         }
     }
 
-    fn plan(self, length: Duration) -> Plan {
+    fn plan(self, length: Duration) -> Order {
         let (rate_bps, record_bytes) = match self {
             Self::Light => (Some(LIGHT_RATE), LIGHT_RECORD),
             Self::Full => (None, FULL_RECORD),
         };
-        Plan {
+        Order {
             reverse: false,
             seconds: length.as_secs_f64(),
             rate_bps,
@@ -144,13 +144,13 @@ impl Seen {
 /// Looks at a connection for as long as it is polled, and says what it sees.
 async fn watch(
     connection: &Connection,
-    load: Load,
+    load: Pressure,
     length: Duration,
     console: &Console,
     seen: &mut Seen,
 ) -> Infallible {
     let begun = Instant::now();
-    let skipped = if load == Load::Full { length.mul_f64(FINDING) } else { Duration::ZERO };
+    let skipped = if load == Pressure::Full { length.mul_f64(FINDING) } else { Duration::ZERO };
     let bar = console.bars().map(|bars| ClearOnDrop(bars.add(ProgressBar::new_spinner())));
     let period = if bar.is_some() || console.json() { EVENT_PERIOD } else { LINE_PERIOD };
     let mut said = begun;

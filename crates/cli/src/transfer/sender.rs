@@ -34,7 +34,7 @@ pub async fn send<S: AsyncRead + AsyncWrite>(
     for failure in &found.failures {
         outcome.fail(failure, watch);
     }
-    let ledger = Ledger(Mutex::new(vec![Fate::Unannounced; found.sources.len()]));
+    let ledger = Ledger(Mutex::new(vec![Progress::Unannounced; found.sources.len()]));
     let (ready, offers) = oneshot::channel();
     let sender = async {
         let mut records = RecordWriter::open(write).await?;
@@ -61,7 +61,7 @@ pub async fn send<S: AsyncRead + AsyncWrite>(
 
 /// What is known of an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum Progress {
     Unannounced,
     /// With its size, and where its bytes began.
     Announced(u64, u64),
@@ -70,33 +70,33 @@ enum Fate {
 }
 
 /// The fate of each entry, by id.
-struct Ledger(Mutex<Vec<Fate>>);
+struct Ledger(Mutex<Vec<Progress>>);
 
 impl Ledger {
-    fn fates(&self) -> MutexGuard<'_, Vec<Fate>> {
+    fn fates(&self) -> MutexGuard<'_, Vec<Progress>> {
         // Every change is one store: a poisoned ledger is still whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn announce(&self, entry: &Entry) {
-        self.fates()[entry.id as usize] = Fate::Announced(entry.size, entry.offset);
+        self.fates()[entry.id as usize] = Progress::Announced(entry.size, entry.offset);
     }
 
     fn refused(&self, id: u32) -> bool {
-        self.fates()[id as usize] == Fate::Refused
+        self.fates()[id as usize] == Progress::Refused
     }
 
     /// The size of entry `id`, and where its bytes began, if it awaits an answer, which this is.
-    fn answer(&self, id: u32, fate: Fate) -> Option<(u64, u64)> {
+    fn answer(&self, id: u32, fate: Progress) -> Option<(u64, u64)> {
         let mut fates = self.fates();
         let slot = fates.get_mut(id as usize)?;
-        let Fate::Announced(size, offset) = *slot else { return None };
+        let Progress::Announced(size, offset) = *slot else { return None };
         *slot = fate;
         Some((size, offset))
     }
 
     fn all_answered(&self) -> bool {
-        !self.fates().iter().any(|fate| matches!(fate, Fate::Announced(..)))
+        !self.fates().iter().any(|fate| matches!(fate, Progress::Announced(..)))
     }
 }
 
@@ -244,7 +244,7 @@ async fn gather(
     loop {
         match records.next().await? {
             Record::Result { id, failure, detail } => {
-                let fate = if failure.is_none() { Fate::Kept } else { Fate::Refused };
+                let fate = if failure.is_none() { Progress::Kept } else { Progress::Refused };
                 let carried = ledger.answer(id, fate).ok_or(TransferError::Unexpected("RESULT"))?;
                 let name = &found.sources[id as usize].name;
                 match failure {

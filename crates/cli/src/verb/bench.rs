@@ -9,7 +9,7 @@ use tidewire_units::{Rate, parse_duration, parse_size};
 use tokio::task::JoinSet;
 
 use crate::bench::require::Requirement;
-use crate::bench::{Plan, client, clock_name, server};
+use crate::bench::{Order, client, clock_name, server};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::explain::Watch;
 use crate::keys;
@@ -52,7 +52,7 @@ pub struct Args {
     #[command(flatten)]
     naming: Naming,
     #[command(flatten)]
-    load: Load,
+    load: Offered,
     /// Exit with code 8 unless these bounds hold. Figures: goodput, loss, overhead, and of the delay of
     /// records mean, p50, p95, p99, p999, max [example: goodput>=20mbit,p95<=40ms]
     #[arg(long, value_name = "BOUND,...", value_delimiter = ',')]
@@ -66,7 +66,7 @@ pub struct Args {
 /// The load.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Load")]
-struct Load {
+struct Offered {
     /// Time to send, in seconds if no unit is given
     #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     time: Duration,
@@ -165,8 +165,8 @@ async fn measure(args: &Args, console: &Console) -> Result<(), Failure> {
     let link = link::given(args.client.as_ref().and_then(|link| link.as_deref())).or_exit(Exit::Usage)?;
     let config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
     let credentials = keys::to_open(&link, args.naming.key.as_deref(), console)?;
-    let Load { time, bitrate, reverse, parallel, length, interval } = args.load;
-    let plan = Plan {
+    let Offered { time, bitrate, reverse, parallel, length, interval } = args.load;
+    let plan = Order {
         reverse,
         seconds: time.as_secs_f64(),
         rate_bps: bitrate.map(Rate::bits_per_second),

@@ -12,7 +12,7 @@ use crate::keys;
 use crate::link;
 use crate::listen::{self, Naming};
 use crate::options::{Coding, Output};
-use crate::pipe::{self, Side};
+use crate::pipe::{self, PipeEnd};
 use crate::report::{Console, Event};
 use crate::session::{self, Role, unless_interrupted};
 
@@ -53,19 +53,19 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     console.conclude(&session::summary(&stats, Role::Both, bytes, elapsed), ended.map(|_| ()))
 }
 
-async fn connect(args: &Args, console: &Console) -> Result<(Endpoint, Connection, Side), Failure> {
+async fn connect(args: &Args, console: &Console) -> Result<(Endpoint, Connection, PipeEnd), Failure> {
     let Some(address) = args.listen else {
         let link = link::given(args.link.as_deref()).or_exit(Exit::Usage)?;
         let config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
         let config = config.to_builder().keep_alive(Some(session::KEEP_ALIVE)).build().or_exit(Exit::Other)?;
         let credentials = keys::to_open(&link, args.naming.key.as_deref(), console)?;
         let (endpoint, connection) = session::connect(&link, &credentials, config, console).await?;
-        return Ok((endpoint, connection, Side::Connects));
+        return Ok((endpoint, connection, PipeEnd::Connects));
     };
     let config = args.coding.config(None).or_exit(Exit::Usage)?;
     let (endpoint, link) = listen::open(address, &args.naming, &config, console).await?;
     let link = link.reveal();
     listen::announce(&link, &format!("waiting; on the other machine: tidewire pipe '{link}'"), console);
     let connection = listen::guarding(&endpoint, &args.naming, console, endpoint.accept()).await;
-    Ok((endpoint, connection.or_exit(Exit::Other)?, Side::Listens))
+    Ok((endpoint, connection.or_exit(Exit::Other)?, PipeEnd::Listens))
 }

@@ -16,7 +16,7 @@ use crate::link;
 use crate::options::{Coding, Output};
 use crate::probe::advice::{Advice, Subject, advise};
 use crate::probe::outlook::{Ground, Outlook, Point, predict};
-use crate::probe::phase::{Load, Probe, measure};
+use crate::probe::phase::{Pressure, Probe, measure};
 use crate::probe::{Phase, words};
 use crate::report::{Console, Summary, rate};
 
@@ -82,8 +82,8 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let credentials = keys::to_open(&link, args.own.key.as_deref(), &console)?;
     let probe = Probe { link: &link, credentials: &credentials, config: &config, time: args.time, console: &console };
     // The light load runs first, because the queues that full load leaves behind would disturb it.
-    let (light, _) = measure(Load::Light, &probe).await?;
-    let (full, summary) = measure(Load::Full, &probe).await?;
+    let (light, _) = measure(Pressure::Light, &probe).await?;
+    let (full, summary) = measure(Pressure::Full, &probe).await?;
     let flow = args.rate.map_or(FLOW_PART * full.rate_bps, |rate| rate.bits_per_second() as f64);
     let outlook = light.rtt_ms.map(|rtt| {
         predict(

@@ -24,7 +24,7 @@ pub(super) const LAST_PACKETS: u64 = 1 << 10;
 
 /// Keys and ids of an established session.
 #[derive(Debug)]
-pub(super) struct Keys {
+pub(super) struct SessionKeys {
     pub sealing: SealingKey,
     pub opening: OpeningKey,
     /// The ids by which we address the peer.
@@ -36,7 +36,7 @@ pub(super) struct Keys {
     pub forged: u64,
 }
 
-impl Keys {
+impl SessionKeys {
     pub fn new(session: Session, now: Time) -> Self {
         let Session { sealing, opening, remote, aead, .. } = session;
         Self { sealing, opening, peer_ids: PeerIds::new(remote), aead, since: now, forged: 0 }

@@ -54,7 +54,7 @@ use crate::trace::{TraceEvent, Tracer};
 use crate::wire::{ConnectionId, code_name};
 use carried::Data;
 use exchange::Exchange;
-use keys::Keys;
+use keys::SessionKeys;
 use lanes::{Inbound, Lanes};
 use policy::{Asking, Hearing};
 
@@ -112,7 +112,7 @@ struct Addresses {
 /// Keys, and who has them.
 #[derive(Debug)]
 struct Security {
-    keys: Option<Keys>,
+    keys: Option<SessionKeys>,
     exchange: Exchange,
     /// The public key that the peer proved to own, with authentication `key`.
     peer_key: Option<PublicKey>,
@@ -274,7 +274,7 @@ impl Connection {
         self.begin_policy(session.peer.codes);
         self.security.peer_key = session.peer_key;
         self.security.exchange.on_session(self.contact.last_heard);
-        self.security.keys = Some(Keys::new(session, self.contact.last_heard));
+        self.security.keys = Some(SessionKeys::new(session, self.contact.last_heard));
         if !is_code_known {
             let name = code_name(code);
             self.start_closing(

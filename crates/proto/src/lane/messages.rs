@@ -11,7 +11,7 @@ use tidewire_codec::SourceId;
 
 use crate::lane::store::Store;
 
-use super::receiver::Delivery;
+use super::receiver::Consumer;
 use crate::close::CloseCode;
 use crate::ids::LaneId;
 use crate::stats::MessageStats;
@@ -172,7 +172,7 @@ fn frames<'a>(store: &'a Store, id: u64) -> impl Iterator<Item = SymbolFrame<'a>
     symbol.into_iter().flat_map(|(_, frames)| frames.flatten())
 }
 
-impl Delivery for Messages {
+impl Consumer for Messages {
     const MAY_SKIP: bool = true;
 
     /// Called when a symbol became known. Delivers its complete messages that need no order.

@@ -1,7 +1,7 @@
 //! The receiving half of a lane: takes source and repair symbols, delivers their frames, and reports the
 //! lane's state in FEEDBACK.
 //!
-//! The lane's delivery rule ([`Delivery`]) handles the frames: streams on lane 0, messages on the others. The
+//! The lane's delivery rule ([`Consumer`]) handles the frames: streams on lane 0, messages on the others. The
 //! decoder's ring is reorder buffer, decoder storage and read buffer in one. Its memory grows with the
 //! symbols received, and so does the peer's credit. A few symbols with ids far ahead raise neither; they cost
 //! about twenty bytes for each id within the credit. The in-order delay of a symbol is measured when the edge
@@ -56,7 +56,7 @@ pub(crate) enum Arrival<'a> {
 }
 
 /// How a lane delivers symbols that become known.
-pub(crate) trait Delivery {
+pub(crate) trait Consumer {
     /// Whether the base may pass symbols that are not decoded.
     const MAY_SKIP: bool;
 
@@ -173,7 +173,7 @@ impl LaneReceiver {
 
     /// Takes an arrival for this lane, with the base that its packet told. Returns whether the peer should
     /// get FEEDBACK soon, because the arrival made another symbol known or opened a gap.
-    pub fn receive<D: Delivery>(
+    pub fn receive<D: Consumer>(
         &mut self,
         now: Time,
         base: SourceId,
@@ -206,7 +206,7 @@ impl LaneReceiver {
     }
 
     /// Takes part of a symbol.
-    fn on_slice<D: Delivery>(
+    fn on_slice<D: Consumer>(
         &mut self,
         now: Time,
         id: SourceId,
@@ -237,7 +237,7 @@ impl LaneReceiver {
         }
     }
 
-    fn on_source<D: Delivery>(
+    fn on_source<D: Consumer>(
         &mut self,
         now: Time,
         (id, again): (SourceId, bool),
@@ -257,7 +257,7 @@ impl LaneReceiver {
         Ok(decoded != u64::from(innovative) || id != end)
     }
 
-    fn on_repair<D: Delivery>(
+    fn on_repair<D: Consumer>(
         &mut self,
         now: Time,
         (code, id): (Code, RepairId),
@@ -272,7 +272,7 @@ impl LaneReceiver {
 
     /// The peer will send nothing below `base` any more. On a lane that may not skip symbols, all of these
     /// must be decoded.
-    fn on_base<D: Delivery>(&mut self, now: Time, base: SourceId, delivery: &mut D) -> Result<(), CloseCode> {
+    fn on_base<D: Consumer>(&mut self, now: Time, base: SourceId, delivery: &mut D) -> Result<(), CloseCode> {
         self.news = true;
         if base > self.store.reported() {
             if !D::MAY_SKIP {
@@ -291,7 +291,7 @@ impl LaneReceiver {
 
     /// Called before ids up to `end` are taken. Raises the credit and grows the ring if allowed; otherwise
     /// saves unread bytes from the slots that will be reused. Repairs still mix symbols from `base` on.
-    fn make_room<D: Delivery>(&mut self, base: SourceId, end: SourceId, delivery: &mut D) -> Result<(), CloseCode> {
+    fn make_room<D: Consumer>(&mut self, base: SourceId, end: SourceId, delivery: &mut D) -> Result<(), CloseCode> {
         if end > self.limit() {
             return Err(CloseCode::FlowControl);
         }
@@ -367,7 +367,7 @@ impl LaneReceiver {
 
     /// Delivers symbols that became known, and moves the edge past symbols that are complete or skipped.
     /// Returns how many symbols became known.
-    fn deliver<D: Delivery>(&mut self, now: Time, delivery: &mut D) -> Result<u64, CloseCode> {
+    fn deliver<D: Consumer>(&mut self, now: Time, delivery: &mut D) -> Result<u64, CloseCode> {
         while let Some(job) = self.store.poll_job(..=self.inline) {
             self.store.handle_job(job.run())?;
         }
@@ -488,7 +488,7 @@ impl LaneReceiver {
 
     /// Takes the result of a job from [`Self::poll_job`]. Returns whether the edge moved. The credit then
     /// moved too, and the peer must be told.
-    pub fn handle_job<D: Delivery>(
+    pub fn handle_job<D: Consumer>(
         &mut self,
         now: Time,
         done: job::Decoded,

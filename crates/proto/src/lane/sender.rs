@@ -23,7 +23,7 @@ use self::ahead::Ahead;
 use self::expiry::Deadline;
 pub(crate) use self::expiry::Expired;
 use self::in_flight::InFlight;
-use self::repairs::Keys;
+use self::repairs::RepairKeys;
 pub(crate) use self::slices::Slice;
 use self::slices::Sliced;
 use self::window::Window;
@@ -70,7 +70,7 @@ pub(crate) struct LaneSender {
     lost: BinaryHeap<Reverse<SourceId>>,
     /// Symbols that are sent in parts, in the order in which that began.
     sliced: VecDeque<Sliced>,
-    keys: Keys,
+    keys: RepairKeys,
     ahead: Ahead,
     pace: Pace,
     messages: Outgoing,
@@ -141,7 +141,7 @@ impl LaneSender {
             repairs: InFlight::default(),
             lost: BinaryHeap::new(),
             sliced: VecDeque::new(),
-            keys: Keys::default(),
+            keys: RepairKeys::default(),
             ahead: Ahead::default(),
             pace: Pace::default(),
             messages: Outgoing::default(),

@@ -6,7 +6,7 @@
 use tidewire::Config;
 
 use super::{Ends, LINK_IN_WORDS, Measured};
-use crate::bench::{self, Plan};
+use crate::bench::{self, Order};
 use crate::chart::svg::Caption;
 use crate::exit::Failure;
 use crate::report::Console;
@@ -34,7 +34,7 @@ pub(super) fn caption() -> Caption<'static> {
 /// One run over the link.
 pub(super) async fn run(config: Config) -> Result<Measured, Failure> {
     let ends = Ends::start(config.clone()).await?;
-    let plan = Plan {
+    let plan = Order {
         reverse: false,
         seconds: SECONDS,
         rate_bps: Some(RATE_BPS),

@@ -8,7 +8,7 @@
 use tidewire_lab::contest::OURS;
 use tidewire_lab::distribution::Distribution;
 use tidewire_lab::peer::Kind;
-use tidewire_lab::trial::{Load, Measured};
+use tidewire_lab::trial::{Measured, Traffic};
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::link::{Capacity, Loss};
 
@@ -88,16 +88,16 @@ pub fn may_lose(kind: &Kind) -> bool {
 }
 
 /// The rows as a Markdown table, with a sentence on who is ahead of us, and one on what is in doubt.
-pub fn table(rows: &[Row], load: Load, link: &DuplexConfig) -> String {
+pub fn table(rows: &[Row], load: Traffic, link: &DuplexConfig) -> String {
     let body = match load {
-        Load::Full => saturating(rows, passing_bps(link)),
-        Load::Share(_) | Load::Rate(_) => at_a_rate(rows),
+        Traffic::Full => saturating(rows, passing_bps(link)),
+        Traffic::Share(_) | Traffic::Rate(_) => at_a_rate(rows),
     };
     // As fast as it goes there is no load that one could fail to carry: what still waits in buffers at the
     // end is nobody's failure.
     let lead = match load {
-        Load::Full => ahead(rows, &SATURATING, |_| true),
-        Load::Share(_) | Load::Rate(_) => ahead(rows, &AT_A_RATE, Row::is_sustained),
+        Traffic::Full => ahead(rows, &SATURATING, |_| true),
+        Traffic::Share(_) | Traffic::Rate(_) => ahead(rows, &AT_A_RATE, Row::is_sustained),
     };
     format!("{body}\n{lead}\n{}", doubts(rows))
 }
@@ -231,16 +231,16 @@ mod tests {
     fn who_is_ahead_is_said_and_who_did_not_carry_the_load_is_not() {
         let ours = row(OURS, vec![run(10, 1.3, 1_000), run(12, 1.3, 1_000), run(80, 1.3, 1_000)]);
         let rows = [ours.clone(), row("lean", vec![run(50, 1.1, 1_000)]), row("slow", vec![run(1, 1.0, 900)])];
-        let text = table(&rows, Load::Share(0.5), &link());
+        let text = table(&rows, Traffic::Share(0.5), &link());
         assert!(text.contains("| tidewire | 100.000 % | 12.0 (10.0-80.0) | 12.0 (10.0-80.0) |"), "{text}");
         assert!(text.contains("| slow | not sustained: 12.00 Mbit/s | | | | | | 1.00 |"), "{text}");
         assert!(text.ends_with("\nAhead of tidewire: sent/app (lean 1.10; tidewire 1.30).\n"), "{text}");
         // The same, but allowed to lose.
         let lossy = Row { may_lose: true, ..rows[2].clone() };
-        let text = table(&[ours.clone(), lossy], Load::Share(0.5), &link());
+        let text = table(&[ours.clone(), lossy], Traffic::Share(0.5), &link());
         assert!(text.contains("| slow | 90.000 % | 1.0 |") && text.contains("p50 (slow 1.0; tidewire 12.0)"), "{text}");
         // What is printed alike is no lead.
-        let text = table(&[ours, row("alike", vec![run(12, 1.298, 1_000)])], Load::Share(0.5), &link());
+        let text = table(&[ours, row("alike", vec![run(12, 1.298, 1_000)])], Traffic::Share(0.5), &link());
         assert!(text.ends_with("Ahead of tidewire in p50, p95, p99, sent/app: nobody.\n"), "{text}");
     }
 
@@ -248,7 +248,7 @@ mod tests {
     fn delays_of_a_busy_machine_are_in_doubt() {
         let late = |ms| Distribution::new([(Duration::from_micros(ms), 1)], Duration::ZERO, Duration::from_secs(1));
         let with = |name, us| row(name, vec![Measured { late: late(us), ..run(1, 1.0, 1_000) }]);
-        let text = table(&[with("calm", 299), with("busy", 850)], Load::Share(0.5), &link());
+        let text = table(&[with("calm", 299), with("busy", 850)], Traffic::Share(0.5), &link());
         assert!(text.ends_with("(p95) on a busy machine: busy 0.85 ms.\n"), "{text}");
     }
 
@@ -256,7 +256,7 @@ mod tests {
     fn saturating_goodput_is_of_what_losses_leave() {
         let rows =
             [row(OURS, vec![run(1, 1.2, 9)]), row("more", vec![Measured { goodput_bps: 13e6, ..run(1, 2.0, 9) }])];
-        let text = table(&rows, Load::Full, &link());
+        let text = table(&rows, Traffic::Full, &link());
         assert!(text.contains("| tidewire | 12.00 | 67 % | 1.20 |"), "{text}");
         assert!(text.ends_with("Ahead of tidewire: goodput (more 13.00; tidewire 12.00).\n"), "{text}");
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tidewire_lab::peer::{Peer, Table};
-use tidewire_lab::trial::{Load, Measured, Trial};
+use tidewire_lab::trial::{Measured, Traffic, Trial};
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::scenario::Scenario;
 use tidewire_units::parse_duration;
@@ -90,7 +90,7 @@ pub struct Args {
     /// Rate of the records: a fraction of the link's rate, a rate, or `full` for as fast as the peer takes
     /// them
     #[arg(long, value_name = "LOAD", default_value = "50%", conflicts_with = "command")]
-    load: Load,
+    load: Traffic,
     /// Time to make records, at least 2s
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration, conflicts_with = "command")]
     time: Duration,

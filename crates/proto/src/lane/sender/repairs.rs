@@ -19,7 +19,7 @@ const LONG: u16 = 128;
 
 /// The keys of a lane's repairs, and the prepared repairs.
 #[derive(Debug, Default)]
-pub(super) struct Keys {
+pub(super) struct RepairKeys {
     last: u16,
     prepared: Prepared,
     /// End of the newest span when it was last repaired.

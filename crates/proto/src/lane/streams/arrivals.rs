@@ -13,7 +13,7 @@ use crate::lane::store::Store;
 use super::Streams;
 use crate::close::CloseCode;
 use crate::ids::StreamId;
-use crate::lane::receiver::Delivery;
+use crate::lane::receiver::Consumer;
 use crate::lane::stream::{Source, StreamFault};
 use crate::wire::{SymbolFrame, SymbolFrames};
 
@@ -69,7 +69,7 @@ impl Streams {
     }
 }
 
-impl Delivery for Streams {
+impl Consumer for Streams {
     const MAY_SKIP: bool = false;
 
     fn on_symbol(&mut self, id: SourceId, frames: SymbolFrames<'_>, _: &Store) -> Result<(), CloseCode> {

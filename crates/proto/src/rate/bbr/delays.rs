@@ -8,7 +8,7 @@ use crate::Time;
 
 /// Round trips and the queueing delay that they show.
 #[derive(Debug)]
-pub(super) struct Delays {
+pub(super) struct RoundTrips {
     /// The latest samples, and the number of samples in this phase.
     pub recent: [Duration; RECENT],
     pub samples: usize,
@@ -30,7 +30,7 @@ pub(super) struct Delays {
     pub floor: Duration,
 }
 
-impl Default for Delays {
+impl Default for RoundTrips {
     fn default() -> Self {
         Self {
             recent: [Duration::ZERO; RECENT],
@@ -46,7 +46,7 @@ impl Default for Delays {
     }
 }
 
-impl Delays {
+impl RoundTrips {
     /// Takes the round trip of an acknowledgement, if it has one.
     pub fn on_ack(&mut self, ack: &AckSample) {
         self.longer = ack.rtt.map_or(self.longer, |rtt| self.longer.min(rtt));

@@ -34,7 +34,7 @@ mod tuning;
 use core::time::Duration;
 
 use contest::Contest;
-use delays::Delays;
+use delays::RoundTrips;
 use hold::{Hold, Turn};
 use medium::{Medium, Verdict};
 use rates::Rates;
@@ -77,7 +77,7 @@ pub struct Bbr {
     /// age by them.
     round_ends: u64,
     rates: Rates,
-    delays: Delays,
+    delays: RoundTrips,
     standing: Standing,
     /// Whether the peer reported congestion marks for which the rate has not fallen yet.
     marked: bool,
@@ -112,7 +112,7 @@ impl Default for Bbr {
             phase_round_ends: 0,
             round_ends: 0,
             rates: Rates::default(),
-            delays: Delays::default(),
+            delays: RoundTrips::default(),
             standing: Standing::default(),
             marked: false,
             returns: 0,

@@ -43,7 +43,7 @@ fn a_look_at_a_lossy_path_believes_what_it_saw_and_nothing_else() {
         dispersion: None,
     };
     let after = |least| {
-        let delays = Delays { min: RTT, least, ..Delays::default() };
+        let delays = RoundTrips { min: RTT, least, ..RoundTrips::default() };
         let mut bbr = Bbr { phase: Phase::Look, delays, ..Bbr::default() };
         bbr.end_look(&ack(RTT));
         bbr

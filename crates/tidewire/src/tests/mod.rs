@@ -1,0 +1,6 @@
+//! Tests that need the crate's private parts: failing jobs, failing system calls and datagrams that arrive at
+//! another shard. Tests of the public interface are in the crate's `tests` folder.
+
+mod panics;
+pub mod refusals;
+mod shards;
