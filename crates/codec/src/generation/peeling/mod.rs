@@ -22,6 +22,7 @@ use bits::{Echelon, Matrix};
 
 /// What a [`PeelingDecoder`] does when peeling is stuck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Elimination {
     /// It waits for more symbols, as an LT decoder does.
     Never,

@@ -43,6 +43,7 @@ pub struct Block {
 
 /// Which degree a sender uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Form {
     /// Equation (1) without a limit, to reproduce the paper. The degree may exceed the block.
     Printed,
@@ -54,6 +55,7 @@ pub enum Form {
 
 /// How the degree becomes a whole number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Rounding {
     /// Equation (1) as printed, with a ceiling.
     Up,
