@@ -1,9 +1,9 @@
 //! The clock and the timer of a driver.
 //!
-//! The timer is the runtime's, which ticks in milliseconds, while packets are due each few hundred
-//! microseconds: the pacer lets a late driver catch up by 2 ms, so that it sends two or three at a time. A
-//! timer of the kernel (timerfd) in its place gave the same rate and delay for twice the CPU time, since each
-//! packet then woke the driver (25 and 100 Mbit/s, 60 ms, 2 cores).
+//! The timer is tokio's, which has a resolution of one millisecond, while packets are due every few hundred
+//! microseconds. The pacer lets a late driver catch up by 2 ms, so the driver sends two or three packets at a
+//! time. A kernel timer (timerfd) in its place gave the same rate and delay for twice the CPU time, because
+//! each packet then woke the driver (25 and 100 Mbit/s, 60 ms, 2 cores).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 use tidewire_proto::Time;
 use tokio::time::Sleep;
 
-/// Nothing in the protocol waits for longer; keeps a moment that never comes within what a clock can count.
+/// Nothing in the protocol waits longer than this. It keeps a time that never comes within the range of a
+/// clock.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
-/// Monotonic time since the endpoint began.
+/// Monotonic time since the endpoint was created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: Instant,
@@ -32,7 +33,7 @@ impl Clock {
     }
 }
 
-/// Wakes its task at one moment, which may be moved.
+/// Wakes its task at a time that can be moved.
 #[derive(Debug)]
 pub(crate) struct Timer {
     clock: Clock,
@@ -46,7 +47,7 @@ impl Timer {
         Self { clock, sleep: Box::pin(tokio::time::sleep(LONGEST)), set: Time::NEVER }
     }
 
-    /// Ready when `at` has come; else the task is woken then.
+    /// Ready once `at` has passed; otherwise the task is woken at that time.
     pub fn poll(&mut self, cx: &mut Context<'_>, at: Time) -> Poll<()> {
         loop {
             let wait = at.since(self.clock.now());
@@ -58,7 +59,7 @@ impl Timer {
                 self.set = at;
             }
             ready!(self.sleep.as_mut().poll(cx));
-            // It rang, at the latest moment that can be set: it is set again.
+            // The timer fired at the latest time that can be set, so it is set again.
             self.set = Time::ZERO;
         }
     }

@@ -1,8 +1,9 @@
-//! The driver: one task per socket that moves datagrams between it and the protocol, and wakes who waits.
+//! The driver: one task per socket. It moves datagrams between the socket and the protocol, and wakes waiting
+//! tasks.
 //!
-//! It keeps the protocol's contract: after anything changed, what is to be sent is sent, jobs and events are
-//! handed out, the next timer is read; only then it waits, for the socket, the timer, a worker or a handle.
-//! Each turn does bounded work, then lets other tasks run.
+//! It follows the protocol's contract: after each change it sends what is due, hands out jobs and events, and
+//! reads the next timer. Only then it waits for the socket, the timer, a worker or a handle. Each turn does a
+//! bounded amount of work and then lets other tasks run.
 
 use std::io;
 use std::sync::Arc;
@@ -18,23 +19,23 @@ use crate::shared::{Shared, State};
 use crate::socket::{Inbox, Socket};
 use crate::workers::Workers;
 
-/// Rounds of receiving and sending before other tasks get their turn.
+/// Rounds of receiving and sending before other tasks get a turn.
 const ROUNDS: usize = 4;
-/// Batches sent in a round, at most; a batch is at most 0.5 ms of the pacing rate.
+/// Maximum number of batches sent in a round. A batch is at most 0.5 ms of the pacing rate.
 const BATCHES: usize = 32;
-/// Timers never wake the driver more often than this: a hundredth of what the pacer lets a late driver catch
-/// up.
+/// Timers never wake the driver more often than this: a hundredth of the time that the pacer lets a late
+/// driver catch up.
 const LEAST_SLEEP: Duration = Duration::from_micros(20);
-/// The socket refused to receive (the kernel is out of memory): how long it is left alone.
+/// Pause after the socket refused to receive, for example because the kernel has no memory.
 const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
 
-/// See the module.
+/// The driver of one socket; see the module.
 pub(crate) struct Driver {
     shared: Arc<Shared>,
     socket: Socket,
     timer: Timer,
     inbox: Inbox,
-    /// Where there are other shards.
+    /// Set if there are other shards.
     mail: Option<Mail>,
     workers: Workers,
     receive_from: Time,
@@ -45,21 +46,21 @@ pub(crate) struct Driver {
     wake: Vec<Waker>,
 }
 
-/// How a round ended.
+/// Result of a round.
 enum Round {
     /// There is more to do.
     More,
-    /// Nothing to do before this moment.
+    /// Nothing to do before this time.
     Until(Time),
-    /// Nothing ever.
+    /// Nothing will ever be left to do.
     Over,
 }
 
 impl Driver {
-    /// `largest`: of our datagrams; `workers`: threads for coding jobs.
+    /// `largest` is the length of our longest datagram, `workers` the number of threads for coding jobs.
     ///
     /// # Errors
-    /// When a thread cannot be started.
+    /// Fails if a thread cannot be started.
     pub fn new(
         shared: Arc<Shared>,
         (socket, timer): (Socket, Timer),
@@ -88,7 +89,7 @@ impl Driver {
         &self.shared
     }
 
-    /// Until the endpoint was dropped and its connections have ended.
+    /// Runs until the endpoint was dropped and its connections have ended.
     pub async fn run(mut self) {
         std::future::poll_fn(|cx| self.poll(cx)).await;
     }
@@ -112,7 +113,8 @@ impl Driver {
         Poll::Pending
     }
 
-    /// Takes what one call gives, and what other shards passed on. Returns whether there may be more.
+    /// Receives what one system call returns, and what other shards passed on. Returns whether there may be
+    /// more.
     fn receive(&mut self, cx: &mut Context<'_>) -> bool {
         let mail = self.mail.as_mut().is_some_and(|mail| mail.take(cx, &self.shared));
         self.receive_from_socket(cx) || mail
@@ -141,7 +143,7 @@ impl Driver {
         true
     }
 
-    /// Acts on timers and sends what there is, then settles.
+    /// Handles timers and sends everything that is due, then settles.
     fn send(&mut self, cx: &mut Context<'_>) -> Round {
         for batch in 0..BATCHES {
             if let Some(transmit) = &self.pending {
@@ -160,14 +162,14 @@ impl Driver {
             if let Some(socket) = state.next_socket.take() {
                 self.socket = socket;
                 state.endpoint.handle_address_change(now);
-                // It is listened to in the next round.
+                // The new socket is read in the next round.
                 return Round::More;
             }
-            // Once a round: `due` does not move before everything is sent.
+            // Once per round is enough, because `due` does not move before everything is sent.
             if batch == 0 && state.due() <= now {
                 state.endpoint.handle_timeout(now);
             }
-            // What came, and what the last batch closed, may have made some.
+            // Received datagrams, and symbols closed by the last batch, may have made jobs.
             self.workers.feed(|| state.endpoint.poll_job());
             let segments = self.socket.max_segments(self.largest);
             self.pending = state.endpoint.poll_transmit(now, segments, &mut self.out);
@@ -178,7 +180,7 @@ impl Driver {
         Round::More
     }
 
-    /// Nothing is left to send: hands out events and finds out when to look again.
+    /// Called when nothing is left to send. Hands out events and finds out when to look again.
     fn settle(&mut self, state: &mut State, now: Time, cx: &mut Context<'_>) -> Round {
         if state.hand_out(&self.shared, now, &mut self.wake) {
             return Round::More;
@@ -196,8 +198,8 @@ impl Driver {
         Round::Until(due.max(now + LEAST_SLEEP))
     }
 
-    /// The socket takes no more: the task is woken when it does. Timers can wait until then, readers need
-    /// not.
+    /// Called when the socket is full. The task is woken when it has room. Timers can wait until then,
+    /// readers need not.
     fn wait_for_room(&mut self, cx: &mut Context<'_>) -> Round {
         let mut state = self.shared.lock();
         self.workers.feed(|| state.endpoint.poll_job());
@@ -208,7 +210,7 @@ impl Driver {
 }
 
 impl Drop for Driver {
-    /// Also when the runtime ends or something panicked: nobody waits for ever.
+    /// Also runs when the runtime ends or something panicked, so that no task waits for ever.
     fn drop(&mut self) {
         let wake = self.shared.lock().stop();
         self.shared.changed.notify_waiters();

@@ -1,10 +1,11 @@
-//! Datagrams that came by another shard's socket than their own.
+//! Datagrams that arrived at the socket of another shard.
 //!
-//! The kernel spreads senders over the sockets of an endpoint by their addresses, and a connection lives
-//! where its HELLO came. What comes elsewhere later, since its sender's address changed, is put into the
-//! mailbox of the shard that its connection id names (wire.md section 1.2). So is a HELLO, which may ask
-//! after a connection; if it does not, it is sent back to where it came. Drivers call this and nothing waits
-//! here: a full mailbox loses what comes, as a full socket does, and counts it.
+//! The kernel distributes senders over the sockets of an endpoint by their addresses, and a connection lives
+//! in the shard that received its HELLO. After a peer's address changed, its datagrams may arrive at another
+//! shard. That shard puts them into the mailbox of the shard that the connection id names (wire.md section
+//! 1.2). The same holds for a HELLO that may ask about a connection; if no connection has that id, the HELLO
+//! is sent back. Drivers call this module and nothing waits in it. A full mailbox drops datagrams, as a full
+//! socket does, and counts them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
@@ -19,33 +20,34 @@ use tidewire_proto::wire::{ConnectionId, Datagram, LongKind};
 use crate::shared::{Shared, State};
 use crate::sync::mpsc;
 
-/// Datagrams that wait in one mailbox, at most: some 1.5 MB of those of an Ethernet. Chosen.
+/// Maximum number of datagrams in one mailbox: about 1.5 MB of Ethernet size. Chosen.
 pub(crate) const MAILBOX: usize = 1_024;
-/// Datagrams that are taken out before the socket has its turn: what the socket gives at once.
+/// Datagrams taken out before the socket has its turn: as many as one system call returns.
 const TURN: usize = 32;
 
-/// A datagram under way to its shard.
+/// A datagram on its way to its shard.
 struct Letter {
     from: SocketAddr,
     to: Option<IpAddr>,
     ecn: Option<Ecn>,
     datagram: Box<[u8]>,
-    /// Of a HELLO: the connection that it asks after, if there is such a one, and where it goes back to if
-    /// not.
+    /// Set for a HELLO that asks about a connection: the id, and the shard to which it goes back if nobody
+    /// has the id.
     asks: Option<(ConnectionId, u16)>,
 }
 
-/// One shard's mailbox, and the way to those of the others.
+/// The mailbox of one shard, and access to those of the others.
 pub(crate) struct Mail {
     index: u16,
     boxes: Arc<[mpsc::Sender<Letter>]>,
     mine: mpsc::Receiver<Letter>,
-    /// Of the datagrams that we announce to take: no longer one is copied for anybody.
+    /// Length of the longest datagram that we announced to accept. Longer ones are not copied to another
+    /// shard.
     largest: usize,
 }
 
 impl Mail {
-    /// A mailbox for each of so many shards.
+    /// Creates the mailboxes of `shards` shards.
     pub fn new(shards: NonZeroU16, largest: usize) -> Vec<Self> {
         let (boxes, mine): (Vec<_>, Vec<_>) = (0..shards.get()).map(|_| mpsc::channel(MAILBOX)).unzip();
         let boxes: Arc<[_]> = boxes.into();
@@ -53,13 +55,12 @@ impl Mail {
         (0..shards.get()).zip(mine).map(mail).collect()
     }
 
-    /// Handles a datagram of our own socket, or passes it on. The owner handles it at once, whichever socket
-    /// it came by.
+    /// Handles a datagram of our own socket, or passes it to the shard that owns it.
     pub fn sort(&self, state: &mut State, received: Received<'_>) {
         let (id, hello) = match Datagram::parse(received.datagram) {
             Ok(Datagram::Short { destination }) => (destination, false),
             Ok(Datagram::Long(header)) => (header.destination, header.kind == LongKind::Hello),
-            // To be counted.
+            // The endpoint counts it.
             Err(_) => return state.endpoint.handle_datagram(received),
         };
         let shards = u16::try_from(self.boxes.len()).ok().and_then(NonZeroU16::new).unwrap_or(NonZeroU16::MIN);
@@ -72,7 +73,7 @@ impl Mail {
         self.pass(state, owner, Letter { from, to, ecn, datagram: (&*datagram).into(), asks });
     }
 
-    /// Handles what the others have put into our mailbox. Returns whether there may be more.
+    /// Handles what other shards put into our mailbox. Returns whether there may be more.
     pub fn take(&mut self, cx: &mut Context<'_>, shared: &Shared) -> bool {
         for _ in 0..TURN {
             let Poll::Ready(Some(mut letter)) = self.mine.poll_recv(cx) else { return false };

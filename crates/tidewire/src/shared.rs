@@ -1,8 +1,8 @@
-//! What the driver of a shard and the handles share: the protocol's endpoint, and who waits for what.
+//! State that the driver of a shard and the handles share: the protocol's endpoint, and the tasks that wait.
 //!
-//! One mutex guards all of it and is held for one call into the protocol, never across a system call or an
-//! `await`. Handles call in, then wake the driver if the protocol now wants something sooner than the driver
-//! would look; the driver hands out events.
+//! One mutex guards all of it. It is held for one call into the protocol, and never across a system call or
+//! an `await`. A handle calls the protocol and then wakes the driver if the protocol wants to be called
+//! sooner than the driver would. The driver hands out events.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -22,67 +22,68 @@ use crate::connection::{ConnectionLost, EndpointEnded};
 use crate::socket::Socket;
 use crate::sync::{Mutex, MutexGuard, Notify};
 
-/// Connections that wait to be accepted, at most; more are refused. Linux's default for a listening TCP
-/// socket.
+/// Maximum number of connections that wait to be accepted; more are refused. It is Linux's default for a
+/// listening TCP socket.
 const MAX_WAITING: usize = 4_096;
 
-/// Refused peers that wait to be told of, at most.
+/// Maximum number of refused peers that wait to be reported.
 const MAX_UNAUTHORIZED: usize = 16;
 
-/// See the module.
+/// The shared state of one shard; see the module.
 pub(crate) struct Shared {
     state: Mutex<State>,
-    /// A connection came, or the last one ended, or the driver did; of all shards.
+    /// Notified when a connection arrived, the last one ended or the driver ended. Shared by all shards.
     pub changed: Arc<Notify>,
     pub clock: Clock,
 }
 
-/// Behind the mutex.
+/// The state behind the mutex.
 pub(crate) struct State {
     pub endpoint: Endpoint,
-    /// Datagrams of our socket that other shards got, or did not get since their mailboxes were full.
+    /// Datagrams of our socket that were passed to other shards, or dropped because their mailboxes were
+    /// full.
     pub passed_on: u64,
     pub overrun: u64,
-    /// The socket's address, and the socket that the driver is to go over to.
+    /// Address of the socket, and the socket that the driver should use from now on.
     pub local: SocketAddr,
     pub next_socket: Option<Socket>,
     slots: BTreeMap<ConnectionHandle, Slot>,
-    /// Connected and not yet accepted.
+    /// Connected, and not accepted yet.
     waiting: VecDeque<ConnectionHandle>,
-    /// Refused for their keys, and not yet told of.
+    /// Refused because of their keys, and not reported yet.
     pub unauthorized: VecDeque<Unauthorized>,
-    /// Why no more connections are made, if so.
+    /// Why no more connections are made; `None` while they are.
     pub ended: Option<EndpointEnded>,
-    /// Nobody drives any more.
+    /// True if no driver runs any more.
     pub stopped: bool,
-    /// The endpoint's handle is gone: the driver ends with the last connection.
+    /// True if the endpoint's handle was dropped. The driver then ends with the last connection.
     pub abandoned: bool,
-    /// The driver's task while it sleeps, and when it would look at the protocol without being woken.
+    /// The driver's task while it sleeps, and when it will look at the protocol without being woken.
     driver: Option<Waker>,
     due: Time,
 }
 
-/// What a handle or a waiting task knows of a connection.
+/// What handles and waiting tasks know about a connection.
 pub(crate) struct Slot {
     pub connected: bool,
     pub closed: Option<CloseReason>,
-    /// The protocol's part, once it has finished ending: what it received can still be read.
+    /// The protocol's connection after it has ended. Received data can still be read from it.
     pub ended: Option<Box<Connection>>,
-    /// Streams that the peer opened and nobody accepted.
+    /// Streams that the peer opened and that are not accepted yet.
     pub incoming: VecDeque<StreamId>,
     streams: BTreeMap<StreamId, Waiting>,
-    /// Any of the above but `streams` changed.
+    /// Notified when a field changes, except `streams`.
     pub changed: Arc<Notify>,
 }
 
-/// Who waits for a stream.
+/// The tasks that wait for a stream.
 #[derive(Default)]
 pub(crate) struct Waiting {
     pub reader: Option<Waker>,
     pub writer: Option<Waker>,
-    /// The half was dropped: what comes is thrown away.
+    /// The half was dropped, so arriving data is discarded.
     reader_gone: bool,
-    /// The half was dropped: the end is sent as soon as there is room.
+    /// The half was dropped, so the end is sent as soon as there is room.
     writer_gone: bool,
 }
 
@@ -106,14 +107,15 @@ impl Shared {
         Self { state: Mutex::new(state), changed, clock }
     }
 
-    /// A panic elsewhere leaves the state as good as any: the driver's end closes everything.
+    /// Locks the state. After a panic elsewhere the state is still usable: when the driver ends, it closes
+    /// everything.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads or writes a stream and wakes the driver if it has to act. When `call` gives `None`, the task is
-    /// to wait: `wait` says for what. The clock is read under the lock, so that it never runs backwards for
-    /// the protocol.
+    /// Reads or writes a stream, and wakes the driver if it has to act. If `call` returns `None`, the task
+    /// has to wait, and `wait` registers it. The clock is read under the lock, so time never goes backwards
+    /// for the protocol.
     pub fn poll<R>(
         &self,
         (handle, id): (ConnectionHandle, StreamId),
@@ -141,7 +143,7 @@ impl Shared {
         result.map_or(Poll::Pending, |result| Poll::Ready(Ok(result)))
     }
 
-    /// Has the driver look.
+    /// Makes the driver look at the protocol.
     pub fn wake_driver(&self) {
         let driver = self.lock().driver.take();
         if let Some(driver) = driver {
@@ -149,8 +151,8 @@ impl Shared {
         }
     }
 
-    /// The result of a job, from a worker. `None`: the job panicked, which is a bug in a code. Its connection
-    /// is closed then, since without the result it would wait for ever.
+    /// Takes the result of a job from a worker. `None` means that the job panicked, which is a bug in a code.
+    /// Its connection is then closed, because it would wait for the result for ever.
     pub fn handle_job(&self, handle: ConnectionHandle, done: Option<JobDone>) {
         let mut state = self.lock();
         let now = self.clock.now();
@@ -164,7 +166,7 @@ impl Shared {
         driver.into_iter().for_each(Waker::wake);
     }
 
-    /// Closes a connection; does nothing to one that is over.
+    /// Closes a connection. Does nothing if it is over.
     pub fn close(&self, handle: ConnectionHandle, code: CloseCode, reason: &str) {
         let mut state = self.lock();
         let now = self.clock.now();
@@ -175,10 +177,10 @@ impl Shared {
         self.wake_driver();
     }
 
-    /// Reads no more of a stream.
+    /// Stops reading a stream.
     pub fn stop_reader(&self, (handle, id): (ConnectionHandle, StreamId), code: u64) {
         if let Some(connection) = self.lock().connection_mut(handle) {
-            // A stream that is over needs no stopping.
+            // A stream that is over need not be stopped.
             let _ = connection.stop(id, code);
         }
         self.wake_driver();
@@ -187,29 +189,29 @@ impl Shared {
     /// Gives up what we send on a stream.
     pub fn reset_writer(&self, (handle, id): (ConnectionHandle, StreamId), code: u64) {
         if let Some(connection) = self.lock().connection_mut(handle) {
-            // What is over cannot be given up.
+            // A stream that is over cannot be given up.
             let _ = connection.reset(id, code);
         }
         self.wake_driver();
     }
 
-    /// The reading half of a stream was dropped.
+    /// Called when the reading half of a stream was dropped.
     pub fn drop_reader(&self, half: (ConnectionHandle, StreamId)) {
         self.stop_reader(half, 0);
         self.lock().drop_half(half, |waiting| (waiting.reader, waiting.reader_gone) = (None, true));
     }
 
-    /// The writing half of a stream was dropped.
+    /// Called when the writing half of a stream was dropped.
     pub fn drop_writer(&self, half: (ConnectionHandle, StreamId)) {
         self.lock().drop_half(half, |waiting| (waiting.writer, waiting.writer_gone) = (None, true));
         self.wake_driver();
     }
 
-    /// The last handle of a connection was dropped.
+    /// Called when the last handle of a connection was dropped.
     pub fn forget(&self, handle: ConnectionHandle) {
         self.close(handle, CloseCode::Done, "");
         let forgotten = self.lock().slots.remove(&handle);
-        // The rings are freed without the lock.
+        // The rings are freed after the lock is released.
         drop(forgotten);
     }
 }
@@ -232,7 +234,7 @@ impl State {
         Ok((handle, changed))
     }
 
-    /// The next connection that came.
+    /// The next connection of a peer.
     pub fn accept(&mut self) -> Option<((ConnectionHandle, Arc<Notify>), SocketAddr)> {
         let handle = self.waiting.pop_front()?;
         let remote = self.connection(handle)?.remote();
@@ -240,7 +242,7 @@ impl State {
         Some(((handle, Arc::clone(&slot.changed)), remote))
     }
 
-    /// Shows the slot of a connection, which lives as long as a handle.
+    /// Passes the slot of a connection to `look`. The slot exists as long as a handle does.
     pub fn with_slot<R>(
         &mut self,
         handle: ConnectionHandle,
@@ -260,8 +262,9 @@ impl State {
         ended.or(self.endpoint.connection(handle))
     }
 
-    /// The driver, if it sleeps and has to look at a connection sooner than it would. What was written may
-    /// leave at once without any timer, unless it waits for the pace or for more bytes; all else has a timer.
+    /// The driver's task, if it sleeps and has to look at a connection sooner than it would. Written data may
+    /// be sent at once without any timer, unless it waits for the pacer or for more bytes. Everything else
+    /// has a timer.
     fn driver_if_needed(&mut self, handle: ConnectionHandle, wrote: bool) -> Option<Waker> {
         self.driver.as_ref()?;
         let (at, reason) = self.endpoint.connection_mut(handle)?.poll_timeout()?;
@@ -269,7 +272,7 @@ impl State {
         if needed { self.driver.take() } else { None }
     }
 
-    /// The driver goes to sleep until `due`.
+    /// Records that the driver sleeps until `due`.
     pub fn sleep(&mut self, driver: &Waker, due: Time) {
         if !self.driver.as_ref().is_some_and(|known| known.will_wake(driver)) {
             self.driver = Some(driver.clone());
@@ -277,12 +280,12 @@ impl State {
         self.due = due;
     }
 
-    /// When the protocol last wanted to be woken.
+    /// When the protocol wanted to be called, at the last look.
     pub fn due(&self) -> Time {
         self.due
     }
 
-    /// Refuses who waits to be accepted, and everybody who comes later.
+    /// Refuses the connections that wait to be accepted, and all later ones.
     pub fn shut(&mut self, now: Time) {
         self.ended.get_or_insert(EndpointEnded::Closed);
         for handle in std::mem::take(&mut self.waiting) {
@@ -307,8 +310,8 @@ impl State {
         }
     }
 
-    /// Hands out all events; those to be woken are put into `wake`. Returns whether the protocol was called,
-    /// and so may have something to send.
+    /// Hands out all events, and adds the tasks to be woken to `wake`. Returns whether the protocol was
+    /// called, so that it may have something to send.
     pub fn hand_out(&mut self, shared: &Shared, now: Time, wake: &mut Vec<Waker>) -> bool {
         while let Some(refused) = self.endpoint.poll_unauthorized() {
             self.unauthorized.truncate(MAX_UNAUTHORIZED - 1);
@@ -323,7 +326,7 @@ impl State {
         }
     }
 
-    /// Keeps what ended connections received for those who may still read it.
+    /// Keeps connections that have ended, so that their received data can still be read.
     fn keep_ended(&mut self, shared: &Shared, now: Time, wake: &mut Vec<Waker>) -> bool {
         let mut called = false;
         while let Some((handle, mut connection)) = self.endpoint.poll_ended() {
@@ -371,7 +374,7 @@ impl State {
         false
     }
 
-    /// Somebody connected to us.
+    /// Called when a peer has connected.
     fn on_incoming(&mut self, shared: &Shared, now: Time, handle: ConnectionHandle) -> bool {
         if self.ended.is_some() || self.waiting.len() >= MAX_WAITING {
             self.refuse(now, handle);
@@ -383,7 +386,8 @@ impl State {
         false
     }
 
-    /// Says the end of what nobody writes any more, and forgets who waited when the other half is gone too.
+    /// Ends a stream whose writing half was dropped. Forgets its waiting tasks if the other half was dropped
+    /// too.
     fn end_writer(&mut self, (handle, id): (ConnectionHandle, StreamId)) {
         let Some(connection) = self.connection_mut(handle) else { return };
         let over = connection.finish(id) != Err(WriteError::Blocked);
@@ -393,7 +397,7 @@ impl State {
         }
     }
 
-    /// Marks halves of a stream as gone.
+    /// Marks halves of a stream as dropped.
     fn drop_half(&mut self, (handle, id): (ConnectionHandle, StreamId), drop: impl FnOnce(&mut Waiting)) {
         if let Some(slot) = self.slots.get_mut(&handle) {
             let waiting = slot.streams.entry(id).or_default();
@@ -404,7 +408,7 @@ impl State {
         }
     }
 
-    /// Nothing will happen any more: everybody who waits learns it.
+    /// Called when nothing will happen any more. Returns all waiting tasks, so that they learn it.
     pub fn stop(&mut self) -> Vec<Waker> {
         self.stopped = true;
         self.ended.get_or_insert(EndpointEnded::DriverStopped);
@@ -431,7 +435,7 @@ impl Slot {
         }
     }
 
-    /// Everybody who waits for a stream.
+    /// All tasks that wait for a stream.
     fn wakers(&mut self) -> impl Iterator<Item = Waker> {
         self.streams.values_mut().flat_map(|waiting| [waiting.reader.take(), waiting.writer.take()]).flatten()
     }

@@ -1,8 +1,8 @@
-//! The UDP socket: many datagrams a system call, each with its congestion mark.
+//! The UDP socket: many datagrams per system call, each with its ECN mark.
 //!
-//! Called by the driver only, from one task. A datagram that cannot be sent is lost, as it may be anywhere on
-//! its way: the caller learns that, and whether it was too long; the next may go. Only a full buffer of the
-//! socket is waited for.
+//! Only the driver calls it, from one task. A datagram that cannot be sent is lost, as it could be anywhere
+//! on its way. The caller learns whether it was too long, and sends the next. The driver waits only for a
+//! full buffer of the socket.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -14,15 +14,14 @@ use tidewire_proto::path::Ecn;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-/// Bytes of each socket buffer that are asked for, and that are enough to stop asking: a burst of 4 MiB is 30
-/// ms at 1 Gbit/s.
+/// Size of each socket buffer that we ask for. A burst of 4 MiB is 30 ms at 1 Gbit/s.
 const SOCKET_BUFFER: usize = 4 << 20;
 const LEAST_SOCKET_BUFFER: usize = 256 << 10;
-/// The largest UDP payload, and what a train of datagrams that the kernel joined can be at most.
+/// Largest UDP payload, which is also the maximum size of the datagrams that the kernel joins.
 const LARGEST: usize = 65_535;
-/// Bytes that IPv4 and UDP put before them: the kernel takes no longer train.
+/// Bytes of the IPv4 and UDP headers. The kernel accepts no train that is longer than `LARGEST` with them.
 const HEADERS: usize = 28;
-/// "Message too long" in the system's `errno.h` (Windows: WSAEMSGSIZE).
+/// The error "message too long" of the system's `errno.h` (WSAEMSGSIZE on Windows).
 const EMSGSIZE: i32 = if cfg!(any(target_os = "linux", target_os = "android")) {
     90
 } else if cfg!(windows) {
@@ -31,31 +30,33 @@ const EMSGSIZE: i32 = if cfg!(any(target_os = "linux", target_os = "android")) {
     40
 };
 
-/// Whether the system spreads what comes over sockets of one address: SO_REUSEPORT does so on Linux since
-/// 3.9, others give all to one.
+/// Whether the system distributes datagrams over sockets of one address. SO_REUSEPORT does so on Linux since
+/// 3.9; other systems give all datagrams to one socket.
 const SPREADS: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
-/// See the module.
+/// The socket; see the module.
 #[derive(Debug)]
 pub(crate) struct Socket {
     io: UdpSocket,
     state: UdpSocketState,
-    /// What comes may be for any address of the system: it is worth knowing for which.
+    /// True if datagrams may be addressed to any address of the host. The destination address is then
+    /// reported.
     wildcard: bool,
     #[cfg(test)]
     pub schedule: crate::tests::refusals::Schedule,
 }
 
 impl Socket {
-    /// Needs a runtime with I/O enabled. An IPv6 wildcard also takes IPv4.
+    /// Binds a socket. Needs a runtime with I/O enabled. An IPv6 wildcard also accepts IPv4.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         Self::open(address, false)
     }
 
-    /// Sockets of one address, over which the kernel spreads senders. Fewer than asked for, one, where the
-    /// system does not do that.
+    /// Binds several sockets to one address, over which the kernel distributes senders. Returns one socket if
+    /// the system does not support that.
     pub fn bind_group(address: SocketAddr, sockets: usize) -> io::Result<Vec<Self>> {
-        // The first alone decides whether the port is free: nobody else's group is joined.
+        // Only the first socket decides whether the port is free, so we never join the group of another
+        // program.
         let first = Self::open(address, false)?;
         let address = first.local_addr()?;
         let mut group = vec![first];
@@ -100,12 +101,12 @@ impl Socket {
         self.io.local_addr()
     }
 
-    /// Segments of at most `largest` bytes that one call sends.
+    /// Maximum number of segments of at most `largest` bytes that one system call sends.
     pub fn max_segments(&self, largest: usize) -> usize {
         self.state.max_gso_segments().min((LARGEST - HEADERS) / largest).max(1)
     }
 
-    /// Sends one batch, or says why the system refused it: then it is lost.
+    /// Sends one batch. An error says why the system refused it; the batch is then lost.
     pub fn poll_send(&self, cx: &mut Context<'_>, transmit: &Transmit, bytes: &[u8]) -> Poll<Result<(), SendFailure>> {
         let transmit = quinn_udp::Transmit {
             destination: transmit.destination,
@@ -132,7 +133,7 @@ impl Socket {
         self.io.writable().await.expect("open");
     }
 
-    /// One system call.
+    /// Makes one system call.
     fn send(&self, transmit: &quinn_udp::Transmit<'_>) -> io::Result<()> {
         #[cfg(test)]
         if let Some(errno) = self.schedule.call() {
@@ -162,7 +163,7 @@ impl Socket {
     }
 }
 
-/// Asks for a large buffer, and for less where that is refused: a small one works too.
+/// Asks for a large buffer, and for less if that is refused. A small buffer works too.
 fn enlarge(set: impl Fn(usize) -> io::Result<()>) {
     let mut bytes = SOCKET_BUFFER;
     while set(bytes).is_err() && bytes > LEAST_SOCKET_BUFFER {
@@ -170,7 +171,7 @@ fn enlarge(set: impl Fn(usize) -> io::Result<()>) {
     }
 }
 
-/// Lets other sockets of this user have the same address.
+/// Allows other sockets of this user to have the same address.
 #[cfg_attr(not(unix), expect(unused_variables, reason = "no group has more than one socket"))]
 fn share_port(socket: &socket2::Socket) -> io::Result<()> {
     #[cfg(unix)]
@@ -194,21 +195,21 @@ fn mark(codepoint: EcnCodepoint) -> Ecn {
     }
 }
 
-/// Where datagrams are received; each buffer holds a train of them from one sender. Pages never used cost
-/// nothing.
+/// Buffers for received datagrams. Each buffer holds the joined datagrams of one sender. Pages that are never
+/// used cost nothing.
 pub(crate) struct Inbox {
     buffers: [Box<[u8]>; BATCH_SIZE],
     meta: [RecvMeta; BATCH_SIZE],
     filled: usize,
-    /// Whether the address that a datagram was sent to is told.
+    /// Whether to report the address that a datagram was sent to.
     tell_address: bool,
 }
 
-/// Datagrams of one sender that came together.
+/// Datagrams of one sender that arrived together.
 #[derive(Debug)]
 pub(crate) struct Train<'a> {
     pub from: SocketAddr,
-    /// Where the socket takes what comes for several addresses: which of them it was.
+    /// The local address that they were sent to, if the socket accepts several.
     pub to: Option<IpAddr>,
     pub ecn: Option<Ecn>,
     pub datagrams: std::slice::ChunksMut<'a, u8>,
@@ -224,7 +225,7 @@ impl Inbox {
         }
     }
 
-    /// What the last call received.
+    /// The datagrams of the last call.
     pub fn trains(&mut self) -> impl Iterator<Item = Train<'_>> {
         let tell_address = self.tell_address;
         self.buffers.iter_mut().zip(&self.meta).take(self.filled).map(move |(buffer, meta)| Train {

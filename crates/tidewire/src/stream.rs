@@ -1,4 +1,4 @@
-//! A stream as the application holds it: ordered bytes, both ways, in two halves that end each on its own.
+//! A stream as the application holds it: ordered bytes in both directions, in two halves that end separately.
 
 use std::fmt;
 use std::io;
@@ -13,50 +13,53 @@ use crate::connection::Handle;
 #[cfg(doc)]
 use crate::connection::{Connection, ConnectionLost};
 
-/// A stream of bytes in order, both ways at once; [`Stream::split`] parts the two.
+/// An ordered stream of bytes in both directions. [`Stream::split`] separates the two halves.
 ///
-/// `shutdown` says the end of what we send and leaves the other half open; [`Stream::reset`] gives up what we
-/// send, [`Stream::stop`] what the peer sends. A stream that is dropped says its end, and stops what was not
-/// read to its own. Writes are taken as fast as the path carries them, and nothing is held back, so `flush`
-/// has nothing to do. A written byte has not arrived: only an answer of the peer's application tells. Reads
-/// and writes fail with an [`io::Error`] that carries a [`StreamError`] or a [`ConnectionLost`].
+/// `shutdown` ends what we send and leaves the other half open. [`Stream::reset`] gives up what we send, and
+/// [`Stream::stop`] what the peer sends. A dropped stream ends what we send, and stops the peer if its data
+/// was not read to the end. Writes are accepted as fast as the path carries them, and nothing is held back,
+/// so `flush` has nothing to do. A written byte has not arrived: only an answer of the peer's application
+/// shows that. Reads and writes fail with an [`io::Error`] that contains a [`StreamError`] or a
+/// [`ConnectionLost`].
 #[derive(Debug)]
 pub struct Stream {
     reader: ReadHalf,
     writer: WriteHalf,
 }
 
-/// The half of a stream that the peer writes. Dropped before its end was read, it stops the peer with code 0.
+/// The half of a stream that the peer writes. If it is dropped before its end was read, it stops the peer
+/// with code 0.
 pub struct ReadHalf {
     connection: Arc<Handle>,
     id: StreamId,
     ended: Option<Ended>,
 }
 
-/// The half of a stream that we write. When it is dropped the peer reads its end.
+/// The half of a stream that we write. When it is dropped, the peer reads the end of the stream.
 pub struct WriteHalf {
     connection: Arc<Handle>,
     id: StreamId,
-    /// The peer's code, once it reads no more.
+    /// The code with which the peer stopped us, if it did.
     stopped: Option<u64>,
 }
 
-/// How reading ended.
+/// How a read ended.
 #[derive(Clone, Copy)]
 enum Ended {
     End,
     Reset(u64),
 }
 
-/// A half of a stream is over before its end. Codes are the peer application's own.
+/// Why a half of a stream ended early. The codes are those of the peer's application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamError {
-    /// The peer gave up what it sent; as [`io::ErrorKind::ConnectionReset`]. What of it was not read is lost.
+    /// The peer gave up what it sent. The error kind is [`io::ErrorKind::ConnectionReset`]. Data that was not
+    /// read before is lost.
     Reset(u64),
-    /// The peer reads no more; as [`io::ErrorKind::BrokenPipe`].
+    /// The peer stopped reading. The error kind is [`io::ErrorKind::BrokenPipe`].
     Stopped(u64),
-    /// We said the end, or gave the half up, before; as [`io::ErrorKind::BrokenPipe`].
+    /// We ended the half or gave it up before. The error kind is [`io::ErrorKind::BrokenPipe`].
     Finished,
 }
 
@@ -88,7 +91,7 @@ impl Stream {
         Self { reader, writer: WriteHalf { connection, id, stopped: None } }
     }
 
-    /// The two halves, to be used and dropped each on its own.
+    /// Separates the two halves, which can be used and dropped independently.
     pub fn split(self) -> (ReadHalf, WriteHalf) {
         (self.reader, self.writer)
     }
@@ -105,8 +108,8 @@ impl Stream {
 }
 
 impl ReadHalf {
-    /// Reads no more: what has come is thrown away, further reads find the end, and the peer's writes fail
-    /// with [`StreamError::Stopped`] and this code, of at most 2^62-1.
+    /// Stops reading. Data that has arrived is discarded, later reads find the end, and the peer's writes
+    /// fail with [`StreamError::Stopped`] and this code, which is at most 2^62-1.
     pub fn stop(&mut self, code: u64) {
         self.ended.get_or_insert(Ended::End);
         self.connection.shared.stop_reader((self.connection.id, self.id), code);
@@ -114,9 +117,9 @@ impl ReadHalf {
 }
 
 impl WriteHalf {
-    /// Gives up what we send: what has not left yet never will, and the peer's reads fail with
-    /// [`StreamError::Reset`] and this code, of at most 2^62-1. Without effect after the end was said and has
-    /// arrived.
+    /// Gives up what we send. Data that was not sent yet is never sent, and the peer's reads fail with
+    /// [`StreamError::Reset`] and this code, which is at most 2^62-1. Has no effect if the end of the stream
+    /// has arrived.
     pub fn reset(&mut self, code: u64) {
         self.connection.shared.reset_writer((self.connection.id, self.id), code);
     }
@@ -126,7 +129,7 @@ impl WriteHalf {
         self.connection.share()
     }
 
-    /// Asks `connection` to write, or to say the end.
+    /// Calls `write` on the connection, and registers the task if it has to wait.
     fn poll_half<R>(
         &mut self,
         cx: &mut Context<'_>,
@@ -168,7 +171,7 @@ impl AsyncRead for ReadHalf {
             (this.connection.id, this.id),
             |connection, now| match connection.read(now, this.id, unfilled) {
                 Ok(read) => Some(Ok(read)),
-                // Both ends were said, and the last byte was read before.
+                // Both directions had ended, and the last byte was read before.
                 Err(ReadError::UnknownStream) => Some(Ok(0)),
                 Err(ReadError::Reset(code)) => Some(Err(code)),
                 Err(ReadError::Blocked) => None,
@@ -203,7 +206,7 @@ impl AsyncWrite for WriteHalf {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.get_mut().poll_half(cx, |connection, id| match connection.finish(id) {
-            // Said before.
+            // The stream was ended before.
             Err(WriteError::Finished) => Ok(()),
             result => result,
         })

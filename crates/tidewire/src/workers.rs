@@ -1,10 +1,12 @@
 //! The threads that run the coding jobs of a shard.
 //!
-//! The driver owns them: it moves jobs from the endpoint into their rings ([`Workers::feed`]) whenever it has
-//! the lock, and its end ends them. A worker applies its result itself, under the lock of the shard, and
-//! wakes the driver, which then sends, tells events and hands out more. Invariants: a ring holds [`RING`]
-//! jobs at most, and one more waits in the driver; all others stay in their connections. The jobs of a
-//! generation go to one worker, as long as it is among the last [`HOMES`]. No thread outlives its driver.
+//! The driver owns them. Whenever it has the lock, it moves jobs from the endpoint into the workers' rings
+//! ([`Workers::feed`]). When the driver ends, the threads end. A worker applies its result itself, under the
+//! lock of the shard, and wakes the driver, which then sends, hands out events and feeds more jobs.
+//!
+//! Invariants: a ring holds at most [`RING`] jobs, and one more waits in the driver. All others stay in their
+//! connections. The jobs of a generation go to one worker as long as the generation is among the last
+//! [`HOMES`]. No thread outlives its driver.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,18 +19,18 @@ use tidewire_proto::endpoint::ConnectionHandle;
 use crate::shared::Shared;
 use crate::sync::{Condvar, Mutex, MutexGuard, thread};
 
-/// Jobs that wait for one worker, at most. Chosen: a worker that has a few never runs dry while the driver
-/// sends a batch, and the symbols that the jobs keep alive are those of some generations.
+/// Maximum number of jobs that wait for one worker. Chosen: a worker with a few jobs does not run dry while
+/// the driver sends a batch, and the symbols that these jobs keep alive are those of a few generations.
 const RING: usize = 8;
-/// Generations whose worker is remembered. Chosen: a lane has a few generations open at a time.
+/// Number of generations whose worker is remembered. Chosen: a lane has a few generations open at a time.
 const HOMES: usize = 64;
 
-/// A job, and whose it is.
+/// A job and its connection.
 pub(crate) type Work = (ConnectionHandle, Job);
-/// A generation: its connection, its lane, its first symbol.
+/// A generation: its connection, its lane and its first symbol.
 type Generation = (ConnectionHandle, (u32, u64));
 
-/// See the module.
+/// The workers of a shard; see the module.
 pub(crate) struct Workers {
     pool: Arc<Pool>,
     /// A job whose worker had no room.
@@ -36,16 +38,16 @@ pub(crate) struct Workers {
     threads: Vec<thread::JoinHandle<()>>,
 }
 
-/// What the driver and the threads share.
+/// State that the driver and the threads share.
 struct Pool {
     rings: Mutex<Rings>,
-    /// One for each worker: its ring has a job, or there will be none any more.
+    /// One for each worker: notified when its ring has a job, or when there will be no more jobs.
     filled: Box<[Condvar]>,
 }
 
 struct Rings {
     rings: Box<[Ring]>,
-    /// Generations and their workers, the oldest first.
+    /// Generations and their workers, oldest first.
     homes: VecDeque<(Generation, usize)>,
     over: bool,
 }
@@ -53,12 +55,12 @@ struct Rings {
 #[derive(Default)]
 struct Ring {
     waiting: VecDeque<Work>,
-    /// Products of the jobs that wait or run.
+    /// Number of products of the jobs that wait or run.
     products: usize,
 }
 
 impl Workers {
-    /// Starts so many threads for the shard.
+    /// Starts `count` threads for the shard.
     pub fn start(count: u16, shared: &Arc<Shared>) -> io::Result<Self> {
         let count = usize::from(count);
         let rings = (0..count).map(|_| Ring::default()).collect();
@@ -73,7 +75,7 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Gives the workers as many of the jobs as they have room for.
+    /// Gives the workers as many jobs as they have room for.
     pub fn feed(&mut self, mut poll: impl FnMut() -> Option<Work>) {
         if self.threads.is_empty() {
             return;
@@ -108,8 +110,8 @@ impl Pool {
         self.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a job into the ring of its generation's worker, else into that of the worker with the least to
-    /// do. Gives it back where that has no room.
+    /// Puts a job into the ring of its generation's worker, or else into that of the worker with the least
+    /// work. Gives the job back if that ring is full.
     fn give(&self, work: Work) -> Result<(), Work> {
         let generation = (work.0, work.1.generation());
         let mut rings = self.lock();
@@ -132,7 +134,7 @@ impl Pool {
         Ok(())
     }
 
-    /// The life of a worker.
+    /// Runs a worker until there are no more jobs.
     fn work(&self, index: usize, shared: &Shared) {
         while let Some((handle, job)) = self.take(index) {
             let products = job.products();
@@ -143,7 +145,7 @@ impl Pool {
         }
     }
 
-    /// The next job of a worker; `None` when there will be none.
+    /// The next job of a worker; `None` if there will be none.
     fn take(&self, index: usize) -> Option<Work> {
         let mut rings = self.lock();
         loop {

@@ -1,4 +1,4 @@
-//! A coding job that panics: its connection ends, and the endpoint goes on.
+//! A coding job that panics ends its connection, and the endpoint continues.
 
 use crate::{CloseCode, CloseReason, Config, Endpoint, new_secret};
 

@@ -1,5 +1,5 @@
-//! A system that refuses to send (row S11 of the survival list): system calls that fail by a schedule, and
-//! what endpoints make of it. Closed ports and lost routes of the real system: `tests/refusals.rs`.
+//! A system that refuses to send (row S11 of the survival list). System calls fail by a schedule, and the
+//! tests check what endpoints do. `tests/refusals.rs` tests closed ports and lost routes of the real system.
 
 use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex};
@@ -12,40 +12,40 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::socket::Socket;
 use crate::{Config, ConnectError, Connection, Endpoint, Secret};
 
-// Linux's numbers, whatever the system: all but EAGAIN and EMSGSIZE mean the same to us.
+// Linux's numbers on every system. All except EAGAIN and EMSGSIZE mean the same to us.
 const EPERM: i32 = 1;
 const ENETUNREACH: i32 = 101;
 const ENOBUFS: i32 = 105;
 const ECONNREFUSED: i32 = 111;
 const EHOSTUNREACH: i32 = 113;
-/// Stands for a call that is made.
+/// A call that is really made.
 const PASSES: i32 = 0;
 
-/// The errors of a socket's system calls, shared with the test.
+/// Errors of a socket's system calls, shared with the test.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Schedule(Arc<Mutex<Calls>>);
 
 #[derive(Debug, Default)]
 struct Calls {
-    /// Of the calls to come, over and over.
+    /// Errors of the next calls, repeated for ever.
     errors: Vec<i32>,
     made: usize,
     refused: u64,
 }
 
 impl Schedule {
-    /// From now on these, over and over.
+    /// Repeats these errors from now on.
     fn set(&self, errors: &[i32]) {
         *self.0.lock().expect("no panic") = Calls { errors: errors.to_vec(), made: 0, refused: 0 };
     }
 
-    /// Calls made since, and how many of them failed.
+    /// Number of calls made since, and how many of them failed.
     fn counts(&self) -> (usize, u64) {
         let calls = self.0.lock().expect("no panic");
         (calls.made, calls.refused)
     }
 
-    /// The error of the call that is made now.
+    /// Error of the call that is made now.
     pub fn call(&self) -> Option<i32> {
         let calls = &mut *self.0.lock().expect("no panic");
         let next = calls.errors.get(calls.made % calls.errors.len().max(1));
@@ -56,7 +56,7 @@ impl Schedule {
     }
 }
 
-/// Only a fault takes as long as this.
+/// A limit that only a fault exceeds.
 async fn within<F: Future>(work: F) -> F::Output {
     tokio::time::timeout(Duration::from_secs(60), work).await.expect("still waiting after a minute")
 }
@@ -73,7 +73,7 @@ async fn connected() -> (Endpoint, Endpoint, Schedule, Connection, Connection) {
     (client, server, schedule, ours.expect("connects"), theirs.expect("accepts"))
 }
 
-/// Sends bytes there; all must come.
+/// Sends bytes to the peer and checks that all arrive.
 async fn transfer(ours: &Connection, theirs: &Connection) {
     let data: Vec<u8> = (0..400_000_u64).map(|n| ((n * n) >> 8) as u8).collect();
     let send = async {
@@ -96,7 +96,7 @@ async fn s11_what_the_system_refuses_is_counted_and_sent_again() {
     for error in [ENOBUFS, ENETUNREACH, EHOSTUNREACH, ECONNREFUSED, EPERM] {
         let (_client, _server, schedule, ours, theirs) = connected().await;
         let before = ours.stats().packets;
-        // The third call is made soon, whatever the batches.
+        // The third call comes soon, whatever the size of the batches.
         schedule.set(&[PASSES, PASSES, error, PASSES, PASSES, PASSES, error]);
         transfer(&ours, &theirs).await;
         let (packets, (made, refused)) = (ours.stats().packets, schedule.counts());
@@ -113,7 +113,7 @@ async fn s11_nothing_but_refusals_is_no_busy_loop() {
     let refused = within(client.connect("127.0.0.1:9".parse().expect("an address"))).await;
     assert_eq!(refused.err(), Some(ConnectError::NoAnswer));
     let (made, refused) = schedule.counts();
-    // Pairs of HELLOs, a quarter of a second apart and more.
+    // HELLOs in pairs, at least a quarter of a second apart.
     assert!((2..=10).contains(&made) && made as u64 == refused, "{made} calls in a second");
 }
 
@@ -141,7 +141,7 @@ async fn s11_a_datagram_too_long_lowers_the_size() {
     assert_eq!(received, [1; 1_400]);
 }
 
-/// The socket's own buffer is full: the batch waits until there is room, and is lost to nobody.
+/// The socket's own buffer is full. The batch waits until there is room, and nothing is lost.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn s11_a_full_buffer_is_waited_for() {
@@ -154,7 +154,7 @@ async fn s11_a_full_buffer_is_waited_for() {
     from.writable().await;
     let waits = poll_fn(|cx| Poll::Ready(from.poll_send(cx, &transmit, b"x").is_pending())).await;
     assert_eq!((waits, from.schedule.counts().0), (true, 1), "no second call before the system says so");
-    // Any news of the socket tells the runtime that it may send, too.
+    // Any event of the socket also tells the runtime that the socket may send.
     let back = Transmit { destination: from.local_addr().expect("bound"), ..transmit };
     assert_eq!(within(poll_fn(|cx| to.poll_send(cx, &back, b"y"))).await, Ok(()));
     assert_eq!(within(poll_fn(|cx| from.poll_send(cx, &transmit, b"x"))).await, Ok(()));

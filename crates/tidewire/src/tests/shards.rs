@@ -1,4 +1,5 @@
-//! Several sockets at one address: what belongs to which, over real sockets, and the mailboxes between them.
+//! Several sockets at one address: which shard has which connection, over real sockets, and the mailboxes
+//! between shards.
 
 use std::future::{Future, poll_fn};
 use std::num::{NonZeroU16, NonZeroUsize};
@@ -33,7 +34,7 @@ async fn within<F: Future>(work: F) -> F::Output {
     tokio::time::timeout(Duration::from_secs(60), work).await.expect("still waiting after a minute")
 }
 
-/// Bytes in which every block of a few hundred is another, and none of another seed's.
+/// Bytes in which every block of a few hundred bytes is different, and different for each seed.
 fn data(seed: usize, len: usize) -> Vec<u8> {
     (0..len).map(|n| (n * n / 251 + n * (2 * seed + 1) + seed) as u8).collect()
 }
@@ -52,7 +53,7 @@ fn stats_of_each(endpoint: &Endpoint) -> Vec<EndpointStats> {
     endpoint.shards.iter().map(|shared| shared.lock().endpoint.stats()).collect()
 }
 
-/// Sends back what comes on each stream, until the endpoint is closed.
+/// Sends back what arrives on each stream, until the endpoint is closed.
 async fn echo(server: Arc<Endpoint>) {
     while let Ok(connection) = server.accept().await {
         tokio::spawn(async move {
@@ -66,7 +67,7 @@ async fn echo(server: Arc<Endpoint>) {
     }
 }
 
-/// There and back, every byte looked at.
+/// Sends data there and back, and compares every byte.
 async fn exchange(connection: &Connection, data: &[u8]) {
     let (mut reader, mut writer) = connection.open().await.expect("open").split();
     let mut back = Vec::new();
@@ -98,7 +99,7 @@ async fn many_connections_spread_over_the_shards_and_end_together() {
     assert!(shards.len() == SHARDS && shards.iter().all(|stats| stats.hellos.accepted > 0), "{shards:?}");
     let sum = server.stats();
     assert_eq!((sum.hellos.accepted, sum.overrun), (CONNECTIONS as u64, 0));
-    // Only HELLOs went by way of another shard, and back: data comes where its connection is.
+    // Only HELLOs were passed to another shard and back. Data arrives where its connection is.
     assert!(sum.passed_on <= 2 * (sum.hellos.accepted + sum.hellos.repeated), "{sum:?}");
 
     within(server.close()).await;
@@ -129,15 +130,14 @@ async fn a_client_that_moves_still_reaches_its_connection() {
         within(async { tokio::join!(exchange(&connection, &data), moves) }).await;
     }
     let stats = server.stats();
-    // One connection, and of twelve ports not all lead to its shard.
+    // One connection. With twelve ports, some lead to another shard.
     assert_eq!(stats.hellos.accepted, 1);
     assert!(stats.passed_on > 2 * (stats.hellos.accepted + stats.hellos.repeated), "{stats:?}");
     within(server.close()).await;
     within(echo).await.expect("no panic");
 }
 
-/// Whoever drops the endpoint keeps its connections: shards that have one go on, and those that have none
-/// end.
+/// Dropping the endpoint keeps its connections: shards that have a connection continue, and the others end.
 #[tokio::test]
 async fn connections_of_every_shard_outlive_the_endpoint() {
     let server = listener(SHARDS).await;
@@ -161,7 +161,7 @@ async fn connections_of_every_shard_outlive_the_endpoint() {
     }
 }
 
-/// Handshakes without proof are counted by each shard for itself, and a cookie is good at the shard that gave
+/// Each shard counts handshakes without proof for itself, and a cookie is valid only at the shard that made
 /// it.
 #[cfg(target_os = "linux")]
 #[tokio::test]
@@ -186,7 +186,7 @@ async fn a_flood_is_asked_for_proof_by_each_shard_and_a_client_gets_in() {
     }
 }
 
-/// A HELLO of its own for each `n`, and the id that it asks after, if anybody has it.
+/// A different HELLO for each `n`, and the id that it asks about.
 fn hello(n: u16) -> ([u8; HELLO_LEN], ConnectionId) {
     let [a, b] = n.to_be_bytes();
     let (now, mut seed) = (Time::from_millis(1), [0; 32]);
@@ -200,7 +200,7 @@ fn hello(n: u16) -> ([u8; HELLO_LEN], ConnectionId) {
     (bytes, asks)
 }
 
-/// Two shards without sockets, and what their drivers do with mail.
+/// Two shards without sockets, and their mailboxes.
 struct Two {
     shards: Vec<(Shared, Mail)>,
 }
@@ -222,7 +222,7 @@ impl Two {
         Self { shards: [shared(0), shared(1)].into_iter().zip(Mail::new(count, 1_472)).collect() }
     }
 
-    /// A datagram comes by the socket of one shard.
+    /// Delivers a datagram to the socket of one shard.
     fn comes(&mut self, shard: usize, datagram: &[u8]) {
         let (shared, mail) = &mut self.shards[shard];
         let received = Received {
@@ -235,7 +235,7 @@ impl Two {
         mail.sort(&mut shared.lock(), received);
     }
 
-    /// Each driver runs until nothing is left.
+    /// Runs each driver until nothing is left.
     async fn settle(&mut self) {
         for _ in 0..2 {
             for (shared, mail) in &mut self.shards {
@@ -244,7 +244,7 @@ impl Two {
                     Poll::Ready(())
                 })
                 .await;
-                // Another turn of the runtime, that what a task may do at once begins anew.
+                // Yields to the runtime, so that the task gets a new budget.
                 tokio::task::yield_now().await;
             }
         }
@@ -266,7 +266,8 @@ async fn mail_finds_its_shard() {
         let count = NonZeroU16::new(2).expect("not 0");
         (0..).map(hello).find(move |(_, asks)| Shard::of_id(asks, count) == shard).expect("one of two").0
     };
-    // A HELLO that asks after nobody stays where it came, whichever shard its random id names.
+    // A HELLO that asks about no connection stays at the shard that received it, whichever shard its random
+    // id names.
     for (n, shard) in [(1, 0), (2, 1)] {
         two.comes(0, &hellos(shard));
         two.settle().await;
@@ -275,7 +276,8 @@ async fn mail_finds_its_shard() {
     let accepted = two.shards[0].0.lock().endpoint.stats().hellos.accepted;
     assert_eq!((accepted, two.shards[0].0.lock().endpoint.half_open()), (2, 2));
 
-    // The id that the REPLY gives names shard 0; by whichever socket something comes for it, shard 0 gets it.
+    // The id in the REPLY names shard 0, so shard 0 gets every datagram with it, whichever socket receives
+    // it.
     let mut reply = [0; 1_472];
     let len = {
         let mut state = two.shards[0].0.lock();
@@ -293,7 +295,7 @@ async fn mail_finds_its_shard() {
         two.settle().await;
         assert_eq!((two.received(), two.passed()), ([n, 0], [1, n - 1]));
     }
-    // What is no packet, or longer than we take, is counted where it came.
+    // A datagram that is no packet, or is longer than we accept, is counted by the shard that received it.
     two.comes(1, b"garbage");
     short.resize(1_473, 0);
     two.comes(1, &short);
