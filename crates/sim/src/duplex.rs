@@ -1,6 +1,6 @@
-//! A link between two ends: one [`Link`] forward, where the data of the main job goes, and one back.
+//! A link between two ends: one [`Link`] forward, for the data of the larger flow, and one back.
 //!
-//! The two directions share nothing but the round trip: capacity, loss and randomness are each one's own.
+//! The two directions share only the round trip. Capacity, loss and randomness are separate.
 
 use core::time::Duration;
 
@@ -8,13 +8,13 @@ use tidewire_proto::Time;
 
 use crate::link::{Link, LinkConfig, opposite};
 
-/// Both directions of a link. The default is two perfect ones.
+/// Both directions of a link. By default both are perfect.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DuplexConfig {
-    /// From the end that sends the data.
+    /// The direction from the end that sends the data.
     pub forward: LinkConfig,
-    /// Towards it.
+    /// The direction to the end that sends the data.
     pub back: LinkConfig,
 }
 
@@ -25,7 +25,7 @@ impl Default for DuplexConfig {
 }
 
 impl DuplexConfig {
-    /// Both directions like `link`, with seeds of their own that follow from its seed.
+    /// Makes both directions like `link`, with different seeds derived from its seed.
     pub fn symmetric(link: LinkConfig) -> Self {
         let seed = link.seed;
         let mut both = Self { forward: link.clone(), back: link };
@@ -33,41 +33,41 @@ impl DuplexConfig {
         both
     }
 
-    /// Splits `rtt` evenly into the two delays; an odd nanosecond goes back.
+    /// Splits `rtt` evenly into the two delays. An odd nanosecond goes to the way back.
     pub fn set_rtt(&mut self, rtt: Duration) {
         self.forward.delay = rtt / 2;
         self.back.delay = rtt - rtt / 2;
     }
 
-    /// The least round trip: the two delays.
+    /// The least round trip: the sum of the two delays.
     pub fn rtt(&self) -> Duration {
         self.forward.delay.saturating_add(self.back.delay)
     }
 
-    /// Makes all randomness follow from `seed`, independently in the two directions.
+    /// Derives all randomness from `seed`, independently for the two directions.
     pub fn set_seed(&mut self, seed: u64) {
         self.forward.seed = seed;
         self.back.seed = opposite(seed);
     }
 }
 
-/// The two directions at work.
+/// The two directions in operation.
 #[derive(Clone, Debug)]
 pub struct DuplexLink<T> {
-    /// From the end that sends the data.
+    /// The direction from the end that sends the data.
     pub forward: Link<T>,
-    /// Towards it.
+    /// The direction to the end that sends the data.
     pub back: Link<T>,
 }
 
 impl<T> DuplexLink<T> {
-    /// Two links at rest. Where a direction names no queue, it holds one round trip of its capacity.
+    /// Makes two idle links. A direction without a configured queue gets a queue of one round trip.
     pub fn new(config: &DuplexConfig) -> Self {
         let link = |direction| Link::with_round_trip(direction, config.rtt());
         Self { forward: link(&config.forward), back: link(&config.back) }
     }
 
-    /// When the earlier of the two has a delivery; `None` when nothing is under way.
+    /// When the earlier of the two directions has a delivery; `None` if nothing is in flight.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.forward.poll_timeout().into_iter().chain(self.back.poll_timeout()).min()
     }
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(config.forward.delay, Duration::from_nanos(30_000_000));
         assert_eq!(config.rtt(), Duration::from_nanos(60_000_001));
 
-        // 1 byte a microsecond for 60 ms: 60 packets of 1,000 bytes wait, and one is in service.
+        // One byte per microsecond for 60 ms: 60 packets of 1,000 bytes wait, and one is in service.
         let mut duplex = DuplexLink::new(&config);
         let carried = (0..100).filter(|_| matches!(duplex.forward.send(Time::ZERO, 972, ()), Fate::Carried { .. }));
         assert_eq!(carried.count(), 61);

@@ -1,6 +1,6 @@
-//! Coding jobs in virtual time: where workers would take a while, their results come late and in any order.
+//! Coding jobs in virtual time: results arrive late and in any order, as from worker threads.
 //!
-//! [`crate::pair::Pair`] takes the jobs of both endpoints. Each is done at once, and its result is held back
+//! [`crate::pair::Pair`] takes the jobs of both endpoints. Each job runs at once, and its result is held back
 //! for a random time.
 
 use core::time::Duration;
@@ -17,15 +17,15 @@ use crate::pair::End;
 #[derive(Debug)]
 pub(crate) struct Jobs {
     random: Stream,
-    /// The longest time.
+    /// The longest time that a result is held back.
     most: Duration,
-    /// By when they are due, and their serial numbers.
+    /// Keyed by the time at which they are due, and a serial number.
     held: BTreeMap<(Time, u64), (End, ConnectionHandle, JobDone)>,
     count: u64,
 }
 
 impl Jobs {
-    /// Each result is held back for up to `most`.
+    /// Holds back each result for at most `most`.
     pub fn new(seed: u64, most: Duration) -> Self {
         Self { random: Stream::new(seed, Purpose::Job), most, held: BTreeMap::new(), count: 0 }
     }
@@ -49,12 +49,12 @@ impl Jobs {
         self.held.first_key_value().map(|(&(at, _), _)| at)
     }
 
-    /// The process of `end` has ended, and its jobs with it.
+    /// Drops the results of `end`, whose process has ended.
     pub fn forget(&mut self, end: End) {
         self.held.retain(|_, (of, ..)| *of != end);
     }
 
-    /// Results that were held back so far.
+    /// Number of results held back so far.
     pub fn count(&self) -> u64 {
         self.count
     }

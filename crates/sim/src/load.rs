@@ -1,9 +1,9 @@
-//! Work for a pair: streams both ways whose bytes both ends can compute, so that a lost, changed, repeated or
-//! moved byte shows at its exact place.
+//! Traffic for a pair: streams in both directions whose bytes both ends can compute. A lost, changed,
+//! repeated or moved byte is therefore found at its exact place.
 //!
-//! A flow is one stream with data one way. Its sender writes as fast as it may or at a rate; its reader reads
-//! at once or at a rate of its own. [`Load`] is the [`Application`] that runs them and the oracle that checks
-//! them.
+//! A flow is a stream with data in one direction. Its sender writes as fast as possible or at a rate. Its
+//! reader reads at once or at a rate of its own. [`Load`] is the [`Application`] that runs the flows, and the
+//! oracle that checks them.
 
 use core::time::Duration;
 
@@ -14,27 +14,28 @@ use tidewire_proto::stats::Stats;
 
 use crate::pair::{Application, End};
 
-/// One stream with data one way.
+/// A stream with data in one direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
-    /// Who sends.
+    /// The end that sends.
     pub from: End,
-    /// How many bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Bytes per second that the sender produces, in records of `record` bytes; as fast as it may without.
+    /// Bytes per second that the sender produces, in records of `record` bytes. Without a rate, it writes as
+    /// fast as possible.
     pub rate: Option<u64>,
-    /// Bytes of a record.
+    /// Length of a record in bytes.
     pub record: u64,
-    /// Bytes per second that the reader takes; all at once without.
+    /// Bytes per second that the reader takes. Without a rate, it reads everything at once.
     pub reads: Option<u64>,
-    /// The reader takes nothing for this long after the beginning.
+    /// The reader reads nothing for this long after the start.
     pub deaf: Duration,
-    /// When it begins, after the connection.
+    /// When the flow starts, after the connection was made.
     pub start: Duration,
 }
 
 impl Flow {
-    /// As many bytes as fast as the path takes them.
+    /// A flow of `bytes` bytes, as fast as the path takes them.
     pub fn bulk(from: End, bytes: u64) -> Self {
         Self { from, bytes, rate: None, record: 1_200, reads: None, deaf: Duration::ZERO, start: Duration::ZERO }
     }
@@ -45,7 +46,7 @@ impl Flow {
     }
 }
 
-/// Where a flow stands.
+/// The state of a flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// The flow.
@@ -56,7 +57,7 @@ pub struct Progress {
     pub read: u64,
 }
 
-/// A record of a flow with a rate that was read whole. Times count from when the connection was there.
+/// A record of a flow with a rate, completely read. Times count from the time when the connection was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// When its sender produced it, whether or not there was room to write it.
@@ -66,13 +67,13 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// From the one to the other, the one-way time included.
+    /// Time from production to reading, the one-way time included.
     pub fn delay(&self) -> Duration {
         self.read.saturating_sub(self.made)
     }
 }
 
-/// How often a slow reader reads.
+/// Interval at which a slow reader reads.
 const SIP: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
@@ -87,7 +88,7 @@ struct Running {
 }
 
 impl Running {
-    /// Bytes that the application has produced by `now`.
+    /// Bytes that the application has produced after `since`.
     fn produced(&self, since: Duration) -> u64 {
         let Some(running) = since.checked_sub(self.flow.start) else { return 0 };
         let Some(rate) = self.flow.rate else { return self.flow.bytes };
@@ -96,31 +97,30 @@ impl Running {
         (records * self.flow.record).min(self.flow.bytes)
     }
 
-    /// Whether the reader wants to be asked although nothing came.
+    /// Whether the reader has to run although nothing arrived.
     fn is_slow(&self) -> bool {
         self.flow.reads.is_some() || !self.flow.deaf.is_zero()
     }
 
-    /// Bytes that the reader may have taken.
+    /// Bytes that the reader may have read.
     fn allowed(&self, since: Duration) -> u64 {
         let Some(reading) = since.checked_sub(self.flow.start + self.flow.deaf) else { return 0 };
         self.flow.reads.map_or(u64::MAX, |rate| (u128::from(rate) * reading.as_nanos() / 1_000_000_000) as u64)
     }
 
-    /// When the next record is there.
+    /// When the next record is produced.
     fn next_record(&self) -> Duration {
         if self.written == 0 { self.flow.start } else { self.made(self.written / self.flow.record) }
     }
 
-    /// When record `n`, from 0, is there: the first moment at which [`Self::produced`] counts it.
+    /// When record `n` (from 0) is produced: the first time at which [`Self::produced`] counts it.
     fn made(&self, n: u64) -> Duration {
         let Some(rate) = self.flow.rate else { return self.flow.start };
         let nanos = (u128::from(n * self.flow.record) * 1_000_000_000).div_ceil(u128::from(rate.max(1)));
         self.flow.start + Duration::from_nanos(nanos as u64)
     }
 
-    /// The records that became whole when the bytes up to `read` came, of which those up to `before` had come
-    /// earlier.
+    /// The records that became complete with the bytes from `before` to `read`.
     fn completed(&self, before: u64) -> core::ops::Range<u64> {
         if self.flow.rate.is_none() { 0..0 } else { before / self.flow.record..self.read / self.flow.record }
     }
@@ -134,22 +134,22 @@ pub struct Load {
     began: Option<Time>,
     next_sip: Time,
     handles: [Option<ConnectionHandle>; 2],
-    /// What went wrong; empty while all is well.
+    /// Errors found; empty if all is well.
     pub errors: Vec<String>,
-    /// Why the connection ended, as each end saw it.
+    /// Why the connection ended, as each end was told.
     pub closed: [Option<CloseReason>; 2],
     last_stats: [Option<Stats>; 2],
     buffer: Vec<u8>,
-    /// Bytes read by the far end at moments to be looked up.
+    /// Bytes read by the far end, at certain times.
     marks: Vec<(Time, u64)>,
     arrivals: Vec<Arrival>,
 }
 
-/// Errors kept; a run that goes wrong goes wrong often.
+/// Maximum number of errors kept.
 const MAX_ERRORS: usize = 8;
 
 impl Load {
-    /// These flows over one connection; `seed` makes their bytes.
+    /// Runs these flows over one connection. `seed` determines their bytes.
     pub fn new(flows: &[Flow], seed: u64) -> Self {
         let flows = flows.iter().map(|&flow| Running {
             flow,
@@ -175,47 +175,48 @@ impl Load {
         }
     }
 
-    /// All bytes of all flows were read, and they were the right ones.
+    /// Whether all bytes of all flows were read and correct.
     pub fn is_done(&self) -> bool {
         self.errors.is_empty() && self.flows.iter().all(|flow| flow.ended)
     }
 
-    /// Nothing more will come of it: all is done, something is wrong, or the connection is gone at both ends.
+    /// Whether nothing more will happen: all is done, an error was found, or both ends have lost the
+    /// connection.
     pub fn is_over(&self) -> bool {
         self.is_done() || !self.errors.is_empty() || self.closed.iter().all(Option::is_some)
     }
 
-    /// The counts of a connection at the moment it ended.
+    /// Statistics of a connection at the time it ended.
     pub fn last_stats(&self, end: End) -> Option<&Stats> {
         self.last_stats[end as usize].as_ref()
     }
 
-    /// Bytes read at `end` by `at`.
+    /// Bytes read by the time `at`.
     pub fn read_by(&self, at: Time) -> u64 {
         self.marks.iter().take_while(|&&(when, _)| when <= at).last().map_or(0, |&(_, bytes)| bytes)
     }
 
-    /// Bytes read so far, all flows.
+    /// Bytes of all flows read so far.
     pub fn read(&self) -> u64 {
         self.flows.iter().map(|flow| flow.read).sum()
     }
 
-    /// The whole records of all flows with a rate, in the order they were read.
+    /// The complete records of all flows with a rate, in the order in which they were read.
     pub fn arrivals(&self) -> &[Arrival] {
         &self.arrivals
     }
 
-    /// Where every flow stands.
+    /// The state of every flow.
     pub fn progress(&self) -> impl Iterator<Item = Progress> + '_ {
         self.flows.iter().map(|flow| Progress { flow: flow.flow, written: flow.written, read: flow.read })
     }
 
-    /// The connection as `end` names it.
+    /// The handle of the connection at `end`.
     pub fn handle(&self, end: End) -> Option<ConnectionHandle> {
         self.handles[end as usize]
     }
 
-    /// When the connection was there.
+    /// When the connection was made.
     pub fn began(&self) -> Option<Time> {
         self.began
     }
@@ -234,14 +235,14 @@ impl Load {
                 self.next_sip = now;
             }
             Event::StreamOpened(stream) => {
-                // Streams of a side open in the order of its flows' opening.
+                // An end opens its streams in the order of its flows.
                 let nth = usize::try_from(stream.0 / 2).unwrap_or(usize::MAX);
                 let opened = self.flows.iter().position(|flow| flow.stream == Some(*stream) && flow.flow.from != end);
                 if opened.is_none() {
                     self.error(format!("{end:?} was offered stream {nth} that nobody opened"));
                 }
                 if let Some(connection) = endpoint.connection_mut(handle) {
-                    // One-way flows: our half ends at once.
+                    // A flow has one direction, so our half ends at once.
                     let _ = connection.finish(*stream);
                 }
             }
@@ -384,7 +385,7 @@ impl Application for Load {
     }
 }
 
-/// The bytes of flow `flow` from `offset` on: eight at a time from SplitMix64 of their place.
+/// Computes the bytes of flow `flow` from `offset` on: eight at a time, by SplitMix64 of their place.
 fn fill(seed: u64, flow: usize, offset: u64, out: &mut [u8]) {
     let stream = seed ^ (flow as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut at = offset;

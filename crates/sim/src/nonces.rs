@@ -1,9 +1,9 @@
 //! An oracle for nonces: a cipher provider that remembers under which nonces each packet key sealed.
 //!
-//! An AEAD loses all its promises when one key seals two packets under one nonce. [`Pair`](crate::pair::Pair)
-//! gives both of its endpoints the same [`Recorder`], so that it also sees a key that both directions use,
-//! and one that returns after a key update or a restart. [`Sealed::reused`] must stay zero. The handshake's
-//! own messages are sealed by Noise and are not seen here.
+//! An AEAD is broken if one key seals two packets under one nonce. [`Pair`](crate::pair::Pair) gives both
+//! endpoints the same [`Recorder`], so it also detects a key that both directions use, and a key that is used
+//! again after a key update or a restart. [`Sealed::reused`] must stay zero. Handshake messages are sealed by
+//! Noise and are not seen here.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,18 +11,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tidewire_proto::crypto::{Aead, AwsLc, HeaderKey, PacketKey, Provider, Refused};
 use tidewire_proto::wire::TAG_LEN;
 
-/// The native ciphers, with a memory.
+/// The native ciphers, with a memory of nonces.
 #[derive(Default)]
 pub struct Recorder {
-    /// By the bytes of the key: whoever asks for the same key shares its memory.
+    /// Keyed by the bytes of the key, so that all users of a key share one memory.
     keys: Mutex<BTreeMap<[u8; 32], Arc<Mutex<Used>>>>,
 }
 
 /// The nonces of one key.
 #[derive(Default)]
 struct Used {
-    /// Nonces without their lowest six bits, and a bit for each of the 64 that share them. A nonce is the
-    /// packet number XOR a constant, so 64 packet numbers in a row take one or two entries.
+    /// Nonces without their lowest six bits, with one bit for each of the 64 nonces that share them. A nonce
+    /// is the packet number XOR a constant, so 64 consecutive packet numbers need one or two entries.
     blocks: BTreeMap<u128, u64>,
     sealed: Sealed,
 }
@@ -30,9 +30,9 @@ struct Used {
 /// What packet keys sealed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sealed {
-    /// All packets.
+    /// All sealed packets.
     pub packets: u64,
-    /// Those under a nonce that the same key had used before.
+    /// Packets sealed under a nonce that the same key had used before.
     pub reused: u64,
 }
 
@@ -101,7 +101,7 @@ impl Used {
 mod tests {
     use super::*;
 
-    /// The key is made twice, as by two endpoints: what one sealed counts for the other.
+    /// The key is made twice, as by two endpoints. Packets sealed by one count for the other.
     #[test]
     fn a_nonce_that_a_key_uses_twice_is_counted() {
         let recorder = Recorder::default();

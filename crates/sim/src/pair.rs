@@ -1,8 +1,8 @@
 //! Two endpoints joined by a link, in virtual time.
 //!
-//! [`Pair`] keeps the clock: it jumps from one thing that happens to the next, hands datagrams over, and lets
-//! an [`Application`] act on both ends after every change. Real codec, real crypto, no socket, no thread; a
-//! run follows from its configuration and seeds alone.
+//! [`Pair`] is the driver and keeps the clock. It jumps from one event to the next, hands datagrams over, and
+//! lets an [`Application`] act on both ends after every change. It uses the real codec and real cryptography,
+//! but no socket and no thread. A run depends only on its configuration and seeds.
 
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddr};
@@ -26,14 +26,14 @@ use crate::rebinding::{Rebinding, Rebound};
 /// One of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The one that connects; its data goes forward.
+    /// The end that connects. Its data goes forward.
     Near,
-    /// The one that listens.
+    /// The end that listens.
     Far,
 }
 
 impl End {
-    /// The other one.
+    /// The other end.
     pub fn other(self) -> Self {
         match self {
             Self::Near => Self::Far,
@@ -42,19 +42,19 @@ impl End {
     }
 }
 
-/// What runs on top of the two endpoints.
+/// An application on top of the two endpoints.
 pub trait Application {
-    /// Something changed at `end`: `event` tells what, or the time that [`Self::poll_timeout`] named has
-    /// come.
+    /// Called when something changed at `end`: `event` tells what; `None` means that the time of
+    /// [`Self::poll_timeout`] has come.
     fn run(&mut self, now: Time, end: End, endpoint: &mut Endpoint, event: Option<(ConnectionHandle, Event)>);
-    /// When `end` wants to run although nothing happens.
+    /// When `end` wants to run even if nothing happens.
     fn poll_timeout(&self, end: End) -> Option<Time>;
 }
 
 /// Largest UDP payload that the driver passes on.
 const DATAGRAM: usize = 65_527;
-/// Steps at one moment beyond which time stands still: a step delivers all that is there, and two ends answer
-/// each other once.
+/// Maximum number of steps at one time. A step delivers everything that is due and lets both ends answer
+/// once, so more steps mean an endless loop.
 const MOST_STEPS: u32 = 10_000;
 
 struct Host {
@@ -64,7 +64,7 @@ struct Host {
     address: SocketAddr,
     /// When the endpoint or the application wants to be woken.
     wakes: Option<Time>,
-    /// Nothing happens before this moment: the machine sleeps.
+    /// The machine of this end sleeps until this time.
     asleep_until: Time,
 }
 
@@ -77,12 +77,12 @@ pub struct Parcel {
     bytes: Vec<u8>,
 }
 
-/// Bytes of datagrams from and to the address that the near end got last, as the far end counts them.
+/// Bytes of datagrams from and to the latest address of the near end, as the far end counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exchanged {
-    /// Delivered to the far end.
+    /// Bytes delivered to the far end.
     pub received: u64,
-    /// Sent by the far end.
+    /// Bytes sent by the far end.
     pub sent: u64,
 }
 
@@ -109,28 +109,28 @@ struct Moves {
     done: u16,
 }
 
-/// The driver.
+/// Two endpoints and their link; see the module.
 pub struct Pair {
     now: Time,
     near: Host,
     far: Host,
     link: DuplexLink<Parcel>,
-    /// Seals for both ends, and after a restart too.
+    /// Cipher provider of both ends, also after a restart.
     nonces: Arc<Recorder>,
     buffer: Vec<u8>,
-    /// Datagram buffers to be used again.
+    /// Buffers for reuse.
     spare: Vec<Vec<u8>>,
     rebinding: Moves,
     exchanged: Exchanged,
     counted: Counted,
     /// Steps since the clock last moved.
     steps: u32,
-    /// Times that each datagram is handed over.
+    /// Number of copies of each datagram that are handed over.
     copies: usize,
     ledger: Ledger,
-    /// Who sends the far end a copy of every datagram, if somebody does.
+    /// Address of an attacker that sends the far end a copy of every datagram.
     thief: Option<SocketAddr>,
-    /// Where coding jobs take a while.
+    /// Delays of coding jobs, if they are not immediate.
     jobs: Option<Jobs>,
 }
 
@@ -144,14 +144,14 @@ impl fmt::Debug for Pair {
 }
 
 impl Pair {
-    /// Endpoints with these settings, and a link; all randomness follows from `seed` and the link's own
-    /// seeds.
+    /// Creates endpoints with these settings, and a link. All randomness is derived from `seed` and the seeds
+    /// of the link.
     pub fn new(near: Config, far: Config, link: &DuplexConfig, seed: u64) -> Self {
         let secret = || Secret::new([7; 32]);
         Self::with_secrets(near, far, link, seed, [secret(), secret()])
     }
 
-    /// The same with secrets of one's choice, for the near and the far end.
+    /// The same with given secrets for the near and the far end.
     pub fn with_secrets(
         near: Config,
         far: Config,
@@ -203,30 +203,30 @@ impl Pair {
         self.nonces.sealed()
     }
 
-    /// The link, for its counts, or to be changed in mid-run.
+    /// The link, for its counts, or for changes during a run.
     pub fn link_mut(&mut self) -> &mut DuplexLink<Parcel> {
         &mut self.link
     }
 
-    /// Every datagram is handed over this many times in a row, beside what the link itself doubles.
+    /// Hands over every datagram this many times in a row, in addition to copies made by the link.
     pub fn copies(&mut self, copies: usize) {
         self.copies = copies;
     }
 
-    /// From now on a thief sends the far end a copy of each datagram that the near end sends it, from an
-    /// address of its own: half of them before the original, half behind it. What is sent to the thief goes
-    /// nowhere.
+    /// From now on an attacker sends the far end a copy of each datagram of the near end, from the attacker's
+    /// own address. Half of the copies arrive before the original, half after it. Datagrams to the attacker
+    /// are dropped.
     pub fn copied_by(&mut self, thief: Option<SocketAddr>) {
         self.thief = thief;
     }
 
-    /// From now on the result of each coding job comes after a random time of at most `most`. Jobs leave an
-    /// endpoint where its [`Config::workers`] is not 0; without this their results come at once.
+    /// From now on the result of each coding job arrives after a random time of at most `most`. Without this
+    /// call results arrive at once. An endpoint has jobs only if its [`Config::workers`] is not 0.
     pub fn delay_jobs(&mut self, seed: u64, most: Duration) {
         self.jobs = Some(Jobs::new(seed, most));
     }
 
-    /// Results of jobs that came late.
+    /// Number of results of jobs that were delayed.
     pub fn delayed_jobs(&self) -> u64 {
         self.jobs.as_ref().map_or(0, Jobs::count)
     }
@@ -236,12 +236,12 @@ impl Pair {
         self.ledger.sent(address)
     }
 
-    /// From now on the near end's address changes like this, or stays.
+    /// From now on the near end's address changes on this schedule, or stays.
     pub fn rebind_every(&mut self, rebinding: Option<Rebinding>) {
         self.rebinding.next = rebinding.map(|rebinding| (rebinding, self.now + rebinding.every));
     }
 
-    /// The near end has another address from now on.
+    /// Changes the near end's address now.
     pub fn rebind(&mut self, what: Rebound) {
         self.rebinding.done = self.rebinding.done.wrapping_add(1);
         self.near.address = what.next(self.near.address, self.rebinding.done);
@@ -252,27 +252,27 @@ impl Pair {
         }
     }
 
-    /// Times that the near end's address has changed.
+    /// Number of changes of the near end's address.
     pub fn rebound(&self) -> u16 {
         self.rebinding.done
     }
 
-    /// What the far end and the near end's last address exchanged.
+    /// Bytes exchanged between the far end and the latest address of the near end.
     pub fn exchanged(&self) -> Exchanged {
         self.exchanged
     }
 
-    /// From now on both directions wait in the queues of `other`'s link: see
+    /// From now on both directions use the queues of `other`'s link; see
     /// [`Link::share_queue`](crate::link::Link::share_queue).
     pub fn share_queues(&mut self, other: &Self) {
         self.link.forward.share_queue(&other.link.forward);
         self.link.back.share_queue(&other.link.back);
     }
 
-    /// The process of `end` ends without a word and starts again: same settings and address, nothing else.
+    /// Ends the process of `end` without a CLOSE and starts it again with the same settings and address.
     pub fn restart(&mut self, end: End) {
         let side = self.side(end);
-        // Other randomness than before.
+        // Use different randomness than before.
         side.seed[31] ^= 0x80;
         side.endpoint = Endpoint::new(side.config.clone(), side.seed);
         side.wakes = None;
@@ -280,13 +280,13 @@ impl Pair {
         self.ledger = Ledger::default();
     }
 
-    /// The machine of `end` sleeps from now until `until`, as when its lid is closed: what comes meanwhile is
-    /// lost, and its timers fire when it wakes. Its clock does not stop.
+    /// Puts the machine of `end` to sleep until `until`. Datagrams that arrive meanwhile are lost, and its
+    /// timers fire when it wakes. Its clock does not stop.
     pub fn suspend(&mut self, end: End, until: Time) {
         self.side(end).asleep_until = until;
     }
 
-    /// Has `end` looked at in the next step: it was changed from outside.
+    /// Looks at `end` in the next step, because it was changed from outside.
     pub fn wake(&mut self, end: End) {
         self.side(end).wakes = Some(self.now);
     }
@@ -296,7 +296,7 @@ impl Pair {
         &mut self.side(end).endpoint
     }
 
-    /// The near end starts to connect to the far one.
+    /// Starts to connect the near end to the far end.
     pub fn connect(&mut self, application: &mut dyn Application) -> ConnectionHandle {
         let handle = self.near.endpoint.connect(self.now, self.far.address).expect("both ends have a secret");
         self.settle(End::Near, application);
@@ -310,10 +310,10 @@ impl Pair {
         }
     }
 
-    /// Runs until `until`, or until nothing is left to happen, or `done` says so before a step. Returns
+    /// Runs until `until`, or until nothing is left to happen, or `done` returns true before a step. Returns
     /// whether `done` did.
     ///
-    /// Also gives up when time stands still, as when an end asks over and over to be woken at once.
+    /// Also stops if time stands still, for example because an end asks again and again to be woken at once.
     pub fn run<A: Application>(&mut self, application: &mut A, until: Time, done: impl Fn(&A) -> bool) -> bool {
         loop {
             if done(application) {
@@ -332,16 +332,16 @@ impl Pair {
         }
     }
 
-    /// When something happens next.
+    /// When the next event happens.
     pub fn next_moment(&self) -> Option<Time> {
         let [near, far] = [&self.near, &self.far].map(|side| side.wakes.map(|at| at.max(side.asleep_until)));
         let jobs = self.jobs.as_ref().and_then(Jobs::poll_timeout);
         let next = [self.link.poll_timeout(), near, far, jobs].into_iter().flatten().min()?;
-        // Where nothing else happens, nobody has use for another address.
+        // If nothing else happens, a change of address has no effect.
         Some(self.rebinding.next.map_or(next, |(_, at)| at.min(next)))
     }
 
-    /// Everything that happens at `now`.
+    /// Handles everything that happens at `now`.
     fn step(&mut self, application: &mut dyn Application) {
         if let Some((rebinding, _)) = self.rebinding.next.filter(|&(_, at)| at <= self.now) {
             self.rebind(rebinding.what);
@@ -366,7 +366,7 @@ impl Pair {
         }
     }
 
-    /// Hands over what the link delivers to `end` by now.
+    /// Hands over what the link has delivered to `end` by now.
     fn deliver(&mut self, end: End) -> bool {
         let now = self.now;
         let mut any = false;
@@ -397,7 +397,7 @@ impl Pair {
                 side.endpoint.handle_datagram(Received { at, from, to: None, ecn, datagram });
             };
             let thief = self.thief.filter(|_| end == End::Far);
-            // A bit of the tag, which is as good as a coin.
+            // A bit of the tag is as random as a coin.
             let first = bytes.last().is_some_and(|byte| byte & 1 == 1);
             if let Some(thief) = thief.filter(|_| first) {
                 hand(thief, &mut bytes.clone());
@@ -426,7 +426,7 @@ impl Pair {
         any
     }
 
-    /// Takes the jobs of one end. Returns whether a result is there already.
+    /// Takes the jobs of one end. Returns whether a result is available already.
     fn take_jobs(&mut self, end: End) -> bool {
         let (now, mut any) = (self.now, false);
         while let Some((handle, job)) = self.side(end).endpoint.poll_job() {
@@ -442,7 +442,8 @@ impl Pair {
         any
     }
 
-    /// Drains one end as the contract asks: datagrams, jobs, then events, until none is left; then its timer.
+    /// Drains one end as the driving contract requires: datagrams, jobs, then events, until none are left;
+    /// then its timer.
     fn settle(&mut self, end: End, application: &mut dyn Application) {
         let now = self.now;
         let side = self.side(end);
@@ -485,7 +486,7 @@ impl Pair {
     }
 }
 
-/// Adds a datagram to the hash of a run. Every bit of a datagram shows in its tag, the last bytes.
+/// Adds a datagram to the hash of a run. Its tag, the last bytes, depends on every bit of it.
 fn digest(before: u64, now: Time, end: End, datagram: &[u8]) -> u64 {
     let tag = datagram.last_chunk().map_or(0, |tag| u64::from_le_bytes(*tag));
     [now.0, end as u64, datagram.len() as u64, tag]

@@ -1,7 +1,7 @@
-//! Another address for the near end: what an address translator, another network or a journey does to it.
+//! Changes of the near end's address, as caused by an address translator or a change of network.
 //!
 //! [`Pair`](crate::pair::Pair) applies a [`Rebinding`]. Datagrams to an address that the near end no longer
-//! has are lost; those from it that are on their way still arrive.
+//! has are lost. Datagrams from it that are in flight still arrive.
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
@@ -9,11 +9,11 @@ use core::time::Duration;
 /// What changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rebound {
-    /// An address translator gives the near end another port, and tells nobody.
+    /// An address translator gives the near end another port. Nobody is told.
     Port,
-    /// An address translator gives it another address, in turns of IPv6 and IPv4, and tells nobody.
+    /// An address translator gives the near end another address, alternately IPv6 and IPv4. Nobody is told.
     Host,
-    /// The near end changes networks itself, and so knows of it.
+    /// The near end changes networks itself and knows about it.
     Roams,
 }
 
@@ -22,12 +22,12 @@ pub enum Rebound {
 pub struct Rebinding {
     /// What changes.
     pub what: Rebound,
-    /// How often; the first time after as long.
+    /// Interval between two changes, and until the first.
     pub every: Duration,
 }
 
 impl Rebound {
-    /// The address after `old` at the `nth` change, from 1; none comes twice before 60,000 of them.
+    /// The address after `old` at change number `nth`, from 1. None is repeated within 60,000 changes.
     pub(crate) fn next(self, old: SocketAddr, nth: u16) -> SocketAddr {
         let [high, low] = nth.to_be_bytes();
         match self {

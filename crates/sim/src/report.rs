@@ -1,8 +1,8 @@
-//! One run of the protocol over one link, and what came of it.
+//! One run of the protocol over one link, and its result.
 //!
-//! A [`Trial`] is a link, two configurations, the flows and a seed; [`Trial::run`] gives a [`Report`]. The
-//! same two types serve `tidewire sim`, the snapshot tables and the swarm, so that they measure alike. Who
-//! wants to act in mid-run takes the [`Run`] and advances it by hand.
+//! A [`Trial`] is a link, two configurations, the flows and a seed. [`Trial::run`] returns a [`Report`].
+//! `tidewire sim`, the snapshot tables and the swarm use the same two types, so they measure the same way. A
+//! caller that wants to act during a run takes the [`Run`] and advances it.
 
 use core::time::Duration;
 
@@ -19,25 +19,25 @@ use crate::nonces::Sealed;
 use crate::pair::{Counted, End, Pair};
 use crate::rebinding::Rebinding;
 
-/// What is to be run.
+/// A run to be made.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// Both directions of the link, with seeds of their own.
+    /// Both directions of the link, with their seeds.
     pub link: DuplexConfig,
     /// The end that connects.
     pub near: Config,
     /// The end that listens.
     pub far: Config,
-    /// What is sent.
+    /// The flows.
     pub flows: Vec<Flow>,
     /// How the near end's address changes, if it does.
     pub rebinding: Option<Rebinding>,
-    /// How late the results of coding jobs come at most; they come in any order. Without it they come at
-    /// once.
+    /// Longest time by which results of coding jobs are late; they arrive in any order. `None` means that
+    /// they arrive at once.
     pub jobs: Option<Duration>,
-    /// Where the randomness of the endpoints and the bytes of the flows come from.
+    /// The source of the endpoints' randomness and of the flows' bytes.
     pub seed: u64,
-    /// The run is over after this long, whatever is left.
+    /// The run ends after this time, whatever is left.
     pub limit: Duration,
 }
 
@@ -48,12 +48,12 @@ impl Trial {
         Self { link, near, far, flows, rebinding: None, jobs: None, seed, limit: DEFAULT_LIMIT }
     }
 
-    /// Connects; nothing has arrived yet.
+    /// Starts to connect. Nothing has arrived yet.
     pub fn start(&self) -> Run {
         self.start_beside(None)
     }
 
-    /// Connects over a link whose queues and rate are those of `other`, for [`together`].
+    /// Starts to connect over a link that shares its queues and rate with that of `other`, for [`together`].
     pub fn start_beside(&self, other: Option<&Run>) -> Run {
         let mut pair = Pair::new(self.near.clone(), self.far.clone(), &self.link, self.seed);
         if let Some(other) = other {
@@ -67,7 +67,7 @@ impl Trial {
         Run { pair, load, began, limit: began + self.limit, sender: busier(&self.flows) }
     }
 
-    /// Runs until every flow has ended, something went wrong, or the time is over.
+    /// Runs until every flow has ended, an error was found, or the time is over.
     pub fn run(&self) -> Report {
         let mut run = self.start();
         run.until(run.limit);
@@ -75,13 +75,13 @@ impl Trial {
     }
 }
 
-/// The end that has more to send; the near one when both have the same.
+/// The end that has more to send; the near end if both have the same.
 fn busier(flows: &[Flow]) -> End {
     let bytes = |end| flows.iter().filter(|flow| flow.from == end).map(|flow| flow.bytes).sum::<u64>();
     if bytes(End::Far) > bytes(End::Near) { End::Far } else { End::Near }
 }
 
-/// A trial under way.
+/// A trial in progress.
 #[derive(Debug)]
 pub struct Run {
     /// The two ends and the link.
@@ -94,24 +94,24 @@ pub struct Run {
 }
 
 impl Run {
-    /// When it began: the clocks of both ends do not start at zero.
+    /// When the run began. The clocks of the ends do not start at zero.
     pub fn began(&self) -> Time {
         self.began
     }
 
-    /// Advances to `at`, but not beyond the trial's limit. Returns whether nothing is left to do.
+    /// Advances to `at`, but not beyond the limit of the trial. Returns whether nothing is left to do.
     pub fn until(&mut self, at: Time) -> bool {
         self.pair.run(&mut self.load, at.min(self.limit), Load::is_over)
     }
 
-    /// The counts of one end, also of a connection that is gone; nothing was counted before there was one.
+    /// Statistics of one end, also after its connection ended. All zero before there is a connection.
     pub fn stats(&mut self, end: End) -> Stats {
         let endpoint = self.pair.endpoint(end);
         let live = self.load.handle(end).and_then(|handle| endpoint.connection(handle)).map(|c| c.stats());
         live.or_else(|| self.load.last_stats(end).cloned()).unwrap_or_default()
     }
 
-    /// What came of it so far.
+    /// The result so far.
     pub fn report(&mut self) -> Report {
         let (near, far) = (self.stats(End::Near), self.stats(End::Far));
         let seconds = self.pair.now().since(self.began).as_secs_f64();
@@ -140,8 +140,8 @@ impl Run {
     }
 }
 
-/// Advances runs that share a link to `at` in the order of what happens: the one whose next moment is the
-/// earliest goes first.
+/// Advances runs that share a link to `at`, in the order of events: the run with the earliest next event goes
+/// first.
 pub fn together(runs: &mut [Run], at: Time) {
     loop {
         let live = runs.iter_mut().filter(|run| !run.load.is_over());
@@ -154,15 +154,15 @@ pub fn together(runs: &mut [Run], at: Time) {
     }
 }
 
-/// What came of a trial.
+/// The result of a trial.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {
-    /// Every flow arrived whole.
+    /// Whether every flow arrived completely.
     pub done: bool,
-    /// What the oracle found wrong; empty while all is well.
+    /// Errors that the oracle found; empty if all is well.
     pub errors: Vec<String>,
-    /// Why the connection ended, as the near and the far end saw it, if it did.
+    /// Why the connection ended, as the near and the far end were told, if it did.
     pub closed: [Option<CloseReason>; 2],
     /// The end that had more to send.
     pub sender: End,
@@ -170,44 +170,44 @@ pub struct Report {
     pub seconds: f64,
     /// Bytes of all flows that were read.
     pub bytes: u64,
-    /// Bits per second of [`Self::bytes`] over [`Self::seconds`].
+    /// [`Self::bytes`] over [`Self::seconds`], in bits per second.
     pub goodput_bps: f64,
-    /// The same without the first three seconds; `None` when it was over before.
+    /// The same without the first three seconds; `None` if the run was over before.
     pub steady_goodput_bps: Option<f64>,
-    /// What the near end counted.
+    /// Statistics of the near end.
     pub near: Stats,
-    /// What the far end counted.
+    /// Statistics of the far end.
     pub far: Stats,
     /// Datagrams that reached no connection, at the near and the far end.
     pub endpoints: [EndpointStats; 2],
-    /// The link from near to far.
+    /// Counts of the link from near to far.
     pub forward: LinkStats,
-    /// The link from far to near.
+    /// Counts of the link from far to near.
     pub back: LinkStats,
-    /// What the pair counted.
+    /// Counts of the pair.
     pub counted: Counted,
-    /// Packets that both ends sealed, and how many of them under a nonce that their key had used before: must
-    /// be none.
+    /// Packets that both ends sealed, and how many of them under a nonce that their key had used before. The
+    /// second count must be zero.
     pub sealed: Sealed,
 }
 
 impl Report {
-    /// The counts of the end that had more to send.
+    /// Statistics of the end that had more to send.
     pub fn sending(&self) -> &Stats {
         if self.sender == End::Near { &self.near } else { &self.far }
     }
 
-    /// The counts of the other end.
+    /// Statistics of the other end.
     pub fn receiving(&self) -> &Stats {
         if self.sender == End::Near { &self.far } else { &self.near }
     }
 
-    /// The way of the larger flows.
+    /// Counts of the link in the direction of the larger flows.
     pub fn outward(&self) -> &LinkStats {
         if self.sender == End::Near { &self.forward } else { &self.back }
     }
 
-    /// In-order delay of the source symbols of the larger direction.
+    /// In-order delay of the source symbols in the larger direction.
     pub fn delay(&self) -> &DelayHistogram {
         &self.receiving().delay
     }
@@ -217,16 +217,16 @@ impl Report {
         self.sending().bytes.wire_sent as f64 / self.receiving().bytes.app_received.max(1) as f64
     }
 
-    /// IP bytes that came back for each byte delivered in the larger direction; only means something for
-    /// one-way flows.
+    /// IP bytes sent back for each byte delivered in the larger direction. Meaningful only for flows in one
+    /// direction.
     pub fn returned_per_byte(&self) -> f64 {
         self.receiving().bytes.wire_sent as f64 / self.receiving().bytes.app_received.max(1) as f64
     }
 }
 
-/// Start-up of the rate controller is over by then; the steady state is measured from 3 s on.
+/// By this time the start-up of rate control is over. The steady state is measured from here on.
 const STEADY_AFTER: Duration = Duration::from_secs(3);
-/// Longer than any trial that makes progress; a trial that stands still ends by the idle timeout long before.
+/// Longer than any trial that makes progress. A trial without progress ends by the idle timeout long before.
 const DEFAULT_LIMIT: Duration = Duration::from_secs(600);
 
 #[cfg(test)]

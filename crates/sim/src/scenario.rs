@@ -43,19 +43,19 @@ use crate::report::Trial;
 use crate::settings::{Direction, SettingError, unknown_key};
 use crate::work::{set_end, set_flow};
 
-/// What a scenario file says.
+/// The contents of a scenario file.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Scenario {
-    /// Where all randomness of the run comes from; 1 if the file names none.
+    /// The source of all randomness of the run; 1 if the file has no seed.
     pub seed: u64,
-    /// The link, seeded.
+    /// The link, with its seeds.
     pub link: DuplexConfig,
     /// The end that connects.
     pub near: Config,
     /// The end that listens.
     pub far: Config,
-    /// What is sent; nothing if the file names no flow.
+    /// The flows; empty if the file has none.
     pub flows: Vec<Flow>,
 }
 
@@ -74,7 +74,7 @@ impl Scenario {
         Self::parse(&text, path)
     }
 
-    /// Reads the text of the scenario file `path`, which is only used in messages and to find the files
+    /// Parses the text of the scenario file `path`. The path is used in error messages and to find the files
     /// beside it.
     ///
     /// # Errors
@@ -93,7 +93,7 @@ impl Scenario {
 /// The top-level keys.
 const TOP: [&str; 7] = ["seed", "link", "forward", "back", "near", "far", "flow"];
 
-/// A file while it is read.
+/// A file that is being read.
 struct Reader<'a> {
     text: &'a str,
     path: &'a Path,
@@ -114,7 +114,8 @@ impl<'a> Reader<'a> {
         let seed = table.get_key_value("seed").map_or(Ok(1), |entry| self.seed(entry))?;
         let mut link = DuplexConfig::default();
         link.set_seed(seed);
-        // In this order, whatever the file's: a direction of its own overrides what both share.
+        // In this order, whatever the order in the file: a section for one direction overrides the shared
+        // section.
         for (name, direction) in [("link", Direction::Both), ("forward", Direction::Forward), ("back", Direction::Back)]
         {
             if let Some(entry) = table.get_key_value(name) {
@@ -129,7 +130,7 @@ impl<'a> Reader<'a> {
     fn end(&self, (name, value): Entry<'_, 'a>) -> Result<Config, ScenarioError> {
         let (name, mut config) = (name.get_ref(), Config::builder());
         let table = self.table(name, value)?;
-        // The profile is what the other keys change, wherever it stands.
+        // The profile comes first, wherever it stands, because the other keys change it.
         for of_profile in [true, false] {
             let set = |key: &str, text: &str| {
                 if (key == "profile") == of_profile { set_end(&mut config, key, text) } else { Ok(()) }
@@ -187,7 +188,7 @@ impl<'a> Reader<'a> {
         value.get_ref().as_table().ok_or_else(refuse)
     }
 
-    /// Hands every key and its text to `set`.
+    /// Passes every key and its text to `set`.
     fn texts(
         &self,
         name: &str,
@@ -220,9 +221,9 @@ impl<'a> Reader<'a> {
 pub struct ScenarioError {
     /// The file.
     pub file: PathBuf,
-    /// The line, from 1; `None` if the file could not be read at all.
+    /// The line, from 1; `None` if the file could not be read.
     pub line: Option<usize>,
-    /// The key, with its section; empty if the text is not TOML.
+    /// The key with its section; empty if the text is not TOML.
     pub key: String,
     /// What is wrong.
     pub problem: ScenarioProblem,
@@ -232,23 +233,23 @@ pub struct ScenarioError {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ScenarioProblem {
-    /// The file cannot be read, for the system's reason.
+    /// The file cannot be read, for the reason that the system gave.
     Unreadable(String),
-    /// The text is not TOML, for the parser's reason.
+    /// The text is not TOML, for the reason that the parser gave.
     Syntax(String),
-    /// There is no such section or top-level key.
+    /// The section or top-level key is unknown.
     UnknownTopKey,
     /// The seed is not a whole number from 0 to 2^64 - 1.
     NotASeed,
-    /// The name of a section stands for a plain value.
+    /// A section has a plain value instead of keys.
     NotASection,
-    /// `flow` stands for something else than a list of sections.
+    /// `flow` is not a list of sections.
     NotAList,
-    /// A flow does not say this.
+    /// A flow lacks this key.
     Missing,
-    /// A setting is a number or something else where a text is wanted.
+    /// A setting is not a text.
     NotText,
-    /// Both `rtt` and `delay` say how long the way is.
+    /// Both `rtt` and `delay` are set.
     RttAndDelay,
     /// A setting was refused.
     Setting(SettingError),
@@ -396,7 +397,7 @@ mod tests {
             unknown.starts_with("lossy.toml:2: near.code: unknown code \"cauchi\"; did you mean \"cauchy\"?"),
             "{unknown}"
         );
-        // In any order; only the whole section is judged.
+        // Keys may come in any order. Only the whole section is checked.
         assert!(parse("[near]\ncode = \"rlc16\"\nprofile = \"block:32,8\"").is_ok());
         let sliding = refused("[link]\n[near]\ncode = \"cauchy\"");
         assert!(sliding.starts_with("lossy.toml:2: near: code cauchy needs generations"), "{sliding}");

@@ -1,7 +1,7 @@
-//! The settings of a link as text, one grammar for scenario files and for the options of `tidewire lab link`.
+//! The settings of a link as text: one grammar for scenario files and for the options of `tidewire lab link`.
 //!
-//! Called while a configuration is read, never while a link works. A setting is a key of [`SETTINGS`] and a
-//! text; [`LinkConfig::set`] replaces what the field held before, and leaves it alone when the text is
+//! It is called while a configuration is read, never while a link operates. A setting is a key of
+//! [`SETTINGS`] and a text. [`LinkConfig::set`] replaces the old value, or leaves it unchanged if the text is
 //! refused.
 
 use core::fmt;
@@ -22,13 +22,13 @@ use tidewire_units::{Probability, Rate, UnitError, parse_duration, parse_size};
 pub struct LinkSetting {
     /// Its name.
     pub key: &'static str,
-    /// Values of each form it can take.
+    /// Example values, one for each form.
     pub examples: &'static [&'static str],
     /// What it does.
     pub meaning: &'static str,
 }
 
-/// Every setting that a direction of a link has.
+/// All settings of a direction of a link.
 pub const SETTINGS: [LinkSetting; 12] = {
     const fn setting(key: &'static str, examples: &'static [&'static str], meaning: &'static str) -> LinkSetting {
         LinkSetting { key, examples, meaning }
@@ -61,14 +61,14 @@ pub const SETTINGS: [LinkSetting; 12] = {
     ]
 };
 
-/// The direction that a setting is for.
+/// The direction that a setting applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// The way of the data.
+    /// The direction of the data.
     Forward,
-    /// The way of the feedback.
+    /// The direction of the feedback.
     Back,
-    /// Both, each for itself: `rate` is not shared, `delay` is one way.
+    /// Both directions, each separately: `rate` is not shared, and `delay` is one-way.
     Both,
 }
 
@@ -95,7 +95,7 @@ impl DuplexConfig {
 }
 
 impl LinkConfig {
-    /// Sets what `key`, one of [`SETTINGS`], stands for. Files that the text names are looked up in `folder`.
+    /// Sets `key`, one of [`SETTINGS`]. Files that the text names are looked up in `folder`.
     ///
     /// # Errors
     /// See [`SettingError`].
@@ -134,7 +134,7 @@ fn parse_capacity(text: &str, folder: &Path) -> Result<Capacity, SettingError> {
     Ok(Capacity::Trace(Arc::new(trace)))
 }
 
-/// A size ends in `B`, which no time does.
+/// A size ends in `B`, and no time does.
 fn parse_queue(text: &str) -> Result<Queue, SettingError> {
     if text.ends_with('B') { Ok(Queue::Bytes(parse_size(text)?)) } else { Ok(Queue::Time(parse_duration(text)?)) }
 }
@@ -164,7 +164,7 @@ fn parse_loss(text: &str, folder: &Path) -> Result<Loss, SettingError> {
     Ok(Loss::Gilbert(Gilbert::new(loss, burst)?))
 }
 
-/// One character a datagram: `0` passes, `1` is lost; white space is skipped.
+/// One character per datagram: `0` passes, `1` is lost. White space is skipped.
 fn parse_loss_trace(path: PathBuf) -> Result<Loss, SettingError> {
     let text = read(&path)?;
     let mut fates = Vec::new();
@@ -204,7 +204,7 @@ fn parse_blackout(text: &str) -> Result<Blackout, SettingError> {
     })
 }
 
-/// A length in bytes of something in memory.
+/// A length in bytes that fits into memory.
 fn parse_length(text: &str) -> Result<usize, SettingError> {
     Ok(usize::try_from(parse_size(text)?).unwrap_or(usize::MAX))
 }
@@ -214,7 +214,7 @@ fn read(path: &Path) -> Result<String, SettingError> {
 }
 
 impl fmt::Display for Capacity {
-    /// As [`LinkConfig::set`] reads it, but for a trace, whose file is not known any more.
+    /// The form that [`LinkConfig::set`] reads, except for a trace, whose file name is not kept.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unlimited => f.write_str("unlimited"),
@@ -225,7 +225,7 @@ impl fmt::Display for Capacity {
 }
 
 impl fmt::Display for Loss {
-    /// As [`LinkConfig::set`] reads it, but for a trace, whose file is not known any more.
+    /// The form that [`LinkConfig::set`] reads, except for a trace, whose file name is not kept.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => f.write_str("none"),
@@ -240,29 +240,29 @@ impl fmt::Display for Loss {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum SettingError {
-    /// A link has no such setting.
+    /// A link has no setting of this name.
     UnknownKey {
-        /// What was asked for.
+        /// The name.
         key: String,
-        /// All there are.
+        /// All names.
         allowed: Vec<&'static str>,
     },
-    /// The value is not put together as this setting's values are.
+    /// The value does not have the form of this setting.
     Form {
-        /// What was written.
+        /// The value.
         text: String,
-        /// A value that would be right.
+        /// A valid value.
         example: &'static str,
     },
     /// A quantity in the value is wrong.
     Unit(UnitError),
-    /// No Gilbert model has this loss and burst length.
+    /// No Gilbert model has this loss rate and burst length.
     Burst(ImpossibleBurst),
     /// A blackout covers nothing or everything.
     Blackout(EmptyBlackout),
-    /// The protocol does not take the value, for its own reason.
+    /// The protocol refuses the value, for this reason.
     Refused(String),
-    /// A file could not be read or is not a trace.
+    /// A file cannot be read or is not a trace.
     File {
         /// The file.
         path: PathBuf,
@@ -276,7 +276,7 @@ impl SettingError {
         Self::UnknownKey { key: key.to_owned(), allowed: SETTINGS.iter().map(|setting| setting.key).collect() }
     }
 
-    /// The same refusal where `rtt` would have been understood too.
+    /// The same error where `rtt` is allowed too.
     fn for_both(mut self) -> Self {
         if let Self::UnknownKey { allowed, .. } = &mut self {
             allowed.push("rtt");
@@ -327,7 +327,7 @@ impl From<EmptyBlackout> for SettingError {
     }
 }
 
-/// Writes that `key` is not among `allowed`, which one was perhaps meant, and all there are.
+/// Writes that `key` is not in `allowed`, the name that was probably meant, and all names.
 pub fn unknown_key(f: &mut fmt::Formatter<'_>, key: &str, allowed: &[&str]) -> fmt::Result {
     write!(f, "no such key{}", nearest(key, allowed))
 }

@@ -1,5 +1,5 @@
-//! The settings of flows and of the two ends as text, for scenario files; those of the link are in
-//! [`crate::settings`].
+//! The settings of flows and of the two ends as text, for scenario files. [`crate::settings`] has those of
+//! the link.
 
 use tidewire_proto::config::ConfigBuilder;
 use tidewire_proto::wire::parse_code;
@@ -9,14 +9,14 @@ use crate::pair::End;
 use crate::settings::SettingError;
 use tidewire_units::{Probability, Rate, parse_duration, parse_size};
 
-/// Keys of a `[[flow]]`; `from` and `bytes` must be there.
+/// Keys of a `[[flow]]`. `from` and `bytes` are required.
 pub const FLOW_KEYS: [&str; 7] = ["from", "bytes", "rate", "record", "reads", "deaf", "start"];
 
 /// Keys of `[near]` and `[far]`.
 pub const END_KEYS: [&str; 8] =
     ["profile", "code", "redundancy", "rate_control", "latency", "deliver", "max_overhead", "max_rate"];
 
-/// Sets what `key`, one of [`FLOW_KEYS`], stands for.
+/// Sets `key`, one of [`FLOW_KEYS`].
 ///
 /// # Errors
 /// See [`SettingError`].
@@ -34,8 +34,8 @@ pub fn set_flow(flow: &mut Flow, key: &str, text: &str) -> Result<(), SettingErr
     Ok(())
 }
 
-/// Sets what `key`, one of [`END_KEYS`], stands for. Whether the choices of the profile go together is known
-/// when all keys are set.
+/// Sets `key`, one of [`END_KEYS`]. Whether the choices of the profile fit together is checked when all keys
+/// are set.
 ///
 /// # Errors
 /// See [`SettingError`].

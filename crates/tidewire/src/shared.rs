@@ -242,7 +242,7 @@ impl State {
         Some(((handle, Arc::clone(&slot.changed)), remote))
     }
 
-    /// Passes the slot of a connection to `look`. The slot exists as long as a handle does.
+    /// Passes the slot of a connection to `show`. The slot exists as long as a handle does.
     pub fn with_slot<R>(
         &mut self,
         handle: ConnectionHandle,

@@ -1,8 +1,8 @@
-//! Policies that ours is compared with and that nobody should run: what the literature sends, in the
-//! protocol's own slots.
+//! Policies to compare ours with: methods of the literature, in the slots of our protocol. Nobody should use
+//! them otherwise.
 //!
-//! They come into a connection as [`Custom`] values of their axis; each has one number to be searched over.
-//! Like every policy they are functions of their context and own state.
+//! They are [`Custom`] values of their axis. Each has one number, which the grid varies. Like every policy
+//! they are functions of their context and their own state.
 
 use tidewire_codec::SourceId;
 use tidewire_proto::redundancy::answer::{AsPlanned, answer_deficit, resend_unseen};
@@ -21,16 +21,15 @@ fn proactive(name: &'static str, build: fn(f64) -> Box<dyn ProactivePolicy>, par
     Proactive::Custom(Custom { name, build, parameter })
 }
 
-/// One repair for so many source symbols: `share` of them.
+/// One repair per `1 / share` source symbols.
 fn every(share: f64) -> Proactive {
     Proactive::Every { spacing: 1.0 + 1.0 / share }
 }
 
-/// A lost source symbol is sent again as soon as feedback shows the loss, `copies` times in a row.
+/// Sends a lost source symbol again as soon as feedback shows the loss, `copies` times in a row.
 ///
-/// With one copy this is SR-ARQ. More of them is what sets policies on NACKs apart from it in delay:
-/// redundancy on the retransmission, whose own loss is what the tail of ARQ is made of (Hairpin, NSDI 2024;
-/// AutoRec, 2025).
+/// One copy is SR-ARQ. More copies make it a NACK policy with redundancy on the retransmission, because the
+/// loss of retransmissions causes the tail of ARQ's delay (Hairpin, NSDI 2024; AutoRec, 2025).
 pub(super) fn nack(copies: f64) -> Redundancy {
     let nack = answer("nack", |copies| Box::new(Nack { copies: copies as u32, again: None }), copies);
     Redundancy { proactive: Proactive::None, answer: nack }
@@ -39,7 +38,7 @@ pub(super) fn nack(copies: f64) -> Redundancy {
 #[derive(Debug)]
 struct Nack {
     copies: u32,
-    /// The symbol sent again last, and copies still to follow.
+    /// The symbol that was sent again last, and the number of copies still to send.
     again: Option<(SourceId, u32)>,
 }
 
@@ -52,15 +51,15 @@ impl AnswerPolicy for Nack {
     }
 }
 
-/// The streaming code, evenly placed, and for each settled deficit two repairs more than it lacks, over the
-/// prefix whose fate is known: the streaming code with bursts on NACKs of the papers' catalogue (part 2.3),
-/// whose p99 is the best known near capacity.
+/// The streaming code, evenly placed. For each settled deficit it sends two repairs more than the deficit,
+/// over the prefix whose fate is known. This is the streaming code with bursts on NACKs; its p99 is the best
+/// known near capacity.
 pub(super) fn streaming_margin(share: f64) -> Redundancy {
     let margin = answer("margin", |_| Box::new(Margin), share);
     Redundancy { proactive: every(share), answer: margin }
 }
 
-/// Repairs beyond the deficit (catalogue part 2.3: "2 packets of extra margin").
+/// Repairs beyond the deficit. Chosen: two packets of margin.
 const MARGIN: u64 = 2;
 
 #[derive(Debug)]
@@ -72,7 +71,7 @@ impl AnswerPolicy for Margin {
     }
 }
 
-/// The streaming code, evenly placed, and what is lost and not yet repaired is sent again uncoded
+/// The streaming code, evenly placed. Symbols that are lost and not yet repaired are sent again uncoded
 /// (Caterpillar RLNC with feedback: Gabriel, Wunderlich, Pandi, Fitzek, Reisslein, IEEE Access 2018).
 pub(super) fn caterpillar(share: f64) -> Redundancy {
     let caterpillar = answer("caterpillar", |_| Box::new(Caterpillar), share);
@@ -84,7 +83,8 @@ struct Caterpillar;
 
 impl AnswerPolicy for Caterpillar {
     fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
-        // A symbol that rows already stand for needs no copy: no more are sent again than the deficit counts.
+        // A symbol that received repairs already account for needs no copy, so at most the deficit is sent
+        // again.
         let short =
             cx.report.settled_deficit(cx.settled) > cx.in_flight.iter().filter(|it| it.on_feedback).count() as u64;
         let lost = cx.lost.filter(|&id| short || id >= cx.report.end);
@@ -95,11 +95,12 @@ impl AnswerPolicy for Caterpillar {
 /// Adaptive causal RLNC (Cohen, Malak, Bar Bracha, Médard, "Adaptive Causal Network Coding with Feedback",
 /// IEEE Transactions on Communications 68(7), 2020), as far as it fits a systematic code in a transport.
 ///
-/// A priori: after each window of `k` source symbols, what is sent in a round trip, `round(k p)` repairs. A
-/// posteriori: one more repair in each slot while the rate of missing over added degrees of freedom is above
-/// what the channel lets through, `m > a (1 - p - threshold)`: missing is the deficit of what is settled,
-/// added are all repairs whose fate is open. Repairs mix the newest span, or the lowest gap's where that lies
-/// before it. Left out: their size limit of two windows, since spans are bounded here.
+/// A priori: after each window of `k` source symbols, which is the number sent in a round trip, `round(k p)`
+/// repairs. A posteriori: one more repair in each slot while the rate of missing over added degrees of
+/// freedom exceeds what the channel lets through, `m > a (1 - p - threshold)`. Missing is the deficit of the
+/// settled symbols; added are all repairs whose fate is open. Repairs mix the newest span, or that of the
+/// lowest gap if it lies before. The paper's size limit of two windows is left out, because spans are bounded
+/// here.
 pub(super) fn ac_rlnc(threshold: f64) -> Redundancy {
     Redundancy {
         proactive: proactive("ac-rlnc", |_| Box::new(APriori { since_window: 0, owed: 0 }), threshold),
@@ -152,7 +153,7 @@ impl AnswerPolicy for APosteriori {
     }
 }
 
-/// Our policies, told `factor` times the loss that was measured.
+/// Our policies, with `factor` times the measured loss as their input.
 pub(super) fn misled(factor: f64) -> Redundancy {
     Redundancy {
         proactive: proactive("misled", |factor| Box::new(Misled::<Adaptive>::new(factor)), factor),
@@ -160,7 +161,7 @@ pub(super) fn misled(factor: f64) -> Redundancy {
     }
 }
 
-/// One of our policies with a planner of its own: the lane's would see the loss as it is.
+/// One of our policies with its own planner. The planner of the lane would see the measured loss.
 #[derive(Debug)]
 struct Misled<P> {
     factor: f64,
@@ -174,7 +175,7 @@ impl<P: Default> Misled<P> {
     }
 }
 
-/// The context with `factor` times the loss, and what a planner makes of it.
+/// The context with `factor` times the loss, and with the decision of a planner that sees it.
 fn told<'a>(cx: &CodingContext<'a>, factor: f64, planner: &'a Planner) -> CodingContext<'a> {
     let mut loss = cx.path.loss;
     loss.rate *= factor;

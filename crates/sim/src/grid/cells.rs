@@ -1,6 +1,6 @@
-//! The links and loads of the grid: a core that every change is judged on, and one axis at a time around it.
+//! The links and loads of the grid: a core on which every change is judged, and one axis at a time around it.
 //!
-//! The core is the one that the goals name; the other cells were not looked at while a policy was chosen.
+//! The core has the links that the goals name. The other cells were not used to choose a policy.
 
 use core::fmt;
 use std::path::Path;
@@ -12,37 +12,37 @@ use crate::load::Flow;
 use crate::pair::End;
 use crate::settings::Direction;
 
-/// Bits per second of every link of the grid: that of goals L1 and L2 (`docs/figures.md`).
+/// Bits per second of every link of the grid, as in goals L1 and L2 (`docs/figures.md`).
 pub const RATE: f64 = 25e6;
-/// More than any cell carries: a run ends by its time.
+/// More bytes than any cell carries, so that a run ends by its time.
 const ENDLESS: u64 = 1 << 40;
 
 /// A link and a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
-    /// Loss rate of the medium.
+    /// Loss rate of the link.
     pub loss: f64,
-    /// Mean burst in packets; independent losses at 1.
+    /// Mean burst length in packets; 1 means independent losses.
     pub burst: f64,
     /// Least round trip in milliseconds.
     pub rtt_ms: u32,
-    /// What the application writes, over the link's rate; as much as goes when there is none.
+    /// Rate that the application writes, as a fraction of the link's rate. `None` means as fast as possible.
     pub load: Option<f64>,
-    /// Share of the datagrams that are lost on the way back.
+    /// Fraction of the datagrams that are lost on the way back.
     pub back_loss: f64,
     /// Longest span.
     pub max_span: u16,
-    /// What our policy is told of the loss, over what was measured.
+    /// Factor of the loss that our policy is told, relative to the measured loss.
     pub misjudged: f64,
 }
 
 impl Cell {
-    /// Half load over a lossless way back, with the default span.
+    /// Half load, no loss on the way back, and the default span.
     const fn new(loss: f64, burst: f64, rtt_ms: u32) -> Self {
         Self { loss, burst, rtt_ms, load: Some(0.5), back_loss: 0.0, max_span: 256, misjudged: 1.0 }
     }
 
-    /// Its link, with a queue of one round trip.
+    /// The link of the cell, with a queue of one round trip.
     pub(super) fn link(&self, seed: u64) -> DuplexConfig {
         let mut link = DuplexConfig::default();
         let mut set = |direction, key, text: &str| {
@@ -59,7 +59,7 @@ impl Cell {
         link
     }
 
-    /// What is written, in records of 1,200 bytes where the application limits it.
+    /// The flow of the cell. If the application limits it, it writes records of 1,200 bytes.
     pub(super) fn flow(&self) -> Flow {
         match self.load {
             Some(load) => Flow::paced(End::Near, ENDLESS, (load * RATE / 8.0) as u64),
@@ -67,12 +67,12 @@ impl Cell {
         }
     }
 
-    /// Settings of both ends but for the redundancy.
+    /// Settings of both ends, except the redundancy.
     pub(super) fn config(&self) -> Config {
         Config::builder().max_span(self.max_span).build().expect("in range")
     }
 
-    /// Repairs per source symbol that the loss alone takes.
+    /// Repairs per source symbol that the loss alone requires.
     pub(super) fn taken(&self) -> f64 {
         self.loss / (1.0 - self.loss)
     }
@@ -102,8 +102,8 @@ impl fmt::Display for Cell {
     }
 }
 
-/// The cells of the goals: independent and in bursts of four, 10 and 60 ms, 2 and 10 %, application-limited
-/// and saturated.
+/// The cells of the goals: independent losses and bursts of four, 10 and 60 ms, 2 and 10 %,
+/// application-limited and saturated.
 pub fn core() -> Vec<Cell> {
     let mut cells = Vec::new();
     for load in [Some(0.5), None] {
@@ -116,8 +116,8 @@ pub fn core() -> Vec<Cell> {
     cells
 }
 
-/// One axis at a time: other losses, bursts, round trips, loads, loss of feedback, spans, and estimates that
-/// are wrong.
+/// One axis at a time: other losses, bursts, round trips, loads, losses of feedback, spans, and wrong
+/// estimates.
 pub fn around() -> Vec<Cell> {
     let mut cells = Vec::new();
     let mut around = |change: &dyn Fn(Cell) -> Cell| {

@@ -1,56 +1,57 @@
-//! The best of all policies at the overhead that ours used, and where ours stands to it.
+//! The best of all policies at the overhead that ours used, and the ratio of ours to it.
 //!
-//! A policy counts where it sent no more than ours for each byte and delivered as much. Between two
-//! neighbours of one family, of which one sent less than ours and one more, delay is taken to be geometric in
-//! what was sent: near capacity it falls by factors.
+//! A policy counts if it sent no more than ours for each byte and delivered as much. If one member of a
+//! family sent less than ours and the next one more, the delay between them is interpolated geometrically in
+//! what was sent, because near capacity it falls by factors.
 
 use super::families::Family;
 use super::figures::{Figures, Measured, Part};
 
-/// A policy of a family in a cell.
+/// A member of a family in a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// The family.
     pub family: Family,
-    /// Its number.
+    /// The number of the member.
     pub number: f64,
-    /// What it came to.
+    /// Its result.
     pub measured: Measured,
 }
 
-/// The least of a figure, and whose it is.
+/// The least value of a figure, and the policy that reached it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Least {
     /// Milliseconds.
     pub value: f64,
     /// The family.
     pub family: Family,
-    /// Its number; interpolated ones too.
+    /// The number of the member; it may be interpolated.
     pub number: f64,
 }
 
-/// The least mean and the least p99, possibly of two policies; none where nobody sent as little as ours.
+/// The least mean and the least p99, possibly of two policies. `None` if no policy sent as little as ours.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Envelope {
-    /// Of the mean delay.
+    /// The least mean delay.
     pub mean: Option<Least>,
-    /// Of its 99th percentile.
+    /// The least 99th percentile of the delay.
     pub p99: Option<Least>,
 }
 
-/// What a policy may deliver less than ours and still count: one round trip's worth of waiting at the end of
-/// a run, and the dice.
+/// A policy counts if it delivers at least this fraction of what ours does. It allows for one round trip of
+/// waiting at the end of a run, and for chance.
 const DELIVERED: f64 = 0.98;
-/// Delays below these are equal: a quarter of the time of a packet at 25 Mbit/s for the mean, one packet for
-/// p99.
+/// Delays below these count as equal: a quarter of the time of a packet at 25 Mbit/s for the mean, one packet
+/// for p99.
 const MEAN_FLOOR_MS: f64 = 0.12;
 const P99_FLOOR_MS: f64 = 0.48;
-/// The goals (issue 5).
+/// The goals for our mean and our p99, as factors of the best (`docs/envelope.md`).
 const MEAN_GOAL: f64 = 1.10;
 const P99_GOAL: f64 = 1.25;
 
 impl Envelope {
-    /// Of `points`, in order of their numbers within each family, for what ours sent and delivered.
+    /// The envelope of `points`, which are in order of their numbers within each family, at what ours sent
+    /// and delivered.
     pub fn of(points: &[Point], ours: &Measured, part: Part) -> Self {
         let ours = ours.part(part);
         let least = |figure: fn(&Figures) -> f64, floor: f64| {
@@ -65,7 +66,7 @@ impl Envelope {
         Self { mean: least(|f| f.mean_ms, MEAN_FLOOR_MS), p99: least(|f| f.p99_ms, P99_FLOOR_MS) }
     }
 
-    /// Whether the mean or the p99 is at most `factor` times the other's.
+    /// Whether the mean or the p99 is at most `factor` times that of `other`.
     pub(super) fn is_near(&self, other: &Self, factor: f64) -> bool {
         let near = |one: Option<Least>, other: Option<Least>, floor: f64| match (one, other) {
             (Some(one), Some(other)) => one.value <= factor * other.value.max(floor),
@@ -74,7 +75,7 @@ impl Envelope {
         near(self.mean, other.mean, MEAN_FLOOR_MS) || near(self.p99, other.p99, P99_FLOOR_MS)
     }
 
-    /// Our mean over the least, and our p99 over the least; 0 where there is none.
+    /// Our mean over the least mean, and our p99 over the least p99; 0 if there is none.
     pub fn ratios(&self, ours: &Figures) -> [f64; 2] {
         let ratio = |ours: f64, least: Option<Least>, floor: f64| {
             least.map_or(0.0, |least| ours.max(floor) / least.value.max(floor))
@@ -92,7 +93,8 @@ fn counts(figures: &Figures, ours: &Figures) -> bool {
     figures.goodput_bps >= DELIVERED * ours.goodput_bps
 }
 
-/// The figure where a family that sent less than ours at `a` and more at `b` sends as much.
+/// The figure at which a family sends as much as ours, between `a`, which sent less, and `b`, which sent
+/// more.
 fn between(a: &Point, b: &Point, part: Part, ours: &Figures, figure: fn(&Figures) -> f64, floor: f64) -> Option<Least> {
     let (from, to) = (a.measured.part(part), b.measured.part(part));
     let straddles = from.sent_per_byte <= ours.sent_per_byte && ours.sent_per_byte < to.sent_per_byte;

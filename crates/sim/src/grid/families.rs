@@ -1,5 +1,5 @@
-//! The policies of the grid, in families of one number each: along it more is sent and delay falls, so that a
-//! family can be read at any overhead.
+//! The policies of the grid, in families with one number each. Along the number more is sent and the delay
+//! falls, so a family can be read at any overhead.
 
 use core::fmt;
 
@@ -9,31 +9,31 @@ use tidewire_proto::redundancy::{Answer, Redundancy};
 use super::baselines;
 use super::cells::Cell;
 
-/// One policy but for its number.
+/// A policy without its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Family {
-    /// SR-ARQ: what is lost is sent again.
+    /// SR-ARQ: lost symbols are sent again.
     Arq,
-    /// The same with several copies; the number counts them.
+    /// The same with several copies. The number is the number of copies.
     Nack,
-    /// A block code of `k` source symbols with answers; the number is its repairs per source symbol.
+    /// A block code of `k` source symbols with answers. The number is its repairs per source symbol.
     Block(u16),
-    /// The streaming code without answers; the number of this one and the next three is the repairs per
-    /// source symbol.
+    /// The streaming code without answers. The number of this and of the next three is the repairs per source
+    /// symbol.
     Open,
     /// The streaming code with answers.
     Closed,
-    /// With answers of two repairs more than asked.
+    /// The streaming code with answers of two repairs more than the deficit.
     Margin,
-    /// With answers uncoded.
+    /// The streaming code with uncoded answers.
     Caterpillar,
-    /// The rule of adaptive causal RLNC; the number is its threshold.
+    /// The rule of adaptive causal RLNC. The number is its threshold.
     AcRlnc,
 }
 
 impl Family {
-    /// All that ours is compared with.
+    /// All families that ours is compared with.
     pub const ALL: [Self; 11] = [
         Self::Arq,
         Self::Nack,
@@ -48,7 +48,7 @@ impl Family {
         Self::AcRlnc,
     ];
 
-    /// Values of its number to begin with, from little sent to much.
+    /// Initial values of the number, from little sent to much.
     pub(super) fn ladder(self, cell: &Cell) -> Vec<f64> {
         let taken = cell.taken();
         let shares = |least: f64| -> Vec<f64> {
@@ -58,7 +58,7 @@ impl Family {
         match self {
             Self::Arq => vec![1.0],
             Self::Nack => vec![2.0, 3.0, 4.0],
-            // Rounded to whole repairs, without those that are equal then.
+            // Rounded to whole repairs, without duplicates.
             Self::Block(k) => {
                 let mut repairs: Vec<f64> =
                     shares(0.0).iter().map(|share| (share * f64::from(k)).round() / f64::from(k)).collect();
@@ -66,14 +66,14 @@ impl Family {
                 repairs.dedup();
                 repairs
             }
-            // Without answers less than the loss takes is never enough.
+            // Without answers, a share below what the loss requires is never enough.
             Self::Open => shares(taken + 0.005),
             Self::Closed | Self::Margin | Self::Caterpillar => shares(0.0),
             Self::AcRlnc => vec![0.0, 0.3, 0.7],
         }
     }
 
-    /// The value that stands for `number`, where not every one does.
+    /// The allowed value next to `number`, if not every value is allowed.
     pub(super) fn nearest(self, number: f64) -> Option<f64> {
         match self {
             Self::Arq | Self::Nack => None,
@@ -82,7 +82,7 @@ impl Family {
         }
     }
 
-    /// What a connection is told.
+    /// The profile of a member.
     pub(super) fn profile(self, number: f64) -> Profile {
         let streaming = Redundancy::every(1.0 + 1.0 / number);
         let redundancy = match self {

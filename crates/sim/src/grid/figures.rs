@@ -1,4 +1,4 @@
-//! What one run of a policy in a cell comes to: delay, overhead and goodput, from the third second on and
+//! The result of one run of a policy in a cell: delay, overhead and goodput, from the third second on and
 //! from the beginning.
 
 use core::time::Duration;
@@ -10,10 +10,10 @@ use super::cells::Cell;
 use crate::pair::End;
 use crate::report::Trial;
 
-/// Start-up is over by then: goals L1 and L2 (`docs/figures.md`) are measured from the third second on.
+/// By this time start-up is over. Goals L1 and L2 (`docs/figures.md`) are measured from the third second on.
 const STEADY_AFTER: Duration = Duration::from_secs(3);
 
-/// Which part of a run.
+/// A part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// From the third second on.
@@ -27,9 +27,9 @@ pub enum Part {
 pub struct Figures {
     /// IP bytes sent for each byte delivered.
     pub sent_per_byte: f64,
-    /// In-order delay of a source symbol, milliseconds: mean.
+    /// Mean in-order delay of a source symbol, in milliseconds.
     pub mean_ms: f64,
-    /// Its 99th percentile.
+    /// 99th percentile of that delay, in milliseconds.
     pub p99_ms: f64,
     /// Bits per second delivered.
     pub goodput_bps: f64,
@@ -53,7 +53,8 @@ impl Measured {
         }
     }
 
-    /// Runs a policy with seeds 1 to `seeds` for three seconds and `seconds` more: medians of each figure.
+    /// Runs a policy with seeds 1 to `seeds` for three seconds and `seconds` more, and takes the median of
+    /// each figure.
     pub(super) fn of(cell: &Cell, profile: Profile, seeds: u64, seconds: u32) -> Self {
         let runs: Vec<Self> = (1..=seeds).map(|seed| run(cell, profile, seed, seconds)).collect();
         let median = |of: &dyn Fn(&Self) -> f64| {
@@ -98,7 +99,7 @@ fn between([sent_early, early]: &[Stats; 2], [sent_late, late]: &[Stats; 2], sec
     Figures { sent_per_byte: sent / delivered.max(1.0), mean_ms, p99_ms, goodput_bps: delivered * 8.0 / seconds }
 }
 
-/// Mean and 99th percentile, in milliseconds, of what `late` counts beyond `early`.
+/// Mean and 99th percentile, in milliseconds, of the delays that `late` counts beyond `early`.
 fn delays(early: &DelayHistogram, late: &DelayHistogram) -> (f64, f64) {
     let count = late.count() - early.count();
     if count == 0 {

@@ -1,11 +1,11 @@
-//! The grid: our redundancy policy, with its defaults, against every policy known, through the real protocol
+//! The grid: our redundancy policy with its defaults against every known policy, through the real protocol
 //! and over the same links.
 //!
-//! For each [`Cell`] ours runs first; then each [`Family`] of policies climbs its ladder, from little sent to
-//! much, until it sends more than ours did, and is run twice more where it should send as much. Families that
-//! are near the best with the first seed do so again with all. [`Envelope`] then says what the best of them
-//! reached for no more than ours sent. Tests and the example `grid` call [`judge`]; a cell's row depends on
-//! nothing but the cell, the seeds and the seconds.
+//! For each [`Cell`] ours runs first. Then each [`Family`] of policies runs with the numbers of its ladder,
+//! from little sent to much, until it sends more than ours, and twice more with numbers that should send as
+//! much. Families that are near the best with the first seed run again with all seeds. [`Envelope`] then
+//! gives the best result at no more than what ours sent. Tests and the example `grid` call [`judge`]. The row
+//! of a cell depends only on the cell, the seeds and the seconds.
 
 mod baselines;
 mod cells;
@@ -30,25 +30,25 @@ pub use table::{json, markdown};
 /// How long and how often each policy runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Seeds, of which medians are taken.
+    /// Number of seeds, over which medians are taken.
     pub seeds: u64,
     /// Virtual seconds after the first three.
     pub seconds: u32,
 }
 
-/// What came of a cell.
+/// The results of a cell.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The cell.
     pub cell: Cell,
-    /// Ours.
+    /// The result of ours.
     pub ours: Measured,
-    /// All others, by family and number.
+    /// All other results, by family and number.
     pub points: Vec<Point>,
 }
 
 impl Row {
-    /// The best of the others, for what ours sent in this part of the run.
+    /// The best of the others, at what ours sent in this part of the run.
     pub fn envelope(&self, part: Part) -> Envelope {
         Envelope::of(&self.points, &self.ours, part)
     }
@@ -59,8 +59,8 @@ impl Row {
     }
 }
 
-/// Runs every cell with all of `families`, two at a time, and hands each row to `done` as it comes; in the
-/// order of `cells` at the end.
+/// Runs every cell with all of `families`, two cells at a time. Passes each row to `done` as it is ready, and
+/// returns all rows in the order of `cells`.
 pub fn judge(cells: &[Cell], families: &[Family], effort: Effort, done: impl Fn(&Row) + Sync) -> Vec<Row> {
     let next = AtomicUsize::new(0);
     let rows = Mutex::new(Vec::new());
@@ -97,14 +97,14 @@ fn row(cell: &Cell, families: &[Family], effort: Effort) -> Row {
     Row { cell: *cell, ours, points }
 }
 
-/// A family whose mean and p99 are both more than so many times the best with the first seed is not run with
-/// the others: no dice are that uneven. Chosen.
+/// A family whose mean and p99 are both more than this factor above the best with the first seed is not run
+/// with the other seeds. Chosen: chance alone never makes such a difference.
 const NEAR: f64 = 1.5;
-/// Numbers looked for between the two that send less and more than ours: after two what is sent differs by a
-/// few thousandths.
+/// Numbers tried between the two that send less and more than ours. After two, what is sent differs by a few
+/// thousandths.
 const REFINEMENTS: usize = 2;
 
-/// The family's ladder up to where it sends more than ours, and numbers that should send as much.
+/// Runs the family's ladder until it sends more than ours, and then numbers that should send as much.
 fn climb(cell: &Cell, family: Family, ours: &Measured, effort: Effort) -> Vec<Point> {
     let run = |number| {
         let measured = Measured::of(cell, family.profile(number), effort.seeds, effort.seconds);

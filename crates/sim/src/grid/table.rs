@@ -1,4 +1,4 @@
-//! The grid as people and programs read it: Markdown and JSON.
+//! The grid as Markdown and JSON.
 
 use core::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::envelope::{Least, reached};
 use super::figures::{Figures, Part};
 use super::{Family, Row};
 
-/// A table of one part of the runs, a row per cell, and a line with the sum of it.
+/// A table of one part of the runs, with one row per cell and a summary line.
 pub fn markdown(rows: &[Row], part: Part) -> String {
     let mut text = String::from(
         "| cell | ours: mean, p99 ms / sent | best mean ms | of | ratio | best p99 ms | of | ratio | |\n\
@@ -22,7 +22,7 @@ pub fn markdown(rows: &[Row], part: Part) -> String {
         };
         let (mean, p99) = (best(envelope.mean, ratios[0]), best(envelope.p99, ratios[1]));
         let missed = if reached(ratios) { "" } else { "missed" };
-        // Nothing fails to be written into a string.
+        // Writing into a string cannot fail.
         let _ = writeln!(
             text,
             "| {} | {mean_ms:.2}, {p99_ms:.1} / {sent_per_byte:.3} | {mean} | {p99} | {missed} |",
@@ -33,7 +33,7 @@ pub fn markdown(rows: &[Row], part: Part) -> String {
     text
 }
 
-/// How many cells are reached, and the worst ratios.
+/// How many cells reach the goals, and the worst ratios.
 fn summary(rows: &[Row], part: Part) -> String {
     let all: Vec<[f64; 2]> = rows.iter().map(|row| row.ratios(part)).collect();
     let count = |of: &dyn Fn([f64; 2]) -> bool| all.iter().filter(|&&ratios| of(ratios)).count();
@@ -60,14 +60,14 @@ fn named(family: Family, number: f64) -> String {
     }
 }
 
-/// Every point of every cell, one JSON object a line; ours has family `adaptive`.
+/// Every point of every cell, one JSON object per line. Ours has the family `adaptive`.
 pub fn json(rows: &[Row]) -> String {
     let mut text = String::new();
     for row in rows {
         let mut line = |family: &str, number: f64, measured: &super::Measured| {
             let figures = |part| {
                 let Figures { sent_per_byte, mean_ms, p99_ms, goodput_bps } = *measured.part(part);
-                // JSON has no infinity: a policy that delivered nothing has no delay.
+                // JSON has no infinity. A policy that delivered nothing has no delay.
                 let ms = |value: f64| if value.is_finite() { format!("{value:.4}") } else { "null".to_owned() };
                 let (mean, p99) = (ms(mean_ms), ms(p99_ms));
                 format!(

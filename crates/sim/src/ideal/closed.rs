@@ -1,24 +1,24 @@
-//! The schemes of paper K with feedback: retransmission, a block code, the streaming code; and the block code
-//! without.
+//! The schemes of the streaming-code paper with feedback (retransmission, a block code, the streaming code),
+//! and the block code without feedback.
 //!
-//! The sender is saturated and knows the fate of each packet `round_trip` slots after it was sent; feedback
-//! is not lost. Each runs until so many source symbols were sent; those not delivered by then are not
-//! counted.
+//! The sender is saturated and knows the fate of each packet `round_trip` slots after it was sent. Feedback
+//! is not lost. Each scheme runs until the given number of source symbols was sent; symbols not delivered by
+//! then are not counted.
 
 use std::collections::VecDeque;
 
 use super::{Delays, ROUNDING};
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// In-order delay of the source symbols that were delivered.
+    /// In-order delay of the delivered source symbols.
     pub delays: Delays,
-    /// Source symbols over all packets.
+    /// Source symbols per packet.
     pub rate: f64,
 }
 
-/// What is lost is sent again (K-A5).
+/// Selective repeat: lost symbols are sent again.
 pub fn retransmission(round_trip: usize, symbols: u64, mut lost: impl FnMut() -> bool) -> Outcome {
     let (mut order, mut flying, mut again) = (Order::default(), VecDeque::new(), VecDeque::new());
     while order.sent < symbols {
@@ -36,10 +36,10 @@ pub fn retransmission(round_trip: usize, symbols: u64, mut lost: impl FnMut() ->
     order.outcome()
 }
 
-/// Generations of `k` source symbols and `r` repairs; what one lacks when all its packets' fates are known is
-/// sent as further repairs, before all else, until it is decoded (K-A4).
+/// Generations of `k` source symbols and `r` repairs. When the fates of all packets of a generation are
+/// known, its deficit is sent as further repairs, before all else, until it is decoded.
 pub fn block(k: u64, r: u64, round_trip: usize, symbols: u64, mut lost: impl FnMut() -> bool) -> Outcome {
-    /// Packets sent or to be sent, those whose fate is known, and those that arrived: as the sender knows,
+    /// Packets sent or to be sent, packets whose fate is known, and packets that arrived, as the sender knows
     /// and in truth.
     #[derive(Clone)]
     struct Generation {
@@ -87,8 +87,8 @@ pub fn block(k: u64, r: u64, round_trip: usize, symbols: u64, mut lost: impl FnM
     order.outcome()
 }
 
-/// One repair in `spacing` packets over all that is not decoded, and as many more as the known deficit
-/// exceeds those under way (K-A1 to K-A3).
+/// One repair in `spacing` packets over all symbols that are not decoded, and as many more as the known
+/// deficit exceeds the repairs in flight.
 pub fn streaming(spacing: f64, round_trip: usize, symbols: u64, mut lost: impl FnMut() -> bool) -> Outcome {
     let (mut order, mut flying) = (Order::default(), VecDeque::new());
     let (mut due, mut deficit, mut known_deficit, mut under_way) = (0.0, 0u64, 0u64, 0u64);
@@ -125,8 +125,8 @@ pub fn streaming(spacing: f64, round_trip: usize, symbols: u64, mut lost: impl F
     order.outcome()
 }
 
-/// Generations of `k` and `r` without feedback: what one does not decode is given up at its end. The delays
-/// of what is delivered, and the fraction of source symbols that is not.
+/// Generations of `k` and `r` without feedback. A generation that is not decoded at its end is given up.
+/// Returns the delays of delivered symbols, and the fraction that is not delivered.
 pub fn block_open(k: u64, r: u64, generations: u64, mut lost: impl FnMut() -> bool) -> (Delays, f64) {
     let (mut delays, mut missing) = (Delays::default(), 0);
     for _ in 0..generations {
@@ -151,19 +151,19 @@ fn settled<T>(flying: &mut VecDeque<(T, bool)>, round_trip: usize) -> Option<(T,
     if flying.len() >= round_trip { flying.pop_front() } else { None }
 }
 
-/// The receiver's queue of what is not delivered yet, in order, and the clock.
+/// The receiver's queue of undelivered symbols, in order, and the clock.
 #[derive(Default)]
 struct Order {
     slot: u64,
     sent: u64,
-    /// First symbol that is not delivered; from it on when each was sent, and whether it is known.
+    /// The first undelivered symbol; for each symbol from it on, when it was sent and whether it is known.
     edge: u64,
     waiting: VecDeque<(u64, bool)>,
     delays: Delays,
 }
 
 impl Order {
-    /// The next source symbol goes out.
+    /// Sends the next source symbol.
     fn send(&mut self) -> u64 {
         self.waiting.push_back((self.slot, false));
         self.sent += 1;
@@ -176,7 +176,7 @@ impl Order {
         }
     }
 
-    /// Delivers what it can; the slot is over.
+    /// Delivers all it can and ends the slot.
     fn step(&mut self) {
         while let Some(&(at, true)) = self.waiting.front() {
             self.waiting.pop_front();

@@ -1,9 +1,9 @@
-//! The codes of paper K without a protocol: one packet per slot, feedback exact, each innovative packet worth
-//! one symbol.
+//! The codes of the streaming-code paper without a protocol: one packet per slot, exact feedback, and each
+//! innovative packet worth one symbol.
 //!
-//! What the mathematics of `tidewire_proto::model` is held to, and the middle ground between it and the real
-//! code in the papers' reproductions. Delay is in slots: the slot of a source symbol's in-order delivery
-//! minus the slot that it was sent in.
+//! It checks the mathematics of `tidewire_proto::model`, and stands between that and the real code in the
+//! papers' reproductions. Delay is in slots: the slot in which a source symbol is delivered in order, minus
+//! the slot in which it was sent.
 
 mod closed;
 
@@ -11,14 +11,14 @@ pub use closed::{Outcome, block, block_open, retransmission, streaming};
 
 use crate::link::{Loss, LossProcess};
 
-/// How many source symbols waited how many slots.
+/// Number of source symbols by delay in slots.
 #[derive(Clone, Debug, Default)]
 pub struct Delays {
     counts: Vec<u64>,
 }
 
 impl Delays {
-    /// Takes one delay; beyond a million slots it counts as a million.
+    /// Adds one delay. Delays above a million slots count as a million.
     pub fn record(&mut self, slots: u64) {
         let slot = slots.min(LONGEST) as usize;
         if slot >= self.counts.len() {
@@ -27,12 +27,12 @@ impl Delays {
         self.counts[slot] += 1;
     }
 
-    /// Source symbols counted.
+    /// Number of source symbols counted.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Arithmetic mean; NaN when nothing was counted.
+    /// Arithmetic mean; NaN if nothing was counted.
     pub fn mean(&self) -> f64 {
         let sum: u64 = (0..).zip(&self.counts).map(|(slots, count)| slots * count).sum();
         sum as f64 / self.count() as f64
@@ -54,22 +54,22 @@ impl Delays {
         (0..).zip(self.counts.iter().copied()).filter(|&(_, count)| count > 0)
     }
 
-    /// Both together.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.counts.resize(self.counts.len().max(other.counts.len()), 0);
         self.counts.iter_mut().zip(&other.counts).for_each(|(sum, count)| *sum += count);
     }
 }
 
-/// Whether each packet in turn is lost.
+/// Tells for each packet in turn whether it is lost.
 pub fn losses(loss: &Loss, seed: u64) -> impl FnMut() -> bool + use<> {
     let mut process = LossProcess::new(loss, seed);
     let mut serial = 0..;
     move || serial.next().is_some_and(|serial| process.loses(serial))
 }
 
-/// The streaming code, open loop: one repair in `spacing > 1` packets, evenly placed as by the policy
-/// `every`, over all that was sent.
+/// The streaming code without feedback: one repair in `spacing > 1` packets over everything that was sent,
+/// evenly placed as by the policy `every`.
 pub fn open_loop(spacing: f64, symbols: u64, mut lost: impl FnMut() -> bool) -> Delays {
     let mut delays = Delays::default();
     let (mut due, mut deficit, mut waiting) = (0.0, 0u64, Vec::new());
@@ -92,9 +92,9 @@ pub fn open_loop(spacing: f64, symbols: u64, mut lost: impl FnMut() -> bool) -> 
     delays
 }
 
-/// Longest delay told apart.
+/// Longest delay that is counted separately.
 const LONGEST: u64 = 1 << 20;
-/// The fifth repair of `every:5` must not come a slot late.
+/// Tolerance for rounding: the fifth repair of `every:5` must not come a slot late.
 const ROUNDING: f64 = 1e-9;
 
 #[cfg(test)]
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_loss_waits_for_the_next_repair_that_arrives() {
-        // One repair after two symbols; symbol 1 and the first repair are lost: slots 0 1 [2] 3 4 [5].
+        // One repair after two symbols. Symbol 1 and the first repair are lost: slots 0 1 [2] 3 4 [5].
         let mut fates = [false, true, true, false, false, false].into_iter();
         let delays = open_loop(3.0, 5, || fates.next().unwrap_or(false));
         let counts: Vec<_> = delays.counts().collect();

@@ -1,9 +1,10 @@
-//! The rate of a link and the drop-tail queue in front of it.
+//! The rate of a link and the drop-tail queue before it.
 //!
-//! First in, first out, and every packet's length is known: so the moments at which a packet will begin and
-//! end its service are fixed when it arrives, and nothing needs to happen in between. Only the list of those
-//! that wait is kept, for the queue's limit. Serialisation is exact: the fraction of a nanosecond that one
-//! packet leaves over is charged to the next, so that a busy link carries its rate over any length of time.
+//! The queue is first in, first out, and every packet's length is known. So the times at which a packet's
+//! service begins and ends are fixed when it arrives, and nothing has to happen in between. Only the list of
+//! waiting packets is kept, for the limit of the queue. Serialisation is exact: the fraction of a nanosecond
+//! that remains from one packet is charged to the next, so a busy link carries exactly its rate over any
+//! time.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -12,13 +13,13 @@ use std::sync::Arc;
 use super::config::{Capacity, Queue, nanos};
 use super::trace::TraceCursor;
 
-/// A queue and the server behind it. Times are nanoseconds since the start, lengths are IP bytes.
+/// A queue and its server. Times are nanoseconds since the start, lengths are IP bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Bottleneck {
     server: Server,
-    /// Most bytes that may wait.
+    /// Maximum number of bytes that wait.
     limit: u64,
-    /// Packets whose service has not begun, as (when it begins, length).
+    /// Packets whose service has not begun: when it begins, and their lengths.
     waiting: VecDeque<(u64, u64)>,
     waiting_bytes: u64,
 }
@@ -27,7 +28,7 @@ pub(super) struct Bottleneck {
 enum Server {
     Fixed {
         bits_per_second: u64,
-        /// When the last packet is out: `free_at` nanoseconds and `carry / bits_per_second` more.
+        /// When the last packet has left: `free_at` nanoseconds plus `carry / bits_per_second`.
         free_at: u64,
         carry: u64,
     },
@@ -37,14 +38,15 @@ enum Server {
 /// When a packet is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Service {
-    /// Its first byte leaves.
+    /// When its first byte leaves.
     pub(super) start: u64,
-    /// Its last byte has left.
+    /// When its last byte has left.
     pub(super) end: u64,
 }
 
 impl Bottleneck {
-    /// `None` when the capacity is unlimited. Without a `queue` the limit is what `round_trip` carries.
+    /// `None` if the capacity is unlimited. Without a `queue`, the limit is what the capacity carries in
+    /// `round_trip`.
     pub(super) fn new(capacity: &Capacity, queue: Option<Queue>, round_trip: Duration) -> Option<Self> {
         let server = match capacity {
             Capacity::Unlimited => return None,
@@ -59,7 +61,7 @@ impl Bottleneck {
         Some(Self { server, limit, waiting: VecDeque::new(), waiting_bytes: 0 })
     }
 
-    /// Offers a packet; `None` when the queue has no room for it.
+    /// Offers a packet; `None` if the queue has no room for it.
     pub(super) fn offer(&mut self, now: u64, bytes: u64) -> Option<Service> {
         while let Some(&(start, waited)) = self.waiting.front()
             && start <= now
@@ -92,7 +94,7 @@ impl Server {
         }
     }
 
-    /// When a packet that arrives at `now` begins its service.
+    /// When the service of a packet that arrives at `now` begins.
     fn start(&mut self, now: u64) -> u64 {
         match self {
             Self::Fixed { free_at, carry, .. } => {
@@ -105,7 +107,7 @@ impl Server {
         }
     }
 
-    /// Serves a packet from `start` on; returns when it is out.
+    /// Serves a packet from `start` on. Returns when it has left.
     fn serve(&mut self, start: u64, bytes: u64) -> u64 {
         match self {
             Self::Fixed { bits_per_second, free_at, carry } => {
@@ -120,7 +122,7 @@ impl Server {
     }
 }
 
-/// Smallest queue that nobody asked for: ten full packets, the initial window of RFC 6928.
+/// Smallest default queue: ten full packets, the initial window of RFC 6928.
 const LEAST_DEFAULT_QUEUE: u64 = 10 * 1_500;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;

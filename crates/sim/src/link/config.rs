@@ -1,8 +1,9 @@
-//! What one direction of a link does to datagrams: plain data, valid by construction, cheap to clone.
+//! What one direction of a link does to datagrams: plain data that is valid by construction and cheap to
+//! clone.
 //!
-//! Filled in by hand, from the text forms of [`crate::settings`], or from a scenario file; read once by
-//! [`Link::new`](super::Link::new). Values that could be wrong (a probability, a Gilbert pair, a blackout)
-//! have types that cannot be built wrong, so making a link cannot fail. All times count from [`Time::ZERO`].
+//! It is filled in by code, by the text forms of [`crate::settings`] or by a scenario file, and read once by
+//! [`Link::new`](super::Link::new). Values that could be invalid (a probability, a Gilbert pair, a blackout)
+//! have types that cannot be, so making a link cannot fail. All times count from [`Time::ZERO`].
 //!
 //! [`Time::ZERO`]: tidewire_proto::Time::ZERO
 
@@ -12,46 +13,45 @@ use std::sync::Arc;
 use super::trace::RateTrace;
 use tidewire_units::{Probability, Rate};
 
-/// Bytes of an IPv4 and a UDP header (RFC 791 section 3.1, RFC 768): what a datagram costs beyond its
-/// payload.
+/// Bytes of an IPv4 and a UDP header (RFC 791 section 3.1, RFC 768), which each datagram costs in addition to
+/// its payload.
 pub const IPV4_UDP_HEADERS: usize = 28;
 
-/// One direction of a link. The default is a perfect one: no limit, no delay, no loss.
+/// One direction of a link. The default is perfect: no limit, no delay, no loss.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LinkConfig {
-    /// How fast IP bytes leave the queue.
+    /// Rate at which IP bytes leave the queue.
     pub capacity: Capacity,
-    /// Drop-tail limit of the queue in front of [`capacity`](Self::capacity). `None` is what the capacity
-    /// carries in one round trip (for a lone link: twice its delay), at least ten packets of 1,500 bytes. A
+    /// Drop-tail limit of the queue before [`capacity`](Self::capacity). `None` means what the capacity
+    /// carries in one round trip (for a single link: twice its delay), at least ten packets of 1,500 bytes. A
     /// link of unlimited capacity has no queue.
     pub queue: Option<Queue>,
-    /// Datagrams that wait for longer than this leave the queue marked, as by an ECN threshold (RFC 3168):
-    /// who carries them makes that a congestion mark where the sender said that it knows them. None never
-    /// marks.
+    /// Datagrams that wait longer than this are marked, as by an ECN threshold (RFC 3168). The caller turns
+    /// the mark into a congestion mark if the sender said that it supports them. `None` never marks.
     pub mark: Option<Duration>,
-    /// Least one-way time, spent after the queue.
+    /// Least one-way time, which follows the queue.
     pub delay: Duration,
-    /// Extra one-way time, uniform in `[0, jitter]`, drawn for each datagram. Order is kept: a datagram whose
-    /// draw would let it overtake arrives together with the one before it. So the closer the datagrams, the
-    /// nearer their delay stays to the upper end, and the more of them arrive in clumps.
+    /// Extra one-way time, uniform in `[0, jitter]`, drawn for each datagram. The order is kept: a datagram
+    /// that would overtake arrives together with the one before it. So the closer the datagrams, the nearer
+    /// their delay is to the upper end, and the more of them arrive together.
     pub jitter: Duration,
     /// Which datagrams are held back so that later ones overtake them.
     pub reorder: Reorder,
-    /// Chance that a datagram arrives twice, the copy right behind the first.
+    /// Probability that a datagram arrives twice, the copy right after the first.
     pub duplicate: Probability,
-    /// Chance that a datagram arrives with one byte changed.
+    /// Probability that a datagram arrives with one byte changed.
     pub corrupt: Probability,
-    /// Which datagrams vanish.
+    /// Which datagrams are lost.
     pub loss: Loss,
-    /// When nothing passes.
+    /// Times at which nothing passes.
     pub blackouts: Vec<Blackout>,
-    /// Bytes counted on top of each payload, so that rates, queues and the MTU are of IP packets.
+    /// Bytes added to each payload, so that rates, queues and the MTU apply to IP packets.
     pub headers: usize,
-    /// Longest IP packet that passes; longer ones vanish without a word, as behind a router whose ICMP is
-    /// filtered.
+    /// Longest IP packet that passes. Longer ones are lost without an error message, as behind a router whose
+    /// ICMP is filtered.
     pub mtu: Option<usize>,
-    /// Where all randomness of this direction comes from.
+    /// The source of all randomness of this direction.
     pub seed: u64,
 }
 
@@ -75,53 +75,53 @@ impl Default for LinkConfig {
     }
 }
 
-/// How fast IP bytes leave a link's queue.
+/// Rate at which IP bytes leave a link's queue.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Capacity {
-    /// At once: no queue, no serialisation time.
+    /// Unlimited: no queue and no serialisation time.
     Unlimited,
-    /// At a constant rate.
+    /// A constant rate.
     Fixed(Rate),
-    /// At the delivery opportunities of a recorded link.
+    /// The delivery opportunities of a recorded link.
     Trace(Arc<RateTrace>),
 }
 
-/// The drop-tail limit of a queue. It bounds the IP bytes that *wait*: the packet in service (its first byte
-/// has left) is not counted, and a packet that finds the link idle never waits.
+/// The drop-tail limit of a queue. It bounds the IP bytes that *wait*. The packet in service (its first byte
+/// has left) does not count, and a packet that finds the link idle never waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
     /// This many IP bytes.
     Bytes(u64),
-    /// What the capacity (of a trace: its mean) carries in this time.
+    /// What the capacity (for a trace: its mean) carries in this time.
     Time(Duration),
 }
 
-/// Holding back: a datagram arrives `by` later than it would have, and those behind it do not wait for it.
+/// Reordering: a datagram arrives `by` later than it would have, and later datagrams do not wait for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reorder {
-    /// Chance for each datagram.
+    /// Probability for each datagram.
     pub probability: Probability,
-    /// How long it is held.
+    /// How long it is held back.
     pub by: Duration,
 }
 
-/// Which datagrams vanish after the queue. Independent loss of probability p is the Gilbert model whose mean
-/// burst is 1/(1-p), and is drawn the same way.
+/// Which datagrams are lost after the queue. Independent loss of probability p is the Gilbert model with mean
+/// burst 1/(1-p), and is drawn the same way.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Loss {
-    /// None do.
+    /// No loss.
     None,
-    /// Each with this probability, independently.
+    /// Each datagram with this probability, independently.
     Iid(Probability),
-    /// In bursts.
+    /// Losses in bursts.
     Gilbert(Gilbert),
-    /// As recorded: entry i says whether datagram i past the queue vanishes; begins anew at the end. An empty
-    /// trace loses nothing.
+    /// As recorded: entry i tells whether datagram i after the queue is lost. It starts again at the end. An
+    /// empty trace loses nothing.
     Trace(Arc<[bool]>),
 }
 
-/// The two-state loss model of Gilbert (1960) with certain loss in the bad state, stepped once for each
-/// datagram past the queue, started in its steady state.
+/// The two-state loss model of Gilbert (1960) with certain loss in the bad state. It makes one step for each
+/// datagram after the queue and starts in its steady state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gilbert {
     loss: Probability,
@@ -129,11 +129,12 @@ pub struct Gilbert {
 }
 
 impl Gilbert {
-    /// The model that in the long run loses `loss` of the datagrams, in runs of `mean_burst` on average.
+    /// The model that loses the fraction `loss` of the datagrams in the long run, in runs of `mean_burst` on
+    /// average.
     ///
     /// # Errors
-    /// When no such model exists: bursts are at least one datagram long, and between two bursts at least one
-    /// datagram passes, so that `mean_burst` is at least 1 and at least P/(1-P).
+    /// Fails if there is no such model. A burst is at least one datagram long, and between two bursts at
+    /// least one datagram passes, so `mean_burst` is at least 1 and at least P/(1-P).
     pub fn new(loss: Probability, mean_burst: f64) -> Result<Self, ImpossibleBurst> {
         let least = (loss.value() / (1.0 - loss.value())).max(1.0);
         if mean_burst.is_finite() && mean_burst >= least {
@@ -143,22 +144,22 @@ impl Gilbert {
         }
     }
 
-    /// Share of datagrams lost in the long run.
+    /// Fraction of datagrams lost in the long run.
     pub fn loss(&self) -> Probability {
         self.loss
     }
 
-    /// Mean number of datagrams lost in a row.
+    /// Mean number of consecutive lost datagrams.
     pub fn mean_burst(&self) -> f64 {
         self.mean_burst
     }
 
-    /// Chance that the datagram after one that passed is lost: P/((1-P)B).
+    /// Probability that the datagram after one that passed is lost: P/((1-P)B).
     pub fn loss_after_pass(&self) -> f64 {
         self.loss.value() / ((1.0 - self.loss.value()) * self.mean_burst)
     }
 
-    /// Chance that the datagram after a lost one is lost too: 1 - 1/B.
+    /// Probability that the datagram after a lost one is lost too: 1 - 1/B.
     pub fn loss_after_loss(&self) -> f64 {
         1.0 - 1.0 / self.mean_burst
     }
@@ -167,11 +168,11 @@ impl Gilbert {
 /// A pair of loss rate and mean burst length that no Gilbert model has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ImpossibleBurst {
-    /// The loss rate asked for.
+    /// The requested loss rate.
     pub loss: Probability,
-    /// The mean burst asked for, in datagrams.
+    /// The requested mean burst, in datagrams.
     pub mean_burst: f64,
-    /// The shortest mean burst that this loss rate allows; infinite at a loss of 100 %.
+    /// The shortest mean burst that this loss rate allows; infinite at 100 % loss.
     pub least: f64,
 }
 
@@ -189,8 +190,8 @@ impl core::fmt::Display for ImpossibleBurst {
 
 impl core::error::Error for ImpossibleBurst {}
 
-/// A stretch of time `[start, end)` in which nothing passes, once or periodically. A datagram is judged at
-/// the moment its last bit leaves the queue.
+/// A time `[start, end)` in which nothing passes, once or periodically. What counts for a datagram is the
+/// time at which its last bit leaves the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blackout {
     start: u64,
@@ -202,15 +203,15 @@ impl Blackout {
     /// One blackout from `start` until just before `end`.
     ///
     /// # Errors
-    /// When it would end before it begins, or take no time.
+    /// Fails if it would end before it begins, or have no duration.
     pub fn once(start: Duration, end: Duration) -> Result<Self, EmptyBlackout> {
         Self::new(start, end, None)
     }
 
-    /// A blackout from `start` until just before `end`, and again after each `period`.
+    /// A blackout from `start` until just before `end`, repeated after each `period`.
     ///
     /// # Errors
-    /// When it would end before it begins, take no time, or last as long as `period`.
+    /// Fails if it would end before it begins, have no duration, or last as long as `period`.
     pub fn periodic(start: Duration, end: Duration, period: Duration) -> Result<Self, EmptyBlackout> {
         Self::new(start, end, Some(period))
     }
@@ -222,7 +223,7 @@ impl Blackout {
         Ok(Self { start: nanos(start), end: nanos(end), every: period.map(nanos) })
     }
 
-    /// Whether the link is dead at `now`, in nanoseconds since the start.
+    /// Whether nothing passes at `now`, in nanoseconds since the start.
     pub(super) fn covers(&self, now: u64) -> bool {
         let Some(since) = now.checked_sub(self.start) else { return false };
         self.every.map_or(since, |every| since % every) < self.end - self.start
@@ -232,11 +233,11 @@ impl Blackout {
 /// A blackout that covers nothing, or everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EmptyBlackout {
-    /// Its first moment.
+    /// Its beginning.
     pub start: Duration,
-    /// The first moment after it.
+    /// Its end, which it does not include.
     pub end: Duration,
-    /// Time from one to the next.
+    /// Time from one beginning to the next.
     pub period: Option<Duration>,
 }
 

@@ -1,11 +1,11 @@
-//! Which datagrams a link loses. Asked once for each datagram past the queue, in order.
+//! Decides which datagrams a link loses. Called once for each datagram after the queue, in order.
 
 use std::sync::Arc;
 
 use super::config::Loss;
 use super::random::{Purpose, Stream};
 
-/// The running loss model of one link direction.
+/// The state of the loss model of one link direction.
 #[derive(Clone, Debug)]
 pub(crate) struct LossProcess {
     stream: Stream,
@@ -15,8 +15,8 @@ pub(crate) struct LossProcess {
 #[derive(Clone, Debug)]
 enum Model {
     None,
-    /// Independent and Gilbert loss: a threshold for the next draw after a pass and one after a loss. With
-    /// both equal the losses are independent.
+    /// Independent and Gilbert loss: a threshold for the next draw after a pass and one after a loss. If both
+    /// are equal, the losses are independent.
     TwoState {
         after_pass: f64,
         after_loss: f64,

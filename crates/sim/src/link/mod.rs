@@ -49,19 +49,19 @@ pub use trace::{OPPORTUNITY_BYTES, RateTrace, TraceError};
 #[derive(Clone, Debug)]
 pub struct Link<T> {
     config: LinkConfig,
-    /// Behind a lock, since links can share one.
+    /// Behind a lock, because links can share one.
     bottleneck: Option<Arc<Mutex<Bottleneck>>>,
     loss: LossProcess,
     streams: Streams,
-    /// Datagrams past the MTU and the queue; each one's number names its draws.
+    /// Number of datagrams that passed the MTU and the queue. The number of a datagram selects its draws.
     serial: u64,
-    /// Arrival of the newest datagram that was not held back; the next one is not earlier.
+    /// Arrival of the newest datagram that was not held back. The next one does not arrive earlier.
     newest_arrival: u64,
     /// In order of arrival.
     in_order: VecDeque<InFlight<T>>,
-    /// Those held back, earliest arrival on top.
+    /// Datagrams held back, the earliest arrival on top.
     held: BinaryHeap<Reverse<InFlight<T>>>,
-    /// The second copy of the datagram handed out last.
+    /// The second copy of the datagram returned last.
     copy: Option<Delivery<T>>,
     stats: LinkStats,
 }
@@ -75,19 +75,19 @@ struct Streams {
     damage: Stream,
 }
 
-/// What became of a datagram given to a link.
+/// What happens to a datagram sent on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fate {
-    /// It will arrive, from [`Link::poll_delivery`] at this moment.
+    /// It will arrive: [`Link::poll_delivery`] returns it at this time.
     Carried {
-        /// The moment of delivery.
+        /// When it arrives.
         arrives: Time,
     },
     /// The queue had no room for it.
     QueueFull,
     /// Its IP packet was longer than the MTU.
     TooLong,
-    /// The loss model took it.
+    /// The loss model dropped it.
     Lost,
     /// It left the queue in a blackout.
     BlackedOut,
@@ -100,23 +100,24 @@ pub struct Delivery<T> {
     pub payload: T,
     /// When it arrived, which may be before the `now` of the call.
     pub at: Time,
-    /// The change that the payload suffered, to be applied by the caller.
+    /// The change of the payload, which the caller has to apply.
     pub corruption: Option<Corruption>,
-    /// It waited so long that it is to carry a congestion mark, if its sender knows them; the caller's too.
+    /// Whether it waited so long that it must carry a congestion mark if its sender supports them. The caller
+    /// applies the mark.
     pub marked: bool,
 }
 
-/// One changed byte. Whatever checksum the datagram carries is taken to be right again afterwards.
+/// One changed byte. Any checksum of the datagram is assumed to be corrected afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Corruption {
-    /// Which byte of the payload.
+    /// Position of the byte in the payload.
     pub offset: usize,
-    /// Which of its bits are inverted.
+    /// The bits that are inverted.
     pub mask: NonZeroU8,
 }
 
 impl Corruption {
-    /// Changes `payload`; does nothing to one that is shorter than what was announced to [`Link::send`].
+    /// Changes `payload`. Does nothing if it is shorter than the length passed to [`Link::send`].
     pub fn apply(self, payload: &mut [u8]) {
         if let Some(byte) = payload.get_mut(self.offset) {
             *byte ^= self.mask.get();
@@ -137,12 +138,12 @@ struct InFlight<T> {
 }
 
 impl<T> Link<T> {
-    /// A link at rest.
+    /// An idle link.
     pub fn new(config: &LinkConfig) -> Self {
         Self::with_round_trip(config, config.delay.saturating_mul(2))
     }
 
-    /// A link at rest that is one direction of a way with this round trip, the measure of its default queue.
+    /// An idle link that is one direction of a path with this round trip, which determines its default queue.
     pub(crate) fn with_round_trip(config: &LinkConfig, round_trip: Duration) -> Self {
         let stream = |purpose| Stream::new(config.seed, purpose);
         Self {
@@ -165,14 +166,14 @@ impl<T> Link<T> {
         }
     }
 
-    /// From now on the datagrams of both links wait in `other`'s queue and leave it at its rate; all else
-    /// stays each one's own. Calls of [`Self::send`] then come in order of `now` over both.
+    /// From now on the datagrams of both links wait in `other`'s queue and leave it at its rate. Everything
+    /// else stays separate. Calls of [`Self::send`] must then be in order of `now` over both links.
     pub fn share_queue<U>(&mut self, other: &Link<U>) {
         self.bottleneck.clone_from(&other.bottleneck);
     }
 
-    /// Sends a datagram of `len` payload bytes. Calls come in order of `now`. The payload is dropped unless
-    /// the datagram is [`Fate::Carried`].
+    /// Sends a datagram of `len` payload bytes. Calls must be in order of `now`. The payload is dropped
+    /// unless the datagram is [`Fate::Carried`].
     pub fn send(&mut self, now: Time, len: usize, payload: T) -> Fate {
         let ip_len = len.saturating_add(self.config.headers);
         let ip_bytes = ip_len as u64;
@@ -192,7 +193,8 @@ impl<T> Link<T> {
 
         let serial = self.serial;
         self.serial += 1;
-        // Stepped in a blackout too, so that the pattern of losses does not depend on the blackouts.
+        // The model makes a step in a blackout too, so that the pattern of losses does not depend on
+        // blackouts.
         let lost = self.loss.loses(serial);
         if self.config.blackouts.iter().any(|blackout| blackout.covers(service.end)) {
             self.stats.blacked_out += 1;
@@ -206,8 +208,8 @@ impl<T> Link<T> {
         Fate::Carried { arrives: Time(arrives) }
     }
 
-    /// From now on nothing is lost, changed, doubled, delayed at random or held back; rate, queue, delay and
-    /// MTU stay. What is under way keeps its fate.
+    /// From now on nothing is lost, changed, duplicated, delayed at random or held back. Rate, queue, delay
+    /// and MTU stay. Datagrams in flight keep their fate.
     pub fn calm(&mut self) {
         let Self { config, loss, .. } = self;
         config.jitter = Duration::ZERO;
@@ -217,23 +219,22 @@ impl<T> Link<T> {
         *loss = LossProcess::new(&Loss::None, config.seed);
     }
 
-    /// From now on datagrams are lost by this model; what is under way keeps its fate.
+    /// From now on this model loses datagrams. Datagrams in flight keep their fate.
     pub fn set_loss(&mut self, loss: &Loss) {
         self.loss = LossProcess::new(loss, self.config.seed);
     }
 
-    /// From now on datagrams take so long beyond queue and rate; what is under way arrives when it would
-    /// have.
+    /// From now on datagrams take this long after the queue. Datagrams in flight arrive when they would have.
     pub fn set_delay(&mut self, delay: Duration) {
         self.config.delay = delay;
     }
 
-    /// From now on IP packets longer than `mtu` bytes vanish; what is under way keeps its fate.
+    /// From now on IP packets longer than `mtu` bytes are lost. Datagrams in flight keep their fate.
     pub fn set_mtu(&mut self, mtu: Option<usize>) {
         self.config.mtu = mtu;
     }
 
-    /// When [`poll_delivery`](Self::poll_delivery) will have something; `None` when nothing is under way.
+    /// When [`poll_delivery`](Self::poll_delivery) will have something; `None` if nothing is in flight.
     pub fn poll_timeout(&self) -> Option<Time> {
         let in_order = self.in_order.front().map(|next| next.arrives);
         let held = self.held.peek().map(|Reverse(next)| next.arrives);
@@ -241,21 +242,21 @@ impl<T> Link<T> {
         in_order.into_iter().chain(held).chain(copy).min().map(Time)
     }
 
-    /// What this direction has counted.
+    /// The counts of this direction.
     pub fn stats(&self) -> &LinkStats {
         &self.stats
     }
 
-    /// Passes the queue, if there is one; `None` when it is full.
+    /// Passes the queue, if there is one; `None` if it is full.
     fn enqueue(&mut self, now: u64, ip_bytes: u64) -> Option<Service> {
         match &self.bottleneck {
-            // Nothing that holds the lock can panic half-way.
+            // Code that holds the lock cannot panic half-way.
             Some(bottleneck) => bottleneck.lock().unwrap_or_else(PoisonError::into_inner).offer(now, ip_bytes),
             None => Some(Service { start: now, end: now }),
         }
     }
 
-    /// Puts a datagram that has left the queue at `departed` into the air; returns when it arrives.
+    /// Puts a datagram that left the queue at `departed` in flight. Returns when it arrives.
     fn launch(&mut self, (serial, marked): (u64, bool), departed: u64, len: usize, ip_bytes: u64, payload: T) -> u64 {
         let Self { config, streams, .. } = self;
         let corrupt = streams.corrupt.happens(serial, config.corrupt);
@@ -344,7 +345,7 @@ impl<T> Eq for InFlight<T> {}
 /// change.
 fn damage(bits: u64, len: usize) -> Option<Corruption> {
     let offset = ((u128::from(bits) * len as u128) >> 64) as usize;
-    // The low bits choose one of the 255 masks; the offset hangs on the high ones.
+    // The low bits choose one of the 255 masks, the high bits the offset.
     let mask = NonZeroU8::MIN.saturating_add((bits % 255) as u8);
     (len > 0).then_some(Corruption { offset, mask })
 }

@@ -1,18 +1,16 @@
-//! Randomness that can be looked up: draw number `index` of a stream is a function of (seed, stream, index)
-//! alone.
+//! Randomness by index: draw number `index` of a stream is a function of (seed, stream, index) alone.
 //!
-//! Each impairment of a link owns one stream and draws by the serial number of the datagram, never by how
-//! often it was asked. So switching loss off changes no jitter, and the fate of datagram 1,000 does not
-//! depend on what happened to the other impairments before it. The generator is SplitMix64 (Steele, Lea,
-//! Flood: Fast splittable pseudorandom number generators, OOPSLA 2014), whose n-th output is a hash of the
-//! n-th multiple of its increment.
+//! Each impairment of a link has its own stream and draws by the serial number of the datagram. So switching
+//! off loss does not change the jitter, and the fate of datagram 1,000 does not depend on the other
+//! impairments. The generator is SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
+//! generators, OOPSLA 2014), whose n-th output is a hash of the n-th multiple of its increment.
 
 use core::time::Duration;
 
 use super::config::nanos;
 use tidewire_units::Probability;
 
-/// What a stream of draws decides. The number tells the streams of one link apart.
+/// The decision that a stream of draws makes. The number distinguishes the streams of one link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
     Loss = 1,
@@ -21,7 +19,7 @@ pub(crate) enum Purpose {
     Duplicate = 4,
     Corrupt = 5,
     Damage = 6,
-    /// How long a coding job takes; of no link.
+    /// Duration of a coding job; not part of a link.
     Job = 7,
 }
 
@@ -64,15 +62,15 @@ pub(crate) fn opposite(seed: u64) -> u64 {
     mix(seed ^ INCREMENT)
 }
 
-/// SplitMix64's output function: a bijection on 64 bits that passes as random on consecutive multiples of
-/// `INCREMENT`.
+/// SplitMix64's output function: a bijection on 64 bits whose outputs on consecutive multiples of `INCREMENT`
+/// pass tests of randomness.
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
-/// SplitMix64's increment: 2^64 over the golden ratio, made odd.
+/// SplitMix64's increment: 2^64 divided by the golden ratio, made odd.
 const INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[cfg(test)]
@@ -97,7 +95,7 @@ mod tests {
             seeds.iter().flat_map(|&seed| purposes.map(|purpose| Stream::new(seed, purpose))).collect();
         for (i, a) in streams.iter().enumerate() {
             for b in &streams[..i] {
-                // Two fair coins agree half of the time; 4 sigma of 1,000 throws is 63.
+                // Two fair coins agree half of the time. Four sigma of 1,000 throws is 63.
                 let agree = (0..1_000).filter(|&index| (a.bits(index) ^ b.bits(index)) >> 63 == 0).count();
                 assert!(agree.abs_diff(500) < 63, "{agree}");
             }
@@ -112,7 +110,7 @@ mod tests {
         for index in 0..4_000 {
             seen[stream.up_to(index, most) as usize] += 1;
         }
-        // Four equally likely values, 1,000 expected each; 4 sigma is 110.
+        // Four equally likely values, 1,000 expected each. Four sigma is 110.
         assert!(seen.iter().all(|&n| (890..=1_110).contains(&n)), "{seen:?}");
         assert_eq!(stream.up_to(0, Duration::ZERO), 0);
     }

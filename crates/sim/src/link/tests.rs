@@ -1,5 +1,5 @@
-//! The link against hand-computed cases, against statistics within four standard deviations (of a fixed seed,
-//! so that they pass or fail for ever), and against its own promises over random configurations.
+//! Tests of the link: cases computed by hand, statistics within four standard deviations (of a fixed seed, so
+//! the result never changes), and the link's promises over random configurations.
 
 use core::time::Duration;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,7 +13,7 @@ use tidewire_units::{Probability, Rate};
 const MS: Duration = Duration::from_millis(1);
 const MICRO: Duration = Duration::from_micros(1);
 
-/// 8 Mbit/s is one byte a microsecond; without headers a datagram of n bytes takes n microseconds.
+/// 8 Mbit/s is one byte per microsecond. Without headers, a datagram of n bytes takes n microseconds.
 fn byte_a_microsecond() -> LinkConfig {
     LinkConfig { capacity: fixed(8_000_000), headers: 0, ..LinkConfig::default() }
 }
@@ -34,7 +34,7 @@ fn carried(micros: u64) -> Fate {
     Fate::Carried { arrives: Time::from_micros(micros) }
 }
 
-/// Sends `count` datagrams of `len` bytes, `gap` apart, numbered as payload.
+/// Sends `count` datagrams of `len` bytes, `gap` apart. The payload is the number of the datagram.
 fn send_all(link: &mut Link<u64>, count: u64, len: usize, gap: Duration) -> Vec<Fate> {
     let mut now = Time::ZERO;
     let mut send = |number| {
@@ -75,7 +75,7 @@ fn a_perfect_link_delivers_at_once_and_untouched() {
 #[test]
 fn delay_follows_serialisation_to_the_nanosecond() {
     let mut link = Link::new(&LinkConfig { delay: 30 * MS, headers: 28, ..byte_a_microsecond() });
-    // 972 + 28 header bytes: 1 ms each, one behind the other; the third finds the link idle again.
+    // 972 + 28 header bytes take 1 ms each, one after the other. The third finds the link idle again.
     assert_eq!(link.send(Time::ZERO, 972, 0), carried(31_000));
     assert_eq!(link.send(Time::ZERO, 972, 1), carried(32_000));
     assert_eq!(link.send(Time::from_micros(2_500), 972, 2), carried(33_500));
@@ -86,7 +86,7 @@ fn delay_follows_serialisation_to_the_nanosecond() {
 
 #[test]
 fn a_busy_link_carries_its_rate_without_drift() {
-    // 1,237 bytes at 7,654,321 bit/s take 1,292,864.51... ns: rounding each alone would drift by 0.4 us a
+    // 1,237 bytes at 7,654,321 bit/s take 1,292,864.51... ns. Rounding each alone would drift by 0.4 us per
     // second.
     let config = LinkConfig { capacity: fixed(7_654_321), queue: Some(Queue::Bytes(u64::MAX)), ..byte_a_microsecond() };
     let mut link = Link::new(&config);
@@ -100,13 +100,13 @@ fn a_busy_link_carries_its_rate_without_drift() {
 fn the_rate_over_a_second_counts_ip_bytes() {
     let config = LinkConfig { capacity: fixed(25_000_000), delay: 30 * MS, ..LinkConfig::default() };
     let mut link = Link::new(&config);
-    // 1,200 bytes every 0.3 ms is 32 Mbit/s of payload: the queue of one round trip overflows.
+    // 1,200 bytes every 0.3 ms are 32 Mbit/s of payload, so the queue of one round trip overflows.
     send_all(&mut link, 4_000, 1_200, Duration::from_micros(300));
     while link.poll_delivery(Time::from_millis(1_030)).is_some() {}
     let bits = (link.stats().delivered_bytes * 8) as f64;
     assert!((bits / 25e6 - 1.0).abs() < 1e-3, "{bits} bits in a second");
     assert!(link.stats().queue_dropped > 0 && sums(link.stats()));
-    // One round trip of waiting, and what the last of them waits for the packet in service.
+    // One round trip of waiting, and the rest of the packet in service.
     assert!(link.stats().max_queueing() <= 60 * MS + Duration::from_micros(400), "{:?}", link.stats().max_queueing());
 }
 
@@ -149,7 +149,7 @@ fn a_blackout_begins_and_ends_at_its_nanosecond() {
     for (start, end) in [(10_000_000, 20_000_000), (100_000_000, 101_000_000), (1_250_000_000, 1_251_000_000)] {
         assert!(!dead(start - 1) && dead(start) && dead(end - 1) && !dead(end), "{start}..{end}");
     }
-    // Judged when the last bit leaves the queue.
+    // A blackout applies when the last bit leaves the queue.
     let blackouts = vec![Blackout::once(1_000 * MICRO, 1_001 * MICRO).unwrap()];
     let mut link = Link::new(&LinkConfig { blackouts, ..byte_a_microsecond() });
     assert_eq!(link.send(Time::ZERO, 1_000, ()), Fate::BlackedOut);
@@ -180,8 +180,8 @@ fn gilbert_has_the_loss_and_the_mean_burst_asked_for() {
         let bursts = fates.chunk_by(|a, b| a == b || (*a != Fate::Lost && *b != Fate::Lost));
         let bursts = bursts.filter(|run| run[0] == Fate::Lost).count() as f64;
         assert!((lost / bursts / burst - 1.0).abs() < 0.02, "mean burst {}", lost / bursts);
-        // The variance of a two-state chain's mean is that of independent draws times (1+r)/(1-r), r its
-        // correlation.
+        // The variance of the mean of a two-state chain is that of independent draws times (1+r)/(1-r), where
+        // r is its correlation.
         let r = 1.0 - 1.0 / burst - loss / ((1.0 - loss) * burst);
         let sigma = (count as f64 * loss * (1.0 - loss) * (1.0 + r) / (1.0 - r)).sqrt();
         assert!((lost - count as f64 * loss).abs() < 4.0 * sigma, "{lost} lost at {loss} x {burst}");
@@ -200,7 +200,7 @@ fn gilbert_begins_in_its_steady_state() {
 
 #[test]
 fn gilbert_with_the_burst_of_independent_loss_is_independent_loss() {
-    // 1/(1-p) is exact at p = 3/4, so that the very same datagrams are lost.
+    // 1/(1-p) is exact at p = 3/4, so that exactly the same datagrams are lost.
     let iid = LinkConfig { loss: Loss::Iid(p(0.75)), ..LinkConfig::default() };
     let same = LinkConfig { loss: gilbert(0.75, 4.0), ..LinkConfig::default() };
     assert_eq!(fates(&iid, 10_000), fates(&same, 10_000));
@@ -221,7 +221,7 @@ fn a_loss_trace_repeats() {
 fn jitter_stays_in_its_range_and_keeps_order() {
     let config = LinkConfig { delay: 30 * MS, jitter: 5 * MS, ..LinkConfig::default() };
     let mut link = Link::new(&config);
-    // Far enough apart that no datagram ever meets another: the bare distribution.
+    // Far enough apart that datagrams never meet, so this is the plain distribution.
     let fates = send_all(&mut link, 10_000, 1, 10 * MS);
     let delay = |number: usize| match fates[number] {
         Fate::Carried { arrives } => arrives.0 - number as u64 * 10_000_000,
@@ -279,7 +279,7 @@ fn impairments_fall_on_each_datagram_independently() {
         let traits = [held, corruption.is_some(), copies.len() == 2];
         combinations[traits.iter().fold(0, |bits, &is| bits * 2 + usize::from(is))] += 1;
     }
-    // One in sixteen each: 5,000, and 4 sigma is 274.
+    // One in sixteen each: 5,000, and four sigma is 274.
     assert!(combinations.iter().all(|count| count.abs_diff(5_000) < 274), "{combinations:?}");
 }
 
@@ -312,7 +312,7 @@ fn corruption_changes_one_byte_anywhere() {
 
 #[test]
 fn a_rate_trace_gives_its_mean_rate() {
-    // 12 opportunities in 10 ms: 14.4 Mbit/s in two clumps.
+    // 12 opportunities in 10 ms: 14.4 Mbit/s in two groups.
     let trace = Arc::new(RateTrace::parse("2\n2\n2\n2\n2\n2\n9\n9\n9\n9\n10\n10\n").unwrap());
     let mut link = Link::new(&LinkConfig { capacity: Capacity::Trace(trace), delay: 30 * MS, ..LinkConfig::default() });
     send_all(&mut link, 20_000, 1_172, 60 * MICRO);
@@ -322,7 +322,7 @@ fn a_rate_trace_gives_its_mean_rate() {
     assert!(sums(link.stats()));
 }
 
-/// Everything at once.
+/// All impairments at once.
 fn all_impairments() -> LinkConfig {
     LinkConfig {
         capacity: fixed(10_000_000),
@@ -384,8 +384,8 @@ fn switching_one_impairment_off_leaves_the_others_draws_alone() {
         drain(&mut link)
     };
     let full = deliveries(&with);
-    // Without loss and blackouts more arrives; what arrived before arrives as before, corruption and copies
-    // included.
+    // Without loss and blackouts more arrives. What arrived before still arrives unchanged, corruption and
+    // copies included.
     let more = deliveries(&LinkConfig { loss: Loss::None, blackouts: Vec::new(), ..with.clone() });
     assert!(more.len() > full.len());
     let mut rest = more.iter();

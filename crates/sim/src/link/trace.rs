@@ -1,29 +1,30 @@
-//! Recorded link capacity in mahimahi's format: when could the link have delivered 1,500 bytes?
+//! Recorded link capacity in the format of mahimahi: the times at which the link could have delivered 1,500
+//! bytes.
 //!
-//! A trace is a list of times in whole milliseconds, one a line, not falling; each is one opportunity to
-//! deliver up to 1,500 IP bytes, a time may stand several times, and the last one is also the period after
-//! which the trace begins anew. As in mahimahi an opportunity serves whatever waits at its moment, several
-//! small packets or a part of a large one, and what nobody uses is gone.
+//! A trace is a list of times in whole milliseconds, one per line, in ascending order. Each is one
+//! opportunity to deliver up to 1,500 IP bytes, and a time may be repeated. The last time is also the period
+//! after which the trace starts again. As in mahimahi, an opportunity serves what waits at that time, several
+//! small packets or a part of a large one. An unused opportunity is lost.
 
 use core::fmt;
 use std::sync::Arc;
 
-/// IP bytes of one delivery opportunity (mahimahi's packet size: a full Ethernet frame's payload).
+/// IP bytes of one delivery opportunity: mahimahi's packet size, the payload of a full Ethernet frame.
 pub const OPPORTUNITY_BYTES: u64 = 1_500;
 
 /// The delivery opportunities of a recorded link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateTrace {
-    /// Not empty, not falling, the last greater than zero.
+    /// Not empty, ascending, the last above zero.
     millis: Vec<u64>,
 }
 
 impl RateTrace {
-    /// Reads mahimahi's text form. Empty lines and lines that begin with `#` are skipped.
+    /// Parses mahimahi's text form. Empty lines and lines that begin with `#` are skipped.
     ///
     /// # Errors
     /// Names the first line that is not a whole number of milliseconds or that goes back in time, or says
-    /// that the trace lasts no time.
+    /// that the trace has no duration.
     pub fn parse(text: &str) -> Result<Self, TraceError> {
         let mut millis: Vec<u64> = Vec::new();
         for (index, line) in text.lines().enumerate() {
@@ -50,14 +51,14 @@ impl RateTrace {
         self.millis[self.millis.len() - 1] * NANOS_PER_MILLI
     }
 
-    /// When opportunity `number`, counted through all repetitions, happens.
+    /// When opportunity `number` happens, counted through all repetitions.
     fn at(&self, number: u64) -> u64 {
         let count = self.millis.len() as u64;
         let within = self.millis[(number % count) as usize] * NANOS_PER_MILLI;
         (number / count).saturating_mul(self.period()).saturating_add(within)
     }
 
-    /// The first opportunity not before `now`.
+    /// The first opportunity at or after `now`.
     fn first_from(&self, now: u64) -> u64 {
         // The first round whose last opportunity, at its very end, is not before `now`.
         let round = now.saturating_sub(1) / self.period();
@@ -67,13 +68,13 @@ impl RateTrace {
     }
 }
 
-/// Walks a trace as packets use its opportunities up.
+/// A position in a trace, which packets advance.
 #[derive(Clone, Debug)]
 pub(super) struct TraceCursor {
     trace: Arc<RateTrace>,
     /// The opportunity that the next packet may use.
     number: u64,
-    /// IP bytes left in it, more than zero.
+    /// IP bytes left in it, above zero.
     left: u64,
 }
 
@@ -88,7 +89,7 @@ impl TraceCursor {
         u64::try_from(per_period * u128::from(time) / u128::from(self.trace.period())).unwrap_or(u64::MAX)
     }
 
-    /// When the first byte of a packet sent at `now` leaves. Opportunities that passed unused are given up.
+    /// When the first byte of a packet sent at `now` leaves. Unused opportunities before are given up.
     pub(super) fn start(&mut self, now: u64) -> u64 {
         let at = self.trace.at(self.number);
         if at >= now {
@@ -99,7 +100,7 @@ impl TraceCursor {
         self.trace.at(self.number)
     }
 
-    /// Takes the opportunities of a packet of `bytes`; returns when its last byte leaves.
+    /// Uses the opportunities for a packet of `bytes`. Returns when its last byte leaves.
     pub(super) fn serve(&mut self, bytes: u64) -> u64 {
         let missing = bytes.saturating_sub(self.left);
         let further = missing.div_ceil(OPPORTUNITY_BYTES);
@@ -119,15 +120,15 @@ impl TraceCursor {
 pub enum TraceError {
     /// A line is not a whole number of milliseconds below 2^40 (35 years).
     NotMillis {
-        /// Its number, from 1.
+        /// The number of the line, from 1.
         line: usize,
     },
-    /// A line lies before the one above it.
+    /// A line has an earlier time than the line before.
     BackInTime {
-        /// Its number, from 1.
+        /// The number of the line, from 1.
         line: usize,
     },
-    /// There is no opportunity after 0 ms, so that no rate follows.
+    /// There is no opportunity after 0 ms, so the trace has no rate.
     NoTime,
 }
 
@@ -145,7 +146,7 @@ impl core::error::Error for TraceError {}
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
-/// Longest trace: 2^40 ms is 35 years, and times 10^6 stays inside 64 bits.
+/// Longest trace: 2^40 ms is 35 years, and 10^6 times that still fits into 64 bits.
 const LONGEST_MILLIS: u64 = 1 << 40;
 
 #[cfg(test)]
@@ -189,7 +190,7 @@ mod tests {
         assert_eq!(cursor.start(0), 0);
         assert_eq!(cursor.start(1), 4 * MS);
         assert_eq!(cursor.start(4 * MS), 4 * MS, "serves what arrives at its very moment");
-        // At 4 ms the round ends and the next begins with its opportunity at 0: two of them at one moment.
+        // At 4 ms the round ends and the next begins with its opportunity at 0, so two coincide.
         assert_eq!(cursor.serve(3_000), 4 * MS);
         assert_eq!(cursor.start(4 * MS), 8 * MS);
         assert_eq!(cursor.start(1_000_000 * MS + 1), 1_000_004 * MS);
