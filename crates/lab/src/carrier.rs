@@ -1,18 +1,17 @@
-//! The thread of a link emulator: stopped, asked and joined the same way, whatever it carries packets
-//! between.
+//! The thread of a link emulator: started, stopped and queried the same way for every kind of link.
 //!
-//! [`Proxy`](crate::proxy::Proxy) and, on Linux, the namespace lab's emulator each hold one, and share the
-//! buffers that their loops use again. Invariant: the thread has ended when the carrier is dropped.
+//! [`Proxy`](crate::proxy::Proxy) and, on Linux, the emulator of the namespace lab each hold one, and share
+//! its pool of buffers. Invariant: the thread has ended when the carrier is dropped.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Buffers kept for reuse; those of 100 ms at 100 Mbit/s.
+/// Maximum number of buffers kept for reuse: 100 ms at 100 Mbit/s.
 const SPARE_BUFFERS: usize = 1024;
 
-/// A thread that carries packets and counts them as `C`; stops when dropped.
+/// A thread that carries packets and keeps counts of type `C`. It stops when the carrier is dropped.
 #[derive(Debug)]
 pub(crate) struct Carrier<C> {
     stop: Arc<AtomicBool>,
@@ -21,10 +20,11 @@ pub(crate) struct Carrier<C> {
 }
 
 impl<C: Clone + Default + Send + 'static> Carrier<C> {
-    /// Starts `run`, which ends soon after its first argument says so and keeps the second current.
+    /// Starts `run`. It must return soon after its first argument is set, and keep its second argument
+    /// current.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// Fails if no thread can be started.
     pub(crate) fn start<F>(run: F) -> io::Result<Self>
     where
         F: FnOnce(&AtomicBool, &Mutex<C>) -> io::Result<()> + Send + 'static,
@@ -35,20 +35,20 @@ impl<C: Clone + Default + Send + 'static> Carrier<C> {
         Ok(Self { stop, counts, thread: Some(thread) })
     }
 
-    /// What has been counted until now.
+    /// The counts so far.
     pub(crate) fn counts(&self) -> C {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether it still runs; if not, [`stop`](Self::stop) says why.
+    /// Whether the thread still runs. If not, [`stop`](Self::stop) returns why.
     pub(crate) fn is_running(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Stops, and returns what was counted.
+    /// Stops the thread and returns its counts.
     ///
     /// # Errors
-    /// What made it stop by itself, if it did.
+    /// The error that ended the thread early, if there was one.
     pub(crate) fn stop(mut self) -> io::Result<C> {
         self.join()?;
         Ok(self.counts())
@@ -68,17 +68,17 @@ impl<C> Carrier<C> {
 
 impl<C> Drop for Carrier<C> {
     fn drop(&mut self) {
-        // Whoever wants to know how it ended calls `stop`.
+        // A caller that wants to know how it ended calls `stop`.
         let _ = self.join();
     }
 }
 
-/// Buffers of packets that have left an emulator, for those that come.
+/// Buffers of packets that have left an emulator, for reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Spare(Vec<Vec<u8>>);
 
 impl Spare {
-    /// `bytes` in a buffer, used before if there is one.
+    /// `bytes` in a buffer, which is reused if possible.
     pub(crate) fn filled(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut buffer = self.0.pop().unwrap_or_default();
         buffer.clear();

@@ -1,11 +1,12 @@
-//! Holds the lab against the link it claims to be: numbered packets across it, and what the link itself says
-//! of the very same packets.
+//! Compares the lab with the link that it should be: numbered packets cross it, and the link model says what
+//! should happen to the same packets.
 //!
-//! The verb `lab check` runs it. Three crossings from the near host to the far one: more than the rate,
-//! without impairments, for the rate; half the rate in short packets, for losses and their bursts; half the
-//! rate in full packets, for the delay. A second [`Link`](tidewire_sim::link::Link) of the same seed is given
-//! each packet at the moment it was sent, and says what should become of it and when it should arrive: what
-//! differs is the lab's doing. Invariant: a finding holds or not by its numbers alone.
+//! The verb `lab check` calls it. There are three crossings from the near host to the far one: more than the
+//! rate, without impairments, to measure the rate; half the rate in short packets, for losses and their
+//! bursts; half the rate in full packets, for the delay. A second [`Link`](tidewire_sim::link::Link) with the
+//! same seed gets each packet at the time it was sent, and says what should become of it and when it should
+//! arrive. A difference is an error of the lab. Invariant: whether a finding holds depends only on its
+//! numbers.
 
 use std::time::Duration;
 
@@ -19,31 +20,31 @@ use crate::hosts::Hosts;
 use crate::late::Late;
 use crate::processor::{Look, Shares};
 
-/// The crossings, by what they are for.
+/// Names of the crossings, by what they measure.
 const RATE: &str = "rate";
 const LOSSES: &str = "losses";
 const DELAY: &str = "delay";
-/// How long the rate and the delay are measured, each.
+/// Duration of the crossings for the rate and for the delay.
 const SHORT: Duration = Duration::from_secs(5);
-/// How far the rate may be off. This bound and those of bursts and delay are chosen: what comparisons of
-/// transports need.
+/// Allowed relative error of the rate. This bound and those of bursts and delay are chosen: comparisons of
+/// transports need them.
 const RATE_OFF: f64 = 0.005;
-/// Deviations of the mean that chance may bring.
+/// Allowed number of standard deviations from the mean.
 const DEVIATIONS: f64 = 4.0;
-/// How far the mean burst may be off, beyond chance.
+/// Allowed relative error of the mean burst, beyond chance.
 const BURST_OFF: f64 = 0.02;
-/// Share of packets whose fate may differ: those sent at the very edge of a blackout or of a full queue.
+/// Fraction of packets whose fate may differ: those sent at the very edge of a blackout or of a full queue.
 /// Chosen.
 const EDGES: f64 = 1e-4;
-/// What the lab may add to the delay, in milliseconds, at the 95th percentile.
+/// Delay that the lab may add, in milliseconds, at the 95th percentile.
 const ADDED_MS: f64 = 0.3;
-/// What is offered to find the rate, over it.
+/// Offered load relative to the rate, to measure the rate.
 const OVERLOAD: f64 = 1.1;
-/// What is offered otherwise.
+/// Offered load relative to the rate in the other crossings.
 const LOAD: f64 = 0.5;
-/// Least distance of packets: more of them would measure the machine.
+/// Least interval between packets. With more packets the machine would be measured.
 const LEAST_DISTANCE: Duration = Duration::from_micros(100);
-/// IP bytes of packets: full, usual and short ones.
+/// IP bytes of full, usual and short packets.
 const FULL: usize = 1_500;
 const USUAL: usize = 1_250;
 const SHORT_PACKET: usize = 256;
@@ -51,41 +52,41 @@ const SHORT_PACKET: usize = 256;
 /// One figure of the lab.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// What it is.
+    /// Name of the figure.
     pub name: &'static str,
-    /// Of which crossing.
+    /// Name of its crossing.
     pub crossing: &'static str,
-    /// Its unit; empty for a ratio or a count.
+    /// Unit; empty for a ratio or a count.
     pub unit: &'static str,
-    /// What it should be.
+    /// The expected value.
     pub wanted: f64,
-    /// How far from that it may be.
+    /// The allowed difference.
     pub allowed: f64,
-    /// What it was.
+    /// The measured value.
     pub measured: f64,
 }
 
 impl Finding {
-    /// Whether it is within what is allowed.
+    /// Whether the difference is within what is allowed.
     pub fn holds(&self) -> bool {
         (self.measured - self.wanted).abs() <= self.allowed
     }
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Each figure that the scenario has.
     pub findings: Vec<Finding>,
-    /// What the lab added to the delay, over all full packets.
+    /// Delay that the lab added, over all full packets.
     pub added: Late,
-    /// Who had the processor in each crossing, as far as the system says.
+    /// Shares of the processor in each crossing, as far as the system reports them.
     pub shares: Vec<(&'static str, Shares)>,
 }
 
 impl Report {
-    /// Names of the figures that do not hold, and who else had the processor in the crossing where that was
-    /// worst.
+    /// Names of the figures that do not hold, and the shares of the processor in the crossing that was
+    /// disturbed most.
     pub fn off(&self) -> (Vec<&'static str>, Option<Shares>) {
         let off = || self.findings.iter().filter(|finding| !finding.holds());
         let worst = |(_, one): &&(_, Shares), (_, other): &&(_, Shares)| one.away().total_cmp(&other.away());
@@ -94,14 +95,14 @@ impl Report {
     }
 }
 
-/// Checks the lab with `link`; losses for `time`.
+/// Checks the lab with `link`. The crossing for losses lasts `time`.
 ///
 /// # Errors
-/// When the hosts cannot be made or a packet not be sent.
+/// Fails if the hosts cannot be made or a packet cannot be sent.
 pub fn run(link: &DuplexConfig, time: Duration) -> anyhow::Result<Report> {
     let hosts = Hosts::start()?;
     let mut link = link.clone();
-    // A changed byte could be the packet's number.
+    // A changed byte could be in the packet's number.
     (link.forward.corrupt, link.back.corrupt) = (Probability::ZERO, Probability::ZERO);
     let (mut findings, mut shares) = (Vec::new(), Vec::new());
     let mut cross = |name, link: &DuplexConfig, packets| {
@@ -130,7 +131,7 @@ pub fn run(link: &DuplexConfig, time: Duration) -> anyhow::Result<Report> {
     Ok(Report { findings, added, shares })
 }
 
-/// The same rate, queue and delay, and no more.
+/// The same rate, queue and delay, without impairments.
 fn unimpaired(link: &LinkConfig) -> LinkConfig {
     let mut plain = LinkConfig::default();
     (plain.capacity, plain.queue, plain.delay) = (link.capacity.clone(), link.queue, link.delay);
@@ -138,7 +139,7 @@ fn unimpaired(link: &LinkConfig) -> LinkConfig {
     plain
 }
 
-/// Packets that fill the share `load` of the link's rate for `time`, or as many as can be sent on time.
+/// Packets that fill the fraction `load` of the link's rate for `time`, or as many as can be sent on time.
 fn packets(link: &LinkConfig, ip_bytes: usize, load: f64, time: Duration) -> Packets {
     let ip_bytes = link.mtu.map_or(ip_bytes, |mtu| ip_bytes.min(mtu));
     let distance = match &link.capacity {
@@ -150,7 +151,7 @@ fn packets(link: &LinkConfig, ip_bytes: usize, load: f64, time: Duration) -> Pac
     Packets { ip_bytes, every, count: usize::try_from(count).unwrap_or(usize::MAX) }
 }
 
-/// What the link says of each packet sent.
+/// What the link model says about each packet sent.
 fn fates(config: &DuplexConfig, crossing: &Crossing) -> Vec<Fate> {
     let mut link = DuplexLink::new(config).forward;
     let payload = crossing.ip_bytes.saturating_sub(config.forward.headers);
@@ -161,7 +162,7 @@ fn fates(config: &DuplexConfig, crossing: &Crossing) -> Vec<Fate> {
     crossing.sent.iter().map(fate).collect()
 }
 
-/// Whether each packet that met the loss model was lost.
+/// For each packet that reached the loss model, whether it was lost.
 fn pattern(crossing: &Crossing, fates: &[Fate]) -> Vec<bool> {
     let met = crossing.arrived.iter().zip(fates).filter(|(_, fate)| matches!(fate, Fate::Lost | Fate::Carried { .. }));
     met.map(|(arrived, _)| arrived.is_none()).collect()
@@ -175,7 +176,7 @@ fn rate_found(crossing: &Crossing, wanted: f64) -> Option<Finding> {
     Some(Finding { name: "rate", crossing: RATE, unit: "bit/s", wanted, allowed: RATE_OFF * wanted, measured })
 }
 
-/// Loss and mean burst, where the loss model has them.
+/// Loss rate and mean burst, if the loss model has them.
 fn losses_found(loss: &Loss, lost: &[bool]) -> Vec<Finding> {
     let (share, burst) = match loss {
         Loss::None => (0.0, 1.0),
@@ -185,7 +186,7 @@ fn losses_found(loss: &Loss, lost: &[bool]) -> Vec<Finding> {
     };
     let count = lost.iter().filter(|&&lost| lost).count() as f64;
     let packets = lost.len() as f64;
-    // How alike neighbours are: 0 for independent losses, whose mean burst is 1 / (1 - p).
+    // Correlation of neighbours: 0 for independent losses, whose mean burst is 1 / (1 - p).
     let alike = 1.0 - 1.0 / ((1.0 - share) * burst);
     let deviation = (share * (1.0 - share) / packets * (1.0 + alike) / (1.0 - alike)).sqrt();
     let allowed = DEVIATIONS * deviation;
@@ -194,7 +195,7 @@ fn losses_found(loss: &Loss, lost: &[bool]) -> Vec<Finding> {
     let mut found = vec![finding("loss", share, allowed, count / packets)];
     let bursts = lost.chunk_by(|one, next| one == next).filter(|run| run[0]).count() as f64;
     if bursts > 0.0 {
-        // Bursts are geometric.
+        // Burst lengths are geometric.
         let deviation = (burst * (burst - 1.0) / bursts).sqrt();
         let allowed = (BURST_OFF * burst).max(DEVIATIONS * deviation);
         found.push(finding("mean burst", burst, allowed, count / bursts));
@@ -211,7 +212,7 @@ fn fates_found(crossing: &Crossing, fates: &[Fate]) -> Finding {
     Finding { name, crossing: LOSSES, unit: "", wanted: 0.0, allowed, measured }
 }
 
-/// How much later than the link says packets arrived.
+/// How much later packets arrived than the link model says.
 fn added(crossing: &Crossing, fates: &[Fate]) -> Late {
     let mut late = Late::default();
     for (arrived, fate) in crossing.arrived.iter().zip(fates) {
@@ -227,7 +228,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// A crossing in virtual time: the lab without its machine.
+    /// A crossing in virtual time: the lab without the machine.
     fn simulated(link: &DuplexConfig, packets: &Packets, late: Duration) -> Crossing {
         let sent: Vec<_> = (0..packets.count).map(|n| Time::ZERO + packets.every * n as u32).collect();
         let mut crossing = Crossing { ip_bytes: packets.ip_bytes, sent, arrived: Vec::new() };

@@ -1,9 +1,9 @@
-//! Flows of kernel TCP and of ours on one queue: who gets how much of it.
+//! Flows of kernel TCP and of ours on one queue: the share that each gets.
 //!
-//! The verb `lab contest` runs one of them; `cargo xtask lab` the table of `docs/lab.md`. All flows go from
-//! the near host to the far one, start one after the other and then compete to the end. What is counted is
-//! what applications received after everyone has settled. Invariant: shares are of the link's rate, headers
-//! and repairs included in the rate and not in the share.
+//! The verb `lab contest` runs one contest; `cargo xtask lab` makes the table of `docs/lab.md`. All flows go
+//! from the near host to the far one, start one after the other and then compete until the end. What counts
+//! is what the applications received after all flows have settled. Invariant: shares are relative to the
+//! link's rate, which includes headers and repairs; the shares do not.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,55 +18,55 @@ use crate::ours::OurFlow;
 use crate::tcp::TcpFlow;
 use tidewire_sim::pair::End;
 
-/// The name of a flow of ours; any other is the kernel's name of a TCP congestion control.
+/// Name of a flow of ours. Any other name is the kernel's name of a TCP congestion control.
 pub const OURS: &str = "tidewire";
-/// Most flows at once; chosen: beyond, the machine and not the link would be shared.
+/// Maximum number of flows. Chosen: with more, the flows would share the machine and not the link.
 pub const MOST_FLOWS: usize = 16;
-/// Time between the starts of two flows; chosen: some round trips, so that start-ups do not coincide.
+/// Time between the starts of two flows. Chosen: some round trips, so that start-ups do not coincide.
 const STAGGER: Duration = Duration::from_millis(500);
-/// How long a flow of ours would go on after the end: it is ended, it does not end.
+/// How long a flow of ours would continue after the end. It is ended from outside.
 const BEYOND: Duration = Duration::from_secs(60);
 
-/// What is to be run.
+/// A contest to be run.
 #[derive(Clone, Debug)]
 pub struct Contest {
-    /// The link; its forward rate is fixed.
+    /// The link. Its forward rate is fixed.
     pub link: DuplexConfig,
-    /// The file of the `tidewire` command, for flows of ours.
+    /// The file of the `tidewire` command, for our flows.
     pub program: PathBuf,
     /// Names of the flows in the order of their start.
     pub flows: Vec<String>,
-    /// From the start of the last flow until counting begins.
+    /// Time from the start of the last flow until counting begins.
     pub settle: Duration,
-    /// How long is counted.
+    /// Duration of the counting.
     pub time: Duration,
 }
 
-/// How it went.
+/// The result of a contest.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Bits per second that each flow delivered.
     pub goodput_bps: Vec<f64>,
-    /// Bits per second of the link.
+    /// Rate of the link in bits per second.
     pub rate_bps: f64,
-    /// What the link counted, from the first packet on.
+    /// Counts of the link, from the first packet on.
     pub counts: Counts,
-    /// Packets that the emulator did not read in time, from either host: figures with any are void.
+    /// Packets of either host that the emulator did not read in time. If there are any, the figures are void.
     pub unread: u64,
 }
 
 impl Outcome {
-    /// The share of the link's rate that each flow had.
+    /// The share of the link's rate of each flow.
     pub fn shares(&self) -> impl Iterator<Item = f64> + '_ {
         self.goodput_bps.iter().map(|goodput| goodput / self.rate_bps)
     }
 }
 
 impl Contest {
-    /// Runs it, in real time.
+    /// Runs the contest in real time.
     ///
     /// # Errors
-    /// When the hosts cannot be made, a flow not be started, or one of them got nothing across.
+    /// Fails if the hosts cannot be made, a flow cannot be started, or a flow delivered nothing.
     pub fn run(&self) -> anyhow::Result<Outcome> {
         let Capacity::Fixed(rate) = &self.link.forward.capacity else {
             bail!("a contest is for a link of one rate: set rate = \"25mbit\" or so");

@@ -1,8 +1,8 @@
-//! Numbered packets from the near host to the far one, with the moments they were sent and received.
+//! Numbered packets from the near host to the far one, with the times at which they were sent and received.
 //!
-//! [`check`](crate::check) is the only caller. One thread sends at even distances, another receives; both
-//! clocks are the emulator's. Invariant: every packet that could be sent is accounted for when the crossing
-//! ends: it arrived, or the link holds nothing more.
+//! Only [`check`](crate::check) calls it. One thread sends at equal intervals, another receives; both use the
+//! emulator's clock. Invariant: when the crossing ends, every packet that was sent is accounted for: it
+//! arrived, or the link holds no more packets.
 
 use std::io::ErrorKind;
 use std::net::UdpSocket;
@@ -19,36 +19,36 @@ use crate::emulator::Emulator;
 use crate::hosts::Hosts;
 use crate::punctual::be_prompt;
 
-/// Room in the receiver's socket for when its thread is kept off its core, as far as the system grants it.
+/// Receive buffer for the time in which the receiving thread does not run, as far as the system grants it.
 const SOCKET_BUFFER: usize = 4 << 20;
-/// How long the receiver waits for more before it asks whether there is more.
+/// How long the receiver waits before it asks whether more packets are in flight.
 const PATIENCE: Duration = Duration::from_millis(50);
 /// Bytes of a packet's number.
 const NUMBER: usize = 8;
 
-/// What to send.
+/// The packets to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packets {
-    /// Bytes of each, IP header included.
+    /// Length of each packet in bytes, IP header included.
     pub(crate) ip_bytes: usize,
-    /// Time from one to the next.
+    /// Interval between packets.
     pub(crate) every: Duration,
-    /// How many.
+    /// Number of packets.
     pub(crate) count: usize,
 }
 
-/// What happened.
+/// The result of a crossing.
 #[derive(Clone, Debug)]
 pub(crate) struct Crossing {
-    /// Bytes of each packet, IP header included.
+    /// Length of each packet in bytes, IP header included.
     pub(crate) ip_bytes: usize,
-    /// When each was sent, in the link's time.
+    /// When each packet was sent, in the link's time.
     pub(crate) sent: Vec<Time>,
-    /// When each arrived first, if it did.
+    /// When each packet first arrived, if it did.
     pub(crate) arrived: Vec<Option<Time>>,
 }
 
-/// Sends the packets across a fresh link of this configuration.
+/// Sends the packets across a new link of this configuration.
 pub(crate) fn cross(hosts: &Hosts, config: &DuplexConfig, packets: &Packets) -> anyhow::Result<Crossing> {
     let to = (hosts.address(End::Far), 0);
     let receiver = hosts.inside(End::Far, || UdpSocket::bind(to))??;
@@ -73,7 +73,7 @@ pub(crate) fn cross(hosts: &Hosts, config: &DuplexConfig, packets: &Packets) -> 
     Ok(Crossing { ip_bytes: packets.ip_bytes, sent: sent.context("cannot send")?, arrived })
 }
 
-/// Sends each packet at its time, or at once when that has passed.
+/// Sends each packet at its time, or at once if that has passed.
 fn send(sender: &UdpSocket, packets: &Packets, zero: Instant) -> std::io::Result<Vec<Time>> {
     be_prompt();
     let mut payload = vec![0; packets.ip_bytes.saturating_sub(IPV4_UDP_HEADERS).max(NUMBER)];
@@ -89,7 +89,7 @@ fn send(sender: &UdpSocket, packets: &Packets, zero: Instant) -> std::io::Result
     Ok(sent)
 }
 
-/// Takes packets until there are no more.
+/// Receives packets until there are no more.
 fn receive(receiver: &UdpSocket, count: usize, zero: Instant, more: impl Fn() -> bool) -> Vec<Option<Time>> {
     be_prompt();
     let mut arrived = vec![None; count];
@@ -108,7 +108,7 @@ fn receive(receiver: &UdpSocket, count: usize, zero: Instant, more: impl Fn() ->
                     return arrived;
                 }
             }
-            // An error of a packet sent earlier; the next call reads on.
+            // An error of a packet sent earlier. The next call continues.
             Err(_) => {}
         }
     }

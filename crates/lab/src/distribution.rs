@@ -1,14 +1,14 @@
 //! A measured distribution of delays: counts by value, as the transport's histogram gives them.
 //!
-//! The trials of this crate, the experiments of papers and the reports of the command hold their delays in
-//! it. Invariant: counts are in ascending order of delay, and none is zero.
+//! The trials of this crate, the experiments of papers and the reports of the command use it. Invariant:
+//! counts are in ascending order of delay, and none is zero.
 
 use std::time::Duration;
 
 /// Counts of delays, in ascending order of delay.
 #[derive(Clone, Debug, Default)]
 pub struct Distribution {
-    /// (delay in milliseconds, symbols with that delay).
+    /// Delay in milliseconds, and number of symbols with that delay.
     counts: Vec<(f64, u64)>,
     total: u64,
     mean: Option<f64>,
@@ -16,7 +16,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// From (delay, count) pairs in any order, with mean and maximum measured apart from the pairs.
+    /// From pairs of delay and count in any order. Mean and maximum were measured separately.
     pub fn new(counts: impl IntoIterator<Item = (Duration, u64)>, mean: Duration, max: Duration) -> Self {
         let counts = counts.into_iter().filter(|(_, count)| *count > 0);
         let mut counts: Vec<_> = counts.map(|(delay, count)| (milliseconds(delay), count)).collect();
@@ -26,7 +26,7 @@ impl Distribution {
         Self { counts, total, mean: known.then(|| milliseconds(mean)), max: known.then(|| milliseconds(max)) }
     }
 
-    /// Several as one.
+    /// Joins several distributions.
     pub fn of_all<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
         let (mut all, mut sum) = (Self::default(), 0.0);
         for part in parts {
@@ -45,31 +45,31 @@ impl Distribution {
         self.counts.iter().copied()
     }
 
-    /// Mean in milliseconds; `None` of nothing.
+    /// Mean in milliseconds; `None` if empty.
     pub fn mean(&self) -> Option<f64> {
         self.mean
     }
 
-    /// Maximum in milliseconds; `None` of nothing.
+    /// Maximum in milliseconds; `None` if empty.
     pub fn max(&self) -> Option<f64> {
         self.max
     }
 
-    /// The least delay in milliseconds that at least the share `q` does not exceed; `None` of nothing.
+    /// The least delay in milliseconds that a fraction of at least `q` does not exceed; `None` if empty.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let wanted = (q * self.total as f64).ceil().max(1.0);
         let mut below = 0;
         for (delay, count) in &self.counts {
             below += count;
             if below as f64 >= wanted {
-                // A count stands for the upper end of its bucket, which may lie above the greatest delay.
+                // A count stands for the upper end of its bucket, which may be above the maximum.
                 return Some(self.max.map_or(*delay, |max| delay.min(max)));
             }
         }
         None
     }
 
-    /// The share with a delay of at most `milliseconds`, from 0 to 1.
+    /// The fraction with a delay of at most `milliseconds`, from 0 to 1.
     pub fn share(&self, milliseconds: f64) -> f64 {
         let below: u64 =
             self.counts.iter().take_while(|(delay, _)| *delay <= milliseconds).map(|(_, count)| count).sum();

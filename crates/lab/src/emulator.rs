@@ -1,10 +1,10 @@
-//! The link between the two hosts in real time: IP packets off one TUN device, through a [`DuplexLink`], into
-//! the other.
+//! The link between the two hosts in real time: IP packets from one TUN device, through a [`DuplexLink`],
+//! into the other device.
 //!
-//! The verbs of the lab start it once the hosts are there. One thread of its own does all: it gives each
-//! packet to the link with the time it was read, and sleeps until the next delivery is due or a packet comes.
-//! Invariants: a packet is never handed on before the link says so; how much later it was is counted; packets
-//! are carried as they are, so that ECN marks and checksums are the hosts'.
+//! The verbs of the lab start it after the hosts. One thread does everything: it gives each packet to the
+//! link with the time at which it was read, and sleeps until the next delivery is due or a packet arrives.
+//! Invariants: a packet is never handed on before the link says so, and its lateness is counted. Packets are
+//! carried unchanged, so ECN marks and checksums are those of the hosts.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,25 +24,25 @@ use crate::punctual::be_prompt;
 
 /// Longest IP packet (RFC 791 section 3.1).
 const MAX_PACKET: usize = 65_535;
-/// Packets read from one device before deliveries have their turn: some 20 us of reading.
+/// Packets read from one device before deliveries have their turn: about 20 us of reading.
 const BATCH: usize = 16;
-/// How long a stop may go unnoticed.
+/// Longest time until a request to stop is noticed.
 const STOP_CHECK: Duration = Duration::from_millis(20);
 
-/// What the emulator has counted so far.
+/// Counts of the emulator.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// From the near host to the far one.
+    /// The direction from the near host to the far one.
     pub forward: LinkStats,
-    /// From the far host to the near one.
+    /// The direction from the far host to the near one.
     pub back: LinkStats,
-    /// Packets that the kernel did not take.
+    /// Packets that the kernel refused.
     pub refused: u64,
-    /// How much later than due packets were handed on.
+    /// Lateness of handed-on packets.
     pub late: Late,
 }
 
-/// A running emulator; stops when dropped.
+/// A running emulator. It stops when dropped.
 #[derive(Debug)]
 pub struct Emulator {
     start: Instant,
@@ -50,10 +50,10 @@ pub struct Emulator {
 }
 
 impl Emulator {
-    /// Starts carrying packets between the devices of the near and the far host.
+    /// Starts to carry packets between the devices of the near and the far host.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// Fails if no thread can be started.
     pub fn start(near: OwnedFd, far: OwnedFd, config: &DuplexConfig) -> io::Result<Self> {
         let start = Instant::now();
         let engine = Engine {
@@ -69,25 +69,25 @@ impl Emulator {
         Ok(Self { start, carrier })
     }
 
-    /// The link's [`Time::ZERO`].
+    /// The time that is the link's [`Time::ZERO`].
     pub fn start_time(&self) -> Instant {
         self.start
     }
 
-    /// What has been counted until now.
+    /// The counts so far.
     pub fn counts(&self) -> Counts {
         self.carrier.counts()
     }
 
-    /// Whether it still carries packets; if not, [`stop`](Self::stop) says why.
+    /// Whether it still carries packets. If not, [`stop`](Self::stop) returns why.
     pub fn is_running(&self) -> bool {
         self.carrier.is_running()
     }
 
-    /// Stops, and returns what was counted.
+    /// Stops and returns the counts.
     ///
     /// # Errors
-    /// What made it stop by itself, if it did.
+    /// The error that ended it early, if there was one.
     pub fn stop(self) -> io::Result<Counts> {
         self.carrier.stop()
     }
@@ -96,7 +96,7 @@ impl Emulator {
 struct Engine {
     near: OwnedFd,
     far: OwnedFd,
-    /// What the link adds to each payload, forward and back.
+    /// Bytes that the link adds to each payload, forward and back.
     headers: [usize; 2],
     link: DuplexLink<Vec<u8>>,
     start: Instant,
@@ -122,7 +122,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sleeps until a packet comes or a delivery is due.
+    /// Sleeps until a packet arrives or a delivery is due.
     fn wait(&self) -> io::Result<()> {
         let now = Time::ZERO + self.start.elapsed();
         let due = self.link.poll_timeout().map_or(STOP_CHECK, |at| at.since(now));
@@ -135,7 +135,7 @@ impl Engine {
     }
 }
 
-/// Gives what came from `device` to `link`.
+/// Gives the packets of `device` to `link`.
 fn read(
     device: &OwnedFd,
     link: &mut Link<Vec<u8>>,
@@ -152,13 +152,13 @@ fn read(
             Err(error) => return Err(error.into()),
         };
         let packet = spare.filled(&scratch[..length]);
-        // The link counts IP bytes: what it will add is not there yet.
+        // The link counts IP bytes: it adds its headers to this length.
         link.send(Time::ZERO + start.elapsed(), length.saturating_sub(headers), packet);
     }
     Ok(())
 }
 
-/// Writes all that has left `link` by now to `device`.
+/// Writes all packets that have left `link` by now to `device`.
 fn hand_out(link: &mut Link<Vec<u8>>, device: &OwnedFd, start: Instant, spare: &mut Spare, counts: &mut Counts) {
     let now = Time::ZERO + start.elapsed();
     while let Some(mut delivery) = link.poll_delivery(now) {
@@ -174,8 +174,9 @@ fn hand_out(link: &mut Link<Vec<u8>>, device: &OwnedFd, start: Instant, spare: &
     }
 }
 
-/// Changes one byte behind the IP and UDP headers of `packet`. The UDP checksum is taken away, which RFC 768
-/// allows, so that the change gets past it as the link means it to; that of TCP stays and finds the change.
+/// Changes one byte behind the IP and UDP headers of `packet`. The UDP checksum is removed, which RFC 768
+/// allows, so that the receiver accepts the change as the link intends. The TCP checksum stays and detects
+/// the change.
 fn corrupt(packet: &mut [u8], corruption: Corruption) {
     let is_udp = packet.first() == Some(&IPV4_WITHOUT_OPTIONS) && packet.get(9) == Some(&UDP);
     if is_udp && packet.len() >= IPV4_UDP_HEADERS {
@@ -186,8 +187,8 @@ fn corrupt(packet: &mut [u8], corruption: Corruption) {
     }
 }
 
-/// Sets the congestion mark of an IPv4 packet whose sender knows marks, and mends the header's checksum (RFC
-/// 1624 equation 3).
+/// Sets the congestion mark of an IPv4 packet whose sender supports marks, and updates the header checksum
+/// (RFC 1624 equation 3).
 fn mark(packet: &mut [u8]) {
     let is_capable = packet.len() >= IPV4_HEADER && packet[0] == IPV4_WITHOUT_OPTIONS && packet[1] & ECN != 0;
     if !is_capable {
@@ -203,7 +204,7 @@ fn mark(packet: &mut [u8]) {
     packet[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
 }
 
-/// Bytes of an IPv4 header without options; both bits of its ECN field (RFC 3168 section 5).
+/// Bytes of an IPv4 header without options, and both bits of its ECN field (RFC 3168 section 5).
 const IPV4_HEADER: usize = 20;
 const ECN: u8 = 0b11;
 /// First byte of an IPv4 packet with a header of 20 bytes (RFC 791 section 3.1).
@@ -220,7 +221,7 @@ mod tests {
     use tidewire_sim::link::Fate;
     use tidewire_sim::scenario::Scenario;
 
-    /// A device and what stands for the kernel behind it: one packet a call, as TUN.
+    /// A device, and a socket in place of the kernel behind it: one packet per call, as with TUN.
     fn device() -> (UnixDatagram, OwnedFd) {
         let (kernel, device) = UnixDatagram::pair().unwrap();
         device.set_nonblocking(true).unwrap();

@@ -1,7 +1,7 @@
-//! The two sockets of a run: where records go in at the near host, and where they come out at the far one.
+//! The two sockets of a run: where records enter at the near host, and where they leave at the far one.
 //!
-//! [`Trial`](crate::trial::Trial) opens them once the peer's programs run. Invariant: what is returned has
-//! carried something from one end to the other, so that no record waits for a connection to be made.
+//! [`Trial`](crate::trial::Trial) opens them after the peer's programs were started. Invariant: the returned
+//! sockets have carried data from one end to the other, so no record waits until a connection is made.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
@@ -14,23 +14,23 @@ use tidewire_sim::pair::End;
 use crate::hosts::Hosts;
 use crate::records::Way;
 
-/// How long a peer may take to connect; chosen: a dozen retries of a handshake.
+/// Longest time for a peer to connect. Chosen: a dozen retries of a handshake.
 const OPENING: Duration = Duration::from_secs(20);
-/// Between looks whether something is there.
+/// Interval of polling.
 const LOOK: Duration = Duration::from_millis(20);
-/// Between datagrams that try the way: some have to be lost before it is open.
+/// Interval between the datagrams that try the path: some are lost before it is open.
 const TRY: Duration = Duration::from_millis(50);
-/// Room in a socket of datagrams for when its thread is kept off its core, as far as the system grants it.
+/// Receive buffer for the time in which the receiving thread does not run, as far as the system grants it.
 const SOCKET_BUFFER: usize = 4 << 20;
-/// The byte that tries a way.
+/// The byte that tries a path.
 const HELLO: [u8; 1] = [0x5a];
 
-/// A socket at the far host that waits for what a peer brings.
+/// A socket at the far host that waits for data of a peer.
 #[derive(Debug)]
 pub(crate) enum Sink {
-    /// For a TCP connection.
+    /// Waits for a TCP connection.
     Stream(TcpListener),
-    /// For UDP datagrams.
+    /// Waits for UDP datagrams.
     Datagrams(UdpSocket),
 }
 
@@ -50,7 +50,7 @@ impl Sink {
         Ok(Self::Datagrams(socket))
     }
 
-    /// Sends something to `entry` from the near host until it comes out here: the near and the far end.
+    /// Sends data to `entry` from the near host until it arrives here. Returns the near and the far end.
     pub(crate) fn meet(self, hosts: &Hosts, entry: SocketAddrV4) -> anyhow::Result<(Way, Way)> {
         let deadline = Instant::now() + OPENING;
         match self {
@@ -75,7 +75,7 @@ impl Sink {
                     if Instant::now() >= deadline {
                         bail!("no datagram came to the far host");
                     }
-                    // Refused as long as nobody listens.
+                    // Refused as long as no program listens.
                     let _ = near.send(&HELLO);
                 }
                 Ok((Way::Datagrams(near), Way::Datagrams(far)))
@@ -102,7 +102,7 @@ fn has_port(table: &str, port: u16) -> bool {
     table.lines().skip(1).any(|line| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&ends)))
 }
 
-/// The first that there is.
+/// Polls `look` until it returns a value or the deadline has passed.
 fn until<T>(deadline: Instant, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     loop {
         match look() {

@@ -1,8 +1,9 @@
-//! A flow of ours from the near host to the far one: `tidewire bench`, server and client, as a user would run
-//! them.
+//! A flow of ours from the near host to the far one: server and client of `tidewire bench`, as a user would
+//! run them.
 //!
-//! [`contest`](crate::contest) starts it beside flows of kernel TCP. What arrived is read off the lines that
-//! the client prints for each tenth of a second. Invariant: the processes end when the flow is dropped.
+//! [`contest`](crate::contest) starts it beside flows of kernel TCP. The received bytes are read from the
+//! lines that the client prints for each tenth of a second. Invariant: the processes end when the flow is
+//! dropped.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -18,7 +19,7 @@ use tidewire_sim::pair::End;
 
 use crate::hosts::Hosts;
 
-/// Time between the client's reports: the least it takes.
+/// Interval of the client's reports: the least that it accepts.
 const INTERVAL: &str = "100ms";
 
 /// A running flow.
@@ -31,16 +32,16 @@ pub struct OurFlow {
 }
 
 impl OurFlow {
-    /// Starts a flow that would last for `time`, by the `tidewire` command in the file `program`, defaults
-    /// only.
+    /// Starts a flow of duration `time` with the `tidewire` command in the file `program`, with default
+    /// options.
     ///
     /// # Errors
-    /// When a process cannot be started or the server does not listen.
+    /// Fails if a process cannot be started or the server does not listen.
     pub fn start(hosts: &Hosts, program: &Path, time: Duration) -> anyhow::Result<Self> {
         let bench = |end, arguments: &[&str]| {
             let mut command = hosts.command(end, program);
             command.args(["bench", "--json"]).args(arguments);
-            // Defaults, whatever this user's own are.
+            // Use defaults, whatever this user has configured.
             command.env("TIDEWIRE_CONFIG", "/dev/null").env_remove("TIDEWIRE_LINK");
             command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cannot run tidewire bench")
         };
@@ -60,7 +61,7 @@ impl OurFlow {
         Ok(Self { received, server, client, reader })
     }
 
-    /// Bytes that have arrived in order, as of a tenth of a second and a one-way time ago.
+    /// Bytes that have arrived in order, a tenth of a second and a one-way time ago.
     pub fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
@@ -97,7 +98,7 @@ fn add_up(lines: ChildStdout, received: &AtomicU64) {
 }
 
 fn end(process: &mut Child) {
-    // One that has ended already is what is wanted.
+    // It may have ended already.
     let _ = process.kill();
     let _ = process.wait();
 }

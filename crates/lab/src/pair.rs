@@ -1,9 +1,9 @@
-//! Two endpoints of our library, one on each host, and one file of zeros from the near to the far one: what
-//! the simulator's `Trial` is, over real sockets and in real time.
+//! Two endpoints of our library, one on each host, and one file of zeros from the near to the far one: like
+//! the simulator's `Trial`, but over real sockets and in real time.
 //!
-//! `tidewire-papers` runs its experiments so, whose configurations no option of the command has. Each end has
-//! a thread and a runtime of its own; both are in this process, and so is the link between them. Invariant:
-//! statistics are returned only of a file that arrived whole.
+//! `tidewire-papers` runs experiments with it whose configurations no option of the command has. Each end has
+//! its own thread and runtime. Both are in this process, and so is the link between them. Invariant:
+//! statistics are returned only if the file arrived completely.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,28 +19,28 @@ use crate::distribution::Distribution;
 use crate::emulator::Emulator;
 use crate::hosts::Hosts;
 
-/// Bytes of a call; chosen: several symbols, little beside a file.
+/// Bytes per call. Chosen: several symbols, little compared to a file.
 const BLOCK: usize = 64 << 10;
 
-/// What a file took.
+/// The result of carrying a file.
 #[derive(Clone, Debug)]
 pub struct Carried {
-    /// What the sender counted.
+    /// Statistics of the sender.
     pub near: Stats,
-    /// What the receiver counted: the delay of the source symbols is its own.
+    /// Statistics of the receiver, which measures the delay of source symbols.
     pub far: Stats,
-    /// From the first byte written to the last one read.
+    /// From the first byte written to the last byte read.
     pub time: Duration,
-    /// How much later than due the emulator handed packets on.
+    /// Lateness of the packets that the emulator handed on.
     pub late: Distribution,
-    /// Packets that the emulator did not read in time: figures with any are void.
+    /// Packets that the emulator did not read in time. If there are any, the figures are void.
     pub unread: u64,
 }
 
-/// Carries a file of so many bytes over a fresh link, in no more time than `limit`.
+/// Carries a file of `bytes` bytes over a new link within `limit`.
 ///
 /// # Errors
-/// When the hosts cannot be made, a configuration is out of range, or the file does not arrive.
+/// Fails if the hosts cannot be made, or the file does not arrive.
 pub fn carry(link: &DuplexConfig, [near, far]: [Config; 2], bytes: u64, limit: Duration) -> anyhow::Result<Carried> {
     let hosts = Hosts::start()?;
     let emulator = Emulator::start(hosts.device(End::Near)?, hosts.device(End::Far)?, link)?;
@@ -55,7 +55,7 @@ pub fn carry(link: &DuplexConfig, [near, far]: [Config; 2], bytes: u64, limit: D
         let far = far.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         anyhow::Ok((near?, far))
     })?;
-    // What goes wrong at one end is why the other one fails too.
+    // The error of one end is also the reason why the other end fails.
     let ((far, ended, arrived), (near, began)) = match (far, near) {
         (Ok(far), Ok(near)) => (far, near),
         (Err(far), Err(near)) => bail!("the listening end: {far:#}; the other one: {near:#}"),
@@ -77,7 +77,7 @@ fn alone<T>(limit: Duration, end: impl Future<Output = anyhow::Result<T>>) -> an
     })
 }
 
-/// Takes what comes: what was counted, when the last byte came, and how many came.
+/// Receives data. Returns the statistics, when the last byte arrived, and the number of bytes.
 async fn receive(
     listen: SocketAddr,
     secret: &Secret,
@@ -98,7 +98,7 @@ async fn receive(
     Ok((stats, ended, arrived))
 }
 
-/// Sends zeros until the other end has all: what was counted, and when it began.
+/// Sends zeros until the other end has all of them. Returns the statistics, and when it began.
 async fn send(
     told: Receiver<SocketAddr>,
     secret: &Secret,

@@ -1,8 +1,9 @@
-//! Who can be measured across the lab's link: a table of peers, each as its user would run it.
+//! The peers that can be measured across the lab's link: a table in which each runs as its users would run
+//! it.
 //!
-//! The verb `lab run --peer` reads it: `peers.toml` of this folder, and files of the same form.
-//! `Processes` starts what a peer's command lines say. Invariant: a table that
-//! was read has all that its peers need, and no command line names a variable that the lab does not fill in.
+//! The verb `lab run --peer` reads it: `peers.toml` of this folder, and files of the same form. `Processes`
+//! starts the command lines of a peer. Invariant: a parsed table has all that its peers need, and no command
+//! line names an unknown variable.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -29,35 +30,35 @@ pub struct Peer {
     pub name: String,
     /// What it carries, and how it is run.
     pub kind: Kind,
-    /// What to install where a program is missing.
+    /// The package to install if a program is missing.
     package: Option<String>,
 }
 
 /// What a peer carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A TCP connection straight across the link.
+    /// A TCP connection directly across the link.
     Kernel(KernelTcp),
     /// A TCP connection from its entry to its sink.
     Stream(Programs),
     /// UDP datagrams from its entry to its sink.
     Datagrams(Programs),
-    /// Its own load; what arrived stands in the JSON that its near program prints, at this pointer (RFC
-    /// 6901).
+    /// It makes its own load. The received bytes are in the JSON that its near program prints, at this
+    /// pointer (RFC 6901).
     Itself(Programs, String),
 }
 
-/// How the kernel's TCP is run.
+/// How kernel TCP is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelTcp {
-    /// Its congestion control, as the kernel calls it.
+    /// Its congestion control, by the kernel's name.
     pub control: String,
-    /// Bytes that may wait unsent in its socket (`tcp_notsent_lowat` of tcp(7)); without, what the system's
-    /// buffer holds.
+    /// Bytes that may wait unsent in its socket (`tcp_notsent_lowat` of tcp(7)). `None` means the system's
+    /// buffer.
     pub notsent: Option<u32>,
 }
 
-/// Command lines, their variables not yet filled in.
+/// Command lines with variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Programs {
     /// On the far host; started first.
@@ -66,7 +67,7 @@ pub struct Programs {
     pub near: String,
 }
 
-/// What is known when a command line is filled in.
+/// The values for the variables of a command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Surroundings<'a> {
     /// The file of the `tidewire` command.
@@ -77,18 +78,18 @@ pub(crate) struct Surroundings<'a> {
     pub near: Ipv4Addr,
     /// Where the near program listens, on its host.
     pub entry: SocketAddrV4,
-    /// What the far program connects or sends to, on its host.
+    /// Where the far program connects or sends to, on its host.
     pub sink: SocketAddrV4,
-    /// A port for what crosses the link.
+    /// A port for the traffic that crosses the link.
     pub wire: u16,
     /// The link's round trip.
     pub rtt: Duration,
-    /// How long the load lasts.
+    /// Duration of the load.
     pub time: Duration,
 }
 
 impl Peer {
-    /// Its command lines; the kernel's TCP has none.
+    /// Its command lines; `None` for kernel TCP.
     pub fn programs(&self) -> Option<&Programs> {
         match &self.kind {
             Kind::Kernel(_) => None,
@@ -96,10 +97,10 @@ impl Peer {
         }
     }
 
-    /// Whether this system has its programs.
+    /// Checks that this system has its programs.
     ///
     /// # Errors
-    /// Which one is missing, and what to install.
+    /// Names the missing program and the package to install.
     pub fn check(&self) -> anyhow::Result<()> {
         let Some(Programs { far, near }) = self.programs() else { return Ok(()) };
         for line in [far, near] {
@@ -121,10 +122,10 @@ impl Programs {
 }
 
 impl Surroundings<'_> {
-    /// The words of a command line, the first of them a program's path.
+    /// The words of a command line. The first is the path of a program.
     ///
     /// # Errors
-    /// When the program is not found.
+    /// Fails if the program is not found.
     pub(crate) fn fill(&self, line: &str, told: &str) -> anyhow::Result<Vec<String>> {
         let values = [
             self.far.to_string(),
@@ -149,7 +150,7 @@ impl Surroundings<'_> {
     }
 }
 
-/// Where a program is, as a shell would find it.
+/// The path of a program, as a shell would find it.
 fn find(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Path::new(name).is_file().then(|| PathBuf::from(name));
@@ -165,7 +166,7 @@ impl Table {
     /// The peers that the lab knows, and those of a file, which may replace them.
     ///
     /// # Errors
-    /// What is wrong in the file, with its line.
+    /// Says what is wrong in the file, with its line.
     pub fn read(file: Option<&Path>) -> anyhow::Result<Self> {
         let mut table = Self(parse(KNOWN, Path::new("peers.toml"))?);
         if let Some(file) = file {
@@ -175,10 +176,10 @@ impl Table {
         Ok(table)
     }
 
-    /// The peer of a name.
+    /// The peer with this name.
     ///
     /// # Errors
-    /// That there is none, and which there are.
+    /// Says that there is none, and lists all names.
     pub fn named(&self, name: &str) -> anyhow::Result<&Peer> {
         let names = || self.0.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
         self.0.get(name).ok_or_else(|| anyhow!("no peer `{name}`; there are: {}", names()))
@@ -281,7 +282,7 @@ mod tests {
     }
 
     fn words(line: &str) -> String {
-        // A program that every system has, in place of one that this one may lack.
+        // A program that every system has, in place of one that may be missing here.
         let line = line.split_once(' ').map_or("sh".into(), |(_, rest)| format!("sh {rest}"));
         setting().fill(&line, "tidewire://x/#y").unwrap()[1..].join(" ")
     }

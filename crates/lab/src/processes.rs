@@ -1,8 +1,8 @@
-//! The programs of a peer, one on each host, as long as they are needed.
+//! The programs of a peer, one on each host.
 //!
-//! [`Trial`](crate::trial::Trial) starts them. What they say goes into files of the trial's folder, to be
-//! quoted when they fail. Invariant: both have ended when this is dropped; if this process is killed, the
-//! hosts' caretaker ends them.
+//! [`Trial`](crate::trial::Trial) starts them. Their output goes into files of the trial's folder, and is
+//! quoted when they fail. Invariant: both have ended when this value is dropped. If this process is killed,
+//! the caretaker of the hosts ends them.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -18,10 +18,10 @@ use crate::hosts::Hosts;
 use crate::opening::await_listener;
 use crate::peer::{Programs, Surroundings};
 
-/// How long a program may take until it has told what the other one waits for; chosen: a thousand times what
-/// one takes on an idle machine.
+/// Longest time until a program has printed what the other one waits for. Chosen: a thousand times what it
+/// takes on an idle machine.
 const TELLING: Duration = Duration::from_secs(10);
-/// Lines of a program's last words that are quoted.
+/// Number of last lines of a program's output that are quoted.
 const QUOTED: usize = 3;
 
 /// Running programs.
@@ -32,10 +32,10 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Starts the far program, then the near one, which is told the far one's first line if it wants it.
+    /// Starts the far program, then the near one, which gets the first line of the far one if it wants it.
     ///
     /// # Errors
-    /// When one cannot be started, or the far one does not tell what it is to tell.
+    /// Fails if a program cannot be started, or the far one does not print its line.
     pub fn start(
         hosts: &Hosts,
         programs: &Programs,
@@ -53,15 +53,15 @@ impl Processes {
         Ok(Self { far, near })
     }
 
-    /// What both said last, for a message that says that something went wrong.
+    /// The last lines of both programs, for an error message.
     pub fn last_words(&self) -> String {
         format!("{}; {}", self.near.last_words(), self.far.last_words())
     }
 
-    /// What the near program printed until its end.
+    /// Everything that the near program printed.
     ///
     /// # Errors
-    /// When it failed.
+    /// Fails if the program failed.
     pub fn result(&mut self) -> anyhow::Result<String> {
         let ended = self.near.child.wait()?;
         let printed = std::fs::read_to_string(&self.near.printed)?;
@@ -72,7 +72,7 @@ impl Processes {
     }
 }
 
-/// One of them.
+/// One of the programs.
 #[derive(Debug)]
 struct Process {
     child: Child,
@@ -87,7 +87,7 @@ impl Process {
         let (printed, said) = (folder.join(format!("{host}.out")), folder.join(format!("{host}.err")));
         let mut command = hosts.command(end, &words[0]);
         command.args(&words[1..]).current_dir(folder);
-        // Ours with its defaults, whatever this user's are.
+        // Our program uses defaults, whatever this user has configured.
         command.env("TIDEWIRE_CONFIG", "/dev/null").env_remove("TIDEWIRE_LINK");
         command.stdin(Stdio::null()).stderr(File::create(&said)?);
         command.stdout(if tells { Stdio::piped() } else { File::create(&printed)?.into() });
@@ -100,7 +100,7 @@ impl Process {
     fn first_line(&mut self) -> anyhow::Result<String> {
         let printed = self.child.stdout.take().context("its output is not ours")?;
         let (tell, told) = sync_channel(1);
-        // Reads on after the first line, so that the program is never stopped by a full or closed pipe.
+        // Reads on after the first line, so that a full or closed pipe never stops the program.
         std::thread::spawn(move || {
             for line in BufReader::new(printed).lines().map_while(Result::ok) {
                 let _ = tell.try_send(line);
@@ -124,7 +124,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // One that has ended already is what is wanted.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,32 +1,32 @@
-//! Who had the processor while something was timed: the lab, other programs of this machine, or others of its
-//! host.
+//! Who used the processor during a measurement: the lab, other programs of this machine, or other guests of
+//! its host.
 //!
-//! [`check`](crate::check) looks before and after each crossing, the experiments of papers before and after
-//! each run. A virtual machine is not told when it does not run; the kernel counts what its hypervisor gave
-//! to others as stolen (`/proc/stat`, proc_stat(5)). Invariant: shares are of the time of all processors and
-//! add up to no more than 1.
+//! [`check`](crate::check) looks before and after each crossing, and the experiments of papers before and
+//! after each run. A virtual machine is not told when it does not run. The kernel counts the time that its
+//! hypervisor gave to others as stolen (`/proc/stat`, proc_stat(5)). Invariant: shares are relative to the
+//! time of all processors and add up to at most 1.
 
 use std::fmt;
 
-/// What is counted of all processors (proc_stat(5)), and of this process (proc_pid_stat(5)).
+/// Counts of all processors (proc_stat(5)), and of this process (proc_pid_stat(5)).
 const MACHINE: &str = "/proc/stat";
 const PROCESS: &str = "/proc/self/stat";
-/// Numbers of fields of proc_pid_stat(5): time in user mode, in the kernel, and the priority in real time.
+/// Field numbers of proc_pid_stat(5): time in user mode, time in the kernel, and the real-time priority.
 const UTIME: usize = 14;
 const STIME: usize = 15;
 const RT_PRIORITY: usize = 40;
-/// From this share on somebody is named. Chosen: with less than this gone, one packet in twenty hardly meets
-/// it, which is what the 95th percentile shows.
+/// From this share on, another user of the processor is named. Chosen: with less, hardly one packet in twenty
+/// is affected, and the 95th percentile shows that.
 const NOTICEABLE: f64 = 0.02;
 
-/// What was counted when it was looked at, in ticks.
+/// Counts at one time, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Look {
-    /// Of all processors, whatever they did.
+    /// All processors, whatever they did.
     total: u64,
-    /// Programs and what the kernel did for them.
+    /// Programs, and the kernel's work for them.
     programs: u64,
-    /// The time of others on the host.
+    /// Time of other guests of the host.
     stolen: u64,
     /// This process.
     lab: u64,
@@ -39,12 +39,12 @@ pub struct Shares {
     pub lab: f64,
     /// Other programs of this machine.
     pub others: f64,
-    /// What the hypervisor gave to others.
+    /// Time that the hypervisor gave to others.
     pub stolen: f64,
 }
 
 impl Look {
-    /// Looks now; none where the system does not say.
+    /// Looks now; `None` if the system has no such counts.
     pub fn now() -> Option<Self> {
         let read = |path| std::fs::read_to_string(path).ok();
         Self::parse(&read(MACHINE)?, &read(PROCESS)?)
