@@ -1,10 +1,9 @@
-//! Two hosts of one machine: a network namespace each, with one TUN device in it and nothing else that leads
-//! out.
+//! Two hosts on one machine: each is a network namespace with one TUN device and no other way out.
 //!
-//! Made by the verbs of the lab for the length of a run. What crosses from one host to the other crosses the
-//! [`Emulator`](crate::emulator::Emulator) that reads and writes the two devices. Invariant: names hold the
-//! process id, and are gone however this process ends: a child waits for the end of a pipe that only we hold
-//! open, then ends what still runs in the hosts and removes them.
+//! The verbs of the lab make them for one run. Packets between the hosts cross the
+//! [`Emulator`](crate::emulator::Emulator), which reads and writes the two devices. Invariant: names contain
+//! the process id, and the hosts are removed however this process ends: a child waits for the end of a pipe
+//! that only this process holds open, ends what still runs in the hosts, and removes them.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,22 +20,21 @@ use tidewire_sim::pair::End;
 use super::tun;
 
 /// Packets that a device holds until the emulator reads them: more than a whole TCP window of 4 MiB, so that
-/// what is dropped is dropped by the link.
+/// only the link drops packets.
 const DEVICE_QUEUE: &str = "10000";
 /// Longest IP packet of a device: that of Ethernet.
 const MTU: &str = "1500";
 /// Addresses of the near and the far host (RFC 1918 section 3).
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 99, 0, 1), Ipv4Addr::new(10, 99, 0, 2)];
-/// Length of their network's prefix: the two and no other (RFC 1878).
+/// Prefix length of their network, which has two addresses (RFC 1878).
 const PREFIX: u8 = 30;
 
-/// Settings of a host's network that it does not share with the machine: nothing but the packets of the
-/// programs crosses the link (no router solicitations), and one TCP connection does not learn from the one
-/// before.
+/// Settings of a host's network that differ from the machine's. Only packets of programs cross the link (no
+/// router solicitations), and a TCP connection does not learn from an earlier one.
 const SETTINGS: [(&str, &str); 3] =
     [("ipv6/conf/all/disable_ipv6", "1"), ("ipv6/conf/default/disable_ipv6", "1"), ("ipv4/tcp_no_metrics_save", "1")];
 
-/// What removes the hosts named by its arguments once its standard input ends.
+/// A script that removes the hosts named by its arguments when its standard input ends.
 const CARETAKER: &str = r#"
 trap '' INT TERM HUP
 read -r _
@@ -46,29 +44,29 @@ for host in "$@"; do
 done
 "#;
 
-/// Two namespaces, removed when dropped.
+/// Two namespaces, which are removed when this value is dropped.
 #[derive(Debug)]
 pub struct Hosts {
     near: Host,
     far: Host,
-    /// Behind the devices: it ends last.
+    /// After the devices, because fields are dropped in order.
     _caretaker: Caretaker,
 }
 
 /// One namespace.
 #[derive(Debug)]
 struct Host {
-    /// Of the namespace and of its device.
+    /// Name of the namespace and of its device.
     name: String,
     address: Ipv4Addr,
     device: OwnedFd,
 }
 
 impl Hosts {
-    /// Makes the two hosts. They reach each other once an emulator runs on their devices.
+    /// Makes the two hosts. They can reach each other when an emulator runs on their devices.
     ///
     /// # Errors
-    /// When this process may not, or the system lacks what it takes.
+    /// Fails if this process lacks the privilege, or the system lacks a program.
     pub fn start() -> anyhow::Result<Self> {
         if !rustix::process::geteuid().is_root() {
             bail!("network namespaces need root: use sudo, or `tidewire lab link`, which needs no privileges");
@@ -80,7 +78,7 @@ impl Hosts {
         Ok(Self { near: Host::start(near, near_address)?, far: Host::start(far, far_address)?, _caretaker: caretaker })
     }
 
-    /// The name of a host: that of its namespace, as `ip netns exec` takes it, and of its device.
+    /// Name of a host: that of its namespace, for `ip netns exec`, and of its device.
     pub fn name(&self, end: End) -> &str {
         &self.host(end).name
     }
@@ -90,10 +88,10 @@ impl Hosts {
         self.host(end).address
     }
 
-    /// The packets that a host sends, and where those for it are written to.
+    /// The device: packets that the host sends are read from it, and packets for the host are written to it.
     ///
     /// # Errors
-    /// When the process has too many files open.
+    /// Fails if the process has too many open files.
     pub fn device(&self, end: End) -> io::Result<OwnedFd> {
         self.host(end).device.try_clone()
     }
@@ -101,7 +99,7 @@ impl Hosts {
     /// Packets that a host sent and the emulator did not read in time, since the hosts were made.
     ///
     /// # Errors
-    /// When the system does not tell.
+    /// Fails if the system does not report it.
     pub fn unread(&self, end: End) -> anyhow::Result<u64> {
         let name = self.name(end);
         let counts = ip(&["-n", name, "-s", "-j", "link", "show", "dev", name])?;
@@ -109,28 +107,28 @@ impl Hosts {
         counts[0]["stats64"]["tx"]["dropped"].as_u64().context("`ip -s -j link` does not count drops")
     }
 
-    /// Changes a setting of a host's network: `key` is a path below `/proc/sys/net`.
+    /// Changes a setting of a host's network. `key` is a path below `/proc/sys/net`.
     ///
     /// # Errors
-    /// When this kernel lacks the setting, or does not take the value.
+    /// Fails if this kernel lacks the setting, or refuses the value.
     pub fn set(&self, end: End, key: &str, value: &str) -> anyhow::Result<()> {
         set(self.name(end), key, value)
     }
 
-    /// A command that will run `program` on a host.
+    /// A command that runs `program` on a host.
     pub fn command(&self, end: End, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", self.name(end)]).arg(program);
         command
     }
 
-    /// Runs `job` on a host: sockets that it makes stay there, whoever uses them later.
+    /// Runs `job` on a host. Sockets made by it stay there, whoever uses them later.
     ///
     /// # Errors
-    /// When the namespace cannot be entered.
+    /// Fails if the namespace cannot be entered.
     pub fn inside<T: Send>(&self, end: End, job: impl FnOnce() -> T + Send) -> io::Result<T> {
         let namespace = File::open(format!("/run/netns/{}", self.name(end)))?;
-        // A thread of its own, whose namespace ends with it.
+        // A separate thread, because a thread keeps the namespace that it entered.
         std::thread::scope(|scope| {
             let inside = scope.spawn(|| {
                 move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
@@ -152,7 +150,7 @@ impl Host {
     fn start(name: String, address: Ipv4Addr) -> anyhow::Result<Self> {
         ip(&["netns", "add", &name])?;
         for (key, value) in SETTINGS {
-            // A kernel without IPv6 lacks its keys, and needs them not.
+            // A kernel without IPv6 lacks these keys and does not need them.
             let _ = set(&name, key, value);
         }
         let device = tun::open(&name).context("cannot make a TUN device")?;
@@ -166,7 +164,7 @@ impl Host {
     }
 }
 
-/// The child that removes the hosts when this process ends or lets go of it.
+/// The child process that removes the hosts when this process ends or drops it.
 #[derive(Debug)]
 struct Caretaker(Child);
 
@@ -174,7 +172,7 @@ impl Caretaker {
     fn start(hosts: &[&str]) -> anyhow::Result<Self> {
         let mut command = Command::new("sh");
         command.args(["-c", CARETAKER, "caretaker"]).args(hosts);
-        // Ctrl-C at the terminal is for us; its own work begins when we are gone.
+        // Ctrl-C at the terminal is meant for this process. The child's work begins after that.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         Ok(Self(command.spawn().context("cannot run `sh`")?))
     }
@@ -183,7 +181,7 @@ impl Caretaker {
 impl Drop for Caretaker {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        // There is nobody left to be told.
+        // Nobody is left who could be told about an error.
         let _ = self.0.wait();
     }
 }
@@ -194,7 +192,7 @@ fn set(host: &str, key: &str, value: &str) -> anyhow::Result<()> {
     ip(&["netns", "exec", host, "sh", "-c", &write]).map(drop)
 }
 
-/// Runs `ip` of iproute2 and returns what it prints.
+/// Runs `ip` of iproute2 and returns its output.
 fn ip(arguments: &[&str]) -> anyhow::Result<String> {
     let output = Command::new("ip").args(arguments).output().context("cannot run `ip`: install iproute2")?;
     if !output.status.success() {

@@ -1,15 +1,15 @@
-//! How late things happened: counts by steps of 10 us, for figures that are read while they are taken.
+//! Lateness of events: counts in steps of 10 us, which can be read while they are taken.
 //!
-//! The emulator counts by how much each packet left after it was due, the check how much longer packets took
-//! than the link says.
+//! The emulator counts how late each packet was handed on. The check counts how much longer packets took than
+//! the link model says.
 
 use std::time::Duration;
 
 use crate::distribution::Distribution;
 
-/// Width of a step, in nanoseconds; chosen: a thirtieth of what a packet may be late.
+/// Width of a step, in nanoseconds. Chosen: a thirtieth of the lateness that is allowed.
 const STEP: u64 = 10_000;
-/// Steps; what is later counts as the last one.
+/// Number of steps. Anything later counts in the last step.
 const STEPS: usize = 1_000;
 
 /// A distribution of lateness.
@@ -28,7 +28,7 @@ impl Default for Late {
 }
 
 impl Late {
-    /// Counts one that was `late`.
+    /// Counts one event that was `late`.
     pub fn add(&mut self, late: Duration) {
         let step = usize::try_from(late.as_nanos() / u128::from(STEP)).unwrap_or(usize::MAX).min(STEPS - 1);
         self.counts[step] += 1;
@@ -37,7 +37,7 @@ impl Late {
         self.max = self.max.max(late);
     }
 
-    /// The same, for tables.
+    /// The same as a distribution.
     pub fn distribution(&self) -> Distribution {
         let upper = |step: usize| Duration::from_nanos(STEP * (step as u64 + 1));
         let mean = self.sum.checked_div(u32::try_from(self.total).unwrap_or(u32::MAX)).unwrap_or_default();

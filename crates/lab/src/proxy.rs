@@ -1,12 +1,12 @@
 //! The link emulator as a UDP proxy: clients on one side, one target on the other, a [`DuplexLink`] between
-//! them. Needs no privileges.
+//! them. It needs no privileges.
 //!
-//! `lab link` runs it until Ctrl-C, `demo` for the length of a transfer. One thread of its own drives
-//! everything: it takes datagrams off the sockets, gives them to the link with the time they were read, and
-//! sleeps in `poll` until the next delivery is due or something arrives. All clients share the one link, as
-//! stations behind one router do; each has a socket of its own toward the target, so that the target tells
-//! them apart. Invariant: what the link says is delivered is handed to the kernel in that order, at most one
-//! wake-up late (about 0.1 ms when a core is free).
+//! `lab link` runs it until Ctrl-C, `demo` during a transfer. One thread does everything: it reads datagrams
+//! from the sockets, gives them to the link with the time at which they were read, and sleeps in `poll` until
+//! the next delivery is due or a datagram arrives. All clients share the one link, like stations behind one
+//! router. Each client has its own socket to the target, so that the target can distinguish them. Invariant:
+//! deliveries are handed to the kernel in the order of the link, at most one wake-up late (about 0.1 ms if a
+//! core is free).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -22,31 +22,32 @@ use tidewire_sim::link::{Link, LinkStats};
 use crate::carrier::{Carrier, Spare};
 use crate::punctual::be_punctual;
 
-/// Clients at once; one more replaces the one silent for longest. Chosen: a lab has a handful.
+/// Maximum number of clients. One more replaces the client that was silent longest. Chosen: a lab has a
+/// handful.
 const MAX_CLIENTS: usize = 64;
 /// Longest UDP payload (RFC 768).
 const MAX_DATAGRAM: usize = 65_535;
 /// Datagrams read from one socket before the others have their turn.
 const BATCH: usize = 64;
-/// Socket buffers in bytes: 300 ms at 100 Mbit/s, for when this thread is kept off its core.
+/// Socket buffers in bytes: 300 ms at 100 Mbit/s, for the time in which this thread does not run.
 const SOCKET_BUFFER: usize = 4 << 20;
-/// How long a stop may go unnoticed.
+/// Longest time until a request to stop is noticed.
 const STOP_CHECK: Duration = Duration::from_millis(20);
 
-/// What a proxy has counted so far.
+/// Counts of a proxy.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProxyStats {
-    /// From the clients to the target.
+    /// The direction from the clients to the target.
     pub forward: LinkStats,
-    /// From the target to the clients.
+    /// The direction from the target to the clients.
     pub back: LinkStats,
-    /// Clients seen.
+    /// Number of clients seen.
     pub clients: u64,
-    /// Datagrams that the kernel did not take: the target's port is closed, or a socket buffer is full.
+    /// Datagrams that the kernel refused, because the target's port is closed or a socket buffer is full.
     pub refused: u64,
 }
 
-/// A running proxy; stops when dropped.
+/// A running proxy. It stops when dropped.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -54,10 +55,10 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Listens on `listen` and starts carrying datagrams to `target` and back.
+    /// Listens on `listen` and carries datagrams to `target` and back.
     ///
     /// # Errors
-    /// When the address cannot be listened on, or no thread started.
+    /// Fails if the address cannot be listened on, or no thread can be started.
     pub fn start(listen: SocketAddr, target: SocketAddr, config: &DuplexConfig) -> io::Result<Self> {
         let listener = socket(listen)?;
         let address = listener.local_addr()?;
@@ -76,25 +77,25 @@ impl Proxy {
         Ok(Self { address, carrier })
     }
 
-    /// Where clients send to.
+    /// The address to which clients send.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What has been counted until now.
+    /// The counts so far.
     pub fn stats(&self) -> ProxyStats {
         self.carrier.counts()
     }
 
-    /// Whether it still carries datagrams; if not, [`stop`](Self::stop) says why.
+    /// Whether it still carries datagrams. If not, [`stop`](Self::stop) returns why.
     pub fn is_running(&self) -> bool {
         self.carrier.is_running()
     }
 
-    /// Stops, and returns what was counted.
+    /// Stops and returns the counts.
     ///
     /// # Errors
-    /// What made the proxy stop by itself, if it did.
+    /// The error that ended it early, if there was one.
     pub fn stop(self) -> io::Result<ProxyStats> {
         self.carrier.stop()
     }
@@ -110,17 +111,17 @@ fn socket(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Who sends through the link.
+/// A sender on this side of the link.
 struct Client {
-    /// Tells it from others that had the same slot before.
+    /// Distinguishes it from earlier clients in the same slot.
     number: u64,
     address: SocketAddr,
-    /// Toward the target, connected.
+    /// The socket connected to the target.
     upstream: UdpSocket,
     heard: Instant,
 }
 
-/// A datagram inside the link.
+/// A datagram in the link.
 #[derive(Clone)]
 struct Datagram {
     client: u64,
@@ -179,7 +180,7 @@ impl Engine {
             let (length, from) = match self.listener.recv_from(&mut self.scratch) {
                 Ok(received) => received,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // An ICMP error for something sent earlier; the next call reads on.
+                // An ICMP error for a datagram sent earlier. The next call continues.
                 Err(_) => continue,
             };
             let client = self.client(from)?;
@@ -216,7 +217,7 @@ impl Engine {
         hand_out(&mut link.back, now, clients, spare, refused, |client, bytes| listener.send_to(bytes, client.address));
     }
 
-    /// The number of the client at `address`, which is made if it is new.
+    /// The number of the client at `address`. A new client is added.
     fn client(&mut self, address: SocketAddr) -> io::Result<u64> {
         let heard = Instant::now();
         if let Some(client) = self.clients.iter_mut().find(|client| client.address == address) {
@@ -239,7 +240,7 @@ impl Engine {
     }
 }
 
-/// Sends on everything that has left `link` by `now`.
+/// Sends on every datagram that has left `link` by `now`.
 fn hand_out(
     link: &mut Link<Datagram>,
     now: Time,
@@ -306,7 +307,7 @@ mod tests {
             let length = client.recv(&mut buffer).unwrap();
             assert_eq!(&buffer[..length], name);
         }
-        // A lower bound only: how late a busy machine is says nothing about the emulator.
+        // Only a lower bound: on a busy machine, lateness says nothing about the emulator.
         assert!(begun.elapsed() >= Duration::from_millis(60));
         let stats = proxy.stop().unwrap();
         assert_eq!((stats.clients, stats.forward.delivered, stats.back.delivered), (2, 2, 2));
@@ -333,7 +334,7 @@ mod tests {
         assert_eq!(stats.forward.offered, 1000);
         assert_eq!(arrived, stats.forward.delivered);
         assert_eq!(stats.forward.lost + arrived, 1000);
-        // Five deviations of the binomial distribution; the seed is fixed, so this is a check of the wiring.
+        // Five deviations of the binomial distribution. The seed is fixed, so this checks only the wiring.
         assert!((137..=263).contains(&stats.forward.lost), "{}", stats.forward.lost);
         // 1,000 packets of 1,250 bytes take 100 ms at 100 Mbit/s.
         assert!(took >= Duration::from_millis(99), "{took:?}");

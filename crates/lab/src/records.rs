@@ -1,12 +1,12 @@
-//! Numbered records from the near host to the far one, over whatever carries bytes or datagrams between two
-//! sockets.
+//! Numbered records from the near host to the far one, over anything that carries bytes or datagrams between
+//! two sockets.
 //!
-//! [`Trial`](crate::trial::Trial) makes the sockets and runs both ends, a thread each, so that one clock
-//! tells when a record was made and when it arrived. A record is its number, the time it was made, and bytes
-//! that follow from its number and do not compress. A record that could not be written at its time, because
-//! the one before it still waited, was made at its time all the same: who waits for the path is late. Without
-//! a rate a record is made when the socket has room for more. Invariant: a record counts once, and only if it
-//! arrived whole and unchanged, over a stream in its turn.
+//! [`Trial`](crate::trial::Trial) makes the sockets and runs both ends, each in a thread, so that one clock
+//! tells when a record was made and when it arrived. A record has its number, the time at which it was made,
+//! and bytes that follow from its number and cannot be compressed. A record that could not be written at its
+//! time, because the one before still waited, was still made at its time: waiting for the path is delay.
+//! Without a rate, a record is made when the socket has room. Invariant: a record counts once, and only if it
+//! arrived complete and unchanged, over a stream also in order.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, UdpSocket};
@@ -20,50 +20,50 @@ use crate::punctual::be_prompt;
 
 /// Bytes of a record's number and time.
 const HEAD: usize = 16;
-/// How long a call blocks until the ends ask whether all is over; chosen: nothing beside the length of a run.
+/// How long a call blocks until the end checks whether the run is over. Chosen: little compared to a run.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
-/// Bytes read at once.
+/// Bytes per read.
 const BUFFER: usize = 64 << 10;
-/// Stands for the number of records made, as long as they are made.
+/// The number of records while more are made.
 const UNKNOWN: u64 = u64::MAX;
-/// Datagrams lost in a row that are believed: minutes of any rate measured here.
+/// Maximum number of consecutive lost datagrams that is plausible: minutes at any rate measured here.
 const MOST_MISSING: u64 = 1 << 20;
 /// Longest UDP payload (RFC 768).
 const LONGEST: usize = 65_535;
 
-/// What is made.
+/// The records to be made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Emission {
-    /// Bytes of a record.
+    /// Length of a record in bytes.
     pub(crate) bytes: usize,
-    /// Time from one to the next; without, as fast as they are taken.
+    /// Interval between records; `None` means as fast as they are accepted.
     pub(crate) every: Option<Duration>,
     /// How long records are made.
     pub(crate) time: Duration,
-    /// How long the last of them are waited for.
+    /// How long to wait for the last of them.
     pub(crate) grace: Duration,
 }
 
-/// Where records go in, or come out.
+/// The socket at which records enter or leave.
 #[derive(Debug)]
 pub(crate) enum Way {
     Stream(TcpStream),
     Datagrams(UdpSocket),
 }
 
-/// A record that arrived; times since the run began.
+/// A record that arrived. Times count from the start of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
     pub(crate) made: Duration,
     pub(crate) arrived: Duration,
 }
 
-/// What became of the records.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
-    /// Records that were due, or without a rate taken.
+    /// Records that were due, or without a rate accepted.
     pub(crate) made: u64,
-    /// Those that arrived.
+    /// The records that arrived.
     pub(crate) arrivals: Vec<Arrival>,
 }
 
@@ -71,7 +71,7 @@ impl Emission {
     /// Runs both ends.
     ///
     /// # Errors
-    /// When a socket fails, or what arrives is not what was sent.
+    /// Fails if a socket fails, or if the received bytes are not those that were sent.
     pub(crate) fn run(&self, near: Way, far: Way) -> io::Result<Outcome> {
         near.set_patience()?;
         far.set_patience()?;
@@ -83,14 +83,14 @@ impl Emission {
                 all_made.store(*made.as_ref().unwrap_or(&0), Ordering::Release);
                 made
             });
-            // A panic of either is this one's.
+            // A panic of either thread is passed on.
             let both = making.join().and_then(|made| Ok((made, taking.join()?)));
             let (made, arrivals) = both.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             Ok(Outcome { made: made?, arrivals: arrivals? })
         })
     }
 
-    /// Makes records until the time is over; how many were due.
+    /// Makes records until the time is over. Returns how many were due.
     fn make(&self, to: &Way, begin: Instant) -> io::Result<u64> {
         be_prompt();
         let end = begin + self.time;
@@ -108,15 +108,16 @@ impl Emission {
                 std::thread::sleep(wait);
                 awake = Instant::now();
             }
-            // Who wakes late makes late; who waits for a write is late.
+            // A thread that wakes late makes its record late. A thread that waits for a write is late with
+            // the next one.
             fill(&mut record, number, due.max(awake) - begin);
-            // What did not go before the end is due, and does not arrive.
+            // A record that was not accepted before the end was due, and does not arrive.
             is_open = is_open && to.write(&record, end)?;
             number += 1;
         }
     }
 
-    /// Takes records until the last is here or no longer waited for.
+    /// Takes records until the last has arrived or the wait is over.
     fn take(&self, from: Way, begin: Instant, all_made: &AtomicU64) -> io::Result<Vec<Arrival>> {
         be_prompt();
         let end = begin + self.time + self.grace;
@@ -129,7 +130,7 @@ impl Emission {
             Way::Stream(mut stream) => {
                 let (mut buffer, mut kept) = (vec![0; BUFFER], 0);
                 while !is_over(sorter.arrivals.len()) {
-                    // The rest of a record stays in front of what comes next.
+                    // The rest of a record stays before the next bytes.
                     let length = match stream.read(&mut buffer[kept..]) {
                         Ok(0) => break,
                         Ok(length) => kept + length,
@@ -149,7 +150,7 @@ impl Emission {
                 let mut buffer = vec![0; LONGEST];
                 while !is_over(sorter.arrivals.len()) {
                     match socket.recv(&mut buffer) {
-                        // Shorter ones are what the way was tried with.
+                        // Shorter ones tried the path.
                         Ok(length) if length < self.bytes => {}
                         Ok(length) => sorter.take_any(&buffer[..length], begin.elapsed())?,
                         Err(error) if is_silence(&error) => {}
@@ -175,7 +176,7 @@ impl Way {
         }
     }
 
-    /// Waits until there is room for more, or until `end`.
+    /// Waits until there is room for another record, or until `end`.
     fn await_room(&self, end: Instant) -> io::Result<()> {
         let Self::Stream(stream) = self else { return Ok(()) };
         let patience = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
@@ -190,11 +191,12 @@ impl Way {
         Ok(())
     }
 
-    /// Writes a record; `false` if it did not go before `end`, and nothing more can.
+    /// Writes a record. Returns `false` if it was not accepted before `end`; nothing more can be written
+    /// then.
     fn write(&self, mut record: &[u8], end: Instant) -> io::Result<bool> {
         let mut stream = match self {
             Self::Stream(stream) => stream,
-            // A datagram that is refused is lost, as any other that does not arrive.
+            // A datagram that is refused is lost, like any other that does not arrive.
             Self::Datagrams(socket) => {
                 let _ = socket.send(record);
                 return Ok(true);
@@ -217,7 +219,7 @@ fn is_silence(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// Writes the record of a number.
+/// Writes record `number` into a buffer.
 fn fill(record: &mut [u8], number: u64, made: Duration) {
     record[..8].copy_from_slice(&number.to_be_bytes());
     record[8..HEAD].copy_from_slice(&(made.as_nanos() as u64).to_be_bytes());
@@ -227,8 +229,8 @@ fn fill(record: &mut [u8], number: u64, made: Duration) {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): bytes that nobody
-/// can compress.
+/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): bytes that cannot
+/// be compressed.
 fn next(state: &mut u64) -> [u8; 8] {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;
@@ -237,12 +239,12 @@ fn next(state: &mut u64) -> [u8; 8] {
     (mixed ^ (mixed >> 31)).to_le_bytes()
 }
 
-/// Checks and counts what arrives.
+/// Checks and counts arriving records.
 struct Sorter {
     arrivals: Vec<Arrival>,
-    /// Whether a datagram of this number was here.
+    /// Whether a datagram with this number has arrived.
     seen: Vec<bool>,
-    /// What a record should be.
+    /// The correct bytes of a record.
     wanted: Vec<u8>,
 }
 
@@ -251,17 +253,17 @@ impl Sorter {
         Self { arrivals: Vec::new(), seen: Vec::new(), wanted: vec![0; bytes] }
     }
 
-    /// The next record of a stream.
+    /// Takes the next record of a stream.
     fn take_next(&mut self, record: &[u8], arrived: Duration) -> io::Result<()> {
         let number = self.arrivals.len() as u64;
         self.check(record, number, arrived)
     }
 
-    /// A datagram, in any order.
+    /// Takes a datagram, in any order.
     fn take_any(&mut self, record: &[u8], arrived: Duration) -> io::Result<()> {
         let number = field(record, 0);
         let next = self.seen.len() as u64;
-        // A number far ahead is no number: `check` would find it wrong only after the table had grown to it.
+        // A number far ahead cannot be right. `check` would find that only after the table had grown to it.
         if number >= next + MOST_MISSING {
             return Err(changed(number));
         }
@@ -330,7 +332,7 @@ mod tests {
     fn a_stream_that_takes_nothing_is_late_and_not_waited_for() {
         let (near, far) = stream();
         let (time, grace) = (Duration::from_millis(120), Duration::ZERO);
-        // Nobody reads: what the kernel buffers is less than what is due.
+        // Nobody reads, and the kernel buffers less than what is due.
         let (plan, begin) =
             (Emission { bytes: 1 << 20, every: Some(Duration::from_millis(1)), time, grace }, Instant::now());
         let way = Way::Stream(near);
@@ -364,7 +366,7 @@ mod tests {
         let plan = Emission { bytes: 1 << 20, every: None, time, grace: Duration::ZERO };
         let way = Way::Stream(near);
         way.set_patience().unwrap();
-        // Nobody reads: what the kernel buffers is all that is made, but for the one that did not fit.
+        // Nobody reads, so only what the kernel buffers is made, except the record that did not fit.
         let made = plan.make(&way, Instant::now()).unwrap();
         assert!((1..120).contains(&made), "{made}");
         drop(far);

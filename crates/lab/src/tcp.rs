@@ -1,9 +1,9 @@
-//! A flow of kernel TCP from the near host to the far one: a source that writes as fast as it may, a sink
-//! that counts.
+//! A flow of kernel TCP from the near host to the far one: a source that writes as fast as possible, and a
+//! sink that counts.
 //!
-//! [`contest`](crate::contest) starts them beside ours. No program to install: two threads and two sockets,
-//! made on the hosts. Buffers are the system's, as a user would leave them. Invariant: the flow ends, and its
-//! threads with it, when it is dropped.
+//! [`contest`](crate::contest) starts it beside our flows. It needs no program: two threads and two sockets
+//! that are made on the hosts. Buffers are the system's defaults, as users have them. Invariant: the flow and
+//! its threads end when it is dropped.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -17,9 +17,9 @@ use tidewire_sim::pair::End;
 
 use crate::hosts::Hosts;
 
-/// Bytes of a call; chosen: several segments, little beside a socket's buffer.
+/// Bytes per call. Chosen: several segments, little compared to a socket's buffer.
 const BLOCK: usize = 64 << 10;
-/// The controls that this kernel has loaded.
+/// The congestion controls that this kernel has loaded.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
 /// A running flow.
@@ -31,10 +31,10 @@ pub struct TcpFlow {
 }
 
 impl TcpFlow {
-    /// Starts a flow under the congestion control that the kernel calls `control`.
+    /// Starts a flow with the congestion control that the kernel calls `control`.
     ///
     /// # Errors
-    /// When the kernel has no such control, or the hosts do not reach each other.
+    /// Fails if the kernel has no such control, or the hosts cannot reach each other.
     pub fn start(hosts: &Hosts, control: &str) -> anyhow::Result<Self> {
         let far = hosts.address(End::Far);
         let listener = hosts.inside(End::Far, || TcpListener::bind((far, 0)))??;
@@ -58,7 +58,7 @@ impl TcpFlow {
 impl Drop for TcpFlow {
     fn drop(&mut self) {
         for end in &self.ends {
-            // One that is closed already is what is wanted.
+            // It may be closed already.
             let _ = end.shutdown(Shutdown::Both);
         }
         for thread in self.threads.drain(..) {
@@ -67,7 +67,7 @@ impl Drop for TcpFlow {
     }
 }
 
-/// Puts a connection under the congestion control that the kernel calls `control`.
+/// Gives a connection the congestion control that the kernel calls `control`.
 pub(crate) fn set_control(connection: &TcpStream, control: &str) -> anyhow::Result<()> {
     set_tcp_congestion(connection, control).with_context(|| {
         let available = std::fs::read_to_string(AVAILABLE).unwrap_or_default();

@@ -1,10 +1,10 @@
-//! One run of one peer over one link: records in at the near host, records out at the far one, and what that
-//! cost the link.
+//! One run of one peer over one link: records enter at the near host and leave at the far one, and the link
+//! is measured.
 //!
-//! The verb `lab run --peer` makes a [`Trial`] for each peer and seed, the experiments of `tidewire-papers`
-//! for the kernel's TCP. Hosts, link and processes are fresh in each. Invariant: a delay is arrival in order,
-//! less creation, less the link's one-way time, all by one clock; bytes are counted at the link, IP headers
-//! included, from the first record on: what it takes to connect is nobody's burden.
+//! The verb `lab run --peer` makes a [`Trial`] for each peer and seed, and the experiments of
+//! `tidewire-papers` for kernel TCP. Hosts, link and processes are new in each. Invariant: a delay is arrival
+//! in order minus creation minus the link's one-way time, all by one clock. Bytes are counted at the link
+//! with IP headers, from the first record on; connecting does not count.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
@@ -26,72 +26,72 @@ use crate::processes::Processes;
 use crate::records::{Arrival, Emission, Outcome, Way};
 use crate::tcp::set_control;
 
-/// Bytes of a record on a stream: a packet's worth, headers aside. Chosen.
+/// Length of a record on a stream: one packet without headers. Chosen.
 const STREAM_RECORD: usize = 1_200;
-/// Bytes of a record sent as a datagram: seven packets of an MPEG transport stream, SRT's usual payload.
+/// Length of a record sent as a datagram: seven packets of an MPEG transport stream, SRT's usual payload.
 const DATAGRAM_RECORD: usize = 1_316;
-/// Time at the beginning that goodput and settled delays leave out: slow start. In a run shorter than four
-/// times this, a quarter of the run.
+/// Time at the beginning that goodput and settled delays leave out, for slow start. In a run shorter than
+/// four times this, it is a quarter of the run.
 const START: Duration = Duration::from_secs(3);
-/// How long records are waited for beyond four round trips, which any repair of them has by then.
+/// How long to wait for records beyond four round trips, by which time any repair has arrived.
 const GRACE: Duration = Duration::from_secs(1);
-/// The kernel's limit of what a TCP socket takes beyond what it has sent.
+/// The kernel's limit of unsent bytes in a TCP socket.
 const NOTSENT: &str = "ipv4/tcp_notsent_lowat";
-/// Ports. The hosts are fresh: nobody has them.
+/// Ports. The hosts are new, so these are free.
 const ENTRY: u16 = 4_000;
 const SINK: u16 = 4_001;
 const WIRE: u16 = 4_200;
 
-/// How much is sent.
+/// The offered traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Traffic {
-    /// Records at this share of the link's rate.
+    /// Records at this fraction of the link's rate.
     Share(f64),
     /// At this rate, in bits per second.
     Rate(u64),
-    /// As fast as they are taken.
+    /// As fast as records are accepted.
     Full,
 }
 
-/// A run to be done.
+/// A run to be made.
 #[derive(Clone, Debug)]
 pub struct Trial<'a> {
     /// The link, with its seed.
     pub link: DuplexConfig,
     /// The file of the `tidewire` command, for peers that run it.
     pub program: &'a Path,
-    /// Who carries.
+    /// The peer that carries the records.
     pub peer: &'a Peer,
-    /// What is sent.
+    /// The offered traffic.
     pub load: Traffic,
-    /// How long.
+    /// Duration.
     pub time: Duration,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
     /// Records that were due.
     pub made: u64,
     /// Records that arrived.
     pub delivered: u64,
-    /// Bits per second of records that arrived once the run had settled.
+    /// Bits per second of records that arrived after the run had settled.
     pub goodput_bps: f64,
     /// In-order delay beyond the one-way time.
     pub delay: Distribution,
-    /// That of records made once the run had settled.
+    /// The same for records made after the run had settled.
     pub settled: Distribution,
-    /// IP bytes sent over bytes delivered to the application.
+    /// IP bytes sent per byte delivered to the application.
     pub sent_per_app: Option<f64>,
-    /// IP bytes sent the other way over the same.
+    /// IP bytes sent in the other direction per byte delivered.
     pub back_per_app: Option<f64>,
-    /// Share of the packets there that a full queue dropped.
+    /// Fraction of the packets to the far host that a full queue dropped.
     pub queue_dropped: f64,
-    /// Mean wait in the queue there, in milliseconds.
+    /// Mean wait in that queue, in milliseconds.
     pub queueing_ms: f64,
-    /// Packets that the emulator did not read in time: figures with any are void.
+    /// Packets that the emulator did not read in time. If there are any, the figures are void.
     pub unread: u64,
-    /// How much later than due the emulator handed packets on.
+    /// Lateness of the packets that the emulator handed on.
     pub late: Distribution,
 }
 
@@ -114,7 +114,7 @@ impl FromStr for Traffic {
 }
 
 impl Traffic {
-    /// Bits per second over a link; none if as fast as it goes.
+    /// Bits per second over a link; `None` if as fast as possible.
     fn rate(self, link: &DuplexConfig) -> anyhow::Result<Option<f64>> {
         match (self, &link.forward.capacity) {
             (Self::Full, _) => Ok(None),
@@ -126,10 +126,10 @@ impl Traffic {
 }
 
 impl Trial<'_> {
-    /// Runs it, in real time.
+    /// Runs the trial in real time.
     ///
     /// # Errors
-    /// When the hosts cannot be made, a program is missing or fails, or nothing arrives.
+    /// Fails if the hosts cannot be made, a program is missing or fails, or nothing arrives.
     pub fn run(&self) -> anyhow::Result<Measured> {
         self.peer.check()?;
         let folder = tempfile::tempdir()?;
@@ -168,7 +168,7 @@ impl Trial<'_> {
         self.measured(&plan, &outcome).with_link(&before, emulator, &hosts, delivered)
     }
 
-    /// The goodput that a peer with a load of its own tells.
+    /// The goodput that a peer with its own load reports.
     fn own_result(&self, mut processes: Processes, pointer: &str) -> anyhow::Result<f64> {
         if self.load != Traffic::Full {
             bail!("{} makes its own load, as much as it can: --load full", self.peer.name);
@@ -196,12 +196,12 @@ impl Trial<'_> {
             bail!("{} carries datagrams, and nothing holds those back: give a rate with --load", self.peer.name);
         }
         let every = rate.map(|rate| Duration::from_secs_f64(8.0 * bytes as f64 / rate));
-        // Without a rate the last ones are no more than the others.
+        // Without a rate, the last records are not special.
         let grace = if rate.is_some() { GRACE + 4 * self.link.rtt() } else { Duration::ZERO };
         Ok(Emission { bytes, every, time: self.time, grace })
     }
 
-    /// What the records tell.
+    /// The figures that the records give.
     fn measured(&self, plan: &Emission, outcome: &Outcome) -> Measured {
         let start = START.min(self.time / 4);
         let one_way = self.link.forward.delay;
@@ -223,7 +223,7 @@ impl Trial<'_> {
 }
 
 impl Measured {
-    /// With what the link counted since `before`, for so many bytes delivered; ends the link.
+    /// Adds what the link counted since `before`, for `bytes` delivered. Ends the link.
     fn with_link(self, before: &Counts, emulator: Emulator, hosts: &Hosts, delivered: u64) -> anyhow::Result<Self> {
         let counts = emulator.stop()?;
         let offered = |after: &LinkStats, before: &LinkStats| after.offered_bytes - before.offered_bytes;
@@ -276,7 +276,7 @@ mod tests {
             Trial { link: link(), program, peer: table.named("tcp-bbr").unwrap(), load: Traffic::Share(0.5), time };
         let plan = trial.plan(STREAM_RECORD).unwrap();
         assert_eq!(plan.every, Some(Duration::from_micros(768)));
-        // A record each second, 31 ms under way, the first of them 130 ms.
+        // A record each second, in flight for 31 ms, the first for 130 ms.
         let arrival = |n: u64| {
             let (made, took) = (Duration::from_secs(n), Duration::from_millis(if n == 0 { 130 } else { 31 }));
             Arrival { made, arrived: made + took }

@@ -1,6 +1,7 @@
-//! Where, when and of what code figures were measured in real time: without it they say nothing.
+//! Where, when and with which code figures were measured in real time.
 //!
-//! `tidewire papers NAME --lab` writes it beside the rows. What this system does not tell is called unknown.
+//! `tidewire papers NAME --lab` writes it beside the rows. A value that this system does not report is
+//! "unknown".
 
 use std::fs::read_to_string;
 use std::process::Command;
@@ -8,16 +9,16 @@ use std::process::Command;
 use serde::Serialize;
 use tidewire_lab::processor::is_real_time;
 
-/// As of before the first run.
+/// The conditions before the first run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Conditions {
     processor: String,
     cores: usize,
     kernel: String,
     load_average: String,
-    /// Whether this process runs before all others, as under `chrt -f 1`.
+    /// Whether this process has priority over all others, as under `chrt -f 1`.
     real_time_priority: bool,
-    /// Of the folder this was run in, which is where papers are kept.
+    /// The commit of the working folder, which is the one where papers are kept.
     commit: String,
     version: &'static str,
     date: String,
@@ -33,7 +34,7 @@ impl Conditions {
         Self {
             processor: known(model.map_or("", |(_, model)| model)),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
-            // The version, without what a distribution adds.
+            // The version, without a distribution's suffix.
             kernel: known(read("/proc/sys/kernel/osrelease").split('-').next().unwrap_or_default()),
             load_average: known(&load.join(" ")),
             real_time_priority: is_real_time(),
@@ -44,7 +45,7 @@ impl Conditions {
     }
 }
 
-/// The commit of the code, and whether it was changed since; what papers keep may be written again.
+/// The commit of the code, and whether the code was changed since. Kept data of papers may be rewritten.
 fn commit() -> String {
     let commit = output("git", &["rev-parse", "--short=10", "HEAD"]);
     let changes = output("git", &["status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)papers"]);
@@ -52,7 +53,7 @@ fn commit() -> String {
     format!("{commit}{changed}")
 }
 
-/// What a program prints, if it does.
+/// The output of a program, if it runs.
 fn output(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     known(&output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default())

@@ -1,8 +1,8 @@
-//! Runs of the papers' experiments over the lab's link in real time, and the files of what they measured.
+//! Runs of the papers' experiments over the lab's link in real time, and the files of their results.
 //!
-//! The caller makes [`Runs`] for each experiment and gives them to its cases; it is told of each run as it
-//! ends, since one takes ten seconds. A run that fails is named and leaves its point out. Invariant: no file
-//! without the conditions it was measured under.
+//! The caller makes [`Runs`] for each experiment and passes them to its cases. It is told about each run when
+//! it ends, because a run takes ten seconds. A run that fails is named, and its point is left out. Invariant:
+//! no file is written without the conditions of the measurement.
 
 use std::io;
 use std::path::Path;
@@ -20,7 +20,7 @@ use tidewire_sim::duplex::DuplexConfig;
 use crate::conditions::Conditions;
 use crate::row::{self, Row};
 
-/// Runs of one experiment.
+/// The runs of one experiment.
 pub struct Runs<'a> {
     program: &'a Path,
     tell: &'a dyn Fn(Told<'_>),
@@ -28,10 +28,10 @@ pub struct Runs<'a> {
     failed: Vec<String>,
 }
 
-/// What tells whether a run can be trusted.
+/// Figures that tell whether a run can be trusted.
 #[derive(Clone, Debug, Serialize)]
 pub struct Run {
-    /// What carried the data.
+    /// Name of the transport.
     pub name: String,
     /// Loss rate of the link, from 0 to 1.
     pub loss: f64,
@@ -39,41 +39,41 @@ pub struct Run {
     pub mean_delay_ms: f64,
     /// Bits per second that arrived.
     pub goodput_bps: f64,
-    /// How late the emulator handed on packets, 95th percentile in milliseconds.
+    /// Lateness of the emulator, 95th percentile in milliseconds.
     pub late_p95_ms: f64,
-    /// Packets that it did not read in time.
+    /// Packets that the emulator did not read in time.
     pub unread: u64,
-    /// Share of the processors' time that the host of a virtual machine kept, from 0 to 1; none where the
-    /// system does not say.
+    /// Fraction of the processors' time that the host of a virtual machine gave to others; `None` if the
+    /// system does not report it.
     pub stolen: Option<f64>,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Told<'a> {
-    /// Its figures.
+    /// It succeeded, with these figures.
     Done(&'a Run),
-    /// It gave none.
+    /// It failed.
     Failed {
-        /// What was to carry the data, and over which loss.
+        /// The transport and the loss.
         name: &'a str,
-        /// Why it could not.
+        /// Why it failed.
         problem: &'a anyhow::Error,
     },
 }
 
 impl<'a> Runs<'a> {
-    /// None yet. `program` is the file of the `tidewire` command; `tell` is called after each run.
+    /// No runs yet. `program` is the file of the `tidewire` command. `tell` is called after each run.
     pub fn new(program: &'a Path, tell: &'a dyn Fn(Told<'_>)) -> Self {
         Self { program, tell, done: Vec::new(), failed: Vec::new() }
     }
 
-    /// Those that failed.
+    /// Names of the runs that failed.
     pub fn failed(&self) -> &[String] {
         &self.failed
     }
 
-    /// A file of ours; none if it did not arrive.
+    /// Runs a file over our transport; `None` if it did not arrive.
     pub fn file(
         &mut self,
         name: &str,
@@ -97,7 +97,7 @@ impl<'a> Runs<'a> {
         Some(carried)
     }
 
-    /// A peer of the lab's table, saturated; none if it failed.
+    /// Runs a saturated peer of the lab's table; `None` if it failed.
     pub fn peer(&mut self, name: &str, loss: f64, link: DuplexConfig, time: Duration) -> Option<Measured> {
         let before = Look::now();
         let run = || {
@@ -131,7 +131,7 @@ impl<'a> Runs<'a> {
     /// Writes `rows` as `NAME.csv`, and with the conditions and the runs as `NAME.json`, into `folder`.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Errors of the file system.
     pub fn write(&self, folder: &Path, name: &str, conditions: &Conditions, rows: &[Row]) -> io::Result<()> {
         std::fs::create_dir_all(folder)?;
         std::fs::write(folder.join(format!("{name}.csv")), row::csv(rows))?;

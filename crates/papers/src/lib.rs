@@ -35,19 +35,19 @@ use std::thread;
 
 use row::Row;
 
-/// All of them.
+/// All papers.
 pub const PAPERS: [Paper; 1] = [streaming_code::PAPER];
 
 /// A paper that can be reproduced.
 #[derive(Clone, Copy, Debug)]
 pub struct Paper {
-    /// What it is called on the command line, and its folder in `papers/`.
+    /// Its name on the command line, and its folder in `papers/`.
     pub name: &'static str,
     /// Authors and title.
     pub title: &'static str,
     /// Its figures and tables.
     pub experiments: &'static [Experiment],
-    /// Those of them that are also measured in real time.
+    /// The experiments that are also measured in real time.
     #[cfg(target_os = "linux")]
     pub lab: &'static [LabExperiment],
 }
@@ -59,11 +59,11 @@ pub struct Experiment {
     pub name: &'static str,
     /// What it shows.
     pub title: &'static str,
-    /// Its cases, in the order of their rows; with `full`, more symbols and seeds for each.
+    /// Its cases, in the order of their rows. With `full`, each has more symbols and seeds.
     pub cases: fn(full: bool) -> Vec<Case>,
 }
 
-/// Points of a figure measured in real time over the lab's link; root.
+/// Points of a figure that are measured in real time over the lab's link, as root.
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug)]
 pub struct LabExperiment {
@@ -75,16 +75,15 @@ pub struct LabExperiment {
     pub cases: fn() -> Vec<LabCase>,
 }
 
-/// A part of an experiment that needs no other part: a plain function with what it is called with. Calling it
-/// gives its rows.
+/// An independent part of an experiment: a function without arguments that returns its rows.
 pub type Case = Box<dyn Fn() -> Vec<Row> + Send + Sync>;
 
-/// The same in real time. What ran and what failed is told to the [`Runs`](lab::Runs).
+/// The same in real time. It tells the [`Runs`](lab::Runs) what ran and what failed.
 #[cfg(target_os = "linux")]
 pub type LabCase = Box<dyn Fn(&mut lab::Runs<'_>) -> Vec<Row> + Send + Sync>;
 
 impl Experiment {
-    /// The rows of all cases, worked out on as many threads as there are processors.
+    /// The rows of all cases, computed on as many threads as there are processors.
     pub fn rows(&self, full: bool) -> Vec<Row> {
         let (cases, next) = ((self.cases)(full), AtomicUsize::new(0));
         let rows: Vec<OnceLock<Vec<Row>>> = cases.iter().map(|_| OnceLock::new()).collect();

@@ -1,4 +1,4 @@
-//! One point of a figure or cell of a table, and files of them.
+//! One point of a figure or cell of a table, and files of rows.
 
 use std::fmt::Write;
 use std::fs;
@@ -7,40 +7,40 @@ use std::path::Path;
 
 use serde::Serialize;
 
-/// Where a figure comes from.
+/// The source of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum How {
     /// A formula.
     Model,
-    /// The formula that the paper prints, where another is right.
+    /// The formula that the paper prints, if another one is correct.
     Printed,
-    /// Simulation without a protocol: one packet a slot, perfect feedback and coding.
+    /// Simulation without a protocol: one packet per slot, perfect feedback and coding.
     Ideal,
     /// The real protocol and code, over the emulated link in virtual time.
     Code,
-    /// The same over real sockets, and the emulated link in real time.
+    /// The real protocol over real sockets and the emulated link in real time.
     Lab,
-    /// The kernel's TCP over that link.
+    /// Kernel TCP over the same link.
     KernelTcp,
 }
 
-/// A point. What does not apply is `None`, empty in CSV and absent in JSON. Delays in milliseconds, except
-/// where the paper's axis is slots.
+/// A point. A value that does not apply is `None`: empty in CSV, absent in JSON. Delays are in milliseconds,
+/// unless the paper's axis is slots.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// Curve of the figure.
     pub curve: String,
-    /// Where it comes from.
+    /// Source of the value.
     pub how: How,
     /// Loss rate.
     pub loss: f64,
-    /// Mean burst of Gilbert losses; none for independent ones.
+    /// Mean burst of Gilbert losses; `None` for independent losses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<f64>,
-    /// Parameter of the figure: block size, spacing, or the lower end of a histogram's bin.
+    /// Parameter of the figure: block size, spacing, or the lower end of a bin of a histogram.
     pub parameter: f64,
-    /// Source symbols over all packets; of the kernel's TCP, bytes delivered over bytes sent.
+    /// Source symbols per packet; for kernel TCP, bytes delivered per byte sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     /// The figure's ordinate: mean in-order delay, operations, or fraction of symbols.
@@ -54,7 +54,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// A point with no more than it must have.
+    /// A point with only the required values.
     pub fn new(curve: impl Into<String>, how: How, loss: f64, parameter: f64, value: f64) -> Self {
         Self { curve: curve.into(), how, loss, burst: None, parameter, rate: None, value, p50: None, p99: None }
     }
@@ -63,14 +63,14 @@ impl Row {
 /// Writes `rows` as `NAME.csv` and `NAME.json` into `folder`.
 ///
 /// # Errors
-/// What the file system says.
+/// Errors of the file system.
 pub fn write(folder: &Path, name: &str, rows: &[Row]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     fs::write(folder.join(format!("{name}.csv")), csv(rows))?;
     fs::write(folder.join(format!("{name}.json")), json(rows)? + "\n")
 }
 
-/// An array with an element a line.
+/// A JSON array with one element per line.
 pub(crate) fn json(elements: &[impl Serialize]) -> io::Result<String> {
     let lines: Vec<String> = elements.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
     Ok(format!("[\n{}\n]", lines.join(",\n")))
@@ -89,13 +89,13 @@ pub(crate) fn csv(rows: &[Row]) -> String {
         };
         let number = |value: Option<f64>| value.map_or_else(String::new, |value| short(value).to_string());
         let numbers = [Some(row.loss), row.burst, Some(row.parameter), row.rate, Some(row.value), row.p50, row.p99];
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "{},{how},{}", row.curve, numbers.map(number).join(","));
     }
     text
 }
 
-/// Six digits, so that a difference in rounding between machines does not show.
+/// Rounds to six digits, so that rounding differences between machines do not show.
 fn short(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }

@@ -1,7 +1,8 @@
-//! The data of `papers/` comes out of the cases of its experiments, each called by itself and in any order.
+//! Recomputes the kept data of `papers/` from the cases of its experiments, each called alone and in any
+//! order.
 //!
-//! `cargo test` runs it. Only figures that are formulas are compared: those of the protocol change when the
-//! protocol does.
+//! `cargo test` runs it. Only figures that are formulas are compared. Those of the protocol change with the
+//! protocol.
 
 use std::fs;
 use std::path::Path;

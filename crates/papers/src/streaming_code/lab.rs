@@ -1,9 +1,8 @@
 //! Figures 1, 2 and 6 of the streaming-code paper over the lab's link in real time: our transport over real
-//! sockets with the settings of the simulated runs, one seed, and beside it what the kernel's TCP makes of
-//! the same path.
+//! sockets with the settings of the simulated runs and one seed, and kernel TCP over the same path.
 //!
-//! The paper has no TCP: its ARQ is a transport of its own. The source is its file: saturated, so that a
-//! record's delay is from when TCP's socket, with hardly anything unsent, took it.
+//! The paper has no TCP; its ARQ is its own transport. The TCP source is saturated like the paper's file. The
+//! delay of a record counts from the time when TCP's socket, which holds hardly any unsent data, accepted it.
 
 use std::time::Duration;
 
@@ -28,17 +27,15 @@ pub(super) const EXPERIMENTS: [LabExperiment; 5] = [
     LabExperiment { name: "figure-6", title: "The streaming code, open loop", cases: figure_6 },
 ];
 
-/// The first of the simulated runs' seeds.
+/// The first seed of the simulated runs.
 const SEED: u64 = 1;
-/// How long a file may take: several times what retransmission takes at 20 % loss, without waiting for ever
-/// for what hangs.
+/// Longest time for a file: several times what retransmission takes at 20 % loss.
 const FILE_LIMIT: Duration = Duration::from_secs(60);
 /// Congestion controls of the kernel's TCP.
 const CONTROLS: [&str; 3] = ["cubic", "reno", "bbr"];
-/// How long TCP sends: about the time of the file, which CUBIC and Reno would not get through at these
-/// losses.
+/// Duration of a TCP run: about the time of the file, which CUBIC and Reno would not finish at these losses.
 const TCP_TIME: Duration = Duration::from_secs(10);
-/// Runs of TCP for a histogram: one has a few hundred records only.
+/// TCP runs per histogram, because one run has only a few hundred records.
 const TCP_SEEDS: usize = 3;
 
 fn figure_1() -> Vec<LabCase> {
@@ -76,7 +73,7 @@ fn figure_2_tcp() -> Vec<LabCase> {
 
 fn tcp_mean(tcp: &Tcp, runs: &mut Runs<'_>) -> Vec<Row> {
     let row = |run: Measured| {
-        // The abscissa of ARQ, which has no block either.
+        // The abscissa of ARQ, which has no block size either.
         Some(Row {
             rate: run.sent_per_app.map(f64::recip),
             p50: run.delay.quantile(0.5),
@@ -90,12 +87,12 @@ fn tcp_mean(tcp: &Tcp, runs: &mut Runs<'_>) -> Vec<Row> {
 fn figure_6() -> Vec<LabCase> {
     lab_cases(figure_6_points(false), |point, runs| {
         let row = our_row(runs, &format!("streaming {}", point.parameter), point);
-        // The rate is that of the code alone, as of the other curves of this figure.
+        // The rate of the code alone, as in the other curves of this figure.
         row.map(|row| Row { rate: Some(1.0 - point.parameter.recip()), ..in_slots(row) }).into_iter().collect()
     })
 }
 
-/// A file by the scheme of a point, with the first seed.
+/// Carries a file with the scheme of a point, with the first seed.
 fn ours(runs: &mut Runs<'_>, name: &str, point: &Point) -> Option<Carried> {
     let Point { scheme, losses, .. } = *point;
     runs.file(name, losses.rate, &link(losses, SEED), ends(scheme), FILE, FILE_LIMIT)
@@ -106,7 +103,7 @@ fn our_row(runs: &mut Runs<'_>, name: &str, point: &Point) -> Option<Row> {
     stats_row(point, How::Lab, &[(&near, &far)])
 }
 
-/// What the kernel's TCP is run with, and over which losses.
+/// The settings of a kernel TCP run, and the losses.
 struct Tcp {
     /// Its congestion control.
     control: &'static str,
@@ -116,7 +113,7 @@ struct Tcp {
 impl Tcp {
     fn run(&self, runs: &mut Runs<'_>, seed: u64) -> Option<Measured> {
         let mut link = link(self.losses, seed);
-        // What keeps the rate here is the link, with a queue of one round trip.
+        // Here the link limits the rate, with a queue of one round trip.
         let rate = Rate::from_bits_per_second(RATE).map_or(Capacity::Unlimited, Capacity::Fixed);
         (link.forward.capacity, link.back.capacity) = (rate.clone(), rate);
         runs.peer(&format!("tcp-{}-notsent", self.control), self.losses.rate, link, TCP_TIME)

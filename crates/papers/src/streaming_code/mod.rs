@@ -1,12 +1,12 @@
 //! Karzand, Leith, Cloud, Médard: "Design of FEC for low delay in 5G": Figures 1, 2, 5 to 10 and Table I.
 //!
-//! The figures are not in the text that this was made from, so that parameters which only they show are
-//! chosen here: `papers/streaming-code-5g/README.md` names them. The streaming code of the closed-loop
-//! figures is `every:L` with repairs for deficits, at fixed spacing, not the adaptive policy.
+//! Parameters that only the paper's drawings show are chosen here; `papers/streaming-code-5g/README.md` names
+//! them. The streaming code of the closed-loop figures is `every:L` with repairs for deficits, at fixed
+//! spacing, not the adaptive policy.
 //!
-//! [`PAPERS`](crate::PAPERS) holds [`PAPER`], whose functions make the cases of its experiments: a [`Point`]
-//! each, or a loss rate where a formula gives a whole curve. Invariant: what a case is a function of says all
-//! that it needs.
+//! [`PAPERS`](crate::PAPERS) holds [`PAPER`], whose functions make the cases of its experiments: one per
+//! [`Point`], or one per loss rate if a formula gives a whole curve. Invariant: the arguments of a case
+//! determine its result.
 
 #[cfg(target_os = "linux")]
 mod lab;
@@ -23,7 +23,7 @@ use self::runs::{Losses, Point, SLOT_MS, both, delay_row, ideal, real, real_row}
 use crate::row::{How, Row};
 use crate::{Case, Experiment, Paper, cases};
 
-/// The paper with all of its experiments.
+/// The paper with all its experiments.
 pub const PAPER: Paper = Paper {
     name: "streaming-code-5g",
     title: "Karzand, Leith, Cloud, Medard: Design of FEC for Low Delay in 5G",
@@ -65,20 +65,20 @@ fn every(spacing: f64) -> Profile {
 
 /// Loss rate of Figure 1.
 const FIGURE_1_LOSS: f64 = 0.2;
-/// Its schemes: the paper's two, and the block code with as many repairs as it takes to see what the paper
-/// says of it.
+/// Its schemes: the two of the paper, and the block code with as many repairs as it needs to behave as the
+/// paper says.
 const FIGURE_1: [(&str, Profile); 3] = [("arq", ARQ), ("block 32", block(32, 8)), ("block 32 + 14", block(32, 14))];
 
 fn figure_1(full: bool) -> Vec<Case> {
     cases(figure_1_points(full), histograms)
 }
 
-/// The points of Figure 1, a scheme each.
+/// The points of Figure 1, one per scheme.
 fn figure_1_points(full: bool) -> impl Iterator<Item = Point> {
     FIGURE_1.into_iter().map(move |(curve, scheme)| Point::new(curve, scheme, Losses::iid(FIGURE_1_LOSS), 0.0, full))
 }
 
-/// The delays of a point both without a protocol and with the real one.
+/// The delays of a point, without a protocol and with the real one.
 fn histograms(point: &Point) -> Vec<Row> {
     let outcome = ideal(point);
     let simulated = outcome.delays.counts().map(|(slots, count)| (slots as f64 * SLOT_MS, count));
@@ -90,8 +90,8 @@ fn histograms(point: &Point) -> Vec<Row> {
     simulated.chain(histogram(measured).into_iter().map(row(How::Code))).collect()
 }
 
-/// Lower ends of bins of [`BIN_MS`] in milliseconds, with the share of symbols in each; from delays in
-/// milliseconds with their counts.
+/// Lower ends of bins of [`BIN_MS`] in milliseconds, with the fraction of symbols in each. The input is
+/// delays in milliseconds with their counts.
 fn histogram(delays: impl Iterator<Item = (f64, u64)>) -> Vec<(f64, f64)> {
     let mut bins: Vec<u64> = Vec::new();
     for (ms, count) in delays {
@@ -117,7 +117,7 @@ fn figure_2_points(full: bool) -> Vec<Point> {
         let losses = Losses::iid(loss);
         points.push(Point::new("arq", ARQ, losses, 1.0, full));
         for k in [4u16, 8, 16, 32, 64, 128] {
-            // "Coding rate equal to the loss rate": as many repairs as are lost, k e / (1-e).
+            // "Coding rate equal to the loss rate": as many repairs as packets are lost, k e / (1-e).
             let r = (f64::from(k) * loss / (1.0 - loss)).round().max(1.0) as u16;
             points.push(Point::new("block", block(k, r), losses, f64::from(k), full));
         }
@@ -174,11 +174,11 @@ fn figure_6_points(full: bool) -> impl Iterator<Item = Point> {
     FIGURE_6.into_iter().map(point)
 }
 
-/// A point of the streaming code by its model, without a protocol and with the real one.
+/// A point of the streaming code: by its model, without a protocol and with the real one.
 fn modelled_and_run(point: &Point) -> Vec<Row> {
     let (losses, spacing) = (point.losses, point.parameter);
     let Ok(code) = Streaming::new(losses.rate, spacing) else { return vec![] };
-    // Without feedback there is little to a symbol: ten times as many take no longer.
+    // Without feedback a symbol is cheap: ten times as many take no longer.
     let delays = ideal::open_loop(spacing, 10 * point.symbols, ideal::losses(&losses.simulated(), 1));
     let bound = |how, slots| Row { curve: "bound".into(), ..point.row(how, slots) };
     let mut rows = vec![
@@ -197,7 +197,7 @@ fn open_loop_every(spacing: f64) -> Profile {
     Profile { redundancy, ..STREAM }
 }
 
-/// The paper's axis is slots.
+/// Converts to slots, which are the paper's axis.
 fn in_slots(row: Row) -> Row {
     let slots = |ms: f64| ms / SLOT_MS;
     Row { value: slots(row.value), p50: row.p50.map(slots), p99: row.p99.map(slots), ..row }
@@ -212,8 +212,8 @@ fn figure_7b(full: bool) -> Vec<Case> {
     open_loop(&bursts, full)
 }
 
-/// Streaming code by the model, and block codes that lose a constant fraction: for each block size the fewest
-/// repairs.
+/// The streaming code by the model, and block codes that lose a constant fraction: for each block size the
+/// least number of repairs.
 fn open_loop(all: &[Losses], full: bool) -> Vec<Case> {
     let mut points = vec![];
     for &losses in all {
@@ -234,7 +234,7 @@ fn open_loop(all: &[Losses], full: bool) -> Vec<Case> {
     cases(points, modelled_or_run)
 }
 
-/// A point of the streaming code by its model; one of a block code without a protocol, in slots.
+/// A point of the streaming code by its model, or a point of a block code without a protocol, in slots.
 fn modelled_or_run(point: &Point) -> Vec<Row> {
     let losses = point.losses;
     let row = match point.scheme.redundancy.proactive {
@@ -246,7 +246,7 @@ fn modelled_or_run(point: &Point) -> Vec<Row> {
         }
         _ => {
             let spacing = point.parameter as u32;
-            // Too few repairs for these losses: there is no mean.
+            // Too few repairs for these losses, so there is no mean.
             let Ok(code) = Gilbert::new(losses.rate, losses.mean_burst(), spacing) else { return vec![] };
             Row {
                 rate: Some(1.0 - 1.0 / f64::from(spacing)),
@@ -259,11 +259,12 @@ fn modelled_or_run(point: &Point) -> Vec<Row> {
     vec![row]
 }
 
-/// Fewest repairs with which a generation of `k` loses at most a fraction `residual` of its source symbols:
-/// the lost packets of a generation that does not decode, spread evenly over it. Up to four times `k` and 64.
+/// The least number of repairs with which a generation of `k` loses at most a fraction `residual` of its
+/// source symbols: the lost packets of a generation that is not decoded, spread evenly over it. At most four
+/// times `k`, plus 64.
 fn least_repairs(loss: f64, burst: f64, k: u16, residual: f64) -> Option<u16> {
     let after = [loss / (1.0 - loss) / burst, 1.0 - 1.0 / burst];
-    // By losses so far, and whether the last packet was lost.
+    // Indexed by the losses so far, and whether the last packet was lost.
     let mut law = vec![[1.0 - loss, loss]];
     for packets in 1..=5 * k + 64 {
         law.push([0.0; 2]);
@@ -301,7 +302,7 @@ fn figure_8(full: bool) -> Vec<Case> {
 
 fn figure_9(full: bool) -> Vec<Case> {
     let losses = Losses::iid(0.1);
-    // 15 % as repairs over source symbols, in whole repairs.
+    // 15 % as repairs per source symbol, in whole repairs.
     let mut points = vec![Point::new("streaming", every(1.0 + 1.0 / 0.15), losses, 1.0, full)];
     for k in [7u16, 13, 20, 27, 40, 60, 80, 100, 127] {
         let r = (0.15 * f64::from(k)).round() as u16;
@@ -351,12 +352,12 @@ mod tests {
 
     #[test]
     fn repairs_of_constant_residual_loss_are_the_binomials() {
-        // One symbol, independent losses: with r repairs it is lost when all r + 1 packets are.
+        // One symbol and independent losses: with r repairs it is lost if all r + 1 packets are.
         assert_eq!(
             [0.2, 0.02, 0.002, 2e-9].map(|residual| least_repairs(0.1, 1.0 / 0.9, 1, residual)),
             [0, 1, 2, 8].map(Some)
         );
-        // The catalogue's block sizes at rate 0.79: 45, 81 and 161 for 1e-3, 1e-4, 1e-6.
+        // Block sizes at rate 0.79, computed independently: 45, 81 and 161 for 1e-3, 1e-4, 1e-6.
         for (k, residual) in [(45, 1e-3), (81, 1e-4), (161, 1e-6)] {
             let r = least_repairs(0.1, 1.0 / 0.9, k, residual).unwrap();
             let rate = f64::from(k) / f64::from(k + r);

@@ -1,8 +1,8 @@
-//! How the points of the streaming-code paper are run: the same scheme without a protocol and with the real
-//! one, over the paper's link.
+//! Runs of the points of the streaming-code paper: the same scheme without a protocol and with the real one,
+//! over the paper's link.
 //!
-//! The experiments of this folder are the callers. Each function takes a [`Point`] and gives what came of it.
-//! Invariant: nothing else goes into a simulated run, so that it comes out the same wherever it is made.
+//! The experiments of this folder call it. Each function takes a [`Point`] and returns its result. Invariant:
+//! nothing else influences a simulated run, so the result is the same everywhere.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ const ROUND_TRIP_TIME: Duration = Duration::from_millis(60);
 /// Bytes of a file.
 pub const FILE: u64 = 25_000_000;
 
-/// A loss rate, in bursts or not.
+/// A loss rate, with or without bursts.
 #[derive(Clone, Copy, Debug)]
 pub struct Losses {
     /// Fraction of packets lost.
@@ -47,13 +47,13 @@ impl Losses {
         Self { rate, burst: None }
     }
 
-    /// Mean number of packets lost in a row: independent losses have neighbours too.
+    /// Mean number of packets lost in a row. Independent losses have neighbours too.
     pub fn mean_burst(self) -> f64 {
         self.burst.unwrap_or(1.0 / (1.0 - self.rate))
     }
 
-    /// For the simulator; none where there is no such channel, which the constants of the experiments never
-    /// are.
+    /// The loss model for the simulator; no loss if there is no such channel, which never happens with the
+    /// experiments' constants.
     pub fn simulated(self) -> Loss {
         let rate = Probability::new(self.rate).unwrap_or(Probability::ZERO);
         match self.burst {
@@ -63,37 +63,38 @@ impl Losses {
     }
 }
 
-/// What a point of a figure is of: who carries data over which losses, and how much of it is simulated.
+/// A point of a figure: the scheme, the losses, and how much is simulated.
 #[derive(Clone, Debug)]
 pub struct Point {
     /// Its curve.
     pub curve: String,
-    /// What carries the data.
+    /// The scheme that carries the data.
     pub scheme: Profile,
-    /// What the link loses.
+    /// The losses of the link.
     pub losses: Losses,
     /// The figure's parameter: block size, repairs or spacing.
     pub parameter: f64,
     /// Source symbols of a run without a protocol.
     pub symbols: u64,
-    /// Runs of the real protocol, with the seeds from 1 on.
+    /// Runs of the real protocol, with seeds from 1 on.
     pub seeds: u64,
 }
 
 impl Point {
-    /// A point of two million symbols and three seeds; of ten times the symbols and twenty seeds if `full`.
+    /// A point of two million symbols and three seeds, or of ten times the symbols and twenty seeds if
+    /// `full`.
     pub fn new(curve: impl Into<String>, scheme: Profile, losses: Losses, parameter: f64, full: bool) -> Self {
         let (symbols, seeds) = if full { (20_000_000, 20) } else { (2_000_000, 3) };
         Self { curve: curve.into(), scheme, losses, parameter, symbols, seeds }
     }
 
-    /// A row of it.
+    /// A row of this point.
     pub fn row(&self, how: How, value: f64) -> Row {
         Row { burst: self.losses.burst, ..Row::new(&self.curve, how, self.losses.rate, self.parameter, value) }
     }
 }
 
-/// The rows of a point: without a protocol, and with the real one if its runs ended well.
+/// The rows of a point: without a protocol, and with the real one if its runs succeeded.
 pub fn both(point: &Point) -> Vec<Row> {
     [Some(ideal_row(point)), real_row(point)].into_iter().flatten().collect()
 }
@@ -108,7 +109,7 @@ pub fn ideal(point: &Point) -> Outcome {
     }
 }
 
-/// The paper's link but for its rate, which the sender keeps to.
+/// The paper's link, except its rate, to which the sender keeps.
 pub fn link(losses: Losses, seed: u64) -> DuplexConfig {
     let mut link = DuplexConfig::default();
     link.set_rtt(ROUND_TRIP_TIME);
@@ -119,7 +120,7 @@ pub fn link(losses: Losses, seed: u64) -> DuplexConfig {
 
 /// The sender and the receiver of a scheme.
 pub fn ends(scheme: Profile) -> [Config; 2] {
-    // The paper's code mixes all that is not acknowledged: the longest span there is on the wire.
+    // The paper's code mixes everything that is not acknowledged, so use the longest span of the wire format.
     let far = Config::builder().max_span(1_024);
     let near = far.clone().profile(scheme).max_overhead(1.0);
     let near = near.rate_control(RateControl::Fixed { bits_per_second: RATE });
@@ -148,14 +149,14 @@ pub fn delay_row(point: &Point, delays: &Delays) -> Row {
     Row { p50: quantile(0.5), p99: quantile(0.99), ..point.row(How::Ideal, delays.mean() * SLOT_MS) }
 }
 
-/// The row of the real protocol: means over its runs; none where none of them ended well.
+/// The row of the real protocol: means over its runs; `None` if no run succeeded.
 pub fn real_row(point: &Point) -> Option<Row> {
     let reports = real(point);
     let runs: Vec<_> = reports.iter().map(|report| (&report.near, &report.far)).collect();
     stats_row(point, How::Code, &runs)
 }
 
-/// The row of what senders and receivers counted: means over the runs; none of none.
+/// The row of the statistics of senders and receivers: means over the runs; `None` if there are no runs.
 pub fn stats_row(point: &Point, how: How, runs: &[(&Stats, &Stats)]) -> Option<Row> {
     if runs.is_empty() {
         return None;
