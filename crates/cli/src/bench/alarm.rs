@@ -1,7 +1,7 @@
-//! Wakes a task on time. The runtime's timer ticks in milliseconds: records that are due in between would be
-//! made several at a time, and what is measured would be that, not the path.
+//! Wakes a task on time. The timer of the runtime has a resolution of one millisecond. Records that are due
+//! in between would be made several at a time, and the measurement would show that instead of the path.
 //!
-//! A thread sleeps for the task that makes records; it ends with the alarm.
+//! A thread sleeps for the task that makes records. It ends with the alarm.
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::time::Instant;
 use tidewire_lab::punctual::be_punctual;
 use tokio::sync::Notify;
 
-/// See the module.
+/// A thread that wakes a task; see the module.
 #[derive(Debug)]
 pub struct Alarm {
     set: Sender<Instant>,
@@ -23,7 +23,7 @@ impl Alarm {
     /// Starts the thread.
     ///
     /// # Errors
-    /// When the system has none left.
+    /// Fails if the system cannot start a thread.
     pub fn new() -> io::Result<Self> {
         let (set, asked) = mpsc::channel::<Instant>();
         let rung = Arc::new(Notify::new());
@@ -40,7 +40,7 @@ impl Alarm {
 
     /// Waits until `due`.
     pub async fn wait(&self, due: Instant) {
-        // The thread lives as long as this does.
+        // The thread lives as long as `self`.
         if self.set.send(due).is_ok() {
             self.rung.notified().await;
         }

@@ -1,4 +1,5 @@
-//! The side that asks: sends its plan, makes or takes the records, and has the result of both sides.
+//! The client of a bench: it sends the order, makes or takes the records, and joins the results of both
+//! sides.
 
 use std::io;
 
@@ -13,12 +14,12 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::report::{Console, Summary, rate};
 use crate::session::{self, Role};
 
-/// Runs the plan. Symbols, delay and records of the summary are those of the side where records arrive;
-/// packets, losses and wire bytes those of the other.
+/// Runs the order. Symbols, delay and records of the summary come from the side where records arrive, and
+/// packets, losses and wire bytes from the other.
 ///
 /// # Errors
-/// [`Exit::Usage`] when the server refuses the plan, [`Exit::Unreachable`] when the connection is lost,
-/// [`Exit::Other`] when the other side is of another kind.
+/// [`Exit::Usage`] if the server refuses the order, [`Exit::Unreachable`] if the connection is lost,
+/// [`Exit::Other`] if the peer is no bench.
 pub async fn run(connection: &Connection, plan: &Order, console: &Console) -> Result<Summary, Failure> {
     let (mut control, same_clock) = agree(connection, plan).await?;
     let streams = open(connection, plan).await.or_exit(Exit::Unreachable)?;
@@ -29,11 +30,11 @@ pub async fn run(connection: &Connection, plan: &Order, console: &Console) -> Re
     }
 }
 
-/// Tells the plan; whether the server's clock is ours.
+/// Sends the order. Returns whether the server's clock is ours.
 async fn agree(connection: &Connection, plan: &Order) -> Result<(Control, bool), Failure> {
     let meet = async {
         let mut control = Control::begin(connection.open().await?).await?;
-        // Who is of another kind may have stopped reading by now, and it is its first line that says so.
+        // A peer that is no bench may have stopped reading. Its first line tells that.
         let told = control.writer.say(&Message::Order(plan.clone())).await;
         control.meet().await?;
         told?;
@@ -47,7 +48,7 @@ async fn agree(connection: &Connection, plan: &Order) -> Result<(Control, bool),
     }
 }
 
-/// The streams for the records; the peer hears of each by its first byte.
+/// Opens the streams for the records. The peer learns of each by its first byte.
 async fn open(connection: &Connection, plan: &Order) -> io::Result<Vec<Stream>> {
     let mut streams = Vec::new();
     for _ in 0..plan.parallel {
@@ -99,7 +100,7 @@ async fn download(
     Ok(join(sent, arrived(connection, &taking, same_clock)))
 }
 
-/// What the side where the records arrived knows.
+/// The figures that the side where the records arrived knows.
 pub(super) fn arrived(connection: &Connection, taking: &Taking, same_clock: bool) -> Summary {
     let (elapsed, records) = taking.end(same_clock);
     let bytes = records.delivered * u64::from(records.bytes_each);
@@ -107,11 +108,11 @@ pub(super) fn arrived(connection: &Connection, taking: &Taking, same_clock: bool
     Summary { records: Some(records), ..summary }
 }
 
-/// Each figure from the side that knows it.
+/// Takes each figure from the side that knows it.
 fn join(sent: Summary, arrived: Summary) -> Summary {
     let Summary { symbols, delay_ms, reordering, records, .. } = arrived;
     let Summary { rtt_ms, loss, packets, .. } = sent;
-    // Only the end that was connected to counts moves, whichever way the data went.
+    // Only the listening end counts moves, in whichever direction the data went.
     let moves = sent.moves.or(arrived.moves);
     Summary {
         rtt_ms,
@@ -130,7 +131,7 @@ fn join(sent: Summary, arrived: Summary) -> Summary {
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Event<'a> {
-    /// What arrived within a part of the run.
+    /// Data that arrived in an interval.
     Interval(&'a Interval),
 }
 
@@ -138,7 +139,7 @@ fn show(interval: &Interval, console: &Console) {
     console.event(&Event::Interval(interval));
     let Interval { from_seconds, to_seconds, goodput_bps, record_delay_ms: delay, .. } = interval;
     if to_seconds - from_seconds < LEAST_INTERVAL.as_secs_f64() {
-        // What the last round trip brought: no rate can be made of it.
+        // Data of the last round trip alone gives no rate.
         return;
     }
     let ms = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.1}"));
@@ -155,7 +156,7 @@ pub(super) fn unexpected(message: &Message) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the other side said {message:?} out of turn"))
 }
 
-/// Wrong words are the peer's, all else the path's.
+/// A wrong message is the fault of the peer, everything else that of the path.
 pub(super) fn failure(error: io::Error) -> Failure {
     let exit = if error.kind() == io::ErrorKind::InvalidData { Exit::Other } else { Exit::Unreachable };
     Failure::new(exit, error)

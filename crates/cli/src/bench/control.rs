@@ -1,4 +1,4 @@
-//! What the two sides of a bench say to each other beside the records: JSON lines on the first stream
+//! Messages between the two sides of a bench besides the records: JSON lines on the first stream
 //! (`docs/bench.md`).
 
 use std::io;
@@ -15,27 +15,27 @@ const HEAD: &str = "TWBENCH 1\n";
 /// Longest line.
 const MAX_LINE: u64 = 64 << 10;
 
-/// One line.
+/// A message: one line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
 pub enum Message {
-    /// The client's first: what is to be measured.
+    /// The client's first message: what to measure.
     Order(Order),
-    /// The server agrees; its clock by name.
+    /// The server accepts the order, and names its clock.
     Ready {
         /// See [`super::clock_name`].
         clock: String,
     },
-    /// The server does not.
+    /// The server refuses the order.
     Refused {
         /// What is wrong with the order.
         why: String,
     },
-    /// From where records arrive.
+    /// Sent by the side where records arrive.
     Interval(Interval),
     /// All records have arrived at the client.
     Arrived,
-    /// The server's last: how the run went, as counted there.
+    /// The server's last message: its figures.
     Outcome(Box<Summary>),
 }
 
@@ -52,14 +52,14 @@ pub struct Reader(BufReader<ReadHalf<Stream>>);
 pub struct Writer(WriteHalf<Stream>);
 
 impl Control {
-    /// Says who we are; the peer's word is read with its first line.
+    /// Sends our first line. The peer's is read before its first message.
     pub async fn begin(stream: Stream) -> io::Result<Self> {
         let (reader, mut writer) = tokio::io::split(stream);
         writer.write_all(HEAD.as_bytes()).await?;
         Ok(Self { reader: Reader(BufReader::new(reader)), writer: Writer(writer) })
     }
 
-    /// Reads who the peer is.
+    /// Reads the peer's first line.
     pub async fn meet(&mut self) -> io::Result<()> {
         let head = self.reader.line().await?;
         if head != HEAD {
@@ -80,7 +80,7 @@ impl Reader {
         Ok(line)
     }
 
-    /// The next line.
+    /// Reads the next message.
     pub async fn next(&mut self) -> io::Result<Message> {
         let line = self.line().await?;
         serde_json::from_str(&line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
@@ -88,7 +88,7 @@ impl Reader {
 }
 
 impl Writer {
-    /// Writes a line.
+    /// Writes a message.
     pub async fn say(&mut self, message: &Message) -> io::Result<()> {
         let mut line = serde_json::to_string(message).map_err(io::Error::other)?;
         line.push('\n');

@@ -1,14 +1,15 @@
-//! The distribution of a difference between two clocks that need not agree: the least difference is only
-//! known in the end.
+//! The distribution of a difference between two clocks that need not agree. The least difference is known
+//! only at the end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidewire_lab::distribution::Distribution;
 
-/// Width of a bucket at first: a tenth of the finest figure that is reported.
+/// Initial width of a bucket: a tenth of the finest figure that is reported.
 const WIDTH: i64 = 10_000;
-/// Buckets kept; when there are more they become twice as wide. 0.6 s of spread at the first width.
+/// Maximum number of buckets. If more are needed, buckets become twice as wide. At the first width they span
+/// 0.6 s.
 const MAX_BUCKETS: usize = 1 << 16;
 
 /// Differences, in nanoseconds.
@@ -29,7 +30,7 @@ impl Default for Delays {
 }
 
 impl Delays {
-    /// Takes one.
+    /// Adds a difference.
     pub fn record(&mut self, difference: i64) {
         *self.counts.entry(difference.div_euclid(self.width)).or_default() += 1;
         self.count += 1;
@@ -46,12 +47,12 @@ impl Delays {
         }
     }
 
-    /// How many there are.
+    /// Number of differences.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The least one; `None` of nothing.
+    /// The least difference; `None` if empty.
     pub fn least(&self) -> Option<i64> {
         (self.count > 0).then_some(self.least)
     }

@@ -1,11 +1,11 @@
-//! Measuring what a path and this transport give: records that carry the time they were made, over as many
-//! streams as asked for.
+//! Measures what a path and this transport give: records that contain the time at which they were made, over
+//! several streams.
 //!
-//! The verb `bench` calls [`client::run`] on one side and [`server::serve`] on the other; `docs/bench.md`
-//! says what they say to each other. What is measured at the side where the records arrive: goodput and their
-//! in-order delay; at the other: packets, losses and bytes on the wire. Invariant: a delay is the arrival of
-//! a record's last byte in order, less the moment its application had it, less the least such difference of
-//! the run, so that clocks need not agree.
+//! The verb `bench` calls [`client::run`] on one side and [`server::serve`] on the other; `docs/bench.md` has
+//! their messages. The side where the records arrive measures goodput and in-order delay, the other side
+//! packets, losses and bytes on the wire. Invariant: a delay is the arrival of a record's last byte in order,
+//! minus the time when its application had it, minus the least such difference of the run. So the clocks need
+//! not agree.
 
 mod alarm;
 pub mod client;
@@ -23,41 +23,42 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::Delay;
 
-/// Shortest record: it holds a time and something more.
+/// Shortest record: a time and a few bytes more.
 pub const LEAST_RECORD: u32 = 16;
-/// Longest record; chosen.
+/// Longest record. Chosen.
 pub const MOST_RECORD: u32 = 1 << 20;
-/// Most streams at once: as many as a default endpoint lets its peer open, less the control stream and some.
+/// Maximum number of streams: as many as a default endpoint allows its peer, except the control stream and a
+/// reserve.
 pub const MOST_PARALLEL: u16 = 100;
 /// Longest run.
 pub const LONGEST: Duration = Duration::from_secs(24 * 3_600);
-/// Shortest time between reports.
+/// Shortest interval between reports.
 pub const LEAST_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What the client wants measured.
+/// What the client wants to measure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
-    /// The server sends.
+    /// Whether the server sends.
     pub reverse: bool,
     /// How long records are made.
     pub seconds: f64,
-    /// Bits of records per second, all streams together; without, as fast as the path takes them.
+    /// Bits of records per second, over all streams. Without a rate, as fast as the path takes them.
     pub rate_bps: Option<u64>,
-    /// Streams.
+    /// Number of streams.
     pub parallel: u16,
-    /// Bytes of a record.
+    /// Length of a record in bytes.
     pub record_bytes: u32,
-    /// Time between reports.
+    /// Interval between reports.
     pub interval_seconds: f64,
-    /// The client's clock by name (see [`clock_name`]).
+    /// Name of the client's clock (see [`clock_name`]).
     pub clock: String,
 }
 
 impl Order {
-    /// Whether a server should take it; else what is wrong.
+    /// Checks whether a server should accept it.
     ///
     /// # Errors
-    /// In words.
+    /// Says what is wrong.
     pub fn check(&self) -> Result<(), &'static str> {
         let check = |ok: bool, wrong| if ok { Ok(()) } else { Err(wrong) };
         check(self.seconds > 0.0 && self.seconds <= LONGEST.as_secs_f64(), "the time must be above 0 and at most 24h")?;
@@ -71,10 +72,10 @@ impl Order {
     }
 }
 
-/// What arrived within a part of the run.
+/// Data that arrived in an interval.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Interval {
-    /// Since the first byte arrived.
+    /// Start of the interval, from the arrival of the first byte.
     pub from_seconds: f64,
     /// See `from_seconds`.
     pub to_seconds: f64,
@@ -93,25 +94,25 @@ pub struct Records {
     pub delivered: u64,
     /// Bytes of each.
     pub bytes_each: u32,
-    /// In-order delay: arrival of the last byte, less the time the record was made, less the least such
-    /// difference.
+    /// In-order delay: arrival of the last byte, minus the time at which the record was made, minus the least
+    /// such difference.
     pub delay_ms: Delay,
-    /// The same of the records made three seconds after the first one or later, when rate and loss of the
-    /// path are found.
+    /// The same for records made at least three seconds after the first one, when rate and loss of the path
+    /// are known.
     #[serde(default)]
     pub steady_delay_ms: Delay,
-    /// That least difference; known where both ends share a clock.
+    /// The least difference itself; known if both ends share a clock.
     pub one_way_ms: Option<f64>,
 }
 
-/// Nanoseconds of the system's monotonic clock, which all processes of one machine share.
+/// Nanoseconds of the system's monotonic clock, which all processes of a machine share.
 fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Names the monotonic clock: the same in all processes since one start of one machine; empty where that
-/// cannot be known.
+/// Name of the monotonic clock. It is the same in all processes from one start of one machine to the next,
+/// and empty if it cannot be known.
 pub fn clock_name() -> String {
     let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     if boot.is_empty() { String::new() } else { blake3::hash(&boot).to_hex()[..16].to_owned() }

@@ -1,8 +1,8 @@
-//! Records: made at a rate or as fast as they go, and measured where they arrive.
+//! Records: made at a rate or as fast as possible, and measured where they arrive.
 //!
-//! A record is as long as the plan says and begins with the time it was made, big-endian nanoseconds of the
-//! maker's clock. A record that could not be written at its time, because the one before it still waited, was
-//! made at its time all the same: who waits for the path is late.
+//! A record has the length of the order and begins with the time at which it was made, in nanoseconds of the
+//! maker's clock, big-endian. A record that could not be written at its time, because the one before still
+//! waited, was still made at its time: waiting for the path is delay.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,19 +18,19 @@ use super::tally::Tally;
 use super::{Interval, LEAST_RECORD, Order, Records, now_ns};
 use crate::report::Delay;
 
-/// Bytes of the time that a record begins with.
+/// Bytes of the time at the beginning of a record.
 const TIME: usize = 8;
-/// Records due within this time are made together, so that a high rate does not cost a wake-up for each:
-/// about what one costs. At 50 Mbit/s records of 1,200 bytes are 0.19 ms apart.
+/// Records due within this time are made together, so that a high rate does not need one wake-up each. It is
+/// about what a wake-up costs. At 50 Mbit/s, records of 1,200 bytes are 0.19 ms apart.
 const LEAST_SLEEP: Duration = Duration::from_micros(150);
-/// Bytes read at once.
+/// Bytes per read.
 const BUFFER: usize = 64 << 10;
 
 const _: () = assert!(TIME <= LEAST_RECORD as usize);
 
-/// Makes records for one of the streams of the plan, then ends the stream.
+/// Makes records for one stream of the order, then ends the stream.
 async fn make(mut to: impl AsyncWrite + Unpin, plan: &Order, stream: u16) -> io::Result<()> {
-    // What a record holds beside its time does not matter: nothing on the way looks at it.
+    // The content does not matter, because nothing on the way looks at it.
     let mut record = vec![0x5a; plan.record_bytes as usize];
     let start = Instant::now();
     let length = Duration::from_secs_f64(plan.seconds);
@@ -42,7 +42,7 @@ async fn make(mut to: impl AsyncWrite + Unpin, plan: &Order, stream: u16) -> io:
         }
         Some(rate) => {
             let gap = f64::from(plan.parallel) * 8.0 * f64::from(plan.record_bytes) / rate as f64;
-            // Streams take turns.
+            // The streams take turns.
             let first = gap * f64::from(stream) / f64::from(plan.parallel);
             let alarm = Alarm::new()?;
             let mut awake = start;
@@ -56,7 +56,8 @@ async fn make(mut to: impl AsyncWrite + Unpin, plan: &Order, stream: u16) -> io:
                     alarm.wait(due.max(awake + LEAST_SLEEP)).await;
                     awake = Instant::now();
                 }
-                // Who wakes late makes late; who waits for a write is late.
+                // A task that wakes late makes its record late. A task that waits for a write is late with
+                // the next record.
                 let late = due.max(awake).elapsed();
                 write(&mut to, &mut record, now_ns().saturating_sub(late.as_nanos() as u64)).await?;
             }
@@ -70,7 +71,7 @@ async fn write(to: &mut (impl AsyncWrite + Unpin), record: &mut [u8], made: u64)
     to.write_all(record).await
 }
 
-/// What has arrived, on all streams.
+/// Records that have arrived, on all streams.
 #[derive(Debug)]
 struct Meter {
     record_bytes: u32,
@@ -79,11 +80,11 @@ struct Meter {
 
 #[derive(Debug, Default)]
 struct State {
-    /// When the first and the last byte came.
+    /// When the first and the last byte arrived.
     first: Option<Instant>,
     last: Option<Instant>,
     tally: Tally,
-    /// Since the last report, and when that was.
+    /// Records since the last report, and when that was.
     recent: Delays,
     reported: Option<Instant>,
 }
@@ -118,7 +119,7 @@ impl Meter {
         }
     }
 
-    /// What has arrived since the last report; nothing before the first byte.
+    /// Data that arrived since the last report; `None` before the first byte.
     fn interval(&self) -> Option<Interval> {
         let mut state = self.state();
         let (first, now) = (state.first?, Instant::now());
@@ -135,8 +136,8 @@ impl Meter {
         })
     }
 
-    /// The whole run: its length from the first byte to the last, and the records. `same_clock`: the makers'
-    /// is ours.
+    /// Duration from the first byte to the last, and the records. `same_clock` tells whether the makers'
+    /// clock is ours.
     fn end(&self, same_clock: bool) -> (Duration, Records) {
         let state = self.state();
         let length = state.first.zip(state.last).map_or(Duration::ZERO, |(first, last)| last.duration_since(first));
@@ -152,7 +153,7 @@ pub struct Taking {
 }
 
 impl Taking {
-    /// Begins to read.
+    /// Starts to read.
     pub fn begin(streams: Vec<Stream>, plan: &Order) -> Self {
         let meter = Arc::new(Meter::new(plan));
         let mut tasks = JoinSet::new();
@@ -165,10 +166,10 @@ impl Taking {
         Self { meter, streams: tasks, ticks }
     }
 
-    /// The next report; `None` when all streams have ended and all was reported.
+    /// The next report; `None` when all streams have ended and everything was reported.
     ///
     /// # Errors
-    /// When a stream fails.
+    /// Fails if a stream fails.
     pub async fn next(&mut self) -> io::Result<Option<Interval>> {
         loop {
             tokio::select! {
@@ -185,16 +186,17 @@ impl Taking {
         }
     }
 
-    /// The run's length, from the first byte to the last, and the records. `same_clock`: the makers' is ours.
+    /// Duration from the first byte to the last, and the records. `same_clock` tells whether the makers'
+    /// clock is ours.
     pub fn end(&self, same_clock: bool) -> (Duration, Records) {
         self.meter.end(same_clock)
     }
 }
 
-/// Makes records on all streams of the plan until their end.
+/// Makes records on all streams of the order until its end.
 ///
 /// # Errors
-/// When a stream fails.
+/// Fails if a stream fails.
 pub async fn make_all(streams: Vec<Stream>, plan: &Order) -> io::Result<()> {
     let mut tasks = JoinSet::new();
     for (stream, number) in streams.into_iter().zip(0..) {
@@ -207,10 +209,10 @@ pub async fn make_all(streams: Vec<Stream>, plan: &Order) -> io::Result<()> {
     Ok(())
 }
 
-/// Finds the records in the bytes of one stream.
+/// Finds the records in the bytes of a stream.
 struct Parser {
     length: usize,
-    /// Bytes of the record under way that have come.
+    /// Bytes of the current record that have arrived.
     at: usize,
     time: [u8; TIME],
 }

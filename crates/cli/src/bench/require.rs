@@ -1,4 +1,4 @@
-//! What a run must reach: `goodput>=20mbit,p95<=40ms`.
+//! Requirements of a run: `goodput>=20mbit,p95<=40ms`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,17 +8,17 @@ use tidewire_units::{Probability, Rate, parse_duration};
 
 use crate::report::{Delay, Summary};
 
-/// A bound of one figure.
+/// A bound of a figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requirement {
     figure: Figure,
     at_least: bool,
-    /// In the figure's unit of the summary.
+    /// In the unit of the summary.
     bound: f64,
     text: String,
 }
 
-/// What can be required.
+/// Figures that can be required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Figure {
     Goodput,
@@ -45,7 +45,7 @@ const FIGURES: [(&str, Figure); 9] = [
 ];
 
 impl Requirement {
-    /// What was measured, in the unit of the summary; `None` when nothing was.
+    /// The measured value in the unit of the summary; `None` if it was not measured.
     pub fn measured(&self, summary: &Summary) -> Option<f64> {
         let delay = summary.records.map_or_else(Delay::default, |records| records.delay_ms);
         match self.figure {
@@ -61,13 +61,13 @@ impl Requirement {
         }
     }
 
-    /// Whether it is met; what was not measured meets nothing.
+    /// Whether the bound is met. A figure that was not measured does not meet it.
     pub fn is_met(&self, summary: &Summary) -> bool {
         let met = |value: f64| if self.at_least { value >= self.bound } else { value <= self.bound };
         self.measured(summary).is_some_and(met)
     }
 
-    /// The figure as people write it.
+    /// The value with its unit.
     pub fn describe(&self, value: Option<f64>) -> String {
         match (value, self.figure) {
             (None, _) => "not measured".into(),

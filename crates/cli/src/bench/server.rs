@@ -1,4 +1,4 @@
-//! The side that is asked: takes a plan, makes or takes the records, and says how it went.
+//! The server of a bench: it takes an order, makes or takes the records, and reports its figures.
 
 use std::io;
 use std::time::Instant;
@@ -14,10 +14,10 @@ use crate::exit::Failure;
 use crate::report::Summary;
 use crate::session::{self, Role};
 
-/// Runs the plan of one connection; what this side knows of it.
+/// Runs the order of one connection. Returns the figures that this side knows.
 ///
 /// # Errors
-/// When the connection is lost or the client is of another kind.
+/// Fails if the connection is lost, or the client is no bench.
 pub async fn serve(connection: &Connection) -> Result<Summary, Failure> {
     run(connection).await.map_err(failure)
 }
@@ -57,7 +57,7 @@ async fn send(
 ) -> io::Result<Summary> {
     let begun = Instant::now();
     make_all(streams, plan).await?;
-    // Until then losses are not all known.
+    // Before that, not all losses are known.
     match control.reader.next().await? {
         Message::Arrived => {}
         other => return Err(unexpected(&other)),

@@ -1,7 +1,7 @@
-//! The records of one run, counted as they arrive: their delay over the whole run, and apart from its start.
+//! Counts the records of a run as they arrive: their delay over the whole run, and without its start.
 //!
-//! Fed by the side of a bench where records arrive, and by `tidewire sim`, so that both say the same of the
-//! same records. Times are nanoseconds of the maker's and of the reader's clock, which need not agree.
+//! The side of a bench where records arrive uses it, and so does `tidewire sim`, so both report the same for
+//! the same records. Times are nanoseconds of the maker's and of the reader's clock, which need not agree.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use super::Records;
 use super::delays::Delays;
 use crate::report::Delay;
 
-/// Rate and loss of the path are found by then (`docs/lab.md` also measures from the third second on).
+/// By this time rate and loss of the path are known (`docs/lab.md` also measures from the third second on).
 const STEADY_AFTER: Duration = Duration::from_secs(3);
 
-/// See the module.
+/// Counts of records; see the module.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// When the first record to arrive was made.
+    /// When the first record that arrived was made.
     first_made: Option<u64>,
     all: Delays,
-    /// Of records made [`STEADY_AFTER`] the first or later.
+    /// Delays of records made [`STEADY_AFTER`] after the first or later.
     steady: Delays,
 }
 
 impl Tally {
-    /// Takes a record; how much later it arrived than it was made, by clocks that need not agree.
+    /// Adds a record. Returns how much later it arrived than it was made, by clocks that need not agree.
     pub fn record(&mut self, made: u64, arrived: u64) -> i64 {
-        // Both clocks count from the start of their machine: no difference comes near the limits, but for a
-        // hostile peer.
+        // Both clocks count from the start of their machine. Only a hostile peer causes a difference near the
+        // limits.
         let difference = arrived.wrapping_sub(made) as i64;
         let first = *self.first_made.get_or_insert(made);
         self.all.record(difference);
@@ -36,12 +36,13 @@ impl Tally {
         difference
     }
 
-    /// The least difference so far; zero of nothing.
+    /// The least difference so far; zero if there is none.
     pub fn least(&self) -> i64 {
         self.all.least().unwrap_or(0)
     }
 
-    /// All of them, `bytes_each` long. `same_clock`: the maker's is the reader's.
+    /// Figures of all records, each `bytes_each` long. `same_clock` tells whether the maker's clock is the
+    /// reader's.
     pub fn records(&self, bytes_each: u32, same_clock: bool) -> Records {
         let least = self.least();
         Records {
@@ -62,8 +63,8 @@ mod tests {
     fn the_start_counts_in_the_whole_run_only_and_both_begin_at_one_least_time() {
         let mut tally = Tally::default();
         let ms = 1_000_000;
-        // A record each millisecond for ten seconds, one way 20 ms; 50 ms late in the first three seconds,
-        // then 5 ms.
+        // A record each millisecond for ten seconds, one-way time 20 ms, 50 ms late in the first three
+        // seconds, then 5 ms.
         for n in 0..10_000_u64 {
             let late = if n == 7 {
                 0

@@ -1,7 +1,7 @@
-//! What follows from a measurement, in sentences: where plain TCP is as good, where redundancy is no answer,
-//! what a target costs.
+//! Advice that follows from a measurement: where plain TCP is as good, where redundancy does not help, what a
+//! target costs.
 //!
-//! A pure function of what was measured and predicted; the verb prints what it returns. Every threshold names
+//! It is a pure function of measured and predicted values. The verb prints the result. Every threshold names
 //! its origin.
 
 use serde::Serialize;
@@ -11,32 +11,32 @@ use super::phase::LIGHT_RATE;
 use super::{Phase, Spread};
 use crate::report::rate;
 
-/// One thing to know.
+/// One piece of advice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Advice {
-    /// What it is about.
+    /// Its subject.
     pub subject: Subject,
     /// One or two sentences.
     pub words: String,
 }
 
-/// What advice is about.
+/// Subjects of advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
-    /// Too few packets to say anything.
+    /// There were too few packets to conclude anything.
     TooLittle,
-    /// The light load was no light load here.
+    /// The light load was too much for this path.
     SlowPath,
-    /// Nothing to gain from coding.
+    /// Coding gains nothing.
     PlainTcp,
-    /// TCP would fill the path all the same.
+    /// TCP would fill the path anyway.
     TcpFills,
-    /// Losses keep TCP from the rate.
+    /// Losses keep TCP below the rate.
     TcpStarves,
-    /// Losses come with the queue.
+    /// Losses come with a queue.
     Congestion,
-    /// Losses come with the rate, and no queue was seen.
+    /// Losses come with the rate, without a visible queue.
     ShallowQueue,
     /// Losses come in runs.
     Bursts,
@@ -44,48 +44,49 @@ pub enum Subject {
     Blackout,
     /// Packets overtake each other.
     Reordering,
-    /// Round trips are spread without load.
+    /// Round trips vary without load.
     Jitter,
-    /// Long packets do not pass.
+    /// Long packets are lost.
     SmallPackets,
-    /// What is sent at full rate waits.
+    /// Data sent at full rate waits in a queue.
     LongQueue,
-    /// A target cannot be met.
+    /// The target cannot be met.
     Infeasible,
     /// What the transport would do for the flow.
     Outlook,
 }
 
-/// Fates on which nothing is decided: as few as the adaptive policy decides by (`redundancy/adaptive.rs`).
+/// Minimum number of packets with known fate, the same as for the adaptive policy (`redundancy/tuning.rs`).
 const ENOUGH: u64 = 64;
-/// The light load counts as carried if so much of it came.
+/// The light load counts as carried if this fraction of it arrived.
 const CARRIED: f64 = 0.9;
-/// Loss below which TCP is as good: fewer than one in a thousand (README, "When not to use this").
+/// Loss below which TCP is as good: one in a thousand (README, "When not to use this").
 const FREE_OF_LOSS: f64 = 0.001;
-/// Loss that full load may have beyond light load: what a competitor's own probing costs (`rate/medium.rs`,
-/// after BBRv2).
+/// Loss that full load may have beyond light load: what a competitor's own probing costs
+/// (`rate/bbr/tuning.rs`, after BBRv2).
 const TOLERANCE: f64 = 0.01;
-/// A queue is long beyond this part of the least round trip, and beyond so many milliseconds: as the rate
-/// control has it (`rate/mod.rs`).
+/// A queue is long if it exceeds this fraction of the least round trip and this many milliseconds, as for
+/// rate control (`rate/mod.rs`).
 const LONG_QUEUE: f64 = 0.25;
 const LEAST_QUEUE_MS: f64 = 10.0;
-/// Losses are bursts if their runs are so much longer than independent ones (1.2 times is where the adaptive
-/// policy begins to allow for them; this is also beyond the spread of a few runs), and there were so many
-/// runs.
+/// Losses count as bursts if their runs are this much longer than those of independent losses, and if there
+/// were this many runs. The adaptive policy allows for bursts from 1.2 times on; this value also exceeds the
+/// variation of a few runs.
 const BURSTY: f64 = 1.5;
 const ENOUGH_RUNS: u64 = 10;
-/// A run that long is a blackout: the longest mean that the loss estimate believes (`path/estimate.rs`).
+/// A run of this length is a blackout: the longest mean burst that the loss estimate accepts
+/// (`path/estimate.rs`).
 const BLACKOUT: u64 = 64;
-/// Packets by which one may be late before TCP and QUIC take it for lost (RFC 5681 section 3.2, RFC 9002
-/// section 6.1.1).
+/// Number of packets by which a packet may be late before TCP and QUIC declare it lost (RFC 5681 section 3.2,
+/// RFC 9002 section 6.1.1).
 const PACKET_THRESHOLD: u64 = 3;
-/// IPv6 wants at least this from every link (RFC 8200 section 5); the search for the size ends within 20
+/// IPv6 requires at least this from every link (RFC 8200 section 5). The search for the size ends within 20
 /// bytes (`path/mtu.rs`).
 const SMALL_PACKET: u16 = 1_280 + 20;
 /// TCP and IPv4 headers with timestamps (RFC 7323).
 const TCP_HEADERS: u16 = 52;
 
-/// What there is to say, the most important first.
+/// All advice, the most important first.
 pub fn advise(light: &Phase, full: &Phase, outlook: Option<&Outlook>) -> Vec<Advice> {
     let mut said = Vec::new();
     let mut say = |subject, words: String| said.push(Advice { subject, words });
@@ -117,7 +118,7 @@ pub fn advise(light: &Phase, full: &Phase, outlook: Option<&Outlook>) -> Vec<Adv
 
 type Words = Vec<(Subject, String)>;
 
-/// Whose the losses are, and what TCP makes of them.
+/// The cause of the losses, and their effect on TCP.
 fn losses(light: &Phase, full: &Phase) -> Words {
     let mut said = Words::new();
     let excess = full.loss - light.loss;
@@ -169,7 +170,7 @@ fn losses(light: &Phase, full: &Phase) -> Words {
     said
 }
 
-/// `MSS/RTT sqrt(1.5/p)`, where a run of losses counts once, as TCP halves once per round trip.
+/// `MSS/RTT sqrt(1.5/p)`. A run of losses counts once, because TCP halves its window once per round trip.
 fn tcp_rate(light: &Phase) -> Option<f64> {
     let segment = 8.0 * f64::from(light.packet_bytes.saturating_sub(TCP_HEADERS));
     let events = light.medium_loss / light.bursts.mean;

@@ -1,10 +1,10 @@
-//! What a path is like, and what follows from it: how `tidewire probe` measures, predicts and advises.
+//! The properties of a path, and what follows from them: how `tidewire probe` measures, predicts and advises.
 //!
-//! The verb calls [`phase::measure`] twice, over a connection of its own each, so that neither sees what the
-//! other left behind, then [`outlook::predict`] and [`advice::advise`], which are functions of what was
-//! measured. The far end is `tidewire bench -s`: a phase is a bench with another reader. docs/probe.md says
-//! what is measured how. Invariant: the light phase comes first, while queues are empty and whoever polices
-//! the path has nothing against us; only the full phase may leave a queue behind.
+//! The verb calls [`phase::measure`] twice, each time over a new connection, so that neither phase is
+//! affected by the other. Then it calls [`outlook::predict`] and [`advice::advise`], which are functions of
+//! the measured values. The far end is `tidewire bench -s`: a phase is a bench with another reader.
+//! docs/probe.md says how each figure is measured. Invariant: the light phase comes first, while queues are
+//! empty and no policer limits us. Only the full phase may leave a queue behind.
 
 pub mod advice;
 pub mod outlook;
@@ -17,65 +17,65 @@ use tidewire_lab::distribution::milliseconds;
 
 use crate::report::Reordering;
 
-/// What one load showed.
+/// The result of one load.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Phase {
     /// `light` or `full`.
     pub name: &'static str,
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
-    /// Our packets whose fate is known.
+    /// Our packets with a known fate.
     pub packets: u64,
-    /// Of those, lost, of whatever cause.
+    /// Lost packets among them, whatever the cause.
     pub lost: u64,
     /// `lost / packets`.
     pub loss: f64,
-    /// The interval that holds the path's own rate of loss with 95 %.
+    /// 95 % confidence interval of the path's loss rate.
     pub loss_interval: [f64; 2],
-    /// Fraction lost while no queue was long: what redundancy may answer.
+    /// Fraction lost while no queue was long, which redundancy may answer.
     pub medium_loss: f64,
     /// Runs of lost packets.
     pub bursts: Bursts,
-    /// Round trips; none when nothing was answered.
+    /// Round trips; `None` if no answer arrived.
     pub rtt_ms: Option<Spread>,
-    /// IP bytes of the longest packet that the path is known to take.
+    /// IP bytes of the longest packet that passed the path.
     pub packet_bytes: u16,
-    /// IP bits that left in a second, once the rate was found.
+    /// IP bits sent per second, after the rate was found.
     pub rate_bps: f64,
-    /// Bits of records that arrived in a second.
+    /// Bits of records received per second.
     pub goodput_bps: f64,
-    /// What came out of order, as counted where it came; none where that end does not say.
+    /// Reordering, as the receiving end counted it; `None` if that end does not report it.
     pub reordering: Option<Reordering>,
 }
 
 /// Runs of lost packets.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Bursts {
-    /// Mean length; 1 when nothing was lost.
+    /// Mean length; 1 if nothing was lost.
     pub mean: f64,
-    /// Greatest length.
+    /// Maximum length.
     pub longest: u64,
-    /// Runs by length from 1; the last are of 16 and more.
+    /// Number of runs by length from 1. The last number is for 16 and more.
     pub runs: Vec<u64>,
 }
 
-/// How round trips are spread, in milliseconds.
+/// Distribution of round trips, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
-    /// The least of all.
+    /// Minimum.
     pub min: f64,
-    /// 5 % are shorter.
+    /// 5th percentile.
     pub p5: f64,
-    /// Half are.
+    /// Median.
     pub p50: f64,
-    /// 95 % are.
+    /// 95th percentile.
     pub p95: f64,
-    /// Mean difference of one to the next.
+    /// Mean difference between consecutive round trips.
     pub jitter: f64,
 }
 
 impl Spread {
-    /// Of round trips in the order they were measured; `None` of nothing.
+    /// The distribution of round trips in the order in which they were measured; `None` if there are none.
     pub fn of(samples: &[f64]) -> Option<Self> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -87,7 +87,7 @@ impl Spread {
 }
 
 impl Phase {
-    /// What the statistics of its connection say of losses and packet size.
+    /// Losses and packet size from the statistics of the connection.
     fn of(name: &'static str, stats: &Stats) -> Self {
         let (packets, lost) = stats.loss.runs.packets();
         let bursts = Bursts {
@@ -108,7 +108,7 @@ impl Phase {
         }
     }
 
-    /// How much longer half of the round trips were than the least without load.
+    /// Median round trip, minus the least round trip without load.
     pub fn queueing_ms(&self, light: &Self) -> Option<f64> {
         Some((self.rtt_ms?.p50 - light.rtt_ms?.min).max(0.0))
     }
@@ -118,7 +118,7 @@ const IP_UDP_HEADER: u16 = tidewire_proto::path::IP_UDP_HEADER as u16;
 /// Two-sided 95 % quantile of the normal distribution.
 const Z: f64 = 1.96;
 
-/// Wilson's interval for a rate (1927): right for few losses and for none. Losses in runs count for fewer
+/// Wilson's interval for a rate (1927), valid also for few losses or none. Losses in runs count as fewer
 /// ([`tidewire_proto::path::correlation`]).
 fn interval(lost: u64, packets: u64, burst: f64) -> [f64; 2] {
     if packets == 0 {
@@ -131,7 +131,7 @@ fn interval(lost: u64, packets: u64, burst: f64) -> [f64; 2] {
     [((middle - half) / scale).max(0.0), ((middle + half) / scale).min(1.0)]
 }
 
-/// The latest round trip of a connection with its number; none before the first.
+/// The latest round trip of a connection with its number; `None` before the first.
 fn latest_rtt(stats: &Stats) -> Option<(u32, f64)> {
     (stats.rtt.samples > 0).then(|| (stats.rtt.samples, milliseconds(stats.rtt.latest)))
 }

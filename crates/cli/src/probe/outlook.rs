@@ -1,6 +1,6 @@
-//! What a flow would have on a path that was measured: in-order delay against overhead, by the exact model of
-//! the code ([`tidewire_proto::model::gilbert`]) and of plain retransmission
-//! ([`tidewire_proto::model::asking`]), and the point that the transport would choose.
+//! Predicts a flow on a measured path: in-order delay against overhead, by the exact model of the code
+//! ([`tidewire_proto::model::gilbert`]) and of plain retransmission ([`tidewire_proto::model::asking`]), and
+//! the point that the transport would choose.
 
 use std::time::Duration;
 
@@ -12,29 +12,29 @@ use tidewire_proto::model::gilbert;
 use tidewire_proto::path::LossEstimate;
 use tidewire_proto::redundancy::plan::{SteadyPath, steady_share};
 
-/// Points of the curve. Chosen: more than can be told apart in a terminal.
+/// Points of the curve. Chosen: more than a terminal can show separately.
 const POINTS: u32 = 20;
 /// The curve begins at this multiple of the repair that the loss needs. With less, the code alone never
 /// decodes.
 const BEYOND_LOSS: f64 = 1.05;
 /// The curve ends with one repair for each source symbol.
 const MOST: f64 = 1.0;
-/// No curve below this loss: then it is a dot.
+/// Below this loss there is no curve, because it would be a single point.
 const LEAST_LOSS: f64 = 1e-4;
-/// Where nothing can be predicted: as long as anybody waits.
+/// Delay where nothing can be predicted. Chosen: longer than anybody waits.
 const UNKNOWN: Duration = Duration::from_secs(3_600);
-/// Round trips until what is asked for is there, usually, beside three symbols until the loss shows: the
-/// round trip and half of the sixteenth after which FEEDBACK leaves. Policies plan with more
-/// (`redundancy::plan`), to be safe.
+/// Round trips until requested data arrives, on average, in addition to three symbols until the loss is
+/// detected: the round trip and half of the sixteenth after which FEEDBACK is sent. Policies plan with more
+/// (`redundancy::plan`) to be safe.
 const ANSWERED: f64 = 1.03;
 const SEEN_SYMBOLS: f64 = 3.0;
-/// Halvings in which a quantile is looked for: to a hundred-thousandth of what asking takes.
+/// Halvings in the search for a quantile, to a hundred-thousandth of the time of a retransmission.
 const HALVINGS: u32 = 17;
 
-/// The path as far as delay depends on it, and the flow.
+/// The properties of the path and of the flow that determine the delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ground {
-    /// Fraction of packets lost with no queue to blame.
+    /// Fraction of packets lost without a queue as the cause.
     pub loss: f64,
     /// Mean run of lost packets.
     pub burst: f64,
@@ -42,7 +42,7 @@ pub struct Ground {
     pub rtt: Duration,
     /// IP bytes of a packet.
     pub packet_bytes: u16,
-    /// IP bits of source packets in a second.
+    /// IP bits of source packets per second.
     pub rate_bps: f64,
 }
 
@@ -53,13 +53,13 @@ pub struct Point {
     pub name: &'static str,
     /// Proactive repairs per source symbol.
     pub repair: f64,
-    /// All repairs per source symbol: no fewer than the loss takes.
+    /// All repairs per source symbol, at least what the loss requires.
     pub overhead: f64,
-    /// In-order delay beyond the one-way time that 50 % of the symbols keep.
+    /// Median of the in-order delay beyond the one-way time.
     pub p50_ms: f64,
-    /// In-order delay beyond the one-way time that 95 % of the symbols keep.
+    /// 95th percentile of the same.
     pub p95_ms: f64,
-    /// In-order delay beyond the one-way time that 99 % of the symbols keep.
+    /// 99th percentile of the same.
     pub p99_ms: f64,
 }
 
