@@ -1,7 +1,7 @@
-//! How the program ends: one exit code for each kind of failure, and the error that carries it.
+//! Exit codes, one for each kind of failure, and the error that carries a code.
 //!
-//! Every verb returns `Result<(), Failure>`; `main` prints the failure as one line on stderr and ends with
-//! its code. Nothing else in this crate ends the process, so what a script sees is decided here alone.
+//! Every verb returns `Result<(), Failure>`. `main` prints the failure as one line on stderr and ends with
+//! its code. Nothing else in this crate ends the process, so this file alone decides what a script sees.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -19,21 +19,21 @@ use std::process::ExitCode;
 pub enum Exit {
     /// The job is done.
     Done = 0,
-    /// A failure that has no code of its own.
+    /// A failure without its own code.
     Other = 1,
-    /// Wrong option, unit, link or argument.
+    /// A wrong option, unit, link or argument.
     Usage = 2,
     /// Nothing answered, or the connection was lost.
     Unreachable = 3,
     /// The peer refused this key.
     Authentication = 4,
-    /// Cut off; the same command again goes on from there.
+    /// The transfer was cut off. The same command continues it.
     Interrupted = 5,
-    /// Bytes arrived that are not the bytes sent.
+    /// Received bytes differ from the sent bytes.
     Integrity = 6,
-    /// A file or folder of this machine or the peer's: missing, unreadable, changed, no space.
+    /// A file or folder of this machine or of the peer is missing, unreadable or changed, or has no space.
     LocalIo = 7,
-    /// A measured figure missed what was required of it.
+    /// A measured figure missed its requirement.
     TargetNotMet = 8,
     /// Ended by Ctrl-C (128 + SIGINT).
     Sigint = 130,
@@ -54,12 +54,12 @@ impl Exit {
         (Self::Sigint, "stopped by Ctrl-C"),
     ];
 
-    /// The number given to the operating system.
+    /// The number for the operating system.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// The table as text, one code a line.
+    /// The table as text, one code per line.
     pub fn help() -> String {
         let mut text = String::from("Exit codes:\n");
         for (exit, meaning) in Self::TABLE {
@@ -75,27 +75,27 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a verb failed: what to say and which code to end with.
+/// Why a verb failed: the message, and the exit code.
 #[derive(Debug)]
 pub struct Failure {
-    /// The code of the process.
+    /// The exit code.
     pub exit: Exit,
-    /// What was wrong and what to do; `None` when all has been said on the way.
+    /// What was wrong and what to do; `None` if everything was reported before.
     pub error: Option<anyhow::Error>,
 }
 
 impl Failure {
-    /// A failure of a kind, with what to say about it.
+    /// A failure with an error.
     pub fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Self {
         Self { exit, error: Some(error.into()) }
     }
 
-    /// A failure of a kind, with a sentence.
+    /// A failure with a message.
     pub fn message(exit: Exit, message: impl fmt::Display) -> Self {
         Self { exit, error: Some(anyhow::anyhow!("{message}")) }
     }
 
-    /// A failure that has been reported already, file by file.
+    /// A failure that was reported before, for example file by file.
     pub fn reported(exit: Exit) -> Self {
         Self { exit, error: None }
     }
@@ -110,12 +110,12 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Gives an error the exit code it ends the process with.
+/// Gives an error its exit code.
 pub trait OrExit<T> {
     /// Turns the error into a [`Failure`] with this code.
     ///
     /// # Errors
-    /// When `self` is one.
+    /// The failure, if `self` is an error.
     fn or_exit(self, exit: Exit) -> Result<T, Failure>;
 }
 

@@ -1,6 +1,6 @@
-//! Progress of one transfer: a bar for people at a terminal, a line every five seconds for a log, an event
-//! every second for a program. Reads the transfer's own events and the connection's statistics; never touches
-//! either.
+//! Progress of a transfer: a bar at a terminal, a line every five seconds for a log, an event every second
+//! for a program. It reads the events of the transfer and the statistics of the connection, and changes
+//! neither.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -13,13 +13,13 @@ use serde::Serialize;
 use crate::report::{Console, rate};
 use crate::transfer::{self, FileFailure};
 
-/// How often a bar is drawn.
+/// Interval between two drawings of a bar.
 const BAR_PERIOD: Duration = Duration::from_millis(200);
-/// How often a JSON event is written.
+/// Interval between JSON events.
 const EVENT_PERIOD: Duration = Duration::from_secs(1);
-/// How often a line is written.
+/// Interval between lines.
 const LINE_PERIOD: Duration = Duration::from_secs(5);
-/// Time over which the rate is taken.
+/// Time over which the rate is measured.
 const RATE_WINDOW: Duration = Duration::from_secs(1);
 
 /// The events of `send` and `receive`.
@@ -67,7 +67,7 @@ enum Event<'a> {
     },
 }
 
-/// How far a transfer is.
+/// Progress of a transfer.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Progress {
     /// Bytes of files written to the stream or read from it.
@@ -91,7 +91,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// Bytes that the receiver has by now.
+    /// Bytes that the receiver has.
     fn there(&self) -> u64 {
         self.bytes + self.resumed_bytes
     }
@@ -107,16 +107,16 @@ pub fn failed(console: &Console, failure: &FileFailure) {
     }
 }
 
-/// What the connection knows at a moment.
+/// Statistics of the connection at one time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample {
     /// Round trip in milliseconds.
     pub rtt_ms: Option<f64>,
     /// Fraction of our packets lost.
     pub loss: Option<f64>,
-    /// Symbols that arrived through a repair; known where they arrive.
+    /// Symbols decoded with repairs; known only at the receiver.
     pub repaired: Option<u64>,
-    /// IP bytes of the direction the data goes.
+    /// IP bytes in the direction of the data.
     pub wire_bytes: u64,
 }
 
@@ -128,12 +128,12 @@ pub struct Meter {
     begun: Instant,
     total: AtomicU64,
     bytes: AtomicU64,
-    /// Bytes that an earlier session left there.
+    /// Bytes that earlier sessions carried.
     resumed: AtomicU64,
 }
 
 impl Meter {
-    /// A meter at zero.
+    /// Creates a meter at zero.
     pub fn new(console: &Console, title: &str) -> Self {
         Self {
             console: console.clone(),
@@ -145,7 +145,7 @@ impl Meter {
         }
     }
 
-    /// Takes an event of the transfer; what failed is named at once.
+    /// Takes an event of the transfer. A failure is reported at once.
     pub fn take(&self, event: &transfer::Event<'_>) {
         match event {
             transfer::Event::Total { bytes, .. } => self.total.store(*bytes, Ordering::Relaxed),
@@ -172,7 +172,7 @@ impl Meter {
         }
     }
 
-    /// Says how many entries were kept and lost, and how many bytes moved for it.
+    /// Reports how many entries were kept and how many failed, and how many bytes were carried.
     pub fn tally(&self, outcome: &transfer::Outcome) {
         self.console.event(&Event::Tally {
             kept: outcome.kept,
@@ -182,7 +182,7 @@ impl Meter {
         });
     }
 
-    /// Shows progress for as long as it is polled; run it beside the transfer and drop it with it.
+    /// Shows progress as long as it is polled. Run it beside the transfer, and drop it with the transfer.
     pub async fn show(&self, sample: impl Fn() -> Sample) -> Infallible {
         let bar = self.console.bars().map(|bars| ClearOnDrop(bars.add(bar(&self.title))));
         let period = match (&bar, self.console.json()) {
@@ -231,7 +231,7 @@ impl Meter {
     }
 }
 
-/// Takes its bar off the screen in the end, whichever way that comes.
+/// Clears the bar when it is dropped.
 struct ClearOnDrop(ProgressBar);
 
 impl Drop for ClearOnDrop {
@@ -241,7 +241,7 @@ impl Drop for ClearOnDrop {
 }
 
 fn bar(title: &str) -> ProgressBar {
-    // The template is a constant; were it wrong, the default bar would do.
+    // The template is a constant. If it were wrong, the default bar would do.
     let style = ProgressStyle::with_template("{prefix} {bar:24} {decimal_bytes}/{decimal_total_bytes} {msg}")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(0).with_style(style).with_prefix(title.to_owned())

@@ -1,20 +1,21 @@
-//! Text that may come from a peer, made safe for a terminal.
+//! Makes text that may come from a peer safe for a terminal.
 //!
-//! A peer chooses its file names, close reasons and error texts. Printed as they are, they could move the
-//! cursor, change the window's title, forge a line of output or reorder what is read.
-//! [`Console`](crate::report::Console) passes every line through here before it is written, so no other code
-//! escapes anything. Invariant: what is returned holds no control character and no character that changes the
-//! order or the line of what follows.
+//! A peer chooses its file names, close reasons and error texts. Printed unchanged, they could move the
+//! cursor, change the title of the window, forge a line of output or reorder text.
+//! [`Console`](crate::report::Console) passes every line through this file before it writes it, so no other
+//! code escapes anything. Invariant: the result contains no control character, and no character that changes
+//! the order or the line of other text.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// A line for people: such characters as Rust writes them, `\u{1b}` or `\n`.
+/// A line for people. Such characters are written as Rust writes them: `\u{1b}` or `\n`.
 pub fn printable(line: &str) -> Cow<'_, str> {
     escaped(line, |safe, character| safe.extend(character.escape_default()))
 }
 
-/// A line of JSON: such characters, which stand inside strings only, as `\u001b`. The line keeps its meaning.
+/// A line of JSON. Such characters, which occur only in strings, are written as `\u001b`. The line keeps its
+/// meaning.
 pub fn printable_json(line: &str) -> Cow<'_, str> {
     escaped(line, |safe, character| {
         for unit in character.encode_utf16(&mut [0; 2]) {
@@ -38,8 +39,8 @@ fn escaped(line: &str, escape: impl Fn(&mut String, char)) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Controls (C0, DEL and C1), the line and paragraph separators, and the marks of Unicode UAX 9 that change
-/// the order of text.
+/// Control characters (C0, DEL and C1), the line and paragraph separators, and the marks of Unicode UAX 9
+/// that change the order of text.
 fn drives_terminal(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

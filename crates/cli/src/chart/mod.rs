@@ -1,6 +1,6 @@
-//! Pictures of delay distributions, cumulative, over a logarithmic axis: for the terminal and as SVG.
+//! Pictures of cumulative delay distributions over a logarithmic axis, for the terminal and as SVG.
 //!
-//! `demo` draws both from what it measured, `lab run --peer` the second. Both share one axis, whose ends come
+//! `demo` draws both from its measurements, `lab run --peer` the second. Both share one axis, whose ends come
 //! from the data, so that no curve is cut off. [`tradeoff`] has the pictures of delay against overhead that
 //! `probe` draws.
 
@@ -10,17 +10,17 @@ pub mod tradeoff;
 
 use tidewire_lab::distribution::Distribution;
 
-/// One line of a picture.
+/// One curve of a picture.
 #[derive(Clone, Debug)]
 pub struct Curve {
-    /// What it shows, in a few words.
+    /// Its name, in a few words.
     pub label: String,
-    /// What was measured.
+    /// The measured distribution.
     pub delay: Distribution,
 }
 
-/// Delays below this are drawn at the left edge. Chosen: a logarithm has no zero, and less is not felt on any
-/// link.
+/// Delays below this are drawn at the left edge. Chosen: a logarithmic axis has no zero, and nobody feels a
+/// shorter delay.
 const LEAST_MS: f64 = 0.1;
 
 /// A logarithmic axis of milliseconds.
@@ -31,13 +31,13 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// Covers the delays from [`LEAST_MS`] to the greatest of the curves, at least one decade.
+    /// An axis from [`LEAST_MS`] to the greatest delay of the curves, at least one decade.
     fn covering(curves: &[Curve]) -> Self {
         let high = curves.iter().filter_map(|curve| curve.delay.max()).fold(10.0 * LEAST_MS, f64::max);
         Self { low: LEAST_MS, high: high * 1.05 }
     }
 
-    /// Where `milliseconds` lies, from 0 (left) to 1.
+    /// The place of `milliseconds`, from 0 (left) to 1.
     fn place(&self, milliseconds: f64) -> f64 {
         ((milliseconds / self.low).ln() / (self.high / self.low).ln()).clamp(0.0, 1.0)
     }
@@ -47,7 +47,7 @@ impl Axis {
         self.low * (self.high / self.low).powf(place)
     }
 
-    /// The delays worth a number: powers of ten.
+    /// The delays that get a number: powers of ten.
     fn decades(&self) -> impl Iterator<Item = f64> {
         let (low, high) = (self.low.log10().round() as i32, self.high.log10().floor() as i32);
         (low..=high).map(|power| 10f64.powi(power))

@@ -1,33 +1,33 @@
-//! The picture as an SVG file: the same curves and axis, with marks at p50 and p99. Written by hand; needs no
-//! fonts or scripts beyond what every viewer has.
+//! The picture as an SVG file: the same curves and axis, with marks at p50 and p99. It needs only the fonts
+//! that every viewer has, and no scripts.
 
 use std::fmt::Write;
 
 use super::{Axis, Curve};
 
 pub(super) const WIDTH: f64 = 800.0;
-/// Without the legend, and what each of its lines adds.
+/// Height without the legend, and of each line of the legend.
 const HEIGHT: f64 = 446.0;
 const LINE: f64 = 22.0;
 /// The plot inside the picture: left, top, right, bottom.
 pub(super) const PLOT: (f64, f64, f64, f64) = (64.0, 56.0, 776.0, 380.0);
-/// Points along the axis where a curve is sampled; more than pixels across.
+/// Points along the axis at which a curve is sampled; more than its pixels.
 const SAMPLES: usize = 1000;
-/// Colours of the curves (Okabe and Ito's palette, told apart by colour-blind readers).
+/// Colours of the curves (Okabe and Ito's palette, which colour-blind readers can distinguish).
 pub(super) const COLOURS: [&str; 6] = ["#d55e00", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#000000"];
 /// The colour of the same palette that is kept for Tidewire.
 const OURS: &str = "#0072b2";
 
-/// The words of a picture.
+/// The texts of a picture.
 #[derive(Clone, Copy, Debug)]
 pub struct Caption<'a> {
     /// What was measured.
     pub title: &'a str,
     /// The link, in a few words.
     pub conditions: &'a str,
-    /// The things whose delays the curves show: "records".
+    /// What the delays are those of, for example "records".
     pub what: &'a str,
-    /// What to see, in one sentence.
+    /// What the reader should see, in one sentence.
     pub see: &'a str,
 }
 
@@ -58,8 +58,7 @@ pub fn draw(curves: &[Curve], caption: &Caption<'_>) -> String {
     out
 }
 
-/// Tidewire's own curve has the same colour in every picture; the others take the rest of the palette in
-/// turn.
+/// Tidewire's curve has the same colour in every picture. The others take the rest of the palette in turn.
 fn colour(index: usize, label: &str) -> &'static str {
     if label.to_lowercase().starts_with("tidewire") { OURS } else { COLOURS[index % COLOURS.len()] }
 }
@@ -109,7 +108,7 @@ fn line(out: &mut String, index: usize, curve: &Curve, axis: Axis) {
     for sample in 0..=SAMPLES {
         let place = sample as f64 / SAMPLES as f64;
         let (x, y) = (PLOT.0 + place * (PLOT.2 - PLOT.0), y(curve.delay.share(axis.at(place))));
-        // A distribution is a staircase: a step is drawn where it happens, and nothing in between.
+        // A distribution is a staircase: only the steps are drawn.
         if y != drawn {
             let _ = if path.is_empty() { write!(path, "M{x:.1} {y:.1}") } else { write!(path, "H{x:.1}V{y:.1}") };
             drawn = y;

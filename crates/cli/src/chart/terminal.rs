@@ -1,25 +1,25 @@
-//! The picture in a terminal: braille dots, two by four to a character, one colour a curve. Without colour
-//! the curves differ by their dashes.
+//! The picture in a terminal: braille dots, two by four per character, one colour per curve. Without colours
+//! the curves have different dashes.
 
 use std::fmt::Write;
 
 use super::{Axis, Curve};
 
-/// Rows of the plot, 4 dots each; every third one is a quarter.
+/// Rows of the plot, 4 dots each. Every third row is a quarter.
 pub(super) const ROWS: usize = 13;
 /// Columns left of the plot: `100 % |`.
 pub(super) const MARGIN: usize = 7;
-/// The narrowest plot that can be read.
+/// Least readable width of a plot.
 pub(super) const LEAST_WIDTH: usize = 40;
-/// The widest that is still taken in at a glance.
+/// Greatest width that can be seen at a glance.
 pub(super) const MOST_WIDTH: usize = 120;
 
-/// ANSI colours of the curves: red, yellow, cyan; told apart by most colour-blind readers.
+/// ANSI colours of the curves: red, yellow, cyan. Most colour-blind readers can distinguish them.
 const COLOURS: [u8; 3] = [31, 33, 36];
-/// Dots drawn and left out by the curves, in turn: dotted, dashed, solid.
+/// Dots that a curve draws and leaves out, in turn: dotted, dashed, solid.
 pub(super) const DASHES: [(usize, usize); 3] = [(1, 2), (4, 3), (1, 0)];
 
-/// How to draw.
+/// How to draw the picture.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     /// Columns of the terminal.
@@ -29,8 +29,8 @@ pub struct Style {
 }
 
 impl Style {
-    /// What the environment asks for: `COLUMNS` or the terminal's width; colours at a terminal unless
-    /// `NO_COLOR` is set.
+    /// The style for the environment: `COLUMNS` or the width of the terminal, and colours at a terminal
+    /// unless `NO_COLOR` is set.
     pub fn from_environment() -> Self {
         let terminal = console::Term::stdout();
         let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
@@ -40,14 +40,14 @@ impl Style {
     }
 }
 
-/// A plot being drawn: the dots of each character and the curve that drew there last.
+/// A plot in progress: the dots of each character, and the curve that drew there last.
 pub(super) struct Canvas {
     width: usize,
     cells: Vec<(u8, usize)>,
 }
 
 impl Canvas {
-    /// An empty one of so many characters a row.
+    /// An empty plot of `width` characters per row.
     pub(super) fn new(width: usize) -> Self {
         Self { width, cells: vec![(0, 0); width * ROWS] }
     }
@@ -57,14 +57,14 @@ impl Canvas {
         (2 * self.width, 4 * ROWS)
     }
 
-    /// The characters, row by row: the dots of each and the curve that drew there last.
+    /// The characters, row by row: the dots of each, and the curve that drew there last.
     pub(super) fn rows(&self) -> impl Iterator<Item = &[(u8, usize)]> {
         self.cells.chunks(self.width)
     }
 
-    /// Draws one dot, counted from the upper left.
+    /// Draws one dot, counted from the upper left corner.
     pub(super) fn dot(&mut self, x: usize, y: usize, curve: usize) {
-        // Unicode braille: dots 1-3 and 7 go down the left column, 4-6 and 8 down the right one.
+        // Unicode braille: dots 1-3 and 7 are the left column, 4-6 and 8 the right one.
         const BITS: [[u8; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
         let cell = &mut self.cells[(y / 4) * self.width + x / 2];
         cell.0 |= BITS[y % 4][x % 2];
@@ -147,7 +147,7 @@ fn push_axis(out: &mut String, axis: Axis, width: usize) {
     let _ = writeln!(out, "{:>6} {}", "", labels.trim_end());
 }
 
-/// A piece of a curve, for a legend.
+/// A sample of a curve, for a legend.
 pub(super) fn push_sample(out: &mut String, curve: usize, colour: bool) {
     const SAMPLES: [&str; 3] =
         ["\u{2802}\u{2810}\u{2802}\u{2810}", "\u{2812}\u{2802}\u{2812}\u{2802}", "\u{2812}\u{2812}\u{2812}\u{2812}"];

@@ -1,8 +1,8 @@
-//! The head of each forwarded stream, both ways (`docs/forward.md` section 1): what the client asks for, what
-//! the server answers.
+//! The header of each forwarded stream, in both directions (`docs/forward.md` section 1): the client's
+//! request and the server's answer.
 //!
-//! A reader allocates nothing for what a length claims, and reads not one byte beyond the head: what follows
-//! belongs to the TCP connection.
+//! A reader allocates nothing for a claimed length, and reads no byte beyond the header, because the
+//! following bytes belong to the TCP connection.
 
 use std::io;
 
@@ -12,50 +12,50 @@ use super::target::{MAX_HOST, Target};
 
 const MAGIC: &[u8; 7] = b"TWFORWD";
 const VERSION: u8 = 1;
-/// Longest body of a request: the fields of this version, and as much again for later ones.
+/// Longest body of a request: the fields of this version, and as much again for later versions.
 const MAX_BODY: usize = 512;
-/// Fields of a body in front of the host.
+/// Bytes of the fields before the host.
 const FIXED: usize = 4;
 
 const CHECK: u8 = 1;
 const CONNECT: u8 = 2;
 
-/// What a client wants of a stream.
+/// A client's request for a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// To know whether a target is allowed.
+    /// Asks whether a target is allowed.
     Check(Target),
-    /// A TCP connection.
+    /// Asks for a TCP connection.
     Connect(Target),
 }
 
-/// How a server answers.
+/// Codes of a server's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Code {
-    /// Yes: allowed, or connected; the bytes of the TCP connection follow.
+    /// The target is allowed or connected. The bytes of the TCP connection follow.
     Ready = 0,
-    /// No `--allow` names this target.
+    /// The target is not in `--allow`.
     NotAllowed = 1,
-    /// The target's host refused.
+    /// The host of the target refused the connection.
     Refused = 2,
-    /// The target could not be reached, or its name not be found.
+    /// The target cannot be reached, or its name cannot be resolved.
     Unreachable = 3,
-    /// The request was of another version or kind.
+    /// The request has an unknown version or kind.
     NotUnderstood = 4,
 }
 
 /// A server's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The code as it came: one that is not in [`Code`] is a failure of unknown kind.
+    /// The received code. A code that is not in [`Code`] is a failure of unknown kind.
     pub code: u8,
-    /// What the server's system said; at most 255 bytes.
+    /// The error text of the server's system, at most 255 bytes.
     pub detail: String,
 }
 
 impl Answer {
-    /// An answer with words; what is beyond 255 bytes is cut.
+    /// An answer with a text, of which at most 255 bytes are kept.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         let mut detail = detail.into();
         let fits = (0..=detail.len().min(usize::from(u8::MAX))).rev().find(|&end| detail.is_char_boundary(end));
@@ -68,7 +68,7 @@ impl Answer {
         self.code == Code::Ready as u8
     }
 
-    /// Whether no `--allow` names the target.
+    /// Whether it says that the target is not in `--allow`.
     pub fn is_not_allowed(&self) -> bool {
         self.code == Code::NotAllowed as u8
     }
@@ -96,7 +96,7 @@ impl std::error::Error for Answer {}
 /// Writes a request.
 ///
 /// # Errors
-/// When the stream fails.
+/// Fails if the stream fails.
 pub async fn write_request(to: &mut (impl AsyncWrite + Unpin), request: &Request) -> io::Result<()> {
     let (kind, target) = match request {
         Request::Check(target) => (CHECK, target),
@@ -115,10 +115,10 @@ pub async fn write_request(to: &mut (impl AsyncWrite + Unpin), request: &Request
     to.write_all(&bytes).await
 }
 
-/// Reads a request. The outer error is the stream's; the inner one is what to answer.
+/// Reads a request. The outer error is that of the stream, the inner one is the answer to send.
 ///
 /// # Errors
-/// When the stream fails or ends.
+/// Fails if the stream fails or ends.
 pub async fn read_request(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Result<Request, Answer>> {
     let not_understood = |why: &str| Ok(Err(Answer::new(Code::NotUnderstood, why)));
     let mut magic = [0; MAGIC.len() + 1];
@@ -136,7 +136,7 @@ pub async fn read_request(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Res
     Ok(parse(body).ok_or_else(|| Answer::new(Code::NotUnderstood, "the request is malformed")))
 }
 
-/// Bytes behind the host belong to later versions.
+/// Bytes after the host belong to later versions.
 fn parse(body: &[u8]) -> Option<Request> {
     let (&[kind, high, low, length], rest) = body.split_first_chunk::<FIXED>()?;
     let host = std::str::from_utf8(rest.get(..usize::from(length))?).ok()?;
@@ -151,7 +151,7 @@ fn parse(body: &[u8]) -> Option<Request> {
 /// Writes an answer.
 ///
 /// # Errors
-/// When the stream fails.
+/// Fails if the stream fails.
 pub async fn write_answer(to: &mut (impl AsyncWrite + Unpin), answer: &Answer) -> io::Result<()> {
     let mut bytes = Vec::with_capacity(MAGIC.len() + 3 + answer.detail.len());
     bytes.extend_from_slice(MAGIC);
@@ -163,8 +163,8 @@ pub async fn write_answer(to: &mut (impl AsyncWrite + Unpin), answer: &Answer) -
 /// Reads an answer.
 ///
 /// # Errors
-/// When the stream fails or ends; [`io::ErrorKind::InvalidData`] when the peer is no `tidewire serve` of this
-/// version.
+/// Fails if the stream fails or ends; [`io::ErrorKind::InvalidData`] if the peer is no `tidewire serve` of
+/// this version.
 pub async fn read_answer(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Answer> {
     let mut head = [0; MAGIC.len() + 3];
     from.read_exact(&mut head).await?;

@@ -33,9 +33,9 @@ const MOST_RECEIVE: u32 = 256 << 10;
 /// A receive buffer holds this many times what the stream takes at once (1.5 ms of its pace). Chosen: 6 ms,
 /// so that the stream does not run dry when the application's process wakes some milliseconds late.
 const SHARES: usize = 4;
-/// Bytes that wait unsent in our socket, at most, while the path is not fast. What the application does not
-/// read beyond that stays in the stream and stops its sender. Linux's BBR takes a connection with 2,400 bytes
-/// for limited by its application, with 32 KiB not (docs/lab.md). Over a fast path Linux bounds it.
+/// Maximum number of bytes that wait unsent in our socket while the path is not fast. Data beyond that stays
+/// in the stream and stops its sender. Linux's BBR takes a connection with 2,400 bytes for limited by its
+/// application, one with 32 KiB not (docs/lab.md). Over a fast path Linux limits it.
 const MOST_UNSENT: u32 = 32 << 10;
 /// Connections that wait to be accepted: as many as `std` and tokio ask for.
 const BACKLOG: u32 = 1_024;
@@ -71,8 +71,8 @@ impl Port {
         self.listener.accept().await
     }
 
-    /// The path's streams take `share` bytes at once: connections that begin from now on suit that. A
-    /// connection keeps the segment size that it began with, since its first packet announces it.
+    /// Adjusts to a path whose streams take `share` bytes at once. Only later connections use the new segment
+    /// size, because the first packet of a connection announces it.
     pub(super) fn follow(&self, share: usize) {
         let mut is_fast = self.is_fast.lock().unwrap_or_else(PoisonError::into_inner);
         if *is_fast != (share >= FAST_SHARE) {
@@ -111,29 +111,29 @@ fn shape(socket: SockRef<'_>, address: IpAddr, is_fast: bool) {
     }
 }
 
-/// Small writes leave at once, and a peer that vanished is noticed some day.
+/// Sends small writes at once, and detects a peer that has vanished.
 pub(super) fn tune(tcp: &TcpStream) {
     let _ = tcp.set_nodelay(true);
     let _ = set_socket_keepalive(tcp, true);
 }
 
 /// The receive buffer of one TCP connection, as large as the pace of its stream needs. It never shrinks,
-/// since a kernel cannot take back the window that it announced.
+/// because a kernel cannot take back a window that it announced.
 #[derive(Debug)]
 pub(super) struct ReceiveBuffer {
     size: usize,
 }
 
 impl ReceiveBuffer {
-    /// The buffer that `tcp` has now. Over a network it is left to the kernel.
+    /// The present buffer of `tcp`. Over a network the kernel sizes it.
     pub(super) fn of(tcp: &TcpStream) -> Self {
         let is_local = tcp.peer_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback());
         let size = if is_local { SockRef::from(tcp).recv_buffer_size().ok() } else { None };
         Self { size: size.unwrap_or(usize::MAX) }
     }
 
-    /// The stream takes `share` bytes at once: raises the buffer of `tcp` if that makes it at least twice as
-    /// large.
+    /// Raises the buffer of `tcp` for a stream that takes `share` bytes at once, if it becomes at least twice
+    /// as large.
     pub(super) fn follow(&mut self, tcp: &TcpStream, share: usize) {
         let wanted = share.saturating_mul(SHARES).min(MOST_RECEIVE as usize);
         if wanted / 2 >= self.size {

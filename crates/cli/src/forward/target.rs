@@ -1,7 +1,7 @@
-//! What is forwarded to, and from where: `HOST:PORT`, and ssh's `[ADDR:]PORT:HOST:PORT`.
+//! Targets of forwarding and the addresses to listen on: `HOST:PORT`, and ssh's `[ADDR:]PORT:HOST:PORT`.
 //!
-//! Parsed from the command line by both verbs, and from the wire by `serve`. Invariant: two spellings of one
-//! address are equal, so that an allow-list compares what is meant and not what was typed.
+//! Both verbs parse them from the command line, and `serve` from the wire. Invariant: two spellings of one
+//! address are equal, so an allow-list compares addresses and not texts.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -19,10 +19,10 @@ pub struct Target {
 }
 
 impl Target {
-    /// From a host without brackets and a port.
+    /// Makes a target of a host without brackets and a port.
     ///
     /// # Errors
-    /// When the host is neither a name nor an address, or the port is 0.
+    /// Fails if the host is neither a name nor an address, or the port is 0.
     pub fn new(host: &str, port: u16) -> Result<Self, TargetError> {
         let wrong = || TargetError { text: format!("{host}:{port}"), wanted: TARGET };
         let ordinary = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
@@ -46,7 +46,7 @@ impl Target {
         self.port
     }
 
-    /// Whether its own words name this machine, so that a loopback address is what was meant.
+    /// Whether the host is a name or address of this machine, so that loopback is intended.
     pub fn names_loopback(&self) -> bool {
         let name = self.host.as_str();
         name == "localhost" || name.ends_with(".localhost") || self.host.parse::<IpAddr>().is_ok()
@@ -74,19 +74,19 @@ impl FromStr for Target {
     }
 }
 
-/// One `-L`: where to listen, and what for.
+/// One `-L` option: the address to listen on, and the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalForward {
-    /// Where TCP connections are accepted; port 0 lets the system choose.
+    /// Address on which TCP connections are accepted. With port 0 the system chooses the port.
     pub listen: SocketAddr,
-    /// Where the far side takes them.
+    /// The target that the far side connects to.
     pub target: Target,
 }
 
 impl FromStr for LocalForward {
     type Err = TargetError;
 
-    /// `[ADDR:]PORT:HOST:PORT`; without ADDR, this machine only.
+    /// Parses `[ADDR:]PORT:HOST:PORT`. Without ADDR, only this machine can connect.
     fn from_str(text: &str) -> Result<Self, TargetError> {
         let wrong = || TargetError { text: text.to_owned(), wanted: LOCAL_FORWARD };
         let (address, port, host, target_port) = match fields(text).ok_or_else(wrong)?[..] {
@@ -103,7 +103,7 @@ impl FromStr for LocalForward {
     }
 }
 
-/// Parts at colons outside of brackets, without the brackets; `None` where brackets do not match.
+/// Splits at colons outside of brackets and removes the brackets; `None` if the brackets do not match.
 fn fields(text: &str) -> Option<Vec<&str>> {
     let mut fields = Vec::new();
     let mut rest = text;
@@ -124,7 +124,7 @@ fn fields(text: &str) -> Option<Vec<&str>> {
 const TARGET: &str = "HOST:PORT, as web.example:80 or [2001:db8::1]:80";
 const LOCAL_FORWARD: &str = "[ADDR:]PORT:HOST:PORT, as 8080:web.example:80 or [::1]:8080:[2001:db8::1]:80";
 
-/// A text that names no target.
+/// A text that is not a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetError {
     text: String,

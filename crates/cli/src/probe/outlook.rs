@@ -63,22 +63,22 @@ pub struct Point {
     pub p99_ms: f64,
 }
 
-/// All of it.
+/// A prediction.
 #[derive(Clone, Debug)]
 pub struct Outlook {
-    /// For what.
+    /// The path and the flow.
     pub ground: Ground,
     /// Plain retransmission.
     pub asking: Point,
-    /// What the transport would choose.
+    /// The point that the transport would choose.
     pub chosen: Point,
-    /// The code at rising overhead; empty where next to nothing is lost.
+    /// The code at rising overhead; empty if hardly anything is lost.
     pub code: Vec<Point>,
-    /// For the target that was given, if one was.
+    /// The plan for the target, if one was given.
     pub plan: Option<Plan>,
 }
 
-/// Predicts for a flow on this ground; `config` says what the transport is asked for. Some 0.3 s.
+/// Predicts a flow on this path. `config` has the target and the limits. Takes about 0.3 s.
 pub fn predict(ground: Ground, config: &Config) -> Outlook {
     let model = Model::new(ground);
     let taken = model.taken();
@@ -113,7 +113,7 @@ impl Model {
         Self { ground, interval, asking: Asking::new(ground.loss, ground.burst, answer).ok() }
     }
 
-    /// Repairs per source symbol that make the losses good.
+    /// Repairs per source symbol that replace the losses.
     fn taken(&self) -> f64 {
         self.ground.loss / (1.0 - self.ground.loss).max(1e-3)
     }
@@ -130,8 +130,9 @@ impl Model {
         }
     }
 
-    /// In-order delay that a fraction `q` keeps to: what the code has not made good by then is asked for, so
-    /// that no delay is beyond plain retransmission's.
+    /// In-order delay that a fraction `q` of the symbols does not exceed. A symbol that the code has not
+    /// decoded by the time of a retransmission is retransmitted, so no delay exceeds that of plain
+    /// retransmission.
     fn quantile(&self, repair: f64, q: f64) -> Duration {
         let asking = self.asking.and_then(|asking| asking.quantile(q)).unwrap_or(f64::INFINITY);
         let most = Duration::try_from_secs_f64(asking * self.interval.as_secs_f64()).unwrap_or(UNKNOWN);

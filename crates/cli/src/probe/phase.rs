@@ -1,4 +1,4 @@
-//! One phase of a probe: a bench over a connection of its own, watched while it runs.
+//! One phase of a probe: a bench over its own connection, which is watched while it runs.
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
@@ -16,63 +16,62 @@ use crate::link::Link;
 use crate::report::{Console, Summary, rate};
 use crate::session::{self, CUT_OFF, DONE, unless_interrupted};
 
-/// Rate of the records of the light phase, in bits per second. Chosen: little on any path that is worth
-/// coding for, and too little to fill a queue.
+/// Rate of the records of the light phase, in bits per second. Chosen: little on any path where coding is
+/// useful, and too little to fill a queue.
 pub const LIGHT_RATE: u64 = 1_000_000;
 /// Bytes of a record of the light phase. Each record is a packet of its own: 417 a second, so twelve seconds
 /// show 500 losses of a path that loses 10 %. The packets are as far apart as full packets at 5 Mbit/s,
 /// because bursts of losses also have a length in time.
 const LIGHT_RECORD: u32 = 300;
-/// Record of the full phase: a packet's worth, as of `bench`.
+/// Record of the full phase: one packet, as for `bench`.
 const FULL_RECORD: u32 = 1_200;
-/// Part of the whole time that the light phase has: what it measures needs many packets and sends few.
+/// Fraction of the total time for the light phase. Its measurements need many packets, and it sends few.
 const LIGHT_PART: f64 = 0.6;
-/// Part of the full phase in which the rate is being found, so that it is not counted: 2.7 s of 8.
+/// Fraction of the full phase in which the rate is still being found and nothing is counted: 2.7 s of 8.
 const FINDING: f64 = 1.0 / 3.0;
-/// How often the connection is looked at: more often than FEEDBACK brings round trips on most paths, and next
-/// to no work.
+/// Interval of polling the connection: shorter than that of FEEDBACK on most paths, and hardly any work.
 const LOOK: Duration = Duration::from_millis(10);
-/// How often something is said: to a program, and to people without a terminal.
+/// Interval of reports to a program, and to people without a terminal.
 const EVENT_PERIOD: Duration = Duration::from_secs(1);
 const LINE_PERIOD: Duration = Duration::from_secs(5);
 
-/// How heavy the load is.
+/// The load of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pressure {
-    /// [`LIGHT_RATE`], and nothing repaired before it is asked for: what the path does to a few packets.
+    /// [`LIGHT_RATE`] and no proactive repair: what the path does to a few packets.
     Light,
-    /// As much as rate control lets go.
+    /// As much as rate control allows.
     Full,
 }
 
-/// Where and how.
+/// The arguments of a probe.
 pub struct Probe<'a> {
-    /// Where to.
+    /// The far end.
     pub link: &'a Link,
-    /// What opens the link.
+    /// The credentials that open the link.
     pub credentials: &'a Credentials,
-    /// Of the full phase.
+    /// Configuration of the full phase.
     pub config: &'a Config,
-    /// Of both phases.
+    /// Duration of both phases together.
     pub time: Duration,
-    /// Where to speak.
+    /// Where output goes.
     pub console: &'a Console,
 }
 
-/// What is seen of a connection under way.
+/// Observations of a running connection.
 #[derive(Default)]
 struct Seen {
     rtts: Vec<f64>,
     samples: u32,
-    /// When the first and the last look that count were, and the IP bytes that had left.
+    /// The first and the last observation that count: when, and the IP bytes sent by then.
     first: Option<(Instant, u64)>,
     last: Option<(Instant, u64)>,
 }
 
-/// Runs one phase; also the summary of its bench.
+/// Runs one phase. Also returns the summary of its bench.
 ///
 /// # Errors
-/// [`Exit::Unreachable`] when nothing answers or the connection is lost.
+/// [`Exit::Unreachable`] if nothing answers or the connection is lost.
 pub async fn measure(load: Pressure, probe: &Probe<'_>) -> Result<(Phase, Summary), Failure> {
     let part = if load == Pressure::Light { LIGHT_PART } else { 1.0 - LIGHT_PART };
     let length = probe.time.mul_f64(part);
@@ -85,7 +84,7 @@ pub async fn measure(load: Pressure, probe: &Probe<'_>) -> Result<(Phase, Summar
     let (endpoint, connection) = unless_interrupted(connecting).await?;
     let mut seen = Seen::default();
     let plan = load.plan(length);
-    // What bench would say of its intervals is said by the watch.
+    // The watch reports in place of the bench.
     let quiet = Console::new(false, true);
     let measured = unless_interrupted(async {
         tokio::select! {
@@ -141,7 +140,7 @@ impl Seen {
     }
 }
 
-/// Looks at a connection for as long as it is polled, and says what it sees.
+/// Polls a connection as long as it is polled itself, and reports what it sees.
 async fn watch(
     connection: &Connection,
     load: Pressure,
@@ -222,7 +221,7 @@ impl Probing {
     }
 }
 
-/// Takes its line off the screen in the end, whichever way that comes.
+/// Clears the progress line when it is dropped.
 struct ClearOnDrop(ProgressBar);
 
 impl Drop for ClearOnDrop {

@@ -1,23 +1,23 @@
-//! The spread of one figure over several runs: its median and its range.
+//! The spread of a figure over several runs: median and range.
 //!
 //! The verb `lab run --peer` prints one for each figure of a peer, in its table and with `--json`. Invariant:
-//! a figure that one run lacks has no spread.
+//! a figure that is missing in one run has no spread.
 
 use serde::Serialize;
 
-/// The middle of several runs, and their range.
+/// Median and range of several runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// The middle one, or the mean of the two in the middle.
+    /// The middle value, or the mean of the two middle values.
     pub median: f64,
-    /// The least.
+    /// The least value.
     pub least: f64,
-    /// The greatest.
+    /// The greatest value.
     pub greatest: f64,
 }
 
 impl Spread {
-    /// Of a figure that every run has; none of nothing.
+    /// The spread of a figure that every run has; `None` if a value is missing or there are no runs.
     pub fn of(values: impl Iterator<Item = Option<f64>>) -> Option<Self> {
         let mut values = values.collect::<Option<Vec<f64>>>()?;
         values.sort_by(f64::total_cmp);
@@ -26,7 +26,7 @@ impl Spread {
         Some(Self { median: middle, least, greatest })
     }
 
-    /// For tables: the median, and the range where it is one.
+    /// The median for a table, with the range if the values differ.
     pub fn print(self, decimals: usize) -> String {
         let [median, least, greatest] = [self.median, self.least, self.greatest].map(|v| format!("{v:.decimals$}"));
         if least == greatest { median } else { format!("{median} ({least}-{greatest})") }

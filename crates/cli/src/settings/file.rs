@@ -1,4 +1,4 @@
-//! One file of settings: TOML, with keys for all verbs at the top and a section for each verb.
+//! Reads a settings file: TOML with keys for all verbs at the top, and a section for each verb.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::{Origin, Setting, SettingsError};
 
-/// The settings of a file, in its order; what they say is not yet checked.
+/// The settings of a file, in its order. They are not checked yet.
 pub fn read(path: &Path) -> Result<Vec<Setting>, SettingsError> {
     let text = std::fs::read_to_string(path).map_err(|error| SettingsError {
         origin: path.display().to_string(),
@@ -18,7 +18,7 @@ pub fn read(path: &Path) -> Result<Vec<Setting>, SettingsError> {
     parse(&text, path)
 }
 
-/// As [`read`], of a text that stands in `path`.
+/// The same for a text of the file `path`.
 pub fn parse(text: &str, path: &Path) -> Result<Vec<Setting>, SettingsError> {
     let document = DeTable::parse(text).map_err(|error| {
         let line = error.span().map_or(1, |span| line(text, span.start));
@@ -54,7 +54,7 @@ fn setting(
     Ok(setting)
 }
 
-/// As they would stand on the command line.
+/// The values as they would be written on the command line.
 fn values(value: &DeValue<'_>) -> Option<Vec<String>> {
     match value {
         DeValue::String(text) => Some(vec![text.to_string()]),

@@ -77,7 +77,7 @@ impl Settings {
     /// Loads the settings of the environment and of the files that exist.
     ///
     /// # Errors
-    /// For the first wrong one.
+    /// Returns the first wrong setting.
     pub fn load(command: &Command) -> Result<Self, SettingsError> {
         let mut settings = environment();
         for path in files() {
@@ -89,7 +89,7 @@ impl Settings {
     /// Loads the settings of one file.
     ///
     /// # Errors
-    /// For the first wrong one.
+    /// Returns the first wrong setting.
     pub fn of_file(path: &Path, command: &Command) -> Result<Self, SettingsError> {
         Self(file::read(path)?).checked(command)
     }
@@ -98,7 +98,7 @@ impl Settings {
     /// in errors.
     ///
     /// # Errors
-    /// For the first wrong setting.
+    /// Returns the first wrong setting.
     pub fn parse(text: &str, path: &Path, command: &Command) -> Result<Self, SettingsError> {
         Self(file::parse(text, path)?).checked(command)
     }
@@ -232,7 +232,7 @@ pub fn options(verb: &Command) -> impl Iterator<Item = (&str, &Arg)> {
     named.filter(|(long, _)| !matches!(*long, "help" | "version"))
 }
 
-/// The files that are read when none is named: the user's first. One that is named must be there.
+/// The files that are read if none is named, the user's first. A named file must exist.
 fn files() -> Vec<PathBuf> {
     if let Some(path) = std::env::var_os(FILE_VARIABLE) {
         return vec![path.into()];
@@ -257,7 +257,7 @@ fn environment() -> Vec<Setting> {
     SHARED.iter().filter_map(|key| setting(key)).collect()
 }
 
-/// A key that is not among those known.
+/// An unknown key, and the known ones.
 struct Unknown<'a>(&'a str, &'a [String]);
 
 impl fmt::Display for Unknown<'_> {
@@ -266,11 +266,11 @@ impl fmt::Display for Unknown<'_> {
     }
 }
 
-/// A wrong setting, and where it stands.
+/// A wrong setting and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingsError {
     origin: String,
-    /// With its section; empty when the file is no TOML.
+    /// The key with its section; empty if the file is not TOML.
     key: String,
     problem: String,
 }
@@ -308,7 +308,7 @@ mod tests {
         };
         assert_eq!(max_rate(&["tidewire", "receive"]), ["20mbit"]);
         assert_eq!(max_rate(&["tidewire", "receive", "--max-rate", "1mbit"]), ["1mbit"]);
-        // Its own section counts more, and gives what is required.
+        // The section of the verb has precedence, and satisfies a required option.
         assert_eq!(max_rate(&["tidewire", "serve"]), ["5mbit"]);
         assert_eq!(settings.find("serve", "max-rate").unwrap().origin, Origin::File("c.toml".into(), 4));
     }
