@@ -1,10 +1,9 @@
-//! Opens what a sender found, beneath the folder that it was found in and through no symbolic link.
+//! Opens the files of a sender beneath the folder that was named, and never through a symbolic link.
 //!
-//! The scan names files by path. Until a file is opened, whoever may write to one of the folders on the way
-//! can put a symbolic link in its place, and a path would then lead out of what the user named. So the scan
-//! opens the folder that holds each argument ([`Root`]), and the sender opens each name from that handle.
-//! Invariant: what is opened lies beneath the folder that was opened by the scan, whatever happened to paths
-//! meanwhile.
+//! The scan finds files by path. Until a file is opened, anybody who may write to a folder on the way can put
+//! a symbolic link in its place, and the path would then lead out of the named folder. So the scan opens the
+//! folder that contains each argument ([`Root`]), and the sender opens each name from that handle. Invariant:
+//! an opened file lies beneath the folder that the scan opened, whatever happened to paths meanwhile.
 
 use std::fs::File;
 use std::io;
@@ -16,21 +15,21 @@ use std::sync::Arc;
 
 use super::RelativePath;
 
-/// The folder that holds an argument of `send`.
+/// The folder that contains an argument of `send`.
 #[cfg(unix)]
 #[derive(Clone, Debug)]
 pub(super) struct Root(Arc<std::os::fd::OwnedFd>);
 
-/// The folder that holds an argument of `send`.
+/// The folder that contains an argument of `send`.
 #[cfg(not(unix))]
 #[derive(Clone, Debug)]
 pub(super) struct Root(PathBuf);
 
 #[cfg(unix)]
 impl Root {
-    /// Opens the folder `path`; the user named it, so links on the way to it are followed.
+    /// Opens the folder `path`. The user named it, so links on the way to it are followed.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        // A folder on the way may be searched but not read: a handle that only leads on needs no more.
+        // A folder on the way may be searchable but not readable, which is enough for this handle.
         #[cfg(target_os = "linux")]
         let flags = OFlags::PATH;
         #[cfg(not(target_os = "linux"))]
@@ -39,14 +38,14 @@ impl Root {
         Ok(Self(Arc::new(folder)))
     }
 
-    /// Opens `name` for reading. Never waits for the other end of a pipe that was put there.
+    /// Opens `name` for reading. Never blocks on a named pipe.
     pub(super) fn read(&self, name: &RelativePath) -> io::Result<File> {
         #[cfg(target_os = "linux")]
         {
             use rustix::fs::ResolveFlags;
             let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
             match rustix::fs::openat2(&*self.0, name.as_str(), READ, Mode::empty(), beneath) {
-                // Systems before Linux 5.6, and sandboxes that do not know the call.
+                // Systems before Linux 5.6, and sandboxes that refuse the system call.
                 Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {}
                 opened => return Ok(opened?.into()),
             }
@@ -54,7 +53,7 @@ impl Root {
         self.read_step_by_step(name)
     }
 
-    /// The same where the system has no call for it: each folder is opened from the one before.
+    /// The same for systems without that call: opens each folder from the one before.
     fn read_step_by_step(&self, name: &RelativePath) -> io::Result<File> {
         let (parents, last) = name.split();
         let mut folder = Arc::clone(&self.0);
@@ -68,7 +67,7 @@ impl Root {
 
 #[cfg(not(unix))]
 impl Root {
-    /// Remembers the folder `path`: this system opens by path only.
+    /// Remembers the folder `path`. This system opens only by path.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self(path.to_owned()))
     }
@@ -94,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads a file by either way.
+    /// One of the two ways to open a file.
     type Open = fn(&Root, &RelativePath) -> io::Result<File>;
 
     #[test]
@@ -121,7 +120,7 @@ mod tests {
             for linked in ["d/f", "near/f", "l"] {
                 assert!(read(linked).is_err(), "{linked} was followed");
             }
-            // The folder itself may be replaced too: the handle stays.
+            // Even if the folder itself is replaced, the handle stays.
             fs::rename(&inside, folder.path().join("elsewhere")).unwrap();
             symlink(&outside, &inside).unwrap();
             assert!(read("f").is_err());

@@ -1,16 +1,16 @@
-//! What a receiver writes down about the part of a file, so that a later session can go on with it
+//! What a receiver stores about an incomplete file, so that a later session can continue it
 //! (`docs/transfer.md` section 4).
 //!
-//! A part writes one after each group, into one of two slots in turn: a power failure while one is written
-//! leaves the other. Invariant: whoever writes a checkpoint has flushed the bytes that it speaks of.
+//! A part writes a checkpoint after each group, alternately into two slots, so a power failure during a write
+//! leaves the other slot. Invariant: the bytes that a checkpoint covers were flushed before it is written.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use super::Key;
 use super::tree::Prefix;
 
-/// Bytes of a slot: the longest checkpoint has 43 chaining values and 1,532 bytes; rounded up to a page,
-/// which systems write whole.
+/// Size of a slot. The longest checkpoint has 43 chaining values and 1,532 bytes; a slot is a page, which
+/// systems write as a whole.
 const SLOT: usize = 4096;
 const MAGIC: &[u8; 8] = b"TWSTATE\x02";
 /// Bytes of the hash at the end.
@@ -34,19 +34,19 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Writes it into the slot whose turn it is.
+    /// Writes it into the next slot.
     pub(super) fn write(&self, to: &mut std::fs::File) -> io::Result<()> {
         to.seek(SeekFrom::Start(self.prefix.groups() % 2 * SLOT as u64))?;
         to.write_all(&self.emit())
     }
 
-    /// Writes it into both slots: later ones, if there were any, are void.
+    /// Writes it into both slots, so that later checkpoints become void.
     pub(super) fn write_alone(&self, to: &mut std::fs::File) -> io::Result<()> {
         to.rewind()?;
         to.write_all(&[self.emit(), self.emit()].concat())
     }
 
-    /// Reads both slots and returns the later one that is valid and claims at most `bytes` bytes.
+    /// Reads both slots. Returns the later one that is valid and covers at most `bytes` bytes.
     pub fn read(from: &mut impl Read, bytes: u64) -> Option<Self> {
         let mut slots = Vec::new();
         from.take(2 * SLOT as u64).read_to_end(&mut slots).ok()?;
@@ -125,7 +125,7 @@ mod tests {
             bytes
         };
         assert_eq!(read(&[], u64::MAX), None);
-        // The first goes to the second slot; the first slot is a hole then.
+        // The first checkpoint goes to the second slot, so the first slot is a hole.
         assert_eq!(read(&state(&checkpoint(1), false), u64::MAX), Some(1));
         let bytes = state(&checkpoint(2), false);
         assert_eq!(Checkpoint::read(&mut &bytes[..], u64::MAX), Some(checkpoint(2)));

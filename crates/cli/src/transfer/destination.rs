@@ -1,10 +1,10 @@
-//! The folder that a receiver writes into, and nothing outside it: each directory on the way is opened by its
-//! handle and never through a link, so neither a hostile path nor a link planted meanwhile leads elsewhere.
+//! The folder that a receiver writes into. Nothing is written outside it: each directory on the way is opened
+//! by its handle and never through a link, so neither a hostile path nor a link planted meanwhile leads
+//! elsewhere.
 //!
-//! Files on their way in are [`Part`]s in one folder of it, so that a session finds what an earlier one left
-//! ([`Session`](super::session::Session)). The receiver calls this, off the asynchronous threads. Invariant:
-//! a part is written through one handle at a time, in this process (`active`) and among processes (a lock on
-//! the file).
+//! Incomplete files are [`Part`]s in one subfolder, so that a session finds what an earlier one left
+//! ([`Session`](super::session::Session)). The receiver calls this on blocking threads. Invariant: a part is
+//! written through one handle at a time, in this process (`active`) and among processes (a lock on the file).
 
 use std::collections::HashMap;
 use std::io;
@@ -25,23 +25,24 @@ use super::{Entry, Key, Reason, RelativePath};
 
 /// Name of the folder of parts.
 pub(super) const PARTS: &str = ".tidewire-parts";
-/// Most parts that a session offers: a connection leaves one at most, so this is as many killed transfers.
+/// Maximum number of parts that a session offers. A connection leaves at most one, so this is as many killed
+/// transfers.
 pub(super) const MAX_PARTS: usize = 256;
-/// How long a part waits for somebody to go on with it. Chosen: longer than an outage or a holiday weekend.
+/// How long a part is kept. Chosen: longer than an outage or a long weekend.
 const PART_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Why the destination refused something, with what the operating system said.
+/// Why the destination refused an entry, with the error text of the operating system.
 pub(super) type Refusal = (Reason, String);
 
-/// The parts that this process writes, by the stem of their names.
+/// The parts that this process is writing, by the stem of their names.
 type Active = HashMap<Key, Weak<Mutex<Option<Writing>>>>;
 
-/// An open folder to receive into.
+/// An open folder that receives files.
 #[derive(Debug)]
 pub struct Destination {
     root: Dir,
     quota: Arc<Quota>,
-    /// Held while parts, and the folder of parts, come and go.
+    /// Locked while parts, or the folder of parts, are made or removed.
     active: Mutex<Active>,
 }
 
@@ -70,7 +71,7 @@ impl Destination {
         Ok(Self { root, quota: Arc::default(), active: Mutex::default() })
     }
 
-    /// The same, but no more than `limits` is taken.
+    /// The same destination with these limits.
     pub fn limited(self, limits: Limits) -> Self {
         Self { quota: Quota::new(limits), ..self }
     }
@@ -80,16 +81,16 @@ impl Destination {
         &self.root
     }
 
-    /// Makes the directory `path` and those above it, where missing. The receiver may enter and write to it,
-    /// whatever `mode` says.
+    /// Makes the directory `path` and those above it if they are missing. The receiver may enter and write to
+    /// it, whatever `mode` says.
     pub(super) fn create_directory(&self, path: &RelativePath, mode: u16) -> Result<(), Refusal> {
         let (parents, name) = path.split();
         let directory = self.descend(parents)?;
         self.enter(&directory, name, u32::from(mode) | 0o700).map(|_| ())
     }
 
-    /// Begins the file of `entry`, which `peer` sends in `job`, or goes on after `prefix`. A part of the same
-    /// source that a lost connection of this peer still holds is taken from it.
+    /// Starts the file of `entry`, which `peer` sends in `job`, or continues it after `prefix`. If a lost
+    /// connection of this peer still holds a part of the same source, the part is taken from it.
     pub(super) fn create_file(
         &self,
         path: &RelativePath,
@@ -108,7 +109,7 @@ impl Destination {
             take_over(&active, stem, prefix);
             let log = Log { peer, job, path: Key::of_path(&entry.path), source: entry.source, stem, file: None };
             match prefix {
-                // The file itself and the bytes before were charged when they came.
+                // The file itself and the bytes before `prefix` were charged when they arrived.
                 Some(prefix) => {
                     let charge = self.quota.charge(entry.size.saturating_sub(prefix.offset()), 0)?;
                     opening::resume(folder, log, entry.size, prefix, charge)?
@@ -122,7 +123,7 @@ impl Destination {
         Ok(Part::new(slot, directory, name))
     }
 
-    /// The parts that `peer` can go on with, after removing those that nobody can.
+    /// The parts that `peer` can continue. Removes parts that nobody can continue.
     pub(super) fn survey(&self, peer: Key) -> io::Result<Vec<Checkpoint>> {
         let active = self.active();
         let folder = match self.root.open_dir_nofollow(PARTS) {
@@ -155,8 +156,7 @@ impl Destination {
         Ok(found)
     }
 
-    /// Removes the part `stem`, also from under a lost connection that still holds it, but not from another
-    /// process.
+    /// Removes the part `stem`, even if a lost connection still holds it, but not if another process does.
     pub(super) fn discard(&self, stem: Key) {
         let active = self.active();
         let Ok(folder) = self.root.open_dir_nofollow(PARTS) else { return };
@@ -168,7 +168,7 @@ impl Destination {
         }
     }
 
-    /// A file in the folder of parts, opened to read and write, made where it is missing.
+    /// Opens a file in the folder of parts for reading and writing. Creates it if it is missing.
     pub(super) fn open_list(&self, name: &str) -> io::Result<std::fs::File> {
         let _guard = self.active();
         let folder = self.create_parts().map_err(|(_, detail)| io::Error::other(detail))?;
@@ -177,18 +177,18 @@ impl Destination {
         Ok(folder.open_with(name, &options)?.into_std())
     }
 
-    /// Removes a file from the folder of parts, and the folder if nothing is left in it.
+    /// Removes a file from the folder of parts, and the folder if it is empty then.
     pub(super) fn tidy(&self, name: Option<&str>) {
         let _guard = self.active();
         if let (Some(name), Ok(folder)) = (name, self.root.open_dir_nofollow(PARTS)) {
             let _ = folder.remove_file(name);
         }
-        // Fails where something is left.
+        // Fails if the folder is not empty.
         let _ = self.root.remove_dir(PARTS);
     }
 
     fn active(&self) -> MutexGuard<'_, Active> {
-        // Every change is one store: a poisoned map is still whole.
+        // Every change is a single store, so a poisoned map is still consistent.
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -203,7 +203,7 @@ impl Destination {
         .map_err(|error| blocked(&self.root, PARTS, error))
     }
 
-    /// Opens the directory named by `names`, making those missing.
+    /// Opens the directory with these names, and makes missing ones.
     fn descend<'a>(&self, names: impl Iterator<Item = &'a str>) -> Result<Dir, Refusal> {
         let mut directory = self.root.try_clone().map_err(refusal)?;
         for name in names {
@@ -212,7 +212,7 @@ impl Destination {
         Ok(directory)
     }
 
-    /// Opens the directory `name` of `parent`, and makes it where it is missing.
+    /// Opens the directory `name` of `parent`. Makes it if it is missing.
     fn enter(&self, parent: &Dir, name: &str, mode: u32) -> Result<Dir, Refusal> {
         match parent.open_dir_nofollow(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -227,8 +227,8 @@ impl Destination {
     }
 }
 
-/// Creates the folder `path` with mode 0700, less the umask. A folder that another process created meanwhile
-/// is no error.
+/// Creates the folder `path` with mode 0700 and the umask. A folder that another process created meanwhile is
+/// no error.
 fn create_private(path: &Path) -> io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     #[cfg(unix)]
@@ -239,7 +239,7 @@ fn create_private(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a directory, unless somebody else just did.
+/// Makes a directory, unless it was just made by another process.
 fn make_directory(parent: &Dir, name: &str, mode: u32) -> io::Result<()> {
     #[cfg_attr(not(unix), expect(unused_mut, reason = "a mode is what changes it"))]
     let mut builder = DirBuilder::new();
@@ -253,8 +253,8 @@ fn make_directory(parent: &Dir, name: &str, mode: u32) -> io::Result<()> {
     }
 }
 
-/// Takes the part `stem` from the connection of this process that writes it, if one does: its next write
-/// fails. The bytes of `prefix` stay charged.
+/// Takes the part `stem` from the connection of this process that writes it, if there is one. The next write
+/// of that connection fails. The bytes of `prefix` stay charged.
 fn take_over(active: &Active, stem: Key, prefix: Option<&Prefix>) {
     let writing = active.get(&stem).and_then(Weak::upgrade).and_then(|slot| lock(&slot).take());
     if let (Some(mut writing), Some(prefix)) = (writing, prefix) {
@@ -273,7 +273,7 @@ fn blocked(parent: &Dir, name: &str, error: io::Error) -> Refusal {
     }
 }
 
-/// What an error of the operating system is on the wire.
+/// The reason on the wire for an error of the operating system.
 pub(super) fn refusal(error: io::Error) -> Refusal {
     let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
     (if full { Reason::NoSpace } else { Reason::Unwritable }, error.to_string())
@@ -290,7 +290,7 @@ fn same_file_system(_: &Dir, _: &Dir) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Whether nobody has written to a file for so long that nobody will.
+/// Whether a file was not written to for longer than [`PART_LIFETIME`].
 fn is_old(folder: &Dir, name: &str) -> bool {
     let modified = folder.symlink_metadata(name).and_then(|metadata| metadata.modified());
     modified.is_ok_and(|modified| {
@@ -298,7 +298,7 @@ fn is_old(folder: &Dir, name: &str) -> bool {
     })
 }
 
-/// What a part is good for.
+/// What can be done with a part.
 enum Look {
     Resumable(Checkpoint),
     InUse,
@@ -308,7 +308,8 @@ enum Look {
 fn look(folder: &Dir, name: &str, stem: &str, active: &Active) -> Look {
     let writer =
         active.values().filter_map(Weak::upgrade).any(|slot| lock(&slot).as_ref().is_some_and(|w| w.part == name));
-    // Ours may be of a connection that is lost and does not know it yet: what it flushed is offered.
+    // A part of this process may belong to a connection that is lost without knowing it. Its flushed bytes
+    // are offered.
     if !writer && !matches!(lock_existing(folder, name), Ok(Some(_))) {
         return Look::InUse;
     }

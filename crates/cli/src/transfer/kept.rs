@@ -1,8 +1,7 @@
-//! The list of files that a job has kept so far: should the transfer be cut off, they are not sent again.
+//! The list of files that a job has kept so far, so that a cut-off transfer does not send them again.
 //!
-//! A session reads it once, adds to it behind each file, and removes it when the job is done. Invariant: a
-//! file is added after it was verified, flushed and renamed, and counts later only while it stands as it was
-//! left.
+//! A session reads it once, adds each complete file, and removes it when the job is done. Invariant: a file
+//! is added after it was verified, flushed and renamed. Later it counts only if it is unchanged.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,7 +13,7 @@ use cap_std::fs::{Dir, Metadata};
 use super::standing::Standing;
 use super::{Destination, Key, RelativePath};
 
-/// Most files on a list: 64 MiB of keys and identities in memory. Files beyond are sent again.
+/// Maximum number of files on a list: 64 MiB of keys and identities in memory. Further files are sent again.
 pub(super) const MAX_KEPT: usize = 1 << 20;
 /// Bytes of a record besides its path: length of the path, source, size, modified, check.
 const CHECK: usize = 8;
@@ -24,15 +23,15 @@ const CHECK: usize = 8;
 pub(super) struct Kept {
     name: String,
     known: HashMap<Key, Key>,
-    /// How many are on the list, and where it ends.
+    /// Number of files on the list, and its length in bytes.
     length: usize,
     end: u64,
     file: Option<File>,
 }
 
 impl Kept {
-    /// Reads the list of `peer`'s `job`, if there is one, and adds what stands to `standing`. A list that
-    /// cannot be read counts as none.
+    /// Reads the list of `peer`'s `job`, if there is one, and adds unchanged files to `standing`. A list that
+    /// cannot be read counts as empty.
     pub(super) fn load(
         destination: &Destination,
         parts: Option<Dir>,
@@ -49,7 +48,7 @@ impl Kept {
                 kept.length += 1;
                 kept.end += bytes;
                 let path = Key::of_path(record.path.as_str().as_bytes());
-                // The last word on a path counts.
+                // The last record of a path counts.
                 kept.known.remove(&path);
                 if let Some(metadata) = record.standing(destination.root()) {
                     kept.known.insert(path, record.source);
@@ -65,7 +64,7 @@ impl Kept {
         &self.name
     }
 
-    /// The files that stand as they were left: path and source of each.
+    /// The unchanged files: path and source of each.
     pub(super) fn known(&self) -> impl Iterator<Item = (Key, Key)> {
         self.known.iter().map(|(path, source)| (*path, *source))
     }
@@ -75,7 +74,7 @@ impl Kept {
         self.known.get(&path) == Some(&source)
     }
 
-    /// Adds a file. One that cannot be added will be sent again, should it come to that.
+    /// Adds a file. A file that cannot be added will be sent again if the transfer is cut off.
     pub(super) fn add(
         &mut self,
         destination: &Destination,
@@ -88,7 +87,7 @@ impl Kept {
             return;
         }
         if self.file.is_none() {
-            // What follows the end is a record that was cut off.
+            // Bytes after the end are a record that was cut off.
             let opened = destination.open_list(&self.name).ok();
             self.file = opened.filter(|file| file.set_len(self.end).is_ok());
         }
@@ -111,7 +110,7 @@ struct Record {
 }
 
 impl Record {
-    /// The file, if it is there as it was left.
+    /// The file, if it is there and unchanged.
     fn standing(&self, root: &Dir) -> Option<Metadata> {
         root.symlink_metadata(self.path.as_str()).ok().filter(|now| {
             let modified = now.modified().is_ok_and(|modified| wire_time(modified.into_std()) == self.modified);
@@ -135,7 +134,7 @@ impl Record {
     }
 }
 
-/// The next whole record, and its bytes.
+/// The next complete record, and its length.
 fn read(from: &mut impl Read) -> Option<(Record, u64)> {
     let mut bytes = vec![0; 2];
     from.read_exact(&mut bytes).ok()?;

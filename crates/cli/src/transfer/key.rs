@@ -1,19 +1,18 @@
-//! Names of 16 bytes for what the two sides of a transfer speak about: a job, a path, the content of a
-//! source.
+//! Names of 16 bytes for jobs, paths and contents of sources, which the two sides of a transfer exchange.
 //!
-//! Hashes, each with a context of its own, so that one is never taken for another. Both sides compute the
-//! keys of paths; the others are opaque to the receiver, which compares them and names its parts by them.
+//! They are hashes, each kind with its own context, so that kinds cannot be confused. Both sides compute the
+//! keys of paths. The others are opaque to the receiver, which compares them and names its parts by them.
 
 use std::fmt;
 
 use tidewire::PublicKey;
 
-/// Such a name.
+/// A name of 16 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub [u8; Self::LEN]);
 
 impl Key {
-    /// Bytes on the wire. Two of 2^32 files get the same one with probability 2^-65.
+    /// Length on the wire. Two of 2^32 files get the same name with probability 2^-65.
     pub const LEN: usize = 16;
 
     /// The key of a path as on the wire.
@@ -21,24 +20,24 @@ impl Key {
         Self::derive("tidewire 2 transfer path", &[path])
     }
 
-    /// The key of who sends: one for each public key, and one for all that share a secret, who are the same
-    /// to a receiver.
+    /// The key of a sender: one for each public key, and one for all peers that share a secret, which a
+    /// receiver cannot distinguish.
     pub(super) fn of_peer(peer: Option<&PublicKey>) -> Self {
         let key = peer.map(ToString::to_string).unwrap_or_default();
         Self::derive("tidewire 2 transfer peer", &[key.as_bytes()])
     }
 
-    /// The key that names what a receiver keeps for `peer` of `what`: a source, or a job.
+    /// The key under which a receiver keeps data of `peer` about `what`: a source or a job.
     pub(super) fn of_peers(peer: Self, what: Self) -> Self {
         Self::derive("tidewire 2 transfer part", &[&peer.0, &what.0])
     }
 
-    /// The key of what a command sends: its absolute paths.
+    /// The key of a command's arguments: their absolute paths.
     pub(super) fn of_job<'a>(paths: impl Iterator<Item = &'a [u8]>) -> Self {
         Self::derive("tidewire 2 transfer job", &paths.collect::<Vec<_>>())
     }
 
-    /// The key of a file's content, as far as that can be told without reading it.
+    /// The key of a file's content, as far as it is known without reading the file.
     pub(super) fn of_source(inode: u64, size: u64, modified: (i64, u32), mode: u16) -> Self {
         let parts: [&[u8]; 5] = [
             &inode.to_be_bytes(),
@@ -50,7 +49,7 @@ impl Key {
         Self::derive("tidewire 2 transfer source", &parts)
     }
 
-    /// Each part goes in with its length, so that no two lists are the same bytes.
+    /// Each part is hashed with its length, so that no two lists have the same bytes.
     fn derive(context: &str, parts: &[&[u8]]) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key(context);
         for part in parts {

@@ -1,8 +1,7 @@
-//! Who may read, write and execute what arrives: the sender's mode, less what the receiver's umask takes
-//! away.
+//! Permissions of received files: the sender's mode without the bits that the receiver's umask removes.
 //!
-//! A part is its owner's alone while it is written, so its mode is set when it is whole. That needs the umask
-//! itself, which a system applies only to what it creates.
+//! Only its owner can open a part while it is written, so the mode is set when the file is complete. That
+//! needs the umask, which a system applies only to new files.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -12,7 +11,7 @@ use rustix::fs::Mode;
 
 use super::record::PERMISSIONS;
 
-/// Mode of a file whose system has no such bits: what a umask is meant to cut.
+/// Mode of a file if its system has no such bits. The umask reduces it.
 #[cfg(not(unix))]
 const ANY: u16 = 0o666;
 
@@ -27,14 +26,14 @@ pub(super) fn of(_: &Metadata) -> u16 {
     ANY & PERMISSIONS
 }
 
-/// Gives a file that arrived its mode. On a file system that keeps no modes, as FAT, it has what every file
-/// there has.
+/// Gives a received file its mode. On a file system without modes, such as FAT, it has the mode of all files
+/// there.
 #[cfg(unix)]
 pub(super) fn set(file: &File, mode: u16) -> io::Result<()> {
     use rustix::io::Errno;
     let mode = Mode::from_bits_truncate((mode & PERMISSIONS).into()) - umask();
     match rustix::fs::fchmod(file, mode) {
-        // The owner of a file may change its mode wherever it has one.
+        // The owner of a file may change its mode wherever there are modes.
         Err(Errno::PERM | Errno::OPNOTSUPP) => Ok(()),
         set => Ok(set?),
     }
@@ -45,13 +44,13 @@ pub(super) fn set(_: &File, _: u16) -> io::Result<()> {
     Ok(())
 }
 
-/// The process's umask, asked for once.
+/// The umask of the process, read once.
 #[cfg(unix)]
 pub(super) fn umask() -> Mode {
     static UMASK: std::sync::OnceLock<Mode> = std::sync::OnceLock::new();
     *UMASK.get_or_init(|| {
-        // A system tells the mask only when another is set. A file that another thread makes in between is
-        // its owner's alone.
+        // A system returns the umask only when another one is set. A file that another thread makes in
+        // between is private to its owner.
         let mask = rustix::process::umask(Mode::RWXG | Mode::RWXO);
         rustix::process::umask(mask);
         mask

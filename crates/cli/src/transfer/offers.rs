@@ -1,7 +1,7 @@
-//! What a receiver says that it has, as the sender looks it up: by content first, so that a renamed file is
-//! found, then by path, so that a changed one is noticed.
+//! The receiver's offers, as the sender looks them up: first by content, so that a renamed file is found,
+//! then by path, so that a changed file is noticed.
 //!
-//! The sender's reading side fills it until READY; its writing side then asks it for each file. Invariant: it
+//! The sender's reading task fills it until READY. Its writing task then looks up each file. Invariant: it
 //! holds no more than the sender has files and a receiver may have parts.
 
 use std::collections::{HashMap, HashSet};
@@ -23,7 +23,7 @@ pub(super) struct Offers {
 }
 
 impl Offers {
-    /// Takes one. The sender has `entries`; what was kept besides is of no use to it.
+    /// Adds an offer. The sender has `entries` files; kept files beyond that are useless.
     pub(super) fn add(&mut self, have: Have, entries: usize) -> Result<(), TransferError> {
         match have.part {
             None => {
@@ -45,13 +45,13 @@ impl Offers {
         self.kept.contains(&(path, source))
     }
 
-    /// The beginning that the receiver has of `source`, which has `size` bytes. Answered once: of two files
-    /// that look the same, one goes on.
+    /// The beginning of `source`, which has `size` bytes, at the receiver. It is returned once: of two files
+    /// that look the same, one is continued.
     pub(super) fn part(&mut self, source: Key, size: u64) -> Option<Prefix> {
         self.parts.remove(&source).filter(|prefix| prefix.offset() < size)
     }
 
-    /// Whether the receiver has the beginning of something that was called like this.
+    /// Whether the receiver has the beginning of another file with this path.
     pub(super) fn has_begun(&self, path: Key) -> bool {
         self.begun.contains(&path)
     }

@@ -1,7 +1,7 @@
-//! Opens parts: from the beginning, where an earlier session ended, or beside the final name.
+//! Opens parts: new ones, those of an earlier session, and those beside the final name.
 //!
 //! [`Destination`](super::Destination) calls this for each file. Invariants: a part is locked before it is
-//! written, and whoever is not its owner can neither read nor write it.
+//! written, and only its owner can read or write it.
 
 use std::fs::TryLockError;
 use std::io::{self, Seek, SeekFrom};
@@ -17,7 +17,7 @@ use super::quota::Charge;
 use super::tree::{Prefix, Tree};
 use super::{Key, Reason};
 
-/// A part from its beginning; what there was of it goes.
+/// A new part. An old one is removed.
 pub(super) fn begin(folder: Dir, log: Log, charge: Charge) -> Result<Writing, Refusal> {
     let part = part_name(log.stem);
     if lock_existing(&folder, &part)?.is_some() {
@@ -29,7 +29,7 @@ pub(super) fn begin(folder: Dir, log: Log, charge: Charge) -> Result<Writing, Re
     Ok(writing(folder, part, file, charge, Some(log)))
 }
 
-/// A part of a file of `size` bytes from where `prefix` ends; what is behind that goes.
+/// A part of a file of `size` bytes, from the end of `prefix` on. Later bytes are removed.
 pub(super) fn resume(
     folder: Dir,
     mut log: Log,
@@ -45,7 +45,7 @@ pub(super) fn resume(
     }
     let mut state = folder.open_with(log.state_name(), &options()).map_err(refusal)?.into_std();
     let checkpoint = log.checkpoint(size, prefix.clone());
-    // A later checkpoint would speak of bytes that are cut off now.
+    // A later checkpoint would cover bytes that are now removed.
     checkpoint.write_alone(&mut state).and_then(|()| file.set_len(prefix.offset())).map_err(refusal)?;
     file.seek(SeekFrom::Start(prefix.offset())).map_err(refusal)?;
     log.file = Some(state);
@@ -53,7 +53,7 @@ pub(super) fn resume(
     Ok(Writing { tree, begun, flushed: begun, ..writing(folder, part, file, charge, Some(log)) })
 }
 
-/// A part beside its final name, where nothing can be renamed from the folder of parts.
+/// A part beside its final name, for file systems where nothing can be renamed from the folder of parts.
 pub(super) fn loose(directory: &Dir, charge: Charge) -> Result<Writing, Refusal> {
     let random = getrandom::u64().map_err(io::Error::from).map_err(refusal)?;
     let part = format!(".tidewire-part-{random:016x}");
@@ -67,7 +67,7 @@ fn writing(folder: Dir, part: String, file: std::fs::File, charge: Charge, log: 
     Writing { folder, part, file, tree: Tree::new(None), flushed: 0, unflushed, charge, begun: 0, log }
 }
 
-/// Makes a file for writing that must not be there yet, and that only its owner can open.
+/// Creates a new file for writing that only its owner can open. It must not exist.
 pub(super) fn create(folder: &Dir, name: &str) -> io::Result<std::fs::File> {
     let mut options = options();
     options.create_new(true);
@@ -76,7 +76,7 @@ pub(super) fn create(folder: &Dir, name: &str) -> io::Result<std::fs::File> {
     Ok(folder.open_with(name, &options)?.into_std())
 }
 
-/// To write, and never through a link.
+/// For writing, and never through a link.
 pub(super) fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).follow(FollowSymlinks::No);
@@ -91,7 +91,7 @@ pub(super) fn state_name(stem: Key) -> String {
     format!("{stem}.state")
 }
 
-/// Opens and locks a part that is there; `None` if it is not.
+/// Opens and locks an existing part; `None` if it does not exist.
 pub(super) fn lock_existing(folder: &Dir, name: &str) -> Result<Option<std::fs::File>, Refusal> {
     match folder.open_with(name, &options()) {
         Ok(file) => lock_file(file.into_std()).map(Some),
@@ -105,8 +105,8 @@ fn lock_file(file: std::fs::File) -> Result<std::fs::File, Refusal> {
         Err(TryLockError::WouldBlock) => {
             Err((Reason::Unwritable, "another process receives the same file; wait for it, or stop it".into()))
         }
-        // File systems without locks are used by one receiver at a time, or parts that two of them write fail
-        // by their hashes.
+        // On a file system without locks only one receiver may run; otherwise the hashes of parts that two of
+        // them write fail.
         _ => Ok(file),
     }
 }

@@ -1,10 +1,10 @@
-//! A file on its way in: written under a part name, checked group by group, and put under its final name when
-//! it is whole.
+//! An incomplete file: written under the name of a part, checked group by group, and renamed to its final
+//! name when it is complete.
 //!
-//! [`Destination`](super::Destination) makes parts, the receiver feeds them, off the asynchronous threads.
-//! Invariants: the final name changes only by the rename of a whole, verified and flushed file; a checkpoint
-//! never speaks of bytes that are not on the disk; a part that is dropped before it is whole removes itself,
-//! unless a later session can go on with it.
+//! [`Destination`](super::Destination) makes parts, and the receiver writes them on blocking threads.
+//! Invariants: the final name changes only by the rename of a complete, verified and flushed file. A
+//! checkpoint never covers bytes that are not on the disk. A part that is dropped before it is complete
+//! removes itself, unless a later session can continue it.
 
 use std::fs::{File, FileTimes};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -22,31 +22,31 @@ use super::standing::Standing;
 use super::tree::{Prefix, Tree};
 use super::{Entry, Key, Reason, mode};
 
-/// What a part writes when it skips a run of zeros; only hashed.
+/// Zeros for hashing a skipped run. They are not written.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// What is open while a part is written.
+/// State of a part that is being written.
 pub(super) struct Writing {
     /// The folder of the part and its state.
     pub(super) folder: Dir,
-    /// Name of the part in it.
+    /// Name of the part in this folder.
     pub(super) part: String,
     /// The part itself, locked.
     pub(super) file: File,
     /// Its hash so far.
     pub(super) tree: Tree,
-    /// Bytes at its beginning that are flushed, and that its state speaks of.
+    /// Number of bytes at the beginning that are flushed and covered by the checkpoint.
     pub(super) flushed: u64,
     pub(super) unflushed: Unflushed,
-    /// What it takes of the receiver's quota, for the bytes from `begun` on.
+    /// Its charge to the receiver's quota, for the bytes from `begun` on.
     pub(super) charge: Charge,
     /// Where this session began to write.
     pub(super) begun: u64,
-    /// How it can be resumed; `None` when it cannot.
+    /// How it can be continued; `None` if it cannot.
     pub(super) log: Option<Log>,
 }
 
-/// The state beside a part.
+/// The state file of a part.
 pub(super) struct Log {
     pub(super) peer: Key,
     pub(super) job: Key,
@@ -54,19 +54,19 @@ pub(super) struct Log {
     pub(super) source: Key,
     /// Name of part and state, without their endings.
     pub(super) stem: Key,
-    /// `None` until there is something to say.
+    /// `None` until there is something to store.
     pub(super) file: Option<File>,
 }
 
-/// Where a part lies while it is written. A later session of the same source takes what is in it.
+/// Holds a part while it is written. A later session of the same source takes it out.
 pub(super) type Slot = Arc<Mutex<Option<Writing>>>;
 
-/// Locks a slot. Every change of a slot is one store: a poisoned one is still whole.
+/// Locks a slot. Every change of a slot is a single store, so a poisoned slot is still consistent.
 pub(super) fn lock(slot: &Slot) -> MutexGuard<'_, Option<Writing>> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file on its way in.
+/// An incomplete file.
 pub(super) struct Part {
     slot: Slot,
     directory: Dir,
@@ -74,12 +74,12 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// What `slot` holds will be `name` in `directory`.
+    /// The part in `slot` will become `name` in `directory`.
     pub(super) fn new(slot: Slot, directory: Dir, name: &str) -> Self {
         Self { slot, directory, name: name.to_owned() }
     }
 
-    /// Writes and hashes the next bytes; more than were announced are refused.
+    /// Writes and hashes the next bytes. Refuses more than were announced.
     pub(super) fn write(&mut self, bytes: &[u8], announced: u64) -> Result<(), Refusal> {
         self.with(|writing| {
             writing.expect(bytes.len() as u64, announced)?;
@@ -105,8 +105,7 @@ impl Part {
         })
     }
 
-    /// Ends a group, if `value` is its chaining value. Flushes what is there and writes it down, if that is
-    /// due.
+    /// Ends a group, if `value` is its chaining value. Flushes and writes a checkpoint if that is due.
     pub(super) fn mark(&mut self, value: [u8; 32], announced: u64) -> Result<(), Refusal> {
         self.with(|writing| {
             let bytes = writing.tree.bytes();
@@ -129,11 +128,12 @@ impl Part {
         })
     }
 
-    /// Verifies size and hash, flushes, and puts the file under its final name; its modification time there.
+    /// Verifies size and hash, flushes, and renames the file to its final name. Returns its modification
+    /// time.
     ///
-    /// Refuses the name where it leads to a file that `standing` knows under another path, and else notes it
-    /// there. From the rename on the file is no part any more: an error of the directory's flush is reported,
-    /// since the rename may not survive a power failure, and the file stays whole.
+    /// Refuses the name if it leads to a file that `standing` knows under another path, and otherwise adds it
+    /// there. After the rename the file is no part any more. An error of the directory's flush is reported,
+    /// because the rename may not survive a power failure; the file stays complete.
     pub(super) fn commit(
         self,
         entry: &Entry,
@@ -167,7 +167,7 @@ impl Part {
         Ok(modified)
     }
 
-    /// Removes all that was written: nobody shall go on with it.
+    /// Removes everything that was written, so that nobody continues it.
     pub(super) fn discard(self) {
         if let Some(writing) = lock(&self.slot).take() {
             writing.remove();
@@ -183,7 +183,7 @@ impl Drop for Part {
     fn drop(&mut self) {
         let Some(mut writing) = lock(&self.slot).take() else { return };
         if writing.flushed > 0 {
-            // What no checkpoint speaks of is of no use, and the disk may be full.
+            // Bytes that no checkpoint covers are useless, and the disk may be full.
             let _ = writing.file.set_len(writing.flushed);
             writing.charge.settle(writing.flushed.saturating_sub(writing.begun));
         } else {
@@ -197,7 +197,7 @@ fn taken_over() -> Refusal {
 }
 
 impl Writing {
-    /// Checks that `length` bytes may come now.
+    /// Checks that `length` more bytes are allowed.
     fn expect(&self, length: u64, announced: u64) -> Result<(), Refusal> {
         let left = announced.saturating_sub(self.tree.bytes());
         if length > left {
@@ -209,7 +209,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Checks the size and the hash of the whole file.
+    /// Checks size and hash of the complete file.
     fn verify(&self, entry: &Entry, hash: [u8; 32]) -> Result<(), Refusal> {
         let bytes = self.tree.bytes();
         if bytes != entry.size {
@@ -222,7 +222,8 @@ impl Writing {
         Ok(())
     }
 
-    /// Gives the file its mode and time, flushes it, and puts it under its final name; its modification time.
+    /// Gives the file its mode and time, flushes it, and renames it to its final name. Returns its
+    /// modification time.
     fn finish(&mut self, entry: &Entry, directory: &Dir, name: &str) -> Result<Option<SystemTime>, Refusal> {
         self.file.set_len(entry.size).map_err(refusal)?;
         mode::set(&self.file, entry.mode).map_err(refusal)?;
@@ -232,14 +233,14 @@ impl Writing {
         self.file.sync_all().map_err(refusal)?;
         self.folder.rename(&self.part, directory, name).map_err(refusal)?;
         if let Some(log) = self.log.as_ref().filter(|log| log.file.is_some()) {
-            // A state without a part: the next session would remove it too.
+            // A state without a part. The next session would remove it too.
             let _ = self.folder.remove_file(log.state_name());
         }
         Ok(self.file.metadata().and_then(|metadata| metadata.modified()).ok())
     }
 
-    /// Best effort: the file system may be gone or read-only by now, and no name here can be taken for a
-    /// whole file.
+    /// Best effort: the file system may be gone or read-only, and no name here can be taken for a complete
+    /// file.
     fn remove(self) {
         let _ = self.folder.remove_file(&self.part);
         if let Some(log) = self.log {
@@ -254,7 +255,7 @@ impl Log {
         state_name(self.stem)
     }
 
-    /// What the state says when `prefix` of a file of `size` bytes is there.
+    /// The checkpoint for `prefix` of a file of `size` bytes.
     pub(super) fn checkpoint(&self, size: u64, prefix: Prefix) -> Checkpoint {
         let Self { peer, job, path, source, .. } = *self;
         Checkpoint { peer, job, path, source, size, prefix }
@@ -270,7 +271,7 @@ impl Log {
     }
 }
 
-/// Makes the rename last. Windows has no such call and needs none: its metadata is journalled.
+/// Makes the rename durable. Windows has no such call and needs none, because its metadata is journalled.
 #[cfg(unix)]
 fn flush_directory(directory: &Dir) -> io::Result<()> {
     directory.open(".")?.sync_all()
@@ -281,7 +282,7 @@ fn flush_directory(_: &Dir) -> io::Result<()> {
     Ok(())
 }
 
-/// A moment of the wire, if this system can express it.
+/// A time of the wire, if this system can represent it.
 fn system_time((seconds, nanos): (i64, u32)) -> Option<SystemTime> {
     let whole = Duration::from_secs(seconds.unsigned_abs());
     let base = match seconds {

@@ -1,6 +1,5 @@
-//! The name of an entry: relative, normal, and the same on every system. Parsed once on each side, by the
-//! sender so that it fails early and by the receiver because the sender may be hostile; all later code may
-//! rely on it.
+//! The name of an entry: relative, normal, and the same on every system. Both sides parse it: the sender so
+//! that it fails early, the receiver because the sender may be hostile. All later code may rely on it.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -9,8 +8,8 @@ use std::fmt;
 const MAX_PATH: usize = 4096;
 /// Longest component in bytes: NAME_MAX of Linux, and of most other systems.
 const MAX_COMPONENT: usize = 255;
-/// Most components. Chosen: far deeper than source trees go, far less than the open directories a process may
-/// hold.
+/// Maximum number of components. Chosen: far deeper than source trees, and far less than the open directories
+/// that a process may have.
 const MAX_DEPTH: usize = 128;
 
 /// Why a path is refused.
@@ -25,11 +24,11 @@ pub enum PathError {
     ComponentTooLong(usize),
     /// More than 128 components.
     TooDeep(usize),
-    /// Empty, or with an empty component, as in `/x`, `x/` or `x//y`.
+    /// It is empty, or has an empty component, as in `/x`, `x/` or `x//y`.
     Empty,
-    /// A component `.` or `..`.
+    /// It has a component `.` or `..`.
     Dots,
-    /// A character that some system takes for more than a letter.
+    /// It has a character that is special on some system.
     Character(char),
 }
 
@@ -56,10 +55,10 @@ impl std::error::Error for PathError {}
 pub struct RelativePath(String);
 
 impl RelativePath {
-    /// Parses the bytes of an ENTRY's path.
+    /// Parses the path of an ENTRY.
     ///
     /// # Errors
-    /// Which rule of `docs/transfer.md` section 2 it breaks.
+    /// Names the rule of `docs/transfer.md` section 2 that it breaks.
     pub fn parse(bytes: &[u8]) -> Result<Self, PathError> {
         if bytes.len() > MAX_PATH {
             return Err(PathError::TooLong(bytes.len()));
@@ -73,10 +72,10 @@ impl RelativePath {
         Ok(Self(text.to_owned()))
     }
 
-    /// The path of `name` inside this one; `None` as a base is the destination itself.
+    /// The path of `name` inside this one. With `None` as the base, inside the destination.
     ///
     /// # Errors
-    /// As [`parse`](Self::parse).
+    /// The same as [`parse`](Self::parse).
     pub fn join(base: Option<&Self>, name: &OsStr) -> Result<Self, PathError> {
         let name = name.to_str().ok_or(PathError::NotUtf8)?;
         check_component(name)?;
@@ -91,7 +90,7 @@ impl RelativePath {
         &self.0
     }
 
-    /// The names on the way, and the last one.
+    /// The names of the directories, and the last name.
     pub fn split(&self) -> (impl Iterator<Item = &str>, &str) {
         let (parents, name) = self.0.rsplit_once('/').unwrap_or(("", &self.0));
         (parents.split('/').filter(|parent| !parent.is_empty()), name)

@@ -1,25 +1,25 @@
-//! How much a receiver takes: bytes, and files and folders, over all its connections since it was started.
+//! How much a receiver accepts: bytes, and files and folders, over all its connections since it was started.
 //!
-//! [`Destination`](super::Destination) charges each file by the size that was announced before it makes
-//! anything of it, so a sender is refused before a byte is written beyond. What did not stay at the
-//! destination is given back. Invariant: what was written and not removed again is at most what is charged,
-//! and that at most the limits.
+//! [`Destination`](super::Destination) charges each file with the announced size before it creates anything,
+//! so a sender is refused before a byte beyond the limit is written. What does not stay at the destination is
+//! given back. Invariant: everything written and not removed is charged, and the charges are at most the
+//! limits.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Reason;
 use super::destination::Refusal;
 
-/// The most that a destination takes; `None` is no limit.
+/// Limits of a destination; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
     /// Bytes of files.
     pub bytes: Option<u64>,
-    /// Files, and folders that are made.
+    /// Files and new folders.
     pub files: Option<u64>,
 }
 
-/// What was charged so far.
+/// Sum of the charges.
 #[derive(Debug, Default)]
 pub(super) struct Quota {
     limits: Limits,
@@ -57,12 +57,12 @@ impl Quota {
     }
 
     fn used(&self) -> MutexGuard<'_, Used> {
-        // Every change is one store: a poisoned sum is still whole.
+        // Every change is a single store, so a poisoned sum is still consistent.
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What one file or folder was charged. Dropped, it is given back, but for what was settled.
+/// The charge of one file or folder. What was not settled is given back when it is dropped.
 #[derive(Debug)]
 pub(super) struct Charge {
     quota: Arc<Quota>,
@@ -71,13 +71,13 @@ pub(super) struct Charge {
 }
 
 impl Charge {
-    /// The file stays, with `bytes` of those charged.
+    /// The file stays, with `bytes` of the charged bytes.
     pub(super) fn settle(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_sub(bytes);
         self.files = 0;
     }
 
-    /// The file or folder stays as it was charged.
+    /// The file or folder stays as charged.
     pub(super) fn settle_all(&mut self) {
         self.settle(self.bytes);
     }

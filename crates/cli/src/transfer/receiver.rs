@@ -1,9 +1,8 @@
-//! The receiving side: reads entries, writes them through [`Destination`], and answers each with what became
-//! of it.
+//! The receiving side: reads entries, writes them through [`Destination`], and answers each with its result.
 //!
-//! What the sender says is not trusted: paths are checked, sizes are counted, hashes are computed from what
-//! is written. A file that fails is answered at once and the rest of its bytes are dropped, so one bad file
-//! holds up no other.
+//! It does not trust the sender: paths are checked, sizes are counted, and hashes are computed from the
+//! written bytes. A file that fails is answered at once, and the rest of its bytes are dropped, so one bad
+//! file delays no other.
 
 use tidewire::PublicKey;
 use tokio::io::{AsyncRead, AsyncWrite, split};
@@ -14,11 +13,11 @@ use super::record::{Entry, Kind, Record, RecordReader, RecordWriter};
 use super::session::Session;
 use super::{Event, FileFailure, Key, Outcome, Reason, RelativePath, TransferError, Watch, blocking};
 
-/// Receives one transfer into `destination` from `peer`, whose key is `None` where both sides share a secret.
+/// Receives one transfer into `destination` from `peer`, whose key is `None` if both sides share a secret.
 ///
 /// # Errors
-/// When the stream ends early, fails, or the peer breaks the protocol. Files kept until then stay; of the
-/// file under way stays what a later session can go on with.
+/// Fails if the stream ends early or fails, or the peer breaks the protocol. Complete files stay, and so does
+/// what a later session can continue of the current file.
 pub async fn receive<S: AsyncRead + AsyncWrite>(
     stream: S,
     destination: &Destination,
@@ -70,21 +69,21 @@ pub async fn receive<S: AsyncRead + AsyncWrite>(
     }
 }
 
-/// The file whose bytes come now.
+/// The file whose bytes arrive now.
 struct UnderWay {
     entry: Entry,
     name: String,
-    /// `None` once it has failed and been answered: its bytes are dropped.
+    /// `None` once it has failed and was answered. Its bytes are then dropped.
     part: Option<Part>,
 }
 
 struct Receiver<'a, W> {
     answers: RecordWriter<W>,
     watch: Watch<'a>,
-    // Dropped before the session, which removes the folder of parts if nothing is left in it.
+    // Dropped before the session, which removes the folder of parts if it is empty.
     under_way: Option<UnderWay>,
     session: Session<'a>,
-    /// The least id that the next entry may have.
+    /// Least id of the next entry.
     next_id: u64,
     announced: u32,
     /// Whether a file failed for lack of space, on the disk or in the quota.
@@ -123,7 +122,7 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, W> {
         }
     }
 
-    /// Does what a record of type `name`, with `length` bytes of the file, asks of the part under way.
+    /// Handles a record of type `name` with `length` bytes for the current part.
     async fn feed(
         &mut self,
         name: &'static str,
@@ -138,7 +137,7 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, W> {
         match blocking(|| work(&mut part, under_way.entry.size)) {
             Ok(()) => under_way.part = Some(part),
             Err(refusal) => {
-                // What is wrong must not be gone on with; after any other failure it may.
+                // A part with wrong bytes must not be continued. After any other failure it may be.
                 blocking(|| if refusal.0 == Reason::Mismatch { part.discard() } else { drop(part) });
                 let (id, name) = (under_way.entry.id, under_way.name.clone());
                 self.failed(id, &name, refusal).await?;
@@ -172,18 +171,17 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, W> {
             return Err(TransferError::Unexpected("DONE"));
         }
         let Outcome { kept, failed, bytes, .. } = self.outcome;
-        // Who has made room sends the rest; other failures would be the same again.
+        // A user who has made room can send the rest again. Other failures would repeat.
         if !self.full {
             blocking(|| self.session.done());
         }
         self.answers.write(&Record::Tally { kept, failed, bytes }).await?;
-        // The sender may close as soon as it has read TALLY, before our end of the stream was said: then
-        // nobody misses it.
+        // The sender may close after it has read TALLY, before our end of the stream arrives.
         let _ = self.answers.close().await;
         Ok(self.outcome)
     }
 
-    /// Answers that an entry is kept; `carried` are its bytes, and how many of them were there before.
+    /// Answers that an entry is kept. `carried` is its size, and how much of it was there before.
     async fn kept(&mut self, id: u32, name: &str, carried: (u64, u64)) -> Result<(), TransferError> {
         self.outcome.keep(name, carried, self.watch);
         self.answers.write(&Record::Result { id, failure: None, detail: "" }).await
@@ -197,7 +195,7 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, W> {
     }
 }
 
-/// What an entry led to.
+/// The result of opening an entry.
 enum Opened {
     Directory,
     Part(Part),
@@ -205,7 +203,7 @@ enum Opened {
     Stands,
 }
 
-/// Checks `entry` and makes what it names.
+/// Checks `entry` and creates what it names.
 fn open(session: &mut Session<'_>, entry: &Entry) -> Result<Opened, Refusal> {
     let path = path(entry)?;
     match entry.kind {

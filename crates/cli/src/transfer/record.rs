@@ -1,6 +1,6 @@
-//! Records: the unit both sides of a transfer exchange (`docs/transfer.md` section 1). A reader holds one
-//! record at a time in a buffer it reuses; a length beyond [`MAX_RECORD`] ends the stream before anything is
-//! allocated for it.
+//! Records: the messages of a transfer (`docs/transfer.md` section 1). A reader holds one record at a time in
+//! a buffer that it reuses. A length beyond [`MAX_RECORD`] ends the stream before anything is allocated for
+//! it.
 
 use std::io;
 

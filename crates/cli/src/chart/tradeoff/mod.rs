@@ -1,6 +1,6 @@
-//! Pictures of delay against overhead, as `probe` predicts them: p50, p95 and p99 of in-order delay over the
-//! repairs sent per source symbol, with the points of plain retransmission and of what the transport would
-//! choose. Delay on a logarithmic axis, overhead on a linear one.
+//! Pictures of delay against overhead as `probe` predicts them: p50, p95 and p99 of in-order delay over the
+//! repairs per source symbol, with the points of plain retransmission and of the transport's choice. The
+//! delay axis is logarithmic, the overhead axis linear.
 
 pub mod svg;
 pub mod terminal;
@@ -22,7 +22,7 @@ struct Plane {
 }
 
 impl Plane {
-    /// Covers all points of the outlook.
+    /// Axes that cover all points of the outlook.
     fn covering(outlook: &Outlook) -> Self {
         let points = || outlook.code.iter().chain([&outlook.asking, &outlook.chosen]);
         let finite = |delay: &f64| delay.is_finite();
@@ -31,18 +31,18 @@ impl Plane {
         Self { overhead: overhead.max(0.01), delay: Axis { low: LEAST_MS, high: high * 1.2 } }
     }
 
-    /// Where a point lies, from 0 to 1 to the right, and from 0 to 1 upwards.
+    /// The place of a point, from 0 to 1 to the right and from 0 to 1 upwards.
     fn place(&self, overhead: f64, delay_ms: f64) -> (f64, f64) {
         ((overhead / self.overhead).clamp(0.0, 1.0), self.delay.place(delay_ms.max(LEAST_MS)))
     }
 
-    /// Overheads worth a number.
+    /// Overheads that get a number.
     fn overheads(&self) -> [f64; 5] {
         [0.0, 0.25, 0.5, 0.75, 1.0].map(|part| part * self.overhead)
     }
 }
 
-/// Delay at an overhead between two points of the curve; none beside it.
+/// Delay at an overhead, interpolated between two points of the curve; `None` outside the curve.
 fn between(code: &[Point], overhead: f64, delay: Quantile) -> Option<f64> {
     let pair = code.windows(2).find(|pair| (pair[0].overhead..=pair[1].overhead).contains(&overhead))?;
     let part = (overhead - pair[0].overhead) / (pair[1].overhead - pair[0].overhead).max(1e-9);

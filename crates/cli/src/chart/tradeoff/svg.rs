@@ -1,4 +1,4 @@
-//! The picture as an SVG file, in the manner of the one of delays.
+//! The picture as an SVG file, in the style of the picture of delays.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::{LEAST_MS, LINES, Plane};
 use crate::chart::svg::{COLOURS, PLOT, WIDTH, escape};
 use crate::probe::outlook::{Outlook, Point};
 
-/// With a legend of two lines.
+/// Height with a legend of two lines.
 const HEIGHT: f64 = 512.0;
 
 /// The whole file.
@@ -51,7 +51,7 @@ fn grid(out: &mut String, plane: Plane) {
     let (left, top, right, bottom) = PLOT;
     for delay in plane.delay.decades() {
         let y = at(plane, 0.0, delay).1;
-        // What is less is drawn there too.
+        // Lower values are drawn there too.
         let sign = if delay <= LEAST_MS { "\u{2264} " } else { "" };
         let _ = writeln!(
             out,
@@ -79,7 +79,7 @@ fn grid(out: &mut String, plane: Plane) {
     );
 }
 
-/// A point at its three quantiles, and its line of the legend.
+/// Draws a point at its three quantiles, and its line of the legend.
 fn mark(out: &mut String, plane: Plane, point: &Point, label: &str, (line, fill): (u8, &str)) {
     for (name, delay) in LINES {
         let (x, y) = at(plane, point.overhead, delay(point));

@@ -1,4 +1,4 @@
-//! The picture in a terminal, in braille dots as the one of delays.
+//! The picture in a terminal, in braille dots like the picture of delays.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::{LINES, Plane, Quantile, between};
 use crate::chart::terminal::{Canvas, DASHES, LEAST_WIDTH, MARGIN, MOST_WIDTH, ROWS, Style, push_cell, push_sample};
 use crate::probe::outlook::{Outlook, Point};
 
-/// How the two points are marked.
+/// Marks of the two points.
 const ASKING: char = 'A';
 const CHOSEN: char = 'X';
 
@@ -52,7 +52,7 @@ fn row(up: f64) -> usize {
     ((1.0 - up) * (ROWS - 1) as f64).round() as usize
 }
 
-/// The mark of a character, if a point lies there.
+/// The mark of a point in this character, if there is one.
 fn mark(outlook: &Outlook, plane: Plane, width: usize, at: (usize, usize)) -> Option<char> {
     let lies = |point: &Point| {
         [point.p95_ms, point.p99_ms].into_iter().any(|delay| {
