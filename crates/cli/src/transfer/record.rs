@@ -19,11 +19,11 @@ const CHUNK: usize = 64 * 1024;
 
 const MAGIC: &[u8; 7] = b"TWFILES";
 pub(super) const VERSION: u8 = 2;
-/// Bits of a mode that are carried: no set-user-id, set-group-id or sticky bit.
+/// Bits of a mode that are transferred: no set-user-id, set-group-id or sticky bit.
 pub(super) const PERMISSIONS: u16 = 0o777;
-/// Record types from here on may be skipped.
+/// Record types from this one on may be skipped.
 const SKIPPABLE: u8 = 0x80;
-/// Bytes in front of a body: type and length.
+/// Bytes before a body: type and length.
 const HEADER: usize = 5;
 
 const TOTAL: u8 = 0x01;
@@ -39,37 +39,37 @@ const TALLY: u8 = 0x12;
 const HAVE: u8 = 0x13;
 const READY: u8 = 0x14;
 
-/// What an entry is.
+/// Kinds of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
     File,
     /// A directory.
     Directory,
-    /// Something a later version or a hostile sender means; refused.
+    /// A kind of a later version or of a hostile sender. It is refused.
     Other(u8),
 }
 
 /// The body of an ENTRY.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Names it in results; grows from entry to entry.
+    /// Its number in results, which grows from entry to entry.
     pub id: u32,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Who may read, write and execute it: the nine bits of POSIX.
+    /// Its permissions: the nine bits of POSIX.
     pub mode: u16,
-    /// Whether it is one that the receiver listed as kept: nothing follows.
+    /// Whether the receiver listed it as kept. No bytes follow then.
     pub kept: bool,
     /// Seconds (signed) and nanoseconds since 1970.
     pub modified: (i64, u32),
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub size: u64,
-    /// Where the bytes that follow begin.
+    /// Offset of the first byte that follows.
     pub offset: u64,
-    /// Which content it is.
+    /// Key of its content.
     pub source: Key,
-    /// Its path, not yet checked.
+    /// Its path, not checked yet.
     pub path: Vec<u8>,
 }
 
@@ -78,61 +78,61 @@ pub struct Entry {
 pub struct Have {
     /// The file's path.
     pub path: Key,
-    /// Which content it is.
+    /// Key of its content.
     pub source: Key,
-    /// Its beginning; `None` when the file is whole and kept.
+    /// Its beginning; `None` if the complete file was kept.
     pub part: Option<Prefix>,
 }
 
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
-    /// How much the sender means to send.
+    /// How much the sender intends to send.
     Total {
         /// Files, without directories.
         files: u32,
-        /// Their bytes.
+        /// Bytes of these files.
         bytes: u64,
-        /// The same when the same command comes again.
+        /// Key of the job: the same if the same command is repeated.
         job: Key,
     },
     /// The next file or directory.
     Entry(Entry),
-    /// Bytes of the entry under way.
+    /// Bytes of the current entry.
     Chunk(&'a [u8]),
-    /// So many bytes of it that are all zero.
+    /// This number of bytes of it, all zero.
     Zeros(u32),
-    /// A group of the entry under way ends here, and more follows; its chaining value.
+    /// The chaining value of a group of the current entry that ends here. More bytes follow.
     Mark([u8; 32]),
-    /// The entry under way is complete and has this BLAKE3 hash.
+    /// The current entry is complete and has this BLAKE3 hash.
     End([u8; 32]),
-    /// The entry under way will not be completed.
+    /// The current entry will not be completed.
     Abort(Reason),
     /// Nothing more comes.
     Done {
-        /// ENTRYs sent.
+        /// Number of ENTRYs sent.
         announced: u32,
-        /// Entries of the source that could not be announced.
+        /// Number of entries of the source that could not be announced.
         unsent: u32,
     },
     /// What the receiver has of a file.
     Have(Have),
-    /// The receiver has said all that it has.
+    /// The receiver has listed everything that it has.
     Ready,
-    /// What became of an entry; `None` is kept.
+    /// The result of an entry.
     Result {
         /// The entry.
         id: u32,
-        /// Why it failed.
+        /// Why it failed; `None` if it is kept.
         failure: Option<Reason>,
-        /// What the operating system said.
+        /// The error text of the operating system.
         detail: &'a str,
     },
-    /// What became of all of them.
+    /// The results of all entries.
     Tally {
-        /// Entries kept.
+        /// Number of entries kept.
         kept: u32,
-        /// Entries that failed.
+        /// Number of entries that failed.
         failed: u32,
         /// Bytes of the files kept.
         bytes: u64,
@@ -150,7 +150,7 @@ impl<R: AsyncRead + Unpin> RecordReader<R> {
     /// Reads and checks the magic of the peer.
     ///
     /// # Errors
-    /// When the stream fails or the peer does not speak this protocol.
+    /// Fails if the stream fails or the peer does not speak this protocol.
     pub async fn open(mut from: R) -> Result<Self, TransferError> {
         let mut magic = [0; 8];
         from.read_exact(&mut magic).await?;
@@ -161,10 +161,10 @@ impl<R: AsyncRead + Unpin> RecordReader<R> {
         }
     }
 
-    /// The next record that is not to be skipped.
+    /// The next record that is not skipped.
     ///
     /// # Errors
-    /// When the stream fails or ends, or the record is not one of this protocol.
+    /// Fails if the stream fails or ends, or the record is not one of this protocol.
     pub async fn next(&mut self) -> Result<Record<'_>, TransferError> {
         let kind = loop {
             let mut header = [0; HEADER];
@@ -192,10 +192,10 @@ pub struct RecordWriter<W> {
 }
 
 impl<W: AsyncWrite + Unpin> RecordWriter<W> {
-    /// Writes the magic and a record of the skippable range, so that skipping stays true.
+    /// Writes the magic and a record that must be skipped, so that every peer tests skipping.
     ///
     /// # Errors
-    /// When the stream fails.
+    /// Fails if the stream fails.
     pub async fn open(to: W) -> Result<Self, TransferError> {
         let [kind, length, noise @ ..] = getrandom::u64().map_err(io::Error::from)?.to_be_bytes();
         let mut writer = Self { to, buffer: Vec::new() };
@@ -212,7 +212,7 @@ impl<W: AsyncWrite + Unpin> RecordWriter<W> {
     /// Writes one record.
     ///
     /// # Errors
-    /// When the stream fails.
+    /// Fails if the stream fails.
     pub async fn write(&mut self, record: &Record<'_>) -> Result<(), TransferError> {
         self.buffer.clear();
         self.buffer.resize(HEADER, 0);
@@ -220,11 +220,11 @@ impl<W: AsyncWrite + Unpin> RecordWriter<W> {
         send(&mut self.to, kind, &mut self.buffer).await
     }
 
-    /// Writes a CHUNK of what `read` puts into the space it is given, at most `most` bytes, or ZEROS where it
-    /// is nothing else; 0 bytes write nothing.
+    /// Writes a CHUNK with the bytes that `read` puts into its buffer, at most `most`, or ZEROS if they are
+    /// all zero. Writes nothing for 0 bytes.
     ///
     /// # Errors
-    /// The outer one when the stream fails, the inner one when `read` does.
+    /// The outer error is that of the stream, the inner one that of `read`.
     pub async fn write_chunk(
         &mut self,
         most: u64,
@@ -247,16 +247,16 @@ impl<W: AsyncWrite + Unpin> RecordWriter<W> {
         Ok(Ok(&self.buffer[HEADER..]))
     }
 
-    /// Closes this direction: the peer reads the end after the last record.
+    /// Closes this direction, so that the peer reads the end after the last record.
     ///
     /// # Errors
-    /// When the stream fails.
+    /// Fails if the stream fails.
     pub async fn close(mut self) -> Result<(), TransferError> {
         Ok(self.to.shutdown().await?)
     }
 }
 
-/// Writes the record in `record`, whose first bytes are left for its type and length.
+/// Writes the record in `record`. Its first bytes are reserved for its type and length.
 async fn send<W: AsyncWrite + Unpin>(to: &mut W, kind: u8, record: &mut [u8]) -> Result<(), TransferError> {
     let length = (record.len() - HEADER) as u32;
     record[0] = kind;
@@ -359,7 +359,7 @@ fn emit_have(have: &Have, out: &mut Vec<u8>) {
     }
 }
 
-/// A body being read; running out of bytes is `None`.
+/// A body that is read; `None` when it has no more bytes.
 struct Body<'a>(&'a [u8]);
 
 impl<'a> Body<'a> {
@@ -387,7 +387,7 @@ impl<'a> Body<'a> {
         Some(head)
     }
 
-    /// `value`, if nothing is left over.
+    /// `value`, if the body has no more bytes.
     fn end<T>(&self, value: T) -> Option<T> {
         self.0.is_empty().then_some(value)
     }

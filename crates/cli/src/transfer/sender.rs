@@ -1,10 +1,10 @@
-//! The sending side: announces what [`scan`](super::scan) found, sends each file with its hash, and gathers
-//! the answers.
+//! The sending side: announces the files that [`scan`](super::scan) found, sends each file with its hash, and
+//! collects the answers.
 //!
-//! Announcing and gathering run side by side over the two directions of the stream, so neither end can wait
-//! for the other for ever. Between them stands one [`Ledger`]: an answer is accepted once, for an entry that
-//! was announced; a file that the receiver refuses while it flows is cut short. Announcing begins when the
-//! receiver has said what it has of earlier sessions ([`Offers`]).
+//! Announcing and collecting run concurrently over the two directions of the stream, so neither end can wait
+//! for the other for ever. They share one [`Ledger`]: an answer is accepted once, for an announced entry. A
+//! file that the receiver refuses while it is sent is cut short. Announcing begins when the receiver has
+//! listed what it has of earlier sessions ([`Offers`]).
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -20,10 +20,10 @@ use super::source::{Found, Source, check_kind, show, unopened};
 use super::tree::{GROUP, Prefix, Tree};
 use super::{Event, FileFailure, Key, Outcome, Reason, TransferError, Watch, blocking, mode};
 
-/// Sends all of `found`, and waits until the receiver has said what became of each entry.
+/// Sends everything in `found`, and waits for the result of each entry.
 ///
 /// # Errors
-/// When the stream ends early, fails, or the peer breaks the protocol.
+/// Fails if the stream ends early or fails, or the peer breaks the protocol.
 pub async fn send<S: AsyncRead + AsyncWrite>(
     stream: S,
     found: &Found,
@@ -40,11 +40,11 @@ pub async fn send<S: AsyncRead + AsyncWrite>(
         let mut records = RecordWriter::open(write).await?;
         watch(Event::Total { files: found.files, bytes: found.bytes });
         records.write(&Record::Total { files: found.files, bytes: found.bytes, job: found.job }).await?;
-        // Without READY the gatherer fails, and its error is the one to tell.
+        // Without READY the collecting side fails, and its error is the one to report.
         let Ok(offers) = offers.await else { return std::future::pending().await };
         let mut announcer = Announcer { records, ledger: &ledger, offers, watch, failures: Vec::new() };
         announcer.announce(found).await?;
-        // A receiver that has read DONE reads no more: it may stop the stream before we say its end. TALLY
+        // A receiver that has read DONE reads no more and may stop the stream before its end arrives. TALLY
         // tells how the transfer ended.
         let _ = announcer.records.close().await;
         Ok(announcer.failures)
@@ -59,22 +59,22 @@ pub async fn send<S: AsyncRead + AsyncWrite>(
     Ok(outcome)
 }
 
-/// What is known of an entry.
+/// The state of an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Progress {
     Unannounced,
-    /// With its size, and where its bytes began.
+    /// Announced, with its size and the offset of its first byte.
     Announced(u64, u64),
     Kept,
     Refused,
 }
 
-/// The fate of each entry, by id.
+/// The state of each entry, by id.
 struct Ledger(Mutex<Vec<Progress>>);
 
 impl Ledger {
     fn fates(&self) -> MutexGuard<'_, Vec<Progress>> {
-        // Every change is one store: a poisoned ledger is still whole.
+        // Every change is a single store, so a poisoned ledger is still consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -86,7 +86,8 @@ impl Ledger {
         self.fates()[id as usize] == Progress::Refused
     }
 
-    /// The size of entry `id`, and where its bytes began, if it awaits an answer, which this is.
+    /// Records the answer for entry `id`. Returns its size and the offset of its first byte, if it was
+    /// waiting for an answer.
     fn answer(&self, id: u32, fate: Progress) -> Option<(u64, u64)> {
         let mut fates = self.fates();
         let slot = fates.get_mut(id as usize)?;
@@ -135,7 +136,7 @@ impl<W: AsyncWrite + Unpin> Announcer<'_, W> {
         self.records.write(&Record::Entry(entry)).await
     }
 
-    /// Announces one file and sends what the receiver has not.
+    /// Announces a file and sends the bytes that the receiver lacks.
     async fn file(
         &mut self,
         mut entry: Entry,
@@ -176,11 +177,11 @@ impl<W: AsyncWrite + Unpin> Announcer<'_, W> {
         }
     }
 
-    /// Sends the bytes of `file` from where it stands and `tree` ends, up to `size`.
+    /// Sends the bytes of `file` from its position, where `tree` ends, up to `size`.
     async fn bytes(&mut self, id: u32, file: &mut File, tree: &mut Tree, size: u64) -> Result<Sent, TransferError> {
         while tree.bytes() < size {
             if self.ledger.refused(id) {
-                // The receiver has named the failure; this only ends the entry.
+                // The receiver has reported the failure. This only ends the entry.
                 return Ok(Sent::Refused);
             }
             if tree.room() == 0 {
@@ -212,16 +213,16 @@ impl<W: AsyncWrite + Unpin> Announcer<'_, W> {
     }
 }
 
-/// What became of a file's bytes.
+/// The result of sending a file's bytes.
 enum Sent {
     All,
-    /// The receiver does not want more of them.
+    /// The receiver wants no more of them.
     Refused,
     Failed(Reason, String),
 }
 
-/// Reads what the receiver has, and tells `ready`; then its answers until its tally. Entries that the sender
-/// aborted are its own failures and not counted here.
+/// Reads what the receiver has and passes it to `ready`, then the answers until TALLY. Entries that the
+/// sender aborted are its own failures and are not counted here.
 async fn gather(
     read: impl AsyncRead + Unpin,
     found: &Found,
@@ -239,7 +240,7 @@ async fn gather(
             _ => return Err(TransferError::Unexpected("sender's, or early")),
         }
     }
-    // The writing side waits for it, or has failed and ends this.
+    // The writing side waits for it, or has failed and ends this task.
     let _ = ready.send(offers);
     loop {
         match records.next().await? {
@@ -267,7 +268,7 @@ async fn gather(
     }
 }
 
-/// Reads once; a signal that interrupts the call (on some network file systems) is no error of the file.
+/// Reads once. An interrupted call (on some network file systems) is no error of the file.
 fn read(file: &mut File, space: &mut [u8]) -> io::Result<usize> {
     loop {
         match file.read(space) {
@@ -277,13 +278,14 @@ fn read(file: &mut File, space: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Opens a file or folder and looks at what was opened, not at what was found earlier.
+/// Opens a file or folder, and examines what was opened instead of what was found before.
 fn open(source: &Source) -> Result<(File, Metadata), FileFailure> {
     let file = source.root.read(&source.name).map_err(|error| {
         if error.kind() == io::ErrorKind::NotFound {
             return unopened(&source.path, &error);
         }
-        // What the open says of a link planted since depends on the system; the link itself says it best.
+        // The error for a link that was planted since depends on the system. The link itself is the better
+        // reason.
         match std::fs::symlink_metadata(&source.path).map(|now| check_kind(&source.path, &now)) {
             Ok(Err(failure)) => failure,
             _ if is_behind_link(&error) => {
@@ -306,19 +308,19 @@ fn open(source: &Source) -> Result<(File, Metadata), FileFailure> {
     Ok((file, metadata))
 }
 
-/// Whether a path was not followed since something on it is a symbolic link, or no folder.
+/// Whether a path was not followed because a part of it is a symbolic link, or no folder.
 fn is_behind_link(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotADirectory) || error.raw_os_error() == Some(SYMBOLIC_LINK)
 }
 
-/// What a system says of a symbolic link that must not be followed.
+/// The system's error for a symbolic link that must not be followed.
 #[cfg(unix)]
 const SYMBOLIC_LINK: i32 = rustix::io::Errno::LOOP.raw_os_error();
 /// `ERROR_CANT_ACCESS_FILE`.
 #[cfg(not(unix))]
 const SYMBOLIC_LINK: i32 = 1920;
 
-/// In what way the file is no longer what was announced, now that all its bytes are read.
+/// How the file differs from what was announced, after all its bytes were read.
 fn changed(file: &File, before: &Metadata) -> Option<String> {
     let after = match file.metadata() {
         Ok(after) => after,
@@ -331,8 +333,8 @@ fn changed(file: &File, before: &Metadata) -> Option<String> {
     touched.then(|| "it was written to meanwhile; send it again".into())
 }
 
-/// Whether the last group of `prefix` is what `file` has there; leaves the file at its end if so, else at its
-/// beginning.
+/// Whether `file` has the last group of `prefix` in its place. If so, the file's position is after it,
+/// otherwise at the beginning.
 fn still_ends(file: &mut File, prefix: &Prefix) -> bool {
     let mut group = Vec::new();
     let read = file
@@ -340,13 +342,13 @@ fn still_ends(file: &mut File, prefix: &Prefix) -> bool {
         .and_then(|_| file.by_ref().take(GROUP).read_to_end(&mut group));
     let same = read.is_ok() && prefix.ends_in(&group);
     if !same {
-        // A file that cannot even be rewound is not read whole, and the hash says so.
+        // A file that cannot be rewound is not read completely, and its hash shows that.
         let _ = file.rewind();
     }
     same
 }
 
-/// The ENTRY of a file, or of a directory, as it was opened.
+/// The ENTRY of a file or directory, as it was opened.
 fn entry(id: u32, source: &Source, metadata: &Metadata) -> Entry {
     let (mode, path) = (mode::of(metadata), source.name.as_str().into());
     if source.directory {
@@ -363,7 +365,7 @@ fn inode(metadata: &Metadata) -> u64 {
     std::os::unix::fs::MetadataExt::ino(metadata)
 }
 
-/// There the time of creation tells files apart.
+/// On these systems the time of creation distinguishes files.
 #[cfg(not(unix))]
 fn inode(metadata: &Metadata) -> u64 {
     let created = metadata.created().map(wire_time).unwrap_or_default();

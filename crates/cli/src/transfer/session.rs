@@ -1,8 +1,9 @@
-//! What one session of a receiver knows of the sessions before it: parts to go on with, files that were kept.
+//! What a session of a receiver knows about earlier sessions: parts that can be continued, and files that
+//! were kept.
 //!
-//! Made when the sender has named its job, told to the sender, and asked for each file. Invariants: nothing
-//! is gone on with that was not offered in this session, and nothing of another peer is offered, gone on with
-//! or removed.
+//! It is made when the sender has named its job, sent to the sender, and looked up for each file. Invariants:
+//! only what was offered in this session is continued. Nothing of another peer is offered, continued or
+//! removed.
 
 use std::collections::BTreeMap;
 
@@ -22,14 +23,14 @@ pub(super) struct Session<'a> {
     destination: &'a Destination,
     peer: Key,
     job: Key,
-    /// By source.
+    /// Keyed by source.
     parts: BTreeMap<Key, Checkpoint>,
     kept: Kept,
     standing: Standing,
 }
 
 impl<'a> Session<'a> {
-    /// Looks at what is there. What cannot be read is not offered.
+    /// Examines the destination. What cannot be read is not offered.
     pub(super) fn begin(destination: &'a Destination, peer: Key, job: Key) -> Self {
         let parts = destination.survey(peer).unwrap_or_default();
         let parts = parts.into_iter().map(|checkpoint| (checkpoint.source, checkpoint)).collect();
@@ -39,7 +40,7 @@ impl<'a> Session<'a> {
         Self { destination, peer, job, parts, kept, standing }
     }
 
-    /// All that is there.
+    /// Everything that is offered.
     pub(super) fn haves(&self) -> impl Iterator<Item = Have> {
         let whole = self.kept.known().map(|(path, source)| Have { path, source, part: None });
         let parts = self.parts.values().map(|part| Have {
@@ -55,7 +56,7 @@ impl<'a> Session<'a> {
         self.destination.create_directory(path, mode)
     }
 
-    /// Opens the part of a file, at its beginning or where `entry` goes on.
+    /// Opens the part of a file, at its beginning or where `entry` continues.
     pub(super) fn open(&mut self, path: &RelativePath, entry: &Entry) -> Result<Part, Refusal> {
         let key = Key::of_path(&entry.path);
         let outdated = self.parts.values().find(|part| part.path == key && part.source != entry.source);
@@ -72,12 +73,12 @@ impl<'a> Session<'a> {
         self.destination.create_file(path, entry, (self.peer, self.job), prefix)
     }
 
-    /// Whether `entry` is a file that was kept before and still stands.
+    /// Whether `entry` is a file that was kept before and is unchanged.
     pub(super) fn has(&self, entry: &Entry) -> bool {
         self.kept.has(Key::of_path(&entry.path), entry.source)
     }
 
-    /// Puts a whole file under its final name, `path`, and notes that it is kept.
+    /// Renames a complete file to its final name, `path`, and notes that it is kept.
     pub(super) fn keep(
         &mut self,
         part: Part,
@@ -91,7 +92,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// The job is done: what is left of it will not be asked for again.
+    /// Called when the job is done: the rest of it will not be needed again.
     pub(super) fn done(&mut self) {
         for (source, part) in std::mem::take(&mut self.parts) {
             if part.job == self.job {

@@ -1,6 +1,6 @@
-//! What a sender finds: the files and directories below the paths it was given, in an order that depends only
-//! on their names. Runs once, before anything is sent, so that the total is known. Links and devices are
-//! named as failures here and never followed.
+//! Finds what to send: the files and directories below the given paths, in an order that depends only on
+//! their names. It runs once before anything is sent, so the total is known. Links and devices are reported
+//! as failures and never followed.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -16,38 +16,38 @@ use super::{FileFailure, Key, Reason};
 /// One file or directory to send.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Where it is here.
+    /// Its path on this machine.
     pub path: PathBuf,
-    /// What it is called there.
+    /// Its name at the destination.
     pub name: RelativePath,
     /// Whether it is a directory.
     pub directory: bool,
-    /// The folder that `name` begins in.
+    /// The folder in which `name` begins.
     pub(super) root: Root,
 }
 
-/// All that is to be sent, and what cannot be.
+/// Everything to send, and what cannot be sent.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// In sending order: a directory before what is in it.
+    /// In sending order: a directory comes before its contents.
     pub sources: Vec<Source>,
-    /// Files among them.
+    /// Number of files among them.
     pub files: u32,
-    /// Their bytes when looked at.
+    /// Their size in bytes at the time of the scan.
     pub bytes: u64,
-    /// What cannot be sent.
+    /// Entries that cannot be sent.
     pub failures: Vec<FileFailure>,
-    /// The same for the same paths.
+    /// Key of the job: the same for the same paths.
     pub job: Key,
 }
 
-/// Why a set of paths cannot be sent together.
+/// Why these paths cannot be sent together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScanError {
-    /// Two of them end in the same name.
+    /// Two of them have the same last name.
     SameName(String),
-    /// One of them has no name of its own, as `/`.
+    /// One of them has no name, such as `/`.
     NoName(PathBuf),
     /// More than 2^32 entries.
     TooMany,
@@ -65,16 +65,16 @@ impl fmt::Display for ScanError {
 
 impl std::error::Error for ScanError {}
 
-/// Looks at `paths` and all below them.
+/// Examines `paths` and everything below them.
 ///
 /// # Errors
-/// When two paths, or one, have no name of their own to arrive under. Files that cannot be sent are not
-/// errors of the scan, they are in [`Found::failures`].
+/// Fails if two paths would have the same name at the destination, or one has none. Files that cannot be sent
+/// are no errors of the scan; they are in [`Found::failures`].
 pub fn scan(paths: &[PathBuf]) -> Result<Found, ScanError> {
     let mut found = Found::default();
     let (mut names, mut roots) = (HashSet::new(), HashMap::new());
     for path in paths {
-        // `.` and `..` have a name only once resolved.
+        // `.` and `..` have a name only after they are resolved.
         let named = match path.file_name() {
             Some(_) => path.clone(),
             None => path.canonicalize().unwrap_or_else(|_| path.clone()),
@@ -83,7 +83,7 @@ pub fn scan(paths: &[PathBuf]) -> Result<Found, ScanError> {
         if !names.insert(base.to_owned()) {
             return Err(ScanError::SameName(base.to_string_lossy().into_owned()));
         }
-        // Without a separator at its end: with one, a link would be followed.
+        // Without a separator at the end, because with one a link would be followed.
         walk(&named.components().collect::<PathBuf>(), &mut roots, &mut found);
     }
     let absolute: Vec<_> = paths.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
@@ -94,7 +94,7 @@ pub fn scan(paths: &[PathBuf]) -> Result<Found, ScanError> {
     Ok(found)
 }
 
-/// Looks at `root` and all below it; `roots` are the folders opened so far.
+/// Examines `root` and everything below it. `roots` are the folders opened so far.
 fn walk(root: &Path, roots: &mut HashMap<PathBuf, Root>, found: &mut Found) {
     let parent = root.parent().unwrap_or(Path::new(""));
     let folder = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
@@ -150,13 +150,13 @@ fn add(
     Ok(())
 }
 
-/// Why something cannot be sent that could not be opened.
+/// The failure of a file that could not be opened.
 pub(super) fn unopened(path: &Path, error: &std::io::Error) -> FileFailure {
     let gone = error.kind() == std::io::ErrorKind::NotFound;
     FileFailure::new(show(path), if gone { Reason::Vanished } else { Reason::Unreadable }, error)
 }
 
-/// Refuses what is neither a regular file nor a directory.
+/// Refuses everything except regular files and directories.
 pub(super) fn check_kind(path: &Path, metadata: &Metadata) -> Result<(), FileFailure> {
     if metadata.is_symlink() {
         let detail = "it is a symbolic link; send what it points to";

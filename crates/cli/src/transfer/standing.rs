@@ -1,9 +1,10 @@
-//! Which file at the destination is which path of a job, so that two paths are never the same file there.
+//! Knows which file at the destination belongs to which path of a job, so that two paths are never the same
+//! file there.
 //!
-//! Where a file system takes `A` and `a`, or two spellings of `é`, for one name, the second file of a
-//! transfer would replace the first. The receiver asks the file system instead of guessing its rules: a name
-//! about to be written must not lead to a file that this job put under another path. Invariant: at most
-//! [`MAX_KEPT`] files are known; those beyond are not compared.
+//! If a file system takes `A` and `a`, or two spellings of `é`, for one name, the second file of a transfer
+//! would replace the first. The receiver asks the file system instead of guessing its rules: a name to be
+//! written must not lead to a file that this job put under another path. Invariant: at most [`MAX_KEPT`]
+//! files are known. Further files are not compared.
 
 use std::collections::HashMap;
 
@@ -13,15 +14,15 @@ use super::Key;
 use super::destination::Refusal;
 use super::kept::MAX_KEPT;
 
-/// The number of a file's device, and its own.
+/// Device number and inode number of a file.
 type Identity = (u64, u64);
 
-/// The files of a job that stand at the destination.
+/// The files of a job at the destination.
 #[derive(Debug, Default)]
 pub(super) struct Standing(HashMap<Identity, Key>);
 
 impl Standing {
-    /// The file of `metadata` is what the job has put under `path`.
+    /// Records that the job has put the file of `metadata` under `path`.
     pub(super) fn insert(&mut self, metadata: &Metadata, path: Key) {
         if let Some(identity) = identity(metadata)
             && self.0.len() < MAX_KEPT
@@ -30,7 +31,7 @@ impl Standing {
         }
     }
 
-    /// Refuses `name` in `directory`, which is `path`, where it leads to a file that the job has put under
+    /// Refuses `name` in `directory`, which is `path`, if it leads to a file that the job has put under
     /// another path.
     pub(super) fn check(&self, directory: &Dir, name: &str, path: Key) -> Result<(), Refusal> {
         let there = directory.symlink_metadata(name).ok().as_ref().and_then(identity);
@@ -50,7 +51,7 @@ fn identity(metadata: &Metadata) -> Option<Identity> {
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// There it takes an open handle, and nothing is compared.
+/// On these systems the numbers need an open handle, and nothing is compared.
 #[cfg(not(unix))]
 fn identity(_: &Metadata) -> Option<Identity> {
     None

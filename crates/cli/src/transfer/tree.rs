@@ -1,10 +1,10 @@
-//! BLAKE3 of a file in groups: the hash can be put down after any group and taken up again without the bytes
-//! before it.
+//! BLAKE3 of a file in groups: the state can be stored after any group, and hashing can continue without the
+//! bytes before.
 //!
-//! Sender and receiver each feed one [`Tree`] per file. BLAKE3 is a tree over chunks of 1 KiB; a group is a
-//! whole subtree of 4,096 of them, so what is left of all groups so far is one chaining value for each bit
-//! set in their number (BLAKE3 paper, section 5.1.2). Invariant: a group is closed only when more bytes
-//! follow, so the hash of [`Tree::finish`] is the ordinary BLAKE3 of the file, however often it was put down.
+//! Sender and receiver each use one [`Tree`] per file. BLAKE3 is a tree over chunks of 1 KiB, and a group is
+//! a whole subtree of 4,096 chunks. So the state after some groups is one chaining value for each bit set in
+//! their number (BLAKE3 paper, section 5.1.2). Invariant: a group is closed only if more bytes follow, so
+//! [`Tree::finish`] returns the ordinary BLAKE3 of the file, however often the state was stored.
 
 use blake3::Hasher;
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
@@ -12,10 +12,10 @@ use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, me
 /// Bytes of a group. A killed transfer sends at most this much of each file again (row S13 of
 /// `docs/survival.md`). It is a power of two, because subtrees of BLAKE3 are.
 pub const GROUP: u64 = 4 << 20;
-/// Groups of the longest file that 64 bits can name.
+/// Groups of the longest file whose size fits into 64 bits.
 const MAX_GROUPS: u64 = u64::MAX / GROUP;
 
-/// What is known of whole groups: enough to hash on from there.
+/// The state after complete groups, from which hashing can continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefix {
     groups: u64,
@@ -24,19 +24,19 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// `groups` whole groups, the chaining value of the last, and those of the subtrees that make them up;
-    /// `None` when these do not fit together.
+    /// The state after `groups` complete groups: the chaining value of the last group, and those of the
+    /// subtrees. `None` if they are inconsistent.
     pub fn new(groups: u64, last: ChainingValue, stack: Vec<ChainingValue>) -> Option<Self> {
         let fits = (1..=MAX_GROUPS).contains(&groups) && stack.len() == groups.count_ones() as usize;
         fits.then_some(Self { groups, last, stack })
     }
 
-    /// How many groups.
+    /// Number of groups.
     pub fn groups(&self) -> u64 {
         self.groups
     }
 
-    /// Their bytes.
+    /// Number of bytes in the groups.
     pub fn offset(&self) -> u64 {
         self.groups * GROUP
     }
@@ -62,7 +62,7 @@ impl Prefix {
     }
 }
 
-/// The hash of a file so far.
+/// The hash of a file in progress.
 #[derive(Clone, Debug)]
 pub struct Tree {
     stack: Vec<ChainingValue>,
@@ -71,7 +71,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Of a file's beginning: nothing, or whole groups.
+    /// Starts with nothing, or after complete groups.
     pub fn new(prefix: Option<&Prefix>) -> Self {
         let (groups, stack) = prefix.map_or((0, Vec::new()), |prefix| (prefix.groups, prefix.stack.clone()));
         let mut group = Box::new(Hasher::new());
@@ -84,31 +84,32 @@ impl Tree {
         self.groups * GROUP + self.group.count()
     }
 
-    /// Bytes that the group under way may still take.
+    /// Bytes that the current group may still take.
     pub fn room(&self) -> u64 {
         GROUP - self.group.count()
     }
 
-    /// Takes the next bytes, at most [`room`](Self::room) of them.
+    /// Adds the next bytes, at most [`room`](Self::room) of them.
     pub fn update(&mut self, bytes: &[u8]) {
         debug_assert!(bytes.len() as u64 <= self.room());
         self.group.update(bytes);
     }
 
-    /// Ends the group under way, which must be full and not the file's last. What is known then.
+    /// Ends the current group, which must be full and not the last of the file. Returns the state.
     pub fn close_group(&mut self) -> Prefix {
         debug_assert_eq!(self.room(), 0);
         let last = self.group.finalize_non_root();
         self.groups += 1;
         let mut subtree = last;
         for _ in 0..self.groups.trailing_zeros() {
-            // As many subtrees as the number of groups before had bits set at its end: always there.
+            // Always there: the number of groups before had as many bits set at its end as there are
+            // subtrees.
             if let Some(left) = self.stack.pop() {
                 subtree = merge_subtrees_non_root(&left, &subtree, Mode::Hash);
             }
         }
         self.stack.push(subtree);
-        // Anew: `Hasher::reset` keeps the input offset and then counts wrongly.
+        // A new hasher, because `Hasher::reset` keeps the input offset and then counts wrongly.
         *self.group = Hasher::new();
         self.group.set_input_offset(self.groups * GROUP);
         Prefix { groups: self.groups, last, stack: self.stack.clone() }
@@ -134,7 +135,7 @@ impl Tree {
 mod tests {
     use super::*;
 
-    /// Feeds `content`, putting the hash down and taking it up again after every group.
+    /// Hashes `content`, and stores and restores the state after every group.
     fn interrupted(content: &[u8]) -> blake3::Hash {
         let mut tree = Tree::new(None);
         for chunk in content.chunks(64 << 10) {
