@@ -246,11 +246,11 @@ fn flow(outlook: &Outlook) -> (Subject, String) {
     let Point { repair, p95_ms, p99_ms, .. } = outlook.chosen;
     let asking = outlook.asking;
     if repair == 0.0 {
-        let words = "nothing is repaired before it is asked for";
+        let words = "no proactive repair is sent";
         return (Subject::Outlook, format!("for a flow of {flow} {words}: p99 of in-order delay {p99_ms:.1} ms"));
     }
     let words = format!(
-        "{} of repair before it is asked for: in-order delay p95 {p95_ms:.1}, p99 {p99_ms:.1} ms beyond the one-way time, instead of {:.1} and {:.1} by asking alone",
+        "{} of proactive repair: in-order delay p95 {p95_ms:.1}, p99 {p99_ms:.1} ms beyond the one-way time, instead of {:.1} and {:.1} by retransmission alone",
         percent(repair),
         asking.p95_ms,
         asking.p99_ms

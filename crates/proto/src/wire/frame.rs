@@ -99,10 +99,10 @@ impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Truncated => f.write_str("ends too early"),
-            Self::UnknownType => f.write_str("has a type that means nothing"),
+            Self::UnknownType => f.write_str("has an unknown type"),
             Self::Field(name) => write!(f, "has a field out of range: {name}"),
             Self::UnknownCode(code) => write!(f, "names code {code}, which was not offered"),
-            Self::NotText => f.write_str("carries a text that is not utf-8"),
+            Self::NotText => f.write_str("has a text that is not UTF-8"),
         }
     }
 }

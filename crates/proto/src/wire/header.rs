@@ -135,8 +135,8 @@ impl fmt::Display for HeaderError {
             Self::FixedBit => f.write_str("the fixed bit is 0"),
             Self::Kind(kind) => write!(f, "long packet of type {kind}, which version 1 does not send"),
             Self::Version(version) => write!(f, "version {version:#010x} is not {VERSION:#010x}"),
-            Self::Auth(auth) => write!(f, "authentication {auth} is not spoken here"),
-            Self::Suite(suite) => write!(f, "noise suite {suite} is not known"),
+            Self::Auth(auth) => write!(f, "authentication {auth} is unknown"),
+            Self::Suite(suite) => write!(f, "noise suite {suite} is unknown"),
             Self::Length(len) => write!(f, "{len} bytes are not the length of this long packet"),
         }
     }

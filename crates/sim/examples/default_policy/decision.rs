@@ -84,7 +84,7 @@ impl Flow {
 }
 
 impl Decision {
-    /// Nothing is sent before it is asked for.
+    /// No proactive repair is sent.
     pub fn asks_only(&self) -> bool {
         self.share == 0.0
     }

@@ -157,7 +157,7 @@ fn legend(out: &mut String, y: f64) {
         );
         text(out, (x + 38.0, y + 4.5), "start", "#222", &burst.name());
     }
-    let notes = "bars below a plot: nothing before it is asked for \u{b7} dashed: the cap \u{b7} crosses: too little for what is aimed at \u{b7} right: one repair in so many packets";
+    let notes = "bars below a plot: no proactive repair \u{b7} dashed: the cap \u{b7} crosses: the target is missed \u{b7} right: one repair in so many packets";
     text(out, (LEFT, y + 26.0), "start", GREY, notes);
 }
 

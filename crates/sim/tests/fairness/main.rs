@@ -64,7 +64,7 @@ impl Contest {
             let mut trial = Trial::new(link.clone(), vec![flow], seed * 16 + n as u64);
             let mut config = Config::builder().rate_control(control.parse().unwrap()).build().expect("in range");
             if *control != "bbr" {
-                // As TCP: nothing is repaired before it is asked for.
+                // Like TCP: no proactive repair.
                 config = config.to_builder().redundancy("none".parse().unwrap()).build().expect("in range");
             }
             (trial.near, trial.far) = (config.clone(), config);

@@ -267,7 +267,7 @@ impl fmt::Display for Plan {
             Some(nearest) => {
                 write!(
                     f,
-                    "{} within {} is not to be had at {path}, with at most {} of repair: feasible is {} within {}, or {} within {}",
+                    "cannot deliver {} within {} at {path}, with at most {} of repair: possible are {} within {}, or {} within {}",
                     percent(deliver),
                     ms(latency),
                     percent(max_overhead),
@@ -282,13 +282,13 @@ impl fmt::Display for Plan {
                 }
             }
             None if self.share == 0.0 && self.late <= (1.0 - deliver) / 2.0 => {
-                write!(f, "no repair before it is asked for: {path}, fewer late than may be")
+                write!(f, "no proactive repair: {path}, so few symbols are late that the target is met")
             }
             None if self.share == 0.0 && loss <= (1.0 - deliver) / 2.0 => {
-                write!(f, "no repair before it is asked for: {path}, so few that repair before would be dear")
+                write!(f, "no proactive repair: {path}, so few losses that it would cost more than it gains")
             }
             None if self.share == 0.0 => {
-                write!(f, "no repair before it is asked for: {path}, and asking takes less than {}", ms(latency))
+                write!(f, "no proactive repair: {path}, and a retransmission takes less than {}", ms(latency))
             }
             None => write!(
                 f,
@@ -350,7 +350,7 @@ mod tests {
         let cap =
             less.nearest.and_then(|nearest| nearest.max_overhead).expect("a higher cap makes the target feasible");
         assert_eq!(super::plan(Target { max_overhead: cap, ..less.target }, less.conditions).nearest, None);
-        assert!(less.to_string().contains("not to be had"), "{less}");
+        assert!(less.to_string().contains("cannot deliver"), "{less}");
     }
 
     #[test]
