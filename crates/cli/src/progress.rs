@@ -195,7 +195,7 @@ impl Meter {
         let mut before = (self.begun, 0);
         loop {
             ticks.tick().await;
-            let progress = self.progress(sample(), before);
+            let progress = self.progress(sample(), before.0, before.1);
             if before.0.elapsed() >= RATE_WINDOW {
                 before = (Instant::now(), progress.bytes);
             }
@@ -211,7 +211,7 @@ impl Meter {
         }
     }
 
-    fn progress(&self, sample: Sample, (since, bytes_then): (Instant, u64)) -> Progress {
+    fn progress(&self, sample: Sample, since: Instant, bytes_then: u64) -> Progress {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let (total_bytes, bytes, resumed_bytes) = (read(&self.total), read(&self.bytes), read(&self.resumed));
         let rate_bps = 8.0 * (bytes - bytes_then) as f64 / since.elapsed().as_secs_f64().max(1e-3);

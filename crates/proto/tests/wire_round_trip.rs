@@ -190,12 +190,12 @@ proptest! {
         let (id, base) = (SourceId(id), SourceId(id - back.min(id)));
         let mut buffer = [0; 64];
         let mut w = Writer::new(&mut buffer);
-        write_source_header(&mut w, (lane, layout), id, base, false).unwrap();
+        write_source_header(&mut w, lane, layout, id, base, false).unwrap();
         prop_assert_eq!(w.len(), source_header_len(lane, id, base));
         let mut w = Writer::new(&mut buffer);
         let repair = RepairId { first: id, count: span, key };
-        write_repair_header(&mut w, (lane, layout), Code::Rlc, repair, base, true).unwrap();
-        prop_assert_eq!(w.len(), repair_header_len((lane, layout), repair, base));
+        write_repair_header(&mut w, lane, layout, Code::Rlc, repair, base, true).unwrap();
+        prop_assert_eq!(w.len(), repair_header_len(lane, layout, repair, base));
         }
     }
 

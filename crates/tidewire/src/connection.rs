@@ -14,7 +14,7 @@ use tidewire_proto::crypto::PublicKey;
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
 use tidewire_proto::stats::Stats;
 
-use crate::shared::{Shared, Slot};
+use crate::shared::{NewSlot, Shared, Slot};
 use crate::stream::Stream;
 use crate::sync::Notify;
 
@@ -45,7 +45,8 @@ impl Drop for Handle {
 }
 
 impl Connection {
-    pub(crate) fn new(shared: Arc<Shared>, (id, changed): (ConnectionHandle, Arc<Notify>), remote: SocketAddr) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, slot: NewSlot, remote: SocketAddr) -> Self {
+        let NewSlot { handle: id, changed } = slot;
         // A socket for IPv6 and IPv4 reports an IPv4 address in its IPv6 form. Applications expect IPv4.
         let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
         Self(Arc::new(Handle { shared, id, changed, remote }))

@@ -63,7 +63,8 @@ impl Driver {
     /// Fails if a thread cannot be started.
     pub fn new(
         shared: Arc<Shared>,
-        (socket, timer): (Socket, Timer),
+        socket: Socket,
+        timer: Timer,
         mail: Option<Mail>,
         largest: u16,
         workers: u16,

@@ -104,7 +104,7 @@ impl Endpoint {
             let endpoint = tidewire_proto::endpoint::Endpoint::new(config.clone(), crate::random()?)
                 .with_shard(Shard::new(index, count).unwrap_or(Shard::ALONE));
             let shared = Arc::new(Shared::new(endpoint, socket.local_addr()?, clock, Arc::clone(&changed)));
-            drivers.push(Driver::new(shared, (socket, Timer::new(clock)), mail.next(), largest, workers)?);
+            drivers.push(Driver::new(shared, socket, Timer::new(clock), mail.next(), largest, workers)?);
         }
         let shards = drivers.iter().map(|driver| Arc::clone(driver.shared())).collect();
         for driver in drivers {
@@ -167,8 +167,8 @@ impl Endpoint {
             if let Some(ended) = state.ended {
                 return Err(ConnectError::Endpoint(ended));
             }
-            let handle = state.connect(shared.clock.now(), remote, peer).map_err(ConnectError::PeerKey)?;
-            Connection::new(Arc::clone(shared), handle, remote)
+            let slot = state.connect(shared.clock.now(), remote, peer).map_err(ConnectError::PeerKey)?;
+            Connection::new(Arc::clone(shared), slot, remote)
         };
         shared.wake_driver();
         connection.connected().await.map_err(|reason| match reason {
@@ -198,8 +198,8 @@ impl Endpoint {
     /// # Errors
     /// [`EndpointEnded`] says why there will be no more.
     pub async fn accept(&self) -> Result<Connection, EndpointEnded> {
-        let (shared, (handle, remote)) = self.next(State::accept).await?;
-        Ok(Connection::new(shared, handle, remote))
+        let (shared, (slot, remote)) = self.next(State::accept).await?;
+        Ok(Connection::new(shared, slot, remote))
     }
 
     /// Waits for the next peer that is refused because its key is not authorized. Such a peer gets no answer.

@@ -63,6 +63,12 @@ pub(crate) struct State {
     due: Time,
 }
 
+/// The slot of a connection that was just made, for its handle.
+pub(crate) struct NewSlot {
+    pub handle: ConnectionHandle,
+    pub changed: Arc<Notify>,
+}
+
 /// What handles and waiting tasks know about a connection.
 pub(crate) struct Slot {
     pub connected: bool,
@@ -118,7 +124,8 @@ impl Shared {
     /// for the protocol.
     pub fn poll<R>(
         &self,
-        (handle, id): (ConnectionHandle, StreamId),
+        handle: ConnectionHandle,
+        id: StreamId,
         call: impl FnOnce(&mut Connection, Time) -> Option<R>,
         wait: impl FnOnce(&mut Waiting),
         writes: bool,
@@ -178,7 +185,7 @@ impl Shared {
     }
 
     /// Stops reading a stream.
-    pub fn stop_reader(&self, (handle, id): (ConnectionHandle, StreamId), code: u64) {
+    pub fn stop_reader(&self, handle: ConnectionHandle, id: StreamId, code: u64) {
         if let Some(connection) = self.lock().connection_mut(handle) {
             // A stream that is over need not be stopped.
             let _ = connection.stop(id, code);
@@ -187,7 +194,7 @@ impl Shared {
     }
 
     /// Gives up what we send on a stream.
-    pub fn reset_writer(&self, (handle, id): (ConnectionHandle, StreamId), code: u64) {
+    pub fn reset_writer(&self, handle: ConnectionHandle, id: StreamId, code: u64) {
         if let Some(connection) = self.lock().connection_mut(handle) {
             // A stream that is over cannot be given up.
             let _ = connection.reset(id, code);
@@ -196,14 +203,14 @@ impl Shared {
     }
 
     /// Called when the reading half of a stream was dropped.
-    pub fn drop_reader(&self, half: (ConnectionHandle, StreamId)) {
-        self.stop_reader(half, 0);
-        self.lock().drop_half(half, |waiting| (waiting.reader, waiting.reader_gone) = (None, true));
+    pub fn drop_reader(&self, handle: ConnectionHandle, id: StreamId) {
+        self.stop_reader(handle, id, 0);
+        self.lock().drop_half(handle, id, |waiting| (waiting.reader, waiting.reader_gone) = (None, true));
     }
 
     /// Called when the writing half of a stream was dropped.
-    pub fn drop_writer(&self, half: (ConnectionHandle, StreamId)) {
-        self.lock().drop_half(half, |waiting| (waiting.writer, waiting.writer_gone) = (None, true));
+    pub fn drop_writer(&self, handle: ConnectionHandle, id: StreamId) {
+        self.lock().drop_half(handle, id, |waiting| (waiting.writer, waiting.writer_gone) = (None, true));
         self.wake_driver();
     }
 
@@ -223,7 +230,7 @@ impl State {
         now: Time,
         remote: SocketAddr,
         peer: Option<&PublicKey>,
-    ) -> Result<(ConnectionHandle, Arc<Notify>), PeerKeyError> {
+    ) -> Result<NewSlot, PeerKeyError> {
         let handle = match peer {
             Some(peer) => self.endpoint.connect_to(now, remote, peer)?,
             None => self.endpoint.connect(now, remote)?,
@@ -231,15 +238,15 @@ impl State {
         let slot = Slot::new(false);
         let changed = Arc::clone(&slot.changed);
         self.slots.insert(handle, slot);
-        Ok((handle, changed))
+        Ok(NewSlot { handle, changed })
     }
 
     /// The next connection of a peer.
-    pub fn accept(&mut self) -> Option<((ConnectionHandle, Arc<Notify>), SocketAddr)> {
+    pub fn accept(&mut self) -> Option<(NewSlot, SocketAddr)> {
         let handle = self.waiting.pop_front()?;
         let remote = self.connection(handle)?.remote();
         let slot = self.slots.get(&handle)?;
-        Some(((handle, Arc::clone(&slot.changed)), remote))
+        Some((NewSlot { handle, changed: Arc::clone(&slot.changed) }, remote))
     }
 
     /// Passes the slot of a connection to `show`. The slot exists as long as a handle does.
@@ -322,7 +329,7 @@ impl State {
         loop {
             called |= self.keep_ended(shared, now, wake);
             let Some((handle, event)) = self.endpoint.poll_event() else { return called };
-            called |= self.on_event(shared, now, (handle, event), wake);
+            called |= self.on_event(shared, now, handle, event, wake);
         }
     }
 
@@ -335,7 +342,7 @@ impl State {
                 slot.ended = Some(Box::new(connection));
             }
             for event in late {
-                called |= self.on_event(shared, now, (handle, event), wake);
+                called |= self.on_event(shared, now, handle, event, wake);
             }
         }
         called
@@ -345,7 +352,8 @@ impl State {
         &mut self,
         shared: &Shared,
         now: Time,
-        (handle, event): (ConnectionHandle, Event),
+        handle: ConnectionHandle,
+        event: Event,
         wake: &mut Vec<Waker>,
     ) -> bool {
         let Some(slot) = self.slots.get_mut(&handle) else {
@@ -357,7 +365,7 @@ impl State {
             Event::Readable(id) | Event::Writable(id) => {
                 let Some(waiting) = slot.streams.get_mut(&id) else { return false };
                 if waiting.writer_gone && matches!(event, Event::Writable(_)) {
-                    self.end_writer((handle, id));
+                    self.end_writer(handle, id);
                     return true;
                 }
                 let whom = if matches!(event, Event::Readable(_)) { &mut waiting.reader } else { &mut waiting.writer };
@@ -388,7 +396,7 @@ impl State {
 
     /// Ends a stream whose writing half was dropped. Forgets its waiting tasks if the other half was dropped
     /// too.
-    fn end_writer(&mut self, (handle, id): (ConnectionHandle, StreamId)) {
+    fn end_writer(&mut self, handle: ConnectionHandle, id: StreamId) {
         let Some(connection) = self.connection_mut(handle) else { return };
         let over = connection.finish(id) != Err(WriteError::Blocked);
         let Some(slot) = self.slots.get_mut(&handle) else { return };
@@ -398,12 +406,12 @@ impl State {
     }
 
     /// Marks halves of a stream as dropped.
-    fn drop_half(&mut self, (handle, id): (ConnectionHandle, StreamId), drop: impl FnOnce(&mut Waiting)) {
+    fn drop_half(&mut self, handle: ConnectionHandle, id: StreamId, drop: impl FnOnce(&mut Waiting)) {
         if let Some(slot) = self.slots.get_mut(&handle) {
             let waiting = slot.streams.entry(id).or_default();
             drop(waiting);
             if waiting.writer_gone {
-                self.end_writer((handle, id));
+                self.end_writer(handle, id);
             }
         }
     }

@@ -112,7 +112,7 @@ impl ReadHalf {
     /// fail with [`StreamError::Stopped`] and this code, which is at most 2^62-1.
     pub fn stop(&mut self, code: u64) {
         self.ended.get_or_insert(Ended::End);
-        self.connection.shared.stop_reader((self.connection.id, self.id), code);
+        self.connection.shared.stop_reader(self.connection.id, self.id, code);
     }
 }
 
@@ -121,7 +121,7 @@ impl WriteHalf {
     /// [`StreamError::Reset`] and this code, which is at most 2^62-1. Has no effect if the end of the stream
     /// has arrived.
     pub fn reset(&mut self, code: u64) {
-        self.connection.shared.reset_writer((self.connection.id, self.id), code);
+        self.connection.shared.reset_writer(self.connection.id, self.id, code);
     }
 
     /// See [`Connection::share`].
@@ -139,7 +139,8 @@ impl WriteHalf {
             return Poll::Ready(Err(StreamError::Stopped(code).into()));
         }
         let result = self.connection.shared.poll(
-            (self.connection.id, self.id),
+            self.connection.id,
+            self.id,
             |connection, _| match write(connection, self.id) {
                 Ok(written) => Some(Ok(written)),
                 Err(WriteError::Finished) => Some(Err(StreamError::Finished)),
@@ -168,7 +169,8 @@ impl AsyncRead for ReadHalf {
         }
         let unfilled = buffer.initialize_unfilled();
         let read = this.connection.shared.poll(
-            (this.connection.id, this.id),
+            this.connection.id,
+            this.id,
             |connection, now| match connection.read(now, this.id, unfilled) {
                 Ok(read) => Some(Ok(read)),
                 // Both directions had ended, and the last byte was read before.
@@ -235,13 +237,13 @@ impl AsyncWrite for Stream {
 
 impl Drop for ReadHalf {
     fn drop(&mut self) {
-        self.connection.shared.drop_reader((self.connection.id, self.id));
+        self.connection.shared.drop_reader(self.connection.id, self.id);
     }
 }
 
 impl Drop for WriteHalf {
     fn drop(&mut self) {
-        self.connection.shared.drop_writer((self.connection.id, self.id));
+        self.connection.shared.drop_writer(self.connection.id, self.id);
     }
 }
 

@@ -216,7 +216,7 @@ impl Gate {
         }
         drop(tcp);
         let target = self.target.to_string();
-        report(&self.console, (peer, &target), &carried, failure.as_deref());
+        report(&self.console, peer, &target, &carried, failure.as_deref());
     }
 
     async fn relay(&mut self, tcp: &mut TcpStream, carried: &Relayed) -> io::Result<()> {

@@ -112,7 +112,7 @@ async fn tcp_to_stream(
 }
 
 /// Reports how a TCP connection ended, with its client and target.
-fn report(console: &Console, (peer, target): (SocketAddr, &str), carried: &Relayed, failure: Option<&str>) {
+fn report(console: &Console, peer: SocketAddr, target: &str, carried: &Relayed, failure: Option<&str>) {
     console.event(&Event::Forwarded {
         peer: peer.to_string(),
         target,

@@ -90,7 +90,7 @@ async fn carry(mut stream: Stream, connection: Connection, allowed: Arc<Allowed>
             })
         }
     };
-    report(&console, (peer, &target.to_string()), &carried, failure.as_deref());
+    report(&console, peer, &target.to_string(), &carried, failure.as_deref());
 }
 
 /// Sends an answer that nothing follows. If the answer is lost with the connection, the client sees that

@@ -28,11 +28,11 @@ pub fn parse(text: &str, path: &Path) -> Result<Vec<Setting>, SettingsError> {
     let mut settings = Vec::new();
     for (key, value) in document.get_ref() {
         match value.get_ref().as_table() {
-            None => settings.push(setting(text, path, (None, key), value)?),
+            None => settings.push(setting(text, path, None, key, value)?),
             Some(section) => {
                 let verb = key.get_ref().as_ref();
                 for (key, value) in section {
-                    settings.push(setting(text, path, (Some(verb), key), value)?);
+                    settings.push(setting(text, path, Some(verb), key, value)?);
                 }
             }
         }
@@ -43,7 +43,8 @@ pub fn parse(text: &str, path: &Path) -> Result<Vec<Setting>, SettingsError> {
 fn setting(
     text: &str,
     path: &Path,
-    (verb, key): (Option<&str>, &Spanned<Cow<'_, str>>),
+    verb: Option<&str>,
+    key: &Spanned<Cow<'_, str>>,
     value: &Spanned<DeValue<'_>>,
 ) -> Result<Setting, SettingsError> {
     let origin = Origin::File(path.to_owned(), line(text, key.span().start));

@@ -95,7 +95,8 @@ impl Destination {
         &self,
         path: &RelativePath,
         entry: &Entry,
-        (peer, job): (Key, Key),
+        peer: Key,
+        job: Key,
         prefix: Option<&Prefix>,
     ) -> Result<Part, Refusal> {
         let (parents, name) = path.split();

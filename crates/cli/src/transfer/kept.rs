@@ -35,7 +35,8 @@ impl Kept {
     pub(super) fn load(
         destination: &Destination,
         parts: Option<Dir>,
-        (peer, job): (Key, Key),
+        peer: Key,
+        job: Key,
         standing: &mut Standing,
     ) -> Self {
         let name = format!("{}.kept", Key::of_peers(peer, job));

@@ -186,7 +186,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// Counts a file of `bytes`, of which earlier sessions had carried the first `resumed`.
-    fn keep(&mut self, path: &str, (bytes, resumed): (u64, u64), watch: Watch<'_>) {
+    fn keep(&mut self, path: &str, bytes: u64, resumed: u64, watch: Watch<'_>) {
         self.kept += 1;
         self.bytes += bytes;
         self.resumed += resumed;

@@ -227,7 +227,8 @@ impl Writing {
     fn finish(&mut self, entry: &Entry, directory: &Dir, name: &str) -> Result<Option<SystemTime>, Refusal> {
         self.file.set_len(entry.size).map_err(refusal)?;
         mode::set(&self.file, entry.mode).map_err(refusal)?;
-        if let Some(modified) = system_time(entry.modified) {
+        let (seconds, nanos) = entry.modified;
+        if let Some(modified) = system_time(seconds, nanos) {
             self.file.set_times(FileTimes::new().set_modified(modified)).map_err(refusal)?;
         }
         self.file.sync_all().map_err(refusal)?;
@@ -283,7 +284,7 @@ fn flush_directory(_: &Dir) -> io::Result<()> {
 }
 
 /// A time of the wire, if this system can represent it.
-fn system_time((seconds, nanos): (i64, u32)) -> Option<SystemTime> {
+fn system_time(seconds: i64, nanos: u32) -> Option<SystemTime> {
     let whole = Duration::from_secs(seconds.unsigned_abs());
     let base = match seconds {
         0.. => SystemTime::UNIX_EPOCH.checked_add(whole),

@@ -102,9 +102,9 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, W> {
         match blocking(|| open(&mut self.session, &entry)) {
             Ok(Opened::Stands) => {
                 (self.watch)(Event::Resumed { path: &name, offset: entry.size, size: entry.size });
-                self.kept(entry.id, &name, (entry.size, entry.size)).await
+                self.kept(entry.id, &name, entry.size, entry.size).await
             }
-            Ok(Opened::Directory) => self.kept(entry.id, &name, (0, 0)).await,
+            Ok(Opened::Directory) => self.kept(entry.id, &name, 0, 0).await,
             Ok(Opened::Part(part)) => {
                 if entry.offset > 0 {
                     (self.watch)(Event::Resumed { path: &name, offset: entry.offset, size: entry.size });
@@ -154,7 +154,7 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, W> {
             self.session.keep(part, path, &entry, hash)
         });
         match ended {
-            Ok(()) => self.kept(entry.id, &name, (entry.size, entry.offset)).await,
+            Ok(()) => self.kept(entry.id, &name, entry.size, entry.offset).await,
             Err(refusal) => self.failed(entry.id, &name, refusal).await,
         }
     }
@@ -181,9 +181,9 @@ impl<W: AsyncWrite + Unpin> Receiver<'_, W> {
         Ok(self.outcome)
     }
 
-    /// Answers that an entry is kept. `carried` is its size, and how much of it was there before.
-    async fn kept(&mut self, id: u32, name: &str, carried: (u64, u64)) -> Result<(), TransferError> {
-        self.outcome.keep(name, carried, self.watch);
+    /// Answers that an entry is kept. `resumed` of its `bytes` were there before.
+    async fn kept(&mut self, id: u32, name: &str, bytes: u64, resumed: u64) -> Result<(), TransferError> {
+        self.outcome.keep(name, bytes, resumed, self.watch);
         self.answers.write(&Record::Result { id, failure: None, detail: "" }).await
     }
 

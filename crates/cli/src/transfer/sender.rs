@@ -246,10 +246,10 @@ async fn gather(
         match records.next().await? {
             Record::Result { id, failure, detail } => {
                 let fate = if failure.is_none() { Progress::Kept } else { Progress::Refused };
-                let carried = ledger.answer(id, fate).ok_or(TransferError::Unexpected("RESULT"))?;
+                let (bytes, resumed) = ledger.answer(id, fate).ok_or(TransferError::Unexpected("RESULT"))?;
                 let name = &found.sources[id as usize].name;
                 match failure {
-                    None => outcome.keep(&name.to_string(), carried, watch),
+                    None => outcome.keep(&name.to_string(), bytes, resumed, watch),
                     Some(Reason::Aborted) => {}
                     Some(reason) => {
                         let detail = format!("at the receiver: {detail}");

@@ -36,7 +36,7 @@ impl<'a> Session<'a> {
         let parts = parts.into_iter().map(|checkpoint| (checkpoint.source, checkpoint)).collect();
         let mut standing = Standing::default();
         let folder = destination.root().open_dir_nofollow(PARTS).ok();
-        let kept = Kept::load(destination, folder, (peer, job), &mut standing);
+        let kept = Kept::load(destination, folder, peer, job, &mut standing);
         Self { destination, peer, job, parts, kept, standing }
     }
 
@@ -70,7 +70,7 @@ impl<'a> Session<'a> {
             Some(part) if part.prefix.offset() == entry.offset && part.size == entry.size => Some(&part.prefix),
             _ => return Err((Reason::Unwritable, "it goes on where nothing was offered; send it again".into())),
         };
-        self.destination.create_file(path, entry, (self.peer, self.job), prefix)
+        self.destination.create_file(path, entry, self.peer, self.job, prefix)
     }
 
     /// Whether `entry` is a file that was kept before and is unchanged.

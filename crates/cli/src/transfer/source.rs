@@ -117,7 +117,7 @@ fn walk(root: &Path, roots: &mut HashMap<PathBuf, Root>, found: &mut Found) {
                 continue;
             }
         };
-        if let Err(failure) = add(step.path(), (parent, &opened), step.metadata(), found) {
+        if let Err(failure) = add(step.path(), parent, &opened, step.metadata(), found) {
             found.failures.push(failure);
             if step.file_type().is_dir() {
                 walk.skip_current_dir();
@@ -128,7 +128,8 @@ fn walk(root: &Path, roots: &mut HashMap<PathBuf, Root>, found: &mut Found) {
 
 fn add(
     path: &Path,
-    (parent, root): (&Path, &Root),
+    parent: &Path,
+    root: &Root,
     metadata: walkdir::Result<Metadata>,
     found: &mut Found,
 ) -> Result<(), FileFailure> {

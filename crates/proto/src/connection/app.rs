@@ -148,7 +148,7 @@ impl Connection {
             return Ok((0, false));
         }
         let data = &data[..data.len().min(credit).min(share * symbol_len)];
-        let (taken, ended) = self.lanes.streams.sender.write((id.0, offset), data, fin, symbol_len, allowance);
+        let (taken, ended) = self.lanes.streams.sender.write(id.0, offset, data, fin, symbol_len, allowance);
         let served = self.streams.turns.take(id, served, taken);
         if let Some(stream) = self.streams.get_mut(id) {
             stream.outgoing.served = served;

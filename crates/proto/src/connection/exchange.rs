@@ -122,7 +122,7 @@ impl Connection {
                 if number == exchange.number + 1 && now >= exchange.since + LEAST_FRESH_KEYS_AFTER =>
             {
                 let renewal = exchange.renewal.as_mut().ok_or(CloseCode::Protocol)?;
-                let answer = renewal.answer((keys.aead, number), self.security.peer_key.as_ref(), message);
+                let answer = renewal.answer(keys.aead, number, self.security.peer_key.as_ref(), message);
                 let (Fresh { ours, theirs }, bytes) = answer.ok_or(CloseCode::Protocol)?;
                 keys.opening.refresh(&theirs);
                 let phase = keys.opening.phase() + 1;

@@ -49,7 +49,7 @@ impl Connection {
         let (span, memory) = (config.repair.max_span, config.limits.ring_memory);
         self.receiving.receiver = LaneReceiver::new(LaneId(STREAMS), slot_len, span, memory, config.inline());
         self.lanes = Lanes::new(
-            LaneSender::new((config.profile.layout, config.repair.max_span), slot_len, config.limits.ring_memory, 0),
+            LaneSender::new(config.profile.layout, config.repair.max_span, slot_len, config.limits.ring_memory, 0),
             config.profile.redundancy,
         );
         self.receiving.inbound.clear();

@@ -92,8 +92,8 @@ impl Connection {
         // layout of the streams.
         let profile = Profile { redundancy, ..self.agreed.profile };
         let layout = if profile.check_layout().is_ok() { profile.layout } else { Layout::Sliding };
-        let layout = (layout, self.agreed.max_span);
-        let sender = LaneSender::new(layout, self.config.slot_len(), memory, self.agreed.lane_credit);
+        let sender =
+            LaneSender::new(layout, self.agreed.max_span, self.config.slot_len(), memory, self.agreed.lane_credit);
         let in_order = config.delivery.unwrap_or(self.config.profile.delivery) == Delivery::InOrder;
         self.lanes.messages.push(Lane::new(sender, redundancy, in_order));
         Ok(LaneId(lane))

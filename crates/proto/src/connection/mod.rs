@@ -211,9 +211,9 @@ impl Connection {
         // Only the initiator repeats its last FEEDBACK: its address may change unnoticed, the responder's
         // does not.
         let feedback = FeedbackClock::new(side == Side::Initiator);
-        let path = Path::new((remote, now), mtu, config.profile.rate_control.build(), feedback);
+        let path = Path::new(remote, now, mtu, config.profile.rate_control.build(), feedback);
         let (memory, span) = (config.limits.ring_memory, config.repair.max_span);
-        let sender = LaneSender::new((config.profile.layout, span), slot_len, memory, 0);
+        let sender = LaneSender::new(config.profile.layout, span, slot_len, memory, 0);
         let limits = &config.limits;
         Self {
             agreed: Agreed {
@@ -262,9 +262,14 @@ impl Connection {
         self.path.mtu.limit_to(peer.max_datagram);
         self.agreed.lane_credit = peer.lane_credit.into();
         self.agreed.max_span = self.agreed.max_span.min(peer.max_span);
-        let layout = (self.agreed.profile.layout, self.agreed.max_span);
-        let sender =
-            LaneSender::new(layout, self.config.slot_len(), self.config.limits.ring_memory, self.agreed.lane_credit);
+        let (layout, span) = (self.agreed.profile.layout, self.agreed.max_span);
+        let sender = LaneSender::new(
+            layout,
+            span,
+            self.config.slot_len(),
+            self.config.limits.ring_memory,
+            self.agreed.lane_credit,
+        );
         self.lanes = Lanes::new(sender, self.agreed.profile.redundancy);
         self.agreed.symbol_limit = self.agreed.symbol_limit.min(peer.max_symbol.into());
         self.streams.set_peer_limits(peer.streams.into(), peer.stream_credit.into());

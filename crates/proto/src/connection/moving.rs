@@ -65,7 +65,7 @@ impl Connection {
             // A peer that changes its id must not be recognised by ours either.
             keys.peer_ids.advance();
         }
-        self.addresses.validation.on_packet(now, (origin.from, self.path.remote), origin.len, origin.highest);
+        self.addresses.validation.on_packet(now, origin.from, self.path.remote, origin.len, origin.highest);
         self.addresses.validation.expire(now, timeout);
     }
 

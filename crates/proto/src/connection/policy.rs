@@ -94,7 +94,7 @@ impl Connection {
             }
             let (slot_len, memory, spare) = (self.config.slot_len(), self.config.limits.ring_memory, sender.spare);
             let mut sender =
-                LaneSender::new((granted.layout, self.agreed.max_span), slot_len, memory, self.agreed.lane_credit);
+                LaneSender::new(granted.layout, self.agreed.max_span, slot_len, memory, self.agreed.lane_credit);
             sender.spare = spare;
             self.lanes.streams.sender = sender;
         }

@@ -143,7 +143,7 @@ impl Connection {
         for frame in Frames::new(payload) {
             let frame = frame.map_err(|_| CloseCode::Malformed)?;
             asked.elicits |= frame.elicits_ack();
-            self.receive_frame(now, (number, from), &frame, &mut asked)?;
+            self.receive_frame(now, number, from, &frame, &mut asked)?;
         }
         Ok(asked)
     }
@@ -151,7 +151,8 @@ impl Connection {
     fn receive_frame(
         &mut self,
         now: Time,
-        (number, from): (u64, SocketAddr),
+        number: u64,
+        from: SocketAddr,
         frame: &Frame<'_>,
         asked: &mut Asked,
     ) -> Result<(), CloseCode> {

@@ -378,7 +378,7 @@ impl Connection {
         let first = SourceId(sender.sent().0 + sender.reach() as u64);
         let far = SourceId(sender.base().0.saturating_sub(sender.reach() as u64));
         let id = RepairId { first, count: self.agreed.max_span, key: 0 };
-        let header = repair_header_len((lane, sender.layout()), id, far);
+        let header = repair_header_len(lane, sender.layout(), id, far);
         let longest = (usize::from(self.path.mtu.current()) - PACKET_OVERHEAD - header).min(self.agreed.symbol_limit);
         match sender.layout() {
             Layout::Sliding => longest,
@@ -411,7 +411,7 @@ impl Connection {
                 let fits = source_len(*lane, sender, sender.sent()) <= limit;
                 let (id, symbol) = sender.send_source(now)?;
                 let carried = if fits {
-                    write_source_header(w, (*lane, layout), id, base, false).ok()?;
+                    write_source_header(w, *lane, layout, id, base, false).ok()?;
                     w.bytes(symbol).ok()?;
                     sender.on_base_said(number);
                     Carried::Data(Data::Source { lane: *lane, id, again: false })
@@ -443,7 +443,7 @@ impl Connection {
                 if id < base {
                     return None;
                 }
-                write_source_header(w, (lane, sender.layout()), id, base, true).ok()?;
+                write_source_header(w, lane, sender.layout(), id, base, true).ok()?;
                 w.bytes(sender.resend(id, number)?).ok()?;
                 Carried::Data(Data::Source { lane, id, again: true })
             }
@@ -461,7 +461,7 @@ impl Connection {
                 };
                 let code = if row.is_some() { self.agreed.profile.code } else { Code::Rlc };
                 let id = sender.name_repair(code, first, count, row);
-                write_repair_header(w, (lane, sender.layout()), code, id, base, on_feedback).ok()?;
+                write_repair_header(w, lane, sender.layout(), code, id, base, on_feedback).ok()?;
                 let len = sender.send_repair(code, id, on_feedback, number, w.spare()).ok()?;
                 w.advance(len).ok()?;
                 Carried::Data(Data::Repair { lane, first: id.first, count, on_feedback })
@@ -507,7 +507,7 @@ fn packet_len(lane: u32, sender: &LaneSender, repair: &Repair) -> usize {
         Repair::Coded { first, count, .. } => {
             let id = RepairId { first, count, key: 0 };
             PACKET_OVERHEAD
-                + repair_header_len((lane, sender.layout()), id, sender.base())
+                + repair_header_len(lane, sender.layout(), id, sender.base())
                 + sender.repair_len(first, count).unwrap_or(0)
         }
     }

@@ -91,7 +91,7 @@ impl Initiator {
         seed: [u8; 32],
         now: Time,
     ) -> Self {
-        Self::build(keys.into(), (source, None), parameters, provider, seed, now)
+        Self::build(keys.into(), source, None, parameters, provider, seed, now)
     }
 
     /// Like [`Self::new`], but also asks the responder whether it still has the connection `connection`.
@@ -105,12 +105,13 @@ impl Initiator {
         seed: [u8; 32],
         now: Time,
     ) -> Self {
-        Self::build(keys.into(), (source, Some(connection)), parameters, provider, seed, now)
+        Self::build(keys.into(), source, Some(connection), parameters, provider, seed, now)
     }
 
     fn build(
         keys: Keys,
-        (source, connection): (ConnectionId, Option<ConnectionId>),
+        source: ConnectionId,
+        connection: Option<ConnectionId>,
         parameters: &Parameters,
         provider: Arc<dyn Provider>,
         seed: [u8; 32],

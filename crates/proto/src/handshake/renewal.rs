@@ -66,7 +66,8 @@ impl Renewal {
     /// not open or comes from a key other than `peer`.
     pub(crate) fn answer(
         &mut self,
-        (aead, number): (Aead, u64),
+        aead: Aead,
+        number: u64,
         peer: Option<&PublicKey>,
         message: &[u8],
     ) -> Option<(Fresh, Vec<u8>)> {

@@ -185,16 +185,16 @@ impl LaneReceiver {
             Arrival::Source { layout, id, again, symbol } => {
                 self.expect(layout)?;
                 self.make_room(base, SourceId(id.0.saturating_add(1)), delivery)?;
-                self.on_source(now, (id, again), symbol, delivery)
+                self.on_source(now, id, again, symbol, delivery)
             }
             Arrival::Repair { layout, code, id, symbol } => {
                 self.expect(layout)?;
                 self.make_room(base, SourceId(id.first.0.saturating_add(id.count.into())), delivery)?;
-                self.on_repair(now, (code, id), symbol, delivery)
+                self.on_repair(now, code, id, symbol, delivery)
             }
             Arrival::Slice { layout, id, offset, total, bytes } => {
                 self.expect(layout)?;
-                self.on_slice(now, id, (offset, total), bytes, delivery)
+                self.on_slice(now, id, offset, total, bytes, delivery)
             }
             Arrival::Nothing => Ok(true),
         }
@@ -210,7 +210,8 @@ impl LaneReceiver {
         &mut self,
         now: Time,
         id: SourceId,
-        (offset, total): (usize, usize),
+        offset: usize,
+        total: usize,
         part: &[u8],
         delivery: &mut D,
     ) -> Result<bool, CloseCode> {
@@ -231,7 +232,7 @@ impl LaneReceiver {
             // Count it as a retransmission, because its send time may be that of an earlier transmission.
             Some(symbol) => {
                 self.make_room(self.edge, SourceId(id.0 + 1), delivery)?;
-                self.on_source(now, (id, true), &symbol, delivery)
+                self.on_source(now, id, true, &symbol, delivery)
             }
             None => Ok(false),
         }
@@ -240,7 +241,8 @@ impl LaneReceiver {
     fn on_source<D: Consumer>(
         &mut self,
         now: Time,
-        (id, again): (SourceId, bool),
+        id: SourceId,
+        again: bool,
         symbol: &[u8],
         delivery: &mut D,
     ) -> Result<bool, CloseCode> {
@@ -260,7 +262,8 @@ impl LaneReceiver {
     fn on_repair<D: Consumer>(
         &mut self,
         now: Time,
-        (code, id): (Code, RepairId),
+        code: Code,
+        id: RepairId,
         symbol: &[u8],
         delivery: &mut D,
     ) -> Result<bool, CloseCode> {

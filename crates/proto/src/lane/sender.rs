@@ -129,7 +129,7 @@ struct Outgoing {
 impl LaneSender {
     /// `slot_len` is the length of the longest symbol. The window may grow to `memory` bytes. The peer
     /// accepts ids below `peer_limit`.
-    pub fn new((layout, max_span): (Layout, u16), slot_len: usize, memory: usize, peer_limit: u64) -> Self {
+    pub fn new(layout: Layout, max_span: u16, slot_len: usize, memory: usize, peer_limit: u64) -> Self {
         Self {
             window: Window::new(layout, slot_len, SMALLEST_RING, max_span),
             max_capacity: most_symbols(slot_len, memory),

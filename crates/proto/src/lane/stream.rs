@@ -132,7 +132,8 @@ impl Incoming {
     /// Takes `len` bytes at `offset`.
     pub fn insert(
         &mut self,
-        (offset, len): (u64, usize),
+        offset: u64,
+        len: usize,
         fin: bool,
         source: Source<'_>,
         pieces: &mut Pieces,
@@ -243,7 +244,8 @@ impl Incoming {
     /// symbols below `id` are known.
     pub fn copy_out(
         &self,
-        (offset, len): (u64, usize),
+        offset: u64,
+        len: usize,
         id: SourceId,
         pieces: &mut Pieces,
         store: &Store,
@@ -305,7 +307,7 @@ mod tests {
 
         fn insert(&mut self, offset: u64, len: usize, fin: bool, id: u64) -> Result<(), StreamFault> {
             let source = Source::Slot { id: SourceId(id), at: 0 };
-            self.stream.insert((offset, len), fin, source, &mut self.pieces)
+            self.stream.insert(offset, len, fin, source, &mut self.pieces)
         }
 
         fn on_reset(&mut self, code: u64, last: u64) -> Result<(), StreamFault> {
@@ -343,7 +345,7 @@ mod tests {
         assert!(!reader.stream.is_readable());
         assert_eq!(reader.insert(10, 10, false, 1), Ok(()));
         reader.consume(10);
-        assert_eq!(reader.stream.copy_out((20, 10), SourceId(2), &mut reader.pieces, &decoder), Ok(()));
+        assert_eq!(reader.stream.copy_out(20, 10, SourceId(2), &mut reader.pieces, &decoder), Ok(()));
         assert!(!reader.pieces.are_in_slots());
         assert_eq!(reader.chunk(&decoder), Some(&[20, 21, 22, 23, 24, 25, 26, 27, 28, 29][..]));
         reader.consume(10);
@@ -371,7 +373,7 @@ mod tests {
         let decoder = decoder();
         let mut reader = Reader::new(100);
         assert_eq!(reader.insert(20, 10, false, 0), Ok(()));
-        let copied = reader.stream.copy_out((20, 10), SourceId(0), &mut reader.pieces, &decoder);
+        let copied = reader.stream.copy_out(20, 10, SourceId(0), &mut reader.pieces, &decoder);
         assert_eq!(copied, Err(StreamFault::Contradiction));
     }
 
@@ -428,7 +430,7 @@ mod tests {
         for n in 0..count {
             decoder.receive_source(SourceId(4 + n), &[n as u8]).expect("accepted");
             assert_eq!(reader.insert(n, 1, false, 4 + n), Ok(()), "{n}");
-            let copied = reader.stream.copy_out((n, 1), SourceId(4 + n), &mut reader.pieces, &decoder);
+            let copied = reader.stream.copy_out(n, 1, SourceId(4 + n), &mut reader.pieces, &decoder);
             assert_eq!(copied, Ok(()), "{n}");
         }
         let memory = reader.pieces.memory();

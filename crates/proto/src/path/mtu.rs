@@ -102,7 +102,7 @@ impl MtuProber {
     /// Takes the fate of a packet of `size` bytes, sent at `left`, that was not a probe, in the order of
     /// sending. `loss` is the path's estimated loss rate before. Returns whether the path MTU fell; the size
     /// is then 1,200 bytes again.
-    pub fn on_fate(&mut self, now: Time, left: Time, (size, lost): (u16, bool), loss: f64) -> bool {
+    pub fn on_fate(&mut self, now: Time, left: Time, size: u16, lost: bool, loss: f64) -> bool {
         if left <= self.since || !self.is_raised() {
             return false;
         }
@@ -265,7 +265,7 @@ mod tests {
         let now = Time::from_millis(1_000);
         fates.chars().position(|fate| {
             let size = if fate.eq_ignore_ascii_case(&'l') { 1_472 } else { 64 };
-            prober.on_fate(now, now - RTT, (size, fate.is_lowercase()), 0.1)
+            prober.on_fate(now, now - RTT, size, fate.is_lowercase(), 0.1)
         })
     }
 
@@ -275,7 +275,7 @@ mod tests {
         let narrower = |loss: f64, lost: usize| {
             let (mut prober, now) = (raised(), Time::from_millis(1_000));
             let fates = (0..lost).flat_map(|_| [(1_472, true), (64, false)]);
-            fates.into_iter().any(|fate| prober.on_fate(now, now - RTT, fate, loss))
+            fates.into_iter().any(|(size, lost)| prober.on_fate(now, now - RTT, size, lost, loss))
         };
         assert!(narrower(0.1, 8) && !narrower(0.4, 14) && narrower(0.4, 15));
     }

@@ -52,7 +52,8 @@ pub(crate) struct Path<T> {
 impl<T: Copy> Path<T> {
     /// A path to `remote` on which nothing was sent yet.
     pub fn new(
-        (remote, now): (SocketAddr, Time),
+        remote: SocketAddr,
+        now: Time,
         mtu: MtuProber,
         rate: Box<dyn RateController>,
         feedback: FeedbackClock,
@@ -164,13 +165,13 @@ impl<T: Copy> Path<T> {
                 _ if matches!(sent.carried, Carried::SizeProbe) => {}
                 _ if !sent.elicits => {
                     if sent.fate == Fate::Acked {
-                        self.mtu.on_fate(now, sent.at, (sent.payload_len(), false), loss);
+                        self.mtu.on_fate(now, sent.at, sent.payload_len(), false, loss);
                     }
                 }
                 Fate::Acked | Fate::Lost { .. } => {
                     let lost = sent.fate != Fate::Acked;
                     self.rate.on_fate(n, lost);
-                    self.mtu.on_fate(now, sent.at, (sent.payload_len(), lost), loss);
+                    self.mtu.on_fate(now, sent.at, sent.payload_len(), lost, loss);
                     self.losses.runs.on_fate(lost);
                     if !congested {
                         self.losses.estimator.on_fate(lost);

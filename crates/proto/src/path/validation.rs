@@ -116,7 +116,7 @@ impl Validation {
 
     /// An authentic packet of `len` bytes came from `from`. `highest` says that no earlier number was higher.
     /// `home` is the address in use, once one is proven.
-    pub fn on_packet(&mut self, now: Time, (from, home): (SocketAddr, SocketAddr), len: usize, highest: bool) {
+    pub fn on_packet(&mut self, now: Time, from: SocketAddr, home: SocketAddr, len: usize, highest: bool) {
         let is_home = self.proven && from == home;
         if highest {
             self.newest = Some(from).filter(|_| !is_home);

@@ -309,11 +309,11 @@ impl<'a> Frame<'a> {
                 w.bytes(message)
             }
             Self::Source { lane, layout, id, base, again, symbol } => {
-                write_source_header(w, (lane, layout), id, base, again)?;
+                write_source_header(w, lane, layout, id, base, again)?;
                 w.bytes(symbol)
             }
             Self::Repair { lane, layout, code, id, base, on_feedback, symbol } => {
-                write_repair_header(w, (lane, layout), code, id, base, on_feedback)?;
+                write_repair_header(w, lane, layout, code, id, base, on_feedback)?;
                 w.bytes(symbol)
             }
         })
@@ -423,7 +423,8 @@ pub const fn source_header_len(lane: u32, id: SourceId, base: SourceId) -> usize
 /// at most `id`.
 pub fn write_source_header(
     w: &mut Writer<'_>,
-    (lane, layout): (u32, Layout),
+    lane: u32,
+    layout: Layout,
     id: SourceId,
     base: SourceId,
     again: bool,
@@ -438,7 +439,7 @@ pub fn write_source_header(
 }
 
 /// Bytes of [`write_repair_header`].
-pub const fn repair_header_len((lane, layout): (u32, Layout), id: RepairId, base: SourceId) -> usize {
+pub const fn repair_header_len(lane: u32, layout: Layout, id: RepairId, base: SourceId) -> usize {
     let key = match layout {
         Layout::Sliding => 2,
         Layout::Generations => varint_len(id.key as u64),
@@ -465,7 +466,8 @@ const fn base_from(layout: Layout, id: RepairId) -> SourceId {
 /// code without a code point is a bug of the caller and returns [`Full`].
 pub fn write_repair_header(
     w: &mut Writer<'_>,
-    (lane, layout): (u32, Layout),
+    lane: u32,
+    layout: Layout,
     code: Code,
     id: RepairId,
     base: SourceId,

@@ -158,7 +158,7 @@ fn endpoint(
     for (index, socket) in (0..count.get()).zip(sockets) {
         let shared = shared(index, count, address(port), (config.clone(), clock), &changed);
         shards.push(Arc::clone(&shared));
-        let driver = Driver::new(shared, (socket, Timer::new(clock.clone())), mail.next(), DATAGRAM, config.workers());
+        let driver = Driver::new(shared, socket, Timer::new(clock.clone()), mail.next(), DATAGRAM, config.workers());
         tasks.push(spawn(driver.expect("threads").run()));
     }
     (shards, changed, tasks)

@@ -36,8 +36,8 @@ pub fn draw(outlook: &Outlook, title: &str) -> String {
             y + 4.5
         );
     }
-    mark(&mut out, plane, &outlook.asking, "asked for only", (0, "#fff"));
-    mark(&mut out, plane, &outlook.chosen, "what would be chosen", (1, "#222"));
+    mark(&mut out, plane, &outlook.asking, "asked for only", 0, "#fff");
+    mark(&mut out, plane, &outlook.chosen, "what would be chosen", 1, "#222");
     out.push_str("</svg>\n");
     out
 }
@@ -80,7 +80,7 @@ fn grid(out: &mut String, plane: Plane) {
 }
 
 /// Draws a point at its three quantiles, and its line of the legend.
-fn mark(out: &mut String, plane: Plane, point: &Point, label: &str, (line, fill): (u8, &str)) {
+fn mark(out: &mut String, plane: Plane, point: &Point, label: &str, line: u8, fill: &str) {
     for (name, delay) in LINES {
         let (x, y) = at(plane, point.overhead, delay(point));
         let _ = writeln!(

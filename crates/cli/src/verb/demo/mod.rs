@@ -98,14 +98,14 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let mut first = Vec::new();
     for (name, profile, value) in RUNS {
         let measured = records::run(config(value, &args)?).await?;
-        first.push(report(Part::Records, (name, profile), measured, &console));
+        first.push(report(Part::Records, name, profile, measured, &console));
     }
     show(&first, &args.svg, &records::caption(), &console)?;
     console.say(&format!("2. {} as fast as the link takes it", file.in_words()));
     let mut second = Vec::new();
     for (name, profile, value) in RUNS {
         let measured = file.send(config(value, &args)?, name, &console).await?;
-        second.push(report(Part::File, (name, profile), measured, &console));
+        second.push(report(Part::File, name, profile, measured, &console));
     }
     show(&second, &beside(&args.svg), &file::caption(), &console)?;
     if console.json() {
@@ -123,7 +123,7 @@ fn config(profile: Profile, args: &Args) -> Result<Config, Failure> {
     Config::builder().profile(profile).workers(args.workers).build().or_exit(Exit::Usage)
 }
 
-fn report(part: Part, (name, profile): (&'static str, &'static str), measured: Measured, console: &Console) -> Run {
+fn report(part: Part, name: &'static str, profile: &'static str, measured: Measured, console: &Console) -> Run {
     let Measured { summary, curve, hash_ok } = measured;
     let run = Run { part, name, profile, hash_ok, summary, curve: Curve { label: name.into(), delay: curve } };
     console.event(&run);

@@ -143,9 +143,9 @@ mod tests {
 
     /// A lane that has sent `symbols` symbols of at least 500 bytes.
     fn lane(symbols: usize) -> LaneSender {
-        let mut lane = LaneSender::new((Layout::Generations, SPAN), 512, 1 << 20, 1_000);
+        let mut lane = LaneSender::new(Layout::Generations, SPAN, 512, 1 << 20, 1_000);
         let data: Vec<u8> = (0..symbols * 512).map(|n| (n % 251) as u8).collect();
-        let (taken, _) = lane.write((0, 0), &data, false, 512, symbols + 1);
+        let (taken, _) = lane.write(0, 0, &data, false, 512, symbols + 1);
         assert!(taken > 0);
         for _ in 0..symbols {
             assert!(lane.next_source().is_some() && lane.send_source(Time::from_millis(1)).is_some());

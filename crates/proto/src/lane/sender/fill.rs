@@ -30,7 +30,8 @@ impl LaneSender {
     /// whether the end was taken too.
     pub fn write(
         &mut self,
-        (stream, offset): (u64, u64),
+        stream: u64,
+        offset: u64,
         data: &[u8],
         fin: bool,
         symbol_len: usize,

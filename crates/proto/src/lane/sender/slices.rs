@@ -129,9 +129,9 @@ mod tests {
 
     /// A lane with `count` symbols of 1,400 bytes that were sent and lost.
     fn lost(count: u64) -> LaneSender {
-        let mut sender = LaneSender::new((Layout::Sliding, 256), 1_472, 1 << 20, 1_000);
+        let mut sender = LaneSender::new(Layout::Sliding, 256, 1_472, 1 << 20, 1_000);
         for n in 0..count {
-            sender.write((0, n * 1_385), &[7; 1_385], false, 1_400, usize::MAX);
+            sender.write(0, n * 1_385, &[7; 1_385], false, 1_400, usize::MAX);
             sender.close();
             sender.next_source();
             sender.send_source(Time::from_millis(n)).expect("queued");

@@ -30,7 +30,7 @@ impl Streams {
             match frame.map_err(|_| CloseCode::Malformed)? {
                 SymbolFrame::Stream { stream, offset, fin, data, data_at } => {
                     let source = if copies { Source::Bytes(data) } else { Source::Slot { id, at: data_at } };
-                    self.on_bytes(stream, (offset, data.len()), fin, source)?;
+                    self.on_bytes(stream, offset, data.len(), fin, source)?;
                 }
                 control => self.on_control(&control)?,
             }
@@ -38,11 +38,11 @@ impl Streams {
         Ok(())
     }
 
-    fn on_bytes(&mut self, id: u64, bytes: (u64, usize), fin: bool, source: Source<'_>) -> Result<(), CloseCode> {
+    fn on_bytes(&mut self, id: u64, offset: u64, len: usize, fin: bool, source: Source<'_>) -> Result<(), CloseCode> {
         self.ensure(id)?;
         // A forgotten stream has received all its bytes.
         let stream = self.open.get_mut(&id).ok_or(CloseCode::Protocol)?;
-        stream.incoming.insert(bytes, fin, source, &mut self.unread.pieces).map_err(fault)?;
+        stream.incoming.insert(offset, len, fin, source, &mut self.unread.pieces).map_err(fault)?;
         self.came(id);
         Ok(())
     }
@@ -105,8 +105,8 @@ impl Consumer for Streams {
                 if let SymbolFrame::Stream { stream, offset, data, .. } = frame
                     && let Some(stream) = self.open.get(&stream)
                 {
-                    let bytes = (offset, data.len());
-                    stream.incoming.copy_out(bytes, id, &mut self.unread.pieces, store).map_err(fault)?;
+                    let len = data.len();
+                    stream.incoming.copy_out(offset, len, id, &mut self.unread.pieces, store).map_err(fault)?;
                 }
             }
         }

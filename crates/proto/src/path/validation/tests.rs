@@ -14,7 +14,7 @@ const HOME: u16 = 1;
 /// A table that received one packet of 1,000 bytes from port 2.
 fn heard() -> (Validation, Time) {
     let (mut table, now) = (Validation::new([5; 32]), Time::from_millis(1_000));
-    table.on_packet(now, (at(2), at(HOME)), 1_000, true);
+    table.on_packet(now, at(2), at(HOME), 1_000, true);
     (table, now)
 }
 
@@ -41,17 +41,17 @@ fn an_answer_from_there_moves_and_gives_the_round_trip() {
 fn what_came_the_direct_way_since_keeps_the_peer_where_it_is() {
     let (mut table, now) = heard();
     let (_, token) = challenge(&mut table, now);
-    table.on_packet(now, (at(HOME), at(HOME)), 40, true);
+    table.on_packet(now, at(HOME), at(HOME), 40, true);
     assert_eq!(table.on_response(now, at(2), token), None);
     // Then the highest number comes from there again.
-    table.on_packet(now, (at(2), at(HOME)), 40, true);
+    table.on_packet(now, at(2), at(HOME), 40, true);
     assert!(table.on_response(now, at(2), token).is_some());
 }
 
 #[test]
 fn an_old_packet_makes_no_candidate() {
     let mut table = Validation::new([5; 32]);
-    table.on_packet(Time::ZERO, (at(2), at(HOME)), 1_000, false);
+    table.on_packet(Time::ZERO, at(2), at(HOME), 1_000, false);
     assert_eq!((table.poll(Time::ZERO, LEN), table.owes_home()), (None, false));
 }
 
@@ -61,7 +61,7 @@ fn the_address_in_use_is_challenged_once_for_each_candidate() {
     let home = table.take_home().expect("owed");
     assert_ne!(Some(home), table.poll(now, LEN).and_then(|errand| errand.challenge));
     assert_eq!(table.take_home(), None);
-    table.on_packet(now, (at(2), at(HOME)), 40, true);
+    table.on_packet(now, at(2), at(HOME), 40, true);
     assert_eq!(table.take_home(), None);
 }
 
@@ -72,7 +72,7 @@ fn challenges_keep_their_distance_whatever_the_number_of_candidates() {
     let mut ports = Vec::new();
     while now < end {
         for port in 2..20 {
-            table.on_packet(now, (at(port), at(HOME)), 1_000, true);
+            table.on_packet(now, at(port), at(HOME), 1_000, true);
         }
         assert!(table.candidates.len() <= MAX_CANDIDATES);
         while let Some(errand) = table.poll(now, LEN) {
@@ -86,7 +86,7 @@ fn challenges_keep_their_distance_whatever_the_number_of_candidates() {
 #[test]
 fn candidates_take_turns() {
     let (mut table, mut now) = heard();
-    table.on_packet(now, (at(3), at(HOME)), 1_000, true);
+    table.on_packet(now, at(3), at(HOME), 1_000, true);
     let ports: Vec<_> = (0..4)
         .map(|_| {
             let (address, _) = challenge(&mut table, now);
@@ -101,7 +101,7 @@ fn candidates_take_turns() {
 #[test]
 fn a_candidate_gets_three_times_what_came_from_it() {
     let (mut table, mut now) = (Validation::new([5; 32]), Time::from_millis(1_000));
-    table.on_packet(now, (at(2), at(HOME)), 30, true);
+    table.on_packet(now, at(2), at(HOME), 30, true);
     let mut packets = 0;
     for _ in 0..10 {
         if table.poll(now, LEN).is_some() {
@@ -112,7 +112,7 @@ fn a_candidate_gets_three_times_what_came_from_it() {
         now += CHALLENGE_INTERVAL;
     }
     assert_eq!((packets, table.deadline(LEN)), (2, None));
-    table.on_packet(now, (at(2), at(HOME)), 8, false);
+    table.on_packet(now, at(2), at(HOME), 8, false);
     assert!(table.poll(now, LEN).is_some_and(|errand| errand.echo == Some([9; 8])));
 }
 
