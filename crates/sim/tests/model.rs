@@ -1,8 +1,7 @@
-//! `tidewire_proto::model` against the ideal queue, with losses drawn at random: what the formulas assume and
-//! no more.
+//! `tidewire_proto::model` against the ideal queue with random losses: only what the formulas assume.
 //!
-//! Cells are means of independent runs; their spread says how far chance reaches. The quick form has a tenth
-//! of the symbols and is held to five times the tolerance.
+//! Cells are means of independent runs, whose spread shows the effect of chance. The quick form has a tenth
+//! of the symbols and five times the tolerance.
 
 use std::path::Path;
 use std::thread;
@@ -16,8 +15,8 @@ use tidewire_sim::settings::Direction;
 /// Runs of one cell.
 const RUNS: u64 = 8;
 
-/// One cell, simulated: all delays, mean over runs, its standard error as a fraction, and how much looser the
-/// quick form is.
+/// The simulation of one cell: all delays, mean over the runs, its relative standard error, and how much
+/// looser the quick form is.
 struct Cell {
     delays: Delays,
     mean: f64,
@@ -44,8 +43,8 @@ impl Cell {
         Self { delays, mean, error: (variance / RUNS as f64).sqrt() / mean, looser }
     }
 
-    /// The mean is within `tolerance` of the model's, what is later than its p50, p90 and p99 within four
-    /// times that, and the p999, of which there are few, within eight times.
+    /// Checks that the mean is within `tolerance` of the model's, the fractions later than its p50, p90 and
+    /// p99 within four times that, and that of the p999, which has few samples, within eight times.
     fn agrees(&self, name: &str, mean: f64, quantile: impl Fn(f64) -> Option<f64>, tolerance: f64) {
         let off = self.mean / mean - 1.0;
         println!(
@@ -66,7 +65,7 @@ impl Cell {
         assert!((got - expected).abs() <= (2.0 * slack * expected).max(1.0), "{name}, p999: {got} {expected}");
     }
 
-    /// Fraction of symbols that waited for more than so many slots.
+    /// Fraction of symbols that waited for more than `slots` slots.
     fn late(&self, slots: f64) -> f64 {
         let later = self.delays.counts().filter(|&(delay, _)| delay as f64 > slots);
         later.map(|(_, count)| count).sum::<u64>() as f64 / self.delays.count() as f64
@@ -97,7 +96,7 @@ fn independent_losses() {
 
 #[test]
 fn losses_in_bursts() {
-    // Nothing was fitted: every cell is held out.
+    // Nothing was fitted to these cells.
     for (loss, burst, spacing) in [
         (0.1, 4.0, 4),
         (0.1, 4.0, 5),

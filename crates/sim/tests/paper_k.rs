@@ -1,8 +1,8 @@
 //! The streaming code of Karzand, Leith, Cloud and Médard in the simulator, against the closed form of its
-//! mean in-order delay (rows K-1 to K-6 of the papers' catalogue, `tidewire_proto::model::streaming`).
+//! mean in-order delay (`tidewire_proto::model::streaming`).
 //!
-//! Open loop as in the paper: one repair after every `l - 1` source symbols whatever is heard, over a
-//! lossless way back. The real code, the real packets. A slot is the time that one packet takes at the fixed
+//! Open loop as in the paper: one repair after every `l - 1` source symbols regardless of feedback, and no
+//! loss on the way back. It is the real code in real packets. A slot is the time of one packet at the fixed
 //! rate.
 
 use core::time::Duration;
@@ -19,7 +19,7 @@ use tidewire_sim::pair::End;
 use tidewire_sim::report::Trial;
 use tidewire_sim::settings::Direction;
 
-/// Source symbols of one run: some 10,000 busy periods.
+/// Source symbols of one run: about 10,000 busy periods.
 const SYMBOLS: u64 = 100_000;
 /// IP bytes of a full packet without size probing (1,200 bytes of UDP payload), and bits per second.
 const PACKET: f64 = 1_228.0;
@@ -51,8 +51,7 @@ fn measured(spacing: u32, seed: u64) -> f64 {
 
 #[test]
 fn mean_delay_of_the_streaming_code_is_the_papers() {
-    // As many symbols as bring the standard error of the mean, taken from the spread of the runs, below 0.7
-    // %.
+    // Enough symbols for a standard error of the mean below 0.7 %, by the spread of the runs.
     let full = [(3, 30, 0.007, 0.03), (5, 64, 0.007, 0.03)];
     let quick = [(3, 4, 0.03, 0.09), (5, 8, 0.03, 0.09)];
     let few = std::env::var_os("TIDEWIRE_QUICK").is_some();

@@ -1,6 +1,6 @@
-//! Rows of the survival list (`docs/survival.md`) that the simulator can show: addresses that change,
-//! blackouts, feedback that is lost, dead or damaged. The number in a name is the row's; what a lying peer is
-//! told (S10), copies (S14) and flapping (S17) stand in `proto`'s `tests/hostile`.
+//! Rows of the survival list (`docs/survival.md`) that the simulator can show: changed addresses, blackouts,
+//! and feedback that is lost, dead or damaged. The number in a name is that of the row. Lying peers (S10),
+//! copies (S14) and flapping (S17) are in `proto`'s `tests/hostile`.
 
 use core::time::Duration;
 use std::path::Path;
@@ -17,7 +17,7 @@ use tidewire_sim::settings::Direction;
 
 const RTT: Duration = Duration::from_millis(60);
 
-/// Bulk over 25 Mbit/s and 60 ms and what `settings` say.
+/// Bulk over 25 Mbit/s and 60 ms, changed by `settings`.
 fn bulk(bytes: u64, seed: u64, settings: &[(Direction, &str, &str)]) -> Trial {
     let mut link = DuplexConfig::default();
     let base = [(Direction::Both, "rate", "25mbit"), (Direction::Both, "rtt", "60ms")];
@@ -28,7 +28,7 @@ fn bulk(bytes: u64, seed: u64, settings: &[(Direction, &str, &str)]) -> Trial {
     Trial::new(link, vec![Flow::bulk(End::Near, bytes)], seed)
 }
 
-/// Seeds of the costly rows.
+/// Number of seeds of the costly rows.
 fn seeds() -> u64 {
     if std::env::var_os("TIDEWIRE_QUICK").is_some() { 1 } else { 3 }
 }
@@ -40,7 +40,7 @@ fn goodput(run: &mut Run, until: Time) -> f64 {
     (run.load.read() - before) as f64 / until.since(from).as_secs_f64()
 }
 
-/// The most bytes that leave in any round trip from now until `until`.
+/// The maximum number of bytes sent in any round trip from now until `until`.
 fn largest_flight(run: &mut Run, until: Time) -> u64 {
     let mut most = 0;
     while run.pair.now() < until {
@@ -52,13 +52,13 @@ fn largest_flight(run: &mut Run, until: Time) -> u64 {
     most
 }
 
-/// Goodput before, a time of silence in `direction`, and after it what S5 and S9 ask for.
+/// Measures the goodput before a silence in `direction`, and checks after it what S5 and S9 require.
 fn silence(direction: Direction, blackout: &str, ends: Time, seed: u64) {
     let mut run = bulk(200_000_000, seed, &[(direction, "blackout", blackout)]).start();
     run.until(Time::from_millis(3_000));
     let before = goodput(&mut run, Time::from_millis(5_000));
     let window = run.stats(End::Near).window;
-    // What the window still held leaves, and a second of probes; from then on one datagram per timeout.
+    // The rest of the window and a second of probes are sent first, then one datagram per timeout.
     run.until(Time::from_millis(7_000));
     let first = run.pair.link_mut().forward.stats().offered;
     run.until(ends);
@@ -72,9 +72,9 @@ fn silence(direction: Direction, blackout: &str, ends: Time, seed: u64) {
     assert!(run.load.errors.is_empty() && run.load.closed == [None, None], "{:?}", run.report());
 }
 
-/// The server's process dies and comes back with the same secret, in the middle of a bulk transfer: the
-/// client learns it from the new process itself, within 3 s and a round trip, and a new connection begins
-/// with nothing of the old one.
+/// The server's process dies in the middle of a bulk transfer and starts again with the same secret. The
+/// client learns it from the new process within 3 s and a round trip, and a new connection has nothing of the
+/// old one.
 #[test]
 fn s01_a_restarted_peer_is_noticed() {
     let mut worst = Duration::ZERO;
@@ -97,7 +97,7 @@ fn s01_a_restarted_peer_is_noticed() {
         assert!(far.unknown > 0 && far.hellos.accepted >= 1, "{far:?}");
         // The question itself makes no connection.
         assert_eq!(run.pair.endpoint(End::Far).connections().count(), 0);
-        // A new one carries its own bytes, all of them and no others: the load's oracle sees each.
+        // A new connection carries all of its own bytes and no others; the oracle of the load checks each.
         let mut load = Load::new(&[Flow::bulk(End::Near, 1_000_000)], seed);
         run.pair.connect(&mut load);
         let until = run.pair.now() + Duration::from_secs(30);
@@ -107,8 +107,8 @@ fn s01_a_restarted_peer_is_noticed() {
     assert!(worst <= Duration::from_secs(3) + RTT, "{worst:?}");
 }
 
-/// Streams both ways, so that each end is once the one that only answers: bulk, records of 1,200 bytes each
-/// 10 ms, or both at once.
+/// Streams in both directions, so that each end is sometimes the one that only answers: bulk, records of
+/// 1,200 bytes every 10 ms, or both.
 fn moving(from: End, work: &str, loss: &str, seed: u64) -> Run {
     let mut trial = bulk(0, seed, &[(Direction::Both, "loss", loss)]);
     trial.flows = match work {
@@ -119,7 +119,7 @@ fn moving(from: End, work: &str, loss: &str, seed: u64) -> Run {
     trial.start()
 }
 
-/// The longest time, until `until`, in which the first flow delivers nothing.
+/// The longest time until `until` in which the first flow delivers nothing.
 fn longest_stall(run: &mut Run, until: Time) -> Duration {
     let tick = Duration::from_millis(1);
     let (mut read, mut since, mut longest) = (0, run.pair.now(), Duration::ZERO);
@@ -135,7 +135,7 @@ fn longest_stall(run: &mut Run, until: Time) -> Duration {
     longest
 }
 
-/// Bytes are checked by the load itself; what is in the ring when time is up is not lost.
+/// The load checks the bytes. Data in the ring at the end is not lost.
 #[test]
 fn s02_another_port_every_five_seconds() {
     for (from, work) in
@@ -149,13 +149,13 @@ fn s02_another_port_every_five_seconds() {
             let moves = run.stats(End::Far).moves;
             println!("{from:?} sends {work}, seed {seed}: {stall:?} of stall, {moves} moves");
             assert_eq!((moves, run.pair.rebound(), &run.load.errors), (3, 3, &Vec::new()));
-            // A tick more: time is looked at in steps.
+            // One tick more, because time advances in steps.
             assert!(stall <= RTT * 2 + Duration::from_millis(51), "{from:?} sends {work}, seed {seed}: {stall:?}");
         }
     }
 }
 
-/// IPv4 to IPv6 and back, by the near end's own doing or behind its back.
+/// IPv4 to IPv6 and back, with or without the knowledge of the near end.
 #[test]
 fn s03_another_address() {
     for what in [Rebound::Roams, Rebound::Host] {
@@ -179,9 +179,9 @@ fn s03_another_address() {
                 }
                 let took = proven.expect("followed").since(began);
                 println!("{what:?}, {from:?} sends, seed {seed}: followed after {took:?}");
-                // What leaves when the address is proven arrives half a round trip later. Who is not told of
-                // its new address is found with its next FEEDBACK, a sixteenth of a round trip later, or the
-                // repeated one. A question for more rate queues a thirtieth of a round trip.
+                // Data sent when the address is proven arrives half a round trip later. If an end is not told
+                // about its new address, it is found with its next FEEDBACK, a sixteenth of a round trip
+                // later, or with the repeated one. A probe for more rate queues a thirtieth of a round trip.
                 let unaware = if what == Rebound::Roams { Duration::ZERO } else { Duration::from_millis(29) };
                 assert!(took <= RTT * 3 / 2 + RTT / 30 + unaware + Duration::from_millis(2), "{took:?}");
             }
@@ -191,8 +191,8 @@ fn s03_another_address() {
     }
 }
 
-/// IP packets beyond 1,280 bytes begin to vanish, or a little less where the records would still pass. Bytes
-/// are checked by the load itself.
+/// IP packets beyond 1,280 bytes are lost from some time on, or beyond a little less if the records would
+/// still pass. The load checks the bytes.
 #[test]
 fn s04_a_black_hole_for_long_packets() {
     for (from, work) in
@@ -219,7 +219,7 @@ fn s04_a_black_hole_for_long_packets() {
     }
 }
 
-/// From now on longer IP packets vanish, both ways.
+/// From now on longer IP packets are lost in both directions.
 fn limit(run: &mut Run, mtu: usize) {
     let link = run.pair.link_mut();
     link.forward.set_mtu(Some(mtu));
@@ -233,9 +233,9 @@ fn s05_a_blackout_of_thirty_seconds() {
     }
 }
 
-/// A machine sleeps for longer than the idle timeout, or shorter: the one ends with a name at both ends and
-/// connects again, the other goes on. The wall clock is nobody's business: clippy.toml of codec, proto and
-/// sim forbid to read it, and the runtime's clock is monotonic.
+/// A machine sleeps longer than the idle timeout, or shorter. In the first case the connection ends at both
+/// ends with a reason and is made again; in the second it continues. The wall clock has no effect:
+/// clippy.toml of codec, proto and sim forbids to read it, and the runtime's clock is monotonic.
 #[test]
 fn s06_ten_minutes_of_sleep() {
     for (end, seconds) in [End::Near, End::Far].into_iter().flat_map(|end| [30, 600].map(|seconds| (end, seconds))) {
@@ -270,8 +270,8 @@ fn s06_ten_minutes_of_sleep() {
     }
 }
 
-/// What the reader leaves lies in its credit and in the sender's ring, and nothing but probes leaves until it
-/// reads again. How messages that nobody takes are dropped and counted is in `behaviour/messages.rs`.
+/// Unread data stays in the reader's credit and in the sender's ring, and only probes are sent until the
+/// reader continues. `behaviour/messages.rs` tests messages that nobody takes.
 #[test]
 fn s07_a_reader_that_stalls_for_a_minute() {
     for (from, loss) in [End::Near, End::Far].into_iter().flat_map(|from| ["0%", "10%"].map(|loss| (from, loss))) {
@@ -288,7 +288,7 @@ fn s07_a_reader_that_stalls_for_a_minute() {
         let (after, datagrams) = (written(&run), run.pair.counted().datagrams - before);
         println!("{from:?} sends, {loss} lost: {full} bytes, and {datagrams} datagrams in 55 s");
         assert_eq!((after, run.load.read()), (full, 0));
-        // Probes for credit, their answers, and the answers' acknowledgements.
+        // Probes for credit, their answers, and the acknowledgements of the answers.
         assert!(datagrams <= 20 * 55, "{datagrams} datagrams while nobody reads");
         assert!(run.until(Time::from_millis(75_000)) && run.load.is_done(), "{:?}", run.report());
     }
@@ -319,14 +319,14 @@ fn s09_a_dead_way_back_for_ten_seconds() {
     }
 }
 
-/// Every second datagram that comes back is damaged, as behind a router that mends the checksum: all are
-/// dropped, and nothing else comes of them.
+/// Every second datagram on the way back is damaged, as behind a router that corrects the checksum. All of
+/// them are dropped, without any other effect.
 #[test]
 fn s10_damaged_feedback_is_dropped() {
     let report = bulk(24_000_000, 1, &[(Direction::Back, "corrupt", "50%")]).run();
     assert!(report.done && report.closed == [None, None], "{report:?}");
     assert!(report.back.corrupted > 1_000, "{}", report.back.corrupted);
-    // A changed bit of the connection id makes it a stranger's; any other fails the tag.
+    // A changed bit of the connection id makes it a datagram of a stranger; any other change fails the tag.
     let strangers = report.endpoints[0].unknown + report.endpoints[0].malformed;
     let dropped = report.near.packets.dropped + strangers;
     // The second copy of the REPLY may be one more.

@@ -1,6 +1,5 @@
-//! The windows of the controllers that take loss for congestion, over time on a simulated link: curves kept
-//! as snapshots, so that a change shows as a difference that somebody reads. `INSTA_UPDATE=always` writes
-//! them anew.
+//! Windows of the controllers that take loss for congestion, over time on a simulated link. The curves are
+//! kept as snapshots, so that a change shows as a difference. `INSTA_UPDATE=always` writes them anew.
 
 use core::fmt::Write;
 use core::time::Duration;
@@ -51,7 +50,7 @@ fn cubic_bends() {
     insta::assert_snapshot!(curve("cubic", &[], 500, 250, 12));
 }
 
-/// A blackout of ten round trips is persistent congestion: both begin anew from two packets.
+/// A blackout of ten round trips is persistent congestion: both controllers start again from two packets.
 #[test]
 fn a_blackout_collapses_the_window() {
     insta::assert_snapshot!(curve("cubic", &[("blackout", "10s..11s")], 10_500, 30, 5));

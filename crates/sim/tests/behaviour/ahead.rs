@@ -1,4 +1,4 @@
-//! How far ahead of its reader a stream lets its writer get.
+//! How far a stream lets its writer get ahead of its reader.
 
 use core::time::Duration;
 
@@ -9,15 +9,15 @@ use tidewire_sim::settings::Direction;
 
 use super::link;
 
-/// When counting begins, and until when.
+/// When counting begins, and when it ends.
 const SETTLED: Duration = Duration::from_secs(5);
 const OVER: Duration = Duration::from_secs(15);
-/// Time between two looks. Chosen: shorter than the round trips of this file.
+/// Interval between two looks. Chosen: shorter than the round trips of this file.
 const LOOK: Duration = Duration::from_millis(5);
 const SEEDS: u64 = 3;
 
-/// Bytes that were written and not yet read, as time at the link's rate: the most over all looks, of all
-/// streams together and of the one stream that has most.
+/// Bytes written and not yet read, as time at the link's rate: the maximum over all looks, for all streams
+/// together and for the stream with the most.
 fn waiting(mbit: u64, settings: &[(Direction, &str, &str)], streams: usize, seed: u64) -> (Duration, Duration) {
     let rate = format!("{mbit}mbit");
     let link = link(&[&[(Direction::Both, "rate", rate.as_str())], settings].concat());
@@ -37,7 +37,7 @@ fn waiting(mbit: u64, settings: &[(Direction, &str, &str)], streams: usize, seed
     (time(all), time(one))
 }
 
-/// A lost packet holds back what follows it for about a round trip, until its repair arrives.
+/// A lost packet holds back later data for about a round trip, until its repair arrives.
 #[test]
 fn issue_13_a_writer_is_at_most_two_round_trips_or_200_ms_ahead() {
     for (mbit, rtt_ms) in [(1, 80), (25, 60), (25, 200)] {
@@ -51,8 +51,8 @@ fn issue_13_a_writer_is_at_most_two_round_trips_or_200_ms_ahead() {
                 let rtt = Duration::from_millis(rtt_ms);
                 let repair = if loss == "0%" { Duration::ZERO } else { rtt };
                 let most = (2 * rtt).max(Duration::from_millis(200)) + repair;
-                // Streams that all want to write get equal shares; what waits of one may be twice its share
-                // for a moment.
+                // Streams that all want to write get equal shares. One of them may hold twice its share for a
+                // moment.
                 assert!(all <= most && one <= 2 * most / streams as u32, "{name}: {all:?}, one {one:?}");
             }
         }

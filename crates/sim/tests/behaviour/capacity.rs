@@ -1,4 +1,5 @@
-//! A link whose rate grows: the sender finds what came. A link long, fast and lossy at once: it stays full.
+//! A link whose rate grows: the sender finds the new rate. A long, fast and lossy link: the sender keeps it
+//! full.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -9,8 +10,8 @@ use tidewire_sim::settings::Direction;
 
 use super::{RTT, bulk};
 
-/// 1,500-byte opportunities of a link that carries `before` megabits per second for five seconds and `after`
-/// for as long, as a trace.
+/// A trace of a link that carries `before` megabits per second for five seconds and `after` for as long, in
+/// opportunities of 1,500 bytes.
 fn step(before: u64, after: u64) -> Capacity {
     let mut text = String::new();
     for (from, rate) in [(0, before), (5_000, after)] {
@@ -20,8 +21,7 @@ fn step(before: u64, after: u64) -> Capacity {
     Capacity::Trace(Arc::new(RateTrace::parse(&text).unwrap()))
 }
 
-/// How long after the step until what is delivered in two round trips is 0.8 of the new rate, of which
-/// headers leave 0.94.
+/// Time from the step until two round trips deliver 0.8 of the new rate, of which headers leave 0.94.
 fn settled(loss: &str, before: u64, after: u64) -> Duration {
     let mut trial = bulk(1 << 30, &[(Direction::Forward, "loss", loss), (Direction::Forward, "queue", "187kB")]);
     trial.link.forward.capacity = step(before, after);
@@ -54,9 +54,9 @@ fn a_wider_link_is_found() {
     }
 }
 
-/// Of the 1,700 packets under way a fifth is lost, more than a matrix of one span has rows: where the decoder
-/// refused the rest, the window stood still at each span that could not be decoded at once, and a tenth of
-/// the rate was left.
+/// A fifth of the 1,700 packets in flight is lost, which is more than the rows of a matrix for one span. When
+/// the decoder refused the rest, the window stood still at each span that could not be decoded at once, and a
+/// tenth of the rate was left.
 #[test]
 fn a_long_fast_lossy_link_stays_full() {
     let mut trial = bulk(1 << 30, &[(Direction::Forward, "loss", "20%"), (Direction::Forward, "queue", "2500kB")]);
@@ -71,9 +71,9 @@ fn a_long_fast_lossy_link_stays_full() {
     assert!(rate >= 0.65 * 340.0, "{rate:.0} Mbit/s");
 }
 
-/// The receiver's credit and its ring grow as fast as the rate controller finds the rate: neither may limit a
-/// long fat link. 200 MB, of which the start takes a part: 0.82, 0.79 and 0.77 of the link when this was
-/// written, and 0.82 without loss before credit followed the symbols that came.
+/// The receiver's credit and ring grow as fast as the rate controller finds the rate, so neither limits a
+/// long fat link. 200 MB, of which start-up takes a part: 0.82, 0.79 and 0.77 of the link when this test was
+/// written, and 0.82 without loss before credit followed the received symbols.
 #[test]
 fn credit_keeps_up_with_a_long_fat_link() {
     for (loss, least) in [("0%", 0.8), ("2%", 0.75), ("10%", 0.7)] {

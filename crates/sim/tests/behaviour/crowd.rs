@@ -1,5 +1,5 @@
-//! Streams on one connection, three or two hundred: one that nobody reads, bulk on all others, and key
-//! strokes beside them.
+//! Three or two hundred streams on one connection: one that nobody reads, bulk on the others, and key strokes
+//! beside them.
 
 use core::time::Duration;
 
@@ -13,7 +13,7 @@ use tidewire_sim::settings::Direction;
 use super::link;
 
 const ONE_WAY: Duration = Duration::from_millis(30);
-/// The stream that nobody reads, and that of the key strokes.
+/// The stream that nobody reads, and the stream of the key strokes.
 const UNREAD: usize = 0;
 const KEYS: usize = 1;
 /// The last part of a run, in which delays count.
@@ -28,7 +28,7 @@ struct Crowd {
     written: Vec<u64>,
     read: Vec<u64>,
     next_key: Time,
-    /// A key stroke that could not be written yet: when it was struck.
+    /// A key stroke that could not be written yet: when it was made.
     held: Option<Time>,
     delays: Vec<Duration>,
 }
@@ -42,7 +42,7 @@ impl Crowd {
             self.next_key = now + KEY_INTERVAL;
             self.held.get_or_insert(now);
         }
-        // The greedy ones first.
+        // Bulk streams first.
         for (index, &id) in self.streams.iter().enumerate().filter(|&(index, _)| index != KEYS) {
             while let Ok(taken) = connection.write(id, &[7; 4_096]) {
                 self.written[index] += taken as u64;
@@ -99,7 +99,7 @@ fn run(count: usize, loss: &str) -> Crowd {
     pair.connect(&mut crowd);
     let until = pair.now() + Duration::from_secs(20);
     pair.run(&mut crowd, until - STEADY, |_| false);
-    // While the rate is looked for, key strokes wait for the queue that finds it.
+    // While the rate is being found, key strokes wait in the queue that this causes.
     crowd.delays.clear();
     pair.run(&mut crowd, until, |_| false);
     crowd.delays.sort();

@@ -1,5 +1,5 @@
-//! Congestion marks end to end: a link that marks at 15 ms of queue drops nothing and stays two thirds full
-//! at least, whatever controls the rate.
+//! Congestion marks end to end: a link that marks at 15 ms of queue drops nothing and stays at least two
+//! thirds full, with every rate controller.
 
 use tidewire_proto::config::Config;
 use tidewire_sim::settings::Direction::Forward;

@@ -1,4 +1,4 @@
-//! The handshake over a pair: under loss, and with a secret that is not the other's.
+//! The handshake of a pair: under loss, and with a wrong secret.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -53,8 +53,8 @@ fn quick() -> bool {
     std::env::var_os("TIDEWIRE_QUICK").is_some()
 }
 
-/// Both ends write 20,000 bytes as soon as they may; returns when each end had read all of the other's, since
-/// the start.
+/// Both ends write 20,000 bytes as soon as they can. Returns when each end had read all data of the other,
+/// since the start.
 fn both_speak(loss: &str, seed: u64, act: impl FnOnce(&mut Run)) -> [Duration; 2] {
     let mut link = link(&[(Direction::Both, "loss", loss)]);
     link.set_seed(seed);
@@ -79,9 +79,9 @@ fn both_speak(loss: &str, seed: u64, act: impl FnOnce(&mut Run)) -> [Duration; 2
     read.map(Option::unwrap)
 }
 
-/// H3 and S3: an address translator changes the client's port or address at any moment of the handshake, also
+/// H3 and S3: an address translator changes the client's port or address at any time of the handshake, also
 /// between HELLO and first packet. No address gets more than three times its bytes before it is proven (the
-/// pair counts), and each end speaks as soon as it may.
+/// pair counts), and each end can send soon.
 #[test]
 fn h3_the_first_packet_from_another_address_costs_little_time() {
     let seeds = if quick() { 20 } else { 200 };
@@ -108,8 +108,8 @@ fn h3_the_first_packet_from_another_address_costs_little_time() {
     }
 }
 
-/// A thief copies every datagram of the client, HELLOs too, and is first with every second one: the session
-/// comes up, no byte is lost, and the thief gets no more than three times what it sent.
+/// An attacker copies every datagram of the client, HELLOs too, and arrives first with every second one. The
+/// session is established, no byte is lost, and the attacker gets at most three times what it sent.
 #[test]
 fn a_thief_that_copies_from_the_first_hello_on_delays_little() {
     let thief = SocketAddr::from(([203, 0, 113, 9], 4_000));

@@ -1,4 +1,4 @@
-//! Datagrams that the peer did not send so: garbage, changed bits, copies, another order.
+//! Datagrams that the peer did not send: garbage, changed bits, copies, another order.
 
 use core::net::{Ipv4Addr, SocketAddr};
 use core::time::Duration;
@@ -41,7 +41,7 @@ fn garbage_is_counted_and_changes_nothing() {
     let far = report.endpoints[End::Far as usize];
     assert_eq!(thrown, 100_000);
     assert_eq!(far.malformed + far.unknown + far.strangers - clean.endpoints[1].strangers, thrown, "{far:?}");
-    // Not a datagram more, fewer or later than without.
+    // The datagrams are the same as without, at the same times.
     assert_eq!((report.counted.fingerprint, report.seconds), (clean.counted.fingerprint, clean.seconds));
 }
 
@@ -55,8 +55,8 @@ fn changed_bits_cost_only_the_datagram() {
     whole(&report);
     let dropped = report.far.packets.dropped + report.endpoints[1].unknown + report.endpoints[1].malformed;
     assert!(report.forward.corrupted > 4_000, "{report:?}");
-    // A changed bit in the destination's id makes an unknown datagram, one in the first byte another kind; a
-    // few of those count as strangers or come before the connection.
+    // A changed bit in the destination id makes an unknown datagram, and one in the first byte another kind.
+    // A few of those count as strangers or arrive before the connection.
     assert!(dropped + report.endpoints[1].strangers >= report.forward.corrupted * 99 / 100, "{report:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Coding jobs that run elsewhere: their results come late, in any order, or after the end.
+//! Coding jobs that run elsewhere: their results arrive late, in any order, or after the end.
 
 use core::time::Duration;
 
@@ -11,8 +11,8 @@ use tidewire_sim::settings::Direction;
 
 use super::{bulk, whole};
 
-/// Blocks of 32 with 8 repairs at 10 % of loss, whose jobs all leave the connection and come back within
-/// `most`.
+/// Blocks of 32 with 8 repairs at 10 % loss. All their jobs leave the connection, and their results arrive
+/// within `most`.
 fn delayed(bytes: u64, most: Duration) -> Trial {
     let mut trial = bulk(bytes, &[(Direction::Forward, "loss", "10%")]);
     trial.jobs = Some(most);
@@ -21,7 +21,7 @@ fn delayed(bytes: u64, most: Duration) -> Trial {
     trial
 }
 
-/// The byte oracle looks at every byte. 300 ms are five round trips: far more generations wait for their
+/// The byte oracle checks every byte. 300 ms are five round trips, so far more generations wait for their
 /// results than are open without delay.
 #[test]
 fn results_that_come_late_and_in_any_order_change_no_byte() {
@@ -37,7 +37,7 @@ fn results_that_come_late_and_in_any_order_change_no_byte() {
     }
 }
 
-/// Every job leaves, or none does: the packets are the same where results come at once.
+/// All jobs leave the connection, or none. If results arrive at once, the packets are the same.
 #[test]
 fn jobs_whose_results_come_at_once_change_no_packet() {
     let inline = {
@@ -68,7 +68,7 @@ fn results_after_the_end_are_counted_and_leave_nothing() {
     run.pair.run(&mut run.load, until, |_| false);
     let late = [End::Near, End::Far].map(|end| run.pair.endpoint(end).stats().late_results);
     let sum = late[0] + late[1];
-    // Some of the results had come before the end.
+    // Some of the results arrived before the end.
     assert!(jobs > 3 && late[1] > 0 && sum > jobs / 2 && sum <= jobs, "{late:?} of {jobs}");
     for end in [End::Near, End::Far] {
         assert_eq!(run.pair.endpoint(end).connections().count(), 0);

@@ -1,4 +1,4 @@
-//! Fresh keys in mid-transfer (wire.md section 3.1): both ends take them into use, and nobody notices.
+//! Fresh keys during a transfer (wire.md section 3.1): both ends use them, without any effect on the data.
 
 use core::time::Duration;
 
@@ -12,8 +12,8 @@ use tidewire_sim::settings::Direction;
 
 use super::link;
 
-/// Streams both ways over loss and reordering, with a fresh exchange each second, ordinary updates each 200
-/// packets and another port each 1.3 s; the load checks each byte.
+/// Streams in both directions over loss and reordering, with fresh keys each second, key updates each 200
+/// packets and another port each 1.3 s. The load checks each byte.
 #[test]
 fn fresh_keys_cost_no_byte() {
     let seeds = if std::env::var_os("TIDEWIRE_QUICK").is_some() { 3 } else { 30 };

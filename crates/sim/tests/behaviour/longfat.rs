@@ -1,5 +1,5 @@
-//! Long paths that carry much and lose much keep their goodput: what is lacking is answered all over the
-//! window within a round trip.
+//! Long paths with a high rate and heavy loss keep their goodput: deficits anywhere in the window are
+//! answered within a round trip.
 
 use core::time::Duration;
 use std::path::Path;
@@ -10,11 +10,11 @@ use tidewire_sim::pair::End;
 use tidewire_sim::report::Trial;
 use tidewire_sim::settings::Direction;
 
-/// Start-up, which takes its round trips.
+/// Start-up, which needs some of the long round trips.
 const SETTLED: Duration = Duration::from_secs(6);
 const MEASURED: Duration = Duration::from_secs(15);
 
-/// Goodput of bulk over 300 ms once start-up is over, as a fraction of what the medium lets through.
+/// Goodput of bulk over 300 ms after start-up, as a fraction of what the losses leave.
 fn share(mbit: f64, loss: f64, seed: u64) -> f64 {
     let mut link = DuplexConfig::default();
     let mut set = |direction, key, text: &str| link.set(direction, key, text, Path::new("")).unwrap();
@@ -36,7 +36,7 @@ fn share(mbit: f64, loss: f64, seed: u64) -> f64 {
 
 #[test]
 fn bulk_at_100_mbit_and_40_percent_keeps_seven_tenths() {
-    // Before, FEEDBACK told of the 32 lowest runs alone: 0.14.
+    // When FEEDBACK named only the 32 lowest runs, this was 0.14.
     for seed in 1..=3 {
         assert!(share(100.0, 0.4, seed) >= 0.7, "seed {seed}");
     }

@@ -32,7 +32,7 @@ use tidewire_sim::pair::End;
 use tidewire_sim::report::{Report, Trial};
 use tidewire_sim::settings::Direction;
 
-/// 25 Mbit/s and 60 ms, and what `settings` say of each direction.
+/// 25 Mbit/s and 60 ms, changed by `settings` for each direction.
 fn link(settings: &[(Direction, &str, &str)]) -> DuplexConfig {
     let mut link = DuplexConfig::default();
     let base = [(Direction::Both, "rate", "25mbit"), (Direction::Both, "rtt", "60ms")];

@@ -1,5 +1,5 @@
-//! Messages with deadlines over links that lose: what comes is right, whole, in time and once; what does not
-//! come was given up.
+//! Messages with deadlines over lossy links: each arrives correct, complete, in time and once, or was given
+//! up.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -16,11 +16,11 @@ use tidewire_sim::settings::Direction;
 
 use super::link;
 
-/// What may come after its time: what was sent in time and met random delay, or a queue that the sender had
+/// How late a message may arrive if it was sent in time and met random delay, or a queue that the sender had
 /// not seen yet.
 const LATE: Duration = Duration::from_millis(15);
-/// All that the link queues at most: a sender that finds the link's rate by filling it knows of that queue a
-/// round trip later.
+/// Longest queue of the link. A sender that finds the rate by filling the queue knows about it a round trip
+/// later.
 const QUEUE: Duration = Duration::from_millis(60);
 
 /// A sender of messages of random lengths on several lanes, and the oracle at the other end.
@@ -28,7 +28,7 @@ struct Feed {
     draw: u64,
     handles: [Option<ConnectionHandle>; 2],
     lanes: Vec<LaneConfig>,
-    /// Mean bytes of a message, and time between two.
+    /// Mean length of a message in bytes, and interval between two messages.
     mean: u64,
     interval: Duration,
     lifetime: Duration,
@@ -36,11 +36,11 @@ struct Feed {
     until: Time,
     /// Messages sent on each lane, and when each was.
     sent: Vec<Vec<(usize, Time)>>,
-    /// Those that came, by lane and number, with the time that they took.
+    /// Received messages by lane and number, with their delay.
     came: BTreeMap<(usize, usize), Duration>,
     newest: Vec<usize>,
     refused: u32,
-    /// Bulk beside them.
+    /// Whether there is bulk beside them.
     bulk: bool,
     read: u64,
     /// Messages are not taken for this long after the first was sent.
@@ -84,7 +84,7 @@ impl Feed {
         while self.next <= now && now < self.until {
             self.next += self.interval;
             for lane in 0..self.lanes.len() {
-                // Small ones, those of several symbols, and now and then a large one.
+                // Small messages, messages of several symbols, and sometimes a large one.
                 let most =
                     [self.mean / 4, self.mean, self.mean * 2, self.mean * 12][self.below(8) as usize % 4 * 3 / 4];
                 let len = 8 + self.below(most) as usize;
@@ -145,7 +145,7 @@ impl Application for Feed {
     }
 }
 
-/// The bytes of a message: its number, then what depends on the place.
+/// The bytes of a message: its number, then bytes that depend on their place.
 fn body(lane: usize, number: usize, len: usize) -> Vec<u8> {
     let mut bytes = (number as u64).to_be_bytes().to_vec();
     bytes.extend((8..len).map(|at| ((at * 31) ^ (number * 7) ^ (lane << 5)) as u8));
@@ -159,7 +159,7 @@ fn lane(in_order: bool, redundancy: Option<&str>) -> LaneConfig {
     lane
 }
 
-/// Runs for ten seconds of messages and two more; returns the counts of both ends.
+/// Runs for ten seconds of messages and two more. Returns the statistics of both ends.
 fn run(feed: &mut Feed, settings: &[(Direction, &str, &str)], seed: u64) -> [Stats; 2] {
     let mut link = link(settings);
     link.set_seed(seed);
@@ -174,17 +174,17 @@ fn run(feed: &mut Feed, settings: &[(Direction, &str, &str)], seed: u64) -> [Sta
     })
 }
 
-/// Every message either came or was given up, and the counts of both ends agree.
+/// Checks that every message arrived or was given up, and that the counts of both ends agree.
 fn settle(feed: &Feed, [near, far]: &[Stats; 2], late: Duration, what: &str) {
     let sent: usize = feed.sent.iter().map(Vec::len).sum();
     let came = feed.came.len();
     assert_eq!((near.messages.sent as usize, far.messages.delivered as usize), (sent, came), "{what}");
     assert!(sent - came <= near.messages.expired as usize, "{what}: {came} of {sent}, {:?}", near.messages);
-    // The receiver skips no more than the sender gave up: what came after that was not known to have come.
+    // The receiver skips no more than the sender gave up. The sender may not know that later data arrived.
     assert!(far.symbols.expired <= near.messages.expired_symbols, "{what}: {:?} {:?}", near.messages, far.symbols);
     assert_eq!(far.symbols.delivered, far.symbols.direct + far.symbols.repaired + far.symbols.resent);
-    // A message in order may be held up until word comes that one before it was given up; that word may be
-    // lost too.
+    // A message in order may wait until the receiver learns that an earlier one was given up, and that
+    // information may be lost too.
     for (&(lane, number), &took) in &feed.came {
         let word = if feed.lanes[lane].delivery.is_some() { Duration::from_secs(1) } else { Duration::ZERO };
         assert!(took <= feed.lifetime + late + word, "{what}: {number} of lane {lane} came after {took:?}");
@@ -228,7 +228,7 @@ fn with_time_for_a_repair_nearly_all_come_and_without_loss_all_do() {
 
 #[test]
 fn more_than_the_link_carries_is_given_up_and_bulk_keeps_its_half() {
-    // 40 Mbit/s of messages and bulk, on 25.
+    // 40 Mbit/s of messages and bulk on a link of 25.
     let mut feed = Feed::new(1, vec![lane(false, None)]);
     (feed.mean, feed.interval, feed.bulk) = (12_000, Duration::from_millis(2), true);
     let stats = run(&mut feed, &[(Direction::Both, "loss", "2%")], 1);
@@ -251,9 +251,9 @@ fn a_blackout_costs_the_messages_of_its_time_and_no_more() {
     }
 }
 
-/// S7 of the survival list in its live form: an application that takes nothing for a minute finds the newest
-/// messages, at most 1 MiB of them; the rest was dropped and counted, and neither the sender nor a stream
-/// beside them was held up.
+/// Row S7 of the survival list: an application that takes nothing for a minute finds the newest messages, at
+/// most 1 MiB. The others were dropped and counted, and neither the sender nor a stream beside them was held
+/// up.
 #[test]
 fn s07_messages_that_nobody_takes_are_dropped_and_counted() {
     let mut feed = Feed::new(1, vec![lane(false, None)]);

@@ -1,5 +1,5 @@
-//! The packet size is found by probing, and nothing larger than passes is relied on, also when that changes.
-//! That data goes on through a black hole is a row of the survival list (`survival.rs`, s04).
+//! The packet size is found by probing, and no larger size than the path takes is relied on, also when the
+//! path changes. The survival list has a row for data that goes on through a black hole (`survival.rs`, s04).
 
 use core::time::Duration;
 
@@ -13,7 +13,7 @@ use tidewire_sim::settings::Direction;
 
 use super::{bulk, whole};
 
-/// The largest UDP payload that was found over a link with this IP limit.
+/// The largest UDP payload found over a link with this IP limit.
 fn found(mtu: &str) -> u16 {
     let report = bulk(8_000_000, &[(Direction::Both, "mtu", mtu)]).run();
     whole(&report);
@@ -37,8 +37,8 @@ fn the_least_path_is_enough() {
     assert_eq!(found("1228B"), 1_200);
 }
 
-/// Repairs of a block, which are longer than most source symbols, are lost together in bursts while what is
-/// shorter passes: no black hole.
+/// Repairs of a block, which are longer than most source symbols, are lost together in bursts while shorter
+/// packets pass. This is no black hole.
 #[test]
 fn issue_5_bursts_are_no_black_hole() {
     for policy in ["block:16,7", "block:32,11"] {
@@ -62,7 +62,7 @@ fn limit(run: &mut Run, mtu: Option<usize>) {
     link.back.set_mtu(mtu);
 }
 
-/// The search begins anew ten minutes after it ended.
+/// The search starts again ten minutes after it ended.
 #[test]
 fn a_path_that_becomes_wider_again_is_filled_again() {
     let mut trial = bulk(0, &[]);
@@ -78,7 +78,8 @@ fn a_path_that_becomes_wider_again_is_filled_again() {
     assert!(run.load.errors.is_empty() && run.load.closed == [None, None], "{:?}", run.report());
 }
 
-/// Symbols that were numbered for the wider path arrive in parts; whoever moved, and whether it knew.
+/// Symbols that were made for the wider path are sent in parts, whichever end moved, and whether it knew or
+/// not.
 #[test]
 fn a_move_to_a_narrower_path_loses_nothing() {
     for (from, what) in
@@ -96,7 +97,7 @@ fn a_move_to_a_narrower_path_loses_nothing() {
         run.until(Time::from_millis(60_000));
         let report = run.report();
         whole(&report);
-        // What is on its way to the old address is lost; what comes from there still arrives.
+        // Datagrams to the old address are lost. Datagrams from it still arrive.
         if from == End::Far {
             let symbols = report.near.symbols;
             assert!(symbols.resent > 50, "{symbols:?}");

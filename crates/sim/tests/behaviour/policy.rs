@@ -1,4 +1,4 @@
-//! POLICY: the listening end codes as the connecting end was told to, whatever is lost on the way.
+//! POLICY: the listening end codes as the connecting end's user chose, whatever is lost on the way.
 
 use tidewire_codec::Code;
 use tidewire_proto::config::Config;
@@ -13,8 +13,8 @@ use super::*;
 /// Datagrams of a trace of losses: more than the connecting end sends.
 const TRACE: usize = 100_000;
 
-/// The far end sends a megabyte at once; the near end asks for `profile`. `lost`: which of the near end's
-/// datagrams are.
+/// The far end sends a megabyte at once, and the near end asks for `profile`. `lost` are the numbers of the
+/// near end's lost datagrams.
 fn download(profile: Profile, lost: &[usize]) -> Trial {
     let mut trial = Trial::new(link(&[]), vec![Flow::bulk(End::Far, 1_000_000)], 7);
     trial.near = Config::builder().profile(profile).asks_peer(true).build().expect("in range");
@@ -31,7 +31,7 @@ fn finish(trial: &Trial) -> (Run, Stats) {
     (run, stats)
 }
 
-/// Repairs for 100 source symbols.
+/// Repairs per 100 source symbols.
 fn share(stats: &Stats) -> u64 {
     100 * stats.packets.repair / stats.packets.source
 }
@@ -73,7 +73,7 @@ fn one_lost_copy_changes_nothing() {
     }
 }
 
-/// The far end's data then leaves before it hears of any POLICY.
+/// The far end's data is then sent before it receives any POLICY.
 #[test]
 fn what_comes_after_data_changes_the_redundancy_but_not_the_layout() {
     let late = finish(&download(every_5(), &[2, 3])).1;

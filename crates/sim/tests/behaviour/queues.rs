@@ -1,5 +1,4 @@
-//! A bulk stream over a queue shorter than the delay thresholds, and over a path whose jitter is longer than
-//! they are.
+//! A bulk stream over a queue shorter than the delay thresholds, and over a path with jitter above them.
 
 use core::time::Duration;
 
@@ -8,16 +7,16 @@ use tidewire_sim::settings::Direction;
 
 use super::bulk;
 
-/// When counting begins, and until when.
+/// When counting begins, and when it ends.
 const SETTLED: Duration = Duration::from_secs(5);
 const OVER: Duration = Duration::from_secs(15);
 const SEEDS: u64 = 3;
 
-/// What a bulk stream came to after it had settled.
+/// Figures of a bulk stream after it has settled.
 struct Steady {
-    /// Delivered, as a share of the link's rate.
+    /// Delivered rate as a fraction of the link's rate.
     goodput: f64,
-    /// Share of the packets that the queue dropped.
+    /// Fraction of the packets that the queue dropped.
     dropped: f64,
     /// IP bytes sent for each byte delivered.
     sent: f64,
@@ -42,8 +41,8 @@ fn steady(mbit: u64, settings: &[(Direction, &str, &str)], seed: u64) -> Steady 
     }
 }
 
-/// The sender took a share of the queue's drops for the medium's loss and paced above the link's rate to make
-/// up for it: 4 to 8 % of the packets were dropped at 60 ms. At 100 ms start-up never ended: the queue
+/// The sender took a part of the queue's drops for losses of the medium, and paced above the link's rate to
+/// make up for them: 4 to 8 % of the packets were dropped at 60 ms. At 100 ms start-up never ended: the queue
 /// dropped half of the packets and nothing was delivered.
 #[test]
 fn a_queue_of_5_ms_drops_little() {
@@ -67,8 +66,8 @@ fn a_queue_of_5_ms_drops_little() {
     }
 }
 
-/// Jitter of 6 ms each way on a round trip of 10 ms looked like a standing queue: the sender drained for most
-/// of the time and 0.64 to 0.78 of the link was delivered.
+/// Jitter of 6 ms each way on a round trip of 10 ms looked like a standing queue. The sender drained for most
+/// of the time and delivered 0.64 to 0.78 of the link.
 #[test]
 fn jitter_is_no_queue() {
     for (key, value) in [("jitter", "6ms"), ("reorder", "10%,6ms")] {

@@ -9,7 +9,7 @@ use tidewire_sim::pair::End;
 use tidewire_sim::report::Trial;
 use tidewire_sim::settings::Direction;
 
-/// A link, its loss forward, and the records that are written: their length in bytes, and bytes a second.
+/// A link, its loss forward, and the records: their length in bytes, and bytes per second.
 struct Case {
     link: (&'static str, &'static str),
     loss: &'static str,
@@ -17,8 +17,8 @@ struct Case {
     rate: u64,
 }
 
-/// Writes records for `seconds` over the link. All of them must arrive. Once the ends are connected, some
-/// must be read in each [`PATIENCE`].
+/// Writes records for `seconds` over the link. All of them must arrive. After the ends are connected, some
+/// bytes must be read in each [`PATIENCE`].
 fn all_records_arrive(case: &Case, seeds: core::ops::RangeInclusive<u64>, seconds: u64) {
     for seed in seeds {
         let mut link = DuplexConfig::default();
@@ -54,16 +54,16 @@ fn all_records_arrive(case: &Case, seeds: core::ops::RangeInclusive<u64>, second
     }
 }
 
-/// The longest time without a byte read: seven of the longest round trips.
+/// Longest time without a byte read: seven of the longest round trips.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Fewer seeds where few are asked for.
+/// Fewer seeds in a quick run.
 fn seeds(full: u64) -> core::ops::RangeInclusive<u64> {
     1..=if std::env::var_os("TIDEWIRE_QUICK").is_some() { 1 } else { full }
 }
 
-/// Rows of later symbols filled the columns of the matrix. The decoder refused every repair of the lowest
-/// gap, for ever.
+/// Rows of later symbols filled the columns of the matrix, so the decoder refused every repair of the lowest
+/// gap for ever.
 #[test]
 fn issue_13_a_stream_at_forty_percent_loss_never_stands_still() {
     let case = Case { link: ("50mbit", "200ms"), loss: "40%", record: 64, rate: 300_000 };
@@ -82,7 +82,7 @@ fn issue_13_nor_at_a_hundred_megabits() {
     all_records_arrive(&case, seeds(3), 10);
 }
 
-/// More gaps than a stream kept: the receiver closed the connection to an honest sender with
+/// There were more gaps than a stream kept, and the receiver closed the connection to an honest sender with
 /// `Fault(Protocol)`.
 #[test]
 fn issue_13_many_small_gaps_are_no_fault() {

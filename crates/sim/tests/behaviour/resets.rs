@@ -1,6 +1,6 @@
-//! Streams given up at random moments by either side, under loss: what is read is a prefix of what was
-//! written, ends are what the writer said, codes are the right ones, and every stream is forgotten, or the
-//! next could not be opened.
+//! Either side gives up streams at random times, under loss. What is read is a prefix of what was written,
+//! ends are those of the writer, codes are correct, and every stream is forgotten (otherwise the next could
+//! not be opened).
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -14,18 +14,18 @@ use tidewire_sim::settings::Direction;
 
 use super::link;
 
-/// Streams that each side opens, of which the peer allows few at a time.
+/// Streams that each side opens. The peer allows few at a time.
 const STREAMS: usize = 60;
 const AT_ONCE: u64 = 12;
 
-/// What a side still does with one stream.
+/// What a side still does with a stream.
 struct Half {
-    /// Bytes that it writes, and those it has written.
+    /// Bytes that it writes, and those already written.
     total: u64,
     written: u64,
-    /// Gives up after this many.
+    /// Number of bytes after which it gives up.
     resets_at: Option<u64>,
-    /// Reads no more after this many.
+    /// Number of bytes after which it stops reading.
     stops_at: Option<u64>,
     read: u64,
     writes: bool,
@@ -37,7 +37,7 @@ struct Chaos {
     handles: [Option<ConnectionHandle>; 2],
     halves: [BTreeMap<StreamId, Half>; 2],
     opened: [usize; 2],
-    /// Lengths at which writers ended and reset, by (end, stream); `None`: stopped by the reader.
+    /// Lengths at which writers ended and reset, by (end, stream); `None` if the reader stopped it.
     ended: BTreeMap<(usize, StreamId), (u64, Option<u64>)>,
     resets_read: u32,
     ends_read: u32,
@@ -86,7 +86,7 @@ impl Chaos {
         loop {
             if half.resets_at.is_some_and(|at| half.written >= at) {
                 half.writes = false;
-                // It may have been stopped meanwhile.
+                // The stream may have been stopped meanwhile.
                 let _ = connection.reset(id, id.0 + 500);
                 self.ended.insert((end, id), (half.written, Some(id.0 + 500)));
                 return;

@@ -23,8 +23,8 @@ fn next_byte(run: &mut Run, from: Time) -> Time {
     at
 }
 
-/// Goal L7: a blackout of up to a second costs two round trips more than its
-/// length, whenever it comes; round trips as the sender measures them, what its probing queues included.
+/// Goal L7: a blackout of up to a second costs at most two round trips more than its length, at any time.
+/// Round trips are as the sender measures them, its own queueing included.
 #[test]
 fn data_flows_two_round_trips_after_a_blackout() {
     let mut worst: f64 = 0.0;
@@ -52,8 +52,7 @@ fn the_idle_timeout_is_exact() {
         let config = Config::builder().idle_timeout(Duration::from_secs(5)).build().expect("in range");
         (trial.near, trial.far) = (config.clone(), config);
         trial.flows = vec![tidewire_sim::load::Flow::bulk(End::Near, 1), tidewire_sim::load::Flow::bulk(End::Near, 1)];
-        // The last flow starts long after everything is silent: it never does when the connection ended
-        // before.
+        // The last flow starts long after everything is silent. It never does if the connection ended before.
         trial.flows[1].start = Duration::from_secs(1_000);
         let mut run = trial.start();
         let quiet = last_heard(&mut run);
@@ -62,7 +61,7 @@ fn the_idle_timeout_is_exact() {
     }
 }
 
-/// When the far end last heard something, to the millisecond: the moment by which its count of packets was
+/// When the far end last received something, to the millisecond: the time at which its packet count was
 /// complete.
 fn last_heard(run: &mut Run) -> Time {
     let mut at = run.pair.now();

@@ -1,4 +1,4 @@
-//! Records that are much smaller than a packet: what they cost, and how late they are.
+//! Records that are much smaller than a packet: their cost and their delay.
 
 use core::time::Duration;
 use std::path::Path;
@@ -9,7 +9,7 @@ use tidewire_sim::pair::End;
 use tidewire_sim::report::Trial;
 use tidewire_sim::settings::Direction;
 
-/// What came of a flow of records.
+/// Figures of a flow of records.
 #[derive(Debug)]
 struct Outcome {
     sent_per_byte: f64,
@@ -50,7 +50,7 @@ fn run(rtt_ms: u64, loss: &str, (record, bps): (u64, f64), seconds: f64, seed: u
 
 #[test]
 fn ten_thousand_records_a_second_share_packets() {
-    // Before, each had a packet of its own: 4.85 bytes sent per byte without loss, 6.1 at 10 %.
+    // When each record had its own packet, 4.85 bytes were sent per byte without loss, and 6.1 at 10 %.
     for (loss, most) in [("0%", 1.45), ("10%", 1.9), ("40%", 4.0)] {
         for seed in 1..=3 {
             let outcome = run(60, loss, (20, 1.6e6), 10.0, seed);
@@ -70,7 +70,7 @@ fn records_of_64_bytes_over_a_long_path_keep_their_rate_at_40_percent() {
 
 #[test]
 fn records_that_come_one_by_one_do_not_wait() {
-    // One in 2 ms, and one in 50 ms. A probe of the packet size may be in the way, which lasts 0.24 ms.
+    // One record in 2 ms, and one in 50 ms. A probe of the packet size may delay it by 0.24 ms.
     for bps in [80e3, 3.2e3] {
         let outcome = run(60, "0%", (20, bps), 5.0, 1);
         assert!(outcome.largest < 0.4, "{bps} bit/s: {outcome:?}");

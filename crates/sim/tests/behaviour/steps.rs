@@ -1,5 +1,5 @@
-//! A path that becomes another one at half load: loss, bursts and round trip are followed, soon and without
-//! swinging.
+//! A path that changes at half load: the sender follows loss, bursts and round trip soon and without
+//! oscillation.
 
 use core::time::Duration;
 
@@ -14,21 +14,21 @@ use super::{RTT, link};
 /// Half of the link.
 const RATE: u64 = 12_500_000 / 8;
 const RECORD: u64 = 1_200;
-/// When the path changes, and how long it is watched.
+/// When the path changes, and how long it is observed.
 const STEP: f64 = 5.0;
 const END: f64 = 10.0;
-/// What is looked at together: 130 records.
+/// Length of a slice: 130 records.
 const SLICE: f64 = 0.1;
 const SLICES: usize = 49;
 
-/// What came of all seeds.
+/// Figures over all seeds.
 #[derive(Default)]
 struct Outcome {
-    /// When each record was made, counted from the step, and its delay beyond the least, seconds.
+    /// When each record was made, from the step on, and its delay beyond the least, in seconds.
     delays: Vec<(f64, f64)>,
     /// Proactive repairs per source symbol, by slices from the step on, summed over seeds.
     shares: Vec<f64>,
-    /// Of the second before the step.
+    /// The same for the second before the step.
     share_before: f64,
     seeds: u64,
 }
@@ -46,7 +46,7 @@ impl Outcome {
     }
 }
 
-/// Records over a path with these settings toward the server, which change from the first to the second.
+/// Runs records over a path toward the server whose settings change from the first to the second.
 fn run(before: [(&str, &str); 2], after: [(&str, &str); 2], seeds: u64) -> Outcome {
     let mut outcome = Outcome { shares: vec![0.0; SLICES], seeds, ..Outcome::default() };
     for seed in 1..=seeds {
@@ -81,7 +81,8 @@ fn run(before: [(&str, &str); 2], after: [(&str, &str); 2], seeds: u64) -> Outco
                 let packets = pair.endpoint(End::Near).connection(handle).expect("there").stats().packets;
                 let (sources, repairs) = counted.replace((packets.source, packets.repair)).unwrap_or((0, 0));
                 let share = (packets.repair - repairs) as f64 / (packets.source - sources).max(1) as f64;
-                // The first slice is the whole time until a second before the step, the next ten that second.
+                // The first slice is all time until a second before the step, the next ten slices are that
+                // second.
                 match slice {
                     0 => {}
                     1..=10 => outcome.share_before += share / 10.0 / seeds as f64,
@@ -98,9 +99,9 @@ fn run(before: [(&str, &str); 2], after: [(&str, &str); 2], seeds: u64) -> Outco
             }
         }
         let least = |part: &[(f64, f64)]| part.iter().map(|delay| delay.1).fold(f64::MAX, f64::min);
-        // The way itself may have become longer.
+        // The one-way time itself may have changed.
         let split = delays.partition_point(|delay| delay.0 < 0.0);
-        // The step comes within half a millisecond.
+        // The step happens within half a millisecond.
         let (old, new) = (least(&delays[..split]), least(&delays[split + 1..]));
         let beyond = |(made, delay)| (made, delay - if made < 0.0 { old } else { new });
         outcome.delays.extend(delays.into_iter().map(beyond));
@@ -112,7 +113,7 @@ fn seeds() -> u64 {
     if std::env::var_os("TIDEWIRE_QUICK").is_some() { 4 } else { 16 }
 }
 
-/// Goal L1: the p99 at 10 % of loss.
+/// Goal L1: the p99 at 10 % loss.
 const TARGET_P99: f64 = 0.025;
 
 #[test]
@@ -133,7 +134,7 @@ fn a_step_of_the_loss_is_made_good_within_ten_round_trips_and_not_overdone() {
     let settled = step.share(45);
     let most = (0..SLICES).map(|slice| step.share(slice)).fold(0.0, f64::max);
     assert!((0.2..0.4).contains(&settled) && most <= 1.4 * settled, "{settled:.3}, at most {most:.3}");
-    // Once there it stays there.
+    // Once it has settled, it stays.
     let steady = (15..SLICES).map(|slice| step.share(slice) / settled);
     assert!(steady.clone().all(|part| (0.85..1.15).contains(&part)), "{:?}", steady.collect::<Vec<_>>());
 }

@@ -1,4 +1,4 @@
-//! Streams beside each other: their number is bounded, and one that nobody reads stops no other.
+//! Concurrent streams: their number is bounded, and a stream that nobody reads stops no other.
 
 use core::time::Duration;
 

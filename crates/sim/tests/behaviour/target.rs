@@ -1,4 +1,4 @@
-//! A target that the user states is kept, for what the exact model says it costs.
+//! A target that the user states is met, at the cost that the exact model predicts.
 
 use core::time::Duration;
 
@@ -14,14 +14,14 @@ use super::link;
 /// Half of the link.
 const RATE: u64 = 12_500_000 / 8;
 const RECORD: u64 = 1_200;
-/// Start-up, which the target is not asked of: the loss has to be learnt.
+/// Start-up, for which the target does not hold, because the loss has to be measured first.
 const SETTLED: f64 = 3.0;
 
-/// What came of a target.
+/// The result of a target.
 struct Outcome {
-    /// Fraction of records later than it.
+    /// Fraction of records later than the target.
     late: f64,
-    /// Repairs before they were asked for over source packets, and all repairs.
+    /// Proactive repairs per source packet, and all repairs per source packet.
     proactive: f64,
     repairs: f64,
     plan: Plan,
@@ -83,7 +83,7 @@ fn a_target_is_kept_by_what_the_model_says_it_takes() {
                 proactive * 100.0,
                 repairs * 100.0
             );
-            // What is late comes in a few lumps, of which 39,000 records have not many.
+            // Late records come in a few groups, of which 39,000 records have not many.
             let expected = plan.late.max(1.0 - deliver);
             assert!(late <= 1.5 * expected + 0.001, "{path}, {latency} ms, {deliver}");
             assert!(proactive <= 1.15 * plan.share + 0.02, "{path}, {latency} ms, {deliver}");

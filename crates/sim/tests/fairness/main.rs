@@ -1,5 +1,5 @@
-//! What rate control leaves to others on a drop-tail bottleneck without random loss: ours beside CUBIC,
-//! NewReno and BBR, one link, one queue.
+//! The share that rate control leaves to others on a drop-tail bottleneck without random loss: ours beside
+//! CUBIC, NewReno and BBR on one link with one queue.
 
 mod rival;
 
@@ -19,10 +19,10 @@ use tidewire_sim::settings::Direction;
 
 use rival::Rival;
 
-/// More than the bottleneck carries in any of these runs.
+/// More bytes than the bottleneck carries in any of these runs.
 const ENDLESS: u64 = 1 << 30;
 
-/// One bottleneck with its flows: the rate control of each.
+/// One bottleneck and the rate control of each flow.
 #[derive(Clone, Debug)]
 struct Contest {
     /// Bits per second of the bottleneck.
@@ -32,18 +32,18 @@ struct Contest {
     flows: Vec<&'static str>,
 }
 
-/// When shares are counted from, and until when.
+/// When shares are counted: from, and until.
 const SETTLED: Duration = Duration::from_secs(10);
 const OVER: Duration = Duration::from_secs(40);
 
 impl Contest {
-    /// Share of the bottleneck's rate that each flow delivers, mean queueing in milliseconds, and share of
-    /// packets that the queue dropped.
+    /// The share of the bottleneck's rate that each flow delivers, the mean queueing in milliseconds, and the
+    /// fraction of packets that the queue dropped.
     fn run(&self, seed: u64) -> (Vec<f64>, f64, f64) {
         self.run_with(seed, ENDLESS, SETTLED..OVER)
     }
 
-    /// The same, of a time; the last flow has `last` bytes to send.
+    /// The same over another time. The last flow has `last` bytes to send.
     fn run_with(&self, seed: u64, last: u64, time: Range<Duration>) -> (Vec<f64>, f64, f64) {
         let mut link = DuplexConfig::default();
         let mut set = |direction, key, text: &str| link.set(direction, key, text, Path::new("")).unwrap();
@@ -54,7 +54,7 @@ impl Contest {
         let (mut runs, mut rivals) = (Vec::<Run>::new(), Vec::new());
         for (n, control) in self.flows.iter().enumerate() {
             let mut flow = Flow::bulk(End::Near, if n + 1 == self.flows.len() { last } else { ENDLESS });
-            // The seed moves the beginnings, so that start-ups meet in different states.
+            // The seed shifts the starts, so that start-ups meet in different states.
             flow.start = Duration::from_millis((n as u64 * 937 + seed * 211) % 2_000);
             if *control == KERNEL_BBR {
                 let queue = &runs[0].pair.link_mut().forward;
@@ -91,10 +91,10 @@ impl Contest {
     }
 }
 
-/// A flow of [`Rival`]; such flows come last.
+/// A flow of [`Rival`]. Such flows are last.
 const KERNEL_BBR: &str = "kernel-bbr";
 
-/// Advances all flows to `at` in the order of what happens.
+/// Advances all flows to `at` in the order of events.
 fn advance(runs: &mut [Run], rivals: &mut [Rival], at: Time) {
     while let Some(rival) = rivals.iter_mut().min_by_key(|rival| rival.next_moment())
         && rival.next_moment() <= at
@@ -106,7 +106,7 @@ fn advance(runs: &mut [Run], rivals: &mut [Rival], at: Time) {
     together(runs, at);
 }
 
-/// What a flow had come to at a moment: bytes read, packets offered to the link and dropped by its queue,
+/// State of a flow at one time: bytes read, packets offered to the link and dropped by its queue,
 /// milliseconds spent there.
 #[derive(Clone, Copy, Debug)]
 struct Sums {
@@ -141,7 +141,7 @@ impl Sums {
     }
 }
 
-/// Every contest, two at a time, in order.
+/// Runs every contest, two at a time, and returns the results in order.
 fn run_all(contests: &[Contest]) -> Vec<(Vec<f64>, f64, f64)> {
     let (even, odd): (Vec<_>, Vec<_>) = contests.iter().enumerate().partition(|(n, _)| n % 2 == 0);
     let part =
@@ -191,8 +191,8 @@ fn s18_beside_another_controller_each_gets_its_part() {
     for (contest, result) in contests.iter().zip(run_all(&contests)) {
         print(contest, &result);
         let (ours, other) = (result.0[0], result.0[1]);
-        // NewReno halves its window for each drop, so that a queue of a quarter of a round trip leaves a part
-        // of the link free, which ours takes.
+        // NewReno halves its window for each drop, so a queue of a quarter of a round trip leaves a part of
+        // the link free, which ours takes.
         let (kept, most) = match contest.flows[1] {
             "newreno" if contest.queue == "15ms" => (0.22, 1.6),
             "newreno" => (0.35, 1.5),
@@ -203,8 +203,8 @@ fn s18_beside_another_controller_each_gets_its_part() {
     }
 }
 
-/// One of ours among up to three others gets half to one and a half of what each would (S18 of
-/// `docs/survival.md`), and some more where they are unlike.
+/// One of ours among up to three others gets half to one and a half of an equal share (S18 of
+/// `docs/survival.md`), and somewhat more if the others differ.
 #[test]
 fn s18_more_flows_share_the_queue() {
     let contests = contests(&[&["bbr", "cubic", "cubic"], &["bbr", "cubic", "cubic", "cubic"]]);
@@ -216,8 +216,8 @@ fn s18_more_flows_share_the_queue() {
     }
 }
 
-/// Ours competes while CUBIC fills the queue, and no longer: 16 MB are over after some 20 s, and 10 s later
-/// the queue is as short as alone. Two of ours do not take each other for one who fills it.
+/// Ours competes only while CUBIC fills the queue: 16 MB take about 20 s, and 10 s later the queue is as
+/// short as alone. Two of ours do not take each other for a sender that fills the queue.
 #[test]
 fn the_queue_is_short_again_when_the_other_has_left() {
     for flows in [&["bbr", "cubic"][..], &["bbr", "bbr", "cubic"]] {
@@ -241,9 +241,9 @@ fn the_model_of_bbr_does_to_cubic_what_linux_does() {
     }
 }
 
-/// Beside the kernel's BBR ours gets a third of the link or more, and leaves it as much. Where the queue is
-/// short, BBR began the first, and ours does not know the bottleneck's rate yet, it is less
-/// (docs/recovery.md, "Beside BBR").
+/// Beside the kernel's BBR ours gets at least a third of the link, and leaves it as much. It gets less if the
+/// queue is short, BBR began first, and ours does not know the bottleneck's rate yet (docs/recovery.md,
+/// "Beside BBR").
 #[test]
 fn beside_bbr_ours_keeps_its_part() {
     for seed in 1..=3 {
@@ -256,7 +256,7 @@ fn beside_bbr_ours_keeps_its_part() {
     }
 }
 
-/// A trial whether the others are BBR may be a mistake: then it must be short, and leave them their part.
+/// A trial whether the others are BBR may be a mistake. Then it must be short, and leave them their part.
 #[test]
 fn beside_three_cubics_ours_takes_no_more_than_its_part() {
     for seed in 1..=3 {

@@ -31,10 +31,10 @@ const FULL_GROWTH: f64 = 1.25;
 const FULL_ROUNDS: u32 = 3;
 /// Three times the two segments that Linux sends at once at these rates (`bbr_quantization_budget`).
 const QUANTA: f64 = 6.0;
-/// Later packets that arrived before a packet counts as lost.
+/// Number of later packets that arrive before a packet counts as lost.
 const REORDERING: u64 = 3;
-/// Nothing arrives for this long: everything in flight is lost (the least `RTO` of Linux is 200 ms beyond the
-/// round trip).
+/// If nothing arrives for this long, everything in flight counts as lost (the least `RTO` of Linux is 200 ms
+/// more than the round trip).
 const TIMEOUT: Duration = Duration::from_millis(400);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,10 +49,10 @@ enum Mode {
 struct Segment {
     number: u64,
     sent: Time,
-    /// Packets delivered when it left, and when the last of them was.
+    /// Packets delivered when it was sent, and when the last of them was.
     delivered: u64,
     delivered_at: Time,
-    /// When the packet left whose acknowledgement was the latest then.
+    /// When the packet with the latest acknowledgement at that time was sent.
     first_sent: Time,
 }
 
@@ -109,7 +109,7 @@ struct Loss {
 pub struct Rival {
     link: Link<Segment>,
     back: Duration,
-    /// Acknowledgements under way: when they come, and of which segment.
+    /// Acknowledgements in flight: when they arrive, and for which segment.
     acks: VecDeque<(Time, Segment)>,
     flying: VecDeque<Segment>,
     next: u64,
@@ -156,19 +156,19 @@ impl Rival {
         self.arrived.segments * PAYLOAD
     }
 
-    /// What its packets met.
+    /// Counts of its link.
     pub fn stats(&self) -> &LinkStats {
         self.link.stats()
     }
 
-    /// When something happens next.
+    /// When the next event happens.
     pub fn next_moment(&self) -> Time {
         let send = if (self.flying.len() as f64) < self.window { self.due } else { self.arrived.at + TIMEOUT };
         let ack = self.acks.front().map(|&(at, _)| at);
         [self.link.poll_timeout(), ack].into_iter().flatten().fold(send, Time::min)
     }
 
-    /// Does everything that is due by `now`.
+    /// Handles everything that is due by `now`.
     pub fn run(&mut self, now: Time) {
         while let Some(delivery) = self.link.poll_delivery(now) {
             self.acks.push_back((delivery.at + self.back, delivery.payload));
@@ -253,7 +253,7 @@ impl Rival {
             self.check_full(now);
         }
         if self.phase.mode == Mode::Drain && self.flying.len() as f64 <= self.product() {
-            // Linux begins at a random phase; here the start of the flow moves it.
+            // Linux begins at a random phase. Here the start of the flow varies it.
             self.enter(now, Mode::ProbeBw(2));
         }
         self.update_min_rtt(now, now.since(segment.sent), starts_round);

@@ -1,10 +1,10 @@
-//! What one seed stands for: a link, two configurations, flows and the time after which the link's faults
-//! end.
+//! A case: the link, two configurations, flows, and the time after which the link's faults end, all derived
+//! from a seed.
 //!
-//! Every feature is on or off by a draw of its own (swarm testing: a run with all features on hides what a
-//! run with few of them finds). A seed names the generator that unfolds it. A generator never changes, so
-//! that a kept seed goes on to show what it once found: a new range or feature makes a new generator, which
-//! draws for it after everything that the older ones draw, or where they draw nothing.
+//! Every feature is switched on or off by its own draw (swarm testing: a run with all features hides what a
+//! run with few of them finds). A seed names its generator. A generator never changes, so that a kept seed
+//! continues to show what it once found. A new range or feature makes a new generator, which draws for it
+//! after everything that the older ones draw, or where they draw nothing.
 
 use core::fmt;
 use core::num::ParseIntError;
@@ -25,19 +25,19 @@ use tidewire_units::{Probability, Rate};
 
 use super::changing;
 
-/// Handshake and idle timeouts: beyond any fault.
+/// Handshake and idle timeouts, longer than any fault.
 const GIVE_UP: Duration = Duration::from_secs(600);
 
-/// Which generator unfolds a seed.
+/// The generator of a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Generator {
-    /// Links of 0.5 to 200 Mbit/s and 1 to 500 ms; most seeds lose little.
+    /// Links of 0.5 to 200 Mbit/s and 1 to 500 ms. Most seeds have little loss.
     First,
-    /// Links of 0.5 to 300 Mbit/s and 0.1 ms to 1.2 s; a third of the lossy seeds lose 30 to 60 %. The MTU
-    /// changes in mid-run; small records come at high rates.
+    /// Links of 0.5 to 300 Mbit/s and 0.1 ms to 1.2 s. A third of the seeds with loss lose 30 to 60 %. The
+    /// MTU changes during a run, and small records come at high rates.
     Second,
-    /// As the second; a third of the ends send in generations of any length, or of a length that changes, and
-    /// coding jobs leave some connections and come back late, in any order.
+    /// Like the second. A third of the ends send in generations of any length, or of changing length, and
+    /// coding jobs leave some connections and return late, in any order.
     Third,
 }
 
@@ -46,11 +46,11 @@ pub enum Generator {
 pub struct Seed(pub Generator, pub u64);
 
 impl Seed {
-    /// Where the case's randomness begins. Equal numbers of two generators share nothing.
+    /// The initial state of the case's randomness. Equal numbers of two generators have nothing in common.
     fn state(self) -> u64 {
         match self.0 {
             Generator::First => self.1,
-            // Any odd factor gives each number a value of its own; this one is SplitMix64's.
+            // Any odd factor gives each number a different value. This one is SplitMix64's.
             Generator::Second => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0002_0000_0000_0000,
             Generator::Third => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0003_0000_0000_0000,
         }
@@ -76,7 +76,7 @@ impl FromStr for Seed {
     }
 }
 
-/// The IP packets of one or both directions that are longer than this vanish from now on.
+/// From now on IP packets longer than this are lost in one or both directions.
 #[derive(Clone, Copy, Debug)]
 pub struct MtuChange {
     pub at: Duration,
@@ -85,13 +85,13 @@ pub struct MtuChange {
     pub mtu: usize,
 }
 
-/// A seed, unfolded.
+/// A case derived from a seed.
 #[derive(Debug)]
 pub struct Case {
     pub trial: Trial,
-    /// In the order of time; none is later than the faults.
+    /// In the order of time, none later than the faults.
     pub mtu_changes: Vec<MtuChange>,
-    /// When the link becomes calm.
+    /// When the faults of the link end.
     pub faults: Duration,
     /// Loss of the direction with more data.
     pub loss: f64,
@@ -119,7 +119,8 @@ impl Case {
         shared.queue = Some(Queue::Bytes(queue as u64));
         faults(draw, rtt, &mut shared);
 
-        // Small records and long fat links cost more each byte: with less work a run takes as long as before.
+        // Small records and long fat links cost more per byte, so a run with less work takes as long as
+        // before.
         let work = if second { 0.45 } else { 1.0 };
         let flows =
             if second && draw.chance(0.3) { small_records(draw, rate, loss) } else { flows(draw, rate, loss, work) };
@@ -140,7 +141,7 @@ impl Case {
         let faults = Duration::from_secs_f64(ideal * draw.real(0.3, 1.5));
         let wait = queue * 8.0 / rate * 2.0;
         trial.rebinding = draw.chance(0.2).then(|| rebinding(draw, rtt));
-        // Who is not told of its new address and has nothing to say is found by this alone.
+        // Only this finds an end that is not told about its new address and has nothing to send.
         trial.near = trial
             .near
             .to_builder()
@@ -157,18 +158,18 @@ impl Case {
         if seed.0 >= Generator::Third {
             generations(draw, &mut trial, rtt);
         }
-        // A lane's credit goes on when the result of a job is there.
+        // The credit of a lane continues when the result of a job is there.
         let late = trial.jobs.unwrap_or_default();
         let longest_rtt = rtt + Duration::from_secs_f64(wait) + random + late;
         Self { trial, mtu_changes, faults, loss, rate, longest_rtt }
     }
 
-    /// The redundancy of the end that has more to send.
+    /// The configuration of one end.
     pub fn config(&self, end: End) -> &Config {
         if end == End::Near { &self.trial.near } else { &self.trial.far }
     }
 
-    /// All bytes go one way, at once, to a reader that takes them.
+    /// Whether all bytes go in one direction, at once, to a reader that takes them.
     pub fn is_bulk(&self) -> bool {
         let plain = |flow: &Flow| flow.rate.is_none() && flow.reads.is_none() && flow.deaf.is_zero();
         self.trial.flows.iter().all(|flow| plain(flow) && flow.from == self.trial.flows[0].from)
@@ -192,13 +193,13 @@ fn faults(draw: &mut Draw, rtt: Duration, link: &mut LinkConfig) {
         link.blackouts = vec![blackout(draw)];
     }
     if draw.chance(0.4) {
-        // IPv4 packets of the least UDP payload that a path must carry, 1,200 bytes, up to a whole Ethernet
-        // frame.
+        // From IPv4 packets with the least UDP payload that a path must carry, 1,200 bytes, to a whole
+        // Ethernet frame.
         link.mtu = Some(draw.real(1_228.0, 1_501.0) as usize);
     }
 }
 
-/// One to four, in one direction or both, each within the range of [`faults`].
+/// One to four changes, in one direction or both, each within the range of the faults.
 fn mtu_changes(draw: &mut Draw, faults: Duration) -> Vec<MtuChange> {
     let count = 1 + draw.below(4);
     let mut changes: Vec<MtuChange> = (0..count)
@@ -223,7 +224,7 @@ fn blackout(draw: &mut Draw) -> Blackout {
     blackout.expect("it ends after its start")
 }
 
-/// Not so often that the far end could never find out where the near one is.
+/// Not so often that the far end could never find the near one.
 fn rebinding(draw: &mut Draw, rtt: Duration) -> Rebinding {
     let what = [Rebound::Port, Rebound::Host, Rebound::Roams][draw.below(3) as usize];
     Rebinding { what, every: Duration::from_secs_f64(draw.log(1.0, 20.0)).max(rtt * 20) }
@@ -242,7 +243,7 @@ fn loss_model(draw: &mut Draw, loss: f64) -> Loss {
 }
 
 fn config(draw: &mut Draw, rate: f64) -> Config {
-    // No fault of a case lasts so long that a connection might rightly give up: every seed must live.
+    // No fault of a case lasts so long that a connection may give up, so every seed must survive.
     let config = Config::builder().idle_timeout(GIVE_UP).handshake_timeout(GIVE_UP);
     let mut config = config.profile(match draw.below(6) {
         0 => ARQ,
@@ -295,7 +296,7 @@ fn generations(draw: &mut Draw, trial: &mut Trial, rtt: Duration) {
 
 /// One large flow, and up to five more of any kind. One in three seeds has nothing but bulk one way.
 fn flows(draw: &mut Draw, rate: f64, loss: f64, work: f64) -> Vec<Flow> {
-    // Shorter where more is lost, so that a seed costs about the same everywhere.
+    // Shorter if more is lost, so that all seeds cost about the same.
     let bytes = draw.real(2_500_000.0, 23_000_000.0) * (1.0 - loss) * work;
     let main = if draw.chance(0.3) { End::Far } else { End::Near };
     let mut flows = vec![Flow::bulk(main, bytes as u64)];
@@ -305,7 +306,7 @@ fn flows(draw: &mut Draw, rate: f64, loss: f64, work: f64) -> Vec<Flow> {
         let from = if one_way || draw.chance(0.5) { main } else { main.other() };
         let mut flow = Flow::bulk(from, draw.log(1.0, bytes * 0.3) as u64);
         if !one_way && draw.chance(0.4) {
-            // Half to all of the large flow's time.
+            // Half to all of the time of the large flow.
             flow.rate = Some((flow.bytes as f64 / seconds * draw.real(1.0, 2.0)) as u64 + 1);
             flow.record = 1 + draw.below(5_000);
         }
@@ -321,12 +322,12 @@ fn flows(draw: &mut Draw, rate: f64, loss: f64, work: f64) -> Vec<Flow> {
     flows
 }
 
-/// Records of a few bytes, faster than a packet each would leave room for: alone, or with some bulk beside
+/// Records of a few bytes at a rate that leaves no room for one packet each, alone or with some bulk beside
 /// them.
 fn small_records(draw: &mut Draw, rate: f64, loss: f64) -> Vec<Flow> {
     let main = if draw.chance(0.3) { End::Far } else { End::Near };
     let record = draw.log(1.0, 300.0) as u64;
-    // At most 40,000 a second, and of the link's rate at most half of what the loss leaves.
+    // At most 40,000 per second, and at most half of what the loss leaves of the link's rate.
     let most = (record as f64 * 40_000.0).min(rate / 8.0 * 0.5 * (1.0 - loss));
     let bytes_per_second = (most * draw.log(0.03, 1.0)).max(1_000.0);
     let bytes = bytes_per_second * draw.log(3.0, 30.0);
@@ -340,7 +341,7 @@ fn small_records(draw: &mut Draw, rate: f64, loss: f64) -> Vec<Flow> {
     flows
 }
 
-/// SplitMix64: what a seed draws must not change with a library.
+/// SplitMix64: the draws of a seed must not change with a library.
 #[derive(Debug)]
 pub struct Draw(pub u64);
 
@@ -360,7 +361,7 @@ impl Draw {
         self.real(from.ln(), to.ln().max(from.ln())).exp()
     }
 
-    /// Half of the draws lie in the lowest quarter of the range.
+    /// Half of the draws are in the lowest quarter of the range.
     fn skewed(&mut self, from: f64, to: f64) -> f64 {
         from + (to - from) * self.real(0.0, 1.0).powi(2)
     }

@@ -1,7 +1,7 @@
-//! A policy whose generations change their size: each has a random number of symbols, and a repair for each
+//! A policy whose generations change their size: each has a random number of symbols, and one repair for each
 //! eight of them.
 //!
-//! What is lost beyond the repairs is sent again by the answer `resend`. The third generator draws it.
+//! The answer `resend` sends again what is lost beyond the repairs. The third generator draws this policy.
 
 use std::collections::VecDeque;
 
@@ -12,9 +12,9 @@ use tidewire_proto::{Custom, Time};
 
 use super::case::Draw;
 
-/// Longest generation: with its repairs it still has a Cauchy code.
+/// Longest generation: with its repairs there is still a Cauchy code for it.
 const LONGEST: u64 = 200;
-/// Source symbols of a repair.
+/// Source symbols per repair.
 const SHARE: u16 = 8;
 
 /// Generations of changing size, drawn from `seed`.
@@ -33,7 +33,7 @@ struct Changing {
     draw: Draw,
     size: u64,
     filling: SourceId,
-    /// Closed generations of which repairs are owed, and how many were sent.
+    /// Closed generations with outstanding repairs, and the number already sent.
     owed: VecDeque<(Closed, u16)>,
     news: Option<Closed>,
 }

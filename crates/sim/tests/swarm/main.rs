@@ -40,7 +40,7 @@ const SEEDS: u64 = 2_100;
 const QUICK_SEEDS: u64 = SEEDS / 20;
 const DATAGRAMS: u64 = 20_000_000;
 
-/// Seeds that once failed, with their generator, and what they found.
+/// Seeds that once failed, with their generator and what they found.
 const KEPT_SEEDS: &[Seed] = &[
     // A generation longer than the span that the peer accepts.
     Seed(First, 33),
@@ -48,11 +48,12 @@ const KEPT_SEEDS: &[Seed] = &[
     Seed(First, 12),
     Seed(First, 73),
     Seed(First, 94),
-    // FEEDBACK cut to its room, whose unnamed ids were taken for decoded: no retransmission but by probes.
+    // FEEDBACK was cut to its room, and ids that it did not name were taken for decoded: only probes caused
+    // retransmissions.
     Seed(First, 84),
     Seed(First, 465),
     Seed(First, 1851),
-    // The loss of a size probe taken back from a count that it was never in.
+    // The loss of a size probe was subtracted from a count that did not include it.
     Seed(First, 186),
     Seed(First, 306),
     // A pace of zero after start-up had ended without a sample.
@@ -61,35 +62,36 @@ const KEPT_SEEDS: &[Seed] = &[
     // More gaps in a stream than were kept.
     Seed(First, 611),
     Seed(First, 1061),
-    // No rate samples where a round trip is shorter than the gap between packets.
+    // No rate samples if a round trip is shorter than the gap between packets.
     Seed(First, 49),
-    // Half-open sessions forgotten before the first packet got through.
+    // Half-open sessions were forgotten before the first packet arrived.
     Seed(First, 1106),
     Seed(First, 1204),
-    // An end that only received: its FEEDBACK, never acknowledged, filled the table of packets in flight.
+    // An end that only received: its FEEDBACK, which was never acknowledged, filled the table of packets in
+    // flight.
     Seed(Second, 1_243),
     // Records of one byte, which left more gaps in the stream than an end allowed.
     Seed(Second, 1_795_383_208_000_082),
-    // The same, which stood still.
+    // The same; the stream stood still.
     Seed(Second, 1_795_383_208_000_003),
-    // Bursts so long that they spared nearly all of the transfer: nothing was to be repaired.
+    // Bursts so long that they spared nearly all of the transfer, so nothing had to be repaired.
     Seed(Second, 1_795_408_053_000_446),
 ];
 
-/// What one seed came to.
+/// The result of a seed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outcome {
     datagrams: u64,
     lossy: bool,
-    /// Time to finish after the faults, over what is allowed.
+    /// Time to finish after the faults, relative to what is allowed.
     liveness: f64,
     /// Return bytes per delivered byte, of bulk one way.
     returned: Option<f64>,
     wakes_per_datagram: f64,
-    /// Times that the far end followed the near one, and that either renewed its key.
+    /// How often the far end followed the near one, and how often either renewed its key.
     moves: u64,
     key_updates: u64,
-    /// Jobs whose results came late.
+    /// Number of jobs with late results.
     jobs: u64,
     fingerprint: u64,
 }
@@ -141,7 +143,7 @@ impl FromStr for Range {
     }
 }
 
-/// What a variable of the environment says, if it is there.
+/// The value of an environment variable, if it is set.
 fn variable<T: FromStr>(name: &str) -> Option<T> {
     let text = std::env::var(name).ok()?;
     let Ok(value) = text.parse() else { panic!("{name}={text}: see the head of this file for what it takes") };
@@ -155,10 +157,10 @@ fn distribution(what: &str, values: impl Iterator<Item = f64>) {
     println!("{what}: p50 {:.4} p90 {:.4} p99 {:.4} most {:.4}", at(0.5), at(0.9), at(0.99), at(1.0));
 }
 
-/// Runs seeds on all cores and prints what they came to, in the order of the seeds.
+/// Runs seeds on all cores, and prints the results in the order of the seeds.
 ///
 /// # Panics
-/// With every seed that failed and how to replay it.
+/// Names every seed that failed, and how to replay it.
 fn run_all(seeds: &[Seed]) -> Vec<Outcome> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(BTreeMap::new());
@@ -203,14 +205,14 @@ fn tell(outcomes: &[Outcome]) {
     println!("{moves} moves, {keys} new keys, {} jobs", sum(|outcome| outcome.jobs));
 }
 
-/// The most KiB that this process ever held; 0 where the system does not say.
+/// Maximum memory of this process in KiB; 0 if the system does not report it.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }
 
-/// Faults first, then a calm link on which all that is left must arrive in time.
+/// First faults, then a link without faults, on which everything left must arrive in time.
 fn run(case: &Case) -> Result<Outcome, String> {
     let mut run = case.trial.start();
     let calm_from = run.began() + case.faults;
@@ -273,11 +275,11 @@ fn with_faults(case: &Case, run: &mut Run, calm_from: Time) -> bool {
     run.until(calm_from)
 }
 
-/// How long a calm link may take for what is left.
+/// How long a link without faults may take for the rest.
 ///
-/// Ten round trips and two of the longest probe timeouts for recovery, the round trips in which the rate
-/// controller finds the link's rate again, the bytes that are left at half that rate, and what the
-/// application itself holds back.
+/// This is ten round trips and two of the longest probe timeouts for recovery, the round trips in which the
+/// rate controller finds the link's rate again, the remaining bytes at half that rate, and the time that the
+/// application itself waits.
 fn allowed(case: &Case, run: &mut Run) -> Duration {
     let rtt = case.longest_rtt;
     let probe = SLOWEST_PROBE.max(rtt * 3);
@@ -297,9 +299,9 @@ fn allowed(case: &Case, run: &mut Run) -> Duration {
     rtt * 10 + probe * 2 + case.trial.link.rtt() * FIND_RATE + Duration::from_secs_f64(seconds) + application
 }
 
-/// Part of the link's rate that new stream bytes get at least: the policy's source symbols, of what the rate
-/// controller takes. It has just learnt its rate on a path that lost up to 60 %, and may fill half of a calm
-/// one on average.
+/// Least fraction of the link's rate for new stream bytes: the policy's source symbols times what the rate
+/// controller takes. The controller has measured its rate on a path that lost up to 60 %, and may fill half
+/// of a calm link on average.
 fn share(case: &Case, end: End) -> f64 {
     let rate = match case.config(end).profile().rate_control {
         RateControl::Fixed { bits_per_second } => bits_per_second as f64 / case.rate * 0.8,
@@ -308,13 +310,13 @@ fn share(case: &Case, end: End) -> f64 {
     source_share(case.config(end)) * rate
 }
 
-/// Source symbols among the symbols that a policy sends while nothing is lost, at least.
+/// Least fraction of source symbols among the symbols that a policy sends without loss.
 fn source_share(config: &Config) -> f64 {
     match config.profile().redundancy.proactive {
         Proactive::Every { spacing } => 1.0 - 1.0 / spacing,
         Proactive::Block { k, r } => f64::from(k) / f64::from(k + r),
         Proactive::None => 1.0,
-        // A repair for eight symbols; the shortest generation has one for one.
+        // One repair for eight symbols; the shortest generation has one repair for one symbol.
         Proactive::Custom(_) => 0.5,
         _ => 1.0 / (1.0 + config.max_overhead()),
     }
@@ -323,13 +325,13 @@ fn source_share(config: &Config) -> f64 {
 /// Faults may have left an estimate of a thousandth of the rate, which grows by a quarter every eight round
 /// trips.
 const FIND_RATE: u32 = 250;
-/// One FEEDBACK of some 110 bytes with its headers for two packets is 5 % where nothing is lost; six in ten
-/// lost, and an answer for every copy, make it four times as much.
+/// One FEEDBACK of about 110 bytes with headers for two packets is 5 % without loss. Six in ten lost packets,
+/// and an answer for every copy, make it four times as much.
 const MOST_RETURNED: f64 = 0.25;
-/// The longest time between two probes while nothing answers.
+/// Longest time between two probes without an answer.
 const SLOWEST_PROBE: Duration = Duration::from_secs(2);
 
-/// What must hold for the counts of any run.
+/// Checks the counts of a run.
 fn check(case: &Case, report: &Report) -> Result<(), String> {
     let ensure = |ok: bool, what: &str| if ok { Ok(()) } else { Err(format!("{what}: {report:?}")) };
     ensure(report.sealed.packets > 0 && report.sealed.reused == 0, "a key sealed twice under one nonce")?;
@@ -351,7 +353,7 @@ fn check(case: &Case, report: &Report) -> Result<(), String> {
         Proactive::Every { spacing } => spacing < 30.0,
         _ => true,
     };
-    // What the link lost, since losses in long bursts can spare a whole transfer.
+    // Only what the link lost counts, because long bursts can spare a whole transfer.
     let link = if report.sender == End::Near { &report.forward } else { &report.back };
     if coded && link.lost * 20 >= link.offered && sent.source >= 1_000 {
         ensure(sent.repair + sent.feedback_repair > 0, "a coded policy sent no repair")?;

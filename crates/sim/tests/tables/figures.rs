@@ -1,4 +1,5 @@
-//! The figures of the main job: goodput, queue and overhead of a 48 MB flow, and the order of in-order delay.
+//! Figures of the main job: goodput, queue and overhead of a flow of 48 MB, and the order of policies by
+//! in-order delay.
 
 use super::{Cell, median, millis, run_all};
 
@@ -73,7 +74,7 @@ fn streaming_is_earlier_than_blocks_and_blocks_than_retransmission() {
         assert!(*policy == "none" || reports.iter().all(|r| r.near.packets.repair > 500), "{policy} sent no repair");
     }
     let (streaming, retransmission) = (rows[0], rows[1]);
-    // The block code is given at least as much overhead: the least that is not below the streaming code's.
+    // The block code gets at least as much overhead: the least that is not below that of the streaming code.
     let above = rows[2..].iter().filter(|row| row.1 >= streaming.1).min_by(|a, b| a.1.total_cmp(&b.1));
     let block = above.expect("a block code with more overhead than the adaptive policy");
     println!("compared: {streaming:?} < {block:?} < {retransmission:?}");

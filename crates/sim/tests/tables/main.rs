@@ -1,8 +1,8 @@
-//! What the protocol does on a ladder of links: tables kept as snapshots, so that a change of protocol shows
-//! as a difference that somebody reads, and the figures that it must reach.
+//! Results of the protocol on a series of links, kept as snapshots, so that a change of the protocol shows as
+//! a difference, and the figures that it must reach.
 //!
-//! All at 25 Mbit/s with a queue of one round trip, three seeds, the median of each column.
-//! `INSTA_UPDATE=always` writes the snapshots anew.
+//! All links have 25 Mbit/s and a queue of one round trip. Each cell has three seeds, and each column is a
+//! median. `INSTA_UPDATE=always` writes the snapshots anew.
 
 mod figures;
 
@@ -25,7 +25,7 @@ const SEEDS: [u64; 3] = [1, 2, 3];
 const LOSSES: [&str; 8] = ["0%", "1%", "2%", "5%", "10%", "20%", "gilbert:5%,4", "gilbert:10%,4"];
 const POLICIES: [&str; 4] = ["none", "block:32,5", "every:5", "adaptive"];
 
-/// A run of the ladder.
+/// A cell of a table.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     policy: &'static str,
@@ -33,11 +33,11 @@ struct Cell {
     back_loss: &'static str,
     rtt: &'static str,
     bytes: u64,
-    /// Bytes per second that the application writes; without, as many as the path takes.
+    /// Bytes per second that the application writes. `None` means as many as the path takes.
     load: Option<u64>,
 }
 
-/// A profile by its name, or the default one with another redundancy.
+/// A profile by its name, or the default profile with another redundancy.
 fn profile(text: &str) -> Profile {
     text.parse().unwrap_or_else(|_| Profile { redundancy: text.parse().unwrap(), ..Profile::default() })
 }
@@ -64,14 +64,14 @@ impl Cell {
         report
     }
 
-    /// What the medium lets through, bits per second.
+    /// Bits per second that the losses leave.
     fn capacity(&self) -> f64 {
         let share = self.loss.trim_start_matches("gilbert:").split('%').next().unwrap();
         RATE * (1.0 - share.parse::<f64>().unwrap() / 100.0)
     }
 }
 
-/// Every cell with every seed, on all cores, in order.
+/// Runs every cell with every seed, on all cores, and returns the reports in order.
 fn run_all(cells: &[Cell]) -> Vec<Vec<Report>> {
     let jobs: Vec<(Cell, u64)> = cells.iter().flat_map(|&cell| SEEDS.map(|seed| (cell, seed))).collect();
     let next = AtomicUsize::new(0);
@@ -106,7 +106,7 @@ fn millis(duration: core::time::Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// Two significant digits: what a change of the protocol moves, and a change of the dice does not.
+/// Two significant digits, which a change of the protocol moves and another seed does not.
 fn rounded(value: f64) -> String {
     if value < 0.05 {
         return "0".to_owned();
