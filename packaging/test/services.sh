@@ -55,6 +55,12 @@ kill "$forward"
 wait "$forward" || true
 [ "$answer" = hello ]
 
+# An upgrade restarts what runs.
+before=$(systemctl show --property MainPID --value tidewire-serve.service)
+dpkg --install /mnt/packages/tidewire_*.deb
+[ "$(systemctl is-active tidewire-serve.service)" = active ]
+[ "$(systemctl show --property MainPID --value tidewire-serve.service)" != "$before" ]
+
 systemctl stop tidewire-serve.service
 [ "$(systemctl show --property Result --value tidewire-serve.service)" = success ]
 systemctl enable tidewire-receive.service
