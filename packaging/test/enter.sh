@@ -5,22 +5,24 @@
 # enter.sh BASE PACKAGES LOG PROGRAM [ARGUMENT...]
 #   BASE       a Debian system by debootstrap; an overlay in memory takes all changes
 #   PACKAGES   folder that becomes /mnt/packages, read-only
-#   LOG        folder that becomes /mnt/log
+#   LOG        folder that becomes /mnt/log; the changes are mounted beside it
 set -eu
 base=$1 packages=$2 log=$3
 shift 3
 
 mount --make-rprivate /
-# The tmpfs hides what /mnt has here, in this namespace only.
-mount -t tmpfs tmpfs /mnt
-mkdir /mnt/upper /mnt/work /mnt/root
-mount -t overlay -o "lowerdir=$base,upperdir=/mnt/upper,workdir=/mnt/work" overlay /mnt/root
-cd /mnt/root
+system=$(dirname "$log")/system
+mkdir -p "$system"
+mount -t tmpfs tmpfs "$system"
+mkdir "$system/upper" "$system/work" "$system/root"
+mount -t overlay -o "lowerdir=$base,upperdir=$system/upper,workdir=$system/work" overlay "$system/root"
+scripts=$(realpath "$(dirname "$0")")
+cd "$system/root"
 mkdir -p mnt/packages mnt/log mnt/scripts old
 mount --bind "$packages" mnt/packages
 mount -o remount,bind,ro mnt/packages
 mount --bind "$log" mnt/log
-mount --bind "$(dirname "$0")" mnt/scripts
+mount --bind "$scripts" mnt/scripts
 mount -t proc proc proc
 mount -t sysfs -o ro sysfs sys
 mount -t cgroup2 cgroup2 sys/fs/cgroup 2>/dev/null || echo "no cgroup2 here"
