@@ -41,6 +41,12 @@ pub fn main(arguments: &[String]) -> ExitCode {
 
 /// Builds the packages, and tries them if `test` is set.
 fn package(test: bool) -> Result<(), String> {
+    if std::env::consts::ARCH != "x86_64" {
+        return Err(format!(
+            "this machine is {}: the packages are for x86-64 and are built there",
+            std::env::consts::ARCH
+        ));
+    }
     let context = Context::new(false)?;
     let out = context.target.join("package");
     create(&out)?;
