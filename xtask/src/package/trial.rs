@@ -127,7 +127,7 @@ fn cgroup2(mounts: &str) -> Option<&str> {
 const UNSHARE: &str = "unshare --mount --pid --fork --kill-child=KILL --net --ipc --uts --cgroup";
 /// systemd finds the unit beside the scripts, and ends when the unit has ended.
 const SYSTEMD: &str = "/usr/bin/env SYSTEMD_UNIT_PATH=/mnt/scripts: /usr/lib/systemd/systemd --unit=services.service";
-/// Seconds for one script. Chosen: three times what they take on two cores.
+/// Seconds for one script. Chosen: some ten times what the longer one takes on two cores.
 const LIMIT: u32 = 300;
 const TOOLS: &[(&str, &str)] =
     &[("debootstrap --version", "debootstrap"), ("unshare --version", "util-linux"), ("ip -V", "iproute2")];
