@@ -30,7 +30,7 @@ mkdir -p /tmp/empty/tmp
 cp /mnt/packages/tidewire-*-linux-musl /tmp/empty/tidewire
 [ "$(chroot /tmp/empty /tidewire --version)" = "$(tidewire --version)" ]
 
-# A small file, because the default of 12 MB takes longer than the rest. Both demos run at once and share two cores.
+# A small file keeps this short. Both demos run at once and share the cores.
 head -c 500000 /dev/urandom >/tmp/file
 cp /tmp/file /tmp/empty/tmp/file
 cd /tmp
