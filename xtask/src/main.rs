@@ -3,9 +3,9 @@
 //!
 //! Developers and `.ci/run` call it through the alias in `.cargo/config.toml`. Every check is a [`Step`] and
 //! can be run alone by its name. All steps run even if one fails, and the exit code is zero only if none
-//! failed. `figures`, `lab`, `loops`, `swarm` and `soak` are commands and not steps: the first three measure
-//! or repeat for a long time, the last two use new seeds in each run. A step installs the tools it needs
-//! beyond rustup and cargo (`tools.rs`).
+//! failed. `figures`, `lab`, `loops`, `package`, `swarm` and `soak` are commands and not steps: the first
+//! three measure or repeat for a long time, `package` builds in the profile `release`, the last two use new
+//! seeds in each run. A step installs the tools it needs beyond rustup and cargo (`tools.rs`).
 
 mod bench;
 mod book;
@@ -19,6 +19,7 @@ mod fuzz;
 mod lab;
 mod links;
 mod loops;
+mod package;
 mod rooms;
 mod rust;
 mod size;
@@ -90,6 +91,7 @@ fn main() -> ExitCode {
             "figures" => return figures::main(rest),
             "lab" => return lab::main(rest),
             "loops" => return loops::main(rest),
+            "package" => return package::main(rest),
             "swarm" | "soak" => return swarm::main(command, rest),
             _ => {}
         }
@@ -131,6 +133,7 @@ fn help() -> String {
     text += &format!("cargo xtask figures           {}\n", figures::ABOUT);
     text += &format!("cargo xtask lab               {}\n", lab::ABOUT);
     text += &format!("cargo xtask loops             {}\n", loops::ABOUT);
+    text += &format!("cargo xtask package           {}\n", package::ABOUT);
     text += &format!("cargo xtask swarm             {}\n", swarm::ABOUT);
     text += &format!("cargo xtask soak              {}\n\n", swarm::ABOUT_SOAK);
     for step in STEPS {
