@@ -1,9 +1,9 @@
-//! Our redundancy policy against the best of all policies, over a grid of links: docs/envelope.md.
+//! Compares our redundancy policy with the best of all policies, over a grid of links: docs/envelope.md.
 //!
 //! `cargo run --release -p tidewire-sim --example grid -- [--full] [--cells TEXT] [--seeds N] [--seconds N]
 //! [--json FILE]`
 //!
-//! Rows appear on standard error as they come; the tables go to standard output.
+//! Each row is printed to standard error when it is measured. The tables go to standard output.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! A redundancy policy and a rate controller from outside of Tidewire, on a connection over loopback.
+//! A redundancy policy and a rate controller written outside of Tidewire, on a connection over loopback.
 //!
 //! Run it with `cargo run --release -p tidewire --example custom`.
 
@@ -9,7 +9,7 @@ use tidewire::redundancy::{Answer, CodingContext, Proactive, ProactivePolicy, Re
 use tidewire::{Config, Custom, Endpoint, RateControl, SourceId, new_secret};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Sends each source symbol once more, so many symbols later (as RFC 2198 does for speech).
+/// Sends each source symbol a second time, after this many later symbols (as RFC 2198 does for speech).
 #[derive(Debug)]
 struct Copies {
     distance: u64,
@@ -19,7 +19,7 @@ struct Copies {
 impl ProactivePolicy for Copies {
     fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
         let newest = cx.sent.0.checked_sub(self.distance)?;
-        // What the peer has needs no copy.
+        // A symbol that the peer has needs no copy.
         self.next = self.next.max(cx.base.0);
         let due = (self.next < newest).then_some(SourceId(self.next))?;
         self.next += 1;
@@ -27,7 +27,7 @@ impl ProactivePolicy for Copies {
     }
 }
 
-/// Keeps a window of so many packets, whatever happens. Alone on a path only.
+/// Keeps a fixed window of this many packets, so it is only for a path without other traffic.
 #[derive(Debug)]
 struct Window(u64);
 
@@ -67,7 +67,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         stream.shutdown().await?;
         Ok::<_, Box<dyn Error>>(())
     };
-    // Beside the writer, which waits for the reader once the window of the stream is full.
+    // The reader runs beside the writer, because the writer waits for it when the stream's window is full.
     let read = async {
         let mut received = Vec::new();
         let mut stream = theirs.accept().await?;

@@ -1,7 +1,7 @@
-//! What a handshake costs the side that listens, in microseconds: rows H6 and H7 of `docs/survival.md`.
+//! The cost of a handshake for the listening side, in microseconds: rows H6 and H7 of `docs/survival.md`.
 //!
-//! `cargo run --release -p tidewire --example handshake_cost`. Medians of rounds that take turns; close
-//! everything else first.
+//! `cargo run --release -p tidewire --example handshake_cost` prints medians of rounds that take turns. Close
+//! all other programs first.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tidewire_proto::handshake::{Credentials, Initiator, KeyCredentials, Keys, Pa
 use tidewire_proto::wire::{ConnectionId, HELLO_LEN, MAC_LEN};
 
 const ROUNDS: usize = 200;
-/// HELLOs of a round; fewer than are answered in a second without proof.
+/// HELLOs in a round: fewer than an endpoint answers in a second without proof.
 const BATCH: usize = 100;
 
 struct Case {
@@ -56,7 +56,7 @@ fn main() {
     }
 }
 
-/// HELLOs that differ in their padding alone.
+/// HELLOs that differ only in their padding.
 fn hellos(keys: &Keys, mac: &MacKey) -> Vec<[u8; HELLO_LEN]> {
     let mut hello = [0; HELLO_LEN];
     let (id, parameters) = (ConnectionId([1; 8]), Parameters::default());
@@ -71,8 +71,7 @@ fn hellos(keys: &Keys, mac: &MacKey) -> Vec<[u8; HELLO_LEN]> {
     numbered.collect()
 }
 
-/// Takes every HELLO, and for those that are answered makes the keys of the session, as its first packet
-/// does.
+/// Handles every HELLO. For those that are answered, makes the session's keys as the first packet would.
 fn round(case: &Case) -> f64 {
     let provider: Arc<dyn Provider> = Arc::new(AwsLc);
     let mut responder = Responder::new(case.listener.clone(), Arc::clone(&provider), [8; 32]);

@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("the server knows its client: {}", theirs.peer_key().ok_or("a secret was used")?);
     ours.close(CloseCode::Done, "");
 
-    // A key that is not listed gets no answer, so the attempt runs into its timeout.
+    // The server does not answer a key that is not listed, so the attempt times out.
     server.authorize(BTreeSet::new());
     let config = Config::builder().handshake_timeout(std::time::Duration::from_secs(1)).build()?;
     let stranger = KeyCredentials::new(new_private_key()?);

@@ -1,4 +1,4 @@
-//! Sends bytes over loopback through one connection and tells the rate and what it cost.
+//! Sends bytes over one connection on loopback and prints the rate and the CPU time.
 //!
 //! `cargo run --release -p tidewire --example loopback -- [MEGABYTES] [MEGABITS_PER_SECOND]`
 

@@ -12,7 +12,7 @@ use tidewire::{CloseCode, Config, Connection, Endpoint, LaneConfig, new_secret};
 const FRAMES: u8 = 30;
 const FRAME_BYTES: usize = 25_000;
 const INTERVAL: Duration = Duration::from_millis(33);
-/// A frame that is not there after this time is of no use any more.
+/// A frame that arrives later than this is useless.
 const LIFETIME: Duration = Duration::from_millis(200);
 
 #[tokio::main]
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         camera.send_message(lane, &vec![number; FRAME_BYTES], LIFETIME).await?;
         tokio::time::sleep(INTERVAL).await;
     }
-    // Closing does not wait for what is under way, so the lifetime of the last frame has to pass first.
+    // Closing does not wait for data under way, so the lifetime of the last frame has to pass first.
     tokio::time::sleep(LIFETIME).await;
     camera.close(CloseCode::Done, "end of the film");
     println!("{} of {FRAMES} frames arrived in time", watching.await?);
@@ -41,7 +41,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 async fn watch(connection: Connection) -> u32 {
     let mut frames = 0;
     while let Ok(message) = connection.receive_message().await {
-        // A message is never cut off.
+        // A message is never truncated.
         assert_eq!(message.data.len(), FRAME_BYTES);
         frames += 1;
     }

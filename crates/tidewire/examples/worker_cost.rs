@@ -1,15 +1,15 @@
-//! How many products a pool of workers makes in a second: of one thread, of two, and without any. And the
-//! time that it takes to hand a small job to a worker and to get its result, which is what
-//! `Config::inline_products` weighs against the work itself.
+//! How many products a second a pool of workers makes with one thread, with two, and with none. Also the time
+//! that it takes to hand a small job to a worker and to get its result, which `Config::inline_products`
+//! weighs against the work itself.
 //!
-//! The jobs are those of a lane in blocks, taken from an endpoint that sends. The pool is that of the driver,
-//! compiled again with a `shared` that only counts results. Run it on an idle machine with two cores:
-//! `cargo run --release -p tidewire --example worker_cost`.
+//! The jobs are those of a lane in generations, taken from an endpoint that sends. The pool is the driver's,
+//! compiled with a `shared` that only counts results. Run it on an idle machine with two cores: `cargo run
+//! --release -p tidewire --example worker_cost`.
 
 #[path = "../src/workers.rs"]
 mod workers;
 
-/// What the pool calls with its results.
+/// The module to which the pool hands its results.
 mod shared {
     use std::sync::{Condvar, Mutex};
 
@@ -29,7 +29,7 @@ mod shared {
             self.more.notify_one();
         }
 
-        /// Waits until there is another result than the first `known`; returns how many there are.
+        /// Waits until there are more results than `known`, and returns how many there are.
         pub(crate) fn wait(&self, known: usize) -> usize {
             let done = self.done.lock().expect("nobody panics with it");
             *self.more.wait_while(done, |done| *done == known).expect("nobody panics with it")
@@ -57,17 +57,18 @@ use tidewire_proto::rate::RateControl;
 use shared::Shared;
 use workers::{Work, Workers};
 
-/// Jobs in a round, and rounds: a round takes some tenths of a second, and the median of nine is repeatable.
+/// Jobs in a round, and the number of rounds. A round takes some tenths of a second, and the median of nine
+/// rounds is repeatable.
 const JOBS: usize = 200;
 /// How often each job is run in a round.
 const TIMES: usize = 10;
 const ROUNDS: usize = 9;
 const K: u16 = 256;
 const R: u16 = 64;
-/// Turns of 200 us between two FEEDBACKs: 10 ms, in which three blocks leave.
+/// Turns of 200 us between two FEEDBACKs: 10 ms, in which three generations leave.
 const TURNS: usize = 50;
 
-/// A block whose job takes less time than handing it over.
+/// A generation whose job takes less time than handing it over.
 const SMALL: (u16, u16) = (16, 4);
 
 fn main() {
@@ -93,7 +94,8 @@ fn main() {
     println!("2 workers over 1: {:.2}; 1 worker over inline: {:.2}", two.0 / one.0, one.0 / none.0);
 }
 
-/// Prints what handing a job over adds: jobs one after the other through a worker, less the same jobs inline.
+/// Prints what handing a job over adds: the time of jobs one after the other through a worker, minus that of
+/// the same jobs inline.
 fn hand_over(jobs: &[Work]) {
     let shared = Arc::<Shared>::default();
     let mut workers = Workers::start(1, &shared).expect("threads");
@@ -122,7 +124,7 @@ fn hand_over(jobs: &[Work]) {
     println!("its result comes {added:.1} us later than inline, the time of {:.0} products", worth(added));
 }
 
-/// Products a second.
+/// Products per second.
 fn rate(count: u16, mut jobs: Vec<Work>) -> f64 {
     let products: usize = jobs.iter().map(|(_, job)| job.products()).sum();
     if count == 0 {
@@ -141,10 +143,10 @@ fn rate(count: u16, mut jobs: Vec<Work>) -> f64 {
     products as f64 / begun.elapsed().as_secs_f64()
 }
 
-/// The jobs of a sender of blocks to a peer that gets all of it.
+/// The jobs of a sender of generations whose peer receives everything.
 fn jobs((k, r): (u16, u16)) -> Vec<Work> {
     let mut config = Config::default();
-    // There is no round trip to find a rate by.
+    // There is no round trip from which a rate could be found.
     config = config
         .to_builder()
         .profile(Profile { rate_control: RateControl::Fixed { bits_per_second: 1_000_000_000 }, ..block(k, r) })
@@ -173,14 +175,14 @@ fn jobs((k, r): (u16, u16)) -> Vec<Work> {
             while connection.read(now, stream, &mut read).is_ok_and(|n| n > 0) {}
         }
         carry(now, (&mut near, from), &mut far, &mut out);
-        // FEEDBACK before the end of a block would make its repairs needless.
+        // FEEDBACK before the end of a generation would make its repairs unnecessary.
         turn += 1;
         if turn % TURNS == 0 {
             carry(now, (&mut far, to), &mut near, &mut out);
         }
         while let Some((handle, job)) = near.poll_job() {
             jobs.push((handle, job.clone()));
-            // Without its result the lane makes no repairs of the next blocks ahead.
+            // Until it has this result, the lane makes no repairs of the next generations ahead.
             near.handle_job(now, handle, job.run());
         }
         now += Duration::from_micros(200);
@@ -189,7 +191,7 @@ fn jobs((k, r): (u16, u16)) -> Vec<Work> {
     jobs
 }
 
-/// Everything that one end has to send reaches the other.
+/// Delivers everything that one end has to send to the other.
 fn carry(now: Time, (sender, from): (&mut Endpoint, SocketAddr), receiver: &mut Endpoint, out: &mut [u8]) {
     sender.handle_timeout(now);
     while let Some(transmit) = sender.poll_transmit(now, 1, out) {

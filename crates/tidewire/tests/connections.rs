@@ -1,4 +1,5 @@
-//! Connections over real sockets on loopback: made, refused, ended, and what strangers can do.
+//! Connections over real sockets on loopback: how they are made, refused and ended, and what strangers can do
+//! to them.
 
 mod pair;
 
@@ -26,7 +27,7 @@ async fn who_has_another_secret_gets_no_answer_and_is_counted() {
     assert_eq!(error.to_string(), "no answer: wrong host, port or secret");
     let stats = server.stats();
     assert!(stats.strangers > 0 && stats.strangers == stats.received, "{stats:?}");
-    // Silence: nothing came back.
+    // Nothing came back.
     assert_eq!(stranger.stats().received, 0);
 }
 
@@ -50,7 +51,7 @@ async fn an_ipv6_wildcard_takes_both_families() {
         let (ours, theirs) = within(async { tokio::join!(client.connect(remote), server.accept()) }).await;
         assert_eq!(ours.unwrap().remote(), remote);
         assert_eq!(theirs.unwrap().remote(), client.local_addr());
-        // And the other way round, from the wildcard socket to an IPv4 or IPv6 address.
+        // The wildcard socket also connects to an IPv4 and an IPv6 address.
         let (ours, theirs) = within(async { tokio::join!(server.connect(client.local_addr()), client.accept()) }).await;
         assert!(ours.is_ok() && theirs.is_ok());
     }
@@ -113,7 +114,7 @@ fn dropping_everything_ends_the_task_and_frees_the_port() {
             }
         })
         .await;
-        // The socket is closed with its task.
+        // The socket closes when its task ends.
         assert!(Endpoint::bind(address, secret(), Config::default()).is_ok());
     });
 }
@@ -203,7 +204,7 @@ async fn garbage_changes_nothing() {
     let stats = pair.server.stats();
     let refused = stats.malformed + stats.unknown + stats.strangers;
     assert!(refused > 100, "{stats:?}");
-    // Nobody who sent garbage was answered.
+    // No endpoint answers garbage.
     let mut buffer = [0; 2_000];
     assert_eq!(garbage.try_recv(&mut buffer).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }

@@ -1,12 +1,12 @@
-//! The examples of the guide for embedders, run as a user runs them.
+//! Runs the examples of the guide for embedders as a user runs them.
 //!
-//! `cargo xtask test` builds the examples before. Where they were not built, these tests are skipped.
+//! `cargo xtask test` builds the examples first. If they are not built, these tests are skipped.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-/// The program of an example, if it was built.
+/// The command that runs an example, if the example is built.
 fn example(name: &str) -> Option<Command> {
     let tests = std::env::current_exe().expect("the test has a path");
     let path: PathBuf = tests.ancestors().nth(2)?.join("examples").join(name);

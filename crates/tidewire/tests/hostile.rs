@@ -1,5 +1,5 @@
-//! G6 over a real socket: strangers throw malformed datagrams at an endpoint in use, and its flow arrives as
-//! it was sent.
+//! Goal G6 over a real socket: strangers send malformed datagrams to an endpoint in use, and its flow arrives
+//! unchanged.
 
 mod pair;
 
@@ -10,18 +10,18 @@ use pair::{pair, pseudo_random, within};
 use tidewire::Config;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Bytes that cross while the junk comes.
+/// Bytes that the flow carries while the malformed datagrams arrive.
 const BYTES: usize = 4 << 20;
 
-/// Datagrams of every length, with first bytes and connection ids of all kinds, in bursts that the receiver's
-/// socket has room for.
+/// Sends datagrams of every length, with first bytes and connection ids of all kinds, in bursts that fit the
+/// receiver's socket buffer.
 fn throw(to: std::net::SocketAddr, count: usize, over: &AtomicBool) -> usize {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let noise = pseudo_random(6, 1 << 16);
     for at in 0..count {
         let len = at * 7 % 1_500;
         let from = at * 131 % (noise.len() - 1_500);
-        // A full queue drops some; a closed port would be a fault, and the flow would notice.
+        // A full queue may drop some of them. The flow would show a closed port.
         let _ = socket.send_to(&noise[from..from + len], to);
     }
     over.store(true, Ordering::Release);
@@ -39,7 +39,7 @@ async fn two_hundred_thousand_malformed_datagrams_change_no_byte() {
     });
     within(async {
         let mut round = 0;
-        // At least once, and for as long as the junk comes.
+        // Goes on until the flow is over, for at least one round.
         while round == 0 || !over.load(Ordering::Acquire) {
             let sent = pseudo_random(round, BYTES);
             let mut stream = pair.ours.open().await.unwrap();

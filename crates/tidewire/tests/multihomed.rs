@@ -1,6 +1,6 @@
-//! A listener on a wildcard address of a host with several addresses answers from the one that it was called
-//! by: who stands behind a translator or a firewall hears nothing from any other. The whole of 127.0.0.0/8
-//! being the host's own on Linux, two addresses need no set-up.
+//! A listener on a wildcard address, on a host with several addresses, answers from the address that was
+//! called. A peer behind a translator or a firewall receives nothing from any other address. On Linux all of
+//! 127.0.0.0/8 belongs to the host, so the test needs no set-up for its two addresses.
 #![cfg(target_os = "linux")]
 
 mod pair;
@@ -12,19 +12,19 @@ use tidewire::{Config, Endpoint};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UdpSocket;
 
-/// Datagrams between two changes of the port, and changes in all.
+/// Datagrams between two changes of the port, and the number of changes.
 const DATAGRAMS: usize = 100;
 const CHANGES: usize = 3;
 
-/// A socket that takes nothing but what comes from `server`.
+/// A socket that receives only what comes from `server`.
 async fn connected(server: SocketAddr) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     socket.connect(server).await.unwrap();
     socket
 }
 
-/// Passes datagrams on between `inside` and the server, and lets through only what comes from the address
-/// that is called.
+/// Forwards datagrams between `inside` and the server, and lets through only what comes from the address that
+/// was called.
 async fn translate(inside: UdpSocket, server: SocketAddr) {
     let (mut outside, mut client, mut passed) = (connected(server).await, None, 0);
     let (mut there, mut back) = ([0; 2_000], [0; 2_000]);
@@ -71,7 +71,7 @@ async fn answers_come_from_the_address_that_was_called() {
         };
         within(async { tokio::join!(write, read) }).await;
         assert!(there == data, "{wildcard} called {called}");
-        // A new port was proven: the challenge, too, came from the address that was called.
+        // The new port was proven, so the challenge also came from the address that was called.
         assert!(theirs.stats().moves > 0, "{wildcard} called {called}");
         translator.abort();
     }

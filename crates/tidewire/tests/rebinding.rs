@@ -1,5 +1,5 @@
-//! Clients that move in mid-transfer, over real sockets: behind an address translator that gives them another
-//! port, or by themselves; and a thief that copies what it sees.
+//! Clients that move in the middle of a transfer, over real sockets: behind an address translator that gives
+//! them another port, or by themselves. And a thief that copies the datagrams it sees.
 
 mod pair;
 
@@ -12,7 +12,7 @@ use tidewire::{Config, Connection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UdpSocket;
 
-/// Datagrams between two changes, and changes in all.
+/// Datagrams between two changes, and the number of changes.
 const DATAGRAMS: usize = 400;
 const CHANGES: usize = 5;
 
@@ -20,8 +20,8 @@ async fn bind() -> UdpSocket {
     UdpSocket::bind("127.0.0.1:0").await.unwrap()
 }
 
-/// Passes datagrams on between `inside`, to which the client sends, and the server, by a socket that is
-/// another one every [`DATAGRAMS`].
+/// Forwards datagrams between `inside`, to which the client sends, and the server. The socket towards the
+/// server is replaced every [`DATAGRAMS`].
 async fn translate(inside: UdpSocket, server: SocketAddr, changes: Arc<AtomicUsize>) {
     let (mut outside, mut client, mut passed) = (bind().await, None, 0);
     let (mut there, mut back) = ([0; 2_000], [0; 2_000]);
@@ -39,14 +39,14 @@ async fn translate(inside: UdpSocket, server: SocketAddr, changes: Arc<AtomicUsi
         }
         passed += 1;
         if passed % DATAGRAMS == 0 && passed / DATAGRAMS <= CHANGES {
-            // What is under way to the old one is lost.
+            // Datagrams under way to the old socket are lost.
             outside = bind().await;
             changes.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-/// Up, then down: once the end that moves sends, once it only answers. Every byte is looked at.
+/// Sends up, then down: the end that moves first sends and then only answers. Compares every byte.
 async fn there_and_back(ours: &Connection, theirs: &Connection) {
     let data = pseudo_random(8, 1_500_000);
     let up = async {
@@ -104,7 +104,7 @@ async fn an_endpoint_goes_over_to_another_socket_under_way() {
     assert!(matches!(error.kind(), std::io::ErrorKind::InvalidInput | std::io::ErrorKind::AddrNotAvailable), "{error}");
 }
 
-/// Who passes every datagram of the client on from an address of its own, ahead of the original, gets a few
+/// A thief forwards every datagram of the client from its own address, ahead of the original. It gets a few
 /// small packets and not the connection.
 #[tokio::test]
 async fn a_thief_that_is_always_first_wins_nothing() {
@@ -122,7 +122,7 @@ async fn a_thief_that_is_always_first_wins_nothing() {
                     let (len, from) = received.unwrap();
                     client = Some(from);
                     passed += 1;
-                    // From the middle of the transfer on.
+                    // The thief starts in the middle of the transfer.
                     if passed > 20 {
                         thief.send_to(&there[..len], address).await.unwrap();
                         counts.0.fetch_add(len, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! Row S11 of the survival list with the real system: a port that nobody has, routes that go and come back.
+//! Row S11 of `docs/survival.md` on a real system: a port where nobody listens, and routes that disappear and
+//! return.
 
 mod pair;
 
@@ -9,7 +10,7 @@ use pair::{Pair, endpoint, pair, pseudo_random, within};
 use tidewire::{Config, ConnectError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Set in the process that runs in a network of its own.
+/// This variable is set in the process that runs in its own network namespace.
 const INSIDE: &str = "TIDEWIRE_TEST_NETWORK";
 
 #[tokio::test]
@@ -18,7 +19,7 @@ async fn s11_a_closed_port_is_no_answer() {
     let config = Config::builder().handshake_timeout(Duration::from_secs(1)).build().expect("in range");
     let client = endpoint(config).await;
     assert_eq!(within(client.connect(closed)).await.err(), Some(ConnectError::NoAnswer));
-    // The socket is as good as before.
+    // The socket still works.
     let Pair { ours, .. } = pair(Config::default()).await;
     assert_eq!(ours.stats().packets.refused, 0);
 }
@@ -29,7 +30,7 @@ fn ip(words: &str) {
     assert!(done.success(), "ip {words}");
 }
 
-/// Runs itself again in a network of its own, whose routes it may take away: ENETUNREACH.
+/// Starts this test again in its own network namespace, where it may remove the routes: ENETUNREACH.
 #[test]
 #[cfg(target_os = "linux")]
 fn s11_a_network_that_goes_and_comes_back() {

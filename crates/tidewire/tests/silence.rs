@@ -1,5 +1,5 @@
-//! A raw prober over a real socket: nothing comes back without the secret, and
-//! with it no more than was sent.
+//! A prober with a raw socket: it gets no answer without the secret, and with the secret no more bytes than
+//! it sent.
 
 mod pair;
 
@@ -13,19 +13,20 @@ use tidewire_proto::handshake::{Initiator, Keys, Parameters};
 use tidewire_proto::wire::{ConnectionId, HELLO_LEN};
 use tokio::net::UdpSocket;
 
-/// Datagrams thrown in the tests without the secret.
+/// Datagrams that the tests send without the secret.
 fn thrown() -> u64 {
     let quick = std::env::var_os("TIDEWIRE_QUICK").is_some_and(|quick| quick == "1");
     if quick { 20_000 } else { 200_000 }
 }
 
-/// Throws datagrams of all kinds of a stranger; returns how many left.
+/// Sends every kind of datagram that a stranger can send. Returns how many left.
 async fn probe(prober: &UdpSocket, server: &Endpoint, hellos: &[[u8; HELLO_LEN]]) -> u64 {
     for n in 0..thrown() {
         let mut datagram = pseudo_random(n, (n % 1_400) as usize);
         let hello = &hellos[n as usize % hellos.len()];
         match n % 5 {
-            // A HELLO of another secret, a part of one, one with changed bytes; a short packet; anything.
+            // A HELLO of another secret, a part of a HELLO, a HELLO with changed bytes, a short packet,
+            // random bytes.
             0 => datagram = hello.to_vec(),
             1 => datagram = hello[..n as usize % HELLO_LEN].to_vec(),
             2 => {
@@ -37,7 +38,7 @@ async fn probe(prober: &UdpSocket, server: &Endpoint, hellos: &[[u8; HELLO_LEN]]
         }
         prober.send_to(&datagram, server.local_addr()).await.unwrap();
         if n % 64 == 0 {
-            // Lets the server take them, or the socket's buffer would.
+            // Lets the server receive them before its socket buffer is full.
             tokio::task::yield_now().await;
         }
     }
@@ -56,7 +57,7 @@ fn between(ours: u8, theirs: &PublicKey) -> Keys {
     Credentials::Key(KeyCredentials::new(PrivateKey::new([ours; 32]))).to_connect(Some(theirs)).unwrap()
 }
 
-/// An honest client connects afterwards: all that came before was taken by then.
+/// Connects an honest client. When that is done, the server has received all earlier datagrams.
 async fn nothing_came(prober: &UdpSocket) {
     let mut buffer = [0; 2_000];
     assert_eq!(prober.try_recv(&mut buffer).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
@@ -73,7 +74,7 @@ async fn t17_strangers_get_nothing() {
     assert!(ours.is_ok() && theirs.is_ok());
     nothing_came(&prober).await;
     let stats = server.stats();
-    // What a loaded machine's socket buffer lost is not counted.
+    // On a loaded machine the socket buffer loses some, and those are not counted.
     assert!(stats.strangers + stats.malformed + stats.unknown > sent / 10, "{stats:?} of {sent}");
     assert_eq!((stats.hellos.accepted, stats.hellos.unproven), (1, 0));
 }
@@ -101,12 +102,13 @@ async fn t17_keys_that_are_not_authorized_get_nothing_and_are_named() {
     assert!(client.connect(server.local_addr()).await.unwrap_err().to_string().contains("public key"));
 }
 
-/// With the secret, from an address that never proves itself: no more bytes back than there.
+/// With the secret but from an address that never proves itself, the server sends no more bytes than it
+/// receives.
 #[tokio::test]
 async fn t17_with_the_secret_no_more_comes_back_than_went() {
     let server = endpoint(Config::default()).await;
     let prober = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    // More than are answered in a second without proof.
+    // More than an endpoint answers in a second without proof.
     let mut sent = 0;
     for n in 0..200 {
         let hello = hello(&secret(), n);

@@ -1,4 +1,4 @@
-//! Streams over real sockets on loopback: what arrives is what was written, whatever else goes on.
+//! Streams over real sockets on loopback: the bytes read are the bytes written, whatever else happens.
 
 mod pair;
 
@@ -17,7 +17,7 @@ async fn expect(mut stream: impl tokio::io::AsyncRead + Unpin, seed: u64, len: u
     assert!(received == pseudo_random(seed, len), "stream {seed}: {} of {len} bytes, or others", received.len());
 }
 
-/// Streams differ by their first byte, so that the peer knows which it accepted.
+/// Streams differ in their first byte, so that the peer knows which one it accepted.
 async fn send_named(mut stream: Stream, name: u8, len: usize) {
     stream.write_u8(name).await.unwrap();
     let (reader, writer) = tokio::io::split(stream);
@@ -36,7 +36,7 @@ async fn several_streams_both_ways_at_once_arrive_identical() {
     let pair = pair(Config::default()).await;
     let mut tasks = tokio::task::JoinSet::new();
     for name in 0..4 {
-        // Both sides open some.
+        // Each side opens some streams.
         let (opener, accepter) = if name % 2 == 0 { (&pair.ours, &pair.theirs) } else { (&pair.theirs, &pair.ours) };
         let (opener, accepter) = (opener.clone(), accepter.clone());
         tasks.spawn(async move { send_named(opener.open().await.unwrap(), name, LEN).await });
@@ -89,7 +89,7 @@ async fn a_dropped_stream_says_its_end_and_makes_room_for_another() {
     let config = Config::builder().max_streams(2).build().expect("in range");
     let pair = pair(config).await;
     within(async {
-        // More streams than are allowed at once: each is forgotten on both sides when it is done.
+        // Opens more streams than are allowed at once: each is forgotten on both sides when it is done.
         for n in 0..20 {
             let mut ours = pair.ours.open().await.unwrap();
             ours.write_all(&[n; 3_000]).await.unwrap();
@@ -98,7 +98,7 @@ async fn a_dropped_stream_says_its_end_and_makes_room_for_another() {
             let mut received = Vec::new();
             theirs.read_to_end(&mut received).await.unwrap();
             assert_eq!(received, [n; 3_000]);
-            // Nobody reads this, and whoever writes it learns that sooner or later.
+            // Nobody reads this stream. The writer learns that at some time.
             let _ = theirs.write_all(&[n; 3_000]).await;
         }
     })
@@ -189,7 +189,7 @@ async fn what_arrived_before_the_end_can_be_read_after_it() {
         pair.ours.close(CloseCode::Application(300), "enough");
         let reason = CloseReason::Peer { code: CloseCode::Application(300), reason: "enough".into() };
         assert_eq!(pair.theirs.closed().await, reason);
-        // Also when the connection has finished ending.
+        // The error stays after the connection has ended.
         pair.server.close().await;
         let mut rest = [0; 13];
         theirs.read_exact(&mut rest).await.unwrap();
