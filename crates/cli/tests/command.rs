@@ -1,4 +1,4 @@
-//! The command line as its users meet it: what each wrong input ends with, and what is said about it.
+//! The command line as users meet it: the exit code and the message of each wrong input.
 
 mod schema;
 
@@ -24,7 +24,7 @@ fn secret() -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// Runs with `arguments`; it must be refused as wrong usage, with all of `texts` said.
+/// Runs with `arguments`. The command must refuse them as wrong usage, with all of `texts` in its message.
 fn refused(arguments: &[&str], texts: &[&str]) {
     let mut assert = tidewire().args(arguments).assert().code(2);
     for text in texts {
@@ -147,7 +147,7 @@ fn a_link_is_also_read_from_a_file_and_from_the_environment() {
     let file = folder.path().join("link");
     let link = format!("tidewire://127.0.0.1:1/#{}", secret());
     fs::write(&file, format!("{link}\n")).unwrap();
-    // Past the link: the source is what is missed.
+    // The link is accepted, so the error is about the missing source.
     let at = format!("@{}", file.display());
     tidewire().args(["send", "/no/such/source", &at]).assert().code(7).stderr(contains("vanished"));
     tidewire().args(["send", "/no/such/source"]).env("TIDEWIRE_LINK", &link).assert().code(7);
@@ -243,7 +243,7 @@ fn settings_are_checked_and_shown_with_their_origin() {
     };
     fs::write(&file, "max-rate = \"20mbit\"\n[receive]\ndir = \"/no/such/folder\"\n").unwrap();
     with_file(&["config", "check"]).assert().success().stdout(contains("2 settings"));
-    // In force: the folder of the file is what is missed.
+    // The settings are accepted, so the error is about the missing folder.
     with_file(&["receive"]).assert().code(7).stderr(contains("/no/such/folder"));
     let mut show = with_file(&["config", "show", "receive", "--listen", "[::1]:1"]);
     let shown = show.env("TIDEWIRE_PROFILE", "arq").assert().success();
@@ -289,17 +289,17 @@ fn sim_gives_the_same_figures_for_the_same_seed() {
         command.arg("sim").arg(&scenario).args(["--bytes", "1MB", "--json", "--profile", "block:32,8", "--code", code]);
         summary(&command.assert().success().get_output().stdout)
     };
-    // Another code over the same packets: all of them repair.
+    // Another code over the same packets: all of them can repair.
     for code in ["rlc", "cauchy", "rlc16"] {
         assert!(blocks(code)["symbols"]["repaired"].as_u64() > Some(0), "{code}");
     }
-    // What the scenario says of an end holds, unless the command line says otherwise.
+    // The scenario's setting of an end counts, unless the command line has another.
     fs::write(&scenario, format!("{text}[near]\nprofile = \"arq\"\n")).unwrap();
     let mut plain = tidewire();
     plain.arg("sim").arg(&scenario).args(["--bytes", "1MB", "--json"]);
     assert_eq!(summary(&plain.assert().success().get_output().stdout)["packets"]["repair"], 0);
     assert!(blocks("rlc")["symbols"]["repaired"].as_u64() > Some(0));
-    // A flow with a rate: 2,000 records in four seconds, and the link says what became of its packets.
+    // A flow with a rate: 2,000 records in four seconds. The report of the link counts its packets.
     let flow = "[[flow]]\nfrom = \"near\"\nbytes = \"2400kB\"\nrate = \"4.8mbit\"\n";
     fs::write(&scenario, format!("{text}{flow}")).unwrap();
     let lines = schema::lines(&run("adaptive"));
@@ -343,7 +343,7 @@ fn wrong_scenarios_are_named_with_file_line_key_and_what_is_allowed() {
     }
 }
 
-/// The address that a `lab link` under way says it listens on.
+/// The address on which a running `lab link` says that it listens.
 fn first_line(child: &mut std::process::Child) -> String {
     let mut line = String::new();
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
@@ -354,7 +354,7 @@ fn first_line(child: &mut std::process::Child) -> String {
 #[test]
 fn lab_link_carries_loses_and_tells() {
     let target = UdpSocket::bind("127.0.0.1:0").unwrap();
-    // Long, since the first datagram waits until a busy machine runs the link.
+    // This is long, because on a busy machine the first datagram waits until the link runs.
     target.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let to = target.local_addr().unwrap().to_string();
     let mut process = Process::new(assert_cmd::cargo::cargo_bin("tidewire"))

@@ -12,12 +12,12 @@ use std::process::Output;
 use process::{Running, lossy_link, tidewire};
 use serde_json::Value;
 
-/// A receiver into a folder of its own, and a lossy link in front of it.
+/// A receiver into its own folder, and a lossy link in front of it.
 struct Stage {
     folder: tempfile::TempDir,
     receiver: Running,
     link: Running,
-    /// Leads through the lossy link.
+    /// This address leads through the lossy link.
     address: String,
 }
 
@@ -56,7 +56,7 @@ impl Stage {
         command.args(options).args(paths).arg(&self.address).output().unwrap()
     }
 
-    /// Stops the lossy link; what it counted last.
+    /// Stops the lossy link and returns its last counts.
     fn counted(self) -> Value {
         self.link.interrupt();
         let (code, lines) = self.link.end();
@@ -140,7 +140,7 @@ fn a_wrong_secret_is_never_answered_and_ends_with_3() {
 fn what_cannot_be_sent_or_placed_is_named_and_the_rest_arrives() {
     let stage = Stage::new(&["--loss", "10%"]);
     let (good, blocked) = (stage.source("good", 50_000), stage.source("blocked/f", 2_000_000));
-    // A file where a folder should be: unwritable for every user, root too.
+    // A file stands where a folder should be. No user can write there, not even root.
     fs::write(stage.destination().join("blocked"), b"in the way").unwrap();
     let link = stage.folder.path().join("link");
     std::os::unix::fs::symlink(&good, &link).unwrap();
@@ -162,7 +162,7 @@ fn an_interrupted_receiver_leaves_no_part_and_the_sender_hears_of_it() {
     let stage = Stage::new(&["--rate", "4mbit"]);
     let source = stage.source("large", 20_000_000);
     let mut sender = Running::start(&["send", "--json", source.to_str().unwrap(), &stage.address]);
-    // Under way for certain once bytes were read from the stream.
+    // Once bytes were read from the stream, the transfer is certainly under way.
     let Stage { folder, mut receiver, link, .. } = stage;
     while receiver.line()["bytes"].as_u64().unwrap_or(0) == 0 {}
     assert_eq!(tree(&folder.path().join("into")).len(), 2, "the folder of parts and the part");
@@ -191,7 +191,7 @@ fn the_demo_measures_three_runs_of_each_part_and_draws_them() {
     let (records, files) = runs.split_at(3);
     assert!(records.iter().all(|run| run["part"] == "records" && run["summary"]["records"]["delivered"] == 10_000));
     assert!(files.iter().all(|run| run["part"] == "file" && run["hash_ok"] == true));
-    // What each run is for really happened.
+    // Checks that what each run is meant to show did happen.
     let packets = |run: usize, name: &str| runs[run]["summary"]["packets"][name].as_u64().unwrap();
     for first in [0, 3] {
         assert_eq!(packets(first, "repair"), 0);

@@ -1,5 +1,5 @@
-//! The namespace lab as a user runs it: real namespaces, devices, kernel TCP. What needs root and TUN says so
-//! and passes where they lack.
+//! The lab of namespaces as users run it: real namespaces, devices and kernel TCP. Tests that need root and
+//! TUN say so and pass where these are missing.
 #![cfg(target_os = "linux")]
 
 #[path = "process/mod.rs"]
@@ -23,7 +23,7 @@ use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::pair::End;
 use tidewire_sim::scenario::Scenario;
 
-/// Whether this machine and user can have a lab; says why not.
+/// Whether this machine and user can have a lab. If not, prints why.
 fn has_lab() -> bool {
     let tun = || fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").is_ok();
     let ip = || Command::new("ip").arg("netns").output().is_ok_and(|output| output.status.success());
@@ -34,8 +34,8 @@ fn has_lab() -> bool {
     has
 }
 
-/// Hosts are named after their process, which is one for all tests here: those that make their own take
-/// turns.
+/// Hosts are named after their process, which all tests of this file share. Tests that make their own hosts
+/// take turns.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -45,7 +45,7 @@ fn quick() -> bool {
     std::env::var_os("TIDEWIRE_QUICK").is_some()
 }
 
-/// A file in a folder of its own.
+/// A file in its own folder.
 struct File {
     _folder: tempfile::TempDir,
     path: PathBuf,
@@ -64,14 +64,14 @@ fn link(text: &str) -> DuplexConfig {
 
 const LINK: &str = "[link]\nrate = \"25mbit\"\nrtt = \"20ms\"\n";
 
-/// Whether a namespace or a device of this name is left.
+/// Whether a namespace or a device of this name still exists.
 fn is_left(name: &str) -> bool {
     let namespaces = Command::new("ip").args(["netns", "list"]).output().unwrap();
     let devices = Command::new("ip").args(["-o", "link"]).output().unwrap();
     [namespaces, devices].iter().any(|list| String::from_utf8_lossy(&list.stdout).contains(name))
 }
 
-/// `lab up` under way, and the names of its hosts.
+/// Starts `lab up`, and returns the names of its hosts.
 fn up(scenario: &File) -> (Running, [String; 2]) {
     let mut lab = Running::start(&["lab", "up", "--json", scenario.path.to_str().unwrap()]);
     let hosts = lab.line();
@@ -110,7 +110,7 @@ fn nothing_is_left_however_the_lab_ends() {
     assert_eq!((code, &lines.last().unwrap()["event"]), (Some(130), &"lab_stats".into()));
     assert!(!hosts.iter().any(|host| is_left(host)));
 
-    // Killed, it cannot remove anything itself; a program on a host goes with it.
+    // A killed lab cannot remove anything itself. The program that runs on one of its hosts ends too.
     let (mut lab, hosts) = up(&file);
     let mut program = Command::new("ip").args(["netns", "exec", &hosts[1], "sleep", "600"]).spawn().unwrap();
     kill_process(Pid::from_child(&lab.child), Signal::KILL).unwrap();
@@ -121,7 +121,7 @@ fn nothing_is_left_however_the_lab_ends() {
         assert!(begun.elapsed() < Duration::from_secs(60), "{hosts:?} are left");
     }
 
-    // The end of the command is the end of the lab.
+    // The lab ends when the command ends.
     for (command, code) in [("true", Some(0)), ("false", Some(1)), ("/no/such/program", Some(1))] {
         let run = ["lab", "run", "--json", file.path.to_str().unwrap(), "--other", "sleep 600", "--", command];
         let output = tidewire(&run).output().unwrap();
@@ -140,12 +140,12 @@ fn the_fates_of_packets_are_the_links() {
     let _turn = turn();
     let link = link(&format!("seed = 7\n{LINK}[forward]\nloss = \"gilbert:10%,4\"\n"));
     let time = Duration::from_secs(if quick() { 1 } else { 10 });
-    // On a busy machine the kernel drops packets that the emulator was too late to read. A lab that is wrong
-    // fails in each crossing; one that was late once passes in another.
+    // On a busy machine the kernel drops packets that the emulator read too late. A wrong lab fails in every
+    // crossing, while one that was late once passes in another crossing.
     let mut failed = Vec::new();
     for _ in 0..3 {
         let report = check::run(&link, time).unwrap();
-        // Rate and delay depend on who else uses the machine: `lab check` judges them, no test does.
+        // Rate and delay depend on who else uses the machine. `lab check` judges them, and no test does.
         assert!(["rate", "added delay p95"].iter().all(|name| report.findings.iter().any(|found| found.name == *name)));
         let ours = ["loss", "mean burst", "other fates"].map(|name| {
             report.findings.iter().find(|finding| finding.name == name).unwrap_or_else(|| panic!("no {name}"))
@@ -158,7 +158,7 @@ fn the_fates_of_packets_are_the_links() {
     panic!("{failed:#?}");
 }
 
-/// S18 with the kernel's own TCP: beside one flow of ours it keeps two fifths of a drop-tail bottleneck.
+/// S18 with kernel TCP: beside one of our flows, it keeps two fifths of a drop-tail bottleneck.
 #[test]
 fn s18_a_kernel_cubic_flow_keeps_forty_percent() {
     if !has_lab() {
@@ -177,8 +177,8 @@ fn s18_a_kernel_cubic_flow_keeps_forty_percent() {
     assert!(shares[0] >= 0.4 && shares[1] > 0.0, "{lines:?}");
 }
 
-/// The kernel's TCP and ours carry the same records; what is printed is by the schema, and a table for
-/// people.
+/// Kernel TCP and Tidewire carry the same records. The output follows the schema with `--json`, and is a
+/// table without it.
 #[test]
 fn peers_carry_the_same_records_and_are_measured_alike() {
     if !has_lab() {
@@ -194,8 +194,8 @@ fn peers_carry_the_same_records_and_are_measured_alike() {
     let of = |event: &str| lines.iter().filter(|line| line["event"] == event).cloned().collect::<Vec<_>>();
     for (run, name) in of("peer_run").iter().zip(["tcp-bbr", "tidewire"]) {
         assert_eq!(run["name"], name);
-        // 2 Mbit/s in records of 1,200 bytes for two seconds; how many of them are late is the machine's
-        // business.
+        // 2 Mbit/s in records of 1,200 bytes for two seconds. How many of them are late depends on the
+        // machine.
         let [made, delivered] = ["made", "delivered"].map(|key| run[key].as_u64().unwrap());
         assert!(made == 417 && (100..=417).contains(&delivered), "{run}");
         assert!(run["sent_per_app"].as_f64().unwrap() > 1.04 && run["back_per_app"].as_f64().unwrap() > 0.0, "{run}");
@@ -205,7 +205,7 @@ fn peers_carry_the_same_records_and_are_measured_alike() {
     assert_eq!(fs::read_to_string(picture).unwrap().matches("<circle").count(), 4);
 }
 
-/// As the papers' experiments are run: settings that no option has, at both ends, and what both counted.
+/// The way the papers' experiments run: settings that have no option, at both ends, and the counts of both.
 #[test]
 fn a_file_of_ours_crosses_between_two_endpoints_of_the_library() {
     if !has_lab() {
@@ -218,7 +218,7 @@ fn a_file_of_ours_crosses_between_two_endpoints_of_the_library() {
     let carried = pair::carry(&link, [near, Config::default()], bytes, limit).unwrap();
     let (sent, delay) = (&carried.near.packets, &carried.far.delay);
     assert!(sent.repair >= sent.source / 5 && delay.count() >= bytes / 1_472, "{sent:?}");
-    // Half a round trip for the last byte, whatever the machine does.
+    // The last byte takes half a round trip, whatever the machine does.
     assert!(carried.time > Duration::from_millis(10));
     let hasty = Config::builder().handshake_timeout(Duration::from_millis(100)).build().expect("in range");
     let dead = self::link(&format!("{LINK}[forward]\nloss = \"100%\"\n"));

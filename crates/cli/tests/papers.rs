@@ -1,4 +1,5 @@
-//! `tidewire papers` as a user runs it: what is refused, and what comes out the same everywhere.
+//! `tidewire papers` as users run it: which arguments it refuses, and which results are the same on every
+//! machine.
 
 #[path = "process/mod.rs"]
 mod process;
@@ -10,7 +11,7 @@ use std::path::Path;
 
 use process::tidewire;
 
-/// Exit code and what was said.
+/// Returns the exit code and the message.
 fn refused(arguments: &[&str]) -> (Option<i32>, String) {
     let output = tidewire(&["papers"]).args(arguments).output().unwrap();
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -31,7 +32,7 @@ fn wrong_names_are_refused_with_those_there_are() {
     }
 }
 
-/// The kept data is what the command writes, on every machine.
+/// The command writes the kept data again, byte for byte, on every machine.
 #[test]
 fn the_data_that_is_kept_comes_out_again() {
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers/streaming-code-5g/data");
@@ -72,7 +73,7 @@ fn without_root_the_lab_says_what_it_lacks_and_writes_nothing() {
     let out = made.path().join("lab");
     let mut command = tidewire(&["papers", "streaming-code-5g", "--lab", "--out", out.to_str().unwrap()]);
     if rustix::process::geteuid().is_root() {
-        // Nobody, whom every system has; the folder may be closed to it.
+        // Every system has the user `nobody`. The current folder may be closed to it.
         command.uid(65_534).current_dir("/");
     }
     let Ok(output) = command.output() else {

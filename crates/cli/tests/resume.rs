@@ -1,5 +1,6 @@
-//! Transfers that are cut off and go on, over a pipe in memory: what was there is not sent again, but for the
-//! last group of a file; what changed meanwhile is; and nothing is left behind.
+//! Transfers that are cut off and continue, over a pipe in memory. Bytes that arrived are not sent again,
+//! except those of a file's last group. Bytes that changed meanwhile are sent again. No temporary files
+//! remain.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,10 +19,10 @@ fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap().block_on(future)
 }
 
-/// What one end was told.
+/// The events that one end reported.
 #[derive(Default)]
 struct Told {
-    /// Files that did not begin at their beginning: where.
+    /// Files that continued after their beginning, and at which byte.
     resumed: Vec<(String, u64)>,
     changed: Vec<String>,
     failed: Vec<Reason>,
@@ -41,8 +42,8 @@ fn note(told: &Mutex<Told>) -> impl Fn(Event<'_>) + Send + Sync {
     }
 }
 
-/// Passes the first `most` bytes from `near` to `far`; the other way everything. Then ends that direction, or
-/// waits for ever.
+/// Passes the first `most` bytes from `near` to `far`, and everything in the other direction. Then ends the
+/// first direction, or waits for ever.
 async fn pass(near: DuplexStream, far: DuplexStream, most: u64, end: bool) {
     let ((near_read, mut near_write), (mut far_read, mut far_write)) = (split(near), split(far));
     let forth = async {
@@ -55,8 +56,8 @@ async fn pass(near: DuplexStream, far: DuplexStream, most: u64, end: bool) {
     let _ = tokio::join!(forth, copy(&mut far_read, &mut near_write));
 }
 
-/// Sends `paths` until `most` bytes have passed; the receiver's outcome, and what it and the sender were
-/// told.
+/// Sends `paths` until `most` bytes have passed. Returns the receiver's outcome, and the events of receiver
+/// and sender.
 fn session(paths: &[PathBuf], to: &Path, most: u64) -> (Option<Outcome>, Told, Told) {
     let found = scan(paths).unwrap();
     let destination = Destination::open(to).unwrap();
@@ -150,13 +151,13 @@ fn a_transfer_cut_anywhere_goes_on_and_repeats_at_most_a_group() {
     }
 }
 
-/// Holes earn no flush: they are sent again, at some hundred bytes for each 4 MiB.
+/// Holes are not flushed. They are sent again, which takes some hundred bytes for each 4 MiB.
 #[test]
 fn a_file_with_holes_cut_anywhere_arrives() {
     let stage = Stage::new();
     let path = stage.file("sparse", &content(1, GROUP + 5));
     fs::File::options().write(true).open(&path).unwrap().set_len(9 * GROUP + 5).unwrap();
-    // Into the bytes, and twice into the holes.
+    // Cuts once within the bytes, and twice within the holes.
     for cut in [GROUP / 2, GROUP + 68_000, 68_000] {
         assert_eq!(session(std::slice::from_ref(&path), stage.to.path(), cut).0, None);
     }
@@ -208,7 +209,7 @@ fn a_source_that_changed_begins_anew_and_says_so() {
         fs::write(path.with_extension("new"), content(2, 3 * GROUP)).unwrap();
         fs::rename(path.with_extension("new"), path).unwrap();
     };
-    // Same size, same time: only the content of the last group tells.
+    // Same size and same time: only the content of the last group shows the change.
     let forge: Change = |path| {
         let modified = fs::metadata(path).unwrap().modified().unwrap();
         fs::write(path, content(2, 3 * GROUP)).unwrap();

@@ -1,14 +1,14 @@
 //! The simulator: links without clock or I/O, and the scenarios that describe them.
 //!
 //! - [`link`]: one direction of a link. Datagrams go in with a time and come out with a time.
-//! - [`duplex`]: two of them, the way there and the way back.
+//! - [`duplex`]: two such directions, forward and back.
 //! - [`scenario`], [`settings`] and [`work`]: the same configuration as a TOML file and as options of a
 //!   command line.
-//! - [`pair`], [`load`] and [`report`]: two endpoints over a link, the bytes they carry, and what came of it.
-//! - [`nonces`]: an oracle that sees when a key seals twice under one nonce.
-//! - [`grid`]: redundancy policies over many links, against the best of all of them.
+//! - [`pair`], [`load`] and [`report`]: two endpoints over a link, the bytes they carry, and the results.
+//! - [`nonces`]: an oracle that detects when a key seals twice under one nonce.
+//! - [`grid`]: redundancy policies over many links, compared with the best of all policies.
 //! - [`ideal`]: the papers' codes without a protocol, packet by packet.
-//! - [`rebinding`]: another address for one of the ends, by and by.
+//! - [`rebinding`]: gives one of the ends another address from time to time.
 //!
 //! The caller owns the clock, virtual or real. After every [`Link::send`](link::Link::send) ask
 //! [`poll_timeout`](link::Link::poll_timeout) when to come back, and then take deliveries until there are

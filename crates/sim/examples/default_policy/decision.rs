@@ -1,4 +1,4 @@
-//! One question to the policy and its answer.
+//! One question to the redundancy policy, and its answer.
 
 use core::time::Duration;
 
@@ -6,24 +6,25 @@ use tidewire_proto::path::LossEstimate;
 use tidewire_proto::redundancy::Redundancy;
 use tidewire_proto::redundancy::plan::{Plan, SteadyPath, Target, steady_share};
 
-/// Mean lengths of runs of losses: independent ones, and those of docs/envelope.md with two beside.
+/// Mean lengths of runs of losses: independent losses, the means of docs/envelope.md, and two means beside
+/// them.
 pub const BURSTS: [Burst; 4] = [Burst::Independent, Burst::Mean(2), Burst::Mean(4), Burst::Mean(8)];
-/// Round trips: a city, a continent, the world.
+/// Round trips within a city, a continent and the world.
 pub const RTTS_MS: [u64; 3] = [10, 60, 200];
 /// Proactive repairs per source symbol at most: the default of `--max-overhead`.
 pub const CAP: f64 = 0.5;
-/// Part of the symbols that a stated target is for: the default of `--deliver`, which is the default's own
-/// aim too.
+/// The part of the symbols that a stated target is for: the default of `--deliver`. Without a target the
+/// policy aims at this part too.
 pub const DELIVER: f64 = 0.99;
-/// Time of a packet of 1,500 bytes at 25 Mbit/s: the link of docs/recovery.md.
+/// Time that a packet of 1,500 bytes takes at 25 Mbit/s, the link of docs/recovery.md.
 const SLOT: Duration = Duration::from_micros(480);
 
-/// How losses come.
+/// How losses are distributed.
 #[derive(Clone, Copy, Debug)]
 pub enum Burst {
-    /// Each by itself.
+    /// Each packet is lost independently.
     Independent,
-    /// In runs of this mean length (Gilbert).
+    /// Losses come in runs of this mean length (Gilbert).
     Mean(u8),
 }
 
@@ -35,7 +36,7 @@ impl Burst {
         }
     }
 
-    /// In a legend.
+    /// The name in a legend.
     pub fn name(self) -> String {
         match self {
             Self::Independent => "independent".into(),
@@ -44,28 +45,28 @@ impl Burst {
     }
 }
 
-/// The flow, and what is asked for it.
+/// The flow, and the target that is stated for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
     /// Round trip in milliseconds.
     pub rtt_ms: u64,
-    /// All that the link carries, else half of it.
+    /// Whether the flow sends all that the link carries. If not, it sends half of that.
     pub saturated: bool,
-    /// A latency that the user states, in milliseconds, for [`DELIVER`] of the symbols.
+    /// The stated latency in milliseconds, for [`DELIVER`] of the symbols.
     pub latency_ms: Option<f64>,
 }
 
-/// What the policy does.
+/// What the policy decides.
 #[derive(Clone, Copy, Debug)]
 pub struct Decision {
     /// Proactive repairs per source symbol.
     pub share: f64,
-    /// Why, where it was planned.
+    /// The plan behind the decision, if there was one.
     pub plan: Option<Plan>,
 }
 
 impl Flow {
-    /// Asks the policy, once it has seen so many packets of the path as it ever looks back on.
+    /// Asks the policy as if the path had already sent as many packets as the loss estimate remembers.
     pub fn decide(&self, loss: f64, burst: Burst) -> Decision {
         let path = SteadyPath {
             loss: LossEstimate::settled(loss, burst.mean(loss)),
@@ -84,12 +85,12 @@ impl Flow {
 }
 
 impl Decision {
-    /// No proactive repair is sent.
+    /// Whether no proactive repair is sent.
     pub fn asks_only(&self) -> bool {
         self.share == 0.0
     }
 
-    /// The part of the symbols that the cap allows to be on time, where that is less than what is aimed at.
+    /// The part of the symbols that can be on time within the cap, if that is less than the policy aims at.
     pub fn falls_short(&self) -> Option<f64> {
         self.plan.map(|plan| 1.0 - plan.late).filter(|kept| *kept < DELIVER)
     }

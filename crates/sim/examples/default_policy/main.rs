@@ -1,10 +1,10 @@
-//! What the default policy decides, drawn and tabulated: docs/default-policy.md and its two pictures.
+//! Writes the decisions of the default policy as a table and two pictures: docs/default-policy.md.
 //!
 //! `cargo run --release -p tidewire-sim --example default_policy -- [--write]`
 //!
-//! The policy is a function of its context, so that no link and no packet is needed: it is asked as a
-//! connection asks, on paths that stay as they are. Without `--write` the table goes to standard output. The
-//! test holds the committed files to what comes out.
+//! The policy is a function of its context, so the program needs no link and no packets: it asks the policy
+//! as a connection would, on paths that do not change. Without `--write` the table goes to standard output. A
+//! test compares the committed files with the program's output.
 
 mod decision;
 mod picture;
@@ -27,7 +27,8 @@ fn main() -> ExitCode {
         print!("{}", table::draw());
         return ExitCode::SUCCESS;
     }
-    // Asked at run time: where two checkouts share a target directory, the program may be of the other one.
+    // Read at run time: where two checkouts share a target directory, the program may come from the other
+    // one.
     let Some(manifest) = std::env::var_os("CARGO_MANIFEST_DIR") else {
         eprintln!("start this by cargo run, so that it finds docs/");
         return ExitCode::FAILURE;
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Each file and what is to be in it: the document's prose stays as it is.
+/// Each file and its new content. The prose of the document stays unchanged.
 fn files(docs: &Path) -> Result<[(PathBuf, String); 3], String> {
     let document = docs.join("default-policy.md");
     let text = std::fs::read_to_string(&document).map_err(|error| format!("{}: {error}", document.display()))?;
@@ -60,7 +61,7 @@ fn save((path, text): &(PathBuf, String)) -> Result<(), String> {
     std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// What the program writes stands between these.
+/// The program writes the text between these two lines.
 const BEGIN: &str = "<!-- begin: written by the program -->\n";
 const END: &str = "<!-- end -->\n";
 

@@ -1,11 +1,11 @@
-//! The pictures of decisions: panels side by side, in each the share of repair over loss or latency, a line
-//! for each kind of loss. An SVG is text.
+//! Draws decisions as SVG: panels side by side. Each shows the share of repair over loss or latency, with a
+//! line for each kind of loss.
 
 use core::fmt::Write;
 
 use crate::decision::{BURSTS, CAP, DELIVER, Decision, Flow, RTTS_MS};
 
-/// One plot: what is along its axis, and a line of decisions for each of [`BURSTS`].
+/// One plot: its axis, and a line of decisions for each of [`BURSTS`].
 struct Panel {
     title: String,
     axis: &'static Axis,
@@ -15,9 +15,9 @@ struct Panel {
 /// A logarithmic axis.
 struct Axis {
     name: &'static str,
-    /// Where the policy is asked.
+    /// The values for which the policy is asked.
     values: &'static [f64],
-    /// Which of them get a number.
+    /// The values that get a number on the axis.
     numbered: &'static [f64],
 }
 
@@ -39,14 +39,14 @@ const LATENCY: Axis = Axis {
 };
 
 impl Axis {
-    /// From 0 to 1.
+    /// The place of a value on the axis, from 0 to 1.
     fn place(&self, value: f64) -> f64 {
         let (low, high) = (self.values[0], self.values[self.values.len() - 1]);
         (value / low).ln() / (high / low).ln()
     }
 }
 
-/// No target stated: half load above, saturated below.
+/// Draws the decisions without a target: half load in the upper row, saturated in the lower row.
 pub fn by_default() -> String {
     let rows = [(false, "half load"), (true, "saturated")].map(|(saturated, name)| {
         let panel = |rtt_ms| {
@@ -58,7 +58,7 @@ pub fn by_default() -> String {
     draw("Proactive repairs per source symbol, no target stated", &rows)
 }
 
-/// Stated targets at 60 ms.
+/// Draws the decisions for stated targets, at a round trip of 60 ms.
 pub fn for_targets() -> String {
     let flow = |latency| Flow { rtt_ms: 60, saturated: false, latency_ms: Some(latency) };
     let mut panels: Vec<_> = [30.0, 80.0].map(|ms| over_loss(format!("within {ms} ms"), flow(ms))).into();
@@ -101,7 +101,7 @@ fn grid(out: &mut String, (left, top): (f64, f64), panel: &Panel, is_last: bool)
         let (y, dashes) = (bottom - up(share), if share == CAP { "#888\" stroke-dasharray=\"5 4" } else { "#ddd" });
         let _ = writeln!(out, "<path d=\"M{left} {y:.1}H{right}\" stroke=\"{dashes}\"/>");
         text(out, (left - 6.0, y + 4.5), "end", GREY, &format!("{percent} %"));
-        // The other name of the same share: packets per repair.
+        // Shows the same share in its other form: packets per repair.
         if is_last && percent > 0 {
             text(out, (right + 6.0, y + 4.5), "start", GREY, &format!("1 in {:.1}", 1.0 + 1.0 / share));
         }
@@ -114,8 +114,8 @@ fn grid(out: &mut String, (left, top): (f64, f64), panel: &Panel, is_last: bool)
     text(out, ((left + right) / 2.0, bottom + BARS + 32.0), "middle", GREY, panel.axis.name);
 }
 
-/// The line, crosses where it falls short, and a bar below the plot where nothing is sent before it is asked
-/// for.
+/// Draws the line, crosses where the plan falls short, and a bar below the plot where repairs are only sent
+/// on request.
 fn draw_line(out: &mut String, (left, top): (f64, f64), axis: &Axis, index: usize, line: &[Decision]) {
     let (colour, bottom) = (COLOURS[index], top + PLOT.1);
     let places: Vec<f64> = axis.values.iter().map(|&value| left + PLOT.0 * axis.place(value)).collect();
@@ -134,7 +134,7 @@ fn draw_line(out: &mut String, (left, top): (f64, f64), axis: &Axis, index: usiz
             let _ = writeln!(out, "<path d=\"M{:.1} {:.1}l6 6m0 -6l-6 6\" stroke=\"{colour}\"/>", x - 3.0, y - 3.0);
         }
     }
-    // Half way to the neighbours on either side.
+    // The bar reaches half way to the neighbour on each side.
     let edge = |at: usize| (places[at.saturating_sub(1)] + places[at.min(places.len() - 1)]) / 2.0;
     let y = bottom + 5.0 + BAR * index as f64;
     let mut at = 0;
@@ -173,19 +173,19 @@ fn up(share: f64) -> f64 {
 const WIDTH: f64 = 1_000.0;
 const LEFT: f64 = 52.0;
 const TOP: f64 = 40.0;
-/// Width and height of a plot, and what is between two.
+/// Width and height of a plot, and the space between two plots.
 const PLOT: (f64, f64) = (252.0, 190.0);
 const GAP: f64 = 52.0;
-/// Of the plots, with titles and axes.
+/// Height of a row of plots, with titles and axes.
 const ROW: f64 = 290.0;
 const LEGEND: f64 = 52.0;
-/// Share at the top: a little above the cap.
+/// The share at the top of a plot: a little above the cap.
 const MOST: f64 = 0.53;
-/// Height of one bar with its gap, and of all.
+/// Height of one bar with its gap, and of all bars.
 const BAR: f64 = 6.0;
 const BARS: f64 = 4.0 + 4.0 * BAR;
 const GREY: &str = "#555";
-/// Okabe and Ito's palette, told apart by colour-blind readers.
+/// The palette of Okabe and Ito, which colour-blind readers can tell apart.
 const COLOURS: [&str; 4] = ["#000000", "#0072b2", "#d55e00", "#cc79a7"];
-/// Lines that lie on each other stay visible.
+/// With different dashes, lines that cover each other stay visible.
 const DASHES: [&str; 4] = ["none", "9 3", "5 4", "2 3"];

@@ -4,12 +4,13 @@ use core::fmt::Write;
 
 use crate::decision::{BURSTS, Decision, Flow, RTTS_MS};
 
-/// Fractions of packets that are lost.
+/// Fractions of packets lost.
 const LOSSES: [f64; 8] = [0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3];
-/// Stated latencies of the last columns, at 60 ms: half of the round trip, and just above what asking takes.
+/// Stated latencies of the last columns, at a round trip of 60 ms: half of the round trip, and just more than
+/// a retransmission takes.
 const LATENCIES_MS: [f64; 2] = [30.0, 80.0];
 
-/// A row for each loss and mean run, a column for each flow.
+/// Writes a row for each loss and mean run, with a column for each flow.
 pub fn draw() -> String {
     let flows = flows();
     let mut text = String::from("| loss | |");
@@ -30,7 +31,7 @@ pub fn draw() -> String {
 fn flows() -> Vec<Flow> {
     let by_default = |saturated| move |rtt_ms| Flow { rtt_ms, saturated, latency_ms: None };
     let stated = LATENCIES_MS.map(|latency| Flow { rtt_ms: 60, saturated: false, latency_ms: Some(latency) });
-    // Saturated it is the same from 60 ms on.
+    // From 60 ms on, the decisions for a saturated flow do not change.
     [&RTTS_MS.map(by_default(false))[..], &[10, 60].map(by_default(true)), &stated].concat()
 }
 
