@@ -256,7 +256,8 @@ fn parts_that_nobody_can_go_on_with_are_removed() {
     for spoil in spoils {
         begin();
         spoil();
-        // Cut before a first group: what was spoilt is gone, and nothing new is left.
+        // The first cut came before a group was complete: the damaged part is removed, and no new file
+        // remains.
         let (_, here, _) = session(std::slice::from_ref(&path), stage.to.path(), 100_000);
         assert_eq!((here.resumed, here.changed), (vec![], vec![]));
         assert_eq!(tree(stage.to.path()), BTreeMap::new());
@@ -281,7 +282,7 @@ fn a_sender_that_comes_again_takes_the_part_from_its_lost_connection() {
         };
         let lost = async {
             let sent = send(near, &found, &|_| {});
-            // Stalls in the second group, then goes on.
+            // Stalls in the second group, then continues.
             let (_, received) = tokio::join!(sent, receive(far, &destination, None, &watch));
             received
         };
@@ -313,7 +314,7 @@ fn a_connection_whose_part_was_taken_fails_by_name() {
     let outcome = run(async {
         let (near, far) = duplex(100_000);
         let note = note(&first);
-        // In the second group of the first transfer, a second one runs from begin to end.
+        // While the first transfer is in its second group, another one runs from beginning to end.
         let watch = |event: Event<'_>| {
             note(event);
             if first.lock().unwrap().moved > GROUP + 100_000 && !std::mem::replace(&mut *taken.lock().unwrap(), true) {
@@ -331,7 +332,7 @@ fn a_connection_whose_part_was_taken_fails_by_name() {
     stage.assert_same();
 }
 
-/// A stream that its peer has stopped by the time its end is said.
+/// A stream that the peer has stopped before its end is written.
 struct Stopped(DuplexStream);
 
 impl AsyncRead for Stopped {
@@ -354,7 +355,7 @@ impl AsyncWrite for Stopped {
     }
 }
 
-/// `survival.rs` failed one time in 60 under load: the sender ended with 5 though it had been answered.
+/// `survival.rs` failed one time in 60 under load: the sender ended with 5 although it had its answer.
 #[test]
 fn issue_13_a_receiver_that_has_all_may_stop_reading_before_the_sender_says_its_end() {
     let stage = Stage::new();

@@ -1,5 +1,5 @@
-//! Files that survive what happens to a transfer: real processes that are killed, disks that fill up, sources
-//! that change (`docs/survival.md`, S13 and S15).
+//! Files survive what happens to a transfer: real processes are killed, disks fill up, sources change
+//! (`docs/survival.md`, S13 and S15).
 #![cfg(unix)]
 
 mod process;
@@ -20,7 +20,7 @@ use process::{Running, address, lossy_link, tidewire};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// What a kill may cost for each file.
+/// The bytes that a kill may cost for each file.
 const GROUP: u64 = 4 << 20;
 /// Bytes of a slot of the state beside a part (docs/transfer.md section 4).
 const STATE_SLOT: u64 = 4096;
@@ -44,7 +44,7 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, Option<blake3::Hash>> {
         .collect()
 }
 
-/// Numbers that follow from a name, and a seed.
+/// Numbers that follow from a name and a seed.
 struct Random(blake3::OutputReader);
 
 impl Random {
@@ -65,8 +65,8 @@ fn write(path: &Path, bytes: u64) {
     std::io::copy(&mut reader.take(bytes), &mut File::create(path).unwrap()).unwrap();
 }
 
-/// Passes datagrams between a sender, whose port changes, and a receiver; kills a process when enough bytes
-/// have passed toward the receiver.
+/// Forwards datagrams between a sender, whose port changes, and a receiver. Kills a process when enough bytes
+/// have passed towards the receiver.
 struct Relay {
     address: SocketAddr,
     passed: Arc<AtomicU64>,
@@ -87,7 +87,7 @@ impl Relay {
             let mut buffer = [0; 65_536];
             while let Ok((length, from)) = front.recv_from(&mut buffer) {
                 *seen.lock().unwrap() = Some(from);
-                // Nobody may listen just now.
+                // At this moment nobody may listen.
                 let _ = back.send(&buffer[..length]);
                 let passed = counted.fetch_add(length as u64, Ordering::Relaxed) + length as u64;
                 let mut trap: std::sync::MutexGuard<'_, Option<(u64, Pid)>> = sprung.lock().unwrap();
@@ -109,7 +109,7 @@ impl Relay {
         Self { address, passed, trap }
     }
 
-    /// Kills `victim` once `bytes` more have passed.
+    /// Kills `victim` when `bytes` more have passed.
     fn arm(&self, bytes: u64, victim: Pid) {
         *self.trap.lock().unwrap() = Some((self.passed.load(Ordering::Relaxed) + bytes, victim));
     }
@@ -119,7 +119,7 @@ impl Relay {
     }
 }
 
-/// A receiver that can be started again under the same link, and what is sent to it.
+/// A receiver that can be restarted under the same link, and the files that are sent to it.
 struct Stage {
     folder: tempfile::TempDir,
     listen: String,
@@ -157,12 +157,12 @@ impl Stage {
         self.folder.path().join("from")
     }
 
-    /// Kills `victim` when a first group is on the disk, as a state says; the transfer must be slow enough
-    /// not to be over by then.
+    /// Kills `victim` when a state file says that a first group is on the disk. The transfer must be slow
+    /// enough that it is not over by then.
     fn kill_after_first_group(&self, victim: Pid) {
         let parts = self.destination().join(".tidewire-parts");
         let is_state = |path: &Path| path.extension().is_some_and(|extension| extension == "state");
-        // A state that is being written is shorter than its first slot that counts, the second one.
+        // A state file that is being written is shorter than its first valid slot, which is the second one.
         let written = |path: &Path| fs::metadata(path).is_ok_and(|metadata| metadata.len() >= 2 * STATE_SLOT);
         while !fs::read_dir(&parts)
             .is_ok_and(|steps| steps.flatten().any(|step| is_state(&step.path()) && written(&step.path())))
@@ -176,8 +176,8 @@ impl Stage {
         self.folder.path().join("into")
     }
 
-    /// Bytes of final files, and of the longest part, now at the destination. Holes of a part do not count:
-    /// they earn no flush, and a kill costs at most a second of them.
+    /// Bytes of the final files, and of the longest part, now at the destination. Holes of a part do not
+    /// count: they are not flushed, and a kill costs at most a second of them.
     fn there(&self) -> (u64, u64) {
         let (mut whole, mut part) = (0, 0);
         for step in walkdir::WalkDir::new(self.destination()).into_iter().flatten() {
@@ -192,13 +192,13 @@ impl Stage {
     }
 }
 
-/// A line that a killed process had not finished is no line.
+/// A line that a killed process did not finish is left out.
 fn whole_lines(bytes: &[u8]) -> Vec<Value> {
     let end = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
     schema::lines(&bytes[..end])
 }
 
-/// Sum of a number over the `resumed` events.
+/// The sum of a number over the `resumed` events.
 fn resumed(lines: &[Value]) -> u64 {
     lines.iter().filter(|line| line["event"] == "resumed").map(|line| line["offset"].as_u64().unwrap()).sum()
 }
@@ -208,7 +208,7 @@ fn sparse_len() -> u64 {
     if quick() { 8 * GROUP } else { 1 << 30 }
 }
 
-/// The files of S13; their bytes.
+/// Makes the files of S13 and returns their bytes.
 fn file_set(from: &Path) -> u64 {
     let large = if quick() { 3 * GROUP } else { 12 * GROUP };
     for (name, bytes) in
@@ -236,9 +236,9 @@ fn s13_kill_9_of_either_side_costs_at_most_a_group_of_each_file() {
     let mut stage = Stage::new();
     let total = file_set(&stage.source());
     let mut random = Random::new("s13");
-    // What was there when the last session ended: final files, and the longest part.
+    // The bytes at the end of the last session: final files, and the longest part.
     let mut before = (0, 0);
-    // Whether the sender was killed in the last session, and what it had said: for the message of a failure.
+    // Whether the sender was killed in the last session, and its output, for the message of a failure.
     let mut last = (false, Vec::new());
     let kills = if quick() { 6 } else { 50 };
     for kill in 0..=kills {
@@ -250,14 +250,14 @@ fn s13_kill_9_of_either_side_costs_at_most_a_group_of_each_file() {
         let kill_sender = random.below(2) == 0;
         let victim = Pid::from_child(if kill_sender { &sender } else { &stage.receiver.child });
         if kill == 0 {
-            // The first falls into the first file: at this rate its other groups take 2 s.
+            // The first kill is during the first file: at this rate its other groups take 2 s.
             stage.kill_after_first_group(victim);
         } else if kill < kills {
             stage.relay.arm(50_000 + random.below(if quick() { GROUP } else { 3 * GROUP }), victim);
         }
         let mut killed_receiver = false;
         if !kill_sender && kill < kills {
-            // Ends by itself only if the sender was done before the trap sprang.
+            // The process ends by itself only if the sender was done before the kill.
             let status = loop {
                 if let Some(status) = stage.receiver.child.try_wait().unwrap() {
                     break Some(status);
@@ -273,8 +273,8 @@ fn s13_kill_9_of_either_side_costs_at_most_a_group_of_each_file() {
         let output = sender.wait_with_output().unwrap();
         stage.relay.disarm();
         let lines = whole_lines(&output.stdout);
-        // Nothing that was there was sent again, but for less than a group of the file under way. The file
-        // with holes is left out: it may still be flushed while the part behind it grows.
+        // No byte at the destination was sent again, except less than a group of the file under way. The file
+        // with holes is left out, because it may still be flushed while the part behind it grows.
         let under_way = |line: &&Value| line["offset"] != line["bytes"] && line["bytes"] != sparse_len();
         if let Some(began) = lines.iter().find(|line| line["event"] == "resumed" && under_way(line)) {
             let offset = began["offset"].as_u64().unwrap();
@@ -321,7 +321,7 @@ fn s13_a_sender_outlives_its_receiver() {
     }
     let mut stage = Stage::new();
     write(&stage.source().join("f"), 5 * GROUP);
-    // Four groups follow the first: the receiver is killed within the 6 s that they take.
+    // Four groups follow the first one. The receiver is killed within the 6 s that they take.
     let sender = tidewire(&["send", "--json", "--max-rate", "20mbit"]).arg(stage.source()).arg(&stage.link).spawn();
     let sender = sender.unwrap();
     stage.kill_after_first_group(Pid::from_child(&stage.receiver.child));
@@ -335,8 +335,8 @@ fn s13_a_sender_outlives_its_receiver() {
     assert_eq!(tree(&stage.source()), tree(&stage.destination().join("from")));
 }
 
-/// A receiver into a small file system of its own; the folder as seen from here. `None` where such cannot be
-/// made.
+/// Starts a receiver into a small file system of its own, and returns the folder as seen from here. `None`
+/// where such a file system cannot be made.
 fn receive_into_mount(folder: &Path, options: &str) -> Option<(Running, PathBuf)> {
     let mount = format!("mount -t tmpfs -o {options} tmpfs \"$0\"");
     let possible = Command::new("unshare").args(["-rm", "sh", "-c", &mount]).arg(folder).output();
@@ -380,7 +380,7 @@ fn s15_a_full_disk_is_named_and_when_there_is_room_the_file_goes_on() {
     let (code, lines) = send(&[&large, &small], &link);
     assert_eq!(code, Some(0), "{lines:?}");
     assert_eq!(resumed(&lines), 2 * GROUP + 1000);
-    // What was there is no goodput of this session, and does not make its overhead negative.
+    // Bytes from an earlier session are no goodput of this session, and do not make its overhead negative.
     let summary = lines.last().unwrap();
     assert_eq!(summary["bytes"], 20_000_000 - 2 * GROUP);
     assert_eq!(summary["resumed_bytes"], 2 * GROUP + 1000);

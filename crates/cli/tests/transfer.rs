@@ -1,5 +1,5 @@
-//! The file transfer over a pipe in memory: whole trees arrive as they were, and nothing that is cut off,
-//! changed or hostile ever stands under a final name.
+//! The file transfer over a pipe in memory: whole trees arrive unchanged, and no file that is cut off,
+//! changed or hostile ever has a final name.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use tidewire_cli::transfer::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, copy, duplex, split};
 
-/// Small, so that both directions fill up and wait.
+/// This is small, so that both directions fill up and wait.
 const PIPE: usize = 3000;
 
 fn run<T>(future: impl Future<Output = T>) -> T {
@@ -40,7 +40,7 @@ impl Seen {
     }
 }
 
-/// Sends `paths` into `to`; the outcomes and failures of both ends.
+/// Sends `paths` into `to`. Returns the outcomes and failures of both ends.
 fn transfer(paths: &[PathBuf], to: &Path) -> ((Outcome, Seen), (Outcome, Seen)) {
     let found = scan(paths).unwrap();
     let destination = Destination::open(to).unwrap();
@@ -72,10 +72,10 @@ fn entry(id: u32, kind: Kind, path: &str, size: u64) -> Record<'static> {
     Record::Entry(Entry { id, kind, mode: 0o644, kept: false, modified, size, offset: 0, source, path })
 }
 
-/// The RESULTs a receiver gave: ids, and why they failed.
+/// The RESULTs of a receiver: ids, and why they failed.
 type Results = Vec<(u32, Option<Reason>)>;
 
-/// Plays `records` to a receiver; how it ended and the RESULTs it gave.
+/// Sends `records` to a receiver. Returns how it ended and its RESULTs.
 fn play(records: &[Record<'_>], to: &Path) -> (Result<Outcome, TransferError>, Results) {
     let destination = Destination::open(to).unwrap();
     let (near, far) = duplex(1 << 20);
@@ -143,7 +143,7 @@ proptest! {
         fs::create_dir(&root).unwrap();
         for (names, content) in &files {
             let path = names.iter().fold(root.clone(), |path, name| path.join(name));
-            // One file's name may be another's directory; what cannot be made is not part of the tree.
+            // One file's name may be another's directory. Files that cannot be made are not part of the tree.
             if fs::create_dir_all(path.parent().unwrap()).is_ok() && !path.is_dir() {
                 let _ = fs::write(&path, content);
             }
@@ -173,7 +173,8 @@ proptest! {
     }
 }
 
-/// Passes the first `most` bytes from `near` to `far`, then ends that direction; the other way everything.
+/// Passes the first `most` bytes from `near` to `far`, then ends that direction. Passes everything in the
+/// other direction.
 async fn cut(near: DuplexStream, far: DuplexStream, most: u64) {
     let ((near_read, mut near_write), (mut far_read, mut far_write)) = (split(near), split(far));
     let forth = async {
@@ -292,7 +293,7 @@ fn what_was_never_offered_is_not_gone_on_with_and_groups_are_checked() {
     for (id, path) in [(2, ".tidewire-parts/x"), (3, ".Tidewire-Parts/x")] {
         records.extend([entry(id, Kind::File, path, 1), Record::Chunk(b"x"), Record::End([0; 32])]);
     }
-    // A wrong mark, one too early, and none.
+    // A wrong mark, a mark that is too early, and no mark.
     records.push(entry(4, Kind::File, "wrong", size));
     records.extend(chunks().chain([Record::Mark([0; 32]), Record::Abort(Reason::Aborted)]));
     records.extend([entry(5, Kind::File, "early", size), Record::Chunk(b"x"), Record::Mark([0; 32])]);
@@ -385,7 +386,7 @@ fn a_source_that_vanishes_or_cannot_be_placed_is_named_and_others_go_on() {
     fs::create_dir(&paths[1]).unwrap();
     fs::write(paths[1].join("f"), vec![0; 300_000]).unwrap();
     fs::write(&paths[2], b"3").unwrap();
-    // A file stands where the folder should be: unwritable for every user, root too.
+    // A file stands where the folder should be. No user can write there, not even root.
     fs::write(to.path().join("blocked"), b"in the way").unwrap();
     let found = scan(&paths).unwrap();
     fs::remove_file(&paths[0]).unwrap();

@@ -1,5 +1,5 @@
-//! What a peer of the file transfer may not do: read what the sender did not name, write over the files of
-//! another, or leave what others can read. Over a pipe in memory.
+//! A peer of the file transfer cannot read what the sender did not name, overwrite the files of another, or
+//! leave files that others can read. Over a pipe in memory.
 #![cfg(unix)]
 
 use std::fs;
@@ -21,8 +21,8 @@ fn content(bytes: u64) -> Vec<u8> {
     content
 }
 
-/// Sends `paths` as `peer`; `meanwhile` sees each event of the receiver. The sender's outcome, and the
-/// reasons of its failures.
+/// Sends `paths` as `peer`, while `meanwhile` sees each event of the receiver. Returns the sender's outcome,
+/// and the reasons of its failures.
 fn transfer(
     paths: &[PathBuf],
     to: &Path,
@@ -97,7 +97,7 @@ fn a_part_is_its_owners_alone_until_it_has_its_mode() {
         }
     });
     assert!(*looked.lock().unwrap() > 0);
-    // Whatever the umask of this test is, it leaves the owner and adds nobody.
+    // Whatever the umask of this test is, the owner keeps access and nobody else gets it.
     let mode = fs::metadata(to.path().join("f")).unwrap().permissions().mode() & 0o777;
     assert!(mode & 0o700 == 0o600 && mode & !0o604 == 0, "{mode:o}");
 }
@@ -120,7 +120,7 @@ fn issue_13_another_key_neither_goes_on_with_a_part_nor_removes_it() {
         });
         resumed.into_inner().unwrap()
     };
-    // The same source, path and job: by another key, and by a secret.
+    // The same source, path and job, once with another key and once with a secret.
     assert_eq!((resumed(Some(&eve)), resumed(None)), (0, 0));
     assert_eq!(names(&to.path().join(".tidewire-parts")), left);
     assert_eq!(resumed(Some(&ann)), 2 * GROUP);
@@ -138,7 +138,7 @@ fn a_link_planted_after_the_scan_leads_nowhere() {
     fs::write(outside.join("f"), b"secret").unwrap();
     let planted = Mutex::new(false);
     let (outcome, reasons) = transfer(std::slice::from_ref(&inside), to.path(), None, &|event| {
-        // The sender has announced nothing yet.
+        // The sender has not announced anything yet.
         if matches!(event, Event::Total { .. }) && !std::mem::replace(&mut *planted.lock().unwrap(), true) {
             fs::rename(inside.join("d"), from.path().join("moved")).unwrap();
             symlink(&outside, inside.join("d")).unwrap();
@@ -149,7 +149,7 @@ fn a_link_planted_after_the_scan_leads_nowhere() {
     assert_eq!(names(&to.path().join("inside")), ["a"]);
 }
 
-/// A hard link stands for a file system that takes `A` and `a` for one name: both lead to one file.
+/// A hard link stands for a file system on which `A` and `a` are one name: both lead to one file.
 #[test]
 fn two_files_of_a_job_never_become_one_at_the_destination() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -165,11 +165,11 @@ fn two_files_of_a_job_never_become_one_at_the_destination() {
     assert_eq!(reasons, [Reason::PathRefused]);
     assert_eq!((outcome.kept, outcome.failed), (2, 1));
     assert_eq!(fs::read(to.path().join("A")).unwrap(), paths[0].as_os_str().as_encoded_bytes());
-    // The same path again is no other file.
+    // The same path again is the same file.
     assert_eq!(transfer(&paths[..1], to.path(), None, &|_| {}).1, []);
 }
 
-/// The same on a file system that folds cases, where this machine can make one.
+/// The same test on a file system that folds cases, if this machine can make one.
 #[test]
 fn names_that_differ_by_case_are_told_apart_where_the_file_system_folds_them() {
     let folder = tempfile::tempdir().unwrap();
@@ -190,7 +190,7 @@ fn names_that_differ_by_case_are_told_apart_where_the_file_system_folds_them() {
     assert_eq!(fs::read(to.join("A")).unwrap(), b"A");
 }
 
-/// An ext4 whose folder `into` folds cases, mounted below a folder.
+/// An ext4 file system, mounted below a folder, whose folder `into` folds cases.
 struct Folding(PathBuf);
 
 impl Folding {

@@ -1,6 +1,7 @@
-//! System calls that fail: strace injects errors into those of a sender or a receiver. Errors of the socket
-//! cost no byte. Errors of files are named, with exit code 7, and the same command then goes on; no error
-//! leaves a file under its final name that is not whole. What needs strace says so and passes where it lacks.
+//! System calls that fail: strace injects errors into the calls of a sender or a receiver. Errors of the
+//! socket cost no byte. Errors of files are named, with exit code 7, and the same command then continues. No
+//! error leaves an incomplete file under its final name. Tests that need strace say so and pass where it is
+//! missing.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,9 +13,9 @@ use serde_json::Value;
 use crate::process::{Running, tidewire};
 use crate::{quick, receive, schema, wrapped, write};
 
-/// What is flushed and can be gone on with (docs/transfer.md section 4).
+/// The unit that is flushed, and after which a transfer can continue (docs/transfer.md section 4).
 const GROUP: u64 = 4 << 20;
-/// Two groups, and some.
+/// A little more than two groups.
 const LARGE: u64 = 2 * GROUP + 1_100_000;
 const SMALL: u64 = 1_000;
 
@@ -26,11 +27,11 @@ enum At {
 }
 use At::{Receiver, Sender};
 
-/// Which calls may fail: those with this path, or with a descriptor of it.
+/// Which calls may fail: those with this path, or with a descriptor of the file.
 #[derive(Clone, Copy, Debug)]
 enum On {
     Anything,
-    /// The large file at the sender: by its path, and by the name that it is opened by.
+    /// The large file at the sender: its path, and the name by which it is opened.
     Source,
     SourceName,
     /// The part of the large file.
@@ -38,12 +39,12 @@ enum On {
     PartName,
     /// The state beside it.
     State,
-    /// The folder of the destination, and how it is opened to be flushed.
+    /// The folder of the destination, opened to be flushed.
     Folder,
     Dot,
 }
 
-/// `call` fails with `error` where it is told by `when` (strace(1)), counted for each thread.
+/// `call` fails with `error` at the times that `when` names (strace(1)), counted for each thread.
 #[derive(Clone, Copy, Debug)]
 struct Fault {
     at: At,
@@ -58,20 +59,21 @@ struct Fault {
 struct Ended {
     sender: (Option<i32>, Vec<Value>),
     receiver: (Option<i32>, Vec<Value>),
-    /// Calls that failed by our will.
+    /// Number of injected errors.
     injected: usize,
 }
 
-/// Two files, and where they are received. Both keep their names and inodes, and so the part its name.
+/// Two files, and the folder that receives them. Both keep their names and inodes, so the part keeps its
+/// name.
 struct Stage {
     folder: tempfile::TempDir,
     sources: [PathBuf; 2],
-    /// Name of the large file's part, without its ending.
+    /// Name of the large file's part, without its extension.
     part: String,
 }
 
 impl Stage {
-    /// `None` where calls cannot be traced; says why not.
+    /// `None` where calls cannot be traced. Then it prints why.
     fn new() -> Option<Self> {
         let traced =
             Command::new("strace").args(["-D", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", "true"]).output();
@@ -80,14 +82,14 @@ impl Stage {
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
-        // As the kernel names it to strace.
+        // The path as the kernel reports it to strace.
         let path = folder.path().canonicalize().unwrap();
         let sources = [path.join("large"), path.join("small")];
         write(&sources[0], LARGE);
         write(&sources[1], SMALL);
         let mut stage = Self { folder, sources, part: String::new() };
-        // Without a fault all arrives; the trace tells the part's name. The large file is the first to be
-        // opened.
+        // Without a fault everything arrives, and the trace contains the name of the part. The large file is
+        // the first one that is opened.
         stage.clear();
         let ended = stage.transfer(Some((Receiver, &["-e", "trace=openat2"])));
         assert_eq!((ended.sender.0, ended.receiver.0), (Some(0), Some(0)), "{ended:?}");
@@ -110,13 +112,13 @@ impl Stage {
         self.path().join("strace.log")
     }
 
-    /// An empty destination.
+    /// Empties the destination.
     fn clear(&self) {
         let _ = fs::remove_dir_all(self.destination());
         fs::create_dir(self.destination()).unwrap();
     }
 
-    /// A transfer into an empty destination under `fault`, which must have come about.
+    /// Runs a transfer into an empty destination under `fault`, which must have happened.
     fn under(&self, fault: Fault) -> Ended {
         let parts = self.destination().join(".tidewire-parts");
         let file = |path: &Path| path.to_str().unwrap().to_owned();
@@ -148,8 +150,8 @@ impl Stage {
         let trace = |at, command: Command| match traced {
             Some((end, options)) if end == at => {
                 let mut strace = Command::new("strace");
-                // The tracer is no parent: a process that is killed, or ends, is ours as ever. Other calls
-                // run freely.
+                // The tracer is not the parent, so the processes stay children of the test. Calls that are
+                // not traced run at full speed.
                 strace.args(["-D", "-f", "-q", "--seccomp-bpf", "-o"]).arg(self.log()).args(options).arg("--");
                 wrapped(strace, &command)
             }
@@ -170,7 +172,7 @@ impl Stage {
             sender.end()
         });
         if link.is_some() && !sender.1.iter().any(|line| line["event"] == "connected") {
-            // Nobody will come.
+            // No sender will connect.
             receiver.interrupt();
         }
         let (code, lines) = receiver.end();
@@ -178,7 +180,7 @@ impl Stage {
         Ended { sender, receiver: (code, [said, lines].concat()), injected }
     }
 
-    /// Counts the injected errors in the tracer's log, which is complete with the end of process `id`.
+    /// Counts the injected errors in the tracer's log, which is complete when process `id` has ended.
     fn injected(&self, id: u32) -> usize {
         let id = id.to_string();
         loop {
@@ -195,13 +197,13 @@ impl Stage {
         there.is_ok_and(|bytes| bytes == fs::read(source).unwrap())
     }
 
-    /// Both files arrived, and nothing else is there.
+    /// Asserts that both files arrived and that nothing else is there.
     fn assert_all_arrived(&self, ended: &Ended) {
         assert!(self.sources.iter().all(|source| self.is_whole(source)), "{ended:?}");
         assert!(!self.destination().join(".tidewire-parts").exists(), "{ended:?}");
     }
 
-    /// Nothing under a final name is anything but whole.
+    /// Asserts that every file under a final name is whole.
     fn assert_no_broken_file(&self, ended: &Ended) {
         let names: BTreeSet<_> = fs::read_dir(self.destination()).unwrap().map(|step| step.unwrap().path()).collect();
         for source in &self.sources {
@@ -210,7 +212,8 @@ impl Stage {
         }
     }
 
-    /// Without a fault the same command brings the rest; the bytes that it went on from.
+    /// Runs the same command without a fault, which completes the files. Returns the number of bytes that
+    /// were there before.
     fn again(&self) -> u64 {
         let ended = self.transfer(None);
         assert_eq!((ended.sender.0, ended.receiver.0), (Some(0), Some(0)), "{ended:?}");
@@ -219,7 +222,7 @@ impl Stage {
     }
 }
 
-/// Every seventh call from the second on: what is sent again may fail again.
+/// Every seventh call, beginning with the second: a byte that is sent again may fail again.
 const OFTEN: &str = "2+7";
 
 #[test]
@@ -228,7 +231,7 @@ fn e9_errors_of_the_socket_cost_no_byte() {
     let sends = ["EPERM", "ENOBUFS", "EMSGSIZE", "ENETUNREACH"].map(|error| ("sendmsg", error));
     let receives = ["EINTR", "ENOMEM", "ECONNREFUSED"].map(|error| ("recvmmsg", error));
     for (index, (call, error)) in sends.into_iter().chain(receives).enumerate() {
-        // In quick runs each error at one end.
+        // Quick runs inject each error at one end only.
         let ends = if quick() { &[[Sender, Receiver][index % 2]][..] } else { &[Sender, Receiver] };
         for &at in ends {
             let ended = stage.under(Fault { at, call, error, when: OFTEN, on: On::Anything });
@@ -253,7 +256,7 @@ fn e9_a_disk_that_fails_is_named_and_the_file_goes_on() {
         ("openat2", "ENFILE", "1", On::Dot, "unwritable"),
         ("fsync", "EIO", "1", On::Folder, "unwritable"),
     ];
-    // In quick runs the last four: the last two once cut the file after its rename.
+    // Quick runs take the last four faults. The last two once cut the file after its rename.
     for (call, error, when, on, reason) in faults.into_iter().skip(if quick() { 6 } else { 0 }) {
         let fault = Fault { at: Receiver, call, error, when, on };
         let ended = stage.under(fault);
@@ -272,7 +275,7 @@ fn e9_a_disk_that_fails_is_named_and_the_file_goes_on() {
 #[test]
 fn e9_a_source_that_fails_is_named_and_one_that_is_interrupted_is_read_on() {
     let Some(stage) = Stage::new() else { return };
-    // What cannot be opened is not announced, and so no failure of the receiver's.
+    // A file that cannot be opened is not announced, so it is no failure of the receiver.
     let cases = [("read", "EIO", On::Source, 7), ("openat2", "EMFILE", On::SourceName, 0)];
     for (call, error, on, code) in cases {
         let fault = Fault { at: Sender, call, error, when: "1+", on };
@@ -288,8 +291,8 @@ fn e9_a_source_that_fails_is_named_and_one_that_is_interrupted_is_read_on() {
     stage.assert_all_arrived(&ended);
 }
 
-/// From its first, second, ... call of each thread on, the system gives no randomness. Nothing is done
-/// without.
+/// From the first, second, ... call of each thread on, the system gives no randomness. Nothing continues
+/// without it.
 #[test]
 fn e9_without_randomness_nothing_is_sent() {
     let Some(stage) = Stage::new() else { return };
@@ -298,7 +301,7 @@ fn e9_without_randomness_nothing_is_sent() {
             let fault = Fault { at, call: "getrandom", error: "EIO", when, on: On::Anything };
             let ended = stage.under(fault);
             let code = if at == Sender { ended.sender.0 } else { ended.receiver.0 };
-            // The standard library panics, with 101, where its hash tables get no seed.
+            // The standard library panics, with 101, if its hash tables get no seed.
             assert!(matches!(code, Some(1 | 5 | 7 | 101)), "{fault:?}: {ended:?}");
             let said = |line: &Value| line["message"].as_str().is_some_and(|text| text.contains("random"));
             let lines = if at == Sender { &ended.sender.1 } else { &ended.receiver.1 };

@@ -1,5 +1,5 @@
-//! What the machine and the network do to running processes: they are stopped, the address translator between
-//! them rebinds, their system calls fail (`docs/survival.md`, E7 to E9).
+//! What the machine and the network do to running processes: processes are stopped, the address translator
+//! between them rebinds, their system calls fail (`docs/survival.md`, E7 to E9).
 #![cfg(target_os = "linux")]
 
 mod calls;
@@ -17,7 +17,7 @@ use std::process::Command;
 
 use process::tidewire;
 
-/// Whether only a part of the cases is run.
+/// Whether only some of the cases are run.
 fn quick() -> bool {
     std::env::var_os("TIDEWIRE_QUICK").is_some()
 }

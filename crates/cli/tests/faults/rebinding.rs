@@ -1,6 +1,6 @@
-//! A network address translator between client and server that rebinds: nftables in a network namespace of
-//! its own, between the namespaces of the two hosts. What needs root or nft says so and passes where they
-//! lack.
+//! A network address translator that rebinds between client and server: nftables in its own network
+//! namespace, between the namespaces of the two hosts. Tests that need root or nft say so and pass where
+//! these are missing.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,20 +15,20 @@ use crate::{quick, schema, wrapped};
 
 /// How often the translator rebinds in a job.
 const REBINDINGS: u64 = 5;
-/// Bytes that arrive between two rebindings, which take 0.3 s: more than can be on the way, so that the
-/// client's new address is in use before it has the next.
+/// Bytes that arrive between two rebindings, which take 0.3 s. This is more than can be on the way, so the
+/// client's new address is in use before it gets the next one.
 const BETWEEN: u64 = 1_500_000;
 const RATE: &str = "40mbit";
-/// The longest that no byte may arrive. Simulated it is two round trips (rows S2 and S3); here it is bounded
-/// by what a busy machine takes.
+/// The longest time without an arriving byte. Simulated it is two round trips (rows S2 and S3). Here a busy
+/// machine sets the bound.
 const LONGEST_STALL: Duration = Duration::from_secs(3);
-/// A job in which nothing arrives for so long has failed.
+/// A job has failed if nothing arrives for this long.
 const GIVE_UP: Duration = Duration::from_secs(60);
 /// The translator's outer addresses.
 const OUTER: [&str; 2] = ["10.98.2.1", "10.98.2.9"];
 const SERVER: &str = "10.98.2.2:0";
 
-/// A network namespace; it ends with the process that lives in it, which ends with ours.
+/// A network namespace. It ends with the process that lives in it, and that process ends with the test.
 struct Namespace(Child);
 
 impl Namespace {
@@ -48,7 +48,7 @@ impl Namespace {
         command
     }
 
-    /// `command`, in here.
+    /// `command`, to be run in this namespace.
     fn inside(&self, command: &Command) -> Command {
         wrapped(self.enter(), command)
     }
@@ -66,7 +66,7 @@ impl Drop for Namespace {
     }
 }
 
-/// A client behind a translator, and a server before it.
+/// A client behind a translator, and a server in front of it.
 struct Network {
     client: Namespace,
     translator: Namespace,
@@ -74,9 +74,9 @@ struct Network {
 }
 
 impl Network {
-    /// `None` where this machine or user cannot have one; says why not.
+    /// `None` where this machine or user cannot have one. Then it prints why.
     fn start() -> Option<Self> {
-        // All that it takes, in a namespace that is gone at once.
+        // Tries everything that the network needs, in a namespace that ends at once.
         let trial = "nft add table ip nat && ip link add inner type veth peer name outer";
         let output = Command::new("unshare").args(["--net", "sh", "-ec", trial]).output();
         if !output.is_ok_and(|output| output.status.success()) {
@@ -103,9 +103,9 @@ impl Network {
         Some(network)
     }
 
-    /// Binding number `index`: other ports each time, another outer address every second time. What was bound
-    /// before is forgotten, since connections are tracked in another zone: what still comes to the old port
-    /// is refused.
+    /// Makes binding number `index`: other ports each time, another outer address every second time. The
+    /// translator forgets earlier bindings, because it tracks connections in another zone. It refuses what
+    /// still comes to the old port.
     fn rebind(&self, index: u64) {
         let address = OUTER[(index as usize / 2) % OUTER.len()];
         let ports = 20_000 + 1_000 * index;
@@ -126,15 +126,15 @@ impl Network {
         assert!(nft.wait().unwrap().success(), "{rules}");
     }
 
-    /// Rebinds while bytes arrive; the longest time in which none did, once bound, or `None` when no more
-    /// come. `bytes` tells how many are there.
+    /// Rebinds while bytes arrive. Returns the longest time without an arriving byte since the rebinding, or
+    /// `None` when no more bytes come. `bytes` returns how many have arrived.
     fn rebind_under_way(&self, bytes: impl Fn() -> u64) -> Option<Duration> {
         let (mut bound, mut last, mut next) = (0, 0, BETWEEN);
         let (mut grown, mut stall) = (Instant::now(), Duration::ZERO);
         loop {
             let now = bytes();
             if now > last {
-                // Not what the job took to begin.
+                // The time before the job's first byte does not count.
                 stall = stall.max(if last > 0 { grown.elapsed() } else { Duration::ZERO });
                 (last, grown) = (now, Instant::now());
             }
@@ -147,8 +147,8 @@ impl Network {
                 }
                 bound += 1;
                 self.rebind(bound);
-                // What has arrived meanwhile counts for the time before, and nft's own time for nothing: on a
-                // busy machine that is seconds.
+                // Bytes that arrived meanwhile count for the time before. The time that nft takes does not
+                // count: on a busy machine it is seconds.
                 (last, grown) = (bytes(), Instant::now());
                 next = last + BETWEEN;
             }
@@ -156,7 +156,7 @@ impl Network {
         }
     }
 
-    /// `pipe` on the server or the client, with its standard output in `copy` or nowhere.
+    /// Runs `pipe` on the server or the client. Its standard output goes to `copy` or is dropped.
     fn pipe(&self, at: &Namespace, arguments: &[&str], feeds: bool, copy: Option<&File>) -> Child {
         let mut command = at.inside(&tidewire(&[&["pipe", "--json", "--max-rate", RATE], arguments].concat()));
         let stdin = if feeds { Stdio::piped() } else { Stdio::null() };
@@ -165,12 +165,12 @@ impl Network {
     }
 }
 
-/// Bytes that all jobs carry.
+/// The bytes that all jobs carry.
 fn content() -> blake3::OutputReader {
     blake3::Hasher::new().finalize_xof()
 }
 
-/// Writes until it is enough; how many bytes.
+/// Writes until `enough` is set. Returns the number of bytes.
 fn feed(mut stdin: ChildStdin, enough: &AtomicBool) -> u64 {
     let (mut content, mut bytes, mut piece) = (content(), 0, [0; 16 << 10]);
     while !enough.load(Ordering::Relaxed) {
@@ -181,7 +181,7 @@ fn feed(mut stdin: ChildStdin, enough: &AtomicBool) -> u64 {
     bytes
 }
 
-/// The exit code, and the lines not yet read.
+/// The exit code, and the lines that were not read yet.
 fn end(mut child: Child, mut said: impl Read) -> (Option<i32>, Vec<serde_json::Value>) {
     let mut rest = Vec::new();
     said.read_to_end(&mut rest).unwrap();
@@ -189,7 +189,7 @@ fn end(mut child: Child, mut said: impl Read) -> (Option<i32>, Vec<serde_json::V
 }
 
 /// The translator gives the client other ports and addresses while bytes flow: one connection, no byte lost.
-/// They flow until the last address is in use, however slow the machine is.
+/// Bytes flow until the last address is in use, however slow the machine is.
 fn cross(upload: bool) {
     let Some(network) = Network::start() else { return };
     for round in 0..if quick() { 1 } else { 3 } {
@@ -208,7 +208,7 @@ fn cross(upload: bool) {
             let stall = network.rebind_under_way(|| copy.metadata().unwrap().len());
             enough.store(true, Ordering::Relaxed);
             if stall.is_none() {
-                // Who feeds it learns so that it is over.
+                // The thread that feeds it learns from this that the job is over.
                 client.kill().and_then(|()| server.kill()).unwrap();
             }
             (stall.expect("no byte arrives any more"), fed.join().unwrap())
