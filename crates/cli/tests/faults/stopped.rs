@@ -1,5 +1,5 @@
-//! Processes that are stopped by SIGSTOP for 30 s and go on with SIGCONT. The default idle timeout is 60 s,
-//! so every connection lives: nothing connects again, nothing is sent from the beginning.
+//! Processes are stopped by SIGSTOP for 30 s and continue after SIGCONT. The default idle timeout is 60 s, so
+//! every connection lives: no process connects again or starts from the beginning.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::process::{Running, lossy_link, tidewire};
 use crate::{quick, receive, write};
 
-/// Bytes of each job: 2.4 s at the rate of the link, so that each is under way when it is stopped.
+/// Bytes of each job: 2.4 s at the rate of the link, so each job is under way when its process is stopped.
 const BYTES: usize = 6_000_000;
 const LINK: [&str; 4] = ["--rate", "20mbit", "--rtt", "20ms"];
 
@@ -26,8 +26,8 @@ enum Stopped {
     Listening,
 }
 
-/// Stops a process for the row's time, a tenth of it in quick runs. The time is the event; nothing is waited
-/// for.
+/// Stops the process for the time of the row, or a tenth of it in quick runs. The test is about this time, so
+/// it does not wait for anything else.
 fn stop(process: &Child) {
     let pid = Pid::from_child(process);
     kill_process(pid, Signal::STOP).unwrap();
@@ -37,7 +37,7 @@ fn stop(process: &Child) {
 
 #[test]
 fn e7_a_process_that_is_stopped_for_thirty_seconds_goes_on() {
-    // All at once: they stand still nearly all of the time.
+    // All jobs run at once, because they stand still nearly all of the time.
     thread::scope(|scope| {
         for stopped in [Stopped::Connecting, Stopped::Listening] {
             scope.spawn(move || copy(stopped));
@@ -78,7 +78,7 @@ fn copy(stopped: Stopped) {
 fn forwarded(stopped: Stopped) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = listener.local_addr().unwrap().to_string();
-    // Returns what it is sent.
+    // Returns the bytes that it receives.
     let echo = thread::spawn(move || {
         let (mut reader, _) = listener.accept().unwrap();
         let mut writer = reader.try_clone().unwrap();

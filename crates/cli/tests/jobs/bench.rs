@@ -1,4 +1,4 @@
-//! `bench` at both ends: what it says it measured was there to be measured.
+//! `bench` at both ends: the figures that it prints agree with the link.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ fn server() -> (Running, String) {
     (server, link)
 }
 
-/// Exit code and lines of a client.
+/// Returns the exit code and the lines of a client.
 fn measure(link: &str, arguments: &[&str]) -> (Option<i32>, Vec<Value>) {
     let client = tidewire(&[&["bench", "--json", "-c", link], arguments].concat()).output().unwrap();
     (client.status.code(), schema::lines(&client.stdout))
@@ -37,9 +37,9 @@ fn each_way_and_several_streams_give_figures_that_fit_together() {
         assert_eq!(intervals.iter().map(|interval| interval["bytes"].as_u64().unwrap()).sum::<u64>(), 1_000_000);
         let delay = |name: &str| number(&records["delay_ms"][name]);
         assert!(delay("p50") <= delay("p95") && delay("p95") <= delay("p99") && delay("p99") <= delay("max"));
-        // Both ends share a clock here, and nothing is faster than the link.
+        // Both ends share a clock here, and no record is faster than the link.
         assert!(number(&records["one_way_ms"]) >= 20.0, "{records}");
-        // The data's direction alone loses packets, and its sender alone knows.
+        // Only the data's direction loses packets, and only its sender knows.
         let loss = number(&summary["loss"]);
         assert_eq!(loss > 0.05, lossy, "{summary}");
         assert_eq!(summary["symbols"]["repaired"].as_u64().unwrap() > 0, lossy, "{summary}");
@@ -83,7 +83,7 @@ fn the_clients_choice_of_redundancy_holds_for_what_the_server_sends() {
     for asked in [&["--redundancy", "every:5"][..], &["--profile", "block:32,8", "--code", "rlc16"]] {
         let (source, repair) = served(&[], asked);
         assert!(source >= 200 && repair * 10 >= source * 2, "{asked:?}: {source} and {repair}");
-        // A server that was told otherwise.
+        // A server with a choice of its own.
         let (source, repair) = served(&["--profile", "stream"], asked);
         assert!(repair * 10 < source, "{asked:?}: {source} and {repair}");
     }

@@ -1,6 +1,6 @@
-//! Two hundred TCP connections over one connection, one of them never read: the others' answers come as
-//! before. How much later they come, to the tenth of a millisecond, is what `cargo xtask figures forward`
-//! measures; here the bounds are wide enough for a busy machine.
+//! Two hundred TCP connections over one Tidewire connection. One of them is never read, and the answers of
+//! the others arrive as before. `cargo xtask figures forward` measures how much later they arrive, to the
+//! tenth of a millisecond. The bounds here are wide enough for a busy machine.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use crate::forward::{forward, serve};
 use crate::process::lossy_link;
 
-/// Bytes that are asked, and answered.
+/// Bytes of a question and of its answer.
 const LENGTH: usize = 100;
-/// What the first byte of a connection says of it.
+/// The first byte of a connection says which kind it is.
 const ANSWERED: u8 = 0;
 const NEVER_READ: u8 = 1;
 
-/// Answers with what it is sent, but for who is never read.
+/// Starts a target that returns the bytes it receives, except on the connection that is never read.
 fn start_target() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -46,7 +46,7 @@ fn open(local: &str, kind: u8) -> TcpStream {
     stream
 }
 
-/// Writes until nothing is taken for a second.
+/// Writes until nothing is accepted for a second.
 fn fill(stream: &mut TcpStream) -> usize {
     stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
     let mut taken = 0;
@@ -61,7 +61,8 @@ fn fill(stream: &mut TcpStream) -> usize {
     }
 }
 
-/// All ask and wait for the answer, `rounds` times; the median of how long it took, and the 99th percentile.
+/// Each connection asks and waits for its answer, `rounds` times. Returns the median and the 99th percentile
+/// of the time that takes.
 fn ask(streams: &mut [TcpStream], rounds: usize) -> [Duration; 2] {
     let ask = |stream: &mut TcpStream| {
         let mut answer = [0; LENGTH];
@@ -91,14 +92,14 @@ fn two_hundred_connections_do_not_notice_the_one_that_is_never_read() {
     let (_client, local) = forward(&target, &link);
     let mut unread = open(&local, NEVER_READ);
     let mut others: Vec<TcpStream> = (1..200).map(|_| open(&local, ANSWERED)).collect();
-    // Until all are connected and the path is known.
+    // Runs until all are connected and the path is known.
     ask(&mut others, rounds);
     let before = ask(&mut others, rounds);
     let taken = fill(&mut unread);
     let beside = ask(&mut others, rounds);
     println!("p50 and p99 were {before:?}, and beside {taken} bytes that nobody reads {beside:?}");
     assert!(taken > 200_000, "{taken} bytes do not fill a stream");
-    // A stream that stands in the others' way stops them, or makes them wait for many round trips.
+    // A stream that blocked the others would stop them, or delay them by many round trips.
     assert!(beside[0] < before[0] + Duration::from_millis(200), "{before:?}, then {beside:?}");
     assert!(beside[1] < before[1] + Duration::from_secs(1), "{before:?}, then {beside:?}");
 }

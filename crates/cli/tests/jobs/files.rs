@@ -1,4 +1,4 @@
-//! What a receiver grants the files of its peers: a mode under its umask, and space and parts of their own.
+//! What a receiver allows the files of its peers: a mode under its umask, space, and separate parts.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -65,7 +65,8 @@ fn a_quota_is_told_at_both_ends_and_other_files_arrive() {
     assert!(refused[0].contains("--max-files 3"), "{refused:?}");
     let mut names: Vec<_> = fs::read_dir(&into).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
-    // Of the refused sessions stays the list of what was kept: the same command goes on when there is room.
+    // The list of kept parts remains from the refused sessions: the same command continues when there is
+    // room.
     assert_eq!(names, [".tidewire-parts", "a", "c", "d"]);
 }
 
@@ -92,7 +93,7 @@ fn issue_13_a_sender_with_another_key_cannot_take_over_an_upload() {
     };
     let mut slow = upload(&ann, "20mbit");
     slow.wait_for("progress");
-    // The same file of the same job: it has the same source and job keys.
+    // The same file in the same job has the same source and job keys.
     let (code, lines) = upload(&eve, "400mbit").end();
     assert_eq!(code, Some(0), "{lines:?}");
     let (code, lines) = slow.end();

@@ -1,5 +1,5 @@
-//! `forward` and `serve` as processes, with a lossy link between them: TCP connections come out as they went
-//! in.
+//! `forward` and `serve` as processes, with a lossy link between them: the bytes of TCP connections arrive
+//! unchanged.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -10,8 +10,8 @@ use std::thread;
 use crate::process::{Running, address, lossy_link, tidewire};
 use crate::schema;
 
-/// A server of the kind that HTTP/1.0 is: reads the request to its end, which names a length, and answers so
-/// many bytes, and their hash.
+/// Starts a server like those of HTTP/1.0: it reads a request to its end, answers with as many bytes as the
+/// request names, and sends their hash.
 pub fn start_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -27,7 +27,7 @@ fn answer(mut client: TcpStream) -> std::io::Result<()> {
     let mut request = BufReader::new(client.try_clone()?);
     let mut line = String::new();
     request.read_line(&mut line)?;
-    // The body of the request must be whole before the answer begins: what ends it is the half-close.
+    // The body must be whole before the answer begins. The half-close ends it.
     let mut body = Vec::new();
     request.read_to_end(&mut body)?;
     let mut answer = vec![0; line.trim().parse().unwrap()];
@@ -35,7 +35,7 @@ fn answer(mut client: TcpStream) -> std::io::Result<()> {
     client.write_all(&answer)
 }
 
-/// Asks for `length` bytes with a body of `sent`; the answer must be the one to just that body.
+/// Asks for `length` bytes with a body of `sent` bytes. The answer must be the one to exactly this body.
 pub fn exchange(address: &str, sent: usize, length: usize) {
     let mut client = TcpStream::connect(address).unwrap();
     let body: Vec<u8> = (0..sent).map(|n| (n ^ length) as u8).collect();
@@ -56,12 +56,12 @@ pub fn serve(allow: &[&str], more: &[&str]) -> (Running, String) {
     (server, link)
 }
 
-/// A client that listens for `target` on a port of its own; where that is.
+/// Starts a client that listens for `target` on a free port. Returns its address.
 pub fn forward(target: &str, link: &str) -> (Running, String) {
     forward_with(target, link, &[])
 }
 
-/// The same, with more options.
+/// The same with more options.
 pub fn forward_with(target: &str, link: &str, more: &[&str]) -> (Running, String) {
     let local = format!("0:{target}");
     let mut client = Running::start(&[&["forward", "--json", "-L", &local, link], more].concat());
@@ -79,7 +79,7 @@ fn two_hundred_connections_cross_losses_and_one_that_is_not_read_stops_none() {
     let mut unread = TcpStream::connect(&local).unwrap();
     unread.write_all(b"100000000\r\n").unwrap();
     unread.shutdown(Shutdown::Write).unwrap();
-    // Its answer has begun.
+    // The answer has begun.
     unread.read_exact(&mut [0; 1000]).unwrap();
     thread::scope(|scope| {
         for n in 0..200 {
@@ -115,7 +115,7 @@ fn a_target_that_is_not_allowed_ends_the_client_with_4() {
 
 #[test]
 fn a_target_that_refuses_resets_the_connection_and_is_named() {
-    // Bound and closed again: nobody listens there.
+    // The port is bound and closed again, so nobody listens there.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let (_server, link) = serve(&[&closed], &[]);
     let (mut client, local) = forward(&closed, &link);
@@ -128,7 +128,7 @@ fn a_target_that_refuses_resets_the_connection_and_is_named() {
     assert_eq!(client.end().0, Some(130));
 }
 
-/// A target that fails in the middle of its answer: the client must not take the part for the whole.
+/// The target fails in the middle of its answer. The client must not take the part for the whole.
 #[test]
 fn a_target_that_resets_in_the_middle_resets_the_client() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -136,7 +136,7 @@ fn a_target_that_resets_in_the_middle_resets_the_client() {
     thread::spawn(move || {
         let mut client = listener.accept().unwrap().0;
         client.write_all(&[7; 1000]).unwrap();
-        // Unread bytes at the closing make it a reset.
+        // Bytes that are unread at the close turn it into a reset.
         client.peek(&mut [0]).unwrap();
     });
     let (_server, link) = serve(&[&target], &[]);
@@ -163,7 +163,7 @@ fn a_server_that_starts_again_is_found_again() {
     client.wait_for("summary");
     let arguments = ["serve", "--json", "--listen", &address(&link), "--allow", &target, "--key", key];
     let mut again = Running::start(&arguments);
-    // Waits at the client until there is a connection again.
+    // The client holds this until there is a connection again.
     exchange(&local, 20, 2000);
     again.wait_for("forwarded");
     client.wait_for("connected");
@@ -180,16 +180,16 @@ fn a_port_that_is_taken_ends_with_7() {
     assert_eq!(server.status.code(), Some(7));
 }
 
-/// An application that writes as fast as it may gets no further ahead of its reader than some buffers of a
-/// slow path's size: 2.5 MB were 20 s of this link. Bytes are counted rather than time, so that a busy
-/// machine changes nothing.
+/// An application that writes as fast as it can gets ahead of its reader by a few buffers that fit a slow
+/// path, and no further. 2.5 MB were 20 s of this link. The test counts bytes and not time, so a busy machine
+/// changes nothing.
 #[test]
 #[cfg(target_os = "linux")]
 fn issue_13_an_application_does_not_write_seconds_ahead_of_a_slow_link() {
-    /// Here 210 KB were measured, of them 180 KB in the application's send buffer. Linux grows that with the
-    /// reordering that it once saw on loopback, and remembers it.
+    /// 210 KB were measured here, 180 KB of them in the application's send buffer. Linux increases that
+    /// buffer with the reordering that it once saw on loopback, and remembers it.
     const MOST_AHEAD: u64 = 1 << 20;
-    /// 1.6 s of the link: by then a send buffer of 2.5 MB is full.
+    /// 1.6 s of the link: long enough to fill a send buffer of 2.5 MB.
     const READ: u64 = 200_000;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = listener.local_addr().unwrap().to_string();
@@ -199,7 +199,7 @@ fn issue_13_an_application_does_not_write_seconds_ahead_of_a_slow_link() {
     let written = Arc::new(AtomicU64::new(0));
     let mut application = TcpStream::connect(&local).unwrap();
     let counted = Arc::clone(&written);
-    // It ends when the reader is gone.
+    // The thread ends when the reader is gone.
     let writer = thread::spawn(move || {
         while let Ok(more) = application.write(&[7; 16 << 10]) {
             counted.fetch_add(more as u64, Ordering::Relaxed);

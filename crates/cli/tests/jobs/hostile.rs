@@ -1,5 +1,5 @@
-//! A hostile peer's words on a terminal: close reasons, details of results, file names. They are shown, and
-//! drive nothing.
+//! Text of a hostile peer on a terminal: close reasons, details of results, file names. It is shown, and
+//! controls nothing.
 
 use std::fs;
 use std::path::Path;
@@ -12,18 +12,18 @@ use tokio::io::split;
 use crate::process::{Running, tidewire};
 use crate::schema;
 
-/// Clears the screen, sets the title, forges a line of `--json`, reorders what follows, and sends a control
-/// of C1.
+/// This text clears the screen, sets the title, forges a line of `--json`, reorders what follows, and sends a
+/// control character of C1.
 const WORDS: &str = "\x1b[2J\x1b]0;owned\x07\n{\"event\":\"summary\"}\r\u{202e}\u{2066}\u{9b}31m\u{2028}";
 
-/// Whether only whole lines of harmless characters are in it.
+/// Whether the output consists of whole lines of harmless characters.
 fn is_harmless(output: &[u8]) -> bool {
     let text = std::str::from_utf8(output).unwrap();
     let hostile = |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.lines().all(|line| !line.contains(hostile))
 }
 
-/// Sends a file to a listener that treats the connection as `hostile` does, with `--json` or without.
+/// Sends a file to a listener that treats the connection as `hostile` does, with or without `--json`.
 fn send_to<F: Future<Output = ()>>(json: bool, hostile: impl FnOnce(Connection) -> F) -> Output {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("f"), b"content").unwrap();
@@ -93,7 +93,7 @@ fn a_hostile_file_name_is_shown_escaped_where_it_arrives() {
         let folder = tempfile::tempdir().unwrap();
         let (from, into) = (folder.path().join(&name), folder.path().join("into"));
         fs::write(&from, b"content").unwrap();
-        // In the way, so that the name is told as a failure too.
+        // This folder is in the way, so that the name appears in a failure too.
         fs::create_dir_all(into.join(&name).join("x")).unwrap();
         let mut command = tidewire(&["receive", "--once", "--listen", "127.0.0.1:0", "--dir"]);
         command.arg(&into).args(json.then_some("--json"));
@@ -112,7 +112,7 @@ fn a_hostile_file_name_is_shown_escaped_where_it_arrives() {
     }
 }
 
-/// A receiver whose words are kept, on both of its outputs.
+/// A receiver whose output is kept, both stdout and stderr.
 struct Receiver {
     running: Running,
     errors: tempfile::NamedTempFile,

@@ -1,4 +1,4 @@
-//! Key pairs as people use them: made, listed, refused; and a server that dies and comes back.
+//! Key pairs as people use them: made, listed, refused. And a server that is killed and started again.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::process::{Running, address, tidewire};
 
-/// A key pair in `folder`: the file, and the public key.
+/// Makes a key pair in `folder`. Returns the file and the public key.
 pub fn pair(folder: &Path, name: &str) -> (PathBuf, String) {
     let path = folder.join(name);
     let made = tidewire(&["keygen", "--pair", "-o", path.to_str().unwrap()]).output().unwrap();
@@ -98,7 +98,7 @@ fn a_listed_key_comes_in_and_another_is_refused_by_name() {
     let mut refused = tidewire(&["send", text(&source), &link, "--key", text(&eve)]).spawn().unwrap();
     let told = server.wait_for("refused");
     assert_eq!(told["key"], eve_public.as_str());
-    // It would ask for half a minute.
+    // It would repeat its HELLO for half a minute.
     refused.kill().unwrap();
     refused.wait().unwrap();
 
@@ -106,7 +106,8 @@ fn a_listed_key_comes_in_and_another_is_refused_by_name() {
     assert_eq!(fs::read_to_string(into.join("tide.txt")).unwrap(), "the tide is in");
 }
 
-/// The list is read again when it changes: who was added while it asks gets in, who was taken off is cut off.
+/// A change of the list counts at once: a new client that is already asking gets in, and a removed client is
+/// cut off.
 #[test]
 fn a_list_that_changes_lets_in_and_cuts_off() {
     let folder = tempfile::tempdir().unwrap();
@@ -124,13 +125,13 @@ fn a_list_that_changes_lets_in_and_cuts_off() {
     client.wait_for("listening");
     server.wait_for("connected");
     fs::write(&peers, "# nobody any more\n").unwrap();
-    // Both tell how the connection ended.
+    // Both ends report how the connection ended.
     client.wait_for("summary");
     server.wait_for("summary");
 }
 
-/// S1 with processes: the server is killed with a connection open and no word said; the client learns it from
-/// the new one.
+/// S1 with processes: the server is killed while a connection is open and sends nothing. The client learns it
+/// from the new server.
 #[test]
 fn a_killed_server_is_noticed_and_found_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -153,7 +154,7 @@ fn a_killed_server_is_noticed_and_found_again() {
     server.child.kill().unwrap();
     server.child.wait().unwrap();
     let mut again = Running::start(&[&serve[..], &[&address(&link)], &keys].concat());
-    // Something in flight, so that the silence is noticed.
+    // Data in flight lets the client notice the silence.
     let tcp = TcpStream::connect(listening.unwrap()).unwrap();
     again.wait_for("connected");
     drop(tcp);

@@ -1,4 +1,5 @@
-//! What a listener does when its peers want more than `--max-memory`, or are more than `--max-connections`.
+//! What a listener does when its peers ask for more than `--max-memory`, or are more than
+//! `--max-connections`.
 
 use std::fs;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::process::{Running, address, tidewire};
 
-/// A receiver with these limits, its link, and a peer with the same secret.
+/// Starts a receiver with these limits. Returns it, its link, and a peer with the same secret.
 fn receiver(limits: &[&str], into: &std::path::Path) -> (Running, String, Runtime, Endpoint) {
     fs::create_dir(into).unwrap();
     let mut command = tidewire(&["receive", "--json", "--listen", "127.0.0.1:0", "--dir"]);
@@ -19,7 +20,7 @@ fn receiver(limits: &[&str], into: &std::path::Path) -> (Running, String, Runtim
     let link = line["link"].as_str().unwrap_or_else(|| panic!("{line}")).to_owned();
     let secret: Secret = link.split_once('#').unwrap().1.parse().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    // Long enough for a busy machine; a refused connection waits for all of it.
+    // This is long enough for a busy machine. A refused connection waits for all of it.
     let config = Config::builder().handshake_timeout(Duration::from_secs(5)).build().expect("in range");
     let any = "127.0.0.1:0".parse().unwrap();
     let endpoint = {
@@ -37,15 +38,15 @@ fn send(folder: &std::path::Path, name: &str, link: &str) -> Option<i32> {
     output.status.code()
 }
 
-/// Ends it as an operator does: that is no error.
+/// Ends it as an operator does, which is no error.
 fn end(receiver: Running) {
     receiver.interrupt();
     let (code, lines) = receiver.end();
     assert_eq!(code, Some(130), "{lines:?}");
 }
 
-/// A peer writes to streams that nobody reads: at their windows they are 32 MiB. Of 4 MiB one peer alone may
-/// fill half.
+/// A peer writes to streams that nobody reads. Their windows allow 32 MiB. One peer alone may fill half of
+/// the 4 MiB.
 #[test]
 fn a_peer_that_fills_the_memory_is_closed_and_others_are_served() {
     let folder = tempfile::tempdir().unwrap();
@@ -54,16 +55,16 @@ fn a_peer_that_fills_the_memory_is_closed_and_others_are_served() {
     let reason = runtime.block_on(async {
         let idle = endpoint.connect(peer).await.unwrap();
         let greedy = endpoint.connect(peer).await.unwrap();
-        // The receiver reads the first stream alone.
+        // The receiver reads only the first stream.
         let _silent = greedy.open().await.unwrap();
         let mut writers = JoinSet::new();
         for _ in 0..100 {
             let mut stream = greedy.open().await.unwrap();
-            // Each fails when the connection ends.
+            // Each write fails when the connection ends.
             writers.spawn(async move { stream.write_all(&vec![1; 256 << 10]).await });
         }
         let reason = greedy.closed().await;
-        // The one that was there before and took nothing is still there.
+        // The earlier connection, which took nothing, still exists.
         assert!(idle.open().await.is_ok());
         reason
     });
@@ -74,8 +75,8 @@ fn a_peer_that_fills_the_memory_is_closed_and_others_are_served() {
     end(receiver);
 }
 
-/// Idle connections count for 32 KiB each, and new ones are made while less than half of the memory is taken:
-/// 64 in 4 MiB. The 65th gets no answer, the others stay, and when one ends there is room again.
+/// Idle connections count for 32 KiB each. New ones are accepted while less than half of the memory is taken:
+/// 64 in 4 MiB. The 65th gets no answer, and the others stay. When one ends, there is room again.
 #[test]
 fn when_the_memory_is_short_the_newest_gets_no_answer() {
     let folder = tempfile::tempdir().unwrap();

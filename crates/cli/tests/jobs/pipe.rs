@@ -1,5 +1,4 @@
-//! `pipe` at both ends: bytes of any kind both ways, each way with its own end, and codes that tell the
-//! truth.
+//! `pipe` at both ends: any bytes in both directions, an end for each direction, and true exit codes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -10,7 +9,7 @@ use serde_json::Value;
 use crate::process::{lossy_link, tidewire};
 use crate::schema;
 
-/// One end.
+/// One end of the pipe.
 struct End {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -35,7 +34,7 @@ impl End {
         (end, link)
     }
 
-    /// The exit code and all lines not yet read.
+    /// The exit code, and all lines that were not read yet.
     fn end(mut self) -> (Option<i32>, Vec<Value>) {
         let mut rest = Vec::new();
         self.lines.read_to_end(&mut rest).unwrap();
@@ -85,7 +84,7 @@ fn one_end_is_seen_while_the_other_direction_goes_on() {
     let mut connector = End::start(&[&link]);
     connector.stdin.as_mut().unwrap().write_all(b"question").unwrap();
     drop(connector.stdin.take());
-    // The end is seen here although the listener's own input is open.
+    // The end arrives here although the listener's own input is open.
     let mut question = String::new();
     listener.stdout.read_to_string(&mut question).unwrap();
     assert_eq!(question, "question");
@@ -108,7 +107,7 @@ fn an_output_that_nobody_reads_ends_both_with_7() {
     let mut connector = End::start(&[&link]);
     let End { child, stdin: _open, stdout, lines } = listener;
     drop(stdout);
-    // Ends when the other side says that nobody reads.
+    // This loop ends when the other side says that nobody reads.
     while connector.stdin.as_mut().unwrap().write_all(&[7; 10_000]).is_ok() {}
     let (code, said) = connector.end();
     assert_eq!(code, Some(7), "{said:?}");

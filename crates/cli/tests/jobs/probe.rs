@@ -1,11 +1,11 @@
-//! `probe` between real processes: what it says of a link is what the link was told to do.
+//! `probe` between real processes: its figures agree with the settings of the link.
 
 use serde_json::Value;
 
 use crate::process::{Running, lossy_link, tidewire};
 use crate::schema;
 
-/// Measured for so long: half of it and less leaves too few runs of losses to say how long they are.
+/// The time that a test measures. Half of it has too few runs of losses to estimate their length.
 fn time() -> &'static str {
     if std::env::var_os("TIDEWIRE_QUICK").is_some() { "5s" } else { "12s" }
 }
@@ -16,7 +16,7 @@ fn server() -> (Running, String) {
     (server, link)
 }
 
-/// Exit code and lines of a probe.
+/// Returns the exit code and the lines of a probe.
 fn probe(link: &str, arguments: &[&str]) -> (Option<i32>, Vec<Value>) {
     let output = tidewire(&[&["probe", "--json", link], arguments].concat()).output().unwrap();
     (output.status.code(), schema::lines(&output.stdout))
@@ -47,11 +47,11 @@ fn losses_in_bursts_are_found_as_they_are() {
     for name in ["light", "full"] {
         let phase = phase(&lines, name);
         let (packets, burst) = (number(&phase["packets"]), number(&phase["bursts"]["mean"]));
-        // Losses in runs of 4 are worth a seventh as many independent ones.
+        // Losses in runs of 4 count as a seventh of as many independent losses.
         let sigma = (0.1 * 0.9 * 7.0 / packets).sqrt();
         assert!((number(&phase["loss"]) - 0.1).abs() < 4.0 * sigma, "{phase}");
         let runs: u64 = phase["bursts"]["runs"].as_array().unwrap().iter().map(|runs| runs.as_u64().unwrap()).sum();
-        // Their lengths are geometric: deviation sqrt(4 * 3).
+        // The lengths of runs are geometric, with a standard deviation of sqrt(4 * 3).
         assert!((burst - 4.0).abs() < 4.0 * (12.0 / runs as f64).sqrt(), "{phase}");
         let [low, high] = [0, 1].map(|end| number(&phase["loss_interval"][end]));
         assert!(low < number(&phase["loss"]) && number(&phase["loss"]) < high);

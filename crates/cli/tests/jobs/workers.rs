@@ -1,4 +1,4 @@
-//! Blocks that are coded by workers: every job carries the same bytes with 0, 1 and 2 of them.
+//! Generations that workers code: every job carries the same bytes with 0, 1 and 2 workers.
 
 use std::fs;
 
@@ -6,12 +6,12 @@ use crate::forward::{exchange, start_server};
 use crate::process::{Running, lossy_link, tidewire};
 use crate::schema;
 
-/// Blocks so long that their jobs leave the connection, on a link that loses.
+/// Generations so long that workers code them, on a lossy link.
 const PROFILE: [&str; 2] = ["--profile", "block:100,25"];
 const LOSSY: [&str; 6] = ["--rate", "50mbit", "--rtt", "10ms", "--loss", "10%"];
 const WORKERS: [&str; 3] = ["0", "1", "2"];
 
-/// Bytes that no compression makes smaller.
+/// Bytes that do not compress.
 fn noise(bytes: usize) -> Vec<u8> {
     let mut noise = vec![0; bytes];
     blake3::Hasher::new().finalize_xof().fill(&mut noise);

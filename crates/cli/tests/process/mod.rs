@@ -1,4 +1,4 @@
-//! Verbs as processes: started, listened to, stopped.
+//! Starts verbs as processes, reads their output, and stops them.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 use std::io::{BufRead, BufReader, Read};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::schema;
 
-/// The command, with pipes.
+/// The command, with its stdin, stdout and stderr as pipes.
 pub fn tidewire(arguments: &[&str]) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin("tidewire"));
     command
@@ -21,7 +21,7 @@ pub fn tidewire(arguments: &[&str]) -> Command {
     command
 }
 
-/// A verb that runs until it is told to stop; killed when the test ends early.
+/// A verb that runs until the test stops it. It is killed if the test ends early.
 pub struct Running {
     pub child: Child,
     stdout: BufReader<std::process::ChildStdout>,
@@ -36,7 +36,7 @@ impl Running {
         Self::spawn_with_errors(command, Stdio::inherit())
     }
 
-    /// The same, with its stderr elsewhere.
+    /// The same, with its stderr sent to `errors`.
     pub fn spawn_with_errors(command: &mut Command, errors: impl Into<Stdio>) -> Self {
         let mut child = command.stderr(errors).stdout(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
@@ -50,7 +50,7 @@ impl Running {
         schema::lines(line.as_bytes()).remove(0)
     }
 
-    /// The next line of a verb that speaks to people.
+    /// The next line of a verb that writes for people.
     pub fn text(&mut self) -> String {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
@@ -61,13 +61,13 @@ impl Running {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
     }
 
-    /// The exit code and all lines not yet read.
+    /// The exit code, and all lines that were not read yet.
     pub fn end(self) -> (Option<i32>, Vec<Value>) {
         let (code, rest) = self.end_as_text();
         (code, schema::lines(&rest))
     }
 
-    /// The exit code and what was not yet read.
+    /// The exit code, and the output that was not read yet.
     pub fn end_as_text(mut self) -> (Option<i32>, Vec<u8>) {
         let mut rest = Vec::new();
         self.stdout.read_to_end(&mut rest).unwrap();
@@ -83,7 +83,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// The next line that tells this event; those before are skipped.
+    /// The next line with this event. Lines before it are skipped.
     pub fn wait_for(&mut self, event: &str) -> Value {
         loop {
             let line = self.line();
@@ -94,7 +94,7 @@ impl Running {
     }
 }
 
-/// A lossy link in front of the listener that printed `link`; the link through it.
+/// Starts a lossy link in front of the listener that printed `link`. Returns the link that leads through it.
 pub fn lossy_link(link: &str, settings: &[&str]) -> (Running, String) {
     let to = address(link);
     let mut proxy =
@@ -103,7 +103,7 @@ pub fn lossy_link(link: &str, settings: &[&str]) -> (Running, String) {
     (proxy, link.replace(&to, &listening))
 }
 
-/// HOST:PORT of a link.
+/// The part HOST:PORT of a link.
 pub fn address(link: &str) -> String {
     link.strip_prefix("tidewire://").unwrap().split('/').next().unwrap().to_owned()
 }

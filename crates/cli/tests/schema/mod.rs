@@ -1,12 +1,12 @@
 //! Checks lines of `--json` against `docs/json-schema.json`: each event is known, has every required key and
-//! no other, all the way down, and each value has its type. Understands just the keywords that the schema
+//! no other key at any depth, and each value has its type. Understands only the keywords that the schema
 //! uses.
 
 use serde_json::Value;
 
 const SCHEMA: &str = include_str!("../../../../docs/json-schema.json");
 
-/// The lines, each checked.
+/// Parses the lines and checks each.
 pub fn lines(stdout: &[u8]) -> Vec<Value> {
     let schema: Value = serde_json::from_str(SCHEMA).unwrap();
     let text = std::str::from_utf8(stdout).unwrap();
