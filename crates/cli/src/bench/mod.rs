@@ -77,7 +77,7 @@ impl Order {
 pub struct Interval {
     /// Start of the interval, from the arrival of the first byte.
     pub from_seconds: f64,
-    /// See `from_seconds`.
+    /// End of the interval, from the arrival of the first byte.
     pub to_seconds: f64,
     /// Bytes of records.
     pub bytes: u64,

@@ -25,7 +25,7 @@ pub struct Caption<'a> {
     pub title: &'a str,
     /// The link, in a few words.
     pub conditions: &'a str,
-    /// What the delays are those of, for example "records".
+    /// The things whose delay is drawn, for example "records".
     pub what: &'a str,
     /// What the reader should see, in one sentence.
     pub see: &'a str,

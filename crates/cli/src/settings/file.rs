@@ -18,7 +18,7 @@ pub fn read(path: &Path) -> Result<Vec<Setting>, SettingsError> {
     parse(&text, path)
 }
 
-/// The same for a text of the file `path`.
+/// Parses `text`, the content of the file `path`.
 pub fn parse(text: &str, path: &Path) -> Result<Vec<Setting>, SettingsError> {
     let document = DeTable::parse(text).map_err(|error| {
         let line = error.span().map_or(1, |span| line(text, span.start));

@@ -36,7 +36,7 @@ impl Running {
         Self::spawn_with_errors(command, Stdio::inherit())
     }
 
-    /// The same, with its stderr sent to `errors`.
+    /// Starts the command and reads its stdout. Its stderr goes to `errors`.
     pub fn spawn_with_errors(command: &mut Command, errors: impl Into<Stdio>) -> Self {
         let mut child = command.stderr(errors).stdout(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
