@@ -60,7 +60,9 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, String>
             "--seeds" => options.effort.seeds = number()?.into(),
             "--seconds" => options.effort.seconds = number()?,
             "--json" => options.json = Some(value),
-            _ => return Err(format!("unknown option {name}")),
+            _ => {
+                return Err(format!("unknown option {name}: there are --full, --cells, --seeds, --seconds and --json"));
+            }
         }
     }
     Ok(options)

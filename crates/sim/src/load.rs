@@ -344,7 +344,7 @@ impl Load {
                     }
                     Err(ReadError::Blocked | ReadError::UnknownStream) => break,
                     Err(ReadError::Reset(code)) => {
-                        wrong = Some(format!("flow {index} was given up with code {code}, by nobody"));
+                        wrong = Some(format!("flow {index} was reset with code {code}, but no end had reset it"));
                         break;
                     }
                 }

@@ -272,9 +272,11 @@ impl fmt::Display for ScenarioError {
             ScenarioProblem::NotASeed => write!(f, "write a whole number, such as seed = 7"),
             ScenarioProblem::NotASection => write!(f, "this is a section: write [{}] on a line of its own", self.key),
             ScenarioProblem::NotAList => write!(f, "flows are a list: write [[{}]] on a line of its own", self.key),
-            ScenarioProblem::Missing => write!(f, "this must be there: from = \"near\", bytes = \"48MB\""),
+            ScenarioProblem::Missing => {
+                write!(f, "this key is missing: a flow needs at least from = \"near\" and bytes = \"48MB\"")
+            }
             ScenarioProblem::NotText => write!(f, "write the value with its unit in quotes, such as \"60ms\""),
-            ScenarioProblem::RttAndDelay => write!(f, "rtt and delay both say how long the way is: remove one"),
+            ScenarioProblem::RttAndDelay => write!(f, "rtt and delay both set the delay of the link: remove one"),
             ScenarioProblem::Setting(error) => error.fmt(f),
         }
     }
@@ -401,7 +403,7 @@ mod tests {
         assert!(parse("[near]\ncode = \"rlc16\"\nprofile = \"block:32,8\"").is_ok());
         let sliding = refused("[link]\n[near]\ncode = \"cauchy\"");
         assert!(sliding.starts_with("lossy.toml:2: near: code cauchy needs generations"), "{sliding}");
-        assert!(refused("[[flow]]\nfrom = \"near\"").contains("flow.bytes: this must be there"));
+        assert!(refused("[[flow]]\nfrom = \"near\"").contains("flow.bytes: this key is missing"));
         assert!(refused("[[flow]]\nfrom = \"left\"\nbytes = \"1B\"").contains("lossy.toml:2: flow.from:"));
         assert!(refused("[[flow]]\nbyte = \"1B\"\nbytes = \"1B\"\nfrom = \"far\"").contains("flow.byte: no such key"));
         assert!(refused("flow = \"fast\"").contains("write [[flow]]"));
