@@ -1,5 +1,5 @@
-//! Settings are checked when a [`Config`] is built: each bound of a range is accepted, and the next value beyond
-//! it is refused by the name of its field.
+//! Settings are checked when a [`Config`] is built: each bound of a range is accepted, and the next value
+//! beyond it is refused by the name of its field.
 
 use std::time::Duration;
 
