@@ -1,6 +1,6 @@
-//! Tidewire carries byte streams over UDP across paths that lose packets: in order, encrypted, at low delay,
-//! without waiting a round trip for each loss. It mixes repair packets into what it sends, as many as what it
-//! measures asks for.
+//! Tidewire carries byte streams and messages over UDP across paths that lose packets: in order, encrypted,
+//! at low delay, without waiting a round trip for each loss. It mixes repair packets into the data. The
+//! measured loss decides how many.
 //!
 //! ```
 //! use tidewire::{CloseCode, Config, Endpoint, new_secret};
@@ -27,7 +27,8 @@
 //! # }
 //! ```
 //!
-//! Messages with a deadline, as live video sends them: what cannot be there in 200 ms is not sent any more.
+//! Messages with a deadline, as live video sends them. A message that cannot arrive within 200 ms is given
+//! up.
 //!
 //! ```
 //! # use tidewire::{Config, Endpoint, new_secret};
