@@ -75,6 +75,11 @@ impl Code {
         !matches!(self, Self::Lt { .. })
     }
 
+    /// Whether a repair symbol mixes only some symbols of its span, so that peeling decodes the code.
+    pub const fn is_sparse(self) -> bool {
+        matches!(self, Self::Lt { .. } | Self::SemiRandomLt { .. })
+    }
+
     /// Whether the coefficients are elements of GF(2^8); otherwise they are elements of GF(2^16).
     pub(crate) const fn is_over_gf256(self) -> bool {
         !matches!(self, Self::Rlc16)

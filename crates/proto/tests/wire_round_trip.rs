@@ -88,7 +88,7 @@ fn frames(p: &Parts) -> Vec<Frame<'_>> {
         Frame::Repair {
             lane: p.lane,
             layout: p.layout(),
-            code: if p.flag { Code::Cauchy } else { Code::Rlc },
+            code: codes()[p.eight[0] as usize % codes().len()],
             id: RepairId { first: SourceId(first), count: p.span, key: p.key },
             base: SourceId(first - b.min(first)),
             on_feedback: p.flag,
@@ -130,6 +130,18 @@ fn adjacent(start: u64, lengths: &[(u64, u64)]) -> Vec<(Range<SourceId>, u64)> {
         (ids, deficit.min(length))
     };
     lengths.iter().map(&mut region).collect()
+}
+
+/// Codes with parameters of all lengths.
+const fn codes() -> [Code; 6] {
+    [
+        Code::Rlc,
+        Code::Cauchy,
+        Code::Lt { c_milli: 1, delta_milli: 1_000 },
+        Code::Lt { c_milli: 64, delta_milli: 63 },
+        Code::SemiRandomLt { degree: 63 },
+        Code::SemiRandomLt { degree: 1_024 },
+    ]
 }
 
 proptest! {
@@ -185,7 +197,7 @@ proptest! {
 
     #[test]
     fn header_lengths_are_what_is_written(lane: u32, id in varint(), back in varint(), span in 1..=1024_u16, key: u16) {
-        for layout in [Layout::Sliding, Layout::Generations] {
+        for (layout, code) in [Layout::Sliding, Layout::Generations].into_iter().flat_map(|l| codes().map(|code| (l, code))) {
         let id = id.min(VARINT_MAX - 1024);
         let (id, base) = (SourceId(id), SourceId(id - back.min(id)));
         let mut buffer = [0; 64];
@@ -194,8 +206,8 @@ proptest! {
         prop_assert_eq!(w.len(), source_header_len(lane, id, base));
         let mut w = Writer::new(&mut buffer);
         let repair = RepairId { first: id, count: span, key };
-        write_repair_header(&mut w, lane, layout, Code::Rlc, repair, base, true).unwrap();
-        prop_assert_eq!(w.len(), repair_header_len(lane, layout, repair, base));
+        write_repair_header(&mut w, lane, layout, code, repair, base, true).unwrap();
+        prop_assert_eq!(w.len(), repair_header_len(lane, layout, code, repair, base));
         }
     }
 

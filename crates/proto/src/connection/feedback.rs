@@ -25,7 +25,7 @@ const LEAST_FEEDBACK: usize = 64;
 impl Connection {
     /// Handles the peer's FEEDBACK in packet `number`.
     pub(super) fn on_feedback(&mut self, now: Time, number: u64, feedback: &Feedback<'_>) -> Result<(), CloseCode> {
-        self.settle_acked(now, feedback)?;
+        let oldest = self.settle_acked(now, feedback)?;
         for report in feedback.lanes() {
             let lane = self.lanes.get_mut(report.lane).ok_or(CloseCode::Protocol)?;
             if !lane.sender.on_report(number, &report) {
@@ -37,8 +37,8 @@ impl Connection {
         }
         if let Some(ecn) = feedback.ecn() {
             let seen = EcnTally { ect0: ecn.ect0, ect1: ecn.ect1, ce: ecn.ce };
-            let newest = self.path.losses.detector.newest_left();
-            if let Some(left) = newest.filter(|_| seen.ce > self.path.losses.reported_ecn.ce) {
+            let left = oldest.or_else(|| self.path.losses.detector.newest_left());
+            if let Some(left) = left.filter(|_| seen.ce > self.path.losses.reported_ecn.ce) {
                 self.path.losses.reported_ecn = seen;
                 self.path.rate.on_ecn(now, left);
             }
@@ -48,8 +48,8 @@ impl Connection {
     }
 
     /// Settles packets that are newly acknowledged, then those that are therefore lost, then informs the rate
-    /// controller.
-    fn settle_acked(&mut self, now: Time, feedback: &Feedback<'_>) -> Result<(), CloseCode> {
+    /// controller. Returns when the oldest of the newly acknowledged packets left.
+    fn settle_acked(&mut self, now: Time, feedback: &Feedback<'_>) -> Result<Option<Time>, CloseCode> {
         if !self.path.newly_acked(feedback.received(), &mut self.scratch.acked) {
             return Err(CloseCode::Protocol);
         }
@@ -72,6 +72,7 @@ impl Connection {
         for sent in acked.iter().filter(|&&n| n >= self.path.first).filter_map(|&n| self.path.flight.get(n)) {
             self.path.delivery.on_acked(sent.bytes);
         }
+        let oldest = acked.last().and_then(|&n| self.path.flight.get(n)).map(|sent| sent.at);
         let measures = acked.iter().any(|&n| self.path.flight.get(n).is_some_and(|sent| sent.elicits));
         if let Some(&newest) = acked.first().filter(|_| measures) {
             self.path.measure(now, newest, feedback.delay(), &mut sample);
@@ -91,7 +92,7 @@ impl Connection {
             self.path.rate.on_ack(&sample);
             self.tracer.record(now, || self.rate_state());
         }
-        Ok(())
+        Ok(oldest)
     }
 
     /// The state of rate control, for the trace.
@@ -173,6 +174,7 @@ impl Connection {
                 }
                 if again {
                     sender.on_repair_settled(n, arrived);
+                    policies.on_resent_settled(id, arrived);
                 } else {
                     policies.on_source_settled(id, arrived);
                 }

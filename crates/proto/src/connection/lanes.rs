@@ -8,6 +8,7 @@
 use tidewire_codec::SourceId;
 
 use crate::Time;
+use crate::config::Config;
 use crate::lane::{Arrival, LaneReceiver, LaneSender, MAX_LANES, MESSAGE_RING, Messages, STREAMS};
 use crate::redundancy::{Policies, Redundancy, Repair};
 
@@ -98,6 +99,11 @@ impl Lanes {
         self.iter().any(|(_, lane)| lane.sender.base() < lane.sender.sent() || lane.sender.is_base_news())
     }
 
+    /// When the newest source symbol of any lane was given to its policies for the first time.
+    pub fn last_source(&self) -> Time {
+        self.iter().map(|(_, lane)| lane.sender.last_source()).max().unwrap_or_default()
+    }
+
     /// The lane to probe after a silence. Lane 0 comes first, because its data never expires and readers
     /// always wait for it. Otherwise it is the lane whose oldest missing symbol was sent first.
     pub fn longest_lacking(&self, now: Time) -> Option<(u32, &Lane)> {
@@ -114,6 +120,12 @@ impl Lanes {
     pub fn is_blocked(&self) -> bool {
         self.iter().any(|(_, lane)| lane.sender.is_blocked())
     }
+}
+
+/// The receiver of a lane whose ring may grow to `memory` bytes.
+pub(super) fn lane_receiver(config: &Config, lane: u32, memory: usize) -> LaneReceiver {
+    let (span, elimination) = (config.repair.max_span, config.profile.elimination);
+    LaneReceiver::new(LaneId(lane), config.slot_len(), span, memory, config.inline(), elimination)
 }
 
 /// A message lane of the peer.
@@ -139,15 +151,9 @@ impl Connection {
         if lane as usize >= MAX_LANES {
             return Err(CloseCode::Protocol);
         }
-        let (slot_len, span) = (self.config.slot_len(), self.config.repair.max_span);
+        let memory = MESSAGE_RING.min(self.config.limits.ring_memory);
         let inbound = self.receiving.inbound.entry(lane).or_insert_with(|| Inbound {
-            receiver: LaneReceiver::new(
-                LaneId(lane),
-                slot_len,
-                span,
-                MESSAGE_RING.min(self.config.limits.ring_memory),
-                self.config.inline(),
-            ),
+            receiver: lane_receiver(&self.config, lane, memory),
             messages: Messages::new(lane),
         });
         let urgent = inbound.receiver.receive(now, base, arrival, &mut inbound.messages)?;

@@ -4,8 +4,8 @@
 //! more is allowed. Invariant: without permission a connection grows by no more than the credit of the
 //! handshake, and by messages.
 
-use super::lanes::Lanes;
-use super::{CloseCode, Connection, LaneId};
+use super::lanes::{Lanes, lane_receiver};
+use super::{CloseCode, Connection};
 use crate::Time;
 use crate::lane::{LaneReceiver, LaneSender, STREAMS};
 
@@ -46,8 +46,7 @@ impl Connection {
     pub(crate) fn refuse_memory(&mut self, now: Time) {
         self.close(now, CloseCode::Refused, "no memory is left");
         let (config, slot_len) = (&self.config, self.config.slot_len());
-        let (span, memory) = (config.repair.max_span, config.limits.ring_memory);
-        self.receiving.receiver = LaneReceiver::new(LaneId(STREAMS), slot_len, span, memory, config.inline());
+        self.receiving.receiver = lane_receiver(config, STREAMS, config.limits.ring_memory);
         self.lanes = Lanes::new(
             LaneSender::new(config.profile.layout, config.repair.max_span, slot_len, config.limits.ring_memory, 0),
             config.profile.redundancy,

@@ -55,7 +55,7 @@ use crate::wire::{ConnectionId, code_name};
 use carried::Data;
 use exchange::Exchange;
 use keys::SessionKeys;
-use lanes::{Inbound, Lanes};
+use lanes::{Inbound, Lanes, lane_receiver};
 use policy::{Asking, Hearing};
 
 /// State of a connection.
@@ -237,7 +237,7 @@ impl Connection {
             path,
             lanes: Lanes::new(sender, config.profile.redundancy),
             receiving: Receiving {
-                receiver: LaneReceiver::new(LaneId(STREAMS), slot_len, span, memory, config.inline()),
+                receiver: lane_receiver(&config, STREAMS, memory),
                 inbound: BTreeMap::new(),
                 told_message: false,
                 heard_symbol: None,

@@ -14,7 +14,7 @@ use super::{CloseCode, CloseReason, Connection, Received, State};
 use crate::Time;
 use crate::crypto::{OpenError, Opened};
 use crate::lane::Arrival;
-use crate::path::IP_UDP_HEADER;
+use crate::path::{Ecn, IP_UDP_HEADER};
 use crate::trace::TraceEvent;
 use crate::wire::{ConnectionId, Datagram, Frame, Frames};
 
@@ -77,7 +77,12 @@ impl Connection {
         let asked = self.receive_frames(now, opened.number, from, payload);
         self.give_up_stopped();
         match asked {
-            Ok(asked) if asked.elicits => self.path.feedback.on_eliciting(now, asked.urgent || gap),
+            Ok(asked) if asked.elicits => {
+                // A mark is reported soon (RFC 9000 section 13.2.1). Reported late, beside packets that left
+                // after the window fell for it, it would lower the window again.
+                let is_marked = ecn == Some(Ecn::Ce);
+                self.path.feedback.on_eliciting(now, asked.urgent || gap || is_marked);
+            }
             Ok(_) => {}
             Err(code) => self.fault(now, code),
         }

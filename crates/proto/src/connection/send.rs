@@ -16,11 +16,11 @@ use super::{CLOSING_TIMEOUTS, Connection, LaneId, State, Transmit};
 use crate::Time;
 use crate::lane::{LaneSender, STREAMS, Slice};
 use crate::path::{Ecn, IP_UDP_HEADER, transmission_time};
-use crate::redundancy::{CodingContext, CodingLimits, FlowState, PathState, Planned, Policies, Repair};
+use crate::redundancy::{CodingContext, CodingLimits, FlowState, GenerationRow, PathState, Planned, Policies, Repair};
 use crate::trace::TraceEvent;
 use crate::wire::{
-    Frame, Layout, SHORT_HEADER_LEN, TAG_LEN, Writer, pad, repair_header_len, source_header_len, write_grease,
-    write_repair_header, write_short_header, write_source_header,
+    Frame, Layout, SHORT_HEADER_LEN, TAG_LEN, Writer, longest_parameters, pad, repair_header_len, source_header_len,
+    write_grease, write_repair_header, write_short_header, write_source_header,
 };
 
 /// Longest duration of a batch of segments at the pacing rate. Chosen, to keep bursts short.
@@ -40,6 +40,10 @@ const MOST_HOLD: u32 = 4;
 /// The wait is at most the round trip divided by this. So an application that waits for an answer before it
 /// writes again is never held. Chosen.
 const HOLD_RTT: u32 = 8;
+/// Symbols leave room for repairs with keys up to this one, whose key takes two bytes. No policy of this
+/// crate needs as many repairs of a generation.
+const FAR_KEY: u16 = 0x3fff;
+
 /// Content of a slot, except FEEDBACK.
 pub(super) enum Slot {
     Ping,
@@ -251,6 +255,33 @@ impl Connection {
     /// Chooses what a lane puts in a slot of `limit` bytes. `Break(None)` means that it must wait for the
     /// next batch.
     fn lane_slot(&mut self, now: Time, id: u32, limit: usize) -> ControlFlow<Option<Slot>> {
+        loop {
+            let slot = self.offered_slot(now, id, limit);
+            let is_source = matches!(slot, ControlFlow::Break(Some(Slot::Source(_))));
+            if !is_source || !self.withhold_source(now, id) {
+                return slot;
+            }
+        }
+    }
+
+    /// Under a code that is not systematic, gives the next source symbol to the policies and not to the peer.
+    /// Returns whether it did.
+    fn withhold_source(&mut self, now: Time, lane: u32) -> bool {
+        let profile = &self.agreed.profile;
+        let Some(of) = self.lanes.get_mut(lane) else { return false };
+        if profile.code.is_systematic() || of.sender.layout() != Layout::Generations {
+            return false;
+        }
+        let Some(id) = of.sender.withhold_source(now) else { return false };
+        self.on_source_sent(now, lane);
+        if let Some(of) = self.lanes.get_mut(lane) {
+            of.policies.on_source_settled(id, false);
+        }
+        true
+    }
+
+    /// The slot that policies and source symbols of the lane offer.
+    fn offered_slot(&mut self, now: Time, id: u32, limit: usize) -> ControlFlow<Option<Slot>> {
         let Some(lane) = self.lanes.get_mut(id) else { return ControlFlow::Continue(()) };
         if lane.sender.owes_base() && !lane.sender.has_source() {
             return ControlFlow::Break(Some(Slot::Base(id)));
@@ -272,7 +303,7 @@ impl Connection {
             if len <= limit {
                 // If nothing else can fill the slot, the slot would be lost, so the repair is computed at
                 // once.
-                let is_coming = lane.sender.is_coming(self.config.profile.code, &repair);
+                let is_coming = lane.sender.is_coming(&repair);
                 if !is_coming || !self.may_leave(now, id, limit) {
                     return ControlFlow::Break(Some(Slot::Repair(id, repair)));
                 }
@@ -365,10 +396,10 @@ impl Connection {
 
     /// Lets workers compute the repairs of a generation that the policy has just closed.
     fn make_ahead(&mut self, lane: u32) {
-        let (code, inline) = (self.config.profile.code, self.config.inline());
+        let inline = self.config.inline();
         let Some(Lane { sender, policies, .. }) = self.lanes.get_mut(lane) else { return };
         if let Some(closed) = policies.poll_closed() {
-            sender.make_ahead(code, closed, inline);
+            sender.make_ahead(closed, inline);
         }
     }
 
@@ -377,8 +408,9 @@ impl Connection {
         let Some(Lane { sender, .. }) = self.lanes.get(lane) else { return 0 };
         let first = SourceId(sender.sent().0 + sender.reach() as u64);
         let far = SourceId(sender.base().0.saturating_sub(sender.reach() as u64));
-        let id = RepairId { first, count: self.agreed.max_span, key: 0 };
-        let header = repair_header_len(lane, sender.layout(), id, far);
+        let id = RepairId { first, count: self.agreed.max_span, key: FAR_KEY };
+        let code = longest_parameters(self.agreed.profile.code, self.agreed.max_span);
+        let header = repair_header_len(lane, sender.layout(), code, id, far);
         let longest = (usize::from(self.path.mtu.current()) - PACKET_OVERHEAD - header).min(self.agreed.symbol_limit);
         match sender.layout() {
             Layout::Sliding => longest,
@@ -418,21 +450,27 @@ impl Connection {
                 } else {
                     self.write_first_slice(*lane, id, number, w)?
                 };
-                let changed = self.ask_policies(now, *lane, |policies, cx| {
-                    let before = policies.planned();
-                    policies.on_source_sent(cx);
-                    policies.planned().filter(|&planned| Some(planned) != before)
-                });
-                if let Some(planned) = changed.flatten() {
-                    self.tracer.record(now, || TraceEvent::Planned { lane: LaneId(*lane), planned });
-                }
-                self.make_ahead(*lane);
-                self.wake_writers(now);
+                self.on_source_sent(now, *lane);
                 Some(carried)
             }
             Slot::Slice(lane, slice) => self.write_slice(*lane, *slice, number, w),
             Slot::Repair(lane, repair) => self.write_repair(*lane, *repair, number, w),
         }
+    }
+
+    /// Tells the policies of a lane that a source symbol was sent for the first time, and what follows from
+    /// it.
+    fn on_source_sent(&mut self, now: Time, lane: u32) {
+        let changed = self.ask_policies(now, lane, |policies, cx| {
+            let before = policies.planned();
+            policies.on_source_sent(cx);
+            policies.planned().filter(|&planned| Some(planned) != before)
+        });
+        if let Some(planned) = changed.flatten() {
+            self.tracer.record(now, || TraceEvent::Planned { lane: LaneId(lane), planned });
+        }
+        self.make_ahead(lane);
+        self.wake_writers(now);
     }
 
     fn write_repair(&mut self, lane: u32, repair: Repair, number: u64, w: &mut Writer<'_>) -> Option<Carried> {
@@ -459,8 +497,8 @@ impl Connection {
                         (first.max(base), u16::try_from(left).ok()?, row.filter(|_| gone == 0))
                     }
                 };
-                let code = if row.is_some() { self.agreed.profile.code } else { Code::Rlc };
-                let id = sender.name_repair(code, first, count, row);
+                let code = code_of(row);
+                let id = sender.name_repair(code, first, count, row.map(|row| row.key));
                 write_repair_header(w, lane, sender.layout(), code, id, base, on_feedback).ok()?;
                 let len = sender.send_repair(code, id, on_feedback, number, w.spare()).ok()?;
                 w.advance(len).ok()?;
@@ -500,14 +538,19 @@ impl Connection {
     }
 }
 
+/// The code of a repair. Combinations that are not of a generation are random.
+fn code_of(row: Option<GenerationRow>) -> Code {
+    row.map_or(Code::Rlc, |row| row.code)
+}
+
 /// Length of the packet that carries a repair.
 fn packet_len(lane: u32, sender: &LaneSender, repair: &Repair) -> usize {
     match *repair {
         Repair::Resend(id) => source_len(lane, sender, id),
-        Repair::Coded { first, count, .. } => {
-            let id = RepairId { first, count, key: 0 };
+        Repair::Coded { first, count, row, .. } => {
+            let id = RepairId { first, count, key: row.map_or(0, |row| row.key) };
             PACKET_OVERHEAD
-                + repair_header_len(lane, sender.layout(), id, sender.base())
+                + repair_header_len(lane, sender.layout(), code_of(row), id, sender.base())
                 + sender.repair_len(first, count).unwrap_or(0)
         }
     }

@@ -140,8 +140,12 @@ impl Connection {
             // would send all of it before the first probe.
             let timeout = path.rtt.probe_timeout(MAX_FEEDBACK_DELAY);
             if !path.flight.is_empty() || self.lanes.is_lacking() {
-                let since =
-                    if path.flight.is_empty() { path.silence.last_eliciting } else { path.silence.waiting_since };
+                let since = if path.flight.is_empty() {
+                    // A source symbol that repairs replace was sent in no packet.
+                    path.silence.last_eliciting.max(self.lanes.last_source())
+                } else {
+                    path.silence.waiting_since
+                };
                 return Some(since + timeout);
             }
             // This end waits only for credit, which the peer repeats until it is acknowledged. So the probes

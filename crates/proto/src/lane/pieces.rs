@@ -351,7 +351,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use tidewire_codec::Limits;
+    use tidewire_codec::{Elimination, Limits};
 
     fn extent(stream: u64, offset: u64, len: usize) -> Extent {
         Extent { stream, offset, len }
@@ -376,7 +376,8 @@ mod tests {
     /// Compares random insertions, reads, copies and resets on three streams with a map of bytes.
     #[test]
     fn does_what_a_map_of_bytes_does() {
-        let mut decoder = Store::new(Limits { slot_len: 64, capacity: 64, max_span: 16, max_rows: 16 });
+        let mut decoder =
+            Store::new(Limits { slot_len: 64, capacity: 64, max_span: 16, max_rows: 16 }, Elimination::WhenStuck);
         for id in 0..64 {
             decoder.receive_source(SourceId(id), &[id as u8; 64]).expect("accepted");
         }

@@ -12,7 +12,7 @@ use core::ops::Range;
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use tidewire_codec::{Code, Limits, Reception, RepairId, SourceId};
+use tidewire_codec::{Code, Elimination, Limits, Reception, RepairId, SourceId};
 
 use super::job;
 use super::partial::Partials;
@@ -137,13 +137,21 @@ pub(crate) struct LaneReceiver {
 
 impl LaneReceiver {
     /// The receiver of `lane`. `slot_len` is the length of the longest symbol, `max_span` the longest span.
-    /// The ring may grow to `memory` bytes. Jobs of at most `inline` products run immediately.
-    pub fn new(lane: LaneId, slot_len: usize, max_span: u16, memory: usize, inline: usize) -> Self {
+    /// The ring may grow to `memory` bytes. Jobs of at most `inline` products run immediately. `elimination`
+    /// is for generations of sparse codes.
+    pub fn new(
+        lane: LaneId,
+        slot_len: usize,
+        max_span: u16,
+        memory: usize,
+        inline: usize,
+        elimination: Elimination,
+    ) -> Self {
         let (span, max_credit) = (usize::from(max_span), most_symbols(slot_len, memory));
         let max_rows = (max_credit / ROW_DIVISOR).clamp(span, ROW_SPANS * span);
         let limits = Limits { slot_len, capacity: SMALLEST_RING, max_span, max_rows };
         Self {
-            store: Store::new(limits),
+            store: Store::new(limits, elimination),
             slot_len,
             credit: Credit { now: INITIAL_CREDIT, max: max_credit, spare: usize::MAX },
             origins: VecDeque::new(),
@@ -301,7 +309,7 @@ impl LaneReceiver {
         if end <= self.store.end() {
             return Ok(());
         }
-        self.raise_credit(self.held());
+        self.raise_credit(self.store.held_beyond());
         let wanted = RING_FACTOR * (end.0 - base.0.min(self.edge.0));
         let wanted = wanted.min(self.credit.now as u64) as usize;
         if wanted > self.store.capacity() {
@@ -315,12 +323,6 @@ impl LaneReceiver {
         // Repairs of generations mix symbols below the base, back to the length of the longest span.
         self.store.release_before(floor.min(SourceId(base.0.saturating_sub(self.missing.region_len))));
         Ok(())
-    }
-
-    /// Number of symbols and rows held beyond the edge. Each of them arrived in its own packet.
-    fn held(&self) -> u64 {
-        let store = &self.store;
-        store.end().0.saturating_sub(store.reported().0 + store.rank_deficit())
     }
 
     /// Doubles the credit if `symbols` is more than a fraction of it.

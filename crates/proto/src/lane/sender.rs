@@ -44,6 +44,8 @@ enum Source {
     Lost,
     /// Lost and retransmitted. The retransmission is not known to be received or lost yet.
     Again,
+    /// Not sent: repairs replace it.
+    Withheld,
 }
 
 #[derive(Debug)]
@@ -186,17 +188,30 @@ impl LaneSender {
     /// Writes the send time into the symbol that [`Self::next_source`] named, marks it as sent, and returns
     /// its bytes.
     pub fn send_source(&mut self, now: Time) -> Option<(SourceId, &[u8])> {
+        let id = self.date_source(now, Source::Open)?;
+        self.symbol(id).map(|symbol| (id, symbol))
+    }
+
+    /// As [`Self::send_source`], for a symbol that no packet carries because the code replaces all source
+    /// symbols by repairs.
+    pub fn withhold_source(&mut self, now: Time) -> Option<SourceId> {
+        let id = self.date_source(now, Source::Withheld)?;
+        self.advance();
+        Some(id)
+    }
+
+    fn date_source(&mut self, now: Time, state: Source) -> Option<SourceId> {
         let id = self.ids.sent;
         let symbol = self.window.symbol_mut(id)?;
         let length = SymbolHeader::parse(symbol).ok()?.length;
         SymbolHeader { length, time: send_time(now) }.emit(symbol).ok()?;
-        self.sources.push_back(Source::Open);
+        self.sources.push_back(state);
         self.ids.sent = SourceId(id.0 + 1);
         // Mean over about eight symbols. A pause counts as a quarter of a second at most.
         let gap = now.since(self.pace.last).min(Duration::from_millis(250));
         self.pace.interval = (self.pace.interval * 7 + gap) / 8;
         self.pace.last = now;
-        self.symbol(id).map(|symbol| (id, symbol))
+        Some(id)
     }
 
     /// The bytes of a source symbol as they are sent. If bytes were withdrawn from it earlier, its end is
@@ -210,10 +225,10 @@ impl LaneSender {
     /// Returns the bytes of a source symbol that is out, and records that packet `packet` carries them again.
     pub fn resend(&mut self, id: SourceId, packet: u64) -> Option<&[u8]> {
         let index = self.index(id)?;
-        if self.sources[index] == Source::Lost {
+        if matches!(self.sources[index], Source::Lost | Source::Withheld) {
             self.sources[index] = Source::Again;
         }
-        self.repairs.push(RepairInFlight { packet, first: id, count: 1, on_feedback: true });
+        self.repairs.push(RepairInFlight { packet, first: id, count: 1, key: 0, on_feedback: true });
         self.symbol(id)
     }
 
@@ -310,12 +325,7 @@ impl LaneSender {
 
     /// Whether the peer reported the symbol as decoded.
     fn is_decoded(&self, id: SourceId) -> bool {
-        if id < self.reported.report.edge {
-            return true;
-        }
-        let runs = &self.reported.report.undecoded;
-        let run = runs.partition_point(|run| run.end <= id);
-        id < self.reported.report.end && runs.get(run).is_none_or(|run| run.start > id)
+        self.reported.report.is_decoded(id)
     }
 
     /// The lowest source symbol that is lost, is not known to be decoded, and has no retransmission in

@@ -292,7 +292,7 @@ impl Incoming {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidewire_codec::Limits;
+    use tidewire_codec::{Elimination, Limits};
 
     /// A stream with a window of `window` bytes, and its unread pieces.
     struct Reader {
@@ -324,7 +324,8 @@ mod tests {
     }
 
     fn decoder() -> Store {
-        let mut decoder = Store::new(Limits { slot_len: 64, capacity: 16, max_span: 16, max_rows: 16 });
+        let mut decoder =
+            Store::new(Limits { slot_len: 64, capacity: 16, max_span: 16, max_rows: 16 }, Elimination::WhenStuck);
         for id in 0..4_u64 {
             let symbol: Vec<u8> = (0..10).map(|n| (id * 10 + n) as u8).collect();
             decoder.receive_source(SourceId(id), &symbol).expect("accepted");

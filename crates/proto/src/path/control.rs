@@ -73,9 +73,10 @@ pub trait RateController: Send + fmt::Debug {
     fn on_fate(&mut self, _number: u64, _lost: bool) {}
     /// Packets were lost.
     fn on_loss(&mut self, _loss: &LossSample) {}
-    /// The peer counted more packets with a congestion mark. The newest acknowledged packet was sent at
-    /// `sent`. A mark counts as much as a loss, and all marks of a round trip count as one (RFC 9002 section
-    /// 7.1; RFC 8311 lets an experiment react less strongly).
+    /// The peer counted more packets with a congestion mark. `sent` is when the oldest of the packets left
+    /// that this report newly acknowledges: any of them may be marked, and no mark of a packet that left
+    /// before the window fell should lower it again. A mark counts as much as a loss, and all marks of a
+    /// round trip count as one (RFC 9002 section 7.1; RFC 8311 lets an experiment react less strongly).
     fn on_ecn(&mut self, _now: Time, _sent: Time) {}
     /// What the sender may send now.
     fn budget(&self) -> Budget;

@@ -2,7 +2,7 @@
 
 use tidewire_codec::Code;
 
-use super::{Delivery, Layout, Named, Profile};
+use super::{Delivery, Elimination, Layout, Named, Profile};
 use crate::rate::RateControl;
 use crate::redundancy::Redundancy;
 
@@ -17,6 +17,7 @@ pub(super) const NAMED: Named = Named {
 pub const ARQ: Profile = Profile {
     code: Code::Rlc,
     layout: Layout::Sliding,
+    elimination: Elimination::WhenStuck,
     redundancy: Redundancy::ARQ,
     rate_control: RateControl::Bbr,
     delivery: Delivery::AsComplete,

@@ -6,7 +6,7 @@
 use tidewire_codec::Code;
 
 use super::mismatch::MOST_CAUCHY;
-use super::{Delivery, Layout, Named, Profile};
+use super::{Delivery, Elimination, Layout, Named, Profile};
 use crate::rate::RateControl;
 use crate::redundancy::{Proactive, Redundancy, parse_block};
 
@@ -27,6 +27,7 @@ pub const fn block(k: u16, r: u16) -> Profile {
     Profile {
         code: if k.saturating_add(r) <= MOST_CAUCHY { Code::Cauchy } else { Code::Rlc16 },
         layout: Layout::Generations,
+        elimination: Elimination::WhenStuck,
         redundancy: Redundancy::new(Proactive::Block { k, r }),
         rate_control: RateControl::Bbr,
         delivery: Delivery::AsComplete,

@@ -9,7 +9,7 @@ use core::fmt;
 use tidewire_codec::Code;
 
 use super::{Layout, Profile};
-use crate::redundancy::{Answer, Proactive, Redundancy};
+use crate::redundancy::{Answer, Proactive, Redundancy, SphinxBlocks};
 use crate::wire::code_name;
 
 /// Maximum number of source and repair symbols in a generation under a Cauchy code over GF(2^8): its 256
@@ -26,8 +26,12 @@ pub enum Mismatch {
     NeedsSliding(Proactive),
     /// The answer mixes any adjacent symbols, but the lane is in generations.
     AnswerNeedsSliding(Answer),
+    /// The answer is for the blocks of `sphinx`.
+    AnswerNeedsBlocks(Answer),
     /// The code has rows for closed generations only, but the lane slides.
     CodeNeedsGenerations(Code),
+    /// The code does not send source symbols, and the redundancy has no repairs that replace them.
+    CodeNeedsBlocks(Code),
     /// A Cauchy code has fewer rows than `k` and `r` together need.
     TooFewRows {
         /// Source symbols of a generation.
@@ -43,7 +47,8 @@ impl fmt::Display for Mismatch {
             Self::NeedsGenerations(proactive) => {
                 write!(
                     f,
-                    "redundancy {proactive} needs generations, but this profile slides: take the profile block:K,R"
+                    "redundancy {proactive} needs generations, but this profile slides: take the profile block:K,R or \
+                     sphinx"
                 )
             }
             Self::NeedsSliding(proactive) => write!(
@@ -56,15 +61,23 @@ impl fmt::Display for Mismatch {
                 "the answer {answer} needs a sliding window, but this profile is in generations: take the answer open \
                  or resend"
             ),
+            Self::AnswerNeedsBlocks(answer) => {
+                write!(f, "the answer {answer} is for the blocks of sphinx: take the profile sphinx")
+            }
             Self::CodeNeedsGenerations(code) => write!(
                 f,
                 "code {} needs generations, but this profile slides: take the code rlc, or the profile block:K,R",
                 code_name(*code)
             ),
+            Self::CodeNeedsBlocks(code) => write!(
+                f,
+                "code {} sends repairs instead of source symbols: take the redundancy sphinx:K or block:K,R",
+                code_name(*code)
+            ),
             Self::TooFewRows { k, r } => write!(
                 f,
-                "code cauchy has {MOST_CAUCHY} source and repair symbols in a generation at most, and block:{k},{r} \
-                 needs {}: take the code rlc16, or smaller blocks",
+                "code cauchy has {MOST_CAUCHY} source and repair symbols in a generation at most, and {k} with {r} are \
+                 {}: take the code rlc16, or smaller blocks",
                 u32::from(*k) + u32::from(*r)
             ),
         }
@@ -88,8 +101,16 @@ impl Profile {
                 let is_custom = matches!(proactive, Proactive::Custom(_)) || matches!(answer, Answer::Custom(_));
                 if is_custom { Ok(()) } else { Err(Mismatch::CodeNeedsGenerations(code)) }
             }
+            (Layout::Generations, code, Proactive::None) if !code.is_systematic() => {
+                Err(Mismatch::CodeNeedsBlocks(code))
+            }
             (Layout::Generations, Code::Cauchy, Proactive::Block { k, r }) if k.saturating_add(r) > MOST_CAUCHY => {
                 Err(Mismatch::TooFewRows { k, r })
+            }
+            (Layout::Generations, Code::Cauchy, Proactive::Sphinx(SphinxBlocks { symbols: k, .. }))
+                if k >= MOST_CAUCHY =>
+            {
+                Err(Mismatch::TooFewRows { k, r: 1 })
             }
             _ => Ok(()),
         }
@@ -99,15 +120,21 @@ impl Profile {
     pub(crate) fn check_layout(&self) -> Result<(), Mismatch> {
         let Redundancy { proactive, answer } = self.redundancy;
         match (self.layout, proactive) {
-            (Layout::Generations, Proactive::None | Proactive::Block { .. }) => match answer {
+            (Layout::Generations, Proactive::None | Proactive::Block { .. } | Proactive::Sphinx(_)) => match answer {
                 Answer::Open | Answer::Resend => Ok(()),
+                Answer::Icm(_) if matches!(proactive, Proactive::Sphinx(_)) => Ok(()),
+                Answer::Icm(_) => Err(Mismatch::AnswerNeedsBlocks(answer)),
                 answer => Err(Mismatch::AnswerNeedsSliding(answer)),
             },
             (Layout::Generations, Proactive::Every { .. } | Proactive::Adaptive) => {
                 Err(Mismatch::NeedsSliding(proactive))
             }
-            (Layout::Sliding, Proactive::Block { .. }) => Err(Mismatch::NeedsGenerations(proactive)),
-            (_, Proactive::Custom(_)) | (Layout::Sliding, _) => Ok(()),
+            (Layout::Sliding, Proactive::Block { .. } | Proactive::Sphinx(_)) => {
+                Err(Mismatch::NeedsGenerations(proactive))
+            }
+            (_, Proactive::Custom(_)) => Ok(()),
+            (Layout::Sliding, _) if matches!(answer, Answer::Icm(_)) => Err(Mismatch::AnswerNeedsBlocks(answer)),
+            (Layout::Sliding, _) => Ok(()),
         }
     }
 }
@@ -115,7 +142,11 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{STREAM, block};
+    use crate::profile::{SPHINX_PRINTED, STREAM, block, sphinx};
+    use crate::redundancy::Trigger;
+
+    const LT: Code = Code::Lt { c_milli: 100, delta_milli: 500 };
+    const ICM: Answer = Answer::Icm(Trigger::Settled);
 
     #[test]
     fn what_does_not_go_together_is_named_with_what_does() {
@@ -126,7 +157,15 @@ mod tests {
             (Profile { redundancy: block(32, 8).redundancy, ..STREAM }, ["block:32,8 needs generations", "block:K,R"]),
             (Profile { code: Code::Cauchy, ..STREAM }, ["code cauchy needs generations", "rlc"]),
             (Profile { code: Code::Rlc16, ..STREAM }, ["code rlc16 needs generations", "rlc"]),
-            (Profile { code: Code::Cauchy, ..block(250, 6) }, ["needs 256", "rlc16"]),
+            (Profile { code: Code::Cauchy, ..block(250, 6) }, ["250 with 6 are 256", "rlc16"]),
+            (Profile { code: Code::Cauchy, ..sphinx(255) }, ["255 with 1 are 256", "rlc16"]),
+            (Profile { code: LT, redundancy: Redundancy::ARQ, ..block(32, 8) }, ["code lt sends repairs", "sphinx:K"]),
+            (Profile { redundancy: sphinx(9).redundancy, ..STREAM }, ["sphinx:9 needs generations", "or sphinx"]),
+            (
+                Profile { redundancy: Redundancy { answer: ICM, ..every }, ..STREAM },
+                ["the answer icm", "profile sphinx"],
+            ),
+            (Profile { redundancy: Redundancy { answer: ICM, ..Redundancy::ARQ }, ..block(32, 8) }, ["icm", "sphinx"]),
             (
                 Profile {
                     redundancy: Redundancy { answer: Answer::Deficit, ..block(32, 8).redundancy },
@@ -142,5 +181,10 @@ mod tests {
             assert_eq!(Profile { code, ..block(247, 8) }.check(), Ok(()));
         }
         assert_eq!(block(1_024, 1_024).check(), Ok(()));
+        for code in [LT, Code::Cauchy, Code::Rlc, Code::SemiRandomLt { degree: 3 }] {
+            for profile in [sphinx(100), SPHINX_PRINTED] {
+                assert_eq!(Profile { code, ..profile }.check(), Ok(()));
+            }
+        }
     }
 }

@@ -9,17 +9,20 @@ mod arq;
 mod block;
 mod mismatch;
 mod policy;
+mod sphinx;
 mod stream;
 
 use core::fmt;
 use core::str::FromStr;
 
 use tidewire_codec::Code;
+pub use tidewire_codec::Elimination;
 
 pub use arq::ARQ;
 pub use block::block;
 pub use mismatch::Mismatch;
 pub(crate) use policy::Bounds;
+pub use sphinx::{SPHINX_PRINTED, sphinx};
 pub use stream::STREAM;
 
 use crate::rate::RateControl;
@@ -34,6 +37,8 @@ pub struct Profile {
     pub code: Code,
     /// Whether repairs mix any adjacent symbols, or closed generations.
     pub layout: Layout,
+    /// Whether this end solves for the symbols of a sparse code when peeling is stuck.
+    pub elimination: Elimination,
     /// Repairs sent before a loss is known, and repairs sent for reported deficits.
     pub redundancy: Redundancy,
     /// Limit of the bytes in flight, and the pace.
@@ -68,7 +73,7 @@ pub struct Named {
 
 impl Profile {
     /// All profiles. A new one is added only here.
-    pub const NAMED: &[Named] = &[stream::NAMED, arq::NAMED, block::NAMED];
+    pub const NAMED: &[Named] = &[stream::NAMED, arq::NAMED, block::NAMED, sphinx::NAMED];
 }
 
 impl Default for Profile {

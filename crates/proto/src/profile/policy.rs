@@ -8,7 +8,7 @@ use tidewire_codec::Code;
 
 use super::{Layout, Profile};
 use crate::redundancy::{Proactive, Redundancy};
-use crate::wire::{CodeSet, MAX_TEXT, code_name, parse_code};
+use crate::wire::{CodeName, CodeSet, MAX_TEXT, parse_code};
 
 /// Layouts by their names.
 const LAYOUTS: [(&str, Layout); 2] = [("sliding", Layout::Sliding), ("generations", Layout::Generations)];
@@ -38,7 +38,7 @@ impl Profile {
     /// The text that requests this profile; `None` if no text describes it.
     pub(crate) fn policy_text(&self) -> Option<String> {
         let (layout, _) = LAYOUTS.iter().find(|(_, layout)| *layout == self.layout)?;
-        let text = format!("{layout} {} {}", code_name(self.code), self.redundancy);
+        let text = format!("{layout} {} {}", CodeName(self.code), self.redundancy);
         // A custom policy has its own name, which no peer knows, and a number can be longer than a frame.
         (text.len() <= MAX_TEXT && self.with_policy(&text)?.coding() == self.coding()).then_some(text)
     }
@@ -59,7 +59,9 @@ impl Profile {
             Proactive::None | Proactive::Adaptive => 0.0,
             Proactive::Every { spacing } => 1.0 / (spacing - 1.0),
             Proactive::Block { k, r } if k <= bounds.max_span => f64::from(r) / f64::from(k),
-            Proactive::Block { .. } | Proactive::Custom(_) => return None,
+            // It keeps to this end's own bound of overhead.
+            Proactive::Sphinx(blocks) if blocks.symbols <= bounds.max_span => 0.0,
+            Proactive::Block { .. } | Proactive::Sphinx(_) | Proactive::Custom(_) => return None,
         };
         (share <= bounds.max_overhead && bounds.codes.contains(asked.code)).then_some(asked)
     }

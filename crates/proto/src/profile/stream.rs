@@ -3,7 +3,7 @@
 
 use tidewire_codec::Code;
 
-use super::{Delivery, Layout, Named, Profile};
+use super::{Delivery, Elimination, Layout, Named, Profile};
 use crate::rate::RateControl;
 use crate::redundancy::Redundancy;
 
@@ -18,6 +18,7 @@ pub(super) const NAMED: Named = Named {
 pub const STREAM: Profile = Profile {
     code: Code::Rlc,
     layout: Layout::Sliding,
+    elimination: Elimination::WhenStuck,
     redundancy: Redundancy::ADAPTIVE,
     rate_control: RateControl::Bbr,
     delivery: Delivery::AsComplete,

@@ -4,6 +4,7 @@
 //! lost packet even when a repair recovers its data (RFC 9265). The connection calls the controller for every
 //! packet, and the controller answers with a [`Budget`].
 
+mod aimd;
 mod bbr;
 mod cubic;
 mod fixed;
@@ -17,6 +18,7 @@ use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
+pub use aimd::{Aimd, AimdSteps};
 pub use bbr::Bbr;
 pub use cubic::Cubic;
 pub use fixed::Fixed;
@@ -59,6 +61,9 @@ pub enum RateControl {
     Cubic,
     /// NewReno (RFC 9002 section 7), the simplest controller. It takes every loss for congestion.
     NewReno,
+    /// Additive increase and multiplicative decrease at congestion marks. It takes losses for noise while the
+    /// network marks or the queue is short.
+    Aimd(AimdSteps),
     /// A fixed rate in bits per second. The user guarantees that the path carries it.
     Fixed {
         /// Bits per second, IP headers included.
@@ -70,13 +75,14 @@ pub enum RateControl {
 
 impl RateControl {
     /// Names that a user can write.
-    const NAMES: [&'static str; 4] = ["bbr", "cubic", "newreno", "fixed:25mbit"];
+    const NAMES: [&'static str; 5] = ["bbr", "cubic", "newreno", "aimd:1,80", "fixed:25mbit"];
 
     pub(crate) fn build(self) -> Box<dyn RateController> {
         match self {
             Self::Bbr => Box::new(Bbr::default()),
             Self::Cubic => Box::new(Cubic::default()),
             Self::NewReno => Box::new(NewReno::default()),
+            Self::Aimd(steps) => Box::new(Aimd::new(steps)),
             Self::Fixed { bits_per_second } => Box::new(Fixed::new(bits_per_second)),
             Self::Custom(custom) => custom.build(),
         }
@@ -89,6 +95,7 @@ impl fmt::Display for RateControl {
             Self::Bbr => f.write_str("bbr"),
             Self::Cubic => f.write_str("cubic"),
             Self::NewReno => f.write_str("newreno"),
+            Self::Aimd(steps) => steps.fmt(f),
             Self::Fixed { bits_per_second } => write!(f, "fixed:{bits_per_second}bit"),
             Self::Custom(custom) => custom.fmt(f),
         }
@@ -101,6 +108,8 @@ impl fmt::Display for RateControl {
 pub enum BadRateControl {
     /// The name is unknown.
     Name(String),
+    /// The steps after `aimd:` are not steps.
+    Steps(String),
     /// The rate after `fixed:` is not a rate.
     Rate(UnitError),
     /// The rate after `fixed:` is below 8 kbit/s.
@@ -114,6 +123,11 @@ impl fmt::Display for BadRateControl {
                 let allowed = nearest(name, &RateControl::NAMES);
                 write!(f, "unknown rate control {name:?}{allowed}; fixed is a rate that the path must carry")
             }
+            Self::Steps(text) => write!(
+                f,
+                "bad steps {text:?} of aimd; write them like aimd:1,80 (packets by which the window grows in a round \
+                 trip, at least 1, and the percentage of it that is left after congestion, 1 to 99)"
+            ),
             Self::Rate(error) => write!(f, "the rate of fixed: {error}"),
             Self::TooLow(rate) => write!(f, "the rate of fixed is {rate}; write at least 8kbit"),
         }
@@ -130,6 +144,11 @@ impl FromStr for RateControl {
             ("bbr", _) => Ok(Self::Bbr),
             ("cubic", _) => Ok(Self::Cubic),
             ("newreno", _) => Ok(Self::NewReno),
+            ("aimd", _) => Ok(Self::Aimd(AimdSteps::MARKED)),
+            (_, Some(("aimd", steps))) => {
+                let bad = || BadRateControl::Steps(steps.to_owned());
+                AimdSteps::parse(steps).map(Self::Aimd).ok_or_else(bad)
+            }
             (_, Some(("fixed", rate))) => {
                 let rate: Rate = rate.parse().map_err(BadRateControl::Rate)?;
                 let bits_per_second = rate.bits_per_second();
@@ -154,10 +173,23 @@ mod tests {
         {
             assert_eq!((name.parse(), control.to_string().as_str()), (Ok(control), name));
         }
+        let aimd = RateControl::Aimd(AimdSteps::PRINTED);
+        assert_eq!((aimd.to_string().as_str(), "aimd:1,50".parse()), ("aimd:1,50", Ok(aimd)));
+        assert_eq!("aimd".parse(), Ok(RateControl::Aimd(AimdSteps::MARKED)));
         let fixed = RateControl::Fixed { bits_per_second: 25_000_000 };
         assert_eq!("fixed:25mbit".parse(), Ok(fixed));
         assert_eq!(fixed.to_string().parse(), Ok(fixed));
-        for bad in ["", "cubik", "fixed", "fixed:25", "fixed:mbit", "fixed:0bit", "fixed:99999999999999999999bit"] {
+        for bad in [
+            "",
+            "cubik",
+            "aimd:",
+            "aimd:1,0",
+            "fixed",
+            "fixed:25",
+            "fixed:mbit",
+            "fixed:0bit",
+            "fixed:99999999999999999999bit",
+        ] {
             assert!(bad.parse::<RateControl>().is_err(), "{bad}");
         }
     }

@@ -101,7 +101,8 @@ impl LossWindow {
         before + (self.bytes / UNUSED_DIVISOR).max(LEAST_WINDOW) >= self.bytes
     }
 
-    fn is_slow_start(&self) -> bool {
+    /// Whether the window is below its threshold and doubles in a round trip.
+    pub fn is_slow_start(&self) -> bool {
         self.bytes < self.threshold
     }
 
@@ -129,6 +130,11 @@ impl LossWindow {
     pub fn budget(&self) -> Budget {
         let gain = if self.is_slow_start() { SLOW_START_PACING_GAIN } else { PACING_GAIN };
         Budget { window: self.bytes, pacing: (self.rate() as f64 * gain) as u64 }
+    }
+
+    /// Queueing delay of the newest packet.
+    pub fn queue(&self) -> Duration {
+        self.queue
     }
 
     /// See [`super::RateController::is_congested`].

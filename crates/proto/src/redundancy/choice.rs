@@ -6,7 +6,8 @@
 use core::fmt;
 use core::str::FromStr;
 
-use super::{Answer, Proactive};
+use super::{Answer, Proactive, SphinxBlocks, Trigger};
+use crate::model::sphinx;
 
 /// A pair of policies: proactive repair and answers to feedback. Every combination is valid.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,6 +31,8 @@ impl Redundancy {
             Proactive::Adaptive => Answer::Planned,
             // The block policy sends its own answers.
             Proactive::Block { .. } => Answer::Open,
+            Proactive::Sphinx(SphinxBlocks { threshold: None, .. }) => Answer::Icm(Trigger::Settled),
+            Proactive::Sphinx(_) => Answer::Icm(Trigger::PRINTED),
             Proactive::Every { .. } | Proactive::Custom(_) => Answer::Deficit,
         };
         Self { proactive, answer }
@@ -67,8 +70,9 @@ impl fmt::Display for BadRedundancy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "bad redundancy {:?}; known: none, every:5 (one packet in 5 is repair; above 1), adaptive, and block:32,8 in the profile \
-             block; each may be followed by what answers a loss: ,open (nothing), ,resend, ,deficit or ,planned",
+            "bad redundancy {:?}; known: none, every:5 (one packet in 5 is repair; above 1), adaptive, and block:32,8, \
+             sphinx:100 or sphinx:100,0.5 in generations; each may be followed by what answers a loss: ,open (nothing), \
+             ,resend, ,deficit or ,planned, and after sphinx ,icm, ,icm:2/3 or ,block-sack",
             self.0
         )
     }
@@ -80,10 +84,7 @@ impl FromStr for Redundancy {
     type Err = BadRedundancy;
 
     fn from_str(text: &str) -> Result<Self, BadRedundancy> {
-        let ending = Answer::NAMED.iter().find_map(|&(name, answer)| {
-            let proactive = text.strip_suffix(name)?.strip_suffix(',')?;
-            Some((proactive, answer))
-        });
+        let ending = text.rsplit_once(',').and_then(|(proactive, name)| Some((proactive, Answer::parse(name)?)));
         let (proactive, answer) = ending.map_or((text, None), |(proactive, answer)| (proactive, Some(answer)));
         let proactive = parse_proactive(proactive).ok_or_else(|| BadRedundancy(text.to_owned()))?;
         let usual = Self::new(proactive);
@@ -101,6 +102,7 @@ fn parse_proactive(text: &str) -> Option<Proactive> {
             (spacing.is_finite() && spacing > 1.0).then_some(Proactive::Every { spacing })
         }
         "block" => parse_block(rest).map(|(k, r)| Proactive::Block { k, r }),
+        "sphinx" => parse_sphinx(rest).map(Proactive::Sphinx),
         _ => None,
     }
 }
@@ -116,19 +118,30 @@ pub(crate) fn parse_block(text: &str) -> Option<(u16, u16)> {
     ((1..=MOST).contains(&k) && r <= MOST).then_some((k, r))
 }
 
+/// Parses `K` or `K,T`: source symbols of a block and the threshold of the printed equations.
+pub(crate) fn parse_sphinx(text: &str) -> Option<SphinxBlocks> {
+    let (symbols, threshold) = text.split_once(',').map_or((text, None), |(symbols, rest)| (symbols, Some(rest)));
+    let symbols = symbols.parse().ok().filter(|symbols| (1..=MOST).contains(symbols))?;
+    let threshold = match threshold {
+        None => None,
+        Some(text) => Some(text.parse().ok().filter(|&threshold| sphinx::is_threshold(threshold))?),
+    };
+    Some(SphinxBlocks { symbols, threshold })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn any_pair_has_a_text_and_the_usual_answer_is_not_written() {
-        let proactive = ["none", "every:5", "every:2.5", "adaptive", "block:32,8"];
+        let proactive = ["none", "every:5", "every:2.5", "adaptive", "block:32,8", "sphinx:100", "sphinx:256,0.5"];
         for proactive in proactive {
             let usual: Redundancy = proactive.parse().expect(proactive);
             assert_eq!(usual.to_string(), proactive);
-            for (name, answer) in Answer::NAMED {
+            for name in ["open", "resend", "deficit", "planned", "icm", "icm:1/3", "icm:2/3", "block-sack"] {
                 let pair: Redundancy = format!("{proactive},{name}").parse().expect(proactive);
-                assert_eq!((pair.proactive, pair.answer), (usual.proactive, answer));
+                assert_eq!((pair.proactive, Some(pair.answer)), (usual.proactive, Answer::parse(name)));
                 assert_eq!(pair.to_string().parse(), Ok(pair));
             }
         }
@@ -143,6 +156,12 @@ mod tests {
             "block:32",
             "block:0,8",
             "none:3",
+            "sphinx",
+            "sphinx:0",
+            "sphinx:1025",
+            "sphinx:100,1",
+            "sphinx:100,nan",
+            "sphinx:100,icm:2",
             "open",
         ] {
             assert!(bad.parse::<Redundancy>().is_err(), "{bad}");

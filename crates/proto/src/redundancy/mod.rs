@@ -24,11 +24,11 @@ use tidewire_codec::{Code, SourceId};
 use crate::Time;
 use crate::path::LossEstimate;
 
-pub use answer::{Answer, AnswerPolicy};
-pub(crate) use choice::parse_block;
+pub use answer::{Answer, AnswerPolicy, Trigger};
 pub use choice::{BadRedundancy, Redundancy};
+pub(crate) use choice::{parse_block, parse_sphinx};
 pub use plan::{Plan, Planned, Planner, Target};
-pub use proactive::{Closed, Proactive, ProactivePolicy};
+pub use proactive::{Closed, Proactive, ProactivePolicy, SphinxBlocks};
 pub use report::Report;
 pub(crate) use report::{MAX_REGIONS, MAX_RUNS};
 
@@ -48,12 +48,21 @@ pub enum Repair {
         first: SourceId,
         /// Symbols in the span.
         count: u16,
-        /// The row of the lane's code, over a whole generation. `None` means a random combination; the lane
-        /// chooses its key by counting.
-        row: Option<u16>,
+        /// The repair symbol of a whole generation. `None` means a random combination; the lane chooses its
+        /// key by counting.
+        row: Option<GenerationRow>,
         /// True if the repair answers a reported deficit; false if it is proactive.
         on_feedback: bool,
     },
+}
+
+/// Names a repair symbol of a generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GenerationRow {
+    /// The code. All repairs of a generation have the same one.
+    pub code: Code,
+    /// The key.
+    pub key: u16,
 }
 
 impl Repair {
@@ -75,6 +84,8 @@ pub struct RepairInFlight {
     pub first: SourceId,
     /// Symbols in its span. A retransmitted source symbol counts as a span of one.
     pub count: u16,
+    /// Key of the repair symbol; 0 for a retransmitted source symbol.
+    pub key: u16,
     /// True if the repair answers a reported deficit; false if it is proactive.
     pub on_feedback: bool,
 }
@@ -82,7 +93,7 @@ pub struct RepairInFlight {
 impl RepairInFlight {
     /// Placeholder for a repair that is no longer in flight. It covers no symbol and answers no deficit.
     pub(crate) fn blank(packet: u64) -> Self {
-        Self { packet, first: SourceId(u64::MAX), count: 0, on_feedback: false }
+        Self { packet, first: SourceId(u64::MAX), count: 0, key: 0, on_feedback: false }
     }
 
     /// Whether this entry is a placeholder.
@@ -156,7 +167,7 @@ pub struct CodingLimits {
     pub max_overhead: f64,
     /// The user's latency target, if there is one.
     pub target: Option<Target>,
-    /// The code of the lane. It defines the repair rows of a generation.
+    /// The code of the lane's profile, for the repairs of a generation.
     pub code: Code,
 }
 
@@ -237,6 +248,11 @@ impl Policies {
         self.answer.on_source_settled(id, arrived);
     }
 
+    /// Called when a source symbol that was sent again is known to be received or lost.
+    pub fn on_resent_settled(&mut self, id: SourceId, arrived: bool) {
+        self.answer.on_resent_settled(id, arrived);
+    }
+
     /// Called when a coded repair is known to be received or lost.
     pub fn on_repair_settled(&mut self, repair: &RepairInFlight, arrived: bool) {
         self.proactive.on_repair_settled(repair, arrived);
@@ -256,7 +272,9 @@ impl Policies {
     /// Returns a generation that was closed since the last call. Call this after each call that can close
     /// one.
     pub fn poll_closed(&mut self) -> Option<Closed> {
-        self.proactive.poll_closed()
+        let closed = self.proactive.poll_closed()?;
+        self.answer.on_closed(&closed);
+        Some(closed)
     }
 
     /// The newest decision of the planner; `None` for policies without one.

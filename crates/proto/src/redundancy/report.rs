@@ -49,6 +49,15 @@ impl Report {
         self.regions.reserve(MAX_REGIONS.saturating_sub(self.regions.len()));
     }
 
+    /// Whether the report says that the symbol is decoded.
+    pub fn is_decoded(&self, id: SourceId) -> bool {
+        if id < self.edge {
+            return true;
+        }
+        let run = self.undecoded.partition_point(|run| run.end <= id);
+        id < self.end && self.undecoded.get(run).is_none_or(|run| run.start > id)
+    }
+
     /// One past the highest id that the receiver has seen.
     pub fn seen(&self) -> SourceId {
         self.regions.last().map_or(self.end, |(region, _)| region.end)

@@ -9,7 +9,7 @@ use core::fmt;
 use tidewire_codec::{Code, RepairId, SourceId};
 
 use super::bytes::{Full, Reader, Truncated, VARINT_MAX, Writer, varint_len};
-use super::code::{code_of, code_point};
+use super::code::{code_len, read_code, write_code};
 use super::feedback::Feedback;
 use super::header::ConnectionId;
 
@@ -385,8 +385,7 @@ fn source<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed> {
 
 fn repair<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed> {
     let lane = number(r, "lane")?;
-    let point = r.u8()?;
-    let code = code_of(point).ok_or(Malformed::UnknownCode(point))?;
+    let code = read_code(r)?;
     let first = r.varint()?;
     let count = r.varint()?;
     if !(1..=MAX_SPAN).contains(&count) || first.saturating_add(count) > VARINT_MAX {
@@ -439,13 +438,14 @@ pub fn write_source_header(
 }
 
 /// Bytes of [`write_repair_header`].
-pub const fn repair_header_len(lane: u32, layout: Layout, id: RepairId, base: SourceId) -> usize {
+pub const fn repair_header_len(lane: u32, layout: Layout, code: Code, id: RepairId, base: SourceId) -> usize {
     let key = match layout {
         Layout::Sliding => 2,
         Layout::Generations => varint_len(id.key as u64),
     };
-    // Type, code.
-    2_usize
+    // Type.
+    1_usize
+        .saturating_add(code_len(code))
         .saturating_add(key)
         .saturating_add(varint_len(lane as u64))
         .saturating_add(varint_len(id.first.0))
@@ -475,11 +475,10 @@ pub fn write_repair_header(
 ) -> Result<(), Full> {
     debug_assert!(base <= base_from(layout, id), "base {base:?} above span {id:?}");
     debug_assert!(u64::from(id.count) <= MAX_SPAN && id.count > 0, "{id:?} is no span for the wire");
-    debug_assert!(code_point(code).is_some(), "{code:?} has no code point");
     w.atomically(|w| {
         w.u8(layout.kind(if on_feedback { kind::REPAIR_ON_FEEDBACK } else { kind::REPAIR }))?;
         w.varint(lane.into())?;
-        w.u8(code_point(code).ok_or(Full)?)?;
+        write_code(w, code)?;
         w.varint(id.first.0)?;
         w.varint(id.count.into())?;
         match layout {

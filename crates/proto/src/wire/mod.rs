@@ -23,7 +23,8 @@ mod header;
 mod symbol;
 
 pub use bytes::{Full, Reader, Truncated, VARINT_MAX, Writer, varint_len};
-pub use code::{CodeSet, code_name, parse_code};
+pub(crate) use code::longest_parameters;
+pub use code::{CodeName, CodeSet, code_name, parse_code};
 pub use feedback::{
     EcnCounts, Feedback, LaneReport, Lanes, MAX_LANES, MAX_LIMITS, MAX_RANGES, MAX_REGIONS, MAX_RUNS, Received,
     Regions, Runs, StreamLimits,

@@ -18,6 +18,7 @@ mod records;
 mod resets;
 mod silence;
 mod small;
+mod sphinx;
 mod steps;
 mod streams;
 mod target;

@@ -23,7 +23,7 @@ use tidewire_sim::rebinding::{Rebinding, Rebound};
 use tidewire_sim::report::Trial;
 use tidewire_units::{Probability, Rate};
 
-use super::changing;
+use super::{blocks, changing};
 
 /// Handshake and idle timeouts, longer than any fault.
 const GIVE_UP: Duration = Duration::from_secs(600);
@@ -39,6 +39,8 @@ pub enum Generator {
     /// Like the second. A third of the ends send in generations of any length, or of changing length, and
     /// coding jobs leave some connections and return late, in any order.
     Third,
+    /// Like the third. A third of the ends send blocks after Sphinx under any of the codes.
+    Fourth,
 }
 
 /// The name of a case, in text `GENERATOR:NUMBER`; a number alone is one of the first generator.
@@ -53,6 +55,7 @@ impl Seed {
             // Any odd factor gives each number a different value. This one is SplitMix64's.
             Generator::Second => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0002_0000_0000_0000,
             Generator::Third => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0003_0000_0000_0000,
+            Generator::Fourth => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0004_0000_0000_0000,
         }
     }
 }
@@ -69,6 +72,7 @@ impl FromStr for Seed {
     fn from_str(text: &str) -> Result<Self, ParseIntError> {
         match text.split_once(':') {
             Some(("3", number)) => Ok(Self(Generator::Third, number.parse()?)),
+            Some(("4", number)) => Ok(Self(Generator::Fourth, number.parse()?)),
             Some(("2", number)) => Ok(Self(Generator::Second, number.parse()?)),
             Some(("1", number)) => Ok(Self(Generator::First, number.parse()?)),
             _ => Ok(Self(Generator::First, text.parse()?)),
@@ -157,6 +161,9 @@ impl Case {
         let random = trial.link.forward.jitter * 2 + trial.link.forward.reorder.by * 2;
         if seed.0 >= Generator::Third {
             generations(draw, &mut trial, rtt);
+        }
+        if seed.0 >= Generator::Fourth {
+            blocks::choose(draw, &mut trial, loss.max(other_loss));
         }
         // The credit of a lane continues when the result of a job is there.
         let late = trial.jobs.unwrap_or_default();
@@ -353,7 +360,7 @@ impl Draw {
         z ^ (z >> 31)
     }
 
-    fn real(&mut self, from: f64, to: f64) -> f64 {
+    pub fn real(&mut self, from: f64, to: f64) -> f64 {
         from + (to - from) * (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
@@ -366,7 +373,7 @@ impl Draw {
         from + (to - from) * self.real(0.0, 1.0).powi(2)
     }
 
-    fn chance(&mut self, probability: f64) -> bool {
+    pub fn chance(&mut self, probability: f64) -> bool {
         self.real(0.0, 1.0) < probability
     }
 

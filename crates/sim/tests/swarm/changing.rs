@@ -7,7 +7,9 @@ use std::collections::VecDeque;
 
 use tidewire_codec::{Code, SourceId};
 use tidewire_proto::profile::{Layout, Profile, STREAM};
-use tidewire_proto::redundancy::{Answer, Closed, CodingContext, Proactive, ProactivePolicy, Redundancy, Repair};
+use tidewire_proto::redundancy::{
+    Answer, Closed, CodingContext, GenerationRow, Proactive, ProactivePolicy, Redundancy, Repair,
+};
 use tidewire_proto::{Custom, Time};
 
 use super::case::Draw;
@@ -45,9 +47,10 @@ impl Changing {
         Self { draw, size, filling: SourceId(0), owed: VecDeque::new(), news: None }
     }
 
-    fn close(&mut self, sent: SourceId) {
+    fn close(&mut self, sent: SourceId, code: Code) {
         let count = (sent.0 - self.filling.0) as u16;
-        let closed = Closed { first: self.filling, count, repairs: count.div_ceil(SHARE) };
+        let repairs = count.div_ceil(SHARE);
+        let closed = Closed { first: self.filling, count, code, repairs };
         self.owed.push_back((closed, 0));
         (self.filling, self.news, self.size) = (sent, Some(closed), 1 + self.draw.below(LONGEST));
     }
@@ -56,18 +59,19 @@ impl Changing {
 impl ProactivePolicy for Changing {
     fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
         if cx.sent.0 - self.filling.0 >= self.size.min(cx.limits.max_span.into()) {
-            self.close(cx.sent);
+            self.close(cx.sent, cx.limits.code);
         }
     }
 
     fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
         if self.poll_timeout(cx).is_some_and(|at| at <= cx.now) {
-            self.close(cx.sent);
+            self.close(cx.sent, cx.limits.code);
         }
-        while let Some((Closed { first, count, repairs }, sent)) = self.owed.front_mut() {
+        while let Some((Closed { first, count, code, repairs }, sent)) = self.owed.front_mut() {
             if *sent < *repairs && first.plus(u64::from(*count)) > cx.base {
+                let row = GenerationRow { code: *code, key: *sent };
                 *sent += 1;
-                return Some(Repair::Coded { first: *first, count: *count, row: Some(*sent - 1), on_feedback: false });
+                return Some(Repair::Coded { first: *first, count: *count, row: Some(row), on_feedback: false });
             }
             self.owed.pop_front();
         }

@@ -70,6 +70,8 @@ pub struct PeelingDecoder {
     is_known: Vec<bool>,
     /// Number of known source symbols.
     known: u16,
+    /// Number of those that repair symbols gave.
+    revealed: u16,
     equations: Vec<Equation>,
     /// Payloads of the equations, one after the other.
     payloads: Vec<u8>,
@@ -108,6 +110,7 @@ impl PeelingDecoder {
             symbols: vec![0; count * len],
             is_known: vec![false; count],
             known: 0,
+            revealed: 0,
             equations: Vec::new(),
             payloads: Vec::new(),
             mixed_in: vec![Vec::new(); count],
@@ -184,6 +187,19 @@ impl PeelingDecoder {
         self.known
     }
 
+    /// Number of further symbols that it needs: of independent ones with [`Elimination::WhenStuck`],
+    /// otherwise of source symbols, since a decoder that only peels cannot tell what its repair symbols are
+    /// worth.
+    pub fn deficit(&self) -> u16 {
+        let count = self.generation.count();
+        self.echelon.as_ref().map_or(count - self.known, |echelon| count - echelon.rank() as u16)
+    }
+
+    /// Number of repair symbols that it keeps and that gave no source symbol yet.
+    pub fn pending(&self) -> usize {
+        self.equations.len().saturating_sub(self.revealed.into())
+    }
+
     /// Whether all source symbols are known.
     pub fn is_recovered(&self) -> bool {
         self.known == self.generation.count()
@@ -229,6 +245,7 @@ impl PeelingDecoder {
         if !self.is_known[usize::from(index)] {
             let payload = &self.payloads[place * self.len..][..self.len];
             self.symbols[usize::from(index) * self.len..][..self.len].copy_from_slice(payload);
+            self.revealed += 1;
             self.learn(index);
         }
     }
@@ -280,6 +297,7 @@ impl PeelingDecoder {
             self.symbols[usize::from(index) * self.len..][..self.len].copy_from_slice(payload);
             self.is_known[usize::from(index)] = true;
             self.known += 1;
+            self.revealed += 1;
         }
     }
 }

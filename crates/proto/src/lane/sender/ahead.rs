@@ -81,8 +81,8 @@ impl Ahead {
 impl LaneSender {
     /// Called when a policy closed a generation. Makes a job for its repairs, unless they take at most
     /// `inline` products. Repairs beyond the bound are computed when they are sent.
-    pub fn make_ahead(&mut self, code: Code, closed: Closed, inline: usize) {
-        let Closed { first, count, repairs } = closed;
+    pub fn make_ahead(&mut self, closed: Closed, inline: usize) {
+        let Closed { first, count, code, repairs } = closed;
         let room = usize::from(self.window.span()).saturating_sub(self.ahead.count);
         let repairs = repairs.min(u16::try_from(room).unwrap_or(u16::MAX));
         let Ok(len) = self.window.repair_len(first, count) else { return };
@@ -123,10 +123,10 @@ impl LaneSender {
 
     /// Whether a proactive repair should wait until a worker has computed it. An answer never waits, because
     /// the peer needs it now.
-    pub fn is_coming(&self, code: Code, repair: &Repair) -> bool {
+    pub fn is_coming(&self, repair: &Repair) -> bool {
         match *repair {
-            Repair::Coded { first, count, row: Some(key), on_feedback: false } => {
-                self.ahead.is_coming(code, RepairId { first, count, key })
+            Repair::Coded { first, count, row: Some(row), on_feedback: false } => {
+                self.ahead.is_coming(row.code, RepairId { first, count, key: row.key })
             }
             _ => false,
         }
@@ -137,6 +137,7 @@ impl LaneSender {
 mod tests {
     use super::*;
     use crate::Time;
+    use crate::redundancy::GenerationRow;
     use crate::wire::Layout;
 
     const SPAN: u16 = 16;
@@ -154,7 +155,7 @@ mod tests {
     }
 
     fn closed(first: u64, repairs: u16) -> Closed {
-        Closed { first: SourceId(first), count: 8, repairs }
+        Closed { first: SourceId(first), count: 8, code: Code::Cauchy, repairs }
     }
 
     fn send(lane: &mut LaneSender, key: u16) -> Vec<u8> {
@@ -167,9 +168,10 @@ mod tests {
     #[test]
     fn repairs_made_ahead_are_those_that_would_be_computed_and_no_byte_is_copied_for_them() {
         let (mut ahead, mut inline) = (lane(8), lane(8));
-        ahead.make_ahead(Code::Cauchy, closed(0, 3), 0);
-        let repair = Repair::Coded { first: SourceId(0), count: 8, row: Some(1), on_feedback: false };
-        assert!(ahead.has_job() && ahead.is_coming(Code::Cauchy, &repair));
+        ahead.make_ahead(closed(0, 3), 0);
+        let row = GenerationRow { code: Code::Cauchy, key: 1 };
+        let repair = Repair::Coded { first: SourceId(0), count: 8, row: Some(row), on_feedback: false };
+        assert!(ahead.has_job() && ahead.is_coming(&repair));
         let job = ahead.poll_job().expect("a batch");
         for (id, symbol) in (0..).map(SourceId).zip(&job.sources) {
             assert_eq!(symbol.as_ptr(), ahead.window.symbol(id).expect("kept").as_ptr());
@@ -177,7 +179,7 @@ mod tests {
         // A repair that is sent before its batch is computed.
         assert_eq!(send(&mut ahead, 0), send(&mut inline, 0));
         ahead.handle_job(job.run());
-        assert!(!ahead.is_coming(Code::Cauchy, &repair) && ahead.ahead.memory() > 0);
+        assert!(!ahead.is_coming(&repair) && ahead.ahead.memory() > 0);
         (1..5).for_each(|key| assert_eq!(send(&mut ahead, key), send(&mut inline, key), "{key}"));
     }
 
@@ -185,7 +187,7 @@ mod tests {
     fn what_is_made_ahead_is_bounded_and_forgotten_with_its_generation() {
         let mut lane = lane(32);
         for first in [0, 8, 16, 24] {
-            lane.make_ahead(Code::Cauchy, closed(first, 6), 0);
+            lane.make_ahead(closed(first, 6), 0);
         }
         let mut made: Vec<_> = core::iter::from_fn(|| lane.poll_job()).collect();
         // The third generation gets only the repairs that the span leaves room for.
@@ -200,7 +202,7 @@ mod tests {
     #[test]
     fn what_is_cheap_is_computed_when_it_is_sent() {
         let mut lane = lane(8);
-        lane.make_ahead(Code::Cauchy, closed(0, 2), 2 * 8 * 512);
+        lane.make_ahead(closed(0, 2), 2 * 8 * 512);
         assert!(!lane.has_job());
     }
 }

@@ -52,7 +52,13 @@ mod tests {
     fn filled() -> InFlight {
         let mut list = InFlight::default();
         for packet in 0..COUNT {
-            list.push(RepairInFlight { packet, first: SourceId(packet), count: 1, on_feedback: packet % 2 == 0 });
+            list.push(RepairInFlight {
+                packet,
+                first: SourceId(packet),
+                count: 1,
+                key: 0,
+                on_feedback: packet % 2 == 0,
+            });
         }
         list
     }

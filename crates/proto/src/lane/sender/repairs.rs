@@ -48,8 +48,10 @@ impl LaneSender {
         packet: u64,
         out: &mut [u8],
     ) -> Result<usize, EncodeError> {
+        let RepairId { first, count, key } = id;
+        let in_flight = RepairInFlight { packet, first, count, key, on_feedback };
         if let Some(len) = self.ahead.take(code, id, out) {
-            self.repairs.push(RepairInFlight { packet, first: id.first, count: id.count, on_feedback });
+            self.repairs.push(in_flight);
             return Ok(len);
         }
         let more = self.are_more_to_follow(id) && code == Code::Rlc && id.key == self.keys.last;
@@ -64,7 +66,7 @@ impl LaneSender {
             Code::Rlc => self.window.write_prepared(&mut self.keys.prepared, id, out)?,
             _ => self.window.write_repair(code, id, out)?,
         };
-        self.repairs.push(RepairInFlight { packet, first: id.first, count: id.count, on_feedback });
+        self.repairs.push(in_flight);
         Ok(len)
     }
 

@@ -10,7 +10,7 @@ use core::ops::{Range, RangeBounds};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use tidewire_codec::{Code, Generation, Reception, RepairId, SourceId};
+use tidewire_codec::{Code, Elimination, Generation, Reception, RepairId, SourceId};
 
 use super::lacking::Lacking;
 use super::progress::Progress;
@@ -23,6 +23,8 @@ pub(crate) struct Generations {
     slot_len: usize,
     /// Length of the longest generation.
     max_span: u16,
+    /// For generations of sparse codes.
+    elimination: Elimination,
     /// Number of ids for which symbols are kept, once all of them are known.
     capacity: usize,
     /// The lowest id whose symbol is kept.
@@ -42,10 +44,18 @@ pub(crate) struct Generations {
     jobs: VecDeque<Decode>,
     /// Ids from `reported` to the end that FEEDBACK reports as missing.
     lacking: Lacking,
-    /// Number of rows of all open generations.
-    rows: u64,
+    repairs: Repairs,
     /// Number of symbols and rows held.
     held: usize,
+}
+
+/// Repairs of all open generations.
+#[derive(Debug, Default)]
+struct Repairs {
+    /// By how much the ranks exceed the numbers of known source symbols.
+    rows: u64,
+    /// Number of repairs that gave no source symbol yet. Larger than `rows` if the receiver only peels.
+    pending: u64,
 }
 
 /// A generation of which a repair was received.
@@ -68,10 +78,11 @@ impl Open {
 
 impl Generations {
     /// Starts at `edge`. Symbols have at most `slot_len` bytes, generations at most `max_span` symbols.
-    pub fn new(slot_len: usize, max_span: u16, capacity: usize, edge: SourceId) -> Self {
+    pub fn new(slot_len: usize, max_span: u16, elimination: Elimination, capacity: usize, edge: SourceId) -> Self {
         Self {
             slot_len,
             max_span,
+            elimination,
             capacity,
             floor: edge.0,
             symbols: VecDeque::new(),
@@ -82,7 +93,7 @@ impl Generations {
             fresh: VecDeque::new(),
             jobs: VecDeque::new(),
             lacking: Lacking::default(),
-            rows: 0,
+            repairs: Repairs::default(),
             held: 0,
         }
     }
@@ -97,10 +108,8 @@ impl Generations {
         self.put(id.0, Arc::new(symbol.to_vec()), false);
         self.lacking.remove(id.0..id.0 + 1);
         if let Some(open) = self.containing(id.0) {
-            let index = open.index(id.0);
-            open.progress.add_source(index, symbol)?;
-            let first = open.generation.first().0;
-            self.settle(first);
+            let (first, index) = (open.generation.first().0, open.index(id.0));
+            self.take(first, |progress| progress.add_source(index, symbol))?;
         }
         self.advance();
         Ok(Reception::Innovative)
@@ -123,15 +132,42 @@ impl Generations {
             return Ok(Reception::Redundant);
         }
         self.open(code, id, symbol.len())?;
-        let Some(open) = self.open.get_mut(&first) else { return Err(CloseCode::Internal) };
-        if !open.progress.add_repair(id, symbol)? {
+        if !self.take(first, |progress| progress.add_repair(id, symbol))? {
             return Ok(Reception::Redundant);
         }
-        self.held += 1;
-        self.rows += 1;
-        self.settle(first);
         self.advance();
         Ok(Reception::Innovative)
+    }
+
+    /// Lets an open generation take a symbol, and settles it.
+    fn take<T>(
+        &mut self,
+        first: u64,
+        symbol: impl FnOnce(&mut Progress) -> Result<T, CloseCode>,
+    ) -> Result<T, CloseCode> {
+        let open = self.open.get_mut(&first).ok_or(CloseCode::Internal)?;
+        let (rows, kept) = (open.progress.rows() as u64, open.progress.kept());
+        let pending = open.progress.pending() as u64;
+        let taken = symbol(&mut open.progress)?;
+        self.repairs.rows = self.repairs.rows - rows + open.progress.rows() as u64;
+        self.repairs.pending = self.repairs.pending - pending + open.progress.pending() as u64;
+        self.held = self.held - kept + open.progress.kept();
+        self.take_peeled(first);
+        self.settle(first);
+        Ok(taken)
+    }
+
+    /// Takes the symbols that were peeled or eliminated since the last call.
+    fn take_peeled(&mut self, first: u64) {
+        let (floor, symbols) = (self.floor, &self.symbols);
+        let is_lacking = |id: u64| symbols.get((id - floor) as usize).is_some_and(Option::is_none);
+        let Some(decoder) = self.open.get_mut(&first).and_then(|open| open.progress.news()) else { return };
+        let lacking = (0..).zip(first..).take(decoder.generation().count().into()).filter(|&(_, id)| is_lacking(id));
+        let known: Vec<_> = lacking.filter_map(|(index, id)| Some((id, decoder.symbol(index)?.to_vec()))).collect();
+        for (id, symbol) in known {
+            self.put(id, Arc::new(symbol), true);
+            self.lacking.remove(id..id + 1);
+        }
     }
 
     /// Finds the generation of a repair, or opens it with the source symbols received so far.
@@ -147,7 +183,7 @@ impl Generations {
         let generation = generation.map_err(|_| CloseCode::Protocol)?;
         self.reach(end);
         let arrived = (first..end).filter(|&id| self.slot(id).is_some()).count();
-        let mut progress = Progress::new(generation, len, arrived)?;
+        let mut progress = Progress::new(generation, len, arrived, self.elimination)?;
         for (index, id) in (0..).zip(first..end) {
             if let Some(symbol) = self.slot(id) {
                 progress.add_source(index, symbol)?;
@@ -164,7 +200,8 @@ impl Generations {
             return;
         }
         let rows = open.progress.rows();
-        self.rows -= rows as u64;
+        self.repairs.rows -= rows as u64;
+        self.repairs.pending -= open.progress.pending() as u64;
         let (generation, end) = (open.generation, open.end());
         let progress = core::mem::take(&mut open.progress);
         self.lacking.remove(first..end);
@@ -183,7 +220,7 @@ impl Generations {
                     .decoded()
                     .for_each(|(index, symbol)| self.put(first + u64::from(index), Arc::new(symbol), true));
             }
-            Progress::Done => {}
+            Progress::Peeled { .. } | Progress::Done => {}
         }
     }
 
@@ -258,8 +295,9 @@ impl Generations {
         }
         while self.open.first_key_value().is_some_and(|(_, open)| open.end() <= self.edge) {
             if let Some((_, open)) = self.open.pop_first() {
-                self.held -= open.progress.rows();
-                self.rows -= open.progress.rows() as u64;
+                self.held -= open.progress.kept();
+                self.repairs.rows -= open.progress.rows() as u64;
+                self.repairs.pending -= open.progress.pending() as u64;
             }
         }
     }
@@ -335,7 +373,12 @@ impl Generations {
     }
 
     pub fn rank_deficit(&self) -> u64 {
-        self.lacking.count().saturating_sub(self.rows)
+        self.lacking.count().saturating_sub(self.repairs.rows)
+    }
+
+    /// Number of symbols from `reported` on and of repairs that are held.
+    pub fn held_beyond(&self) -> u64 {
+        (self.end().0 + self.repairs.pending).saturating_sub(self.reported + self.lacking.count())
     }
 
     /// See [`tidewire_codec::Decoder::region_deficits`]. Rows count in the region in which their generation

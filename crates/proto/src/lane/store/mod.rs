@@ -12,7 +12,7 @@ mod tests;
 
 use core::ops::{Range, RangeBounds};
 
-use tidewire_codec::{Code, DecodeError, Decoded, Decoder, Limits, Reception, RepairId, SourceId};
+use tidewire_codec::{Code, DecodeError, Decoded, Decoder, Elimination, Limits, Reception, RepairId, SourceId};
 
 use super::job;
 use crate::close::CloseCode;
@@ -26,6 +26,8 @@ pub(crate) struct Store {
     engine: Engine,
     /// The layout of the first symbol; `None` before it.
     layout: Option<Layout>,
+    /// For generations of sparse codes.
+    elimination: Elimination,
 }
 
 #[derive(Debug)]
@@ -50,8 +52,8 @@ macro_rules! either {
 }
 
 impl Store {
-    pub fn new(limits: Limits) -> Self {
-        Self { engine: Engine::Sliding(Box::new(Decoder::new(limits))), layout: None }
+    pub fn new(limits: Limits, elimination: Elimination) -> Self {
+        Self { engine: Engine::Sliding(Box::new(Decoder::new(limits))), layout: None, elimination }
     }
 
     /// Called when a symbol of this layout was received. The first symbol decides the layout; a different
@@ -61,7 +63,8 @@ impl Store {
             return Err(CloseCode::Protocol);
         }
         if let (Engine::Sliding(decoder), Layout::Generations) = (&self.engine, layout) {
-            let generations = Generations::new(slot_len, max_span, decoder.capacity(), decoder.edge());
+            let generations =
+                Generations::new(slot_len, max_span, self.elimination, decoder.capacity(), decoder.edge());
             self.engine = Engine::Generations(Box::new(generations));
         }
         Ok(())
@@ -177,6 +180,14 @@ impl Store {
     /// Number of independent symbols needed to decode everything seen so far.
     pub fn rank_deficit(&self) -> u64 {
         either!(&self.engine, engine => engine.rank_deficit())
+    }
+
+    /// Number of symbols and rows held beyond [`Self::reported`]. Each arrived in a packet of its own.
+    pub fn held_beyond(&self) -> u64 {
+        match &self.engine {
+            Engine::Sliding(decoder) => decoder.end().0.saturating_sub(decoder.edge().0 + decoder.rank_deficit()),
+            Engine::Generations(generations) => generations.held_beyond(),
+        }
     }
 
     /// See [`Decoder::region_deficits`].

@@ -2,11 +2,12 @@
 //!
 //! If the symbols are long, their repairs are kept for a job that decodes them on a worker. If the symbols
 //! are short and most are lost, making a plan costs more than applying it. Then the rows hold the bytes, and
-//! no job is made.
+//! no job is made. Under a sparse code the symbols are peeled as they arrive: that costs a few XORs, and each
+//! symbol is known as early as possible.
 
 use std::sync::Arc;
 
-use tidewire_codec::{Generation, Rank, RepairId, ShortDecoder};
+use tidewire_codec::{Elimination, Generation, PeelingDecoder, Rank, RepairId, ShortDecoder};
 
 use crate::close::CloseCode;
 use crate::lane::job::Symbol;
@@ -18,6 +19,8 @@ pub(super) enum Progress {
     Names { rank: Rank, repairs: Vec<(u16, Symbol)> },
     /// Rows that hold bytes, and the number of rows.
     Bytes { decoder: ShortDecoder, rows: usize },
+    /// Symbols of a sparse code, and how many of them were known when the store last took them.
+    Peeled { decoder: Box<PeelingDecoder>, taken: u16 },
     /// Recovered: a job or the store has taken the content. Nothing received later is innovative.
     #[default]
     Done,
@@ -25,8 +28,17 @@ pub(super) enum Progress {
 
 impl Progress {
     /// Creates the progress of a generation with repairs of `len` bytes, of which `arrived` source symbols
-    /// were received. The caller must add those symbols.
-    pub fn new(generation: Generation, len: usize, arrived: usize) -> Result<Self, CloseCode> {
+    /// were received. The caller must add those symbols. `elimination` is for sparse codes.
+    pub fn new(
+        generation: Generation,
+        len: usize,
+        arrived: usize,
+        elimination: Elimination,
+    ) -> Result<Self, CloseCode> {
+        if generation.code().is_sparse() {
+            let decoder = PeelingDecoder::new(generation, len, elimination).map_err(|_| CloseCode::Internal)?;
+            return Ok(Self::Peeled { decoder: Box::new(decoder), taken: 0 });
+        }
         let most_are_lost = 4 * arrived <= usize::from(generation.count());
         if most_are_lost && ShortDecoder::is_for(generation, len) {
             let decoder = ShortDecoder::new(generation, len).map_err(|_| CloseCode::Internal)?;
@@ -43,6 +55,7 @@ impl Progress {
             Self::Names { rank, .. } => rank.add_source(index).map_err(|_| CloseCode::Internal)?,
             // A source symbol that is longer than the repairs contradicts them.
             Self::Bytes { decoder, .. } => decoder.add_source(index, symbol).map_err(|_| CloseCode::Protocol)?,
+            Self::Peeled { decoder, .. } => decoder.add_source(index, symbol).map_err(|_| CloseCode::Protocol)?,
             Self::Done => false,
         };
         Ok(())
@@ -66,7 +79,19 @@ impl Progress {
                 *rows += usize::from(is_new);
                 Ok(is_new)
             }
+            Self::Peeled { decoder, .. } => decoder.add_repair(id.key, symbol).map_err(|_| CloseCode::Protocol),
             Self::Done => Ok(false),
+        }
+    }
+
+    /// The decoder of a sparse code, if more symbols are known than at the last call.
+    pub fn news(&mut self) -> Option<&PeelingDecoder> {
+        match self {
+            Self::Peeled { decoder, taken } if *taken < decoder.known() => {
+                *taken = decoder.known();
+                Some(decoder)
+            }
+            _ => None,
         }
     }
 
@@ -80,16 +105,36 @@ impl Progress {
         match self {
             Self::Names { rank, .. } => rank.is_recovered(),
             Self::Bytes { decoder, .. } => decoder.is_recovered(),
+            Self::Peeled { decoder, .. } => decoder.is_recovered(),
             Self::Done => true,
         }
     }
 
-    /// Number of repairs that raised the rank.
+    /// By how much the rank exceeds the number of known source symbols.
     pub fn rows(&self) -> usize {
         match self {
             Self::Names { repairs, .. } => repairs.len(),
             Self::Bytes { rows, .. } => *rows,
+            Self::Peeled { decoder, .. } => {
+                usize::from(decoder.generation().count() - decoder.known() - decoder.deficit())
+            }
             Self::Done => 0,
+        }
+    }
+
+    /// Number of repairs that were taken and gave no source symbol yet.
+    pub fn pending(&self) -> usize {
+        match self {
+            Self::Peeled { decoder, .. } => decoder.pending(),
+            _ => self.rows(),
+        }
+    }
+
+    /// Number of repairs that are kept beside what [`Self::memory`] counts.
+    pub fn kept(&self) -> usize {
+        match self {
+            Self::Peeled { .. } => 0,
+            _ => self.rows(),
         }
     }
 
@@ -98,6 +143,7 @@ impl Progress {
         match self {
             Self::Names { rank, .. } => rank.memory(),
             Self::Bytes { decoder, .. } => decoder.memory(),
+            Self::Peeled { decoder, .. } => decoder.memory(),
             Self::Done => 0,
         }
     }

@@ -1,7 +1,7 @@
 //! Tests the store of generations against a minimal sender.
 
 use proptest::prelude::*;
-use tidewire_codec::{Code, Generation, Reception, RepairId, SourceId};
+use tidewire_codec::{Code, Elimination, Generation, Reception, RepairId, SourceId};
 
 use super::generations::Generations;
 use crate::close::CloseCode;
@@ -45,7 +45,7 @@ proptest! {
             generations.push((first, count, 0_u16, 0_u16));
             first += u64::from(count);
         }
-        let mut store = Generations::new(SLOT, 20, 1_024, SourceId(0));
+        let mut store = Generations::new(SLOT, 20, Elimination::WhenStuck, 1_024, SourceId(0));
         let (mut jobs, mut results, mut known) = (Vec::new(), results.into_iter(), 0);
         for pick in picks {
             if left.is_empty() {
@@ -99,7 +99,7 @@ proptest! {
 
 #[test]
 fn a_job_holds_the_symbols_of_the_store_themselves() {
-    let mut store = Generations::new(SLOT, 20, 256, SourceId(0));
+    let mut store = Generations::new(SLOT, 20, Elimination::WhenStuck, 256, SourceId(0));
     for (repair, id, symbol) in packets(Code::Cauchy, 0, 10, 4).into_iter().skip(4) {
         let received = match repair {
             None => store.receive_source(SourceId(id), &symbol),
@@ -118,7 +118,7 @@ fn a_job_holds_the_symbols_of_the_store_themselves() {
 #[test]
 fn what_contradicts_an_earlier_generation_is_the_peers_fault() {
     let id = |first, count| RepairId { first: SourceId(first), count, key: 0 };
-    let mut store = Generations::new(SLOT, 20, 256, SourceId(0));
+    let mut store = Generations::new(SLOT, 20, Elimination::WhenStuck, 256, SourceId(0));
     assert_eq!(store.receive_repair(Code::Cauchy, id(10, 10), &[1; 8]), Ok(Reception::Innovative));
     for wrong in [id(5, 6), id(19, 2), id(10, 9), id(12, 3), id(0, 40)] {
         assert_eq!(store.receive_repair(Code::Cauchy, wrong, &[1; 8]), Err(CloseCode::Protocol), "{wrong:?}");
@@ -134,7 +134,7 @@ fn what_contradicts_an_earlier_generation_is_the_peers_fault() {
 
 #[test]
 fn what_was_reported_is_decoded_whatever_the_base() {
-    let mut store = Generations::new(SLOT, 20, 256, SourceId(0));
+    let mut store = Generations::new(SLOT, 20, Elimination::WhenStuck, 256, SourceId(0));
     for (repair, id, symbol) in packets(Code::Rlc16, 0, 10, 4).into_iter().skip(4) {
         let received = match repair {
             None => store.receive_source(SourceId(id), &symbol),
@@ -166,7 +166,7 @@ proptest! {
         let generation = Generation::new(code, 64).expect("fits").at(SourceId(64)).expect("fits");
         let mut repairs = vec![[0; 4]; 80];
         generation.encode(&sources, 0, &mut repairs).expect("right lengths");
-        let mut store = Generations::new(SLOT, 64, 256, SourceId(64));
+        let mut store = Generations::new(SLOT, 64, Elimination::WhenStuck, 256, SourceId(64));
         for &index in &early {
             prop_assert!(store.receive_source(SourceId(64 + index), &symbol(index)).is_ok());
         }
@@ -190,7 +190,7 @@ proptest! {
 
 #[test]
 fn a_source_symbol_longer_than_short_repairs_is_the_peers_fault() {
-    let mut store = Generations::new(SLOT, 64, 256, SourceId(0));
+    let mut store = Generations::new(SLOT, 64, Elimination::WhenStuck, 256, SourceId(0));
     let id = RepairId { first: SourceId(0), count: 64, key: 0 };
     assert_eq!(store.receive_repair(Code::Rlc16, id, &[1; 4]), Ok(Reception::Innovative));
     assert_eq!(store.receive_repair(Code::Rlc16, RepairId { key: 1, ..id }, &[1; 6]), Err(CloseCode::Protocol));

@@ -10,9 +10,11 @@
 //!
 //! [`Form::Printed`] reproduces the paper. Its degree reaches `n` when `p_avg + delta <= 1/n`. Then every
 //! repair mixes all source symbols, so all repairs of the block are the same symbol and together replace one
-//! loss. [`Form::Corrected`] limits the degree.
+//! loss. [`Form::Corrected`] limits the degree. `decoding.rs` replaces (4) and (5) for a receiver that
+//! eliminates.
 
 mod coverage;
+mod decoding;
 #[cfg(test)]
 mod tests;
 
@@ -156,10 +158,24 @@ impl Block {
     /// [`OutOfRange::Threshold`] if `threshold` is not in 1e-6 to 1 - 1e-9. The paper calls it `T` and gives
     /// no value.
     pub fn samples(&self, threshold: f64) -> Result<u32, OutOfRange> {
-        if !(MIN_THRESHOLD..=MAX_THRESHOLD).contains(&threshold) {
-            return Err(OutOfRange::Threshold(threshold));
-        }
+        check_threshold(threshold)?;
         Ok(Uncovered::new(self.symbols, self.lost()).until(threshold))
+    }
+
+    /// The repairs that go with `missing` retransmitted source symbols: (4) and (5) for the losses among
+    /// these, `q = missing p_avg`. The paper generates them "in a similar way" (section III-C1).
+    ///
+    /// # Errors
+    /// As [`degree`](Self::degree) and [`samples`](Self::samples).
+    pub fn compensation(
+        &self,
+        missing: u16,
+        threshold: f64,
+        form: Form,
+        rounding: Rounding,
+    ) -> Result<Plan, OutOfRange> {
+        let lost = snapped(f64::from(missing.min(self.symbols)) * self.loss).ceil() as u16;
+        self.plan_covering(lost, threshold, form, rounding)
     }
 
     /// The repairs for this block: equations (1), (4) and (5).
@@ -170,10 +186,24 @@ impl Block {
     /// # Errors
     /// As [`degree`](Self::degree) and [`samples`](Self::samples).
     pub fn plan(&self, threshold: f64, form: Form, rounding: Rounding) -> Result<Plan, OutOfRange> {
-        let (degree, samples) = (self.degree(form, rounding)?, self.samples(threshold)?);
-        let repairs = snapped(f64::from(samples) / (f64::from(degree) * (1.0 - self.loss))).ceil();
-        Ok(Plan { degree, lost: self.lost(), samples, repairs: repairs as u32 })
+        self.plan_covering(self.lost(), threshold, form, rounding)
     }
+
+    fn plan_covering(&self, lost: u16, threshold: f64, form: Form, rounding: Rounding) -> Result<Plan, OutOfRange> {
+        check_threshold(threshold)?;
+        let (degree, samples) = (self.degree(form, rounding)?, Uncovered::new(self.symbols, lost).until(threshold));
+        let repairs = snapped(f64::from(samples) / (f64::from(degree) * (1.0 - self.loss))).ceil();
+        Ok(Plan { degree, lost, samples, repairs: repairs as u32 })
+    }
+}
+
+/// Whether a probability of coverage is in range.
+pub fn is_threshold(threshold: f64) -> bool {
+    (MIN_THRESHOLD..=MAX_THRESHOLD).contains(&threshold)
+}
+
+fn check_threshold(threshold: f64) -> Result<(), OutOfRange> {
+    if is_threshold(threshold) { Ok(()) } else { Err(OutOfRange::Threshold(threshold)) }
 }
 
 /// Replaces a number that differs from a whole one by rounding errors only. `100 * 0.07` is the next number

@@ -1,6 +1,8 @@
 //! Answer policies: the repairs that a lane sends for losses the peer reported. One file for each policy.
 
 mod deficit;
+mod icm;
+mod known;
 mod open;
 mod planned;
 mod regions;
@@ -10,10 +12,11 @@ use core::fmt;
 
 use tidewire_codec::SourceId;
 
-use super::{CodingContext, Repair, RepairInFlight};
+use super::{Closed, CodingContext, Repair, RepairInFlight};
 use crate::{Custom, Time};
 
 pub use deficit::{Deficit, answer_deficit, resend_unseen};
+pub use icm::{Icm, Trigger};
 pub use open::Open;
 pub use planned::AsPlanned;
 pub(super) use planned::is_sparing;
@@ -27,6 +30,10 @@ pub trait AnswerPolicy: Send + fmt::Debug {
     /// Called when the first transmission of a source symbol is known to be received or lost. A symbol that
     /// was declared lost can still be reported as received later.
     fn on_source_settled(&mut self, _id: SourceId, _arrived: bool) {}
+    /// Called when a source symbol that was sent again is known to be received or lost.
+    fn on_resent_settled(&mut self, _id: SourceId, _arrived: bool) {}
+    /// Called when the proactive policy has closed a generation.
+    fn on_closed(&mut self, _closed: &Closed) {}
     /// Called when a coded repair is known to be received or lost.
     fn on_repair_settled(&mut self, _repair: &RepairInFlight, _arrived: bool) {}
     /// Returns the answer to send in a free slot. The caller must send it. This is called for each packet, so
@@ -52,14 +59,23 @@ pub enum Answer {
     /// Each reported deficit is answered with the same number of repairs plus the planner's margin. Used with
     /// `adaptive`.
     Planned,
+    /// The missing source symbols of a block that cannot be decoded are sent again, with repairs beside them.
+    /// Used with `sphinx`.
+    Icm(Trigger),
     /// A policy from outside this crate.
     Custom(Custom<dyn AnswerPolicy>),
 }
 
 impl Answer {
     /// Names that a user can write. Each is also the [`Display`](fmt::Display) text of the answer policy.
-    pub(super) const NAMED: [(&'static str, Self); 4] =
+    const NAMED: [(&'static str, Self); 4] =
         [("open", Self::Open), ("resend", Self::Resend), ("deficit", Self::Deficit), ("planned", Self::Planned)];
+
+    /// The answer policy with this name.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let named = Self::NAMED.iter().find(|(name, _)| *name == text).map(|&(_, answer)| answer);
+        named.or_else(|| Trigger::parse(text).map(Self::Icm))
+    }
 
     pub(super) fn build(self) -> Box<dyn AnswerPolicy> {
         match self {
@@ -67,6 +83,7 @@ impl Answer {
             Self::Resend => Box::new(Resend),
             Self::Deficit => Box::new(Deficit::default()),
             Self::Planned => Box::new(AsPlanned::default()),
+            Self::Icm(trigger) => Box::new(Icm::new(trigger)),
             Self::Custom(custom) => custom.build(),
         }
     }
@@ -74,8 +91,10 @@ impl Answer {
 
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Self::Custom(custom) = self {
-            return custom.fmt(f);
+        match self {
+            Self::Custom(custom) => return custom.fmt(f),
+            Self::Icm(trigger) => return trigger.fmt(f),
+            _ => {}
         }
         let named = Self::NAMED.iter().find(|(_, answer)| answer == self);
         f.write_str(named.map_or("", |(name, _)| name))

@@ -137,7 +137,7 @@ mod tests {
             undecoded: vec![gap.clone()],
             ..Report::default()
         };
-        let answers = [RepairInFlight { packet: 0, first: gap.start, count: 40, on_feedback: true }; 4];
+        let answers = [RepairInFlight { packet: 0, first: gap.start, count: 40, key: 0, on_feedback: true }; 4];
         let (mut policy, mut planner) = (AsPlanned::default(), Planner::default());
         let mut is_answered = |report, sent, in_flight| {
             let mut cx = context(report, 0.1, 1.0, false);
@@ -158,7 +158,7 @@ mod tests {
         let gap = SourceId(10)..SourceId(12);
         let report =
             Report { edge: gap.start, end: SourceId(100), deficit: 2, undecoded: vec![gap], ..Report::default() };
-        let answer = RepairInFlight { packet: 0, first: SourceId(10), count: 40, on_feedback: true };
+        let answer = RepairInFlight { packet: 0, first: SourceId(10), count: 40, key: 0, on_feedback: true };
         let flying = [answer; 4];
         for under_way in 0..=4 {
             let mut cx = context(&report, 0.1, 1.0, false);

@@ -99,7 +99,10 @@ mod tests {
         let cx = context(&report, &[], 1_000);
         assert_eq!(answers(&mut regions, &cx), [130, 130, 512, 512, 512], "the last region is not settled yet");
         assert_eq!(answers(&mut regions, &cx), [0; 0], "each report is answered once");
-        let answer = |first, on_feedback| RepairInFlight { packet: 1, first: SourceId(first), count: 256, on_feedback };
+        let answer = |first, on_feedback| {
+            let first = SourceId(first);
+            RepairInFlight { packet: 1, first, count: 256, key: 0, on_feedback }
+        };
         let in_flight = [answer(0, true), answer(140, true), answer(512, true), answer(600, false)];
         let newer = Report { serial: 2, ..report.clone() };
         assert_eq!(answers(&mut regions, &context(&newer, &in_flight, 1_000)), [130, 512, 512]);

@@ -10,7 +10,7 @@ use tidewire_codec::{Code, RepairId, SourceId};
 
 use super::{Closed, ProactivePolicy};
 use crate::Time;
-use crate::redundancy::{CodingContext, Repair, RepairInFlight, Report};
+use crate::redundancy::{CodingContext, GenerationRow, Repair, RepairInFlight, Report};
 
 #[derive(Debug)]
 struct Generation {
@@ -46,14 +46,14 @@ impl Block {
         Self { k, r, filling: SourceId(0), lost: 0, closed: VecDeque::new(), news: None }
     }
 
-    fn close(&mut self, sent: SourceId) {
+    fn close(&mut self, sent: SourceId, code: Code) {
         let count = (sent.0 - self.filling.0) as u16;
         // A short generation gets a proportional number of repairs.
         let owed = (u32::from(self.r) * u32::from(count)).div_ceil(u32::from(self.k)) as u16;
         let first = core::mem::replace(&mut self.filling, sent);
         let lost = core::mem::take(&mut self.lost);
         self.closed.push_back(Generation { first, count, owed, sent: 0, lost, arrived: 0 });
-        self.news = Some(Closed { first, count, repairs: owed });
+        self.news = Some(Closed { first, count, code, repairs: owed });
     }
 
     fn idle_deadline(&self, cx: &CodingContext<'_>) -> Option<Time> {
@@ -64,10 +64,10 @@ impl Block {
 impl Generation {
     /// The repair for the next row of the code; `None` when all rows were sent.
     fn repair(&mut self, code: Code, on_feedback: bool) -> Option<Repair> {
-        let (first, count, row) = (self.first, self.count, self.sent);
-        code.check(RepairId { first, count, key: row }).ok()?;
-        self.sent = row.checked_add(1)?;
-        Some(Repair::Coded { first, count, row: Some(row), on_feedback })
+        let (first, count, key) = (self.first, self.count, self.sent);
+        code.check(RepairId { first, count, key }).ok()?;
+        self.sent = key.checked_add(1)?;
+        Some(Repair::Coded { first, count, row: Some(GenerationRow { code, key }), on_feedback })
     }
 
     /// Whether the generation lacks more symbols than are in flight for it. Call this when all its source
@@ -103,7 +103,7 @@ impl ProactivePolicy for Block {
         // A generation is one span. If the peer accepts only shorter spans, the generation is cut, and its
         // repairs are cut in proportion.
         if cx.sent.0 - self.filling.0 >= u64::from(self.k.min(cx.limits.max_span)) {
-            self.close(cx.sent);
+            self.close(cx.sent, cx.limits.code);
         }
     }
 
@@ -126,7 +126,7 @@ impl ProactivePolicy for Block {
 
     fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
         if self.idle_deadline(cx).is_some_and(|deadline| deadline <= cx.now) && self.filling < cx.sent {
-            self.close(cx.sent);
+            self.close(cx.sent, cx.limits.code);
         }
         while self.closed.front().is_some_and(|g| g.end() <= cx.base) {
             self.closed.pop_front();
@@ -176,7 +176,7 @@ mod tests {
         let mut in_flight = Vec::new();
         while let Some(Repair::Coded { first, count, on_feedback, .. }) = block.next(&context(report, &in_flight)) {
             assert!(in_flight.len() < 200, "the policy never stops sending answers");
-            in_flight.push(RepairInFlight { packet: in_flight.len() as u64, first, count, on_feedback });
+            in_flight.push(RepairInFlight { packet: in_flight.len() as u64, first, count, key: 0, on_feedback });
         }
         [0, 64, 128].map(|first| in_flight.iter().filter(|repair| repair.first.0 / 64 == first / 64).count())
     }
@@ -184,7 +184,7 @@ mod tests {
     fn three_generations(lost: &[u64]) -> Block {
         let mut block = Block::new(64, 0);
         for sent in [64, 128, 192] {
-            block.close(SourceId(sent));
+            block.close(SourceId(sent), Code::Cauchy);
         }
         lost.iter().for_each(|&id| block.on_source_settled(SourceId(id), false));
         block
@@ -212,7 +212,7 @@ mod tests {
         // The repair was requested but not sent.
         assert!(block.next(&context(&report, &[])).is_some());
         assert_eq!(answers(&mut block, &report), [1, 0, 0]);
-        let repair = RepairInFlight { packet: 0, first: SourceId(3), count: 61, on_feedback: true };
+        let repair = RepairInFlight { packet: 0, first: SourceId(3), count: 61, key: 0, on_feedback: true };
         block.on_repair_settled(&repair, true);
         assert_eq!(answers(&mut block, &report), [1, 0, 0]);
     }
@@ -221,7 +221,7 @@ mod tests {
     fn a_generation_whose_rows_are_all_sent_has_no_more() {
         let mut generation = Generation { first: SourceId(0), count: 3, owed: 0, sent: 0, lost: 0, arrived: 0 };
         let mut row = || match generation.repair(Code::Cauchy, true) {
-            Some(Repair::Coded { row, .. }) => row,
+            Some(Repair::Coded { row, .. }) => row.map(|row| row.key),
             other => panic!("{other:?}"),
         };
         assert!((0..253).all(|n| row() == Some(n)));

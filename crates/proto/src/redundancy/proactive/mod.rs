@@ -5,10 +5,11 @@ mod block;
 mod cap;
 mod every;
 mod none;
+mod sphinx;
 
 use core::fmt;
 
-use tidewire_codec::SourceId;
+use tidewire_codec::{Code, SourceId};
 
 use super::{CodingContext, Repair, RepairInFlight};
 use crate::{Custom, Time};
@@ -17,6 +18,7 @@ pub use adaptive::Adaptive;
 pub use block::Block;
 pub use every::Every;
 pub use none::NoRepair;
+pub use sphinx::{Sphinx, SphinxBlocks};
 
 /// A generation that is complete: no further symbol joins it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +27,9 @@ pub struct Closed {
     pub first: SourceId,
     /// Source symbols in it.
     pub count: u16,
-    /// Repairs that the policy will send in any case: the rows 0, 1, ... of the code.
+    /// The code of its repairs.
+    pub code: Code,
+    /// Number of repairs that the policy will send in any case, with keys from 0 up.
     pub repairs: u16,
 }
 
@@ -73,6 +77,8 @@ pub enum Proactive {
         /// Proactive repairs per generation.
         r: u16,
     },
+    /// Blocks whose repairs follow the measured loss rate.
+    Sphinx(SphinxBlocks),
     /// As much repair as the planner computes.
     Adaptive,
     /// A policy from outside this crate.
@@ -85,6 +91,7 @@ impl Proactive {
             Self::None => Box::new(NoRepair),
             Self::Every { spacing } => Box::new(Every::new(spacing)),
             Self::Block { k, r } => Box::new(Block::new(k, r)),
+            Self::Sphinx(blocks) => Box::new(Sphinx::new(blocks)),
             Self::Adaptive => Box::new(Adaptive::default()),
             Self::Custom(custom) => custom.build(),
         }
@@ -97,6 +104,7 @@ impl fmt::Display for Proactive {
             Self::None => f.write_str("none"),
             Self::Every { spacing } => write!(f, "every:{spacing}"),
             Self::Block { k, r } => write!(f, "block:{k},{r}"),
+            Self::Sphinx(blocks) => blocks.fmt(f),
             Self::Adaptive => f.write_str("adaptive"),
             Self::Custom(custom) => custom.fmt(f),
         }

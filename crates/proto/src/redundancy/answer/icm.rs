@@ -1,0 +1,500 @@
+//! Instantaneous compensation (Li and others, "Sphinx", 2019, section III-C1): when a block cannot be decoded
+//! from what arrived, its missing source symbols are sent again, with a few repairs beside them (ReFEC).
+//!
+//! The paper's receiver names every symbol that it recovered. FEEDBACK names every packet, so this policy
+//! computes what the receiver has: it decodes the coefficients of the acknowledged packets as the receiver
+//! decodes the symbols. Nothing more is needed when feedback is lost, because a later FEEDBACK names the
+//! same packets. Invariants: a block is first answered when no packet of it is in flight; a block is
+//! forgotten as soon as the acknowledged packets determine it.
+
+use core::fmt;
+use std::collections::VecDeque;
+
+use tidewire_codec::{Elimination, SourceId};
+
+use super::AnswerPolicy;
+use super::known::Known;
+use crate::Time;
+use crate::path::LossEstimate;
+use crate::redundancy::proactive::SphinxBlocks;
+use crate::redundancy::{Closed, CodingContext, GenerationRow, Repair, RepairInFlight};
+
+/// When an undecoded block of which no packet is in flight is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "these are the readings of one paper")]
+pub enum Trigger {
+    /// At once.
+    Settled,
+    /// The paper's rule: symbol-level feedback covers more than `blocks` blocks, the newest and undecoded
+    /// ones before it, and the newest has more than `symbols` recovered symbols. The paper has 2 and 3. Or a
+    /// later block is decoded (Block-SACK).
+    Symbols {
+        /// Blocks.
+        blocks: u8,
+        /// Symbols.
+        symbols: u16,
+    },
+    /// Only when a later block is decoded: the paper's system without its symbol-level feedback.
+    Blocks,
+}
+
+impl fmt::Display for Trigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Settled => f.write_str("icm"),
+            Self::Symbols { blocks, symbols } => write!(f, "icm:{blocks}/{symbols}"),
+            Self::Blocks => f.write_str("block-sack"),
+        }
+    }
+}
+
+impl Trigger {
+    /// The paper's rule with the paper's numbers.
+    pub const PRINTED: Self = Self::Symbols { blocks: 2, symbols: 3 };
+
+    /// Parses the text that [`Display`](fmt::Display) writes.
+    pub(in crate::redundancy) fn parse(text: &str) -> Option<Self> {
+        match text {
+            "icm" => Some(Self::Settled),
+            "block-sack" => Some(Self::Blocks),
+            _ => {
+                let (blocks, symbols) = text.strip_prefix("icm:")?.split_once('/')?;
+                Some(Self::Symbols { blocks: blocks.parse().ok()?, symbols: symbols.parse().ok()? })
+            }
+        }
+    }
+
+    /// What the receiver decodes: the paper's only peels.
+    fn elimination(self) -> Elimination {
+        if self == Self::Settled { Elimination::WhenStuck } else { Elimination::Never }
+    }
+
+    /// How many repairs go with symbols that are sent again.
+    fn compensation(self, count: u16, missing: u16, loss: &LossEstimate) -> u16 {
+        // The threshold with which (5) gives the 14 % that the paper reports (docs/sphinx.md section 2).
+        let threshold = (self != Self::Settled).then_some(0.5);
+        SphinxBlocks { symbols: count, threshold }.compensation(count, missing, loss)
+    }
+}
+
+/// A closed block that the peer may be unable to decode.
+#[derive(Debug)]
+struct Open {
+    closed: Closed,
+    known: Known,
+    /// Proactive repairs whose fate is known.
+    repairs_settled: u16,
+    /// Key of the next repair.
+    key: u16,
+    /// What is still to be sent: source symbols, then repairs.
+    resend: VecDeque<SourceId>,
+    repairs: u16,
+    /// Since when nothing of the block is in flight.
+    since: Option<Time>,
+}
+
+impl Open {
+    fn end(&self) -> SourceId {
+        self.closed.first.plus(self.closed.count.into())
+    }
+
+    fn contains(&self, id: SourceId) -> bool {
+        self.closed.first <= id && id < self.end()
+    }
+
+    /// Whether the fates of all its packets are known. Proactive repairs that were never sent, because the
+    /// path takes only shorter packets now, are no longer expected once a whole span of later symbols is
+    /// settled.
+    fn is_settled(&self, cx: &CodingContext<'_>) -> bool {
+        let are_sent =
+            self.repairs_settled >= self.closed.repairs || self.end().plus(cx.limits.max_span.into()) <= cx.settled;
+        let is_in_flight = |repair: &RepairInFlight| self.contains(repair.first) && !repair.is_blank();
+        self.end() <= cx.settled && are_sent && !cx.in_flight.iter().any(is_in_flight)
+    }
+
+    /// The next packet of its answer.
+    fn next(&mut self) -> Option<Repair> {
+        while let Some(id) = self.resend.pop_front() {
+            // Repairs may have revealed it in the meantime.
+            if !self.known.is_known((id.0 - self.closed.first.0) as u16) {
+                return Some(Repair::Resend(id));
+            }
+        }
+        self.repairs = self.repairs.checked_sub(1)?;
+        let Closed { first, count, code, .. } = self.closed;
+        let row = GenerationRow { code, key: self.key };
+        code.check(tidewire_codec::RepairId { first, count, key: self.key }).ok()?;
+        self.key = self.key.checked_add(1)?;
+        Some(Repair::Coded { first, count, row: Some(row), on_feedback: true })
+    }
+}
+
+/// The symbols that are in no closed block yet.
+#[derive(Debug, Default)]
+struct Filling {
+    first: SourceId,
+    /// Whether each symbol from the first up is known to have arrived.
+    arrived: VecDeque<bool>,
+    /// Number of those that arrived.
+    count: u16,
+}
+
+/// The policy; see the module.
+#[derive(Debug)]
+pub struct Icm {
+    trigger: Trigger,
+    /// Blocks that may be undecoded, in the order of their ids.
+    open: VecDeque<Open>,
+    filling: Filling,
+    /// One past the newest symbol of a block that is known to be decoded.
+    decoded: SourceId,
+    /// The newest block of which a symbol arrived: its first symbol, and the number of its known symbols.
+    newest: (SourceId, u16),
+}
+
+impl Icm {
+    /// A policy that answers when `trigger` says.
+    pub fn new(trigger: Trigger) -> Self {
+        let (open, filling) = (VecDeque::new(), Filling::default());
+        Self { trigger, open, filling, decoded: SourceId(0), newest: (SourceId(0), 0) }
+    }
+
+    fn block_of(&mut self, id: SourceId) -> Option<usize> {
+        let index = self.open.partition_point(|block| block.end() <= id);
+        self.open.get(index).filter(|block| block.contains(id)).map(|_| index)
+    }
+
+    /// A symbol of the block that begins at `first` became known.
+    fn count_known(&mut self, first: SourceId, known: u16) {
+        if first >= self.newest.0 {
+            self.newest = (first, known);
+        }
+    }
+
+    /// Records an acknowledged packet of an open block, and forgets the block if it is decoded.
+    fn learn(&mut self, index: usize, packet: impl FnOnce(&mut Known)) {
+        let Some(block) = self.open.get_mut(index) else { return };
+        packet(&mut block.known);
+        let (first, end, known) = (block.closed.first, block.end(), block.known.recovered());
+        self.count_known(first, known);
+        let is_decoded = self.open.get_mut(index).is_some_and(|block| block.known.is_decoded());
+        if is_decoded {
+            self.decoded = self.decoded.max(end);
+            self.open.remove(index);
+        }
+    }
+
+    /// Whether the trigger answers this settled block now.
+    fn answers(&self, block: &Open, since: Time, cx: &CodingContext<'_>) -> bool {
+        let is_late = is_silent(cx) && since + cx.path.rtt <= cx.now;
+        let is_gap = self.decoded >= block.end();
+        match self.trigger {
+            Trigger::Settled => true,
+            Trigger::Blocks => is_gap || is_late,
+            Trigger::Symbols { blocks, symbols } => {
+                let (newest, known) = self.newest;
+                let covered = self.open.iter().filter(|open| open.end() <= newest).count() + 1;
+                let by_symbols = newest >= block.end() && covered > blocks.into() && known > symbols;
+                by_symbols || is_gap || is_late
+            }
+        }
+    }
+}
+
+/// Whether nothing is in flight. Then no later block can show that one is undecoded, so this shows after a
+/// round trip.
+fn is_silent(cx: &CodingContext<'_>) -> bool {
+    cx.settled >= cx.sent && cx.in_flight.iter().all(RepairInFlight::is_blank)
+}
+
+impl AnswerPolicy for Icm {
+    fn on_source_settled(&mut self, id: SourceId, arrived: bool) {
+        if !arrived {
+            return;
+        }
+        if let Some(index) = id.0.checked_sub(self.filling.first.0) {
+            let Filling { first, arrived, count } = &mut self.filling;
+            let index = index as usize;
+            arrived.resize(arrived.len().max(index + 1), false);
+            *count += u16::from(!core::mem::replace(&mut arrived[index], true));
+            let (first, count) = (*first, *count);
+            self.count_known(first, count);
+            return;
+        }
+        self.on_resent_settled(id, true);
+    }
+
+    fn on_resent_settled(&mut self, id: SourceId, arrived: bool) {
+        let Some(index) = self.block_of(id) else { return };
+        if !arrived {
+            // The paper's rule waits until the whole block is settled again.
+            if self.trigger == Trigger::Settled {
+                self.open[index].resend.push_back(id);
+            }
+            return;
+        }
+        let place = (id.0 - self.open[index].closed.first.0) as u16;
+        self.learn(index, |known| known.add_source(place));
+    }
+
+    fn on_repair_settled(&mut self, repair: &RepairInFlight, arrived: bool) {
+        let Some(index) = self.block_of(repair.first) else { return };
+        self.open[index].repairs_settled += u16::from(!repair.on_feedback);
+        if arrived {
+            self.learn(index, |known| known.add_repair(repair.key));
+        }
+    }
+
+    fn on_closed(&mut self, closed: &Closed) {
+        let known = Known::new(closed, self.trigger.elimination());
+        let mut block = Open {
+            closed: *closed,
+            known,
+            repairs_settled: 0,
+            key: closed.repairs,
+            resend: VecDeque::new(),
+            repairs: 0,
+            since: None,
+        };
+        let end = block.end();
+        let Filling { first, arrived, count } = &mut self.filling;
+        let of_block = (end.0.saturating_sub(first.0) as usize).min(arrived.len());
+        for (place, _) in (0..).zip(arrived.drain(..of_block)).filter(|(_, arrived)| *arrived) {
+            block.known.add_source(place);
+            *count -= 1;
+        }
+        *first = end;
+        if block.known.is_decoded() {
+            self.decoded = self.decoded.max(end);
+        } else {
+            self.open.push_back(block);
+        }
+    }
+
+    fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
+        while self.open.front().is_some_and(|block| block.end() <= cx.base) {
+            self.decoded = self.decoded.max(cx.base);
+            self.open.pop_front();
+        }
+        for index in 0..self.open.len() {
+            let block = &mut self.open[index];
+            if let Some(repair) = block.next() {
+                return Some(repair);
+            }
+            if !block.is_settled(cx) {
+                block.since = None;
+                // Packets of later blocks left later, and most of them are settled later.
+                if block.end() > cx.settled {
+                    break;
+                }
+                continue;
+            }
+            let since = *block.since.get_or_insert(cx.now);
+            block.known.add_reported(cx.report);
+            if !self.answers(&self.open[index], since, cx) {
+                continue;
+            }
+            let block = &mut self.open[index];
+            let lacking = block.known.lacking();
+            let missing = u16::try_from(lacking.len()).unwrap_or(u16::MAX);
+            block.repairs = self.trigger.compensation(block.closed.count, missing, &cx.path.loss);
+            let first = block.closed.first;
+            block.resend.extend(lacking.into_iter().map(|place| first.plus(place.into())));
+            block.since = None;
+            if let Some(repair) = block.next() {
+                return Some(repair);
+            }
+        }
+        None
+    }
+
+    fn poll_timeout(&self, cx: &CodingContext<'_>) -> Option<Time> {
+        let since = self.open.iter().find_map(|block| block.since).filter(|_| is_silent(cx));
+        since.map(|since| since + cx.path.rtt).filter(|&at| at > cx.now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidewire_codec::Code;
+
+    use super::*;
+    use crate::redundancy::{Report, context as any_context};
+
+    const COUNT: u16 = 10;
+    const CODE: Code = Code::SemiRandomLt { degree: 4 };
+
+    /// Blocks of ten symbols with two repairs each, and what is known of them.
+    struct Sender {
+        icm: Icm,
+        report: Report,
+        sent: u64,
+        code: Code,
+        flying: Vec<RepairInFlight>,
+    }
+
+    impl Sender {
+        fn new(trigger: Trigger) -> Self {
+            Self { icm: Icm::new(trigger), report: Report::default(), sent: 0, code: CODE, flying: Vec::new() }
+        }
+
+        /// Sends a block and settles its packets; the places of `lost` are lost, and both repairs if
+        /// `repairs` is.
+        fn block(&mut self, lost: &[u16], repairs: bool) {
+            let first = SourceId(self.sent);
+            self.symbols(0..COUNT, lost);
+            self.icm.on_closed(&Closed { first, count: COUNT, code: self.code, repairs: 2 });
+            for key in 0..2 {
+                let repair = RepairInFlight { packet: 0, first, count: COUNT, key, on_feedback: false };
+                self.icm.on_repair_settled(&repair, repairs);
+            }
+        }
+
+        /// Sends symbols of the next block and settles them.
+        fn symbols(&mut self, places: core::ops::Range<u16>, lost: &[u16]) {
+            for place in places {
+                self.icm.on_source_settled(SourceId(self.sent), !lost.contains(&place));
+                self.sent += 1;
+            }
+        }
+
+        fn answers(&mut self, backlog: bool, ms: u64) -> Vec<Repair> {
+            let mut answers = Vec::new();
+            loop {
+                let mut cx = any_context(&self.report, 0.06, 1.0, true);
+                (cx.sent, cx.settled, cx.in_flight) = (SourceId(self.sent), SourceId(self.sent), &self.flying);
+                (cx.flow.backlog, cx.now) = (backlog, Time::from_millis(ms));
+                let Some(repair) = self.icm.next(&cx) else { return answers };
+                let (first, count) = match repair {
+                    Repair::Resend(id) => (id, 1),
+                    Repair::Coded { first, count, .. } => (first, count),
+                };
+                self.flying.push(RepairInFlight { packet: 0, first, count, key: 0, on_feedback: true });
+                answers.push(repair);
+                assert!(answers.len() < 100, "the policy never stops sending answers");
+            }
+        }
+
+        fn resent(&mut self, backlog: bool, ms: u64) -> Vec<u64> {
+            let is_source = |repair: &Repair| matches!(repair, Repair::Resend(_));
+            self.answers(backlog, ms)
+                .iter()
+                .filter(|repair| is_source(repair))
+                .map(|repair| repair.end().0 - 1)
+                .collect()
+        }
+    }
+
+    fn printed(blocks: u8) -> Trigger {
+        Trigger::Symbols { blocks, symbols: 3 }
+    }
+
+    #[test]
+    fn what_repairs_reveal_is_not_sent_again_and_a_decoded_block_is_forgotten() {
+        // Two symbols of a Cauchy code replace any two others.
+        let mut sender = Sender { code: Code::Cauchy, ..Sender::new(Trigger::Settled) };
+        sender.block(&[3, 4], true);
+        assert!(sender.icm.open.is_empty() && sender.icm.decoded == SourceId(10), "{:?}", sender.icm);
+        sender.block(&[0, 1, 2, 3, 4], true);
+        let resent = sender.resent(true, 10);
+        assert_eq!(resent, [10, 11, 12], "two of five come from the repairs");
+        assert_eq!(sender.resent(true, 11), [0; 0], "once for each loss");
+        for id in resent {
+            sender.icm.on_resent_settled(SourceId(id), true);
+        }
+        assert!(sender.icm.open.is_empty());
+    }
+
+    #[test]
+    fn a_single_stuck_block_waits_for_more_blocks_under_the_literal_reading_only() {
+        for (trigger, at_once, at_four, at_decoded) in
+            [(Trigger::Settled, 2, 0, 0), (printed(1), 0, 2, 0), (printed(2), 0, 0, 2), (Trigger::Blocks, 0, 0, 2)]
+        {
+            let mut sender = Sender::new(trigger);
+            sender.block(&[], true);
+            sender.block(&[2, 7], false);
+            assert_eq!(sender.resent(true, 1).len(), at_once, "{trigger}");
+            sender.symbols(0..4, &[]);
+            assert_eq!(sender.resent(true, 2).len(), at_four, "{trigger}");
+            sender.symbols(4..10, &[]);
+            sender.icm.on_closed(&Closed { first: SourceId(20), count: COUNT, code: CODE, repairs: 2 });
+            assert_eq!(sender.resent(true, 3).len(), at_decoded, "{trigger}");
+        }
+    }
+
+    #[test]
+    fn two_stuck_blocks_are_answered_by_the_literal_reading_once_the_newest_has_four_symbols() {
+        let mut sender = Sender::new(printed(2));
+        sender.block(&[2, 7], false);
+        sender.block(&[1], false);
+        sender.symbols(0..3, &[]);
+        assert_eq!(sender.resent(true, 1), [0; 0]);
+        sender.symbols(3..4, &[]);
+        assert_eq!(sender.resent(true, 2), [2, 7, 11]);
+    }
+
+    #[test]
+    fn compensation_goes_with_what_is_sent_again_under_new_keys() {
+        let mut sender = Sender::new(Trigger::Settled);
+        sender.block(&[2, 3, 4, 5, 6, 7], false);
+        let answers = sender.answers(true, 1);
+        let keys: Vec<_> = answers
+            .iter()
+            .filter_map(|repair| match repair {
+                Repair::Coded { row: Some(row), on_feedback: true, .. } => Some(row.key),
+                _ => None,
+            })
+            .collect();
+        assert!(answers.len() > 6 && keys == (2..2 + keys.len() as u16).collect::<Vec<_>>(), "{answers:?}");
+    }
+
+    #[test]
+    fn what_is_lost_again_is_sent_again_at_once_but_under_the_papers_rule_when_the_block_is_settled() {
+        for (trigger, again) in [(Trigger::Settled, vec![12]), (printed(1), vec![])] {
+            let mut sender = Sender::new(trigger);
+            sender.block(&[], true);
+            sender.block(&[2, 7], false);
+            sender.symbols(0..4, &[]);
+            assert_eq!(sender.resent(true, 1), [12, 17], "{trigger}");
+            sender.icm.on_resent_settled(SourceId(12), false);
+            assert_eq!(sender.resent(true, 2), again, "{trigger}");
+            sender.flying.clear();
+            sender.icm.on_resent_settled(SourceId(17), true);
+            assert_eq!(sender.resent(true, 3), [12], "{trigger}");
+        }
+    }
+
+    #[test]
+    fn the_last_block_is_answered_after_a_round_trip() {
+        for trigger in [printed(2), Trigger::Blocks] {
+            let mut sender = Sender::new(trigger);
+            sender.block(&[2, 7], false);
+            assert_eq!(sender.resent(false, 1), [0; 0]);
+            let report = Report::default();
+            let mut cx = any_context(&report, 0.06, 1.0, false);
+            (cx.sent, cx.settled, cx.now) = (SourceId(10), SourceId(10), Time::from_millis(1));
+            assert_eq!(sender.icm.poll_timeout(&cx), Some(Time::from_millis(61)));
+            assert_eq!(sender.resent(false, 60), [0; 0]);
+            assert_eq!(sender.resent(false, 61), [2, 7]);
+        }
+    }
+
+    #[test]
+    fn what_the_report_names_as_decoded_is_not_sent_again() {
+        let mut sender = Sender::new(Trigger::Settled);
+        sender.block(&[2, 7], false);
+        let undecoded = vec![SourceId(7)..SourceId(8)];
+        sender.report = Report { edge: SourceId(7), end: SourceId(10), deficit: 1, undecoded, ..Report::default() };
+        assert_eq!(sender.resent(true, 1), [7]);
+    }
+
+    #[test]
+    fn triggers_survive_text() {
+        for trigger in [Trigger::Settled, printed(0), printed(2), Trigger::Blocks] {
+            assert_eq!(Trigger::parse(&trigger.to_string()), Some(trigger));
+        }
+        for bad in ["", "icm:", "icm:2", "icm:2/", "icm:256/3", "icm:2,3", "block"] {
+            assert_eq!(Trigger::parse(bad), None, "{bad}");
+        }
+    }
+}

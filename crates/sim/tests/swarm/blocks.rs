@@ -1,0 +1,48 @@
+//! Random choices of the `sphinx` profile: any code, any trigger, blocks of any length.
+
+use tidewire_codec::{Code, Elimination};
+use tidewire_proto::profile::{Profile, sphinx};
+use tidewire_proto::redundancy::{Answer, Proactive, Redundancy, SphinxBlocks, Trigger};
+
+use tidewire_sim::report::Trial;
+
+use super::case::Draw;
+
+/// Share of lost packets from which on `aimd` is too slow for the time that a case has.
+const HIGH: f64 = 0.15;
+
+/// Lets a third of the ends send such blocks. Half of them keep the rate control that they had. Where `loss`
+/// is high all do, since `aimd` takes it for a full queue.
+pub fn choose(draw: &mut Draw, trial: &mut Trial, loss: f64) {
+    for config in [&mut trial.near, &mut trial.far] {
+        if draw.chance(0.33) {
+            let profile = profile(draw);
+            let rate_control =
+                if draw.chance(0.5) && loss <= HIGH { profile.rate_control } else { config.profile().rate_control };
+            let changed = config.to_builder().profile(Profile { rate_control, ..profile });
+            *config = changed.build().expect("in range");
+        }
+    }
+}
+
+fn profile(draw: &mut Draw) -> Profile {
+    let symbols = 1 + draw.below(300) as u16;
+    let threshold = draw.chance(0.5).then(|| draw.real(0.1, 0.99));
+    let code = match draw.below(6) {
+        0 => Code::Rlc,
+        1 => Code::Rlc16,
+        2 if symbols < 255 => Code::Cauchy,
+        // Larger c take more time than a case has: half of the repairs carry one symbol then.
+        3 => Code::Lt { c_milli: 1 + draw.below(200) as u16, delta_milli: 1 + draw.below(1_000) as u16 },
+        _ => Code::SemiRandomLt { degree: 17 },
+    };
+    let trigger = match draw.below(3) {
+        0 => Trigger::Settled,
+        1 => Trigger::Symbols { blocks: draw.below(4) as u8, symbols: draw.below(10) as u16 },
+        _ => Trigger::Blocks,
+    };
+    let elimination = if draw.chance(0.5) { Elimination::WhenStuck } else { Elimination::Never };
+    let proactive = Proactive::Sphinx(SphinxBlocks { symbols, threshold });
+    let redundancy = Redundancy { proactive, answer: Answer::Icm(trigger) };
+    Profile { code, elimination, redundancy, ..sphinx(symbols) }
+}
