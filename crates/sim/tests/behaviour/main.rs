@@ -22,6 +22,7 @@ mod steps;
 mod streams;
 mod target;
 mod trace;
+mod video;
 
 use core::time::Duration;
 use std::path::Path;
