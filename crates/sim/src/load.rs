@@ -72,6 +72,8 @@ pub struct Progress {
 /// when the connection was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
+    /// The number of its flow, from 0.
+    pub flow: usize,
     /// When its sender produced it, whether or not there was room to write it.
     pub made: Duration,
     /// When its last byte was read, in order.
@@ -378,8 +380,8 @@ impl Load {
                         let watching = since.saturating_sub(running.flow.start);
                         running.playback.iter_mut().for_each(|playback| playback.on_bytes(watching, n as u64));
                         let running = &self.flows[index];
-                        let whole = running.completed(before).map(|n| Arrival { made: running.made(n), read: since });
-                        self.arrivals.extend(whole);
+                        let arrival = |n| Arrival { flow: index, made: running.made(n), read: since };
+                        self.arrivals.extend(running.completed(before).map(arrival));
                         connection.consume(now, stream, n);
                     }
                     Err(ReadError::Blocked | ReadError::UnknownStream) => break,
