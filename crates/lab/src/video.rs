@@ -36,6 +36,9 @@ const PORT: u16 = 4_001;
 /// Longest time to connect and to close. Chosen: a dozen retries of a handshake.
 const CONNECTING: Duration = Duration::from_secs(20);
 
+/// Longest run. Chosen: a day.
+pub const LONGEST: Duration = Duration::from_secs(24 * 3_600);
+
 /// What carries the video.
 #[derive(Clone, Debug)]
 pub enum Transport {
@@ -77,9 +80,13 @@ pub struct Shown {
 impl Showing {
     /// Shows the video in real time.
     ///
-    /// # Errors Fails if the hosts cannot be made, they do not connect, the connection is lost, or a wrong
-    /// byte arrives.
+    /// # Errors
+    /// Fails if the time is longer than [`LONGEST`], the hosts cannot be made, they do not connect, the
+    /// connection is lost, or a wrong byte arrives.
     pub fn run(&self) -> anyhow::Result<Shown> {
+        if self.time > LONGEST {
+            bail!("a run of {} s is too long: choose at most {} s", self.time.as_secs(), LONGEST.as_secs());
+        }
         let hosts = Hosts::start()?;
         let emulator = Emulator::start(hosts.device(End::Near)?, hosts.device(End::Far)?, &self.link)?;
         let viewer = match &self.transport {
@@ -188,7 +195,8 @@ impl Showing {
         loop {
             match source.next(begin.elapsed()) {
                 Step::Done => {
-                    stream.shutdown().await?;
+                    // If the viewer has closed already, it has everything. If bytes are missing, it says so.
+                    let _ = timeout_at(end.into(), stream.shutdown()).await;
                     break;
                 }
                 _ if Instant::now() >= end => break,
@@ -274,7 +282,7 @@ impl<'a> Source<'a> {
 /// The seed of the bytes of a video. Chosen: any will do, because both ends compute them.
 const SEED: u64 = 1;
 
-/// Who receives a video.
+/// The end that receives a video.
 #[derive(Debug)]
 struct Viewer {
     playback: Playback,

@@ -1,4 +1,4 @@
-//! Video as a load: frames with sizes and times, and the playback buffer of who watches them.
+//! Video as a load: frames with sizes and times, and the playback buffer of their receiver.
 //!
 //! - [`FrameTrace`]: the frames, read from a text or computed by [`Synthetic`].
 //! - [`Video`]: a trace, how its sender paces it, and the rules of its playback.

@@ -3,8 +3,9 @@
 //! The readers of [`Load`](crate::load::Load) and of the lab tell it about arriving bytes. It has no clock:
 //! each call carries the time since the start of the video's transfer. A time before an earlier one counts as
 //! the earlier one. Playing takes one second of content each second. Invariants: the content that was played
-//! and the content that is buffered add up to the content that was received; playback stalls only while the
-//! buffer is empty or holds less than it resumes with; memory is bounded by [`MOST_SAMPLES`].
+//! and the content that is buffered add up to the content that was received; after its start, playback stands
+//! still only while the buffer is empty or holds less than it resumes with; memory is bounded by
+//! [`MOST_SAMPLES`].
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ const LEAST_INTERVAL: Duration = Duration::from_millis(1);
 /// How bytes become content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// This many bits are a second. The end is not known before [`Playback::finish`].
+    /// Each second of content has this many bits. The end is not known before [`Playback::finish`].
     Rate {
         /// Bits per second; 0 counts as 1.
         bits_per_second: u64,

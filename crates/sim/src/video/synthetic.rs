@@ -3,7 +3,7 @@
 //! Scenarios and experiments use them where no recorded trace is at hand. A trace follows from its parameters
 //! and its seed alone.
 //!
-//! What holds of the bytes, with the stated rate `r`:
+//! What holds for the sizes, with the stated rate `r`:
 //!
 //! - The first n groups together have the bytes that `r` carries in their time, rounded down to a whole byte.
 //! - A span as long as n groups that starts with any other frame differs from that by less than `1.1 v / n`,

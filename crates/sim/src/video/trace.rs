@@ -9,7 +9,7 @@ use core::fmt;
 use core::ops::Range;
 use core::time::Duration;
 
-/// Maximum number of frames. Chosen: almost five hours at 60 frames per second, in 24 MiB of memory.
+/// Maximum number of frames. Chosen: almost five hours at 60 frames per second, in 32 MiB of memory.
 pub const MOST_FRAMES: usize = 1 << 20;
 /// Maximum length of a frame in bytes. Chosen: more than an uncompressed picture of 4,096 x 2,160 pixels with
 /// three samples of 16 bits each.
@@ -45,8 +45,8 @@ pub struct FrameTrace {
 impl FrameTrace {
     /// A trace of these frames. Times count from the first frame.
     ///
-    /// # Errors See [`FrameTraceError`]. A fault of the n-th frame is reported as line n, which is its line
-    /// in the text form.
+    /// # Errors
+    /// See [`FrameTraceError`]. A fault of the n-th frame is reported as line n, its line in the text form.
     pub fn new(frames: impl IntoIterator<Item = Frame>) -> Result<Self, FrameTraceError> {
         let mut builder = Builder::default();
         for (line, frame) in (1..).zip(frames) {
