@@ -5,6 +5,23 @@
 //! kernel TCP with any of its congestion controls. Hosts and link are new in each. Sender and viewer run in a
 //! thread each. Invariants: one clock tells when a frame may leave and when bytes arrived, in order; bytes
 //! count only if they are those that were sent; times count from the moment at which the connection exists.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use std::time::Duration;
+//! use tidewire_lab::video::{Showing, Transport};
+//! use tidewire_sim::scenario::Scenario;
+//! use tidewire_sim::video::{Synthetic, Video};
+//!
+//! let text = "[link]\nrate = \"30mbit\"\nrtt = \"10ms\"\nloss = \"2%\"\n";
+//! let (link, time) = (Scenario::parse(text, Path::new("link.toml"))?.link, Duration::from_secs(60));
+//! let video = Video::best_effort(Synthetic::new(20_000_000, 7).trace(time)?);
+//! let shown = Showing { link, transport: Transport::Kernel("cubic".into()), video, time }.run()?;
+//! for sample in &shown.watched.samples {
+//!     println!("{:.1} s: {:.1} s buffered", sample.at.as_secs_f64(), sample.buffered.as_secs_f64());
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, SocketAddrV4};
