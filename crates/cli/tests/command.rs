@@ -308,6 +308,19 @@ fn sim_gives_the_same_figures_for_the_same_seed() {
     assert!(link["forward"]["lost"].as_u64() > Some(100));
     assert!(paced["records"]["one_way_ms"].as_f64() >= Some(30.0));
     assert!(paced["records"]["steady_delay_ms"]["max"].as_f64() <= paced["records"]["delay_ms"]["max"].as_f64());
+    // A video of three seconds: a tenth of the link, and played to its end.
+    let video = "[[flow]]\nfrom = \"near\"\nvideo = \"2.5mbit,3s\"\npace = \"live\"\nstartup = \"500ms\"\n";
+    fs::write(&scenario, format!("{text}{video}")).unwrap();
+    let lines = schema::lines(&run("adaptive"));
+    let [_, watched, whole] = lines.last_chunk().unwrap();
+    assert_eq!((&watched["event"], &whole["bytes"]), (&"playback".into(), &937_500.into()));
+    assert_eq!((&watched["flow"], &watched["stalls"], &watched["played_seconds"]), (&1.into(), &0.into(), &3.0.into()));
+    let (start, end) = (watched["first_start_seconds"].as_f64().unwrap(), watched["ended_seconds"].as_f64().unwrap());
+    assert!(start > 0.45 && (end - start - 3.0).abs() < 1e-6, "{start} {end}");
+    assert_eq!(watched["samples"].as_array().unwrap().last().unwrap()[1], 0.0);
+    assert_eq!(whole["records"], serde_json::Value::Null);
+    let mut table = tidewire();
+    table.arg("sim").arg(&scenario).assert().success().stdout(contains("video, flow 1    starts at 0."));
     fs::write(&scenario, text.replace("25mbit", "25")).unwrap();
     refused(&["sim", scenario.to_str().unwrap()], &["rate", "25mbit"]);
 }

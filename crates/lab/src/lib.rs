@@ -13,7 +13,8 @@
 //!   meanwhile.
 //! - `trial` runs one `peer` alone and measures the delay of each record; `contest` has flows of kernel TCP
 //!   (`tcp`) and of ours (`ours`) compete for one queue; `pair` carries a file between two endpoints of the
-//!   library, with settings that no option of the command has.
+//!   library, with settings that no option of the command has; `video` shows a video over our library or over
+//!   kernel TCP, and measures the viewer's buffer.
 //! - [`distribution`] holds measured delays; [`punctual`] has the system wake a thread on time.
 //!
 //! Where our transport runs as a program, the caller names the file of the `tidewire` command. Nothing here
@@ -75,3 +76,5 @@ mod tcp;
 pub mod trial;
 #[cfg(target_os = "linux")]
 mod tun;
+#[cfg(target_os = "linux")]
+pub mod video;

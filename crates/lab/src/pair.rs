@@ -70,7 +70,7 @@ pub fn carry(link: &DuplexConfig, [near, far]: [Config; 2], bytes: u64, limit: D
 }
 
 /// Runs one end on this thread.
-fn alone<T>(limit: Duration, end: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+pub(crate) fn alone<T>(limit: Duration, end: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         tokio::time::timeout(limit, end).await.with_context(|| format!("not there after {} s", limit.as_secs()))?

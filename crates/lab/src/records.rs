@@ -127,15 +127,14 @@ impl Emission {
         };
         let mut sorter = Sorter::new(self.bytes);
         match from {
-            Way::Stream(mut stream) => {
+            Way::Stream(_) => {
                 let (mut buffer, mut kept) = (vec![0; BUFFER], 0);
                 while !is_over(sorter.arrivals.len()) {
                     // The rest of a record stays before the next bytes.
-                    let length = match stream.read(&mut buffer[kept..]) {
-                        Ok(0) => break,
-                        Ok(length) => kept + length,
-                        Err(error) if is_silence(&error) => continue,
-                        Err(error) => return Err(error),
+                    let length = match from.read(&mut buffer[kept..])? {
+                        Some(0) => break,
+                        Some(length) => kept + length,
+                        None => continue,
                     };
                     let arrived = begin.elapsed();
                     let whole = length - length % self.bytes;
@@ -146,15 +145,13 @@ impl Emission {
                     kept = length - whole;
                 }
             }
-            Way::Datagrams(socket) => {
+            Way::Datagrams(_) => {
                 let mut buffer = vec![0; LONGEST];
                 while !is_over(sorter.arrivals.len()) {
-                    match socket.recv(&mut buffer) {
+                    match from.read(&mut buffer)? {
                         // Shorter ones tried the path.
-                        Ok(length) if length < self.bytes => {}
-                        Ok(length) => sorter.take_any(&buffer[..length], begin.elapsed())?,
-                        Err(error) if is_silence(&error) => {}
-                        Err(error) => return Err(error),
+                        Some(length) if length >= self.bytes => sorter.take_any(&buffer[..length], begin.elapsed())?,
+                        Some(_) | None => {}
                     }
                 }
             }
@@ -164,7 +161,8 @@ impl Emission {
 }
 
 impl Way {
-    fn set_patience(&self) -> io::Result<()> {
+    /// Makes the calls return after [`PATIENCE`], whatever happens.
+    pub(crate) fn set_patience(&self) -> io::Result<()> {
         match self {
             Self::Stream(stream) => {
                 stream.set_nonblocking(false)?;
@@ -193,7 +191,7 @@ impl Way {
 
     /// Writes a record. Returns `false` if it was not accepted before `end`; nothing more can be written
     /// then.
-    fn write(&self, mut record: &[u8], end: Instant) -> io::Result<bool> {
+    pub(crate) fn write(&self, mut record: &[u8], end: Instant) -> io::Result<bool> {
         let mut stream = match self {
             Self::Stream(stream) => stream,
             // A datagram that is refused is lost, like any other that does not arrive.
@@ -212,6 +210,20 @@ impl Way {
             }
         }
         Ok(true)
+    }
+
+    /// Reads bytes or one datagram. Returns `None` if nothing came within [`PATIENCE`], and 0 at the end of a
+    /// stream.
+    pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        let read = match self {
+            Self::Stream(stream) => (&mut &*stream).read(buffer),
+            Self::Datagrams(socket) => socket.recv(buffer),
+        };
+        match read {
+            Ok(length) => Ok(Some(length)),
+            Err(error) if is_silence(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 

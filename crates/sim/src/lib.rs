@@ -5,6 +5,7 @@
 //! - [`scenario`], [`settings`] and [`work`]: the same configuration as a TOML file and as options of a
 //!   command line.
 //! - [`pair`], [`load`] and [`report`]: two endpoints over a link, the bytes they carry, and the results.
+//! - [`video`]: frames as a load, and the playback buffer of their receiver.
 //! - [`nonces`]: an oracle that detects when a key seals twice under one nonce.
 //! - [`grid`]: redundancy policies over many links, compared with the best of all policies.
 //! - [`ideal`]: the papers' codes without a protocol, packet by packet.
@@ -64,4 +65,5 @@ pub mod rebinding;
 pub mod report;
 pub mod scenario;
 pub mod settings;
+pub mod video;
 pub mod work;

@@ -1,9 +1,9 @@
 //! Traffic for a pair: streams in both directions whose bytes both ends can compute. A lost, changed,
 //! repeated or moved byte is therefore found at its exact place.
 //!
-//! A flow is a stream with data in one direction. Its sender writes as fast as possible or at a rate. Its
-//! reader reads at once or at a rate of its own. [`Load`] is the [`Application`] that runs the flows, and the
-//! oracle that checks them.
+//! A flow is a stream with data in one direction. Its sender writes as fast as possible, at a rate, or the
+//! frames of a video. Its reader reads at once or at a rate of its own, and plays a video. [`Load`] is the
+//! [`Application`] that runs the flows, and the oracle that checks them.
 
 use core::time::Duration;
 
@@ -13,9 +13,10 @@ use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
 use tidewire_proto::stats::Stats;
 
 use crate::pair::{Application, End};
+use crate::video::{Pace, Playback, Video, Watched};
 
 /// A stream with data in one direction.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Flow {
     /// The end that sends.
     pub from: End,
@@ -32,22 +33,32 @@ pub struct Flow {
     pub deaf: Duration,
     /// When the flow starts, after the connection was made.
     pub start: Duration,
+    /// The video that the flow carries. Its frames and its pace replace `rate` and `record`, and `bytes` is
+    /// the sum of its frames.
+    pub video: Option<Video>,
 }
 
 impl Flow {
     /// A flow of `bytes` bytes, as fast as the path takes them.
     pub fn bulk(from: End, bytes: u64) -> Self {
-        Self { from, bytes, rate: None, record: 1_200, reads: None, deaf: Duration::ZERO, start: Duration::ZERO }
+        let (deaf, start) = (Duration::ZERO, Duration::ZERO);
+        Self { from, bytes, rate: None, record: 1_200, reads: None, deaf, start, video: None }
     }
 
     /// Records of 1,200 bytes at `rate` bytes per second.
     pub fn paced(from: End, bytes: u64, rate: u64) -> Self {
         Self { rate: Some(rate), ..Self::bulk(from, bytes) }
     }
+
+    /// The frames of a video, which the reader plays.
+    pub fn video(from: End, video: Video) -> Self {
+        let bytes = video.trace.bytes();
+        Self { video: Some(video), ..Self::bulk(from, bytes) }
+    }
 }
 
 /// The state of a flow.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Progress {
     /// The flow.
     pub flow: Flow,
@@ -57,9 +68,12 @@ pub struct Progress {
     pub read: u64,
 }
 
-/// A record of a flow with a rate, completely read. Times count from the time when the connection was made.
+/// A record of a flow with a rate, or a frame of a live video, completely read. Times count from the time
+/// when the connection was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
+    /// The number of its flow, from 0.
+    pub flow: usize,
     /// When its sender produced it, whether or not there was room to write it.
     pub made: Duration,
     /// When its last byte was read, in order.
@@ -85,12 +99,25 @@ struct Running {
     read: u64,
     ended: bool,
     blocked: bool,
+    /// The reader's buffer, if the flow carries a video.
+    playback: Option<Playback>,
 }
 
 impl Running {
+    fn new(mut flow: Flow) -> Self {
+        if let Some(video) = &flow.video {
+            flow.bytes = video.trace.bytes();
+        }
+        let playback = flow.video.as_ref().map(Video::playback);
+        Self { flow, stream: None, written: 0, finished: false, read: 0, ended: false, blocked: false, playback }
+    }
+
     /// Bytes that the application has produced after `since`.
     fn produced(&self, since: Duration) -> u64 {
         let Some(running) = since.checked_sub(self.flow.start) else { return 0 };
+        if let Some(video) = &self.flow.video {
+            return video.bytes_until(running).min(self.flow.bytes);
+        }
         let Some(rate) = self.flow.rate else { return self.flow.bytes };
         let bytes = u128::from(rate) * running.as_nanos() / 1_000_000_000;
         let records = (bytes as u64) / self.flow.record + 1;
@@ -108,20 +135,31 @@ impl Running {
         self.flow.reads.map_or(u64::MAX, |rate| (u128::from(rate) * reading.as_nanos() / 1_000_000_000) as u64)
     }
 
-    /// When the next record is produced.
+    /// When the next record or frame is produced.
     fn next_record(&self) -> Duration {
+        if let Some(video) = &self.flow.video {
+            return self.flow.start + video.time_of(self.written).unwrap_or_default();
+        }
         if self.written == 0 { self.flow.start } else { self.made(self.written / self.flow.record) }
     }
 
-    /// When record `n` (from 0) is produced: the first time at which [`Self::produced`] counts it.
+    /// When record or frame `n` (from 0) is produced: the first time at which [`Self::produced`] counts it.
     fn made(&self, n: u64) -> Duration {
+        if let Some(video) = &self.flow.video {
+            let frame = usize::try_from(n).ok().and_then(|n| video.trace.frames().get(n));
+            return self.flow.start + frame.map_or(Duration::ZERO, |frame| frame.at);
+        }
         let Some(rate) = self.flow.rate else { return self.flow.start };
         let nanos = (u128::from(n * self.flow.record) * 1_000_000_000).div_ceil(u128::from(rate.max(1)));
         self.flow.start + Duration::from_nanos(nanos as u64)
     }
 
-    /// The records that became complete with the bytes from `before` to `read`.
+    /// The records or live frames that became complete with the bytes from `before` to `read`.
     fn completed(&self, before: u64) -> core::ops::Range<u64> {
+        if let Some(video) = self.flow.video.as_ref().filter(|video| video.pace == Pace::Live) {
+            let frames = video.trace.completed(before, self.read);
+            return frames.start as u64..frames.end as u64;
+        }
         if self.flow.rate.is_none() { 0..0 } else { before / self.flow.record..self.read / self.flow.record }
     }
 }
@@ -151,18 +189,9 @@ const MAX_ERRORS: usize = 8;
 impl Load {
     /// Runs these flows over one connection. `seed` determines their bytes.
     pub fn new(flows: &[Flow], seed: u64) -> Self {
-        let flows = flows.iter().map(|&flow| Running {
-            flow,
-            stream: None,
-            written: 0,
-            finished: false,
-            read: 0,
-            ended: false,
-            blocked: false,
-        });
         Self {
             seed,
-            flows: flows.collect(),
+            flows: flows.iter().cloned().map(Running::new).collect(),
             began: None,
             next_sip: Time::ZERO,
             handles: [None; 2],
@@ -201,14 +230,23 @@ impl Load {
         self.flows.iter().map(|flow| flow.read).sum()
     }
 
-    /// The complete records of all flows with a rate, in the order in which they were read.
+    /// The complete records of all flows with a rate and the frames of all live videos, in the order in which
+    /// they were read.
     pub fn arrivals(&self) -> &[Arrival] {
         &self.arrivals
     }
 
+    /// What the viewer of flow `flow` (from 0) has seen by `now`, since the flow started. `None` if the flow
+    /// carries no video. After the run, `now` may lie ahead: the buffer is then played further.
+    pub fn watched(&self, flow: usize, now: Time) -> Option<Watched> {
+        let running = self.flows.get(flow)?;
+        let since = self.began.map_or(Duration::ZERO, |began| now.since(began));
+        Some(running.playback.as_ref()?.watched(since.saturating_sub(running.flow.start)))
+    }
+
     /// The state of every flow.
     pub fn progress(&self) -> impl Iterator<Item = Progress> + '_ {
-        self.flows.iter().map(|flow| Progress { flow: flow.flow, written: flow.written, read: flow.read })
+        self.flows.iter().map(|flow| Progress { flow: flow.flow.clone(), written: flow.written, read: flow.read })
     }
 
     /// The handle of the connection at `end`.
@@ -323,6 +361,8 @@ impl Load {
                                 Some(format!("flow {index} ended at {} of {} bytes", running.read, running.flow.bytes));
                         }
                         running.ended = true;
+                        let watching = since.saturating_sub(running.flow.start);
+                        running.playback.iter_mut().for_each(|playback| playback.finish(watching));
                         connection.consume(now, stream, 0);
                         break;
                     }
@@ -337,9 +377,11 @@ impl Load {
                         }
                         let before = running.read;
                         running.read += n as u64;
+                        let watching = since.saturating_sub(running.flow.start);
+                        running.playback.iter_mut().for_each(|playback| playback.on_bytes(watching, n as u64));
                         let running = &self.flows[index];
-                        let whole = running.completed(before).map(|n| Arrival { made: running.made(n), read: since });
-                        self.arrivals.extend(whole);
+                        let arrival = |n| Arrival { flow: index, made: running.made(n), read: since };
+                        self.arrivals.extend(running.completed(before).map(arrival));
                         connection.consume(now, stream, n);
                     }
                     Err(ReadError::Blocked | ReadError::UnknownStream) => break,
@@ -386,7 +428,7 @@ impl Application for Load {
 }
 
 /// Computes the bytes of flow `flow` from `offset` on: eight at a time, by SplitMix64 of their place.
-fn fill(seed: u64, flow: usize, offset: u64, out: &mut [u8]) {
+pub fn fill(seed: u64, flow: usize, offset: u64, out: &mut [u8]) {
     let stream = seed ^ (flow as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut at = offset;
     let mut out = out;

@@ -20,6 +20,12 @@
 //! from = "near"
 //! bytes = "48MB"
 //! rate = "12.5mbit"           # without: as fast as the path takes it
+//!
+//! [[flow]]                    # a video instead of bytes: its reader plays it
+//! from = "near"
+//! video = "8mbit,60s"         # computed frames, or "trace:FILE": see FrameTrace::parse
+//! pace = "live"               # each frame at its time; "best-effort" without this key
+//! startup = "2s"              # content that starts playback; resume is that after a stall
 //! ```
 //!
 //! The keys of a direction are [`SETTINGS`](crate::settings::SETTINGS), those of an end
@@ -41,7 +47,7 @@ use crate::load::Flow;
 use crate::pair::End;
 use crate::report::Trial;
 use crate::settings::{Direction, SettingError, unknown_key};
-use crate::work::{set_end, set_flow};
+use crate::work::{NOT_WITH_VIDEO, set_end, set_flow};
 
 /// The contents of a scenario file.
 #[derive(Clone, Debug)]
@@ -123,7 +129,7 @@ impl<'a> Reader<'a> {
             }
         }
         let end = |name| table.get_key_value(name).map_or(Ok(Config::default()), |entry| self.end(entry));
-        let flows = table.get_key_value("flow").map_or(Ok(Vec::new()), |entry| self.flows(entry))?;
+        let flows = table.get_key_value("flow").map_or(Ok(Vec::new()), |entry| self.flows(entry, seed))?;
         Ok(Scenario { seed, link, near: end("near")?, far: end("far")?, flows })
     }
 
@@ -144,21 +150,32 @@ impl<'a> Reader<'a> {
         config.build().map_err(refuse)
     }
 
-    fn flows(&self, (name, value): Entry<'_, 'a>) -> Result<Vec<Flow>, ScenarioError> {
+    fn flows(&self, (name, value): Entry<'_, 'a>, seed: u64) -> Result<Vec<Flow>, ScenarioError> {
         let name = name.get_ref();
         let refuse = || self.error(value.span(), name.to_string(), ScenarioProblem::NotAList);
-        value.get_ref().as_array().ok_or_else(refuse)?.iter().map(|value| self.flow(name, value)).collect()
+        value.get_ref().as_array().ok_or_else(refuse)?.iter().map(|value| self.flow(name, value, seed)).collect()
     }
 
-    fn flow(&self, name: &str, value: &Spanned<DeValue<'a>>) -> Result<Flow, ScenarioError> {
+    fn flow(&self, name: &str, value: &Spanned<DeValue<'a>>, seed: u64) -> Result<Flow, ScenarioError> {
         let table = self.table(name, value)?;
-        for needed in ["from", "bytes"] {
+        let has_video = table.contains_key("video");
+        let replaced = |key: &&str| has_video && NOT_WITH_VIDEO.contains(key);
+        if let Some((key, _)) = table.iter().find(|(key, _)| replaced(&key.get_ref().as_ref())) {
+            return Err(self.error(key.span(), format!("{name}.{}", key.get_ref()), ScenarioProblem::NotWithVideo));
+        }
+        for needed in ["from", if has_video { "video" } else { "bytes" }] {
             if !table.contains_key(needed) {
                 return Err(self.error(value.span(), format!("{name}.{needed}"), ScenarioProblem::Missing));
             }
         }
-        let mut flow = Flow::bulk(End::Near, 0);
-        self.texts(name, table, |key, text| set_flow(&mut flow, key, text))?;
+        let (mut flow, folder) = (Flow::bulk(End::Near, 0), self.path.parent().unwrap_or(Path::new("")));
+        // The video comes first, wherever it stands, because other keys change it.
+        for of_video in [true, false] {
+            let set = |key: &str, text: &str| {
+                if (key == "video") == of_video { set_flow(&mut flow, key, text, folder, seed) } else { Ok(()) }
+            };
+            self.texts(name, table, set)?;
+        }
         Ok(flow)
     }
 
@@ -247,6 +264,8 @@ pub enum ScenarioProblem {
     NotAList,
     /// A flow lacks this key.
     Missing,
+    /// A flow with a video has a key that the video replaces.
+    NotWithVideo,
     /// A setting is not a text.
     NotText,
     /// Both `rtt` and `delay` are set.
@@ -275,6 +294,7 @@ impl fmt::Display for ScenarioError {
             ScenarioProblem::Missing => {
                 write!(f, "this key is missing: a flow needs at least from = \"near\" and bytes = \"48MB\"")
             }
+            ScenarioProblem::NotWithVideo => write!(f, "the video decides this: remove the key, or remove video"),
             ScenarioProblem::NotText => write!(f, "write the value with its unit in quotes, such as \"60ms\""),
             ScenarioProblem::RttAndDelay => write!(f, "rtt and delay both set the delay of the link: remove one"),
             ScenarioProblem::Setting(error) => error.fmt(f),
@@ -295,6 +315,7 @@ mod tests {
 
     use super::*;
     use crate::link::Capacity;
+    use crate::video::{Pace, Synthetic};
 
     fn parse(text: &str) -> Result<Scenario, ScenarioError> {
         Scenario::parse(text, Path::new("lossy.toml"))
@@ -389,7 +410,7 @@ mod tests {
         assert_eq!(scenario.near.profile().rate_control, RateControl::Fixed { bits_per_second: 25_000_000 });
         assert_eq!((scenario.near.max_overhead(), scenario.far.profile().redundancy), (0.3, Redundancy::ADAPTIVE));
         assert_eq!(scenario.flows[0].bytes, 48_000_000);
-        let second = scenario.flows[1];
+        let second = &scenario.flows[1];
         assert_eq!((second.from, second.rate, second.deaf.as_millis()), (End::Far, Some(125_000), 2_000));
         assert_eq!(scenario.trial().flows.len(), 2);
 
@@ -410,6 +431,33 @@ mod tests {
     }
 
     #[test]
+    fn a_video_takes_the_place_of_bytes() {
+        let flow = |text: &str| parse(&format!("seed = 7\n[[flow]]\nfrom = \"far\"\n{text}"));
+        let computed = flow("startup = \"3s\"\npace = \"live\"\nvideo = \"8mbit,60s\"\nstart = \"1s\"").unwrap();
+        let computed = &computed.flows[0];
+        let video = computed.video.as_ref().unwrap();
+        assert_eq!((computed.from, computed.bytes, computed.start.as_millis()), (End::Far, 60_000_000, 1_000));
+        assert_eq!((video.pace, video.rules.startup.as_millis()), (Pace::Live, 3_000));
+        assert_eq!(*video.trace, Synthetic::new(8_000_000, 7).trace(Duration::from_secs(60)).unwrap());
+        assert_eq!(flow("video = \"8mbit,1s\"").unwrap().flows[0].video.as_ref().unwrap().pace, Pace::BestEffort);
+
+        for (text, begins) in [
+            ("video = \"8mbit,1s\"\nbytes = \"1MB\"", "lossy.toml:5: flow.bytes: the video decides this: remove"),
+            ("rate = \"1mbit\"\nvideo = \"8mbit,1s\"", "lossy.toml:4: flow.rate: the video decides this"),
+            ("bytes = \"1MB\"\npace = \"live\"", "lossy.toml:5: flow.pace: this key is for a video: set video too"),
+            ("video = \"8mbit\"", "lossy.toml:4: flow.video: \"8mbit\" is incomplete; write for example \"8mbit,60s\""),
+            ("video = \"8,60s\"", "lossy.toml:4: flow.video: \"8\" has no unit"),
+            ("video = \"8mbit,0s\"", "lossy.toml:4: flow.video: the video would have 0 frames: choose"),
+            ("video = \"trace:no.txt\"", "lossy.toml:4: flow.video: no.txt: "),
+            ("video = \"8mbit,1s\"\npace = \"slow\"", "lossy.toml:5: flow.pace: \"slow\" is no pace; write"),
+            ("vide = \"8mbit,1s\"\nbytes = \"1B\"", "lossy.toml:4: flow.vide: no such key; did you mean \"video\"?"),
+        ] {
+            let message = flow(text).unwrap_err().to_string();
+            assert!(message.starts_with(begins), "{message}");
+        }
+    }
+
+    #[test]
     fn traces_are_found_beside_the_scenario() {
         let folder = std::env::temp_dir().join(format!("tidewire-scenario-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
@@ -417,12 +465,18 @@ mod tests {
         std::fs::write(folder.join("loss.txt"), "0100\n10\n").unwrap();
         std::fs::write(folder.join("bad.txt"), "01\n012").unwrap();
         std::fs::write(folder.join("empty.txt"), "\n").unwrap();
+        std::fs::write(folder.join("frames.txt"), "0 500\n40 250\n").unwrap();
+        std::fs::write(folder.join("past.txt"), "# x\n40 500\n0 250\n").unwrap();
         let at = |text: &str| Scenario::parse(text, &folder.join("s.toml"));
         let good = at("[link]\nrate = \"trace:cell.trace\"\nloss = \"trace:loss.txt\"");
         let bad = at("[link]\nloss = \"trace:bad.txt\"");
         let empty = at("[link]\nloss = \"trace:empty.txt\"").unwrap_err().to_string();
+        let video = at("[[flow]]\nfrom = \"near\"\nvideo = \"trace:frames.txt\"");
+        let past = at("[[flow]]\nfrom = \"near\"\nvideo = \"trace:past.txt\"").unwrap_err().to_string();
         std::fs::remove_dir_all(&folder).unwrap();
         assert!(empty.contains("empty.txt: it is empty: a loss trace is"), "{empty}");
+        assert_eq!(video.unwrap().flows[0].bytes, 750);
+        assert!(past.contains("past.txt: line 3 lies before the frame above it"), "{past}");
         let good = good.unwrap().link.back;
         assert_eq!(good.loss, crate::link::Loss::Trace([false, true, false, false, true, false].into()));
         assert!(matches!(good.capacity, Capacity::Trace(_)));

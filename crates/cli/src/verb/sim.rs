@@ -1,11 +1,13 @@
 //! `tidewire sim SCENARIO`: runs the scenario's flows, or one bulk transfer, over its link in virtual time,
 //! with the real protocol code, and compares every byte. The same file, options and seed give the same
-//! figures on every machine. Records of flows with a rate are measured in the same way as by `bench`.
+//! figures on every machine. Records of flows with a rate are measured in the same way as by `bench`. Videos
+//! are played to their end.
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Serialize;
 use tidewire_lab::distribution::milliseconds;
 use tidewire_proto::Time;
 use tidewire_proto::config::Config;
@@ -13,9 +15,10 @@ use tidewire_proto::stats::Stats;
 use tidewire_sim::load::{Flow, Load};
 use tidewire_sim::pair::{End, Pair};
 use tidewire_sim::scenario::Scenario;
+use tidewire_sim::video::Watched;
 use tidewire_units::parse_size;
 
-use super::lab::{Event, counts as link_counts};
+use super::lab::{Event as LinkEvent, counts as link_counts};
 use crate::bench::Records;
 use crate::bench::tally::Tally;
 use crate::exit::{Exit, Failure, OrExit};
@@ -38,6 +41,29 @@ pub struct Args {
     coding: Coding,
     #[command(flatten)]
     pub(super) output: Output,
+}
+
+/// The event of `sim` alone.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event {
+    /// What the viewer of a video saw. Times count from the start of its flow.
+    Playback {
+        /// The number of the flow in the scenario, from 1.
+        flow: usize,
+        /// When playback started; null if it did not.
+        first_start_seconds: Option<f64>,
+        /// Number of times that it stalled.
+        stalls: u64,
+        /// Time for which it stood still after its start.
+        stalled_seconds: f64,
+        /// Content that was played.
+        played_seconds: f64,
+        /// When the last content had been played; null if bytes were missing.
+        ended_seconds: Option<f64>,
+        /// Pairs of a time and the content in the buffer, in seconds.
+        samples: Vec<[f64; 2]>,
+    },
 }
 
 /// Runs the scenario.
@@ -67,11 +93,13 @@ pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     summary.records = records(&load, flows);
     let link = pair.link_mut();
     let (forward, back) = (link_counts(link.forward.stats()), link_counts(link.back.stats()));
-    console.event(&Event::LinkStats { forward, back, clients: 1 });
+    console.event(&LinkEvent::LinkStats { forward, back, clients: 1 });
+    let videos = videos(&load, pair.now());
+    videos.iter().for_each(|(flow, watched)| console.event(&playback(*flow, watched)));
     if !console.json() {
         let queueing = milliseconds(pair.link_mut().forward.stats().mean_queueing());
         // A reader that closed the pipe is not a failure.
-        let _ = write!(std::io::stdout().lock(), "{}", table(&summary, queueing));
+        let _ = write!(std::io::stdout().lock(), "{}{}", table(&summary, queueing), video_rows(&videos));
     }
     console.conclude(&summary, judge(done, &load))
 }
@@ -81,10 +109,49 @@ pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
 fn records(load: &Load, flows: &[Flow]) -> Option<Records> {
     let paced = flows.iter().find(|flow| flow.rate.is_some())?;
     let mut tally = Tally::default();
-    for arrival in load.arrivals() {
+    for arrival in load.arrivals().iter().filter(|arrival| flows[arrival.flow].rate.is_some()) {
         tally.record(arrival.made.as_nanos() as u64, arrival.read.as_nanos() as u64);
     }
     Some(tally.records(u32::try_from(paced.record).unwrap_or(u32::MAX), true))
+}
+
+/// What was seen of each video by the end of its playback, with the number of its flow from 1. A video with
+/// missing bytes is played until `now`.
+fn videos(load: &Load, now: Time) -> Vec<(usize, Watched)> {
+    let seen = load.progress().enumerate().filter_map(|(flow, progress)| {
+        let left = load.watched(flow, now)?.buffered();
+        let is_whole = progress.read == progress.flow.bytes;
+        Some((flow + 1, load.watched(flow, if is_whole { now + left } else { now })?))
+    });
+    seen.collect()
+}
+
+fn playback(flow: usize, watched: &Watched) -> Event {
+    let seconds = |time: Duration| time.as_secs_f64();
+    Event::Playback {
+        flow,
+        first_start_seconds: watched.first_start.map(seconds),
+        stalls: watched.stalls,
+        stalled_seconds: seconds(watched.stalled),
+        played_seconds: seconds(watched.played),
+        ended_seconds: watched.ended.map(seconds),
+        samples: watched.samples.iter().map(|sample| [seconds(sample.at), seconds(sample.buffered)]).collect(),
+    }
+}
+
+/// Makes a line for each video.
+fn video_rows(videos: &[(usize, Watched)]) -> String {
+    let row = |(flow, watched): &(usize, Watched)| {
+        let start = watched.first_start.map_or_else(|| "-".into(), |at| format!("{:.2} s", at.as_secs_f64()));
+        let most = watched.samples.iter().map(|sample| sample.buffered).max().unwrap_or_default();
+        let [played, stalled, most] = [watched.played, watched.stalled, most].map(|time| time.as_secs_f64());
+        let name = format!("video, flow {flow}");
+        let stalls = watched.stalls;
+        format!(
+            "{name:<16} starts at {start}, plays {played:.2} s, {stalls} stalls of {stalled:.2} s, buffer at most {most:.2} s\n"
+        )
+    };
+    videos.iter().map(row).collect()
 }
 
 fn judge(done: bool, load: &Load) -> Result<(), Failure> {

@@ -21,6 +21,8 @@ pub(crate) enum Purpose {
     Damage = 6,
     /// Duration of a coding job; not part of a link.
     Job = 7,
+    /// Sizes of the frames of a computed video; not part of a link.
+    Video = 8,
 }
 
 /// A sequence of independent draws, addressed by index.
@@ -40,7 +42,7 @@ impl Stream {
     }
 
     /// Draw `index`: uniform in `[0, 1)`, a multiple of 2^-53.
-    pub(super) fn unit(self, index: u64) -> f64 {
+    pub(crate) fn unit(self, index: u64) -> f64 {
         (self.bits(index) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 

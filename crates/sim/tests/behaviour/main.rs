@@ -23,6 +23,7 @@ mod steps;
 mod streams;
 mod target;
 mod trace;
+mod video;
 
 use core::time::Duration;
 use std::path::Path;
