@@ -174,7 +174,9 @@ impl DecodePlan {
         for (repair, &index) in (count..).zip(lost) {
             self.columns[usize::from(index)] = repair;
         }
-        self.interpolation.renew(generation.count(), lost, repairs.map(|repair| repair.key));
+        if !lost.is_empty() {
+            self.interpolation.renew(generation.count(), lost, repairs.map(|repair| repair.key));
+        }
         Ok(())
     }
 
