@@ -59,6 +59,15 @@ pub enum Code {
         /// length of the span and more, all repair symbols are the same.
         degree: u16,
     },
+    /// Reed-Solomon code over GF(2^16) by fast Fourier transforms (Lin and others, 2014), for generations
+    /// only. Any `count` of the source and repair symbols decode a generation (MDS). Encoding and decoding
+    /// cost O(n log n) for n symbols, where the other codes cost a product for each pair of source and repair
+    /// symbol. The keys are below 65,536 minus the next power of two of `count`. Every repair symbol mixes
+    /// its whole generation. Repair symbols have an even length. Field and layout are those of the crate
+    /// `reed-solomon-simd` (`docs/coding.md` section 1.2). Its first use in a process computes tables of
+    /// 8.5 MB.
+    #[cfg(feature = "rs-fft")]
+    RsFft,
 }
 
 impl Code {
@@ -82,12 +91,20 @@ impl Code {
 
     /// Whether the coefficients are elements of GF(2^8); otherwise they are elements of GF(2^16).
     pub(crate) const fn is_over_gf256(self) -> bool {
-        !matches!(self, Self::Rlc16)
+        !matches!(self, Self::Rlc16) && !self.is_rs_fft()
+    }
+
+    /// Whether the code is `RsFft`, which has no rows of coefficients. Without the feature no code is.
+    pub(crate) const fn is_rs_fft(self) -> bool {
+        #[cfg(feature = "rs-fft")]
+        return matches!(self, Self::RsFft);
+        #[cfg(not(feature = "rs-fft"))]
+        return false;
     }
 
     /// The coefficients of the repair symbol `id` over GF(2^8), in the order of its span. None is 0, except
     /// those of a sparse code, which are 1 for the [neighbours](Self::neighbours) and 0 for others. A code
-    /// over GF(2^16) has no row here: see [`row_16`](Self::row_16).
+    /// over GF(2^16) has no row here: see [`row_16`](Self::row_16). `RsFft` has no row at all.
     ///
     /// Defined for ids that pass [`check`](Self::check). For others the values have no meaning, but the call
     /// does not panic.
@@ -102,6 +119,8 @@ impl Code {
                 Some(neighbours) => Rule::Chosen(neighbours),
                 None => return Row { left: 0, rule: Rule::One },
             },
+            #[cfg(feature = "rs-fft")]
+            Self::RsFft => return Row { left: 0, rule: Rule::One },
         };
         Row { left: id.count, rule }
     }
@@ -125,11 +144,13 @@ impl Code {
             }
             Self::SemiRandomLt { degree } => Some(Degrees::Fixed(degree)),
             Self::Rlc | Self::Rlc8681 | Self::Cauchy | Self::Rlc16 => None,
+            #[cfg(feature = "rs-fft")]
+            Self::RsFft => None,
         }
     }
 
     /// The coefficients of the repair symbol `id` over GF(2^16), in the order of its span; none is 0. A code
-    /// over GF(2^8) has none: see [`row`](Self::row).
+    /// over GF(2^8) has none: see [`row`](Self::row). `RsFft` has none either: it is over another GF(2^16).
     ///
     /// Defined for ids that pass [`check`](Self::check). For others the values have no meaning, but the call
     /// does not panic.
@@ -144,8 +165,8 @@ impl Code {
     /// Whether the code has a repair symbol of this name.
     ///
     /// # Errors
-    /// The span is empty or runs past the last source id, the key is beyond the rows of a Cauchy matrix, or a
-    /// parameter of the code is out of range.
+    /// The span is empty or runs past the last source id, the key is beyond the rows of a Cauchy matrix or
+    /// the field of `RsFft`, or a parameter of the code is out of range.
     pub fn check(self, id: RepairId) -> Result<(), SpanError> {
         let RepairId { first, count, key } = id;
         span(first, count)?;
@@ -153,6 +174,10 @@ impl Code {
             Self::Rlc | Self::Rlc8681 | Self::Rlc16 => Ok(()),
             Self::Cauchy if u32::from(key) + u32::from(count) < 256 => Ok(()),
             Self::Cauchy => Err(SpanError::KeyTooLarge { key, count }),
+            #[cfg(feature = "rs-fft")]
+            Self::RsFft if u32::from(count).next_power_of_two() + u32::from(key) < 1 << 16 => Ok(()),
+            #[cfg(feature = "rs-fft")]
+            Self::RsFft => Err(SpanError::KeyPastField { key, count }),
             Self::Lt { c_milli: 1..=1_000, delta_milli: 1..=1_000 } | Self::SemiRandomLt { degree: 1.. } => Ok(()),
             Self::Lt { .. } | Self::SemiRandomLt { .. } => Err(SpanError::CodeParameter { code: self }),
         }

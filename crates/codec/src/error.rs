@@ -33,6 +33,14 @@ pub enum SpanError {
         /// Length of the span.
         count: u16,
     },
+    /// A Reed-Solomon span has only as many repair symbols as its field has elements beyond the next power of
+    /// two of its length.
+    KeyPastField {
+        /// The key asked for.
+        key: u16,
+        /// Length of the span.
+        count: u16,
+    },
     /// The keys run past the last of the 65,536.
     PastLastKey {
         /// The first key asked for.
@@ -61,6 +69,10 @@ impl fmt::Display for SpanError {
             }
             Self::KeyTooLarge { key, count } => {
                 write!(f, "key {key} over a Cauchy span of {count}: key + count must stay below 256")
+            }
+            Self::KeyPastField { key, count } => {
+                let points = u32::from(*count).next_power_of_two();
+                write!(f, "key {key} over a Reed-Solomon span of {count}: key + {points} must stay below 65536")
             }
             Self::PastLastKey { key, repairs } => {
                 write!(f, "{repairs} repair symbols from key {key} run past the last key, {}", u16::MAX)

@@ -5,8 +5,8 @@
 //! combination of the source symbols of one *span*. A receiver that has as many independent repair symbols as
 //! it lost source symbols decodes all of them, whichever were lost. In a block code the spans do not overlap,
 //! in a sliding code they do, and a retransmission is a span of one. A [`Code`] is the rule that gives the
-//! coefficients. All codes work everywhere, except [`Code::Rlc16`] and the sparse codes, which are for blocks
-//! only.
+//! coefficients. All codes work everywhere, except [`Code::Rlc16`], `RsFft` and the sparse codes, which are
+//! for blocks only. `RsFft` comes with the feature `rs-fft`, which brings in another crate.
 //!
 //! # Simple: a block in memory
 //!

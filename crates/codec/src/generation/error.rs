@@ -109,6 +109,11 @@ pub enum GenerationError {
         /// The code.
         code: Code,
     },
+    /// The code has no rows of coefficients that could be eliminated while symbols arrive.
+    NoRows {
+        /// The code.
+        code: Code,
+    },
     /// The symbols are empty and so carry nothing.
     EmptySymbol,
     /// The length of repair and decoded symbols is odd; over GF(2^16) it must be even.
@@ -159,6 +164,7 @@ impl fmt::Display for GenerationError {
             Self::NotSparse { code } => {
                 write!(f, "{code:?} mixes all symbols of a generation, peeling needs a sparse code: use a plan")
             }
+            Self::NoRows { code } => write!(f, "{code:?} has no rows of coefficients to eliminate: use a plan"),
             Self::EmptySymbol => f.write_str("the symbols are empty, give at least one byte each"),
             Self::OddLen { len } => {
                 write!(f, "symbols over GF(2^16) have an even length, pad those of {len} bytes with a zero")
@@ -202,6 +208,13 @@ pub enum RankError {
         /// Most symbols that the generation may have.
         limit: u16,
     },
+    /// The code mixes whole generations only, and the repair symbol mixes only the first symbols of this one.
+    RepairOfPart {
+        /// How many symbols it mixes.
+        count: u16,
+        /// Symbols in the generation.
+        expected: u16,
+    },
     /// The code has no such repair symbol.
     Span(SpanError),
     /// The generation cannot end there: it has more symbols, was announced with fewer, or ended elsewhere.
@@ -223,6 +236,9 @@ impl fmt::Display for RankError {
             }
             Self::RepairOutside { count, limit } => {
                 write!(f, "a repair symbol over {count} symbols is outside the generation of at most {limit}")
+            }
+            Self::RepairOfPart { count, expected } => {
+                write!(f, "a repair symbol over {count} symbols, this code mixes all {expected} of the generation")
             }
             Self::Span(error) => error.fmt(f),
             Self::EndContradicts { count, least, most } => {

@@ -56,6 +56,8 @@ mod peeling;
 mod plan;
 mod rank;
 mod row;
+#[cfg(feature = "rs-fft")]
+mod rs_fft;
 mod short;
 
 pub use error::{GenerationError, PlanError, RankError};
@@ -81,7 +83,8 @@ impl Generation {
     /// The generation of `count` source symbols from id 0.
     ///
     /// # Errors
-    /// `count` is 0, or over the 255 that a Cauchy matrix has room for beside its first repair symbol.
+    /// `count` is 0, or there is no room for a first repair symbol: a Cauchy matrix takes up to 255 source
+    /// symbols, and `RsFft` up to 32,768.
     pub fn new(code: Code, count: u16) -> Result<Self, SpanError> {
         Self { code, first: SourceId(0), count }.at(SourceId(0))
     }
@@ -123,11 +126,16 @@ impl Generation {
     /// All repair symbols have one length, and no source symbol is longer. Shorter source symbols count as
     /// padded with zeros, at no cost. The work is one multiply-accumulate for each pair of source and repair
     /// symbol. Four repair symbols share a pass, so multiples of four are most efficient. A sparse code
-    /// ([`Code::Lt`], [`Code::SemiRandomLt`]) takes one XOR for each neighbour instead. Nothing is allocated.
+    /// ([`Code::Lt`], [`Code::SemiRandomLt`]) takes one XOR for each neighbour instead. Nothing is allocated,
+    /// except for `RsFft`.
     ///
     /// Over GF(2^16) ([`Code::Rlc16`]) repair symbols have an even length: that of the longest source symbol
     /// or one more. Encoding is fastest if all source symbols have that length too: a batch of 32 symbols
     /// that contains a shorter one takes four products over GF(2^8) instead of three.
+    ///
+    /// `RsFft` takes either one product for each pair of source and repair symbol or the transforms that
+    /// give all keys from `first_key` on, whichever costs less: few repair symbols cost the former. Its
+    /// layout ends in a block of its own, so it copies all symbols, to memory that it allocates.
     ///
     /// # Errors
     /// The number of `sources` is not that of the generation; lengths contradict each other, are 0 or, over
@@ -153,6 +161,11 @@ impl Generation {
         };
         self.check_len(len)?;
         check_not_longer(sources.iter().map(S::as_ref).enumerate(), len)?;
+        #[cfg(feature = "rs-fft")]
+        if self.code.is_rs_fft() {
+            rs_fft::encode(sources, first_key, repairs, len);
+            return Ok(());
+        }
         let symbols = sources.iter().map(S::as_ref);
         let id = |j| self.repair_id(first_key + j as u16);
         if let Some(degrees) = self.code.degrees(self.count) {

@@ -11,6 +11,8 @@ use alloc::vec::Vec;
 
 use super::inverse::Inverse;
 use super::row::{RowField, get, set};
+#[cfg(feature = "rs-fft")]
+use super::rs_fft::Interpolation;
 use super::{Generation, GenerationError, PlanError, check_not_longer, one_length};
 use crate::RepairId;
 use crate::kernel::LINE;
@@ -21,7 +23,8 @@ use crate::mix::{Gf256, Gf65536, combine, combine_piece};
 ///
 /// A plan for `m` lost symbols of `k` holds about `2 * m * k + m * m` coefficients, with rows rounded up to
 /// 64. A coefficient has one byte, or two over GF(2^16). The plan keeps its memory: a renewal allocates
-/// nothing if losses, keys and generation are not larger than before.
+/// nothing if losses, keys and generation are not larger than before. A plan under `RsFft` holds 12 bytes for
+/// each symbol instead, and decoding copies all symbols to memory that it allocates.
 #[derive(Debug)]
 pub struct DecodePlan {
     generation: Generation,
@@ -33,6 +36,9 @@ pub struct DecodePlan {
     columns: Vec<u32>,
     /// The coefficients of each lost symbol, one row after the other.
     matrix: Vec<u8>,
+    /// What stands in the place of the matrix under `RsFft`.
+    #[cfg(feature = "rs-fft")]
+    interpolation: Interpolation,
     scratch: Scratch,
 }
 
@@ -53,7 +59,16 @@ impl DecodePlan {
     /// A plan that decodes nothing and allocates nothing. [Renew](Self::renew) it later.
     pub fn nothing_lost(generation: Generation) -> Self {
         let (lost, columns, matrix) = (Vec::new(), Vec::new(), Vec::new());
-        Self { generation, lost, offered: 0, columns, matrix, scratch: Scratch::default() }
+        Self {
+            generation,
+            lost,
+            offered: 0,
+            columns,
+            matrix,
+            #[cfg(feature = "rs-fft")]
+            interpolation: Interpolation::default(),
+            scratch: Scratch::default(),
+        }
     }
 
     /// Replaces the plan by one for another pattern of losses, possibly in another generation. `lost` are the
@@ -73,10 +88,13 @@ impl DecodePlan {
     ///
     /// # Errors
     /// As [`renew`](Self::renew). A repair symbol begins elsewhere or mixes symbols beyond the end of the
-    /// generation.
+    /// generation, or, under `RsFft`, not all of its symbols.
     pub fn renew_from(&mut self, generation: Generation, lost: &[u16], repairs: &[RepairId]) -> Result<(), PlanError> {
         let (first, count) = (generation.first(), generation.count());
-        if let Some(&repair) = repairs.iter().find(|repair| repair.first != first || repair.count > count) {
+        let is_whole = generation.code().is_rs_fft();
+        let is_outside =
+            |repair: &RepairId| repair.first != first || repair.count > count || is_whole && repair.count != count;
+        if let Some(&repair) = repairs.iter().find(|repair| is_outside(repair)) {
             return Err(PlanError::RepairOutside { repair, first, count });
         }
         self.renew_by(generation, lost, repairs.iter().copied())
@@ -101,6 +119,10 @@ impl DecodePlan {
         let names = repairs.clone().map(|RepairId { count, key, .. }| u32::from(count) << 16 | u32::from(key));
         if let Some(name) = self.scratch.first_twice(names) {
             return Err(PlanError::KeyTwice { key: name as u16 });
+        }
+        #[cfg(feature = "rs-fft")]
+        if generation.code().is_rs_fft() {
+            return self.renew_rs_fft(generation, lost, repairs);
         }
         if generation.code().is_over_gf256() {
             self.renew_in::<Gf256>(generation, lost, repairs)
@@ -128,6 +150,33 @@ impl DecodePlan {
             self.columns[usize::from(lost[place])] = count + repair;
         }
         self.scratch.solve::<F>(lost.len(), width(generation), &mut self.matrix);
+        Ok(())
+    }
+
+    /// Any repair symbols do, so the plan uses the first ones.
+    #[cfg(feature = "rs-fft")]
+    fn renew_rs_fft(
+        &mut self,
+        generation: Generation,
+        lost: &[u16],
+        repairs: impl ExactSizeIterator<Item = RepairId>,
+    ) -> Result<(), PlanError> {
+        let (count, offered) = (u32::from(generation.count()), repairs.len());
+        if offered < lost.len() {
+            return Err(PlanError::Deficit { lost: lost.len(), offered, deficit: lost.len() - offered });
+        }
+        self.generation = generation;
+        self.lost.clear();
+        self.lost.extend_from_slice(lost);
+        self.offered = offered;
+        self.columns.clear();
+        self.columns.extend(0..count);
+        for (repair, &index) in (count..).zip(lost) {
+            self.columns[usize::from(index)] = repair;
+        }
+        if !lost.is_empty() {
+            self.interpolation.renew(generation.count(), lost, repairs.map(|repair| repair.key));
+        }
         Ok(())
     }
 
@@ -192,6 +241,11 @@ impl DecodePlan {
             None => sources[column as usize].as_ref(),
             Some(repair) => repairs[repair].as_ref(),
         });
+        #[cfg(feature = "rs-fft")]
+        if self.generation.code().is_rs_fft() {
+            self.interpolation.decode(&self.lost, symbols, decoded, len);
+            return Ok(());
+        }
         if self.generation.code().is_over_gf256() {
             combine::<Gf256, _, _, _>(decoded, len, symbols, |row| self.row::<Gf256>(row));
         } else {

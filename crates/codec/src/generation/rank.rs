@@ -11,6 +11,9 @@
 //! coefficients of the free columns. For [`ShortDecoder`](crate::ShortDecoder) each row also stores its
 //! payload, before the coefficients. Invariants: the number of rows plus free columns is at most the number
 //! of lacking symbols. The cells of a row beyond the free columns are 0.
+//!
+//! `Code::RsFft` has no rows. Any `count` of its symbols decode a generation, so its rank is the number of
+//! different symbols that were received, at most `count`.
 
 use alloc::vec::Vec;
 
@@ -71,6 +74,8 @@ pub struct Rank {
     factors: Vec<u8>,
     /// Number of payload elements before the free columns of each row. 0 if rows carry no payload.
     payload: usize,
+    /// Sorted keys of the repair symbols that count, for the code without rows.
+    keys: Vec<u16>,
 }
 
 /// What is known of a source symbol.
@@ -108,6 +113,7 @@ impl Rank {
             span: Vec::new(),
             factors: Vec::new(),
             payload,
+            keys: Vec::new(),
         }
     }
 
@@ -126,6 +132,12 @@ impl Rank {
             return Err(RankError::SourceOutside { index, limit });
         }
         self.extend(index + 1);
+        if self.deficit() == 0 && self.states[usize::from(index)] == State::Unmentioned && self.keys.pop().is_some() {
+            // The symbol takes the place of a repair symbol, of which there were enough.
+            self.states[usize::from(index)] = State::Arrived;
+            self.arrived += 1;
+            return Ok(false);
+        }
         let state = core::mem::replace(&mut self.states[usize::from(index)], State::Arrived);
         self.arrived += u16::from(state != State::Arrived);
         let is_over_gf256 = self.longest.code().is_over_gf256();
@@ -143,8 +155,8 @@ impl Rank {
     /// whether it raised the rank.
     ///
     /// # Errors
-    /// `count` is 0 or more than [`most`](Self::most), or the code has no such repair symbol. Nothing is
-    /// changed.
+    /// `count` is 0 or more than [`most`](Self::most), or the code has no such repair symbol. `RsFft` has
+    /// only repair symbols over all symbols of a generation. Nothing is changed.
     pub fn add_repair(&mut self, count: u16, key: u16) -> Result<bool, RankError> {
         self.take_repair(count, key, &[], &[])
     }
@@ -163,10 +175,18 @@ impl Rank {
         if count > limit {
             return Err(RankError::RepairOutside { count, limit });
         }
+        let is_rs_fft = self.longest.code().is_rs_fft();
         self.longest.code().check(id)?;
+        if is_rs_fft && count != limit {
+            return Err(RankError::RepairOfPart { count, expected: limit });
+        }
         self.extend(count);
         if self.deficit() == 0 {
             return Ok(false);
+        }
+        if is_rs_fft {
+            let place = self.keys.binary_search(&key);
+            return Ok(place.map_err(|place| self.keys.insert(place, key)).is_err());
         }
         Ok(if self.longest.code().is_over_gf256() {
             self.add_row::<Gf256>(id, symbol, sources)
@@ -214,7 +234,7 @@ impl Rank {
     /// The number of independent symbols that the receiver still needs for the first [`count`](Self::count)
     /// symbols.
     pub fn deficit(&self) -> u16 {
-        self.count - self.arrived - self.pivots.len() as u16
+        self.count - self.arrived - self.pivots.len() as u16 - self.keys.len() as u16
     }
 
     /// Whether the generation has ended and the received symbols determine all of it.
@@ -240,9 +260,10 @@ impl Rank {
 
     /// Bytes of memory held.
     pub fn memory(&self) -> usize {
-        let Self { states, free, pivots, cells, reduced, scaled, span, factors, .. } = self;
+        let Self { states, free, pivots, cells, reduced, scaled, span, factors, keys, .. } = self;
         let bytes = [cells, reduced, scaled, span, factors].map(Vec::capacity).iter().sum::<usize>();
-        bytes + states.capacity() * size_of::<State>() + (free.capacity() + pivots.capacity()) * size_of::<u16>()
+        let names = free.capacity() + pivots.capacity() + keys.capacity();
+        bytes + states.capacity() * size_of::<State>() + names * size_of::<u16>()
     }
 
     /// Makes room for the states of the first `count` symbols.

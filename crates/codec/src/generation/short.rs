@@ -46,17 +46,23 @@ pub struct ShortDecoder {
 
 impl ShortDecoder {
     /// Whether repair symbols of `len` bytes are short enough for this decoder to cost less than a plan if
-    /// most symbols are lost: at most a quarter of the bytes of the generation's coefficients.
+    /// most symbols are lost: at most a quarter of the bytes of the generation's coefficients. Never for
+    /// `RsFft`, which has no rows.
     pub fn is_for(generation: Generation, len: usize) -> bool {
         let element = if generation.code().is_over_gf256() { 1 } else { 2 };
-        generation.check_len(len).is_ok() && 4 * len <= element * usize::from(generation.count())
+        let has_rows = !generation.code().is_rs_fft();
+        has_rows && generation.check_len(len).is_ok() && 4 * len <= element * usize::from(generation.count())
     }
 
     /// An empty decoder for a generation whose repair symbols have `len` bytes.
     ///
     /// # Errors
-    /// `len` is 0 or, over GF(2^16), odd.
+    /// `len` is 0 or, over GF(2^16), odd; or the code has no rows (`RsFft`).
     pub fn new(generation: Generation, len: usize) -> Result<Self, GenerationError> {
+        let code = generation.code();
+        if code.is_rs_fft() {
+            return Err(GenerationError::NoRows { code });
+        }
         generation.check_len(len)?;
         let element = if generation.code().is_over_gf256() { 1 } else { 2 };
         let mut rank = Rank::with_payload(generation, len / element);
