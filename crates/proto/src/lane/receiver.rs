@@ -276,9 +276,11 @@ impl LaneReceiver {
         delivery: &mut D,
     ) -> Result<bool, CloseCode> {
         let reception = self.store.receive_repair(code, id, symbol)?;
-        self.redundant += u64::from(reception != Some(Reception::Innovative));
+        let innovative = reception == Some(Reception::Innovative);
+        self.redundant += u64::from(!innovative);
         let decoded = self.deliver(now, delivery)?;
-        Ok(decoded > 0)
+        // The repairs of a generation come last. If it needs more, the sender has to know soon.
+        Ok(decoded > 0 || (innovative && self.store.is_in_generations()))
     }
 
     /// The peer will send nothing below `base` any more. On a lane that may not skip symbols, all of these

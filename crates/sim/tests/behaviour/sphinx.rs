@@ -57,7 +57,7 @@ fn goodput_on_a_link_that_marks() {
 #[test]
 fn every_code_carries_every_byte_under_both_forms() {
     for form in [sphinx(64), SPHINX_PRINTED] {
-        for code in [Code::SemiRandomLt { degree: 17 }, LT, Code::Cauchy, Code::Rlc, Code::Rlc16] {
+        for code in [Code::SemiRandomLt { degree: 17 }, LT, Code::Cauchy, Code::Rlc, Code::Rlc16, Code::RsFft] {
             let stats = sent(&trial(Profile { code, ..form }, papers_link("50mbit", "gilbert:15%,3"), 3_000_000));
             assert_eq!(stats.packets.source == 0, !code.is_systematic(), "{code:?} {stats:?}");
             assert!(stats.packets.repair > 0, "{code:?}");
@@ -111,5 +111,25 @@ fn without_marks_losses_of_the_queue_lower_the_window() {
         whole(&report);
         let dropped = report.forward.queue_dropped as f64 / report.forward.offered as f64;
         assert!(dropped < most && report.goodput_bps > 35e6, "{queue}: {dropped} {}", report.goodput_bps);
+    }
+}
+
+/// Blocks of 100 kB at 65 % of the rate: 99 % of them arrive within the one-way time, their own time on the
+/// link and 1.25 round trips, at 6 % loss.
+#[test]
+fn blocks_are_complete_within_a_round_trip_and_a_quarter() {
+    for (rate, mbit) in [("100mbit", 100.0), ("200mbit", 200.0)] {
+        let mut trial = trial(sphinx(100), papers_link(rate, "6%"), 0);
+        let paced = Flow::paced(End::Near, 60_000_000, (mbit * 0.65e6 / 8.0) as u64);
+        trial.flows = vec![Flow { record: 100_000, ..paced }];
+        let mut run = trial.start();
+        let end = run.began() + trial.limit;
+        assert!(run.until(end));
+        // Without the start, in which the window grows.
+        let settled = run.load.arrivals().iter().filter(|arrival| arrival.made > Duration::from_secs(1));
+        let mut delays: Vec<f64> = settled.map(|arrival| 1e3 * arrival.delay().as_secs_f64()).collect();
+        delays.sort_by(f64::total_cmp);
+        let (p99, bound) = (delays[delays.len() * 99 / 100], 5.0 + 100_000.0 * 8e-3 / mbit + 12.5);
+        assert!(p99 <= bound, "{rate}: {p99:.1} ms, at most {bound:.1}");
     }
 }

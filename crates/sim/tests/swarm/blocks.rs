@@ -28,12 +28,13 @@ pub fn choose(draw: &mut Draw, trial: &mut Trial, loss: f64) {
 fn profile(draw: &mut Draw) -> Profile {
     let symbols = 1 + draw.below(300) as u16;
     let threshold = draw.chance(0.5).then(|| draw.real(0.1, 0.99));
-    let code = match draw.below(6) {
+    let code = match draw.below(7) {
         0 => Code::Rlc,
         1 => Code::Rlc16,
         2 if symbols < 255 => Code::Cauchy,
         // Larger c take more time than a case has: half of the repairs carry one symbol then.
         3 => Code::Lt { c_milli: 1 + draw.below(200) as u16, delta_milli: 1 + draw.below(1_000) as u16 },
+        4 => Code::RsFft,
         _ => Code::SemiRandomLt { degree: 17 },
     };
     let trigger = match draw.below(3) {

@@ -70,6 +70,11 @@ impl Store {
         Ok(())
     }
 
+    /// Whether the lane is in generations.
+    pub fn is_in_generations(&self) -> bool {
+        matches!(self.engine, Engine::Generations(_))
+    }
+
     /// Takes a source symbol.
     pub fn receive_source(&mut self, id: SourceId, symbol: &[u8]) -> Received {
         match &mut self.engine {

@@ -4,8 +4,8 @@
 //! The paper's receiver names every symbol that it recovered. FEEDBACK names every packet, so this policy
 //! computes what the receiver has: it decodes the coefficients of the acknowledged packets as the receiver
 //! decodes the symbols. Nothing more is needed when feedback is lost, because a later FEEDBACK names the
-//! same packets. Invariants: a block is first answered when no packet of it is in flight; a block is
-//! forgotten as soon as the acknowledged packets determine it.
+//! same packets. Invariants: a block is answered when no packet of it is in flight, or those in flight are
+//! too few; a block is forgotten as soon as the acknowledged packets determine it.
 
 use core::fmt;
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ use crate::redundancy::{Closed, CodingContext, GenerationRow, Repair, RepairInFl
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "these are the readings of one paper")]
 pub enum Trigger {
-    /// At once.
+    /// At once, and before that if those in flight are too few in any case.
     Settled,
     /// The paper's rule: symbol-level feedback covers more than `blocks` blocks, the newest and undecoded
     /// ones before it, and the newest has more than `symbols` recovered symbols. The paper has 2 and 3. Or a
@@ -110,6 +110,34 @@ impl Open {
             self.repairs_settled >= self.closed.repairs || self.end().plus(cx.limits.max_span.into()) <= cx.settled;
         let is_in_flight = |repair: &RepairInFlight| self.contains(repair.first) && !repair.is_blank();
         self.end() <= cx.settled && are_sent && !cx.in_flight.iter().any(is_in_flight)
+    }
+
+    /// Number of packets of the block that may still arrive.
+    fn outstanding(&self, cx: &CodingContext<'_>) -> u64 {
+        let own = cx.in_flight.iter().filter(|repair| self.contains(repair.first) && !repair.is_blank());
+        let (answers, proactive) =
+            own.fold(
+                (0, 0),
+                |(answers, proactive), repair| {
+                    if repair.on_feedback { (answers + 1, proactive) } else { (answers, proactive + 1) }
+                },
+            );
+        // Proactive repairs that are in flight or not sent yet.
+        let repairs = u64::from(self.closed.repairs.saturating_sub(self.repairs_settled)).max(proactive);
+        let sources = self.end().0.saturating_sub(cx.settled.0.max(self.closed.first.0));
+        sources + repairs + answers + self.resend.len() as u64
+    }
+
+    /// A lost source symbol to send again although packets of the block are in flight: those cannot be
+    /// enough.
+    fn too_few(&self, cx: &CodingContext<'_>) -> Option<Repair> {
+        if self.known.packets() + self.outstanding(cx) >= self.closed.count.into() {
+            return None;
+        }
+        let is_in_flight = |id: SourceId| cx.in_flight.iter().any(|repair| repair.first == id && repair.count == 1);
+        let settled = (self.closed.first.0..self.end().0.min(cx.settled.0)).map(SourceId);
+        let lost = |id: &SourceId| !self.known.is_known((id.0 - self.closed.first.0) as u16) && !is_in_flight(*id);
+        settled.into_iter().find(lost).map(Repair::Resend)
     }
 
     /// The next packet of its answer.
@@ -283,6 +311,11 @@ impl AnswerPolicy for Icm {
             }
             if !block.is_settled(cx) {
                 block.since = None;
+                if self.trigger == Trigger::Settled
+                    && let Some(repair) = block.too_few(cx)
+                {
+                    return Some(repair);
+                }
                 // Packets of later blocks left later, and most of them are settled later.
                 if block.end() > cx.settled {
                     break;
@@ -461,6 +494,19 @@ mod tests {
             sender.flying.clear();
             sender.icm.on_resent_settled(SourceId(17), true);
             assert_eq!(sender.resent(true, 3), [12], "{trigger}");
+        }
+    }
+
+    #[test]
+    fn packets_in_flight_that_are_too_few_are_not_waited_for() {
+        for (trigger, expected) in [(Trigger::Settled, vec![0, 1]), (printed(1), vec![])] {
+            let mut sender = Sender::new(trigger);
+            // Four are lost, and both repairs are in flight.
+            sender.symbols(0..COUNT, &[0, 1, 2, 3]);
+            sender.icm.on_closed(&Closed { first: SourceId(0), count: COUNT, code: CODE, repairs: 2 });
+            let repair = RepairInFlight { packet: 0, first: SourceId(0), count: COUNT, key: 0, on_feedback: false };
+            sender.flying = vec![repair, RepairInFlight { key: 1, ..repair }];
+            assert_eq!(sender.resent(true, 1), expected, "{trigger}");
         }
     }
 

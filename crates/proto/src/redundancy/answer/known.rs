@@ -106,6 +106,11 @@ impl Known {
             .for_each(|place| self.add_source(place));
     }
 
+    /// Packets that arrived: source symbols and repairs.
+    pub fn packets(&self) -> u64 {
+        u64::from(self.arrived) + self.keys.len() as u64
+    }
+
     /// Whether the source symbol arrived or was revealed by repairs.
     pub fn is_known(&self, place: u16) -> bool {
         let arrived = self.sources.get(usize::from(place)).is_none_or(|arrived| *arrived);
@@ -188,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_is_sent_again_determines_the_block_and_nothing_less_does() {
-        for code in [Code::Rlc, Code::Rlc16, Code::Cauchy, Code::SemiRandomLt { degree: 5 }] {
+        for code in [Code::Rlc, Code::Rlc16, Code::Cauchy, Code::RsFft, Code::SemiRandomLt { degree: 5 }] {
             for elimination in [Elimination::Never, Elimination::WhenStuck] {
                 let mut known = known(code, 20, elimination);
                 (8..20).for_each(|place| known.add_source(place));
