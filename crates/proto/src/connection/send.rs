@@ -298,7 +298,7 @@ impl Connection {
             repair
         });
         let Some(lane) = self.lanes.get_mut(id) else { return ControlFlow::Continue(()) };
-        if let Some(repair) = repair {
+        if let Some(repair) = repair.filter(|repair| lane.sender.keeps(repair)) {
             let len = packet_len(id, &lane.sender, &repair);
             if len <= limit {
                 // If nothing else can fill the slot, the slot would be lost, so the repair is computed at

@@ -29,7 +29,7 @@ use self::slices::Sliced;
 use self::window::Window;
 use super::{INITIAL_CREDIT, SMALLEST_RING, most_symbols};
 use crate::Time;
-use crate::redundancy::{RepairInFlight, Report};
+use crate::redundancy::{Closed, Repair, RepairInFlight, Report};
 use crate::wire::{LaneReport, Layout, OpenStream, SEND_TIME_MODULUS, SymbolHeader};
 
 /// Unit of the send time in a symbol, in nanoseconds (docs/wire.md section 6).
@@ -74,6 +74,8 @@ pub(crate) struct LaneSender {
     sliced: VecDeque<Sliced>,
     keys: RepairKeys,
     ahead: Ahead,
+    /// Closed generations of which the peer may lack symbols, in the order of their ids.
+    closed: VecDeque<Closed>,
     pace: Pace,
     messages: Outgoing,
     /// Number of bytes by which the ring may grow.
@@ -145,6 +147,7 @@ impl LaneSender {
             sliced: VecDeque::new(),
             keys: RepairKeys::default(),
             ahead: Ahead::default(),
+            closed: VecDeque::new(),
             pace: Pace::default(),
             messages: Outgoing::default(),
             spare: usize::MAX,
@@ -293,11 +296,31 @@ impl LaneSender {
         self.reported.report.regions.clear();
         self.reported.report.regions.extend(report.regions);
         self.reported.report.serial += 1;
+        self.forget_decoded();
         if self.is_base_news() {
             self.forget_given_up();
         }
         self.advance();
         true
+    }
+
+    /// Frees the symbols of each generation that the peer reported as decoded, although it lacks lower ones.
+    fn forget_decoded(&mut self) {
+        let (report, window) = (&self.reported.report, &mut self.window);
+        self.closed.retain(|&Closed { first, count, .. }| {
+            let is_decoded = report.is_all_decoded(first..first.plus(count.into()));
+            if is_decoded {
+                window.forget(first, count);
+            }
+            !is_decoded
+        });
+    }
+
+    /// Whether the symbols that a repair needs are still there. They are not if the peer has reported their
+    /// generation as decoded.
+    pub fn keeps(&self, repair: &Repair) -> bool {
+        let (Repair::Resend(first) | Repair::Coded { first, .. }) = *repair;
+        !self.window.is_forgotten(first)
     }
 
     /// Advances the base and the settled edge over all symbols whose state is final.

@@ -58,6 +58,15 @@ impl Report {
         id < self.end && self.undecoded.get(run).is_none_or(|run| run.start > id)
     }
 
+    /// Whether the report says that all these symbols are decoded.
+    pub fn is_all_decoded(&self, ids: Range<SourceId>) -> bool {
+        if ids.end <= self.edge {
+            return true;
+        }
+        let run = self.undecoded.partition_point(|run| run.end <= ids.start);
+        ids.end <= self.end && self.undecoded.get(run).is_none_or(|run| run.start >= ids.end)
+    }
+
     /// One past the highest id that the receiver has seen.
     pub fn seen(&self) -> SourceId {
         self.regions.last().map_or(self.end, |(region, _)| region.end)

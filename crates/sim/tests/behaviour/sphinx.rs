@@ -133,3 +133,25 @@ fn blocks_are_complete_within_a_round_trip_and_a_quarter() {
         assert!(p99 <= bound, "{rate}: {p99:.1} ms, at most {bound:.1}");
     }
 }
+
+/// One block is stuck, since nothing is repaired or answered. The blocks after it are decoded, and the sender
+/// frees each with the next FEEDBACK.
+#[test]
+fn a_decoded_block_frees_its_memory_while_a_lower_one_is_stuck() {
+    let redundancy = Redundancy { answer: Answer::Open, ..sphinx(50).redundancy };
+    let mut trial = trial(Profile { redundancy, ..sphinx(50) }, papers_link("20mbit", "0%"), 1_000_000);
+    trial.near = trial.near.to_builder().max_overhead(0.0).build().expect("in range");
+    trial.link.forward.loss = Loss::Trace((0..100_000).map(|n| (60..64).contains(&n)).collect());
+    let mut run = trial.start();
+    // The lost symbols are in the first or second block. Only a silence brings it again, and there is none while
+    // the other 14 blocks are sent.
+    run.until(run.began() + Duration::from_millis(300));
+    let delivered = run.load.read();
+    assert!(delivered < 200_000, "{delivered} bytes were read; {:?}", run.stats(End::Near));
+    let handle = run.load.handle(End::Near).expect("connected");
+    let memory = run.pair.endpoint(End::Near).connection(handle).expect("open").memory();
+    // Acknowledged 20 ms ago at most: 50 kB, and the blocks that are stuck or not full: 150 kB.
+    assert!(memory < 300_000, "{memory} bytes of {} sent", run.stats(End::Near).bytes.app_sent);
+    assert!(run.until(run.began() + Duration::from_secs(20)));
+    whole(&run.report());
+}

@@ -82,6 +82,7 @@ impl LaneSender {
     /// Called when a policy closed a generation. Makes a job for its repairs, unless they take at most
     /// `inline` products. Repairs beyond the bound are computed when they are sent.
     pub fn make_ahead(&mut self, closed: Closed, inline: usize) {
+        self.closed.push_back(closed);
         let Closed { first, count, code, repairs } = closed;
         let room = usize::from(self.window.span()).saturating_sub(self.ahead.count);
         let repairs = repairs.min(u16::try_from(room).unwrap_or(u16::MAX));

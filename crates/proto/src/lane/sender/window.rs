@@ -122,6 +122,21 @@ impl Window {
         }
     }
 
+    /// Frees the symbols of a generation that no repair will mix any more.
+    pub fn forget(&mut self, first: SourceId, count: u16) {
+        if let Self::Generations(kept) = self {
+            kept.forget(first, count);
+        }
+    }
+
+    /// Whether the symbol was freed by [`Self::forget`].
+    pub fn is_forgotten(&self, id: SourceId) -> bool {
+        match self {
+            Self::Sliding(_) => false,
+            Self::Generations(kept) => kept.is_forgotten(id),
+        }
+    }
+
     /// The longest generation; 0 under a sliding code.
     pub fn span(&self) -> u16 {
         match self {
@@ -157,6 +172,8 @@ pub(super) struct Kept {
     /// Id of the first of `symbols`.
     first: u64,
     symbols: VecDeque<Symbol>,
+    /// Stands for each symbol that was forgotten before its turn.
+    forgotten: Symbol,
     /// The symbol that is being filled.
     open: Vec<u8>,
 }
@@ -164,7 +181,7 @@ pub(super) struct Kept {
 impl Kept {
     fn new(slot_len: usize, capacity: usize, span: u16) -> Self {
         let (base, first, symbols, open) = (0, 0, VecDeque::new(), Vec::new());
-        Self { slot_len, capacity, span: span.into(), base, first, symbols, open }
+        Self { slot_len, capacity, span: span.into(), base, first, symbols, forgotten: Symbol::default(), open }
     }
 
     fn slot_len(&self) -> usize {
@@ -176,7 +193,8 @@ impl Kept {
     }
 
     fn memory(&self) -> usize {
-        (self.symbols.len() + 1) * self.slot_len
+        let kept = self.symbols.len() + 1 - (Arc::strong_count(&self.forgotten) - 1);
+        kept * self.slot_len
     }
 
     fn grow(&mut self, capacity: usize) {
@@ -239,13 +257,26 @@ impl Kept {
         self.first += gone as u64;
     }
 
-    /// The symbols of a span.
+    fn forget(&mut self, first: SourceId, count: u16) {
+        let Some(index) = self.index(first) else { return };
+        for symbol in self.symbols.iter_mut().skip(index).take(count.into()) {
+            *symbol = Arc::clone(&self.forgotten);
+        }
+    }
+
+    fn is_forgotten(&self, id: SourceId) -> bool {
+        let symbol = self.index(id).and_then(|index| self.symbols.get(index));
+        symbol.is_some_and(|symbol| Arc::ptr_eq(symbol, &self.forgotten))
+    }
+
+    /// The symbols of a span, none of them forgotten.
     fn span(&self, first: SourceId, count: u16) -> Result<impl Iterator<Item = &Symbol>, EncodeError> {
         Code::Rlc.check(RepairId { first, count, key: 0 })?;
         let outside =
             EncodeError::OutsideWindow { first, count, base: SourceId(self.first), next: SourceId(self.next()) };
         let index = self.index(first).ok_or(outside)?;
-        if index + usize::from(count) > self.symbols.len() {
+        let is_forgotten = self.symbols.range(index..).take(count.into()).any(|symbol| symbol.is_empty());
+        if index + usize::from(count) > self.symbols.len() || is_forgotten {
             return Err(outside);
         }
         Ok(self.symbols.range(index..index + usize::from(count)))
@@ -300,6 +331,11 @@ mod tests {
         kept.release_before(SourceId(16));
         assert!(kept.write_repair(Code::Cauchy, id, &mut [0; 64]).is_ok() && kept.symbol(SourceId(7)).is_none());
         assert_eq!(kept.ids(), SourceId(16)..SourceId(20));
+        let memory = kept.memory();
+        kept.forget(SourceId(16), 4);
+        assert_eq!((kept.memory(), kept.is_forgotten(SourceId(16))), (memory - 4 * 64, true));
+        let lost = kept.write_repair(Code::Cauchy, RepairId { first: SourceId(12), ..id }, &mut [0; 64]);
+        assert!(matches!(lost, Err(EncodeError::OutsideWindow { .. })), "{lost:?}");
         kept.release_before(SourceId(17));
         assert!(matches!(kept.write_repair(Code::Cauchy, id, &mut [0; 64]), Err(EncodeError::OutsideWindow { .. })));
     }
