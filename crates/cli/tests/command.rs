@@ -57,7 +57,7 @@ fn wrong_options_and_units_end_with_2_and_an_example() {
     refused(&["send", "x", &link, "--redundancy", "lots"], &["lots", "every:5"]);
     refused(&["send", "x", &link, "--profile", "fast"], &["fast", "stream"]);
     refused(&["send", "x", &link, "--code", "cauchi"], &["cauchi", "did you mean \"cauchy\"?", "rlc, cauchy, rlc16"]);
-    refused(&["send", "x", &link, "--rate-control", "warp"], &["warp", "bbr, cubic, newreno, fixed:25mbit"]);
+    refused(&["send", "x", &link, "--rate-control", "warp"], &["warp", "bbr, cubic, newreno, aimd:1,80, fixed:25mbit"]);
     refused(&["send", "x", &link, "--latencey", "1ms"], &["--latencey"]);
     refused(&["send", "x", &link, "--json", "--quiet"], &["cannot be used with"]);
     refused(&["receive", "--listen", "7700"], &["7700"]);
@@ -89,7 +89,7 @@ fn choices_that_do_not_go_together_end_with_2_and_what_to_choose() {
     {
         refused(&[job, &["--code", "cauchy"]].concat(), &["code cauchy needs generations", "block:K,R"]);
         let options = ["--profile", "block:250,10", "--code", "cauchy"];
-        refused(&[job, &options].concat(), &["block:250,10 needs 260", "rlc16"]);
+        refused(&[job, &options].concat(), &["250 with 10 are 260", "rlc16"]);
         refused(&[job, &["--redundancy", "block:32,8"]].concat(), &["block:32,8 needs generations"]);
         refused(
             &[job, &["--profile", "block", "--redundancy", "every:5"]].concat(),
