@@ -74,8 +74,6 @@ pub(crate) struct LaneSender {
     sliced: VecDeque<Sliced>,
     keys: RepairKeys,
     ahead: Ahead,
-    /// Closed generations of which the peer may lack symbols, in the order of their ids.
-    closed: VecDeque<Closed>,
     pace: Pace,
     messages: Outgoing,
     /// Number of bytes by which the ring may grow.
@@ -147,7 +145,6 @@ impl LaneSender {
             sliced: VecDeque::new(),
             keys: RepairKeys::default(),
             ahead: Ahead::default(),
-            closed: VecDeque::new(),
             pace: Pace::default(),
             messages: Outgoing::default(),
             spare: usize::MAX,
@@ -307,7 +304,7 @@ impl LaneSender {
     /// Frees the symbols of each generation that the peer reported as decoded, although it lacks lower ones.
     fn forget_decoded(&mut self) {
         let (report, window) = (&self.reported.report, &mut self.window);
-        self.closed.retain(|&Closed { first, count, .. }| {
+        self.ahead.closed.retain(|&Closed { first, count, .. }| {
             let is_decoded = report.is_all_decoded(first..first.plus(count.into()));
             if is_decoded {
                 window.forget(first, count);

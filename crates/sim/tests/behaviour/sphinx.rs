@@ -143,8 +143,8 @@ fn a_decoded_block_frees_its_memory_while_a_lower_one_is_stuck() {
     trial.near = trial.near.to_builder().max_overhead(0.0).build().expect("in range");
     trial.link.forward.loss = Loss::Trace((0..100_000).map(|n| (60..64).contains(&n)).collect());
     let mut run = trial.start();
-    // The lost symbols are in the first or second block. Only a silence brings it again, and there is none while
-    // the other 14 blocks are sent.
+    // The lost symbols are in the first or second block. Only a silence brings it again, and there is none
+    // while the other 14 blocks are sent.
     run.until(run.began() + Duration::from_millis(300));
     let delivered = run.load.read();
     assert!(delivered < 200_000, "{delivered} bytes were read; {:?}", run.stats(End::Near));

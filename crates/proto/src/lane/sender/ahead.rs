@@ -16,6 +16,8 @@ use crate::redundancy::{Closed, Repair};
 /// The repairs computed in advance; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
+    /// Closed generations of which the peer may lack symbols, in the order of their ids.
+    pub closed: VecDeque<Closed>,
     jobs: VecDeque<Encode>,
     /// Batches by the first symbol of their generation.
     batches: BTreeMap<u64, Batch>,
@@ -82,7 +84,7 @@ impl LaneSender {
     /// Called when a policy closed a generation. Makes a job for its repairs, unless they take at most
     /// `inline` products. Repairs beyond the bound are computed when they are sent.
     pub fn make_ahead(&mut self, closed: Closed, inline: usize) {
-        self.closed.push_back(closed);
+        self.ahead.closed.push_back(closed);
         let Closed { first, count, code, repairs } = closed;
         let room = usize::from(self.window.span()).saturating_sub(self.ahead.count);
         let repairs = repairs.min(u16::try_from(room).unwrap_or(u16::MAX));
