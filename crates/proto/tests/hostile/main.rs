@@ -4,6 +4,7 @@
 //! They cover malformed datagrams, memory per connection, and the rows S10, S14 and S17 of docs/survival.md.
 #![cfg(feature = "aws-lc-rs")]
 
+mod blocks;
 mod caps;
 mod first;
 mod flapping;

@@ -8,15 +8,19 @@ use tidewire_sim::report::Trial;
 
 use super::case::Draw;
 
-/// Share of lost packets from which on `aimd` is too slow for the time that a case has.
+/// Share of lost packets from which on the paper's choices are too slow for the time that a case has.
 const HIGH: f64 = 0.15;
 
 /// Lets a third of the ends send such blocks. Half of them keep the rate control that they had. Where `loss`
-/// is high all do, since `aimd` takes it for a full queue.
+/// is high all do, since `aimd` takes it for a full queue, and all answer at once, since the paper's triggers
+/// take more rounds.
 pub fn choose(draw: &mut Draw, trial: &mut Trial, loss: f64) {
     for config in [&mut trial.near, &mut trial.far] {
         if draw.chance(0.33) {
-            let profile = profile(draw);
+            let mut profile = profile(draw);
+            if loss > HIGH {
+                profile.redundancy.answer = Answer::Icm(Trigger::Settled);
+            }
             let rate_control =
                 if draw.chance(0.5) && loss <= HIGH { profile.rate_control } else { config.profile().rate_control };
             let changed = config.to_builder().profile(Profile { rate_control, ..profile });

@@ -77,6 +77,12 @@ const KEPT_SEEDS: &[Seed] = &[
     Seed(Second, 1_795_383_208_000_003),
     // Bursts so long that they spared nearly all of the transfer, so nothing had to be repaired.
     Seed(Second, 1_795_408_053_000_446),
+    // A probe was due before the first packet left, since repairs replaced the source symbols.
+    Seed(Fourth, 30_024),
+    // A block too long for a Cauchy code was not answered.
+    Seed(Fourth, 28),
+    // The sender believed that the receiver eliminates, and answered nothing.
+    Seed(Fourth, 40_364),
 ];
 
 /// The result of a seed.

@@ -50,8 +50,8 @@ pub enum Elimination {
 /// # Ok::<(), Box<dyn core::error::Error>>(())
 /// ```
 ///
-/// Memory for a generation of `k` symbols of L bytes: `k` source symbols, the repair symbols that are
-/// held with L + 8 bytes and 4 bytes for each neighbour, 40 bytes for each source symbol, and `k^2 / 8`
+/// Memory for a generation of `k` symbols of L bytes: the known source symbols, the repair symbols that are
+/// held with L + 8 bytes and 4 bytes for each neighbour, 64 bytes for each source symbol, and `k^2 / 8`
 /// bytes for the rank. With [`Elimination::WhenStuck`] at most `k` repair symbols are held, with
 /// [`Elimination::Never`] at most `4 k`; further ones are ignored. A caller that takes the length of a
 /// generation from a peer must limit it.
@@ -65,8 +65,9 @@ pub struct PeelingDecoder {
     degrees: Degrees,
     /// Bytes of a repair symbol.
     len: usize,
-    /// Source symbols at their places, padded with zeros.
-    symbols: Vec<u8>,
+    /// Source symbols at their places, padded with zeros; empty while unknown, so that memory follows what
+    /// arrived.
+    symbols: Vec<Vec<u8>>,
     is_known: Vec<bool>,
     /// Number of known source symbols.
     known: u16,
@@ -107,7 +108,7 @@ impl PeelingDecoder {
             generation,
             degrees,
             len,
-            symbols: vec![0; count * len],
+            symbols: vec![Vec::new(); count],
             is_known: vec![false; count],
             known: 0,
             revealed: 0,
@@ -136,7 +137,10 @@ impl PeelingDecoder {
             return Ok(false);
         }
         let is_innovative = self.echelon.as_mut().is_none_or(|echelon| echelon.add([index].into_iter()));
-        self.symbols[at * self.len..][..symbol.len()].copy_from_slice(symbol);
+        let mut padded = Vec::with_capacity(self.len);
+        padded.extend_from_slice(symbol);
+        padded.resize(self.len, 0);
+        self.symbols[at] = padded;
         self.learn(index);
         self.peel();
         self.eliminate();
@@ -179,7 +183,7 @@ impl PeelingDecoder {
     /// A source symbol that arrived or is decoded, padded with zeros to the length of a repair symbol.
     pub fn symbol(&self, index: u16) -> Option<&[u8]> {
         let at = usize::from(index);
-        self.is_known.get(at)?.then(|| &self.symbols[at * self.len..][..self.len])
+        self.is_known.get(at)?.then(|| &self.symbols[at][..])
     }
 
     /// Number of source symbols that arrived or are decoded.
@@ -210,11 +214,8 @@ impl PeelingDecoder {
         let edges = self.mixed_in.iter().map(|edges| size_of::<Vec<u32>>() + edges.capacity() * size_of::<u32>());
         let small = self.is_known.capacity() + self.ripple.capacity() * size_of::<u16>();
         let equations = self.equations.capacity() * size_of::<Equation>() + self.payloads.capacity();
-        self.symbols.capacity()
-            + small
-            + equations
-            + edges.sum::<usize>()
-            + self.echelon.as_ref().map_or(0, Echelon::memory)
+        let symbols = self.symbols.capacity() * size_of::<Vec<u8>>() + usize::from(self.known) * self.len;
+        symbols + small + equations + edges.sum::<usize>() + self.echelon.as_ref().map_or(0, Echelon::memory)
     }
 
     /// Makes an equation of a repair symbol that mixes unknown symbols. It is of use at once if it mixes one.
@@ -226,7 +227,7 @@ impl PeelingDecoder {
         for index in neighbours {
             let at = usize::from(index);
             if self.is_known[at] {
-                Kernel::active().xor(&mut self.payloads[begin..], &self.symbols[at * self.len..][..self.len]);
+                Kernel::active().xor(&mut self.payloads[begin..], &self.symbols[at]);
             } else {
                 equation.unknown += 1;
                 equation.indices ^= index;
@@ -243,8 +244,7 @@ impl PeelingDecoder {
     fn release(&mut self, place: usize) {
         let index = self.equations[place].indices;
         if !self.is_known[usize::from(index)] {
-            let payload = &self.payloads[place * self.len..][..self.len];
-            self.symbols[usize::from(index) * self.len..][..self.len].copy_from_slice(payload);
+            self.symbols[usize::from(index)] = self.payloads[place * self.len..][..self.len].to_vec();
             self.revealed += 1;
             self.learn(index);
         }
@@ -269,7 +269,7 @@ impl PeelingDecoder {
                 let unknown = equation.unknown;
                 if unknown > 0 {
                     let payload = &mut self.payloads[place * self.len..][..self.len];
-                    Kernel::active().xor(payload, &self.symbols[at * self.len..][..self.len]);
+                    Kernel::active().xor(payload, &self.symbols[at]);
                 }
                 if unknown == 1 {
                     self.release(place);
@@ -293,8 +293,7 @@ impl PeelingDecoder {
         let (len, payloads) = (self.len, &mut self.payloads);
         let solution = matrix.solve(|to, from| xor_within(payloads, len, to, from));
         for (index, place) in unknown.into_iter().zip(solution) {
-            let payload = &self.payloads[place * self.len..][..self.len];
-            self.symbols[usize::from(index) * self.len..][..self.len].copy_from_slice(payload);
+            self.symbols[usize::from(index)] = self.payloads[place * self.len..][..self.len].to_vec();
             self.is_known[usize::from(index)] = true;
             self.known += 1;
             self.revealed += 1;

@@ -17,7 +17,7 @@ use super::known::Known;
 use crate::Time;
 use crate::path::LossEstimate;
 use crate::redundancy::proactive::SphinxBlocks;
-use crate::redundancy::{Closed, CodingContext, GenerationRow, Repair, RepairInFlight};
+use crate::redundancy::{Closed, CodingContext, GenerationRow, Repair, RepairInFlight, Report};
 
 /// When an undecoded block of which no packet is in flight is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,11 +91,28 @@ struct Open {
     repairs: u16,
     /// Since when nothing of the block is in flight.
     since: Option<Time>,
+    belief: Belief,
+}
+
+/// Whether the receiver can decode a block, as far as the sender knows. A receiver that only peels decodes
+/// less than one that eliminates, and the sender does not know which of them the peer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Belief {
+    Undecoded,
+    /// A receiver that eliminates can. The number is that of the newest report when a slot was free since.
+    Decoded(Option<u64>),
 }
 
 impl Open {
     fn end(&self) -> SourceId {
         self.closed.first.plus(self.closed.count.into())
+    }
+
+    /// Whether a report that came after the sender believed the block decoded says that it is not.
+    fn is_disproved(&mut self, report: &Report) -> bool {
+        let Belief::Decoded(since) = &mut self.belief else { return false };
+        // The block is still in the list, so this report does not say that it is decoded.
+        *since.get_or_insert(report.serial) < report.serial && self.end() <= report.end
     }
 
     fn contains(&self, id: SourceId) -> bool {
@@ -171,6 +188,8 @@ struct Filling {
 #[derive(Debug)]
 pub struct Icm {
     trigger: Trigger,
+    /// What the receiver is believed to decode.
+    elimination: Elimination,
     /// Blocks that may be undecoded, in the order of their ids.
     open: VecDeque<Open>,
     filling: Filling,
@@ -184,7 +203,8 @@ impl Icm {
     /// A policy that answers when `trigger` says.
     pub fn new(trigger: Trigger) -> Self {
         let (open, filling) = (VecDeque::new(), Filling::default());
-        Self { trigger, open, filling, decoded: SourceId(0), newest: (SourceId(0), 0) }
+        let elimination = trigger.elimination();
+        Self { trigger, elimination, open, filling, decoded: SourceId(0), newest: (SourceId(0), 0) }
     }
 
     fn block_of(&mut self, id: SourceId) -> Option<usize> {
@@ -205,10 +225,13 @@ impl Icm {
         packet(&mut block.known);
         let (first, end, known) = (block.closed.first, block.end(), block.known.recovered());
         self.count_known(first, known);
-        let is_decoded = self.open.get_mut(index).is_some_and(|block| block.known.is_decoded());
-        if is_decoded {
+        let Some(block) = self.open.get_mut(index).filter(|block| block.belief == Belief::Undecoded) else { return };
+        if block.known.is_decoded() {
+            block.belief = Belief::Decoded(None);
             self.decoded = self.decoded.max(end);
-            self.open.remove(index);
+            if self.open.get(index).is_some_and(|block| block.known.is_certain()) {
+                self.open.remove(index);
+            }
         }
     }
 
@@ -274,7 +297,7 @@ impl AnswerPolicy for Icm {
     }
 
     fn on_closed(&mut self, closed: &Closed) {
-        let known = Known::new(closed, self.trigger.elimination());
+        let known = Known::new(closed, self.elimination);
         let mut block = Open {
             closed: *closed,
             known,
@@ -283,6 +306,7 @@ impl AnswerPolicy for Icm {
             resend: VecDeque::new(),
             repairs: 0,
             since: None,
+            belief: Belief::Undecoded,
         };
         let end = block.end();
         let Filling { first, arrived, count } = &mut self.filling;
@@ -300,12 +324,23 @@ impl AnswerPolicy for Icm {
     }
 
     fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
-        while self.open.front().is_some_and(|block| block.end() <= cx.base) {
-            self.decoded = self.decoded.max(cx.base);
-            self.open.pop_front();
-        }
+        self.open.retain(|block| {
+            let is_decoded = block.end() <= cx.base || cx.report.is_all_decoded(block.closed.first..block.end());
+            if is_decoded {
+                self.decoded = self.decoded.max(block.end());
+            }
+            !is_decoded
+        });
         for index in 0..self.open.len() {
             let block = &mut self.open[index];
+            if block.is_disproved(cx.report) {
+                self.elimination = Elimination::Never;
+                block.known.only_peel();
+                block.belief = Belief::Undecoded;
+            }
+            if block.belief != Belief::Undecoded {
+                continue;
+            }
             if let Some(repair) = block.next() {
                 return Some(repair);
             }
@@ -523,6 +558,40 @@ mod tests {
             assert_eq!(sender.resent(false, 60), [0; 0]);
             assert_eq!(sender.resent(false, 61), [2, 7]);
         }
+    }
+
+    /// The peer only peels, and the sender believed that it eliminates.
+    #[test]
+    fn a_report_that_disproves_what_the_sender_believed_is_answered() {
+        // Six repairs of half the block. Some four lost symbols need elimination.
+        let code = Code::SemiRandomLt { degree: 5 };
+        let received = |lost: &[u16]| {
+            let mut sender = Sender::new(Trigger::Settled);
+            sender.symbols(0..COUNT, lost);
+            sender.icm.on_closed(&Closed { first: SourceId(0), count: COUNT, code, repairs: 6 });
+            for key in 0..6 {
+                let first = SourceId(0);
+                let repair = RepairInFlight { packet: 0, first, count: COUNT, key, on_feedback: false };
+                sender.icm.on_repair_settled(&repair, true);
+            }
+            sender
+        };
+        let needs_elimination = |lost: &[u16; 4]| {
+            let mut sender = received(lost);
+            sender.icm.open.front_mut().is_some_and(|block| {
+                block.known.only_peel();
+                block.belief != Belief::Undecoded && !block.known.is_decoded()
+            })
+        };
+        let lost = (0..7).map(|place| [place, place + 1, place + 2, 9]).find(needs_elimination);
+        let lost = lost.expect("some four need elimination");
+        let mut sender = received(&lost);
+        assert_eq!(sender.resent(true, 1), [0; 0]);
+        let undecoded = lost.map(|place| SourceId(place.into())..SourceId(u64::from(place) + 1)).to_vec();
+        let report = Report { edge: undecoded[0].start, end: SourceId(10), deficit: 4, undecoded, ..Report::default() };
+        sender.report = Report { serial: 1, ..report };
+        assert!(!sender.resent(true, 2).is_empty());
+        assert_eq!(sender.icm.elimination, Elimination::Never);
     }
 
     #[test]

@@ -140,6 +140,16 @@ impl Known {
         is_enough && self.decoder().is_some_and(|decoder| decoder.is_decoded())
     }
 
+    /// Whether every receiver that has these packets has decoded the block if [`Self::is_decoded`].
+    pub fn is_certain(&self) -> bool {
+        self.arrived == self.closed.count || !self.closed.code.is_sparse() || self.elimination == Elimination::Never
+    }
+
+    /// From now on, computes what a receiver knows that only peels.
+    pub fn only_peel(&mut self) {
+        (self.elimination, self.decoder) = (Elimination::Never, None);
+    }
+
     fn decoder(&mut self) -> Option<&Coefficients> {
         if self.decoder.is_none() {
             let mut decoder = Coefficients::new(&self.closed, self.elimination)?;
