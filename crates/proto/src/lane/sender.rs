@@ -44,8 +44,6 @@ enum Source {
     Lost,
     /// Lost and retransmitted. The retransmission is not known to be received or lost yet.
     Again,
-    /// Not sent: repairs replace it.
-    Withheld,
 }
 
 #[derive(Debug)]
@@ -193,9 +191,10 @@ impl LaneSender {
     }
 
     /// As [`Self::send_source`], for a symbol that no packet carries because the code replaces all source
-    /// symbols by repairs.
+    /// symbols by repairs. It counts as lost: if its repairs no longer fit the path, it is sent in parts.
     pub fn withhold_source(&mut self, now: Time) -> Option<SourceId> {
-        let id = self.date_source(now, Source::Withheld)?;
+        let id = self.date_source(now, Source::Lost)?;
+        self.lost.push(Reverse(id));
         self.advance();
         Some(id)
     }
@@ -225,7 +224,7 @@ impl LaneSender {
     /// Returns the bytes of a source symbol that is out, and records that packet `packet` carries them again.
     pub fn resend(&mut self, id: SourceId, packet: u64) -> Option<&[u8]> {
         let index = self.index(id)?;
-        if matches!(self.sources[index], Source::Lost | Source::Withheld) {
+        if self.sources[index] == Source::Lost {
             self.sources[index] = Source::Again;
         }
         self.repairs.push(RepairInFlight { packet, first: id, count: 1, key: 0, on_feedback: true });

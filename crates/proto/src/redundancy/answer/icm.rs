@@ -89,8 +89,6 @@ struct Open {
     /// What is still to be sent: source symbols, then repairs.
     resend: VecDeque<SourceId>,
     repairs: u16,
-    /// Since when nothing of the block is in flight.
-    since: Option<Time>,
     belief: Belief,
 }
 
@@ -120,11 +118,9 @@ impl Open {
     }
 
     /// Whether the fates of all its packets are known. Proactive repairs that were never sent, because the
-    /// path takes only shorter packets now, are no longer expected once a whole span of later symbols is
-    /// settled.
-    fn is_settled(&self, cx: &CodingContext<'_>) -> bool {
-        let are_sent =
-            self.repairs_settled >= self.closed.repairs || self.end().plus(cx.limits.max_span.into()) <= cx.settled;
+    /// path takes only shorter packets now, are no longer expected after a round trip of silence.
+    fn is_settled(&self, cx: &CodingContext<'_>, is_silent: bool) -> bool {
+        let are_sent = self.repairs_settled >= self.closed.repairs || is_silent;
         let is_in_flight = |repair: &RepairInFlight| self.contains(repair.first) && !repair.is_blank();
         self.end() <= cx.settled && are_sent && !cx.in_flight.iter().any(is_in_flight)
     }
@@ -195,6 +191,8 @@ pub struct Icm {
     filling: Filling,
     /// One past the newest symbol of a block that is known to be decoded.
     decoded: SourceId,
+    /// Since when nothing is in flight.
+    silent: Option<Time>,
     /// The newest block of which a symbol arrived: its first symbol, and the number of its known symbols.
     newest: (SourceId, u16),
 }
@@ -204,7 +202,7 @@ impl Icm {
     pub fn new(trigger: Trigger) -> Self {
         let (open, filling) = (VecDeque::new(), Filling::default());
         let elimination = trigger.elimination();
-        Self { trigger, elimination, open, filling, decoded: SourceId(0), newest: (SourceId(0), 0) }
+        Self { trigger, elimination, open, filling, decoded: SourceId(0), silent: None, newest: (SourceId(0), 0) }
     }
 
     fn block_of(&mut self, id: SourceId) -> Option<usize> {
@@ -236,8 +234,7 @@ impl Icm {
     }
 
     /// Whether the trigger answers this settled block now.
-    fn answers(&self, block: &Open, since: Time, cx: &CodingContext<'_>) -> bool {
-        let is_late = is_silent(cx) && since + cx.path.rtt <= cx.now;
+    fn answers(&self, block: &Open, is_late: bool) -> bool {
         let is_gap = self.decoded >= block.end();
         match self.trigger {
             Trigger::Settled => true,
@@ -305,7 +302,6 @@ impl AnswerPolicy for Icm {
             key: closed.repairs,
             resend: VecDeque::new(),
             repairs: 0,
-            since: None,
             belief: Belief::Undecoded,
         };
         let end = block.end();
@@ -331,6 +327,12 @@ impl AnswerPolicy for Icm {
             }
             !is_decoded
         });
+        if is_silent(cx) {
+            self.silent.get_or_insert(cx.now);
+        } else {
+            self.silent = None;
+        }
+        let is_silent = self.silent.is_some_and(|since| since + cx.path.rtt <= cx.now);
         for index in 0..self.open.len() {
             let block = &mut self.open[index];
             if block.is_disproved(cx.report) {
@@ -344,8 +346,7 @@ impl AnswerPolicy for Icm {
             if let Some(repair) = block.next() {
                 return Some(repair);
             }
-            if !block.is_settled(cx) {
-                block.since = None;
+            if !block.is_settled(cx, is_silent) {
                 if self.trigger == Trigger::Settled
                     && let Some(repair) = block.too_few(cx)
                 {
@@ -357,9 +358,8 @@ impl AnswerPolicy for Icm {
                 }
                 continue;
             }
-            let since = *block.since.get_or_insert(cx.now);
             block.known.add_reported(cx.report);
-            if !self.answers(&self.open[index], since, cx) {
+            if !self.answers(&self.open[index], is_silent) {
                 continue;
             }
             let block = &mut self.open[index];
@@ -368,7 +368,6 @@ impl AnswerPolicy for Icm {
             block.repairs = self.trigger.compensation(block.closed.count, missing, &cx.path.loss);
             let first = block.closed.first;
             block.resend.extend(lacking.into_iter().map(|place| first.plus(place.into())));
-            block.since = None;
             if let Some(repair) = block.next() {
                 return Some(repair);
             }
@@ -377,7 +376,7 @@ impl AnswerPolicy for Icm {
     }
 
     fn poll_timeout(&self, cx: &CodingContext<'_>) -> Option<Time> {
-        let since = self.open.iter().find_map(|block| block.since).filter(|_| is_silent(cx));
+        let since = self.silent.filter(|_| !self.open.is_empty() && is_silent(cx));
         since.map(|since| since + cx.path.rtt).filter(|&at| at > cx.now)
     }
 }
