@@ -20,7 +20,7 @@ fn refused(arguments: &[&str]) -> (Option<i32>, String) {
 #[test]
 fn wrong_names_are_refused_with_those_there_are() {
     for (arguments, wanted) in [
-        (&["streaming"][..], "`streaming` is not a paper; the papers are: streaming-code-5g"),
+        (&["streaming"][..], "`streaming` is not a paper; the papers are: streaming-code-5g, sphinx"),
         (
             &["streaming-code-5g", "--only", "figure-3"],
             "--only names no experiment; the experiments are: figure-1, figure-2, figure-5, ",

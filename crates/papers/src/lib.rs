@@ -27,6 +27,7 @@ pub mod conditions;
 #[cfg(target_os = "linux")]
 pub mod lab;
 pub mod row;
+pub mod sphinx;
 pub mod streaming_code;
 
 use std::sync::OnceLock;
@@ -36,7 +37,7 @@ use std::thread;
 use row::Row;
 
 /// All papers.
-pub const PAPERS: [Paper; 1] = [streaming_code::PAPER];
+pub const PAPERS: [Paper; 2] = [streaming_code::PAPER, sphinx::PAPER];
 
 /// A paper that can be reproduced.
 #[derive(Clone, Copy, Debug)]

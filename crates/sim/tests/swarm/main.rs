@@ -83,7 +83,8 @@ const KEPT_SEEDS: &[Seed] = &[
     Seed(Fourth, 28),
     // The sender believed that the receiver eliminates, and answered nothing.
     Seed(Fourth, 40_364),
-    // Repairs that no longer fitted the path were waited for, and the source symbols behind them were never sent.
+    // Repairs that no longer fitted the path were waited for, and the source symbols behind them were never
+    // sent.
     Seed(Fourth, 50_603),
 ];
 
