@@ -15,10 +15,11 @@ LINES = {"model": "-", "printed": ":", "ideal": "--", "code": "-", "lab": ":", "
 MARKS = {"model": "", "printed": "", "ideal": "", "code": "o", "lab": "x", "kernel-tcp": ""}
 # What lies beyond of a histogram is said in its legend: TCP has delays of seconds.
 LONGEST = {"figure-1": 400}
+LINEAR = {"streaming-code-5g": {"figure-1"}, "sphinx": {"figure-7", "figure-9", "figure-9-200", "figure-11"}}
 # With more curves than this the legend stands beside the axes, and colours are of the longer palette.
 CROWD = 20
-# Abscissa, its label, and whether the figure is of delays in slots; all others are in milliseconds.
-AXES = {
+# Abscissa and the labels of both axes, by paper and figure.
+STREAMING_CODE = {
     "figure-1": ("parameter", "in-order delay [ms]", "fraction of symbols"),
     "figure-2": ("parameter", "block size k", "mean in-order delay [ms]"),
     "figure-5": ("rate", "code rate 1 - 1/l", "mean in-order delay [slots]"),
@@ -29,6 +30,15 @@ AXES = {
     "figure-9": ("parameter", "block size k", "mean in-order delay [ms]"),
     "figure-10": ("rate", "effective rate", "mean in-order delay [ms]"),
 }
+SPHINX = {
+    "figure-7": ("loss", "loss rate", "repairs per source symbol, or share of blocks"),
+    "figure-9": ("loss", "loss rate", "packets of 1,000 bytes per second"),
+    "figure-9-200": ("loss", "loss rate", "packets of 1,000 bytes per second"),
+    "figure-10": ("loss", "loss rate", "time per block of 100 kB [ms]"),
+    "figure-10-200": ("loss", "loss rate", "time per block of 100 kB [ms]"),
+    "figure-11": ("parameter", "time [s]", "buffered video [s]"),
+}
+AXES = {"streaming-code-5g": STREAMING_CODE, "sphinx": SPHINX}
 
 
 def curves(paths, abscissa):
@@ -37,7 +47,9 @@ def curves(paths, abscissa):
     for path in paths:
         with open(path, newline="") as file:
             for row in csv.DictReader(file):
-                key = (row["curve"], row["how"], float(row["loss"]), row["burst"])
+                # Loss is the abscissa, or tells curves apart.
+                loss = None if abscissa == "loss" else float(row["loss"])
+                key = (row["curve"], row["how"], loss, row["burst"])
                 found[key].append((float(row[abscissa]), float(row["value"])))
     return found
 
@@ -49,15 +61,16 @@ def sources(path):
 
 
 def draw(path, target):
-    abscissa, below, beside = AXES[path.stem]
+    paper = path.parent.parent.name
+    abscissa, below, beside = AXES[paper][path.stem]
     found = curves(sources(path), abscissa)
     crowded = len(found) > CROWD
     palette = plt.get_cmap("tab20" if crowded else "tab10").colors
     figure, axes = plt.subplots(figsize=(10, 5) if crowded else (7, 4.5))
-    longest = LONGEST.get(path.stem)
+    longest = LONGEST.get(path.stem) if paper == "streaming-code-5g" else None
     colours = {}
     for (curve, how, loss, burst), points in sorted(found.items()):
-        name = f"{curve}, {100 * loss:g} %" + (f" x {float(burst):g}" if burst else "")
+        name = curve + (f", {100 * loss:g} %" if loss is not None else "") + (f" x {float(burst):g}" if burst else "")
         colour = colours.setdefault(name, palette[len(colours) % len(palette)])
         beyond = sum(value for x, value in points if longest is not None and x >= longest)
         label = f"{name} ({how}" + (f", {100 * beyond:.2g} % beyond)" if beyond > 0 else ")")
@@ -66,9 +79,9 @@ def draw(path, target):
             axes.axhline(points[0][1], **style)
         else:
             axes.plot(*zip(*points), marker=MARKS[how], markersize=3, **style)
-    if path.stem != "figure-1":
+    if path.stem not in LINEAR[paper]:
         axes.set_yscale("log")
-    if path.stem in ("figure-2", "figure-9"):
+    if paper == "streaming-code-5g" and path.stem in ("figure-2", "figure-9"):
         axes.set_xscale("log", base=2)
     if longest is not None:
         axes.set_xlim(0, longest)

@@ -115,7 +115,7 @@ fn completions(point: &Point) -> Vec<Row> {
 }
 
 fn row(point: &Point, value: f64) -> Row {
-    let curve = format!("{}, {} ms", point.scheme, point.link.rtt.as_millis());
+    let curve = format!("{} {} ms", point.scheme, point.link.rtt.as_millis());
     Row::new(curve, How::Code, point.link.loss, point.link.rtt.as_secs_f64() * 1e3, value)
 }
 
@@ -129,7 +129,7 @@ fn figure_7(full: bool) -> Vec<Case> {
     });
     cases(points, |&(symbols, loss, runs)| {
         let mut rows = redundancy::planned(symbols, loss, runs);
-        for (name, elimination) in [("LT, peeling", Elimination::Never), ("LT, elimination", Elimination::WhenStuck)] {
+        for (name, elimination) in [("LT peeling", Elimination::Never), ("LT elimination", Elimination::WhenStuck)] {
             rows.push(redundancy::rateless(name, LT, elimination, symbols, loss, runs));
         }
         rows

@@ -32,15 +32,15 @@ pub(super) fn planned(symbols: u16, loss: f64, runs: u32) -> Vec<Row> {
     let corrected = block.plan_for_elimination(DECODED, 1.0);
     let mut rows = Vec::new();
     for (name, how, plan, elimination) in [
-        ("semi-random LT, printed", How::Printed, printed, Elimination::Never),
-        ("semi-random LT, corrected", How::Model, corrected, Elimination::WhenStuck),
+        ("semi-random LT printed", How::Printed, printed, Elimination::Never),
+        ("semi-random LT corrected", How::Model, corrected, Elimination::WhenStuck),
     ] {
         let Ok(plan) = plan else { continue };
         let value = f64::from(plan.repairs) / f64::from(symbols);
-        rows.push(Row::new(format!("{name}, n = {symbols}"), how, loss, f64::from(symbols), value));
+        rows.push(Row::new(format!("{name} n={symbols}"), how, loss, f64::from(symbols), value));
         let code = Code::SemiRandomLt { degree: u16::try_from(plan.degree).unwrap_or(symbols).min(symbols) };
         let failed = failures(code, elimination, symbols, plan.repairs as u16, loss, runs);
-        let curve = format!("{name}, n = {symbols}: not decoded");
+        let curve = format!("{name} n={symbols} not decoded");
         rows.push(Row::new(curve, How::Ideal, loss, f64::from(symbols), failed));
     }
     rows
@@ -85,7 +85,7 @@ pub(super) fn rateless(name: &str, code: Code, elimination: Elimination, symbols
             .map_or(most, |key| usize::from(key) + 1);
     }
     let value = sent as f64 / f64::from(runs) / f64::from(symbols) - 1.0;
-    Row::new(format!("{name}, n = {symbols}"), How::Ideal, loss, f64::from(symbols), value)
+    Row::new(format!("{name} n={symbols}"), How::Ideal, loss, f64::from(symbols), value)
 }
 
 /// A decoder of coefficients for block `run`: its symbols have one byte.
