@@ -22,8 +22,8 @@ pub struct Coding {
     /// Named bundle of the choices below
     #[arg(long, value_name = "NAME", help = profile_help())]
     pub profile: Option<Profile>,
-    /// Code of the repair symbols: rlc, or in generations also cauchy, rlc16, rs-fft, lt[:C,DELTA] or
-    /// semi-random-lt[:DEGREE]. Overrides the profile's choice
+    /// Code of the repair symbols: rlc, or in generations also cauchy, rlc16, rs-fft, lt:C,DELTA or
+    /// semi-random-lt:DEGREE. Overrides the profile's choice
     #[arg(long, value_name = "NAME", value_parser = parse_code)]
     pub code: Option<Code>,
     /// When to send repair symbols: none, every:L (one after each L-1 source symbols), adaptive, and in
@@ -31,7 +31,7 @@ pub struct Coding {
     #[arg(long, value_name = "POLICY")]
     pub redundancy: Option<Redundancy>,
     /// Rate control: bbr (the default, does not take random loss for congestion), cubic, newreno,
-    /// aimd[:PACKETS,PERCENT] (falls at congestion marks), fixed:RATE
+    /// aimd:PACKETS,PERCENT (falls at congestion marks), fixed:RATE
     #[arg(long, value_name = "NAME")]
     pub rate_control: Option<RateControl>,
     /// Never send faster than this rate in bits per second [example: 20mbit]
