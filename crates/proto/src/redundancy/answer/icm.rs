@@ -5,7 +5,8 @@
 //! computes what the receiver has: it decodes the coefficients of the acknowledged packets as the receiver
 //! decodes the symbols. Nothing more is needed when feedback is lost, because a later FEEDBACK names the
 //! same packets. Invariants: a block is answered when no packet of it is in flight, or those in flight are
-//! too few; a block is forgotten as soon as the acknowledged packets determine it.
+//! too few; a block is forgotten when every receiver that has the acknowledged packets has decoded it, or
+//! when a report says so.
 
 use core::fmt;
 use std::collections::VecDeque;
@@ -264,7 +265,7 @@ impl AnswerPolicy for Icm {
             let Filling { first, arrived, count } = &mut self.filling;
             let index = index as usize;
             arrived.resize(arrived.len().max(index + 1), false);
-            *count += u16::from(!core::mem::replace(&mut arrived[index], true));
+            *count = count.saturating_add(u16::from(!core::mem::replace(&mut arrived[index], true)));
             let (first, count) = (*first, *count);
             self.count_known(first, count);
             return;
@@ -309,7 +310,7 @@ impl AnswerPolicy for Icm {
         let of_block = (end.0.saturating_sub(first.0) as usize).min(arrived.len());
         for (place, _) in (0..).zip(arrived.drain(..of_block)).filter(|(_, arrived)| *arrived) {
             block.known.add_source(place);
-            *count -= 1;
+            *count = count.saturating_sub(1);
         }
         *first = end;
         if block.known.is_decoded() {

@@ -60,7 +60,7 @@ pub enum Answer {
     /// `adaptive`.
     Planned,
     /// The missing source symbols of a block that cannot be decoded are sent again, with repairs beside them.
-    /// Used with `sphinx`.
+    /// Used with `sphinx`; the proactive policy must close generations.
     Icm(Trigger),
     /// A policy from outside this crate.
     Custom(Custom<dyn AnswerPolicy>),

@@ -20,9 +20,8 @@ use crate::redundancy::{CodingContext, GenerationRow, Repair};
 /// round trip. At 6 % loss this takes 3 repairs of 100 symbols more than a probability of 0.95.
 pub(in crate::redundancy) const DECODED: f64 = 0.99;
 
-/// A block that the application leaves unfinished is closed after this part of a round trip. Chosen: an
-/// answer comes a round trip after the last repair, so this is an eighth of what the block waits in any
-/// case.
+/// A block that the application leaves unfinished is closed after this part of a round trip. Chosen: half of
+/// what `block` waits, because an answer is sent only after the last repair.
 const IDLE: u32 = 8;
 
 /// The parameters of [`Sphinx`].
