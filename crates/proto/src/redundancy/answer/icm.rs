@@ -119,10 +119,14 @@ impl Open {
     }
 
     /// Whether the fates of all its packets are known. Proactive repairs that were never sent, because the
-    /// path takes only shorter packets now, are no longer expected after a round trip of silence.
+    /// path takes only shorter packets now, are no longer expected after a round trip of silence. Nor are
+    /// retransmissions then: the lane probes a silent path with the block's oldest symbol more often than once
+    /// in a round trip, so that one is always in flight.
     fn is_settled(&self, cx: &CodingContext<'_>, is_silent: bool) -> bool {
         let are_sent = self.repairs_settled >= self.closed.repairs || is_silent;
-        let is_in_flight = |repair: &RepairInFlight| self.contains(repair.first) && !repair.is_blank();
+        let is_in_flight = |repair: &RepairInFlight| {
+            self.contains(repair.first) && !repair.is_blank() && !(is_silent && repair.count == 1)
+        };
         self.end() <= cx.settled && are_sent && !cx.in_flight.iter().any(is_in_flight)
     }
 
@@ -148,9 +152,8 @@ impl Open {
         if self.known.packets() + self.outstanding(cx) >= self.closed.count.into() {
             return None;
         }
-        let is_in_flight = |id: SourceId| cx.in_flight.iter().any(|repair| repair.first == id && repair.count == 1);
         let settled = (self.closed.first.0..self.end().0.min(cx.settled.0)).map(SourceId);
-        let lost = |id: &SourceId| !self.known.is_known((id.0 - self.closed.first.0) as u16) && !is_in_flight(*id);
+        let lost = |id: &SourceId| !self.known.is_known((id.0 - self.closed.first.0) as u16) && !is_resent(cx, *id);
         settled.into_iter().find(lost).map(Repair::Resend)
     }
 
@@ -192,7 +195,7 @@ pub struct Icm {
     filling: Filling,
     /// One past the newest symbol of a block that is known to be decoded.
     decoded: SourceId,
-    /// Since when nothing is in flight.
+    /// Since when nothing but answers is in flight.
     silent: Option<Time>,
     /// The newest block of which a symbol arrived: its first symbol, and the number of its known symbols.
     newest: (SourceId, u16),
@@ -250,10 +253,15 @@ impl Icm {
     }
 }
 
-/// Whether nothing is in flight. Then no later block can show that one is undecoded, so this shows after a
-/// round trip.
+/// Whether a retransmission of the symbol is in flight.
+fn is_resent(cx: &CodingContext<'_>, id: SourceId) -> bool {
+    cx.in_flight.iter().any(|repair| repair.first == id && repair.count == 1)
+}
+
+/// Whether nothing but answers is in flight. Then no later block can show that one is undecoded, so this shows
+/// after a round trip. Answers do not count, because the lane's probes of a silent path are answers.
 fn is_silent(cx: &CodingContext<'_>) -> bool {
-    cx.settled >= cx.sent && cx.in_flight.iter().all(RepairInFlight::is_blank)
+    cx.settled >= cx.sent && cx.in_flight.iter().all(|repair| repair.on_feedback || repair.is_blank())
 }
 
 impl AnswerPolicy for Icm {
@@ -364,10 +372,16 @@ impl AnswerPolicy for Icm {
                 continue;
             }
             let block = &mut self.open[index];
-            let lacking = block.known.lacking();
-            let missing = u16::try_from(lacking.len()).unwrap_or(u16::MAX);
-            block.repairs = self.trigger.compensation(block.closed.count, missing, &cx.path.loss);
             let first = block.closed.first;
+            let mut lacking = block.known.lacking();
+            lacking.retain(|&place| !is_resent(cx, first.plus(place.into())));
+            if lacking.is_empty() {
+                continue;
+            }
+            let missing = u16::try_from(lacking.len()).unwrap_or(u16::MAX);
+            // At a loss rate near 1, (5) gives many times the block. The next answer follows in a round trip.
+            let repairs = self.trigger.compensation(block.closed.count, missing, &cx.path.loss);
+            block.repairs = repairs.min(block.closed.count);
             block.resend.extend(lacking.into_iter().map(|place| first.plus(place.into())));
             if let Some(repair) = block.next() {
                 return Some(repair);

@@ -15,11 +15,12 @@ struct Sender {
     sent: u64,
     code: Code,
     flying: Vec<RepairInFlight>,
+    loss: f64,
 }
 
 impl Sender {
     fn new(trigger: Trigger) -> Self {
-        Self { icm: Icm::new(trigger), report: Report::default(), sent: 0, code: CODE, flying: Vec::new() }
+        Self { icm: Icm::new(trigger), report: Report::default(), sent: 0, code: CODE, flying: Vec::new(), loss: 0.06 }
     }
 
     /// Sends a block and settles its packets; the places of `lost` are lost, and both repairs if
@@ -45,7 +46,7 @@ impl Sender {
     fn answers(&mut self, backlog: bool, ms: u64) -> Vec<Repair> {
         let mut answers = Vec::new();
         loop {
-            let mut cx = any_context(&self.report, 0.06, 1.0, true);
+            let mut cx = any_context(&self.report, self.loss, 1.0, true);
             (cx.sent, cx.settled, cx.in_flight) = (SourceId(self.sent), SourceId(self.sent), &self.flying);
             (cx.flow.backlog, cx.now) = (backlog, Time::from_millis(ms));
             let Some(repair) = self.icm.next(&cx) else { return answers };
@@ -173,6 +174,33 @@ fn the_last_block_is_answered_after_a_round_trip() {
 }
 
 /// The peer only peels, and the sender believed that it eliminates.
+/// Swarm seed 4:1881: a probe every half round trip put off the answer to the last blocks.
+#[test]
+fn probes_of_a_silent_path_do_not_put_off_an_answer() {
+    let mut sender = Sender::new(printed(2));
+    sender.block(&[2, 7], false);
+    let rtt = any_context(&sender.report, 0.06, 1.0, true).path.rtt;
+    for ms in 0..=rtt.as_millis() as u64 {
+        sender.flying = vec![RepairInFlight { packet: ms, first: SourceId(2), count: 1, key: 0, on_feedback: true }];
+        let answers = sender.resent(false, ms);
+        assert_eq!(answers.len(), if ms < rtt.as_millis() as u64 { 0 } else { 1 }, "{ms} ms: {answers:?}");
+    }
+}
+
+#[test]
+fn no_answer_has_more_repairs_than_the_block_has_symbols() {
+    for trigger in [Trigger::Settled, printed(1)] {
+        let mut sender = Sender::new(trigger);
+        sender.loss = 0.9;
+        sender.block(&[], true);
+        sender.block(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], false);
+        sender.symbols(0..4, &[]);
+        let answers = sender.answers(true, 1);
+        let repairs = answers.iter().filter(|repair| matches!(repair, Repair::Coded { .. })).count();
+        assert_eq!((answers.len() - repairs, repairs), (10, 10), "{trigger}");
+    }
+}
+
 #[test]
 fn a_report_that_disproves_what_the_sender_believed_is_answered() {
     // Six repairs of half the block. Some four lost symbols need elimination.
