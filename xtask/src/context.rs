@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -86,8 +87,28 @@ pub fn run(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("`{line}` ended with {status}")) }
 }
 
-/// Runs commands that keep one core busy each, as many at a time as there are cores. Prints the output of
-/// each when it has ended, and returns the results in the order of the commands.
+/// Like [`run`], for a long output. The error also repeats the lines that `matters` picks, because the log of
+/// a machine may keep only its end.
+pub fn run_and_repeat(command: &mut Command, matters: fn(&str) -> bool) -> Result<(), String> {
+    let line = describe(command);
+    println!("$ {line}");
+    let cannot = |e| format!("cannot start `{line}`: {e}");
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(cannot)?;
+    let mut picked = String::new();
+    for said in BufReader::new(child.stdout.take().ok_or("standard output is not piped")?).split(b'\n') {
+        let said = said.map_err(cannot)?;
+        let said = String::from_utf8_lossy(&said);
+        println!("{said}");
+        if matters(&said) {
+            picked = format!("{picked}\n{said}");
+        }
+    }
+    let status = child.wait().map_err(cannot)?;
+    if status.success() { Ok(()) } else { Err(format!("`{line}` ended with {status}{picked}")) }
+}
+
+/// Runs commands that keep one core busy each, as many at a time as there are cores. Prints each when it has
+/// ended, and returns the results in the order of the commands.
 pub fn run_together(commands: Vec<Command>) -> Vec<Result<(), String>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let results: Vec<_> = commands.iter().map(|_| Mutex::new(Ok(()))).collect();
@@ -106,13 +127,18 @@ pub fn run_together(commands: Vec<Command>) -> Vec<Result<(), String>> {
 }
 
 /// Runs `command`, then prints it with its output in one piece, so that the outputs of several commands do
-/// not mix.
+/// not mix. Of a command that succeeded, only the last line is printed: a fuzz target prints thousands.
 fn run_quietly(command: &mut Command) -> Result<(), String> {
     let line = describe(command);
     let output = command.output().map_err(|e| format!("cannot start `{line}`: {e}"))?;
     let [said, complained] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
-    println!("$ {line}\n{said}{complained}");
-    if output.status.success() { Ok(()) } else { Err(format!("`{line}` ended with {}", output.status)) }
+    if !output.status.success() {
+        println!("$ {line}\n{said}{complained}");
+        return Err(format!("`{line}` ended with {}", output.status));
+    }
+    let mut lines = complained.lines().rev().chain(said.lines().rev());
+    println!("$ {line}\n{}", lines.find(|line| !line.trim().is_empty()).unwrap_or_default());
+    Ok(())
 }
 
 /// The command line as a person would type it, with the environment variables it sets.
@@ -142,6 +168,14 @@ mod tests {
         let mut command = context.command("cargo doc --no-deps");
         command.env("RUSTDOCFLAGS", "-D warnings").env("CI", "true").env("PATH", "/bin");
         assert_eq!(describe(&command), "CI=true RUSTDOCFLAGS='-D warnings' cargo doc --no-deps");
+    }
+
+    #[test]
+    fn a_failure_repeats_the_lines_that_matter() {
+        let mut command = Context::new(false).unwrap().program("sh", "");
+        command.args(["-c", "echo good; echo bad; exit 3"]);
+        let problem = run_and_repeat(&mut command, |line| line == "bad").unwrap_err();
+        assert!(problem.ends_with("exit status: 3\nbad"), "{problem}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The steps that are one cargo command each: formatting, lints, documentation, tests, Miri.
 
-use crate::context::{Context, run, run_together};
+use crate::context::{Context, run, run_and_repeat, run_together};
 use crate::tools;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -44,7 +44,7 @@ pub fn test(context: &Context) -> Result<(), String> {
     if context.quick {
         command.env("TIDEWIRE_QUICK", "1");
     }
-    let tests = run(&mut command);
+    let tests = run_and_repeat(&mut command, |line| line.ends_with(" ... FAILED") || line.contains("SIM_SEED="));
     // In the profile in which the task runner itself was built.
     let own = context.run("cargo test -p xtask");
     tests.and(own)

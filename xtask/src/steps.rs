@@ -59,6 +59,11 @@ pub fn run(steps: &[&Step], context: &Context) -> ExitCode {
         println!("==== {}: {:.1} s, {}", step.name, took.as_secs_f64(), outcome.verdict());
         outcomes.push(outcome);
     }
+    for outcome in &outcomes {
+        if let Err(problem) = &outcome.result {
+            println!("\n{}: {problem}", outcome.name);
+        }
+    }
     print!("\n{}", table(&outcomes));
     if outcomes.iter().all(|outcome| outcome.result.is_ok()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
