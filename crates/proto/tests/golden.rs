@@ -62,6 +62,9 @@ fn written(len: usize, write: impl FnOnce(&mut Writer<'_>) -> Result<(), Full>) 
     w.written().to_vec()
 }
 
+const TRAIN_REPORT: TrainReport =
+    TrainReport { first: 70_000, distance: 299, arrival: 0xfedc_ba98, span: Duration::from_micros(3_840) };
+
 fn frames() -> Vec<(&'static str, Frame<'static>)> {
     let symbol = b"\x00\x0e\x01\x02\x03\x0b\x04\x45tide!!!";
     let id = RepairId { first: SourceId(16_000), count: 200, key: 0xabcd };
@@ -84,6 +87,8 @@ fn frames() -> Vec<(&'static str, Frame<'static>)> {
             },
         ),
         ("rekey", Frame::Rekey { number: 300, message: &[6; 48] }),
+        ("train", Frame::Train(300)),
+        ("train_report", Frame::TrainReport(TRAIN_REPORT)),
         ("base", Frame::Base { lane: 1, base: SourceId(70_000) }),
         (
             "src",
@@ -261,8 +266,12 @@ fn truncated_frames_are_errors() {
 
 #[test]
 fn malformed_frames_are_named() {
-    let cases: [(&[u8], usize, Malformed); 22] = [
-        (&[0x0c], 0, Malformed::UnknownType),
+    let cases: [(&[u8], usize, Malformed); 26] = [
+        (&[0x0e], 0, Malformed::UnknownType),
+        (&[0x0c, 1], 0, Malformed::Field("packets")),
+        (&[0x0c, 0x44, 1], 0, Malformed::Field("packets")),
+        (&[0x0d, 5, 0, 0, 0, 0, 0, 9], 0, Malformed::Field("distance")),
+        (&[0x0d, 5, 0x44, 0, 0, 0, 0, 0, 9], 0, Malformed::Field("distance")),
         (&[0x00, 0x3f], 1, Malformed::UnknownType),
         (&[0x01, 0x40, 0x01], 1, Malformed::UnknownType),
         (&[0x03, 0x00, 0x41, 0x01], 0, Malformed::Field("length")),

@@ -77,6 +77,13 @@ fn frames(p: &Parts) -> Vec<Frame<'_>> {
         },
         Frame::Rekey { number: a, message: &p.bytes[..p.bytes.len().min(256)] },
         Frame::Base { lane: p.lane, base: SourceId(c) },
+        Frame::Train((a % u64::from(MAX_TRAIN - 1)) as u16 + 2),
+        Frame::TrainReport(TrainReport {
+            first: a,
+            distance: (b % u64::from(MAX_TRAIN - 1)) as u16 + 1,
+            arrival: p.lane,
+            span: Duration::from_micros(c),
+        }),
         Frame::Source {
             lane: p.lane,
             layout: p.layout(),

@@ -72,6 +72,9 @@ impl Connection {
         if gap {
             self.path.feedback.on_gap();
         }
+        if self.path.received.train.on_packet(now, number) {
+            self.path.feedback.request(now);
+        }
         let Some(payload) = datagram.get(opened.payload) else { return };
         self.receiving.unreported += (len + IP_UDP_HEADER) as u64;
         let asked = self.receive_frames(now, opened.number, from, payload);
@@ -196,6 +199,16 @@ impl Connection {
                 asked.urgent |= self.on_arrival(now, lane, SourceId(0), slice)?;
             }
             Frame::Policy(text) => self.on_policy(text),
+            Frame::Train(packets) => {
+                if self.path.received.train.on_train(now, number, packets) {
+                    self.path.feedback.request(now);
+                }
+            }
+            Frame::TrainReport(report) => {
+                if !self.path.on_train_report(now, &report) {
+                    return Err(CloseCode::Protocol);
+                }
+            }
             Frame::Ping => {}
         }
         Ok(())

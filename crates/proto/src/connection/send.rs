@@ -118,7 +118,8 @@ impl Connection {
         let number = self.path.flight.next_number();
         let limit = segment.unwrap_or_else(|| usize::from(self.path.mtu.current()));
         let feedback = self.path.feedback.due(self.path.rtt.least_or_zero()).is_some_and(|due| due <= now);
-        let control = feedback || self.owes_control();
+        let train = self.next_train(now);
+        let control = feedback || train.is_some() || self.owes_control();
         // Data fills the whole packet, so FEEDBACK does not fit beside it and gets its own packet.
         let slot = if control { None } else { Some(self.next_slot(now, limit)?) };
         let limit = if let Some(Slot::SizeProbe(size)) = slot { usize::from(size) } else { limit };
@@ -127,7 +128,17 @@ impl Connection {
         self.scratch.grease = self.scratch.grease.rotate_left(7).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
         write_short_header(&mut w, remote_id, number, (self.scratch.grease >> 59) as u8).ok()?;
         let mut elicits = control && self.write_control(number, &mut w);
+        if let Some(packets) = train
+            && Frame::Train(packets).emit(&mut w).is_ok()
+        {
+            self.path.pacer.begin_train(now, packets - 1);
+            self.path.delivery.announce_train(number);
+        }
         if feedback {
+            if let Some(report) = self.path.received.train.take() {
+                // A report that does not fit is left out: the next train makes another.
+                let _ = Frame::TrainReport(report).emit(&mut w);
+            }
             elicits |= self.write_feedback(now, number, &mut w).unwrap_or(false);
             if self.scratch.grease.is_multiple_of(GREASE_RATE) {
                 // It may be left out if it does not fit.
@@ -174,8 +185,17 @@ impl Connection {
         self.stats.bytes.wire_sent += u64::from(bytes);
         if elicits {
             let pacing = self.pacing();
-            self.path.pacer.on_sent(now, bytes as usize, pacing);
+            self.path.pacer.on_sent(now, bytes as usize, pacing, self.path.rate.train());
         }
+    }
+
+    /// Number of packets of the train that begins now, with a packet of its own.
+    fn next_train(&self, now: Time) -> Option<u16> {
+        let path = &self.path;
+        let train = path.rate.train().filter(|_| path.pacer.is_open(now) && path.pacer.is_between_trains(now))?;
+        let may_send = !path.silence.is_broken() && path.has_room(path.mtu.current().into());
+        let has_source = self.lanes.iter().any(|(_, lane)| lane.sender.has_source());
+        (may_send && has_source && self.is_established()).then_some(train.packets)
     }
 
     /// Decides what the next slot carries.

@@ -19,6 +19,31 @@ pub struct Budget {
     pub pacing: u64,
 }
 
+/// How a controller that sends packet trains shapes them. After the train's last packet the sender pauses, so
+/// that the mean rate is [`Budget::pacing`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrainPace {
+    /// Packets of a train, 2 to 1,024, the first one included, which carries no symbol.
+    pub packets: u16,
+    /// Pace within the train in bytes per second.
+    pub rate: u64,
+}
+
+/// One train of ours, measured by the peer.
+#[derive(Clone, Copy, Debug)]
+pub struct TrainSample {
+    /// Time at which the report came.
+    pub now: Time,
+    /// Bytes of the train after its first packet, up to the last packet that came, lost ones included.
+    pub bytes: u64,
+    /// Time over which these bytes left.
+    pub left: Duration,
+    /// Time over which they arrived.
+    pub arrived: Duration,
+    /// Delay of the first packet above the least of the last thirty seconds: the queue that the train found.
+    pub queue: Duration,
+}
+
 /// The packets that one FEEDBACK newly acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub struct AckSample {
@@ -78,8 +103,14 @@ pub trait RateController: Send + fmt::Debug {
     /// before the window fell should lower it again. A mark counts as much as a loss, and all marks of a
     /// round trip count as one (RFC 9002 section 7.1; RFC 8311 lets an experiment react less strongly).
     fn on_ecn(&mut self, _now: Time, _sent: Time) {}
+    /// The peer reported the arrival of a train; see [`Self::train`].
+    fn on_train(&mut self, _train: &TrainSample) {}
     /// What the sender may send now.
     fn budget(&self) -> Budget;
+    /// The trains in which packets leave; `None` for an even pace.
+    fn train(&self) -> Option<TrainPace> {
+        None
+    }
     /// Whether current losses are drops of the bottleneck queue, judging by the delay. Such losses say
     /// nothing about the medium.
     fn is_congested(&self) -> bool {

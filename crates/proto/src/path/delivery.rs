@@ -15,6 +15,7 @@
 
 use core::time::Duration;
 
+use super::trains::Departed;
 use crate::Time;
 
 /// Shortest span of a sample: the resolution of clocks.
@@ -73,9 +74,23 @@ pub struct DeliveryRate {
     restart: bool,
     /// The packet from which dispersion is measured, with the sums at that time.
     train: Option<Mark>,
+    /// The packet trains that we sent.
+    pub(super) trains: Departed,
+}
+
+impl Mark {
+    /// Bytes sent up to the packet, that packet included.
+    pub(super) fn sent(self) -> u64 {
+        self.sent
+    }
 }
 
 impl DeliveryRate {
+    /// The next packet, `number`, announces a train.
+    pub(crate) fn announce_train(&mut self, number: u64) {
+        self.trains.announce(number);
+    }
+
     /// A packet of `bytes` is sent. Returns the mark to store with it.
     pub(crate) fn on_sent(&mut self, now: Time, bytes: u32, flight_is_empty: bool) -> Mark {
         if flight_is_empty {

@@ -20,10 +20,11 @@ mod rtt;
 mod runs;
 mod silence;
 mod state;
+mod trains;
 mod usage;
 mod validation;
 
-pub use control::{AckSample, Budget, LossSample, RateController};
+pub use control::{AckSample, Budget, LossSample, RateController, TrainPace, TrainSample};
 pub use delivery::{DeliveryRate, Dispersion, RateSample};
 pub use ecn::Ecn;
 pub(crate) use ecn::EcnTally;

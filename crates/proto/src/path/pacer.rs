@@ -1,10 +1,13 @@
 //! Spreads packets over time at the rate controller's pace.
 //!
-//! It keeps one value: the time at which the next packet is due. A driver that wakes late may catch up by at
-//! most [`CATCH_UP`], so that a coarse timer does not cost rate. An idle sender gets no burst beyond that.
+//! It keeps the time at which the next packet is due. A driver that wakes late may catch up by at most
+//! [`CATCH_UP`], so that a coarse timer does not cost rate. An idle sender gets no burst beyond that. Within
+//! a train, packets leave at the train's pace, and the next train begins when its bytes would have left at
+//! the mean pace.
 
 use core::time::Duration;
 
+use super::control::TrainPace;
 use crate::Time;
 
 /// Delay that a late driver may make up: two ticks of a 1 ms timer (tokio's).
@@ -14,6 +17,9 @@ const CATCH_UP: Duration = Duration::from_millis(2);
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pacer {
     due: Time,
+    /// Packets of the present train that did not leave yet, and when the next train may begin.
+    left: u16,
+    end: Time,
 }
 
 impl Pacer {
@@ -28,9 +34,29 @@ impl Pacer {
     }
 
     /// A packet of `bytes` (with IP and UDP headers) was sent at `now`. `rate` is in bytes per second.
-    pub fn on_sent(&mut self, now: Time, bytes: usize, rate: u64) {
-        let earliest = now - CATCH_UP;
-        self.due = self.due.max(earliest) + transmission_time(bytes, rate);
+    pub fn on_sent(&mut self, now: Time, bytes: usize, rate: u64, train: Option<TrainPace>) {
+        let due = self.due.max(now - CATCH_UP);
+        let Some(train) = train.filter(|_| self.left > 0) else {
+            self.due = due + transmission_time(bytes, rate);
+            return;
+        };
+        self.left -= 1;
+        self.end += transmission_time(bytes, rate);
+        self.due = due + transmission_time(bytes, train.rate.max(rate));
+        if self.left == 0 {
+            self.due = self.due.max(self.end);
+        }
+    }
+
+    /// Whether the next packet begins a train: the one before is complete, or the sender had too little to
+    /// send for it.
+    pub fn is_between_trains(&self, now: Time) -> bool {
+        self.left == 0 || self.end + CATCH_UP < now
+    }
+
+    /// Begins a train with the packet that is sent next.
+    pub fn begin_train(&mut self, now: Time, packets: u16) {
+        (self.left, self.end) = (packets, self.due.max(now - CATCH_UP));
     }
 }
 
@@ -49,7 +75,7 @@ mod tests {
         let (mut now, mut sent) = (Time::from_millis(100), 0);
         while now < Time::from_millis(1_100) {
             while pacer.is_open(now) {
-                pacer.on_sent(now, 1_250, 1_250_000);
+                pacer.on_sent(now, 1_250, 1_250_000, None);
                 sent += 1;
             }
             now = pacer.due();
@@ -61,13 +87,33 @@ mod tests {
     #[test]
     fn a_late_driver_catches_up_by_two_milliseconds() {
         let mut pacer = Pacer::default();
-        pacer.on_sent(Time::from_millis(10), 1_250, 1_250_000);
+        pacer.on_sent(Time::from_millis(10), 1_250, 1_250_000, None);
         let late = Time::from_millis(60);
         let mut burst = 0;
         while pacer.is_open(late) {
-            pacer.on_sent(late, 1_250, 1_250_000);
+            pacer.on_sent(late, 1_250, 1_250_000, None);
             burst += 1;
         }
         assert_eq!(burst, 3);
+    }
+
+    #[test]
+    fn a_train_leaves_at_its_pace_and_the_pause_restores_the_mean() {
+        let train = TrainPace { packets: 5, rate: 2_500_000 };
+        let mut pacer = Pacer { due: Time::from_millis(100), ..Pacer::default() };
+        let (mut now, mut times) = (Time::from_millis(100), Vec::new());
+        for _ in 0..15 {
+            now = now.max(pacer.due());
+            if pacer.is_between_trains(now) {
+                pacer.begin_train(now, train.packets);
+            }
+            times.push(now.0 / 1_000 - 100_000);
+            pacer.on_sent(now, 1_250, 1_250_000, Some(train));
+        }
+        // Half a millisecond within a train, five milliseconds from train to train.
+        let train_at = |start: u64| (0..5).map(move |n| start + n * 500);
+        assert_eq!(times, [0, 5_000, 10_000].into_iter().flat_map(train_at).collect::<Vec<_>>());
+        // After a pause of the application a new train begins.
+        assert!(pacer.is_between_trains(now + Duration::from_secs(1)));
     }
 }

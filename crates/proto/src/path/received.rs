@@ -6,6 +6,7 @@
 use core::ops::RangeInclusive;
 use core::time::Duration;
 
+use super::trains::Arriving;
 use super::{Ecn, EcnTally};
 use crate::Time;
 
@@ -34,6 +35,8 @@ pub(crate) struct ReceivedPackets {
     /// Packets that came after one with a higher number, and the greatest distance between the two.
     reordered: u64,
     depth: u64,
+    /// The packet train that is arriving.
+    pub train: Arriving,
 }
 
 impl ReceivedPackets {

@@ -12,12 +12,14 @@ use super::control::{AckSample, RateController};
 use super::flight::{Carried, Fate, Flight, Sent};
 use super::losses::Losses;
 use super::silence::Silence;
+use super::trains::Last;
 use super::usage::Usage;
 use super::{
     DeliveryRate, FeedbackClock, IP_UDP_HEADER, LossDetector, LossEstimator, LossRuns, MtuProber, Pacer,
     ReceivedPackets, Rtt,
 };
 use crate::Time;
+use crate::wire::TrainReport;
 
 /// The sender skips the first packet number after this time, and further ones every eight probe timeouts.
 /// Chosen: often enough to expose a peer that acknowledges packets it never received.
@@ -87,6 +89,7 @@ impl<T: Copy> Path<T> {
     pub fn on_sent(&mut self, now: Time, bytes: u32, carried: Carried<T>, elicits: bool) {
         let (alone, app_limited) = (self.flight.is_empty(), !self.usage.is_saturated());
         let mark = self.delivery.on_sent(now, bytes, alone);
+        self.delivery.trains.on_sent(self.flight.next_number(), now, mark.sent());
         self.flight.push(Sent { at: now, bytes, fate: Fate::Open, carried, elicits, app_limited, mark });
         if elicits {
             self.silence.last_eliciting = now;
@@ -95,6 +98,23 @@ impl<T: Copy> Path<T> {
             }
             self.rate.on_sent(now, u64::from(bytes), self.flight.bytes());
         }
+    }
+
+    /// Takes the peer's report of a train. Returns false if it names a packet that was never sent.
+    pub fn on_train_report(&mut self, now: Time, report: &TrainReport) -> bool {
+        let number = report.first + u64::from(report.distance);
+        if number >= self.flight.next_number() {
+            return false;
+        }
+        // A packet that was settled before has left the queue: the report came after newer FEEDBACK.
+        let Some(sent) = self.flight.get(number) else { return true };
+        if sent.fate == Fate::Skipped {
+            return false;
+        }
+        if let Some(sample) = self.delivery.trains.measure(now, report, Last { at: sent.at, sent: sent.mark.sent() }) {
+            self.rate.on_train(&sample);
+        }
+        true
     }
 
     /// Skips a packet number now and then, to expose a peer that acknowledges packets it never received.

@@ -10,6 +10,7 @@ mod cubic;
 mod fixed;
 mod hystart;
 mod newreno;
+mod train;
 mod window;
 #[cfg(test)]
 mod window_tests;
@@ -23,9 +24,10 @@ pub use bbr::Bbr;
 pub use cubic::Cubic;
 pub use fixed::Fixed;
 pub use newreno::NewReno;
+pub use train::{Train, TrainSteps};
 
 use crate::Custom;
-pub use crate::path::{AckSample, Budget, LossSample, RateController};
+pub use crate::path::{AckSample, Budget, LossSample, RateController, TrainPace, TrainSample};
 use tidewire_units::{Rate, UnitError, nearest};
 
 /// Initial window (RFC 6928, RFC 9002 section 7.2): ten packets.
@@ -64,6 +66,8 @@ pub enum RateControl {
     /// Additive increase and multiplicative decrease at congestion marks. It takes losses for noise while the
     /// network marks or the queue is short.
     Aimd(AimdSteps),
+    /// Packet trains: the rate follows the spacing of arrivals, whatever is lost.
+    Train(TrainSteps),
     /// A fixed rate in bits per second. The user guarantees that the path carries it.
     Fixed {
         /// Bits per second, IP headers included.
@@ -75,7 +79,7 @@ pub enum RateControl {
 
 impl RateControl {
     /// Names that a user can write.
-    const NAMES: [&'static str; 5] = ["bbr", "cubic", "newreno", "aimd:1,80", "fixed:25mbit"];
+    const NAMES: [&'static str; 6] = ["bbr", "cubic", "newreno", "aimd:1,80", "train", "fixed:25mbit"];
 
     pub(crate) fn build(self) -> Box<dyn RateController> {
         match self {
@@ -83,6 +87,7 @@ impl RateControl {
             Self::Cubic => Box::new(Cubic::default()),
             Self::NewReno => Box::new(NewReno::default()),
             Self::Aimd(steps) => Box::new(Aimd::new(steps)),
+            Self::Train(steps) => Box::new(Train::new(steps)),
             Self::Fixed { bits_per_second } => Box::new(Fixed::new(bits_per_second)),
             Self::Custom(custom) => custom.build(),
         }
@@ -96,6 +101,7 @@ impl fmt::Display for RateControl {
             Self::Cubic => f.write_str("cubic"),
             Self::NewReno => f.write_str("newreno"),
             Self::Aimd(steps) => steps.fmt(f),
+            Self::Train(steps) => steps.fmt(f),
             Self::Fixed { bits_per_second } => write!(f, "fixed:{bits_per_second}bit"),
             Self::Custom(custom) => custom.fmt(f),
         }
@@ -110,6 +116,8 @@ pub enum BadRateControl {
     Name(String),
     /// The steps after `aimd:` are not steps.
     Steps(String),
+    /// The constants after `train:` are not in range.
+    Train(String),
     /// The rate after `fixed:` is not a rate.
     Rate(UnitError),
     /// The rate after `fixed:` is below 8 kbit/s.
@@ -127,6 +135,11 @@ impl fmt::Display for BadRateControl {
                 f,
                 "bad steps {text:?} of aimd; write them like aimd:1,80 (packets by which the window grows in a round \
                  trip, at least 1, and the percentage of it that is left after congestion, 1 to 99)"
+            ),
+            Self::Train(text) => write!(
+                f,
+                "bad constants {text:?} of train; write them like train:16,50,95 (packets of a train, 4 to 100; alpha, 10 \
+                 to 95 percent; beta, above alpha, to 99 percent) and append ,printed for the paper's form"
             ),
             Self::Rate(error) => write!(f, "the rate of fixed: {error}"),
             Self::TooLow(rate) => write!(f, "the rate of fixed is {rate}; write at least 8kbit"),
@@ -148,6 +161,11 @@ impl FromStr for RateControl {
             (_, Some(("aimd", steps))) => {
                 let bad = || BadRateControl::Steps(steps.to_owned());
                 AimdSteps::parse(steps).map(Self::Aimd).ok_or_else(bad)
+            }
+            ("train", _) => Ok(Self::Train(TrainSteps::CHOSEN)),
+            (_, Some(("train", steps))) => {
+                let bad = || BadRateControl::Train(steps.to_owned());
+                TrainSteps::parse(steps).map(Self::Train).ok_or_else(bad)
             }
             (_, Some(("fixed", rate))) => {
                 let rate: Rate = rate.parse().map_err(BadRateControl::Rate)?;

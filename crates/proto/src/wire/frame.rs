@@ -12,6 +12,7 @@ use super::bytes::{Full, Reader, Truncated, VARINT_MAX, Writer, varint_len};
 use super::code::{code_len, read_code, write_code};
 use super::feedback::Feedback;
 use super::header::ConnectionId;
+use super::train::{self, TrainReport};
 
 /// Maximum length of the reason of a CLOSE and of the text of a POLICY, in bytes.
 pub const MAX_TEXT: usize = 256;
@@ -39,6 +40,8 @@ mod kind {
     pub const BASE: u8 = 0x09;
     pub const REKEY: u8 = 0x0a;
     pub const SLICE_OF_GENERATIONS: u8 = 0x0b;
+    pub const TRAIN: u8 = 0x0c;
+    pub const TRAIN_REPORT: u8 = 0x0d;
     pub const SOURCE: u8 = 0x10;
     pub const SOURCE_AGAIN: u8 = 0x11;
     pub const REPAIR: u8 = 0x12;
@@ -187,6 +190,10 @@ pub enum Frame<'a> {
         /// The initiator's first message or the responder's second; at most 256 bytes (`MAX_NOISE`).
         message: &'a [u8],
     },
+    /// This packet number and those after it, this many in all, form a train; 2 to [`MAX_TRAIN`].
+    Train(u16),
+    /// Arrival times of a train.
+    TrainReport(TrainReport),
     /// A source symbol, sent unmixed.
     Source {
         /// The symbol's lane.
@@ -226,7 +233,7 @@ impl<'a> Frame<'a> {
     pub fn elicits_ack(&self) -> bool {
         match self {
             Self::Feedback(feedback) => feedback.elicits(),
-            Self::Close { .. } => false,
+            Self::Close { .. } | Self::Train(_) | Self::TrainReport(_) => false,
             _ => true,
         }
     }
@@ -244,6 +251,8 @@ impl<'a> Frame<'a> {
             kind::SLICE_OF_GENERATIONS => slice(Layout::Generations, r)?,
             kind::BASE => Self::Base { lane: number(r, "lane")?, base: SourceId(r.varint()?) },
             kind::REKEY => rekey(r)?,
+            kind::TRAIN => Self::Train(train::parse_packets(r)?),
+            kind::TRAIN_REPORT => Self::TrainReport(TrainReport::parse(r)?),
             _ => match kind & !kind::OF_GENERATIONS {
                 kind::SOURCE | kind::SOURCE_AGAIN => source(kind, r)?,
                 kind::REPAIR | kind::REPAIR_ON_FEEDBACK => repair(kind, r)?,
@@ -307,6 +316,14 @@ impl<'a> Frame<'a> {
                 w.varint(number)?;
                 w.varint(message.len() as u64)?;
                 w.bytes(message)
+            }
+            Self::Train(packets) => {
+                w.u8(kind::TRAIN)?;
+                w.varint(packets.into())
+            }
+            Self::TrainReport(report) => {
+                w.u8(kind::TRAIN_REPORT)?;
+                report.emit(w)
             }
             Self::Source { lane, layout, id, base, again, symbol } => {
                 write_source_header(w, lane, layout, id, base, again)?;

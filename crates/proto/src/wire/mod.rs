@@ -21,6 +21,7 @@ mod feedback_repr;
 mod frame;
 mod header;
 mod symbol;
+mod train;
 
 pub use bytes::{Full, Reader, Truncated, VARINT_MAX, Writer, varint_len};
 pub(crate) use code::longest_parameters;
@@ -43,3 +44,4 @@ pub use header::{
 pub use symbol::{
     OpenStream, SEND_TIME_MODULUS, SYMBOL_HEADER_LEN, SymbolFrame, SymbolFrames, SymbolHeader, message_room,
 };
+pub use train::{MAX_TRAIN, TrainReport};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidewire_codec::SourceId;
 use tidewire_proto::config::Config;
 use tidewire_proto::connection::{CloseCode, CloseReason};
-use tidewire_proto::wire::{FeedbackRepr, Frame, Frames, LaneRepr};
+use tidewire_proto::wire::{FeedbackRepr, Frame, Frames, LaneRepr, TrainReport};
 
 use super::host::Host;
 use super::peer::Peer;
@@ -83,6 +83,20 @@ fn s10_a_lane_that_knows_what_was_never_sent_ends_the_connection() {
 
 /// A peer that always reports everything as missing gets repairs for no more than was sent: its own share,
 /// not a storm.
+/// A report of a train whose packets were never sent. What a report of sent packets can do to the rate,
+/// `rate/train.rs` tests.
+#[test]
+fn s10_a_report_of_a_train_that_was_never_sent_ends_the_connection() {
+    for (first, distance) in [(1 << 40, 1), (0, 1_000), ((1 << 62) - 2, 1)] {
+        let mut host = Host::new(Config::default(), 2);
+        let mut peer = host.meet(1);
+        let report = TrainReport { first, distance, arrival: 0, span: Duration::from_micros(1) };
+        host.hear(&mut peer, |w| Frame::TrainReport(report).emit(w).expect("room"));
+        host.turn(|_, _| {});
+        assert_eq!(host.closed, [CloseReason::Fault(CloseCode::Protocol)], "{first} {distance}");
+    }
+}
+
 #[test]
 fn s10_a_deficit_that_never_ends_makes_no_storm_of_repairs() {
     let mut host = told(5_000, |end| (0, end, end, 1 << 20));

@@ -2,6 +2,7 @@
 //! CUBIC, NewReno and BBR on one link with one queue.
 
 mod rival;
+mod trains;
 
 use core::ops::Range;
 use core::time::Duration;

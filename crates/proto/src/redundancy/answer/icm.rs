@@ -120,8 +120,8 @@ impl Open {
 
     /// Whether the fates of all its packets are known. Proactive repairs that were never sent, because the
     /// path takes only shorter packets now, are no longer expected after a round trip of silence. Nor are
-    /// retransmissions then: the lane probes a silent path with the block's oldest symbol more often than once
-    /// in a round trip, so that one is always in flight.
+    /// retransmissions then: the lane probes a silent path with the block's oldest symbol more often than
+    /// once in a round trip, so that one is always in flight.
     fn is_settled(&self, cx: &CodingContext<'_>, is_silent: bool) -> bool {
         let are_sent = self.repairs_settled >= self.closed.repairs || is_silent;
         let is_in_flight = |repair: &RepairInFlight| {
@@ -155,6 +155,22 @@ impl Open {
         let settled = (self.closed.first.0..self.end().0.min(cx.settled.0)).map(SourceId);
         let lost = |id: &SourceId| !self.known.is_known((id.0 - self.closed.first.0) as u16) && !is_resent(cx, *id);
         settled.into_iter().find(lost).map(Repair::Resend)
+    }
+
+    /// Plans the answer to this settled block and returns its first packet. None if all symbols that it lacks
+    /// are in flight again.
+    fn answer(&mut self, trigger: Trigger, cx: &CodingContext<'_>) -> Option<Repair> {
+        let Closed { first, count, .. } = self.closed;
+        let lacking = self.known.lacking().into_iter().map(|place| first.plus(place.into()));
+        let lacking: Vec<_> = lacking.filter(|&id| !is_resent(cx, id)).collect();
+        if lacking.is_empty() {
+            return None;
+        }
+        let missing = u16::try_from(lacking.len()).unwrap_or(u16::MAX);
+        // At a loss rate near 1, (5) gives many times the block. The next answer follows in a round trip.
+        self.repairs = trigger.compensation(count, missing, &cx.path.loss).min(count);
+        self.resend.extend(lacking);
+        self.next()
     }
 
     /// The next packet of its answer.
@@ -258,8 +274,8 @@ fn is_resent(cx: &CodingContext<'_>, id: SourceId) -> bool {
     cx.in_flight.iter().any(|repair| repair.first == id && repair.count == 1)
 }
 
-/// Whether nothing but answers is in flight. Then no later block can show that one is undecoded, so this shows
-/// after a round trip. Answers do not count, because the lane's probes of a silent path are answers.
+/// Whether nothing but answers is in flight. Then no later block can show that one is undecoded, so this
+/// shows after a round trip. Answers do not count, because the lane's probes of a silent path are answers.
 fn is_silent(cx: &CodingContext<'_>) -> bool {
     cx.settled >= cx.sent && cx.in_flight.iter().all(|repair| repair.on_feedback || repair.is_blank())
 }
@@ -371,19 +387,7 @@ impl AnswerPolicy for Icm {
             if !self.answers(&self.open[index], is_silent) {
                 continue;
             }
-            let block = &mut self.open[index];
-            let first = block.closed.first;
-            let mut lacking = block.known.lacking();
-            lacking.retain(|&place| !is_resent(cx, first.plus(place.into())));
-            if lacking.is_empty() {
-                continue;
-            }
-            let missing = u16::try_from(lacking.len()).unwrap_or(u16::MAX);
-            // At a loss rate near 1, (5) gives many times the block. The next answer follows in a round trip.
-            let repairs = self.trigger.compensation(block.closed.count, missing, &cx.path.loss);
-            block.repairs = repairs.min(block.closed.count);
-            block.resend.extend(lacking.into_iter().map(|place| first.plus(place.into())));
-            if let Some(repair) = block.next() {
+            if let Some(repair) = self.open[index].answer(self.trigger, cx) {
                 return Some(repair);
             }
         }
