@@ -14,8 +14,8 @@ use tidewire_lab::peer::Table;
 use tidewire_lab::trial::{Measured, Traffic, Trial};
 use tidewire_lab::video::{Showing, Transport};
 
-use super::runs::{COUNTED, Link, OFFERED, PAIRS, SETTLE, SHARED, config, content, duplex, each_second, jain};
-use super::{BLOCK, PAYLOAD, VIDEO_LINK, schemes};
+use super::runs::{COUNTED, Link, OFFERED, PAIRS, SETTLE, SHARED, config, content, duplex, jain};
+use super::{BLOCK, PAYLOAD, VIDEO_LINK, buffered, schemes};
 use crate::lab::Runs;
 use crate::row::{How, Row};
 use crate::{LabCase, LabExperiment, lab_cases};
@@ -154,13 +154,12 @@ fn videos() -> Vec<LabCase> {
     lab_cases(ours.chain([("CUBIC", How::KernelTcp, Transport::Kernel("cubic".into()))]), video)
 }
 
-/// Seconds of buffered video, once a second.
+/// The rows of one transport.
 fn video((name, how, transport): &(&'static str, How, Transport), runs: &mut Runs<'_>) -> Vec<Row> {
     let Some(video) = content(SHOWN) else { return Vec::new() };
     let (link, loss) = (duplex(VIDEO_LINK), VIDEO_LINK.loss);
     let shown = runs.video(name, loss, &Showing { link, transport: transport.clone(), video, time: SHOWN });
-    let samples = shown.into_iter().flat_map(|shown| each_second(shown.watched.samples));
-    samples.map(|(at, buffered)| Row::new(*name, *how, loss, at, buffered)).collect()
+    shown.map_or_else(Vec::new, |shown| buffered(name, *how, shown.watched, SHOWN))
 }
 
 fn pairs() -> Vec<LabCase> {

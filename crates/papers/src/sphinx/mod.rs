@@ -16,8 +16,9 @@ use tidewire_codec::{Code, Elimination};
 use tidewire_proto::profile::{ARQ, Profile, SPHINX_PRINTED, STREAM, sphinx};
 use tidewire_proto::rate::RateControl;
 use tidewire_proto::redundancy::{Answer, Redundancy, Trigger};
+use tidewire_sim::video::Watched;
 
-use self::runs::{COUNTED, Link, SHARED, bulk, completion, jain, shares, video};
+use self::runs::{COUNTED, Link, SHARED, bulk, completion, each_second, jain, playing, shares, video};
 use crate::row::{How, Row};
 use crate::{Case, Experiment, Paper, cases};
 
@@ -145,10 +146,16 @@ fn figure_11(full: bool) -> Vec<Case> {
     let seconds = if full { 300 } else { 60 };
     let schemes = schemes().into_iter().filter(|(name, _)| !name.starts_with("with"));
     cases(schemes.map(move |scheme| (scheme, seconds)), |&((name, profile), seconds)| {
-        let samples = video(&profile, VIDEO_LINK, Duration::from_secs(seconds));
-        let sample = |(at, buffered)| Row::new(name, How::Code, VIDEO_LINK.loss, at, buffered);
-        samples.into_iter().map(sample).collect()
+        let length = Duration::from_secs(seconds);
+        video(&profile, VIDEO_LINK, length).map_or_else(Vec::new, |watched| buffered(name, How::Code, watched, length))
     })
+}
+
+/// Seconds of buffered video, once a second, and as `rate` the share of the time in which it played.
+fn buffered(curve: &str, how: How, watched: Watched, length: Duration) -> Vec<Row> {
+    let rate = playing(&watched, length);
+    let row = |(at, buffered)| Row { rate, ..Row::new(curve, how, VIDEO_LINK.loss, at, buffered) };
+    each_second(watched.samples).into_iter().map(row).collect()
 }
 
 fn pairs(full: bool) -> Vec<Case> {

@@ -10,7 +10,7 @@ use tidewire_sim::link::{Capacity, Loss, Queue};
 use tidewire_sim::load::Flow;
 use tidewire_sim::pair::End;
 use tidewire_sim::report::{Run, Trial, together};
-use tidewire_sim::video::{Sample, Synthetic, Video};
+use tidewire_sim::video::{Sample, Synthetic, Video, Watched};
 use tidewire_units::{Probability, Rate};
 
 /// A link with a queue that marks.
@@ -100,14 +100,13 @@ pub(super) fn completion(profile: &Profile, link: Link, blocks: u64, block: u64)
     [0.5, 0.99].map(|quantile| delays.get((delays.len() as f64 * quantile) as usize).copied())
 }
 
-/// Seconds since the start and seconds of buffered video, once a second, for a video that is sent as fast as
-/// the path takes it.
-pub(super) fn video(profile: &Profile, link: Link, length: Duration) -> Vec<(f64, f64)> {
-    let Some(video) = content(length) else { return Vec::new() };
+/// What a viewer sees of a video that is sent as fast as the path takes it, until the time of its length.
+pub(super) fn video(profile: &Profile, link: Link, length: Duration) -> Option<Watched> {
+    let video = content(length)?;
     let mut run = trial(profile, link, Flow::video(End::Near, video)).start();
     let end = run.began() + length;
     run.until(end);
-    run.load.watched(0, end).map_or_else(Vec::new, |watched| each_second(watched.samples))
+    run.load.watched(0, end)
 }
 
 /// The paper's video: its trace is not public, so one of the same kind is made. The rate is chosen so that
@@ -117,6 +116,12 @@ const VIDEO_BITS_PER_SECOND: u64 = 12_000_000;
 /// The video of a length.
 pub(super) fn content(length: Duration) -> Option<Video> {
     Synthetic::new(VIDEO_BITS_PER_SECOND, SEED).trace(length).ok().map(Video::best_effort)
+}
+
+/// Share of the time from the first start of playback to its end, or to `length`, in which the video played.
+pub(super) fn playing(watched: &Watched, length: Duration) -> Option<f64> {
+    let whole = watched.ended.unwrap_or(length).min(length).saturating_sub(watched.first_start?);
+    Some(1.0 - watched.stalled.as_secs_f64() / whole.as_secs_f64())
 }
 
 /// Time and buffered seconds of the first sample of each second.
@@ -157,6 +162,23 @@ pub(super) fn jain(shares: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn playing_is_the_time_without_stalls() {
+        let seconds = Duration::from_secs;
+        let watched = |stalled, ended| Watched {
+            received: seconds(10),
+            played: seconds(8),
+            first_start: Some(seconds(2)),
+            stalls: 1,
+            stalled: seconds(stalled),
+            ended,
+            samples: Vec::new(),
+        };
+        assert_eq!(playing(&watched(2, None), seconds(10)), Some(0.75));
+        assert_eq!(playing(&watched(0, Some(seconds(6))), seconds(10)), Some(1.0));
+        assert_eq!(playing(&Watched { first_start: None, ..watched(0, None) }, seconds(10)), None);
+    }
 
     #[test]
     fn fairness_is_between_one_flow_that_has_all_and_equal_shares() {
