@@ -15,7 +15,7 @@ LINES = {"model": "-", "printed": ":", "ideal": "--", "code": "-", "lab": ":", "
 MARKS = {"model": "", "printed": "", "ideal": "", "code": "o", "lab": "x", "kernel-tcp": ""}
 # What lies beyond of a histogram is said in its legend: TCP has delays of seconds.
 LONGEST = {"figure-1": 400}
-LINEAR = {"streaming-code-5g": {"figure-1"}, "sphinx": {"figure-7", "figure-9", "figure-9-200", "figure-11"}}
+LINEAR = {"streaming-code-5g": {"figure-1"}, "sphinx": {"figure-7", "figure-9", "figure-9-200", "figure-9-lab", "figure-11", "pairs"}}
 # With more curves than this the legend stands beside the axes, and colours are of the longer palette.
 CROWD = 20
 # Abscissa and the labels of both axes, by paper and figure.
@@ -37,37 +37,51 @@ SPHINX = {
     "figure-10": ("loss", "loss rate", "time per block of 100 kB [ms]"),
     "figure-10-200": ("loss", "loss rate", "time per block of 100 kB [ms]"),
     "figure-11": ("parameter", "time [s]", "buffered video [s]"),
+    "figure-9-lab": ("loss", "loss rate, round trip 10 ms", "packets of 1,000 bytes per second"),
+    "figure-10-lab": ("loss", "loss rate, round trip 10 ms", "time of an offered block of 100 kB, p99 [ms]"),
+    "pairs": ("parameter", "pair", "share of what the link delivers"),
 }
 AXES = {"streaming-code-5g": STREAMING_CODE, "sphinx": SPHINX}
 
 
-def curves(paths, abscissa):
-    """Points by (curve, how, loss, burst); a curve of one point is a level."""
+# The plots that compare lab and simulator at one round trip, and what they draw.
+BOTH = {"figure-9-lab": "value", "figure-10-lab": "p99"}
+ROUND_TRIP = " 10 ms"
+
+
+def curves(paths, abscissa, ordinate, ending):
+    """Points by (curve, how, loss, burst) of the curves with this ending; a curve of one point is a level."""
     found = defaultdict(list)
     for path in paths:
         with open(path, newline="") as file:
             for row in csv.DictReader(file):
+                if not row["curve"].endswith(ending):
+                    continue
                 # Loss is the abscissa, or tells curves apart.
                 loss = None if abscissa == "loss" else float(row["loss"])
                 key = (row["curve"], row["how"], loss, row["burst"])
-                found[key].append((float(row[abscissa]), float(row["value"])))
+                found[key].append((float(row[abscissa]), float(row[ordinate])))
     return found
 
 
-def sources(path):
+def sources(folder, stem):
     """A figure's data, and what the lab adds to it, if it was measured."""
-    lab = path.parent.parent / "lab"
-    return [path] + [added for added in (lab / path.name, lab / f"{path.stem}-tcp.csv") if added.exists()]
+    data, lab = folder / "data", folder / "lab"
+    if stem in BOTH:
+        figure = stem.removesuffix("-lab")
+        return [data / f"{figure}.csv", *sorted(lab.glob(f"{figure}-*-loss.csv"), reverse=True)]
+    return [data / f"{stem}.csv"] + [path for path in (lab / f"{stem}.csv", lab / f"{stem}-tcp.csv") if path.exists()]
 
 
-def draw(path, target):
-    paper = path.parent.parent.name
-    abscissa, below, beside = AXES[paper][path.stem]
-    found = curves(sources(path), abscissa)
+def draw(folder, stem, target):
+    paper = folder.name
+    abscissa, below, beside = AXES[paper][stem]
+    ending = ROUND_TRIP if stem in BOTH else ""
+    found = curves(sources(folder, stem), abscissa, BOTH.get(stem, "value"), ending)
     crowded = len(found) > CROWD
     palette = plt.get_cmap("tab20" if crowded else "tab10").colors
     figure, axes = plt.subplots(figsize=(10, 5) if crowded else (7, 4.5))
-    longest = LONGEST.get(path.stem) if paper == "streaming-code-5g" else None
+    longest = LONGEST.get(stem) if paper == "streaming-code-5g" else None
     colours = {}
     for (curve, how, loss, burst), points in sorted(found.items()):
         name = curve + (f", {100 * loss:g} %" if loss is not None else "") + (f" x {float(burst):g}" if burst else "")
@@ -79,9 +93,9 @@ def draw(path, target):
             axes.axhline(points[0][1], **style)
         else:
             axes.plot(*zip(*points), marker=MARKS[how], markersize=3, **style)
-    if path.stem not in LINEAR[paper]:
+    if stem not in LINEAR[paper]:
         axes.set_yscale("log")
-    if paper == "streaming-code-5g" and path.stem in ("figure-2", "figure-9"):
+    if paper == "streaming-code-5g" and stem in ("figure-2", "figure-9"):
         axes.set_xscale("log", base=2)
     if longest is not None:
         axes.set_xlim(0, longest)
@@ -93,17 +107,17 @@ def draw(path, target):
         axes.legend(fontsize=5, ncol=2)
     figure.tight_layout()
     # No date, no random ids: equal data, equal files.
-    matplotlib.rcParams["svg.hashsalt"] = path.stem
+    matplotlib.rcParams["svg.hashsalt"] = stem
     figure.savefig(target, metadata={"Date": None})
     plt.close(figure)
 
 
 def main():
-    folder = Path(sys.argv[1])
+    folder = Path(sys.argv[1]).resolve()
     plots = folder / "plots"
     plots.mkdir(exist_ok=True)
-    for path in sorted((folder / "data").glob("figure-*.csv")):
-        draw(path, plots / f"{path.stem}.svg")
+    for stem in AXES[folder.name]:
+        draw(folder, stem, plots / f"{stem}.svg")
 
 
 if __name__ == "__main__":

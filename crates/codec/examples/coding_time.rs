@@ -15,6 +15,7 @@
 //! ```
 //!
 //! With `--csv` it prints one line for each code and length. The ratios are against copying the 100 symbols.
+//! `TIDEWIRE_KERNEL=avx2` runs on that kernel instead of the fastest.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -140,6 +141,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runs = std::env::args().skip(1).find(|argument| argument != "--csv").map_or(Ok(301), |runs| runs.parse())?;
     if runs == 0 {
         return Err("at least one run".into());
+    }
+    if let Ok(name) = std::env::var("TIDEWIRE_KERNEL") {
+        let Some(kernel) = Kernel::named(&name) else {
+            let names: Vec<_> = Kernel::available().map(Kernel::name).collect();
+            return Err(format!("no kernel {name:?}; this processor has {}", names.join(", ")).into());
+        };
+        kernel.activate();
     }
     if is_csv {
         println!("code,length,encode_us,decode_us,encode_ratio,decode_ratio");

@@ -18,7 +18,8 @@ use crate::ours::OurFlow;
 use crate::tcp::TcpFlow;
 use tidewire_sim::pair::End;
 
-/// Name of a flow of ours. Any other name is the kernel's name of a TCP congestion control.
+/// Name of a flow of ours with default options. With a profile the name is `tidewire=PROFILE`. Any other name
+/// is the kernel's name of a TCP congestion control.
 pub const OURS: &str = "tidewire";
 /// Maximum number of flows. Chosen: with more, the flows would share the machine and not the link.
 pub const MOST_FLOWS: usize = 16;
@@ -98,6 +99,14 @@ impl Contest {
     }
 }
 
+/// The profile of a flow of ours; `None` for kernel TCP.
+pub fn profile(name: &str) -> Option<&str> {
+    match name.strip_prefix(OURS)? {
+        "" => Some("stream"),
+        rest => rest.strip_prefix('='),
+    }
+}
+
 enum Flow {
     Tcp(TcpFlow),
     Ours(OurFlow),
@@ -105,9 +114,9 @@ enum Flow {
 
 impl Flow {
     fn start(hosts: &Hosts, name: &str, program: &Path, lasts: Duration) -> anyhow::Result<Self> {
-        match name {
-            OURS => OurFlow::start(hosts, program, lasts).map(Self::Ours),
-            control => TcpFlow::start(hosts, control).map(Self::Tcp),
+        match profile(name) {
+            Some(profile) => OurFlow::start(hosts, program, profile, lasts).map(Self::Ours),
+            None => TcpFlow::start(hosts, name).map(Self::Tcp),
         }
     }
 
@@ -116,5 +125,16 @@ impl Flow {
             Self::Tcp(flow) => flow.received(),
             Self::Ours(flow) => flow.received(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_is_kernel_tcp_or_ours_with_a_profile() {
+        let names = ["tidewire", "tidewire=sphinx:printed", "cubic", "tidewires"];
+        assert_eq!(names.map(profile), [Some("stream"), Some("sphinx:printed"), None, None]);
     }
 }

@@ -32,15 +32,15 @@ pub struct OurFlow {
 }
 
 impl OurFlow {
-    /// Starts a flow of duration `time` with the `tidewire` command in the file `program`, with default
-    /// options.
+    /// Starts a flow of duration `time` with the `tidewire` command in the file `program`. Both ends use the
+    /// profile; all other options are the defaults.
     ///
     /// # Errors
     /// Fails if a process cannot be started or the server does not listen.
-    pub fn start(hosts: &Hosts, program: &Path, time: Duration) -> anyhow::Result<Self> {
+    pub fn start(hosts: &Hosts, program: &Path, profile: &str, time: Duration) -> anyhow::Result<Self> {
         let bench = |end, arguments: &[&str]| {
             let mut command = hosts.command(end, program);
-            command.args(["bench", "--json"]).args(arguments);
+            command.args(["bench", "--json", "--profile", profile]).args(arguments);
             // Use defaults, whatever this user has configured.
             command.env("TIDEWIRE_CONFIG", "/dev/null").env_remove("TIDEWIRE_LINK");
             command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cannot run tidewire bench")

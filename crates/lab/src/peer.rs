@@ -168,11 +168,19 @@ impl Table {
     /// # Errors
     /// Says what is wrong in the file, with its line.
     pub fn read(file: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(file) = file else { return Self::with("", Path::new("")) };
+        let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        Self::with(&text, file)
+    }
+
+    /// The peers that the lab knows, and those of `text`, which may replace them. `path` is what errors call
+    /// the text.
+    ///
+    /// # Errors
+    /// Says what is wrong in the text, with its line.
+    pub fn with(text: &str, path: &Path) -> anyhow::Result<Self> {
         let mut table = Self(parse(KNOWN, Path::new("peers.toml"))?);
-        if let Some(file) = file {
-            let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
-            table.0.extend(parse(&text, file)?);
-        }
+        table.0.extend(parse(text, path)?);
         Ok(table)
     }
 

@@ -128,7 +128,8 @@ impl Emission {
         let mut sorter = Sorter::new(self.bytes);
         match from {
             Way::Stream(_) => {
-                let (mut buffer, mut kept) = (vec![0; BUFFER], 0);
+                // There is room behind a record of which all but one byte has arrived.
+                let (mut buffer, mut kept) = (vec![0; BUFFER + self.bytes], 0);
                 while !is_over(sorter.arrivals.len()) {
                     // The rest of a record stays before the next bytes.
                     let length = match from.read(&mut buffer[kept..])? {
@@ -338,6 +339,15 @@ mod tests {
             arrival.made >= Duration::from_millis(2 * number as u64) && arrival.arrived >= arrival.made
         };
         assert!(outcome.arrivals.iter().enumerate().all(is_due));
+    }
+
+    #[test]
+    fn a_record_longer_than_a_read_arrives_as_one() {
+        let (near, far) = stream();
+        let (every, time) = (Some(Duration::from_millis(10)), Duration::from_millis(40));
+        let plan = Emission { bytes: 3 * BUFFER, every, time, grace: Duration::from_secs(20) };
+        let outcome = plan.run(Way::Stream(near), Way::Stream(far)).unwrap();
+        assert_eq!((outcome.made, outcome.arrivals.len()), (4, 4));
     }
 
     #[test]

@@ -64,6 +64,8 @@ pub struct Trial<'a> {
     pub peer: &'a Peer,
     /// The offered traffic.
     pub load: Traffic,
+    /// Length of a record on a stream in bytes; `None` for one packet. Datagrams have a length of their own.
+    pub record: Option<usize>,
     /// Duration.
     pub time: Duration,
 }
@@ -150,7 +152,7 @@ impl Trial<'_> {
                 return measured.with_link(&Counts::default(), emulator, &hosts, 0);
             }
         };
-        let bytes = if is_stream { STREAM_RECORD } else { DATAGRAM_RECORD };
+        let bytes = if is_stream { self.record.unwrap_or(STREAM_RECORD) } else { DATAGRAM_RECORD };
         let plan = self.plan(bytes)?;
         let entry = processes.as_ref().map_or(SocketAddrV4::new(setting.far, SINK), |_| setting.entry);
         let said = || processes.as_ref().map_or("no answer".into(), Processes::last_words);
@@ -272,8 +274,8 @@ mod tests {
         let table = crate::peer::Table::read(None).unwrap();
         let time = Duration::from_secs(8);
         let program = Path::new("tidewire");
-        let trial =
-            Trial { link: link(), program, peer: table.named("tcp-bbr").unwrap(), load: Traffic::Share(0.5), time };
+        let (peer, load) = (table.named("tcp-bbr").unwrap(), Traffic::Share(0.5));
+        let trial = Trial { link: link(), program, peer, load, record: None, time };
         let plan = trial.plan(STREAM_RECORD).unwrap();
         assert_eq!(plan.every, Some(Duration::from_micros(768)));
         // A record each second, in flight for 31 ms, the first for 130 ms.
@@ -293,8 +295,14 @@ mod tests {
     fn what_cannot_be_measured_is_refused() {
         let table = crate::peer::Table::read(None).unwrap();
         let program = Path::new("tidewire");
-        let trial =
-            |name: &str, load| Trial { link: link(), program, peer: table.named(name).unwrap(), load, time: START };
+        let trial = |name: &str, load| Trial {
+            link: link(),
+            program,
+            peer: table.named(name).unwrap(),
+            load,
+            record: None,
+            time: START,
+        };
         assert!(trial("srt-live", Traffic::Full).plan(DATAGRAM_RECORD).is_err());
         assert!(trial("srt-live", Traffic::Rate(1_000_000)).plan(DATAGRAM_RECORD).is_ok());
         assert!(trial("tcp-bbr", Traffic::Full).plan(STREAM_RECORD).unwrap().every.is_none());

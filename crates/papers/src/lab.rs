@@ -9,11 +9,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
+use tidewire_lab::contest::{Contest, Outcome};
 use tidewire_lab::distribution::{Distribution, milliseconds};
 use tidewire_lab::pair::{Carried, carry};
 use tidewire_lab::peer::Table;
 use tidewire_lab::processor::Look;
 use tidewire_lab::trial::{Measured, Traffic, Trial};
+use tidewire_lab::video::{Showing, Shown};
 use tidewire_proto::config::Config;
 use tidewire_sim::duplex::DuplexConfig;
 
@@ -35,7 +37,7 @@ pub struct Run {
     pub name: String,
     /// Loss rate of the link, from 0 to 1.
     pub loss: f64,
-    /// Mean in-order delay in milliseconds.
+    /// Mean in-order delay in milliseconds; of a contest and of a video the mean time in the link's queue.
     pub mean_delay_ms: f64,
     /// Bits per second that arrived.
     pub goodput_bps: f64,
@@ -97,14 +99,24 @@ impl<'a> Runs<'a> {
         Some(carried)
     }
 
+    /// The file of the `tidewire` command.
+    pub fn program(&self) -> &'a Path {
+        self.program
+    }
+
     /// Runs a saturated peer of the lab's table; `None` if it failed.
     pub fn peer(&mut self, name: &str, loss: f64, link: DuplexConfig, time: Duration) -> Option<Measured> {
+        let table = Table::read(None);
+        let peer = table.as_ref().map_err(|problem| self.fail(name, loss, problem)).ok()?.named(name);
+        let peer = peer.map_err(|problem| self.fail(name, loss, &problem)).ok()?;
+        let trial = Trial { link, program: self.program, peer, load: Traffic::Full, record: None, time };
+        self.trial(name, loss, &trial)
+    }
+
+    /// Runs a trial; `None` if it failed.
+    pub fn trial(&mut self, name: &str, loss: f64, trial: &Trial<'_>) -> Option<Measured> {
         let before = Look::now();
-        let run = || {
-            let table = Table::read(None)?;
-            Trial { link, program: self.program, peer: table.named(name)?, load: Traffic::Full, time }.run()
-        };
-        let measured = run().map_err(|problem| self.fail(name, loss, &problem)).ok()?;
+        let measured = trial.run().map_err(|problem| self.fail(name, loss, &problem)).ok()?;
         self.note(Run {
             name: name.to_owned(),
             loss,
@@ -115,6 +127,39 @@ impl<'a> Runs<'a> {
             stolen: stolen_since(before),
         });
         Some(measured)
+    }
+
+    /// Runs a contest; `None` if it failed. Its goodput is that of all flows.
+    pub fn contest(&mut self, name: &str, loss: f64, contest: &Contest) -> Option<Outcome> {
+        let before = Look::now();
+        let outcome = contest.run().map_err(|problem| self.fail(name, loss, &problem)).ok()?;
+        self.note(Run {
+            name: name.to_owned(),
+            loss,
+            mean_delay_ms: milliseconds(outcome.counts.forward.mean_queueing()),
+            goodput_bps: outcome.goodput_bps.iter().sum(),
+            late_p95_ms: late_p95(&outcome.counts.late.distribution()),
+            unread: outcome.unread,
+            stolen: stolen_since(before),
+        });
+        Some(outcome)
+    }
+
+    /// Shows a video; `None` if it failed. Its goodput is that until the last byte or the end of the run.
+    pub fn video(&mut self, name: &str, loss: f64, showing: &Showing) -> Option<Shown> {
+        let before = Look::now();
+        let shown = showing.run().map_err(|problem| self.fail(name, loss, &problem)).ok()?;
+        let time = shown.arrived.unwrap_or(showing.time);
+        self.note(Run {
+            name: name.to_owned(),
+            loss,
+            mean_delay_ms: milliseconds(shown.counts.forward.mean_queueing()),
+            goodput_bps: 8.0 * shown.bytes as f64 / time.as_secs_f64(),
+            late_p95_ms: late_p95(&shown.counts.late.distribution()),
+            unread: shown.unread,
+            stolen: stolen_since(before),
+        });
+        Some(shown)
     }
 
     fn note(&mut self, run: Run) {

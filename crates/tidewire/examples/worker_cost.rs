@@ -3,8 +3,14 @@
 //! weighs against the work itself.
 //!
 //! The jobs are those of a lane in generations, taken from an endpoint that sends. The pool is the driver's,
-//! compiled with a `shared` that only counts results. Run it on an idle machine with two cores: `cargo run
-//! --release -p tidewire --example worker_cost`.
+//! compiled with a `shared` that only counts results. Run it on an idle machine with two cores:
+//!
+//! ```text
+//! cargo run --release -p tidewire --example worker_cost -- [K R [CODE]]
+//! ```
+//!
+//! Blocks have K source symbols and R repair symbols, 256 and 64 unless given, of CODE, which is that of the
+//! profile `block` unless given.
 
 #[path = "../src/workers.rs"]
 mod workers;
@@ -42,10 +48,12 @@ mod sync {
     pub(crate) use std::thread;
 }
 
+use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tidewire_codec::Code;
 use tidewire_proto::Time;
 use tidewire_proto::config::Config;
 use tidewire_proto::connection::Received;
@@ -53,6 +61,7 @@ use tidewire_proto::crypto::{AwsLc, Secret};
 use tidewire_proto::endpoint::{Endpoint, EndpointConfig};
 use tidewire_proto::profile::{Profile, block};
 use tidewire_proto::rate::RateControl;
+use tidewire_proto::wire::parse_code;
 
 use shared::Shared;
 use workers::{Work, Workers};
@@ -63,17 +72,23 @@ const JOBS: usize = 200;
 /// How often each job is run in a round.
 const TIMES: usize = 10;
 const ROUNDS: usize = 9;
-const K: u16 = 256;
-const R: u16 = 64;
 /// Turns of 200 us between two FEEDBACKs: 10 ms, in which three generations leave.
 const TURNS: usize = 50;
 
 /// A generation whose job takes less time than handing it over.
 const SMALL: (u16, u16) = (16, 4);
 
-fn main() {
-    hand_over(&jobs(SMALL));
-    let jobs: Vec<_> = core::iter::repeat_n(jobs((K, R)), TIMES).flatten().collect();
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (k, r, code) = match &arguments[..] {
+        [] => (256, 64, None),
+        [k, r] => (k.parse()?, r.parse()?, None),
+        [k, r, code] => (k.parse()?, r.parse()?, Some(parse_code(code)?)),
+        _ => return Err("give K and R, or K, R and CODE".into()),
+    };
+    hand_over(&jobs(SMALL, None));
+    let jobs: Vec<_> = core::iter::repeat_n(jobs((k, r), code), TIMES).flatten().collect();
+    let blocks = jobs.len() as f64 / jobs.iter().map(|(_, job)| job.products()).sum::<usize>() as f64;
     let mut rates = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
         for (workers, rates) in (0..).zip(&mut rates) {
@@ -86,12 +101,14 @@ fn main() {
     };
     let [none, one, two] = rates.each_mut().map(median);
     println!(
-        "{JOBS} jobs, each the {R} repairs of a block of {K} symbols; billions of products a second, median of {ROUNDS} (least, most)"
+        "{JOBS} jobs, each the {r} repairs of a block of {k} symbols; billions of products a second, median of {ROUNDS} (least, most), and blocks a second"
     );
     for (name, (middle, least, most)) in [("inline", none), ("1 worker", one), ("2 workers", two)] {
-        println!("{name:<10} {:6.2} ({:.2}, {:.2})", middle / 1e9, least / 1e9, most / 1e9);
+        let blocks = middle * blocks;
+        println!("{name:<10} {:6.2} ({:.2}, {:.2}) {blocks:8.0}", middle / 1e9, least / 1e9, most / 1e9);
     }
     println!("2 workers over 1: {:.2}; 1 worker over inline: {:.2}", two.0 / one.0, one.0 / none.0);
+    Ok(())
 }
 
 /// Prints what handing a job over adds: the time of jobs one after the other through a worker, minus that of
@@ -144,12 +161,13 @@ fn rate(count: u16, mut jobs: Vec<Work>) -> f64 {
 }
 
 /// The jobs of a sender of generations whose peer receives everything.
-fn jobs((k, r): (u16, u16)) -> Vec<Work> {
+fn jobs((k, r): (u16, u16), code: Option<Code>) -> Vec<Work> {
+    let profile = Profile { rate_control: RateControl::Fixed { bits_per_second: 1_000_000_000 }, ..block(k, r) };
     let mut config = Config::default();
     // There is no round trip from which a rate could be found.
     config = config
         .to_builder()
-        .profile(Profile { rate_control: RateControl::Fixed { bits_per_second: 1_000_000_000 }, ..block(k, r) })
+        .profile(Profile { code: code.unwrap_or(profile.code), ..profile })
         .workers(1)
         .inline_products(0)
         .build()

@@ -5,6 +5,8 @@
 //! results differ. Figure 8 is a time, so `crates/codec/examples/coding_time.rs` measures it. Invariant: the
 //! arguments of a case determine its result.
 
+#[cfg(target_os = "linux")]
+mod lab;
 mod redundancy;
 mod runs;
 
@@ -14,8 +16,9 @@ use tidewire_codec::{Code, Elimination};
 use tidewire_proto::profile::{ARQ, Profile, SPHINX_PRINTED, STREAM, sphinx};
 use tidewire_proto::rate::RateControl;
 use tidewire_proto::redundancy::{Answer, Redundancy, Trigger};
+use tidewire_sim::video::Watched;
 
-use self::runs::{Link, bulk, completion, video};
+use self::runs::{COUNTED, Link, SHARED, bulk, completion, each_second, jain, playing, shares, video};
 use crate::row::{How, Row};
 use crate::{Case, Experiment, Paper, cases};
 
@@ -30,9 +33,10 @@ pub const PAPER: Paper = Paper {
         Experiment { name: "figure-10", title: "Completion of a block against loss, 100 Mbit/s", cases: figure_10 },
         Experiment { name: "figure-10-200", title: "The same at 200 Mbit/s", cases: figure_10_200 },
         Experiment { name: "figure-11", title: "Buffered video over time, 2 % loss", cases: figure_11 },
+        Experiment { name: "pairs", title: "Five pairs on one link, 0 and 6 % loss", cases: pairs },
     ],
     #[cfg(target_os = "linux")]
-    lab: &[],
+    lab: &lab::EXPERIMENTS,
 };
 
 /// Luby's code with the constants of docs/sphinx.md section 5.
@@ -94,8 +98,7 @@ fn figure_9_200(full: bool) -> Vec<Case> {
 /// Packets per second that are delivered, and as `rate` their bits over those that the link delivers.
 fn goodput(point: &Point) -> Vec<Row> {
     let bits_per_second = bulk(&point.profile, point.link, point.blocks * BLOCK);
-    let share = bits_per_second / (point.link.mbit as f64 * 1e6 * (1.0 - point.link.loss));
-    vec![Row { rate: Some(share), ..row(point, bits_per_second / 8.0 / PAYLOAD) }]
+    vec![Row { rate: Some(bits_per_second / point.link.delivers()), ..row(point, bits_per_second / 8.0 / PAYLOAD) }]
 }
 
 fn figure_10(full: bool) -> Vec<Case> {
@@ -136,17 +139,34 @@ fn figure_7(full: bool) -> Vec<Case> {
     })
 }
 
-/// The paper's video: its trace is not public, so one of the same kind is made. The rate is chosen so that
-/// the link of 25 Mbit/s carries it and CUBIC at 2 % loss does not.
-const VIDEO_MBIT: u64 = 12;
+/// The link of the video.
+const VIDEO_LINK: Link = Link { mbit: 25, rtt: Duration::from_millis(10), loss: 0.02 };
 
 fn figure_11(full: bool) -> Vec<Case> {
     let seconds = if full { 300 } else { 60 };
     let schemes = schemes().into_iter().filter(|(name, _)| !name.starts_with("with"));
     cases(schemes.map(move |scheme| (scheme, seconds)), |&((name, profile), seconds)| {
-        let link = Link { mbit: 25, rtt: Duration::from_millis(10), loss: 0.02 };
-        let samples = video(&profile, link, VIDEO_MBIT, Duration::from_secs(seconds));
-        let sample = |(at, buffered)| Row::new(name, How::Code, link.loss, at, buffered);
-        samples.into_iter().map(sample).collect()
+        let length = Duration::from_secs(seconds);
+        video(&profile, VIDEO_LINK, length).map_or_else(Vec::new, |watched| buffered(name, How::Code, watched, length))
+    })
+}
+
+/// Seconds of buffered video, once a second, and as `rate` the share of the time in which it played.
+fn buffered(curve: &str, how: How, watched: Watched, length: Duration) -> Vec<Row> {
+    let rate = playing(&watched, length);
+    let row = |(at, buffered)| Row { rate, ..Row::new(curve, how, VIDEO_LINK.loss, at, buffered) };
+    each_second(watched.samples).into_iter().map(row).collect()
+}
+
+fn pairs(full: bool) -> Vec<Case> {
+    let counted = if full { 6 * COUNTED } else { COUNTED };
+    let alike = |name: &str| ["basic Sphinx", "sphinx", "stream", "CUBIC"].contains(&name);
+    let schemes = schemes().into_iter().filter(move |(name, _)| alike(name));
+    let points = schemes.flat_map(move |scheme| [0.0, 0.06].map(|loss| (scheme, loss, counted)));
+    cases(points, |&((name, profile), loss, counted)| {
+        let shares = shares(&profile, Link { loss, ..SHARED }, counted);
+        let fairness = Some(jain(&shares));
+        let row = |(pair, &share)| Row { rate: fairness, ..Row::new(name, How::Code, loss, f64::from(pair), share) };
+        (1..).zip(&shares).map(row).collect()
     })
 }

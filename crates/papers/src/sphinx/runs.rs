@@ -9,8 +9,8 @@ use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::link::{Capacity, Loss, Queue};
 use tidewire_sim::load::Flow;
 use tidewire_sim::pair::End;
-use tidewire_sim::report::Trial;
-use tidewire_sim::video::{Synthetic, Video};
+use tidewire_sim::report::{Run, Trial, together};
+use tidewire_sim::video::{Sample, Synthetic, Video, Watched};
 use tidewire_units::{Probability, Rate};
 
 /// A link with a queue that marks.
@@ -29,11 +29,31 @@ const LEAST_QUEUE: Duration = Duration::from_millis(20);
 /// Seed of link and data.
 const SEED: u64 = 1;
 /// Share of the rate at which single blocks are offered. Chosen: all schemes carry it, at 10 % loss too.
-const OFFERED: f64 = 0.65;
+pub(super) const OFFERED: f64 = 0.65;
 /// The window grows in the first second, whose blocks are left out.
 const START: Duration = Duration::from_secs(1);
 
-fn trial(profile: &Profile, link: Link, flow: Flow) -> Trial {
+/// Flows that share one link (section IV-A: five pairs).
+pub(super) const PAIRS: usize = 5;
+/// The link of the five pairs, without losses.
+pub(super) const SHARED: Link = Link { mbit: 100, rtt: Duration::from_millis(10), loss: 0.0 };
+/// Time between the starts of two pairs, from the last start until counting begins, and of counting: those of
+/// the lab's contests and of this paper's in the lab.
+const STAGGER: Duration = Duration::from_millis(500);
+pub(super) const SETTLE: Duration = Duration::from_secs(3);
+pub(super) const COUNTED: Duration = Duration::from_secs(10);
+/// More bytes than the link carries in any of these runs.
+const ENDLESS: u64 = 1 << 33;
+
+impl Link {
+    /// Bits per second that the link delivers.
+    pub(super) fn delivers(&self) -> f64 {
+        self.mbit as f64 * 1e6 * (1.0 - self.loss)
+    }
+}
+
+/// The link as both the simulator and the lab take it.
+pub(super) fn duplex(link: Link) -> DuplexConfig {
     let mut duplex = DuplexConfig::default();
     duplex.set_rtt(link.rtt);
     for side in [&mut duplex.forward, &mut duplex.back] {
@@ -45,10 +65,18 @@ fn trial(profile: &Profile, link: Link, flow: Flow) -> Trial {
     }
     duplex.forward.loss = Probability::new(link.loss).filter(|_| link.loss > 0.0).map_or(Loss::None, Loss::Iid);
     duplex.set_seed(SEED);
-    let mut trial = Trial::new(duplex, vec![flow], SEED);
-    let config = Config::builder().profile(*profile).build();
+    duplex
+}
+
+/// The settings of both ends.
+pub(super) fn config(profile: &Profile) -> Config {
     // The profiles of the figures fit together; if one did not, its rows would be those of the default.
-    trial.near = config.unwrap_or_default();
+    Config::builder().profile(*profile).build().unwrap_or_default()
+}
+
+fn trial(profile: &Profile, link: Link, flow: Flow) -> Trial {
+    let mut trial = Trial::new(duplex(link), vec![flow], SEED);
+    trial.near = config(profile);
     trial.far = trial.near.clone();
     trial
 }
@@ -72,16 +100,90 @@ pub(super) fn completion(profile: &Profile, link: Link, blocks: u64, block: u64)
     [0.5, 0.99].map(|quantile| delays.get((delays.len() as f64 * quantile) as usize).copied())
 }
 
-/// Seconds since the start and seconds of buffered video, once a second, for a video that is sent as fast as
-/// the path takes it.
-pub(super) fn video(profile: &Profile, link: Link, mbit: u64, content: Duration) -> Vec<(f64, f64)> {
-    let Ok(trace) = Synthetic::new(mbit * 1_000_000, SEED).trace(content) else { return Vec::new() };
-    let trial = trial(profile, link, Flow::video(End::Near, Video::best_effort(trace)));
-    let mut run = trial.start();
-    let end = run.began() + content;
+/// What a viewer sees of a video that is sent as fast as the path takes it, until the time of its length.
+pub(super) fn video(profile: &Profile, link: Link, length: Duration) -> Option<Watched> {
+    let video = content(length)?;
+    let mut run = trial(profile, link, Flow::video(End::Near, video)).start();
+    let end = run.began() + length;
     run.until(end);
-    let Some(watched) = run.load.watched(0, end) else { return Vec::new() };
-    let mut samples = watched.samples;
+    run.load.watched(0, end)
+}
+
+/// The paper's video: its trace is not public, so one of the same kind is made. The rate is chosen so that
+/// the link of 25 Mbit/s carries it and CUBIC at 2 % loss does not.
+const VIDEO_BITS_PER_SECOND: u64 = 12_000_000;
+
+/// The video of a length.
+pub(super) fn content(length: Duration) -> Option<Video> {
+    Synthetic::new(VIDEO_BITS_PER_SECOND, SEED).trace(length).ok().map(Video::best_effort)
+}
+
+/// Share of the time from the first start of playback to its end, or to `length`, in which the video played.
+pub(super) fn playing(watched: &Watched, length: Duration) -> Option<f64> {
+    let whole = watched.ended.unwrap_or(length).min(length).saturating_sub(watched.first_start?);
+    Some(1.0 - watched.stalled.as_secs_f64() / whole.as_secs_f64())
+}
+
+/// Time and buffered seconds of the first sample of each second.
+pub(super) fn each_second(mut samples: Vec<Sample>) -> Vec<(f64, f64)> {
     samples.dedup_by_key(|sample| sample.at.as_secs());
     samples.iter().map(|sample| (sample.at.as_secs_f64(), sample.buffered.as_secs_f64())).collect()
+}
+
+/// The share of what the link delivers of each of five pairs that start one after the other. Each pair has
+/// its own losses; all share one queue. `counted` is the time of counting.
+pub(super) fn shares(profile: &Profile, link: Link, counted: Duration) -> Vec<f64> {
+    let mut runs = Vec::<Run>::new();
+    for pair in 0..PAIRS as u32 {
+        let flow = Flow { start: STAGGER * pair, ..Flow::bulk(End::Near, ENDLESS) };
+        let mut trial = trial(profile, link, flow);
+        trial.seed = SEED + u64::from(pair);
+        trial.link.set_seed(trial.seed);
+        runs.push(trial.start_beside(runs.first()));
+    }
+    let Some(began) = runs.first().map(Run::began) else { return Vec::new() };
+    let mut read_at = |at| {
+        together(&mut runs, at);
+        runs.iter().map(|run| run.load.read() as f64).collect::<Vec<_>>()
+    };
+    let begin = began + STAGGER * (PAIRS as u32 - 1) + SETTLE;
+    let before = read_at(begin);
+    let bits = link.delivers() * counted.as_secs_f64();
+    read_at(begin + counted).iter().zip(before).map(|(after, before)| 8.0 * (after - before) / bits).collect()
+}
+
+/// Jain's index of some shares (R. Jain and others, "A quantitative measure of fairness", 1984): 1 if all are
+/// equal, one over their number if one flow gets everything. 1 if all are 0.
+pub(super) fn jain(shares: &[f64]) -> f64 {
+    let (sum, squares) = shares.iter().fold((0.0, 0.0), |(sum, squares), share| (sum + share, squares + share * share));
+    if squares > 0.0 { sum * sum / (shares.len() as f64 * squares) } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn playing_is_the_time_without_stalls() {
+        let seconds = Duration::from_secs;
+        let watched = |stalled, ended| Watched {
+            received: seconds(10),
+            played: seconds(8),
+            first_start: Some(seconds(2)),
+            stalls: 1,
+            stalled: seconds(stalled),
+            ended,
+            samples: Vec::new(),
+        };
+        assert_eq!(playing(&watched(2, None), seconds(10)), Some(0.75));
+        assert_eq!(playing(&watched(0, Some(seconds(6))), seconds(10)), Some(1.0));
+        assert_eq!(playing(&Watched { first_start: None, ..watched(0, None) }, seconds(10)), None);
+    }
+
+    #[test]
+    fn fairness_is_between_one_flow_that_has_all_and_equal_shares() {
+        assert_eq!([&[0.5; 4], &[1.0, 0.0, 0.0, 0.0]].map(|shares| jain(shares)), [1.0, 0.25]);
+        // (1 + 3)^2 / (2 (1 + 9)).
+        assert_eq!((jain(&[1.0, 3.0]), jain(&[0.0, 0.0])), (0.8, 1.0));
+    }
 }

@@ -4,11 +4,13 @@
 //!
 //! `sphinx:K` has blocks of K source symbols, 100 unless given: the paper's 100 KB in symbols of 1,000 bytes.
 //! `sphinx:printed` is the paper's system as printed: equations (1) to (5), a receiver that only peels, its
-//! trigger, a window that halves. docs/sphinx.md says what is wrong with it.
+//! trigger, a window that halves. `sphinx:printed,floor` rounds the degree of equation (1) down.
+//! docs/sphinx.md says what is wrong with it.
 
 use tidewire_codec::Code;
 
 use super::{Delivery, Elimination, Layout, Named, Profile};
+use crate::model::sphinx::Rounding;
 use crate::rate::{AimdSteps, RateControl};
 use crate::redundancy::{Proactive, Redundancy, SphinxBlocks, parse_sphinx};
 
@@ -19,6 +21,7 @@ pub(super) const NAMED: Named = Named {
     parse: |parameters| match parameters {
         "" => Some(sphinx(SYMBOLS)),
         "printed" => Some(SPHINX_PRINTED),
+        "printed,floor" => Some(Profile { redundancy: printed(Rounding::Down), ..SPHINX_PRINTED }),
         parameters => parse_sphinx(parameters).filter(|blocks| blocks.threshold.is_none()).map(|b| sphinx(b.symbols)),
     },
 };
@@ -33,17 +36,26 @@ pub const fn sphinx(symbols: u16) -> Profile {
         code: Code::SemiRandomLt { degree: 17 },
         layout: Layout::Generations,
         elimination: Elimination::WhenStuck,
-        redundancy: Redundancy::new(Proactive::Sphinx(SphinxBlocks { symbols, threshold: None })),
+        redundancy: Redundancy::new(Proactive::Sphinx(SphinxBlocks {
+            symbols,
+            threshold: None,
+            rounding: Rounding::Up,
+        })),
         rate_control: RateControl::Aimd(AimdSteps::MARKED),
         delivery: Delivery::AsComplete,
     }
+}
+
+/// The printed equations with a threshold of 1/2.
+const fn printed(rounding: Rounding) -> Redundancy {
+    Redundancy::new(Proactive::Sphinx(SphinxBlocks { symbols: SYMBOLS, threshold: Some(0.5), rounding }))
 }
 
 /// The paper's system as printed. Its threshold T is not printed: with 1/2, and only with that, equation (5)
 /// gives the 14 % of redundancy at 6 % loss that the paper reports.
 pub const SPHINX_PRINTED: Profile = Profile {
     elimination: Elimination::Never,
-    redundancy: Redundancy::new(Proactive::Sphinx(SphinxBlocks { symbols: SYMBOLS, threshold: Some(0.5) })),
+    redundancy: printed(Rounding::Up),
     rate_control: RateControl::Aimd(AimdSteps::PRINTED),
     ..sphinx(SYMBOLS)
 };

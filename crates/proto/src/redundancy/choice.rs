@@ -6,8 +6,9 @@
 use core::fmt;
 use core::str::FromStr;
 
+use super::proactive::FLOOR;
 use super::{Answer, Proactive, SphinxBlocks, Trigger};
-use crate::model::sphinx;
+use crate::model::sphinx::{self, Rounding};
 
 /// A pair of policies: proactive repair and answers to feedback. Every combination is valid.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -118,15 +119,21 @@ pub(crate) fn parse_block(text: &str) -> Option<(u16, u16)> {
     ((1..=MOST).contains(&k) && r <= MOST).then_some((k, r))
 }
 
-/// Parses `K` or `K,T`: source symbols of a block and the threshold of the printed equations.
+/// Parses `K`, `K,T` or `K,T,floor`: source symbols of a block, the threshold of the printed equations, and
+/// the rounding of their degree.
 pub(crate) fn parse_sphinx(text: &str) -> Option<SphinxBlocks> {
-    let (symbols, threshold) = text.split_once(',').map_or((text, None), |(symbols, rest)| (symbols, Some(rest)));
+    let (symbols, rest) = text.split_once(',').map_or((text, None), |(symbols, rest)| (symbols, Some(rest)));
+    let (threshold, rounding) = match rest.and_then(|rest| rest.split_once(',')) {
+        None => (rest, Rounding::Up),
+        Some((threshold, FLOOR)) => (Some(threshold), Rounding::Down),
+        Some(_) => return None,
+    };
     let symbols = symbols.parse().ok().filter(|symbols| (1..=MOST).contains(symbols))?;
     let threshold = match threshold {
         None => None,
         Some(text) => Some(text.parse().ok().filter(|&threshold| sphinx::is_threshold(threshold))?),
     };
-    Some(SphinxBlocks { symbols, threshold })
+    Some(SphinxBlocks { symbols, threshold, rounding })
 }
 
 #[cfg(test)]
@@ -135,8 +142,16 @@ mod tests {
 
     #[test]
     fn any_pair_has_a_text_and_the_usual_answer_is_not_written() {
-        let proactive = ["none", "every:5", "every:2.5", "adaptive", "block:32,8", "sphinx:100", "sphinx:256,0.5"];
-        for proactive in proactive {
+        for proactive in [
+            "none",
+            "every:5",
+            "every:2.5",
+            "adaptive",
+            "block:32,8",
+            "sphinx:100",
+            "sphinx:256,0.5",
+            "sphinx:256,0.5,floor",
+        ] {
             let usual: Redundancy = proactive.parse().expect(proactive);
             assert_eq!(usual.to_string(), proactive);
             for name in ["open", "resend", "deficit", "planned", "icm", "icm:1/3", "icm:2/3", "block-sack"] {
@@ -161,6 +176,8 @@ mod tests {
             "sphinx:1025",
             "sphinx:100,1",
             "sphinx:100,nan",
+            "sphinx:100,floor",
+            "sphinx:100,0.5,ceil",
             "sphinx:100,icm:2",
             "open",
         ] {

@@ -1,6 +1,7 @@
 //! Random choices of the `sphinx` profile: any code, any trigger, blocks of any length.
 
 use tidewire_codec::{Code, Elimination};
+use tidewire_proto::model::sphinx::Rounding;
 use tidewire_proto::profile::{Profile, sphinx};
 use tidewire_proto::redundancy::{Answer, Proactive, Redundancy, SphinxBlocks, Trigger};
 
@@ -47,7 +48,7 @@ fn profile(draw: &mut Draw) -> Profile {
         _ => Trigger::Blocks,
     };
     let elimination = if draw.chance(0.5) { Elimination::WhenStuck } else { Elimination::Never };
-    let proactive = Proactive::Sphinx(SphinxBlocks { symbols, threshold });
+    let proactive = Proactive::Sphinx(SphinxBlocks { symbols, threshold, rounding: Rounding::Up });
     let redundancy = Redundancy { proactive, answer: Answer::Icm(trigger) };
     Profile { code, elimination, redundancy, ..sphinx(symbols) }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
-use tidewire_lab::contest::{Contest, MOST_FLOWS, OURS, Outcome};
+use tidewire_lab::contest::{Contest, MOST_FLOWS, Outcome, profile};
 use tidewire_units::parse_duration;
 
 use super::hosts::{sentences, stats};
@@ -23,7 +23,7 @@ const DEFAULT: &str = include_str!("contest.toml");
 enum Event<'a> {
     /// What one flow achieved.
     Flow {
-        /// `tidewire`, or the kernel's name of its congestion control.
+        /// `tidewire`, `tidewire=PROFILE`, or the kernel's name of its congestion control.
         name: &'a str,
         /// Rate at which its application received.
         goodput_bps: f64,
@@ -40,8 +40,8 @@ pub struct Args {
     /// Seed of all random numbers, in place of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Flows in the order of their start: tidewire, or a congestion control of the kernel's TCP (cubic, bbr,
-    /// reno ...)
+    /// Flows in the order of their start: tidewire, tidewire=PROFILE, or a congestion control of the kernel's
+    /// TCP (cubic, bbr, reno ...)
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "tidewire,cubic")]
     flows: Vec<String>,
     /// Time from the start of the last flow until counting begins
@@ -94,7 +94,7 @@ pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
 fn table(contest: &Contest, outcome: &Outcome) -> String {
     let mut out = String::new();
     for ((name, &goodput), share) in contest.flows.iter().zip(&outcome.goodput_bps).zip(outcome.shares()) {
-        let kind = if name == OURS { "" } else { "TCP " };
+        let kind = if profile(name).is_some() { "" } else { "TCP " };
         out += &format!("{:<16} {:>12} {:>7.1} %\n", format!("{kind}{name}"), rate(goodput), 100.0 * share);
     }
     out

@@ -148,7 +148,7 @@ pub fn run(args: &Args, scenario: &Path, seed: Option<u64>, console: &Console) -
 fn measure(args: &Args, peer: &Peer, link: &DuplexConfig, seed: u64, console: &Console) -> anyhow::Result<Measured> {
     let (mut link, program) = (link.clone(), std::env::current_exe()?);
     link.set_seed(seed);
-    let measured = Trial { link, program: &program, peer, load: args.load, time: args.time }.run()?;
+    let measured = Trial { link, program: &program, peer, load: args.load, record: None, time: args.time }.run()?;
     let late = measured.late.quantile(0.95).unwrap_or(0.0);
     let delay = Delay::from(&measured.delay);
     console.event(&Event::PeerRun {

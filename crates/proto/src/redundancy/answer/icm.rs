@@ -16,6 +16,7 @@ use tidewire_codec::{Elimination, SourceId};
 use super::AnswerPolicy;
 use super::known::Known;
 use crate::Time;
+use crate::model::sphinx::Rounding;
 use crate::path::LossEstimate;
 use crate::redundancy::proactive::SphinxBlocks;
 use crate::redundancy::{Closed, CodingContext, GenerationRow, Repair, RepairInFlight, Report};
@@ -74,7 +75,8 @@ impl Trigger {
     fn compensation(self, count: u16, missing: u16, loss: &LossEstimate) -> u16 {
         // The threshold with which (5) gives the 14 % that the paper reports (docs/sphinx.md section 2).
         let threshold = (self != Self::Settled).then_some(0.5);
-        SphinxBlocks { symbols: count, threshold }.compensation(count, missing, loss)
+        let blocks = SphinxBlocks { symbols: count, threshold, rounding: Rounding::Up };
+        blocks.compensation(count, missing, loss)
     }
 }
 

@@ -18,6 +18,7 @@ pub use adaptive::Adaptive;
 pub use block::Block;
 pub use every::Every;
 pub use none::NoRepair;
+pub(in crate::redundancy) use sphinx::FLOOR;
 pub use sphinx::{Sphinx, SphinxBlocks};
 
 /// A generation that is complete: no further symbol joins it.

@@ -20,6 +20,9 @@ use crate::redundancy::{CodingContext, GenerationRow, Repair};
 /// round trip. At 6 % loss this takes 3 repairs of 100 symbols more than a probability of 0.95.
 pub(in crate::redundancy) const DECODED: f64 = 0.99;
 
+/// The text of [`Rounding::Down`]. The ceiling of the paper has no text.
+pub(in crate::redundancy) const FLOOR: &str = "floor";
+
 /// A block that the application leaves unfinished is closed after this part of a round trip. Chosen: half of
 /// what `block` waits, because an answer is sent only after the last repair.
 const IDLE: u32 = 8;
@@ -32,12 +35,15 @@ pub struct SphinxBlocks {
     /// The paper's threshold T for equations (1) to (5) as printed; `None` for repairs of half the block and
     /// as many as a receiver that eliminates needs.
     pub threshold: Option<f64>,
+    /// How equation (1) becomes a whole degree. Without a threshold it has no meaning.
+    pub rounding: Rounding,
 }
 
 impl fmt::Display for SphinxBlocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "sphinx:{}", self.symbols)?;
-        self.threshold.map_or(Ok(()), |threshold| write!(f, ",{threshold}"))
+        self.threshold.map_or(Ok(()), |threshold| write!(f, ",{threshold}"))?;
+        if self.rounding == Rounding::Down { write!(f, ",{FLOOR}") } else { Ok(()) }
     }
 }
 
@@ -60,7 +66,7 @@ impl SphinxBlocks {
             None => sphinx::Block::new(count, rate, 0.0)
                 .and_then(|block| block.plan_for_elimination(DECODED, variance_factor(loss))),
             Some(threshold) => sphinx::Block::new(count, rate, deviation(loss).min(1.0 - rate))
-                .and_then(|block| block.plan(threshold, Form::Printed, Rounding::Up)),
+                .and_then(|block| block.plan(threshold, Form::Printed, self.rounding)),
         };
         // All numbers are in range, except for a threshold that a caller did not check.
         plan.map_or(none, shape_of)
@@ -74,7 +80,7 @@ impl SphinxBlocks {
             None => sphinx::Block::new(missing, rate, 0.0)
                 .and_then(|block| block.plan_for_elimination(DECODED, variance_factor(loss))),
             Some(threshold) => sphinx::Block::new(count, rate, deviation(loss).min(1.0 - rate))
-                .and_then(|block| block.compensation(missing, threshold, Form::Printed, Rounding::Up)),
+                .and_then(|block| block.compensation(missing, threshold, Form::Printed, self.rounding)),
         };
         if rate <= 0.0 { 0 } else { plan.map_or(0, |plan| shape_of(plan).repairs) }
     }
@@ -229,7 +235,8 @@ mod tests {
     use crate::redundancy::{Report, context as any_context};
 
     fn shape(threshold: Option<f64>, rate: f64) -> Shape {
-        SphinxBlocks { symbols: 100, threshold }.shape(100, &LossEstimate::settled(rate, 1.0))
+        let blocks = SphinxBlocks { symbols: 100, threshold, rounding: Rounding::Up };
+        blocks.shape(100, &LossEstimate::settled(rate, 1.0))
     }
 
     #[test]
@@ -245,9 +252,17 @@ mod tests {
     }
 
     #[test]
+    fn the_floor_lowers_the_degree_by_one_and_adds_a_repair() {
+        let floor = SphinxBlocks { symbols: 100, threshold: Some(0.5), rounding: Rounding::Down };
+        // As above with D_h = floor(1 / 0.0705) and N_pro = ceil(222 / (14 * 0.94)).
+        let shape = floor.shape(100, &LossEstimate::settled(0.06, 1.0));
+        assert_eq!(shape, Shape { degree: 14, repairs: 17 });
+    }
+
+    #[test]
     fn compensation_is_for_the_losses_among_what_is_sent_again() {
         let loss = LossEstimate::settled(0.06, 1.0);
-        let blocks = |threshold| SphinxBlocks { symbols: 100, threshold };
+        let blocks = |threshold| SphinxBlocks { symbols: 100, threshold, rounding: Rounding::Up };
         // One of three is lost at most: 69 draws cover it with probability 1/2, and 69 / (15 * 0.94) = 4.9.
         assert_eq!(blocks(Some(0.5)).compensation(100, 3, &loss), 5);
         assert!((1..=5).contains(&blocks(None).compensation(100, 3, &loss)));
@@ -257,7 +272,7 @@ mod tests {
     #[test]
     fn a_block_is_closed_when_it_is_full_or_left_unfinished_and_its_repairs_follow() {
         let report = Report::default();
-        let mut policy = Sphinx::new(SphinxBlocks { symbols: 40, threshold: None });
+        let mut policy = Sphinx::new(SphinxBlocks { symbols: 40, threshold: None, rounding: Rounding::Up });
         let mut cx = any_context(&report, 0.1, 1.0, true);
         cx.limits.code = Code::SemiRandomLt { degree: 17 };
         cx.flow.backlog = true;
