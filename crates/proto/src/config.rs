@@ -179,7 +179,8 @@ settings! {
     follows_peer: bool = follows_peer;
     /// Upper limit of the sending rate, in bits per second of IP packets.
     max_rate: Option<u64> = max_rate;
-    /// Upper limit of proactive repair as a fraction of source bytes, 0 to 1 (default 0.5).
+    /// Upper limit of proactive repair as a fraction of source bytes, 0 to 1 (default 0.5). It does not bound
+    /// the redundancy `rcdp:K,basic`, which sends repairs until the peer reports a block.
     max_overhead: f64 = repair.max_overhead;
     /// Latency target of our data: in-order delay beyond the one-way time of the path, at least 1 ms. The
     /// default is a fraction of the round trip that grows with the loss.

@@ -9,7 +9,7 @@ use core::fmt;
 use tidewire_codec::Code;
 
 use super::{Layout, Profile};
-use crate::redundancy::{Answer, Proactive, Redundancy, SphinxBlocks};
+use crate::redundancy::{Answer, Proactive, RcdpBlocks, Redundancy, SphinxBlocks};
 use crate::wire::code_name;
 
 /// Maximum number of source and repair symbols in a generation under a Cauchy code over GF(2^8): its 256
@@ -32,6 +32,9 @@ pub enum Mismatch {
     CodeNeedsGenerations(Code),
     /// The code does not send source symbols, and the redundancy has no repairs that replace them.
     CodeNeedsBlocks(Code),
+    /// The repairs of the code do not replace any source symbols of a block, and the redundancy sends nothing
+    /// else.
+    CodeNeedsAnswers(Code),
     /// A Cauchy code has fewer rows than `k` and `r` together need.
     TooFewRows {
         /// Source symbols of a generation.
@@ -47,8 +50,8 @@ impl fmt::Display for Mismatch {
             Self::NeedsGenerations(proactive) => {
                 write!(
                     f,
-                    "redundancy {proactive} needs generations, but this profile slides: take the profile block:K,R or \
-                     sphinx"
+                    "redundancy {proactive} needs generations, but this profile slides: take the profile \
+                     block:K,R, sphinx or rcdp"
                 )
             }
             Self::NeedsSliding(proactive) => write!(
@@ -72,6 +75,12 @@ impl fmt::Display for Mismatch {
             Self::CodeNeedsBlocks(code) => write!(
                 f,
                 "code {} sends repairs instead of source symbols: take the redundancy sphinx:K or block:K,R",
+                code_name(*code)
+            ),
+            Self::CodeNeedsAnswers(code) => write!(
+                f,
+                "code {} needs source symbols that are sent again, and the redundancy rcdp sends only repairs: take the \
+                 code rlc, or the redundancy sphinx:K",
                 code_name(*code)
             ),
             Self::TooFewRows { k, r } => write!(
@@ -104,14 +113,17 @@ impl Profile {
             (Layout::Generations, code, Proactive::None) if !code.is_systematic() => {
                 Err(Mismatch::CodeNeedsBlocks(code))
             }
+            (Layout::Generations, code, Proactive::Rcdp(_)) if !code.is_systematic() || code.is_sparse() => {
+                Err(Mismatch::CodeNeedsAnswers(code))
+            }
             (Layout::Generations, Code::Cauchy, Proactive::Block { k, r }) if k.saturating_add(r) > MOST_CAUCHY => {
                 Err(Mismatch::TooFewRows { k, r })
             }
-            (Layout::Generations, Code::Cauchy, Proactive::Sphinx(SphinxBlocks { symbols: k, .. }))
-                if k >= MOST_CAUCHY =>
-            {
-                Err(Mismatch::TooFewRows { k, r: 1 })
-            }
+            (
+                Layout::Generations,
+                Code::Cauchy,
+                Proactive::Sphinx(SphinxBlocks { symbols: k, .. }) | Proactive::Rcdp(RcdpBlocks { symbols: k, .. }),
+            ) if k >= MOST_CAUCHY => Err(Mismatch::TooFewRows { k, r: 1 }),
             _ => Ok(()),
         }
     }
@@ -120,7 +132,10 @@ impl Profile {
     pub(crate) fn check_layout(&self) -> Result<(), Mismatch> {
         let Redundancy { proactive, answer } = self.redundancy;
         match (self.layout, proactive) {
-            (Layout::Generations, Proactive::None | Proactive::Block { .. } | Proactive::Sphinx(_)) => match answer {
+            (
+                Layout::Generations,
+                Proactive::None | Proactive::Block { .. } | Proactive::Sphinx(_) | Proactive::Rcdp(_),
+            ) => match answer {
                 Answer::Open | Answer::Resend => Ok(()),
                 Answer::Icm(_) if matches!(proactive, Proactive::Sphinx(_)) => Ok(()),
                 Answer::Icm(_) => Err(Mismatch::AnswerNeedsBlocks(answer)),
@@ -129,7 +144,7 @@ impl Profile {
             (Layout::Generations, Proactive::Every { .. } | Proactive::Adaptive) => {
                 Err(Mismatch::NeedsSliding(proactive))
             }
-            (Layout::Sliding, Proactive::Block { .. } | Proactive::Sphinx(_)) => {
+            (Layout::Sliding, Proactive::Block { .. } | Proactive::Sphinx(_) | Proactive::Rcdp(_)) => {
                 Err(Mismatch::NeedsGenerations(proactive))
             }
             (_, Proactive::Custom(_)) => Ok(()),
@@ -142,7 +157,7 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{SPHINX_PRINTED, STREAM, block, sphinx};
+    use crate::profile::{SPHINX_PRINTED, STREAM, block, rcdp, rcdp_basic, sphinx};
     use crate::redundancy::Trigger;
 
     const LT: Code = Code::Lt { c_milli: 100, delta_milli: 500 };
@@ -160,7 +175,11 @@ mod tests {
             (Profile { code: Code::Cauchy, ..block(250, 6) }, ["250 with 6 are 256", "rlc16"]),
             (Profile { code: Code::Cauchy, ..sphinx(255) }, ["255 with 1 are 256", "rlc16"]),
             (Profile { code: LT, redundancy: Redundancy::ARQ, ..block(32, 8) }, ["code lt sends repairs", "sphinx:K"]),
-            (Profile { redundancy: sphinx(9).redundancy, ..STREAM }, ["sphinx:9 needs generations", "or sphinx"]),
+            (Profile { redundancy: sphinx(9).redundancy, ..STREAM }, ["sphinx:9 needs generations", "sphinx or"]),
+            (Profile { redundancy: rcdp(9).redundancy, ..STREAM }, ["rcdp:9 needs generations", "or rcdp"]),
+            (Profile { code: LT, ..rcdp(84) }, ["code lt", "sphinx:K"]),
+            (Profile { code: Code::SemiRandomLt { degree: 9 }, ..rcdp_basic(84) }, ["sends only repairs", "rlc"]),
+            (Profile { code: Code::Cauchy, ..rcdp(255) }, ["255 with 1 are 256", "rlc16"]),
             (
                 Profile { redundancy: Redundancy { answer: ICM, ..every }, ..STREAM },
                 ["the answer icm", "profile sphinx"],
@@ -181,6 +200,9 @@ mod tests {
             assert_eq!(Profile { code, ..block(247, 8) }.check(), Ok(()));
         }
         assert_eq!(block(1_024, 1_024).check(), Ok(()));
+        for code in [Code::Rlc, Code::Rlc16, Code::RsFft, Code::Cauchy] {
+            assert_eq!(Profile { code, ..rcdp(254) }.check(), Ok(()));
+        }
         for code in [LT, Code::Cauchy, Code::Rlc, Code::SemiRandomLt { degree: 3 }] {
             for profile in [sphinx(100), SPHINX_PRINTED] {
                 assert_eq!(Profile { code, ..profile }.check(), Ok(()));

@@ -9,6 +9,7 @@ mod arq;
 mod block;
 mod mismatch;
 mod policy;
+mod rcdp;
 mod sphinx;
 mod stream;
 
@@ -22,6 +23,7 @@ pub use arq::ARQ;
 pub use block::block;
 pub use mismatch::Mismatch;
 pub(crate) use policy::Bounds;
+pub use rcdp::{rcdp, rcdp_basic};
 pub use sphinx::{SPHINX_PRINTED, sphinx};
 pub use stream::STREAM;
 
@@ -73,7 +75,7 @@ pub struct Named {
 
 impl Profile {
     /// All profiles. A new one is added only here.
-    pub const NAMED: &[Named] = &[stream::NAMED, arq::NAMED, block::NAMED, sphinx::NAMED];
+    pub const NAMED: &[Named] = &[stream::NAMED, arq::NAMED, block::NAMED, sphinx::NAMED, rcdp::NAMED];
 }
 
 impl Default for Profile {

@@ -59,9 +59,11 @@ impl Profile {
             Proactive::None | Proactive::Adaptive => 0.0,
             Proactive::Every { spacing } => 1.0 / (spacing - 1.0),
             Proactive::Block { k, r } if k <= bounds.max_span => f64::from(r) / f64::from(k),
-            // It keeps to this end's own bound of overhead.
+            // These keep to this end's own bound of overhead.
             Proactive::Sphinx(blocks) if blocks.symbols <= bounds.max_span => 0.0,
-            Proactive::Block { .. } | Proactive::Sphinx(_) | Proactive::Custom(_) => return None,
+            Proactive::Rcdp(blocks) if blocks.symbols <= bounds.max_span && !blocks.basic => 0.0,
+            // The basic form sends repairs without a bound until the initiator reports a block as recovered.
+            Proactive::Block { .. } | Proactive::Sphinx(_) | Proactive::Rcdp(_) | Proactive::Custom(_) => return None,
         };
         (share <= bounds.max_overhead && bounds.codes.contains(asked.code)).then_some(asked)
     }
@@ -70,7 +72,7 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{ARQ, STREAM, block};
+    use crate::profile::{ARQ, STREAM, block, rcdp};
     use crate::redundancy::Answer;
 
     const BOUNDS: Bounds = Bounds { codes: CodeSet(0b1011), max_overhead: 0.5, max_span: 256 };
@@ -83,6 +85,7 @@ mod tests {
             (Profile { redundancy: open, ..STREAM }, "sliding rlc every:5,open"),
             (block(32, 8), "generations cauchy block:32,8"),
             (Profile { code: Code::Rlc16, ..block(200, 100) }, "generations rlc16 block:200,100"),
+            (Profile { code: Code::Rlc, ..rcdp(84) }, "generations rlc rcdp:84"),
         ] {
             assert_eq!(profile.policy_text().as_deref(), Some(text));
             let granted = STREAM.granted(text, BOUNDS).expect(text);
@@ -118,6 +121,10 @@ mod tests {
             "generations rlc16 block:32,17",
             "generations cauchy block:180,80",
             "generations cauchy block:32,8,deficit",
+            "generations rlc rcdp:0",
+            "generations rlc rcdp:257",
+            "generations rlc rcdp:84,basic",
+            "sliding rlc rcdp:84",
             "every:5",
             "\u{1b}[2J",
         ] {

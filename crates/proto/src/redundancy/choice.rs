@@ -7,7 +7,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use super::proactive::FLOOR;
-use super::{Answer, Proactive, SphinxBlocks, Trigger};
+use super::{Answer, Proactive, RcdpBlocks, SphinxBlocks, Trigger};
 use crate::model::sphinx::{self, Rounding};
 
 /// A pair of policies: proactive repair and answers to feedback. Every combination is valid.
@@ -30,8 +30,8 @@ impl Redundancy {
         let answer = match proactive {
             Proactive::None => Answer::Resend,
             Proactive::Adaptive => Answer::Planned,
-            // The block policy sends its own answers.
-            Proactive::Block { .. } => Answer::Open,
+            // These policies send their own answers.
+            Proactive::Block { .. } | Proactive::Rcdp(_) => Answer::Open,
             Proactive::Sphinx(SphinxBlocks { threshold: None, .. }) => Answer::Icm(Trigger::Settled),
             Proactive::Sphinx(_) => Answer::Icm(Trigger::PRINTED),
             Proactive::Every { .. } | Proactive::Custom(_) => Answer::Deficit,
@@ -72,8 +72,9 @@ impl fmt::Display for BadRedundancy {
         write!(
             f,
             "bad redundancy {:?}; known: none, every:5 (one packet in 5 is repair; above 1), adaptive, and block:32,8, \
-             sphinx:100 or sphinx:100,0.5 in generations; each may be followed by what answers a loss: ,open (nothing), \
-             ,resend, ,deficit or ,planned, and after sphinx ,icm, ,icm:2/3 or ,block-sack",
+             sphinx:100, sphinx:100,0.5, rcdp:84 or rcdp:84,basic in generations; each may be followed by what \
+             answers a loss: ,open (nothing), ,resend, ,deficit or ,planned, and after sphinx ,icm, ,icm:2/3 or \
+             ,block-sack",
             self.0
         )
     }
@@ -104,6 +105,7 @@ fn parse_proactive(text: &str) -> Option<Proactive> {
         }
         "block" => parse_block(rest).map(|(k, r)| Proactive::Block { k, r }),
         "sphinx" => parse_sphinx(rest).map(Proactive::Sphinx),
+        "rcdp" => parse_rcdp(rest).map(Proactive::Rcdp),
         _ => None,
     }
 }
@@ -136,6 +138,13 @@ pub(crate) fn parse_sphinx(text: &str) -> Option<SphinxBlocks> {
     Some(SphinxBlocks { symbols, threshold, rounding })
 }
 
+/// Parses `K` or `K,basic`: source symbols of a block, and whether one block is sent at a time.
+pub(crate) fn parse_rcdp(text: &str) -> Option<RcdpBlocks> {
+    let (symbols, basic) = text.strip_suffix(",basic").map_or((text, false), |symbols| (symbols, true));
+    let symbols = symbols.parse().ok().filter(|symbols| (1..=MOST).contains(symbols))?;
+    Some(RcdpBlocks { symbols, basic })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,6 +160,8 @@ mod tests {
             "sphinx:100",
             "sphinx:256,0.5",
             "sphinx:256,0.5,floor",
+            "rcdp:84",
+            "rcdp:1024,basic",
         ] {
             let usual: Redundancy = proactive.parse().expect(proactive);
             assert_eq!(usual.to_string(), proactive);
@@ -179,6 +190,13 @@ mod tests {
             "sphinx:100,floor",
             "sphinx:100,0.5,ceil",
             "sphinx:100,icm:2",
+            "rcdp",
+            "rcdp:0",
+            "rcdp:0,basic",
+            "rcdp:1025",
+            "rcdp:basic",
+            "rcdp:84,simple",
+            "rcdp:84,basic,basic",
             "open",
         ] {
             assert!(bad.parse::<Redundancy>().is_err(), "{bad}");

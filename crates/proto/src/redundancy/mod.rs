@@ -11,6 +11,7 @@
 
 pub mod answer;
 mod choice;
+mod known;
 pub mod plan;
 pub mod proactive;
 mod report;
@@ -26,9 +27,9 @@ use crate::path::LossEstimate;
 
 pub use answer::{Answer, AnswerPolicy, Trigger};
 pub use choice::{BadRedundancy, Redundancy};
-pub(crate) use choice::{parse_block, parse_sphinx};
+pub(crate) use choice::{parse_block, parse_rcdp, parse_sphinx};
 pub use plan::{Plan, Planned, Planner, Target};
-pub use proactive::{Closed, Proactive, ProactivePolicy, SphinxBlocks};
+pub use proactive::{Closed, Proactive, ProactivePolicy, RcdpBlocks, SphinxBlocks};
 pub use report::Report;
 pub(crate) use report::{MAX_REGIONS, MAX_RUNS};
 

@@ -14,6 +14,7 @@ mod messages;
 mod mtu;
 mod policy;
 mod queues;
+mod rcdp;
 mod records;
 mod resets;
 mod silence;

@@ -1,8 +1,8 @@
-//! Random choices of the `sphinx` profile: any code, any trigger, blocks of any length.
+//! Random choices of the profiles `sphinx` and `rcdp`: any code, any trigger, blocks of any length.
 
 use tidewire_codec::{Code, Elimination};
 use tidewire_proto::model::sphinx::Rounding;
-use tidewire_proto::profile::{Profile, sphinx};
+use tidewire_proto::profile::{Profile, rcdp, rcdp_basic, sphinx};
 use tidewire_proto::redundancy::{Answer, Proactive, Redundancy, SphinxBlocks, Trigger};
 
 use tidewire_sim::report::Trial;
@@ -51,4 +51,27 @@ fn profile(draw: &mut Draw) -> Profile {
     let proactive = Proactive::Sphinx(SphinxBlocks { symbols, threshold, rounding: Rounding::Up });
     let redundancy = Redundancy { proactive, answer: Answer::Icm(trigger) };
     Profile { code, elimination, redundancy, ..sphinx(symbols) }
+}
+
+/// Lets a third of the ends send blocks after RCDP, with the rate control that they had. A quarter of these
+/// have the basic form, unless `in_flight` packets are more than a block: a block per round trip then takes
+/// more time than a case has.
+pub fn choose_rcdp(draw: &mut Draw, trial: &mut Trial, in_flight: f64) {
+    let span = trial.near.max_span().min(trial.far.max_span());
+    for config in [&mut trial.near, &mut trial.far] {
+        if draw.chance(0.33) {
+            let symbols = 1 + draw.below(300) as u16;
+            let code = match draw.below(5) {
+                0 => Code::Rlc16,
+                1 => Code::RsFft,
+                2 if symbols < 255 => Code::Cauchy,
+                _ => Code::Rlc,
+            };
+            let is_basic = draw.chance(0.25) && f64::from(symbols.min(span)) > in_flight;
+            let profile = if is_basic { rcdp_basic(symbols) } else { rcdp(symbols) };
+            let changed =
+                config.to_builder().profile(Profile { code, rate_control: config.profile().rate_control, ..profile });
+            *config = changed.build().expect("in range");
+        }
+    }
 }

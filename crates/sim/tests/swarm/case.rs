@@ -28,6 +28,9 @@ use super::{blocks, changing};
 /// Handshake and idle timeouts, longer than any fault.
 const GIVE_UP: Duration = Duration::from_secs(600);
 
+/// Bytes of a packet of bulk data on the path with the least MTU.
+const LEAST_PACKET: f64 = 1_200.0;
+
 /// The generator of a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Generator {
@@ -41,6 +44,8 @@ pub enum Generator {
     Third,
     /// Like the third. A third of the ends send blocks after Sphinx under any of the codes.
     Fourth,
+    /// Like the fourth. A third of the ends send blocks after RCDP.
+    Fifth,
 }
 
 /// The name of a case, in text `GENERATOR:NUMBER`; a number alone is one of the first generator.
@@ -56,6 +61,7 @@ impl Seed {
             Generator::Second => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0002_0000_0000_0000,
             Generator::Third => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0003_0000_0000_0000,
             Generator::Fourth => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0004_0000_0000_0000,
+            Generator::Fifth => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0005_0000_0000_0000,
         }
     }
 }
@@ -73,6 +79,7 @@ impl FromStr for Seed {
         match text.split_once(':') {
             Some(("3", number)) => Ok(Self(Generator::Third, number.parse()?)),
             Some(("4", number)) => Ok(Self(Generator::Fourth, number.parse()?)),
+            Some(("5", number)) => Ok(Self(Generator::Fifth, number.parse()?)),
             Some(("2", number)) => Ok(Self(Generator::Second, number.parse()?)),
             Some(("1", number)) => Ok(Self(Generator::First, number.parse()?)),
             _ => Ok(Self(Generator::First, text.parse()?)),
@@ -164,6 +171,9 @@ impl Case {
         }
         if seed.0 >= Generator::Fourth {
             blocks::choose(draw, &mut trial, loss.max(other_loss));
+        }
+        if seed.0 >= Generator::Fifth {
+            blocks::choose_rcdp(draw, &mut trial, (rate / 8.0 * rtt.as_secs_f64() + queue) / LEAST_PACKET);
         }
         // The credit of a lane continues when the result of a job is there.
         let late = trial.jobs.unwrap_or_default();

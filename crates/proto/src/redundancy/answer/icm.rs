@@ -14,10 +14,10 @@ use std::collections::VecDeque;
 use tidewire_codec::{Elimination, SourceId};
 
 use super::AnswerPolicy;
-use super::known::Known;
 use crate::Time;
 use crate::model::sphinx::Rounding;
 use crate::path::LossEstimate;
+use crate::redundancy::known::{Filling, Known};
 use crate::redundancy::proactive::SphinxBlocks;
 use crate::redundancy::{Closed, CodingContext, GenerationRow, Repair, RepairInFlight, Report};
 
@@ -192,16 +192,6 @@ impl Open {
     }
 }
 
-/// The symbols that are in no closed block yet.
-#[derive(Debug, Default)]
-struct Filling {
-    first: SourceId,
-    /// Whether each symbol from the first up is known to have arrived.
-    arrived: VecDeque<bool>,
-    /// Number of those that arrived.
-    count: u16,
-}
-
 /// The policy; see the module.
 #[derive(Debug)]
 pub struct Icm {
@@ -287,13 +277,9 @@ impl AnswerPolicy for Icm {
         if !arrived {
             return;
         }
-        if let Some(index) = id.0.checked_sub(self.filling.first.0) {
-            let Filling { first, arrived, count } = &mut self.filling;
-            let index = index as usize;
-            arrived.resize(arrived.len().max(index + 1), false);
-            *count = count.saturating_add(u16::from(!core::mem::replace(&mut arrived[index], true)));
-            let (first, count) = (*first, *count);
-            self.count_known(first, count);
+        if id >= self.filling.first {
+            self.filling.add(id);
+            self.count_known(self.filling.first, self.filling.count);
             return;
         }
         self.on_resent_settled(id, true);
@@ -332,13 +318,7 @@ impl AnswerPolicy for Icm {
             belief: Belief::Undecoded,
         };
         let end = block.end();
-        let Filling { first, arrived, count } = &mut self.filling;
-        let of_block = (end.0.saturating_sub(first.0) as usize).min(arrived.len());
-        for (place, _) in (0..).zip(arrived.drain(..of_block)).filter(|(_, arrived)| *arrived) {
-            block.known.add_source(place);
-            *count = count.saturating_sub(1);
-        }
-        *first = end;
+        self.filling.close(closed, &mut block.known);
         if block.known.is_decoded() {
             self.decoded = self.decoded.max(end);
         } else {

@@ -2,7 +2,6 @@
 
 mod deficit;
 mod icm;
-mod known;
 mod open;
 mod planned;
 mod regions;

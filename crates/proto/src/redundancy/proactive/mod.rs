@@ -5,6 +5,7 @@ mod block;
 mod cap;
 mod every;
 mod none;
+mod rcdp;
 mod sphinx;
 
 use core::fmt;
@@ -18,6 +19,7 @@ pub use adaptive::Adaptive;
 pub use block::Block;
 pub use every::Every;
 pub use none::NoRepair;
+pub use rcdp::{Rcdp, RcdpBlocks};
 pub(in crate::redundancy) use sphinx::FLOOR;
 pub use sphinx::{Sphinx, SphinxBlocks};
 
@@ -80,6 +82,8 @@ pub enum Proactive {
     },
     /// Blocks whose repairs follow the measured loss rate.
     Sphinx(SphinxBlocks),
+    /// Blocks whose repairs are sent until the peer has recovered them. This policy sends its own answers.
+    Rcdp(RcdpBlocks),
     /// As much repair as the planner computes.
     Adaptive,
     /// A policy from outside this crate.
@@ -93,6 +97,7 @@ impl Proactive {
             Self::Every { spacing } => Box::new(Every::new(spacing)),
             Self::Block { k, r } => Box::new(Block::new(k, r)),
             Self::Sphinx(blocks) => Box::new(Sphinx::new(blocks)),
+            Self::Rcdp(blocks) => Box::new(Rcdp::new(blocks)),
             Self::Adaptive => Box::new(Adaptive::default()),
             Self::Custom(custom) => custom.build(),
         }
@@ -106,6 +111,7 @@ impl fmt::Display for Proactive {
             Self::Every { spacing } => write!(f, "every:{spacing}"),
             Self::Block { k, r } => write!(f, "block:{k},{r}"),
             Self::Sphinx(blocks) => blocks.fmt(f),
+            Self::Rcdp(blocks) => blocks.fmt(f),
             Self::Adaptive => f.write_str("adaptive"),
             Self::Custom(custom) => custom.fmt(f),
         }

@@ -1,9 +1,12 @@
 //! What a receiver knows of one block, computed from the packets that it acknowledged.
 //!
-//! [`super::Icm`] asks it which source symbols a receiver lacks. It decodes symbols of one byte, all zero,
-//! since only the coefficients matter. Invariant: it knows at most what the receiver knows.
+//! The policies `icm` and `rcdp` ask it whether the receiver can decode a block. `icm` also asks which source
+//! symbols the receiver lacks. It decodes symbols of one byte, all zero, since only the coefficients matter.
+//! Invariant: it knows at most what the receiver knows.
 
-use tidewire_codec::{Elimination, Generation, PeelingDecoder, Rank};
+use std::collections::VecDeque;
+
+use tidewire_codec::{Elimination, Generation, PeelingDecoder, Rank, SourceId};
 
 use crate::redundancy::{Closed, Report};
 
@@ -183,9 +186,40 @@ impl Known {
     }
 }
 
+/// The symbols that are in no closed block yet.
+#[derive(Debug, Default)]
+pub(super) struct Filling {
+    /// The first of them.
+    pub first: SourceId,
+    /// Whether each symbol from the first up is known to have arrived.
+    arrived: VecDeque<bool>,
+    /// Number of those that arrived.
+    pub count: u16,
+}
+
+impl Filling {
+    /// Records that a symbol from [`Self::first`] up arrived.
+    pub fn add(&mut self, id: SourceId) {
+        let index = id.0.saturating_sub(self.first.0) as usize;
+        self.arrived.resize(self.arrived.len().max(index + 1), false);
+        self.count = self.count.saturating_add(u16::from(!core::mem::replace(&mut self.arrived[index], true)));
+    }
+
+    /// Moves the symbols of a block that was closed to what is known of the block.
+    pub fn close(&mut self, closed: &Closed, known: &mut Known) {
+        let end = closed.first.plus(closed.count.into());
+        let of_block = (end.0.saturating_sub(self.first.0) as usize).min(self.arrived.len());
+        for (place, _) in (0..).zip(self.arrived.drain(..of_block)).filter(|(_, arrived)| *arrived) {
+            known.add_source(place);
+            self.count = self.count.saturating_sub(1);
+        }
+        self.first = end;
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use tidewire_codec::{Code, SourceId};
+    use tidewire_codec::Code;
 
     use super::*;
 
