@@ -47,6 +47,7 @@ pub mod check;
 pub mod contest;
 #[cfg(target_os = "linux")]
 mod crossing;
+mod datagrams;
 pub mod distribution;
 #[cfg(target_os = "linux")]
 pub mod emulator;

@@ -3,13 +3,14 @@
 //!
 //! `lab link` runs it until Ctrl-C, `demo` during a transfer. One thread does everything: it reads datagrams
 //! from the sockets, gives them to the link with the time at which they were read, and sleeps in `poll` until
-//! the next delivery is due or a datagram arrives. All clients share the one link, like stations behind one
+//! the next delivery is due or a datagram arrives. Datagrams keep their ECN field, and the link sets the
+//! congestion mark in those whose sender knows it. All clients share the one link, like stations behind one
 //! router. Each client has its own socket to the target, so that the target can distinguish them. Invariant:
 //! deliveries are handed to the kernel in the order of the link, at most one wake-up late (about 0.1 ms if a
 //! core is free).
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,17 +21,14 @@ use tidewire_sim::duplex::{DuplexConfig, DuplexLink};
 use tidewire_sim::link::{Link, LinkStats};
 
 use crate::carrier::{Carrier, Spare};
+use crate::datagrams::{Datagrams, Joined, MAX_DATAGRAM, Mark};
 use crate::punctual::be_punctual;
 
 /// Maximum number of clients. One more replaces the client that was silent longest. Chosen: a lab has a
 /// handful.
 const MAX_CLIENTS: usize = 64;
-/// Longest UDP payload (RFC 768).
-const MAX_DATAGRAM: usize = 65_535;
-/// Datagrams read from one socket before the others have their turn.
+/// Receive calls for one socket before the others have their turn.
 const BATCH: usize = 64;
-/// Socket buffers in bytes: 300 ms at 100 Mbit/s, for the time in which this thread does not run.
-const SOCKET_BUFFER: usize = 4 << 20;
 /// Longest time until a request to stop is noticed.
 const STOP_CHECK: Duration = Duration::from_millis(20);
 
@@ -60,7 +58,7 @@ impl Proxy {
     /// # Errors
     /// Fails if the address cannot be listened on, or no thread can be started.
     pub fn start(listen: SocketAddr, target: SocketAddr, config: &DuplexConfig) -> io::Result<Self> {
-        let listener = socket(listen)?;
+        let listener = Datagrams::bind(listen)?;
         let address = listener.local_addr()?;
         let mut engine = Engine {
             listener,
@@ -101,23 +99,13 @@ impl Proxy {
     }
 }
 
-/// A non-blocking socket on `address` with large buffers.
-fn socket(address: SocketAddr) -> io::Result<UdpSocket> {
-    let socket = UdpSocket::bind(address)?;
-    socket.set_nonblocking(true)?;
-    // Best effort: the kernel grants what its limits allow.
-    let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER);
-    let _ = rustix::net::sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER);
-    Ok(socket)
-}
-
 /// A sender on this side of the link.
 struct Client {
     /// Distinguishes it from earlier clients in the same slot.
     number: u64,
     address: SocketAddr,
     /// The socket connected to the target.
-    upstream: UdpSocket,
+    upstream: Datagrams,
     heard: Instant,
 }
 
@@ -125,11 +113,12 @@ struct Client {
 #[derive(Clone)]
 struct Datagram {
     client: u64,
+    mark: Mark,
     bytes: Vec<u8>,
 }
 
 struct Engine {
-    listener: UdpSocket,
+    listener: Datagrams,
     target: SocketAddr,
     clients: Vec<Client>,
     link: DuplexLink<Datagram>,
@@ -177,16 +166,18 @@ impl Engine {
 
     fn read_clients(&mut self) -> io::Result<()> {
         for _ in 0..BATCH {
-            let (length, from) = match self.listener.recv_from(&mut self.scratch) {
-                Ok(received) => received,
+            let Joined { from, mark, len, stride } = match self.listener.receive(&mut self.scratch) {
+                Ok(joined) => joined,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // An ICMP error for a datagram sent earlier. The next call continues.
                 Err(_) => continue,
             };
             let client = self.client(from)?;
-            let datagram = Datagram { client, bytes: self.spare.filled(&self.scratch[..length]) };
             let now = self.now();
-            self.link.forward.send(now, length, datagram);
+            for bytes in self.scratch[..len].chunks(stride) {
+                let datagram = Datagram { client, mark, bytes: self.spare.filled(bytes) };
+                self.link.forward.send(now, bytes.len(), datagram);
+            }
         }
         Ok(())
     }
@@ -194,17 +185,19 @@ impl Engine {
     fn read_target(&mut self) {
         for client in &self.clients {
             for _ in 0..BATCH {
-                let length = match client.upstream.recv(&mut self.scratch) {
-                    Ok(length) => length,
+                let Joined { mark, len, stride, .. } = match client.upstream.receive(&mut self.scratch) {
+                    Ok(joined) => joined,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(_) => {
                         self.refused += 1;
                         break;
                     }
                 };
-                let bytes = self.spare.filled(&self.scratch[..length]);
                 let now = Time::ZERO + self.start.elapsed();
-                self.link.back.send(now, length, Datagram { client: client.number, bytes });
+                for bytes in self.scratch[..len].chunks(stride) {
+                    let datagram = Datagram { client: client.number, mark, bytes: self.spare.filled(bytes) };
+                    self.link.back.send(now, bytes.len(), datagram);
+                }
             }
         }
     }
@@ -213,8 +206,12 @@ impl Engine {
     fn deliver(&mut self) {
         let now = self.now();
         let Self { link, clients, listener, spare, refused, .. } = self;
-        hand_out(&mut link.forward, now, clients, spare, refused, |client, bytes| client.upstream.send(bytes));
-        hand_out(&mut link.back, now, clients, spare, refused, |client, bytes| listener.send_to(bytes, client.address));
+        hand_out(&mut link.forward, now, clients, spare, refused, |client, bytes, mark| {
+            client.upstream.send(bytes, mark)
+        });
+        hand_out(&mut link.back, now, clients, spare, refused, |client, bytes, mark| {
+            listener.send_to(bytes, client.address, mark)
+        });
     }
 
     /// The number of the client at `address`. A new client is added.
@@ -226,7 +223,7 @@ impl Engine {
         }
         let any =
             if self.target.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
-        let upstream = socket(SocketAddr::new(any, 0))?;
+        let upstream = Datagrams::bind(SocketAddr::new(any, 0))?;
         upstream.connect(self.target)?;
         let number = self.seen;
         self.seen += 1;
@@ -247,15 +244,16 @@ fn hand_out(
     clients: &[Client],
     spare: &mut Spare,
     refused: &mut u64,
-    send: impl Fn(&Client, &[u8]) -> io::Result<usize>,
+    send: impl Fn(&Client, &[u8], Mark) -> io::Result<()>,
 ) {
     while let Some(mut delivery) = link.poll_delivery(now) {
         if let Some(corruption) = delivery.corruption {
             corruption.apply(&mut delivery.payload.bytes);
         }
-        let Datagram { client, bytes } = delivery.payload;
+        let Datagram { client, mark, bytes } = delivery.payload;
+        let mark = if delivery.marked { mark.congested() } else { mark };
         if let Some(client) = clients.iter().find(|known| known.number == client) {
-            *refused += u64::from(send(client, &bytes).is_err());
+            *refused += u64::from(send(client, &bytes, mark).is_err());
         }
         spare.keep(bytes);
     }
@@ -264,6 +262,7 @@ fn hand_out(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::UdpSocket;
     use std::path::Path;
     use tidewire_sim::settings::Direction;
 
@@ -277,8 +276,8 @@ mod tests {
     }
 
     fn local() -> UdpSocket {
-        let socket = socket(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-        socket.set_nonblocking(false).unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 4 << 20).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
         socket
     }
@@ -338,6 +337,36 @@ mod tests {
         assert!((137..=263).contains(&stats.forward.lost), "{}", stats.forward.lost);
         // 1,000 packets of 1,250 bytes take 100 ms at 100 Mbit/s.
         assert!(took >= Duration::from_millis(99), "{took:?}");
+    }
+
+    /// Ten packets at 1 Mbit/s wait up to 90 ms. Those that wait longer than 35 ms are marked, if their
+    /// sender knows marks.
+    #[test]
+    fn a_long_queue_marks_what_a_sender_that_knows_marks_sends() {
+        let settings = [(Direction::Forward, "rate", "1mbit"), (Direction::Forward, "mark", "35ms")];
+        for (ecn, expected) in [(0, 0), (2, 6)] {
+            let target = Datagrams::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            let proxy =
+                Proxy::start("127.0.0.1:0".parse().unwrap(), target.local_addr().unwrap(), &config(&settings)).unwrap();
+            let client = local();
+            rustix::net::sockopt::set_ip_tos(&client, ecn).unwrap();
+            for _ in 0..10 {
+                client.send_to(&[0; 1222], proxy.address()).unwrap();
+            }
+            let (mut arrived, mut congested, mut buffer) = (0, 0, vec![0; MAX_DATAGRAM]);
+            while arrived < 10 {
+                let Ok(joined) = target.receive(&mut buffer) else {
+                    std::thread::yield_now();
+                    continue;
+                };
+                let datagrams = joined.len.div_ceil(joined.stride);
+                arrived += datagrams;
+                congested +=
+                    datagrams * usize::from(joined.mark != Mark::default() && joined.mark.congested() == joined.mark);
+            }
+            // The client may be interrupted while it sends: then fewer wait.
+            assert!(congested <= expected && (congested > 0) == (expected > 0), "{ecn}: {congested}");
+        }
     }
 
     #[test]

@@ -28,8 +28,8 @@ pub struct Args {
     /// Folder to write the data to [default: papers/NAME/data, with --lab papers/NAME/lab]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Simulate more: ten times as many symbols and twenty seeds instead of three, or the paper's 5,000 blocks
-    /// instead of 400
+    /// Simulate more: ten times as many symbols and twenty seeds instead of three, or the paper's 5,000
+    /// blocks instead of 400
     #[arg(long)]
     full: bool,
     /// Measure the real transport and kernel TCP over the lab's link in real time instead. It needs root and

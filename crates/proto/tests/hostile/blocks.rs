@@ -80,8 +80,8 @@ fn write_repair(w: &mut Writer<'_>, first: u64, count: u64, key: u64) {
     w.bytes(&[7; 100]).expect("room");
 }
 
-/// The limits of a block: 1 to 1,024 symbols on the wire, the span of the receiver (100 here), its credit (256
-/// at first), and the ids and keys that the wire can name.
+/// The limits of a block: 1 to 1,024 symbols on the wire, the span of the receiver (100 here), its credit
+/// (256 at first), and the ids and keys that the wire can name.
 #[test]
 fn a_block_without_symbols_or_over_a_limit_ends_the_connection() {
     let most = (1 << 62) - 1;

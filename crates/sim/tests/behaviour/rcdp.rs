@@ -56,8 +56,8 @@ impl Trace for Resends {
     }
 }
 
-/// Bytes arrive whole under every code, with losses, bursts and reordering. A source symbol is sent again only
-/// by the probe of a silent path: no acknowledgement had arrived for a round trip.
+/// Bytes arrive whole under every code, with losses, bursts and reordering. A source symbol is sent again
+/// only by the probe of a silent path: no acknowledgement had arrived for a round trip.
 #[test]
 fn every_byte_arrives_and_no_source_symbol_is_sent_again_unless_the_path_is_silent() {
     let under = |code| Profile { code, ..rcdp(84) };
