@@ -31,7 +31,7 @@ pub struct Coding {
     #[arg(long, value_name = "POLICY")]
     pub redundancy: Option<Redundancy>,
     /// Rate control: bbr (the default, does not take random loss for congestion), cubic, newreno,
-    /// aimd:PACKETS,PERCENT (falls at congestion marks), fixed:RATE
+    /// aimd:PACKETS,PERCENT (falls at congestion marks), train (packet trains), fixed:RATE
     #[arg(long, value_name = "NAME")]
     pub rate_control: Option<RateControl>,
     /// Never send faster than this rate in bits per second [example: 20mbit]

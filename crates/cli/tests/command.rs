@@ -57,7 +57,10 @@ fn wrong_options_and_units_end_with_2_and_an_example() {
     refused(&["send", "x", &link, "--redundancy", "lots"], &["lots", "every:5"]);
     refused(&["send", "x", &link, "--profile", "fast"], &["fast", "stream"]);
     refused(&["send", "x", &link, "--code", "cauchi"], &["cauchi", "did you mean \"cauchy\"?", "rlc, cauchy, rlc16"]);
-    refused(&["send", "x", &link, "--rate-control", "warp"], &["warp", "bbr, cubic, newreno, aimd:1,80, fixed:25mbit"]);
+    refused(
+        &["send", "x", &link, "--rate-control", "warp"],
+        &["warp", "bbr, cubic, newreno, aimd:1,80, train, fixed:25mbit"],
+    );
     refused(&["send", "x", &link, "--latencey", "1ms"], &["--latencey"]);
     refused(&["send", "x", &link, "--json", "--quiet"], &["cannot be used with"]);
     refused(&["receive", "--listen", "7700"], &["7700"]);

@@ -17,12 +17,22 @@ use tidewire_sim::pair::End;
 use crate::hosts::Hosts;
 use crate::opening::await_listener;
 use crate::peer::{Programs, Surroundings};
+use crate::processor::processor_time;
 
 /// Longest time until a program has printed what the other one waits for. Chosen: a thousand times what it
 /// takes on an idle machine.
 const TELLING: Duration = Duration::from_secs(10);
 /// Number of last lines of a program's output that are quoted.
 const QUOTED: usize = 3;
+
+/// What a program has used since it was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Time of the processors, in programs and in the kernel.
+    pub processor: Duration,
+    /// Most bytes of memory that were resident at once.
+    pub memory: u64,
+}
 
 /// Running programs.
 #[derive(Debug)]
@@ -56,6 +66,11 @@ impl Processes {
     /// The last lines of both programs, for an error message.
     pub fn last_words(&self) -> String {
         format!("{}; {}", self.near.last_words(), self.far.last_words())
+    }
+
+    /// What the near and the far program have used; `None` if the system does not say.
+    pub fn usage(&self) -> Option<[Usage; 2]> {
+        Some([self.near.usage()?, self.far.usage()?])
     }
 
     /// Everything that the near program printed.
@@ -113,6 +128,11 @@ impl Process {
         }
     }
 
+    fn usage(&self) -> Option<Usage> {
+        let read = |file| std::fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).ok();
+        Some(Usage { processor: processor_time(&read("stat")?)?, memory: peak_memory(&read("status")?)? })
+    }
+
     fn last_words(&self) -> String {
         let said = std::fs::read(&self.said).unwrap_or_default();
         let said = String::from_utf8_lossy(&said);
@@ -127,5 +147,23 @@ impl Drop for Process {
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// The most resident memory in bytes, from the text of `/proc/PID/status` (proc_pid_status(5)).
+fn peak_memory(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1_024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_in_kilobytes() {
+        assert_eq!(peak_memory("Name:\ttidewire\nVmHWM:\t   10240 kB\nVmRSS:\t 9 kB\n"), Some(10 << 20));
+        assert_eq!((peak_memory("VmRSS:\t 9 kB\n"), peak_memory("VmHWM:\t 9 MB\n")), (None, None));
     }
 }

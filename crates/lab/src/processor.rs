@@ -7,6 +7,7 @@
 //! time of all processors and add up to at most 1.
 
 use std::fmt;
+use std::time::Duration;
 
 /// Counts of all processors (proc_stat(5)), and of this process (proc_pid_stat(5)).
 const MACHINE: &str = "/proc/stat";
@@ -55,8 +56,7 @@ impl Look {
         // user, nice, system, idle, iowait, irq, softirq, steal; guests are counted as user.
         let ticks: Vec<u64> = all.split_whitespace().take(8).map_while(|word| word.parse().ok()).collect();
         let &[user, nice, system, .., stolen] = &ticks[..] else { return None };
-        let field = |number| field(process, number)?.parse::<u64>().ok();
-        let lab = field(UTIME)? + field(STIME)?;
+        let lab = process_ticks(process)?;
         (ticks.len() == 8).then(|| Self { total: ticks.iter().sum(), programs: user + nice + system, stolen, lab })
     }
 
@@ -71,6 +71,18 @@ impl Look {
             stolen: share(self.stolen, before.stolen),
         })
     }
+}
+
+/// Ticks that a process used in programs and in the kernel, from the text of its `stat`.
+fn process_ticks(stat: &str) -> Option<u64> {
+    let ticks = |number| field(stat, number)?.parse::<u64>().ok();
+    Some(ticks(UTIME)? + ticks(STIME)?)
+}
+
+/// Time of the processors that a process used, from the text of `/proc/PID/stat`.
+pub(crate) fn processor_time(stat: &str) -> Option<Duration> {
+    let ticks_per_second = rustix::param::clock_ticks_per_second();
+    Some(Duration::from_secs_f64(process_ticks(stat)? as f64 / ticks_per_second as f64))
 }
 
 /// Whether this process runs before all that is not of real time, as under `chrt -f 1`; `false` where the

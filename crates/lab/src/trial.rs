@@ -23,6 +23,7 @@ use crate::hosts::Hosts;
 use crate::opening::Sink;
 use crate::peer::{KernelTcp, Kind, Peer, Surroundings};
 use crate::processes::Processes;
+pub use crate::processes::Usage;
 use crate::records::{Arrival, Emission, Outcome, Way};
 use crate::tcp::set_control;
 
@@ -95,6 +96,8 @@ pub struct Measured {
     pub unread: u64,
     /// Lateness of the packets that the emulator handed on.
     pub late: Distribution,
+    /// What the programs at the near and the far host used. Kernel TCP has none.
+    pub usage: Option<[Usage; 2]>,
 }
 
 impl FromStr for Traffic {
@@ -167,7 +170,8 @@ impl Trial<'_> {
             bail!("no record arrived: {}", said());
         }
         let delivered = (outcome.arrivals.len() * bytes) as u64;
-        self.measured(&plan, &outcome).with_link(&before, emulator, &hosts, delivered)
+        let usage = processes.as_ref().and_then(Processes::usage);
+        Measured { usage, ..self.measured(&plan, &outcome) }.with_link(&before, emulator, &hosts, delivered)
     }
 
     /// The goodput that a peer with its own load reports.

@@ -26,6 +26,7 @@
 pub mod conditions;
 #[cfg(target_os = "linux")]
 pub mod lab;
+pub mod rcdp;
 pub mod row;
 pub mod sphinx;
 pub mod streaming_code;
@@ -37,7 +38,7 @@ use std::thread;
 use row::Row;
 
 /// All papers.
-pub const PAPERS: [Paper; 2] = [streaming_code::PAPER, sphinx::PAPER];
+pub const PAPERS: [Paper; 3] = [streaming_code::PAPER, sphinx::PAPER, rcdp::PAPER];
 
 /// A paper that can be reproduced.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@
 use tidewire_codec::Code;
 
 use super::{Delivery, Elimination, Layout, Named, Profile};
-use crate::rate::RateControl;
+use crate::rate::{RateControl, TrainSteps};
 use crate::redundancy::{Proactive, RcdpBlocks, Redundancy, parse_rcdp};
 
 pub(super) const NAMED: Named = Named {
@@ -28,7 +28,7 @@ const SYMBOLS: u16 = 84;
 /// random code do.
 const CODE: Code = Code::Rlc;
 
-const RATE_CONTROL: RateControl = RateControl::Bbr;
+const RATE_CONTROL: RateControl = RateControl::Train(TrainSteps::CHOSEN);
 
 /// Blocks of `symbols` source symbols, 1 to 1,024. The next block begins when a block and the repairs for its
 /// expected losses were sent.
