@@ -45,8 +45,8 @@ const BLOCK: u16 = 84;
 /// The paper's estimator, which does not yield to queues.
 const PRINTED: RateControl = RateControl::Train(TrainSteps { yields: false, ..TrainSteps::CHOSEN });
 
-/// The paper's protocol and its optimised form, then ours, the default, and CUBIC without a code, which stands
-/// for TCP in the simulator.
+/// The paper's protocol and its optimised form, then ours, the default, and CUBIC without a code, which
+/// stands for TCP in the simulator.
 fn schemes() -> [(&'static str, Profile); 5] {
     [
         ("basic RCDP", Profile { rate_control: PRINTED, ..rcdp_basic(BLOCK) }),
@@ -121,8 +121,8 @@ fn figure_6(full: bool) -> Vec<Case> {
     cases(points(at), throughput)
 }
 
-/// The equations: (1) for none to two symbols more than the block has, (4) in milliseconds for the chosen N at
-/// rates of Figure 4, and (5) in packets for coding times of 1 to 20 ms at 50 Mbit/s.
+/// The equations: (1) for none to two symbols more than the block has, (4) in milliseconds for the chosen N
+/// at rates of Figure 4, and (5) in packets for coding times of 1 to 20 ms at 50 Mbit/s.
 fn equations(_: bool) -> Vec<Case> {
     const PACKET_BITS: f64 = 8.0 * 1_500.0;
     let mut all = cases([0, 1, 2], |&more| {
