@@ -53,8 +53,8 @@ fn profile(draw: &mut Draw) -> Profile {
     Profile { code, elimination, redundancy, ..sphinx(symbols) }
 }
 
-/// Lets a third of the ends send blocks after RCDP, with the rate control that they had. A quarter of these
-/// have the basic form, unless `in_flight` packets are more than a block: a block per round trip then takes
+/// Lets a third of the ends send blocks after RCDP, half of them in packet trains, the others with the rate
+/// control that they had. A quarter of these have the basic form, unless `in_flight` packets are more than a block: a block per round trip then takes
 /// more time than a case has.
 pub fn choose_rcdp(draw: &mut Draw, trial: &mut Trial, in_flight: f64) {
     let span = trial.near.max_span().min(trial.far.max_span());
@@ -69,8 +69,8 @@ pub fn choose_rcdp(draw: &mut Draw, trial: &mut Trial, in_flight: f64) {
             };
             let is_basic = draw.chance(0.25) && f64::from(symbols.min(span)) > in_flight;
             let profile = if is_basic { rcdp_basic(symbols) } else { rcdp(symbols) };
-            let changed =
-                config.to_builder().profile(Profile { code, rate_control: config.profile().rate_control, ..profile });
+            let rate_control = if draw.chance(0.5) { profile.rate_control } else { config.profile().rate_control };
+            let changed = config.to_builder().profile(Profile { code, rate_control, ..profile });
             *config = changed.build().expect("in range");
         }
     }
