@@ -140,6 +140,7 @@ impl Connection {
                 let _ = Frame::TrainReport(report).emit(&mut w);
             }
             elicits |= self.write_feedback(now, number, &mut w).unwrap_or(false);
+            elicits |= !elicits && self.path.flight.needs_ack() && Frame::Ping.emit(&mut w).is_ok();
             if self.scratch.grease.is_multiple_of(GREASE_RATE) {
                 // It may be left out if it does not fit.
                 let _ = write_grease(&mut w, (self.scratch.grease >> 16) as u16, &self.scratch.grease.to_be_bytes());
@@ -194,8 +195,9 @@ impl Connection {
         let path = &self.path;
         let train = path.rate.train().filter(|_| path.pacer.is_open(now) && path.pacer.is_between_trains(now))?;
         let may_send = !path.silence.is_broken() && path.has_room(path.mtu.current().into());
-        let has_source = self.lanes.iter().any(|(_, lane)| lane.sender.has_source());
-        (may_send && has_source && self.is_established()).then_some(train.packets)
+        // A train of one symbol shows no rate. An application that sends single symbols sends them without.
+        let has_several = self.lanes.iter().any(|(_, Lane { sender, .. })| sender.has_source() && sender.queued() > 1);
+        (may_send && has_several && self.is_established()).then_some(train.packets)
     }
 
     /// Decides what the next slot carries.

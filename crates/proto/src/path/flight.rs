@@ -15,10 +15,15 @@ use crate::Time;
 /// deliberately.
 pub(crate) const MAX_FLIGHT: usize = 1 << 18;
 
-/// Maximum number of remembered packets that need no acknowledgement and wait behind a packet whose fate is
-/// open. A peer that provokes FEEDBACK and acknowledges nothing then makes us remember a few MiB, not 30. An
-/// honest peer causes some 10,000 of them within the time of a loss, at 10 Gbit/s over 300 ms.
+/// Maximum number of remembered packets that need no acknowledgement, that were not acknowledged, and that
+/// wait behind a packet whose fate is open. A peer that provokes FEEDBACK and acknowledges nothing then makes
+/// us remember a few MiB, not 30. An honest peer causes some 10,000 of them within the time of a loss, at 10
+/// Gbit/s over 300 ms.
 const MAX_SILENT: usize = 1 << 15;
+
+/// After this many such packets the next one asks for an acknowledgement (RFC 9000 section 13.2.4), so that
+/// an honest peer settles them although all other packets are lost. Chosen: eight of these may be lost.
+const SILENT_PER_PING: usize = 1 << 12;
 
 /// What a packet carried besides control frames. It decides what to do when the packet's fate is known. The
 /// path does not look into `T`.
@@ -63,6 +68,11 @@ pub(crate) struct Sent<T> {
 }
 
 impl<T> Sent<T> {
+    /// Whether the packet asks for no acknowledgement and has none.
+    fn is_silent(&self) -> bool {
+        !self.elicits && self.fate == Fate::Open
+    }
+
     /// UDP payload of the packet in bytes.
     pub fn payload_len(&self) -> u16 {
         (self.bytes as usize).saturating_sub(IP_UDP_HEADER) as u16
@@ -81,7 +91,7 @@ pub(crate) struct Flight<T> {
     /// Bytes of open packets that elicit an acknowledgement.
     bytes: u64,
     open: usize,
-    /// Packets in the queue that elicit no acknowledgement.
+    /// Packets in the queue that elicit no acknowledgement and did not get one.
     silent: usize,
 }
 
@@ -118,13 +128,18 @@ impl<T: Copy> Flight<T> {
         self.packets.len() >= MAX_FLIGHT || self.silent >= MAX_SILENT
     }
 
+    /// Whether the next packet that asks for no acknowledgement should ask for one.
+    pub fn needs_ack(&self) -> bool {
+        self.silent % SILENT_PER_PING == SILENT_PER_PING - 1
+    }
+
     /// Takes the next packet, whose number is [`Self::next_number`].
     pub fn push(&mut self, sent: Sent<T>) {
         if sent.elicits && sent.fate == Fate::Open {
             self.bytes += u64::from(sent.bytes);
             self.open += 1;
         }
-        self.silent += usize::from(!sent.elicits);
+        self.silent += usize::from(sent.is_silent());
         self.packets.push_back(sent);
         self.skips.push_back(0);
     }
@@ -144,6 +159,7 @@ impl<T: Copy> Flight<T> {
         if fate == Fate::Acked {
             self.skips[index] = self.skips[index].max(1);
         }
+        self.silent -= usize::from(before.is_silent() && fate != Fate::Open);
         if before.fate == Fate::Open && before.elicits {
             self.bytes -= u64::from(before.bytes);
             self.open -= 1;
@@ -162,7 +178,7 @@ impl<T: Copy> Flight<T> {
             if !settled {
                 break;
             }
-            self.silent -= usize::from(!front.elicits);
+            self.silent -= usize::from(front.is_silent());
             self.packets.pop_front();
             self.skips.pop_front();
             self.first += 1;
@@ -229,6 +245,26 @@ mod tests {
             let from = (state >> 13) % COUNT;
             assert_eq!(flight.newest_unacknowledged(from), walked(&flight, from), "turn {turn}, from {from}");
         }
+    }
+
+    /// Packets that ask for no acknowledgement, behind one that stays open.
+    #[test]
+    fn issue_17_unacknowledged_silent_packets_ask_now_and_then_and_acknowledged_ones_do_not_count() {
+        let mut flight = flight(1);
+        let (at, carried, mark) = (Time::ZERO, Carried::Control, Default::default());
+        let silent = Sent { at, bytes: 90, fate: Fate::Open, carried, elicits: false, app_limited: false, mark };
+        let mut asked = 0;
+        for _ in 1..MAX_SILENT {
+            assert!(!flight.is_full());
+            asked += usize::from(flight.needs_ack());
+            flight.push(silent);
+        }
+        assert_eq!(asked, MAX_SILENT / SILENT_PER_PING - 1);
+        flight.push(silent);
+        assert!(flight.is_full());
+        (1..=MAX_SILENT as u64 / 2).for_each(|number| drop(flight.settle(number, Fate::Acked)));
+        flight.settle(1, Fate::Acked);
+        assert!(!flight.is_full() && flight.silent == MAX_SILENT / 2);
     }
 
     /// Counts the steps of a search by the skips that it lengthens.

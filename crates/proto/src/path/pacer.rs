@@ -49,9 +49,10 @@ impl Pacer {
     }
 
     /// Whether the next packet begins a train: the one before is complete, or the sender had too little to
-    /// send for it.
+    /// send for it. A train that began late ends [`CATCH_UP`] later, so that trains in which nothing leaves
+    /// do not follow each other at once.
     pub fn is_between_trains(&self, now: Time) -> bool {
-        self.left == 0 || self.end + CATCH_UP < now
+        self.left == 0 || self.end + CATCH_UP * 2 < now
     }
 
     /// Begins a train with the packet that is sent next.
@@ -115,5 +116,16 @@ mod tests {
         assert_eq!(times, [0, 5_000, 10_000].into_iter().flat_map(train_at).collect::<Vec<_>>());
         // After a pause of the application a new train begins.
         assert!(pacer.is_between_trains(now + Duration::from_secs(1)));
+    }
+
+    /// A train that nothing follows is not announced again at once.
+    #[test]
+    fn issue_17_a_train_without_packets_blocks_the_next_for_a_while() {
+        let mut pacer = Pacer::default();
+        let now = Time::from_millis(1_000);
+        assert!(pacer.is_between_trains(now));
+        pacer.begin_train(now, 16);
+        assert!(!pacer.is_between_trains(now + CATCH_UP));
+        assert!(pacer.is_between_trains(now + CATCH_UP + Duration::from_nanos(1)));
     }
 }

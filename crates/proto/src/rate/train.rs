@@ -18,6 +18,11 @@ use crate::Time;
 /// A train lasts at least this long at the mean rate, whatever its number of packets: two ticks of a 1 ms
 /// timer, and longer than most systems join packets on arrival.
 const LEAST_PERIOD: Duration = Duration::from_millis(4);
+/// A train of N packets lasts no longer than this at the mean rate, or than four round trips. At low rates it
+/// has fewer packets, but at least [`SHORTEST`], because the rate changes once for each train. Chosen: N = 16
+/// packets take this long at 2 Mbit/s.
+const MOST_PERIOD: Duration = Duration::from_millis(100);
+const SHORTEST: u16 = 4;
 /// Longest train in packets. Chosen: at 300 Mbit/s it lasts 4 ms.
 const LONGEST: u16 = 100;
 /// Weight of the newest train: its part of a round trip, within these limits. Chosen: a memory of a round
@@ -99,18 +104,25 @@ pub struct Train {
     /// Loss rate of the medium, and the present one.
     noise: f64,
     lost: f64,
+    /// Whether a train was reported.
+    is_measured: bool,
 }
 
 impl Train {
-    /// A controller with these constants. Before the first report it sends ten packets in a round trip.
+    /// A controller with these constants. Before the first report it sends a train of ten packets.
     pub fn new(steps: TrainSteps) -> Self {
         let min_rtt = Duration::from_millis(333);
         let (acked, round, queue) = ([0.0; 2], Time::ZERO, FoundQueue::default());
-        Self { steps, rate: first_rate(min_rtt), min_rtt, acked, round, queue, noise: 0.0, lost: 0.0 }
+        let rate = first_rate(min_rtt);
+        Self { steps, rate, min_rtt, acked, round, queue, noise: 0.0, lost: 0.0, is_measured: false }
     }
 
-    /// The share of the packets that a queue drops, of those that the medium does not lose.
+    /// The share of the packets that a queue drops, of those that the medium does not lose. A short queue
+    /// drops none.
     fn dropped(&self) -> f64 {
+        if !self.is_congested() {
+            return 0.0;
+        }
         ((self.lost - self.noise - LOSS_SPREAD) / (1.0 - self.noise)).max(0.0)
     }
 
@@ -125,7 +137,7 @@ impl Train {
         }
         // What a queue drops did not pass, unlike what the medium loses.
         let dropped = self.dropped();
-        let kept = 1.0 - self.queue.wanted(self.min_rtt).min(MOST_YIELD + dropped);
+        let kept = 1.0 - self.queue.wanted(self.min_rtt).min(MOST_YIELD + dropped).min(MOST_AT_ONCE);
         (arrived * (1.0 - dropped) * kept, is_unslowed && kept >= 1.0)
     }
 }
@@ -151,6 +163,7 @@ impl RateController for Train {
     }
 
     fn on_train(&mut self, train: &TrainSample) {
+        self.is_measured = true;
         let part = train.bytes as f64 / (self.rate * self.min_rtt.as_secs_f64()).max(1.0);
         let weight = part.clamp(LEAST_WEIGHT, MOST_WEIGHT);
         self.queue.on_train(train, weight, self.min_rtt);
@@ -159,7 +172,14 @@ impl RateController for Train {
         if is_floor && target < self.rate {
             return;
         }
-        let weight = if target < self.rate * MUCH_LESS { MOST_WEIGHT } else { weight };
+        let weight = if target < self.rate * MUCH_LESS {
+            MOST_WEIGHT
+        } else if is_floor {
+            // The train was not slowed, and shows only that more is free. A longer memory protects nothing.
+            part.clamp(weight, 1.0)
+        } else {
+            weight
+        };
         let acked = self.acked[0].max(self.acked[1]).max(first_rate(self.min_rtt));
         let most = acked / self.steps.alpha();
         self.rate = (self.rate + (target - self.rate) * weight).min(most).max(LEAST_RATE);
@@ -180,6 +200,9 @@ impl RateController for Train {
     }
 
     fn budget(&self) -> Budget {
+        if !self.is_measured {
+            return Budget { window: INITIAL_WINDOW, pacing: self.rate as u64 };
+        }
         let product = self.rate * self.min_rtt.as_secs_f64();
         let train = self.rate * LEAST_PERIOD.as_secs_f64();
         // The pace is the limit. The window only stops a sender that hears nothing.
@@ -187,10 +210,13 @@ impl RateController for Train {
     }
 
     fn train(&self) -> Option<TrainPace> {
-        let packets = (self.rate * LEAST_PERIOD.as_secs_f64() / PACKET as f64) as u16;
+        let within = |period: Duration| (self.rate * period.as_secs_f64() / PACKET as f64) as u16;
+        let most = within(MOST_PERIOD.max(self.min_rtt * 4)).clamp(SHORTEST, self.steps.packets);
+        let packets = within(LEAST_PERIOD).clamp(most, LONGEST);
+        // The first window has to hold the first train.
+        let packets = if self.is_measured { packets } else { packets.min((INITIAL_WINDOW / PACKET) as u16) };
         // The first packet carries no symbol.
-        let packets = packets.clamp(self.steps.packets, LONGEST) + 1;
-        Some(TrainPace { packets, rate: (self.rate / self.steps.alpha()) as u64 })
+        Some(TrainPace { packets: packets + 1, rate: (self.rate / self.steps.alpha()) as u64 })
     }
 
     fn is_congested(&self) -> bool {
@@ -207,6 +233,8 @@ const DRAIN: u32 = 2;
 /// that takes all that is left: (β (1 - 0.37) - α)/(1 - α) = 0.2 of the link. Beside a constant rate of
 /// three quarters of the link it still yields enough: β (1 - 0.37) - 0.75 α = 0.22.
 const MOST_YIELD: f64 = 0.37;
+/// No report lowers the rate by more than this part. Chosen.
+const MOST_AT_ONCE: f64 = 0.75;
 /// The passing part is at most this while the queue falls already. Chosen.
 const MOST_FALLING: f64 = 0.2;
 /// Steps of the lasting part in a round trip: up while the queue is long, and down while it is empty. The
@@ -290,7 +318,7 @@ mod tests {
     /// A controller at `mbit` whose peer acknowledged `acked` Mbit/s.
     fn at(mbit: f64, acked: f64) -> Train {
         let mut train = Train::new(TrainSteps::CHOSEN);
-        (train.rate, train.min_rtt, train.acked) = (mbit * MBIT, RTT, [acked * MBIT; 2]);
+        (train.rate, train.min_rtt, train.acked, train.is_measured) = (mbit * MBIT, RTT, [acked * MBIT; 2], true);
         train
     }
 
@@ -312,6 +340,15 @@ mod tests {
 
     fn near(rate: f64, expected: f64) {
         assert!((rate / expected - 1.0).abs() < 0.01, "{rate} and not {expected}");
+    }
+
+    #[test]
+    fn before_a_report_it_sends_one_train_of_ten_packets() {
+        let mut train = Train::new(TrainSteps::CHOSEN);
+        train.on_handshake(RTT);
+        assert_eq!(train.train().map(|pace| pace.packets), Some(11));
+        assert_eq!(train.budget(), Budget { window: 15_000, pacing: 750_000 });
+        assert!(report(&mut train, 12.0, 12.0, 0) > 0.0 && train.budget().window > 60_000);
     }
 
     #[test]
@@ -353,8 +390,8 @@ mod tests {
     }
 
     #[test]
-    fn a_train_lasts_four_milliseconds_and_has_n_packets_at_least() {
-        for (mbit, packets) in [(1.0, 17), (50.0, 17), (100.0, 34), (1_000.0, 101)] {
+    fn a_train_lasts_four_to_a_hundred_milliseconds_and_has_n_packets_between() {
+        for (mbit, packets) in [(0.1, 5), (1.0, 9), (2.0, 17), (50.0, 17), (100.0, 34), (1_000.0, 101)] {
             let pace = at(mbit, 0.0).train().expect("trains");
             assert_eq!((pace.packets, pace.rate), (packets, (mbit * MBIT * 2.0) as u64), "{mbit}");
         }

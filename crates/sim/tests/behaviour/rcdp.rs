@@ -190,3 +190,17 @@ fn an_unfinished_block_is_repaired_without_further_data() {
     assert!(p90 < 3 * PAPERS_RTT, "{p90:?}");
     assert!(report.near.packets.sent < 3 * report.near.packets.source, "{:?}", report.near.packets);
 }
+
+/// Single symbols are no train. Each TRAIN asked for FEEDBACK, which made the sender announce the next one.
+#[test]
+fn issue_17_single_symbols_are_not_announced_as_trains() {
+    let link = papers_link(&[(Direction::Both, "rtt", "1ms")]);
+    let mut trial = Trial::new(link, vec![Flow { record: 1, ..Flow::paced(End::Near, 10_000, 10_000) }], 7);
+    trial.near = Config::builder().profile(rcdp(84)).build().expect("in range");
+    trial.far = trial.near.clone();
+    let report = trial.run();
+    whole(&report);
+    let packets = report.near.packets;
+    println!("{packets:?}");
+    assert!(packets.control < packets.source / 100, "{packets:?}");
+}

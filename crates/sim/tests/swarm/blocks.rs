@@ -54,8 +54,8 @@ fn profile(draw: &mut Draw) -> Profile {
 }
 
 /// Lets a third of the ends send blocks after RCDP, half of them in packet trains, the others with the rate
-/// control that they had. A quarter of these have the basic form, unless `in_flight` packets are more than a block: a block per round trip then takes
-/// more time than a case has.
+/// control that they had. A quarter of these have the basic form, unless `in_flight` packets are more than a
+/// block: a block per round trip then takes more time than a case has.
 pub fn choose_rcdp(draw: &mut Draw, trial: &mut Trial, in_flight: f64) {
     let span = trial.near.max_span().min(trial.far.max_span());
     for config in [&mut trial.near, &mut trial.far] {

@@ -79,6 +79,13 @@ const KEPT_SEEDS: &[Seed] = &[
     Seed(Second, 1_795_408_053_000_446),
     // A probe was due before the first packet left, since repairs replaced the source symbols.
     Seed(Fourth, 30_024),
+    // Announcements of trains without packets, and FEEDBACK for each: a storm that one end took for a fault.
+    Seed(Fifth, 1_795_510_370_001_381),
+    // Packet trains at a high loss: the rate fell to two packets a second and took minutes to rise.
+    Seed(Fifth, 1_795_510_370_001_249),
+    Seed(Fifth, 1_795_510_370_000_664),
+    Seed(Fifth, 1_795_511_167_001_963),
+    Seed(Fifth, 1_795_511_691_001_028),
     // A block too long for a Cauchy code was not answered.
     Seed(Fourth, 28),
     // The sender believed that the receiver eliminates, and answered nothing.
