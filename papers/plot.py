@@ -15,7 +15,11 @@ LINES = {"model": "-", "printed": ":", "ideal": "--", "code": "-", "lab": ":", "
 MARKS = {"model": "", "printed": "", "ideal": "", "code": "o", "lab": "x", "kernel-tcp": ""}
 # What lies beyond of a histogram is said in its legend: TCP has delays of seconds.
 LONGEST = {"figure-1": 400}
-LINEAR = {"streaming-code-5g": {"figure-1"}, "sphinx": {"figure-7", "figure-9", "figure-9-200", "figure-9-lab", "figure-11", "pairs"}}
+LINEAR = {
+    "streaming-code-5g": {"figure-1"},
+    "sphinx": {"figure-7", "figure-9", "figure-9-200", "figure-9-lab", "figure-11", "pairs"},
+    "rcdp": {"figure-4", "figure-5", "figure-6", "estimator", "wire-rate"},
+}
 # With more curves than this the legend stands beside the axes, and colours are of the longer palette.
 CROWD = 20
 # Abscissa and the labels of both axes, by paper and figure.
@@ -41,24 +45,32 @@ SPHINX = {
     "figure-10-lab": ("loss", "loss rate, round trip 10 ms", "time of an offered block of 100 kB, p99 [ms]"),
     "pairs": ("parameter", "pair", "share of what the link delivers"),
 }
-AXES = {"streaming-code-5g": STREAMING_CODE, "sphinx": SPHINX}
-
+RCDP = {
+    "figure-4": ("parameter", "bandwidth [Mbit/s]", "throughput [Mbit/s]"),
+    "figure-5": ("parameter", "loss rate [%]", "throughput [Mbit/s]"),
+    "figure-6": ("parameter", "size of the content [MB]", "throughput [Mbit/s]"),
+    "wire-rate": ("parameter", "time [s]", "rate on the wire [Mbit/s]"),
+    "estimator": ("parameter", "constant rate beside it, share of the link", "rate, share of the link"),
+}
+AXES = {"streaming-code-5g": STREAMING_CODE, "sphinx": SPHINX, "rcdp": RCDP}
+# The loss of these figures is in the abscissa too, so it does not tell curves apart.
+LOSS_IS_PARAMETER = {("rcdp", "figure-5")}
 
 # The plots that compare lab and simulator at one round trip, and what they draw.
 BOTH = {"figure-9-lab": "value", "figure-10-lab": "p99"}
 ROUND_TRIP = " 10 ms"
 
 
-def curves(paths, abscissa, ordinate, ending):
-    """Points by (curve, how, loss, burst) of the curves with this ending; a curve of one point is a level."""
+def curves(paths, abscissa, ordinate, ending, is_loss):
+    """Points by (curve, how, loss, burst) of the curves with this ending; a curve of one point is a level.
+    `is_loss` says that the abscissa is the loss, which then does not tell curves apart."""
     found = defaultdict(list)
     for path in paths:
         with open(path, newline="") as file:
             for row in csv.DictReader(file):
                 if not row["curve"].endswith(ending):
                     continue
-                # Loss is the abscissa, or tells curves apart.
-                loss = None if abscissa == "loss" else float(row["loss"])
+                loss = None if is_loss else float(row["loss"])
                 key = (row["curve"], row["how"], loss, row["burst"])
                 found[key].append((float(row[abscissa]), float(row[ordinate])))
     return found
@@ -70,14 +82,16 @@ def sources(folder, stem):
     if stem in BOTH:
         figure = stem.removesuffix("-lab")
         return [data / f"{figure}.csv", *sorted(lab.glob(f"{figure}-*-loss.csv"), reverse=True)]
-    return [data / f"{stem}.csv"] + [path for path in (lab / f"{stem}.csv", lab / f"{stem}-tcp.csv") if path.exists()]
+    measured = (lab / f"{stem}{part}.csv" for part in ("", "-tcp", "-high-loss"))
+    return [data / f"{stem}.csv"] + [path for path in measured if path.exists()]
 
 
 def draw(folder, stem, target):
     paper = folder.name
     abscissa, below, beside = AXES[paper][stem]
     ending = ROUND_TRIP if stem in BOTH else ""
-    found = curves(sources(folder, stem), abscissa, BOTH.get(stem, "value"), ending)
+    is_loss = abscissa == "loss" or (paper, stem) in LOSS_IS_PARAMETER
+    found = curves(sources(folder, stem), abscissa, BOTH.get(stem, "value"), ending, is_loss)
     crowded = len(found) > CROWD
     palette = plt.get_cmap("tab20" if crowded else "tab10").colors
     figure, axes = plt.subplots(figsize=(10, 5) if crowded else (7, 4.5))
@@ -97,6 +111,8 @@ def draw(folder, stem, target):
         axes.set_yscale("log")
     if paper == "streaming-code-5g" and stem in ("figure-2", "figure-9"):
         axes.set_xscale("log", base=2)
+    if (paper, stem) == ("rcdp", "figure-6"):
+        axes.set_xscale("log")
     if longest is not None:
         axes.set_xlim(0, longest)
     axes.set(xlabel=below, ylabel=beside)
