@@ -84,7 +84,7 @@ impl Generation {
     ///
     /// # Errors
     /// `count` is 0, or there is no room for a first repair symbol: a Cauchy matrix takes up to 255 source
-    /// symbols, and `RsFft` up to 32,768.
+    /// symbols, `RsFft` up to 32,768, and `RaptorQ` up to 1,024.
     pub fn new(code: Code, count: u16) -> Result<Self, SpanError> {
         Self { code, first: SourceId(0), count }.at(SourceId(0))
     }

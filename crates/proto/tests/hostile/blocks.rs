@@ -50,7 +50,7 @@ fn repairs_of_sparse_codes_cost_what_they_hold() {
 fn repairs_that_contradict_each_other_end_the_connection() {
     let id = RepairId { first: SourceId(0), count: 100, key: 0 };
     let sparse = Code::SemiRandomLt { degree: 17 };
-    let contradictions = [sparse, Code::Rlc, Code::RsFft].map(|code| {
+    let contradictions = [sparse, Code::Rlc, Code::RsFft, Code::RaptorQ].map(|code| {
         [
             (code, Code::SemiRandomLt { degree: 18 }, id, 100),
             (code, Code::Rlc16, id, 100),
@@ -80,8 +80,8 @@ fn write_repair(w: &mut Writer<'_>, first: u64, count: u64, key: u64) {
     w.bytes(&[7; 100]).expect("room");
 }
 
-/// The limits of a block: 1 to 1,024 symbols on the wire, the span of the receiver (100 here), its credit (256
-/// at first), and the ids and keys that the wire can name.
+/// The limits of a block: 1 to 1,024 symbols on the wire, the span of the receiver (100 here), its credit
+/// (256 at first), and the ids and keys that the wire can name.
 #[test]
 fn a_block_without_symbols_or_over_a_limit_ends_the_connection() {
     let most = (1 << 62) - 1;
