@@ -78,7 +78,8 @@ pub enum Code {
     ///
     /// The coefficients come from the crate `raptorq` and are kept for the whole process: 256 bytes for each
     /// symbol of a generation, padded to a size of the RFC, and eight times that for the longest generations
-    /// once they use keys from 256 up. The first repair symbol of each size computes them.
+    /// once they use keys from 256 up. The first repair symbol of each size computes them. 83 MB bound those
+    /// of all sizes. Many repair symbols or losses at once go through the crate.
     #[cfg(feature = "raptorq")]
     RaptorQ,
 }

@@ -17,6 +17,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use ::raptorq::{ObjectTransmissionInformation, SourceBlockEncoder, SourceBlockEncodingPlan};
 use once_cell::race::OnceBox;
@@ -29,6 +30,10 @@ pub(crate) const MOST_SYMBOLS: u16 = 1_024;
 /// for the largest size, and 13.3 MB for all sizes.
 const KEPT_KEYS: u16 = 256;
 
+/// Encoding plans that are kept. Chosen: a process has few sizes of blocks in use that many repair symbols at
+/// once are made for. A plan takes up to 2.5 MB, and those of all sizes would take 129 MB.
+const MOST_PLANS: usize = 8;
+
 /// The coefficients of a repair symbol in the order of its block.
 #[derive(Clone, Debug)]
 pub(crate) enum Coefficients {
@@ -40,11 +45,7 @@ impl Coefficients {
     /// The coefficients of the repair symbol with this key over `count` symbols. `None` if the code has no
     /// such block.
     pub fn new(count: u16, key: u16) -> Option<Self> {
-        if count > MOST_SYMBOLS {
-            return None;
-        }
-        let index = SIZES.partition_point(|&size| size < count);
-        let (size, block) = (usize::from(SIZES[index]), &BLOCKS[index]);
+        let (size, block) = block(count)?;
         let count = usize::from(count);
         if key < KEPT_KEYS {
             let near = block.near.get_or_init(|| Box::new(rows(&encoder(size), 0, KEPT_KEYS)));
@@ -72,15 +73,42 @@ impl Coefficients {
     }
 }
 
+/// The size K' to which a block of this many symbols is padded, and the crate's plan to encode it. `None` if
+/// the code has no such block, or if plans of enough other sizes are kept.
+pub(crate) fn encoding_plan(count: usize) -> Option<(usize, &'static SourceBlockEncodingPlan)> {
+    let (size, block) = block(u16::try_from(count).ok()?)?;
+    if block.plan.get().is_none() {
+        // Two threads that make the same plan count it twice, which leaves room for one fewer.
+        let one_more = |plans| (plans < MOST_PLANS).then_some(plans + 1);
+        PLANS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+    }
+    Some((size, block.plan.get_or_init(|| Box::new(SourceBlockEncodingPlan::generate(size as u16)))))
+}
+
+/// The size to which a block of this many symbols is padded, and what is kept for it.
+fn block(count: u16) -> Option<(usize, &'static Block)> {
+    if count > MOST_SYMBOLS {
+        return None;
+    }
+    let index = SIZES.partition_point(|&size| size < count);
+    Some((SIZES[index].into(), &BLOCKS[index]))
+}
+
 /// What is kept for one size of blocks.
 struct Block {
     /// The rows of the keys below [`KEPT_KEYS`].
     near: OnceBox<Vec<u8>>,
     /// What other rows are computed from, by the XOR of about 7 vectors of K' bytes each.
     far: OnceBox<SourceBlockEncoder>,
+    /// For many repair symbols of one block at once.
+    plan: OnceBox<SourceBlockEncodingPlan>,
 }
 
-static BLOCKS: [Block; SIZES.len()] = [const { Block { near: OnceBox::new(), far: OnceBox::new() } }; SIZES.len()];
+/// The number of plans.
+static PLANS: AtomicUsize = AtomicUsize::new(0);
+
+static BLOCKS: [Block; SIZES.len()] =
+    [const { Block { near: OnceBox::new(), far: OnceBox::new(), plan: OnceBox::new() } }; SIZES.len()];
 
 /// The crate's encoder of the unit vectors.
 fn encoder(size: usize) -> SourceBlockEncoder {
