@@ -2,8 +2,9 @@
 //!
 //! A block is k source symbols of 1,280 bytes. The encoder writes r = 20 % repair symbols. The decoder gets
 //! all sources except m = 10 % (random, fixed) and m repair symbols. Tidewire uses the Cauchy code while k +
-//! r <= 256, and the random code beyond, beside the random code over GF(2^16) (goal 5). Before it is timed,
-//! every codec must decode the block correctly from its own repair symbols.
+//! r <= 256, and the random code beyond, beside the random code over GF(2^16) (goal 5) and RaptorQ, which the
+//! crate `raptorq` has too (goal 6). Before it is timed, every codec must decode the block correctly from its
+//! own repair symbols.
 
 use std::hint::black_box;
 
@@ -12,7 +13,7 @@ use tidewire_codec::{Code, DecodePlan, Generation};
 
 use crate::goals;
 use crate::kernels::{clock_ghz, into_few};
-use crate::peers::{Block, BlockCodec, PEERS};
+use crate::peers::{Block, BlockCodec, PEERS, RAPTORQ};
 use crate::report::{Cell, Report, Table, Verdict};
 use crate::symbols::Symbols;
 use crate::timing::{Case, Effort, Times, race};
@@ -37,6 +38,7 @@ pub fn run(tiers: &[&'static Kernel], effort: Effort, report: &mut Report) {
             let verdicts = tiers.iter().filter_map(|tier| column.judge(direction, tier.name(), clock));
             report.verdicts.extend(verdicts);
             report.verdicts.extend(tiers.iter().filter_map(|tier| column.judge_rlc16(direction, tier.name())));
+            report.verdicts.extend(tiers.iter().filter_map(|tier| column.judge_raptorq(direction, tier.name())));
         }
     }
 }
@@ -70,6 +72,10 @@ fn ours_rlc16(tier: &str) -> String {
     format!("**ours**, {tier}, Rlc16")
 }
 
+fn ours_raptorq(tier: &str) -> String {
+    format!("**ours**, {tier}, RaptorQ")
+}
+
 fn ours_known(tier: &str) -> String {
     format!("**ours**, {tier}, plan known")
 }
@@ -87,6 +93,10 @@ fn measure(block: &Block, direction: Direction, tiers: &[&'static Kernel], effor
     for &tier in tiers {
         let codec = checked(block, &ours_rlc16(tier.name()), Box::new(Ours::new(block, Code::Rlc16, false)));
         rows.push((ours_rlc16(tier.name()), Some(direction.case(codec, Some(tier)))));
+    }
+    for &tier in tiers {
+        let codec = checked(block, &ours_raptorq(tier.name()), Box::new(Ours::new(block, Code::RaptorQ, false)));
+        rows.push((ours_raptorq(tier.name()), Some(direction.case(codec, Some(tier)))));
     }
     for &tier in tiers.iter().filter(|_| direction == Direction::Decode) {
         let codec = checked(block, &ours_known(tier.name()), Box::new(Ours::new(block, over_gf256(block), true)));
@@ -160,6 +170,18 @@ impl Column {
         let (measured, case) = (times.with(ours, |ns, ours| ours / ns), format!("k={}", self.k));
         Some(Verdict { goal: 5, tier, what, case, measured, unit: "", limit: goals::GF65536, at_least: true })
     }
+
+    /// Goal 6 for a tier.
+    fn judge_raptorq(&self, direction: Direction, tier: &'static str) -> Option<Verdict> {
+        let (encode, decode) = goals::raptorq(tier, self.k)?;
+        let (times, peer) = self.find(&ours_raptorq(tier)).zip(self.find(RAPTORQ))?;
+        let (what, limit) = match direction {
+            Direction::Encode => ("block encode, RaptorQ over its crate", encode),
+            Direction::Decode => ("block decode, RaptorQ over its crate", decode),
+        };
+        let (measured, case) = (times.with(peer, |ns, peer| peer / ns), format!("k={}", self.k));
+        Some(Verdict { goal: 6, tier, what, case, measured, unit: "", limit, at_least: true })
+    }
 }
 
 /// Ratios are to the first row: Tidewire on the fastest tier.
@@ -232,7 +254,7 @@ impl<'a> Ours<'a> {
         let generation = Generation::new(code, k as u16).expect("a length that the code has");
         let lost: Vec<u16> = block.lost.iter().map(|&lost| lost as u16).collect();
         let mut keys: Vec<u16> = (0..lost.len() as u16).collect();
-        // The random code over GF(2^8) needs one more repair in 1 of 255 patterns.
+        // The random code over GF(2^8) needs one more repair in 1 of 255 patterns, RaptorQ in 1 of 180.
         let plan = loop {
             match generation.plan(&lost, &keys) {
                 Ok(plan) => break plan,

@@ -65,6 +65,25 @@ pub const BLOCK_DECODE: f64 = 0.90;
 /// Row 5: rate over GF(2^16) over that of GF(2^8), same kernel, same run. Three products where GF(2^8) has
 /// two leave 0.67.
 pub const GF65536: f64 = 0.55;
+/// Row 6: rate of `RaptorQ` over that of the crate `raptorq` with its plan cached, for blocks of `k`:
+/// encoding and decoding. `None` where there is no goal.
+///
+/// The bounds were set for GFNI-512, and for AVX2 at k = 64. The others are scaled by the rates of the
+/// kernels into four destinations, as in row 2.
+pub fn raptorq(tier: &str, k: usize) -> Option<(f64, f64)> {
+    let (of_150, at_64) = match tier {
+        "gfni-512" => (1.0, None),
+        "gfni-256" => (0.62, None),
+        "avx2" => (0.24, Some((2.5, 8.0))),
+        "ssse3" => (0.11, None),
+        _ => return None,
+    };
+    match k {
+        64 => at_64.or(Some((8.0 * of_150, 20.0 * of_150))),
+        256 => Some((2.5 * of_150, 8.0 * of_150)),
+        _ => None,
+    }
+}
 /// Row 11: rate of the public streaming encoder over that of the loop written by hand.
 pub const STREAM_ENCODE: f64 = 0.80;
 /// Row 12: nanoseconds of a clean source symbol above its copy.

@@ -129,7 +129,7 @@ fn symbol(host: &mut Host, peer: &mut Peer, input: &mut Unstructured<'_>) -> arb
     } else {
         let lt = Code::Lt { c_milli: 100, delta_milli: 500 };
         let semi_random = Code::SemiRandomLt { degree: 17 };
-        let codes = [Code::Rlc, Code::Cauchy, Code::Rlc16, Code::RsFft, lt, semi_random];
+        let codes = [Code::Rlc, Code::Cauchy, Code::Rlc16, Code::RsFft, Code::RaptorQ, lt, semi_random];
         let code = input.choose(&codes).copied()?;
         let id = RepairId { first: id, count: input.int_in_range(1..=256)?, key: input.int_in_range(0..=8)? };
         Frame::Repair { lane, layout, code, id, base, on_feedback: input.arbitrary()?, symbol }

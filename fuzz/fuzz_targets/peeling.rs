@@ -26,7 +26,7 @@ fn code(input: &mut Unstructured) -> arbitrary::Result<Code> {
         1 | 2 => Code::Lt { c_milli: input.int_in_range(1..=1_000)?, delta_milli: input.int_in_range(1..=1_000)? },
         3 => Code::SemiRandomLt { degree: input.arbitrary()? },
         4 => Code::SemiRandomLt { degree: input.int_in_range(1..=40)? },
-        _ => *input.choose(&[Code::Rlc, Code::Cauchy, Code::Rlc16, Code::RsFft])?,
+        _ => *input.choose(&[Code::Rlc, Code::Cauchy, Code::Rlc16, Code::RsFft, Code::RaptorQ])?,
     })
 }
 

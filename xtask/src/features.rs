@@ -5,14 +5,23 @@ use crate::context::Context;
 use serde_json::Value;
 
 /// Every set of features of every crate that has some, as arguments of `cargo check`.
-const SETS: [(&str, &str); 4] = [
+const SETS: [(&str, &str); 8] = [
     ("tidewire-codec", "--no-default-features"),
     ("tidewire-codec", "--no-default-features --features rs-fft"),
+    ("tidewire-codec", "--no-default-features --features raptorq"),
+    ("tidewire-codec", "--no-default-features --features raptorq,rs-fft"),
+    ("tidewire-codec", "--no-default-features --features std"),
+    ("tidewire-codec", "--no-default-features --features raptorq,rs-fft,std"),
     ("tidewire-proto", "--no-default-features"),
     ("tidewire-proto", "--no-default-features --features aws-lc-rs"),
 ];
 /// All features of the workspace except `default`, so that a new one cannot be forgotten in [`SETS`].
-const KNOWN: [(&str, &str); 2] = [("tidewire-codec", "rs-fft"), ("tidewire-proto", "aws-lc-rs")];
+const KNOWN: [(&str, &str); 4] = [
+    ("tidewire-codec", "raptorq"),
+    ("tidewire-codec", "rs-fft"),
+    ("tidewire-codec", "std"),
+    ("tidewire-proto", "aws-lc-rs"),
+];
 
 /// Checks each crate with each set of its features.
 pub fn check(context: &Context) -> Result<(), String> {

@@ -70,6 +70,9 @@ pub struct Peer {
 
 type Open = for<'a> fn(&'a Block) -> Option<Box<dyn BlockCodec + 'a>>;
 
+/// The row of the peer that has the same code as `Code::RaptorQ`.
+pub const RAPTORQ: &str = "`raptorq` 2, plan cached";
+
 /// Every peer, in the order of the table.
 pub const PEERS: &[Peer] = &[
     Peer { name: "ISA-L", encodes: true, open: isal::open },
@@ -79,5 +82,5 @@ pub const PEERS: &[Peer] = &[
     Peer { name: "`fec-rs` 0.1, inverse cached", encodes: true, open: fec_rs::open },
     Peer { name: "`rlnc` 0.8", encodes: true, open: rlnc::open },
     Peer { name: "`reed-solomon-simd` 3", encodes: true, open: reed_solomon_simd::open },
-    Peer { name: "`raptorq` 2, plan cached", encodes: true, open: raptorq::open },
+    Peer { name: RAPTORQ, encodes: true, open: raptorq::open },
 ];

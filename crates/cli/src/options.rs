@@ -22,8 +22,8 @@ pub struct Coding {
     /// Named bundle of the choices below
     #[arg(long, value_name = "NAME", help = profile_help())]
     pub profile: Option<Profile>,
-    /// Code of the repair symbols: rlc, or in generations also cauchy, rlc16, rs-fft, lt:C,DELTA or
-    /// semi-random-lt:DEGREE. Overrides the profile's choice
+    /// Code of the repair symbols: rlc, or in generations also cauchy, rlc16, raptorq, rs-fft,
+    /// lt:C,DELTA or semi-random-lt:DEGREE. Overrides the profile's choice
     #[arg(long, value_name = "NAME", value_parser = parse_code)]
     pub code: Option<Code>,
     /// When to send repair symbols: none, every:L (one after each L-1 source symbols), adaptive, and in

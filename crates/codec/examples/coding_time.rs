@@ -11,7 +11,7 @@
 //! take turns, so that a busy machine slows all of them.
 //!
 //! ```text
-//! cargo run --release -p tidewire-codec --features rs-fft --example coding_time -- [--csv] [RUNS]
+//! cargo run --release -p tidewire-codec --features raptorq,rs-fft --example coding_time -- [--csv] [RUNS]
 //! ```
 //!
 //! With `--csv` it prints one line for each code and length. The ratios are against copying the 100 symbols.
@@ -32,13 +32,14 @@ const LT_REPAIRS: usize = 142;
 /// Repair symbols of a sparse code that a run may use. 400 suffice for all runs; a run that needs more fails.
 const MOST_SPARSE: usize = 400;
 const LENGTHS: [usize; 6] = [100, 200, 500, 1_000, 1_500, 2_000];
-const CODES: [(&str, Code); 6] = [
+const CODES: [(&str, Code); 7] = [
     ("SemiRandomLt 17", Code::SemiRandomLt { degree: 17 }),
     ("Lt 0.1 0.5", Code::Lt { c_milli: 100, delta_milli: 500 }),
     ("Cauchy", Code::Cauchy),
     ("Rlc", Code::Rlc),
     ("Rlc16", Code::Rlc16),
     ("RsFft", Code::RsFft),
+    ("RaptorQ", Code::RaptorQ),
 ];
 /// Copies of the block in one measurement: a copy of the shortest one takes as long as a few readings of the
 /// clock.
@@ -100,7 +101,11 @@ fn run(
     let (encoding, result) = timed(|| generation.encode(sources, 0, &mut symbols));
     result?;
     // A random code needs one repair symbol more now and then.
-    let more = if is_sparse { MOST_SPARSE - symbols.len() } else { usize::from(code == Code::Rlc) * 2 };
+    let more = if is_sparse {
+        MOST_SPARSE - symbols.len()
+    } else {
+        usize::from(matches!(code, Code::Rlc | Code::RaptorQ)) * 2
+    };
     let mut further = vec![vec![0; len]; more];
     generation.encode(sources, symbols.len() as u16, &mut further)?;
     symbols.append(&mut further);

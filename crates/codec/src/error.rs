@@ -41,6 +41,13 @@ pub enum SpanError {
         /// Length of the span.
         count: u16,
     },
+    /// The code has no spans of that many symbols.
+    TooManySymbols {
+        /// Length of the span.
+        count: u16,
+        /// The longest span of the code.
+        limit: u16,
+    },
     /// The keys run past the last of the 65,536.
     PastLastKey {
         /// The first key asked for.
@@ -73,6 +80,9 @@ impl fmt::Display for SpanError {
             Self::KeyPastField { key, count } => {
                 let points = u32::from(*count).next_power_of_two();
                 write!(f, "key {key} over a Reed-Solomon span of {count}: key + {points} must stay below 65536")
+            }
+            Self::TooManySymbols { count, limit } => {
+                write!(f, "a span of {count} symbols is too long for this code, use at most {limit}")
             }
             Self::PastLastKey { key, repairs } => {
                 write!(f, "{repairs} repair symbols from key {key} run past the last key, {}", u16::MAX)

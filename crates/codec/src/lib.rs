@@ -5,8 +5,9 @@
 //! combination of the source symbols of one *span*. A receiver that has as many independent repair symbols as
 //! it lost source symbols decodes all of them, whichever were lost. In a block code the spans do not overlap,
 //! in a sliding code they do, and a retransmission is a span of one. A [`Code`] is the rule that gives the
-//! coefficients. All codes work everywhere, except [`Code::Rlc16`], `RsFft` and the sparse codes, which are
-//! for blocks only. `RsFft` comes with the feature `rs-fft`, which brings in another crate.
+//! coefficients. All codes work everywhere, except [`Code::Rlc16`], `RsFft`, `RaptorQ` and the sparse codes,
+//! which are for blocks only. `RsFft` comes with the feature `rs-fft` and `RaptorQ` with the feature
+//! `raptorq`, which bring in other crates.
 //!
 //! # Simple: a block in memory
 //!
@@ -114,6 +115,8 @@ pub mod kernel;
 mod mix;
 mod neighbours;
 mod prepared;
+#[cfg(feature = "raptorq")]
+mod raptorq;
 mod recoder;
 mod ring;
 mod row_16;

@@ -55,6 +55,8 @@ mod inverse;
 mod peeling;
 mod plan;
 mod rank;
+#[cfg(feature = "raptorq")]
+mod raptorq;
 mod row;
 #[cfg(feature = "rs-fft")]
 mod rs_fft;
@@ -84,7 +86,7 @@ impl Generation {
     ///
     /// # Errors
     /// `count` is 0, or there is no room for a first repair symbol: a Cauchy matrix takes up to 255 source
-    /// symbols, and `RsFft` up to 32,768.
+    /// symbols, `RsFft` up to 32,768, and `RaptorQ` up to 1,024.
     pub fn new(code: Code, count: u16) -> Result<Self, SpanError> {
         Self { code, first: SourceId(0), count }.at(SourceId(0))
     }
@@ -127,7 +129,7 @@ impl Generation {
     /// padded with zeros, at no cost. The work is one multiply-accumulate for each pair of source and repair
     /// symbol. Four repair symbols share a pass, so multiples of four are most efficient. A sparse code
     /// ([`Code::Lt`], [`Code::SemiRandomLt`]) takes one XOR for each neighbour instead. Nothing is allocated,
-    /// except for `RsFft`.
+    /// except for `RsFft` and `RaptorQ`.
     ///
     /// Over GF(2^16) ([`Code::Rlc16`]) repair symbols have an even length: that of the longest source symbol
     /// or one more. Encoding is fastest if all source symbols have that length too: a batch of 32 symbols
@@ -136,6 +138,9 @@ impl Generation {
     /// `RsFft` takes either one product for each pair of source and repair symbol or the transforms that
     /// give all keys from `first_key` on, whichever costs less: few repair symbols cost the former. Its
     /// layout ends in a block of its own, so it copies all symbols, to memory that it allocates.
+    ///
+    /// `RaptorQ` takes the products up to a number of repair symbols that depends on the kernel, and beyond
+    /// it the crate, which copies all symbols too.
     ///
     /// # Errors
     /// The number of `sources` is not that of the generation; lengths contradict each other, are 0 or, over
@@ -164,6 +169,10 @@ impl Generation {
         #[cfg(feature = "rs-fft")]
         if self.code.is_rs_fft() {
             rs_fft::encode(sources, first_key, repairs, len);
+            return Ok(());
+        }
+        #[cfg(feature = "raptorq")]
+        if self.code == Code::RaptorQ && raptorq::encode(sources, first_key, repairs, len) {
             return Ok(());
         }
         let symbols = sources.iter().map(S::as_ref);

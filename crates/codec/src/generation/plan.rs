@@ -10,10 +10,14 @@
 use alloc::vec::Vec;
 
 use super::inverse::Inverse;
+#[cfg(feature = "raptorq")]
+use super::raptorq;
 use super::row::{RowField, get, set};
 #[cfg(feature = "rs-fft")]
 use super::rs_fft::Interpolation;
 use super::{Generation, GenerationError, PlanError, check_not_longer, one_length};
+#[cfg(feature = "raptorq")]
+use crate::Code;
 use crate::RepairId;
 use crate::kernel::LINE;
 use crate::mix::{Gf256, Gf65536, combine, combine_piece};
@@ -24,7 +28,8 @@ use crate::mix::{Gf256, Gf65536, combine, combine_piece};
 /// A plan for `m` lost symbols of `k` holds about `2 * m * k + m * m` coefficients, with rows rounded up to
 /// 64. A coefficient has one byte, or two over GF(2^16). The plan keeps its memory: a renewal allocates
 /// nothing if losses, keys and generation are not larger than before. A plan under `RsFft` holds 12 bytes for
-/// each symbol instead, and decoding copies all symbols to memory that it allocates.
+/// each symbol instead, and decoding copies all symbols to memory that it allocates. Under `RaptorQ`
+/// decoding does so if many symbols are lost.
 #[derive(Debug)]
 pub struct DecodePlan {
     generation: Generation,
@@ -39,6 +44,9 @@ pub struct DecodePlan {
     /// What stands in the place of the matrix under `RsFft`.
     #[cfg(feature = "rs-fft")]
     interpolation: Interpolation,
+    /// Under `RaptorQ`: the keys of the offered repair symbols, if all mix the whole generation.
+    #[cfg(feature = "raptorq")]
+    keys: Vec<u16>,
     scratch: Scratch,
 }
 
@@ -67,6 +75,8 @@ impl DecodePlan {
             matrix,
             #[cfg(feature = "rs-fft")]
             interpolation: Interpolation::default(),
+            #[cfg(feature = "raptorq")]
+            keys: Vec::new(),
             scratch: Scratch::default(),
         }
     }
@@ -135,10 +145,18 @@ impl DecodePlan {
         &mut self,
         generation: Generation,
         lost: &[u16],
-        repairs: impl ExactSizeIterator<Item = RepairId>,
+        repairs: impl ExactSizeIterator<Item = RepairId> + Clone,
     ) -> Result<(), PlanError> {
         let (count, offered) = (u32::from(generation.count()), repairs.len());
-        self.scratch.choose::<F>(generation, lost, repairs)?;
+        self.scratch.choose::<F>(generation, lost, repairs.clone())?;
+        #[cfg(feature = "raptorq")]
+        {
+            self.keys.clear();
+            let are_whole = repairs.clone().all(|repair| repair.count == generation.count());
+            if generation.code() == Code::RaptorQ && are_whole {
+                self.keys.extend(repairs.map(|repair| repair.key));
+            }
+        }
 
         self.generation = generation;
         self.lost.clear();
@@ -245,6 +263,17 @@ impl DecodePlan {
         if self.generation.code().is_rs_fft() {
             self.interpolation.decode(&self.lost, symbols, decoded, len);
             return Ok(());
+        }
+        #[cfg(feature = "raptorq")]
+        if self.generation.code() == Code::RaptorQ && self.keys.len() == self.offered {
+            let id = |column: u32| match (column as usize).checked_sub(count) {
+                None => column,
+                Some(repair) => count as u32 + u32::from(self.keys[repair]),
+            };
+            let symbols = self.columns.iter().map(|&column| id(column)).zip(symbols.clone());
+            if raptorq::decode(count, &self.lost, symbols, decoded, len) {
+                return Ok(());
+            }
         }
         if self.generation.code().is_over_gf256() {
             combine::<Gf256, _, _, _>(decoded, len, symbols, |row| self.row::<Gf256>(row));

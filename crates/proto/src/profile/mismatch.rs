@@ -172,6 +172,7 @@ mod tests {
             (Profile { redundancy: block(32, 8).redundancy, ..STREAM }, ["block:32,8 needs generations", "block:K,R"]),
             (Profile { code: Code::Cauchy, ..STREAM }, ["code cauchy needs generations", "rlc"]),
             (Profile { code: Code::Rlc16, ..STREAM }, ["code rlc16 needs generations", "rlc"]),
+            (Profile { code: Code::RaptorQ, ..STREAM }, ["code raptorq needs generations", "rlc"]),
             (Profile { code: Code::Cauchy, ..block(250, 6) }, ["250 with 6 are 256", "rlc16"]),
             (Profile { code: Code::Cauchy, ..sphinx(255) }, ["255 with 1 are 256", "rlc16"]),
             (Profile { code: LT, redundancy: Redundancy::ARQ, ..block(32, 8) }, ["code lt sends repairs", "sphinx:K"]),
@@ -200,8 +201,11 @@ mod tests {
             assert_eq!(Profile { code, ..block(247, 8) }.check(), Ok(()));
         }
         assert_eq!(block(1_024, 1_024).check(), Ok(()));
-        for code in [Code::Rlc, Code::Rlc16, Code::RsFft, Code::Cauchy] {
+        for code in [Code::Rlc, Code::Rlc16, Code::RsFft, Code::RaptorQ, Code::Cauchy] {
             assert_eq!(Profile { code, ..rcdp(254) }.check(), Ok(()));
+        }
+        for profile in [block(1_024, 1_024), rcdp(1_024), rcdp_basic(1_024), sphinx(1_024)] {
+            assert_eq!(Profile { code: Code::RaptorQ, ..profile }.check(), Ok(()));
         }
         for code in [LT, Code::Cauchy, Code::Rlc, Code::SemiRandomLt { degree: 3 }] {
             for profile in [sphinx(100), SPHINX_PRINTED] {

@@ -75,7 +75,7 @@ mod tests {
     use crate::profile::{ARQ, STREAM, block, rcdp};
     use crate::redundancy::Answer;
 
-    const BOUNDS: Bounds = Bounds { codes: CodeSet(0b1011), max_overhead: 0.5, max_span: 256 };
+    const BOUNDS: Bounds = Bounds { codes: CodeSet(0b100_1011), max_overhead: 0.5, max_span: 256 };
 
     #[test]
     fn a_profile_is_granted_as_it_was_asked_for() {
@@ -86,6 +86,7 @@ mod tests {
             (block(32, 8), "generations cauchy block:32,8"),
             (Profile { code: Code::Rlc16, ..block(200, 100) }, "generations rlc16 block:200,100"),
             (Profile { code: Code::Rlc, ..rcdp(84) }, "generations rlc rcdp:84"),
+            (rcdp(84), "generations raptorq rcdp:84"),
         ] {
             assert_eq!(profile.policy_text().as_deref(), Some(text));
             let granted = STREAM.granted(text, BOUNDS).expect(text);
@@ -107,7 +108,7 @@ mod tests {
             "sliding  rlc every:5",
             "spinning rlc every:5",
             "sliding cauchy every:5",
-            "sliding raptorq every:5",
+            "sliding raptor every:5",
             "sliding rlc every:1.0001",
             "sliding rlc every:NaN",
             "sliding rlc every:-5",

@@ -24,9 +24,9 @@ pub(super) const NAMED: Named = Named {
 /// Source symbols of a block. The paper gives no number. Chosen: 20 ms of packets at the paper's 50 Mbit/s.
 const SYMBOLS: u16 = 84;
 
-/// The code. The paper has Raptor codes, whose repairs replace any source symbols of a block as those of a
-/// random code do.
-const CODE: Code = Code::Rlc;
+/// The code. The paper has Raptor codes. RaptorQ is their successor, and decodes as often as the paper's
+/// equation (1) assumes (measured in `docs/coding.md` section 1.3).
+const CODE: Code = Code::RaptorQ;
 
 const RATE_CONTROL: RateControl = RateControl::Train(TrainSteps::CHOSEN);
 

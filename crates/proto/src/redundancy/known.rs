@@ -237,7 +237,8 @@ mod tests {
 
     #[test]
     fn what_is_sent_again_determines_the_block_and_nothing_less_does() {
-        for code in [Code::Rlc, Code::Rlc16, Code::Cauchy, Code::RsFft, Code::SemiRandomLt { degree: 5 }] {
+        for code in [Code::Rlc, Code::Rlc16, Code::Cauchy, Code::RsFft, Code::RaptorQ, Code::SemiRandomLt { degree: 5 }]
+        {
             for elimination in [Elimination::Never, Elimination::WhenStuck] {
                 let mut known = known(code, 20, elimination);
                 (8..20).for_each(|place| known.add_source(place));

@@ -13,12 +13,13 @@ use tidewire_units::nearest;
 
 /// A code with the parameters that it has unless others are given, its code point and its name (docs/wire.md
 /// sections 5 and 7).
-const CODES: [(Code, u8, &str); 6] = [
+const CODES: [(Code, u8, &str); 7] = [
     (Code::Rlc, 0, "rlc"),
     (Code::Cauchy, 1, "cauchy"),
     (Code::Rlc16, 3, "rlc16"),
     (LT, 4, "lt"),
     (SEMI_RANDOM_LT, 5, "semi-random-lt"),
+    (Code::RaptorQ, 6, "raptorq"),
     (Code::RsFft, 7, "rs-fft"),
 ];
 
@@ -184,7 +185,7 @@ mod tests {
         assert_eq!(code_point(Code::Rlc8681), None);
         assert_eq!(
             parse_code("cauchi"),
-            Err("unknown code \"cauchi\"; did you mean \"cauchy\"? (allowed: rlc, cauchy, rlc16, lt, semi-random-lt, rs-fft)"
+            Err("unknown code \"cauchi\"; did you mean \"cauchy\"? (allowed: rlc, cauchy, rlc16, lt, semi-random-lt, raptorq, rs-fft)"
                 .into())
         );
         // As near as `rlc`, which would be more than a typing error away.

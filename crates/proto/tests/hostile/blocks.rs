@@ -50,7 +50,7 @@ fn repairs_of_sparse_codes_cost_what_they_hold() {
 fn repairs_that_contradict_each_other_end_the_connection() {
     let id = RepairId { first: SourceId(0), count: 100, key: 0 };
     let sparse = Code::SemiRandomLt { degree: 17 };
-    let contradictions = [sparse, Code::Rlc, Code::RsFft].map(|code| {
+    let contradictions = [sparse, Code::Rlc, Code::RsFft, Code::RaptorQ].map(|code| {
         [
             (code, Code::SemiRandomLt { degree: 18 }, id, 100),
             (code, Code::Rlc16, id, 100),

@@ -61,9 +61,8 @@ impl Trace for Resends {
 #[test]
 fn every_byte_arrives_and_no_source_symbol_is_sent_again_unless_the_path_is_silent() {
     let under = |code| Profile { code, ..rcdp(84) };
-    for profile in
-        [rcdp(84), rcdp(3), under(Code::Rlc16), under(Code::RsFft), under(Code::Cauchy), rcdp_basic(84), rcdp_basic(20)]
-    {
+    let codes = [Code::Rlc, Code::Rlc16, Code::RsFft, Code::Cauchy].map(under);
+    for profile in [rcdp(84), rcdp(3), rcdp_basic(84), rcdp_basic(20)].into_iter().chain(codes) {
         for loss in ["0%", "5%", "20%", "gilbert:10%,6"] {
             let resends = Arc::<Resends>::default();
             let mut trial = trial(profile, loss, 4_000_000);

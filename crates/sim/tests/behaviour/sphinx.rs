@@ -57,7 +57,9 @@ fn goodput_on_a_link_that_marks() {
 #[test]
 fn every_code_carries_every_byte_under_both_forms() {
     for form in [sphinx(64), SPHINX_PRINTED] {
-        for code in [Code::SemiRandomLt { degree: 17 }, LT, Code::Cauchy, Code::Rlc, Code::Rlc16, Code::RsFft] {
+        for code in
+            [Code::SemiRandomLt { degree: 17 }, LT, Code::Cauchy, Code::Rlc, Code::Rlc16, Code::RsFft, Code::RaptorQ]
+        {
             let stats = sent(&trial(Profile { code, ..form }, papers_link("50mbit", "gilbert:15%,3"), 3_000_000));
             assert_eq!(stats.packets.source == 0, !code.is_systematic(), "{code:?} {stats:?}");
             assert!(stats.packets.repair > 0, "{code:?}");

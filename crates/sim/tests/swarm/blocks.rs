@@ -61,9 +61,10 @@ pub fn choose_rcdp(draw: &mut Draw, trial: &mut Trial, in_flight: f64) {
     for config in [&mut trial.near, &mut trial.far] {
         if draw.chance(0.33) {
             let symbols = 1 + draw.below(300) as u16;
-            let code = match draw.below(5) {
+            let code = match draw.below(6) {
                 0 => Code::Rlc16,
                 1 => Code::RsFft,
+                3 => Code::RaptorQ,
                 2 if symbols < 255 => Code::Cauchy,
                 _ => Code::Rlc,
             };

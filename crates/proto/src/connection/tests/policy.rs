@@ -37,7 +37,7 @@ fn a_policy_is_taken_once_and_only_with_codes_that_the_peer_decodes() {
 fn a_hostile_policy_changes_nothing_and_ends_nothing() {
     let long = "generations rlc16 block:".to_owned() + &"9".repeat(200);
     for text in
-        ["", "sliding rlc every:1.001", "generations raptorq block:32,8", "sliding rlc every:5\n", "\u{1b}[2J", &long]
+        ["", "sliding rlc every:1.001", "generations raptor block:32,8", "sliding rlc every:5\n", "\u{1b}[2J", &long]
     {
         // Only the first text is read; a later one cannot try again.
         let us = told(Config::default(), Parameters::default(), &[text, "sliding rlc every:5"]);
