@@ -13,6 +13,7 @@ use std::time::Duration;
 use tidewire_proto::Time;
 use tidewire_proto::connection::{Received, Transmit};
 
+use crate::arrival::Arrivals;
 use crate::clock::Timer;
 use crate::mail::Mail;
 use crate::shared::{Shared, State};
@@ -35,6 +36,7 @@ pub(crate) struct Driver {
     socket: Socket,
     timer: Timer,
     inbox: Inbox,
+    arrivals: Arrivals,
     /// Set if there are other shards.
     mail: Option<Mail>,
     workers: Workers,
@@ -71,12 +73,14 @@ impl Driver {
     ) -> io::Result<Self> {
         let largest = usize::from(largest);
         let out = vec![0; largest * socket.max_segments(largest)];
+        let arrivals = Arrivals::new(&shared.clock);
         Ok(Self {
             workers: Workers::start(workers, &shared)?,
             shared,
             socket,
             timer,
             inbox: Inbox::new(),
+            arrivals,
             mail,
             receive_from: Time::ZERO,
             pending: None,
@@ -126,12 +130,13 @@ impl Driver {
             return false;
         }
         let Poll::Ready(received) = self.socket.poll_receive(cx, &mut self.inbox) else { return false };
-        let at = self.shared.clock.now();
+        let now = self.arrivals.begin(&self.shared.clock);
         if received.is_err() {
-            self.receive_from = at + RECEIVE_PAUSE;
+            self.receive_from = now + RECEIVE_PAUSE;
             return false;
         }
         for train in self.inbox.trains() {
+            let at = self.arrivals.at(train.stamp);
             let mut state = self.shared.lock();
             for datagram in train.datagrams {
                 let received = Received { at, from: train.from, to: train.to, ecn: train.ecn, datagram };

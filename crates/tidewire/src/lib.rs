@@ -82,6 +82,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::exhaustive_enums)]
 
+mod arrival;
 mod clock;
 mod connection;
 mod driver;

@@ -8,7 +8,8 @@ use crate::path::Ecn;
 /// A received datagram.
 #[derive(Debug)]
 pub struct Received<'a> {
-    /// When the datagram was received, not when the driver woke up.
+    /// When the datagram was received, not when the driver woke up. It may lie before other times that the
+    /// endpoint was given, but not before that of an earlier datagram.
     pub at: Time,
     /// The source address.
     pub from: SocketAddr,

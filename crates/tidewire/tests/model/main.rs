@@ -7,6 +7,8 @@
 //! priorities, with a fixed number of runs; `TIDEWIRE_QUICK=1` runs a tenth.
 
 #[allow(dead_code, unreachable_pub, reason = "the model uses a part of what the crate exports")]
+#[path = "../../src/arrival.rs"]
+mod arrival;
 #[path = "../../src/connection.rs"]
 mod connection;
 #[allow(dead_code, reason = "the model uses a part of it")]
