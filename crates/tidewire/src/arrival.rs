@@ -3,7 +3,8 @@
 //! The kernel stamps a datagram when it takes it from the network, by the clock of the day. A driver may
 //! read the datagram many milliseconds later, because its task waited for other tasks. [`Arrivals`] turns the
 //! stamp into a time of the monotonic clock by the age of the datagram. The driver calls it for each message
-//! of a batch. Invariant: times never decrease and never lie in the future, whatever the clock of the day does.
+//! of a batch. Invariant: times never decrease and never lie in the future, whatever the clock of the day
+//! does.
 
 use std::time::{Duration, SystemTime};
 

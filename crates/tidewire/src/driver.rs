@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tidewire_proto::Time;
-use tidewire_proto::connection::{Received, Transmit};
+use tidewire_proto::connection::{Received, Transmit, WakeReason};
 
 use crate::arrival::Arrivals;
 use crate::clock::Timer;
@@ -52,8 +52,8 @@ pub(crate) struct Driver {
 enum Round {
     /// There is more to do.
     More,
-    /// Nothing to do before this time.
-    Until(Time),
+    /// Nothing to do before this time. If it is exact, the task shall wake neither later nor much earlier.
+    Until { at: Time, is_exact: bool },
     /// Nothing will ever be left to do.
     Over,
 }
@@ -106,12 +106,13 @@ impl Driver {
             self.wake.drain(..).for_each(Waker::wake);
             match round {
                 Round::Over => return Poll::Ready(()),
-                Round::Until(at) if !received => {
-                    if self.timer.poll(cx, at).is_pending() {
+                Round::Until { at, is_exact } if !received => {
+                    let waited = if is_exact { self.timer.poll_exactly(cx, at) } else { self.timer.poll(cx, at) };
+                    if waited.is_pending() {
                         return Poll::Pending;
                     }
                 }
-                Round::Until(_) | Round::More => {}
+                Round::Until { .. } | Round::More => {}
             }
         }
         cx.waker().wake_by_ref();
@@ -198,10 +199,12 @@ impl Driver {
                 return Round::Over;
             }
         }
-        let due = state.endpoint.poll_timeout().map_or(Time::NEVER, |(at, _)| at);
+        let timeout = state.endpoint.poll_timeout();
+        let due = timeout.map_or(Time::NEVER, |(at, _)| at);
         state.sleep(cx.waker(), due);
         let due = if self.receive_from > now { due.min(self.receive_from) } else { due };
-        Round::Until(due.max(now + LEAST_SLEEP))
+        let is_exact = timeout.is_some_and(|(at, reason)| at == due && reason == WakeReason::Train);
+        Round::Until { at: due.max(now + LEAST_SLEEP), is_exact }
     }
 
     /// Called when the socket is full. The task is woken when it has room. Timers can wait until then,
@@ -211,7 +214,7 @@ impl Driver {
         self.workers.feed(|| state.endpoint.poll_job());
         state.hand_out(&self.shared, self.shared.clock.now(), &mut self.wake);
         state.sleep(cx.waker(), Time::ZERO);
-        Round::Until(Time::NEVER)
+        Round::Until { at: Time::NEVER, is_exact: false }
     }
 }
 

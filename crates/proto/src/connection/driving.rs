@@ -46,6 +46,9 @@ pub enum WakeReason {
     Handshake,
     /// The pacer allows the next packet.
     Pace,
+    /// The pacer allows the next packet of a packet train, or the next train. The peer measures the train, so
+    /// the driver should be exact.
+    Train,
     /// Bytes were held back long enough to share a packet.
     Coalesce,
     /// FEEDBACK is due.

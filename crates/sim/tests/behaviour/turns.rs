@@ -2,6 +2,7 @@
 //! which they arrived, which lies before times that the endpoint knew already.
 
 use tidewire_proto::config::Config;
+use tidewire_proto::connection::WakeReason;
 use tidewire_proto::rate::RateControl;
 use tidewire_sim::load::Load;
 use tidewire_sim::pair::Pair;
@@ -32,5 +33,26 @@ fn ends_that_look_late_measure_what_the_link_does() {
             let least = pair.endpoint(End::Near).connection(handle).expect("alive").stats().rtt.least;
             assert!(least >= RTT && least < RTT + Duration::from_millis(1), "{rate}, {loss}: {least:?}");
         }
+    }
+}
+
+/// A driver learns that it should be exact where packets leave in trains, and only there.
+#[test]
+fn trains_alone_ask_for_exact_times() {
+    for (rate, trains) in [("train", true), ("bbr", false), ("fixed:20mbit", false)] {
+        let config = Config::builder().rate_control(rate.parse().expect("a name")).build().expect("in range");
+        let mut pair = Pair::new(config.clone(), config, &link(&[]), 3);
+        let mut load = Load::new(&[Flow::bulk(End::Near, BYTES)], 3);
+        pair.connect(&mut load);
+        let (mut exact, mut paced) = (0, 0);
+        for millis in 200..400 {
+            pair.run(&mut load, tidewire_proto::Time::from_millis(millis), |_| false);
+            match pair.endpoint(End::Near).poll_timeout() {
+                Some((_, WakeReason::Train)) => exact += 1,
+                Some((_, WakeReason::Pace)) => paced += 1,
+                _ => {}
+            }
+        }
+        assert_eq!((exact > 0, paced > 0), (trains, !trains), "{rate}: {exact} and {paced}");
     }
 }
