@@ -13,7 +13,9 @@
 //!    [`handle_timeout`](endpoint::Endpoint::handle_timeout).
 //!
 //! If [`config::Config::workers`] is above 0, it also runs what
-//! [`poll_job`](endpoint::Endpoint::poll_job) returns, on any thread. Times must not go backwards.
+//! [`poll_job`](endpoint::Endpoint::poll_job) returns, on any thread. Times must not go backwards, with one
+//! exception: a datagram has the time at which it arrived, which may lie
+//! before other times that the endpoint was given, but not before that of an earlier datagram.
 //!
 //! Two endpoints in one loop, over a link of 10 ms that loses every tenth datagram:
 //!

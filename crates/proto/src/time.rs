@@ -2,8 +2,8 @@
 //!
 //! Everything in this crate takes `now` as an argument of type [`Time`]; nothing reads a clock. A driver maps
 //! its monotonic clock onto it (the runtime crate), or invents it (the simulator), and a run is replayable
-//! from its seed and its inputs. `Time` never goes backwards within one connection; the wall clock plays no
-//! part.
+//! from its seed and its inputs. The wall clock plays no part. Within one connection `Time` never goes
+//! backwards, but for datagrams: each has the time of its arrival, and a driver may be late.
 
 use core::ops::{Add, AddAssign, Sub};
 use core::time::Duration;

@@ -5,7 +5,8 @@
 //! Without a trace each place that would report costs one branch.
 //!
 //! Invariants: a trace sees every packet once as sent, and then once as acknowledged or lost; a packet that
-//! was declared lost and arrives after all is acknowledged too. Times never go backwards within a connection.
+//! was declared lost and arrives after all is acknowledged too. The time of what a datagram caused is
+//! that of its arrival. A driver that is late may have recorded later times before.
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -24,7 +25,7 @@ use crate::redundancy::Planned;
 /// The endpoint calls it while it handles a datagram, a timer or a call of the application, so it must return
 /// quickly and must not call the endpoint.
 pub trait Trace: fmt::Debug + Send + Sync {
-    /// Called once for each event, in order of time.
+    /// Called once for each event, in the order in which the connection handles them.
     fn record(&self, now: Time, connection: ConnectionHandle, event: &TraceEvent);
 }
 

@@ -109,6 +109,14 @@ struct Moves {
     done: u16,
 }
 
+/// Datagrams that are handed over more than once.
+struct Copying {
+    /// Number of copies of each datagram.
+    copies: usize,
+    /// Address of an attacker that sends the far end a copy of every datagram.
+    thief: Option<SocketAddr>,
+}
+
 /// Two endpoints and their link; see the module.
 pub struct Pair {
     now: Time,
@@ -125,13 +133,12 @@ pub struct Pair {
     counted: Counted,
     /// Steps since the clock last moved.
     steps: u32,
-    /// Number of copies of each datagram that are handed over.
-    copies: usize,
+    copying: Copying,
     ledger: Ledger,
-    /// Address of an attacker that sends the far end a copy of every datagram.
-    thief: Option<SocketAddr>,
     /// Delays of coding jobs, if they are not immediate.
     jobs: Option<Jobs>,
+    /// Both ends look at socket and timers only at multiples of this, if they are busy.
+    turns: Option<Duration>,
 }
 
 impl fmt::Debug for Pair {
@@ -181,10 +188,10 @@ impl Pair {
             exchanged: Exchanged::default(),
             counted: Counted::default(),
             steps: 0,
-            copies: 1,
+            copying: Copying { copies: 1, thief: None },
             ledger: Ledger::default(),
-            thief: None,
             jobs: None,
+            turns: None,
         }
     }
 
@@ -210,14 +217,14 @@ impl Pair {
 
     /// Hands over every datagram this many times in a row, in addition to copies made by the link.
     pub fn copies(&mut self, copies: usize) {
-        self.copies = copies;
+        self.copying.copies = copies;
     }
 
     /// From now on an attacker sends the far end a copy of each datagram of the near end, from the attacker's
     /// own address. Half of the copies arrive before the original, half after it. Datagrams to the attacker
     /// are dropped.
     pub fn copied_by(&mut self, thief: Option<SocketAddr>) {
-        self.thief = thief;
+        self.copying.thief = thief;
     }
 
     /// From now on the result of each coding job arrives after a random time of at most `most`. Without this
@@ -286,6 +293,13 @@ impl Pair {
         self.side(end).asleep_until = until;
     }
 
+    /// From now on both ends look at socket and timers only every `turn`, as on busy hosts. Applications act
+    /// and datagrams leave first in a turn. Then the ends handle the datagrams that arrived since the turn
+    /// before, each with its time of arrival.
+    pub fn take_turns(&mut self, turn: Duration) {
+        self.turns = Some(turn);
+    }
+
     /// Looks at `end` in the next step, because it was changed from outside.
     pub fn wake(&mut self, end: End) {
         self.side(end).wakes = Some(self.now);
@@ -338,7 +352,8 @@ impl Pair {
         let jobs = self.jobs.as_ref().and_then(Jobs::poll_timeout);
         let next = [self.link.poll_timeout(), near, far, jobs].into_iter().flatten().min()?;
         // If nothing else happens, a change of address has no effect.
-        Some(self.rebinding.next.map_or(next, |(_, at)| at.min(next)))
+        let next = self.rebinding.next.map_or(next, |(_, at)| at.min(next));
+        Some(self.turns.map_or(next, |turn| Time(next.0.next_multiple_of(turn.as_nanos() as u64))))
     }
 
     /// Handles everything that happens at `now`.
@@ -348,6 +363,9 @@ impl Pair {
             self.rebind_every(Some(rebinding));
         }
         for end in [End::Near, End::Far] {
+            if self.turns.is_some() {
+                self.settle(end, application);
+            }
             let mut touched = self.deliver(end);
             touched |= self.take_results(end);
             let now = self.now;
@@ -396,13 +414,13 @@ impl Pair {
                 }
                 side.endpoint.handle_datagram(Received { at, from, to: None, ecn, datagram });
             };
-            let thief = self.thief.filter(|_| end == End::Far);
+            let thief = self.copying.thief.filter(|_| end == End::Far);
             // A bit of the tag is as random as a coin.
             let first = bytes.last().is_some_and(|byte| byte & 1 == 1);
             if let Some(thief) = thief.filter(|_| first) {
                 hand(thief, &mut bytes.clone());
             }
-            for _ in 1..self.copies {
+            for _ in 1..self.copying.copies {
                 hand(from, &mut bytes.clone());
             }
             if let Some(thief) = thief.filter(|_| !first) {

@@ -3,7 +3,8 @@
 //! The timer is tokio's, which has a resolution of one millisecond, while packets are due every few hundred
 //! microseconds. The pacer lets a late driver catch up by 2 ms, so the driver sends two or three packets at a
 //! time. A kernel timer (timerfd) in its place gave the same rate and delay for twice the CPU time, because
-//! each packet then woke the driver (25 and 100 Mbit/s, 60 ms, 2 cores).
+//! each packet then woke the driver (25 and 100 Mbit/s, 60 ms, 2 cores). It is used for packet trains, whose
+//! pace the peer measures (docs/rcdp.md, "Pacing").
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,9 +14,12 @@ use std::time::{Duration, Instant};
 use tidewire_proto::Time;
 use tokio::time::Sleep;
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use crate::alarm::Alarm;
+
 /// Nothing in the protocol waits longer than this. It keeps a time that never comes within the range of a
 /// clock.
-const LONGEST: Duration = Duration::from_secs(3_600);
+pub(crate) const LONGEST: Duration = Duration::from_secs(3_600);
 
 /// Monotonic time since the endpoint was created.
 #[derive(Clone, Copy, Debug)]
@@ -39,12 +43,29 @@ pub(crate) struct Timer {
     clock: Clock,
     sleep: Pin<Box<Sleep>>,
     set: Time,
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    alarm: Alarm,
 }
 
 impl Timer {
     /// Needs a runtime with time enabled.
     pub fn new(clock: Clock) -> Self {
-        Self { clock, sleep: Box::pin(tokio::time::sleep(LONGEST)), set: Time::NEVER }
+        Self {
+            clock,
+            sleep: Box::pin(tokio::time::sleep(LONGEST)),
+            set: Time::NEVER,
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            alarm: Alarm::default(),
+        }
+    }
+
+    /// Like [`Self::poll`], by a timer of the kernel where there is one.
+    pub fn poll_exactly(&mut self, cx: &mut Context<'_>, at: Time) -> Poll<()> {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        if let Some(polled) = self.alarm.poll(cx, &self.clock, at) {
+            return polled;
+        }
+        self.poll(cx, at)
     }
 
     /// Ready once `at` has passed; otherwise the task is woken at that time.

@@ -11,8 +11,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tidewire_proto::Time;
-use tidewire_proto::connection::{Received, Transmit};
+use tidewire_proto::connection::{Received, Transmit, WakeReason};
 
+use crate::arrival::Arrivals;
 use crate::clock::Timer;
 use crate::mail::Mail;
 use crate::shared::{Shared, State};
@@ -35,6 +36,7 @@ pub(crate) struct Driver {
     socket: Socket,
     timer: Timer,
     inbox: Inbox,
+    arrivals: Arrivals,
     /// Set if there are other shards.
     mail: Option<Mail>,
     workers: Workers,
@@ -50,8 +52,8 @@ pub(crate) struct Driver {
 enum Round {
     /// There is more to do.
     More,
-    /// Nothing to do before this time.
-    Until(Time),
+    /// Nothing to do before this time. If it is exact, the task shall wake neither later nor much earlier.
+    Until { at: Time, is_exact: bool },
     /// Nothing will ever be left to do.
     Over,
 }
@@ -71,12 +73,14 @@ impl Driver {
     ) -> io::Result<Self> {
         let largest = usize::from(largest);
         let out = vec![0; largest * socket.max_segments(largest)];
+        let arrivals = Arrivals::new(&shared.clock);
         Ok(Self {
             workers: Workers::start(workers, &shared)?,
             shared,
             socket,
             timer,
             inbox: Inbox::new(),
+            arrivals,
             mail,
             receive_from: Time::ZERO,
             pending: None,
@@ -102,12 +106,13 @@ impl Driver {
             self.wake.drain(..).for_each(Waker::wake);
             match round {
                 Round::Over => return Poll::Ready(()),
-                Round::Until(at) if !received => {
-                    if self.timer.poll(cx, at).is_pending() {
+                Round::Until { at, is_exact } if !received => {
+                    let waited = if is_exact { self.timer.poll_exactly(cx, at) } else { self.timer.poll(cx, at) };
+                    if waited.is_pending() {
                         return Poll::Pending;
                     }
                 }
-                Round::Until(_) | Round::More => {}
+                Round::Until { .. } | Round::More => {}
             }
         }
         cx.waker().wake_by_ref();
@@ -126,12 +131,13 @@ impl Driver {
             return false;
         }
         let Poll::Ready(received) = self.socket.poll_receive(cx, &mut self.inbox) else { return false };
-        let at = self.shared.clock.now();
+        let now = self.arrivals.begin(&self.shared.clock);
         if received.is_err() {
-            self.receive_from = at + RECEIVE_PAUSE;
+            self.receive_from = now + RECEIVE_PAUSE;
             return false;
         }
         for train in self.inbox.trains() {
+            let at = self.arrivals.at(train.stamp);
             let mut state = self.shared.lock();
             for datagram in train.datagrams {
                 let received = Received { at, from: train.from, to: train.to, ecn: train.ecn, datagram };
@@ -193,10 +199,12 @@ impl Driver {
                 return Round::Over;
             }
         }
-        let due = state.endpoint.poll_timeout().map_or(Time::NEVER, |(at, _)| at);
+        let timeout = state.endpoint.poll_timeout();
+        let due = timeout.map_or(Time::NEVER, |(at, _)| at);
         state.sleep(cx.waker(), due);
         let due = if self.receive_from > now { due.min(self.receive_from) } else { due };
-        Round::Until(due.max(now + LEAST_SLEEP))
+        let is_exact = timeout.is_some_and(|(at, reason)| at == due && reason == WakeReason::Train);
+        Round::Until { at: due.max(now + LEAST_SLEEP), is_exact }
     }
 
     /// Called when the socket is full. The task is woken when it has room. Timers can wait until then,
@@ -206,7 +214,7 @@ impl Driver {
         self.workers.feed(|| state.endpoint.poll_job());
         state.hand_out(&self.shared, self.shared.clock.now(), &mut self.wake);
         state.sleep(cx.waker(), Time::ZERO);
-        Round::Until(Time::NEVER)
+        Round::Until { at: Time::NEVER, is_exact: false }
     }
 }
 

@@ -82,6 +82,9 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::exhaustive_enums)]
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod alarm;
+mod arrival;
 mod clock;
 mod connection;
 mod driver;

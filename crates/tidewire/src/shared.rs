@@ -275,7 +275,8 @@ impl State {
     fn driver_if_needed(&mut self, handle: ConnectionHandle, wrote: bool) -> Option<Waker> {
         self.driver.as_ref()?;
         let (at, reason) = self.endpoint.connection_mut(handle)?.poll_timeout()?;
-        let needed = at < self.due || (wrote && !matches!(reason, WakeReason::Pace | WakeReason::Coalesce));
+        let needed =
+            at < self.due || (wrote && !matches!(reason, WakeReason::Pace | WakeReason::Train | WakeReason::Coalesce));
         if needed { self.driver.take() } else { None }
     }
 

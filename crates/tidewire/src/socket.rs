@@ -1,18 +1,29 @@
-//! The UDP socket: many datagrams per system call, each with its ECN mark.
+//! The UDP socket: many datagrams per system call, each with its ECN mark and, on Linux, its time of arrival.
 //!
 //! Only the driver calls it, from one task. A datagram that cannot be sent is lost, as it could be anywhere
 //! on its way. The caller learns whether it was too long, and sends the next. The driver waits only for a
 //! full buffer of the socket.
 
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, UdpSocketState};
+use quinn_udp::{BATCH_SIZE, EcnCodepoint, UdpSocketState};
 use tidewire_proto::connection::{SendFailure, Transmit};
 use tidewire_proto::path::Ecn;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod messages;
+#[cfg(any(test, not(any(target_os = "linux", target_os = "android"))))]
+mod portable;
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use messages as system;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+use portable as system;
 
 /// Size of each socket buffer that we ask for. A burst of 4 MiB is 30 ms at 1 Gbit/s.
 const SOCKET_BUFFER: usize = 4 << 20;
@@ -87,6 +98,7 @@ impl Socket {
         socket.bind(&address.into())?;
         let io = UdpSocket::from_std(socket.into())?;
         let state = UdpSocketState::new((&io).into())?;
+        system::ask_for_times(&io);
         let wildcard = address.ip().is_unspecified();
         Ok(Self {
             io,
@@ -148,15 +160,16 @@ impl Socket {
         loop {
             ready!(self.io.poll_recv_ready(cx))?;
             let received = self.io.try_io(Interest::READABLE, || {
-                let mut slices = inbox.buffers.each_mut().map(|buffer| IoSliceMut::new(buffer));
-                self.state.recv((&self.io).into(), &mut slices, &mut inbox.meta)
+                let Inbox { buffers, meta, receiver, filled, .. } = inbox;
+                receiver.receive(&self.io, &self.state, buffers, meta, filled)
             });
             match received {
-                Ok(filled) => {
-                    inbox.filled = filled;
-                    return Poll::Ready(Ok(()));
+                Ok(()) => return Poll::Ready(Ok(())),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if inbox.filled > 0 {
+                        return Poll::Ready(Ok(()));
+                    }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
@@ -199,10 +212,30 @@ fn mark(codepoint: EcnCodepoint) -> Ecn {
 /// used cost nothing.
 pub(crate) struct Inbox {
     buffers: [Box<[u8]>; BATCH_SIZE],
-    meta: [RecvMeta; BATCH_SIZE],
+    meta: [Meta; BATCH_SIZE],
+    receiver: system::Receiver,
     filled: usize,
     /// Whether to report the address that a datagram was sent to.
     tell_address: bool,
+}
+
+/// What the kernel says about the contents of a buffer.
+#[derive(Clone, Copy, Debug)]
+struct Meta {
+    from: SocketAddr,
+    to: Option<IpAddr>,
+    ecn: Option<EcnCodepoint>,
+    len: usize,
+    /// Length of each datagram but the last.
+    stride: usize,
+    stamp: Option<Duration>,
+}
+
+impl Default for Meta {
+    fn default() -> Self {
+        let from = (Ipv6Addr::UNSPECIFIED, 0).into();
+        Self { from, to: None, ecn: None, len: 0, stride: 0, stamp: None }
+    }
 }
 
 /// Datagrams of one sender that arrived together.
@@ -212,6 +245,8 @@ pub(crate) struct Train<'a> {
     /// The local address that they were sent to, if the socket accepts several.
     pub to: Option<IpAddr>,
     pub ecn: Option<Ecn>,
+    /// When the kernel took them from the network, as time since 1970.
+    pub stamp: Option<Duration>,
     pub datagrams: std::slice::ChunksMut<'a, u8>,
 }
 
@@ -219,7 +254,8 @@ impl Inbox {
     pub fn new() -> Self {
         Self {
             buffers: std::array::from_fn(|_| vec![0; LARGEST].into_boxed_slice()),
-            meta: [RecvMeta::default(); BATCH_SIZE],
+            meta: [Meta::default(); BATCH_SIZE],
+            receiver: system::Receiver::new(),
             filled: 0,
             tell_address: false,
         }
@@ -229,9 +265,10 @@ impl Inbox {
     pub fn trains(&mut self) -> impl Iterator<Item = Train<'_>> {
         let tell_address = self.tell_address;
         self.buffers.iter_mut().zip(&self.meta).take(self.filled).map(move |(buffer, meta)| Train {
-            from: meta.addr,
-            to: meta.dst_ip.filter(|_| tell_address),
+            from: meta.from,
+            to: meta.to.filter(|_| tell_address),
             ecn: meta.ecn.map(mark),
+            stamp: meta.stamp,
             datagrams: buffer[..meta.len].chunks_mut(meta.stride.max(1)),
         })
     }
@@ -241,41 +278,112 @@ impl Inbox {
 mod tests {
     use super::*;
     use std::future::poll_fn;
+    use std::time::SystemTime;
 
-    async fn exchange(transmit: &Transmit, bytes: &[u8], from: &Socket, to: &Socket) -> Vec<(Option<Ecn>, Vec<u8>)> {
+    /// A datagram as it came: its mark, its stamp and its bytes.
+    type Came = (Option<Ecn>, Option<Duration>, Vec<u8>);
+
+    /// Sends and receives through the sockets.
+    async fn exchange(transmit: &Transmit, bytes: &[u8], from: &Socket, to: &Socket) -> Vec<Came> {
         assert_eq!(poll_fn(|cx| from.poll_send(cx, transmit, bytes)).await, Ok(()));
         let (mut inbox, mut received) = (Inbox::new(), Vec::new());
-        while received.iter().map(|(_, datagram): &(_, Vec<u8>)| datagram.len()).sum::<usize>() < bytes.len() {
+        while total(&received) < bytes.len() {
             poll_fn(|cx| to.poll_receive(cx, &mut inbox)).await.expect("receives");
             for train in inbox.trains() {
-                received.extend(train.datagrams.map(|datagram| (train.ecn, datagram.to_vec())));
+                received.extend(train.datagrams.map(|datagram| (train.ecn, train.stamp, datagram.to_vec())));
             }
         }
         received
     }
 
-    #[tokio::test]
-    #[cfg(target_os = "linux")]
-    async fn marks_and_borders_of_datagrams_survive() {
-        let bytes: Vec<u8> = (0..3_100_u16).map(|n| n as u8).collect();
-        for (host, via) in
-            [("127.0.0.1", "127.0.0.1"), ("[::1]", "[::1]"), ("[::]", "[::1]"), ("[::]", "[::ffff:127.0.0.1]")]
-        {
+    /// Sends through the sockets and receives as systems other than Linux do.
+    async fn exchange_portably(transmit: &Transmit, bytes: &[u8], from: &Socket, to: &Socket) -> Vec<Came> {
+        assert_eq!(poll_fn(|cx| from.poll_send(cx, transmit, bytes)).await, Ok(()));
+        let (mut inbox, mut receiver, mut received) = (Inbox::new(), portable::Receiver::new(), Vec::new());
+        // A time would take the space of the mark.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        messages::refuse_times(&to.io);
+        while total(&received) < bytes.len() {
+            to.io.readable().await.expect("open");
+            let Inbox { buffers, meta, filled, .. } = &mut inbox;
+            let got = to.io.try_io(Interest::READABLE, || receiver.receive(&to.io, &to.state, buffers, meta, filled));
+            if got.is_ok() {
+                for train in inbox.trains() {
+                    received.extend(train.datagrams.map(|datagram| (train.ecn, train.stamp, datagram.to_vec())));
+                }
+            }
+        }
+        received
+    }
+
+    fn total(received: &[Came]) -> usize {
+        received.iter().map(|(.., datagram)| datagram.len()).sum()
+    }
+
+    /// Pairs of sockets of all kinds, and the address of the second.
+    fn pairs() -> impl Iterator<Item = (Socket, Socket, SocketAddr)> {
+        let kinds = [("127.0.0.1", "127.0.0.1"), ("[::1]", "[::1]"), ("[::]", "[::1]"), ("[::]", "[::ffff:127.0.0.1]")];
+        let any = ("0.0.0.0", "127.0.0.1");
+        kinds.into_iter().chain([any]).filter_map(|(host, via)| {
             let bind = || Socket::bind(format!("{host}:0").parse().expect("an address"));
             let (Ok(from), Ok(to)) = (bind(), bind()) else {
                 println!("skipped: no IPv6 here");
-                continue;
+                return None;
             };
-            assert!(from.max_segments(1_000) >= 4, "Linux segments UDP since 4.18");
             let port = to.local_addr().expect("bound").port();
-            let destination = format!("{via}:{port}").parse().expect("an address");
+            Some((from, to, format!("{via}:{port}").parse().expect("an address")))
+        })
+    }
+
+    #[tokio::test]
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    async fn marks_times_and_borders_of_datagrams_survive() {
+        let bytes: Vec<u8> = (0..3_100_u16).map(|n| n as u8).collect();
+        let today = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+        for (from, to, destination) in pairs() {
+            assert!(from.max_segments(1_000) >= 4, "Linux segments UDP since 4.18");
+            // A call with all control messages after one without: none gets less space.
             for ecn in [None, Some(Ecn::Ect0), Some(Ecn::Ect1), Some(Ecn::Ce)] {
                 let transmit = Transmit { destination, source: None, ecn, len: bytes.len(), segment_size: Some(1_000) };
-                let (marks, datagrams): (Vec<_>, Vec<_>) =
-                    exchange(&transmit, &bytes, &from, &to).await.into_iter().unzip();
-                assert_eq!(marks, [ecn; 4], "{host} via {via}");
-                assert!(datagrams.iter().eq(bytes.chunks(1_000)), "{host} via {via}");
+                let began = today();
+                let came = exchange(&transmit, &bytes, &from, &to).await;
+                assert!(came.iter().map(|(.., datagram)| &datagram[..]).eq(bytes.chunks(1_000)), "{destination}");
+                for (mark, stamp, _) in came {
+                    assert_eq!(mark, ecn, "{destination}");
+                    // The kernel may count in coarser steps than the clock.
+                    let stamp = stamp.expect("a time");
+                    assert!(stamp + Duration::from_millis(1) >= began && stamp <= today(), "{destination}: {stamp:?}");
+                }
+                let came = exchange_portably(&transmit, &bytes, &from, &to).await;
+                assert!(came.iter().map(|(.., datagram)| &datagram[..]).eq(bytes.chunks(1_000)), "{destination}");
+                assert!(came.iter().all(|&(mark, stamp, _)| mark == ecn && stamp.is_none()), "{destination}");
+                system::ask_for_times(&to.io);
             }
+        }
+    }
+
+    #[tokio::test]
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    async fn many_messages_come_in_one_call_each_with_its_own_mark_and_address() {
+        for (from, to, destination) in pairs() {
+            let marks = [Some(Ecn::Ect0), None, Some(Ecn::Ce), Some(Ecn::Ect1)];
+            for (n, &ecn) in marks.iter().enumerate() {
+                let transmit = Transmit { destination, source: None, ecn, len: 1, segment_size: None };
+                assert_eq!(poll_fn(|cx| from.poll_send(cx, &transmit, &[n as u8])).await, Ok(()));
+            }
+            let mut inbox = Inbox::new();
+            poll_fn(|cx| to.poll_receive(cx, &mut inbox)).await.expect("receives");
+            let sender = from.local_addr().expect("bound").port();
+            let mut came = Vec::new();
+            for train in inbox.trains() {
+                assert_eq!((train.from.ip(), train.from.port()), (destination.ip(), sender));
+                assert_eq!(train.to, to.wildcard.then_some(destination.ip()));
+                came.extend(train.datagrams.map(|datagram| (train.ecn, datagram.to_vec())));
+            }
+            let sent = marks.iter().enumerate().map(|(n, &ecn)| (ecn, vec![n as u8]));
+            assert_eq!(came, sent.collect::<Vec<_>>(), "{destination}");
+            // The call has found the socket empty and says so without another.
+            assert!(poll_fn(|cx| Poll::Ready(to.poll_receive(cx, &mut inbox).is_pending())).await);
         }
     }
 
@@ -288,6 +396,9 @@ mod tests {
         let refused = poll_fn(|cx| from.poll_send(cx, &transmit, b"x")).await;
         assert_eq!(refused, Err(SendFailure::Other), "IPv6 from an IPv4 socket");
         let transmit = Transmit { destination: to.local_addr().expect("bound"), ..transmit };
-        assert_eq!(exchange(&transmit, b"y", &from, &to).await, [(None, b"y".to_vec())]);
+        let came = exchange(&transmit, b"y", &from, &to).await;
+        assert_eq!(came.into_iter().map(|(mark, _, bytes)| (mark, bytes)).collect::<Vec<_>>(), [(None, b"y".to_vec())]);
+        let came = exchange_portably(&transmit, b"z", &from, &to).await;
+        assert_eq!(came, [(None, None, b"z".to_vec())]);
     }
 }

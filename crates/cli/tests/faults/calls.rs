@@ -229,7 +229,7 @@ const OFTEN: &str = "2+7";
 fn e9_errors_of_the_socket_cost_no_byte() {
     let Some(stage) = Stage::new() else { return };
     let sends = ["EPERM", "ENOBUFS", "EMSGSIZE", "ENETUNREACH"].map(|error| ("sendmsg", error));
-    let receives = ["EINTR", "ENOMEM", "ECONNREFUSED"].map(|error| ("recvmmsg", error));
+    let receives = ["EINTR", "ENOMEM", "ECONNREFUSED"].map(|error| ("recvmsg", error));
     for (index, (call, error)) in sends.into_iter().chain(receives).enumerate() {
         // Quick runs inject each error at one end only.
         let ends = if quick() { &[[Sender, Receiver][index % 2]][..] } else { &[Sender, Receiver] };

@@ -8,7 +8,8 @@ use crate::path::Ecn;
 /// A received datagram.
 #[derive(Debug)]
 pub struct Received<'a> {
-    /// When the datagram was received, not when the driver woke up.
+    /// When the datagram was received, not when the driver woke up. It may lie before other times that the
+    /// endpoint was given, but not before that of an earlier datagram.
     pub at: Time,
     /// The source address.
     pub from: SocketAddr,
@@ -45,6 +46,9 @@ pub enum WakeReason {
     Handshake,
     /// The pacer allows the next packet.
     Pace,
+    /// The pacer allows the next packet of a packet train, or the next train. The peer measures the train, so
+    /// the driver should be exact.
+    Train,
     /// Bytes were held back long enough to share a packet.
     Coalesce,
     /// FEEDBACK is due.

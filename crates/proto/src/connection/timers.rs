@@ -209,7 +209,8 @@ impl Connection {
             let later = |at: Time| Some(at).filter(|&at| at > asked);
             let open = self.path.pacer.due();
             if self.lanes.has_work() {
-                arm(later(open), WakeReason::Pace);
+                let paced = self.path.rate.train().map_or(WakeReason::Pace, |_| WakeReason::Train);
+                arm(later(open), paced);
             }
             arm(self.held_until().and_then(|at| later(at.max(open))), WakeReason::Coalesce);
             arm(self.path.mtu.next_probe().and_then(|at| later(at.max(open))), WakeReason::PacketSize);

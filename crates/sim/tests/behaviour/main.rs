@@ -24,6 +24,7 @@ mod steps;
 mod streams;
 mod target;
 mod trace;
+mod turns;
 mod video;
 
 use core::time::Duration;

@@ -45,6 +45,10 @@ impl Timer {
         Self(clock)
     }
 
+    pub(crate) fn poll_exactly(&mut self, cx: &mut Context<'_>, at: Time) -> Poll<()> {
+        self.poll(cx, at)
+    }
+
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, at: Time) -> Poll<()> {
         if at <= self.0.now() {
             return Poll::Ready(());

@@ -6,6 +6,8 @@
 //! shuttle's word of a deadlock and the schedule that replays it. The orders are random, half of them by
 //! priorities, with a fixed number of runs; `TIDEWIRE_QUICK=1` runs a tenth.
 
+#[path = "../../src/arrival.rs"]
+mod arrival;
 #[allow(dead_code, unreachable_pub, reason = "the model uses a part of what the crate exports")]
 #[path = "../../src/connection.rs"]
 mod connection;

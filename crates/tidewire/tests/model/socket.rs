@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use shuttle::sync::{Arc, Mutex};
 use tidewire_proto::connection::{SendFailure, Transmit};
@@ -114,6 +115,7 @@ pub(crate) struct Train<'a> {
     pub from: SocketAddr,
     pub to: Option<IpAddr>,
     pub ecn: Option<Ecn>,
+    pub stamp: Option<Duration>,
     pub datagrams: std::slice::ChunksMut<'a, u8>,
 }
 
@@ -125,7 +127,7 @@ impl Inbox {
     pub(crate) fn trains(&mut self) -> impl Iterator<Item = Train<'_>> {
         self.0.iter_mut().map(|(from, datagram)| {
             let whole = datagram.len().max(1);
-            Train { from: *from, to: None, ecn: None, datagrams: datagram.chunks_mut(whole) }
+            Train { from: *from, to: None, ecn: None, stamp: None, datagrams: datagram.chunks_mut(whole) }
         })
     }
 }
