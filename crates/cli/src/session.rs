@@ -3,10 +3,12 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use tidewire::{CloseCode, Config, ConnectError, Connection, Credentials, Endpoint, PublicKey, Stats};
 use tidewire_lab::distribution::{Distribution, milliseconds};
+use tokio::sync::watch;
 
 use crate::exit::{Exit, Failure, OrExit};
 use crate::link::Link;
@@ -143,15 +145,38 @@ pub async fn close(endpoint: &Endpoint) {
     let _ = tokio::time::timeout(CLOSE_WAIT, endpoint.close()).await;
 }
 
-/// Runs `job` until it ends, or until Ctrl-C or a request to terminate, which drops it.
+/// Runs `job` until it ends, or until Ctrl-C or a request to terminate, which drops it. A request that came
+/// after the first call of this function counts for all later ones, so none is lost between two jobs.
 ///
 /// # Errors
 /// The failure of the job, or [`Exit::Sigint`].
 pub async fn unless_interrupted<T>(job: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let mut interrupted = INTERRUPTED.get_or_init(heed_interrupts).clone();
+    let interrupted = async move {
+        if interrupted.wait_for(|interrupted| *interrupted).await.is_err() {
+            // Without handlers, the signals end the process anyway.
+            std::future::pending().await
+        }
+    };
     tokio::select! {
         ended = job => ended,
-        () = interrupted() => Err(Failure::message(Exit::Sigint, "interrupted")),
+        () = interrupted => Err(Failure::message(Exit::Sigint, "interrupted")),
     }
+}
+
+/// Whether this process was asked to end.
+static INTERRUPTED: OnceLock<watch::Receiver<bool>> = OnceLock::new();
+
+/// Begins to listen to Ctrl-C and to requests to terminate.
+fn heed_interrupts() -> watch::Receiver<bool> {
+    let (tell, told) = watch::channel(false);
+    let requested = requested_to_end();
+    tokio::spawn(async move {
+        if requested.await.is_some() {
+            tell.send_replace(true);
+        }
+    });
+    told
 }
 
 /// For a job that only Ctrl-C ends: Ctrl-C then needs no message, since the exit code tells it.
@@ -162,26 +187,23 @@ pub fn quietly(ended: Result<(), Failure>) -> Result<(), Failure> {
     ended.map_err(|failure| if failure.exit == Exit::Sigint { Failure::reported(Exit::Sigint) } else { failure })
 }
 
-/// Waits for Ctrl-C or a request to terminate.
+/// Registers for Ctrl-C and requests to terminate, and waits for one. `None` if the system refuses.
 #[cfg(unix)]
-async fn interrupted() {
+fn requested_to_end() -> impl Future<Output = Option<()>> {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        // Without handlers, these signals end the process anyway.
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+    let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    async move {
+        let (Ok(mut interrupt), Ok(mut terminate)) = signals else { return None };
+        tokio::select! {
+            received = interrupt.recv() => received,
+            received = terminate.recv() => received,
+        }
     }
 }
 
 #[cfg(not(unix))]
-async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await
-    }
+async fn requested_to_end() -> Option<()> {
+    tokio::signal::ctrl_c().await.ok()
 }
 
 /// Returns the in-order delays of the symbols delivered at this end.
