@@ -190,7 +190,7 @@ pub enum Frame<'a> {
         /// The initiator's first message or the responder's second; at most 256 bytes (`MAX_NOISE`).
         message: &'a [u8],
     },
-    /// This packet number and those after it, this many in all, form a train; 2 to [`MAX_TRAIN`].
+    /// This packet number and those after it, this many in all, form a train; 2 to 1,024.
     Train(u16),
     /// Arrival times of a train.
     TrainReport(TrainReport),
