@@ -37,7 +37,11 @@ fn answer(mut client: TcpStream) -> std::io::Result<()> {
 
 /// Asks for `length` bytes with a body of `sent` bytes. The answer must be the one to exactly this body.
 pub fn exchange(address: &str, sent: usize, length: usize) {
-    let mut client = TcpStream::connect(address).unwrap();
+    exchange_over(TcpStream::connect(address).unwrap(), sent, length);
+}
+
+/// The same over a connection that is there.
+pub fn exchange_over(mut client: TcpStream, sent: usize, length: usize) {
     let body: Vec<u8> = (0..sent).map(|n| (n ^ length) as u8).collect();
     write!(client, "{length}\r\n").unwrap();
     client.write_all(&body).unwrap();
