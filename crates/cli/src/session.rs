@@ -154,6 +154,18 @@ pub async fn unless_interrupted<T>(job: impl Future<Output = Result<T, Failure>>
     }
 }
 
+/// The same for a job that a hang-up ends too. The system's own reaction to it would leave the peer without
+/// a CLOSE.
+///
+/// # Errors
+/// The failure of the job, or [`Exit::Sigint`].
+pub async fn unless_hung_up<T>(job: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::select! {
+        ended = unless_interrupted(job) => ended,
+        () = hung_up() => Err(Failure::message(Exit::Sigint, "interrupted by a hang-up")),
+    }
+}
+
 /// For a job that only Ctrl-C ends: Ctrl-C then needs no message, since the exit code tells it.
 ///
 /// # Errors
@@ -182,6 +194,16 @@ async fn interrupted() {
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending().await
     }
+}
+
+/// Waits for a hang-up of the terminal, or of the program that reads this one.
+async fn hung_up() {
+    #[cfg(unix)]
+    if let Ok(mut hang_up) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()) {
+        hang_up.recv().await;
+        return;
+    }
+    std::future::pending().await
 }
 
 /// Returns the in-order delays of the symbols delivered at this end.

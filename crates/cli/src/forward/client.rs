@@ -79,6 +79,10 @@ impl Client {
         for forward in &wanted.local {
             check(&live.connection, &forward.target).await?;
         }
+        // A port of `-D` has no target to ask about. An answer shows that the far side forwards.
+        if wanted.local.is_empty() && wanted.remote.is_empty() {
+            drained(&live.connection).await.map_err(|error| refused("-D", error))?;
+        }
         let remote = Arc::new(Remote::new(&wanted.remote, &self.console));
         let opened = remote.open_all(&live.connection).await?;
         let mut tasks = JoinSet::new();
@@ -184,6 +188,15 @@ async fn check(connection: &Connection, target: &Target) -> Result<(), Failure> 
     ready.map_err(|error| refused(target, error))
 }
 
+/// Waits until all TCP connections of CONNECT streams have ended in order at the far side.
+///
+/// # Errors
+/// The [`Answer`] if one has not; the error of the stream.
+pub(super) async fn drained(connection: &Connection) -> io::Result<()> {
+    let answer = ask(connection, &Request::Drain).await?;
+    if answer.is_ready() { Ok(()) } else { Err(io::Error::other(answer)) }
+}
+
 /// The failure for an answer, or for a stream that ended before it. `what` was asked for.
 pub(super) fn refused(what: impl Display, error: io::Error) -> Failure {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Answer>()) {
@@ -194,7 +207,7 @@ pub(super) fn refused(what: impl Display, error: io::Error) -> Failure {
 }
 
 /// Sends a request on a new stream and waits for the answer.
-pub(super) async fn ask(connection: &Connection, request: &Request) -> io::Result<Answer> {
+async fn ask(connection: &Connection, request: &Request) -> io::Result<Answer> {
     let mut stream = connection.open().await?;
     write_request(&mut stream, request).await?;
     // This may fail, because the far side may have answered already and stopped reading.

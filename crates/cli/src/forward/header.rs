@@ -103,7 +103,10 @@ impl std::fmt::Display for Answer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.code {
             0 => f.write_str("ready"),
-            1 => f.write_str("not allowed at the far side: `tidewire serve` must be started with --allow for it"),
+            1 if self.detail.is_empty() => {
+                f.write_str("not allowed at the far side: `tidewire serve` must be started with --allow for it")
+            }
+            1 => f.write_str("not allowed at the far side"),
             2 => f.write_str("refused by the target"),
             3 => f.write_str("the far side cannot reach it"),
             4 => f.write_str("the far side is of another version"),

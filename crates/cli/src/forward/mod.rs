@@ -32,9 +32,8 @@ use tidewire::{ReadHalf, WriteHalf};
 use self::relay::Relayed;
 use crate::report::Console;
 
-/// Limit of TCP connections carried at once, for the streams that either end opens. More of them wait to be
-/// accepted. Chosen: two processes with the
-/// usual limit of 1,024 open files, with room for everything else.
+/// Limit of TCP connections carried at once that one end accepted. More of them wait to be accepted. Chosen:
+/// half of the usual limit of 1,024 open files.
 pub const MAX_CONNECTIONS: usize = 512;
 /// Limit of ports that the server opens for one client. Chosen: more than a person types.
 pub const MAX_PORTS: usize = 32;

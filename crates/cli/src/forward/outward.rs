@@ -51,9 +51,10 @@ pub(super) async fn end(mut stream: Stream, answer: &Answer) {
 
 /// The words for an answer at the end that gives it.
 pub(super) fn refusal(answer: &Answer) -> String {
-    match answer.is(Code::NotAllowed) {
-        true => format!("no --allow covers it {}", answer.detail).trim_end().to_owned(),
-        false => answer.to_string(),
+    match (answer.is(Code::NotAllowed), answer.detail.as_str()) {
+        (true, "") => "not allowed: no --allow covers it".to_owned(),
+        (true, detail) => format!("not allowed: {detail}"),
+        (false, _) => answer.to_string(),
     }
 }
 
@@ -68,7 +69,7 @@ async fn connect(target: &Target, allowed: &Allowed, share: usize) -> Result<Tcp
         for address in addresses {
             if reach == Reach::OtherHosts && is_private_to_host(address.ip()) {
                 failure =
-                    Answer::new(Code::NotAllowed, format!("its name leads to {}: allow that address", address.ip()));
+                    Answer::new(Code::NotAllowed, format!("its name leads to {}: name that address", address.ip()));
                 continue;
             }
             match sockets::connect(address, share).await {

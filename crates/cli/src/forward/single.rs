@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::abandon;
-use super::client::{ask, refused};
+use super::client::{drained, refused};
 use super::header::{Request, read_answer, write_request};
 use super::target::Target;
 use crate::exit::{Exit, Failure, OrExit};
@@ -50,9 +50,7 @@ pub async fn run(connection: &Connection, target: &Target) -> Result<(), Failure
     both(input(writer, target), output(reader, target)).await?;
     *is_whole = true;
     // A close would overtake bytes that the far side has not written yet.
-    let drained = ask(connection, &Request::Drain).await;
-    let drained = drained.and_then(|answer| if answer.is_ready() { Ok(()) } else { Err(io::Error::other(answer)) });
-    drained.map_err(|error| refused(target, error))
+    drained(connection).await.map_err(|error| refused(target, error))
 }
 
 /// Runs both directions to their ends. A far side that refuses stops reading before its answer is read, so

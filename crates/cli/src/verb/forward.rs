@@ -8,7 +8,7 @@ use crate::keys::{self, Own};
 use crate::link;
 use crate::options::{Coding, Output};
 use crate::report::Console;
-use crate::session::{self, KEEP_ALIVE, unless_interrupted};
+use crate::session::{self, KEEP_ALIVE, unless_hung_up, unless_interrupted};
 
 /// Arguments of `forward`.
 #[derive(Debug, clap::Args)]
@@ -63,7 +63,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
         config.to_builder().keep_alive(Some(KEEP_ALIVE)).max_streams(MAX_STREAMS).build().or_exit(Exit::Other)?;
     let client = Client::new(link, credentials, config, &console);
     let ended = match &args.single {
-        Some(target) => unless_interrupted(client.run_single(target)).await,
+        Some(target) => unless_hung_up(client.run_single(target)).await,
         None => {
             let ports = Ports { local: args.local, socks: args.socks, remote: args.remote };
             unless_interrupted(client.run(&ports)).await

@@ -108,3 +108,24 @@ async fn serve_one(connection: Connection, allowed: Arc<Allowed>, console: Conso
     let bytes = stats.bytes.app_sent + stats.bytes.app_received;
     console.summary(&session::summary(&stats, Role::Both, bytes, begun.elapsed()));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_rule_decides_what_the_other_machine_is_told() {
+        for (allow, option) in [
+            ("[::1]:80", "-L 8080:[::1]:80 'L'"),
+            ("web:*", "-L 8080:web:PORT 'L'"),
+            ("*:443", "-D 1080 'L'"),
+            ("*.example:443", "-D 1080 'L'"),
+            ("listen=8080", "-R 8080:localhost:80 'L'"),
+            ("listen=[::1]:*", "-R [::1]:PORT:localhost:80 'L'"),
+            ("listen=0.0.0.0:80", "-R 0.0.0.0:80:localhost:80 'L'"),
+        ] {
+            let said = what_to_do(&[allow.parse().unwrap(), "other:1".parse().unwrap()], "L");
+            assert!(said.ends_with(option) && said.contains(", other:1;"), "{said}");
+        }
+    }
+}

@@ -151,6 +151,25 @@ fn a_target_that_resets_in_the_middle_resets_the_client() {
     assert_eq!(tcp.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
 }
 
+/// A client that is stopped in the middle of an answer: neither application may take the part for the whole.
+#[test]
+fn a_client_that_is_interrupted_resets_both_ends() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap().to_string();
+    let (_server, link) = serve(&[&target], &[]);
+    let (client, local) = forward(&target, &link);
+    let mut near = TcpStream::connect(&local).unwrap();
+    near.write_all(b"request").unwrap();
+    let mut far = listener.accept().unwrap().0;
+    far.write_all(b"part").unwrap();
+    far.read_exact(&mut [0; 7]).unwrap();
+    near.read_exact(&mut [0; 4]).unwrap();
+    client.interrupt();
+    assert_eq!(near.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(far.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(client.end().0, Some(130));
+}
+
 #[test]
 fn a_server_that_starts_again_is_found_again() {
     let target = start_server();

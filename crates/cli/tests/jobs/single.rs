@@ -2,10 +2,12 @@
 //! them.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::forward::{serve, start_server};
 use crate::process::{Running, lossy_link, tidewire};
@@ -132,6 +134,18 @@ fn a_reader_that_closes_standard_output_resets_the_target() {
     assert_eq!(child.wait().unwrap().code(), Some(7));
 }
 
+/// ssh hangs up on its `ProxyCommand`. The far side learns at once that the connection is over.
+#[test]
+fn a_hang_up_resets_the_target() {
+    let (mut server, mut child, mut tcp) = connected();
+    tcp.write_all(b"part").unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut [0; 4]).unwrap();
+    kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
+    assert_eq!(tcp.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(end(child), (Some(130), Vec::new()));
+    server.wait_for("summary");
+}
+
 /// One command over ssh, with keys and a configuration of its own.
 #[test]
 fn ssh_crosses_as_proxy_command() {
@@ -140,7 +154,7 @@ fn ssh_crosses_as_proxy_command() {
         return;
     }
     if !rustix::process::geteuid().is_root() {
-        println!("SKIPPED: sshd takes other users than its own only as root");
+        eprintln!("SKIPPED: sshd takes other users than its own only as root");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

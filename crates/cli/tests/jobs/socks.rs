@@ -166,12 +166,16 @@ fn a_reset_crosses_in_both_directions() {
 }
 
 #[test]
-fn a_port_for_everybody_is_refused() {
-    let link = format!("tidewire://127.0.0.1:1/#{}", "tws1");
-    let ended = tidewire(&["forward", "-D", "0.0.0.0:1080", &link]).output().unwrap();
+fn a_far_side_that_does_not_forward_ends_the_client() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let mut receiver = Running::start(&["receive", "--json", "--listen", "127.0.0.1:0", "--dir", dir]);
+    let link = receiver.line()["link"].as_str().unwrap().to_owned();
+    let ended = tidewire(&["forward", "-D", "0", &link]).output().unwrap();
     let says = String::from_utf8(ended.stderr).unwrap();
-    assert_eq!(ended.status.code(), Some(2));
-    assert!(says.contains("password") && says.contains("127.0.0.1:PORT"), "{says}");
+    // The other end may close before its answer is read.
+    assert!(matches!(ended.status.code(), Some(1 | 3)), "{says}");
+    assert!(says.contains("must run `tidewire serve`") || says.contains("closed by the peer"), "{says}");
 }
 
 /// A web server with a page, a script that changes it and an image.
@@ -215,7 +219,7 @@ fn answer(mut client: TcpStream) -> std::io::Result<()> {
 pub fn has(program: &str, argument: &str) -> bool {
     let found = Command::new(program).arg(argument).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
     if !found {
-        println!("SKIPPED: there is no {program}");
+        eprintln!("SKIPPED: there is no {program}");
     }
     found
 }
