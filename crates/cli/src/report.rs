@@ -30,12 +30,15 @@ pub enum Event<'a> {
         /// The peer's address.
         peer: String,
     },
-    /// `lab link` waits for datagrams, or `forward` waits for TCP connections.
+    /// `lab link` waits for datagrams, or `forward` or `serve` for TCP connections.
     Listening {
         /// The local address that waits.
         listening: String,
         /// The destination.
         to: String,
+        /// Whether the port is open at the far side (`forward -R`).
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        far: bool,
     },
     /// The reason why the program ends early.
     Error {

@@ -179,6 +179,18 @@ fn heed_interrupts() -> watch::Receiver<bool> {
     told
 }
 
+/// The same for a job that a hang-up ends too. The system's own reaction to it would leave the peer without
+/// a CLOSE.
+///
+/// # Errors
+/// The failure of the job, or [`Exit::Sigint`].
+pub async fn unless_hung_up<T>(job: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::select! {
+        ended = unless_interrupted(job) => ended,
+        () = hung_up() => Err(Failure::message(Exit::Sigint, "interrupted by a hang-up")),
+    }
+}
+
 /// For a job that only Ctrl-C ends: Ctrl-C then needs no message, since the exit code tells it.
 ///
 /// # Errors
@@ -204,6 +216,16 @@ fn requested_to_end() -> impl Future<Output = Option<()>> {
 #[cfg(not(unix))]
 async fn requested_to_end() -> Option<()> {
     tokio::signal::ctrl_c().await.ok()
+}
+
+/// Waits for a hang-up of the terminal, or of the program that reads this one.
+async fn hung_up() {
+    #[cfg(unix)]
+    if let Ok(mut hang_up) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()) {
+        hang_up.recv().await;
+        return;
+    }
+    std::future::pending().await
 }
 
 /// Returns the in-order delays of the symbols delivered at this end.

@@ -66,9 +66,15 @@ fn wrong_options_and_units_end_with_2_and_an_example() {
     refused(&["receive", "--listen", "7700"], &["7700"]);
     refused(&["forward", "-L", "8080:web", &link], &["8080:web", "8080:web.example:80"]);
     refused(&["forward", "-L", "8080:web:80"], &["TIDEWIRE_LINK", "tidewire://"]);
-    refused(&["forward", &link], &["-L"]);
+    refused(&["forward", &link], &["-L", "-D", "-R", "-W"]);
+    refused(&["forward", "-D", "10.0.0.1:1080", &link], &["10.0.0.1:1080", "password", "127.0.0.1:PORT"]);
+    refused(&["forward", "-R", "8080", &link], &["8080", "8080:web.example:80"]);
+    refused(&["forward", "-W", "web", &link], &["web", "HOST:PORT"]);
+    refused(&["forward", "-W", "web:22", "-D", "1080", &link], &["cannot be used with"]);
     refused(&["serve"], &["--allow"]);
     refused(&["serve", "--allow", "web"], &["web", "HOST:PORT"]);
+    refused(&["serve", "--allow", "w*b:80"], &["`w*b:80`", "*.example.com:443"]);
+    refused(&["serve", "--allow", "listen=web:80"], &["`listen=web:80`", "listen=8080"]);
     refused(&["pipe", &link, "--listen", "127.0.0.1:0"], &["cannot be used with"]);
     refused(&["bench"], &["--server"]);
     refused(&["bench", "-s", "--require", "p95<=1ms"], &["cannot be used with"]);

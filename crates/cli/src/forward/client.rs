@@ -1,45 +1,54 @@
-//! The near end: accepts TCP connections and opens a stream for each, over one connection that it makes anew
-//! when it is lost.
+//! The near end: its connection to the far side, which it makes anew when it is lost, and its ports.
+//!
+//! The verb `forward` calls it. [`gate`](super::gate) carries what the ports of `-L` and `-D` accept,
+//! [`remote`](super::remote) what the far side accepts for `-R`.
 
+use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidewire::{Config, Connection, Credentials, Endpoint, Stream};
+use tidewire::{Config, Connection, Credentials, Endpoint};
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
+use super::gate::{Gate, Leads};
 use super::header::{Answer, Request, read_answer, write_request};
-use super::sockets::{self, Port};
-use super::target::{LocalForward, Target};
-use super::{MAX_CONNECTIONS, Relayed, abandon, report, stream_to_tcp, tcp_to_stream};
+use super::remote::{Remote, exit_of};
+use super::sockets::Port;
+use super::target::{PortForward, SocksForward, Target};
+use super::{MAX_CONNECTIONS, single};
 use crate::exit::{Exit, Failure};
 use crate::explain::Watch;
 use crate::link::Link;
 use crate::report::{Console, Event, Summary};
 use crate::session::{self, CUT_OFF, DONE, Role};
 
-/// How long a new TCP connection waits for a lost connection to come back, before it is reset. Chosen:
-/// shorter than what browsers wait for, longer than most outages.
-const OUTAGE_PATIENCE: Duration = Duration::from_secs(10);
 /// Time before the first new attempt to connect. It doubles with each attempt. Chosen: short for a server
 /// that restarts.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// Longest time between attempts. Chosen: one packet in this time for a server that is switched off.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Pause after the system failed to accept a connection, for example because no more files can be opened.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
-
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// A connection to the far side, and its socket.
-struct Live {
+pub(super) struct Live {
     endpoint: Endpoint,
-    connection: Connection,
+    pub(super) connection: Connection,
     begun: Instant,
     _explained: Watch,
+}
+
+/// The ports of a forwarding.
+#[derive(Clone, Debug, Default)]
+pub struct Ports {
+    /// `-L`: ports of this side, and targets of the far side.
+    pub local: Vec<PortForward>,
+    /// `-D`: ports of this side for SOCKS clients.
+    pub socks: Vec<SocksForward>,
+    /// `-R`: ports of the far side, and targets of this side.
+    pub remote: Vec<PortForward>,
 }
 
 /// The near end of a forwarding.
@@ -58,28 +67,35 @@ impl Client {
         Self { link, credentials, config, console: console.clone(), current: watch::Sender::new(None) }
     }
 
-    /// Forwards while it is polled. The first connection must succeed and every target must be allowed.
-    /// Later, it connects again whenever the connection is lost, without a limit of attempts.
+    /// Forwards while it is polled. The first connection must succeed, every target must be allowed, and the
+    /// far side must open its ports. Later, it connects again whenever the connection is lost, without a
+    /// limit of attempts.
     ///
-    /// # Errors
-    /// [`Exit::LocalIo`] if a port is in use, [`Exit::Unreachable`] if nothing answers at first,
-    /// [`Exit::Authentication`] if a target is not allowed.
-    pub async fn run(&self, forwards: &[LocalForward]) -> Result<(), Failure> {
-        let ports = bind(forwards)?;
+    /// # Errors [`Exit::LocalIo`] if a port is in use here or at the far side, [`Exit::Unreachable`] if
+    /// nothing answers at first, [`Exit::Authentication`] if a target or port is not allowed.
+    pub async fn run(&self, wanted: &Ports) -> Result<(), Failure> {
+        let ports = bind(wanted)?;
         let mut live = self.connect().await?;
-        for (_, target) in &ports {
-            check(&live.connection, target).await?;
+        for forward in &wanted.local {
+            check(&live.connection, &forward.target).await?;
         }
-        let mut accepting = JoinSet::new();
+        // A port of `-D` has no target to ask about. An answer shows that the far side forwards.
+        if wanted.local.is_empty() && wanted.remote.is_empty() {
+            drained(&live.connection).await.map_err(|error| refused("-D", error))?;
+        }
+        let remote = Arc::new(Remote::new(&wanted.remote, &self.console));
+        let opened = remote.open_all(&live.connection).await?;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(Arc::clone(&remote).run(live.connection.clone(), opened));
         let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        for (port, target) in &ports {
+        for (port, leads) in &ports {
             port.follow(live.connection.share());
-            let listening = port.address().to_string();
-            self.console.say(&format!("{listening} leads to {target}"));
-            self.console.event(&Event::Listening { listening, to: target.to_string() });
-            let (port, target) = (Arc::clone(port), target.clone());
-            let gate = Gate { current: self.current.subscribe(), port, target, console: self.console.clone() };
-            accepting.spawn(gate.accept(Arc::clone(&room)));
+            let (listening, to) = (port.address().to_string(), leads.to_string());
+            self.console.say(&format!("{listening} leads to {to}"));
+            self.console.event(&Event::Listening { listening, to, far: false });
+            let (current, room) = (self.current.subscribe(), Arc::clone(&room));
+            let gate = Gate { current, port: Arc::clone(port), console: self.console.clone(), room };
+            tasks.spawn(gate.accept(leads.clone()));
         }
         let mut pause = FIRST_PAUSE;
         loop {
@@ -93,10 +109,22 @@ impl Client {
                 pause = FIRST_PAUSE;
             }
             live = self.connect_again(&mut pause).await;
+            tasks.spawn(Arc::clone(&remote).run(live.connection.clone(), remote.none_open()));
             for (port, _) in &ports {
                 port.follow(live.connection.share());
             }
+            // Tasks of lost connections have ended.
+            while tasks.try_join_next().is_some() {}
         }
+    }
+
+    /// Connects, and carries standard input and output to `target` over this one connection.
+    ///
+    /// # Errors
+    /// Those of [`single::run`], and [`Exit::Unreachable`] if nothing answers.
+    pub async fn run_single(&self, target: &Target) -> Result<(), Failure> {
+        let live = self.connect().await?;
+        single::run(&live.connection, target).await
     }
 
     async fn connect(&self) -> Result<Arc<Live>, Failure> {
@@ -140,28 +168,41 @@ impl Live {
     }
 }
 
-fn bind(forwards: &[LocalForward]) -> Result<Vec<(Arc<Port>, Target)>, Failure> {
-    let mut ports = Vec::new();
-    for LocalForward { listen, target } in forwards {
-        let port = Port::listen(*listen).map_err(|error| {
-            Failure::message(Exit::LocalIo, format_args!("cannot listen on {listen}: {error}; try another port"))
+fn bind(wanted: &Ports) -> Result<Vec<(Arc<Port>, Leads)>, Failure> {
+    let local = wanted.local.iter().map(|forward| (forward.listen, Leads::To(forward.target.clone())));
+    let socks = wanted.socks.iter().map(|socks| (socks.0, Leads::Socks));
+    let listen = |(address, leads): (SocketAddr, Leads)| {
+        let port = Port::listen(address).map_err(|error| {
+            Failure::message(Exit::LocalIo, format_args!("cannot listen on {address}: {error}; try another port"))
         })?;
-        ports.push((Arc::new(port), target.clone()));
-    }
-    Ok(ports)
+        Ok((Arc::new(port), leads))
+    };
+    local.chain(socks).map(listen).collect()
 }
 
 /// Asks the far side whether it would connect to a target, so that a mistyped target is an error at the
 /// start.
 async fn check(connection: &Connection, target: &Target) -> Result<(), Failure> {
-    match ask(connection, &Request::Check(target.clone())).await {
-        Ok(answer) if answer.is_ready() => Ok(()),
-        Ok(answer) => {
-            let exit = if answer.is_not_allowed() { Exit::Authentication } else { Exit::Other };
-            Err(Failure::message(exit, format_args!("{target}: {answer}")))
-        }
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(Failure::new(Exit::Other, error)),
-        Err(error) => Err(Failure::new(Exit::Unreachable, error)),
+    let answer = ask(connection, &Request::Check(target.clone())).await;
+    let ready = answer.and_then(|answer| if answer.is_ready() { Ok(()) } else { Err(io::Error::other(answer)) });
+    ready.map_err(|error| refused(target, error))
+}
+
+/// Waits until all TCP connections of CONNECT streams have ended in order at the far side.
+///
+/// # Errors
+/// The [`Answer`] if one has not; the error of the stream.
+pub(super) async fn drained(connection: &Connection) -> io::Result<()> {
+    let answer = ask(connection, &Request::Drain).await?;
+    if answer.is_ready() { Ok(()) } else { Err(io::Error::other(answer)) }
+}
+
+/// The failure for an answer, or for a stream that ended before it. `what` was asked for.
+pub(super) fn refused(what: impl Display, error: io::Error) -> Failure {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<Answer>()) {
+        Some(answer) => Failure::message(exit_of(answer), format_args!("{what}: {answer}")),
+        None if error.kind() == io::ErrorKind::InvalidData => Failure::new(Exit::Other, error),
+        None => Failure::new(Exit::Unreachable, error),
     }
 }
 
@@ -172,91 +213,4 @@ async fn ask(connection: &Connection, request: &Request) -> io::Result<Answer> {
     // This may fail, because the far side may have answered already and stopped reading.
     let _ = stream.shutdown().await;
     read_answer(&mut stream).await
-}
-
-/// One listening port.
-#[derive(Clone)]
-struct Gate {
-    current: watch::Receiver<Option<Arc<Live>>>,
-    port: Arc<Port>,
-    target: Target,
-    console: Console,
-}
-
-impl Gate {
-    /// Accepts TCP connections without end. All gates share `room`.
-    async fn accept(self, room: Arc<Semaphore>) {
-        let mut carrying = JoinSet::new();
-        loop {
-            // Without room, TCP connections wait in the queue of the kernel.
-            let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
-            tokio::select! {
-                accepted = self.port.accept() => match accepted {
-                    Ok((tcp, peer)) => {
-                        carrying.spawn(self.clone().carry(tcp, peer, place));
-                    }
-                    Err(error) => {
-                        self.console.warn(&format!("{}: cannot accept: {error}", self.target));
-                        sleep(ACCEPT_PAUSE).await;
-                    }
-                },
-                Some(_) = carrying.join_next() => {}
-            }
-        }
-    }
-
-    /// Carries one TCP connection, from its acceptance to its end.
-    async fn carry(mut self, mut tcp: TcpStream, peer: SocketAddr, _place: OwnedSemaphorePermit) {
-        sockets::tune(&tcp);
-        let carried = Relayed::default();
-        let failure = self.relay(&mut tcp, &carried).await.err().map(|error| error.to_string());
-        if failure.is_some() {
-            // A reset tells the application that the bytes it received may be incomplete.
-            let _ = tcp.set_zero_linger();
-        }
-        drop(tcp);
-        let target = self.target.to_string();
-        report(&self.console, peer, &target, &carried, failure.as_deref());
-    }
-
-    async fn relay(&mut self, tcp: &mut TcpStream, carried: &Relayed) -> io::Result<()> {
-        let late = "no stream to the far side: the connection is lost, or it carries too many";
-        let late = |_| io::Error::new(io::ErrorKind::TimedOut, late);
-        let stream = timeout(OUTAGE_PATIENCE, self.open()).await.map_err(late)??;
-        let (mut stream_reader, mut stream_writer) = stream.split();
-        let (mut tcp_reader, mut tcp_writer) = tcp.split();
-        let there = async {
-            // The first bytes of the application are sent with the request, and wait at the far side until
-            // the target has accepted.
-            write_request(&mut stream_writer, &Request::Connect(self.target.clone())).await?;
-            let port = &self.port;
-            tcp_to_stream(&mut tcp_reader, &mut stream_writer, &carried.there, |share| port.follow(share)).await
-        };
-        let back = async {
-            let answer = read_answer(&mut stream_reader).await?;
-            if !answer.is_ready() {
-                return Err(io::Error::other(answer));
-            }
-            stream_to_tcp(&mut stream_reader, &mut tcp_writer, &carried.back).await
-        };
-        let both = tokio::try_join!(there, back);
-        if both.is_err() {
-            abandon(&mut stream_reader, &mut stream_writer);
-        }
-        both.map(|_| ())
-    }
-
-    /// Opens a stream over the current connection, or over the next one if that is lost.
-    async fn open(&mut self) -> io::Result<Stream> {
-        loop {
-            let gone = |_| io::Error::from(io::ErrorKind::Interrupted);
-            let live = self.current.wait_for(Option::is_some).await.map_err(gone)?.clone();
-            let Some(live) = live else { continue };
-            match live.connection.open().await {
-                Ok(stream) => return Ok(stream),
-                // The connection has just been lost: wait for the next one.
-                Err(_) => self.current.changed().await.map_err(gone)?,
-            }
-        }
-    }
 }

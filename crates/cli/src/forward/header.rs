@@ -1,10 +1,11 @@
-//! The header of each forwarded stream, in both directions (`docs/forward.md` section 1): the client's
-//! request and the server's answer.
+//! The header of each forwarded stream, in both directions (`docs/forward.md` section 1): the request of the
+//! end that opened it, and the answer of the other.
 //!
 //! A reader allocates nothing for a claimed length, and reads no byte beyond the header, because the
 //! following bytes belong to the TCP connection.
 
 use std::io;
+use std::net::SocketAddr;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -14,28 +15,48 @@ const MAGIC: &[u8; 7] = b"TWFORWD";
 const VERSION: u8 = 1;
 /// Longest body of a request: the fields of this version, and as much again for later versions.
 const MAX_BODY: usize = 512;
-/// Bytes of the fields before the host.
-const FIXED: usize = 4;
+/// Bytes of the fields beside the host: kind, port, length of the host, id.
+const FIXED: usize = 6;
 
 const CHECK: u8 = 1;
 const CONNECT: u8 = 2;
+const LISTEN: u8 = 3;
+const ACCEPTED: u8 = 4;
+const DRAIN: u8 = 5;
 
-/// A client's request for a stream.
+/// The request at the beginning of a stream. Only the server sends [`Request::Accepted`], only the client the
+/// others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Asks whether a target is allowed.
     Check(Target),
     /// Asks for a TCP connection.
     Connect(Target),
+    /// Asks the server to listen.
+    Listen {
+        /// The client's number for the port.
+        id: u16,
+        /// Where to listen. With port 0 the system of the server chooses the port.
+        address: SocketAddr,
+    },
+    /// The server accepted a TCP connection.
+    Accepted {
+        /// The number that the client gave to the port.
+        id: u16,
+        /// The TCP client.
+        peer: SocketAddr,
+    },
+    /// Asks for an answer when all connections of [`Request::Connect`] have ended.
+    Drain,
 }
 
-/// Codes of a server's answer.
+/// Codes of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Code {
-    /// The target is allowed or connected. The bytes of the TCP connection follow.
+    /// The target is allowed or connected, the port is open, or all connections have ended in order.
     Ready = 0,
-    /// The target is not in `--allow`.
+    /// The target or port is not in `--allow`.
     NotAllowed = 1,
     /// The host of the target refused the connection.
     Refused = 2,
@@ -43,14 +64,18 @@ pub enum Code {
     Unreachable = 3,
     /// The request has an unknown version or kind.
     NotUnderstood = 4,
+    /// The port cannot be opened.
+    NotListening = 5,
+    /// A TCP connection was reset, so its target may lack bytes.
+    Reset = 6,
 }
 
-/// A server's answer.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The received code. A code that is not in [`Code`] is a failure of unknown kind.
     pub code: u8,
-    /// The error text of the server's system, at most 255 bytes.
+    /// The error text of the answering system, or the open address after LISTEN; at most 255 bytes.
     pub detail: String,
 }
 
@@ -65,12 +90,12 @@ impl Answer {
 
     /// Whether it is [`Code::Ready`].
     pub fn is_ready(&self) -> bool {
-        self.code == Code::Ready as u8
+        self.is(Code::Ready)
     }
 
-    /// Whether it says that the target is not in `--allow`.
-    pub fn is_not_allowed(&self) -> bool {
-        self.code == Code::NotAllowed as u8
+    /// Whether it has this code.
+    pub fn is(&self, code: Code) -> bool {
+        self.code == code as u8
     }
 }
 
@@ -78,10 +103,15 @@ impl std::fmt::Display for Answer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.code {
             0 => f.write_str("ready"),
-            1 => f.write_str("not allowed at the far side: `tidewire serve` must be started with --allow for it"),
+            1 if self.detail.is_empty() => {
+                f.write_str("not allowed at the far side: `tidewire serve` must be started with --allow for it")
+            }
+            1 => f.write_str("not allowed at the far side"),
             2 => f.write_str("refused by the target"),
             3 => f.write_str("the far side cannot reach it"),
             4 => f.write_str("the far side is of another version"),
+            5 => f.write_str("the far side cannot open the port"),
+            6 => f.write_str("reset by the target, which may lack bytes"),
             other => write!(f, "refused with the unknown code {other}"),
         }?;
         match self.detail.as_str() {
@@ -98,20 +128,23 @@ impl std::error::Error for Answer {}
 /// # Errors
 /// Fails if the stream fails.
 pub async fn write_request(to: &mut (impl AsyncWrite + Unpin), request: &Request) -> io::Result<()> {
-    let (kind, target) = match request {
-        Request::Check(target) => (CHECK, target),
-        Request::Connect(target) => (CONNECT, target),
+    let (kind, port, host, id) = match request {
+        Request::Check(target) => (CHECK, target.port(), target.host().to_owned(), None),
+        Request::Connect(target) => (CONNECT, target.port(), target.host().to_owned(), None),
+        Request::Listen { id, address } => (LISTEN, address.port(), address.ip().to_string(), Some(*id)),
+        Request::Accepted { id, peer } => (ACCEPTED, peer.port(), peer.ip().to_string(), Some(*id)),
+        Request::Drain => (DRAIN, 0, String::new(), None),
     };
-    let (host, port) = (target.host(), target.port());
-    let mut bytes = Vec::with_capacity(MAGIC.len() + 3 + FIXED + host.len());
-    bytes.extend_from_slice(MAGIC);
+    // A host is at most MAX_HOST bytes.
+    let mut body = vec![kind];
+    body.extend_from_slice(&port.to_be_bytes());
+    body.push(host.len() as u8);
+    body.extend_from_slice(host.as_bytes());
+    body.extend(id.into_iter().flat_map(u16::to_be_bytes));
+    let mut bytes = MAGIC.to_vec();
     bytes.push(VERSION);
-    bytes.extend_from_slice(&((FIXED + host.len()) as u16).to_be_bytes());
-    bytes.push(kind);
-    bytes.extend_from_slice(&port.to_be_bytes());
-    // A target's host is at most MAX_HOST bytes.
-    bytes.push(host.len() as u8);
-    bytes.extend_from_slice(host.as_bytes());
+    bytes.extend_from_slice(&(body.len() as u16).to_be_bytes());
+    bytes.extend_from_slice(&body);
     to.write_all(&bytes).await
 }
 
@@ -136,14 +169,20 @@ pub async fn read_request(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Res
     Ok(parse(body).ok_or_else(|| Answer::new(Code::NotUnderstood, "the request is malformed")))
 }
 
-/// Bytes after the host belong to later versions.
+/// Bytes after the fields of a kind belong to later versions.
 fn parse(body: &[u8]) -> Option<Request> {
-    let (&[kind, high, low, length], rest) = body.split_first_chunk::<FIXED>()?;
-    let host = std::str::from_utf8(rest.get(..usize::from(length))?).ok()?;
-    let target = || Target::new(host, u16::from_be_bytes([high, low])).ok();
+    let (&[kind, high, low, length], rest) = body.split_first_chunk()?;
+    let (host, rest) = rest.split_at_checked(usize::from(length))?;
+    let (host, port) = (std::str::from_utf8(host).ok()?, u16::from_be_bytes([high, low]));
+    let target = || Target::new(host, port).ok();
+    let address = || Some(SocketAddr::new(host.parse().ok()?, port));
+    let id = || rest.first_chunk().map(|id| u16::from_be_bytes(*id));
     match kind {
         CHECK => target().map(Request::Check),
         CONNECT => target().map(Request::Connect),
+        LISTEN => Some(Request::Listen { id: id()?, address: address()? }),
+        ACCEPTED => Some(Request::Accepted { id: id()?, peer: address()? }),
+        DRAIN => Some(Request::Drain),
         _ => None,
     }
 }
@@ -198,7 +237,14 @@ mod tests {
     fn what_is_written_is_read_and_nothing_behind_it() {
         let target = |text: &str| text.parse::<Target>().unwrap();
         let long = Target::new(&"a".repeat(MAX_HOST), 65_535).unwrap();
-        for request in [Request::Check(target("[::1]:22")), Request::Connect(long)] {
+        let (listen, peer) = ("0.0.0.0:0".parse().unwrap(), "[2001:db8::1]:65535".parse().unwrap());
+        for request in [
+            Request::Check(target("[::1]:22")),
+            Request::Connect(long),
+            Request::Listen { id: 0x0102, address: listen },
+            Request::Accepted { id: 3, peer },
+            Request::Drain,
+        ] {
             let mut bytes = Vec::new();
             run(write_request(&mut bytes, &request)).unwrap();
             bytes.extend_from_slice(b"GET /");
@@ -223,6 +269,8 @@ mod tests {
             (b"TWFORWD\x01\0\x05\x02\0\0\x01a", "malformed"),
             (b"TWFORWD\x01\0\x05\x02\0\x50\x01\x00", "malformed"),
             (b"TWFORWD\x01\0\x05\x02\0\x50\x02a", "malformed"),
+            (b"TWFORWD\x01\0\x08\x03\0\x50\x03::1\0", "malformed"),
+            (b"TWFORWD\x01\0\x09\x04\0\x50\x03web\0\x01", "malformed"),
         ] {
             let answer = read(bytes).0.unwrap().unwrap_err();
             assert!(answer.detail.contains(says) && !answer.is_ready(), "{answer}");

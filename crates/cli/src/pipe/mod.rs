@@ -4,7 +4,7 @@
 //! sides know that the other side has written all that they read. Invariant: exit code 0 at either side means
 //! that the bytes of both directions arrived and were written.
 
-mod stdio;
+pub(crate) mod stdio;
 
 use std::io;
 use std::time::Duration;
@@ -106,7 +106,7 @@ async fn exchange(connection: &Connection, side: PipeEnd) -> Result<Moved, Failu
 /// Copies standard input to the stream, and returns the number of bytes sent.
 async fn input(mut to: WriteHalf<Stream>) -> Result<u64, Failure> {
     to.write_all(HEAD).await.or_exit(Exit::Unreachable)?;
-    let mut chunks = stdio::input();
+    let mut chunks = stdio::input(BUFFER);
     let mut sent = 0;
     while let Some(chunk) = chunks.recv().await {
         let chunk = chunk.map_err(|error| local("cannot read standard input", &error))?;

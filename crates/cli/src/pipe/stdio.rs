@@ -1,5 +1,5 @@
-//! Standard input and output as channels, each with a thread that blocks on it. [`super::run`] uses one of
-//! each.
+//! Standard input and output as channels, each with a thread that blocks on it. [`super::run`] and
+//! `forward -W` use one of each.
 //!
 //! They are plain threads because a read of a terminal cannot be cancelled. The runtime would wait for such a
 //! read when the job ends otherwise, but the process does not wait for plain threads.
@@ -9,18 +9,16 @@ use std::thread;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::BUFFER;
-
 /// Buffers that wait in a channel: one is filled while the other is sent.
 const DEPTH: usize = 2;
 
-/// Reads standard input until its end or an error.
-pub fn input() -> mpsc::Receiver<io::Result<Vec<u8>>> {
+/// Reads standard input in chunks of at most `size` bytes until its end or an error.
+pub fn input(size: usize) -> mpsc::Receiver<io::Result<Vec<u8>>> {
     let (chunks, receiver) = mpsc::channel(DEPTH);
     thread::spawn(move || {
         let mut stdin = io::stdin().lock();
         loop {
-            let mut buffer = vec![0; BUFFER];
+            let mut buffer = vec![0; size];
             let read = match stdin.read(&mut buffer) {
                 Ok(0) => return,
                 Ok(length) => {

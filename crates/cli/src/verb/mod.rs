@@ -44,9 +44,9 @@ pub enum Command {
     Send(send::Args),
     /// Print a link, and receive files and folders that are sent to it
     Receive(receive::Args),
-    /// Forward local TCP ports through the machine that printed the link, like ssh -L
+    /// Forward TCP ports through the machine that printed the link, like ssh -L, -D, -R and -W
     Forward(forward::Args),
-    /// Print a link, and connect `forward` clients to the allowed targets
+    /// Print a link, connect `forward` clients to the allowed targets, and open the allowed ports for them
     Serve(serve::Args),
     /// Connect standard input and output to those of `pipe` on another machine, like netcat
     Pipe(pipe::Args),
@@ -103,7 +103,7 @@ pub fn main() -> ExitCode {
         }
         Command::Send(args) => with(args.output.console(), |console| block_on(send::run(args, console))),
         Command::Receive(args) => with(args.output.console(), |console| block_on(receive::run(args, console))),
-        Command::Forward(args) => with(args.output.console(), |console| block_on(forward::run(args, console))),
+        Command::Forward(args) => with(args.console(), |console| block_on(forward::run(args, console))),
         Command::Serve(args) => with(args.output.console(), |console| block_on(serve::run(args, console))),
         Command::Pipe(args) => with(args.output.console().beside_data(), |console| block_on(pipe::run(args, console))),
         Command::Bench(args) => with(args.output.console(), |console| block_on(bench::run(*args, console))),

@@ -9,8 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::exit::{Exit, Failure, OrExit};
-use crate::forward::server::{self, Allowed};
-use crate::forward::{MAX_STREAMS, Target};
+use crate::forward::{Allowed, HostPattern, MAX_STREAMS, Rule, server};
 use crate::listen::{self, Listen, Naming};
 use crate::options::{Coding, Output};
 use crate::report::{Console, Event};
@@ -19,10 +18,12 @@ use crate::session::{self, Role, unless_interrupted};
 /// Arguments of `serve`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Target that clients may reach, written exactly as the clients write it. Repeat the option for more
-    /// targets. All other targets are refused
+    /// Target that clients may reach, written exactly as the clients write it. `*` stands for every port, for
+    /// every host but this machine itself, and in *.example.com for every name below it. With
+    /// listen=[ADDR:]PORT, clients may open that port here with `forward -R`. Repeat the option for more. All
+    /// else is refused [example: --allow localhost:80 --allow '*:443' --allow listen=8080]
     #[arg(long, value_name = "HOST:PORT", required = true)]
-    allow: Vec<Target>,
+    allow: Vec<Rule>,
     #[command(flatten)]
     listen: Listen,
     #[command(flatten)]
@@ -42,9 +43,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let config = config.to_builder().max_streams(MAX_STREAMS).build().or_exit(Exit::Other)?;
     let (endpoint, link) = listen::open(args.listen.listen, &args.naming, &config, &console).await?;
     let link = link.reveal();
-    let targets: Vec<_> = args.allow.iter().map(Target::to_string).collect();
-    let (all, one) = (targets.join(", "), &targets[0]);
-    let what = format!("leads to {all}; on the other machine: tidewire forward -L 8080:{one} '{link}'");
+    let what = what_to_do(&args.allow, &link);
     listen::announce(&link, &what, &console);
     let allowed = Arc::new(Allowed::new(args.allow));
     let (stop, mut serving) = (watch::Sender::new(()), JoinSet::new());
@@ -55,6 +54,27 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     while serving.join_next().await.is_some() {}
     session::close(&endpoint).await;
     session::quietly(ended)
+}
+
+/// What is allowed, and how the other machine uses the first rule.
+fn what_to_do(allow: &[Rule], link: &str) -> String {
+    let all: Vec<_> = allow.iter().map(Rule::to_string).collect();
+    let port = |port: &Option<u16>| port.map_or_else(|| "PORT".to_owned(), |port| port.to_string());
+    let option = match allow.first() {
+        Some(Rule::Reach { host: host @ HostPattern::Exactly(_), port: number }) => {
+            format!("-L 8080:{host}:{}", port(number))
+        }
+        Some(Rule::Listen { address, port: number }) => {
+            let address = match address {
+                Some(address) if address.is_ipv6() => format!("[{address}]:"),
+                Some(address) if !address.is_loopback() => format!("{address}:"),
+                _ => String::new(),
+            };
+            format!("-R {address}{}:localhost:80", port(number))
+        }
+        _ => "-D 1080".to_owned(),
+    };
+    format!("allows {}; on the other machine: tidewire forward {option} '{link}'", all.join(", "))
 }
 
 /// Accepts connections while it is polled. Accepted connections are served until `stop` is dropped.
@@ -87,4 +107,25 @@ async fn serve_one(connection: Connection, allowed: Arc<Allowed>, console: Conso
     let stats = connection.stats();
     let bytes = stats.bytes.app_sent + stats.bytes.app_received;
     console.summary(&session::summary(&stats, Role::Both, bytes, begun.elapsed()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_rule_decides_what_the_other_machine_is_told() {
+        for (allow, option) in [
+            ("[::1]:80", "-L 8080:[::1]:80 'L'"),
+            ("web:*", "-L 8080:web:PORT 'L'"),
+            ("*:443", "-D 1080 'L'"),
+            ("*.example:443", "-D 1080 'L'"),
+            ("listen=8080", "-R 8080:localhost:80 'L'"),
+            ("listen=[::1]:*", "-R [::1]:PORT:localhost:80 'L'"),
+            ("listen=0.0.0.0:80", "-R 0.0.0.0:80:localhost:80 'L'"),
+        ] {
+            let said = what_to_do(&[allow.parse().unwrap(), "other:1".parse().unwrap()], "L");
+            assert!(said.ends_with(option) && said.contains(", other:1;"), "{said}");
+        }
+    }
 }

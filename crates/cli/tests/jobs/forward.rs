@@ -37,7 +37,11 @@ fn answer(mut client: TcpStream) -> std::io::Result<()> {
 
 /// Asks for `length` bytes with a body of `sent` bytes. The answer must be the one to exactly this body.
 pub fn exchange(address: &str, sent: usize, length: usize) {
-    let mut client = TcpStream::connect(address).unwrap();
+    exchange_over(TcpStream::connect(address).unwrap(), sent, length);
+}
+
+/// The same over a connection that is there.
+pub fn exchange_over(mut client: TcpStream, sent: usize, length: usize) {
     let body: Vec<u8> = (0..sent).map(|n| (n ^ length) as u8).collect();
     write!(client, "{length}\r\n").unwrap();
     client.write_all(&body).unwrap();
@@ -145,6 +149,25 @@ fn a_target_that_resets_in_the_middle_resets_the_client() {
     tcp.read_exact(&mut [0; 1000]).unwrap();
     tcp.write_all(b"unread").unwrap();
     assert_eq!(tcp.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+}
+
+/// A client that is stopped in the middle of an answer: neither application may take the part for the whole.
+#[test]
+fn a_client_that_is_interrupted_resets_both_ends() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap().to_string();
+    let (_server, link) = serve(&[&target], &[]);
+    let (client, local) = forward(&target, &link);
+    let mut near = TcpStream::connect(&local).unwrap();
+    near.write_all(b"request").unwrap();
+    let mut far = listener.accept().unwrap().0;
+    far.write_all(b"part").unwrap();
+    far.read_exact(&mut [0; 7]).unwrap();
+    near.read_exact(&mut [0; 4]).unwrap();
+    client.interrupt();
+    assert_eq!(near.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(far.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(client.end().0, Some(130));
 }
 
 #[test]

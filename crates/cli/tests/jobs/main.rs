@@ -12,6 +12,9 @@ mod pipe;
 mod probe;
 #[path = "../process/mod.rs"]
 mod process;
+mod reverse;
 #[path = "../schema/mod.rs"]
 mod schema;
+mod single;
+mod socks;
 mod workers;

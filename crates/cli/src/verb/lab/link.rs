@@ -117,7 +117,8 @@ pub async fn run(args: Box<LinkArgs>, console: Console) -> Result<(), Failure> {
     let proxy = Proxy::start(args.listen, target, &config).map_err(|error| {
         Failure::message(Exit::LocalIo, format_args!("cannot listen on {}: {error}; try another --listen", args.listen))
     })?;
-    console.event(&report::Event::Listening { listening: proxy.address().to_string(), to: target.to_string() });
+    let (listening, to) = (proxy.address().to_string(), target.to_string());
+    console.event(&report::Event::Listening { listening, to, far: false });
     console.say(&format!("link from {} to {target}; Ctrl-C ends it", proxy.address()));
     let ended = unless_interrupted(async {
         let mut ticks = tokio::time::interval(REPORT_PERIOD);
