@@ -1,7 +1,7 @@
 //! The near end: its connection to the far side, which it makes anew when it is lost, and its ports.
 //!
-//! The verb `forward` calls it. [`gate`](super::gate) carries what the ports of `-L` and `-D` accept,
-//! [`remote`](super::remote) what the far side accepts for `-R`.
+//! The verb `forward` calls it. `gate` carries what the ports of `-L` and `-D` accept, `remote` what the far
+//! side accepts for `-R`.
 
 use std::fmt::Display;
 use std::io;
