@@ -86,6 +86,7 @@ mod clock;
 mod connection;
 mod driver;
 mod endpoint;
+pub mod link;
 mod log;
 mod mail;
 mod shared;

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tidewire::link::Link;
 use tidewire::{Config, Connection, Credentials, Endpoint, Stream};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -19,7 +20,6 @@ use super::target::{LocalForward, Target};
 use super::{MAX_CONNECTIONS, Relayed, abandon, report, stream_to_tcp, tcp_to_stream};
 use crate::exit::{Exit, Failure};
 use crate::explain::Watch;
-use crate::link::Link;
 use crate::report::{Console, Event, Summary};
 use crate::session::{self, CUT_OFF, DONE, Role};
 
