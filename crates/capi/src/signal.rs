@@ -193,3 +193,55 @@ fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>, deadline: Option<Ins
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_readable(signal: &Signal) -> bool {
+        let state = lock(&signal.state);
+        let mut byte = [0];
+        // Peeking is not stable in std: the byte is taken and put back.
+        let descriptor = state.descriptor.as_ref().unwrap();
+        let found = (&descriptor.shown).read(&mut byte).is_ok();
+        if found {
+            (&descriptor.kept).write_all(&byte).unwrap();
+        }
+        found
+    }
+
+    #[test]
+    fn a_wake_up_between_look_and_show_is_not_lost() {
+        let signal = Signal::default();
+        signal.descriptor().unwrap();
+        assert!(is_readable(&signal), "a new descriptor asks for a look");
+        let seen = signal.count();
+        assert!(signal.show(seen, false));
+        assert!(!is_readable(&signal));
+
+        let seen = signal.count();
+        signal.raise();
+        assert!(!signal.show(seen, false), "cleared in spite of a wake-up");
+        assert!(is_readable(&signal));
+        // What was found ready stays so, whatever came in between.
+        assert!(signal.show(seen, true));
+        assert!(signal.show(signal.count(), false));
+        assert!(!is_readable(&signal));
+    }
+
+    #[test]
+    fn a_wake_up_before_the_sleep_is_not_lost() {
+        let (signal, watcher) = (Signal::default(), Arc::<Watcher>::default());
+        signal.watch(&watcher);
+        let seen = (signal.count(), watcher.count());
+        signal.raise();
+        assert!(signal.sleep(seen.0, None));
+        assert!(watcher.sleep(seen.1, None));
+        signal.unwatch(&watcher);
+        let seen = (signal.count(), watcher.count());
+        signal.raise();
+        assert_eq!(watcher.count(), seen.1);
+        let now = Some(Instant::now());
+        assert!(signal.sleep(seen.0, now) && !signal.sleep(signal.count(), now) && !watcher.sleep(seen.1, now));
+    }
+}
