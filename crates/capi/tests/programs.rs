@@ -29,6 +29,9 @@ fn compile(example: &str, dialect: Dialect) -> Option<PathBuf> {
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let library = std::env::current_exe().expect("the test has a path").with_file_name("libtidewire_capi.a");
+    // The examples are for users, the programs beside this test are not.
+    let source = ["examples", "tests"].map(|folder| root.join(folder).join(format!("{example}.c")));
+    let source = source.iter().find(|source| source.exists()).expect("the program is in the tree");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{example}-{name}-{}", std::process::id()));
     let compiled = Command::new(compiler)
         .args(options)
@@ -36,7 +39,7 @@ fn compile(example: &str, dialect: Dialect) -> Option<PathBuf> {
         .arg("-fno-sanitize-recover=all")
         .arg("-I")
         .arg(root.join("include"))
-        .arg(root.join(format!("examples/{example}.c")))
+        .arg(source)
         // What follows is no source text.
         .args(["-x", "none"])
         .arg(&library)
@@ -127,5 +130,12 @@ fn a_wrong_link_is_an_error_with_words() {
     assert_eq!(client.status.code(), Some(1));
     let words = String::from_utf8_lossy(&client.stderr);
     assert!(words.starts_with("tw_connect: the link has no #SECRET at its end"), "{words}");
+    std::fs::remove_file(program).unwrap();
+}
+
+#[test]
+fn a_child_of_fork_is_refused_and_the_parent_goes_on() {
+    let Some(program) = compile("fork", DIALECTS[0]) else { return };
+    assert_eq!(said(&Command::new(&program).output().unwrap()), "child and parent are well\n");
     std::fs::remove_file(program).unwrap();
 }
