@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tidewire_cli::link::Link;
+use tidewire::link::Link;
 
 fuzz_target!(|text: &str| {
     match text.parse::<Link>() {

@@ -3,9 +3,10 @@
 //!
 //! Developers and `.ci/run` call it through the alias in `.cargo/config.toml`. Every check is a [`Step`] and
 //! can be run alone by its name. All steps run even if one fails, and the exit code is zero only if none
-//! failed. `figures`, `lab`, `loops`, `package`, `swarm` and `soak` are commands and not steps: the first
-//! three measure or repeat for a long time, `package` builds in the profile `release`, the last two use new
-//! seeds in each run. A step installs the tools it needs beyond rustup and cargo (`tools.rs`).
+//! failed. `figures`, `install`, `lab`, `loops`, `package`, `swarm` and `soak` are commands and not steps:
+//! `figures`, `lab` and `loops` measure or repeat for a long time, `install` and `package` build in the
+//! profile `release`, the last two use new seeds in each run. A step installs the tools it needs beyond
+//! rustup and cargo (`tools.rs`).
 
 mod bench;
 mod book;
@@ -16,6 +17,7 @@ mod dependencies;
 mod features;
 mod figures;
 mod fuzz;
+mod install;
 mod lab;
 mod links;
 mod loops;
@@ -67,6 +69,12 @@ const STEPS: &[Step] = &[
     Step { name: "cargo-test", quick: true, about: "unit, integration and simulation tests", run: rust::test },
     Step { name: "doc-test", quick: false, about: "examples in the documentation run", run: rust::doc_test },
     Step {
+        name: "installed",
+        quick: false,
+        about: "the C library is installed, and programs compile by pkg-config and run",
+        run: install::check,
+    },
+    Step {
         name: "tiers",
         quick: false,
         about: "the codec's tests on every kernel this machine has",
@@ -89,6 +97,7 @@ fn main() -> ExitCode {
     if let Some((command, rest)) = arguments.split_first() {
         match command.as_str() {
             "figures" => return figures::main(rest),
+            "install" => return install::main(rest),
             "lab" => return lab::main(rest),
             "loops" => return loops::main(rest),
             "package" => return package::main(rest),
@@ -131,6 +140,7 @@ fn help() -> String {
     text += "cargo xtask check             the quick ones, marked *; tests with TIDEWIRE_QUICK=1\n";
     text += "cargo xtask STEP              one step; `fuzz` takes seconds per target\n";
     text += &format!("cargo xtask figures           {}\n", figures::ABOUT);
+    text += &format!("cargo xtask install           {}\n", install::ABOUT);
     text += &format!("cargo xtask lab               {}\n", lab::ABOUT);
     text += &format!("cargo xtask loops             {}\n", loops::ABOUT);
     text += &format!("cargo xtask package           {}\n", package::ABOUT);

@@ -19,7 +19,7 @@ const CRATES: [&[&str]; 6] = [
     &["tidewire-sim", "tidewire"],
     &["tidewire-lab"],
     &["tidewire-papers"],
-    &["tidewire-cli"],
+    &["tidewire-cli", "tidewire-capi"],
 ];
 
 /// Rooms, the lowest first. A file beside the folders is a room too.

@@ -11,10 +11,10 @@ use std::str::FromStr;
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
+use tidewire::link::{Link, Peer};
 use tidewire::{Credentials, KeyCredentials, PrivateKey, PublicKey, Secret, TextKind};
 
 use crate::exit::{Exit, Failure, OrExit};
-use crate::link::{Link, Peer};
 use crate::report::Console;
 
 /// The credentials option of the verbs that connect.

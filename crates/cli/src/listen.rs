@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
+use tidewire::link::{Link, Peer};
 use tidewire::{Config, Credentials, Endpoint, KeyCredentials, new_secret};
 use tidewire_units::parse_size;
 
 use crate::exit::{Exit, Failure, OrExit};
 use crate::keys::{self, KeyFile};
-use crate::link::{Link, Peer};
 use crate::report::Console;
 
 /// The events of a listener.

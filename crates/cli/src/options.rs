@@ -7,11 +7,11 @@ use std::fmt::{self, Display};
 use std::time::Duration;
 
 use clap::Args;
+use tidewire::link::{Link, LinkError, parse_latency};
 use tidewire::{Code, Config, ConfigError, Profile, RateControl, Redundancy};
 use tidewire_proto::wire::parse_code;
-use tidewire_units::{Probability, Rate, UnitError, parse_duration};
+use tidewire_units::{Probability, Rate, UnitError};
 
-use crate::link::{Link, LinkError};
 use crate::report::Console;
 
 /// Options of coding and rate. The connecting side decides how both sides code, unless the listening side was
@@ -136,15 +136,6 @@ impl From<ConfigError> for CodingError {
 fn profile_help() -> String {
     let lines: Vec<_> = Profile::NAMED.iter().map(|named| format!("{}: {}", named.name, named.summary)).collect();
     format!("Named bundle of the choices below. {} [default: stream]", lines.join("; "))
-}
-
-/// Parses the latency of an option or of a link.
-pub(crate) fn parse_latency(text: &str) -> Result<Duration, String> {
-    let latency = parse_duration(text).map_err(|error| error.to_string())?;
-    if latency < Duration::from_millis(1) {
-        return Err("less than 1 ms is too short for a network; write at least 1ms".into());
-    }
-    Ok(latency)
 }
 
 fn parse_deliver(text: &str) -> Result<Probability, String> {

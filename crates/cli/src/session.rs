@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use tidewire::link::Link;
 use tidewire::{CloseCode, Config, ConnectError, Connection, Credentials, Endpoint, PublicKey, Stats};
 use tidewire_lab::distribution::{Distribution, milliseconds};
 use tokio::sync::watch;
 
 use crate::exit::{Exit, Failure, OrExit};
-use crate::link::Link;
 use crate::progress::Sample;
 use crate::report::{Console, Delay, Packets, Reordering, Rtt, Summary, Symbols};
 use crate::transfer::Outcome;

@@ -180,6 +180,12 @@ impl Connection {
         self.0.share()
     }
 
+    /// Whether the peer has reported that all bytes and ends written to streams of this connection arrived.
+    /// The application of the peer may not have read them yet. False if the connection ended before.
+    pub fn has_delivered(&self) -> bool {
+        self.0.shared.lock().connection(self.0.id).is_some_and(|connection| connection.has_delivered())
+    }
+
     /// The public key that the peer proved to own. `None` if both sides share a secret.
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.0.shared.lock().connection(self.0.id).and_then(|connection| connection.peer_key())

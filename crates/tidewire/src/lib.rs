@@ -89,6 +89,7 @@ mod clock;
 mod connection;
 mod driver;
 mod endpoint;
+pub mod link;
 mod log;
 mod mail;
 mod shared;

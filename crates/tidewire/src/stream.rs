@@ -114,6 +114,29 @@ impl ReadHalf {
         self.ended.get_or_insert(Ended::End);
         self.connection.shared.stop_reader(self.connection.id, self.id, code);
     }
+
+    /// Waits until a read would return at once, with bytes, the end of the stream or an error. Takes nothing.
+    pub fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.ended.is_some() {
+            return Poll::Ready(());
+        }
+        let found = self.connection.shared.poll(
+            self.connection.id,
+            self.id,
+            |connection, _| match connection.chunk(self.id) {
+                Ok(_) | Err(ReadError::UnknownStream) => Some(None),
+                Err(ReadError::Reset(code)) => Some(Some(Ended::Reset(code))),
+                Err(ReadError::Blocked) => None,
+            },
+            |waiting| register(&mut waiting.reader, cx),
+            false,
+        );
+        // The protocol tells a reset only once, so the next read gets it from here.
+        if let Ok(Some(reset)) = ready!(found) {
+            self.ended = Some(reset);
+        }
+        Poll::Ready(())
+    }
 }
 
 impl WriteHalf {

@@ -2,6 +2,10 @@
 
 mod pair;
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+
 use pair::{pair, pseudo_random, within};
 use tidewire::{CloseCode, CloseReason, Config, ConnectionLost, Stream, StreamError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -201,6 +205,66 @@ async fn what_arrived_before_the_end_can_be_read_after_it() {
         assert_eq!(theirs.write(b"x").await.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
         assert_eq!(pair.theirs.accept().await.unwrap_err(), ConnectionLost(reason));
         assert_eq!(pair.theirs.stats().bytes.app_received, 14);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_stream_is_readable_until_its_bytes_and_its_end_are_read() {
+    let pair = pair(Config::default()).await;
+    within(async {
+        let mut ours = pair.ours.open().await.unwrap();
+        ours.write_all(b"ab").await.unwrap();
+        let (mut reader, _writer) = pair.theirs.accept().await.unwrap().split();
+        for byte in [b'a', b'b'] {
+            // Twice, since it takes nothing.
+            poll_fn(|cx| reader.poll_readable(cx)).await;
+            poll_fn(|cx| reader.poll_readable(cx)).await;
+            assert_eq!(reader.read_u8().await.unwrap(), byte);
+        }
+        let mut waiting = pin!(poll_fn(|cx| reader.poll_readable(cx)));
+        assert!(poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).is_pending())).await, "readable without bytes");
+        ours.shutdown().await.unwrap();
+        waiting.await;
+        assert_eq!(reader.read(&mut [0; 8]).await.unwrap(), 0);
+        poll_fn(|cx| reader.poll_readable(cx)).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_reset_that_was_found_by_waiting_is_still_read() {
+    let pair = pair(Config::default()).await;
+    within(async {
+        let mut ours = pair.ours.open().await.unwrap();
+        ours.write_all(b"ab").await.unwrap();
+        let (mut reader, _writer) = pair.theirs.accept().await.unwrap().split();
+        assert_eq!(reader.read(&mut [0; 8]).await.unwrap(), 2);
+        ours.reset(9);
+        poll_fn(|cx| reader.poll_readable(cx)).await;
+        let error = reader.read_u8().await.unwrap_err();
+        assert_eq!(error.downcast::<StreamError>().unwrap(), StreamError::Reset(9));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn delivery_is_known_without_an_answer_of_the_peer() {
+    let pair = pair(Config::default()).await;
+    within(async {
+        assert!(pair.ours.has_delivered());
+        let mut ours = pair.ours.open().await.unwrap();
+        ours.write_all(&[7; 10_000]).await.unwrap();
+        assert!(!pair.ours.has_delivered());
+        ours.shutdown().await.unwrap();
+        while !pair.ours.has_delivered() {
+            tokio::task::yield_now().await;
+        }
+        // The other side reads it although the connection is closed at once.
+        pair.ours.close(CloseCode::Done, "");
+        let mut received = Vec::new();
+        pair.theirs.accept().await.unwrap().read_to_end(&mut received).await.unwrap();
+        assert_eq!(received, [7; 10_000]);
     })
     .await;
 }

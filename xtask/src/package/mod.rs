@@ -122,7 +122,7 @@ fn sums(context: &Context, out: &Path, files: &[&Path]) -> Result<(), String> {
 }
 
 /// The workspace's version, from the package of the command.
-fn version(context: &Context) -> Result<String, String> {
+pub fn version(context: &Context) -> Result<String, String> {
     let id = context.output_of("cargo pkgid --package tidewire-cli")?;
     let version = id.trim().rsplit(['#', '@']).next().filter(|version| version.contains('.'));
     version.map(String::from).ok_or_else(|| format!("no version in `{}`", id.trim()))

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tidewire::link::Link;
 use tidewire::{Config, Connection, Credentials, Endpoint};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Semaphore, watch};
@@ -23,7 +24,6 @@ use super::target::{PortForward, SocksForward, Target};
 use super::{MAX_CONNECTIONS, single};
 use crate::exit::{Exit, Failure};
 use crate::explain::Watch;
-use crate::link::Link;
 use crate::report::{Console, Event, Summary};
 use crate::session::{self, CUT_OFF, DONE, Role};
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use serde::Serialize;
+use tidewire::link::Link;
 use tidewire::{Config, Connection, Credentials, Redundancy};
 use tidewire_lab::distribution::milliseconds;
 use tokio::time::{MissedTickBehavior, interval};
@@ -12,7 +13,6 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::{Phase, Spread, latest_rtt};
 use crate::bench::{Order, client, clock_name};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::link::Link;
 use crate::report::{Console, Summary, rate};
 use crate::session::{self, CUT_OFF, DONE, unless_interrupted};
 

@@ -4,13 +4,15 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use tidewire::link::Link;
 use tidewire::{CloseReason, Config, Connection, Credentials, Endpoint};
 use tokio::time::{sleep, timeout};
 
 use crate::exit::{Exit, Failure, OrExit};
 use crate::explain::Watch;
 use crate::keys::{self, Own};
-use crate::link::{self, LINK_VARIABLE, Link};
+
+use crate::link::{self, LINK_VARIABLE};
 use crate::options::{Coding, Output};
 use crate::progress::{Meter, failed};
 use crate::report::{Console, Event};

@@ -240,6 +240,12 @@ impl Connection {
         self.queue_allowance() * self.symbol_len(STREAMS)
     }
 
+    /// Whether the peer has reported that all bytes and ends that were written to streams arrived. Its
+    /// application may not have read them yet. It says nothing about messages.
+    pub fn has_delivered(&self) -> bool {
+        self.lanes.streams.sender.has_delivered()
+    }
+
     /// Number of symbols that may wait in the lane.
     fn queue_allowance(&self) -> usize {
         let bytes = u128::from(self.pacing()) * QUEUE.as_nanos() / 1_000_000_000;

@@ -365,6 +365,11 @@ impl LaneSender {
         self.ids.base
     }
 
+    /// Whether the peer has reported everything that was ever written to the lane.
+    pub fn has_delivered(&self) -> bool {
+        self.open.is_none() && self.ids.base >= self.window.ids().end
+    }
+
     /// Time since the oldest symbol that the peer may lack was first sent; `None` if the peer lacks nothing.
     /// Ages of minutes wrap around.
     pub fn oldest_age(&self, now: Time) -> Option<Duration> {
