@@ -70,7 +70,7 @@ pub(crate) struct Sent<T> {
 impl<T> Sent<T> {
     /// Whether the packet asks for no acknowledgement and has none.
     fn is_silent(&self) -> bool {
-        !self.elicits && self.fate == Fate::Open
+        !self.elicits && matches!(self.fate, Fate::Open | Fate::Lost { .. })
     }
 
     /// UDP payload of the packet in bytes.
@@ -159,7 +159,7 @@ impl<T: Copy> Flight<T> {
         if fate == Fate::Acked {
             self.skips[index] = self.skips[index].max(1);
         }
-        self.silent -= usize::from(before.is_silent() && fate != Fate::Open);
+        self.silent -= usize::from(before.is_silent() && fate == Fate::Acked);
         if before.fate == Fate::Open && before.elicits {
             self.bytes -= u64::from(before.bytes);
             self.open -= 1;
