@@ -140,7 +140,6 @@ impl Connection {
                 let _ = Frame::TrainReport(report).emit(&mut w);
             }
             elicits |= self.write_feedback(now, number, &mut w).unwrap_or(false);
-            elicits |= !elicits && self.path.flight.needs_ack() && Frame::Ping.emit(&mut w).is_ok();
             if self.scratch.grease.is_multiple_of(GREASE_RATE) {
                 // It may be left out if it does not fit.
                 let _ = write_grease(&mut w, (self.scratch.grease >> 16) as u16, &self.scratch.grease.to_be_bytes());
