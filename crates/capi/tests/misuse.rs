@@ -262,7 +262,7 @@ fn key_pairs_open_what_they_are_listed_for() {
     let (ours, theirs) = (tidewire::PrivateKey::new([3; 32]), tidewire::PrivateKey::new([4; 32]));
     let listener = tw_socket();
     assert_eq!(bind(listener, "127.0.0.1:0"), 0);
-    assert_eq!(set(listener, "private_key", theirs.reveal().as_ref()), 0);
+    assert_eq!(set(listener, "private_key", &theirs.reveal()), 0);
     assert_eq!(tw_listen(listener, 1), TW_EINVAL);
     assert!(last_error().contains("authorized_keys"), "{}", last_error());
     assert_eq!(set(listener, "authorized_keys", &ours.public().to_string()), 0);
@@ -274,7 +274,7 @@ fn key_pairs_open_what_they_are_listed_for() {
     assert_eq!(connect(client, &link), TW_EINVAL);
     assert!(last_error().contains("private_key"), "{}", last_error());
     // That was found before anything was sent, so the socket is as it was.
-    assert_eq!(set(client, "private_key", ours.reveal().as_ref()), 0);
+    assert_eq!(set(client, "private_key", &ours.reveal()), 0);
     assert_eq!((connect(client, &link), send(client, b"x")), (0, 1), "{}", last_error());
     let server = tw_accept(listener);
     assert_eq!(receive(server, &mut [0; 4]), 1);

@@ -30,7 +30,8 @@ fn compile(example: &str, dialect: Dialect) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let library = std::env::current_exe().expect("the test has a path").with_file_name("libtidewire_capi.a");
     // The examples are for users, the programs beside this test are not.
-    let source = ["examples", "tests"].map(|folder| root.join(folder).join(format!("{example}.c")));
+    let folders = [root.join("examples"), root.join("tests"), env!("CARGO_TARGET_TMPDIR").into()];
+    let source = folders.map(|folder| folder.join(format!("{example}.c")));
     let source = source.iter().find(|source| source.exists()).expect("the program is in the tree");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{example}-{name}-{}", std::process::id()));
     let compiled = Command::new(compiler)
@@ -138,4 +139,17 @@ fn a_child_of_fork_is_refused_and_the_parent_goes_on() {
     let Some(program) = compile("fork", DIALECTS[0]) else { return };
     assert_eq!(said(&Command::new(&program).output().unwrap()), "child and parent are well\n");
     std::fs::remove_file(program).unwrap();
+}
+
+#[test]
+fn the_client_of_the_page_is_answered() {
+    let page = include_str!("../../../docs/c-api.md");
+    let text = page.split("```c\n").nth(1).and_then(|rest| rest.split("```").next()).expect("the page has a client");
+    std::fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join("page.c"), text).unwrap();
+    let echo = Dialect { name: "c-page", ..DIALECTS[0] };
+    let (Some(client), Some(server)) = (compile("page", echo), compile("echo", echo)) else { return };
+    let (echoing, link) = start(&server, &["server"]);
+    assert_eq!(said(&Command::new(&client).arg(link).output().unwrap()), "hello\n");
+    expect_quiet_end(echoing);
+    [client, server].into_iter().for_each(|program| std::fs::remove_file(program).unwrap());
 }
