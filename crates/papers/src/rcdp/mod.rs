@@ -110,13 +110,10 @@ fn figure_5(full: bool) -> Vec<Case> {
     cases(points(at), throughput)
 }
 
-fn figure_6(full: bool) -> Vec<Case> {
-    let most: &[u64] = if full { &[400] } else { &[] };
+fn figure_6(_: bool) -> Vec<Case> {
     let at = |rtt| {
         let link = Link { mbit: MBIT, rtt, loss: 0.0 };
-        let sizes = [100, 300, 1_000, 3_000, 10_000, 30_000, 100_000];
-        let sizes = sizes.into_iter().chain(most.iter().map(|mega| mega * 1_000));
-        sizes.map(|kilo| (link, kilo as f64 / 1e3, kilo * 1_000)).collect()
+        [100, 300, 1_000, 3_000, 10_000, 30_000, 100_000].map(|kilo| (link, kilo as f64 / 1e3, kilo * 1_000)).to_vec()
     };
     cases(points(at), throughput)
 }
