@@ -1,8 +1,8 @@
 //! A TCP flow over a link in virtual time: sender, receiver and the link between them.
 //!
-//! Experiments make one [`TcpPair`] for each flow. Several of them, and [`Run`]s of ours, can share the queues
-//! of one link; [`together`] then advances all in the order of events. Invariant: the samples of the window
-//! are at most [`MOST_SAMPLES`], whatever the flow lasts.
+//! Experiments make one [`TcpPair`] for each flow. Several of them, and [`Run`]s of ours, can share the
+//! queues of one link; [`together`] then advances all in the order of events. Invariant: the samples of the
+//! window are at most [`MOST_SAMPLES`], however long the flow lasts.
 
 use core::time::Duration;
 
@@ -18,9 +18,9 @@ use super::{Ack, Receiver, ReceiverStats, Segment, Sender, SenderConfig, SenderS
 pub const MOST_SAMPLES: usize = 1_024;
 /// Time between the first samples. Chosen: below any round trip that is simulated.
 const FIRST_INTERVAL: Duration = Duration::from_millis(10);
-/// Default window of the receiver in bytes: `tcp_rmem`'s usual maximum of 6 MiB, so that the congestion
-/// window limits.
-const RECEIVER_WINDOW: u64 = 6 << 20;
+/// Largest window of the receiver in bytes, by default: what the kernel offered in the lab after ten seconds
+/// at 10 Mbit/s. The congestion window is the smaller one there.
+const RECEIVER_WINDOW: u64 = 2_629_632;
 
 /// A packet on the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +73,9 @@ pub struct Outcome {
 impl TcpPair {
     /// A flow of `source` from the near to the far end of a new link, from `start` on.
     pub fn new(config: SenderConfig, source: Source, link: &DuplexConfig, start: Time) -> Self {
-        let sender = Sender::new(config, source, RECEIVER_WINDOW, start);
-        Self::with(sender, Receiver::new(RECEIVER_WINDOW), link)
+        let receiver = Receiver::new(RECEIVER_WINDOW);
+        let sender = Sender::new(config, source, receiver.window(), start);
+        Self::with(sender, receiver, link)
     }
 
     /// A flow of these two ends.

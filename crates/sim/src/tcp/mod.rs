@@ -23,6 +23,9 @@ mod rto;
 mod sender;
 mod source;
 
+#[cfg(test)]
+mod tests;
+
 use tidewire_proto::Time;
 
 pub use control::{Control, Moment, Reno, Window};

@@ -21,13 +21,17 @@ const QUICK_AFTER_MARK: u32 = 2;
 /// which is 200 ms and a round trip of the handshake; a typical round trip is chosen here.
 const SILENCE: Duration = Duration::from_millis(240);
 
+/// The window that Linux offers at first, with its usual buffers (`tcp_rmem`: 131,072 bytes, half of them for
+/// data).
+pub(super) const FIRST_WINDOW: u64 = 65_536;
+
 /// What a receiver counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReceiverStats {
     /// Bytes delivered in order.
     pub bytes: u64,
-    /// Digest of these bytes: [`content(0, bytes)`](super::content) if each came once, in order and unchanged.
+    /// Digest of these bytes. It is [`content(0, bytes)`](super::content) if each came once and unchanged.
     pub digest: u64,
     /// Segments that had arrived before.
     pub repeated: u64,
@@ -57,7 +61,9 @@ struct Pace {
 /// The receiver; see the module.
 #[derive(Clone, Debug)]
 pub struct Receiver {
+    /// Bytes behind `next` that it has room for, and the most that this grows to.
     window: u64,
+    most: u64,
     next: u64,
     /// Segments behind a gap: their ends and digests by their starts.
     held: BTreeMap<u64, (u64, u64)>,
@@ -70,10 +76,15 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver with room for `window` bytes behind the first missing one. Its application reads at once.
-    pub fn new(window: u64) -> Self {
+    /// A receiver whose window grows up to `most` bytes. Its application reads at once.
+    ///
+    /// Like Linux without SACK it begins with at most 64 KiB, and each byte that arrives in order makes room
+    /// for one more (`tcp_grow_window`; in a trace of the lab the window grew so). Bytes that arrive early do
+    /// not. So a long recovery is bounded by this window.
+    pub fn new(most: u64) -> Self {
         Self {
-            window,
+            window: most.min(FIRST_WINDOW),
+            most,
             next: 0,
             held: BTreeMap::new(),
             echo: Time::ZERO,
@@ -94,9 +105,14 @@ impl Receiver {
         self.next
     }
 
+    /// The present window in bytes.
+    pub fn window(&self) -> u64 {
+        self.window
+    }
+
     /// Takes a segment that arrived.
     pub fn handle_segment(&mut self, now: Time, segment: &Segment) {
-        if segment.start <= self.pace.acked {
+        if segment.start <= self.pace.acked && segment.end() >= self.pace.acked {
             // RFC 7323 section 4.3: the stamp of the first segment that is not acknowledged.
             self.echo = self.echo.max(segment.stamp);
         }
@@ -123,6 +139,7 @@ impl Receiver {
             return;
         }
         self.deliver(segment.end(), segment.digest);
+        self.window = self.most.min(self.window + u64::from(segment.bytes));
         let had_gap = !self.held.is_empty();
         while let Some(first) = self.held.first_entry().filter(|first| *first.key() == self.next) {
             let (end, digest) = first.remove();
