@@ -69,8 +69,8 @@ fn each_byte_arrives_once_under_every_impairment() {
         ];
         let link = link(seed, &settings);
         let mut flow = TcpPair::new(config(&link), Source::Bytes(bytes), &link, Time::ZERO);
-        // Where a fifth is lost in both directions, backoff reaches two minutes. An old segment that comes again
-        // because its ACK was lost does not change the echoed stamp, so that the round trip looks as long.
+        // Where a fifth is lost in both directions, backoff reaches two minutes. An old segment that comes
+        // again because its ACK was lost does not change the echoed stamp, so the round trip looks as long.
         flow.until(Time::ZERO + Duration::from_secs(100_000));
         let outcome = flow.outcome();
         assert!(flow.sender().is_done(), "seed {seed}: {outcome:?}");
