@@ -1,7 +1,7 @@
 //! Compares the simulator's TCP with the kernel's: the same link, the same loss rates, goodput side by side.
 //!
 //! `cargo xtask lab tcp` runs it as root and keeps its table in `docs/networks.md`. Arguments: seconds of a
-//! run, and how many seeds. A ratio outside of 0.9 to 1.1 is marked, and then the exit code is 8.
+//! run, how many seeds, and the congestion control (`reno` or `cubic`). A ratio outside of 0.9 to 1.1 is marked, and then the exit code is 8.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use tidewire_lab::trial::{Traffic, Trial};
 use tidewire_proto::Time;
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::scenario::Scenario;
-use tidewire_sim::tcp::{Ack, Packet, SenderConfig, Source, TcpPair};
+use tidewire_sim::tcp::{Ack, Control, Cubic, Packet, Receiver, Reno, Sender, SenderConfig, Source, TcpPair};
 
 /// Loss rates in percent.
 const LOSSES: [&str; 3] = ["0.1", "1", "3"];
@@ -28,21 +28,23 @@ const RUNS_EACH: u64 = 10;
 fn main() -> anyhow::Result<ExitCode> {
     let number = |index: usize, default| std::env::args().nth(index).map_or(Ok(default), |text| text.parse());
     let (seconds, seeds) = (number(1, 30_u64)?, number(2, 5_u64)?);
+    let control = std::env::args().nth(3).unwrap_or_else(|| "reno".into());
     let time = Duration::from_secs(seconds);
-    println!("| loss | kernel Mbit/s, each seed | mean | simulator, mean and deviation | ratio | |");
-    println!("| --- | --- | --- | --- | --- | --- |");
+    println!("| control | loss | kernel Mbit/s, each seed | mean | simulator, mean and deviation | ratio | |");
+    println!("| --- | --- | --- | --- | --- | --- | --- |");
     let mut holds = true;
     for loss in LOSSES {
-        let kernel: Vec<f64> = (1..=seeds).map(|seed| kernel(&link(loss, seed)?, time)).collect::<Result<_, _>>()?;
+        let kernel: Vec<f64> =
+            (1..=seeds).map(|seed| kernel(&link(loss, seed)?, &control, time)).collect::<Result<_, _>>()?;
         let simulated: Vec<f64> = (1..=seeds * RUNS_EACH)
-            .map(|seed| Ok(simulated(&link(loss, seed)?, time)))
+            .map(|seed| Ok(simulated(&link(loss, seed)?, &control, time)))
             .collect::<anyhow::Result<_>>()?;
         let ratio = mean(&simulated) / mean(&kernel);
         let held = (BOUNDS[0]..=BOUNDS[1]).contains(&ratio);
         holds &= held;
         let each: Vec<String> = kernel.iter().map(|goodput| format!("{:.2}", goodput / 1e6)).collect();
         println!(
-            "| {loss} % | {} | {:.2} | {:.2}, {:.2} | {ratio:.3} | {} |",
+            "| {control} | {loss} % | {} | {:.2} | {:.2}, {:.2} | {ratio:.3} | {} |",
             each.join(" "),
             mean(&kernel) / 1e6,
             mean(&simulated) / 1e6,
@@ -61,13 +63,13 @@ fn link(loss: &str, seed: u64) -> anyhow::Result<DuplexConfig> {
     Ok(Scenario::parse(&text, Path::new("newreno.toml"))?.link)
 }
 
-/// Bits per second of the kernel's reno without SACK.
-fn kernel(link: &DuplexConfig, time: Duration) -> anyhow::Result<f64> {
+/// Bits per second of the kernel's TCP without SACK.
+fn kernel(link: &DuplexConfig, control: &str, time: Duration) -> anyhow::Result<f64> {
     let table = Table::read(None)?;
     let trial = Trial {
         link: link.clone(),
         program: Path::new("tidewire"),
-        peer: table.named("tcp-reno-nosack")?,
+        peer: table.named(&format!("tcp-{control}-nosack"))?,
         load: Traffic::Full,
         record: None,
         time,
@@ -79,9 +81,12 @@ fn kernel(link: &DuplexConfig, time: Duration) -> anyhow::Result<f64> {
 }
 
 /// Bits per second of the simulator's.
-fn simulated(link: &DuplexConfig, time: Duration) -> f64 {
+fn simulated(link: &DuplexConfig, control: &str, time: Duration) -> f64 {
     let config = SenderConfig { handshake: Some(link.rtt()), ..SenderConfig::default() };
-    let mut flow = TcpPair::new(config, Source::Bulk, link, Time::ZERO);
+    let receiver = Receiver::default();
+    let control: Box<dyn Control> = if control == "cubic" { Box::<Cubic>::default() } else { Box::new(Reno) };
+    let sender = Sender::with_control(config, Source::Bulk, receiver.window(), Time::ZERO, control);
+    let mut flow = TcpPair::with(sender, receiver, link);
     // The kernel's SYN and the ACK that ends the handshake: behind them both lose the same packets.
     for _ in 0..HANDSHAKE {
         let ack = Ack { next: 0, window: 0, echo: Time::ZERO, echoes_mark: false };

@@ -23,7 +23,7 @@ const BLOCK: usize = 64 << 10;
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
 /// The congestion control of a host's new connections.
-const PREFERRED: &str = "ipv4/tcp_congestion_control";
+const FIRST_CONTROL: &str = "ipv4/tcp_congestion_control";
 
 /// A running flow.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl TcpFlow {
         let far = hosts.address(End::Far);
         let listener = hosts.inside(End::Far, || TcpListener::bind((far, 0)))??;
         let to = listener.local_addr()?;
-        prefer_control(hosts, control);
+        begin_with_reno(hosts)?;
         let source = hosts.inside(End::Near, || TcpStream::connect(to))?.context("no TCP across the link")?;
         set_control(&source, control)?;
         let (sink, _) = listener.accept()?;
@@ -79,13 +79,12 @@ pub(crate) fn set_control(connection: &TcpStream, control: &str) -> anyhow::Resu
     })
 }
 
-/// Lets connections of the near host begin with `control`, where the kernel allows that.
+/// Lets new connections of the near host begin with Reno, whatever the machine's default is.
 ///
-/// A connection that begins with BBR, the default of some systems, is paced for the rest of its life, also
-/// after its control was changed (`sk_pacing_status`). A host may only prefer what
-/// `tcp_allowed_congestion_control` names on the machine; other controls are set after the handshake.
-pub(crate) fn prefer_control(hosts: &Hosts, control: &str) {
-    let _ = hosts.set(End::Near, PREFERRED, control);
+/// A connection that begins with BBR is paced for the rest of its life, also after its control was changed
+/// (`sk_pacing_status`). Reno is always there and needs no permission.
+pub(crate) fn begin_with_reno(hosts: &Hosts) -> anyhow::Result<()> {
+    hosts.set(End::Near, FIRST_CONTROL, "reno")
 }
 
 /// Writes until the flow is ended.

@@ -25,7 +25,7 @@ use crate::peer::{KernelTcp, Kind, Peer, Surroundings};
 use crate::processes::Processes;
 pub use crate::processes::Usage;
 use crate::records::{Arrival, Emission, Outcome, Way};
-use crate::tcp::{prefer_control, set_control};
+use crate::tcp::{begin_with_reno, set_control};
 
 /// Length of a record on a stream: one packet without headers. Chosen.
 const STREAM_RECORD: usize = 1_200;
@@ -251,7 +251,7 @@ impl Measured {
 
 /// Makes the near host's connections those of `tcp`, as far as a host decides.
 fn prepare(hosts: &Hosts, tcp: &KernelTcp) -> anyhow::Result<()> {
-    prefer_control(hosts, &tcp.control);
+    begin_with_reno(hosts)?;
     if let Some(bytes) = tcp.notsent {
         hosts.set(End::Near, NOTSENT, &bytes.to_string())?;
     }

@@ -1,8 +1,7 @@
 //! How the window grows and shrinks: what Linux calls a congestion control (`struct tcp_congestion_ops`).
 //!
 //! [`Sender`](super::Sender) decides when the window may grow and when it must shrink, and asks a
-//! [`Control`] how far. The trait has one implementation so far, because CUBIC (RFC 9438) is to follow and
-//! differs in these three answers only. Invariant: the window counts segments and is at least 1.
+//! [`Control`] how far. Invariant: the window counts segments and is at least 1.
 
 use core::fmt;
 use core::time::Duration;
@@ -28,8 +27,8 @@ pub struct Window {
 pub struct Moment {
     /// The time.
     pub now: Time,
-    /// Smoothed round trip.
-    pub rtt: Option<Duration>,
+    /// The shortest round trip so far.
+    pub least_rtt: Option<Duration>,
 }
 
 /// A rule for the window.
@@ -38,6 +37,8 @@ pub trait Control: fmt::Debug + Send {
     fn reduced(&mut self, window: &Window) -> u32;
     /// `acked` segments were delivered, and the window limits the sender (`cong_avoid`).
     fn on_acked(&mut self, window: &mut Window, acked: u32, moment: Moment);
+    /// The retransmission timer expired, after [`Self::reduced`] (`set_state`).
+    fn timed_out(&mut self) {}
     /// The window after a reduction from `before` turned out to be wrong (`undo_cwnd`).
     fn undone(&self, window: &Window, before: u32) -> u32 {
         window.segments.max(before)
@@ -104,7 +105,7 @@ mod tests {
 
     #[test]
     fn reno_doubles_then_adds_one_a_window_then_halves() {
-        let moment = Moment { now: Time::ZERO, rtt: None };
+        let moment = Moment { now: Time::ZERO, least_rtt: None };
         let mut window = Window::new(10);
         Reno.on_acked(&mut window, 10, moment);
         assert_eq!(window, Window { segments: 20, threshold: NO_THRESHOLD, credit: 0 });

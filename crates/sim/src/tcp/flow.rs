@@ -18,10 +18,6 @@ use super::{Ack, Receiver, ReceiverStats, Segment, Sender, SenderConfig, SenderS
 pub const MOST_SAMPLES: usize = 1_024;
 /// Time between the first samples. Chosen: below any round trip that is simulated.
 const FIRST_INTERVAL: Duration = Duration::from_millis(10);
-/// Largest window of the receiver in bytes, by default: what the kernel offered in the lab after ten seconds
-/// at 10 Mbit/s. The congestion window is the smaller one there.
-const RECEIVER_WINDOW: u64 = 2_629_632;
-
 /// A packet on the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet {
@@ -73,7 +69,7 @@ pub struct Outcome {
 impl TcpPair {
     /// A flow of `source` from the near to the far end of a new link, from `start` on.
     pub fn new(config: SenderConfig, source: Source, link: &DuplexConfig, start: Time) -> Self {
-        let receiver = Receiver::new(RECEIVER_WINDOW);
+        let receiver = Receiver::default();
         let sender = Sender::new(config, source, receiver.window(), start);
         Self::with(sender, receiver, link)
     }

@@ -1,4 +1,4 @@
-//! One flow of TCP as two state machines: NewReno as Linux runs it without SACK.
+//! One flow of TCP as two state machines: NewReno as Linux runs it without SACK, and CUBIC.
 //!
 //! [`Sender`] and [`Receiver`] take segments and times and give segments. They own neither link nor clock, so
 //! a network of nodes or a tunnel can lie between them. [`TcpPair`] joins both by a
@@ -16,6 +16,7 @@
 
 mod board;
 mod control;
+mod cubic;
 mod flow;
 mod receiver;
 mod recovery;
@@ -29,6 +30,7 @@ mod tests;
 use tidewire_proto::Time;
 
 pub use control::{Control, Moment, Reno, Window};
+pub use cubic::Cubic;
 pub use flow::{MOST_SAMPLES, Outcome, Packet, Sample, TcpPair, together};
 pub use receiver::{Receiver, ReceiverStats};
 pub use recovery::State;

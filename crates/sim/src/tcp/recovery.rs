@@ -265,6 +265,7 @@ impl Sender {
             self.board.reordering = self.board.reordering.min(REORDERING);
         }
         self.episode.frto = self.config.frto && (is_new || self.timer.expired > 0);
+        self.control.timed_out();
         self.episode.state = State::Loss;
         self.episode.high = self.board.next;
         self.episode.tells_reduced = self.config.marks;

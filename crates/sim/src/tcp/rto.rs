@@ -28,16 +28,19 @@ pub(super) struct Rto {
     /// The round trip ends when this byte is acknowledged (`rtt_seq`).
     round_ends: u64,
     timeout: i64,
+    /// The shortest sample.
+    least: Option<Duration>,
 }
 
 impl Rto {
     pub(super) fn new() -> Self {
-        Self { smoothed: None, deviation: 0, largest: 0, variation: 0, round_ends: 0, timeout: RTO_FIRST }
+        Self { smoothed: None, deviation: 0, largest: 0, variation: 0, round_ends: 0, timeout: RTO_FIRST, least: None }
     }
 
     /// Takes a sample of the round trip. All bytes below `acked` are acknowledged, and `next` is sent next.
     /// Ends any backoff (RFC 6298 section 5.7).
     pub(super) fn on_sample(&mut self, sample: Duration, acked: u64, next: u64) {
+        self.least = Some(self.least.map_or(sample, |least| least.min(sample)));
         let sample = i64::try_from(sample.as_nanos()).unwrap_or(RTO_MAX).max(1);
         match self.smoothed {
             None => {
@@ -76,6 +79,11 @@ impl Rto {
     /// The present timeout.
     pub(super) fn timeout(&self) -> Duration {
         Duration::from_nanos(self.timeout.unsigned_abs())
+    }
+
+    /// The shortest round trip; `None` before the first sample.
+    pub(super) fn least(&self) -> Option<Duration> {
+        self.least
     }
 
     /// The smoothed round trip; `None` before the first sample.

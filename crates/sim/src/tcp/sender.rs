@@ -227,7 +227,7 @@ impl Sender {
         let is_limited =
             self.usage.limited || (self.window.is_in_slow_start() && self.window.segments < 2 * self.usage.most_out);
         if may_rise && is_limited {
-            let moment = Moment { now, rtt: self.rto.smoothed() };
+            let moment = Moment { now, least_rtt: self.rto.least() };
             self.control.on_acked(&mut self.window, delivered, moment);
         }
     }
