@@ -1,9 +1,9 @@
 //! CUBIC (RFC 9438) as `net/ipv4/tcp_cubic.c` computes it, without HyStart.
 //!
 //! A [`Sender`](super::Sender) made with [`Cubic`] asks it as it asks Reno. After a reduction the window
-//! follows a cubic curve of the time since then: quickly back to where the loss was, slowly there, and faster
-//! and faster beyond. Invariant: over round trips longer than the pause between two readings of the curve, the
-//! window grows no less than that of Reno with the same reduction would.
+//! follows a cubic curve of the time since then: quickly back to where the loss was, slowly there, and
+//! faster and faster beyond. Invariant: over round trips longer than the pause between two readings of the
+//! curve, the window grows no less than that of Reno with the same reduction would.
 //!
 //! HyStart (on by default in Linux) ends slow start when the round trip grows. Without it slow start ends by
 //! a loss.
