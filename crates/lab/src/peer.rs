@@ -17,7 +17,7 @@ use toml::de::{DeTable, DeValue};
 /// The table of `peers.toml`.
 const KNOWN: &str = include_str!("peers.toml");
 /// The keys of a peer.
-const KEYS: [&str; 7] = ["kind", "control", "notsent", "package", "far", "near", "result"];
+const KEYS: [&str; 8] = ["kind", "control", "notsent", "sack", "package", "far", "near", "result"];
 /// The variables of a command line.
 const VARIABLES: [&str; 8] = ["far", "near", "entry", "sink", "wire", "told", "four_rtts_ms", "seconds"];
 /// The name of our command in a command line, whatever its file is called.
@@ -56,6 +56,8 @@ pub struct KernelTcp {
     /// Bytes that may wait unsent in its socket (`tcp_notsent_lowat` of tcp(7)). `None` means the system's
     /// buffer.
     pub notsent: Option<u32>,
+    /// Whether its receiver may report what it holds behind a gap (SACK, `tcp_sack` of tcp(7)).
+    pub sack: bool,
 }
 
 /// Command lines with variables.
@@ -239,7 +241,13 @@ fn peer(name: &str, mut keys: BTreeMap<String, String>) -> anyhow::Result<Peer> 
         "kernel" => {
             let control = take("control")?;
             let notsent = take("notsent").ok().map(|bytes| bytes.parse()).transpose();
-            Kind::Kernel(KernelTcp { control, notsent: notsent.context("notsent: write a number of bytes")? })
+            let notsent = notsent.context("notsent: write a number of bytes")?;
+            let sack = match take("sack").as_deref() {
+                Ok("off") => false,
+                Ok("on") | Err(_) => true,
+                Ok(other) => bail!("sack: `{other}` is neither on nor off"),
+            };
+            Kind::Kernel(KernelTcp { control, notsent, sack })
         }
         "stream" => Kind::Stream(programs()?),
         "datagrams" => Kind::Datagrams(programs()?),
@@ -319,9 +327,11 @@ mod tests {
         ));
         assert!(near.starts_with("-q udp://127.0.0.1:4000 srt://10.99.0.2:4200?mode=caller&latency=240&"));
         assert_eq!(lines("iperf3-bbr")[1], "-c 10.99.0.2 -p 4200 -C bbr -t 15 -O 3 -J");
-        let tcp = |notsent| Kind::Kernel(KernelTcp { control: "bbr".into(), notsent });
+        let tcp = |notsent| Kind::Kernel(KernelTcp { control: "bbr".into(), notsent, sack: true });
         assert_eq!(table.named("tcp-bbr").unwrap().kind, tcp(None));
         assert_eq!(table.named("tcp-bbr-notsent").unwrap().kind, tcp(Some(32_768)));
+        let plain = KernelTcp { control: "reno".into(), notsent: None, sack: false };
+        assert_eq!(table.named("tcp-reno-nosack").unwrap().kind, Kind::Kernel(plain));
         assert!(table.named("tcp-bbr").unwrap().programs().is_none());
         assert!(table.named("quinn-bbr").unwrap().programs().unwrap().tells());
         let ourselves = setting().fill("tidewire serve", "").unwrap();
@@ -343,6 +353,10 @@ mod tests {
             (
                 "[x]\nkind = \"kernel\"\ncontrol = \"bbr\"\nnotsent = \"2kB\"\n",
                 "p.toml:1: x: notsent: write a number of bytes",
+            ),
+            (
+                "[x]\nkind = \"kernel\"\ncontrol = \"bbr\"\nsack = \"no\"\n",
+                "p.toml:1: x: sack: `no` is neither on nor off",
             ),
             (stream, "p.toml:1: x: far is missing"),
             (&format!("{stream}far = \"a {{told}}\"\nnear = \"b\""), "p.toml:1: x: {told} is not filled in here"),

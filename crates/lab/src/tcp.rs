@@ -22,6 +22,9 @@ const BLOCK: usize = 64 << 10;
 /// The congestion controls that this kernel has loaded.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
+/// The congestion control of a host's new connections.
+const FIRST_CONTROL: &str = "ipv4/tcp_congestion_control";
+
 /// A running flow.
 #[derive(Debug)]
 pub struct TcpFlow {
@@ -39,6 +42,7 @@ impl TcpFlow {
         let far = hosts.address(End::Far);
         let listener = hosts.inside(End::Far, || TcpListener::bind((far, 0)))??;
         let to = listener.local_addr()?;
+        begin_with_reno(hosts)?;
         let source = hosts.inside(End::Near, || TcpStream::connect(to))?.context("no TCP across the link")?;
         set_control(&source, control)?;
         let (sink, _) = listener.accept()?;
@@ -73,6 +77,14 @@ pub(crate) fn set_control(connection: &TcpStream, control: &str) -> anyhow::Resu
         let available = std::fs::read_to_string(AVAILABLE).unwrap_or_default();
         format!("the kernel has no TCP congestion control `{control}` (loaded: {})", available.trim_end())
     })
+}
+
+/// Lets new connections of the near host begin with Reno, whatever the machine's default is.
+///
+/// A connection that begins with BBR is paced for the rest of its life, also after its control was changed
+/// (`sk_pacing_status`). Reno is always there and needs no permission.
+pub(crate) fn begin_with_reno(hosts: &Hosts) -> anyhow::Result<()> {
+    hosts.set(End::Near, FIRST_CONTROL, "reno")
 }
 
 /// Writes until the flow is ended.

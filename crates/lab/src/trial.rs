@@ -25,7 +25,7 @@ use crate::peer::{KernelTcp, Kind, Peer, Surroundings};
 use crate::processes::Processes;
 pub use crate::processes::Usage;
 use crate::records::{Arrival, Emission, Outcome, Way};
-use crate::tcp::set_control;
+use crate::tcp::{begin_with_reno, set_control};
 
 /// Length of a record on a stream: one packet without headers. Chosen.
 const STREAM_RECORD: usize = 1_200;
@@ -38,6 +38,8 @@ const START: Duration = Duration::from_secs(3);
 const GRACE: Duration = Duration::from_secs(1);
 /// The kernel's limit of unsent bytes in a TCP socket.
 const NOTSENT: &str = "ipv4/tcp_notsent_lowat";
+/// Whether the kernel's TCP offers SACK. Both ends have to.
+const SACK: &str = "ipv4/tcp_sack";
 /// Ports. The hosts are new, so these are free.
 const ENTRY: u16 = 4_000;
 const SINK: u16 = 4_001;
@@ -139,8 +141,8 @@ impl Trial<'_> {
         self.peer.check()?;
         let folder = tempfile::tempdir()?;
         let hosts = Hosts::start()?;
-        if let Kind::Kernel(KernelTcp { notsent: Some(bytes), .. }) = self.peer.kind {
-            hosts.set(End::Near, NOTSENT, &bytes.to_string())?;
+        if let Kind::Kernel(tcp) = &self.peer.kind {
+            prepare(&hosts, tcp)?;
         }
         let emulator = Emulator::start(hosts.device(End::Near)?, hosts.device(End::Far)?, &self.link)?;
         let setting = self.setting(&hosts);
@@ -245,6 +247,18 @@ impl Measured {
             ..self
         })
     }
+}
+
+/// Makes the near host's connections those of `tcp`, as far as a host decides.
+fn prepare(hosts: &Hosts, tcp: &KernelTcp) -> anyhow::Result<()> {
+    begin_with_reno(hosts)?;
+    if let Some(bytes) = tcp.notsent {
+        hosts.set(End::Near, NOTSENT, &bytes.to_string())?;
+    }
+    if !tcp.sack {
+        hosts.set(End::Near, SACK, "0")?;
+    }
+    Ok(())
 }
 
 fn distribution(delays: impl Iterator<Item = Duration> + Clone) -> Distribution {

@@ -8,6 +8,7 @@
 //! - [`video`]: frames as a load, and the playback buffer of their receiver.
 //! - [`nonces`]: an oracle that detects when a key seals twice under one nonce.
 //! - [`grid`]: redundancy policies over many links, compared with the best of all policies.
+//! - [`tcp`]: flows of TCP, alone or beside ours.
 //! - [`ideal`]: the papers' codes without a protocol, packet by packet.
 //! - [`rebinding`]: gives one of the ends another address from time to time.
 //!
@@ -65,5 +66,6 @@ pub mod rebinding;
 pub mod report;
 pub mod scenario;
 pub mod settings;
+pub mod tcp;
 pub mod video;
 pub mod work;

@@ -1,8 +1,8 @@
-//! `cargo xtask lab`: checks the namespace lab, and uses it to measure peers on the same links and the share
-//! that our rate control leaves to kernel TCP.
+//! `cargo xtask lab`: checks the namespace lab, and uses it to measure peers on the same links, the share
+//! that our rate control leaves to kernel TCP, and how close the simulator's TCP is to the kernel's.
 //!
 //! A person runs this command as root on a quiet machine; no step does, because the times depend on the load
-//! of the machine. Each of its three parts can be run alone. With `--write` the tables of a part replace the
+//! of the machine. Each of its four parts can be run alone. With `--write` the tables of a part replace the
 //! text between its two marks in `docs/lab.md`. Invariant: every printed figure was measured in this call.
 
 mod contests;
@@ -15,14 +15,17 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 /// The line of `cargo xtask`'s help.
-pub const ABOUT: &str = "the namespace lab (as root): self-check, peers, flows beside kernel TCP; `check`, `peers`, `contests`: one part; \
+pub const ABOUT: &str = "the namespace lab (as root): self-check, peers, flows beside kernel TCP, the simulator's TCP; `check`, `peers`, `contests`, `tcp`: one part; \
      `--full`: all rows and three seeds, hours; `--write`: into docs/lab.md";
 
 /// Measures a part. Returns Markdown, and whether its goals hold. `full` asks for all rows.
 type Measure = fn(context: &Context, binary: &Path, full: bool) -> Result<(String, bool), String>;
 
 /// The parts, in the order of the document.
-const PARTS: [(&str, Measure); 3] = [("check", check), ("peers", peers::measure), ("contests", contests::measure)];
+const PARTS: [(&str, Measure); 4] =
+    [("check", check), ("peers", peers::measure), ("contests", contests::measure), ("tcp", tcp)];
+/// The exit code of a command whose figures missed their bounds.
+const MISSED: i32 = 8;
 /// The end of each part in the document.
 const END: &str = "<!-- end -->\n";
 
@@ -54,7 +57,7 @@ impl Options {
 /// every goal holds.
 pub fn main(arguments: &[String]) -> ExitCode {
     let Some(options) = Options::parse(arguments) else {
-        eprintln!("cargo xtask lab [check] [peers] [contests] [--full] [--write]   {ABOUT}");
+        eprintln!("cargo xtask lab [check] [peers] [contests] [tcp] [--full] [--write]   {ABOUT}");
         return ExitCode::from(2);
     };
     match measure(&options) {
@@ -110,12 +113,33 @@ fn check(_: &Context, binary: &Path, _: bool) -> Result<(String, bool), String> 
     Ok((text, holds))
 }
 
+/// Compares the simulator's TCP with the kernel's: an example of the lab runs both. The full run has more
+/// seeds, and CUBIC too.
+fn tcp(context: &Context, _: &Path, full: bool) -> Result<(String, bool), String> {
+    context.run("cargo build --release --package tidewire-lab --example newreno")?;
+    let (seeds, controls): (_, &[_]) = if full { ("20", &["reno", "cubic"]) } else { ("5", &["reno"]) };
+    let (mut text, mut holds) = (String::new(), true);
+    for control in controls {
+        let mut command = Command::new(context.target.join("release/examples/newreno"));
+        command.args(["30", seeds, control]);
+        let output = command.stderr(Stdio::inherit()).output().map_err(|e| format!("{command:?}: {e}"))?;
+        let table = String::from_utf8_lossy(&output.stdout);
+        if !matches!(output.status.code(), Some(0 | MISSED)) {
+            return Err(format!("{command:?} ended with {}: {table}", output.status));
+        }
+        holds &= output.status.success();
+        // One head for all.
+        text.extend(table.lines().skip(if text.is_empty() { 0 } else { 2 }).map(|line| format!("{line}\n")));
+    }
+    Ok((text, holds))
+}
+
 /// Runs `command` and returns its `--json` lines of this `event`, or all lines if `event` is empty. Exit code
 /// 8 is no error: it says that a figure missed its bound, and so do the lines.
 fn lines(command: &mut Command, event: &str) -> Result<Vec<Value>, String> {
     let output = command.stderr(Stdio::inherit()).output().map_err(|e| format!("{command:?}: {e}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    if !matches!(output.status.code(), Some(0 | 8)) {
+    if !matches!(output.status.code(), Some(0 | MISSED)) {
         return Err(format!("{command:?} ended with {}: {text}", output.status));
     }
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -163,7 +187,7 @@ mod tests {
             let arguments: Vec<String> = line.split_whitespace().map(String::from).collect();
             Options::parse(&arguments).map(|options| (options.parts.len(), options.full, options.write))
         };
-        assert_eq!(parse(""), Some((3, false, false)));
+        assert_eq!(parse(""), Some((4, false, false)));
         assert_eq!(parse("peers --full --write"), Some((1, true, true)));
         assert_eq!(parse("peer"), None);
     }
