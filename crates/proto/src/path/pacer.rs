@@ -4,6 +4,9 @@
 //! [`CATCH_UP`], so that a coarse timer does not cost rate. An idle sender gets no burst beyond that. Within
 //! a train, packets leave at the train's pace, and the next train begins when its bytes would have left at
 //! the mean pace.
+//!
+//! FEEDBACK and probes leave when they must, and the packets behind them wait longer for it. Invariant: they
+//! take at most half of the pace from the packets that wait.
 
 use core::time::Duration;
 
@@ -12,6 +15,8 @@ use crate::Time;
 
 /// Delay that a late driver may make up: two ticks of a 1 ms timer (tokio's).
 const CATCH_UP: Duration = Duration::from_millis(2);
+/// Bytes that early packets are charged between two packets that waited: one packet of the usual size.
+const MOST_EARLY: usize = 1_500;
 
 /// The pacer of one path.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,6 +25,8 @@ pub(crate) struct Pacer {
     /// Packets of the present train that did not leave yet, and when the next train may begin.
     left: u16,
     end: Time,
+    /// Bytes counted since a packet last left when it was due: of those that left earlier.
+    early: usize,
 }
 
 impl Pacer {
@@ -35,6 +42,8 @@ impl Pacer {
 
     /// A packet of `bytes` (with IP and UDP headers) was sent at `now`. `rate` is in bytes per second.
     pub fn on_sent(&mut self, now: Time, bytes: usize, rate: u64, train: Option<TrainPace>) {
+        let bytes = if self.is_open(now) { bytes } else { bytes.min(MOST_EARLY - self.early) };
+        self.early = if self.is_open(now) { 0 } else { self.early + bytes };
         let due = self.due.max(now - CATCH_UP);
         let Some(train) = train.filter(|_| self.left > 0) else {
             self.due = due + transmission_time(bytes, rate);
@@ -96,6 +105,23 @@ mod tests {
             burst += 1;
         }
         assert_eq!(burst, 3);
+    }
+
+    /// FEEDBACK and probes at twice the pace put off data by a packet's time, and not for ever.
+    #[test]
+    fn issue_17_packets_that_do_not_wait_take_half_of_the_pace() {
+        let mut pacer = Pacer::default();
+        let (mut now, mut data) = (Time::from_millis(100), 0);
+        for turn in 0..10_000_u64 {
+            if pacer.is_open(now) {
+                pacer.on_sent(now, 1_500, 150_000, None);
+                data += 1;
+            }
+            pacer.on_sent(now, if turn % 2 == 0 { 100 } else { 500 }, 150_000, None);
+            now += Duration::from_millis(1);
+        }
+        // In ten seconds 1,000 packets at the pace.
+        assert!((480..=520).contains(&data), "{data}");
     }
 
     #[test]
