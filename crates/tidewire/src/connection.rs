@@ -13,6 +13,7 @@ use tidewire_proto::connection::{
 };
 use tidewire_proto::crypto::PublicKey;
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
+use tidewire_proto::profile::Delivery;
 use tidewire_proto::stats::Stats;
 
 use crate::shared::{NewSlot, Shared, Slot};
@@ -23,6 +24,17 @@ use crate::sync::Notify;
 /// last of its streams are dropped.
 #[derive(Clone)]
 pub struct Connection(Arc<Handle>);
+
+/// A message for [`Connection::fill_lane`].
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// Its bytes.
+    pub data: Vec<u8>,
+    /// How long it is useful to the peer, see [`Connection::send_message`].
+    pub lifetime: Duration,
+    /// Whether the peer delivers it after all earlier messages of the lane that still come.
+    pub delivery: Delivery,
+}
 
 /// Keeps a connection alive: the last handle that is dropped closes it.
 pub(crate) struct Handle {
@@ -123,8 +135,8 @@ impl Connection {
         taken
     }
 
-    /// Gives a lane messages from `next` while it has room for one of `most` bytes, and `next` has one. Each
-    /// comes with its lifetime, see [`Self::send_message`]. Returns whether the lane still has room.
+    /// Gives a lane messages from `next` while it has room for one of `most` bytes, and `next` has one.
+    /// Returns whether the lane still has room.
     ///
     /// # Errors
     /// See [`MessageError`].
@@ -132,15 +144,15 @@ impl Connection {
         &self,
         lane: LaneId,
         most: usize,
-        mut next: impl FnMut() -> Option<(Vec<u8>, Duration)>,
+        mut next: impl FnMut() -> Option<Outgoing>,
     ) -> Result<bool, MessageError> {
         let shared = &self.0.shared;
         let (mut state, now) = (shared.lock(), shared.clock.now());
         let filled = state.with_slot(self.0.id, |endpoint, slot| {
             let connection = endpoint.connection_mut(self.0.id).filter(|_| slot.closed.is_none())?;
             let mut has_room = connection.has_room(now, lane, most);
-            while has_room && let Some((data, lifetime)) = next() {
-                if let Err(error) = connection.send_message(now, lane, &data, lifetime) {
+            while has_room && let Some(Outgoing { data, lifetime, delivery }) = next() {
+                if let Err(error) = connection.send_message_as(now, lane, &data, lifetime, delivery) {
                     return Some(Err(error));
                 }
                 has_room = connection.has_room(now, lane, most);

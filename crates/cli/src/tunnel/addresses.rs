@@ -94,8 +94,7 @@ pub fn parse_network(text: &str) -> Result<IpNet, String> {
     if let Ok(address) = IpAddr::from_str(text) {
         return Ok(address.into());
     }
-    let network =
-        IpNet::from_str(text).map_err(|_| "give a network, as 192.168.7.0/24 or fd00:7::/48".to_owned())?;
+    let network = IpNet::from_str(text).map_err(|_| "give a network, as 192.168.7.0/24 or fd00:7::/48".to_owned())?;
     if network.addr() != network.network() {
         return Err(format!("{text} has bits behind its prefix; did you mean {}?", network.trunc()));
     }
@@ -126,7 +125,9 @@ fn parse_peers(text: &str, path: &Path) -> anyhow::Result<Vec<Entry>> {
         let mut words = line.split([' ', '\t', ',']).filter(|word| !word.is_empty());
         let Some(word) = words.next().filter(|word| !word.starts_with('#')) else { continue };
         let key = PublicKey::from_str(word).map_err(|wrong| anyhow!("{}: {wrong}", place()))?;
-        let begins_network = |word: &&str| word.starts_with(|c: char| c.is_ascii_hexdigit() || c == ':') && word.contains(['.', ':', '/']);
+        let begins_network = |word: &&str| {
+            word.starts_with(|c: char| c.is_ascii_hexdigit() || c == ':') && word.contains(['.', ':', '/'])
+        };
         let networks: Result<Vec<_>, _> = words.take_while(begins_network).map(parse_network).collect();
         let networks = networks.map_err(|wrong| anyhow!("{}: {wrong}", place()))?;
         if networks.is_empty() {
@@ -198,7 +199,9 @@ mod tests {
         for good in ["10.77.0.1/30", "10.0.0.0/31", "10.0.0.1/32", "fd00::1/64", "fd00::/127"] {
             parse_address(good).unwrap_or_else(|error| panic!("{good}: {error}"));
         }
-        for bad in ["10.77.0.0/30", "10.77.0.3/30", "10.77.0.1", "fd00::/64", "0.0.0.0/0", "127.0.0.1/8", "ff02::1/64", "x"] {
+        for bad in
+            ["10.77.0.0/30", "10.77.0.3/30", "10.77.0.1", "fd00::/64", "0.0.0.0/0", "127.0.0.1/8", "ff02::1/64", "x"]
+        {
             assert!(parse_address(bad).unwrap_err().contains("10.77.0.1/24"), "{bad}");
         }
         assert!(parse_network("192.168.7.1/24").unwrap_err().ends_with("did you mean 192.168.7.0/24?"));
@@ -209,7 +212,8 @@ mod tests {
     fn peers_are_read_with_their_networks_and_faults_have_a_place() {
         let keys: Vec<_> = (1..4).map(|n| PrivateKey::new([n; 32]).public()).collect();
         let parse = |text: &str| parse_peers(text, Path::new("peers"));
-        let text = format!("# all\n{} 10.0.0.2/32, fd00::2/128 ann\n\n{}\t10.0.0.3 bob's 10.0.0.9/99\n", keys[0], keys[1]);
+        let text =
+            format!("# all\n{} 10.0.0.2/32, fd00::2/128 ann\n\n{}\t10.0.0.3 bob's 10.0.0.9/99\n", keys[0], keys[1]);
         let entry = |key: PublicKey, text: &str| Entry { key: Some(key), networks: nets(text) };
         let expected = [entry(keys[0], "10.0.0.2/32 fd00::2/128"), entry(keys[1], "10.0.0.3/32")];
         assert_eq!(parse(&text).unwrap(), expected);

@@ -45,7 +45,8 @@ impl Codel {
                 true
             }
             None if is_high => {
-                let is_recent = self.ended.is_some_and(|ended| now.saturating_duration_since(ended) < INTERVAL * MEMORY);
+                let is_recent =
+                    self.ended.is_some_and(|ended| now.saturating_duration_since(ended) < INTERVAL * MEMORY);
                 let added = self.count - self.last_count;
                 self.count = if is_recent && added > 1 { added } else { 1 };
                 self.last_count = self.count;

@@ -82,7 +82,9 @@ impl Device {
                     .build(),
             };
             let added = handle.route().add(route).execute();
-            added.await.map_err(|error| anyhow!("cannot add the route {network}: {error}; does `ip route` show one?"))?;
+            added
+                .await
+                .map_err(|error| anyhow!("cannot add the route {network}: {error}; does `ip route` show one?"))?;
         }
         serving.abort();
         Ok(())
@@ -95,7 +97,9 @@ impl Device {
     pub async fn read(&self, inbox: &mut Inbox, mut take: impl FnMut(Vec<u8>)) -> io::Result<()> {
         let Inbox { whole, packets, sizes } = inbox;
         match self.tun.recv_multiple(whole, packets, sizes, 0).await {
-            Ok(count) => packets.iter().zip(&*sizes).take(count).for_each(|(packet, &size)| take(packet[..size].to_vec())),
+            Ok(count) => {
+                packets.iter().zip(&*sizes).take(count).for_each(|(packet, &size)| take(packet[..size].to_vec()))
+            }
             // The system did not say this, so the packet's offloads are not understood.
             Err(error) if error.raw_os_error().is_none() => take(Vec::new()),
             Err(error) => return Err(error),

@@ -9,10 +9,10 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use super::REPLACED;
 use super::greeting::{Answer, read_answer, write_greeting};
 use super::hub::Hub;
 use super::state::Event;
-use super::REPLACED;
 use crate::exit::{Exit, Failure};
 use crate::explain::Watch;
 use crate::report::{Console, Event as Common, Summary};

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
-use tidewire::{CloseReason, Connection, Delivery, LaneConfig, LaneId, MessageError};
+use tidewire::{CloseReason, Connection, LaneConfig, LaneId, MessageError, Outgoing};
 use tokio::sync::{Notify, watch};
 
 use super::addresses::{Entry, Overlap, Table};
@@ -164,7 +164,7 @@ impl Hub {
             before.close(REPLACED, "the same peer connected again");
         }
         let mut config = LaneConfig::default();
-        (config.delivery, config.queue) = (Some(Delivery::InOrder), Some(LANE_QUEUE));
+        config.queue = Some(LANE_QUEUE);
         if let Ok(lane) = connection.open_lane(&config) {
             // Both end only with the connection.
             let _ = tokio::join!(self.send(peer, connection, lane), self.receive(index, connection));
@@ -200,7 +200,7 @@ impl Hub {
             connection.fill_lane(lane, most, || {
                 let packet = peer.queue().pop(now)?;
                 self.counters.sent(packet.len());
-                Some((packet.into_bytes(), lasts))
+                Some(Outgoing { delivery: packet.delivery(), data: packet.into_bytes(), lifetime: lasts })
             })?;
             if !peer.queue().is_empty() {
                 peer.filled.notify_one();

@@ -42,8 +42,8 @@ pub fn answer(packet: &Packet, why: Refusal, own: &[IpAddr]) -> Option<Vec<u8>> 
                 Refusal::TooLong(next_hop_mtu) => DestUnreachableHeader::FragmentationNeeded { next_hop_mtu },
                 Refusal::NoPeer => DestUnreachableHeader::Host,
             };
-            let builder = PacketBuilder::ipv4(from.octets(), to.octets(), HOPS)
-                .icmpv4(Icmpv4Type::DestinationUnreachable(kind));
+            let builder =
+                PacketBuilder::ipv4(from.octets(), to.octets(), HOPS).icmpv4(Icmpv4Type::DestinationUnreachable(kind));
             builder.write(&mut answer, quoted(MOST_IPV4 - HEADERS_IPV4)).ok()?;
         }
         IpAddr::V6(to) => {
@@ -80,7 +80,11 @@ mod tests {
         let ip = IpSlice::from_slice(&bytes).unwrap();
         assert_eq!((ip.source_addr(), ip.destination_addr()), (own[1], packet.source()));
         assert_eq!(answer(&packet, Refusal::NoPeer, &own[..1]), None, "no address of this kind");
-        assert_eq!(answer(&Packet::parse(bytes.clone()).unwrap(), Refusal::NoPeer, &own), None, "an error is not answered");
+        assert_eq!(
+            answer(&Packet::parse(bytes.clone()).unwrap(), Refusal::NoPeer, &own),
+            None,
+            "an error is not answered"
+        );
     }
 
     #[test]

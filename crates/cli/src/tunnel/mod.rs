@@ -37,12 +37,16 @@ pub const MTUS: std::ops::RangeInclusive<i64> = 1_280..=9_000;
 /// Ring of the lane: the packets of a lifetime and their repair, at 1 Gbit/s over 100 ms.
 const RING: usize = 32 << 20;
 
+/// Lifetime of a packet in round trips: enough for an answer to the peer's feedback, and for a second one.
+/// With one round trip only proactive repair counts, and what it misses is a loss for the flows inside:
+/// `docs/tunnel.md` section 4 has the measurement.
+const LIFETIME: u32 = 3;
 /// Least lifetime of a packet. Chosen: a reordering or a short gap of the radio passes within this time.
 const LEAST_LIFETIME: Duration = Duration::from_millis(50);
 
 /// How long a packet is of use from the moment at which it leaves the queue.
 fn lifetime(rtt: Duration) -> Duration {
-    rtt.max(LEAST_LIFETIME)
+    (rtt * LIFETIME).max(LEAST_LIFETIME)
 }
 
 /// The transport's settings for a tunnel.

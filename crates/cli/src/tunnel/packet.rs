@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 
 use etherparse::{IpNumber, IpSlice, TcpSlice, ip_number};
+use tidewire::Delivery;
 
 /// ECN field of a packet that met congestion (RFC 3168 section 5).
 const CE: u8 = 3;
@@ -89,6 +90,13 @@ impl Packet {
     /// The flow of the packet.
     pub fn flow(&self) -> FlowKey {
         self.key
+    }
+
+    /// How the far end delivers the packet. TCP has tolerated reordering since RACK (RFC 8985), and a packet
+    /// that waits for an earlier one only makes its acknowledgements come in bursts. Other flows keep their
+    /// order: QUIC takes a packet for lost after three later ones (RFC 9002 section 6.1.1).
+    pub fn delivery(&self) -> Delivery {
+        if self.key.protocol == ip_number::TCP.0 { Delivery::AsComplete } else { Delivery::InOrder }
     }
 
     /// Whether an ICMP error may answer the packet: not an ICMP error, a later fragment, or a packet to or
@@ -223,16 +231,21 @@ pub(super) mod tests {
                 let sum = tcp.map(|tcp| (tcp.calc_checksum_ipv4(FROM, TO).unwrap(), tcp.checksum()));
                 header.header_checksum == header.calc_header_checksum() && sum.is_ok_and(|(is, said)| is == said)
             }
-            IpSlice::Ipv6(_) => tcp.is_ok_and(|tcp| tcp.calc_checksum_ipv6([1; 16], [2; 16]).unwrap() == tcp.checksum()),
+            IpSlice::Ipv6(_) => {
+                tcp.is_ok_and(|tcp| tcp.calc_checksum_ipv6([1; 16], [2; 16]).unwrap() == tcp.checksum())
+            }
         }
     }
 
     #[test]
     fn the_segment_size_of_a_syn_is_lowered_and_never_raised() {
         use TcpOptionElement::{MaximumSegmentSize, Noop, WindowScale};
-        for (v6, mtu, said, expected) in
-            [(false, 1_400, 1_460, 1_360), (true, 1_400, 1_440, 1_340), (false, 1_400, 536, 536), (true, 1_280, 9_000, 1_220)]
-        {
+        for (v6, mtu, said, expected) in [
+            (false, 1_400, 1_460, 1_360),
+            (true, 1_400, 1_440, 1_340),
+            (false, 1_400, 536, 536),
+            (true, 1_280, 9_000, 1_220),
+        ] {
             for options in [
                 &[MaximumSegmentSize(said)][..],
                 // The option at an odd place.

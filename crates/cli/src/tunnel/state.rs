@@ -54,17 +54,21 @@ pub struct PeerState {
     rtt_ms: Option<f64>,
     /// Fraction of our packets to it that were lost.
     loss: Option<f64>,
+    /// Pace of our packets to it, in bits per second.
+    pace_bps: Option<u64>,
 }
 
 impl From<&Peer> for PeerState {
     fn from(peer: &Peer) -> Self {
         let connection = peer.connection();
+        let stats = connection.as_ref().map(|connection| connection.stats());
         let rtt = connection.as_ref().map(|connection| connection.rtt()).filter(|rtt| !rtt.is_zero());
         Self {
             key: peer.entry.key.map(|key| key.to_string()),
             networks: peer.entry.networks.iter().map(ToString::to_string).collect(),
             rtt_ms: rtt.map(milliseconds),
-            loss: connection.as_ref().map(|connection| connection.stats().loss.rate),
+            loss: stats.as_ref().map(|stats| stats.loss.rate),
+            pace_bps: stats.as_ref().map(|stats| stats.pacing_bps),
             peer: connection.map(|connection| connection.remote().to_string()),
         }
     }

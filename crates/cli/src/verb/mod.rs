@@ -112,9 +112,7 @@ pub fn main() -> ExitCode {
         Command::Forward(args) => with(args.console(), |console| block_on(forward::run(args, console))),
         Command::Serve(args) => with(args.output.console(), |console| block_on(serve::run(args, console))),
         #[cfg(target_os = "linux")]
-        Command::Tunnel(command) => {
-            with(command.console(), |console| block_on(tunnel::run(command, console)))
-        }
+        Command::Tunnel(command) => with(command.console(), |console| block_on(tunnel::run(command, console))),
         Command::Pipe(args) => with(args.output.console().beside_data(), |console| block_on(pipe::run(args, console))),
         Command::Bench(args) => with(args.output.console(), |console| block_on(bench::run(*args, console))),
         Command::Probe(args) => with(args.output.console(), |console| block_on(probe::run(args, console))),

@@ -164,7 +164,8 @@ async fn carrying(hub: &Hub, console: &Console, job: impl Future<Output = Result
 fn refuse_own_path(networks: &[IpNet], link: &Link) -> Result<(), Failure> {
     // A name that cannot be resolved now is reported when we connect.
     let outer = link.resolve().into_iter().flatten().map(|address| address.ip().to_canonical());
-    let within = |address: IpAddr| networks.iter().find(|network| network.contains(&address)).map(|net| (address, *net));
+    let within =
+        |address: IpAddr| networks.iter().find(|network| network.contains(&address)).map(|net| (address, *net));
     outer.filter_map(within).next().map_or(Ok(()), |(address, network)| {
         Err(Failure::message(
             Exit::Usage,

@@ -115,6 +115,21 @@ impl Connection {
         data: &[u8],
         lifetime: Duration,
     ) -> Result<(), MessageError> {
+        let is_ordered = self.lanes.get(lane.0).is_some_and(|lane| lane.in_order);
+        let delivery = if is_ordered { Delivery::InOrder } else { Delivery::AsComplete };
+        self.send_message_as(now, lane, data, lifetime, delivery)
+    }
+
+    /// As [`Self::send_message`], for a message whose delivery differs from that of its lane. With
+    /// [`Delivery::InOrder`] the peer delivers it after all earlier messages of the lane that still come.
+    pub fn send_message_as(
+        &mut self,
+        now: Time,
+        lane: LaneId,
+        data: &[u8],
+        lifetime: Duration,
+        delivery: Delivery,
+    ) -> Result<(), MessageError> {
         let LaneId(lane) = lane;
         if !matches!(self.state, State::Established { .. }) {
             return Err(MessageError::NotConnected);
@@ -129,10 +144,10 @@ impl Connection {
             return Err(MessageError::Blocked);
         }
         let symbol_len = self.symbol_len(lane);
-        let Some(Lane { sender, in_order, blocked, .. }) = self.lanes.get_mut(lane) else {
+        let Some(Lane { sender, blocked, .. }) = self.lanes.get_mut(lane) else {
             return Err(MessageError::UnknownLane);
         };
-        *blocked = !sender.send_message(data, *in_order, now + lifetime, symbol_len);
+        *blocked = !sender.send_message(data, delivery == Delivery::InOrder, now + lifetime, symbol_len);
         if *blocked {
             return Err(MessageError::Blocked);
         }
