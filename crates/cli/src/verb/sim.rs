@@ -1,7 +1,7 @@
 //! `tidewire sim SCENARIO`: runs the scenario's flows, or one bulk transfer, over its link in virtual time,
 //! with the real protocol code, and compares every byte. The same file, options and seed give the same
 //! figures on every machine. Records of flows with a rate are measured in the same way as by `bench`. Videos
-//! are played to their end.
+//! are played to their end. A scenario of a network runs all of its flows at once.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -13,6 +13,7 @@ use tidewire_proto::Time;
 use tidewire_proto::config::Config;
 use tidewire_proto::stats::Stats;
 use tidewire_sim::load::{Flow, Load};
+use tidewire_sim::network::{self, Carrier, Described, Network, Plan};
 use tidewire_sim::pair::{End, Pair};
 use tidewire_sim::scenario::Scenario;
 use tidewire_sim::video::Watched;
@@ -72,7 +73,30 @@ enum Event {
 /// [`Exit::Usage`] for a wrong scenario, [`Exit::Unreachable`] if the bytes did not arrive in time,
 /// [`Exit::Integrity`] if a wrong byte arrived.
 pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
-    let scenario = Scenario::read(&args.scenario).or_exit(Exit::Usage)?;
+    match network::read(&args.scenario).or_exit(Exit::Usage)? {
+        Described::Ends(scenario) => run_ends(args, &scenario, console),
+        Described::Network(plan) => run_network(args, plan, console),
+    }
+}
+
+/// Runs the flows of a network together.
+fn run_network(args: &Args, mut plan: Plan, console: &Console) -> Result<(), Failure> {
+    if let Some(flow) = plan.not_simulated() {
+        let text = format!("flow {}: the simulator has no BBR: write newreno or cubic, or use `lab run`", flow.name);
+        return Err(Failure::message(Exit::Usage, text));
+    }
+    for flow in &mut plan.flows {
+        if let Carrier::Ours { ends: [near, far], .. } = &mut flow.carrier {
+            *near = args.coding.over(near, None).or_exit(Exit::Usage)?;
+            *near = near.to_builder().asks_peer(false).build().or_exit(Exit::Usage)?;
+            *far = args.coding.over(far, None).or_exit(Exit::Usage)?;
+        }
+    }
+    plan.time = plan.time.or(Some(args.limit));
+    super::network::conclude(&Network::new(&plan).run(), console)
+}
+
+fn run_ends(args: &Args, scenario: &Scenario, console: &Console) -> Result<(), Failure> {
     // The command line overrides the scenario at both ends, so the near end need not ask the far end for a
     // policy.
     let over = |config: &Config| args.coding.over(config, None).or_exit(Exit::Usage);

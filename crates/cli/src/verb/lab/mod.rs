@@ -51,6 +51,12 @@ pub(super) struct LinkCounts {
     lost: u64,
     /// Datagrams dropped because the queue was full.
     queue_dropped: u64,
+    /// Datagrams dropped by CoDel.
+    codel_dropped: u64,
+    /// Datagrams handed on with a congestion mark, if their senders know marks.
+    marked: u64,
+    /// Attempts that the link made again.
+    attempts_repeated: u64,
     /// Mean time in the queue.
     queueing_ms: f64,
     /// IP bytes that arrived at the link.
@@ -114,6 +120,9 @@ pub(super) fn counts(link: &LinkStats) -> LinkCounts {
         delivered: link.delivered,
         lost: link.lost + link.blacked_out + link.too_long,
         queue_dropped: link.queue_dropped,
+        codel_dropped: link.codel_dropped,
+        marked: link.marked,
+        attempts_repeated: link.attempts_repeated(),
         queueing_ms: milliseconds(link.mean_queueing()),
         offered_bytes: link.offered_bytes,
         delivered_bytes: link.delivered_bytes,
