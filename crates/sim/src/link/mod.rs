@@ -25,6 +25,8 @@ mod stats;
 mod trace;
 
 #[cfg(test)]
+mod mac_tests;
+#[cfg(test)]
 mod tests;
 
 use core::cmp::{Ordering, Reverse};

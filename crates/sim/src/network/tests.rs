@@ -128,3 +128,158 @@ fn a_scenario_of_two_ends_is_a_network_of_one_link() {
     assert_eq!((report.flows[0].bytes, report.flows[0].whole), (alone.bytes, Some(true)));
     assert_eq!(report.links[0].stats, [alone.forward, alone.back]);
 }
+
+/// One way from `a` to `b` over a router, with one flow for 60 s.
+fn two_hops(first: &str, second: &str, flow: &str) -> Plan {
+    let nodes = "[[node]]\nname = \"a\"\n[[node]]\nname = \"r\"\nrole = \"router\"\n[[node]]\nname = \"b\"\n";
+    let links = format!("[[link]]\nfrom = \"a\"\nto = \"r\"\n{first}\n[[link]]\nfrom = \"r\"\nto = \"b\"\n{second}\n");
+    plan(&format!("time = \"60s\"\n{nodes}{links}[[flow]]\nfrom = \"a\"\nto = \"b\"\n{flow}\n"))
+}
+
+#[test]
+fn codel_keeps_the_standing_queue_of_newreno_near_its_target() {
+    let wide = "rate = \"100mbit\"\ndelay = \"10ms\"\nqueue = \"500ms\"";
+    let narrow = "rate = \"10mbit\"\ndelay = \"10ms\"\nqueue = \"200ms\"";
+    let several = |discipline: &str, ecn: &str, flows: usize| {
+        let second = format!("{narrow}\ndiscipline = \"{discipline}\"");
+        let flow = format!("kind = \"newreno\"\necn = \"{ecn}\"");
+        let more = format!("\n[[flow]]\nfrom = \"a\"\nto = \"b\"\n{flow}").repeat(flows - 1);
+        run(&two_hops(wide, &second, &format!("{flow}{more}")))
+    };
+    let run = |discipline: &str, ecn: &str| several(discipline, ecn, 1);
+    let standing = |report: &Report| {
+        let late = report.links[1].samples[0].iter().filter(|sample| sample.at > Time::from_millis(10_000));
+        let bytes: Vec<_> = late.map(|sample| sample.bytes as f64).collect();
+        assert!(bytes.len() > 400);
+        // Milliseconds at 10 Mbit/s.
+        bytes.iter().sum::<f64>() / bytes.len() as f64 / 1_250.0
+    };
+    let (plain, codel, marking) = (run("drop-tail", "off"), run("codel", "off"), run("codel", "on"));
+    let queues = [&plain, &codel, &marking].map(standing);
+    assert!(queues[0] > 100.0, "{queues:?}");
+    // One flow halves a window of 40 segments, below the 33 that fill the path: the queue is empty at times,
+    // and the link too.
+    assert!((1.0..5.0).contains(&queues[1]) && (1.0..5.0).contains(&queues[2]), "{queues:?}");
+    let crowd = standing(&several("codel", "off", 4));
+    assert!((5.0..12.0).contains(&crowd), "{crowd}");
+    for report in [&codel, &marking] {
+        let goodput = report.flows[0].goodput_bps();
+        assert!(goodput > 8e6, "{goodput}");
+    }
+    let [forward, _] = codel.links[1].stats;
+    assert!(forward.codel_dropped > 10 && forward.queue_dropped == 0, "{forward:?}");
+    // A sender that knows marks loses nothing. The mark survives the hops behind the queue.
+    let [forward, _] = marking.links[1].stats;
+    assert!(forward.marked > 10 && forward.codel_dropped == 0, "{forward:?}");
+    assert_eq!(marking.flows[0].repeated, 0);
+    // The window is there over time, and the queue's counts do not fall.
+    assert!(codel.flows[0].window.len() > 500);
+    assert!(codel.links[1].samples[0].windows(2).all(|pair| pair[0].dropped <= pair[1].dropped));
+}
+
+#[test]
+fn a_medium_that_two_hops_share_halves_their_throughput() {
+    let hop = |medium: &str| format!("rate = \"10mbit\"\ndelay = \"1ms\"\nqueue = \"50ms\"\nmedium = \"{medium}\"");
+    let goodput = |first: &str, second: &str, flow: &str| {
+        let report = run(&two_hops(&hop(first), &hop(second), flow));
+        let bytes: u64 = report.links.iter().flat_map(|link| link.stats).map(|stats| stats.delivered_bytes).sum();
+        (report.flows[0].goodput_bps(), bytes as f64 * 8.0 / 60.0)
+    };
+    let udp = "kind = \"udp\"\nrate = \"12mbit\"\nrecord = \"1200B\"";
+    let share = 1_200.0 / 1_228.0;
+    let ((apart, _), (together, sum)) = (goodput("x", "y", udp), goodput("x", "x", udp));
+    assert!((apart / (10e6 * share) - 1.0).abs() < 0.01, "{apart}");
+    assert!((together / (5e6 * share) - 1.0).abs() < 0.01, "{together}");
+    assert!(sum <= 10e6 * 1.001 && sum > 9.9e6, "{sum}");
+    // Acknowledgements take turns too, on both hops.
+    let ((apart, _), (together, sum)) = (goodput("x", "y", "kind = \"cubic\""), goodput("x", "x", "kind = \"cubic\""));
+    assert!((0.48..0.51).contains(&(together / apart)) && sum <= 10e6 * 1.001, "{together} of {apart}, {sum}");
+}
+
+#[test]
+fn three_hops_are_for_tcp_what_one_link_of_their_delay_and_loss_is() {
+    let mean = |settings: &str, hops: usize, kind: &str| {
+        let goodputs = (1..=8).map(|seed| {
+            let flow = format!("[[flow]]\nkind = \"{kind}\"\nfrom = \"a\"\nto = \"b\"\n");
+            let whole = with_flows(settings, &format!("seed = {seed}\ntime = \"120s\""), &flow);
+            let mut plan = whole.clone();
+            if hops == 1 {
+                plan.topology.links.truncate(1);
+                plan.topology.links[0].nodes = [0, 3];
+            }
+            run(&plan).flows[0].goodput_bps()
+        });
+        goodputs.sum::<f64>() / 8.0
+    };
+    for kind in ["newreno", "cubic"] {
+        let line = mean("rate = \"100mbit\"\ndelay = \"10ms\"\nqueue = \"100ms\"\nloss = \"0.3%\"", 3, kind);
+        // 1 - 0.997^3, and two transmissions of 1,500 bytes less.
+        let link = mean("rate = \"100mbit\"\ndelay = \"30.12ms\"\nqueue = \"100ms\"\nloss = \"0.8973%\"", 1, kind);
+        // Eight runs of two minutes differ by chance in the mean by a few per cent.
+        assert!((line / link - 1.0).abs() < 0.08, "{kind}: {line} over three hops, {link} over one");
+    }
+}
+
+#[test]
+fn refusals_name_the_line_and_say_what_to_write() {
+    let base = line("rate = \"10mbit\"", "");
+    let refused = |text: &str| Plan::parse(text, Path::new("net.toml")).unwrap_err().to_string();
+    let lines = base.lines().count();
+    let flow = |rest: &str, at: usize, says: &str| {
+        let message = refused(&format!("{base}[[flow]]\n{rest}\n"));
+        let begins = format!("net.toml:{}: {says}", lines + at);
+        assert!(message.starts_with(&begins), "{message}\nis not\n{begins}");
+    };
+    flow("from = \"a\"\nto = \"c\"", 3, "flow.to: there is no node \"c\"; did you mean \"a\"? (allowed: a, r, s, b)");
+    flow("from = \"a\"", 1, "flow.to: this key is missing: write to = \"a\", the name of a node");
+    flow("from = \"a\"\nto = \"a\"", 1, "flow.to: name two different nodes");
+    flow("from = \"a\"\nto = \"b\"", 1, "flow.bytes: the flow has no end: write bytes = \"48MB\", or time = \"30s\"");
+    flow("from = \"a\"\nto = \"b\"\nkind = \"cubik\"", 4, "flow.kind: no such kind; did you mean \"cubic\"?");
+    flow(
+        "from = \"a\"\nto = \"b\"\nkind = \"udp\"\nbytes = \"1MB\"",
+        1,
+        "flow.rate: UDP has no rate of its own: write",
+    );
+    flow("from = \"a\"\nto = \"b\"\nkind = \"udp\"\nrate = \"1\"", 5, "flow.rate: \"1\" has no unit; write for");
+    flow("from = \"a\"\nto = \"b\"\nkind = \"cubic\"\nprofile = \"arq\"", 5, "flow.profile: this key is for kind");
+    flow(
+        "from = \"a\"\nto = \"b\"\necn = \"on\"\nbytes = \"1MB\"",
+        4,
+        "flow.ecn: this key is for the kinds of TCP only",
+    );
+    flow("from = \"a\"\nto = \"b\"\nvideo = \"1mbit,1s\"\nbytes = \"1MB\"", 5, "flow.bytes: the video decides this");
+    flow("from = \"a\"\nto = \"b\"\nbyte = \"1MB\"", 4, "flow.byte: no such key; did you mean \"bytes\"?");
+    for (text, says) in [
+        ("[[node]]\nname = \"a\"\n[[node]]\nname = \"a\"", "net.toml:4: node.name: there is another \"a\": choose"),
+        ("[[node]]\nname = \"a b\"", "net.toml:2: node.name: \"a b\" is no name: write 1 to 16 letters, digits and -"),
+        ("[[node]]\nname = \"a\"\nrole = \"relay\"", "net.toml:3: node.role: a relay that recodes does not exist yet"),
+        (
+            "[[node]]\nname = \"a\"\nrole = \"switch\"",
+            "net.toml:3: node.role: \"switch\" is no role: write \"host\" or",
+        ),
+        ("[[node]]\nnme = \"a\"", "net.toml:2: node.nme: no such key; did you mean \"name\"?"),
+        ("[[link]]\nfrom = \"a\"", "net.toml:2: link.from: there is no node \"a\""),
+        (
+            "[[node]]\nname = \"a\"\n[far]",
+            "net.toml:3: far: no such key (allowed: seed, time, sample, node, link, flow)",
+        ),
+        ("node = \"a\"", "net.toml:1: node: a network has a list of these: write [[node]] for each"),
+        ("time = \"0s\"\n[[node]]\nname = \"a\"", "net.toml:1: time: this takes no time"),
+    ] {
+        let message = refused(text);
+        assert!(message.starts_with(says), "{message}\nis not\n{says}");
+    }
+    let two = "[[node]]\nname = \"a\"\n[[node]]\nname = \"b\"\n";
+    let link = |settings: &str| refused(&format!("{two}[[link]]\nfrom = \"a\"\nto = \"b\"\n{settings}\n"));
+    assert!(
+        link("medium = \"air\"").starts_with("net.toml:5: link.medium: it has no effect without a rate: write rate")
+    );
+    assert!(link("back.los = \"1%\"").starts_with("net.toml:8: link.back.los: no such key; did you mean \"loss\"?"));
+    assert!(link("rtt = \"1ms\"\ndelay = \"1ms\"").starts_with("net.toml:8: link.rtt: rtt and delay both"));
+    assert!(link("arq = \"7\"").starts_with("net.toml:8: link.arq: \"7\" is incomplete; write for example \"7,2ms\""));
+    let hosts = base.replace("router", "host");
+    let apart = refused(&format!("{hosts}[[flow]]\nfrom = \"a\"\nto = \"b\"\nbytes = \"1B\""));
+    assert!(apart.contains("there is no way from a to b: add a link, or write role = \"router\""), "{apart}");
+    let ends = Scenario::parse(&base, Path::new("net.toml")).unwrap_err().to_string();
+    assert!(ends.contains("this file describes a network"), "{ends}");
+}
