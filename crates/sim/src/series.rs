@@ -13,7 +13,7 @@ pub const MOST_SAMPLES: usize = 1_024;
 
 /// Samples of one quantity; see the module.
 #[derive(Clone, Debug)]
-pub(crate) struct Series<T> {
+pub struct Series<T> {
     every: Duration,
     next: Time,
     samples: Vec<T>,
@@ -21,17 +21,17 @@ pub(crate) struct Series<T> {
 
 impl<T> Series<T> {
     /// No samples yet. They will be at least `every` apart.
-    pub(crate) fn new(every: Duration) -> Self {
+    pub fn new(every: Duration) -> Self {
         Self { every, next: Time::ZERO, samples: Vec::new() }
     }
 
     /// When the next sample is due.
-    pub(crate) fn next(&self) -> Time {
+    pub fn next(&self) -> Time {
         self.next
     }
 
     /// Adds a sample if it is due.
-    pub(crate) fn note(&mut self, now: Time, sample: impl FnOnce() -> T) {
+    pub fn note(&mut self, now: Time, sample: impl FnOnce() -> T) {
         if now < self.next {
             return;
         }
@@ -48,7 +48,7 @@ impl<T> Series<T> {
     }
 
     /// The samples in their order.
-    pub(crate) fn samples(&self) -> &[T] {
+    pub fn samples(&self) -> &[T] {
         &self.samples
     }
 }

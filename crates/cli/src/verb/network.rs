@@ -68,7 +68,7 @@ enum Event<'a> {
 ///
 /// # Errors
 /// [`Exit::Integrity`] for a wrong byte, [`Exit::Unreachable`] if bytes are missing.
-pub(super) fn conclude(report: &Report, console: &Console) -> Result<(), Failure> {
+pub(in crate::verb) fn conclude(report: &Report, console: &Console) -> Result<(), Failure> {
     report.flows.iter().for_each(|flow| console.event(&event_of_flow(flow)));
     report.links.iter().for_each(|link| console.event(&event_of_link(link)));
     if !console.json() {

@@ -360,7 +360,7 @@ impl<'a> Reader<'a> {
                 let config = self.ours(name, section)?;
                 return Ok(Carrier::Ours { ends: [config.clone(), config], streams: vec![stream] });
             }
-            "udp" => return Ok(Carrier::Datagrams { content: content_of(stream, true) }),
+            "udp" => return Ok(Carrier::Datagrams { content: content_of(&stream, true) }),
             "newreno" => Control::NewReno,
             "cubic" => Control::Cubic,
             _ => Control::Bbr,
@@ -372,7 +372,7 @@ impl<'a> Reader<'a> {
                 return Err(self.refused(value, "flow.ecn", "write ecn = \"on\" or ecn = \"off\"".to_owned()));
             }
         };
-        Ok(Carrier::Tcp { control, marks, content: content_of(stream, false) })
+        Ok(Carrier::Tcp { control, marks, content: content_of(&stream, false) })
     }
 
     /// The settings of both ends of a connection of ours.
@@ -398,16 +398,10 @@ fn flow_keys() -> Vec<&'static str> {
 }
 
 /// The content of a stream. `always_live` is for what cannot wait.
-fn content_of(stream: Flow, always_live: bool) -> Content {
-    let bytes = (stream.bytes < ENDLESS).then_some(stream.bytes);
-    match (stream.video, stream.rate) {
-        (Some(mut video), _) => {
-            if always_live {
-                video.pace = Pace::Live;
-            }
-            Content::Video { video, record: stream.record }
-        }
-        (None, Some(rate)) => Content::Paced { rate, record: stream.record, bytes },
-        (None, None) => Content::Bulk { bytes },
+fn content_of(stream: &Flow, always_live: bool) -> Content {
+    let mut content = Content::of_stream(stream);
+    if let (Content::Video { video, .. }, true) = (&mut content, always_live) {
+        video.pace = Pace::Live;
     }
+    content
 }

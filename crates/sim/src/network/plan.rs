@@ -10,7 +10,6 @@ use tidewire_proto::config::Config;
 
 use super::topology::{Joint, Node, Role, Topology};
 use crate::load::Flow;
-use crate::pair::End;
 use crate::scenario::Scenario;
 use crate::video::{Pace, Video};
 
@@ -52,7 +51,7 @@ pub enum Carrier {
     Ours {
         /// Settings of both ends.
         ends: [Config; 2],
-        /// The streams. [`End::Near`] is the end at `from`.
+        /// The streams. [`End::Near`](crate::pair::End::Near) is the end at `from`.
         streams: Vec<Flow>,
     },
     /// TCP.
@@ -202,6 +201,38 @@ impl Content {
         }
     }
 
+    /// Bytes that the application has made when the flow is `age` old.
+    pub fn produced(&self, age: Duration) -> u64 {
+        let all = self.bytes().unwrap_or(u64::MAX);
+        match self {
+            Self::Bulk { .. } => all,
+            Self::Paced { record, .. } => {
+                let records = u64::try_from(age.as_nanos() / self.every().as_nanos().max(1)).unwrap_or(u64::MAX);
+                records.saturating_add(1).saturating_mul(*record).min(all)
+            }
+            Self::Video { video, .. } => video.bytes_until(age).min(all),
+        }
+    }
+
+    /// When byte number `byte` (from 0) is made; `None` behind the last.
+    pub fn time_of(&self, byte: u64) -> Option<Duration> {
+        match self {
+            Self::Video { video, .. } => video.time_of(byte),
+            _ if self.bytes().is_some_and(|bytes| byte >= bytes) => None,
+            _ => Some(self.made(byte / self.record())),
+        }
+    }
+
+    /// The content of a stream of ours.
+    pub fn of_stream(stream: &Flow) -> Self {
+        let bytes = (stream.bytes < ENDLESS).then_some(stream.bytes);
+        match (&stream.video, stream.rate) {
+            (Some(video), _) => Self::Video { video: video.clone(), record: stream.record },
+            (None, Some(rate)) => Self::Paced { rate, record: stream.record, bytes },
+            (None, None) => Self::Bulk { bytes },
+        }
+    }
+
     /// The records or live frames that became complete with the bytes from `before` to `after`.
     pub fn completed(&self, before: u64, after: u64) -> Range<u64> {
         match self {
@@ -212,17 +243,6 @@ impl Content {
             Self::Paced { record, .. } => before / (*record).max(1)..after / (*record).max(1),
             Self::Bulk { .. } | Self::Video { .. } => 0..0,
         }
-    }
-
-    /// The stream of ours that carries it from the near end, beginning `start` after the connection was made.
-    pub fn stream(&self, start: Duration) -> Flow {
-        let bytes = self.bytes().unwrap_or(ENDLESS);
-        let flow = match self {
-            Self::Bulk { .. } => Flow::bulk(End::Near, bytes),
-            Self::Paced { rate, record, .. } => Flow { record: *record, ..Flow::paced(End::Near, bytes, *rate) },
-            Self::Video { video, .. } => Flow::video(End::Near, video.clone()),
-        };
-        Flow { start, ..flow }
     }
 }
 

@@ -9,7 +9,6 @@ use crate::link::{Link, LinkStats};
 
 /// The result of a run.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Report {
     /// The flows in the order of the plan.
     pub flows: Vec<FlowReport>,
@@ -17,14 +16,14 @@ pub struct Report {
     pub links: Vec<LinkReport>,
     /// Virtual time of the whole run.
     pub seconds: f64,
-    /// Hash of every packet sent: time, flow, length and content. Equal runs have equal hashes.
+    /// Hash of every packet sent: time, flow, length and content. Equal simulated runs have equal hashes.
+    /// Zero in the lab.
     pub fingerprint: u64,
 }
 
 /// The result of a flow. Latency is the time from the sending to the receiving application, of records,
 /// frames of live videos and datagrams. What is sent as fast as possible has none.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct FlowReport {
     /// Its name.
     pub name: String,
@@ -88,7 +87,6 @@ pub fn jitter(last: Duration, latency: Duration) -> Duration {
 
 /// The result of a link.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct LinkReport {
     /// Its name.
     pub name: String,
@@ -115,7 +113,7 @@ pub struct LinkSample {
 
 impl LinkSample {
     /// The state at `now`.
-    pub(super) fn of<T>(now: Time, link: &mut Link<T>) -> Self {
+    pub fn of<T>(now: Time, link: &mut Link<T>) -> Self {
         let (packets, bytes) = link.waiting(now);
         let stats = link.stats();
         Self { at: now, packets, bytes, dropped: stats.queue_dropped + stats.codel_dropped, marked: stats.marked }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use serde::Serialize;
 use tidewire_lab::check::{self, Finding, Report};
 use tidewire_lab::processor::Shares;
+use tidewire_lab::way;
+use tidewire_sim::network::{self, Described};
 use tidewire_units::parse_duration;
 
 use super::link_of;
@@ -54,7 +56,7 @@ enum Event<'a> {
 /// Arguments of `lab check`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Scenario file. The default link has 50 Mbit/s, 20 ms round trip and 10 % loss in bursts of 4 packets
+    /// Scenario file, also of a network: then the way of its first flow is checked. The default link has 50 Mbit/s, 20 ms round trip and 10 % loss in bursts of 4 packets
     scenario: Option<PathBuf>,
     /// Seed of all random numbers, in place of the scenario's
     #[arg(long, value_name = "N")]
@@ -72,8 +74,16 @@ pub struct Args {
 /// [`Exit::Usage`] for a wrong scenario, [`Exit::LocalIo`] if the hosts cannot be made,
 /// [`Exit::TargetNotMet`] if a figure is off.
 pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
-    let link = link_of(args.scenario.as_deref(), DEFAULT, args.seed)?;
-    let report = check::run(&link, args.time).or_exit(Exit::LocalIo)?;
+    let report = match args.scenario.as_deref().map(network::read).transpose().or_exit(Exit::Usage)? {
+        Some(Described::Network(plan)) => {
+            let plan = args.seed.map_or_else(|| plan.clone(), |seed| plan.clone().with_seed(seed));
+            way::run(&plan, args.time).or_exit(Exit::LocalIo)?
+        }
+        _ => {
+            let link = link_of(args.scenario.as_deref(), DEFAULT, args.seed)?;
+            check::run(&link, args.time).or_exit(Exit::LocalIo)?
+        }
+    };
     for &(crossing, Shares { lab, others, stolen }) in &report.shares {
         console.event(&Event::Processor { crossing, lab, others, stolen });
     }

@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use tidewire_lab::emulator::{Counts, Emulator};
 use tidewire_lab::hosts::Hosts;
+use tidewire_sim::network::{self, Described};
 use tidewire_sim::pair::End;
 
 use super::{LinkCounts, counts, describe, link_of, peers};
@@ -75,8 +76,9 @@ pub struct RunArgs {
     /// Shell command for the other host, started first and stopped last [example: "iperf3 -s"]
     #[arg(long, value_name = "COMMAND")]
     other: Option<OsString>,
-    /// Command to run, with its arguments. The near host has address 10.99.0.1, the far host 10.99.0.2
-    #[arg(last = true, required_unless_present = "peer")]
+    /// Command to run, with its arguments. The near host has address 10.99.0.1, the far host 10.99.0.2. Without
+    /// a command, the flows of a network run
+    #[arg(last = true)]
     command: Vec<OsString>,
     #[command(flatten)]
     peers: peers::Args,
@@ -88,7 +90,7 @@ impl RunArgs {
     /// Returns the output. A command that is run keeps stdout for itself.
     pub(super) fn console(&self) -> Console {
         let console = self.output.console();
-        if self.measures() { console } else { console.beside_data() }
+        if self.command.is_empty() { console } else { console.beside_data() }
     }
 
     /// Whether peers are measured in place of a command.
@@ -147,6 +149,9 @@ pub async fn run(args: RunArgs, console: Console) -> Result<(), Failure> {
     if args.measures() {
         return peers::run(&args.peers, &args.scenario, args.seed, &console);
     }
+    if args.command.is_empty() {
+        return network(&args, &console);
+    }
     let at = End::from(args.at);
     let (hosts, emulator) = start(&args.scenario, args.seed, &console)?;
     if let Some(other) = &args.other {
@@ -158,6 +163,26 @@ pub async fn run(args: RunArgs, console: Console) -> Result<(), Failure> {
     let ended = unless_interrupted(to_its_end(command)).await;
     conclude(emulator, &console)?;
     ended
+}
+
+/// Runs the flows of a network in real time.
+fn network(args: &RunArgs, console: &Console) -> Result<(), Failure> {
+    let Described::Network(plan) = network::read(&args.scenario).or_exit(Exit::Usage)? else {
+        let text = "a link of two ends has no flows in the lab: name a command behind --, or --peer, or a network";
+        return Err(Failure::message(Exit::Usage, text));
+    };
+    let plan = match args.seed {
+        Some(seed) => plan.with_seed(seed),
+        None => plan,
+    };
+    let outcome = tidewire_lab::network::run(&plan).or_exit(Exit::LocalIo)?;
+    let late = outcome.counts.late.distribution();
+    let ms = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.2} ms"));
+    console.say(&format!("handed on late by p50 {}, p95 {}", ms(late.quantile(0.5)), ms(late.quantile(0.95))));
+    if outcome.unread > 0 {
+        console.say(&format!("the emulator missed {} packets: the figures are void", outcome.unread));
+    }
+    crate::verb::network::conclude(&outcome.report, console)
 }
 
 async fn to_its_end(command: Command) -> Result<(), Failure> {
@@ -193,8 +218,8 @@ fn conclude(emulator: Emulator, console: &Console) -> Result<(), Failure> {
 /// Converts the counts of the link for `--json`.
 pub(super) fn stats(counted: &Counts) -> impl Serialize {
     Event::LabStats {
-        forward: counts(&counted.forward),
-        back: counts(&counted.back),
+        forward: counts(&counted.forward()),
+        back: counts(&counted.back()),
         refused: counted.refused,
         late_ms: Delay::from(&counted.late.distribution()),
     }
@@ -206,7 +231,7 @@ pub(super) fn sentences(counted: &Counts) -> String {
     let ms = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.2} ms"));
     format!(
         "{}\nhanded on late by p50 {}, p95 {}, max {}; {} refused",
-        describe(&counted.forward, &counted.back),
+        describe(&counted.forward(), &counted.back()),
         ms(late.quantile(0.5)),
         ms(late.quantile(0.95)),
         ms(late.max()),
