@@ -8,7 +8,7 @@ mod process;
 mod schema;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,9 +17,10 @@ use process::{Running, tidewire};
 use rustix::process::{Pid, Signal, kill_process};
 use tidewire::Config;
 use tidewire_lab::hosts::Hosts;
-use tidewire_lab::{check, pair};
+use tidewire_lab::{check, pair, way};
 use tidewire_proto::profile::block;
 use tidewire_sim::duplex::DuplexConfig;
+use tidewire_sim::network::Plan;
 use tidewire_sim::pair::End;
 use tidewire_sim::scenario::Scenario;
 
@@ -263,3 +264,54 @@ fn a_wrong_peer_or_load_is_refused_before_anything_is_made() {
         assert!(output.status.code() == Some(2) && said.contains(wanted), "{arguments:?}: {said}");
     }
 }
+
+/// The lab agrees with the simulator on a line of three hops with kernels that forward.
+#[test]
+fn three_hops_of_namespaces_are_the_links_they_claim_to_be() {
+    if !has_lab() {
+        return;
+    }
+    let _turn = turn();
+    let plan = Plan::parse(LINE, Path::new("line.toml")).unwrap();
+    let report = way::run(&plan, Duration::from_secs(if quick() { 3 } else { 10 })).unwrap();
+    println!("{:?}", report.findings);
+    let names: Vec<_> = report.findings.iter().map(|finding| finding.name).collect();
+    assert_eq!(names, ["rate", "loss", "other fates", "added delay p95"]);
+    assert!(report.findings.iter().all(check::Finding::holds), "{:?}", report.off());
+}
+
+/// Flows of all kinds at once over a line of three hops: what arrives is what was sent, and the figures are
+/// there over time.
+#[test]
+fn kernels_and_ours_share_a_network() {
+    if !has_lab() {
+        return;
+    }
+    let flow = |kind: &str, rest: &str| format!("[[flow]]\nkind = \"{kind}\"\nfrom = \"a\"\nto = \"b\"\n{rest}\n");
+    let back = "[[flow]]\nfrom = \"b\"\nto = \"s\"\nkind = \"udp\"\nvideo = \"1mbit,2s\"\n";
+    let flows = [
+        flow("tidewire", "bytes = \"500kB\""),
+        flow("newreno", ""),
+        flow("cubic", "rate = \"1mbit\"\necn = \"on\""),
+        back.to_owned(),
+    ];
+    let text = LINE.split("[[flow]]").next().unwrap().replace("time = \"10s\"", "time = \"4s\"") + &flows.concat();
+    let file = scenario(&text);
+    let output = tidewire(&["lab", "run", "--json", file.path.to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = schema::lines(&output.stdout);
+    let kinds: Vec<_> = lines.iter().filter_map(|line| line["kind"].as_str()).collect();
+    assert_eq!(kinds, ["tidewire", "newreno", "cubic", "udp"]);
+    assert_eq!(lines[0]["whole"], true);
+    for line in &lines[..4] {
+        assert!(line["bytes"].as_u64() > Some(50_000), "{line}");
+    }
+    for line in &lines[2..4] {
+        assert!(line["latency_ms"]["p50"].as_f64() >= Some(3.0), "{line}");
+    }
+    assert!(lines[1]["window"].as_array().unwrap().len() > 5);
+    let middle = lines.iter().find(|line| line["name"] == "r-s").unwrap();
+    assert!(middle["forward"]["lost"].as_u64() > Some(0) && middle["forward_queue"].as_array().unwrap().len() > 20);
+}
+
+const LINE: &str = include_str!("../../lab/src/line.toml");

@@ -1,8 +1,8 @@
 //! Numbered packets from one host to another, with the times at which they were sent and received.
 //!
-//! [`check`](crate::check) and [`way`](crate::way) call it. One thread sends at equal intervals, another receives; both use the
-//! emulator's clock. Invariant: when the crossing ends, every packet that was sent is accounted for: it
-//! arrived, or the link holds no more packets.
+//! [`check`](crate::check) and [`way`](crate::way) call it. One thread sends at equal intervals, another
+//! receives; both use the emulator's clock. Invariant: when the crossing ends, every packet that was sent is
+//! accounted for: it arrived, or the link holds no more packets.
 
 use std::io::ErrorKind;
 use std::net::UdpSocket;

@@ -1,8 +1,8 @@
 //! Two hosts on one machine, joined by one link: the smallest network of [`Nodes`].
 //!
 //! The verbs of the lab make them for one run. Packets between the hosts cross the
-//! [`Emulator`](crate::emulator::Emulator), which reads and writes their devices. Invariant: names contain the
-//! process id, and the hosts are removed however this process ends (see [`Nodes`]).
+//! [`Emulator`](crate::emulator::Emulator), which reads and writes their devices. Invariant: names contain
+//! the process id, and the hosts are removed however this process ends (see [`Nodes`]).
 
 use std::ffi::OsStr;
 use std::io;

@@ -6,11 +6,11 @@
 //! there is the namespace lab (`docs/lab.md`): nodes of this machine, each a network namespace, joined by
 //! links. Most of it needs two hosts and one link.
 //!
-//! - `nodes` makes the namespaces and their TUN devices, `hosts` the two of one link; `emulator` carries packets between them through the
-//!   same [`Link`](tidewire_sim::link::Link) as the simulator, so that the kernel's TCP, our transport and
-//!   other programs cross the same scenario.
-//! - `check` holds the lab against the link that it claims to be, `way` against several; `processor` says who had the processors
-//!   meanwhile.
+//! - `nodes` makes the namespaces and their TUN devices, `hosts` the two of one link; `emulator` carries
+//!   packets between them through the same [`Link`](tidewire_sim::link::Link) as the simulator, so that the
+//!   kernel's TCP, our transport and other programs cross the same scenario.
+//! - `check` holds the lab against the link that it claims to be, `way` against several; `processor` says who
+//!   had the processors meanwhile.
 //! - `trial` runs one `peer` alone and measures the delay of each record; `contest` has flows of kernel TCP
 //!   (`tcp`) and of ours (`ours`) compete for one queue; `pair` carries a file between two endpoints of the
 //!   library, with settings that no option of the command has; `video` shows a video over our library or over

@@ -3,9 +3,9 @@
 //!
 //! The owner of a queue holds one [`Codel`] beside it: the simulator for each direction of a link, and
 //! whatever else queues packets. It takes the packet at the head out of its queue, asks [`Codel::judge`], and
-//! follows the [`Verdict`]. After [`Verdict::Drop`] it takes the next packet at the same time. Where the queue
-//! has become empty it calls [`Codel::on_empty`]. The type has no clock and holds no packet. Invariant: times
-//! do not go backwards, and a packet is judged once.
+//! follows the [`Verdict`]. After [`Verdict::Drop`] it takes the next packet at the same time. Where the
+//! queue has become empty it calls [`Codel::on_empty`]. The type has no clock and holds no packet. Invariant:
+//! times do not go backwards, and a packet is judged once.
 
 use core::time::Duration;
 
@@ -120,7 +120,8 @@ impl Codel {
     /// Notes that the queue was found empty.
     pub fn on_empty(&mut self) {
         self.above_until = None;
-        // Entering the dropping state outlasts an empty queue in RFC 8289 section 5.5, one more call does not.
+        // Entering the dropping state outlasts an empty queue in RFC 8289 section 5.5, one more call does
+        // not.
         self.phase = if self.phase == Phase::Entered { Phase::Dropping } else { Phase::Passing };
     }
 

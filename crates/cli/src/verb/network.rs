@@ -2,6 +2,7 @@
 //! events of `--json`.
 
 use std::fmt::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -11,6 +12,7 @@ use tidewire_proto::stats::DelayHistogram;
 use tidewire_sim::network::{FlowReport, LinkReport, LinkSample, Report};
 
 use super::lab::{LinkCounts, counts};
+use crate::chart::over_time::{self, Panel, Trace};
 use crate::exit::{Exit, Failure};
 use crate::report::{Console, Delay, rate};
 
@@ -64,11 +66,17 @@ enum Event<'a> {
     },
 }
 
-/// Prints a report. Fails if a flow had a wrong byte, or did not arrive whole.
+/// Prints a report, and draws it into the file `svg`. Fails if a flow had a wrong byte, or did not arrive
+/// whole.
 ///
 /// # Errors
 /// [`Exit::Integrity`] for a wrong byte, [`Exit::Unreachable`] if bytes are missing.
-pub(in crate::verb) fn conclude(report: &Report, console: &Console) -> Result<(), Failure> {
+pub(in crate::verb) fn conclude(report: &Report, console: &Console, svg: Option<&Path>) -> Result<(), Failure> {
+    if let Some(path) = svg {
+        std::fs::write(path, picture(report)).map_err(|error| {
+            Failure::message(Exit::LocalIo, format_args!("cannot write `{}`: {error}; try --svg FILE", path.display()))
+        })?;
+    }
     report.flows.iter().for_each(|flow| console.event(&event_of_flow(flow)));
     report.links.iter().for_each(|link| console.event(&event_of_link(link)));
     if !console.json() {
@@ -126,6 +134,25 @@ fn event_of_link(link: &LinkReport) -> Event<'_> {
 fn queue(sample: &LinkSample) -> [f64; 5] {
     let &LinkSample { at, packets, bytes, dropped, marked, .. } = sample;
     [seconds(at), packets as f64, bytes as f64, dropped as f64, marked as f64]
+}
+
+/// Windows and queues over time. A direction whose queue was always empty is left out.
+fn picture(report: &Report) -> String {
+    let windows = report.flows.iter().filter(|flow| !flow.window.is_empty()).map(|flow| Trace {
+        label: format!("{} ({})", flow.name, flow.kind),
+        points: flow.window.iter().map(|&(at, window)| (seconds(at), window)).collect(),
+    });
+    let mut queues = Vec::new();
+    for link in &report.links {
+        for (samples, way) in link.samples.iter().zip(["", " back"]) {
+            if samples.iter().any(|sample| sample.bytes > 0) {
+                let points = samples.iter().map(|sample| (seconds(sample.at), sample.bytes as f64 / 1e3)).collect();
+                queues.push(Trace { label: format!("{}{way}", link.name), points });
+            }
+        }
+    }
+    let windows = Panel { title: "congestion window in segments", traces: windows.collect() };
+    over_time::draw("Flows and queues", &[windows, Panel { title: "queue in kB", traces: queues }])
 }
 
 fn seconds(at: Time) -> f64 {

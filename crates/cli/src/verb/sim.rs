@@ -38,6 +38,9 @@ pub struct Args {
     /// Give up after this much virtual time
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = tidewire_units::parse_duration)]
     limit: Duration,
+    /// Draw the windows and queues of a network into an SVG file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     #[command(flatten)]
     coding: Coding,
     #[command(flatten)]
@@ -86,14 +89,15 @@ fn run_network(args: &Args, mut plan: Plan, console: &Console) -> Result<(), Fai
         return Err(Failure::message(Exit::Usage, text));
     }
     for flow in &mut plan.flows {
-        if let Carrier::Ours { ends: [near, far], .. } = &mut flow.carrier {
+        if let Carrier::Ours { ends, .. } = &mut flow.carrier {
+            let [near, far] = &mut **ends;
             *near = args.coding.over(near, None).or_exit(Exit::Usage)?;
             *near = near.to_builder().asks_peer(false).build().or_exit(Exit::Usage)?;
             *far = args.coding.over(far, None).or_exit(Exit::Usage)?;
         }
     }
     plan.time = plan.time.or(Some(args.limit));
-    super::network::conclude(&Network::new(&plan).run(), console)
+    super::network::conclude(&Network::new(&plan).run(), console, args.svg.as_deref())
 }
 
 fn run_ends(args: &Args, scenario: &Scenario, console: &Console) -> Result<(), Failure> {

@@ -47,7 +47,8 @@ impl<T> Door<T> {
     }
 
     pub(super) fn poll_delivery(&mut self, now: Time) -> Option<Delivery<T>> {
-        self.arrived.pop_front_if(|delivery| delivery.at <= now)
+        self.arrived.front().filter(|delivery| delivery.at <= now)?;
+        self.arrived.pop_front()
     }
 
     pub(super) fn poll_timeout(&self) -> Option<u64> {

@@ -10,9 +10,10 @@
 //!
 //! Behind a drop-tail queue, nothing that happens later changes what becomes of a datagram already sent, so
 //! the whole fate is settled, and told, by `send`. With CoDel (RFC 8289), or on a medium that several links
-//! share, datagrams wait in a `backlog` and `send` answers [`Fate::Waits`]. Invariants: the same configuration and the same calls give the same fates;
-//! impairments do not disturb each other's draws (see `random`); [`LinkStats`] sums at any moment; once the
-//! two queues have grown to the number of datagrams in flight, nothing is allocated.
+//! share, datagrams wait in a `backlog` and `send` answers [`Fate::Waits`]. Invariants: the same
+//! configuration and the same calls give the same fates; impairments do not disturb each other's draws (see
+//! `random`); [`LinkStats`] sums at any moment; once the two queues have grown to the number of datagrams in
+//! flight, nothing is allocated.
 
 mod backlog;
 mod bottleneck;

@@ -358,7 +358,7 @@ impl<'a> Reader<'a> {
         let control = match kind {
             "tidewire" => {
                 let config = self.ours(name, section)?;
-                return Ok(Carrier::Ours { ends: [config.clone(), config], streams: vec![stream] });
+                return Ok(Carrier::Ours { ends: Box::new([config.clone(), config]), streams: vec![stream] });
             }
             "udp" => return Ok(Carrier::Datagrams { content: content_of(&stream, true) }),
             "newreno" => Control::NewReno,

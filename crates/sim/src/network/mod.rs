@@ -1,8 +1,8 @@
 //! Networks of any number of nodes: links and routers between them, and several flows at once.
 //!
-//! A [`Plan`] describes all of it: nodes, links and flows, from a scenario file or from code. [`Network`] runs
-//! a plan in virtual time, and the lab runs the same plan with real kernels. A scenario of two ends is the
-//! plan with one link and one connection ([`Plan::from`]).
+//! A [`Plan`] describes all of it: nodes, links and flows, from a scenario file or from code. [`Network`]
+//! runs a plan in virtual time, and the lab runs the same plan with real kernels. A scenario of two ends is
+//! the plan with one link and one connection ([`Plan::from`]).
 //!
 //! - [`topology`]: nodes, links, and the ways between nodes.
 //! - [`fabric`]: the links in operation, and the forwarding of routers.

@@ -50,7 +50,7 @@ pub enum Carrier {
     /// A connection of ours: the settings of the end at `from` and of the other one, and its streams.
     Ours {
         /// Settings of both ends.
-        ends: [Config; 2],
+        ends: Box<[Config; 2]>,
         /// The streams. [`End::Near`](crate::pair::End::Near) is the end at `from`.
         streams: Vec<Flow>,
     },
@@ -152,7 +152,7 @@ impl From<&Scenario> for Plan {
         let link = Joint { name: "link".to_owned(), nodes: [0, 1], config: scenario.link.clone() };
         let topology = Topology { nodes: vec![node("near"), node("far")], links: vec![link] };
         let ends = [scenario.near.clone(), scenario.far.clone()];
-        let carrier = Carrier::Ours { ends, streams: scenario.flows.clone() };
+        let carrier = Carrier::Ours { ends: Box::new(ends), streams: scenario.flows.clone() };
         let flow = FlowPlan { name: "1".to_owned(), from: 0, to: 1, start: Duration::ZERO, carrier };
         Self { flows: vec![flow], ..Self::new(scenario.seed, topology) }
     }

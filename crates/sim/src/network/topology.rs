@@ -77,7 +77,7 @@ impl Topology {
     /// The ways with the fewest links. Among equals, the link that was named first decides.
     pub fn routes(&self) -> Routes {
         let mut next = vec![vec![None; self.nodes.len()]; self.nodes.len()];
-        for to in 0..self.nodes.len() {
+        for (to, _) in self.nodes.iter().enumerate() {
             let mut line = VecDeque::from([to]);
             while let Some(node) = line.pop_front() {
                 if node != to && self.nodes[node].role == Role::Host {

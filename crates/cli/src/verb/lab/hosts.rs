@@ -76,8 +76,8 @@ pub struct RunArgs {
     /// Shell command for the other host, started first and stopped last [example: "iperf3 -s"]
     #[arg(long, value_name = "COMMAND")]
     other: Option<OsString>,
-    /// Command to run, with its arguments. The near host has address 10.99.0.1, the far host 10.99.0.2. Without
-    /// a command, the flows of a network run
+    /// Command to run, with its arguments. The near host has address 10.99.0.1, the far host 10.99.0.2.
+    /// Without a command, the flows of a network run
     #[arg(last = true)]
     command: Vec<OsString>,
     #[command(flatten)]
@@ -182,7 +182,7 @@ fn network(args: &RunArgs, console: &Console) -> Result<(), Failure> {
     if outcome.unread > 0 {
         console.say(&format!("the emulator missed {} packets: the figures are void", outcome.unread));
     }
-    crate::verb::network::conclude(&outcome.report, console)
+    crate::verb::network::conclude(&outcome.report, console, args.peers.svg.as_deref())
 }
 
 async fn to_its_end(command: Command) -> Result<(), Failure> {
