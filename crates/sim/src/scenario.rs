@@ -1,4 +1,5 @@
 //! Scenario files: a link as TOML, the same file for the simulator, the UDP proxy and the namespace lab.
+//! [`crate::network`] has the files of networks.
 //!
 //! ```toml
 //! seed = 7                    # whole number; all randomness follows from it

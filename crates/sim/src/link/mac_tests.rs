@@ -123,6 +123,6 @@ fn links_of_one_medium_take_turns() {
             }
         }
     }
-    let turn = |n: u64| (if n % 2 == 0 { 'a' } else { 'b' }, n as u32 / 2, Time::from_millis(n + 1));
+    let turn = |n: u64| (if n.is_multiple_of(2) { 'a' } else { 'b' }, n as u32 / 2, Time::from_millis(n + 1));
     assert_eq!(order, (0..8).map(turn).collect::<Vec<_>>());
 }

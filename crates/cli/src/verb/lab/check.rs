@@ -56,8 +56,8 @@ enum Event<'a> {
 /// Arguments of `lab check`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Scenario file. Of a network, the way of its first flow is checked. The default link has 50 Mbit/s, 20 ms
-    /// round trip and 10 % loss in bursts of 4 packets
+    /// Scenario file. Of a network, the way of its first flow is checked. The default link has 50 Mbit/s,
+    /// 20 ms round trip and 10 % loss in bursts of 4 packets
     scenario: Option<PathBuf>,
     /// Seed of all random numbers, in place of the scenario's
     #[arg(long, value_name = "N")]
