@@ -8,6 +8,7 @@ mod process;
 mod schema;
 
 use std::fs;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +17,9 @@ use std::time::{Duration, Instant};
 use process::{Running, tidewire};
 use rustix::process::{Pid, Signal, kill_process};
 use tidewire::Config;
+use tidewire_lab::emulator::Emulator;
 use tidewire_lab::hosts::Hosts;
+use tidewire_lab::nodes::Nodes;
 use tidewire_lab::{check, pair, way};
 use tidewire_proto::profile::block;
 use tidewire_sim::duplex::DuplexConfig;
@@ -312,6 +315,47 @@ fn kernels_and_ours_share_a_network() {
     assert!(lines[1]["window"].as_array().unwrap().len() > 5);
     let middle = lines.iter().find(|line| line["name"] == "r-s").unwrap();
     assert!(middle["forward"]["lost"].as_u64() > Some(0) && middle["forward_queue"].as_array().unwrap().len() > 20);
+}
+
+/// The nodes of a network reach each other across kernels that forward, in both directions.
+#[test]
+fn the_nodes_of_a_network_reach_each_other() {
+    if !has_lab() {
+        return;
+    }
+    let _turn = turn();
+    let plan = Plan::parse(LINE, Path::new("line.toml")).unwrap();
+    let nodes = Nodes::start(&plan.topology).unwrap();
+    let links = &plan.topology.links;
+    let devices = nodes.devices(links.len()).unwrap();
+    let configs = links.iter().map(|link| &link.config);
+    let emulator = Emulator::start_all(devices.into_iter().zip(configs), None).unwrap();
+    for (from, to) in [(0, 3), (3, 0), (1, 3), (0, 2)] {
+        let address = (nodes.address(to), 0);
+        let listener = nodes.inside(to, || TcpListener::bind(address)).unwrap().unwrap();
+        let target = listener.local_addr().unwrap();
+        let stream = nodes.inside(from, || TcpStream::connect(target)).unwrap();
+        assert!(stream.is_ok_and(|stream| stream.peer_addr().unwrap() == target), "{from} to {to}");
+    }
+    assert!(emulator.stop().unwrap().links.iter().flatten().all(|stats| stats.delivered > 0));
+}
+
+/// `lab up` with a network names its nodes, and removes them.
+#[test]
+fn no_node_of_a_network_is_left() {
+    if !has_lab() {
+        return;
+    }
+    let file = scenario(LINE);
+    let mut lab = Running::start(&["lab", "up", "--json", file.path.to_str().unwrap()]);
+    let nodes: Vec<_> = (0..4).map(|_| lab.line()).collect();
+    let names: Vec<_> = nodes.iter().map(|node| node["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["a", "r", "s", "b"]);
+    let namespaces: Vec<_> = nodes.iter().map(|node| node["namespace"].as_str().unwrap()).collect();
+    assert!(namespaces.iter().all(|namespace| is_left(namespace)));
+    lab.interrupt();
+    assert_eq!(lab.end().0, Some(130));
+    assert!(!namespaces.iter().any(|namespace| is_left(namespace)));
 }
 
 const LINE: &str = include_str!("../../lab/src/line.toml");

@@ -12,6 +12,7 @@ use tidewire_proto::stats::DelayHistogram;
 use tidewire_sim::network::{FlowReport, LinkReport, LinkSample, Report};
 
 use super::lab::{LinkCounts, counts};
+use super::sim::{playback, video_rows};
 use crate::chart::over_time::{self, Panel, Trace};
 use crate::exit::{Exit, Failure};
 use crate::report::{Console, Delay, rate};
@@ -48,7 +49,8 @@ enum Event<'a> {
         repeated: u64,
         /// Datagrams that arrived with a changed byte.
         damaged: u64,
-        /// Pairs of a time in seconds and the congestion window in segments.
+        /// Pairs of a time in seconds and the congestion window: in segments, of ours in packets of 1,500
+        /// bytes.
         window: Vec<[f64; 2]>,
     },
     /// What one link of a network did.
@@ -79,10 +81,13 @@ pub(in crate::verb) fn conclude(report: &Report, console: &Console, svg: Option<
     }
     report.flows.iter().for_each(|flow| console.event(&event_of_flow(flow)));
     report.links.iter().for_each(|link| console.event(&event_of_link(link)));
+    let seen = report.flows.iter().zip(1..).filter_map(|(flow, number)| Some((number, flow.watched.clone()?)));
+    let videos: Vec<_> = seen.collect();
+    videos.iter().for_each(|(flow, watched)| console.event(&playback(*flow, watched)));
     if !console.json() {
         use std::io::Write as _;
         // A reader that closed the pipe is not a failure.
-        let _ = write!(std::io::stdout().lock(), "{}", table(report));
+        let _ = write!(std::io::stdout().lock(), "{}{}", table(report), video_rows(&videos));
     }
     let wrong = |flow: &FlowReport| Some(format!("{}: {}", flow.name, flow.errors.first()?));
     if let Some(error) = report.flows.iter().find_map(wrong) {

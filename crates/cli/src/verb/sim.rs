@@ -47,10 +47,10 @@ pub struct Args {
     pub(super) output: Output,
 }
 
-/// The event of `sim` alone.
+/// The event of a video.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-enum Event {
+pub(super) enum Event {
     /// What the viewer of a video saw. Times count from the start of its flow.
     Playback {
         /// The number of the flow in the scenario, from 1.
@@ -154,7 +154,7 @@ fn videos(load: &Load, now: Time) -> Vec<(usize, Watched)> {
     seen.collect()
 }
 
-fn playback(flow: usize, watched: &Watched) -> Event {
+pub(super) fn playback(flow: usize, watched: &Watched) -> Event {
     let seconds = |time: Duration| time.as_secs_f64();
     Event::Playback {
         flow,
@@ -168,7 +168,7 @@ fn playback(flow: usize, watched: &Watched) -> Event {
 }
 
 /// Makes a line for each video.
-fn video_rows(videos: &[(usize, Watched)]) -> String {
+pub(super) fn video_rows(videos: &[(usize, Watched)]) -> String {
     let row = |(flow, watched): &(usize, Watched)| {
         let start = watched.first_start.map_or_else(|| "-".into(), |at| format!("{:.2} s", at.as_secs_f64()));
         let most = watched.samples.iter().map(|sample| sample.buffered).max().unwrap_or_default();

@@ -6,7 +6,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidewire_sim::load::fill;
-use tidewire_sim::network::{Content, FlowReport};
+use tidewire_sim::network::{Content, FlowReport, watched};
+use tidewire_sim::video::Playback;
 
 /// Bytes per call. Chosen: several segments, little compared to a socket's buffer.
 const BLOCK: usize = 64 << 10;
@@ -108,18 +109,21 @@ struct State {
     report: FlowReport,
     last: Duration,
     block: Vec<u8>,
+    /// The viewer's buffer, if the content is a video.
+    playback: Option<Playback>,
 }
 
 impl Sink {
     /// The other end of [`Source::new`].
     pub(super) fn new(content: &Content, start: Duration, seed: u64) -> Self {
-        Self { content: content.clone(), start, seed, state: Mutex::default() }
+        let state = Mutex::new(State { playback: content.playback(), ..State::default() });
+        Self { content: content.clone(), start, seed, state }
     }
 
     /// Takes bytes that were read when the run was `age` old.
     pub(super) fn take(&self, bytes: &[u8], age: Duration) {
         let mut state = self.state();
-        let State { report, last, block } = &mut *state;
+        let State { report, last, block, playback } = &mut *state;
         let before = report.bytes;
         block.resize(bytes.len(), 0);
         fill(self.seed, 0, before, block);
@@ -128,6 +132,8 @@ impl Sink {
         }
         report.bytes += bytes.len() as u64;
         *last = age;
+        let own = age.saturating_sub(self.start);
+        playback.iter_mut().for_each(|playback| playback.on_bytes(own, bytes.len() as u64));
         for record in self.content.completed(before, report.bytes) {
             report.latencies.add(age.saturating_sub(self.start + self.content.made(record)));
         }
@@ -143,7 +149,9 @@ impl Sink {
         let is_whole = self.is_whole();
         let state = self.state();
         let ended = if is_whole { state.last } else { age };
+        let own = age.saturating_sub(self.start);
         FlowReport {
+            watched: state.playback.as_ref().map(|playback| watched(playback, own, is_whole)),
             kind,
             whole: self.content.bytes().map(|_| is_whole),
             seconds: ended.saturating_sub(self.start).as_secs_f64(),

@@ -63,7 +63,7 @@ const FLOW_KEYS: [&str; 5] = ["name", "kind", "from", "to", "ecn"];
 const CONTENT_KEYS: [&str; 10] =
     ["bytes", "rate", "record", "reads", "deaf", "start", "video", "pace", "startup", "resume"];
 /// Keys that only a connection of ours has.
-const ONLY_OURS: [&str; 4] = ["reads", "deaf", "startup", "resume"];
+const ONLY_OURS: [&str; 2] = ["reads", "deaf"];
 /// The kinds of flows.
 const KINDS: [&str; 5] = ["tidewire", "newreno", "cubic", "bbr", "udp"];
 /// Longest name of a node. Chosen: the lab names a namespace after it.
@@ -319,6 +319,9 @@ impl<'a> Reader<'a> {
                 ScenarioProblem::NotWithVideo
             } else if kind != "tidewire" && (END_KEYS.contains(&text) || ONLY_OURS.contains(&text)) {
                 ScenarioProblem::Setting(SettingError::Refused("this key is for kind = \"tidewire\" only".to_owned()))
+            } else if kind == "udp" && VIDEO_KEYS.contains(&text) {
+                let text = "frames over UDP are always live, and are not played: remove the key";
+                ScenarioProblem::Setting(SettingError::Refused(text.to_owned()))
             } else if text == "ecn" && !["newreno", "cubic", "bbr"].contains(&kind) {
                 ScenarioProblem::Setting(SettingError::Refused("this key is for the kinds of TCP only".to_owned()))
             } else {
@@ -342,7 +345,6 @@ impl<'a> Reader<'a> {
                 }
             })?;
         }
-        debug_assert!(VIDEO_KEYS.iter().all(|key| CONTENT_KEYS.contains(key)));
         let has_end = has("video") || has("bytes");
         Ok((flow, has_end))
     }

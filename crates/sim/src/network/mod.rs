@@ -37,7 +37,7 @@ use crate::series::Series;
 
 pub use file::{Described, read};
 pub use plan::{Carrier, Content, Control, FlowPlan, Plan};
-pub use report::{FlowReport, LinkReport, LinkSample, Report, jitter};
+pub use report::{FlowReport, LinkReport, LinkSample, Report, jitter, watched};
 
 /// Maximum number of steps at one time. More mean that two ends answer each other without end over links
 /// without delay.

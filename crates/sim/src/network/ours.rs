@@ -12,6 +12,7 @@ use crate::link::{Corruption, Delivery};
 use crate::load::Flow;
 use crate::pair::End;
 use crate::report::{Run, Trial};
+use crate::series::Series;
 
 /// One connection with its streams.
 #[derive(Debug)]
@@ -19,7 +20,13 @@ pub(super) struct Ours {
     run: Run,
     bytes: u64,
     start: Duration,
+    window: Series<(Time, f64)>,
 }
+
+/// Least time between two samples of the window. Chosen: below any round trip that is simulated.
+const SAMPLE: Duration = Duration::from_millis(10);
+/// Bytes of a packet, in which the window is counted.
+const PACKET: f64 = 1_500.0;
 
 impl Ours {
     /// Connects.
@@ -27,7 +34,8 @@ impl Ours {
         let trial = Trial::new(DuplexConfig::default(), streams.to_vec(), seed);
         let trial = Trial { near: near.clone(), far: far.clone(), limit, ..trial };
         let start = streams.iter().map(|flow| flow.start).min().unwrap_or_default();
-        Self { run: trial.start_open(), bytes: streams.iter().map(|flow| flow.bytes).sum(), start }
+        let bytes = streams.iter().map(|flow| flow.bytes).sum();
+        Self { run: trial.start_open(), bytes, start, window: Series::new(SAMPLE) }
     }
 }
 
@@ -38,6 +46,8 @@ impl Agent for Ours {
 
     fn run(&mut self, now: Time) {
         self.run.until(now);
+        let run = &mut self.run;
+        self.window.note(now, || (now, run.stats(End::Near).window as f64 / PACKET));
     }
 
     fn poll_departure(&mut self) -> Option<Sent> {
@@ -65,17 +75,25 @@ impl Agent for Ours {
         let mut latencies = Latencies::default();
         load.arrivals().iter().for_each(|arrival| latencies.add(arrival.delay()));
         let ended = if load.is_done() { self.run.pair.now() } else { now };
+        let whole = (self.bytes < super::plan::ENDLESS).then_some(load.read() == self.bytes);
+        // A network's file has one stream for each connection.
+        let watched = load.watched(0, ended).map(|seen| {
+            let left = if whole == Some(true) { seen.buffered() } else { Duration::ZERO };
+            load.watched(0, ended + left).unwrap_or(seen)
+        });
         let began = load.began().unwrap_or(Time::ZERO) + self.start;
         let mut errors = load.errors.clone();
         errors.extend(load.closed[0].iter().filter(|_| !load.is_done()).map(|reason| format!("closed: {reason}")));
         FlowReport {
             kind: "tidewire",
             bytes: load.read(),
-            whole: (self.bytes < super::plan::ENDLESS).then_some(load.read() == self.bytes),
+            whole,
             seconds: ended.since(began).as_secs_f64(),
             latencies,
             packets: stats.packets.sent,
             repeated: stats.packets.repair,
+            window: self.window.samples().to_vec(),
+            watched,
             errors,
             ..FlowReport::default()
         }

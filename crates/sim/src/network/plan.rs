@@ -11,7 +11,7 @@ use tidewire_proto::config::Config;
 use super::topology::{Joint, Node, Role, Topology};
 use crate::load::Flow;
 use crate::scenario::Scenario;
-use crate::video::{Pace, Video};
+use crate::video::{Pace, Playback, Video};
 
 /// A network and its flows.
 #[derive(Clone, Debug)]
@@ -198,6 +198,14 @@ impl Content {
                 let frame = usize::try_from(n).ok().and_then(|n| video.trace.frames().get(n));
                 frame.map_or(Duration::ZERO, |frame| frame.at)
             }
+        }
+    }
+
+    /// The buffer of a viewer, if it is a video.
+    pub fn playback(&self) -> Option<Playback> {
+        match self {
+            Self::Video { video, .. } => Some(video.playback()),
+            Self::Bulk { .. } | Self::Paced { .. } => None,
         }
     }
 

@@ -6,6 +6,7 @@ use tidewire_proto::Time;
 use tidewire_proto::stats::DelayHistogram;
 
 use crate::link::{Link, LinkStats};
+use crate::video::{Playback, Watched};
 
 /// The result of a run.
 #[derive(Clone, Debug)]
@@ -47,8 +48,10 @@ pub struct FlowReport {
     pub repeated: u64,
     /// Datagrams that arrived with a changed byte.
     pub damaged: u64,
-    /// The congestion window of TCP in segments, over time.
+    /// The congestion window over time: of TCP in segments, of ours in packets of 1,500 bytes.
     pub window: Vec<(Time, f64)>,
+    /// What the viewer of a video saw, since the flow started. None of UDP, whose frames are not played.
+    pub watched: Option<Watched>,
     /// Errors that the oracle found; empty if all is well.
     pub errors: Vec<String>,
 }
@@ -58,6 +61,12 @@ impl FlowReport {
     pub fn goodput_bps(&self) -> f64 {
         if self.seconds > 0.0 { 8.0 * self.bytes as f64 / self.seconds } else { 0.0 }
     }
+}
+
+/// What the viewer of a video has seen when the flow is `age` old. A whole video is played to its end.
+pub fn watched(playback: &Playback, age: Duration, is_whole: bool) -> Watched {
+    let now = playback.watched(age);
+    if is_whole { playback.watched(age + now.buffered()) } else { now }
 }
 
 /// Latencies of what arrived, in the order of arrival.

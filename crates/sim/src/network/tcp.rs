@@ -6,12 +6,12 @@ use tidewire_proto::Time;
 
 use super::agent::{Agent, Cargo, Sent};
 use super::plan::{Content, Control};
-use super::report::{FlowReport, Latencies};
+use super::report::{FlowReport, Latencies, watched};
 use crate::duplex::DuplexConfig;
 use crate::link::{Corruption, Delivery};
 use crate::pair::End;
 use crate::tcp::{Cubic, Receiver, Reno, Sender, SenderConfig, Source, TcpPair};
-use crate::video::Pace;
+use crate::video::{Pace, Playback};
 
 /// One flow of TCP; see the module.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(super) struct Tcp {
     delivered: u64,
     last: Time,
     latencies: Latencies,
+    /// The viewer's buffer, if the flow carries a video.
+    playback: Option<Playback>,
 }
 
 impl Tcp {
@@ -45,8 +47,8 @@ impl Tcp {
         let sender = Sender::with_control(config, source(content), receiver.window(), start, control);
         let mut pair = TcpPair::with(sender, receiver, &DuplexConfig::default());
         pair.link_mut().open();
-        let latencies = Latencies::default();
-        Self { pair, kind, content: content.clone(), start, delivered: 0, last: start, latencies }
+        let (latencies, playback) = (Latencies::default(), content.playback());
+        Self { pair, kind, content: content.clone(), start, delivered: 0, last: start, latencies, playback }
     }
 
     /// Notes the records that were delivered by `now`.
@@ -54,6 +56,8 @@ impl Tcp {
         let (before, delivered) = (self.delivered, self.pair.receiver().delivered());
         if delivered > before {
             (self.delivered, self.last) = (delivered, now);
+            let age = now.since(self.start);
+            self.playback.iter_mut().for_each(|playback| playback.on_bytes(age, delivered - before));
             for record in self.content.completed(before, delivered) {
                 self.latencies.add(now.since(self.start + self.content.made(record)));
             }
@@ -103,10 +107,12 @@ impl Agent for Tcp {
     fn outcome(&mut self, now: Time) -> FlowReport {
         let outcome = self.pair.outcome();
         let is_over = self.is_over();
+        let (whole, age) = (self.content.bytes().map(|bytes| self.delivered >= bytes), now.since(self.start));
         FlowReport {
+            watched: self.playback.as_ref().map(|playback| watched(playback, age, whole == Some(true))),
             kind: self.kind,
             bytes: self.delivered,
-            whole: self.content.bytes().map(|bytes| self.delivered >= bytes),
+            whole,
             seconds: (if is_over { self.last } else { now }).since(self.start).as_secs_f64(),
             latencies: self.latencies.clone(),
             packets: outcome.sender.segments,

@@ -248,6 +248,8 @@ fn refusals_name_the_line_and_say_what_to_write() {
         "flow.ecn: this key is for the kinds of TCP only",
     );
     flow("from = \"a\"\nto = \"b\"\nvideo = \"1mbit,1s\"\nbytes = \"1MB\"", 5, "flow.bytes: the video decides this");
+    let live = "from = \"a\"\nto = \"b\"\nkind = \"udp\"\nvideo = \"1mbit,1s\"\npace = \"live\"";
+    flow(live, 6, "flow.pace: frames over UDP are always live, and are not played: remove the key");
     flow("from = \"a\"\nto = \"b\"\nbyte = \"1MB\"", 4, "flow.byte: no such key; did you mean \"bytes\"?");
     for (text, says) in [
         ("[[node]]\nname = \"a\"\n[[node]]\nname = \"a\"", "net.toml:4: node.name: there is another \"a\": choose"),
@@ -282,4 +284,22 @@ fn refusals_name_the_line_and_say_what_to_write() {
     assert!(apart.contains("there is no way from a to b: add a link, or write role = \"router\""), "{apart}");
     let ends = Scenario::parse(&base, Path::new("net.toml")).unwrap_err().to_string();
     assert!(ends.contains("this file describes a network"), "{ends}");
+}
+
+#[test]
+fn a_video_is_watched_over_ours_and_over_tcp() {
+    let flow = |kind: &str| {
+        format!(
+            "[[flow]]\nkind = \"{kind}\"\nfrom = \"a\"\nto = \"b\"\nvideo = \"2mbit,5s\"\npace = \"live\"\nstartup = \"1s\"\n"
+        )
+    };
+    let flows = ["tidewire", "newreno"].map(flow).concat();
+    let report = run(&with_flows("rate = \"10mbit\"\ndelay = \"5ms\"\nqueue = \"100ms\"", "", &flows));
+    for flow in &report.flows {
+        let watched = flow.watched.as_ref().unwrap();
+        assert_eq!((flow.whole, watched.stalls, watched.played), (Some(true), 0, Duration::from_secs(5)), "{flow:?}");
+        let start = watched.first_start.unwrap().as_secs_f64();
+        assert!((0.98..1.1).contains(&start) && flow.window.len() > 100, "{start}");
+        assert_eq!(flow.latencies.latency.count(), 150);
+    }
 }

@@ -8,10 +8,9 @@ use serde::Serialize;
 use tidewire_lab::check::{self, Finding, Report};
 use tidewire_lab::processor::Shares;
 use tidewire_lab::way;
-use tidewire_sim::network::{self, Described};
 use tidewire_units::parse_duration;
 
-use super::link_of;
+use super::{link_of, network};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::options::Output;
 use crate::report::Console;
@@ -75,16 +74,13 @@ pub struct Args {
 /// [`Exit::Usage`] for a wrong scenario, [`Exit::LocalIo`] if the hosts cannot be made,
 /// [`Exit::TargetNotMet`] if a figure is off.
 pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
-    let report = match args.scenario.as_deref().map(network::read).transpose().or_exit(Exit::Usage)? {
-        Some(Described::Network(plan)) => {
-            let plan = args.seed.map_or_else(|| plan.clone(), |seed| plan.clone().with_seed(seed));
-            way::run(&plan, args.time).or_exit(Exit::LocalIo)?
-        }
-        _ => {
-            let link = link_of(args.scenario.as_deref(), DEFAULT, args.seed)?;
-            check::run(&link, args.time).or_exit(Exit::LocalIo)?
-        }
+    let scenario = args.scenario.as_deref();
+    let plan = scenario.map(|scenario| network::plan_of(scenario, args.seed)).transpose()?.flatten();
+    let report = match plan {
+        Some(plan) => way::run(&plan, args.time),
+        None => check::run(&link_of(scenario, DEFAULT, args.seed)?, args.time),
     };
+    let report = report.or_exit(Exit::LocalIo)?;
     for &(crossing, Shares { lab, others, stolen }) in &report.shares {
         console.event(&Event::Processor { crossing, lab, others, stolen });
     }

@@ -1,5 +1,5 @@
 //! `tidewire lab up SCENARIO` and `tidewire lab run SCENARIO -- COMMAND`: two hosts in network namespaces,
-//! joined by the scenario's link. [`peers`] has `lab run --peer`.
+//! joined by the scenario's link. [`peers`] has `lab run --peer`, [`network`] networks of more nodes.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,17 +10,16 @@ use clap::ValueEnum;
 use serde::Serialize;
 use tidewire_lab::emulator::{Counts, Emulator};
 use tidewire_lab::hosts::Hosts;
-use tidewire_sim::network::{self, Described};
 use tidewire_sim::pair::End;
 
-use super::{LinkCounts, counts, describe, link_of, peers};
+use super::{LinkCounts, counts, describe, link_of, network, peers};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::options::Output;
 use crate::report::{Console, Delay};
 use crate::session::{self, unless_interrupted};
 
 /// How often `--json` reports.
-const REPORT_PERIOD: Duration = Duration::from_secs(1);
+pub(super) const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
 /// The events of the hosts.
 #[derive(Serialize)]
@@ -123,6 +122,9 @@ impl From<Host> for End {
 /// [`Exit::Usage`] for a wrong scenario, [`Exit::LocalIo`] if the hosts cannot be made; [`Exit::Sigint`]
 /// after Ctrl-C.
 pub async fn up(args: UpArgs, console: Console) -> Result<(), Failure> {
+    if let Some(plan) = network::plan_of(&args.scenario, args.seed)? {
+        return network::up(&plan, &console).await;
+    }
     let (hosts, emulator) = start(&args.scenario, args.seed, &console)?;
     for (end, name) in [(End::Near, "near"), (End::Far, "far")] {
         console.say(&format!("{name} {}: ip netns exec {} COMMAND", hosts.address(end), hosts.name(end)));
@@ -150,7 +152,7 @@ pub async fn run(args: RunArgs, console: Console) -> Result<(), Failure> {
         return peers::run(&args.peers, &args.scenario, args.seed, &console);
     }
     if args.command.is_empty() {
-        return network(&args, &console);
+        return network::run(&args.scenario, args.seed, args.peers.svg.as_deref(), &console);
     }
     let at = End::from(args.at);
     let (hosts, emulator) = start(&args.scenario, args.seed, &console)?;
@@ -163,26 +165,6 @@ pub async fn run(args: RunArgs, console: Console) -> Result<(), Failure> {
     let ended = unless_interrupted(to_its_end(command)).await;
     conclude(emulator, &console)?;
     ended
-}
-
-/// Runs the flows of a network in real time.
-fn network(args: &RunArgs, console: &Console) -> Result<(), Failure> {
-    let Described::Network(plan) = network::read(&args.scenario).or_exit(Exit::Usage)? else {
-        let text = "a link of two ends has no flows in the lab: name a command behind --, or --peer, or a network";
-        return Err(Failure::message(Exit::Usage, text));
-    };
-    let plan = match args.seed {
-        Some(seed) => plan.with_seed(seed),
-        None => plan,
-    };
-    let outcome = tidewire_lab::network::run(&plan).or_exit(Exit::LocalIo)?;
-    let late = outcome.counts.late.distribution();
-    let ms = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.2} ms"));
-    console.say(&format!("handed on late by p50 {}, p95 {}", ms(late.quantile(0.5)), ms(late.quantile(0.95))));
-    if outcome.unread > 0 {
-        console.say(&format!("the emulator missed {} packets: the figures are void", outcome.unread));
-    }
-    crate::verb::network::conclude(&outcome.report, console, args.peers.svg.as_deref())
 }
 
 async fn to_its_end(command: Command) -> Result<(), Failure> {

@@ -11,6 +11,8 @@ mod contest;
 mod hosts;
 mod link;
 #[cfg(target_os = "linux")]
+mod network;
+#[cfg(target_os = "linux")]
 mod peers;
 
 use std::path::Path;
@@ -70,11 +72,11 @@ pub(super) struct LinkCounts {
 pub enum Command {
     /// Emulate a lossy link between UDP sockets. Senders use the --listen address instead of the receiver's
     Link(Box<link::LinkArgs>),
-    /// Run two hosts in network namespaces, joined by a scenario's link, until Ctrl-C (needs root)
+    /// Run the hosts of a scenario in network namespaces, joined by its links, until Ctrl-C (needs root)
     #[cfg(target_os = "linux")]
     Up(hosts::UpArgs),
-    /// Run a command on one of two hosts joined by a scenario's link, or measure peers across the link (needs
-    /// root)
+    /// Run a command on one of two hosts joined by a scenario's link, measure peers across the link, or run
+    /// the flows of a network (needs root)
     #[cfg(target_os = "linux")]
     Run(Box<hosts::RunArgs>),
     /// Compare the lab with the link that it emulates: rate, losses, bursts, added delay (needs root)
