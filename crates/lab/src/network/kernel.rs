@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ use crate::tcp::set_control;
 
 /// Bytes per read.
 const BLOCK: usize = 64 << 10;
+/// Time between two looks whether the connection is there. Chosen: below any delay of interest.
+const STEP: Duration = Duration::from_millis(1);
 
 /// A running flow. Its threads end with it.
 #[derive(Debug)]
@@ -25,7 +27,9 @@ pub(super) struct Kernel {
     port: u16,
     sink: Arc<Sink>,
     run: Arc<Run>,
-    ends: [TcpStream; 2],
+    own: TcpStream,
+    /// The other end, once its side has it: an ACK that is lost delays it.
+    accepted: Arc<OnceLock<TcpStream>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -57,17 +61,15 @@ impl Kernel {
         set_control(&source, name)?;
         let is_paced = !matches!(content, Content::Bulk { .. });
         source.set_nodelay(is_paced)?;
-        let (receiving, _) = listener.accept()?;
-        let port = source.local_addr()?.port();
-        let ends = [source.try_clone()?, receiving.try_clone()?];
+        let (port, own, accepted) = (source.local_addr()?.port(), source.try_clone()?, Arc::<OnceLock<_>>::default());
         let sink = Arc::new(Sink::new(content, start, seed));
         let (feed, sending) = (Source::new(content, start, seed), Arc::clone(run));
-        let (taking, reading) = (Arc::clone(&sink), Arc::clone(run));
+        let (taking, reading, other) = (Arc::clone(&sink), Arc::clone(run), Arc::clone(&accepted));
         let threads = vec![
             std::thread::spawn(move || send(source, feed, &sending)),
-            std::thread::spawn(move || receive(receiving, &taking, &reading)),
+            std::thread::spawn(move || accept(&listener, &other, &taking, &reading)),
         ];
-        Ok(Self { kind, node: from, port, sink, run: Arc::clone(run), ends, threads })
+        Ok(Self { kind, node: from, port, sink, run: Arc::clone(run), own, accepted, threads })
     }
 }
 
@@ -78,7 +80,7 @@ impl Flow for Kernel {
 
     fn end(mut self: Box<Self>) -> anyhow::Result<FlowReport> {
         let report = self.sink.report(self.kind, self.run.wait().elapsed());
-        for end in &self.ends {
+        for end in self.accepted.get().into_iter().chain([&self.own]) {
             // It may be closed already.
             let _ = end.shutdown(Shutdown::Both);
         }
@@ -112,11 +114,33 @@ fn send(mut socket: TcpStream, mut source: Source, run: &Run) {
     }
 }
 
+/// Waits for the connection, and reads from it.
+fn accept(listener: &TcpListener, other: &OnceLock<TcpStream>, sink: &Sink, run: &Run) {
+    if listener.set_nonblocking(true).is_err() {
+        return;
+    }
+    let socket = loop {
+        match listener.accept() {
+            Ok((socket, _)) => break socket,
+            Err(_) if run.has_ended() => return,
+            Err(_) => pause(STEP),
+        }
+    };
+    if let (Ok(()), Ok(own)) = (socket.set_nonblocking(false), socket.try_clone()) {
+        let _ = other.set(own);
+        receive(socket, sink, run);
+    }
+}
+
 /// Reads until the flow is ended.
 fn receive(mut socket: TcpStream, sink: &Sink, run: &Run) {
     let zero = run.wait();
     let mut block = vec![0; BLOCK];
     while let Ok(length @ 1..) = socket.read(&mut block) {
+        // A socket that was shut still gives what comes, for as long as the other end has it.
+        if run.has_ended() {
+            return;
+        }
         sink.take(&block[..length], zero.elapsed());
     }
 }
