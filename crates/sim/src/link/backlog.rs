@@ -75,6 +75,9 @@ impl<T> Backlog<T> {
     /// Adds a datagram; `false` if the queue has no room for it.
     pub(super) fn push(&mut self, datagram: Waiting<T>) -> bool {
         let now = datagram.since;
+        if self.waiting.is_empty() && self.server.has_idled(now) {
+            self.codel.iter_mut().for_each(Codel::on_empty);
+        }
         let is_busy = self.station.as_ref().is_some_and(|station| station.is_busy(now));
         let waits = !self.waiting.is_empty() || is_busy || self.server.clone().start(now) > now;
         let bytes = self.bytes.saturating_add(datagram.ip_bytes);
@@ -101,10 +104,7 @@ impl<T> Backlog<T> {
         self.bytes -= waiting.ip_bytes;
         let verdict = self.judge(start, &waiting);
         if verdict == Verdict::Drop {
-            if self.waiting.is_empty() {
-                self.codel.iter_mut().for_each(Codel::on_empty);
-                self.station.iter().for_each(Station::leave);
-            }
+            // CoDel never drops the last one, so there is another one, and the turn stays.
             return Some(Served::Dropped);
         }
         let start = self.server.start(start);

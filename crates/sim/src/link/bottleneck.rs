@@ -107,6 +107,14 @@ impl Server {
         Some((server, limit))
     }
 
+    /// Whether the last service ended before `now`, so that the server has asked for another packet.
+    pub(super) fn has_idled(&self, now: u64) -> bool {
+        match self {
+            Self::Fixed { free_at, .. } => *free_at < now,
+            Self::Trace(cursor) => cursor.has_passed(now),
+        }
+    }
+
     /// Serves a packet of `bytes` right after the one before. Returns when it has left.
     pub(super) fn serve_again(&mut self, bytes: u64) -> u64 {
         let start = match self {
