@@ -23,8 +23,9 @@ const CRATES: [&[&str]; 6] = [
 ];
 
 /// Rooms, the lowest first. A file beside the folders is a room too.
-const ROOMS: [&str; 21] = [
+const ROOMS: [&str; 22] = [
     "time",
+    "codel",
     "counts",
     "ids",
     "close",

@@ -400,3 +400,64 @@ fn lab_link_carries_loses_and_tells() {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     assert_eq!(process.wait().unwrap().code(), Some(130));
 }
+
+/// A network in the simulator: the same figures each time, every event as the schema has it, and a picture.
+#[test]
+fn sim_runs_a_network() {
+    let folder = tempfile::tempdir().unwrap();
+    let (scenario, picture) = (folder.path().join("net.toml"), folder.path().join("net.svg"));
+    let text = r#"
+time = "5s"
+[[node]]
+name = "a"
+[[node]]
+name = "r"
+role = "router"
+[[node]]
+name = "b"
+[[link]]
+from = "a"
+to = "r"
+rate = "20mbit"
+delay = "5ms"
+[[link]]
+from = "r"
+to = "b"
+rate = "10mbit"
+delay = "5ms"
+queue = "100ms"
+discipline = "codel"
+[[flow]]
+name = "call"
+from = "a"
+to = "b"
+rate = "1mbit"
+[[flow]]
+kind = "cubic"
+from = "a"
+to = "b"
+"#;
+    fs::write(&scenario, text).unwrap();
+    let run = || {
+        let mut command = tidewire();
+        command.arg("sim").arg(&scenario).arg("--json").arg("--svg").arg(&picture);
+        command.assert().success().get_output().stdout.clone()
+    };
+    let output = run();
+    assert_eq!(output, run());
+    let lines = schema::lines(&output);
+    let events: Vec<_> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
+    assert_eq!(events, ["network_flow", "network_flow", "network_link", "network_link"]);
+    assert_eq!([&lines[0]["name"], &lines[0]["kind"], &lines[1]["kind"]], ["call", "tidewire", "cubic"]);
+    assert!(lines[0]["latency_ms"]["p50"].as_f64() >= Some(10.0) && lines[0]["jitter_ms"]["mean"].is_f64());
+    assert!(lines[1]["window"].as_array().unwrap().len() > 50 && lines[1]["goodput_bps"].as_f64() > Some(5e6));
+    assert!(lines[3]["forward_queue"].as_array().unwrap().len() >= 49);
+    let picture = fs::read_to_string(&picture).unwrap();
+    assert!(picture.contains("congestion window") && picture.contains("r-b") && !picture.contains("NaN"));
+    // A table for people, and errors that name the line.
+    tidewire().arg("sim").arg(&scenario).assert().success().stdout(contains("a > b").and(contains("r-b back")));
+    fs::write(&scenario, text.replace("to = \"b\"", "to = \"c\"")).unwrap();
+    tidewire().arg("sim").arg(&scenario).assert().code(2).stderr(contains("net.toml:17: link.to: there is no node"));
+    fs::write(&scenario, text.replace("cubic", "bbr")).unwrap();
+    tidewire().arg("sim").arg(&scenario).assert().code(2).stderr(contains("the simulator has no BBR"));
+}

@@ -8,7 +8,8 @@ mod process;
 mod schema;
 
 use std::fs;
-use std::path::PathBuf;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,10 +17,13 @@ use std::time::{Duration, Instant};
 use process::{Running, tidewire};
 use rustix::process::{Pid, Signal, kill_process};
 use tidewire::Config;
+use tidewire_lab::emulator::Emulator;
 use tidewire_lab::hosts::Hosts;
-use tidewire_lab::{check, pair};
+use tidewire_lab::nodes::Nodes;
+use tidewire_lab::{check, pair, way};
 use tidewire_proto::profile::block;
 use tidewire_sim::duplex::DuplexConfig;
+use tidewire_sim::network::Plan;
 use tidewire_sim::pair::End;
 use tidewire_sim::scenario::Scenario;
 
@@ -263,3 +267,95 @@ fn a_wrong_peer_or_load_is_refused_before_anything_is_made() {
         assert!(output.status.code() == Some(2) && said.contains(wanted), "{arguments:?}: {said}");
     }
 }
+
+/// The lab agrees with the simulator on a line of three hops with kernels that forward.
+#[test]
+fn three_hops_of_namespaces_are_the_links_they_claim_to_be() {
+    if !has_lab() {
+        return;
+    }
+    let _turn = turn();
+    let plan = Plan::parse(LINE, Path::new("line.toml")).unwrap();
+    let report = way::run(&plan, Duration::from_secs(if quick() { 3 } else { 10 })).unwrap();
+    println!("{:?}", report.findings);
+    let names: Vec<_> = report.findings.iter().map(|finding| finding.name).collect();
+    assert_eq!(names, ["rate", "loss", "other fates", "added delay p95"]);
+    assert!(report.findings.iter().all(check::Finding::holds), "{:?}", report.off());
+}
+
+/// Flows of all kinds at once over a line of three hops: what arrives is what was sent, and the figures are
+/// there over time.
+#[test]
+fn kernels_and_ours_share_a_network() {
+    if !has_lab() {
+        return;
+    }
+    let flow = |kind: &str, rest: &str| format!("[[flow]]\nkind = \"{kind}\"\nfrom = \"a\"\nto = \"b\"\n{rest}\n");
+    let back = "[[flow]]\nfrom = \"b\"\nto = \"s\"\nkind = \"udp\"\nvideo = \"1mbit,2s\"\n";
+    let flows = [
+        flow("tidewire", "bytes = \"500kB\""),
+        flow("newreno", ""),
+        flow("cubic", "rate = \"1mbit\"\necn = \"on\""),
+        back.to_owned(),
+    ];
+    let text = LINE.split("[[flow]]").next().unwrap().replace("time = \"10s\"", "time = \"4s\"") + &flows.concat();
+    let file = scenario(&text);
+    let output = tidewire(&["lab", "run", "--json", file.path.to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = schema::lines(&output.stdout);
+    let kinds: Vec<_> = lines.iter().filter_map(|line| line["kind"].as_str()).collect();
+    assert_eq!(kinds, ["tidewire", "newreno", "cubic", "udp"]);
+    assert_eq!(lines[0]["whole"], true);
+    for line in &lines[..4] {
+        assert!(line["bytes"].as_u64() > Some(50_000), "{line}");
+    }
+    for line in &lines[2..4] {
+        assert!(line["latency_ms"]["p50"].as_f64() >= Some(3.0), "{line}");
+    }
+    assert!(lines[1]["window"].as_array().unwrap().len() > 5);
+    let middle = lines.iter().find(|line| line["name"] == "r-s").unwrap();
+    assert!(middle["forward"]["lost"].as_u64() > Some(0) && middle["forward_queue"].as_array().unwrap().len() > 20);
+}
+
+/// The nodes of a network reach each other across kernels that forward, in both directions.
+#[test]
+fn the_nodes_of_a_network_reach_each_other() {
+    if !has_lab() {
+        return;
+    }
+    let _turn = turn();
+    let plan = Plan::parse(LINE, Path::new("line.toml")).unwrap();
+    let nodes = Nodes::start(&plan.topology).unwrap();
+    let links = &plan.topology.links;
+    let devices = nodes.devices(links.len()).unwrap();
+    let configs = links.iter().map(|link| &link.config);
+    let emulator = Emulator::start_all(devices.into_iter().zip(configs), None).unwrap();
+    for (from, to) in [(0, 3), (3, 0), (1, 3), (0, 2)] {
+        let address = (nodes.address(to), 0);
+        let listener = nodes.inside(to, || TcpListener::bind(address)).unwrap().unwrap();
+        let target = listener.local_addr().unwrap();
+        let stream = nodes.inside(from, || TcpStream::connect(target)).unwrap();
+        assert!(stream.is_ok_and(|stream| stream.peer_addr().unwrap() == target), "{from} to {to}");
+    }
+    assert!(emulator.stop().unwrap().links.iter().flatten().all(|stats| stats.delivered > 0));
+}
+
+/// `lab up` with a network names its nodes, and removes them.
+#[test]
+fn no_node_of_a_network_is_left() {
+    if !has_lab() {
+        return;
+    }
+    let file = scenario(LINE);
+    let mut lab = Running::start(&["lab", "up", "--json", file.path.to_str().unwrap()]);
+    let nodes: Vec<_> = (0..4).map(|_| lab.line()).collect();
+    let names: Vec<_> = nodes.iter().map(|node| node["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["a", "r", "s", "b"]);
+    let namespaces: Vec<_> = nodes.iter().map(|node| node["namespace"].as_str().unwrap()).collect();
+    assert!(namespaces.iter().all(|namespace| is_left(namespace)));
+    lab.interrupt();
+    assert_eq!(lab.end().0, Some(130));
+    assert!(!namespaces.iter().any(|namespace| is_left(namespace)));
+}
+
+const LINE: &str = include_str!("../../lab/src/line.toml");

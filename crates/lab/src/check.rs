@@ -21,33 +21,33 @@ use crate::late::Late;
 use crate::processor::{Look, Shares};
 
 /// Names of the crossings, by what they measure.
-const RATE: &str = "rate";
-const LOSSES: &str = "losses";
-const DELAY: &str = "delay";
+pub(crate) const RATE: &str = "rate";
+pub(crate) const LOSSES: &str = "losses";
+pub(crate) const DELAY: &str = "delay";
 /// Duration of the crossings for the rate and for the delay.
-const SHORT: Duration = Duration::from_secs(5);
+pub(crate) const SHORT: Duration = Duration::from_secs(5);
 /// Allowed relative error of the rate. This bound and those of bursts and delay are chosen: comparisons of
 /// transports need them.
 const RATE_OFF: f64 = 0.005;
 /// Allowed number of standard deviations from the mean.
-const DEVIATIONS: f64 = 4.0;
+pub(crate) const DEVIATIONS: f64 = 4.0;
 /// Allowed relative error of the mean burst, beyond chance.
 const BURST_OFF: f64 = 0.02;
 /// Fraction of packets whose fate may differ: those sent at the very edge of a blackout or of a full queue.
 /// Chosen.
 const EDGES: f64 = 1e-4;
 /// Delay that the lab may add, in milliseconds, at the 95th percentile.
-const ADDED_MS: f64 = 0.3;
+pub(crate) const ADDED_MS: f64 = 0.3;
 /// Offered load relative to the rate, to measure the rate.
-const OVERLOAD: f64 = 1.1;
+pub(crate) const OVERLOAD: f64 = 1.1;
 /// Offered load relative to the rate in the other crossings.
-const LOAD: f64 = 0.5;
+pub(crate) const LOAD: f64 = 0.5;
 /// Least interval between packets. With more packets the machine would be measured.
 const LEAST_DISTANCE: Duration = Duration::from_micros(100);
 /// IP bytes of full, usual and short packets.
-const FULL: usize = 1_500;
-const USUAL: usize = 1_250;
-const SHORT_PACKET: usize = 256;
+pub(crate) const FULL: usize = 1_500;
+pub(crate) const USUAL: usize = 1_250;
+pub(crate) const SHORT_PACKET: usize = 256;
 
 /// One figure of the lab.
 #[derive(Clone, Debug, PartialEq)]
@@ -132,7 +132,7 @@ pub fn run(link: &DuplexConfig, time: Duration) -> anyhow::Result<Report> {
 }
 
 /// The same rate, queue and delay, without impairments.
-fn unimpaired(link: &LinkConfig) -> LinkConfig {
+pub(crate) fn unimpaired(link: &LinkConfig) -> LinkConfig {
     let mut plain = LinkConfig::default();
     (plain.capacity, plain.queue, plain.delay) = (link.capacity.clone(), link.queue, link.delay);
     (plain.headers, plain.mtu, plain.seed) = (link.headers, link.mtu, link.seed);
@@ -140,7 +140,7 @@ fn unimpaired(link: &LinkConfig) -> LinkConfig {
 }
 
 /// Packets that fill the fraction `load` of the link's rate for `time`, or as many as can be sent on time.
-fn packets(link: &LinkConfig, ip_bytes: usize, load: f64, time: Duration) -> Packets {
+pub(crate) fn packets(link: &LinkConfig, ip_bytes: usize, load: f64, time: Duration) -> Packets {
     let ip_bytes = link.mtu.map_or(ip_bytes, |mtu| ip_bytes.min(mtu));
     let distance = match &link.capacity {
         Capacity::Fixed(rate) => 8.0 * ip_bytes as f64 / (load * rate.bits_per_second() as f64),
@@ -163,12 +163,12 @@ fn fates(config: &DuplexConfig, crossing: &Crossing) -> Vec<Fate> {
 }
 
 /// For each packet that reached the loss model, whether it was lost.
-fn pattern(crossing: &Crossing, fates: &[Fate]) -> Vec<bool> {
+pub(crate) fn pattern(crossing: &Crossing, fates: &[Fate]) -> Vec<bool> {
     let met = crossing.arrived.iter().zip(fates).filter(|(_, fate)| matches!(fate, Fate::Lost | Fate::Carried { .. }));
     met.map(|(arrived, _)| arrived.is_none()).collect()
 }
 
-fn rate_found(crossing: &Crossing, wanted: f64) -> Option<Finding> {
+pub(crate) fn rate_found(crossing: &Crossing, wanted: f64) -> Option<Finding> {
     let arrived: Vec<_> = crossing.arrived.iter().flatten().collect();
     let (first, last) = (arrived.iter().min()?, arrived.iter().max()?);
     let bits = 8.0 * crossing.ip_bytes as f64 * (arrived.len() - 1) as f64;
@@ -176,20 +176,22 @@ fn rate_found(crossing: &Crossing, wanted: f64) -> Option<Finding> {
     Some(Finding { name: "rate", crossing: RATE, unit: "bit/s", wanted, allowed: RATE_OFF * wanted, measured })
 }
 
-/// Loss rate and mean burst, if the loss model has them.
+/// Loss rate and mean burst of a model, if it has them.
+pub(crate) fn share_and_burst(loss: &Loss) -> Option<(f64, f64)> {
+    match loss {
+        Loss::None => Some((0.0, 1.0)),
+        Loss::Iid(loss) => Some((loss.value(), 1.0 / (1.0 - loss.value()))),
+        Loss::Gilbert(gilbert) => Some((gilbert.loss().value(), gilbert.mean_burst())),
+        Loss::Trace(_) => None,
+    }
+}
+
+/// The findings about loss rate and mean burst, if the loss model has them.
 fn losses_found(loss: &Loss, lost: &[bool]) -> Vec<Finding> {
-    let (share, burst) = match loss {
-        Loss::None => (0.0, 1.0),
-        Loss::Iid(loss) => (loss.value(), 1.0 / (1.0 - loss.value())),
-        Loss::Gilbert(gilbert) => (gilbert.loss().value(), gilbert.mean_burst()),
-        Loss::Trace(_) => return Vec::new(),
-    };
+    let Some((share, burst)) = share_and_burst(loss) else { return Vec::new() };
     let count = lost.iter().filter(|&&lost| lost).count() as f64;
     let packets = lost.len() as f64;
-    // Correlation of neighbours: 0 for independent losses, whose mean burst is 1 / (1 - p).
-    let alike = 1.0 - 1.0 / ((1.0 - share) * burst);
-    let deviation = (share * (1.0 - share) / packets * (1.0 + alike) / (1.0 - alike)).sqrt();
-    let allowed = DEVIATIONS * deviation;
+    let allowed = DEVIATIONS * variance(share, burst, packets).sqrt();
     let finding =
         |name, wanted, allowed, measured| Finding { name, crossing: LOSSES, unit: "", wanted, allowed, measured };
     let mut found = vec![finding("loss", share, allowed, count / packets)];
@@ -203,8 +205,15 @@ fn losses_found(loss: &Loss, lost: &[bool]) -> Vec<Finding> {
     found
 }
 
+/// Variance of the loss rate over so many packets.
+pub(crate) fn variance(share: f64, burst: f64, packets: f64) -> f64 {
+    // Correlation of neighbours: 0 for independent losses, whose mean burst is 1 / (1 - p).
+    let alike = 1.0 - 1.0 / ((1.0 - share) * burst);
+    share * (1.0 - share) / packets * (1.0 + alike) / (1.0 - alike)
+}
+
 /// Packets that were lost and should not have been, or the other way round.
-fn fates_found(crossing: &Crossing, fates: &[Fate]) -> Finding {
+pub(crate) fn fates_found(crossing: &Crossing, fates: &[Fate]) -> Finding {
     let differs = |(arrived, fate): &(&Option<Time>, &Fate)| arrived.is_some() != matches!(fate, Fate::Carried { .. });
     let differ = crossing.arrived.iter().zip(fates).filter(differs).count();
     let allowed = (EDGES * fates.len() as f64).floor();
@@ -213,7 +222,7 @@ fn fates_found(crossing: &Crossing, fates: &[Fate]) -> Finding {
 }
 
 /// How much later packets arrived than the link model says.
-fn added(crossing: &Crossing, fates: &[Fate]) -> Late {
+pub(crate) fn added(crossing: &Crossing, fates: &[Fate]) -> Late {
     let mut late = Late::default();
     for (arrived, fate) in crossing.arrived.iter().zip(fates) {
         if let (Some(arrived), Fate::Carried { arrives }) = (arrived, fate) {

@@ -1,8 +1,8 @@
-//! Numbered packets from the near host to the far one, with the times at which they were sent and received.
+//! Numbered packets from one host to another, with the times at which they were sent and received.
 //!
-//! Only [`check`](crate::check) calls it. One thread sends at equal intervals, another receives; both use the
-//! emulator's clock. Invariant: when the crossing ends, every packet that was sent is accounted for: it
-//! arrived, or the link holds no more packets.
+//! [`check`](crate::check) and [`way`](crate::way) call it. One thread sends at equal intervals, another
+//! receives; both use the emulator's clock. Invariant: when the crossing ends, every packet that was sent is
+//! accounted for: it arrived, or the link holds no more packets.
 
 use std::io::ErrorKind;
 use std::net::UdpSocket;
@@ -13,10 +13,12 @@ use anyhow::Context;
 use tidewire_proto::Time;
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::link::IPV4_UDP_HEADERS;
+use tidewire_sim::network::topology::Topology;
 use tidewire_sim::pair::End;
 
-use crate::emulator::Emulator;
+use crate::emulator::{Counts, Emulator};
 use crate::hosts::Hosts;
+use crate::nodes::Nodes;
 use crate::punctual::be_prompt;
 
 /// Receive buffer for the time in which the receiving thread does not run, as far as the system grants it.
@@ -52,15 +54,35 @@ pub(crate) struct Crossing {
 pub(crate) fn cross(hosts: &Hosts, config: &DuplexConfig, packets: &Packets) -> anyhow::Result<Crossing> {
     let to = (hosts.address(End::Far), 0);
     let receiver = hosts.inside(End::Far, || UdpSocket::bind(to))??;
+    let from = (hosts.address(End::Near), 0);
+    let sender = hosts.inside(End::Near, || UdpSocket::bind(from))??;
+    let emulator = Emulator::start(hosts.device(End::Near)?, hosts.device(End::Far)?, config)?;
+    between([sender, receiver], emulator, packets)
+}
+
+/// Sends the packets from one node to another, across new links of the topology.
+pub(crate) fn cross_nodes(
+    nodes: &Nodes,
+    [from, to]: [usize; 2],
+    topology: &Topology,
+    packets: &Packets,
+) -> anyhow::Result<Crossing> {
+    let [source, target] = [from, to].map(|node| (nodes.address(node), 0));
+    let receiver = nodes.inside(to, || UdpSocket::bind(target))??;
+    let sender = nodes.inside(from, || UdpSocket::bind(source))??;
+    let devices = nodes.devices(topology.links.len())?;
+    let configs = topology.links.iter().map(|link| &link.config);
+    between([sender, receiver], Emulator::start_all(devices.into_iter().zip(configs), None)?, packets)
+}
+
+/// Sends the packets from one socket to the other.
+fn between([sender, receiver]: [UdpSocket; 2], emulator: Emulator, packets: &Packets) -> anyhow::Result<Crossing> {
     receiver.set_read_timeout(Some(PATIENCE))?;
     // Best effort: the kernel grants what its limits allow.
     let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&receiver, SOCKET_BUFFER);
-    let from = (hosts.address(End::Near), 0);
-    let sender = hosts.inside(End::Near, || UdpSocket::bind(from))??;
     sender.connect(receiver.local_addr()?)?;
-    let emulator = Emulator::start(hosts.device(End::Near)?, hosts.device(End::Far)?, config)?;
     let all_sent = AtomicBool::new(false);
-    let more = || !all_sent.load(Ordering::Acquire) || emulator.counts().forward.in_flight > 0;
+    let more = || !all_sent.load(Ordering::Acquire) || in_flight(&emulator.counts()) > 0;
     let (sent, arrived) = std::thread::scope(|scope| {
         let receiving = scope.spawn(|| receive(&receiver, packets.count, emulator.start_time(), more));
         let sending = scope.spawn(|| send(&sender, packets, emulator.start_time()));
@@ -71,6 +93,11 @@ pub(crate) fn cross(hosts: &Hosts, config: &DuplexConfig, packets: &Packets) -> 
     });
     emulator.stop()?;
     Ok(Crossing { ip_bytes: packets.ip_bytes, sent: sent.context("cannot send")?, arrived })
+}
+
+/// Packets on all links.
+fn in_flight(counts: &Counts) -> u64 {
+    counts.links.iter().flatten().map(|stats| stats.in_flight).sum()
 }
 
 /// Sends each packet at its time, or at once if that has passed.

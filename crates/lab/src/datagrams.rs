@@ -29,6 +29,11 @@ impl Mark {
         if self.0 == 0 { self } else { Self(CONGESTION) }
     }
 
+    /// Whether the sender knows marks.
+    pub fn is_capable(self) -> bool {
+        self.0 != 0
+    }
+
     fn of(codepoint: Option<EcnCodepoint>) -> Self {
         Self(codepoint.map_or(0, |codepoint| codepoint as u8))
     }

@@ -1,7 +1,7 @@
-//! The link between the two hosts in real time: IP packets from one TUN device, through a [`DuplexLink`],
-//! into the other device.
+//! The links between the nodes in real time: IP packets from one TUN device, through a [`DuplexLink`], into
+//! the other device.
 //!
-//! The verbs of the lab start it after the hosts. One thread does everything: it gives each packet to the
+//! The verbs of the lab start it after the nodes. One thread does everything: it gives each packet to the
 //! link with the time at which it was read, and sleeps until the next delivery is due or a packet arrives.
 //! Invariants: a packet is never handed on before the link says so, and its lateness is counted. Packets are
 //! carried unchanged, so ECN marks and checksums are those of the hosts.
@@ -16,7 +16,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tidewire_proto::Time;
 use tidewire_sim::duplex::{DuplexConfig, DuplexLink};
-use tidewire_sim::link::{Corruption, IPV4_UDP_HEADERS, Link, LinkStats};
+use tidewire_sim::link::{Corruption, IPV4_UDP_HEADERS, Link, LinkStats, share_media};
+use tidewire_sim::network::LinkSample;
+use tidewire_sim::series::Series;
 
 use crate::carrier::{Carrier, Spare};
 use crate::late::Late;
@@ -32,14 +34,26 @@ const STOP_CHECK: Duration = Duration::from_millis(20);
 /// Counts of the emulator.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// The direction from the near host to the far one.
-    pub forward: LinkStats,
-    /// The direction from the far host to the near one.
-    pub back: LinkStats,
+    /// The links in their order, each forward (from the near host to the far one) and back.
+    pub links: Vec<[LinkStats; 2]>,
+    /// The queues of the links over time, if that was asked for.
+    pub samples: Vec<[Vec<LinkSample>; 2]>,
     /// Packets that the kernel refused.
     pub refused: u64,
     /// Lateness of handed-on packets.
     pub late: Late,
+}
+
+impl Counts {
+    /// The first link's direction from the near host to the far one.
+    pub fn forward(&self) -> LinkStats {
+        self.links.first().map_or_else(LinkStats::default, |[forward, _]| *forward)
+    }
+
+    /// The first link's direction from the far host to the near one.
+    pub fn back(&self) -> LinkStats {
+        self.links.first().map_or_else(LinkStats::default, |[_, back]| *back)
+    }
 }
 
 /// A running emulator. It stops when dropped.
@@ -55,16 +69,30 @@ impl Emulator {
     /// # Errors
     /// Fails if no thread can be started.
     pub fn start(near: OwnedFd, far: OwnedFd, config: &DuplexConfig) -> io::Result<Self> {
+        Self::start_all([([near, far], config)], None)
+    }
+
+    /// Starts to carry packets over several links, each with its two devices. Links of one medium take turns.
+    /// The queues are sampled after each `sample`, if that is set.
+    ///
+    /// # Errors
+    /// Fails if no thread can be started.
+    pub fn start_all<'a>(
+        links: impl IntoIterator<Item = ([OwnedFd; 2], &'a DuplexConfig)>,
+        sample: Option<Duration>,
+    ) -> io::Result<Self> {
         let start = Instant::now();
-        let engine = Engine {
+        let wire = |([near, far], config): ([OwnedFd; 2], &DuplexConfig)| Wire {
             near,
             far,
             headers: [config.forward.headers, config.back.headers],
             link: DuplexLink::new(config),
-            start,
-            spare: Spare::default(),
-            scratch: vec![0; MAX_PACKET],
         };
+        let mut wires: Vec<_> = links.into_iter().map(wire).collect();
+        share_media(wires.iter_mut().flat_map(|wire| [&mut wire.link.forward, &mut wire.link.back]));
+        let series = || Series::new(sample.unwrap_or_default());
+        let series = sample.map(|_| wires.iter().map(|_| [series(), series()]).collect()).unwrap_or_default();
+        let engine = Engine { wires, series, start, spare: Spare::default(), scratch: vec![0; MAX_PACKET] };
         let carrier = Carrier::start(move |stop, counts| engine.run(stop, counts))?;
         Ok(Self { start, carrier })
     }
@@ -93,12 +121,19 @@ impl Emulator {
     }
 }
 
-struct Engine {
+/// One link and its devices.
+struct Wire {
     near: OwnedFd,
     far: OwnedFd,
     /// Bytes that the link adds to each payload, forward and back.
     headers: [usize; 2],
     link: DuplexLink<Vec<u8>>,
+}
+
+struct Engine {
+    wires: Vec<Wire>,
+    /// Samples of each link's queues; empty if nobody asked.
+    series: Vec<[Series<LinkSample>; 2]>,
     start: Instant,
     spare: Spare,
     scratch: Vec<u8>,
@@ -108,26 +143,45 @@ impl Engine {
     fn run(mut self, stop: &AtomicBool, counts: &Mutex<Counts>) -> io::Result<()> {
         be_prompt();
         while !stop.load(Ordering::Relaxed) {
-            let Self { near, far, headers: [forward, back], link, start, spare, scratch } = &mut self;
-            read(near, &mut link.forward, *forward, *start, spare, scratch)?;
-            read(far, &mut link.back, *back, *start, spare, scratch)?;
+            let Self { wires, start, spare, scratch, .. } = &mut self;
+            for Wire { near, far, headers: [forward, back], link } in &mut *wires {
+                read(near, &mut link.forward, *forward, *start, spare, scratch)?;
+                read(far, &mut link.back, *back, *start, spare, scratch)?;
+            }
             {
                 let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-                hand_out(&mut link.forward, far, *start, spare, &mut counts);
-                hand_out(&mut link.back, near, *start, spare, &mut counts);
-                (counts.forward, counts.back) = (*link.forward.stats(), *link.back.stats());
+                counts.links.resize(wires.len(), Default::default());
+                for (n, Wire { near, far, link, .. }) in wires.iter_mut().enumerate() {
+                    hand_out(&mut link.forward, far, *start, spare, &mut counts);
+                    hand_out(&mut link.back, near, *start, spare, &mut counts);
+                    counts.links[n] = [*link.forward.stats(), *link.back.stats()];
+                }
             }
+            self.sample();
             self.wait()?;
         }
+        let samples = self.series.iter().map(|both| both.each_ref().map(|series| series.samples().to_vec()));
+        counts.lock().unwrap_or_else(PoisonError::into_inner).samples = samples.collect();
         Ok(())
+    }
+
+    /// Notes the queues, if it is time.
+    fn sample(&mut self) {
+        let now = Time::ZERO + self.start.elapsed();
+        for (Wire { link, .. }, [forward, back]) in self.wires.iter_mut().zip(&mut self.series) {
+            forward.note(now, || LinkSample::of(now, &mut link.forward));
+            back.note(now, || LinkSample::of(now, &mut link.back));
+        }
     }
 
     /// Sleeps until a packet arrives or a delivery is due.
     fn wait(&self) -> io::Result<()> {
         let now = Time::ZERO + self.start.elapsed();
-        let due = self.link.poll_timeout().map_or(STOP_CHECK, |at| at.since(now));
+        let due = self.wires.iter().filter_map(|wire| wire.link.poll_timeout()).min();
+        let due = due.map_or(STOP_CHECK, |at| at.since(now));
         let timeout = Timespec::try_from(due.min(STOP_CHECK)).map_err(io::Error::other)?;
-        let mut devices = [&self.near, &self.far].map(|device| PollFd::new(device, PollFlags::IN));
+        let devices = self.wires.iter().flat_map(|wire| [&wire.near, &wire.far]);
+        let mut devices: Vec<_> = devices.map(|device| PollFd::new(device, PollFlags::IN)).collect();
         match poll(&mut devices, Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
@@ -153,7 +207,8 @@ fn read(
         };
         let packet = spare.filled(&scratch[..length]);
         // The link counts IP bytes: it adds its headers to this length.
-        link.send(Time::ZERO + start.elapsed(), length.saturating_sub(headers), packet);
+        let supports_marks = is_capable(&packet);
+        link.send_from(Time::ZERO + start.elapsed(), length.saturating_sub(headers), supports_marks, packet);
     }
     Ok(())
 }
@@ -187,11 +242,15 @@ fn corrupt(packet: &mut [u8], corruption: Corruption) {
     }
 }
 
+/// Whether the sender of an IPv4 packet supports congestion marks.
+fn is_capable(packet: &[u8]) -> bool {
+    packet.len() >= IPV4_HEADER && packet[0] == IPV4_WITHOUT_OPTIONS && packet[1] & ECN != 0
+}
+
 /// Sets the congestion mark of an IPv4 packet whose sender supports marks, and updates the header checksum
 /// (RFC 1624 equation 3).
 fn mark(packet: &mut [u8]) {
-    let is_capable = packet.len() >= IPV4_HEADER && packet[0] == IPV4_WITHOUT_OPTIONS && packet[1] & ECN != 0;
-    if !is_capable {
+    if !is_capable(packet) {
         return;
     }
     let before = u16::from_be_bytes([packet[0], packet[1]]);
@@ -283,8 +342,8 @@ mod tests {
         // A lower bound only: how late a busy machine is says nothing about the emulator.
         assert!(begun.elapsed() >= Duration::from_millis(40));
         let counts = emulator.stop().unwrap();
-        assert_eq!((counts.forward.offered, counts.forward.delivered), (200, wanted.len() as u64));
-        assert_eq!((counts.forward.offered_bytes, counts.back.delivered, counts.refused), (200 * 32, 1, 0));
+        assert_eq!((counts.forward().offered, counts.forward().delivered), (200, wanted.len() as u64));
+        assert_eq!((counts.forward().offered_bytes, counts.back().delivered, counts.refused), (200 * 32, 1, 0));
     }
 
     #[test]

@@ -3,18 +3,19 @@
 //!
 //! The command's verbs `lab` and `demo`, and the experiments of `tidewire-papers`, are the callers.
 //! Everywhere there is the [`proxy`]: one link between UDP sockets, without privileges. On Linux, as root,
-//! there is the namespace lab (`docs/lab.md`): two hosts of this machine, each a network namespace, joined by
-//! one link.
+//! there is the namespace lab (`docs/lab.md`): nodes of this machine, each a network namespace, joined by
+//! links. Most of it needs two hosts and one link.
 //!
-//! - `hosts` makes the namespaces and their TUN devices; `emulator` carries packets between them through the
-//!   same [`Link`](tidewire_sim::link::Link) as the simulator, so that the kernel's TCP, our transport and
-//!   other programs cross the same scenario.
-//! - `check` holds the lab against the link that it claims to be; `processor` says who had the processors
-//!   meanwhile.
+//! - `nodes` makes the namespaces and their TUN devices, `hosts` the two of one link; `emulator` carries
+//!   packets between them through the same [`Link`](tidewire_sim::link::Link) as the simulator, so that the
+//!   kernel's TCP, our transport and other programs cross the same scenario.
+//! - `check` holds the lab against the link that it claims to be, `way` against several; `processor` says who
+//!   had the processors meanwhile.
 //! - `trial` runs one `peer` alone and measures the delay of each record; `contest` has flows of kernel TCP
 //!   (`tcp`) and of ours (`ours`) compete for one queue; `pair` carries a file between two endpoints of the
 //!   library, with settings that no option of the command has; `video` shows a video over our library or over
 //!   kernel TCP, and measures the viewer's buffer.
+//! - `network` runs the plan of a network: several flows at once, over any number of nodes and links.
 //! - [`distribution`] holds measured delays; [`punctual`] has the system wake a thread on time.
 //!
 //! Where our transport runs as a program, the caller names the file of the `tidewire` command. Nothing here
@@ -56,6 +57,10 @@ pub mod hosts;
 #[cfg(target_os = "linux")]
 pub mod late;
 #[cfg(target_os = "linux")]
+pub mod network;
+#[cfg(target_os = "linux")]
+pub mod nodes;
+#[cfg(target_os = "linux")]
 mod opening;
 #[cfg(target_os = "linux")]
 mod ours;
@@ -79,3 +84,5 @@ pub mod trial;
 mod tun;
 #[cfg(target_os = "linux")]
 pub mod video;
+#[cfg(target_os = "linux")]
+pub mod way;

@@ -176,7 +176,7 @@ impl Engine {
             let now = self.now();
             for bytes in self.scratch[..len].chunks(stride) {
                 let datagram = Datagram { client, mark, bytes: self.spare.filled(bytes) };
-                self.link.forward.send(now, bytes.len(), datagram);
+                self.link.forward.send_from(now, bytes.len(), mark.is_capable(), datagram);
             }
         }
         Ok(())
@@ -196,7 +196,7 @@ impl Engine {
                 let now = Time::ZERO + self.start.elapsed();
                 for bytes in self.scratch[..len].chunks(stride) {
                     let datagram = Datagram { client: client.number, mark, bytes: self.spare.filled(bytes) };
-                    self.link.back.send(now, bytes.len(), datagram);
+                    self.link.back.send_from(now, bytes.len(), mark.is_capable(), datagram);
                 }
             }
         }

@@ -236,10 +236,10 @@ impl Measured {
         let counts = emulator.stop()?;
         let offered = |after: &LinkStats, before: &LinkStats| after.offered_bytes - before.offered_bytes;
         let per_app = |bytes: u64| (delivered > 0).then(|| bytes as f64 / delivered as f64);
-        let forward = &counts.forward;
+        let forward = &counts.forward();
         Ok(Self {
-            sent_per_app: per_app(offered(forward, &before.forward)),
-            back_per_app: per_app(offered(&counts.back, &before.back)),
+            sent_per_app: per_app(offered(forward, &before.forward())),
+            back_per_app: per_app(offered(&counts.back(), &before.back())),
             queue_dropped: forward.queue_dropped as f64 / forward.offered.max(1) as f64,
             queueing_ms: milliseconds(forward.mean_queueing()),
             unread: hosts.unread(End::Near)? + hosts.unread(End::Far)?,

@@ -40,7 +40,7 @@ fn link() -> DuplexConfig {
 
 fn show(name: &str, transport: Transport, video: Video, time: Duration) -> Shown {
     let shown = Showing { link: link(), transport, video, time }.run().unwrap();
-    let (watched, lost) = (&shown.watched, shown.counts.forward.lost);
+    let (watched, lost) = (&shown.watched, shown.counts.forward().lost);
     println!(
         "{name}: {} bytes, {:?}, {lost} lost; start {:?}, {} stalls of {:?}, {:?} left",
         shown.bytes,

@@ -136,7 +136,7 @@ impl<'a> Runs<'a> {
         self.note(Run {
             name: name.to_owned(),
             loss,
-            mean_delay_ms: milliseconds(outcome.counts.forward.mean_queueing()),
+            mean_delay_ms: milliseconds(outcome.counts.forward().mean_queueing()),
             goodput_bps: outcome.goodput_bps.iter().sum(),
             late_p95_ms: late_p95(&outcome.counts.late.distribution()),
             unread: outcome.unread,
@@ -153,7 +153,7 @@ impl<'a> Runs<'a> {
         self.note(Run {
             name: name.to_owned(),
             loss,
-            mean_delay_ms: milliseconds(shown.counts.forward.mean_queueing()),
+            mean_delay_ms: milliseconds(shown.counts.forward().mean_queueing()),
             goodput_bps: 8.0 * shown.bytes as f64 / time.as_secs_f64(),
             late_p95_ms: late_p95(&shown.counts.late.distribution()),
             unread: shown.unread,

@@ -90,6 +90,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod close;
+pub mod codel;
 pub mod config;
 pub mod connection;
 mod counts;

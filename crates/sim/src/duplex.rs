@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use tidewire_proto::Time;
 
-use crate::link::{Link, LinkConfig, opposite};
+use crate::link::{Link, LinkConfig, opposite, share_media};
 
 /// Both directions of a link. By default both are perfect.
 #[derive(Clone, Debug)]
@@ -64,7 +64,15 @@ impl<T> DuplexLink<T> {
     /// Makes two idle links. A direction without a configured queue gets a queue of one round trip.
     pub fn new(config: &DuplexConfig) -> Self {
         let link = |direction| Link::with_round_trip(direction, config.rtt());
-        Self { forward: link(&config.forward), back: link(&config.back) }
+        let (mut forward, mut back) = (link(&config.forward), link(&config.back));
+        share_media([&mut forward, &mut back]);
+        Self { forward, back }
+    }
+
+    /// Makes both directions open ends; see [`Link::open`].
+    pub fn open(&mut self) {
+        self.forward.open();
+        self.back.open();
     }
 
     /// When the earlier of the two directions has a delivery; `None` if nothing is in flight.

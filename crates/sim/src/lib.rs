@@ -9,6 +9,7 @@
 //! - [`nonces`]: an oracle that detects when a key seals twice under one nonce.
 //! - [`grid`]: redundancy policies over many links, compared with the best of all policies.
 //! - [`tcp`]: flows of TCP, alone or beside ours.
+//! - [`network`]: nodes, links and routers, and flows of every kind between the nodes.
 //! - [`ideal`]: the papers' codes without a protocol, packet by packet.
 //! - [`rebinding`]: gives one of the ends another address from time to time.
 //!
@@ -60,11 +61,13 @@ mod jobs;
 mod ledger;
 pub mod link;
 pub mod load;
+pub mod network;
 pub mod nonces;
 pub mod pair;
 pub mod rebinding;
 pub mod report;
 pub mod scenario;
+pub mod series;
 pub mod settings;
 pub mod tcp;
 pub mod video;

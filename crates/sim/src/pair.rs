@@ -57,6 +57,9 @@ const DATAGRAM: usize = 65_527;
 /// once, so more steps mean an endless loop.
 const MOST_STEPS: u32 = 10_000;
 
+/// When the virtual time of a run begins. Chosen: no clock of an end starts at zero.
+pub(crate) const BEGINNING: Time = Time::from_millis(1);
+
 struct Host {
     config: EndpointConfig,
     seed: [u8; 32],
@@ -75,6 +78,18 @@ pub struct Parcel {
     to: SocketAddr,
     ecn: Option<Ecn>,
     bytes: Vec<u8>,
+}
+
+impl Parcel {
+    /// A value that depends on every bit of the datagram: its tag.
+    pub(crate) fn digest(&self) -> u64 {
+        self.bytes.last_chunk().map_or(0, |tag| u64::from_le_bytes(*tag))
+    }
+
+    /// The datagram, so that a network can change its bytes.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
 }
 
 /// Bytes of datagrams from and to the latest address of the near end, as the far end counts them.
@@ -177,7 +192,7 @@ impl Pair {
             Host { config, seed: bytes, endpoint, address, wakes: None, asleep_until: Time::ZERO }
         };
         Self {
-            now: Time::from_millis(1),
+            now: BEGINNING,
             near: side(near, near_secret, false, 1),
             far: side(far, far_secret, true, 2),
             link: DuplexLink::new(link),
@@ -499,7 +514,8 @@ impl Pair {
             if to == self.near.address {
                 self.exchanged.sent += transmit.len as u64;
             }
-            link.send(self.now, transmit.len, Parcel { from, to, ecn: transmit.ecn, bytes });
+            let parcel = Parcel { from, to, ecn: transmit.ecn, bytes };
+            link.send_from(self.now, transmit.len, transmit.ecn.is_some(), parcel);
         }
     }
 }

@@ -55,10 +55,18 @@ impl Trial {
 
     /// Starts to connect over a link that shares its queues and rate with that of `other`, for [`together`].
     pub fn start_beside(&self, other: Option<&Run>) -> Run {
+        self.start_with(|pair| other.into_iter().for_each(|other| pair.share_queues(&other.pair)))
+    }
+
+    /// Starts to connect through open ends, which the caller has to serve; see
+    /// [`Link::open`](crate::link::Link::open).
+    pub(crate) fn start_open(&self) -> Run {
+        self.start_with(|pair| pair.link_mut().open())
+    }
+
+    fn start_with(&self, prepare: impl FnOnce(&mut Pair)) -> Run {
         let mut pair = Pair::new(self.near.clone(), self.far.clone(), &self.link, self.seed);
-        if let Some(other) = other {
-            pair.share_queues(&other.pair);
-        }
+        prepare(&mut pair);
         let mut load = Load::new(&self.flows, self.seed);
         let began = pair.now();
         self.jobs.into_iter().for_each(|most| pair.delay_jobs(self.seed, most));

@@ -1,4 +1,5 @@
 //! Scenario files: a link as TOML, the same file for the simulator, the UDP proxy and the namespace lab.
+//! [`crate::network`] has the files of networks.
 //!
 //! ```toml
 //! seed = 7                    # whole number; all randomness follows from it
@@ -71,13 +72,17 @@ impl Scenario {
     /// # Errors
     /// See [`ScenarioProblem`].
     pub fn read(path: &Path) -> Result<Self, ScenarioError> {
-        let text = std::fs::read_to_string(path).map_err(|error| ScenarioError {
+        Self::parse(&Self::text(path)?, path)
+    }
+
+    /// The text of the file at `path`.
+    pub(crate) fn text(path: &Path) -> Result<String, ScenarioError> {
+        std::fs::read_to_string(path).map_err(|error| ScenarioError {
             file: path.to_owned(),
             line: None,
             key: String::new(),
             problem: ScenarioProblem::Unreadable(error.to_string()),
-        })?;
-        Self::parse(&text, path)
+        })
     }
 
     /// Parses the text of the scenario file `path`. The path is used in error messages and to find the files
@@ -100,20 +105,20 @@ impl Scenario {
 const TOP: [&str; 7] = ["seed", "link", "forward", "back", "near", "far", "flow"];
 
 /// A file that is being read.
-struct Reader<'a> {
-    text: &'a str,
-    path: &'a Path,
+pub(crate) struct Reader<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) path: &'a Path,
 }
 
-type Entry<'t, 'a> = (&'t Spanned<std::borrow::Cow<'a, str>>, &'t Spanned<DeValue<'a>>);
+pub(crate) type Entry<'t, 'a> = (&'t Spanned<std::borrow::Cow<'a, str>>, &'t Spanned<DeValue<'a>>);
 
 impl<'a> Reader<'a> {
     fn scenario(&self) -> Result<Scenario, ScenarioError> {
-        let document = DeTable::parse(self.text).map_err(|error| {
-            let problem = ScenarioProblem::Syntax(error.message().to_owned());
-            self.error(error.span().unwrap_or(0..0), String::new(), problem)
-        })?;
+        let document = self.document()?;
         let table = document.get_ref();
+        if let Some((key, _)) = table.get_key_value("node") {
+            return Err(self.error(key.span(), "node".to_owned(), ScenarioProblem::IsNetwork));
+        }
         if let Some((key, _)) = table.iter().find(|(key, _)| !TOP.contains(&key.get_ref().as_ref())) {
             return Err(self.error(key.span(), key.get_ref().to_string(), ScenarioProblem::UnknownTopKey));
         }
@@ -133,6 +138,13 @@ impl<'a> Reader<'a> {
         Ok(Scenario { seed, link, near: end("near")?, far: end("far")?, flows })
     }
 
+    pub(crate) fn document(&self) -> Result<Spanned<DeTable<'a>>, ScenarioError> {
+        DeTable::parse(self.text).map_err(|error| {
+            let problem = ScenarioProblem::Syntax(error.message().to_owned());
+            self.error(error.span().unwrap_or(0..0), String::new(), problem)
+        })
+    }
+
     fn end(&self, (name, value): Entry<'_, 'a>) -> Result<Config, ScenarioError> {
         let (name, mut config) = (name.get_ref(), Config::builder());
         let table = self.table(name, value)?;
@@ -141,7 +153,7 @@ impl<'a> Reader<'a> {
             let set = |key: &str, text: &str| {
                 if (key == "profile") == of_profile { set_end(&mut config, key, text) } else { Ok(()) }
             };
-            self.texts(name, table, set)?;
+            self.texts(name, table, &[], set)?;
         }
         let refuse = |error: ConfigError| {
             let problem = ScenarioProblem::Setting(SettingError::Refused(error.to_string()));
@@ -174,12 +186,12 @@ impl<'a> Reader<'a> {
             let set = |key: &str, text: &str| {
                 if (key == "video") == of_video { set_flow(&mut flow, key, text, folder, seed) } else { Ok(()) }
             };
-            self.texts(name, table, set)?;
+            self.texts(name, table, &[], set)?;
         }
         Ok(flow)
     }
 
-    fn seed(&self, (key, value): Entry<'_, 'a>) -> Result<u64, ScenarioError> {
+    pub(crate) fn seed(&self, (key, value): Entry<'_, 'a>) -> Result<u64, ScenarioError> {
         let integer = value.get_ref().as_integer();
         let seed = integer.and_then(|integer| u64::from_str_radix(integer.as_str(), integer.radix()).ok());
         seed.ok_or_else(|| self.error(value.span(), key.get_ref().to_string(), ScenarioProblem::NotASeed))
@@ -194,25 +206,36 @@ impl<'a> Reader<'a> {
         let name = name.get_ref();
         let table = self.table(name, value)?;
         let folder = self.path.parent().unwrap_or(Path::new(""));
-        if let (Some((rtt, _)), true) = (table.get_key_value("rtt"), table.contains_key("delay")) {
-            return Err(self.error(rtt.span(), format!("{name}.rtt"), ScenarioProblem::RttAndDelay));
-        }
-        self.texts(name, table, |key, text| link.set(direction, key, text, folder))
+        self.one_delay(name, table)?;
+        self.texts(name, table, &[], |key, text| link.set(direction, key, text, folder))
     }
 
-    fn table<'t>(&self, name: &str, value: &'t Spanned<DeValue<'a>>) -> Result<&'t DeTable<'a>, ScenarioError> {
+    /// Refuses `rtt` beside `delay`.
+    pub(crate) fn one_delay(&self, name: &str, table: &DeTable<'a>) -> Result<(), ScenarioError> {
+        match (table.get_key_value("rtt"), table.contains_key("delay")) {
+            (Some((rtt, _)), true) => Err(self.error(rtt.span(), format!("{name}.rtt"), ScenarioProblem::RttAndDelay)),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn table<'t>(
+        &self,
+        name: &str,
+        value: &'t Spanned<DeValue<'a>>,
+    ) -> Result<&'t DeTable<'a>, ScenarioError> {
         let refuse = || self.error(value.span(), name.to_owned(), ScenarioProblem::NotASection);
         value.get_ref().as_table().ok_or_else(refuse)
     }
 
-    /// Passes every key and its text to `set`.
-    fn texts(
+    /// Passes every key and its text to `set`, but for the keys in `but`.
+    pub(crate) fn texts(
         &self,
         name: &str,
         table: &DeTable<'a>,
+        but: &[&str],
         mut set: impl FnMut(&str, &str) -> Result<(), SettingError>,
     ) -> Result<(), ScenarioError> {
-        for (key, value) in table {
+        for (key, value) in table.iter().filter(|(key, _)| !but.contains(&key.get_ref().as_ref())) {
             let refuse = |span, problem| self.error(span, format!("{name}.{}", key.get_ref()), problem);
             let Some(text) = value.get_ref().as_str() else {
                 return Err(refuse(value.span(), ScenarioProblem::NotText));
@@ -226,7 +249,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn error(&self, span: Range<usize>, key: String, problem: ScenarioProblem) -> ScenarioError {
+    pub(crate) fn error(&self, span: Range<usize>, key: String, problem: ScenarioProblem) -> ScenarioError {
         let before = &self.text.as_bytes()[..span.start.min(self.text.len())];
         let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
         ScenarioError { file: self.path.to_owned(), line: Some(line), key, problem }
@@ -268,6 +291,8 @@ pub enum ScenarioProblem {
     NotWithVideo,
     /// A setting is not a text.
     NotText,
+    /// A network is where two ends are needed.
+    IsNetwork,
     /// Both `rtt` and `delay` are set.
     RttAndDelay,
     /// A setting was refused.
@@ -296,6 +321,10 @@ impl fmt::Display for ScenarioError {
             }
             ScenarioProblem::NotWithVideo => write!(f, "the video decides this: remove the key, or remove video"),
             ScenarioProblem::NotText => write!(f, "write the value with its unit in quotes, such as \"60ms\""),
+            ScenarioProblem::IsNetwork => write!(
+                f,
+                "this file describes a network: use `tidewire sim`, `lab run` or `lab check`, or write [link] for two ends"
+            ),
             ScenarioProblem::RttAndDelay => write!(f, "rtt and delay both set the delay of the link: remove one"),
             ScenarioProblem::Setting(error) => error.fmt(f),
         }

@@ -9,11 +9,13 @@ use core::time::Duration;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tidewire_proto::codel::CodelConfig;
 use tidewire_units::nearest;
 
 use crate::duplex::DuplexConfig;
 use crate::link::{
-    Blackout, Capacity, EmptyBlackout, Gilbert, ImpossibleBurst, LinkConfig, Loss, Queue, RateTrace, Reorder,
+    Arq, Blackout, Capacity, Discipline, EmptyBlackout, Gilbert, ImpossibleBurst, LinkConfig, Loss, Queue, RateTrace,
+    Reorder,
 };
 use tidewire_units::{Probability, Rate, UnitError, parse_duration, parse_size};
 
@@ -29,13 +31,18 @@ pub struct LinkSetting {
 }
 
 /// All settings of a direction of a link.
-pub const SETTINGS: [LinkSetting; 12] = {
+pub const SETTINGS: [LinkSetting; 15] = {
     const fn setting(key: &'static str, examples: &'static [&'static str], meaning: &'static str) -> LinkSetting {
         LinkSetting { key, examples, meaning }
     }
     [
         setting("rate", &["25mbit", "trace:FILE", "unlimited"], "IP bits per second, or a mahimahi trace"),
         setting("queue", &["60ms", "150kB"], "drop-tail limit; by default what the rate carries in a round trip"),
+        setting(
+            "discipline",
+            &["codel", "codel:5ms,100ms", "drop-tail"],
+            "what the queue does before it is full; CoDel has a target and an interval (RFC 8289)",
+        ),
         setting(
             "mark",
             &["5ms", "none"],
@@ -51,6 +58,12 @@ pub const SETTINGS: [LinkSetting; 12] = {
             &["10%", "gilbert:10%,4", "trace:FILE", "none"],
             "independent, in bursts of a mean length, or as recorded (0 passes, 1 is lost)",
         ),
+        setting(
+            "arq",
+            &["7,2ms", "7,2ms,unordered", "none"],
+            "how often the link sends a lost packet again, and the time to each attempt; keeps order by default",
+        ),
+        setting("medium", &["radio", "none"], "links with the same name take turns, one transmits at a time"),
         setting(
             "blackout",
             &["2s..2.5s", "2s..2.5s every 10s", "1s..2s, 4s..5s", "none"],
@@ -104,6 +117,9 @@ impl LinkConfig {
         match key {
             "rate" => self.capacity = parse_capacity(text, folder)?,
             "queue" => self.queue = Some(parse_queue(text)?),
+            "discipline" => self.discipline = parse_discipline(text)?,
+            "arq" => self.mac.arq = parse_arq(text)?,
+            "medium" => self.mac.medium = if text == "none" { None } else { Some(text.into()) },
             "mark" if text == "none" => self.mark = None,
             "mark" => self.mark = Some(parse_duration(text)?),
             "delay" => self.delay = parse_duration(text)?,
@@ -138,6 +154,38 @@ fn parse_capacity(text: &str, folder: &Path) -> Result<Capacity, SettingError> {
 fn parse_queue(text: &str) -> Result<Queue, SettingError> {
     if text.ends_with('B') { Ok(Queue::Bytes(parse_size(text)?)) } else { Ok(Queue::Time(parse_duration(text)?)) }
 }
+
+fn parse_discipline(text: &str) -> Result<Discipline, SettingError> {
+    if text == "drop-tail" {
+        return Ok(Discipline::DropTail);
+    }
+    let form = || SettingError::form(text, "codel:5ms,100ms");
+    let times = text.strip_prefix("codel").ok_or_else(form)?;
+    if times.is_empty() {
+        return Ok(Discipline::Codel(CodelConfig::default()));
+    }
+    let (target, interval) = times.strip_prefix(':').and_then(|times| times.split_once(',')).ok_or_else(form)?;
+    Ok(Discipline::Codel(CodelConfig::new(parse_duration(target)?, parse_duration(interval)?)))
+}
+
+fn parse_arq(text: &str) -> Result<Option<Arq>, SettingError> {
+    if text == "none" {
+        return Ok(None);
+    }
+    let form = || SettingError::form(text, "7,2ms");
+    let mut parts = text.split(',').map(str::trim);
+    let retries = parts.next().and_then(|retries| retries.parse().ok()).filter(|&retries| retries <= MOST_RETRIES);
+    let (retries, delay) = (retries.ok_or_else(form)?, parse_duration(parts.next().ok_or_else(form)?)?);
+    let in_order = match (parts.next(), parts.next()) {
+        (None, _) => true,
+        (Some("unordered"), None) => false,
+        _ => return Err(SettingError::form(text, "7,2ms,unordered")),
+    };
+    Ok(Some(Arq { retries, delay, in_order }))
+}
+
+/// Most attempts after the first. Chosen: above the limits of 802.11 (7), and a datagram still has an end.
+const MOST_RETRIES: u32 = 255;
 
 fn parse_reorder(text: &str) -> Result<Reorder, SettingError> {
     if text == "none" {
@@ -362,6 +410,12 @@ mod tests {
         assert_eq!(set("queue", "150kB").unwrap().queue, Some(Queue::Bytes(150_000)));
         assert_eq!(set("queue", "60ms").unwrap().queue, Some(Queue::Time(Duration::from_millis(60))));
         assert_eq!(set("mtu", "1400B").unwrap().mtu, Some(1_400));
+        let arq = set("arq", "7, 2ms, unordered").unwrap().mac.arq.unwrap();
+        assert_eq!((arq.retries, arq.delay.as_millis(), arq.in_order), (7, 2, false));
+        assert!(set("arq", "3,1ms").unwrap().mac.arq.unwrap().in_order);
+        assert_eq!(set("arq", "none").unwrap().mac, set("medium", "none").unwrap().mac);
+        let Discipline::Codel(codel) = set("discipline", "codel:2ms,50ms").unwrap().discipline else { panic!() };
+        assert_eq!((codel.target.as_millis(), codel.interval.as_millis()), (2, 50));
         let reorder = set("reorder", "2%, 3ms").unwrap().reorder;
         assert_eq!((reorder.probability.value(), reorder.by), (0.02, Duration::from_millis(3)));
         let blackouts = set("blackout", "2s..2.5s, 5s..6s every 30s").unwrap().blackouts;
@@ -393,6 +447,12 @@ mod tests {
         assert!(refused("blackout", "2s").contains(r#"write for example "2s..2.5s every 10s""#));
         assert!(refused("blackout", "3s..2s").contains("takes no time"));
         assert!(refused("queue", "60").contains("has no unit"));
+        assert_eq!(refused("arq", "7"), r#""7" is incomplete; write for example "7,2ms""#);
+        assert!(refused("arq", "7,2ms,fast").contains(r#"write for example "7,2ms,unordered""#));
+        assert!(refused("arq", "300,2ms").contains(r#"write for example "7,2ms""#));
+        assert!(refused("arq", "7,2").contains("has no unit"));
+        assert!(refused("discipline", "red").contains(r#"write for example "codel:5ms,100ms""#));
+        assert!(refused("discipline", "codel:5,100").contains("has no unit"));
         assert!(refused("los", "1%").starts_with(r#"no such key; did you mean "loss"? (allowed: rate, queue"#));
         assert!(refused("bandwidth", "1%").starts_with("no such key (allowed: rate, "));
     }

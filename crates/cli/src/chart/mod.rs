@@ -1,9 +1,10 @@
 //! Pictures of cumulative delay distributions over a logarithmic axis, for the terminal and as SVG.
 //!
 //! `demo` draws both from its measurements, `lab run --peer` the second. Both share one axis, whose ends come
-//! from the data, so that no curve is cut off. [`tradeoff`] has the pictures of delay against overhead that
-//! `probe` draws.
+//! from the data, so that no curve is cut off. [`over_time`] has windows and queues over time. [`tradeoff`]
+//! has the pictures of delay against overhead that `probe` draws.
 
+pub mod over_time;
 pub mod svg;
 pub mod terminal;
 pub mod tradeoff;

@@ -8,6 +8,7 @@ mod forward;
 mod keygen;
 mod lab;
 mod man;
+mod network;
 mod papers;
 mod pipe;
 mod probe;

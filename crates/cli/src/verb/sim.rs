@@ -1,7 +1,7 @@
 //! `tidewire sim SCENARIO`: runs the scenario's flows, or one bulk transfer, over its link in virtual time,
 //! with the real protocol code, and compares every byte. The same file, options and seed give the same
 //! figures on every machine. Records of flows with a rate are measured in the same way as by `bench`. Videos
-//! are played to their end.
+//! are played to their end. A scenario of a network runs all of its flows at once.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -13,6 +13,7 @@ use tidewire_proto::Time;
 use tidewire_proto::config::Config;
 use tidewire_proto::stats::Stats;
 use tidewire_sim::load::{Flow, Load};
+use tidewire_sim::network::{self, Carrier, Described, Network, Plan};
 use tidewire_sim::pair::{End, Pair};
 use tidewire_sim::scenario::Scenario;
 use tidewire_sim::video::Watched;
@@ -37,16 +38,19 @@ pub struct Args {
     /// Give up after this much virtual time
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = tidewire_units::parse_duration)]
     limit: Duration,
+    /// Draw the windows and queues of a network into an SVG file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     #[command(flatten)]
     coding: Coding,
     #[command(flatten)]
     pub(super) output: Output,
 }
 
-/// The event of `sim` alone.
+/// The event of a video.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-enum Event {
+pub(super) enum Event {
     /// What the viewer of a video saw. Times count from the start of its flow.
     Playback {
         /// The number of the flow in the scenario, from 1.
@@ -72,7 +76,31 @@ enum Event {
 /// [`Exit::Usage`] for a wrong scenario, [`Exit::Unreachable`] if the bytes did not arrive in time,
 /// [`Exit::Integrity`] if a wrong byte arrived.
 pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
-    let scenario = Scenario::read(&args.scenario).or_exit(Exit::Usage)?;
+    match network::read(&args.scenario).or_exit(Exit::Usage)? {
+        Described::Ends(scenario) => run_ends(args, &scenario, console),
+        Described::Network(plan) => run_network(args, plan, console),
+    }
+}
+
+/// Runs the flows of a network together.
+fn run_network(args: &Args, mut plan: Plan, console: &Console) -> Result<(), Failure> {
+    if let Some(flow) = plan.not_simulated() {
+        let text = format!("flow {}: the simulator has no BBR: write newreno or cubic, or use `lab run`", flow.name);
+        return Err(Failure::message(Exit::Usage, text));
+    }
+    for flow in &mut plan.flows {
+        if let Carrier::Ours { ends, .. } = &mut flow.carrier {
+            let [near, far] = &mut **ends;
+            *near = args.coding.over(near, None).or_exit(Exit::Usage)?;
+            *near = near.to_builder().asks_peer(false).build().or_exit(Exit::Usage)?;
+            *far = args.coding.over(far, None).or_exit(Exit::Usage)?;
+        }
+    }
+    plan.time = plan.time.or(Some(args.limit));
+    super::network::conclude(&Network::new(&plan).run(), console, args.svg.as_deref())
+}
+
+fn run_ends(args: &Args, scenario: &Scenario, console: &Console) -> Result<(), Failure> {
     // The command line overrides the scenario at both ends, so the near end need not ask the far end for a
     // policy.
     let over = |config: &Config| args.coding.over(config, None).or_exit(Exit::Usage);
@@ -126,7 +154,7 @@ fn videos(load: &Load, now: Time) -> Vec<(usize, Watched)> {
     seen.collect()
 }
 
-fn playback(flow: usize, watched: &Watched) -> Event {
+pub(super) fn playback(flow: usize, watched: &Watched) -> Event {
     let seconds = |time: Duration| time.as_secs_f64();
     Event::Playback {
         flow,
@@ -140,7 +168,7 @@ fn playback(flow: usize, watched: &Watched) -> Event {
 }
 
 /// Makes a line for each video.
-fn video_rows(videos: &[(usize, Watched)]) -> String {
+pub(super) fn video_rows(videos: &[(usize, Watched)]) -> String {
     let row = |(flow, watched): &(usize, Watched)| {
         let start = watched.first_start.map_or_else(|| "-".into(), |at| format!("{:.2} s", at.as_secs_f64()));
         let most = watched.samples.iter().map(|sample| sample.buffered).max().unwrap_or_default();

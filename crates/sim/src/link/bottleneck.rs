@@ -24,8 +24,9 @@ pub(super) struct Bottleneck {
     waiting_bytes: u64,
 }
 
+/// The rate of a link.
 #[derive(Clone, Debug)]
-enum Server {
+pub(super) enum Server {
     Fixed {
         bits_per_second: u64,
         /// When the last packet has left: `free_at` nanoseconds plus `carry / bits_per_second`.
@@ -48,27 +49,34 @@ impl Bottleneck {
     /// `None` if the capacity is unlimited. Without a `queue`, the limit is what the capacity carries in
     /// `round_trip`.
     pub(super) fn new(capacity: &Capacity, queue: Option<Queue>, round_trip: Duration) -> Option<Self> {
-        let server = match capacity {
-            Capacity::Unlimited => return None,
-            Capacity::Fixed(rate) => Server::Fixed { bits_per_second: rate.bits_per_second(), free_at: 0, carry: 0 },
-            Capacity::Trace(trace) => Server::Trace(TraceCursor::new(Arc::clone(trace))),
-        };
-        let limit = match queue {
-            Some(Queue::Bytes(bytes)) => bytes,
-            Some(Queue::Time(time)) => server.mean_bytes_in(nanos(time)),
-            None => server.mean_bytes_in(nanos(round_trip)).max(LEAST_DEFAULT_QUEUE),
-        };
+        let (server, limit) = Server::new(capacity, queue, round_trip)?;
         Some(Self { server, limit, waiting: VecDeque::new(), waiting_bytes: 0 })
     }
 
-    /// Offers a packet; `None` if the queue has no room for it.
-    pub(super) fn offer(&mut self, now: u64, bytes: u64) -> Option<Service> {
+    /// Forgets the packets whose service has begun.
+    fn settle(&mut self, now: u64) {
         while let Some(&(start, waited)) = self.waiting.front()
             && start <= now
         {
             self.waiting.pop_front();
             self.waiting_bytes -= waited;
         }
+    }
+
+    /// Packets that wait, and their bytes.
+    pub(super) fn waiting(&mut self, now: u64) -> (usize, u64) {
+        self.settle(now);
+        (self.waiting.len(), self.waiting_bytes)
+    }
+
+    /// Serves the packet that was served last once more. Returns when its last byte has left.
+    pub(super) fn serve_again(&mut self, bytes: u64) -> u64 {
+        self.server.serve_again(bytes)
+    }
+
+    /// Offers a packet; `None` if the queue has no room for it.
+    pub(super) fn offer(&mut self, now: u64, bytes: u64) -> Option<Service> {
+        self.settle(now);
         let start = self.server.start(now);
         if start > now {
             let waiting = self.waiting_bytes.saturating_add(bytes);
@@ -83,6 +91,39 @@ impl Bottleneck {
 }
 
 impl Server {
+    /// An idle server and the limit of its queue in bytes; `None` if the capacity is unlimited. Without a
+    /// `queue`, the limit is what the capacity carries in `round_trip`.
+    pub(super) fn new(capacity: &Capacity, queue: Option<Queue>, round_trip: Duration) -> Option<(Self, u64)> {
+        let server = match capacity {
+            Capacity::Unlimited => return None,
+            Capacity::Fixed(rate) => Self::Fixed { bits_per_second: rate.bits_per_second(), free_at: 0, carry: 0 },
+            Capacity::Trace(trace) => Self::Trace(TraceCursor::new(Arc::clone(trace))),
+        };
+        let limit = match queue {
+            Some(Queue::Bytes(bytes)) => bytes,
+            Some(Queue::Time(time)) => server.mean_bytes_in(nanos(time)),
+            None => server.mean_bytes_in(nanos(round_trip)).max(LEAST_DEFAULT_QUEUE),
+        };
+        Some((server, limit))
+    }
+
+    /// Whether the last service ended before `now`, so that the server has asked for another packet.
+    pub(super) fn has_idled(&self, now: u64) -> bool {
+        match self {
+            Self::Fixed { free_at, .. } => *free_at < now,
+            Self::Trace(cursor) => cursor.has_passed(now),
+        }
+    }
+
+    /// Serves a packet of `bytes` right after the one before. Returns when it has left.
+    pub(super) fn serve_again(&mut self, bytes: u64) -> u64 {
+        let start = match self {
+            Self::Fixed { free_at, .. } => *free_at,
+            Self::Trace(cursor) => cursor.start(0),
+        };
+        self.serve(start, bytes)
+    }
+
     /// IP bytes that are served on average in `time` nanoseconds of work.
     fn mean_bytes_in(&self, time: u64) -> u64 {
         match self {
@@ -95,7 +136,7 @@ impl Server {
     }
 
     /// When the service of a packet that arrives at `now` begins.
-    fn start(&mut self, now: u64) -> u64 {
+    pub(super) fn start(&mut self, now: u64) -> u64 {
         match self {
             Self::Fixed { free_at, carry, .. } => {
                 if now > *free_at {
@@ -108,7 +149,7 @@ impl Server {
     }
 
     /// Serves a packet from `start` on. Returns when it has left.
-    fn serve(&mut self, start: u64, bytes: u64) -> u64 {
+    pub(super) fn serve(&mut self, start: u64, bytes: u64) -> u64 {
         match self {
             Self::Fixed { bits_per_second, free_at, carry } => {
                 // Below 2^64 for packets up to 2 GB at rates up to 10^18 bit/s.

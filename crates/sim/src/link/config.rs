@@ -11,6 +11,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use super::trace::RateTrace;
+use tidewire_proto::codel::CodelConfig;
 use tidewire_units::{Probability, Rate};
 
 /// Bytes of an IPv4 and a UDP header (RFC 791 section 3.1, RFC 768), which each datagram costs in addition to
@@ -27,6 +28,10 @@ pub struct LinkConfig {
     /// carries in one round trip (for a single link: twice its delay), at least ten packets of 1,500 bytes. A
     /// link of unlimited capacity has no queue.
     pub queue: Option<Queue>,
+    /// What the queue does before it is full. A link of unlimited capacity has no queue.
+    pub discipline: Discipline,
+    /// How datagrams get from the queue onto the link.
+    pub mac: Mac,
     /// Datagrams that wait longer than this are marked, as by an ECN threshold (RFC 3168). The caller turns
     /// the mark into a congestion mark if the sender said that it supports them. `None` never marks.
     pub mark: Option<Duration>,
@@ -60,6 +65,8 @@ impl Default for LinkConfig {
         Self {
             capacity: Capacity::Unlimited,
             queue: None,
+            discipline: Discipline::DropTail,
+            mac: Mac::default(),
             mark: None,
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
@@ -94,6 +101,38 @@ pub enum Queue {
     Bytes(u64),
     /// What the capacity (for a trace: its mean) carries in this time.
     Time(Duration),
+}
+
+/// What a queue does with datagrams before it is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Discipline {
+    /// Nothing.
+    #[default]
+    DropTail,
+    /// It drops or marks at its head (RFC 8289). Datagrams whose senders support marks are marked.
+    Codel(CodelConfig),
+}
+
+/// Access to the link, as by the MAC of a radio link. By default every datagram is sent once, and nobody else
+/// uses the link.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mac {
+    /// How often a lost datagram is sent again on this link.
+    pub arq: Option<Arq>,
+    /// Links with the same medium take turns: at any time one of them transmits.
+    pub medium: Option<Arc<str>>,
+}
+
+/// Retransmission on a link. A loss or a blackout takes an attempt, not the datagram. Each attempt takes the
+/// link's capacity again, and makes the datagram later by its delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arq {
+    /// Attempts after the first. A datagram that fails in all is lost.
+    pub retries: u32,
+    /// Time from a failed attempt to the next one. The link serves other datagrams meanwhile.
+    pub delay: Duration,
+    /// Whether later datagrams wait for the one that is sent again.
+    pub in_order: bool,
 }
 
 /// Reordering: a datagram arrives `by` later than it would have, and later datagrams do not wait for it.

@@ -4,22 +4,29 @@
 //! with [`Link::poll_delivery`] when [`Link::poll_timeout`] says so. A datagram meets, in this order,
 //!
 //! ```text
-//! MTU -> drop-tail queue -> serialisation at the rate -> blackout, loss -> corruption -> duplication
-//!     -> delay + jitter (order kept) -> hold-back (reordering) -> delivery
+//! MTU -> queue -> serialisation at the rate -> blackout, loss (and retransmission on the link) -> corruption
+//!     -> duplication -> delay + jitter (order kept) -> hold-back (reordering) -> delivery
 //! ```
 //!
-//! Nothing that happens later changes what becomes of a datagram already sent, so the whole fate is settled,
-//! and told, by `send`. Invariants: the same configuration and the same calls give the same fates;
-//! impairments do not disturb each other's draws (see `random`); [`LinkStats`] sums at any moment; once the
-//! two queues have grown to the number of datagrams in flight, nothing is allocated.
+//! Behind a drop-tail queue, nothing that happens later changes what becomes of a datagram already sent, so
+//! the whole fate is settled, and told, by `send`. With CoDel (RFC 8289), or on a medium that several links
+//! share, datagrams wait in a `backlog` and `send` answers [`Fate::Waits`]. Invariants: the same
+//! configuration and the same calls give the same fates; impairments do not disturb each other's draws (see
+//! `random`); [`LinkStats`] sums at any moment; once the two queues have grown to the number of datagrams in
+//! flight, nothing is allocated.
 
+mod backlog;
 mod bottleneck;
 mod config;
+mod door;
 mod loss;
+mod medium;
 pub(crate) mod random;
 mod stats;
 mod trace;
 
+#[cfg(test)]
+mod mac_tests;
 #[cfg(test)]
 mod tests;
 
@@ -32,15 +39,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tidewire_proto::Time;
 
+use backlog::{Backlog, Served, Waiting};
 use bottleneck::{Bottleneck, Service};
 use config::nanos;
+use door::Door;
 pub(crate) use loss::LossProcess;
 use random::{Purpose, Stream};
 use tidewire_units::Probability;
 
 pub use config::{
-    Blackout, Capacity, EmptyBlackout, Gilbert, IPV4_UDP_HEADERS, ImpossibleBurst, LinkConfig, Loss, Queue, Reorder,
+    Arq, Blackout, Capacity, Discipline, EmptyBlackout, Gilbert, IPV4_UDP_HEADERS, ImpossibleBurst, LinkConfig, Loss,
+    Mac, Queue, Reorder,
 };
+pub use door::Departure;
+pub use medium::{Medium, share_media};
 pub(crate) use random::opposite;
 pub use stats::LinkStats;
 pub use trace::{OPPORTUNITY_BYTES, RateTrace, TraceError};
@@ -51,7 +63,13 @@ pub struct Link<T> {
     config: LinkConfig,
     /// Behind a lock, because links can share one.
     bottleneck: Option<Arc<Mutex<Bottleneck>>>,
+    /// In place of `bottleneck`, if fates are settled when datagrams leave the queue.
+    backlog: Option<Backlog<T>>,
+    /// Present if this link is an open end.
+    door: Option<Door<T>>,
     loss: LossProcess,
+    /// Attempts to transmit a datagram. The number of an attempt selects its draw of the loss model.
+    attempts: u64,
     streams: Streams,
     /// Number of datagrams that passed the MTU and the queue. The number of a datagram selects its draws.
     serial: u64,
@@ -75,6 +93,24 @@ struct Streams {
     damage: Stream,
 }
 
+/// A datagram behind the queue.
+struct Outgoing<T> {
+    len: usize,
+    ip_bytes: u64,
+    marked: bool,
+    payload: T,
+}
+
+/// The attempts to transmit a datagram.
+struct Attempts {
+    /// When the last attempt ended.
+    end: u64,
+    /// By how much failed attempts make it later.
+    later: u64,
+    /// How it was lost, if all failed.
+    fate: Option<Fate>,
+}
+
 /// What happens to a datagram sent on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fate {
@@ -91,6 +127,8 @@ pub enum Fate {
     Lost,
     /// It left the queue in a blackout.
     BlackedOut,
+    /// It waits, and its fate is not settled yet.
+    Waits,
 }
 
 /// A datagram that has arrived.
@@ -146,8 +184,15 @@ impl<T> Link<T> {
     /// An idle link that is one direction of a path with this round trip, which determines its default queue.
     pub(crate) fn with_round_trip(config: &LinkConfig, round_trip: Duration) -> Self {
         let stream = |purpose| Stream::new(config.seed, purpose);
+        let backlog = Backlog::new(config, round_trip);
+        let bottleneck = match backlog {
+            Some(_) => None,
+            None => Bottleneck::new(&config.capacity, config.queue, round_trip).map(|b| Arc::new(Mutex::new(b))),
+        };
         Self {
-            bottleneck: Bottleneck::new(&config.capacity, config.queue, round_trip).map(|b| Arc::new(Mutex::new(b))),
+            bottleneck,
+            backlog,
+            door: None,
             loss: LossProcess::new(&config.loss, config.seed),
             streams: Streams {
                 jitter: stream(Purpose::Jitter),
@@ -157,6 +202,7 @@ impl<T> Link<T> {
                 damage: stream(Purpose::Damage),
             },
             config: config.clone(),
+            attempts: 0,
             serial: 0,
             newest_arrival: 0,
             in_order: VecDeque::new(),
@@ -168,13 +214,30 @@ impl<T> Link<T> {
 
     /// From now on the datagrams of both links wait in `other`'s queue and leave it at its rate. Everything
     /// else stays separate. Calls of [`Self::send`] must then be in order of `now` over both links.
+    ///
+    /// # Panics
+    /// Panics if either link has another discipline than drop-tail, or a medium. Flows share such links as
+    /// parts of a [`Network`](crate::network::Network).
     pub fn share_queue<U>(&mut self, other: &Link<U>) {
+        assert!(self.backlog.is_none() && other.backlog.is_none(), "only drop-tail queues can be shared");
         self.bottleneck.clone_from(&other.bottleneck);
     }
 
-    /// Sends a datagram of `len` payload bytes. Calls must be in order of `now`. The payload is dropped
-    /// unless the datagram is [`Fate::Carried`].
+    /// Sends a datagram of `len` payload bytes whose sender does not support congestion marks. Calls must be
+    /// in order of `now`. The payload is dropped unless the datagram is [`Fate::Carried`] or
+    /// [`Fate::Waits`].
     pub fn send(&mut self, now: Time, len: usize, payload: T) -> Fate {
+        self.send_from(now, len, false, payload)
+    }
+
+    /// The same; `supports_marks` tells whether the sender supports congestion marks, so that CoDel marks
+    /// instead of dropping.
+    pub fn send_from(&mut self, now: Time, len: usize, supports_marks: bool, payload: T) -> Fate {
+        if let Some(door) = &mut self.door {
+            door.leave(Departure { len, supports_marks, payload });
+            return Fate::Waits;
+        }
+        self.advance(now.0);
         let ip_len = len.saturating_add(self.config.headers);
         let ip_bytes = ip_len as u64;
         self.stats.offered += 1;
@@ -183,29 +246,121 @@ impl<T> Link<T> {
             self.stats.too_long += 1;
             return Fate::TooLong;
         }
+        if let Some(backlog) = &mut self.backlog {
+            let waiting = Waiting { since: now.0, len, ip_bytes, supports_marks, payload };
+            if !backlog.push(waiting) {
+                self.stats.queue_dropped += 1;
+                return Fate::QueueFull;
+            }
+            self.stats.in_flight += 1;
+            self.advance(now.0);
+            return Fate::Waits;
+        }
         let Some(service) = self.enqueue(now.0, ip_bytes) else {
             self.stats.queue_dropped += 1;
             return Fate::QueueFull;
         };
-        let waited = service.start.saturating_sub(now.0);
-        self.stats.on_queued(waited);
-        let marked = self.config.mark.is_some_and(|threshold| waited > nanos(threshold));
+        let marked = self.on_served(now.0, service);
+        self.transmit(service.end, Outgoing { len, ip_bytes, marked, payload })
+    }
 
+    /// Lets datagrams leave the backlog whose time has come.
+    fn advance(&mut self, now: u64) {
+        while let Some(served) = self.backlog.as_mut().and_then(|backlog| backlog.poll(now)) {
+            self.stats.in_flight -= 1;
+            match served {
+                Served::Dropped => self.stats.codel_dropped += 1,
+                Served::Sent { service, marked, waiting } => {
+                    let Waiting { since, len, ip_bytes, payload, .. } = waiting;
+                    let marked = self.on_served(since, service) || marked;
+                    self.transmit(service.end, Outgoing { len, ip_bytes, marked, payload });
+                }
+            }
+        }
+    }
+
+    /// Counts the wait of a datagram. Returns whether it is long enough for a mark.
+    fn on_served(&mut self, since: u64, service: Service) -> bool {
+        let waited = service.start.saturating_sub(since);
+        self.stats.on_queued(waited);
+        self.config.mark.is_some_and(|threshold| waited > nanos(threshold))
+    }
+
+    /// Sends a datagram that left the queue for the first time at `end`, as often as necessary.
+    fn transmit(&mut self, end: u64, outgoing: Outgoing<T>) -> Fate {
         let serial = self.serial;
         self.serial += 1;
-        // The model makes a step in a blackout too, so that the pattern of losses does not depend on
-        // blackouts.
-        let lost = self.loss.loses(serial);
-        if self.config.blackouts.iter().any(|blackout| blackout.covers(service.end)) {
-            self.stats.blacked_out += 1;
-            return Fate::BlackedOut;
+        let attempts = self.attempt(end, outgoing.ip_bytes);
+        match attempts.fate {
+            Some(fate) => {
+                let count = if fate == Fate::Lost { &mut self.stats.lost } else { &mut self.stats.blacked_out };
+                *count += 1;
+                fate
+            }
+            None => Fate::Carried { arrives: Time(self.launch(serial, &attempts, outgoing)) },
         }
-        if lost {
-            self.stats.lost += 1;
-            return Fate::Lost;
+    }
+
+    /// Attempts to transmit a datagram until one attempt passes. The first ends at `end`.
+    fn attempt(&mut self, mut end: u64, ip_bytes: u64) -> Attempts {
+        let (retries, delay) = self.config.mac.arq.map_or((0, 0), |arq| (arq.retries, nanos(arq.delay)));
+        let (mut later, mut retry) = (0, 0);
+        loop {
+            // The model makes a step in a blackout too, so that the pattern of losses does not depend on
+            // blackouts.
+            let lost = self.loss.loses(self.attempts);
+            self.attempts += 1;
+            let at = end.saturating_add(later);
+            let is_dark = self.config.blackouts.iter().any(|blackout| blackout.covers(at));
+            if !lost && !is_dark {
+                return Attempts { end, later, fate: None };
+            }
+            if retry == retries {
+                return Attempts { end, later, fate: Some(if is_dark { Fate::BlackedOut } else { Fate::Lost }) };
+            }
+            retry += 1;
+            later = later.saturating_add(delay);
+            end = self.serve_again(ip_bytes).unwrap_or(end);
+            self.stats.on_repeated();
         }
-        let arrives = self.launch((serial, marked), service.end, len, ip_bytes, payload);
-        Fate::Carried { arrives: Time(arrives) }
+    }
+
+    /// Takes the capacity for one more attempt. Returns when it ends; `None` if the capacity is unlimited.
+    fn serve_again(&mut self, ip_bytes: u64) -> Option<u64> {
+        if let Some(backlog) = &mut self.backlog {
+            return Some(backlog.serve_again(ip_bytes));
+        }
+        let bottleneck = self.bottleneck.as_ref()?;
+        Some(bottleneck.lock().unwrap_or_else(PoisonError::into_inner).serve_again(ip_bytes))
+    }
+
+    /// Packets that wait for their service, and their IP bytes.
+    pub fn waiting(&mut self, now: Time) -> (usize, u64) {
+        self.advance(now.0);
+        match (&self.backlog, &self.bottleneck) {
+            (Some(backlog), _) => backlog.waiting(),
+            (None, Some(shared)) => shared.lock().unwrap_or_else(PoisonError::into_inner).waiting(now.0),
+            (None, None) => (0, 0),
+        }
+    }
+
+    /// Makes this link an open end: what is sent on it comes out of [`Self::poll_departure`], and what
+    /// [`Self::hand`] takes is delivered. So a driver of two ends can be part of a larger network. The
+    /// configuration has no effect then.
+    pub fn open(&mut self) {
+        self.door = Some(Door::default());
+    }
+
+    /// The next datagram that was sent on an open end.
+    pub fn poll_departure(&mut self) -> Option<Departure<T>> {
+        self.door.as_mut()?.poll_departure()
+    }
+
+    /// Lets a datagram arrive at an open end. Does nothing on a link that is not open.
+    pub fn hand(&mut self, delivery: Delivery<T>) {
+        if let Some(door) = &mut self.door {
+            door.arrive(delivery);
+        }
     }
 
     /// From now on nothing is lost, changed, duplicated, delayed at random or held back. Rate, queue, delay
@@ -239,7 +394,9 @@ impl<T> Link<T> {
         let in_order = self.in_order.front().map(|next| next.arrives);
         let held = self.held.peek().map(|Reverse(next)| next.arrives);
         let copy = self.copy.as_ref().map(|copy| copy.at.0);
-        in_order.into_iter().chain(held).chain(copy).min().map(Time)
+        let leaves = self.backlog.as_ref().and_then(Backlog::poll_timeout);
+        let arrived = self.door.as_ref().and_then(Door::poll_timeout);
+        in_order.into_iter().chain(held).chain(copy).chain(leaves).chain(arrived).min().map(Time)
     }
 
     /// The counts of this direction.
@@ -256,19 +413,25 @@ impl<T> Link<T> {
         }
     }
 
-    /// Puts a datagram that left the queue at `departed` in flight. Returns when it arrives.
-    fn launch(&mut self, (serial, marked): (u64, bool), departed: u64, len: usize, ip_bytes: u64, payload: T) -> u64 {
+    /// Puts a datagram that was transmitted in flight. Returns when it arrives.
+    fn launch(&mut self, serial: u64, attempts: &Attempts, outgoing: Outgoing<T>) -> u64 {
         let Self { config, streams, .. } = self;
+        let Outgoing { len, ip_bytes, marked, payload } = outgoing;
         let corrupt = streams.corrupt.happens(serial, config.corrupt);
         let corruption = if corrupt { damage(streams.damage.bits(serial), len) } else { None };
         let doubled = streams.duplicate.happens(serial, config.duplicate);
         let jitter = if config.jitter.is_zero() { 0 } else { streams.jitter.up_to(serial, config.jitter) };
+        let is_ordered = attempts.later == 0 || config.mac.arq.is_some_and(|arq| arq.in_order);
+        let (waits, passes) = if is_ordered { (attempts.later, 0) } else { (0, attempts.later) };
+        let departed = attempts.end.saturating_add(waits);
         let arrives = departed.saturating_add(nanos(config.delay)).saturating_add(jitter).max(self.newest_arrival);
 
         let mut datagram = InFlight { arrives, serial, ip_bytes, corruption, marked, doubled, payload };
         self.stats.in_flight += 1;
-        if streams.reorder.happens(serial, config.reorder.probability) {
-            datagram.arrives = arrives.saturating_add(nanos(config.reorder.by));
+        let reordered = streams.reorder.happens(serial, config.reorder.probability);
+        if reordered || passes > 0 {
+            let by = if reordered { nanos(config.reorder.by) } else { 0 };
+            datagram.arrives = arrives.saturating_add(by).saturating_add(passes);
             let arrives = datagram.arrives;
             self.held.push(Reverse(datagram));
             arrives
@@ -283,6 +446,10 @@ impl<T> Link<T> {
 impl<T: Clone> Link<T> {
     /// The next datagram that has arrived by `now`, earliest first. Call until `None`.
     pub fn poll_delivery(&mut self, now: Time) -> Option<Delivery<T>> {
+        if let Some(door) = &mut self.door {
+            return door.poll_delivery(now);
+        }
+        self.advance(now.0);
         if let Some(copy) = self.copy.take_if(|copy| copy.at <= now) {
             self.stats.duplicated += 1;
             return Some(copy);

@@ -4,8 +4,8 @@ use core::time::Duration;
 
 /// Counts of one direction of a link. Bytes are IP bytes (payload and headers).
 ///
-/// At any time `offered = delivered + queue_dropped + too_long + lost + blacked_out + in_flight`. Copies made
-/// by duplication are counted separately, in `duplicated`.
+/// At any time `offered = delivered + queue_dropped + codel_dropped + too_long + lost + blacked_out +
+/// in_flight`. Copies made by duplication are counted separately, in `duplicated`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LinkStats {
@@ -15,6 +15,8 @@ pub struct LinkStats {
     pub delivered: u64,
     /// Dropped because the queue was full.
     pub queue_dropped: u64,
+    /// Dropped by CoDel at the head of the queue.
+    pub codel_dropped: u64,
     /// Dropped because the IP packet was longer than the MTU.
     pub too_long: u64,
     /// Dropped by the loss model.
@@ -35,12 +37,14 @@ pub struct LinkStats {
     pub offered_bytes: u64,
     /// Bytes of the delivered datagrams, without copies.
     pub delivered_bytes: u64,
-    queueing: Queueing,
+    service: Service,
 }
 
-/// Time that datagrams waited until their service began.
+/// Time that datagrams waited until their service began, and what their service took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Queueing {
+struct Service {
+    /// Attempts after the first of a datagram.
+    repeated: u64,
     longest: Duration,
     /// Sum over all datagrams that the queue took, and their number.
     nanos: u128,
@@ -51,19 +55,35 @@ impl LinkStats {
     /// Mean time from sending a datagram until its service begins (without serialisation), over all datagrams
     /// that the queue accepted. Zero before the first.
     pub fn mean_queueing(&self) -> Duration {
-        let mean = self.queueing.nanos.checked_div(u128::from(self.queueing.datagrams)).unwrap_or(0);
+        let mean = self.service.nanos.checked_div(u128::from(self.service.datagrams)).unwrap_or(0);
         Duration::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX))
     }
 
     /// Longest time that a datagram waited until its service began.
     pub fn max_queueing(&self) -> Duration {
-        self.queueing.longest
+        self.service.longest
+    }
+
+    /// The sum of all fates, which equals [`Self::offered`].
+    pub fn accounted(&self) -> u64 {
+        let dropped = self.queue_dropped + self.codel_dropped + self.too_long + self.lost + self.blacked_out;
+        self.delivered + dropped + self.in_flight
+    }
+
+    /// Attempts after the first that the link's retransmission made.
+    pub fn attempts_repeated(&self) -> u64 {
+        self.service.repeated
+    }
+
+    /// Counts an attempt after the first.
+    pub(super) fn on_repeated(&mut self) {
+        self.service.repeated += 1;
     }
 
     /// Counts a datagram that the queue accepted and that waits for `nanos` nanoseconds.
     pub(super) fn on_queued(&mut self, nanos: u64) {
-        self.queueing.datagrams += 1;
-        self.queueing.nanos += u128::from(nanos);
-        self.queueing.longest = self.queueing.longest.max(Duration::from_nanos(nanos));
+        self.service.datagrams += 1;
+        self.service.nanos += u128::from(nanos);
+        self.service.longest = self.service.longest.max(Duration::from_nanos(nanos));
     }
 }

@@ -89,6 +89,11 @@ impl TraceCursor {
         u64::try_from(per_period * u128::from(time) / u128::from(self.trace.period())).unwrap_or(u64::MAX)
     }
 
+    /// Whether an opportunity before `now` was not used.
+    pub(super) fn has_passed(&self, now: u64) -> bool {
+        self.trace.at(self.number) < now
+    }
+
     /// When the first byte of a packet sent at `now` leaves. Unused opportunities before are given up.
     pub(super) fn start(&mut self, now: u64) -> u64 {
         let at = self.trace.at(self.number);

@@ -2,7 +2,7 @@
 //!
 //! Experiments make one [`TcpPair`] for each flow. Several of them, and [`Run`]s of ours, can share the
 //! queues of one link; [`together`] then advances all in the order of events. Invariant: the samples of the
-//! window are at most [`MOST_SAMPLES`], however long the flow lasts.
+//! window are at most [`MOST_SAMPLES`](crate::series::MOST_SAMPLES), however long the flow lasts.
 
 use core::time::Duration;
 
@@ -10,14 +10,13 @@ use tidewire_proto::Time;
 
 use crate::duplex::{DuplexConfig, DuplexLink};
 use crate::report::{self, Run};
+use crate::series::Series;
 
 use super::{Ack, Receiver, ReceiverStats, Segment, Sender, SenderConfig, SenderStats, Source, content};
 
-/// Samples of the window that are kept. When there are more, every second one is dropped. Chosen: a figure
-/// shows no more.
-pub const MOST_SAMPLES: usize = 1_024;
 /// Time between the first samples. Chosen: below any round trip that is simulated.
 const FIRST_INTERVAL: Duration = Duration::from_millis(10);
+
 /// A packet on the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet {
@@ -36,13 +35,6 @@ pub struct Sample {
     pub window: u32,
 }
 
-#[derive(Clone, Debug)]
-struct Series {
-    every: Duration,
-    next: Time,
-    samples: Vec<Sample>,
-}
-
 /// A sender and a receiver over a link; see the module.
 #[derive(Debug)]
 pub struct TcpPair {
@@ -51,7 +43,7 @@ pub struct TcpPair {
     headers: [usize; 2],
     sender: Sender,
     receiver: Receiver,
-    series: Series,
+    series: Series<Sample>,
 }
 
 /// The result of a flow.
@@ -81,7 +73,7 @@ impl TcpPair {
             headers: [link.forward.headers, link.back.headers],
             sender,
             receiver,
-            series: Series { every: FIRST_INTERVAL, next: Time::ZERO, samples: Vec::new() },
+            series: Series::new(FIRST_INTERVAL),
         }
     }
 
@@ -114,7 +106,7 @@ impl TcpPair {
     pub fn outcome(&self) -> Outcome {
         let receiver = self.receiver.stats();
         assert_eq!(receiver.digest, content(0, receiver.bytes), "wrong bytes among the first {}", receiver.bytes);
-        Outcome { sender: self.sender.stats(), receiver, window: self.series.samples.clone() }
+        Outcome { sender: self.sender.stats(), receiver, window: self.series.samples().to_vec() }
     }
 
     /// When the next event happens; `None` if none will.
@@ -143,7 +135,8 @@ impl TcpPair {
         }
         self.sender.handle_timeout(now);
         self.send_segments(now);
-        self.series.note(now, self.sender.window().segments);
+        let window = self.sender.window().segments;
+        self.series.note(now, || Sample { at: now, window });
     }
 
     /// Runs alone until `until`, or until nothing is left to happen.
@@ -162,26 +155,8 @@ impl TcpPair {
     fn send_segments(&mut self, now: Time) {
         while let Some(segment) = self.sender.poll_transmit(now) {
             let payload = segment.ip_bytes().saturating_sub(self.headers[0]);
-            self.link.forward.send(now, payload, Packet::Segment(segment));
+            self.link.forward.send_from(now, payload, segment.supports_marks, Packet::Segment(segment));
         }
-    }
-}
-
-impl Series {
-    fn note(&mut self, now: Time, window: u32) {
-        if now < self.next {
-            return;
-        }
-        if self.samples.len() == MOST_SAMPLES {
-            let mut index = 0;
-            self.samples.retain(|_| {
-                index += 1;
-                index % 2 == 1
-            });
-            self.every *= 2;
-        }
-        self.samples.push(Sample { at: now, window });
-        self.next = now + self.every;
     }
 }
 

@@ -31,7 +31,7 @@ use tidewire_proto::Time;
 
 pub use control::{Control, Moment, Reno, Window};
 pub use cubic::Cubic;
-pub use flow::{MOST_SAMPLES, Outcome, Packet, Sample, TcpPair, together};
+pub use flow::{Outcome, Packet, Sample, TcpPair, together};
 pub use receiver::{Receiver, ReceiverStats};
 pub use recovery::State;
 pub use sender::{Sender, SenderConfig, SenderStats};

@@ -169,7 +169,11 @@ impl Sender {
 
     /// Whether all bytes of a finite source are acknowledged.
     pub fn is_done(&self) -> bool {
-        matches!(self.source, Source::Bytes(bytes) if self.board.acked >= bytes)
+        match &self.source {
+            Source::Bytes(bytes) => self.board.acked >= *bytes,
+            Source::Frames(frames) => self.board.acked >= frames.bytes(),
+            Source::Bulk | Source::Records { .. } => false,
+        }
     }
 
     /// Takes an acknowledgement that arrived (`tcp_ack`).

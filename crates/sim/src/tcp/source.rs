@@ -3,9 +3,12 @@
 //! [`Sender`](super::Sender) asks it before it sends new data. Invariant: the count never falls.
 
 use core::time::Duration;
+use std::sync::Arc;
+
+use crate::video::FrameTrace;
 
 /// What the application has to send. Times count from the start of the flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// As much as TCP takes.
     Bulk,
@@ -19,24 +22,28 @@ pub enum Source {
         /// Time from one record to the next; not zero.
         every: Duration,
     },
+    /// The frames of a live video, each at its time.
+    Frames(Arc<FrameTrace>),
 }
 
 impl Source {
     /// Bytes produced when the flow is `age` old.
     pub(super) fn produced(&self, age: Duration) -> u64 {
-        match *self {
+        match self {
             Self::Bulk => u64::MAX,
-            Self::Bytes(bytes) => bytes,
-            Self::Records { bytes, every } => bytes.saturating_mul(records(age, every).saturating_add(1)),
+            Self::Bytes(bytes) => *bytes,
+            Self::Frames(frames) => frames.bytes_until(age),
+            Self::Records { bytes, every } => bytes.saturating_mul(records(age, *every).saturating_add(1)),
         }
     }
 
     /// When it produces more after `age`; `None` if never.
     pub(super) fn next(&self, age: Duration) -> Option<Duration> {
-        match *self {
+        match self {
             Self::Bulk | Self::Bytes(_) => None,
+            Self::Frames(frames) => frames.time_of(frames.bytes_until(age)),
             Self::Records { every, .. } => {
-                let next = every.as_nanos().saturating_mul(u128::from(records(age, every)) + 1);
+                let next = every.as_nanos().saturating_mul(u128::from(records(age, *every)) + 1);
                 Some(Duration::from_nanos(u64::try_from(next).unwrap_or(u64::MAX)))
             }
         }

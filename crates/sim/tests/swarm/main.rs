@@ -401,6 +401,5 @@ fn symbols_sum(stats: &Stats) -> bool {
 }
 
 fn link_sums(link: &LinkStats) -> bool {
-    let gone = link.queue_dropped + link.too_long + link.lost + link.blacked_out;
-    link.offered == link.delivered + gone + link.in_flight
+    link.offered == link.accounted()
 }

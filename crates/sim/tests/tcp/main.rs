@@ -116,7 +116,7 @@ fn equal_seeds_give_equal_runs() {
     };
     assert_eq!(run(1), run(1));
     assert_ne!(run(1), run(2));
-    assert!(run(1).window.len() <= tidewire_sim::tcp::MOST_SAMPLES);
+    assert!(run(1).window.len() <= tidewire_sim::series::MOST_SAMPLES);
 }
 
 /// A flow of ours and one of TCP on one queue: bytes of both are right, and both get a part.

@@ -7,9 +7,10 @@ use std::time::Duration;
 use serde::Serialize;
 use tidewire_lab::check::{self, Finding, Report};
 use tidewire_lab::processor::Shares;
+use tidewire_lab::way;
 use tidewire_units::parse_duration;
 
-use super::link_of;
+use super::{link_of, network};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::options::Output;
 use crate::report::Console;
@@ -54,7 +55,8 @@ enum Event<'a> {
 /// Arguments of `lab check`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Scenario file. The default link has 50 Mbit/s, 20 ms round trip and 10 % loss in bursts of 4 packets
+    /// Scenario file. Of a network, the way of its first flow is checked. The default link has 50 Mbit/s,
+    /// 20 ms round trip and 10 % loss in bursts of 4 packets
     scenario: Option<PathBuf>,
     /// Seed of all random numbers, in place of the scenario's
     #[arg(long, value_name = "N")]
@@ -72,8 +74,13 @@ pub struct Args {
 /// [`Exit::Usage`] for a wrong scenario, [`Exit::LocalIo`] if the hosts cannot be made,
 /// [`Exit::TargetNotMet`] if a figure is off.
 pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
-    let link = link_of(args.scenario.as_deref(), DEFAULT, args.seed)?;
-    let report = check::run(&link, args.time).or_exit(Exit::LocalIo)?;
+    let scenario = args.scenario.as_deref();
+    let plan = scenario.map(|scenario| network::plan_of(scenario, args.seed)).transpose()?.flatten();
+    let report = match plan {
+        Some(plan) => way::run(&plan, args.time),
+        None => check::run(&link_of(scenario, DEFAULT, args.seed)?, args.time),
+    };
+    let report = report.or_exit(Exit::LocalIo)?;
     for &(crossing, Shares { lab, others, stolen }) in &report.shares {
         console.event(&Event::Processor { crossing, lab, others, stolen });
     }

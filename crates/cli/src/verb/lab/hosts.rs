@@ -1,5 +1,5 @@
 //! `tidewire lab up SCENARIO` and `tidewire lab run SCENARIO -- COMMAND`: two hosts in network namespaces,
-//! joined by the scenario's link. [`peers`] has `lab run --peer`.
+//! joined by the scenario's link. [`peers`] has `lab run --peer`, [`network`] networks of more nodes.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use tidewire_lab::emulator::{Counts, Emulator};
 use tidewire_lab::hosts::Hosts;
 use tidewire_sim::pair::End;
 
-use super::{LinkCounts, counts, describe, link_of, peers};
+use super::{LinkCounts, counts, describe, link_of, network, peers};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::options::Output;
 use crate::report::{Console, Delay};
 use crate::session::{self, unless_interrupted};
 
 /// How often `--json` reports.
-const REPORT_PERIOD: Duration = Duration::from_secs(1);
+pub(super) const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
 /// The events of the hosts.
 #[derive(Serialize)]
@@ -75,8 +75,9 @@ pub struct RunArgs {
     /// Shell command for the other host, started first and stopped last [example: "iperf3 -s"]
     #[arg(long, value_name = "COMMAND")]
     other: Option<OsString>,
-    /// Command to run, with its arguments. The near host has address 10.99.0.1, the far host 10.99.0.2
-    #[arg(last = true, required_unless_present = "peer")]
+    /// Command to run, with its arguments. The near host has address 10.99.0.1, the far host 10.99.0.2.
+    /// Without a command, the flows of a network run
+    #[arg(last = true)]
     command: Vec<OsString>,
     #[command(flatten)]
     peers: peers::Args,
@@ -88,7 +89,7 @@ impl RunArgs {
     /// Returns the output. A command that is run keeps stdout for itself.
     pub(super) fn console(&self) -> Console {
         let console = self.output.console();
-        if self.measures() { console } else { console.beside_data() }
+        if self.command.is_empty() { console } else { console.beside_data() }
     }
 
     /// Whether peers are measured in place of a command.
@@ -121,6 +122,9 @@ impl From<Host> for End {
 /// [`Exit::Usage`] for a wrong scenario, [`Exit::LocalIo`] if the hosts cannot be made; [`Exit::Sigint`]
 /// after Ctrl-C.
 pub async fn up(args: UpArgs, console: Console) -> Result<(), Failure> {
+    if let Some(plan) = network::plan_of(&args.scenario, args.seed)? {
+        return network::up(&plan, &console).await;
+    }
     let (hosts, emulator) = start(&args.scenario, args.seed, &console)?;
     for (end, name) in [(End::Near, "near"), (End::Far, "far")] {
         console.say(&format!("{name} {}: ip netns exec {} COMMAND", hosts.address(end), hosts.name(end)));
@@ -146,6 +150,9 @@ pub async fn up(args: UpArgs, console: Console) -> Result<(), Failure> {
 pub async fn run(args: RunArgs, console: Console) -> Result<(), Failure> {
     if args.measures() {
         return peers::run(&args.peers, &args.scenario, args.seed, &console);
+    }
+    if args.command.is_empty() {
+        return network::run(&args.scenario, args.seed, args.peers.svg.as_deref(), &console);
     }
     let at = End::from(args.at);
     let (hosts, emulator) = start(&args.scenario, args.seed, &console)?;
@@ -193,8 +200,8 @@ fn conclude(emulator: Emulator, console: &Console) -> Result<(), Failure> {
 /// Converts the counts of the link for `--json`.
 pub(super) fn stats(counted: &Counts) -> impl Serialize {
     Event::LabStats {
-        forward: counts(&counted.forward),
-        back: counts(&counted.back),
+        forward: counts(&counted.forward()),
+        back: counts(&counted.back()),
         refused: counted.refused,
         late_ms: Delay::from(&counted.late.distribution()),
     }
@@ -206,7 +213,7 @@ pub(super) fn sentences(counted: &Counts) -> String {
     let ms = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.2} ms"));
     format!(
         "{}\nhanded on late by p50 {}, p95 {}, max {}; {} refused",
-        describe(&counted.forward, &counted.back),
+        describe(&counted.forward(), &counted.back()),
         ms(late.quantile(0.5)),
         ms(late.quantile(0.95)),
         ms(late.max()),

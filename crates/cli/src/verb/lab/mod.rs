@@ -11,6 +11,8 @@ mod contest;
 mod hosts;
 mod link;
 #[cfg(target_os = "linux")]
+mod network;
+#[cfg(target_os = "linux")]
 mod peers;
 
 use std::path::Path;
@@ -51,6 +53,12 @@ pub(super) struct LinkCounts {
     lost: u64,
     /// Datagrams dropped because the queue was full.
     queue_dropped: u64,
+    /// Datagrams dropped by CoDel.
+    codel_dropped: u64,
+    /// Datagrams handed on with a congestion mark, if their senders know marks.
+    marked: u64,
+    /// Attempts that the link made again.
+    attempts_repeated: u64,
     /// Mean time in the queue.
     queueing_ms: f64,
     /// IP bytes that arrived at the link.
@@ -64,11 +72,11 @@ pub(super) struct LinkCounts {
 pub enum Command {
     /// Emulate a lossy link between UDP sockets. Senders use the --listen address instead of the receiver's
     Link(Box<link::LinkArgs>),
-    /// Run two hosts in network namespaces, joined by a scenario's link, until Ctrl-C (needs root)
+    /// Run the hosts of a scenario in network namespaces, joined by its links, until Ctrl-C (needs root)
     #[cfg(target_os = "linux")]
     Up(hosts::UpArgs),
-    /// Run a command on one of two hosts joined by a scenario's link, or measure peers across the link (needs
-    /// root)
+    /// Run a command on one of two hosts joined by a scenario's link, measure peers across the link, or run
+    /// the flows of a network (needs root)
     #[cfg(target_os = "linux")]
     Run(Box<hosts::RunArgs>),
     /// Compare the lab with the link that it emulates: rate, losses, bursts, added delay (needs root)
@@ -114,6 +122,9 @@ pub(super) fn counts(link: &LinkStats) -> LinkCounts {
         delivered: link.delivered,
         lost: link.lost + link.blacked_out + link.too_long,
         queue_dropped: link.queue_dropped,
+        codel_dropped: link.codel_dropped,
+        marked: link.marked,
+        attempts_repeated: link.attempts_repeated(),
         queueing_ms: milliseconds(link.mean_queueing()),
         offered_bytes: link.offered_bytes,
         delivered_bytes: link.delivered_bytes,

@@ -97,9 +97,9 @@ pub struct Args {
     /// Number of runs of each peer, 1 to 100, with the scenario's seed and the seeds after it
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u64).range(1..=100), conflicts_with = "command")]
     seeds: u64,
-    /// Draw the distributions of the delay into this SVG file
+    /// Draw the distributions of the delay into this SVG file. For a network: windows and queues over time
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
-    svg: Option<PathBuf>,
+    pub(super) svg: Option<PathBuf>,
 }
 
 /// Runs each peer with each seed. A run that fails is reported and does not stop the others.

@@ -1,0 +1,127 @@
+//! A network's plan in real time: its nodes are namespaces, its links emulated, and its flows run at once
+//! over real sockets.
+//!
+//! `lab run` calls [`run`] with a scenario of a network, and gets the same report as from the simulator. All
+//! flows connect first, one after the other; then the time of the plan begins. A flow of TCP is the kernel's
+//! (`kernel`), a connection of ours is of the library (`ours`), UDP is a socket (`datagrams`). All ends are
+//! in this process, so latencies are of one clock. Invariant: every byte that arrives is compared with the
+//! one that was sent.
+
+mod content;
+mod datagrams;
+mod kernel;
+mod ours;
+mod window;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidewire_proto::Time;
+use tidewire_sim::network::{Carrier, FlowReport, LinkReport, Plan, Report};
+
+use self::content::Run;
+use self::datagrams::Datagrams;
+use self::kernel::Kernel;
+use self::ours::Ours;
+use self::window::Windows;
+use crate::emulator::{Counts, Emulator};
+use crate::nodes::Nodes;
+
+/// How often it looks whether all flows have ended.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The result of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What the flows and the links had.
+    pub report: Report,
+    /// Counts of the emulator.
+    pub counts: Counts,
+    /// Packets that the emulator did not read in time. If there are any, the figures are void.
+    pub unread: u64,
+}
+
+/// A flow with its two ends.
+trait Flow {
+    /// Whether all its bytes arrived.
+    fn is_over(&self) -> bool;
+    /// Ends it. The owner adds names and windows.
+    fn end(self: Box<Self>) -> anyhow::Result<FlowReport>;
+    /// The node and the port of its socket, if the kernel has a congestion window for it.
+    fn socket(&self) -> Option<(usize, u16)> {
+        None
+    }
+}
+
+/// Runs a plan in real time.
+///
+/// # Errors
+/// Fails if the nodes cannot be made, or a flow cannot connect.
+pub fn run(plan: &Plan) -> anyhow::Result<Outcome> {
+    let nodes = Nodes::start(&plan.topology)?;
+    let links = &plan.topology.links;
+    let devices = nodes.devices(links.len())?;
+    let emulator =
+        Emulator::start_all(devices.into_iter().zip(links.iter().map(|link| &link.config)), Some(plan.sample))?;
+    let shared = Arc::new(Run::default());
+    let flows: anyhow::Result<Vec<_>> = (0..plan.flows.len()).map(|n| start(plan, n, &nodes, &shared)).collect();
+    let flows = flows?;
+    let zero = shared.begin();
+    let began = zero.saturating_duration_since(emulator.start_time());
+    let watched = flows.iter().map(|flow| flow.socket()).collect();
+    let windows = Windows::watch(&nodes, watched, zero);
+    while zero.elapsed() < plan.limit() && !flows.iter().all(|flow| flow.is_over()) {
+        std::thread::sleep(LOOK);
+    }
+    let seconds = zero.elapsed().as_secs_f64();
+    let windows = windows.stop();
+    shared.end();
+    let mut reports = Vec::new();
+    for ((flow, plan_of), seen) in flows.into_iter().zip(&plan.flows).zip(windows) {
+        let mut report = flow.end()?;
+        let node = |node: usize| plan.topology.nodes[node].name.clone();
+        (report.name, report.from, report.to) = (plan_of.name.clone(), node(plan_of.from), node(plan_of.to));
+        if let Some(seen) = seen {
+            (report.window, report.packets, report.repeated) = (seen.window, seen.packets, seen.repeated);
+        }
+        reports.push(report);
+    }
+    let unread = nodes.all_unread()?;
+    let counts = emulator.stop()?;
+    let report = Report { flows: reports, links: reports_of_links(plan, &counts, began), seconds, fingerprint: 0 };
+    Ok(Outcome { report, counts, unread })
+}
+
+fn start(plan: &Plan, n: usize, nodes: &Nodes, run: &Arc<Run>) -> anyhow::Result<Box<dyn Flow>> {
+    let flow = &plan.flows[n];
+    let ends = [flow.from, flow.to];
+    let seed = plan.seed.wrapping_add(n as u64);
+    Ok(match &flow.carrier {
+        Carrier::Ours { ends: configs, streams } => {
+            Box::new(Ours::start(nodes, ends, configs, streams, plan.limit(), seed, run)?)
+        }
+        Carrier::Tcp { control, marks, content } => {
+            Box::new(Kernel::start(nodes, ends, (*control, *marks), content, flow.start, seed, run)?)
+        }
+        Carrier::Datagrams { content } => Box::new(Datagrams::start(nodes, ends, content, flow.start, seed, run)?),
+    })
+}
+
+/// The links' counts and queues. Samples count from the beginning of the flows.
+fn reports_of_links(plan: &Plan, counts: &Counts, began: Duration) -> Vec<LinkReport> {
+    let report = |(n, joint): (usize, &tidewire_sim::network::topology::Joint)| {
+        let mut samples = counts.samples.get(n).cloned().unwrap_or_default();
+        for samples in &mut samples {
+            samples.retain(|sample| sample.at >= Time::ZERO + began);
+            samples.iter_mut().for_each(|sample| sample.at = Time::ZERO + sample.at.since(Time::ZERO + began));
+        }
+        let stats = counts.links.get(n).copied().unwrap_or_default();
+        LinkReport { name: joint.name.clone(), stats, samples }
+    };
+    plan.topology.links.iter().enumerate().map(report).collect()
+}
+
+/// A moment that all flows share, in the units of the report.
+fn since(zero: Instant) -> Time {
+    Time::ZERO + zero.elapsed()
+}

@@ -1,0 +1,88 @@
+//! A flow in a network: both of its ends, and the oracle that checks what arrives.
+//!
+//! [`Network`](super::Network) holds one [`Agent`] for each flow. It hands over packets, wakes the agent at
+//! its time, and takes what the agent sends. Three kinds of flows are agents: `ours`, `tcp` and `datagrams`.
+
+use core::fmt;
+use core::time::Duration;
+
+use tidewire_proto::Time;
+
+use super::datagrams::Datagrams;
+use super::ours::Ours;
+use super::plan::{Carrier, FlowPlan, Plan};
+use super::report::FlowReport;
+use super::tcp::Tcp;
+use crate::link::Corruption;
+use crate::pair::{End, Parcel};
+use crate::tcp as model;
+
+/// A packet of a flow, with the end that it goes to.
+#[derive(Clone, Debug)]
+pub struct Letter {
+    pub(super) flow: usize,
+    pub(super) end: End,
+    pub(super) cargo: Cargo,
+}
+
+/// The contents of a packet.
+#[derive(Clone, Debug)]
+pub(super) enum Cargo {
+    /// A datagram of our protocol.
+    Ours(Parcel),
+    /// A segment or an acknowledgement of TCP.
+    Tcp(model::Packet),
+    /// A datagram without control, with its number and its bytes.
+    Datagram { number: u64, bytes: Vec<u8> },
+}
+
+impl Cargo {
+    /// A value that differs for different contents, for the fingerprint of a run.
+    pub(super) fn digest(&self) -> u64 {
+        match self {
+            Self::Ours(parcel) => parcel.digest(),
+            Self::Tcp(model::Packet::Segment(segment)) => segment.digest ^ segment.stamp.0,
+            Self::Tcp(model::Packet::Ack(ack)) => ack.next ^ ack.echo.0,
+            Self::Datagram { number, .. } => *number,
+        }
+    }
+}
+
+/// A packet that a flow sends.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) from: End,
+    /// Bytes of UDP payload, or as many as make the IP packet as long.
+    pub(super) len: usize,
+    pub(super) supports_marks: bool,
+    pub(super) cargo: Cargo,
+}
+
+/// Both ends of a flow; see the module.
+pub(super) trait Agent: fmt::Debug {
+    /// When the flow has something to do.
+    fn next_moment(&self) -> Option<Time>;
+    /// Does what is due.
+    fn run(&mut self, now: Time);
+    /// The next packet to send. Call until `None`.
+    fn poll_departure(&mut self) -> Option<Sent>;
+    /// Takes a packet that arrived at `end`.
+    fn hand(&mut self, now: Time, end: End, cargo: Cargo, marked: bool, damage: &[Corruption]);
+    /// Whether nothing more will happen that is worth waiting for.
+    fn is_over(&self) -> bool;
+    /// What came out by `now`. The owner adds the names.
+    fn outcome(&mut self, now: Time) -> FlowReport;
+}
+
+/// Starts flow number `index` over a way with this round trip.
+pub(super) fn start(plan: &Plan, index: usize, flow: &FlowPlan, round_trip: Duration) -> Box<dyn Agent> {
+    // The first flow has the seed of the plan, so that a plan with one connection is a scenario of two ends.
+    let seed = plan.seed.wrapping_add((index as u64).wrapping_mul(super::FOLD));
+    match &flow.carrier {
+        Carrier::Ours { ends, streams } => Box::new(Ours::start(ends, streams, plan.limit(), seed)),
+        Carrier::Tcp { control, marks, content } => {
+            Box::new(Tcp::start(*control, *marks, content, flow.start, round_trip))
+        }
+        Carrier::Datagrams { content } => Box::new(Datagrams::start(content, flow.start, seed)),
+    }
+}

@@ -1,0 +1,130 @@
+//! What came out of a network: its flows, and its links over time.
+
+use core::time::Duration;
+
+use tidewire_proto::Time;
+use tidewire_proto::stats::DelayHistogram;
+
+use crate::link::{Link, LinkStats};
+use crate::video::{Playback, Watched};
+
+/// The result of a run.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The flows in the order of the plan.
+    pub flows: Vec<FlowReport>,
+    /// The links in the order of the topology.
+    pub links: Vec<LinkReport>,
+    /// Virtual time of the whole run.
+    pub seconds: f64,
+    /// Hash of every packet sent: time, flow, length and content. Equal simulated runs have equal hashes.
+    /// Zero in the lab.
+    pub fingerprint: u64,
+}
+
+/// The result of a flow. Latency is the time from the sending to the receiving application, of records,
+/// frames of live videos and datagrams. What is sent as fast as possible has none.
+#[derive(Clone, Debug, Default)]
+pub struct FlowReport {
+    /// Its name.
+    pub name: String,
+    /// What carried it: `tidewire`, `newreno`, `cubic`, `bbr` or `udp`.
+    pub kind: &'static str,
+    /// The node that sent.
+    pub from: String,
+    /// The node that received.
+    pub to: String,
+    /// Bytes that reached the receiving application.
+    pub bytes: u64,
+    /// Whether all bytes arrived; `None` if the flow has no end.
+    pub whole: Option<bool>,
+    /// From its start to its end, or to the end of the run.
+    pub seconds: f64,
+    /// Latencies and their differences.
+    pub latencies: Latencies,
+    /// Packets with data that were sent.
+    pub packets: u64,
+    /// Of these, segments sent again (TCP) or repairs (ours).
+    pub repeated: u64,
+    /// Datagrams that arrived with a changed byte.
+    pub damaged: u64,
+    /// The congestion window over time: of TCP in segments, of ours in packets of 1,500 bytes.
+    pub window: Vec<(Time, f64)>,
+    /// What the viewer of a video saw, since the flow started. None of UDP, whose frames are not played.
+    pub watched: Option<Watched>,
+    /// Errors that the oracle found; empty if all is well.
+    pub errors: Vec<String>,
+}
+
+impl FlowReport {
+    /// Bits per second that reached the receiving application.
+    pub fn goodput_bps(&self) -> f64 {
+        if self.seconds > 0.0 { 8.0 * self.bytes as f64 / self.seconds } else { 0.0 }
+    }
+}
+
+/// What the viewer of a video has seen when the flow is `age` old. A whole video is played to its end.
+pub fn watched(playback: &Playback, age: Duration, is_whole: bool) -> Watched {
+    let now = playback.watched(age);
+    if is_whole { playback.watched(age + now.buffered()) } else { now }
+}
+
+/// Latencies of what arrived, in the order of arrival.
+#[derive(Clone, Debug, Default)]
+pub struct Latencies {
+    /// The latencies.
+    pub latency: DelayHistogram,
+    /// The jitter: differences between the latencies of two that arrived one after the other, without sign.
+    pub jitter: DelayHistogram,
+    last: Option<Duration>,
+}
+
+impl Latencies {
+    /// Adds the latency of the next arrival.
+    pub fn add(&mut self, latency: Duration) {
+        self.latency.record(latency);
+        if let Some(last) = self.last.replace(latency) {
+            self.jitter.record(jitter(last, latency));
+        }
+    }
+}
+
+/// The jitter between two latencies.
+pub fn jitter(last: Duration, latency: Duration) -> Duration {
+    last.abs_diff(latency)
+}
+
+/// The result of a link.
+#[derive(Clone, Debug)]
+pub struct LinkReport {
+    /// Its name.
+    pub name: String,
+    /// Counts forward and back.
+    pub stats: [LinkStats; 2],
+    /// The state forward and back, over time.
+    pub samples: [Vec<LinkSample>; 2],
+}
+
+/// The state of one direction of a link at one time. Counts are from the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkSample {
+    /// When.
+    pub at: Time,
+    /// Packets that wait.
+    pub packets: usize,
+    /// IP bytes that wait.
+    pub bytes: u64,
+    /// Packets that the queue dropped: because it was full, or by its discipline.
+    pub dropped: u64,
+    /// Packets that arrived with a congestion mark.
+    pub marked: u64,
+}
+
+impl LinkSample {
+    /// The state at `now`.
+    pub fn of<T>(now: Time, link: &mut Link<T>) -> Self {
+        let (packets, bytes) = link.waiting(now);
+        let stats = link.stats();
+        Self { at: now, packets, bytes, dropped: stats.queue_dropped + stats.codel_dropped, marked: stats.marked }
+    }
+}
