@@ -7,7 +7,7 @@
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use ipnet::IpNet;
 use rtnetlink::{RouteMessageBuilder, new_connection};
 use tun_rs::{AsyncDevice, DeviceBuilder, GROTable, VIRTIO_NET_HDR_LEN};
@@ -18,6 +18,9 @@ const LONGEST_READ: usize = VIRTIO_NET_HDR_LEN + 65_535;
 const MOST_PACKETS: usize = 512;
 /// The file through which devices are made.
 const CONTROL: &str = "/dev/net/tun";
+
+/// Whether new devices have no IPv6: 1 if so. The kernel then refuses addresses as if a capability lacked.
+const NO_IPV6: &str = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
 
 /// A TUN device that is up.
 pub struct Device {
@@ -45,6 +48,12 @@ impl Device {
     /// # Errors
     /// What is missing, and what to do.
     pub fn create(name: &str, addresses: &[IpNet], mtu: u16) -> anyhow::Result<Self> {
+        let is_off = std::fs::read_to_string(NO_IPV6).is_ok_and(|text| text.trim() == "1");
+        if is_off && addresses.iter().any(|network| network.addr().is_ipv6()) {
+            bail!(
+                "IPv6 is switched off for new devices: set net.ipv6.conf.default.disable_ipv6=0, or give IPv4 addresses only"
+            );
+        }
         let mut builder = DeviceBuilder::new().name(name).mtu(mtu).offload(true);
         for network in addresses {
             builder = match network {

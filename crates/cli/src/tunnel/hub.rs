@@ -134,20 +134,19 @@ impl Hub {
 
     /// Queues a packet of the device for its peer. The error is the answer to its sender, if there is one.
     fn admit(&self, bytes: Vec<u8>) -> Result<usize, Option<Vec<u8>>> {
-        let own: Vec<_> = self.own.iter().map(IpNet::addr).collect();
         let Some(mut packet) = Packet::parse(bytes) else {
             self.counters.dropped(Reason::Malformed);
             return Err(None);
         };
         let Some(index) = self.table.peer(packet.destination()) else {
             self.counters.dropped(Reason::NoPeer);
-            return Err(icmp::answer(&packet, Refusal::NoPeer, &own));
+            return Err(icmp::answer(&packet, Refusal::NoPeer));
         };
         let peer = &self.peers[index];
         let mtu = peer.mtu.load(Ordering::Relaxed);
         if packet.len() > mtu.into() {
             self.counters.dropped(Reason::TooLong);
-            return Err(icmp::answer(&packet, Refusal::TooLong(mtu), &own));
+            return Err(icmp::answer(&packet, Refusal::TooLong(mtu)));
         }
         packet.clamp_mss(mtu.into());
         peer.queue().push(packet, Instant::now());

@@ -7,7 +7,6 @@
 //! the addresses that the user gave it.
 
 pub mod addresses;
-mod codel;
 pub mod counts;
 pub mod device;
 pub mod dialer;

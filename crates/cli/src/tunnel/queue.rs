@@ -9,7 +9,9 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
-use super::codel::Codel;
+use tidewire::Time;
+use tidewire_proto::codel::{Codel, CodelConfig, Head, Verdict};
+
 use super::packet::Packet;
 
 /// Number of flows (RFC 8290 section 4.1.4, default).
@@ -25,7 +27,7 @@ const PER_PACKET: usize = 64;
 /// A packet, and when it came.
 type Waiting = (Packet, Instant);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Flow {
     packets: VecDeque<Waiting>,
     bytes: usize,
@@ -56,6 +58,8 @@ pub struct Queue {
     /// Flows that have just begun to wait come before those that waited.
     new: VecDeque<usize>,
     old: VecDeque<usize>,
+    /// The origin of the times that CoDel gets.
+    start: Instant,
     bytes: usize,
     /// Bytes of a turn: the longest packet (RFC 8290 section 4.1.3).
     quantum: isize,
@@ -65,9 +69,14 @@ pub struct Queue {
 impl Queue {
     /// An empty queue for packets of at most `mtu` bytes.
     pub fn new(mtu: usize) -> Self {
-        let flows = (0..FLOWS).map(|_| Flow::default()).collect();
+        let mut codel = CodelConfig::default();
+        codel.packet_bytes = (mtu + PER_PACKET) as u64;
+        let flow =
+            |_| Flow { packets: VecDeque::new(), bytes: 0, credit: 0, codel: Codel::new(codel), is_listed: false };
+        let flows = (0..FLOWS).map(flow).collect();
         let (hasher, new, old) = (RandomState::new(), VecDeque::new(), VecDeque::new());
-        Self { flows, hasher, new, old, bytes: 0, quantum: mtu as isize, fates: Fates::default() }
+        let start = Instant::now();
+        Self { flows, hasher, new, old, start, bytes: 0, quantum: mtu as isize, fates: Fates::default() }
     }
 
     /// Adds a packet. If the queue is full, the longest flow loses its oldest packet.
@@ -137,19 +146,24 @@ impl Queue {
 
     /// The next packet of a flow that CoDel does not drop.
     fn pop_from(&mut self, index: usize, now: Instant) -> Option<Packet> {
+        let clock = Time::ZERO + now.saturating_duration_since(self.start);
         loop {
-            let (mut packet, came) = self.take(index)?;
+            let Some((mut packet, came)) = self.take(index) else {
+                self.flows[index].codel.on_empty();
+                return None;
+            };
             let (flow, waited) = (&mut self.flows[index], now.saturating_duration_since(came));
-            let is_last = flow.packets.is_empty();
-            let is_stale = waited > MOST_WAIT;
-            if !is_stale && !flow.codel.drops(now, waited, is_last) {
-                return Some(packet);
+            let head = Head { waited, left_bytes: flow.bytes as u64, supports_marks: packet.supports_marks() };
+            match flow.codel.judge(clock, head) {
+                _ if waited > MOST_WAIT => self.fates.late += 1,
+                Verdict::Pass => return Some(packet),
+                Verdict::Mark => {
+                    packet.mark();
+                    self.fates.marked += 1;
+                    return Some(packet);
+                }
+                Verdict::Drop => self.fates.late += 1,
             }
-            if !is_stale && packet.mark() {
-                self.fates.marked += 1;
-                return Some(packet);
-            }
-            self.fates.late += 1;
         }
     }
 

@@ -147,7 +147,7 @@ async fn up(args: &Args, peers: Vec<Entry>, console: &Console) -> Result<Arc<Hub
 
 /// Runs `job` and moves packets meanwhile.
 async fn carrying(hub: &Hub, console: &Console, job: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    unless_interrupted(async {
+    let ended = unless_interrupted(async {
         tokio::select! {
             ended = job => ended,
             ended = hub.read_device() => {
@@ -157,7 +157,9 @@ async fn carrying(hub: &Hub, console: &Console, job: impl Future<Output = Result
             never = state::report(hub, console) => never,
         }
     })
-    .await
+    .await;
+    console.event(&state::state(hub));
+    ended
 }
 
 /// Refuses routes that would lead the tunnel's own datagrams into the tunnel.
