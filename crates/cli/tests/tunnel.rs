@@ -1,5 +1,5 @@
-//! `tidewire tunnel up` between two hosts of the lab: real devices, kernel TCP and lost packets. Tests that need
-//! root and TUN say so and pass where these are missing.
+//! `tidewire tunnel up` between two hosts of the lab: real devices, kernel TCP and lost packets. Tests that
+//! need root and TUN say so and pass where these are missing.
 #![cfg(target_os = "linux")]
 
 #[path = "process/mod.rs"]
@@ -154,7 +154,7 @@ fn tcp_crosses_losses_in_both_families() {
     for (address, header) in [("10.77.0.1", 40), ("fd77::1", 60)] {
         let _server = server(&hosts.far, address);
         let mss: u32 = python(&hosts.near, CLIENT, &[address, "3000000"]).parse().unwrap();
-        assert_eq!(mss, 1_400 - header - 12, "the MTU without the headers and the timestamps");
+        assert_eq!(mss, 1_420 - header - 12, "the MTU without the headers and the timestamps");
     }
     let (sent, received) = (counts(dialer), counts(listener));
     let bytes = |counts: &Value, key: &str| counts[key]["bytes"].as_u64().unwrap();

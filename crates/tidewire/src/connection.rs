@@ -254,8 +254,8 @@ impl Connection {
         self.0.share()
     }
 
-    /// The smoothed round trip (RFC 9002 section 5.3). Zero before the first sample, and when the connection is
-    /// over.
+    /// The smoothed round trip (RFC 9002 section 5.3). Zero before the first sample, and when the connection
+    /// is over.
     pub fn rtt(&self) -> Duration {
         self.0.shared.lock().connection(self.0.id).map_or(Duration::ZERO, |connection| connection.rtt())
     }

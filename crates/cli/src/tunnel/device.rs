@@ -1,8 +1,9 @@
 //! The TUN device: packets of the kernel, many in each system call.
 //!
-//! [`super::hub`] reads and writes it. With the offloads of the kernel, one read returns a TCP send of up to 64
-//! KiB, which is divided here, and one write takes what can be joined again. Invariant: the device is not
-//! persistent, so the kernel removes it with its addresses and routes when this process ends, however it ends.
+//! [`super::hub`] reads and writes it. With the offloads of the kernel, one read returns a TCP send of up to
+//! 64 KiB, which is divided here, and one write takes what can be joined again. Invariant: the device is not
+//! persistent, so the kernel removes it with its addresses and routes when this process ends, however it
+//! ends.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};

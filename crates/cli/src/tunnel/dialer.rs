@@ -72,8 +72,8 @@ impl Dialer {
                 return Err(Failure::message(Exit::Other, TAKEN_OVER));
             }
             self.console.warn(&format!("the connection is lost: {reason}; trying to connect again"));
-            // A listener that is shutting down still answers a HELLO once and then closes. The pause must keep
-            // growing then.
+            // A listener that is shutting down still answers a HELLO once and then closes. The pause must
+            // keep growing then.
             if live.begun.elapsed() > LONGEST_PAUSE {
                 pause = FIRST_PAUSE;
             }

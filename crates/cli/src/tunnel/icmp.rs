@@ -27,9 +27,9 @@ pub enum Refusal {
 }
 
 /// The answer to a packet; `None` if nothing may be answered. It comes from the packet's destination, because
-/// the kernel takes no packet from one of its own addresses. A packet that its sender allows to be divided (IPv4
-/// without DF) is answered too: the kernel divides what is longer than the device allows, so this is only
-/// reached if a peer allows less.
+/// the kernel takes no packet from one of its own addresses. A packet that its sender allows to be divided
+/// (IPv4 without DF) is answered too: the kernel divides what is longer than the device allows, so this is
+/// only reached if a peer allows less.
 pub fn answer(packet: &Packet, why: Refusal) -> Option<Vec<u8>> {
     if !packet.may_be_answered() {
         return None;

@@ -96,8 +96,8 @@ fn reason(answer: Answer) -> &'static str {
     }
 }
 
-/// The peer of a connection. A peer whose own address is in its networks is none: the packets of its connection
-/// would go into the tunnel.
+/// The peer of a connection. A peer whose own address is in its networks is none: the packets of its
+/// connection would go into the tunnel.
 fn find(connection: &Connection, hub: &Hub) -> Option<usize> {
     let key = connection.peer_key();
     let peer = hub.peers().iter().position(|peer| peer.entry.key == key)?;

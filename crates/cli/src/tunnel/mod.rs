@@ -29,7 +29,7 @@ const REPLACED: CloseCode = CloseCode::Application(258);
 
 /// Default of the longest packet. One packet and its headers then fit into a datagram of 1,472 bytes, the
 /// payload of UDP over Ethernet.
-pub const DEFAULT_MTU: u16 = 1_400;
+pub const DEFAULT_MTU: u16 = 1_420;
 /// Least MTU: that of IPv6 (RFC 8200 section 5). The most is a jumbo frame.
 pub const MTUS: std::ops::RangeInclusive<i64> = 1_280..=9_000;
 

@@ -145,8 +145,8 @@ impl Packet {
         }
     }
 
-    /// Lowers the maximum segment size that a TCP SYN announces, so that the packets of the connection have at
-    /// most `mtu` bytes. A path on which ICMP gets lost then still works.
+    /// Lowers the maximum segment size that a TCP SYN announces, so that the packets of the connection have
+    /// at most `mtu` bytes. A path on which ICMP gets lost then still works.
     pub fn clamp_mss(&mut self, mtu: usize) {
         let Some(tcp) = self.tcp.filter(|&tcp| self.bytes[tcp + 13] & SYN != 0) else { return };
         let headers = TCP_HEADER + if self.key.source.is_ipv4() { IPV4_HEADER } else { IPV6_HEADER };

@@ -35,15 +35,15 @@ pub enum Command {
 /// Arguments of `tunnel up`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Link that `tidewire tunnel up --listen` printed (tidewire://...), or @FILE with the link. The default is
-    /// TIDEWIRE_LINK
+    /// Link that `tidewire tunnel up --listen` printed (tidewire://...), or @FILE with the link. The default
+    /// is TIDEWIRE_LINK
     #[arg(value_name = "LINK", conflicts_with_all = ["listen", "host", "authorized_keys"])]
     link: Option<String>,
     /// Wait for the other side on this address and UDP port, and print the link
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// Address of this machine in the tunnel, with the length of its network's prefix. Repeat the option for an
-    /// IPv6 address [example: 10.77.0.1/24]
+    /// Address of this machine in the tunnel, with the length of its network's prefix. Repeat the option for
+    /// an IPv6 address [example: 10.77.0.1/24]
     #[arg(long, value_name = "ADDRESS/LENGTH", required = true, value_parser = parse_address)]
     address: Vec<IpNet>,
     /// Network that is reached through the tunnel, besides those of --address. Repeat the option for more
@@ -76,8 +76,8 @@ impl Command {
 ///
 /// # Errors
 /// [`Exit::Usage`] for a wrong link or overlapping networks, [`Exit::LocalIo`] if the device, a route or the
-/// port cannot be had, [`Exit::Unreachable`] if nothing answers, [`Exit::Authentication`] if the far side has no
-/// networks for our key; [`Exit::Sigint`] after Ctrl-C.
+/// port cannot be had, [`Exit::Unreachable`] if nothing answers, [`Exit::Authentication`] if the far side has
+/// no networks for our key; [`Exit::Sigint`] after Ctrl-C.
 pub async fn run(command: Command, console: Console) -> Result<(), Failure> {
     let Command::Up(args) = command;
     match args.listen {
