@@ -29,4 +29,6 @@ pub mod session;
 pub mod settings;
 pub mod terminal;
 pub mod transfer;
+#[cfg(target_os = "linux")]
+pub mod tunnel;
 pub mod verb;

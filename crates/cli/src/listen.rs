@@ -68,6 +68,11 @@ pub struct Naming {
 }
 
 impl Naming {
+    /// The file with the public keys that may connect, if one was given.
+    pub fn authorized_keys(&self) -> Option<&Path> {
+        self.authorized_keys.as_deref()
+    }
+
     /// Reads the credentials of this end, and returns them with the part of the link after `#`.
     fn credentials(&self, console: &Console) -> Result<(Credentials, Peer), Failure> {
         let file = self.key.as_deref().map(|path| keys::read(path, console)).transpose().or_exit(Exit::Usage)?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tidewire_codec::Code;
 
 use crate::crypto::MAX_SEALED;
-use crate::lane::INITIAL_CREDIT;
+use crate::lane::{INITIAL_CREDIT, MESSAGE_RING};
 use crate::profile::{Delivery, Layout, Mismatch, Profile};
 use crate::rate::RateControl;
 use crate::redundancy::{DEFAULT_SPAN, Redundancy, Target};
@@ -98,6 +98,7 @@ pub(crate) struct TimingSettings {
 #[derive(Clone, Debug)]
 pub(crate) struct LimitsSettings {
     pub ring_memory: usize,
+    pub message_memory: usize,
     pub max_streams: u64,
     pub stream_window: u64,
     pub max_stream_window: u64,
@@ -124,6 +125,7 @@ impl Default for Config {
             },
             limits: LimitsSettings {
                 ring_memory: 64 << 20,
+                message_memory: MESSAGE_RING,
                 max_streams: 128,
                 stream_window: 256 << 10,
                 max_stream_window: 16 << 20,
@@ -217,6 +219,9 @@ settings! {
     handshake_timeout: Duration = timing.handshake_timeout;
     /// Maximum bytes of each ring, of the sender and of the receiver (default 64 MiB).
     ring_memory: usize = limits.ring_memory;
+    /// Maximum bytes of each ring of a lane of messages, within `ring_memory` (default 2 MiB). A ring never
+    /// has fewer than 256 symbols.
+    message_memory: usize = limits.message_memory;
     /// Number of streams that the peer may have open (default 128).
     max_streams: u64 = limits.max_streams;
     /// Number of unread bytes allowed per stream at first. `max_stream_window` is the upper limit (defaults
@@ -340,6 +345,11 @@ impl Config {
     /// Jobs of at most this many products run inside the connection.
     pub(crate) fn inline(&self) -> usize {
         if self.jobs.workers == 0 { usize::MAX } else { self.jobs.inline_products }
+    }
+
+    /// Bytes of each ring of a lane of messages.
+    pub(crate) fn message_ring(&self) -> usize {
+        self.limits.message_memory.min(self.limits.ring_memory)
     }
 
     /// Length of a ring slot: the longest symbol of the largest datagram, rounded up to a cache line.

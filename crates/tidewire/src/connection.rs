@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use tidewire_proto::connection::{
@@ -12,6 +13,7 @@ use tidewire_proto::connection::{
 };
 use tidewire_proto::crypto::PublicKey;
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
+use tidewire_proto::profile::Delivery;
 use tidewire_proto::stats::Stats;
 
 use crate::shared::{NewSlot, Shared, Slot};
@@ -22,6 +24,17 @@ use crate::sync::Notify;
 /// last of its streams are dropped.
 #[derive(Clone)]
 pub struct Connection(Arc<Handle>);
+
+/// A message for [`Connection::fill_lane`].
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// Its bytes.
+    pub data: Vec<u8>,
+    /// How long it is useful to the peer, see [`Connection::send_message`].
+    pub lifetime: Duration,
+    /// Whether the peer delivers it after all earlier messages of the lane that still come.
+    pub delivery: Delivery,
+}
 
 /// Keeps a connection alive: the last handle that is dropped closes it.
 pub(crate) struct Handle {
@@ -122,6 +135,67 @@ impl Connection {
         taken
     }
 
+    /// Gives a lane messages from `next` while it has room for one of `most` bytes, and `next` has one.
+    /// Returns whether the lane still has room.
+    ///
+    /// # Errors
+    /// See [`MessageError`].
+    pub fn fill_lane(
+        &self,
+        lane: LaneId,
+        most: usize,
+        mut next: impl FnMut() -> Option<Outgoing>,
+    ) -> Result<bool, MessageError> {
+        let shared = &self.0.shared;
+        let (mut state, now) = (shared.lock(), shared.clock.now());
+        let filled = state.with_slot(self.0.id, |endpoint, slot| {
+            let connection = endpoint.connection_mut(self.0.id).filter(|_| slot.closed.is_none())?;
+            let mut has_room = connection.has_room(now, lane, most);
+            while has_room && let Some(Outgoing { data, lifetime, delivery }) = next() {
+                if let Err(error) = connection.send_message_as(now, lane, &data, lifetime, delivery) {
+                    return Some(Err(error));
+                }
+                has_room = connection.has_room(now, lane, most);
+            }
+            Some(Ok(has_room))
+        });
+        let driver = state.driver_if_needed(self.0.id, true);
+        drop(state);
+        driver.into_iter().for_each(Waker::wake);
+        filled.unwrap_or(Err(MessageError::NotConnected))
+    }
+
+    /// Waits until a lane has room for a message of `most` bytes.
+    ///
+    /// # Errors
+    /// [`MessageError::NotConnected`] if the connection ends first.
+    pub async fn lane_room(&self, lane: LaneId, most: usize) -> Result<(), MessageError> {
+        self.wait_for(|endpoint, slot| {
+            let connection = endpoint.connection_mut(self.0.id).filter(|_| slot.closed.is_none());
+            let Some(connection) = connection else { return Some(Err(MessageError::NotConnected)) };
+            connection.has_room(self.0.shared.clock.now(), lane, most).then_some(Ok(()))
+        })
+        .await
+    }
+
+    /// Waits for messages as [`Self::receive_message`] does, and adds all that wait to `messages`.
+    ///
+    /// # Errors
+    /// [`ConnectionLost`] says why there will be no more.
+    pub async fn receive_messages(&self, messages: &mut Vec<Message>) -> Result<(), ConnectionLost> {
+        self.wait_for(|endpoint, slot| {
+            let mut connection = slot.ended.as_deref_mut().or(endpoint.connection_mut(self.0.id));
+            let before = messages.len();
+            messages.extend(std::iter::from_fn(|| connection.as_mut()?.take_message()));
+            match &slot.closed {
+                _ if messages.len() > before => Some(Ok(())),
+                Some(reason) => Some(Err(ConnectionLost(reason.clone()))),
+                None => None,
+            }
+        })
+        .await
+    }
+
     /// Waits for the next message, of any lane of the peer. Of messages that are not taken, each lane keeps
     /// the newest 1 MiB. Messages that arrived before the connection ended can still be taken.
     ///
@@ -178,6 +252,12 @@ impl Connection {
     /// round trip.
     pub fn share(&self) -> usize {
         self.0.share()
+    }
+
+    /// The smoothed round trip (RFC 9002 section 5.3). Zero before the first sample, and when the connection
+    /// is over.
+    pub fn rtt(&self) -> Duration {
+        self.0.shared.lock().connection(self.0.id).map_or(Duration::ZERO, |connection| connection.rtt())
     }
 
     /// Whether the peer has reported that all bytes and ends written to streams of this connection arrived.

@@ -102,7 +102,7 @@ mod workers;
 
 use std::io;
 
-pub use connection::{Connection, ConnectionLost, EndpointEnded};
+pub use connection::{Connection, ConnectionLost, EndpointEnded, Outgoing};
 pub use endpoint::{ConnectError, Endpoint};
 pub use log::Log;
 pub use stream::{ReadHalf, Stream, StreamError, WriteHalf};

@@ -272,7 +272,7 @@ impl State {
     /// The driver's task, if it sleeps and has to look at a connection sooner than it would. Written data may
     /// be sent at once without any timer, unless it waits for the pacer or for more bytes. Everything else
     /// has a timer.
-    fn driver_if_needed(&mut self, handle: ConnectionHandle, wrote: bool) -> Option<Waker> {
+    pub fn driver_if_needed(&mut self, handle: ConnectionHandle, wrote: bool) -> Option<Waker> {
         self.driver.as_ref()?;
         let (at, reason) = self.endpoint.connection_mut(handle)?.poll_timeout()?;
         let needed =

@@ -5,7 +5,9 @@ mod pair;
 use std::time::Duration;
 
 use pair::{pair, pseudo_random, within};
-use tidewire::{CloseCode, CloseReason, Config, ConnectionLost, Delivery, LaneConfig, LaneError, LaneId, MessageError};
+use tidewire::{
+    CloseCode, CloseReason, Config, ConnectionLost, Delivery, LaneConfig, LaneError, LaneId, MessageError, Outgoing,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -54,6 +56,46 @@ async fn a_sender_faster_than_the_path_waits_for_room() {
         tokio::join!(send, receive);
     })
     .await;
+}
+
+/// Messages are asked for only while there is room, and taken many at a time.
+#[tokio::test]
+async fn a_lane_is_filled_as_it_sends() {
+    let config = Config::builder().max_rate(Some(50_000_000)).message_memory(8 << 20).build().expect("in range");
+    let pair = pair(config).await;
+    let mut config = LaneConfig::default();
+    config.queue = Some(Duration::from_millis(2));
+    let lane = pair.ours.open_lane(&config).unwrap();
+    const COUNT: u64 = 3_000;
+    within(async {
+        let send = async {
+            let (mut next, mut rounds) = (0..COUNT, 0);
+            while !next.is_empty() {
+                pair.ours.lane_room(lane, 1_000).await.unwrap();
+                pair.ours
+                    .fill_lane(lane, 1_000, || {
+                        let data = pseudo_random(next.next()?, 1_000);
+                        Some(Outgoing { data, lifetime: 60 * SECOND, delivery: Delivery::InOrder })
+                    })
+                    .unwrap();
+                rounds += 1;
+            }
+            assert!(rounds > COUNT / 100, "2 ms at 50 Mbit/s are 12 messages; they were taken in {rounds} rounds");
+        };
+        let receive = async {
+            let (mut messages, mut n) = (Vec::new(), 0);
+            while n < COUNT {
+                pair.theirs.receive_messages(&mut messages).await.unwrap();
+                for message in messages.drain(..) {
+                    assert!(message.data == pseudo_random(n, 1_000), "message {n}");
+                    n += 1;
+                }
+            }
+        };
+        tokio::join!(send, receive);
+    })
+    .await;
+    assert!(pair.ours.rtt() > Duration::ZERO);
 }
 
 #[tokio::test]

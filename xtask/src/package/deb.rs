@@ -68,7 +68,7 @@ impl Layout<'_> {
         for name in CONFFILES {
             self.put(&format!("etc/tidewire/{name}"), &self.shipped(&format!("etc/{name}"))?)?;
         }
-        for unit in ["tidewire-serve.service", "tidewire-receive.service"] {
+        for unit in ["tidewire-serve.service", "tidewire-receive.service", "tidewire-tunnel@.service"] {
             self.put(&format!("usr/lib/systemd/system/{unit}"), &self.shipped(&format!("systemd/{unit}"))?)?;
         }
         Ok(())

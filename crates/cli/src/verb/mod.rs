@@ -16,6 +16,8 @@ mod receive;
 mod send;
 mod serve;
 mod sim;
+#[cfg(target_os = "linux")]
+mod tunnel;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -49,6 +51,10 @@ pub enum Command {
     Forward(forward::Args),
     /// Print a link, connect `forward` clients to the allowed targets, and open the allowed ports for them
     Serve(serve::Args),
+    /// Carry the IP packets of two or more machines, with losses repaired before TCP notices them
+    #[cfg(target_os = "linux")]
+    #[command(subcommand)]
+    Tunnel(tunnel::Command),
     /// Connect standard input and output to those of `pipe` on another machine, like netcat
     Pipe(pipe::Args),
     /// Measure goodput, delay and overhead between two machines, with the option letters of iperf3
@@ -106,6 +112,8 @@ pub fn main() -> ExitCode {
         Command::Receive(args) => with(args.output.console(), |console| block_on(receive::run(args, console))),
         Command::Forward(args) => with(args.console(), |console| block_on(forward::run(args, console))),
         Command::Serve(args) => with(args.output.console(), |console| block_on(serve::run(args, console))),
+        #[cfg(target_os = "linux")]
+        Command::Tunnel(command) => with(command.console(), |console| block_on(tunnel::run(command, console))),
         Command::Pipe(args) => with(args.output.console().beside_data(), |console| block_on(pipe::run(args, console))),
         Command::Bench(args) => with(args.output.console(), |console| block_on(bench::run(*args, console))),
         Command::Probe(args) => with(args.output.console(), |console| block_on(probe::run(args, console))),

@@ -234,6 +234,11 @@ impl Connection {
         }
     }
 
+    /// The smoothed round trip (RFC 9002 section 5.3); zero before the first sample.
+    pub fn rtt(&self) -> Duration {
+        if self.path.rtt.least_or_zero().is_zero() { Duration::ZERO } else { self.path.rtt.smoothed() }
+    }
+
     /// Maximum number of bytes that [`Self::write`] takes at once: as many as can be sent within 1.5 ms at
     /// the present pacing rate, at least two symbols.
     pub fn share(&self) -> usize {
@@ -248,8 +253,13 @@ impl Connection {
 
     /// Number of symbols that may wait in the lane.
     fn queue_allowance(&self) -> usize {
-        let bytes = u128::from(self.pacing()) * QUEUE.as_nanos() / 1_000_000_000;
-        (bytes as usize / self.symbol_len(STREAMS).max(1)).max(LEAST_QUEUE)
+        self.symbols_within(QUEUE, STREAMS)
+    }
+
+    /// Number of symbols of a lane that can be sent within `time` at the present pace, at least two.
+    pub(super) fn symbols_within(&self, time: Duration, lane: u32) -> usize {
+        let bytes = u128::from(self.pacing()) * time.as_nanos() / 1_000_000_000;
+        (bytes as usize / self.symbol_len(lane).max(1)).max(LEAST_QUEUE)
     }
 
     /// Writes waiting control frames, then tells waiting writers if there is room.

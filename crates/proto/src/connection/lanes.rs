@@ -5,11 +5,13 @@
 //! (start-time fair queueing, as in Goyal, Vin and Cheng 1996), and the next one if it has nothing to send. A
 //! lane that was silent gets no credit for that time.
 
+use core::time::Duration;
+
 use tidewire_codec::SourceId;
 
 use crate::Time;
 use crate::config::Config;
-use crate::lane::{Arrival, LaneReceiver, LaneSender, MAX_LANES, MESSAGE_RING, Messages, STREAMS};
+use crate::lane::{Arrival, LaneReceiver, LaneSender, MAX_LANES, Messages, STREAMS};
 use crate::redundancy::{Policies, Redundancy, Repair};
 
 use super::{CloseCode, Connection, Event, LaneId};
@@ -23,6 +25,8 @@ pub(super) struct Lane {
     pub deferred: Option<Repair>,
     /// Whether its messages are delivered in order.
     pub in_order: bool,
+    /// How long messages may wait for their first transmission, if that is limited.
+    pub queue: Option<Duration>,
     /// The lane had no room for a message, and the application waits.
     pub blocked: bool,
     /// End of its last packet, in bytes of the common clock.
@@ -32,7 +36,7 @@ pub(super) struct Lane {
 impl Lane {
     pub fn new(sender: LaneSender, redundancy: Redundancy, in_order: bool) -> Self {
         let policies = Policies::new(redundancy);
-        Self { sender, policies, deferred: None, in_order, blocked: false, served: 0 }
+        Self { sender, policies, deferred: None, in_order, queue: None, blocked: false, served: 0 }
     }
 
     /// Whether nothing of the lane is waiting, in flight or possibly missing at the peer.
@@ -151,7 +155,7 @@ impl Connection {
         if lane as usize >= MAX_LANES {
             return Err(CloseCode::Protocol);
         }
-        let memory = MESSAGE_RING.min(self.config.limits.ring_memory);
+        let memory = self.config.message_ring();
         let inbound = self.receiving.inbound.entry(lane).or_insert_with(|| Inbound {
             receiver: lane_receiver(&self.config, lane, memory),
             messages: Messages::new(lane),

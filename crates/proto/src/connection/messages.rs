@@ -6,7 +6,7 @@ use core::time::Duration;
 use super::lanes::Lane;
 use super::{Connection, Event, LaneId, Message, State};
 use crate::Time;
-use crate::lane::{LaneSender, MAX_LANES, MAX_MESSAGE, MESSAGE_RING, STREAMS};
+use crate::lane::{LaneSender, MAX_LANES, MAX_MESSAGE, STREAMS};
 use crate::profile::{Delivery, Layout, Profile};
 use crate::redundancy::Redundancy;
 use crate::stats::MessageStats;
@@ -19,6 +19,10 @@ pub struct LaneConfig {
     pub redundancy: Option<Redundancy>,
     /// Whether messages are delivered in order.
     pub delivery: Option<Delivery>,
+    /// The lane takes messages while those that wait for their first transmission can leave within this time
+    /// at the present pace, but at least two symbols. An application that chooses between messages, or drops
+    /// them, keeps the others itself. If it is `None`, the lane takes messages until its ring is full.
+    pub queue: Option<Duration>,
 }
 
 /// Why a lane cannot be opened.
@@ -86,7 +90,7 @@ impl Connection {
         if lane as usize >= MAX_LANES {
             return Err(LaneError::Limit);
         }
-        let memory = MESSAGE_RING.min(self.config.limits.ring_memory);
+        let memory = self.config.message_ring();
         let redundancy = config.redundancy.unwrap_or(self.agreed.profile.redundancy);
         // If the lane's own redundancy mixes arbitrary spans, its layout is a sliding window, whatever the
         // layout of the streams.
@@ -95,7 +99,9 @@ impl Connection {
         let sender =
             LaneSender::new(layout, self.agreed.max_span, self.config.slot_len(), memory, self.agreed.lane_credit);
         let in_order = config.delivery.unwrap_or(self.config.profile.delivery) == Delivery::InOrder;
-        self.lanes.messages.push(Lane::new(sender, redundancy, in_order));
+        let mut lane_state = Lane::new(sender, redundancy, in_order);
+        lane_state.queue = config.queue;
+        self.lanes.messages.push(lane_state);
         Ok(LaneId(lane))
     }
 
@@ -109,6 +115,21 @@ impl Connection {
         data: &[u8],
         lifetime: Duration,
     ) -> Result<(), MessageError> {
+        let is_ordered = self.lanes.get(lane.0).is_some_and(|lane| lane.in_order);
+        let delivery = if is_ordered { Delivery::InOrder } else { Delivery::AsComplete };
+        self.send_message_as(now, lane, data, lifetime, delivery)
+    }
+
+    /// As [`Self::send_message`], for a message whose delivery differs from that of its lane. With
+    /// [`Delivery::InOrder`] the peer delivers it after all earlier messages of the lane that still come.
+    pub fn send_message_as(
+        &mut self,
+        now: Time,
+        lane: LaneId,
+        data: &[u8],
+        lifetime: Duration,
+        delivery: Delivery,
+    ) -> Result<(), MessageError> {
         let LaneId(lane) = lane;
         if !matches!(self.state, State::Established { .. }) {
             return Err(MessageError::NotConnected);
@@ -119,18 +140,43 @@ impl Connection {
         if lane == STREAMS || self.lanes.get(lane).is_none() {
             return Err(MessageError::UnknownLane);
         }
-        self.expire_messages(now);
+        if !self.has_room(now, LaneId(lane), data.len()) {
+            return Err(MessageError::Blocked);
+        }
         let symbol_len = self.symbol_len(lane);
-        let Some(Lane { sender, in_order, blocked, .. }) = self.lanes.get_mut(lane) else {
+        let Some(Lane { sender, blocked, .. }) = self.lanes.get_mut(lane) else {
             return Err(MessageError::UnknownLane);
         };
-        *blocked = !sender.send_message(data, *in_order, now + lifetime, symbol_len);
+        *blocked = !sender.send_message(data, delivery == Delivery::InOrder, now + lifetime, symbol_len);
         if *blocked {
             return Err(MessageError::Blocked);
         }
         self.stats.messages.sent += 1;
         self.stats.bytes.app_sent += data.len() as u64;
         Ok(())
+    }
+
+    /// Whether a lane has room for a message of `len` bytes now. If not, [`Event::LaneWritable`] tells when
+    /// there may be room.
+    pub fn has_room(&mut self, now: Time, lane: LaneId, len: usize) -> bool {
+        let LaneId(lane) = lane;
+        if lane == STREAMS {
+            return false;
+        }
+        self.expire_messages(now);
+        let allowance = self.message_allowance(lane);
+        let symbol_len = self.symbol_len(lane);
+        let Some(Lane { sender, blocked, .. }) = self.lanes.get_mut(lane) else { return false };
+        *blocked = sender.queued() >= allowance || !sender.fits(len, symbol_len);
+        !*blocked
+    }
+
+    /// Number of symbols that may wait in a lane of messages.
+    fn message_allowance(&self, lane: u32) -> usize {
+        match self.lanes.get(lane).and_then(|lane| lane.queue) {
+            Some(queue) => self.symbols_within(queue, lane),
+            None => usize::MAX,
+        }
     }
 
     /// The next received message, of any lane.
@@ -144,11 +190,16 @@ impl Connection {
     /// Gives up messages that would arrive too late, and tells waiting writers if there may be room.
     pub(super) fn expire_messages(&mut self, now: Time) {
         let arrival = now + self.one_way();
-        for (lane, id) in self.lanes.messages.iter_mut().zip(STREAMS + 1..) {
+        for index in 0..self.lanes.messages.len() {
+            let id = STREAMS + 1 + index as u32;
+            let lane = &mut self.lanes.messages[index];
             lane.sender.expire(arrival);
             if lane.blocked && lane.sender.is_half_free() {
-                lane.blocked = false;
-                self.events.push_back(Event::LaneWritable(LaneId(id)));
+                let waiting = lane.sender.queued();
+                if waiting < self.message_allowance(id) {
+                    self.lanes.messages[index].blocked = false;
+                    self.events.push_back(Event::LaneWritable(LaneId(id)));
+                }
             }
         }
     }

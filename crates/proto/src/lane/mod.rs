@@ -47,8 +47,8 @@ pub(crate) const MAX_LANES: usize = 16;
 /// (docs/wire.md section 5).
 pub(crate) const MAX_SLICED: usize = 64;
 
-/// Bytes in the ring of a message lane: room for four messages of maximum length, and some spare. The ring
-/// never has fewer than [`INITIAL_CREDIT`] symbols.
+/// Default of the bytes in the ring of a message lane: room for four messages of maximum length, and some
+/// spare. The ring never has fewer than [`INITIAL_CREDIT`] symbols.
 pub(crate) const MESSAGE_RING: usize = 2 << 20;
 
 #[cfg(test)]

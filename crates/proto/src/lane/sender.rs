@@ -215,7 +215,7 @@ impl LaneSender {
 
     /// The bytes of a source symbol as they are sent. If bytes were withdrawn from it earlier, its end is
     /// zeros, which are cut off here because the code pads with zeros anyway.
-    fn symbol(&self, id: SourceId) -> Option<&[u8]> {
+    pub fn symbol(&self, id: SourceId) -> Option<&[u8]> {
         let symbol = self.window.symbol(id)?;
         let length = SymbolHeader::parse(symbol).ok()?.length;
         symbol.get(..length.into())

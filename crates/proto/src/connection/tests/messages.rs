@@ -3,7 +3,8 @@
 use super::*;
 use crate::connection::{LaneConfig, LaneError, LaneId, MessageError};
 use crate::lane::STREAMS;
-use crate::wire::LaneRepr;
+use crate::profile::Delivery;
+use crate::wire::{LaneRepr, SymbolFrames};
 
 /// A part of a message as a peer may write it.
 fn part(begins: bool, ends: bool, data: &[u8]) -> SymbolFrame<'_> {
@@ -233,6 +234,55 @@ fn a_lane_without_room_says_when_there_is_some() {
         us.open_lane(&LaneConfig::default()).expect("allowed");
     }
     assert_eq!(us.open_lane(&LaneConfig::default()), Err(LaneError::Limit));
+}
+
+/// The lane holds what leaves within the time, and no more; the application keeps the rest.
+#[test]
+fn issue_18_a_lane_with_a_queue_takes_messages_as_it_sends_them() {
+    let (mut us, mut peer) = connected(Config::builder().max_rate(Some(1_000_000)).build().expect("in range"));
+    let config = LaneConfig { queue: Some(Duration::from_millis(1)), ..LaneConfig::default() };
+    let lane = us.open_lane(&config).expect("allowed");
+    let send = |us: &mut Connection, now| us.send_message(now, lane, &[0; 1_000], Duration::from_secs(1));
+    let mut taken = 0;
+    while us.has_room(peer.now, lane, 1_000) {
+        send(&mut us, peer.now).expect("it has room");
+        taken += 1;
+    }
+    assert_eq!(taken, 2, "two symbols are always allowed");
+    assert_eq!(send(&mut us, peer.now), Err(MessageError::Blocked));
+    let writable =
+        |us: &mut Connection| std::iter::from_fn(|| us.poll_event()).any(|it| it == Event::LaneWritable(lane));
+    assert!(!writable(&mut us));
+    peer.hear(&mut us);
+    assert!(writable(&mut us) && us.has_room(peer.now, lane, 1_000));
+}
+
+#[test]
+fn issue_18_the_ring_of_a_lane_is_a_setting() {
+    let taken = |memory| {
+        let (mut us, peer) = connected(Config::builder().message_memory(memory).build().expect("in range"));
+        let lane = us.open_lane(&LaneConfig::default()).expect("allowed");
+        (0..).take_while(|_| us.send_message(peer.now, lane, &[0; 200_000], Duration::from_secs(9)).is_ok()).count()
+    };
+    let (usual, wide) = (taken(2 << 20), taken(32 << 20));
+    // A ring has a power of two of symbols.
+    assert!((5..=10).contains(&usual) && (80..=160).contains(&wide), "{usual} {wide}");
+}
+
+#[test]
+fn issue_18_a_message_can_have_another_delivery_than_its_lane() {
+    let (mut us, mut peer) = connected(Config::default());
+    let lane = us.open_lane(&LaneConfig::default()).expect("allowed");
+    for (id, delivery) in [(0, Delivery::AsComplete), (1, Delivery::InOrder)] {
+        us.send_message_as(peer.now, lane, b"x", Duration::from_secs(1), delivery).expect("room");
+        peer.hear(&mut us);
+        let symbol = us.lanes.get(lane.0).and_then(|lane| lane.sender.symbol(SourceId(id))).expect("sent");
+        let (_, mut frames) = SymbolFrames::new(symbol).expect("well formed");
+        let expected =
+            SymbolFrame::Message { begins: true, ends: true, in_order: delivery == Delivery::InOrder, data: b"x" };
+        assert_eq!(frames.next(), Some(Ok(expected)));
+        peer.wait(Duration::from_millis(20));
+    }
 }
 
 #[test]

@@ -199,6 +199,12 @@ impl LaneSender {
         (self.window.ids().end.0 - self.window.ids().start.0) as usize
     }
 
+    /// Whether the ring has room for a message of `len` bytes.
+    pub fn fits(&self, len: usize, symbol_len: usize) -> bool {
+        let part = symbol_len.min(self.window.slot_len()).checked_sub(SYMBOL_HEADER_LEN).and_then(message_room);
+        part.is_some_and(|part| self.held() + len / part.max(1) + 2 <= self.max_capacity)
+    }
+
     /// Writes a message, however many symbols are queued. Returns the id of its first symbol and one past the
     /// id of its last; `None` if the ring has no room for all of it.
     pub(super) fn write_message(
@@ -207,8 +213,7 @@ impl LaneSender {
         in_order: bool,
         symbol_len: usize,
     ) -> Option<(SourceId, SourceId)> {
-        let part = message_room(symbol_len.min(self.window.slot_len()).checked_sub(SYMBOL_HEADER_LEN)?)?;
-        if self.held() + message.len() / part.max(1) + 2 > self.max_capacity {
+        if !self.fits(message.len(), symbol_len) {
             return None;
         }
         let (mut rest, mut first) = (message, None);

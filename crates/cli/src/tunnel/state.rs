@@ -1,0 +1,89 @@
+//! The events of a tunnel, for programs.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tidewire_lab::distribution::milliseconds;
+
+use super::counts::Counts;
+use super::hub::{Hub, Peer};
+use crate::report::Console;
+
+/// Time between two reports of the state with `--json`.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// An event of a tunnel.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event<'a> {
+    /// The device is up.
+    Tunnel {
+        /// Its name.
+        interface: &'a str,
+        /// Its addresses with their prefix lengths.
+        addresses: Vec<String>,
+        /// Its longest packet in bytes.
+        mtu: u16,
+    },
+    /// A connection of a peer has ended. A peer that connected reports `connected`.
+    Lost {
+        /// The peer's address.
+        peer: &'a str,
+        /// Why.
+        reason: String,
+    },
+    /// The state, every five seconds.
+    State {
+        /// Each peer.
+        peers: Vec<PeerState>,
+        /// What happened to packets since the start.
+        packets: Counts,
+    },
+}
+
+/// The state of a peer.
+#[derive(Serialize)]
+pub struct PeerState {
+    /// Its public key; null if both sides share a secret.
+    key: Option<String>,
+    /// Its networks.
+    networks: Vec<String>,
+    /// Its address; null if it is not connected.
+    peer: Option<String>,
+    /// Smoothed round trip in milliseconds.
+    rtt_ms: Option<f64>,
+    /// Fraction of our packets to it that were lost.
+    loss: Option<f64>,
+    /// Pace of our packets to it, in bits per second.
+    pace_bps: Option<u64>,
+}
+
+impl From<&Peer> for PeerState {
+    fn from(peer: &Peer) -> Self {
+        let connection = peer.connection();
+        let stats = connection.as_ref().map(|connection| connection.stats());
+        let rtt = connection.as_ref().map(|connection| connection.rtt()).filter(|rtt| !rtt.is_zero());
+        Self {
+            key: peer.entry.key.map(|key| key.to_string()),
+            networks: peer.entry.networks.iter().map(ToString::to_string).collect(),
+            rtt_ms: rtt.map(milliseconds),
+            loss: stats.as_ref().map(|stats| stats.loss.rate),
+            pace_bps: stats.as_ref().map(|stats| stats.pacing_bps),
+            peer: connection.map(|connection| connection.remote().to_string()),
+        }
+    }
+}
+
+/// Reports the state from time to time, for ever.
+pub async fn report<T>(hub: &Hub, console: &Console) -> T {
+    let mut ticks = tokio::time::interval(INTERVAL);
+    loop {
+        ticks.tick().await;
+        console.event(&state(hub));
+    }
+}
+
+/// The state now.
+pub fn state(hub: &Hub) -> Event<'static> {
+    Event::State { peers: hub.peers().iter().map(PeerState::from).collect(), packets: hub.counts() }
+}

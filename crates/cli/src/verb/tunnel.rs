@@ -1,0 +1,188 @@
+//! `tidewire tunnel up LINK` and `tidewire tunnel up --listen ADDRESS:PORT`: carries the IP packets of a TUN
+//! device.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use clap::Subcommand;
+use ipnet::IpNet;
+use tidewire::Endpoint;
+use tidewire::link::Link;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::exit::{Exit, Failure, OrExit};
+use crate::keys;
+use crate::link;
+use crate::listen::{self, Naming};
+use crate::options::{Coding, Output};
+use crate::report::Console;
+use crate::session::{self, unless_interrupted};
+use crate::tunnel::addresses::{Entry, only_peer, parse_address, parse_network, read_peers};
+use crate::tunnel::device::Device;
+use crate::tunnel::dialer::Dialer;
+use crate::tunnel::hub::Hub;
+use crate::tunnel::state::{self, Event};
+use crate::tunnel::{DEFAULT_MTU, MTUS, configure, listener};
+
+/// The subcommands of `tunnel`.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a TUN device and carry its packets until Ctrl-C: connect to a link, or print one and wait
+    Up(Box<Args>),
+}
+
+/// Arguments of `tunnel up`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Link that `tidewire tunnel up --listen` printed (tidewire://...), or @FILE with the link. The default
+    /// is TIDEWIRE_LINK
+    #[arg(value_name = "LINK", conflicts_with_all = ["listen", "host", "authorized_keys"])]
+    link: Option<String>,
+    /// Wait for the other side on this address and UDP port, and print the link
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    /// Address of this machine in the tunnel, with the length of its network's prefix. Repeat the option for
+    /// an IPv6 address [example: 10.77.0.1/24]
+    #[arg(long, value_name = "ADDRESS/LENGTH", required = true, value_parser = parse_address)]
+    address: Vec<IpNet>,
+    /// Network that is reached through the tunnel, besides those of --address. Repeat the option for more
+    /// [example: 192.168.7.0/24]
+    #[arg(long, value_name = "NETWORK", value_parser = parse_network, conflicts_with = "authorized_keys")]
+    route: Vec<IpNet>,
+    /// Name of the TUN device
+    #[arg(long, value_name = "NAME", default_value = "tidewire0", value_parser = parse_interface)]
+    interface: String,
+    /// Longest IP packet that this end takes. The tunnel carries what both ends take
+    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_MTU, value_parser = clap::value_parser!(u16).range(MTUS))]
+    mtu: u16,
+    #[command(flatten)]
+    naming: Naming,
+    #[command(flatten)]
+    coding: Coding,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Command {
+    /// The output.
+    pub(super) fn console(&self) -> Console {
+        let Self::Up(args) = self;
+        args.output.console()
+    }
+}
+
+/// Carries packets until Ctrl-C.
+///
+/// # Errors
+/// [`Exit::Usage`] for a wrong link or overlapping networks, [`Exit::LocalIo`] if the device, a route or the
+/// port cannot be had, [`Exit::Unreachable`] if nothing answers, [`Exit::Authentication`] if the far side has
+/// no networks for our key; [`Exit::Sigint`] after Ctrl-C.
+pub async fn run(command: Command, console: Console) -> Result<(), Failure> {
+    let Command::Up(args) = command;
+    match args.listen {
+        Some(address) => listen(&args, address, &console).await,
+        None => dial(&args, &console).await,
+    }
+}
+
+async fn dial(args: &Args, console: &Console) -> Result<(), Failure> {
+    let link = link::given(args.link.as_deref()).or_exit(Exit::Usage)?;
+    let config = configure(&args.coding.config(Some(&link)).or_exit(Exit::Usage)?).or_exit(Exit::Other)?;
+    let credentials = keys::to_open(&link, args.naming.key.as_deref(), console)?;
+    let peer = only_peer(&args.address, &args.route);
+    refuse_own_path(&peer.networks, &link)?;
+    let hub = up(args, vec![peer], console).await?;
+    let dialer = Dialer::new(link, credentials, config, &hub, console);
+    let ended = carrying(&hub, console, dialer.run()).await;
+    dialer.close(session::quietly(ended)).await
+}
+
+async fn listen(args: &Args, address: SocketAddr, console: &Console) -> Result<(), Failure> {
+    let config = configure(&args.coding.config(None).or_exit(Exit::Usage)?).or_exit(Exit::Other)?;
+    let peers = match args.naming.authorized_keys() {
+        Some(path) => read_peers(path).or_exit(Exit::Usage)?,
+        None => vec![only_peer(&args.address, &args.route)],
+    };
+    let (endpoint, link) = listen::open(address, &args.naming, &config, console).await?;
+    let hub = up(args, peers, console).await?;
+    let link = link.reveal();
+    let route = "--address ADDRESS/LENGTH";
+    listen::announce(&link, &format!("waiting; on the other machine: tidewire tunnel up '{link}' {route}"), console);
+    let (stop, mut serving) = (watch::Sender::new(()), JoinSet::new());
+    let accepting = accept(&endpoint, args, &hub, console, &stop, &mut serving);
+    let ended = carrying(&hub, console, accepting).await;
+    // Each connection writes its summary before it ends, including those that are cut off here.
+    drop(stop);
+    while serving.join_next().await.is_some() {}
+    session::close(&endpoint).await;
+    session::quietly(ended)
+}
+
+async fn accept(
+    endpoint: &Endpoint,
+    args: &Args,
+    hub: &Arc<Hub>,
+    console: &Console,
+    stop: &watch::Sender<()>,
+    serving: &mut JoinSet<()>,
+) -> Result<(), Failure> {
+    let accepting = listener::serve(endpoint, hub, console, stop, serving);
+    listen::guarding(endpoint, &args.naming, console, accepting).await
+}
+
+/// Makes the device with its routes.
+async fn up(args: &Args, peers: Vec<Entry>, console: &Console) -> Result<Arc<Hub>, Failure> {
+    let device = Device::create(&args.interface, &args.address, args.mtu).or_exit(Exit::LocalIo)?;
+    let is_reached = |network: &IpNet| args.address.iter().any(|own| own.trunc().contains(network));
+    let routes: Vec<_> = peers.iter().flat_map(|peer| &peer.networks).copied().filter(|net| !is_reached(net)).collect();
+    device.route(&routes).await.or_exit(Exit::LocalIo)?;
+    let hub = Hub::new(device, args.address.clone(), args.mtu, peers).or_exit(Exit::Usage)?;
+    let (interface, mtu) = (hub.device().name(), args.mtu);
+    let addresses: Vec<_> = args.address.iter().map(ToString::to_string).collect();
+    console.say(&format!("{interface} is up with {}", addresses.join(" and ")));
+    console.event(&Event::Tunnel { interface, addresses, mtu });
+    Ok(Arc::new(hub))
+}
+
+/// Runs `job` and moves packets meanwhile.
+async fn carrying(hub: &Hub, console: &Console, job: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let ended = unless_interrupted(async {
+        tokio::select! {
+            ended = job => ended,
+            ended = hub.read_device() => {
+                let error = ended.err().map_or_else(String::new, |error| format!(": {error}"));
+                Err(Failure::message(Exit::LocalIo, format_args!("the device {} is gone{error}", hub.device().name())))
+            }
+            never = state::report(hub, console) => never,
+        }
+    })
+    .await;
+    console.event(&state::state(hub));
+    ended
+}
+
+/// Refuses routes that would lead the tunnel's own datagrams into the tunnel.
+fn refuse_own_path(networks: &[IpNet], link: &Link) -> Result<(), Failure> {
+    // A name that cannot be resolved now is reported when we connect.
+    let outer = link.resolve().into_iter().flatten().map(|address| address.ip().to_canonical());
+    let within =
+        |address: IpAddr| networks.iter().find(|network| network.contains(&address)).map(|net| (address, *net));
+    outer.filter_map(within).next().map_or(Ok(()), |(address, network)| {
+        Err(Failure::message(
+            Exit::Usage,
+            format_args!(
+                "{network} contains {address}, the address of the far side: the datagrams of the tunnel would go into the tunnel. Choose smaller networks, for example 0.0.0.0/1 and 128.0.0.0/1 without the part with {address}"
+            ),
+        ))
+    })
+}
+
+/// The kernel's limits for the name of a device.
+fn parse_interface(text: &str) -> Result<String, String> {
+    let is_name = (1..=15).contains(&text.len()) && text != "." && text != "..";
+    if is_name && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/' && byte != b':') {
+        return Ok(text.to_owned());
+    }
+    Err("a name has 1 to 15 letters or digits, as tidewire0".into())
+}
