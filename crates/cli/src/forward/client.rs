@@ -9,7 +9,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidewire::link::Link;
 use tidewire::{Config, Connection, Credentials, Endpoint};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Semaphore, watch};
@@ -26,6 +25,7 @@ use crate::exit::{Exit, Failure};
 use crate::explain::Watch;
 use crate::report::{Console, Event, Summary};
 use crate::session::{self, CUT_OFF, DONE, Role};
+use crate::ssh::Way;
 
 /// Time before the first new attempt to connect. It doubles with each attempt. Chosen: short for a server
 /// that restarts.
@@ -53,7 +53,7 @@ pub struct Ports {
 
 /// The near end of a forwarding.
 pub struct Client {
-    link: Link,
+    way: Way,
     credentials: Credentials,
     config: Config,
     console: Console,
@@ -62,14 +62,15 @@ pub struct Client {
 }
 
 impl Client {
-    /// Creates a client that will connect to the host of `link`.
-    pub fn new(link: Link, credentials: Credentials, config: Config, console: &Console) -> Self {
-        Self { link, credentials, config, console: console.clone(), current: watch::Sender::new(None) }
+    /// Creates a client that will connect over `way`.
+    pub fn new(way: Way, credentials: Credentials, config: Config, console: &Console) -> Self {
+        Self { way, credentials, config, console: console.clone(), current: watch::Sender::new(None) }
     }
 
     /// Forwards while it is polled. The first connection must succeed, every target must be allowed, and the
     /// far side must open its ports. Later, it connects again whenever the connection is lost, without a
-    /// limit of attempts.
+    /// limit of attempts. A far end that ssh started ends by itself after a long silence, and this ends then
+    /// too.
     ///
     /// # Errors [`Exit::LocalIo`] if a port is in use here or at the far side, [`Exit::Unreachable`] if
     /// nothing answers at first, [`Exit::Authentication`] if a target or port is not allowed.
@@ -108,7 +109,7 @@ impl Client {
             if live.begun.elapsed() > LONGEST_PAUSE {
                 pause = FIRST_PAUSE;
             }
-            live = self.connect_again(&mut pause).await;
+            live = self.connect_again(&mut pause).await?;
             tasks.spawn(Arc::clone(&remote).run(live.connection.clone(), remote.none_open()));
             for (port, _) in &ports {
                 port.follow(live.connection.share());
@@ -128,8 +129,7 @@ impl Client {
     }
 
     async fn connect(&self) -> Result<Arc<Live>, Failure> {
-        let (endpoint, connection) =
-            session::connect(&self.link, &self.credentials, self.config.clone(), &self.console).await?;
+        let (endpoint, connection) = self.way.connect(&self.credentials, &self.config, &self.console).await?;
         self.console.event(&Event::Connected { peer: connection.remote().to_string() });
         let explained = Watch::begin(connection.clone(), self.console.clone());
         let live = Arc::new(Live { endpoint, connection, begun: Instant::now(), _explained: explained });
@@ -137,14 +137,23 @@ impl Client {
         Ok(live)
     }
 
-    async fn connect_again(&self, pause: &mut Duration) -> Arc<Live> {
+    async fn connect_again(&self, pause: &mut Duration) -> Result<Arc<Live>, Failure> {
+        let lost = Instant::now();
         loop {
+            if let Some(silence) = self.way.silence().filter(|silence| lost.elapsed() > *silence) {
+                let gone = format_args!(
+                    "no connection for {} s: the far end has ended by itself; run the same command again, and let it \
+                     wait for longer with --linger",
+                    silence.as_secs()
+                );
+                return Err(Failure::message(Exit::Unreachable, gone));
+            }
             sleep(*pause).await;
             *pause = (2 * *pause).min(LONGEST_PAUSE);
             match self.connect().await {
                 Ok(live) => {
                     self.console.say("connected again");
-                    return live;
+                    return Ok(live);
                 }
                 Err(failure) => self.console.say(&format!("cannot connect yet: {failure}")),
             }
