@@ -100,6 +100,18 @@ impl Coding {
     }
 }
 
+impl Coding {
+    /// The options that a far end over ssh needs in order to serve the same flows: each end plans the repair
+    /// of what it sends. The rest it learns from the connection, or is for this end alone.
+    pub fn far_words(&self) -> String {
+        let percent = |share: Probability| format!("{}%", share.value() * 100.0);
+        let latency = self.latency.map(|latency| format!("--latency {}ns ", latency.as_nanos()));
+        let deliver = self.deliver.map(|deliver| format!("--deliver {} ", percent(deliver)));
+        let overhead = self.max_overhead.map(|cap| format!("--max-overhead {} ", percent(cap)));
+        [latency, deliver, overhead].into_iter().flatten().collect()
+    }
+}
+
 /// Why [`Coding::config`] has no configuration.
 #[derive(Debug)]
 pub enum CodingError {

@@ -51,6 +51,27 @@ pub struct Ports {
     pub remote: Vec<PortForward>,
 }
 
+impl Ports {
+    /// Opens the ports of this side. TCP connections to them wait until a client runs.
+    ///
+    /// # Errors
+    /// [`Exit::LocalIo`] if a port is in use.
+    pub fn bind(&self) -> Result<Bound, Failure> {
+        let local = self.local.iter().map(|forward| (forward.listen, Leads::To(forward.target.clone())));
+        let socks = self.socks.iter().map(|socks| (socks.0, Leads::Socks));
+        let listen = |(address, leads): (SocketAddr, Leads)| {
+            let port = Port::listen(address).map_err(|error| {
+                Failure::message(Exit::LocalIo, format_args!("cannot listen on {address}: {error}; try another port"))
+            })?;
+            Ok((Arc::new(port), leads))
+        };
+        local.chain(socks).map(listen).collect::<Result<_, _>>().map(Bound)
+    }
+}
+
+/// Ports of this side that listen, and what they lead to.
+pub struct Bound(Vec<(Arc<Port>, Leads)>);
+
 /// The near end of a forwarding.
 pub struct Client {
     way: Way,
@@ -72,10 +93,9 @@ impl Client {
     /// limit of attempts. A far end that ssh started ends by itself after a long silence, and this ends then
     /// too.
     ///
-    /// # Errors [`Exit::LocalIo`] if a port is in use here or at the far side, [`Exit::Unreachable`] if
+    /// # Errors [`Exit::LocalIo`] if a port is in use at the far side, [`Exit::Unreachable`] if
     /// nothing answers at first, [`Exit::Authentication`] if a target or port is not allowed.
-    pub async fn run(&self, wanted: &Ports) -> Result<(), Failure> {
-        let ports = bind(wanted)?;
+    pub async fn run(&self, wanted: &Ports, Bound(ports): Bound) -> Result<(), Failure> {
         let mut live = self.connect().await?;
         for forward in &wanted.local {
             check(&live.connection, &forward.target).await?;
@@ -175,18 +195,6 @@ impl Live {
         let stats = self.connection.stats();
         session::summary(&stats, Role::Both, stats.bytes.app_sent + stats.bytes.app_received, self.begun.elapsed())
     }
-}
-
-fn bind(wanted: &Ports) -> Result<Vec<(Arc<Port>, Leads)>, Failure> {
-    let local = wanted.local.iter().map(|forward| (forward.listen, Leads::To(forward.target.clone())));
-    let socks = wanted.socks.iter().map(|socks| (socks.0, Leads::Socks));
-    let listen = |(address, leads): (SocketAddr, Leads)| {
-        let port = Port::listen(address).map_err(|error| {
-            Failure::message(Exit::LocalIo, format_args!("cannot listen on {address}: {error}; try another port"))
-        })?;
-        Ok((Arc::new(port), leads))
-    };
-    local.chain(socks).map(listen).collect()
 }
 
 /// Asks the far side whether it would connect to a target, so that a mistyped target is an error at the

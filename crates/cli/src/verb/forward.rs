@@ -84,7 +84,8 @@ impl Args {
     async fn start(&self, host: &Host, console: &Console) -> Result<Way, Failure> {
         let rules: Vec<_> = self.rules().iter().map(|rule| format!("--allow '{rule}'")).collect();
         let usual = if self.single.is_some() { ssh::SINGLE_SILENCE } else { ssh::FORWARD_SILENCE };
-        self.ssh.start(host, Job::Serve, self.ssh.silence(usual), &rules.join(" "), console).await
+        let words = self.coding.far_words() + &rules.join(" ");
+        self.ssh.start(host, Job::Serve, self.ssh.silence(usual), &words, console).await
     }
 
     /// The rules that the far end needs.
@@ -107,6 +108,9 @@ impl Args {
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let goal = args.goal()?;
     let config = args.coding.config(goal.link()).or_exit(Exit::Usage)?;
+    let ports = Ports { local: args.local.clone(), socks: args.socks.clone(), remote: args.remote.clone() };
+    // A port that is in use is found before a far end is started.
+    let bound = ports.bind()?;
     let way = match goal {
         Goal::Link(link) => (*link).into(),
         Goal::Host(host) => unless_hung_up(args.start(&host, &console)).await?,
@@ -119,10 +123,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let client = Client::new(way, credentials, config, &console);
     let ended = match &args.single {
         Some(target) => unless_hung_up(client.run_single(target)).await,
-        None => {
-            let ports = Ports { local: args.local, socks: args.socks, remote: args.remote };
-            unless_hung_up(client.run(&ports)).await
-        }
+        None => unless_hung_up(client.run(&ports, bound)).await,
     };
     client.close(session::quietly(ended)).await
 }

@@ -63,7 +63,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
             "nothing to send: none of the named files and folders can be read",
         ));
     }
-    let way = unless_interrupted(goal.way(&args.ssh, &console)).await?;
+    let way = unless_interrupted(goal.way(&args.ssh, &args.coding, &console)).await?;
     let mut begun = Instant::now();
     let credentials = keys::to_open(way.link(), args.own.key.as_deref(), &console)?;
     let mut connected = unless_interrupted(way.connect(&credentials, &config, &console)).await?;
@@ -175,11 +175,12 @@ impl Goal {
     }
 
     /// The way there. It starts the far end of a host.
-    async fn way(self, ssh: &Ssh, console: &Console) -> Result<Way, Failure> {
+    async fn way(self, ssh: &Ssh, coding: &Coding, console: &Console) -> Result<Way, Failure> {
         match self {
             Self::Link(link) => Ok((*link).into()),
             Self::Host(host, folder) => {
-                let words = format!("--once --dir {}", quote_path(&folder).or_exit(Exit::Usage)?);
+                let folder = quote_path(&folder).or_exit(Exit::Usage)?;
+                let words = format!("{}--once --dir {folder}", coding.far_words());
                 ssh.start(&host, Job::Receive, ssh.silence(ssh::SEND_SILENCE), &words, console).await
             }
         }

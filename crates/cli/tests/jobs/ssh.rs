@@ -134,13 +134,32 @@ fn ports_are_forwarded_in_all_directions_and_a_hang_up_ends_both_ends() {
 }
 
 #[test]
-fn a_socks_port_needs_a_rule_for_all_other_hosts() {
+fn a_far_end_gets_the_rule_for_socks_and_what_both_ends_need_to_code() {
     let Some(sshd) = Sshd::start() else { return };
-    let mut forward = over(&sshd, "forward", &["--json", "--linger", "3700001ms", "-D", "0", HOST]);
+    let mut forward = over(
+        &sshd,
+        "forward",
+        &[
+            "--json",
+            "--linger",
+            "3700001ms",
+            "--latency",
+            "40ms",
+            "--deliver",
+            "99.9%",
+            "--max-overhead",
+            "30%",
+            "-D",
+            "0",
+            HOST,
+        ],
+    );
     let mut forward = Running::spawn(&mut forward);
     forward.wait_for("listening");
     let far = processes("--detach 3700001ms");
     assert!(far.iter().any(|line| line.contains("--allow *:* --detached")), "{far:?}");
+    let coding = "--latency 40000000ns --deliver 99.9% --max-overhead 30%";
+    assert!(far.iter().any(|line| line.contains(coding)), "{far:?}");
     forward.interrupt();
     assert_eq!(forward.end().0, Some(130));
     wait_until_gone("3700001ms");
@@ -260,13 +279,15 @@ fn a_far_end_that_hears_nothing_ends_by_itself() {
     wait_until_gone(into);
 }
 
-/// The far shell kills the sshd that would pass its output on.
+/// The far shell kills the sshd that would pass its output on, so the near end never has the link.
 #[test]
 fn a_broken_ssh_leaves_no_far_end() {
     let Some(sshd) = Sshd::start() else { return };
     let (file, into) = (sshd.path("user.pub"), sshd.path("into"));
     let remote = format!("kill -9 $PPID; {}", program());
-    let mut send = over_program(&sshd, &remote, "send", &[&file, &format!("{HOST}:{into}")]);
+    // The line may be written before sshd is dead. Then nobody has the link, and nobody connects.
+    let goal = format!("{HOST}:{into}");
+    let mut send = over_program(&sshd, &remote, "send", &["--linger", "3s", &file, &goal]);
     let (code, said) = failure(&mut send);
     assert_eq!(code, Some(3), "{said}");
     assert!(said.contains("could not run a command on root@127.0.0.1"), "{said}");
@@ -281,8 +302,12 @@ fn what_is_wrong_with_ssh_or_the_far_tidewire_is_named() {
     let mut no_program = tidewire(&["send", "--ssh", "/no/such/ssh -p 1", &file, &goal]);
     let mut no_host = tidewire(&["send", "--ssh", "ssh -F none -p 1 -o BatchMode=yes", &file, &goal]);
     let remote = |program: &str| over_program(&sshd, program, "send", &[&file, &goal]);
+    let busy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut in_use = tidewire(&["forward", "--ssh", "/no/such/ssh", "-L"]);
+    in_use.args([&format!("{}:h:1", busy.local_addr().unwrap()), HOST]);
     for (command, code, words) in [
-        (&mut no_program, 1, &["no program `/no/such/ssh`", "--ssh"][..]),
+        (&mut in_use, 7, &["cannot listen on", "another port"][..]),
+        (&mut no_program, 1, &["no program `/no/such/ssh`", "--ssh"]),
         (&mut no_host, 3, &["could not run a command on root@127.0.0.1", "true`"]),
         (&mut remote("no-such-tidewire"), 1, &["no `no-such-tidewire`", "install tidewire", "--remote"]),
         (&mut remote("/etc/passwd"), 1, &["cannot execute `/etc/passwd`"]),
