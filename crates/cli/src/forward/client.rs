@@ -13,7 +13,7 @@ use tidewire::{Config, Connection, Credentials, Endpoint};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::gate::{Gate, Leads};
 use super::header::{Answer, Request, read_answer, write_request};
@@ -158,22 +158,26 @@ impl Client {
     }
 
     async fn connect_again(&self, pause: &mut Duration) -> Result<Arc<Live>, Failure> {
-        let lost = Instant::now();
+        let Some(silence) = self.way.silence() else { return Ok(self.try_again(pause).await) };
+        timeout(silence, self.try_again(pause)).await.map_err(|_| {
+            let gone = format_args!(
+                "no connection for {} s: the far end has ended by itself; run the same command again, and let it \
+                 wait for longer with --linger",
+                silence.as_secs()
+            );
+            Failure::message(Exit::Unreachable, gone)
+        })
+    }
+
+    /// Tries until it is connected.
+    async fn try_again(&self, pause: &mut Duration) -> Arc<Live> {
         loop {
-            if let Some(silence) = self.way.silence().filter(|silence| lost.elapsed() > *silence) {
-                let gone = format_args!(
-                    "no connection for {} s: the far end has ended by itself; run the same command again, and let it \
-                     wait for longer with --linger",
-                    silence.as_secs()
-                );
-                return Err(Failure::message(Exit::Unreachable, gone));
-            }
             sleep(*pause).await;
             *pause = (2 * *pause).min(LONGEST_PAUSE);
             match self.connect().await {
                 Ok(live) => {
                     self.console.say("connected again");
-                    return Ok(live);
+                    return live;
                 }
                 Err(failure) => self.console.say(&format!("cannot connect yet: {failure}")),
             }
