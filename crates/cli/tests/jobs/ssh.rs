@@ -136,30 +136,15 @@ fn ports_are_forwarded_in_all_directions_and_a_hang_up_ends_both_ends() {
 #[test]
 fn a_far_end_gets_the_rule_for_socks_and_what_both_ends_need_to_code() {
     let Some(sshd) = Sshd::start() else { return };
-    let mut forward = over(
-        &sshd,
-        "forward",
-        &[
-            "--json",
-            "--linger",
-            "3700001ms",
-            "--latency",
-            "40ms",
-            "--deliver",
-            "99.9%",
-            "--max-overhead",
-            "30%",
-            "-D",
-            "0",
-            HOST,
-        ],
-    );
+    let coding = "--latency 40ms --deliver 99.9% --max-overhead 30% --redundancy every:1.5";
+    let arguments = format!("--json --linger 3700001ms {coding} -D 0 {HOST}");
+    let mut forward = over(&sshd, "forward", &arguments.split(' ').collect::<Vec<_>>());
     let mut forward = Running::spawn(&mut forward);
     forward.wait_for("listening");
     let far = processes("--detach 3700001ms");
     assert!(far.iter().any(|line| line.contains("--allow *:* --detached")), "{far:?}");
-    let coding = "--latency 40000000ns --deliver 99.9% --max-overhead 30%";
-    assert!(far.iter().any(|line| line.contains(coding)), "{far:?}");
+    let coding = format!("{} --allow", coding.replace("40ms", "40000000ns"));
+    assert!(far.iter().any(|line| line.contains(&coding)), "{far:?}");
     forward.interrupt();
     assert_eq!(forward.end().0, Some(130));
     wait_until_gone("3700001ms");

@@ -16,7 +16,7 @@ use anyhow::{Context, bail};
 use tidewire_sim::scenario::Scenario;
 
 use keys::{Typed, typed};
-use stage::{Stage, TWICE};
+use stage::{REPEATED, Stage};
 
 /// The round trip of the link.
 const RTT_MS: u64 = 60;
@@ -30,7 +30,7 @@ const LOSSES: [&str; 2] = ["0%", "10%"];
 enum Way {
     Plain,
     Coded,
-    Twice,
+    Repeated,
     Mosh,
 }
 
@@ -52,7 +52,7 @@ fn main() -> anyhow::Result<ExitCode> {
     println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
     let mut holds = true;
     for loss in LOSSES {
-        for way in [Way::Plain, Way::Coded, Way::Twice, Way::Mosh] {
+        for way in [Way::Plain, Way::Coded, Way::Repeated, Way::Mosh] {
             let runs = (1..=seeds).map(|seed| echo(way, &stage(loss, seed, &program)?, keys as usize));
             holds &= report(loss, way, &runs.collect::<anyhow::Result<Vec<_>>>()?);
         }
@@ -73,7 +73,7 @@ impl Way {
         match self {
             Self::Plain => "ssh".into(),
             Self::Coded => "ssh through `forward -W`".into(),
-            Self::Twice => format!("the same with `{TWICE}`"),
+            Self::Repeated => format!("the same with `{REPEATED}`"),
             Self::Mosh => "mosh, without prediction".into(),
         }
     }
@@ -104,12 +104,12 @@ fn echo(way: Way, stage: &Stage, keys: usize) -> anyhow::Result<Typed> {
     let mut command = match way {
         Way::Plain => stage.ssh("plain"),
         Way::Coded => stage.ssh("coded"),
-        Way::Twice => stage.ssh("twice"),
+        Way::Repeated => stage.ssh("repeated"),
         Way::Mosh => stage.mosh("plain"),
     };
     match way {
         Way::Mosh => command.args(["--", "sh", "-c", &far]),
-        Way::Plain | Way::Coded | Way::Twice => command.args(["-tt", &far]),
+        Way::Plain | Way::Coded | Way::Repeated => command.args(["-tt", &far]),
     };
     let typed = typed(&mut command, keys).with_context(|| way.name())?;
     let unread = stage.unread()?;
@@ -131,15 +131,15 @@ fn report(loss: &str, way: Way, runs: &[Typed]) -> bool {
     };
     let holds = quantile(0.99) <= Duration::from_millis(RTT_MS + GOAL_MS);
     let mark = match (way, holds) {
-        (Way::Coded | Way::Twice, true) => "ok",
-        (Way::Coded | Way::Twice, false) => "**MISSED**",
+        (Way::Coded | Way::Repeated, true) => "ok",
+        (Way::Coded | Way::Repeated, false) => "**MISSED**",
         _ => "",
     };
     let quantiles: Vec<String> =
         [0.5, 0.95, 0.99, 1.0].iter().map(|q| format!("{:.0}", quantile(*q).as_secs_f64() * 1e3)).collect();
     let starts = seconds(runs.iter().map(|run| run.start));
     println!("| {loss} | {} | {starts} | {} | {mark} |", way.name(), quantiles.join(" | "));
-    !matches!(way, Way::Coded | Way::Twice) || holds
+    !matches!(way, Way::Coded | Way::Repeated) || holds
 }
 
 /// Copies a tree of small files, and compares it.
