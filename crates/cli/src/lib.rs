@@ -7,9 +7,9 @@
 //! several verbs have), [`report`] and [`progress`] (output), [`chart`] (pictures of delays), [`terminal`]
 //! (text of a peer made safe to print), [`transfer`] (files over one stream), [`forward`] (TCP connections
 //! over streams), [`pipe`](mod@pipe), [`bench`](mod@bench), [`probe`] (the state of a path) and [`explain`]
-//! (plans in words). Emulated links are in [`tidewire_lab`], the experiments of papers in
-//! [`tidewire_papers`]. This is a library only so that tests and the binary use the same code. Its interface
-//! may change at any time.
+//! (plans in words), and [`ssh`] (the far end of a verb, started over ssh). Emulated links are in
+//! [`tidewire_lab`], the experiments of papers in [`tidewire_papers`]. This is a library only so that tests
+//! and the binary use the same code. Its interface may change at any time.
 
 pub mod bench;
 pub mod chart;
@@ -27,6 +27,7 @@ pub mod progress;
 pub mod report;
 pub mod session;
 pub mod settings;
+pub mod ssh;
 pub mod terminal;
 pub mod transfer;
 #[cfg(target_os = "linux")]

@@ -51,7 +51,7 @@ pub struct Listen {
 pub struct Naming {
     /// Host, or HOST:PORT, to print in the link, if others reach this machine by another name
     #[arg(long, value_name = "HOST")]
-    host: Option<String>,
+    pub host: Option<String>,
     /// File with the secret or private key (see `keygen`). Without it, each start makes a new secret
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,

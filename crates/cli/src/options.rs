@@ -100,6 +100,22 @@ impl Coding {
     }
 }
 
+impl Coding {
+    /// The options that a far end over ssh needs in order to serve the same flows: each end plans the repair
+    /// of what it sends. It learns profile and code from the connection, and the rest is for this end alone.
+    /// A listener does not follow a redundancy beyond its own bound (`docs/wire.md` section 5), so that is
+    /// stated.
+    pub fn far_words(&self) -> String {
+        let percent = |share: Probability| format!("{}%", share.value() * 100.0);
+        let latency = self.latency.map(|latency| format!("--latency {}ns ", latency.as_nanos()));
+        let deliver = self.deliver.map(|deliver| format!("--deliver {} ", percent(deliver)));
+        let overhead = self.max_overhead.map(|cap| format!("--max-overhead {} ", percent(cap)));
+        let redundancy = self.redundancy.filter(|_| self.profile.is_none() && self.code.is_none());
+        let redundancy = redundancy.map(|redundancy| format!("--redundancy {redundancy} "));
+        [latency, deliver, overhead, redundancy].into_iter().flatten().collect()
+    }
+}
+
 /// Why [`Coding::config`] has no configuration.
 #[derive(Debug)]
 pub enum CodingError {

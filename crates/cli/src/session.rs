@@ -10,6 +10,7 @@ use tidewire::link::Link;
 use tidewire::{CloseCode, Config, ConnectError, Connection, Credentials, Endpoint, PublicKey, Stats};
 use tidewire_lab::distribution::{Distribution, milliseconds};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::exit::{Exit, Failure, OrExit};
 use crate::progress::Sample;
@@ -20,6 +21,9 @@ use crate::transfer::Outcome;
 pub const DONE: CloseCode = CloseCode::Done;
 /// Close code after Ctrl-C or an error: the first code that the protocol leaves to applications.
 pub const CUT_OFF: CloseCode = CloseCode::Application(256);
+
+/// Close code of a connection whose twin, over another address, was established first.
+pub const SURPLUS: CloseCode = CloseCode::Application(257);
 
 /// How long to wait for a peer to close, or to hear that this end closes. Chosen: three round trips of the
 /// slowest satellite link.
@@ -76,6 +80,45 @@ pub async fn connect(
     for address in addresses {
         match connect_to(address, credentials.clone(), link.peer.key(), config.clone(), console).await {
             Ok(connected) => return Ok(connected),
+            Err(failure) => last = failure,
+        }
+    }
+    Err(last)
+}
+
+/// Connects over each of `links` at once, which lead to one listener by different addresses, and keeps the
+/// connection that is established first.
+///
+/// # Errors
+/// [`Exit::Unreachable`] if nothing answers at any of them.
+pub async fn connect_any(
+    links: &[Link],
+    credentials: &Credentials,
+    config: &Config,
+    console: &Console,
+) -> Result<(Endpoint, Connection), Failure> {
+    if let [link] = links {
+        return connect(link, credentials, config.clone(), console).await;
+    }
+    let mut attempts = JoinSet::new();
+    for link in links {
+        let (link, credentials) = (link.clone(), credentials.clone());
+        let (config, console) = (config.clone(), console.clone());
+        attempts.spawn(async move { connect(&link, &credentials, config, &console).await });
+    }
+    let mut last = Failure::message(Exit::Unreachable, "no address to connect to");
+    while let Some(ended) = attempts.join_next().await {
+        match ended.or_exit(Exit::Other)? {
+            Ok(connected) => {
+                attempts.abort_all();
+                while let Some(ended) = attempts.join_next().await {
+                    if let Ok(Ok((endpoint, connection))) = ended {
+                        connection.close(SURPLUS, "");
+                        tokio::spawn(async move { close(&endpoint).await });
+                    }
+                }
+                return Ok(connected);
+            }
             Err(failure) => last = failure,
         }
     }
@@ -221,11 +264,22 @@ async fn requested_to_end() -> Option<()> {
 /// Waits for a hang-up of the terminal, or of the program that reads this one.
 async fn hung_up() {
     #[cfg(unix)]
-    if let Ok(mut hang_up) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()) {
+    if !ignores_hang_ups()
+        && let Ok(mut hang_up) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())
+    {
         hang_up.recv().await;
         return;
     }
     std::future::pending().await
+}
+
+/// Whether this process was started to ignore hang-ups, as nohup(1) does. Only Linux tells.
+#[cfg(unix)]
+fn ignores_hang_ups() -> bool {
+    // A mask in hexadecimal digits, with signal 1, SIGHUP, as its lowest bit (proc_pid_status(5)).
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
 /// Returns the in-order delays of the symbols delivered at this end.

@@ -134,7 +134,16 @@ fn wrong_links_end_with_2_and_never_show_the_secret() {
         let hidden = contains(&secret[4..20]).not();
         tidewire().args(["send", "x", &link]).assert().code(2).stderr(contains(text)).stderr(hidden);
     }
-    refused(&["send", "x"], &["TIDEWIRE_LINK", "tidewire://"]);
+    for mistyped in [format!("idewire://h:1/#{secret}"), format!("h:1/#{secret}"), format!("h#{secret}")] {
+        for verb in [&["send", "x", &mistyped][..], &["forward", "-L", "1:h:1", &mistyped]] {
+            let hidden = contains(&secret[4..20]).not();
+            tidewire().args(verb).assert().code(2).stderr(contains("link")).stderr(hidden);
+        }
+    }
+    refused(&["send", "x"], &["TIDEWIRE_LINK", "tidewire://", "user@host.example:FOLDER"]);
+    refused(&["send", "x", "./a:b"], &["neither a link nor a host"]);
+    refused(&["send", "x", "-oProxyCommand=x:y"], &["-o"]);
+    refused(&["send", "--", "x", "-oProxyCommand=x:y"], &["neither a link"]);
     refused(&["send", &format!("tidewire://h/#{secret}")], &["no file or folder is named"]);
     tidewire().args(["send", "x"]).env("TIDEWIRE_LINK", "tidewire://h").assert().code(2).stderr(contains("no #SECRET"));
     refused(&["send", "x", "@no-such-file"], &["no-such-file"]);

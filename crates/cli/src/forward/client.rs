@@ -9,12 +9,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidewire::link::Link;
 use tidewire::{Config, Connection, Credentials, Endpoint};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::gate::{Gate, Leads};
 use super::header::{Answer, Request, read_answer, write_request};
@@ -26,6 +25,7 @@ use crate::exit::{Exit, Failure};
 use crate::explain::Watch;
 use crate::report::{Console, Event, Summary};
 use crate::session::{self, CUT_OFF, DONE, Role};
+use crate::ssh::Way;
 
 /// Time before the first new attempt to connect. It doubles with each attempt. Chosen: short for a server
 /// that restarts.
@@ -51,9 +51,30 @@ pub struct Ports {
     pub remote: Vec<PortForward>,
 }
 
+impl Ports {
+    /// Opens the ports of this side. TCP connections to them wait until a client runs.
+    ///
+    /// # Errors
+    /// [`Exit::LocalIo`] if a port is in use.
+    pub fn bind(&self) -> Result<Bound, Failure> {
+        let local = self.local.iter().map(|forward| (forward.listen, Leads::To(forward.target.clone())));
+        let socks = self.socks.iter().map(|socks| (socks.0, Leads::Socks));
+        let listen = |(address, leads): (SocketAddr, Leads)| {
+            let port = Port::listen(address).map_err(|error| {
+                Failure::message(Exit::LocalIo, format_args!("cannot listen on {address}: {error}; try another port"))
+            })?;
+            Ok((Arc::new(port), leads))
+        };
+        local.chain(socks).map(listen).collect::<Result<_, _>>().map(Bound)
+    }
+}
+
+/// Ports of this side that listen, and what they lead to.
+pub struct Bound(Vec<(Arc<Port>, Leads)>);
+
 /// The near end of a forwarding.
 pub struct Client {
-    link: Link,
+    way: Way,
     credentials: Credentials,
     config: Config,
     console: Console,
@@ -62,19 +83,19 @@ pub struct Client {
 }
 
 impl Client {
-    /// Creates a client that will connect to the host of `link`.
-    pub fn new(link: Link, credentials: Credentials, config: Config, console: &Console) -> Self {
-        Self { link, credentials, config, console: console.clone(), current: watch::Sender::new(None) }
+    /// Creates a client that will connect over `way`.
+    pub fn new(way: Way, credentials: Credentials, config: Config, console: &Console) -> Self {
+        Self { way, credentials, config, console: console.clone(), current: watch::Sender::new(None) }
     }
 
     /// Forwards while it is polled. The first connection must succeed, every target must be allowed, and the
     /// far side must open its ports. Later, it connects again whenever the connection is lost, without a
-    /// limit of attempts.
+    /// limit of attempts. A far end that ssh started ends by itself after a long silence, and this ends then
+    /// too.
     ///
-    /// # Errors [`Exit::LocalIo`] if a port is in use here or at the far side, [`Exit::Unreachable`] if
+    /// # Errors [`Exit::LocalIo`] if a port is in use at the far side, [`Exit::Unreachable`] if
     /// nothing answers at first, [`Exit::Authentication`] if a target or port is not allowed.
-    pub async fn run(&self, wanted: &Ports) -> Result<(), Failure> {
-        let ports = bind(wanted)?;
+    pub async fn run(&self, wanted: &Ports, Bound(ports): Bound) -> Result<(), Failure> {
         let mut live = self.connect().await?;
         for forward in &wanted.local {
             check(&live.connection, &forward.target).await?;
@@ -108,7 +129,7 @@ impl Client {
             if live.begun.elapsed() > LONGEST_PAUSE {
                 pause = FIRST_PAUSE;
             }
-            live = self.connect_again(&mut pause).await;
+            live = self.connect_again(&mut pause).await?;
             tasks.spawn(Arc::clone(&remote).run(live.connection.clone(), remote.none_open()));
             for (port, _) in &ports {
                 port.follow(live.connection.share());
@@ -128,8 +149,7 @@ impl Client {
     }
 
     async fn connect(&self) -> Result<Arc<Live>, Failure> {
-        let (endpoint, connection) =
-            session::connect(&self.link, &self.credentials, self.config.clone(), &self.console).await?;
+        let (endpoint, connection) = self.way.connect(&self.credentials, &self.config, &self.console).await?;
         self.console.event(&Event::Connected { peer: connection.remote().to_string() });
         let explained = Watch::begin(connection.clone(), self.console.clone());
         let live = Arc::new(Live { endpoint, connection, begun: Instant::now(), _explained: explained });
@@ -137,7 +157,20 @@ impl Client {
         Ok(live)
     }
 
-    async fn connect_again(&self, pause: &mut Duration) -> Arc<Live> {
+    async fn connect_again(&self, pause: &mut Duration) -> Result<Arc<Live>, Failure> {
+        let Some(silence) = self.way.silence() else { return Ok(self.try_again(pause).await) };
+        timeout(silence, self.try_again(pause)).await.map_err(|_| {
+            let gone = format_args!(
+                "no connection for {} s: the far end has ended by itself; run the same command again, and let it \
+                 wait for longer with --linger",
+                silence.as_secs()
+            );
+            Failure::message(Exit::Unreachable, gone)
+        })
+    }
+
+    /// Tries until it is connected.
+    async fn try_again(&self, pause: &mut Duration) -> Arc<Live> {
         loop {
             sleep(*pause).await;
             *pause = (2 * *pause).min(LONGEST_PAUSE);
@@ -166,18 +199,6 @@ impl Live {
         let stats = self.connection.stats();
         session::summary(&stats, Role::Both, stats.bytes.app_sent + stats.bytes.app_received, self.begun.elapsed())
     }
-}
-
-fn bind(wanted: &Ports) -> Result<Vec<(Arc<Port>, Leads)>, Failure> {
-    let local = wanted.local.iter().map(|forward| (forward.listen, Leads::To(forward.target.clone())));
-    let socks = wanted.socks.iter().map(|socks| (socks.0, Leads::Socks));
-    let listen = |(address, leads): (SocketAddr, Leads)| {
-        let port = Port::listen(address).map_err(|error| {
-            Failure::message(Exit::LocalIo, format_args!("cannot listen on {address}: {error}; try another port"))
-        })?;
-        Ok((Arc::new(port), leads))
-    };
-    local.chain(socks).map(listen).collect()
 }
 
 /// Asks the far side whether it would connect to a target, so that a mistyped target is an error at the

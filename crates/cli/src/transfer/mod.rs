@@ -222,6 +222,9 @@ pub enum TransferError {
     Unexpected(&'static str),
 }
 
+/// Version of the file transfer.
+pub const PROTOCOL: u8 = record::VERSION;
+
 impl TransferError {
     /// Whether the stream ended before the transfer did, so that a later transfer can resume it.
     pub fn is_cut_off(&self) -> bool {

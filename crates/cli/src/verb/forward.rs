@@ -1,14 +1,17 @@
 //! `tidewire forward`: carries TCP connections to and from the far side, with ssh's options `-L`, `-D`, `-R`
 //! and `-W`.
 
+use tidewire::link::Link;
+
 use crate::exit::{Exit, Failure, OrExit};
 use crate::forward::client::{Client, Ports};
-use crate::forward::{MAX_STREAMS, PortForward, SocksForward, Target};
+use crate::forward::{HostPattern, MAX_STREAMS, PortForward, Rule, SocksForward, Target};
 use crate::keys::{self, Own};
 use crate::link;
 use crate::options::{Coding, Output};
 use crate::report::Console;
-use crate::session::{self, KEEP_ALIVE, unless_hung_up, unless_interrupted};
+use crate::session::{self, KEEP_ALIVE, unless_hung_up};
+use crate::ssh::{self, Host, Job, Ssh, Way};
 
 /// Arguments of `forward`.
 #[derive(Debug, clap::Args)]
@@ -30,10 +33,12 @@ pub struct Args {
     /// [example: ssh -o ProxyCommand='tidewire forward -W %h:%p @link' host]
     #[arg(short = 'W', value_name = "HOST:PORT", group = "what", conflicts_with_all = ["local", "socks", "remote"])]
     single: Option<Target>,
-    /// Link that `tidewire serve` printed (tidewire://...), or @FILE with the link. The default is
-    /// TIDEWIRE_LINK
-    #[arg(value_name = "LINK")]
+    /// Link that `tidewire serve` printed (tidewire://...), @FILE with the link, or a host, as in
+    /// user@host.example, on which ssh starts `tidewire serve`. The default is TIDEWIRE_LINK
+    #[arg(value_name = "LINK|[USER@]HOST")]
     link: Option<String>,
+    #[command(flatten)]
+    ssh: Ssh,
     #[command(flatten)]
     own: Own,
     #[command(flatten)]
@@ -50,24 +55,75 @@ impl Args {
     }
 }
 
-/// Forwards until Ctrl-C; with `-W`, until the connection has ended.
+/// The far side, as the user names it.
+enum Goal {
+    Link(Box<Link>),
+    Host(Host),
+}
+
+impl Goal {
+    /// The link, if the user gave one.
+    fn link(&self) -> Option<&Link> {
+        match self {
+            Self::Link(link) => Some(link),
+            Self::Host(_) => None,
+        }
+    }
+}
+
+impl Args {
+    /// The link or the host that the command line names.
+    fn goal(&self) -> Result<Goal, Failure> {
+        match self.link.as_deref() {
+            Some(argument) if !link::is_link(argument) => Ok(Goal::Host(Host::parse(argument).or_exit(Exit::Usage)?)),
+            link => Ok(Goal::Link(Box::new(link::given(link).or_exit(Exit::Usage)?))),
+        }
+    }
+
+    /// Starts the far end of a host. It allows exactly what these options need.
+    async fn start(&self, host: &Host, console: &Console) -> Result<Way, Failure> {
+        let rules: Vec<_> = self.rules().iter().map(|rule| format!("--allow '{rule}'")).collect();
+        let usual = if self.single.is_some() { ssh::SINGLE_SILENCE } else { ssh::FORWARD_SILENCE };
+        let words = self.coding.far_words() + &rules.join(" ");
+        self.ssh.start(host, Job::Serve, self.ssh.silence(usual), &words, console).await
+    }
+
+    /// The rules that the far end needs.
+    fn rules(&self) -> Vec<Rule> {
+        let targets = self.local.iter().map(|forward| &forward.target).chain(&self.single).map(Rule::from);
+        let everywhere = self.socks.first().map(|_| Rule::Reach { host: HostPattern::Any, port: None });
+        let ports = self.remote.iter().map(|forward| Rule::Listen {
+            address: Some(forward.listen.ip()),
+            port: Some(forward.listen.port()).filter(|port| *port != 0),
+        });
+        targets.chain(everywhere).chain(ports).collect()
+    }
+}
+
+/// Forwards until Ctrl-C or a hang-up; with `-W`, until the connection has ended.
 ///
 /// # Errors
 /// [`Exit::Usage`] for a wrong link, [`Exit::LocalIo`] if a port is in use, [`Exit::Unreachable`] if nothing
 /// answers, [`Exit::Authentication`] if a target or port is not allowed; [`Exit::Sigint`] after Ctrl-C.
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
-    let link = link::given(args.link.as_deref()).or_exit(Exit::Usage)?;
-    let config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
-    let credentials = keys::to_open(&link, args.own.key.as_deref(), &console)?;
+    let goal = args.goal()?;
+    let config = args.coding.config(goal.link()).or_exit(Exit::Usage)?;
+    let ports = Ports { local: args.local.clone(), socks: args.socks.clone(), remote: args.remote.clone() };
+    // A port that is in use is found before a far end is started.
+    let bound = ports.bind()?;
+    let way = match goal {
+        Goal::Link(link) => (*link).into(),
+        Goal::Host(host) => unless_hung_up(args.start(&host, &console)).await?,
+    };
+    let credentials = keys::to_open(way.link(), args.own.key.as_deref(), &console)?;
+    // A far end that ends after a short silence needs packets more often.
+    let keep_alive = way.silence().map_or(KEEP_ALIVE, |silence| KEEP_ALIVE.min(silence / 3));
     let config =
-        config.to_builder().keep_alive(Some(KEEP_ALIVE)).max_streams(MAX_STREAMS).build().or_exit(Exit::Other)?;
-    let client = Client::new(link, credentials, config, &console);
+        config.to_builder().keep_alive(Some(keep_alive)).max_streams(MAX_STREAMS).build().or_exit(Exit::Other)?;
+    let client = Client::new(way, credentials, config, &console);
     let ended = match &args.single {
         Some(target) => unless_hung_up(client.run_single(target)).await,
-        None => {
-            let ports = Ports { local: args.local, socks: args.socks, remote: args.remote };
-            unless_interrupted(client.run(&ports)).await
-        }
+        None => unless_hung_up(client.run(&ports, bound)).await,
     };
     client.close(session::quietly(ended)).await
 }

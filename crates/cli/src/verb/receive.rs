@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tidewire::{Connection, Endpoint};
+use tidewire::{CloseReason, Connection, Endpoint};
 use tidewire_units::parse_size;
 use tokio::task::JoinSet;
 
@@ -15,6 +15,8 @@ use crate::options::{Coding, Output};
 use crate::progress::Meter;
 use crate::report::{Console, Event};
 use crate::session::{self, CLOSE_WAIT, CUT_OFF, DONE, Role, unless_interrupted};
+use crate::ssh::Job;
+use crate::ssh::detach::{Detach, Vigil};
 use crate::transfer::{self, Destination, Limits};
 
 use super::send::{cut_off, judge};
@@ -40,6 +42,8 @@ pub struct Args {
     #[arg(long)]
     once: bool,
     #[command(flatten)]
+    detach: Detach,
+    #[command(flatten)]
     coding: Coding,
     #[command(flatten)]
     pub(super) output: Output,
@@ -50,7 +54,11 @@ pub struct Args {
 /// # Errors
 /// [`Exit::LocalIo`] if the folder cannot be created or opened, or the port is in use. With `--once` also the
 /// errors of the transfer.
-pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
+pub async fn run(mut args: Args, console: Console) -> Result<(), Failure> {
+    if args.detach.is_wanted() {
+        return args.detach.start();
+    }
+    args.detach.prepare(&mut args.listen, &mut args.naming)?;
     let destination = Destination::open(&args.dir).map_err(|error| {
         let advice = match error.kind() {
             ErrorKind::NotFound => "; create its parent folder first",
@@ -60,27 +68,62 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     })?;
     let limits = Limits { bytes: args.max_bytes, files: args.max_files };
     let destination = Arc::new(destination.limited(limits));
-    let config = args.coding.config(None).or_exit(Exit::Usage)?;
+    let config = args.detach.config(args.coding.config(None).or_exit(Exit::Usage)?)?;
     let (endpoint, link) = listen::open(args.listen.listen, &args.naming, &config, &console).await?;
-    let link = link.reveal();
-    let what = format!("receiving into `{}`; on the other machine: tidewire send PATH... '{link}'", args.dir.display());
-    listen::announce(&link, &what, &console);
-    let serving = serve(&endpoint, &destination, args.once, &console);
+    if args.detach.is_detached() {
+        args.detach.hand_over(Job::Receive, &link)?;
+    } else {
+        let link = link.reveal();
+        let into = args.dir.display();
+        let what = format!("receiving into `{into}`; on the other machine: tidewire send PATH... '{link}'");
+        listen::announce(&link, &what, &console);
+    }
+    let until = Until { once: args.once, vigil: args.detach.vigil(&config) };
+    let serving = serve(&endpoint, &destination, until, &console);
     let ended = unless_interrupted(listen::guarding(&endpoint, &args.naming, &console, serving)).await;
     session::close(&endpoint).await;
     ended
 }
 
-/// Accepts connections while it is polled, or until one transfer is over if `once` is set. Dropping it drops
-/// the running transfers, and each leaves a part that a later transfer can resume.
+/// When to stop accepting connections.
+struct Until {
+    /// After one transfer.
+    once: bool,
+    vigil: Vigil,
+}
+
+/// A connection that is over.
+struct Ended {
+    transfer: Result<(), Failure>,
+    reason: CloseReason,
+}
+
+impl Until {
+    /// Whether this was the last connection. `others` says whether another one is open.
+    fn is_last(&mut self, ended: &Ended, others: bool) -> bool {
+        let cut_off =
+            ended.transfer.as_ref().is_err_and(|failure| matches!(failure.exit, Exit::Interrupted | Exit::Unreachable));
+        if self.vigil.is_kept() {
+            return self.vigil.ended(&ended.reason) || !cut_off;
+        }
+        // A killed sender may have connected again before its first connection timed out. That timeout must
+        // not end `--once` while the second connection is served.
+        let superseded = ended.transfer.as_ref().is_err_and(|failure| failure.exit == Exit::Interrupted) && others;
+        self.once && !superseded
+    }
+}
+
+/// Accepts connections while it is polled, or until the last one is over. Dropping it drops the running
+/// transfers, and each leaves a part that a later transfer can resume.
 async fn serve(
     endpoint: &Endpoint,
     destination: &Arc<Destination>,
-    once: bool,
+    mut until: Until,
     console: &Console,
 ) -> Result<(), Failure> {
     let mut transfers = JoinSet::new();
     loop {
+        let serving = !transfers.is_empty();
         tokio::select! {
             accepted = endpoint.accept() => {
                 let connection = accepted.or_exit(Exit::Other)?;
@@ -88,19 +131,22 @@ async fn serve(
             }
             Some(ended) = transfers.join_next() => {
                 let ended = ended.or_exit(Exit::Other)?;
-                // A killed sender may have connected again before its first connection timed out. That
-                // timeout must not end `--once` while the second connection is served.
-                let superseded = ended.as_ref().is_err_and(|failure| failure.exit == Exit::Interrupted) && !transfers.is_empty();
-                if once && !superseded {
-                    return ended;
+                if until.is_last(&ended, !transfers.is_empty()) {
+                    return ended.transfer;
                 }
             }
+            () = until.vigil.expired(serving) => return Err(Failure::reported(Exit::Unreachable)),
         }
     }
 }
 
 /// Serves one connection, from its first stream to its close.
-async fn receive(connection: Connection, destination: Arc<Destination>, console: Console) -> Result<(), Failure> {
+async fn receive(connection: Connection, destination: Arc<Destination>, console: Console) -> Ended {
+    let transfer = transfer(&connection, &destination, &console).await;
+    Ended { transfer, reason: connection.closed().await }
+}
+
+async fn transfer(connection: &Connection, destination: &Destination, console: &Console) -> Result<(), Failure> {
     let begun = Instant::now();
     console.event(&Event::Connected { peer: connection.remote().to_string() });
     let Ok(stream) = connection.accept().await else {
@@ -109,10 +155,10 @@ async fn receive(connection: Connection, destination: Arc<Destination>, console:
         return Err(Failure::reported(failure.exit));
     };
     let peer = connection.peer_key();
-    let meter = Meter::new(&console, "receiving");
+    let meter = Meter::new(console, "receiving");
     let watch = |event: transfer::Event<'_>| meter.take(&event);
     let received = tokio::select! {
-        outcome = transfer::receive(stream, &destination, peer.as_ref(), &watch) => outcome,
+        outcome = transfer::receive(stream, destination, peer.as_ref(), &watch) => outcome,
         never = meter.show(|| session::sample(&connection.stats(), Role::Receiver)) => match never {},
     };
     let elapsed = begun.elapsed();

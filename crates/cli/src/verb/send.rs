@@ -17,6 +17,7 @@ use crate::options::{Coding, Output};
 use crate::progress::{Meter, failed};
 use crate::report::{Console, Event};
 use crate::session::{self, CUT_OFF, DONE, Role, unless_interrupted};
+use crate::ssh::{self, Host, Job, Ssh, Way, quote_path};
 use crate::transfer::{self, Found, Outcome, TransferError, scan};
 
 /// How long to try to connect again after the connection is lost. Chosen: a router or a receiver that
@@ -30,10 +31,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Arguments of `send`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Files and folders to send, then the link (tidewire://...) or @FILE with the link. Without a link,
-    /// TIDEWIRE_LINK is used
-    #[arg(required = true, value_name = "PATH... LINK")]
+    /// Files and folders to send, then the link (tidewire://...), @FILE with the link, or [user@]host:FOLDER,
+    /// into which `tidewire receive`, started by ssh, receives them. Without any of them, TIDEWIRE_LINK is
+    /// used. A file with a colon in its name needs a slash before it, as in ./a:b
+    #[arg(required = true, value_name = "PATH... LINK|[USER@]HOST:FOLDER")]
     arguments: Vec<OsString>,
+    #[command(flatten)]
+    ssh: Ssh,
     #[command(flatten)]
     own: Own,
     #[command(flatten)]
@@ -49,10 +53,8 @@ pub struct Args {
 /// did not arrive, [`Exit::Integrity`] if a file arrived damaged, [`Exit::Interrupted`] if the transfer was
 /// cut off.
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
-    let mut begun = Instant::now();
-    let (paths, link) = split(args.arguments)?;
-    let config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
-    let credentials = keys::to_open(&link, args.own.key.as_deref(), &console)?;
+    let (paths, goal) = split(args.arguments)?;
+    let config = args.coding.config(goal.link()).or_exit(Exit::Usage)?;
     let found = scan(&paths).or_exit(Exit::Usage)?;
     if found.sources.is_empty() {
         found.failures.iter().for_each(|failure| failed(&console, failure));
@@ -61,7 +63,10 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
             "nothing to send: none of the named files and folders can be read",
         ));
     }
-    let mut connected = unless_interrupted(session::connect(&link, &credentials, config.clone(), &console)).await?;
+    let way = unless_interrupted(goal.way(&args.ssh, &args.coding, &console)).await?;
+    let mut begun = Instant::now();
+    let credentials = keys::to_open(way.link(), args.own.key.as_deref(), &console)?;
+    let mut connected = unless_interrupted(way.connect(&credentials, &config, &console)).await?;
     loop {
         let (endpoint, connection) = connected;
         console.event(&Event::Connected { peer: connection.remote().to_string() });
@@ -74,7 +79,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
         session::close(&endpoint).await;
         if lost {
             console.warn("tidewire: the connection is lost; trying to connect again");
-            match unless_interrupted(connect_again(&link, &credentials, &config, &console)).await {
+            match unless_interrupted(connect_again(&way, &credentials, &config, &console)).await {
                 Ok(again) => {
                     // The summary covers one connection: its bytes, its packets and its time.
                     (connected, begun) = (again, Instant::now());
@@ -95,7 +100,7 @@ async fn is_lost(connection: &Connection) -> bool {
 }
 
 async fn connect_again(
-    link: &Link,
+    way: &Way,
     credentials: &Credentials,
     config: &Config,
     console: &Console,
@@ -103,7 +108,7 @@ async fn connect_again(
     let since = Instant::now();
     let mut pause = FIRST_PAUSE;
     loop {
-        match session::connect(link, credentials, config.clone(), console).await {
+        match way.connect(credentials, config, console).await {
             Ok(connected) => return Ok(connected),
             Err(failure) if since.elapsed() > RETRY_TIME => {
                 let error = format_args!("{failure}; run the same command again to resume the transfer");
@@ -154,20 +159,49 @@ pub(super) fn judge(outcome: &Outcome) -> Result<(), Failure> {
     }
 }
 
-/// Splits the arguments into the paths and the link after them.
-fn split(mut arguments: Vec<OsString>) -> Result<(Vec<PathBuf>, Link), Failure> {
+/// Where the files go.
+enum Goal {
+    Link(Box<Link>),
+    Host(Host, String),
+}
+
+impl Goal {
+    /// The link, if the user gave one.
+    fn link(&self) -> Option<&Link> {
+        match self {
+            Self::Link(link) => Some(link),
+            Self::Host(..) => None,
+        }
+    }
+
+    /// The way there. It starts the far end of a host.
+    async fn way(self, ssh: &Ssh, coding: &Coding, console: &Console) -> Result<Way, Failure> {
+        match self {
+            Self::Link(link) => Ok((*link).into()),
+            Self::Host(host, folder) => {
+                let folder = quote_path(&folder).or_exit(Exit::Usage)?;
+                let words = format!("{}--once --dir {folder}", coding.far_words());
+                ssh.start(&host, Job::Receive, ssh.silence(ssh::SEND_SILENCE), &words, console).await
+            }
+        }
+    }
+}
+
+/// Splits the arguments into the paths and the goal after them.
+fn split(mut arguments: Vec<OsString>) -> Result<(Vec<PathBuf>, Goal), Failure> {
     let last = arguments.pop().unwrap_or_default();
-    let link = match last.to_str().filter(|last| link::is_link(last)) {
-        Some(text) => link::from_argument(text).or_exit(Exit::Usage)?,
-        None if std::env::var_os(LINK_VARIABLE).is_none() => {
-            let wanted = "the last argument is not a link: give the link that `tidewire receive` printed \
-                 (tidewire://192.0.2.7:7700/#tws1...), @FILE, or set TIDEWIRE_LINK";
-            return Err(Failure::message(Exit::Usage, wanted));
-        }
-        None => {
-            arguments.push(last);
-            link::given(None).or_exit(Exit::Usage)?
-        }
+    let text = last.to_str().unwrap_or_default();
+    let goal = if link::is_link(text) {
+        Goal::Link(Box::new(link::from_argument(text).or_exit(Exit::Usage)?))
+    } else if let Some((host, folder)) = Host::with_path(text).or_exit(Exit::Usage)? {
+        Goal::Host(host, folder)
+    } else if std::env::var_os(LINK_VARIABLE).is_none() {
+        let wanted = "the last argument is neither a link nor a host: give the link that `tidewire receive` printed \
+             (tidewire://192.0.2.7:7700/#tws1...), @FILE, or user@host.example:FOLDER for ssh, or set TIDEWIRE_LINK";
+        return Err(Failure::message(Exit::Usage, wanted));
+    } else {
+        arguments.push(last);
+        Goal::Link(Box::new(link::given(None).or_exit(Exit::Usage)?))
     };
     if arguments.is_empty() {
         return Err(Failure::message(
@@ -175,5 +209,5 @@ fn split(mut arguments: Vec<OsString>) -> Result<(Vec<PathBuf>, Link), Failure> 
             "no file or folder is named: write it before the link, as in `tidewire send FILE LINK`",
         ));
     }
-    Ok((arguments.into_iter().map(PathBuf::from).collect(), link))
+    Ok((arguments.into_iter().map(PathBuf::from).collect(), goal))
 }

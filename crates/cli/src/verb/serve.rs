@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tidewire::{Connection, Endpoint};
+use tidewire::{CloseReason, Connection, Endpoint};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -14,6 +14,8 @@ use crate::listen::{self, Listen, Naming};
 use crate::options::{Coding, Output};
 use crate::report::{Console, Event};
 use crate::session::{self, Role, unless_interrupted};
+use crate::ssh::Job;
+use crate::ssh::detach::{Detach, Vigil};
 
 /// Arguments of `serve`.
 #[derive(Debug, clap::Args)]
@@ -29,6 +31,8 @@ pub struct Args {
     #[command(flatten)]
     naming: Naming,
     #[command(flatten)]
+    detach: Detach,
+    #[command(flatten)]
     coding: Coding,
     #[command(flatten)]
     pub(super) output: Output,
@@ -38,16 +42,24 @@ pub struct Args {
 ///
 /// # Errors
 /// [`Exit::LocalIo`] if the port is in use; [`Exit::Sigint`] after Ctrl-C.
-pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
-    let config = args.coding.config(None).or_exit(Exit::Usage)?;
+pub async fn run(mut args: Args, console: Console) -> Result<(), Failure> {
+    if args.detach.is_wanted() {
+        return args.detach.start();
+    }
+    args.detach.prepare(&mut args.listen, &mut args.naming)?;
+    let config = args.detach.config(args.coding.config(None).or_exit(Exit::Usage)?)?;
     let config = config.to_builder().max_streams(MAX_STREAMS).build().or_exit(Exit::Other)?;
     let (endpoint, link) = listen::open(args.listen.listen, &args.naming, &config, &console).await?;
-    let link = link.reveal();
-    let what = what_to_do(&args.allow, &link);
-    listen::announce(&link, &what, &console);
+    if args.detach.is_detached() {
+        args.detach.hand_over(Job::Serve, &link)?;
+    } else {
+        let link = link.reveal();
+        listen::announce(&link, &what_to_do(&args.allow, &link), &console);
+    }
+    let mut vigil = args.detach.vigil(&config);
     let allowed = Arc::new(Allowed::new(args.allow));
     let (stop, mut serving) = (watch::Sender::new(()), JoinSet::new());
-    let accepting = serve(&endpoint, &allowed, &console, &stop, &mut serving);
+    let accepting = serve(&endpoint, &allowed, &console, (&stop, &mut serving), &mut vigil);
     let ended = unless_interrupted(listen::guarding(&endpoint, &args.naming, &console, accepting)).await;
     // Each connection writes its summary before it ends, including those that are cut off here.
     drop(stop);
@@ -77,36 +89,50 @@ fn what_to_do(allow: &[Rule], link: &str) -> String {
     format!("allows {}; on the other machine: tidewire forward {option} '{link}'", all.join(", "))
 }
 
-/// Accepts connections while it is polled. Accepted connections are served until `stop` is dropped.
+/// Accepts connections while it is polled, or until the vigil is over. Accepted connections are served until
+/// `stop` is dropped.
 async fn serve(
     endpoint: &Endpoint,
     allowed: &Arc<Allowed>,
     console: &Console,
-    stop: &watch::Sender<()>,
-    serving: &mut JoinSet<()>,
+    (stop, serving): (&watch::Sender<()>, &mut JoinSet<CloseReason>),
+    vigil: &mut Vigil,
 ) -> Result<(), Failure> {
     loop {
+        let is_serving = !serving.is_empty();
         tokio::select! {
             accepted = endpoint.accept() => {
                 let connection = accepted.or_exit(Exit::Other)?;
                 serving.spawn(serve_one(connection, Arc::clone(allowed), console.clone(), stop.subscribe()));
             }
-            Some(_) = serving.join_next() => {}
+            Some(ended) = serving.join_next() => {
+                if vigil.ended(&ended.or_exit(Exit::Other)?) {
+                    return Ok(());
+                }
+            }
+            () = vigil.expired(is_serving) => return Ok(()),
         }
     }
 }
 
-async fn serve_one(connection: Connection, allowed: Arc<Allowed>, console: Console, mut stopped: watch::Receiver<()>) {
+/// Serves a connection, and returns why it ended.
+async fn serve_one(
+    connection: Connection,
+    allowed: Arc<Allowed>,
+    console: Console,
+    mut stopped: watch::Receiver<()>,
+) -> CloseReason {
     let begun = Instant::now();
     console.event(&Event::Connected { peer: connection.remote().to_string() });
-    tokio::select! {
-        () = server::serve(&connection, &allowed, &console) => {}
+    let ended = tokio::select! {
+        () = server::serve(&connection, &allowed, &console) => connection.closed().await,
         // Nothing is ever sent here: `changed` returns when the sender is dropped.
-        _ = stopped.changed() => {}
-    }
+        _ = stopped.changed() => CloseReason::Local,
+    };
     let stats = connection.stats();
     let bytes = stats.bytes.app_sent + stats.bytes.app_received;
     console.summary(&session::summary(&stats, Role::Both, bytes, begun.elapsed()));
+    ended
 }
 
 #[cfg(test)]

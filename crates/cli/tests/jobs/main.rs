@@ -17,4 +17,5 @@ mod reverse;
 mod schema;
 mod single;
 mod socks;
+mod ssh;
 mod workers;

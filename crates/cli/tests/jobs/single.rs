@@ -10,9 +10,9 @@ use std::thread;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::forward::{serve, start_server};
+use crate::process::sshd::Sshd;
 use crate::process::{Running, lossy_link, tidewire};
 use crate::schema;
-use crate::socks::has;
 
 const LOSSY: [&str; 8] = ["--rate", "50mbit", "--rtt", "20ms", "--loss", "5%", "--back-loss", "5%"];
 
@@ -149,53 +149,15 @@ fn a_hang_up_resets_the_target() {
 /// One command over ssh, with keys and a configuration of its own.
 #[test]
 fn ssh_crosses_as_proxy_command() {
-    const SSHD: &str = "/usr/sbin/sshd";
-    if !has("ssh", "-V") || !has(SSHD, "-V") {
-        return;
-    }
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: sshd takes other users than its own only as root");
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    for key in ["host", "user"] {
-        let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f", &path(key)]).status();
-        assert!(made.unwrap().success());
-    }
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let target = listener.local_addr().unwrap();
-    let (host_key, authorized) = (path("host"), path("user.pub"));
-    // Each connection gets an sshd of its own, which speaks over its standard input and output.
-    let _ = fs::create_dir("/run/sshd");
-    thread::spawn(move || {
-        for client in listener.incoming().map_while(Result::ok) {
-            let options = [
-                format!("HostKey={host_key}"),
-                format!("AuthorizedKeysFile={authorized}"),
-                "StrictModes=no".to_owned(),
-                "UsePAM=no".to_owned(),
-                "PermitRootLogin=yes".to_owned(),
-            ];
-            let options = options.iter().flat_map(|option| ["-o", option]);
-            let input = std::os::fd::OwnedFd::from(client.try_clone().unwrap());
-            let output = std::os::fd::OwnedFd::from(client);
-            let mut sshd = Command::new(SSHD);
-            sshd.args(["-i", "-f", "/dev/null"]).args(options).stdin(input).stdout(output).stderr(Stdio::null());
-            let mut sshd = sshd.spawn().unwrap();
-            thread::spawn(move || sshd.wait());
-        }
-    });
-    let (_server, direct) = serve(&[&target.to_string()], &[]);
+    let Some(sshd) = Sshd::start() else { return };
+    let (_server, direct) = serve(&[&sshd.address.to_string()], &[]);
     let (_proxy, link) = lossy_link(&direct, &LOSSY);
-    let link_file = path("link");
+    let link_file = sshd.path("link");
     fs::write(&link_file, &link).unwrap();
     let program = assert_cmd::cargo::cargo_bin("tidewire");
     let sent = bytes(b"ssh", 500_000);
     let mut ssh = Command::new("ssh")
-        .args(["-F", "none", "-i", &path("user"), "-p", &target.port().to_string()])
-        .args(["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"])
-        .args(["-o", "LogLevel=ERROR"])
+        .args(sshd.options())
         .args(["-o", &format!("ProxyCommand={} forward -q -W %h:%p @{link_file}", program.display())])
         .args(["root@127.0.0.1", "cat; exit 42"])
         .env("TIDEWIRE_CONFIG", "/dev/null")

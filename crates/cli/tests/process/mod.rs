@@ -1,6 +1,9 @@
 //! Starts verbs as processes, reads their output, and stops them.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
+#[cfg(unix)]
+pub mod sshd;
+
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 

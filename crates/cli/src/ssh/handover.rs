@@ -1,0 +1,106 @@
+//! The line with which the far end hands its link over: what both ends speak, the far version, and the link.
+//!
+//! [`detach`](super::detach) writes it to the output of ssh, [`start`](super::start) finds it there among
+//! what the far user's shell may print. Invariant: neither the text of an error nor `Debug` has the link.
+
+use std::fmt;
+
+use tidewire::link::Link;
+
+use crate::{forward, transfer};
+
+/// What the line begins with. Chosen: no shell prints it by chance.
+const MARK: &str = "TIDEWIRE-LINK ";
+
+/// What the far end does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// It receives files.
+    Receive,
+    /// It serves a forwarding.
+    Serve,
+}
+
+impl Job {
+    /// The versions of all protocols that both ends must share: of the packets and of the job.
+    fn speaks(self) -> String {
+        let job = match self {
+            Self::Receive => transfer::PROTOCOL,
+            Self::Serve => forward::PROTOCOL,
+        };
+        format!("{:08x}.{job}", tidewire_proto::wire::VERSION)
+    }
+}
+
+/// Why a line has no link that this end can use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HandoverError {
+    /// The far end speaks other versions: its release, and the versions.
+    Version(String, String),
+    /// The line was cut short, or its link is wrong.
+    Malformed,
+}
+
+impl fmt::Display for HandoverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version(release, speaks) => write!(
+                f,
+                "tidewire {release} there speaks another protocol ({speaks}) than tidewire {} here: install the same \
+                 release on both machines",
+                env!("CARGO_PKG_VERSION")
+            ),
+            Self::Malformed => f.write_str(
+                "tidewire there answered with a line that has no link: install the same release on both machines",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for HandoverError {}
+
+/// The line of a far end that does `job` behind `link`. It holds the secret.
+pub fn write(job: Job, link: &Link) -> String {
+    format!("{MARK}{} {} {}", job.speaks(), env!("CARGO_PKG_VERSION"), link.reveal())
+}
+
+/// Reads a line of ssh's output. `None` if it is something else, such as the greeting of a shell, which may
+/// also stand before the mark.
+pub fn read(job: Job, line: &str) -> Option<Result<Link, HandoverError>> {
+    let (_, handed) = line.split_once(MARK)?;
+    let mut words = handed.split_whitespace();
+    let (Some(speaks), Some(release), link) = (words.next(), words.next(), words.next()) else {
+        return Some(Err(HandoverError::Malformed));
+    };
+    if speaks != job.speaks() {
+        return Some(Err(HandoverError::Version(release.to_owned(), speaks.to_owned())));
+    }
+    Some(link.and_then(|link| link.parse().ok()).ok_or(HandoverError::Malformed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_found_among_what_a_shell_prints() {
+        let secret = tidewire::new_secret().unwrap();
+        let link: Link = format!("tidewire://192.0.2.7:7700/#{}", *secret.reveal()).parse().unwrap();
+        let line = write(Job::Receive, &link);
+        for line in [line.clone(), format!("Welcome!{line}\r\n")] {
+            assert_eq!(read(Job::Receive, &line), Some(Ok(link.clone())));
+        }
+        assert_eq!(read(Job::Receive, "Welcome!"), None);
+        assert_eq!(read(Job::Receive, &line[..line.len() - 9]), Some(Err(HandoverError::Malformed)));
+        assert_eq!(read(Job::Receive, MARK), Some(Err(HandoverError::Malformed)));
+    }
+
+    #[test]
+    fn another_version_is_named() {
+        let line = "TIDEWIRE-LINK 54570009.1 9.9.9 something else";
+        let error = read(Job::Serve, line).unwrap().unwrap_err();
+        let said = error.to_string();
+        assert!(said.contains("9.9.9") && said.contains("54570009.1") && said.contains("same release"), "{said}");
+        assert_ne!(Job::Receive.speaks(), Job::Serve.speaks());
+    }
+}
