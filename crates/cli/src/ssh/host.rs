@@ -26,7 +26,7 @@ impl Host {
     /// Parses `[user@]host`. An IPv6 address may have brackets.
     ///
     /// # Errors
-    /// See [`HostError`].
+    /// See `HostError`.
     pub fn parse(text: &str) -> Result<Self, HostError> {
         if LINK_MARKS.iter().any(|mark| text.contains(mark)) {
             return Err(HostError::Link);
@@ -55,7 +55,7 @@ impl Host {
     /// before the first slash.
     ///
     /// # Errors
-    /// See [`HostError`].
+    /// See `HostError`.
     pub fn with_path(text: &str) -> Result<Option<(Self, String)>, HostError> {
         let begins_bracket = |open: usize| text.get(..open).is_some_and(|user| user.is_empty() || user.ends_with('@'));
         let colon = match text.find('[').filter(|open| begins_bracket(*open)) {
