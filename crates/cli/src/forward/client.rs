@@ -160,7 +160,7 @@ impl Client {
     async fn connect_again(&self, pause: &mut Duration) -> Result<Arc<Live>, Failure> {
         let Some(silence) = self.way.silence() else { return Ok(self.try_again(pause).await) };
         timeout(silence, self.try_again(pause)).await.map_err(|_| {
-            let gone = format_args!(
+            let gone = format!(
                 "no connection for {} s: the far end has ended by itself; run the same command again, and let it \
                  wait for longer with --linger",
                 silence.as_secs()
