@@ -11,13 +11,13 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::forward::{serve, start_server};
 use crate::process::sshd::Sshd;
-use crate::process::{Running, lossy_link, tidewire};
+use crate::process::{Running, lossy_link, tidewire_that_hears_a_hang_up};
 use crate::schema;
 
 const LOSSY: [&str; 8] = ["--rate", "50mbit", "--rtt", "20ms", "--loss", "5%", "--back-loss", "5%"];
 
 fn single(target: &str, link: &str) -> Child {
-    tidewire(&["forward", "--json", "-W", target, link]).stdin(Stdio::piped()).spawn().unwrap()
+    tidewire_that_hears_a_hang_up(&["forward", "--json", "-W", target, link]).stdin(Stdio::piped()).spawn().unwrap()
 }
 
 /// Bytes of every kind, different for each seed.

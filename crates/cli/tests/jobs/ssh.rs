@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::forward::{exchange, start_server};
 use crate::process::sshd::Sshd;
-use crate::process::{Running, tidewire};
+use crate::process::{Running, tidewire, tidewire_that_hears_a_hang_up};
 
 const HOST: &str = "root@127.0.0.1";
 /// Longest wait for something that other processes do. Chosen: far longer than on any machine.
@@ -27,7 +27,7 @@ fn over(sshd: &Sshd, verb: &str, arguments: &[&str]) -> Command {
 }
 
 fn over_program(sshd: &Sshd, remote: &str, verb: &str, arguments: &[&str]) -> Command {
-    let mut command = tidewire(&[verb, "--ssh", &sshd.command(), "--remote", remote]);
+    let mut command = tidewire_that_hears_a_hang_up(&[verb, "--ssh", &sshd.command(), "--remote", remote]);
     command.args(arguments).stdin(Stdio::null());
     command
 }

@@ -24,6 +24,20 @@ pub fn tidewire(arguments: &[&str]) -> Command {
     command
 }
 
+/// The same command where a hang-up ends it, whatever the tests inherited: a hang-up that was ignored, as under
+/// `nohup`, would stay ignored.
+pub fn tidewire_that_hears_a_hang_up(arguments: &[&str]) -> Command {
+    let plain = tidewire(arguments);
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP").arg(plain.get_program()).args(plain.get_args());
+    command
+        .env_remove("TIDEWIRE_LINK")
+        .env("TIDEWIRE_CONFIG", "/dev/null")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
 /// A verb that runs until the test stops it. It is killed if the test ends early.
 pub struct Running {
     pub child: Child,
