@@ -24,8 +24,8 @@ pub fn tidewire(arguments: &[&str]) -> Command {
     command
 }
 
-/// The same command where a hang-up ends it, whatever the tests inherited: a hang-up that was ignored, as under
-/// `nohup`, would stay ignored.
+/// The same command where a hang-up ends it, whatever the tests inherited: a hang-up that was ignored, as
+/// under `nohup`, would stay ignored.
 pub fn tidewire_that_hears_a_hang_up(arguments: &[&str]) -> Command {
     let plain = tidewire(arguments);
     let mut command = Command::new("env");
