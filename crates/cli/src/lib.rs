@@ -19,6 +19,7 @@ pub mod forward;
 pub mod keys;
 pub mod link;
 pub mod listen;
+pub mod live;
 pub mod log;
 pub mod options;
 pub mod pipe;

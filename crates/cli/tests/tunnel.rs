@@ -319,13 +319,37 @@ except OSError: print('not reached')
     assert_eq!(reaches("tw2", "10.77.0.3"), "reached");
     assert_eq!(reaches("tw2", "10.77.0.2"), "not reached");
     drop(bob);
-    let file = format!("{}\n{eve_public} 10.77.0.0/24\n", fs::read_to_string(&peers).unwrap());
-    let overlapping = hosts.file("overlapping", &file);
+    // A key that is added later is let in, but has no networks here.
+    let text = fs::read_to_string(&peers).unwrap();
+    fs::write(&peers, format!("{text}{eve_public} 10.77.0.4/32\n")).unwrap();
+    std::thread::sleep(Duration::from_millis(2_500));
+    let arguments = [link.as_str(), "--key", &eve, "--address", "10.77.0.4/32", "--interface", "tw3"];
+    let (code, lines) = hosts.tunnel(&hosts.near, &arguments).end();
+    let said = lines.iter().rfind(|line| line["event"] == "error").unwrap();
+    assert!(code == Some(4) && said["message"].as_str().unwrap().contains("no networks for our key"), "{said}");
+    let overlapping = hosts.file("overlapping", &format!("{text}\n{eve_public} 10.77.0.0/24\n"));
     let refused =
         ["--listen", "127.0.0.1:0", "--address", "10.77.0.1/24", "--key", &eve, "--authorized-keys", &overlapping];
     let output = tidewire(&[&["tunnel", "up"], &refused[..]].concat()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && said.contains("overlapping:4: 10.77.0.0/24 and 10.77.0."), "{said}");
+}
+
+/// Two machines with one secret would take the tunnel from each other for ever.
+#[test]
+fn the_end_whose_place_was_taken_leaves_it() {
+    if !has_lab() {
+        return;
+    }
+    let hosts = Hosts::new("rtt = \"4ms\"");
+    let (_listener, link) = hosts.listener(&[]);
+    let first = hosts.dialer(&link, &["--interface", "tw1"]);
+    let second = hosts.dialer(&link, &["--interface", "tw2"]);
+    let (code, lines) = first.end();
+    let said = lines.iter().rfind(|line| line["event"] == "error").unwrap();
+    assert!(code == Some(1) && said["message"].as_str().unwrap().contains("has the tunnel now"), "{said}");
+    assert_eq!(lines.last().unwrap()["event"], "summary");
+    drop(second);
 }
 
 #[test]

@@ -7,13 +7,12 @@ use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use tidewire::{Config, Connection, Credentials, Endpoint};
+use tidewire::{Config, Connection, Credentials};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::gate::{Gate, Leads};
 use super::header::{Answer, Request, read_answer, write_request};
@@ -22,23 +21,9 @@ use super::sockets::Port;
 use super::target::{PortForward, SocksForward, Target};
 use super::{MAX_CONNECTIONS, single};
 use crate::exit::{Exit, Failure};
-use crate::explain::Watch;
-use crate::report::{Console, Event, Summary};
-use crate::session::{self, CUT_OFF, DONE, Role};
+use crate::live::{Attempts, Live};
+use crate::report::{Console, Event};
 use crate::ssh::Way;
-
-/// Time before the first new attempt to connect. It doubles with each attempt. Chosen: short for a server
-/// that restarts.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// Longest time between attempts. Chosen: one packet in this time for a server that is switched off.
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// A connection to the far side, and its socket.
-pub(super) struct Live {
-    endpoint: Endpoint,
-    pub(super) connection: Connection,
-    begun: Instant,
-    _explained: Watch,
-}
 
 /// The ports of a forwarding.
 #[derive(Clone, Debug, Default)]
@@ -118,18 +103,14 @@ impl Client {
             let gate = Gate { current, port: Arc::clone(port), console: self.console.clone(), room };
             tasks.spawn(gate.accept(leads.clone()));
         }
-        let mut pause = FIRST_PAUSE;
+        let mut attempts = Attempts::default();
         loop {
             let reason = live.connection.closed().await;
             self.current.send_replace(None);
             self.console.warn(&format!("the connection is lost: {reason}; trying to connect again"));
             self.console.summary(&live.summary());
-            // A server that is shutting down still answers a HELLO once and then closes. The pause must keep
-            // growing then.
-            if live.begun.elapsed() > LONGEST_PAUSE {
-                pause = FIRST_PAUSE;
-            }
-            live = self.connect_again(&mut pause).await?;
+            attempts.on_lost(&live);
+            live = self.connect_again(&mut attempts).await?;
             tasks.spawn(Arc::clone(&remote).run(live.connection.clone(), remote.none_open()));
             for (port, _) in &ports {
                 port.follow(live.connection.share());
@@ -150,16 +131,15 @@ impl Client {
 
     async fn connect(&self) -> Result<Arc<Live>, Failure> {
         let (endpoint, connection) = self.way.connect(&self.credentials, &self.config, &self.console).await?;
-        self.console.event(&Event::Connected { peer: connection.remote().to_string() });
-        let explained = Watch::begin(connection.clone(), self.console.clone());
-        let live = Arc::new(Live { endpoint, connection, begun: Instant::now(), _explained: explained });
+        let live = Arc::new(Live::begin(endpoint, connection, &self.console));
         self.current.send_replace(Some(Arc::clone(&live)));
         Ok(live)
     }
 
-    async fn connect_again(&self, pause: &mut Duration) -> Result<Arc<Live>, Failure> {
-        let Some(silence) = self.way.silence() else { return Ok(self.try_again(pause).await) };
-        timeout(silence, self.try_again(pause)).await.map_err(|_| {
+    async fn connect_again(&self, attempts: &mut Attempts) -> Result<Arc<Live>, Failure> {
+        let connected = attempts.until_connected(&self.console, || self.connect());
+        let Some(silence) = self.way.silence() else { return Ok(connected.await) };
+        timeout(silence, connected).await.map_err(|_| {
             let gone = format!(
                 "no connection for {} s: the far end has ended by itself; run the same command again, and let it \
                  wait for longer with --linger",
@@ -169,35 +149,12 @@ impl Client {
         })
     }
 
-    /// Tries until it is connected.
-    async fn try_again(&self, pause: &mut Duration) -> Arc<Live> {
-        loop {
-            sleep(*pause).await;
-            *pause = (2 * *pause).min(LONGEST_PAUSE);
-            match self.connect().await {
-                Ok(live) => {
-                    self.console.say("connected again");
-                    return live;
-                }
-                Err(failure) => self.console.say(&format!("cannot connect yet: {failure}")),
-            }
-        }
-    }
-
     /// Closes the connection, if there is one, and reports its summary as the last line.
     pub async fn close(&self, ended: Result<(), Failure>) -> Result<(), Failure> {
-        let Some(live) = self.current.send_replace(None) else { return ended };
-        live.connection.close(if ended.is_ok() { DONE } else { CUT_OFF }, "");
-        let summary = live.summary();
-        session::close(&live.endpoint).await;
-        self.console.conclude(&summary, ended)
-    }
-}
-
-impl Live {
-    fn summary(&self) -> Summary {
-        let stats = self.connection.stats();
-        session::summary(&stats, Role::Both, stats.bytes.app_sent + stats.bytes.app_received, self.begun.elapsed())
+        match self.current.send_replace(None) {
+            Some(live) => live.close(&self.console, ended).await,
+            None => ended,
+        }
     }
 }
 

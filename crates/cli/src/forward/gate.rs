@@ -14,13 +14,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::client::Live;
 use super::header::{Request, read_answer, write_request};
 use super::relay::{Relay, Relayed};
 use super::sockets::Port;
 use super::socks::{self, Reply};
 use super::target::Target;
 use super::{ACCEPT_PAUSE, OUTAGE_PATIENCE, report};
+use crate::live::Live;
 use crate::report::Console;
 
 /// Limit of SOCKS clients whose request is not whole, for each port. Chosen: a browser opens some dozens of

@@ -12,12 +12,13 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::allowed::Allowed;
-use super::client::{LONGEST_PAUSE, refused};
+use super::client::refused;
 use super::header::{Answer, Code, Request, read_answer, read_request, write_request};
 use super::relay::Relayed;
 use super::target::PortForward;
 use super::{REQUEST_PATIENCE, outward, report};
 use crate::exit::{Exit, Failure};
+use crate::live::LONGEST_PAUSE;
 use crate::report::{Console, Event};
 
 /// All `-R` options. The id of a port is its place among them.

@@ -44,7 +44,7 @@ pub struct Dropped {
     pub spoofed: u64,
     /// They are longer than the peer takes.
     pub too_long: u64,
-    /// The kernel did not take them from us.
+    /// Writes that the kernel did not take. Each has one or several packets.
     pub refused: u64,
     /// They waited too long for the path (CoDel).
     pub late: u64,

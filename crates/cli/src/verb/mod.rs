@@ -51,7 +51,7 @@ pub enum Command {
     Forward(forward::Args),
     /// Print a link, connect `forward` clients to the allowed targets, and open the allowed ports for them
     Serve(serve::Args),
-    /// Carry the IP packets of two or more machines, with losses repaired before TCP notices them
+    /// Carry the IP packets of two or more machines, with losses repaired on the way
     #[cfg(target_os = "linux")]
     #[command(subcommand)]
     Tunnel(tunnel::Command),

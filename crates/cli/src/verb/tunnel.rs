@@ -172,7 +172,7 @@ fn refuse_own_path(networks: &[IpNet], link: &Link) -> Result<(), Failure> {
         Err(Failure::message(
             Exit::Usage,
             format_args!(
-                "{network} contains {address}, the address of the far side: the datagrams of the tunnel would go into the tunnel. Choose smaller networks, for example 0.0.0.0/1 and 128.0.0.0/1 without the part with {address}"
+                "{network} contains {address}, the address of the far side: the datagrams of the tunnel would go into the tunnel. Give networks that do not contain it"
             ),
         ))
     })
