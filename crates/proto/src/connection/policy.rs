@@ -85,7 +85,7 @@ impl Connection {
     /// Handles the peer's POLICY, which may be any text.
     pub(super) fn on_policy(&mut self, text: &str) {
         let Hearing::Open(codes) = core::mem::replace(&mut self.agreed.hearing, Hearing::Over) else { return };
-        let bounds = Bounds { codes, max_overhead: self.config.repair.max_overhead, max_span: self.agreed.max_span };
+        let bounds = Bounds { codes, max_overhead: self.config.max_overhead(), max_span: self.agreed.max_span };
         let Some(granted) = self.agreed.profile.granted(text, bounds) else { return };
         let sender = &self.lanes.streams.sender;
         if granted.layout != sender.layout() {

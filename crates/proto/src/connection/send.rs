@@ -406,7 +406,8 @@ impl Connection {
             },
             limits: CodingLimits {
                 max_span: self.agreed.max_span,
-                max_overhead: self.config.repair.max_overhead,
+                max_overhead: self.config.max_overhead(),
+                protects_lone: self.config.repair.max_overhead.is_none(),
                 target: self.config.target(),
                 code: self.agreed.profile.code,
             },

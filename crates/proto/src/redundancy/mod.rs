@@ -166,6 +166,8 @@ pub struct CodingLimits {
     pub max_span: u16,
     /// Upper limit of proactive repairs per source symbol, within any second.
     pub max_overhead: f64,
+    /// Whether repairs of single symbols with long pauses between them may exceed `max_overhead`.
+    pub protects_lone: bool,
     /// The user's latency target, if there is one.
     pub target: Option<Target>,
     /// The code of the lane's profile, for the repairs of a generation.
@@ -319,7 +321,7 @@ pub(crate) fn context(report: &Report, rate: f64, burst: f64, saturated: bool) -
             saturated,
         },
         flow: FlowState { backlog: false, interval: Duration::from_micros(960), last: Time::from_millis(1_000) },
-        limits: CodingLimits { max_span: 256, max_overhead: 0.5, target: None, code: Code::Cauchy },
+        limits: CodingLimits { max_span: 256, max_overhead: 0.5, protects_lone: true, target: None, code: Code::Cauchy },
         planned: &Planned::NONE,
     }
 }

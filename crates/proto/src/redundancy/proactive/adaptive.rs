@@ -5,7 +5,10 @@
 //! decodable with high probability. While answers are sparing, each answer cancels one proactive repair as
 //! soon as the peer has no deficit, because both are paid from one budget.
 //!
-//! In every second, proactive repairs are at most `max_overhead` times the source symbols ([`super::cap`]).
+//! A *lone* symbol has long pauses on both sides. It is a tail of its own, so its repairs come soon, and are copies of it.
+//! They may exceed the default cap, because a flow of lone symbols has few bytes.
+//!
+//! In every second, all other proactive repairs are at most `max_overhead` times the source symbols ([`super::cap`]).
 
 use super::ProactivePolicy;
 use super::cap::Cap;
@@ -13,6 +16,7 @@ use crate::Time;
 use crate::redundancy::answer::is_sparing;
 use crate::redundancy::plan::more_than;
 use crate::redundancy::tuning::CLEAN_BOUND;
+use crate::redundancy::tuning::{LONE_FRACTION, LONE_PER_SECOND, LONE_REPAIRS};
 use crate::redundancy::tuning::{MAX_DEBT, MOST_DUE, TAIL_FRACTION, TAIL_RISK};
 use crate::redundancy::{CodingContext, Repair};
 
@@ -58,7 +62,9 @@ impl ProactivePolicy for Adaptive {
         if is_tail && self.tail_due(cx).is_none_or(|at| at > cx.now) {
             return None;
         }
-        if !self.cap.allows(cx.now, cx.limits.max_overhead) {
+        let is_exempt = is_tail && cx.limits.protects_lone && is_lone(cx);
+        let is_allowed = is_exempt && self.cap.repairs(cx.now) < LONE_PER_SECOND;
+        if !is_allowed && !self.cap.allows(cx.now, cx.limits.max_overhead) {
             self.tail_refused = true;
             return None;
         }
@@ -83,25 +89,35 @@ impl Adaptive {
         if cx.flow.backlog || self.tail_refused || self.unprotected == 0 || cx.base >= cx.sent {
             return None;
         }
-        let tail = self.unprotected.min(u32::from(cx.limits.max_span));
+        let lacking = u32::try_from(cx.sent.0 - cx.base.0).unwrap_or(u32::MAX).min(cx.limits.max_span.into());
+        let tail = self.unprotected.min(lacking);
         let risk = cx.limits.target.map_or(TAIL_RISK, |target| TAIL_RISK.min(1.0 - target.deliver));
-        let wait = (cx.path.rtt / TAIL_FRACTION).max(cx.flow.interval * 5 / 4).min(cx.path.rtt / 2);
+        let soon = cx.path.rtt / TAIL_FRACTION;
+        let wait = if is_lone(cx) { soon } else { soon.max(cx.flow.interval * 5 / 4).min(cx.path.rtt / 2) };
         let wait = cx.limits.target.map_or(wait, |target| wait.min(target.latency / 4));
-        (self.tail_sent < tail_repairs(cx.path.loss.rate, tail, risk)).then(|| cx.flow.last + wait)
+        let (loss, most) = if is_lone(cx) { (cx.path.loss.upper, LONE_REPAIRS) } else { (cx.path.loss.rate, tail) };
+        (self.tail_sent < tail_repairs(loss, tail, most, risk)).then(|| cx.flow.last + wait)
     }
 }
 
-/// The least `m` such that more than `m` losses among the `tail + m` packets are less likely than `risk`.
-/// Zero if the path loses almost nothing.
-fn tail_repairs(loss: f64, tail: u32, risk: f64) -> u32 {
+/// Whether no other symbol is expected while a tail waits for its repairs.
+fn is_lone(cx: &CodingContext<'_>) -> bool {
+    cx.flow.interval > cx.path.rtt / LONE_FRACTION
+}
+
+/// The least `m`, at most `most`, such that more than `m` losses among the `tail + m` packets are less likely
+/// than `risk`. Zero if the path loses almost nothing.
+fn tail_repairs(loss: f64, tail: u32, most: u32, risk: f64) -> u32 {
     if loss < CLEAN_BOUND {
         return 0;
     }
-    (1..=tail).find(|&m| more_than(m, tail + m, loss) < risk).unwrap_or(tail)
+    (1..=most).find(|&m| more_than(m, tail + m, loss) < risk).unwrap_or(most)
 }
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
+
     use super::*;
     use crate::redundancy::{Report, context};
 
@@ -118,11 +134,39 @@ mod tests {
 
     #[test]
     fn tail_repairs_are_few_and_enough() {
-        assert_eq!(tail_repairs(0.0, 10, TAIL_RISK), 0);
-        assert_eq!(tail_repairs(0.1, 1, TAIL_RISK), 1);
+        assert_eq!(tail_repairs(0.0, 10, 10, TAIL_RISK), 0);
+        assert_eq!(tail_repairs(0.1, 1, 1, TAIL_RISK), 1);
         for tail in 1..40 {
-            let m = tail_repairs(0.1, tail, TAIL_RISK);
+            let m = tail_repairs(0.1, tail, tail, TAIL_RISK);
             assert!(m <= tail && (m == tail || more_than(m, tail + m, 0.1) < TAIL_RISK));
         }
+    }
+
+    #[test]
+    fn a_lone_symbol_gets_its_repairs_soon_and_beyond_the_default_cap_only() {
+        let report = Report::default();
+        let mut cx = context(&report, 0.1, 1.0, false);
+        cx.flow.interval = Duration::from_millis(200);
+        let repairs = |cx: &mut CodingContext<'_>| {
+            let mut policy = Adaptive::default();
+            let mut sent = 0;
+            for _ in 0..10 {
+                (cx.now, cx.flow.last) = (cx.now + cx.flow.interval, cx.now + cx.flow.interval);
+                (cx.base, cx.sent) = (cx.sent, cx.sent.next());
+                policy.on_source_sent(cx);
+                assert_eq!(policy.next(cx), None, "no sooner than an eighth of a round trip");
+                cx.now += cx.path.rtt / TAIL_FRACTION;
+                while policy.next(cx).is_some() {
+                    sent += 1;
+                }
+            }
+            sent
+        };
+        assert_eq!(repairs(&mut cx), 20, "two for each of ten");
+        cx.limits.protects_lone = false;
+        assert!(repairs(&mut cx) <= 5, "the cap of 0.5 that the user stated");
+        cx.limits = crate::redundancy::CodingLimits { protects_lone: true, ..cx.limits };
+        cx.flow.interval = Duration::from_millis(31);
+        assert!(repairs(&mut cx) <= 20, "no second has more");
     }
 }

@@ -52,6 +52,12 @@ impl Cap {
         f64::from(repairs + 1) <= max_overhead * f64::from(sources - oldest) || (repairs == 0 && self.earned >= 1.0)
     }
 
+    /// Number of repairs in the last second.
+    pub fn repairs(&mut self, now: Time) -> u32 {
+        self.forget(now);
+        self.sums[1]
+    }
+
     fn count(&mut self, now: Time, what: usize) {
         self.forget(now);
         let index = self.index(self.newest);
