@@ -147,7 +147,7 @@ impl Connection {
         let Some(Lane { sender, blocked, .. }) = self.lanes.get_mut(lane) else {
             return Err(MessageError::UnknownLane);
         };
-        *blocked = !sender.send_message(data, delivery == Delivery::InOrder, now + lifetime, symbol_len);
+        *blocked = !sender.send_message(data, delivery == Delivery::InOrder, now, lifetime, symbol_len);
         if *blocked {
             return Err(MessageError::Blocked);
         }

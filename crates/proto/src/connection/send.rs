@@ -403,6 +403,7 @@ impl Connection {
                 backlog: sender.has_source() || waiting,
                 interval: sender.source_interval(),
                 last: sender.last_source(),
+                in_order: lane == STREAMS || sender.is_in_order(now),
             },
             limits: CodingLimits {
                 max_span: self.agreed.max_span,

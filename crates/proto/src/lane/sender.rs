@@ -124,6 +124,8 @@ struct Outgoing {
     said_in: Option<u64>,
     /// Messages and symbols whose deadline passed before the peer was known to have them.
     expired: Expired,
+    /// When the newest message that is delivered in order was written.
+    last_in_order: Option<Time>,
 }
 
 impl LaneSender {

@@ -157,6 +157,9 @@ pub struct FlowState {
     pub interval: Duration,
     /// When the newest source symbol was sent.
     pub last: Time,
+    /// Whether a symbol that is missing holds up the symbols behind it. False for a lane whose messages are
+    /// delivered as soon as each is complete.
+    pub in_order: bool,
 }
 
 /// What a policy must respect.
@@ -320,8 +323,19 @@ pub(crate) fn context(report: &Report, rate: f64, burst: f64, saturated: bool) -
             rtt: Duration::from_millis(60),
             saturated,
         },
-        flow: FlowState { backlog: false, interval: Duration::from_micros(960), last: Time::from_millis(1_000) },
-        limits: CodingLimits { max_span: 256, max_overhead: 0.5, protects_lone: true, target: None, code: Code::Cauchy },
+        flow: FlowState {
+            backlog: false,
+            interval: Duration::from_micros(960),
+            last: Time::from_millis(1_000),
+            in_order: true,
+        },
+        limits: CodingLimits {
+            max_span: 256,
+            max_overhead: 0.5,
+            protects_lone: true,
+            target: None,
+            code: Code::Cauchy,
+        },
         planned: &Planned::NONE,
     }
 }

@@ -44,6 +44,10 @@ pub const TARGET_FLOOR: Duration = Duration::from_millis(5);
 /// bursts. From the sweep in docs/recovery.md: with it, delay and overhead both meet the goals for half load
 /// at every loss rate from 1 % to 20 %, in bursts or not.
 pub const TARGET_PER_LOSS: f64 = 2.0;
+/// The same for messages that are delivered as soon as each is complete, in round trips, and its quantile of
+/// the delay in order. docs/tunnel.md section 4 has the measurements from which they were chosen.
+pub const COMPLETE_TARGET: f64 = 1.0;
+pub const COMPLETE_QUANTILE: f64 = 0.97;
 /// If symbols are far apart, the default target is at least this many symbol intervals, up to the time an
 /// answer takes. A repair should mix several symbols; with too few in the interval it is a copy of each.
 pub const SLOW: u32 = 8;

@@ -5,10 +5,16 @@
 //! symbol tells the receiver the base. If no symbol is sent, the connection sends the base alone, until a
 //! packet with it was received.
 
+use core::time::Duration;
+
 use tidewire_codec::SourceId;
 
 use super::{LaneSender, Source};
 use crate::Time;
+
+/// For this long after a message that is delivered in order, the lane is planned for such messages. Chosen:
+/// speech and video pause for less.
+const IN_ORDER_FOR: Duration = Duration::from_secs(1);
 
 /// A message that the peer may not have received.
 #[derive(Debug)]
@@ -27,11 +33,27 @@ pub(crate) struct Expired {
 }
 
 impl LaneSender {
-    /// Queues a message that should be at the receiver by `deadline`. Returns false if there is no room.
-    pub fn send_message(&mut self, message: &[u8], in_order: bool, deadline: Time, symbol_len: usize) -> bool {
+    /// Queues a message that should be at the receiver within `lifetime`. Returns false if there is no room.
+    pub fn send_message(
+        &mut self,
+        message: &[u8],
+        in_order: bool,
+        now: Time,
+        lifetime: Duration,
+        symbol_len: usize,
+    ) -> bool {
         let Some((first, end)) = self.write_message(message, in_order, symbol_len) else { return false };
-        self.messages.deadlines.push_back(Deadline { first, end, at: deadline });
+        self.messages.deadlines.push_back(Deadline { first, end, at: now + lifetime });
+        if in_order {
+            self.messages.last_in_order = Some(now);
+        }
         true
+    }
+
+    /// Whether a message that is delivered in order was written in the last second. Others like it are then
+    /// expected to follow.
+    pub fn is_in_order(&self, now: Time) -> bool {
+        self.messages.last_in_order.is_some_and(|last| now.since(last) < IN_ORDER_FOR)
     }
 
     /// Gives up messages whose deadline is before `arrival`, the time at which a packet sent now would

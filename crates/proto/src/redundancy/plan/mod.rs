@@ -3,6 +3,7 @@
 //!
 //! - *Application-limited*: the least share of repair with which the exact model predicts that few enough
 //!   symbols are later than the target (`target.rs`). The target is the user's, or `default_target`.
+//!   For messages that are delivered as soon as each is complete it is a longer one, `complete_target`.
 //! - *Saturated*, and no target given: `p/(1-p)`, which replaces the lost packets, and a few percent more.
 //!   Every further repair costs goodput.
 //! - *Clean path*: no repair. The default redundancy is then plain ARQ.
@@ -18,8 +19,9 @@ use crate::Time;
 use crate::path::{LossEstimate, correlation};
 
 use crate::redundancy::tuning::{
-    ASKED, AVERAGED, CLEAN_BOUND, DENSE, DRIFT, ENOUGH, EXCESS, FEW, LONG, PLAN_LIFE, QUANTILE, REVIEW, SETTLED, SHORT,
-    SLOW, SPARING_EXCESS, STEP, STEP_LIFE, TARGET, TARGET_FLOOR, TARGET_PER_LOSS, UNKNOWN,
+    ASKED, AVERAGED, CLEAN_BOUND, COMPLETE_QUANTILE, COMPLETE_TARGET, DENSE, DRIFT, ENOUGH, EXCESS, FEW, LONG,
+    PLAN_LIFE, QUANTILE, REVIEW, SETTLED, SHORT, SLOW, SPARING_EXCESS, STEP, STEP_LIFE, TARGET, TARGET_FLOOR,
+    TARGET_PER_LOSS, UNKNOWN,
 };
 pub use steady::{SteadyPath, steady_share};
 use target::plan_default;
@@ -46,8 +48,9 @@ impl Planned {
 #[derive(Debug)]
 pub struct Planner {
     planned: Planned,
-    /// When the plan was made.
+    /// When the plan was made, and whether it is for delivery in order.
     made: Time,
+    in_order: bool,
     since_review: u32,
     reviewed: bool,
     /// The averaged conditions of a long window; see [`Self::conditions`].
@@ -56,7 +59,7 @@ pub struct Planner {
 
 impl Default for Planner {
     fn default() -> Self {
-        Self { planned: Planned::NONE, made: Time::ZERO, since_review: 0, reviewed: false, seen: None }
+        Self { planned: Planned::NONE, made: Time::ZERO, in_order: true, since_review: 0, reviewed: false, seen: None }
     }
 }
 
@@ -94,14 +97,14 @@ impl Planner {
         let holds = |plan: &Plan| {
             let differ = plan.conditions.difference(&conditions);
             let life = if differ > STEP { STEP_LIFE } else { PLAN_LIFE };
-            differ <= DRIFT || cx.now.since(self.made) < life
+            (differ <= DRIFT && self.in_order == cx.flow.in_order) || cx.now.since(self.made) < life
         };
         if !self.planned.plan.as_ref().is_some_and(holds) {
             let plan = cx
                 .limits
                 .target
                 .map_or_else(|| plan_default(default_target(cx), conditions), |target| plan(target, conditions));
-            (self.planned.plan, self.made) = (Some(plan), cx.now);
+            (self.planned.plan, self.made, self.in_order) = (Some(plan), cx.now, cx.flow.in_order);
         }
         self.planned.plan.map_or(0.0, |plan| plan.share)
     }
@@ -125,10 +128,21 @@ impl Planner {
 /// The target if the user states none: a p99 of in-order delay of `round trip * min(1, 0.1 + 2 p (2 B - 1))`,
 /// with the upper bound of the loss rate p and the mean burst B. At least 5 ms and [`SLOW`] source symbols.
 fn default_target(cx: &CodingContext<'_>) -> Target {
+    if !cx.flow.in_order {
+        return complete_target(cx);
+    }
     let round_trips = TARGET + TARGET_PER_LOSS * cx.path.loss.upper * correlation(cx.path.loss.burst);
     let slow = (cx.flow.interval * SLOW).min(cx.path.rtt.mul_f64(ASKED));
     let latency = cx.path.rtt.mul_f64(round_trips.min(1.0)).max(TARGET_FLOOR).max(slow);
     Target { latency, deliver: QUANTILE, max_overhead: cx.limits.max_overhead }
+}
+
+/// The target of a lane whose messages are delivered as soon as each is complete, if the user states none.
+/// Only lost symbols wait there, about a tenth of those that would wait in order. A repair helps if it comes
+/// before the answer of the peer's feedback, which takes a round trip.
+fn complete_target(cx: &CodingContext<'_>) -> Target {
+    let latency = cx.path.rtt.mul_f64(COMPLETE_TARGET).max(TARGET_FLOOR);
+    Target { latency, deliver: COMPLETE_QUANTILE, max_overhead: cx.limits.max_overhead }
 }
 
 /// Repairs per source symbol that replace the lost packets: `p / (1 - p)`.

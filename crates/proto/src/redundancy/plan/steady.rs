@@ -56,7 +56,7 @@ pub fn steady_share(
             in_flight: &[],
             oldest: Duration::ZERO,
             path: PathState { loss: path.loss, rtt: path.rtt, saturated: path.saturated },
-            flow: FlowState { backlog: path.saturated, interval, last: now },
+            flow: FlowState { backlog: path.saturated, interval, last: now, in_order: true },
             limits: CodingLimits {
                 max_span: DEFAULT_SPAN,
                 max_overhead,
