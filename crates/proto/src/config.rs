@@ -13,6 +13,11 @@ use crate::rate::RateControl;
 use crate::redundancy::{DEFAULT_SPAN, Redundancy, Target};
 use crate::trace::Trace;
 
+/// Time without a packet after which an idle connection of a command sends a PING, so that address
+/// translators keep its mapping. RFC 4787 section 4.3 lets a mapping expire after two minutes; many expire
+/// after 30 s. A connection has no such PINGs by default.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
 /// Chosen: far below 2^28, the maximum number of packets that a key may seal.
 const PACKETS_PER_KEY: u64 = 1 << 22;
 
