@@ -23,7 +23,7 @@ const CRATES: [&[&str]; 6] = [
 ];
 
 /// Rooms, the lowest first. A file beside the folders is a room too.
-const ROOMS: [&str; 22] = [
+const ROOMS: [&str; 23] = [
     "time",
     "codel",
     "counts",
@@ -45,6 +45,7 @@ const ROOMS: [&str; 22] = [
     "profile",
     "config",
     "connection",
+    "tunnel",
     "endpoint",
 ];
 

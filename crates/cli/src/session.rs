@@ -33,10 +33,6 @@ pub const CLOSE_WAIT: Duration = Duration::from_secs(2);
 /// handshake that succeeds (row H1 of `docs/survival.md`), and shorter than most people wait.
 const SILENCE_NAMED: Duration = Duration::from_secs(5);
 
-/// Time without a packet after which an idle connection sends a PING, so that address translators keep its
-/// mapping. RFC 4787 section 4.3 lets a mapping expire after two minutes; many expire after 30 s.
-pub const KEEP_ALIVE: Duration = Duration::from_secs(10);
-
 /// The direction of the data, seen from this end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {

@@ -13,8 +13,14 @@ use crate::rate::RateControl;
 use crate::redundancy::{DEFAULT_SPAN, Redundancy, Target};
 use crate::trace::Trace;
 
-/// Limit of proactive repair where the user states none. Chosen: 20 % loss at half load takes 0.48 (docs/default-policy.md).
+/// Limit of proactive repair where the user states none. Chosen: 20 % loss at half load takes 0.48
+/// (docs/default-policy.md).
 const MAX_OVERHEAD: f64 = 0.5;
+/// Time without a packet after which an idle connection of a command sends a PING, so that address
+/// translators keep its mapping. RFC 4787 section 4.3 lets a mapping expire after two minutes; many expire
+/// after 30 s. A connection has no such PINGs by default.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
 /// Chosen: far below 2^28, the maximum number of packets that a key may seal.
 const PACKETS_PER_KEY: u64 = 1 << 22;
 

@@ -111,6 +111,7 @@ pub mod redundancy;
 pub mod stats;
 mod time;
 pub mod trace;
+pub mod tunnel;
 pub mod wire;
 
 pub use custom::Custom;

@@ -9,11 +9,10 @@ use std::task::Waker;
 use std::time::Duration;
 
 use tidewire_proto::connection::{
-    CloseCode, CloseReason, LaneConfig, LaneError, LaneId, Message, MessageError, OpenError,
+    CloseCode, CloseReason, LaneConfig, LaneError, LaneId, Message, MessageError, OpenError, Outgoing,
 };
 use tidewire_proto::crypto::PublicKey;
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
-use tidewire_proto::profile::Delivery;
 use tidewire_proto::stats::Stats;
 
 use crate::shared::{NewSlot, Shared, Slot};
@@ -24,17 +23,6 @@ use crate::sync::Notify;
 /// last of its streams are dropped.
 #[derive(Clone)]
 pub struct Connection(Arc<Handle>);
-
-/// A message for [`Connection::fill_lane`].
-#[derive(Clone, Debug)]
-pub struct Outgoing {
-    /// Its bytes.
-    pub data: Vec<u8>,
-    /// How long it is useful to the peer, see [`Connection::send_message`].
-    pub lifetime: Duration,
-    /// Whether the peer delivers it after all earlier messages of the lane that still come.
-    pub delivery: Delivery,
-}
 
 /// Keeps a connection alive: the last handle that is dropped closes it.
 pub(crate) struct Handle {
@@ -150,14 +138,7 @@ impl Connection {
         let (mut state, now) = (shared.lock(), shared.clock.now());
         let filled = state.with_slot(self.0.id, |endpoint, slot| {
             let connection = endpoint.connection_mut(self.0.id).filter(|_| slot.closed.is_none())?;
-            let mut has_room = connection.has_room(now, lane, most);
-            while has_room && let Some(Outgoing { data, lifetime, delivery }) = next() {
-                if let Err(error) = connection.send_message_as(now, lane, &data, lifetime, delivery) {
-                    return Some(Err(error));
-                }
-                has_room = connection.has_room(now, lane, most);
-            }
-            Some(Ok(has_room))
+            Some(connection.fill_lane(now, lane, most, &mut next))
         });
         let driver = state.driver_if_needed(self.0.id, true);
         drop(state);

@@ -102,13 +102,15 @@ mod workers;
 
 use std::io;
 
-pub use connection::{Connection, ConnectionLost, EndpointEnded, Outgoing};
+pub use connection::{Connection, ConnectionLost, EndpointEnded};
 pub use endpoint::{ConnectError, Endpoint};
 pub use log::Log;
 pub use stream::{ReadHalf, Stream, StreamError, WriteHalf};
 pub use tidewire_codec::{Code, SourceId};
 pub use tidewire_proto::config::{Config, ConfigBuilder, ConfigError};
-pub use tidewire_proto::connection::{CloseCode, CloseReason, LaneConfig, LaneError, LaneId, Message, MessageError};
+pub use tidewire_proto::connection::{
+    CloseCode, CloseReason, LaneConfig, LaneError, LaneId, Message, MessageError, Outgoing,
+};
 pub use tidewire_proto::crypto::{PrivateKey, PublicKey, Secret, TextError, TextFault, TextKind};
 pub use tidewire_proto::endpoint::EndpointStats;
 pub use tidewire_proto::handshake::{Credentials, KeyCredentials, PeerKeyError, ResponderStats, Unauthorized};

@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
-
-use super::queue::Fates;
+use tidewire_proto::tunnel::Fates;
 
 /// Counters that all tasks of a tunnel share.
 #[derive(Debug, Default)]

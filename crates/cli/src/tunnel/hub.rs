@@ -5,29 +5,24 @@
 //! ([`Hub::carry`]). Invariant: a packet leaves the device only if the peer that sent it has its source
 //! address, and enters the transport only for the peer that has its destination.
 
+use std::hash::RandomState;
 use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ipnet::IpNet;
-use tidewire::{CloseReason, Connection, LaneConfig, LaneId, MessageError, Outgoing};
+use tidewire::{CloseReason, Connection, LaneId, MessageError, Outgoing, Time};
+use tidewire_proto::tunnel::{Fates, Lifetime, Queue, lane};
 use tokio::sync::{Notify, watch};
 
+use super::REPLACED;
 use super::addresses::{Entry, Overlap, Table};
 use super::counts::{Counters, Counts, Reason};
 use super::device::{Device, Inbox, Outbox};
 use super::icmp::{self, Refusal};
 use super::packet::Packet;
-use super::queue::{Fates, Queue};
-use super::{REPLACED, lifetime};
-
-/// Packets that wait in the lane for their first transmission, as time at the pace. Chosen: the queue before
-/// the lane decides what waits; the lane only bridges the time until this task runs.
-const LANE_QUEUE: Duration = Duration::from_micros(1_500);
-/// The round trip is read again after this time. Chosen: it changes within a few of them.
-const RTT_CHECK: Duration = Duration::from_millis(100);
 
 /// The device, and the peers; see the module.
 pub struct Hub {
@@ -37,13 +32,16 @@ pub struct Hub {
     peers: Vec<Peer>,
     table: Table,
     counters: Counters,
+    /// The origin of the times that the queues get.
+    start: Instant,
 }
 
 /// A peer, connected or not.
 pub struct Peer {
     /// Its key and networks.
     pub entry: Entry,
-    queue: Mutex<Queue>,
+    /// The key that spreads its flows is secret.
+    queue: Mutex<Queue<Packet, RandomState>>,
     filled: Notify,
     /// Its longest packet.
     mtu: AtomicU16,
@@ -64,7 +62,7 @@ impl Hub {
         let table = Table::new(entries.iter().map(|entry| &entry.networks[..]))?;
         let peer = |entry| Peer {
             entry,
-            queue: Mutex::new(Queue::new(mtu.into())),
+            queue: Mutex::new(Queue::new(mtu.into(), RandomState::new())),
             filled: Notify::new(),
             mtu: AtomicU16::new(mtu),
             current: watch::Sender::new(None),
@@ -72,7 +70,7 @@ impl Hub {
             expired: AtomicU64::new(0),
         };
         let peers = entries.into_iter().map(peer).collect();
-        Ok(Self { device, own, mtu, peers, table, counters: Counters::default() })
+        Ok(Self { device, own, mtu, peers, table, counters: Counters::default(), start: Instant::now() })
     }
 
     /// The device.
@@ -149,7 +147,7 @@ impl Hub {
             return Err(icmp::answer(&packet, Refusal::TooLong(mtu)));
         }
         packet.clamp_mss(mtu.into());
-        peer.queue().push(packet, Instant::now());
+        peer.queue().push(packet, self.now());
         Ok(index)
     }
 
@@ -162,9 +160,7 @@ impl Hub {
         if let Some((_, before)) = peer.current.send_replace(Some((number, connection.clone()))) {
             before.close(REPLACED, "the same peer connected again");
         }
-        let mut config = LaneConfig::default();
-        config.queue = Some(LANE_QUEUE);
-        if let Ok(lane) = connection.open_lane(&config) {
+        if let Ok(lane) = connection.open_lane(&lane()) {
             // Both end only with the connection.
             let _ = tokio::join!(self.send(peer, connection, lane), self.receive(index, connection));
         }
@@ -185,17 +181,15 @@ impl Hub {
     /// Moves packets from the queue of a peer to the lane.
     async fn send(&self, peer: &Peer, connection: &Connection, lane: LaneId) -> Result<(), MessageError> {
         let most = usize::from(self.mtu);
-        let (mut lasts, mut checked) = (lifetime(connection.rtt()), Instant::now());
+        let mut lifetime = Lifetime::new(self.now(), connection.rtt());
         loop {
             connection.lane_room(lane, most).await?;
             tokio::select! {
                 () = peer.filled.notified() => {}
                 _ = connection.closed() => return Err(MessageError::NotConnected),
             }
-            let now = Instant::now();
-            if now.duration_since(checked) >= RTT_CHECK {
-                (lasts, checked) = (lifetime(connection.rtt()), now);
-            }
+            let now = self.now();
+            let lasts = lifetime.at(now, || connection.rtt());
             connection.fill_lane(lane, most, || {
                 let packet = peer.queue().pop(now)?;
                 self.counters.sent(packet.len());
@@ -205,6 +199,11 @@ impl Hub {
                 peer.filled.notify_one();
             }
         }
+    }
+
+    /// The time since the tunnel was made.
+    fn now(&self) -> Time {
+        Time::ZERO + self.start.elapsed()
     }
 
     /// Writes packets of a peer to the device.
@@ -238,7 +237,7 @@ impl Peer {
         self.current.borrow().as_ref().map(|(_, connection)| connection.clone())
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, Queue<Packet, RandomState>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

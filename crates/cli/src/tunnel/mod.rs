@@ -15,43 +15,23 @@ pub mod hub;
 mod icmp;
 pub mod listener;
 mod packet;
-mod queue;
 pub mod state;
 
-use std::time::Duration;
-
 use tidewire::{CloseCode, Config, ConfigError};
+use tidewire_proto::tunnel;
 
-use crate::session::KEEP_ALIVE;
+pub use tidewire_proto::tunnel::DEFAULT_MTU;
 
 /// Close code of a connection whose peer has connected again.
 const REPLACED: CloseCode = CloseCode::Application(258);
 
-/// Default of the longest packet. One packet and its headers then fit into a datagram of 1,472 bytes, the
-/// payload of UDP over Ethernet.
-pub const DEFAULT_MTU: u16 = 1_420;
 /// Least MTU: that of IPv6 (RFC 8200 section 5). The most is a jumbo frame.
 pub const MTUS: std::ops::RangeInclusive<i64> = 1_280..=9_000;
-
-/// Ring of the lane: the packets of a lifetime and their repair, at 1 Gbit/s over 100 ms.
-const RING: usize = 32 << 20;
-
-/// Lifetime of a packet in round trips: enough for an answer to the peer's feedback, and for a second one.
-/// With one round trip only proactive repair counts, and what it misses is a loss for the flows inside:
-/// `docs/tunnel.md` section 4 has the measurement.
-const LIFETIME: u32 = 3;
-/// Least lifetime of a packet. Chosen: a reordering or a short gap of the radio passes within this time.
-const LEAST_LIFETIME: Duration = Duration::from_millis(50);
-
-/// How long a packet is of use from the moment at which it leaves the queue.
-fn lifetime(rtt: Duration) -> Duration {
-    (rtt * LIFETIME).max(LEAST_LIFETIME)
-}
 
 /// The transport's settings for a tunnel.
 ///
 /// # Errors
 /// See [`ConfigError`].
 pub fn configure(config: &Config) -> Result<Config, ConfigError> {
-    config.to_builder().message_memory(RING).keep_alive(Some(KEEP_ALIVE)).build()
+    tunnel::configure(config.to_builder()).build()
 }

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use etherparse::{IpNumber, IpSlice, TcpSlice, ip_number};
 use tidewire::Delivery;
+use tidewire_proto::tunnel;
 
 /// ECN field of a packet that met congestion (RFC 3168 section 5).
 const CE: u8 = 3;
@@ -87,16 +88,9 @@ impl Packet {
         self.key.destination
     }
 
-    /// The flow of the packet.
-    pub fn flow(&self) -> FlowKey {
-        self.key
-    }
-
-    /// How the far end delivers the packet. TCP has tolerated reordering since RACK (RFC 8985), and a packet
-    /// that waits for an earlier one only makes its acknowledgements come in bursts. Other flows keep their
-    /// order: QUIC takes a packet for lost after three later ones (RFC 9002 section 6.1.1).
+    /// How the far end delivers the packet.
     pub fn delivery(&self) -> Delivery {
-        if self.key.protocol == ip_number::TCP.0 { Delivery::AsComplete } else { Delivery::InOrder }
+        tunnel::delivery(self.key.protocol)
     }
 
     /// Whether an ICMP error may answer the packet: not an ICMP error, a later fragment, or a packet to or
@@ -114,16 +108,6 @@ impl Packet {
 
     fn payload_len(&self) -> usize {
         IpSlice::from_slice(&self.bytes).map_or(0, |ip| ip.payload().payload.len())
-    }
-
-    /// Whether the packet's sender supports congestion marks (RFC 3168).
-    pub fn supports_marks(&self) -> bool {
-        self.ecn() != 0
-    }
-
-    /// Marks the packet as having met congestion.
-    pub fn mark(&mut self) {
-        self.set_ecn(CE);
     }
 
     fn ecn(&self) -> u8 {
@@ -172,6 +156,26 @@ impl Packet {
     }
 }
 
+impl tunnel::Packet for Packet {
+    type Flow = FlowKey;
+
+    fn flow(&self) -> FlowKey {
+        self.key
+    }
+
+    fn bytes(&self) -> usize {
+        self.len()
+    }
+
+    fn supports_marks(&self) -> bool {
+        self.ecn() != 0
+    }
+
+    fn mark(&mut self) {
+        self.set_ecn(CE);
+    }
+}
+
 const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
 const TCP_HEADER: usize = 20;
@@ -200,6 +204,7 @@ fn replace(bytes: &mut [u8], at: usize, by: [u8; 2], sum: usize) {
 pub(super) mod tests {
     use etherparse::{Ipv4HeaderSlice, PacketBuilder, TcpOptionElement};
     use proptest::prelude::*;
+    use tidewire_proto::tunnel::Packet as _;
 
     use super::*;
 

@@ -2,6 +2,7 @@
 //! and `-W`.
 
 use tidewire::link::Link;
+use tidewire_proto::config::KEEP_ALIVE;
 
 use crate::exit::{Exit, Failure, OrExit};
 use crate::forward::client::{Client, Ports};
@@ -10,7 +11,7 @@ use crate::keys::{self, Own};
 use crate::link;
 use crate::options::{Coding, Output};
 use crate::report::Console;
-use crate::session::{self, KEEP_ALIVE, unless_hung_up};
+use crate::session::{self, unless_hung_up};
 use crate::ssh::{self, Host, Job, Ssh, Way};
 
 /// Arguments of `forward`.

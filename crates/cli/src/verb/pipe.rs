@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use tidewire::{Connection, Endpoint};
+use tidewire_proto::config::KEEP_ALIVE;
 
 use crate::exit::{Exit, Failure, OrExit};
 use crate::explain::Watch;
@@ -57,7 +58,7 @@ async fn connect(args: &Args, console: &Console) -> Result<(Endpoint, Connection
     let Some(address) = args.listen else {
         let link = link::given(args.link.as_deref()).or_exit(Exit::Usage)?;
         let config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
-        let config = config.to_builder().keep_alive(Some(session::KEEP_ALIVE)).build().or_exit(Exit::Other)?;
+        let config = config.to_builder().keep_alive(Some(KEEP_ALIVE)).build().or_exit(Exit::Other)?;
         let credentials = keys::to_open(&link, args.naming.key.as_deref(), console)?;
         let (endpoint, connection) = session::connect(&link, &credentials, config, console).await?;
         return Ok((endpoint, connection, PipeEnd::Connects));

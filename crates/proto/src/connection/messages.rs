@@ -25,6 +25,18 @@ pub struct LaneConfig {
     pub queue: Option<Duration>,
 }
 
+/// A message for [`Connection::fill_lane`].
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs)]
+pub struct Outgoing {
+    /// Its bytes.
+    pub data: Vec<u8>,
+    /// How long it is useful to the peer; see [`Connection::send_message`].
+    pub lifetime: Duration,
+    /// Whether the peer delivers it after all earlier messages of the lane that still come.
+    pub delivery: Delivery,
+}
+
 /// Why a lane cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -154,6 +166,23 @@ impl Connection {
         self.stats.messages.sent += 1;
         self.stats.bytes.app_sent += data.len() as u64;
         Ok(())
+    }
+
+    /// Gives a lane messages from `next` while it has room for one of `most` bytes, and `next` has one.
+    /// Returns whether the lane still has room.
+    pub fn fill_lane(
+        &mut self,
+        now: Time,
+        lane: LaneId,
+        most: usize,
+        mut next: impl FnMut() -> Option<Outgoing>,
+    ) -> Result<bool, MessageError> {
+        let mut has_room = self.has_room(now, lane, most);
+        while has_room && let Some(Outgoing { data, lifetime, delivery }) = next() {
+            self.send_message_as(now, lane, &data, lifetime, delivery)?;
+            has_room = self.has_room(now, lane, most);
+        }
+        Ok(has_room)
     }
 
     /// Whether a lane has room for a message of `len` bytes now. If not, [`Event::LaneWritable`] tells when

@@ -34,7 +34,7 @@ use std::sync::Arc;
 pub use app::{OpenError, ReadError, WriteError};
 pub use driving::{Received, SendFailure, Transmit, WakeReason};
 pub use jobs::{Job, JobDone};
-pub use messages::{LaneConfig, LaneError, MessageError};
+pub use messages::{LaneConfig, LaneError, MessageError, Outgoing};
 
 pub use crate::close::{CloseCode, CloseReason};
 pub use crate::event::Event;
