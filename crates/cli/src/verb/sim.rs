@@ -88,10 +88,6 @@ fn run_network(args: &Args, mut plan: Plan, console: &Console) -> Result<(), Fai
         let text = format!("flow {}: the simulator has no BBR: write newreno or cubic, or use `lab run`", flow.name);
         return Err(Failure::message(Exit::Usage, text));
     }
-    if let Some(tunnel) = plan.tunnels.first() {
-        let text = format!("tunnel {}: the simulator has no tunnels: use `lab run`", tunnel.name);
-        return Err(Failure::message(Exit::Usage, text));
-    }
     for flow in &mut plan.flows {
         if let Carrier::Ours { ends, .. } = &mut flow.carrier {
             let [near, far] = &mut **ends;
@@ -99,6 +95,10 @@ fn run_network(args: &Args, mut plan: Plan, console: &Console) -> Result<(), Fai
             *near = near.to_builder().asks_peer(false).build().or_exit(Exit::Usage)?;
             *far = args.coding.over(far, None).or_exit(Exit::Usage)?;
         }
+    }
+    for tunnel in &mut plan.tunnels {
+        *tunnel.config = args.coding.over(&tunnel.config, None).or_exit(Exit::Usage)?;
+        *tunnel.config = tunnel.config.to_builder().asks_peer(false).build().or_exit(Exit::Usage)?;
     }
     plan.time = plan.time.or(Some(args.limit));
     super::network::conclude(&Network::new(&plan).run(), console, args.svg.as_deref())

@@ -1,10 +1,10 @@
-//! How fair flows share a lossy path when some of them are coded, after P.-L. Ageneau, N. Boukhatem, M. Gerla:
-//! "Fairness Evaluation of Pipeline Coded and non Coded TCP Flows" ("paper F").
+//! How fair flows share a lossy path when some of them are coded, after P.-L. Ageneau, N. Boukhatem and
+//! M. Gerla: "Fairness Evaluation of Pipeline Coded and non Coded TCP Flows" ("paper F").
 //!
 //! The experiments of `papers/fairness` call it. A coded flow may take what flows without code cannot use,
 //! because they take losses for congestion. It is unfair only where it takes what another flow would have
 //! without it. Jain's index J does not tell these two apart. The modified index J' does: it compares with a
-//! run in which no flow is coded. `docs/fairness.md` has the derivation. Invariant: there is an [`Allocation`]
+//! run in which no flow is coded. `docs/fairness.md` has the derivation. Invariant: an [`Allocation`] exists
 //! only where the paper's assumption holds, that the flows together carry at least as much as without code.
 
 use core::fmt;
@@ -94,8 +94,8 @@ impl Allocation {
         self.alone
     }
 
-    /// The fair throughput of a flow without code over that of a coded one, `lambda = k x' / (c - (n - k) x')`:
-    /// above 0 and at most 1.
+    /// The fair throughput of a flow without code over that of a coded one,
+    /// `lambda = k x' / (c - (n - k) x')`: above 0 and at most 1.
     pub fn lambda(&self) -> f64 {
         self.coded * self.alone / self.left()
     }
