@@ -465,6 +465,16 @@ to = "b"
     assert!(picture.contains("congestion window") && picture.contains("r-b") && !picture.contains("NaN"));
     // A table for people, and errors that name the line.
     tidewire().arg("sim").arg(&scenario).assert().success().stdout(contains("a > b").and(contains("r-b back")));
+    // The second flow in a tunnel, whose settings the command line overrides.
+    let tunnel = "[[tunnel]]\nname = \"t\"\nfrom = \"a\"\nto = \"b\"\n[[flow]]\nthrough = \"t\"\nkind = \"cubic\"";
+    fs::write(&scenario, text.replace("[[flow]]\nkind = \"cubic\"", tunnel)).unwrap();
+    let output = tidewire().arg("sim").arg(&scenario).args(["--json", "--redundancy", "every:5"]).output().unwrap();
+    let lines = schema::lines(&output.stdout);
+    let way = &lines[2]["forward"];
+    assert_eq!([&lines[2]["event"], &lines[2]["name"], &lines[2]["from"]], ["network_tunnel", "t", "a"]);
+    let count = |key: &str| way[key].as_f64().unwrap();
+    assert!(count("arrived") > 1_000.0 && count("repairs") / count("source") > 0.2, "{way}");
+    tidewire().arg("sim").arg(&scenario).assert().success().stdout(contains("t back"));
     fs::write(&scenario, text.replace("to = \"b\"", "to = \"c\"")).unwrap();
     tidewire().arg("sim").arg(&scenario).assert().code(2).stderr(contains("net.toml:17: link.to: there is no node"));
     fs::write(&scenario, text.replace("cubic", "bbr")).unwrap();

@@ -1,5 +1,5 @@
-//! What `sim` and `lab run` print about a network: a line for each flow and each direction of a link, or the
-//! events of `--json`.
+//! What `sim` and `lab run` print about a network: a line for each flow and each direction of tunnels and
+//! links, or the events of `--json`.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde::Serialize;
 use tidewire_lab::distribution::Distribution;
 use tidewire_proto::Time;
 use tidewire_proto::stats::DelayHistogram;
-use tidewire_sim::network::{FlowReport, LinkReport, LinkSample, Report};
+use tidewire_sim::network::{FlowReport, LinkReport, LinkSample, Report, TunnelCounts, TunnelReport};
 
 use super::lab::{LinkCounts, counts};
 use super::sim::{playback, video_rows};
@@ -53,6 +53,19 @@ enum Event<'a> {
         /// bytes.
         window: Vec<[f64; 2]>,
     },
+    /// What one tunnel of a network did.
+    NetworkTunnel {
+        /// Its name.
+        name: &'a str,
+        /// The node that connects.
+        from: &'a str,
+        /// The node that listens.
+        to: &'a str,
+        /// Packets from its first to its second node.
+        forward: TunnelWay,
+        /// Packets from its second to its first node.
+        back: TunnelWay,
+    },
     /// What one link of a network did.
     NetworkLink {
         /// Its name.
@@ -68,6 +81,41 @@ enum Event<'a> {
     },
 }
 
+/// Packets of flows in one direction of a tunnel, and what the connection that carries them sent.
+#[derive(Serialize)]
+struct TunnelWay {
+    /// Packets that flows sent.
+    offered: u64,
+    /// Longer than the tunnel takes.
+    too_long: u64,
+    /// Dropped because they waited too long for the path (CoDel).
+    late: u64,
+    /// Dropped because the queue was full.
+    overflow: u64,
+    /// Marked instead of dropped.
+    marked: u64,
+    /// In the queue at the end.
+    waiting: u64,
+    /// Given to the transport.
+    sent: u64,
+    /// Arrived at the other end.
+    arrived: u64,
+    /// Given up because their lifetime ended. Some have arrived.
+    expired: u64,
+    /// Packets of the connection with a new source symbol.
+    source: u64,
+    /// Packets of the connection with a repair or a retransmission.
+    repairs: u64,
+}
+
+impl From<&TunnelCounts> for TunnelWay {
+    fn from(counts: &TunnelCounts) -> Self {
+        let &TunnelCounts { offered, too_long, late, overflow, marked, waiting, sent, .. } = counts;
+        let &TunnelCounts { arrived, expired, source, repairs, .. } = counts;
+        Self { offered, too_long, late, overflow, marked, waiting, sent, arrived, expired, source, repairs }
+    }
+}
+
 /// Prints a report, and draws it into the file `svg`. Fails if a flow had a wrong byte, or did not arrive
 /// whole.
 ///
@@ -80,6 +128,7 @@ pub(in crate::verb) fn conclude(report: &Report, console: &Console, svg: Option<
         })?;
     }
     report.flows.iter().for_each(|flow| console.event(&event_of_flow(flow)));
+    report.tunnels.iter().for_each(|tunnel| console.event(&event_of_tunnel(tunnel)));
     report.links.iter().for_each(|link| console.event(&event_of_link(link)));
     let seen = report.flows.iter().zip(1..).filter_map(|(flow, number)| Some((number, flow.watched.clone()?)));
     let videos: Vec<_> = seen.collect();
@@ -90,7 +139,8 @@ pub(in crate::verb) fn conclude(report: &Report, console: &Console, svg: Option<
         let _ = write!(std::io::stdout().lock(), "{}{}", table(report), video_rows(&videos));
     }
     let wrong = |flow: &FlowReport| Some(format!("{}: {}", flow.name, flow.errors.first()?));
-    if let Some(error) = report.flows.iter().find_map(wrong) {
+    let broken = |tunnel: &TunnelReport| Some(format!("tunnel {}: {}", tunnel.name, tunnel.errors.first()?));
+    if let Some(error) = report.flows.iter().find_map(wrong).or(report.tunnels.iter().find_map(broken)) {
         return Err(Failure::message(Exit::Integrity, error));
     }
     // UDP may lose packets.
@@ -123,6 +173,11 @@ fn event_of_flow(flow: &FlowReport) -> Event<'_> {
         damaged: flow.damaged,
         window: flow.window.iter().map(|&(at, window)| [seconds(at), window]).collect(),
     }
+}
+
+fn event_of_tunnel(tunnel: &TunnelReport) -> Event<'_> {
+    let TunnelReport { name, from, to, ways: [forward, back], .. } = tunnel;
+    Event::NetworkTunnel { name, from, to, forward: forward.into(), back: back.into() }
 }
 
 fn event_of_link(link: &LinkReport) -> Event<'_> {
@@ -192,6 +247,7 @@ fn table(report: &Report) -> String {
             flow.repeated
         );
     }
+    rows_of_tunnels(&report.tunnels, &mut out);
     let _ = writeln!(
         out,
         "{:<20} {:>9} {:>9} {:>7} {:>8} {:>7} {:>7} {:>9} {:>9}",
@@ -216,4 +272,27 @@ fn table(report: &Report) -> String {
         }
     }
     out
+}
+
+fn rows_of_tunnels(tunnels: &[TunnelReport], out: &mut String) {
+    let mut row = |name: &str, cells: [&str; 7]| {
+        let [offered, arrived, dropped, marked, expired, source, repairs] = cells;
+        let _ = writeln!(
+            out,
+            "{name:<20} {offered:>9} {arrived:>9} {dropped:>8} {marked:>7} {expired:>8} {source:>8} {repairs:>8}"
+        );
+    };
+    if !tunnels.is_empty() {
+        row("tunnel", ["offered", "arrived", "dropped", "marked", "expired", "source", "repairs"]);
+    }
+    for tunnel in tunnels {
+        for (counts, way) in tunnel.ways.iter().zip(["", " back"]) {
+            let dropped = counts.too_long + counts.late + counts.overflow;
+            let cells = [counts.offered, counts.arrived, dropped, counts.marked, counts.expired, counts.source];
+            let [offered, arrived, dropped, marked, expired, source] = cells.map(|count| count.to_string());
+            let repairs = counts.repairs.to_string();
+            let cells = [&offered, &arrived, &dropped, &marked, &expired, &source, &repairs];
+            row(&format!("{}{way}", tunnel.name), cells.map(String::as_str));
+        }
+    }
 }

@@ -96,6 +96,10 @@ fn run_network(args: &Args, mut plan: Plan, console: &Console) -> Result<(), Fai
             *far = args.coding.over(far, None).or_exit(Exit::Usage)?;
         }
     }
+    for tunnel in &mut plan.tunnels {
+        *tunnel.config = args.coding.over(&tunnel.config, None).or_exit(Exit::Usage)?;
+        *tunnel.config = tunnel.config.to_builder().asks_peer(false).build().or_exit(Exit::Usage)?;
+    }
     plan.time = plan.time.or(Some(args.limit));
     super::network::conclude(&Network::new(&plan).run(), console, args.svg.as_deref())
 }

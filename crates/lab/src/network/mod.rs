@@ -88,7 +88,13 @@ pub fn run(plan: &Plan) -> anyhow::Result<Outcome> {
     }
     let unread = nodes.all_unread()?;
     let counts = emulator.stop()?;
-    let report = Report { flows: reports, links: reports_of_links(plan, &counts, began), seconds, fingerprint: 0 };
+    let report = Report {
+        flows: reports,
+        tunnels: Vec::new(),
+        links: reports_of_links(plan, &counts, began),
+        seconds,
+        fingerprint: 0,
+    };
     Ok(Outcome { report, counts, unread })
 }
 

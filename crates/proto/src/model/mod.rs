@@ -6,14 +6,16 @@
 //!   stream.
 //! - [`gilbert`]: the same delay under losses in bursts, exactly, from generating functions.
 //! - [`asking`]: the same delay for plain retransmission, without proactive repair.
+//! - [`fairness`]: how fair coded and other flows share a path, after Ageneau, Boukhatem and Gerla.
 //! - [`sphinx`]: degree and number of repairs of a block of the Sphinx protocol. No policy uses it yet.
 //!
 //! The functions are pure. Each states its cost and has bounded time and memory for all inputs. The
-//! derivations are in docs/coding.md section 3, those of [`sphinx`] in docs/sphinx.md. Time is in
-//! *slots*: one packet, source or repair.
+//! derivations are in docs/coding.md section 3, those of [`sphinx`] in docs/sphinx.md and those of
+//! [`fairness`] in docs/fairness.md. Time is in *slots*: one packet, source or repair.
 
 mod algebra;
 pub mod asking;
+pub mod fairness;
 pub mod gilbert;
 mod inversion;
 pub mod sphinx;

@@ -1,7 +1,7 @@
 //! The packets that wait for one peer: FQ-CoDel (RFC 8290).
 //!
-//! An end of a tunnel fills it with the packets for the peer, and empties it into a lane. Flows take turns, so
-//! that a short flow does not wait behind a long one, and each has its own [`Codel`], so that a flow that
+//! An end of a tunnel fills it with the packets for the peer, and empties it into a lane. Flows take turns,
+//! so that a short flow does not wait behind a long one, and each has its own [`Codel`], so that a flow that
 //! fills the path keeps a queue of about 5 ms. Invariant: the packets of a flow leave in the order in which
 //! they came, and all together hold at most [`MOST_BYTES`].
 

@@ -17,12 +17,21 @@ use crate::link::Corruption;
 use crate::pair::{End, Parcel};
 use crate::tcp as model;
 
-/// A packet of a flow, with the end that it goes to.
+/// A packet of a flow or tunnel, with the end that it goes to.
 #[derive(Clone, Debug)]
 pub struct Letter {
-    pub(super) flow: usize,
+    pub(super) to: Addressee,
     pub(super) end: End,
     pub(super) cargo: Cargo,
+}
+
+/// What a packet belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Addressee {
+    /// The flow with this number.
+    Flow(usize),
+    /// The tunnel with this number.
+    Tunnel(usize),
 }
 
 /// The contents of a packet.
@@ -75,13 +84,20 @@ pub(super) trait Agent: fmt::Debug {
 }
 
 /// Starts flow number `index` over a way with this round trip.
+///
+/// # Panics
+/// Panics if the flow is one of ours through a tunnel, which does not exist.
 pub(super) fn start(plan: &Plan, index: usize, flow: &FlowPlan, round_trip: Duration) -> Box<dyn Agent> {
     // The first flow has the seed of the plan, so that a plan with one connection is a scenario of two ends.
     let seed = plan.seed.wrapping_add((index as u64).wrapping_mul(super::FOLD));
     match &flow.carrier {
-        Carrier::Ours { ends, streams } => Box::new(Ours::start(ends, streams, plan.limit(), seed)),
+        Carrier::Ours { ends, streams } => {
+            assert!(flow.through.is_none(), "flow {} of ours through a tunnel: tunnels carry TCP and UDP", flow.name);
+            Box::new(Ours::start(ends, streams, plan.limit(), seed))
+        }
         Carrier::Tcp { control, marks, content } => {
-            Box::new(Tcp::start(*control, *marks, content, flow.start, round_trip))
+            let longest = flow.through.map(|_| super::tunnel::MTU);
+            Box::new(Tcp::start((*control, *marks, longest), content, flow.start, round_trip))
         }
         Carrier::Datagrams { content } => Box::new(Datagrams::start(content, flow.start, seed)),
     }

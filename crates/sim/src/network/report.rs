@@ -1,4 +1,4 @@
-//! What came out of a network: its flows, and its links over time.
+//! What came out of a network: its flows and tunnels, and its links over time.
 
 use core::time::Duration;
 
@@ -13,6 +13,8 @@ use crate::video::{Playback, Watched};
 pub struct Report {
     /// The flows in the order of the plan.
     pub flows: Vec<FlowReport>,
+    /// The tunnels in the order of the plan.
+    pub tunnels: Vec<TunnelReport>,
     /// The links in the order of the topology.
     pub links: Vec<LinkReport>,
     /// Virtual time of the whole run.
@@ -92,6 +94,50 @@ impl Latencies {
 /// The jitter between two latencies.
 pub fn jitter(last: Duration, latency: Duration) -> Duration {
     last.abs_diff(latency)
+}
+
+/// The result of a tunnel.
+#[derive(Clone, Debug, Default)]
+pub struct TunnelReport {
+    /// Its name.
+    pub name: String,
+    /// The node that connects.
+    pub from: String,
+    /// The node that listens.
+    pub to: String,
+    /// Counts of the packets from the first to the second node, and back.
+    pub ways: [TunnelCounts; 2],
+    /// Errors that were found; empty if all is well.
+    pub errors: Vec<String>,
+}
+
+/// Packets of flows in one direction of a tunnel, and the packets of the connection that carries them:
+/// `offered = too_long + late + overflow + waiting + sent`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TunnelCounts {
+    /// Packets that flows sent.
+    pub offered: u64,
+    /// Packets longer than the tunnel takes.
+    pub too_long: u64,
+    /// Packets that the queue dropped because they waited too long for the path (CoDel).
+    pub late: u64,
+    /// Packets that the queue dropped because it was full.
+    pub overflow: u64,
+    /// Packets that the queue marked instead of dropping them.
+    pub marked: u64,
+    /// Packets that wait in the queue.
+    pub waiting: u64,
+    /// Packets that the transport took.
+    pub sent: u64,
+    /// Packets that arrived at the other end.
+    pub arrived: u64,
+    /// Packets that were given up because their lifetime ended before the peer was known to have them. Some
+    /// of them have arrived.
+    pub expired: u64,
+    /// Packets of the connection with a new source symbol.
+    pub source: u64,
+    /// Packets of the connection with a repair or a retransmission.
+    pub repairs: u64,
 }
 
 /// The result of a link.

@@ -10,7 +10,7 @@ use super::report::{FlowReport, Latencies, watched};
 use crate::duplex::DuplexConfig;
 use crate::link::{Corruption, Delivery};
 use crate::pair::End;
-use crate::tcp::{Cubic, Receiver, Reno, Sender, SenderConfig, Source, TcpPair};
+use crate::tcp::{Cubic, HEADERS, Receiver, Reno, Sender, SenderConfig, Source, TcpPair};
 use crate::video::{Pace, Playback};
 
 /// One flow of TCP; see the module.
@@ -29,15 +29,17 @@ pub(super) struct Tcp {
 }
 
 impl Tcp {
-    /// A flow that begins at `start`. Its handshake measured `round_trip`.
+    /// A flow with this control that begins at `start`, with or without marks, and with packets of at most
+    /// `longest` bytes. Its handshake measured `round_trip`.
     pub(super) fn start(
-        control: Control,
-        marks: bool,
+        (control, marks, longest): (Control, bool, Option<usize>),
         content: &Content,
         start: Duration,
         round_trip: Duration,
     ) -> Self {
-        let config = SenderConfig { handshake: Some(round_trip), marks, ..SenderConfig::default() };
+        let mut config = SenderConfig { handshake: Some(round_trip), marks, ..SenderConfig::default() };
+        let fits = longest.and_then(|longest| u32::try_from(longest.checked_sub(HEADERS)?).ok());
+        config.segment_bytes = fits.map_or(config.segment_bytes, |fits| fits.min(config.segment_bytes));
         let (receiver, start) = (Receiver::default(), Time::ZERO + start);
         let (kind, control): (_, Box<dyn crate::tcp::Control>) = match control {
             Control::NewReno => ("newreno", Box::new(Reno)),
