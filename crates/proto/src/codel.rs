@@ -32,6 +32,16 @@ impl Default for CodelConfig {
 }
 
 impl CodelConfig {
+    /// Settings for a path whose round trip is known. The interval has to be longer than a sender takes to
+    /// respond (RFC 8289 section 4.3). TCP learns of a drop after one round trip and spreads its reduction over the
+    /// next one (RFC 6937), so it is three of them, and at least the default. The target is a twentieth of the
+    /// interval, as in the default.
+    pub fn of_round_trip(rtt: Duration) -> Self {
+        let usual = Self::default();
+        let interval = usual.interval.max(rtt * 3);
+        Self { target: interval / 20, interval, ..usual }
+    }
+
     /// The defaults with another target and interval.
     pub fn new(target: Duration, interval: Duration) -> Self {
         Self { target, interval, ..Self::default() }
@@ -92,6 +102,11 @@ impl Codel {
     /// The state of an empty queue.
     pub fn new(config: CodelConfig) -> Self {
         Self { config, above_until: None, phase: Phase::Passing, next_drop: Time::ZERO, count: 0, first_count: 0 }
+    }
+
+    /// Changes the settings from the next packet on.
+    pub fn configure(&mut self, config: CodelConfig) {
+        self.config = config;
     }
 
     /// Judges the packet that was taken from the head of the queue at `now`.

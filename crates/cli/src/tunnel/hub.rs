@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use ipnet::IpNet;
 use tidewire::{CloseReason, Connection, LaneId, MessageError, Outgoing, Time};
-use tidewire_proto::tunnel::{Fates, Lifetime, Queue, lane};
+use tidewire_proto::tunnel::{Fates, Queue, RoundTrip, lane, lifetime};
 use tokio::sync::{Notify, watch};
 
 use super::REPLACED;
@@ -181,7 +181,7 @@ impl Hub {
     /// Moves packets from the queue of a peer to the lane.
     async fn send(&self, peer: &Peer, connection: &Connection, lane: LaneId) -> Result<(), MessageError> {
         let most = usize::from(self.mtu);
-        let mut lifetime = Lifetime::new(self.now(), connection.rtt());
+        let mut rtt = RoundTrip::new(self.now(), connection.rtt());
         loop {
             connection.lane_room(lane, most).await?;
             tokio::select! {
@@ -189,11 +189,12 @@ impl Hub {
                 _ = connection.closed() => return Err(MessageError::NotConnected),
             }
             let now = self.now();
-            let lasts = lifetime.at(now, || connection.rtt());
+            let rtt = rtt.at(now, || connection.rtt());
             connection.fill_lane(lane, most, || {
-                let packet = peer.queue().pop(now)?;
+                let packet = peer.queue().pop(now, rtt)?;
                 self.counters.sent(packet.len());
-                Some(Outgoing { delivery: packet.delivery(), data: packet.into_bytes(), lifetime: lasts })
+                let delivery = packet.delivery();
+                Some(Outgoing { delivery, data: packet.into_bytes(), lifetime: lifetime(rtt, delivery) })
             })?;
             if !peer.queue().is_empty() {
                 peer.filled.notify_one();

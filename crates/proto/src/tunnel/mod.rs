@@ -28,6 +28,9 @@ const RING: usize = 32 << 20;
 /// With one round trip only proactive repair counts, and what it misses is a loss for the flows inside:
 /// `docs/tunnel.md` section 4 has the measurement.
 const LIFETIME: u32 = 3;
+/// The same for TCP, which waits longer: it repeats a packet on a timer after a round trip and at least 200
+/// ms, and takes back what it did when the first copy arrives later (RFC 3522, RFC 3708).
+const LIFETIME_OF_TCP: u32 = 6;
 /// Least lifetime of a packet. Chosen: a reordering or a short gap of the radio passes within this time.
 const LEAST_LIFETIME: Duration = Duration::from_millis(50);
 /// The round trip is read again after this time. Chosen: it changes within a few of them.
@@ -52,26 +55,31 @@ pub fn delivery(protocol: u8) -> Delivery {
     if protocol == TCP { Delivery::AsComplete } else { Delivery::InOrder }
 }
 
-/// How long packets are of use from the moment at which they leave the queue: three round trips, at least
-/// 50 ms.
-#[derive(Clone, Copy, Debug)]
-pub struct Lifetime {
-    lasts: Duration,
-    checked: Time,
+/// How long a packet is of use from the moment at which it leaves the queue, at this round trip.
+pub fn lifetime(rtt: Duration, delivery: Delivery) -> Duration {
+    let round_trips = if delivery == Delivery::AsComplete { LIFETIME_OF_TCP } else { LIFETIME };
+    (rtt * round_trips).max(LEAST_LIFETIME)
 }
 
-impl Lifetime {
-    /// The lifetime at a round trip that was measured now.
+/// The round trip of the connection of a tunnel, read every 100 ms.
+#[derive(Clone, Copy, Debug)]
+pub struct RoundTrip {
+    rtt: Duration,
+    read: Time,
+}
+
+impl RoundTrip {
+    /// The round trip that was read now.
     pub fn new(now: Time, rtt: Duration) -> Self {
-        Self { lasts: (rtt * LIFETIME).max(LEAST_LIFETIME), checked: now }
+        Self { rtt, read: now }
     }
 
-    /// The lifetime of a packet that leaves the queue now. Asks for the round trip every 100 ms.
-    pub fn at(&mut self, now: Time, rtt: impl FnOnce() -> Duration) -> Duration {
-        if now.since(self.checked) >= RTT_CHECK {
-            *self = Self::new(now, rtt());
+    /// The round trip of late. Calls `read` if that is 100 ms old.
+    pub fn at(&mut self, now: Time, read: impl FnOnce() -> Duration) -> Duration {
+        if now.since(self.read) >= RTT_CHECK {
+            *self = Self::new(now, read());
         }
-        self.lasts
+        self.rtt
     }
 }
 
@@ -80,12 +88,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lifetime_is_three_round_trips_of_late() {
+    fn a_lifetime_is_some_round_trips_of_late() {
         let ms = Duration::from_millis;
-        let mut lifetime = Lifetime::new(Time::ZERO, ms(60));
-        assert_eq!(lifetime.at(Time::from_millis(99), || panic!("too early")), ms(180));
-        assert_eq!(lifetime.at(Time::from_millis(100), || ms(10)), ms(50));
-        assert_eq!(lifetime.at(Time::from_millis(199), || panic!("too early")), ms(50));
-        assert_eq!((delivery(6), delivery(17)), (Delivery::AsComplete, Delivery::InOrder));
+        let mut rtt = RoundTrip::new(Time::ZERO, ms(60));
+        assert_eq!(rtt.at(Time::from_millis(99), || panic!("too early")), ms(60));
+        assert_eq!(rtt.at(Time::from_millis(100), || ms(10)), ms(10));
+        assert_eq!(rtt.at(Time::from_millis(199), || panic!("too early")), ms(10));
+        assert_eq!((lifetime(ms(60), delivery(6)), lifetime(ms(60), delivery(17))), (ms(360), ms(180)));
+        assert_eq!(lifetime(ms(10), Delivery::InOrder), ms(50));
     }
 }

@@ -61,13 +61,14 @@ pub struct Fates {
 }
 
 /// The queue for one peer: FQ-CoDel (RFC 8290). Flows take turns by bytes, and a flow whose packets wait
-/// longer than 5 ms for 100 ms gets congestion marks or loses packets. It holds at most 4 MiB, and drops what
+/// longer than 5 ms for 100 ms gets congestion marks or loses packets; both times grow with round trips above 33 ms. It holds at most 4 MiB, and drops what
 /// waited for more than a second.
 #[derive(Debug)]
 pub struct Queue<P, S> {
     flows: Vec<Flow<P>>,
     /// Spreads the flows.
     hasher: S,
+    codel: CodelConfig,
     /// Flows that have just begun to wait come before those that waited.
     new: VecDeque<usize>,
     old: VecDeque<usize>,
@@ -86,7 +87,7 @@ impl<P: Packet, S: BuildHasher> Queue<P, S> {
             |_| Flow { packets: VecDeque::new(), bytes: 0, credit: 0, codel: Codel::new(codel), is_listed: false };
         let flows = (0..FLOWS).map(flow).collect();
         let (new, old) = (VecDeque::new(), VecDeque::new());
-        Self { flows, hasher, new, old, bytes: 0, quantum: mtu as isize, fates: Fates::default() }
+        Self { flows, hasher, codel, new, old, bytes: 0, quantum: mtu as isize, fates: Fates::default() }
     }
 
     /// Adds a packet. If the queue is full, the longest flow loses its oldest packet.
@@ -110,8 +111,10 @@ impl<P: Packet, S: BuildHasher> Queue<P, S> {
         }
     }
 
-    /// Removes and returns the next packet.
-    pub fn pop(&mut self, now: Time) -> Option<P> {
+    /// Removes and returns the next packet. `rtt` is the round trip of the path to the peer.
+    pub fn pop(&mut self, now: Time, rtt: Duration) -> Option<P> {
+        let packet_bytes = self.codel.packet_bytes;
+        self.codel = CodelConfig { packet_bytes, ..CodelConfig::of_round_trip(rtt) };
         loop {
             let is_new = !self.new.is_empty();
             let index = *if is_new { self.new.front() } else { self.old.front() }?;
@@ -168,6 +171,7 @@ impl<P: Packet, S: BuildHasher> Queue<P, S> {
             };
             let (flow, waited) = (&mut self.flows[index], now.since(came));
             let head = Head { waited, left_bytes: flow.bytes as u64, supports_marks: packet.supports_marks() };
+            flow.codel.configure(self.codel);
             match flow.codel.judge(now, head) {
                 _ if waited > MOST_WAIT => self.fates.late += 1,
                 Verdict::Pass => return Some(packet),
@@ -197,6 +201,8 @@ mod tests {
     use std::hash::DefaultHasher;
 
     use super::*;
+
+    const RTT: Duration = Duration::from_millis(20);
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -249,10 +255,10 @@ mod tests {
             queue.push(udp(1, n, 1_400), now);
         }
         // A flow with one packet passes the long one.
-        assert_eq!(queue.pop(now).unwrap(), udp(1, 0, 1_400));
+        assert_eq!(queue.pop(now, RTT).unwrap(), udp(1, 0, 1_400));
         queue.push(udp(two, 0, 100), now);
-        assert_eq!(queue.pop(now).unwrap(), udp(two, 0, 100));
-        let rest: Vec<_> = std::iter::from_fn(|| queue.pop(now)).collect();
+        assert_eq!(queue.pop(now, RTT).unwrap(), udp(two, 0, 100));
+        let rest: Vec<_> = std::iter::from_fn(|| queue.pop(now, RTT)).collect();
         assert!(rest.iter().zip(1..).all(|(packet, n)| *packet == udp(1, n, 1_400)));
         assert!(rest.len() == 99 && queue.is_empty() && queue.fates() == Fates::default());
     }
@@ -265,7 +271,7 @@ mod tests {
             queue.push(udp(1, n, 1_400), now);
             (0..2).for_each(|m| queue.push(udp(two, 2 * n + m, 700), now));
         }
-        let first: usize = (0..300).filter_map(|_| queue.pop(now)).filter(|packet| packet.bytes == 1_400).count();
+        let first: usize = (0..300).filter_map(|_| queue.pop(now, RTT)).filter(|packet| packet.bytes == 1_400).count();
         assert!((98..=102).contains(&first), "{first} long packets of 300, so as many bytes of both");
     }
 
@@ -278,7 +284,7 @@ mod tests {
             queue.push(udp(1, n, 1_400), now);
         }
         assert!((50..=51).contains(&queue.fates().overflow), "{:?}", queue.fates());
-        let left: Vec<_> = std::iter::from_fn(|| queue.pop(now)).collect();
+        let left: Vec<_> = std::iter::from_fn(|| queue.pop(now, RTT)).collect();
         assert!(left.iter().any(|packet| packet.bytes == 100) && queue.bytes == 0);
     }
 
@@ -288,8 +294,8 @@ mod tests {
         (0..10).for_each(|n| queue.push(udp(1, n, 500), now));
         let later = now + MOST_WAIT + MS;
         queue.push(udp(1, 10, 500), later);
-        assert_eq!(queue.pop(later).unwrap(), udp(1, 10, 500));
-        assert!(queue.pop(later).is_none() && queue.fates().late == 10);
+        assert_eq!(queue.pop(later, RTT).unwrap(), udp(1, 10, 500));
+        assert!(queue.pop(later, RTT).is_none() && queue.fates().late == 10);
     }
 
     /// A sender of twice the rate for two seconds, whose packets can be marked or not.
@@ -302,7 +308,7 @@ mod tests {
                 for m in 0..2 {
                     queue.push(Numbered { supports_marks: ecn, ..udp(1, (2 * n + m) as u16, 1_000) }, now);
                 }
-                let packet = queue.pop(now).unwrap();
+                let packet = queue.pop(now, RTT).unwrap();
                 (marked, left) = (marked + u64::from(packet.is_marked), left + 1);
             }
             let fates = queue.fates();

@@ -18,7 +18,7 @@ use tidewire_proto::Time;
 use tidewire_proto::connection::{Connection, Event, LaneId, Outgoing};
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
 use tidewire_proto::stats::Stats;
-use tidewire_proto::tunnel::{self, DEFAULT_MTU, Lifetime, Queue};
+use tidewire_proto::tunnel::{self, DEFAULT_MTU, Queue, RoundTrip};
 
 use super::agent::{Cargo, Sent};
 use super::plan::TunnelPlan;
@@ -132,7 +132,7 @@ struct Courier {
 struct Side {
     queue: Queue<Inner, BuildHasherDefault<Numbered>>,
     connection: Option<(ConnectionHandle, LaneId)>,
-    lifetime: Lifetime,
+    rtt: RoundTrip,
     last_stats: Option<Stats>,
     /// Packets of flows, and of these the ones that were too long.
     offered: u64,
@@ -146,7 +146,7 @@ impl Courier {
         let side = |_| Side {
             queue: Queue::new(MTU, BuildHasherDefault::default()),
             connection: None,
-            lifetime: Lifetime::new(Time::ZERO, core::time::Duration::ZERO),
+            rtt: RoundTrip::new(Time::ZERO, core::time::Duration::ZERO),
             last_stats: None,
             offered: 0,
             too_long: 0,
@@ -178,7 +178,7 @@ impl Courier {
                 Ok(lane) => {
                     let side = &mut self.sides[end as usize];
                     side.connection = Some((handle, lane));
-                    side.lifetime = Lifetime::new(now, connection.rtt());
+                    side.rtt = RoundTrip::new(now, connection.rtt());
                 }
                 Err(error) => self.error(format!("no lane at {end:?}: {error}")),
             },
@@ -207,11 +207,11 @@ impl Courier {
         let side = &mut self.sides[end as usize];
         let Some((handle, lane)) = side.connection.filter(|_| !side.queue.is_empty()) else { return };
         let Some(connection) = endpoint.connection_mut(handle) else { return };
-        let (rtt, seed) = (connection.rtt(), self.seed);
+        let (rtt, seed) = (side.rtt.at(now, || connection.rtt()), self.seed);
         let filled = connection.fill_lane(now, lane, MTU, || {
-            let inner = side.queue.pop(now)?;
-            let lifetime = side.lifetime.at(now, || rtt);
-            Some(Outgoing { data: inner.to_bytes(seed), lifetime, delivery: inner.delivery() })
+            let inner = side.queue.pop(now, rtt)?;
+            let delivery = inner.delivery();
+            Some(Outgoing { data: inner.to_bytes(seed), lifetime: tunnel::lifetime(rtt, delivery), delivery })
         });
         if let Err(error) = filled {
             self.error(format!("no message at {end:?}: {error}"));
