@@ -88,6 +88,10 @@ fn run_network(args: &Args, mut plan: Plan, console: &Console) -> Result<(), Fai
         let text = format!("flow {}: the simulator has no BBR: write newreno or cubic, or use `lab run`", flow.name);
         return Err(Failure::message(Exit::Usage, text));
     }
+    if let Some(tunnel) = plan.tunnels.first() {
+        let text = format!("tunnel {}: the simulator has no tunnels: use `lab run`", tunnel.name);
+        return Err(Failure::message(Exit::Usage, text));
+    }
     for flow in &mut plan.flows {
         if let Carrier::Ours { ends, .. } = &mut flow.carrier {
             let [near, far] = &mut **ends;

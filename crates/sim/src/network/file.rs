@@ -1,7 +1,9 @@
-//! Scenario files of networks: nodes, links and flows as TOML. `docs/networks.md` describes the format.
+//! Scenario files of networks: nodes, links, tunnels and flows as TOML. `docs/networks.md` has the format.
 //!
 //! [`read`] takes both forms, that of two ends ([`crate::scenario`]) and this one. Every refusal names file,
 //! line and key, and says what to write. Invariant: a plan that is returned can be run.
+
+mod tunnel;
 
 use core::time::Duration;
 use std::path::Path;
@@ -52,13 +54,13 @@ fn is_network(text: &str) -> bool {
 }
 
 /// The top-level keys of a network.
-const TOP: [&str; 6] = ["seed", "time", "sample", "node", "link", "flow"];
+const TOP: [&str; 7] = ["seed", "time", "sample", "node", "link", "tunnel", "flow"];
 /// Keys of a node.
 const NODE_KEYS: [&str; 2] = ["name", "role"];
 /// Keys of a link beside its settings.
 const LINK_KEYS: [&str; 5] = ["name", "from", "to", "forward", "back"];
 /// Keys of a flow beside those of its content.
-const FLOW_KEYS: [&str; 5] = ["name", "kind", "from", "to", "ecn"];
+const FLOW_KEYS: [&str; 6] = ["name", "kind", "from", "to", "through", "ecn"];
 /// Keys of the content of a flow.
 const CONTENT_KEYS: [&str; 10] =
     ["bytes", "rate", "record", "reads", "deaf", "start", "video", "pace", "startup", "resume"];
@@ -92,6 +94,10 @@ impl Plan {
         for (section, name) in reader.list(table, "link")? {
             let joint = reader.link(name, section, seed, &plan.topology)?;
             plan.topology.links.push(joint);
+        }
+        for (section, name) in reader.list(table, "tunnel")? {
+            let tunnel = reader.tunnel(name, section, &plan)?;
+            plan.tunnels.push(tunnel);
         }
         plan.time = reader.time(table, "time")?;
         plan.sample = reader.time(table, "sample")?.unwrap_or(plan.sample);
@@ -264,8 +270,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn flow_between(&self, name: &str, section: Section<'_, 'a>, plan: &Plan) -> Result<FlowPlan, ScenarioError> {
-        let topology = &plan.topology;
+    /// The nodes that a section names, which have a way between them.
+    fn joined(&self, section: Section<'_, 'a>, name: &str, topology: &Topology) -> Result<[usize; 2], ScenarioError> {
         let nodes = [self.node_of(section, name, "from", topology)?, self.node_of(section, name, "to", topology)?];
         self.different(section, name, nodes)?;
         let [from, to] = nodes;
@@ -275,6 +281,11 @@ impl<'a> Reader<'a> {
                 format!("there is no way from {a} to {b}: add a link, or write role = \"router\" for a node between");
             return Err(self.refused(section, &format!("{name}.to"), text));
         }
+        Ok(nodes)
+    }
+
+    fn flow_between(&self, name: &str, section: Section<'_, 'a>, plan: &Plan) -> Result<FlowPlan, ScenarioError> {
+        let nodes = self.joined(section, name, &plan.topology)?;
         let table = self.table(name, section)?;
         let kind = match table.get("kind") {
             None => KINDS[0],
@@ -296,9 +307,10 @@ impl<'a> Reader<'a> {
                 self.fresh(own, "flow.name", plan.flows.iter().map(|flow| flow.name.as_str()))?
             }
         };
-        let start = stream.start;
+        let through = self.through(name, section, plan, (nodes, kind))?;
+        let ([from, to], start) = (nodes, stream.start);
         let carrier = self.carrier(name, section, kind, stream)?;
-        Ok(FlowPlan { name: own, from, to, start, carrier })
+        Ok(FlowPlan { name: own, from, to, through, start, carrier })
     }
 
     /// The content of a flow as a stream, and whether it has an end.
@@ -359,7 +371,7 @@ impl<'a> Reader<'a> {
         let table = self.table(name, section)?;
         let control = match kind {
             "tidewire" => {
-                let config = self.ours(name, section)?;
+                let config = self.ours(name, section, &[&FLOW_KEYS[..], &CONTENT_KEYS].concat())?;
                 return Ok(Carrier::Ours { ends: Box::new([config.clone(), config]), streams: vec![stream] });
             }
             "udp" => return Ok(Carrier::Datagrams { content: content_of(&stream, true) }),
@@ -377,13 +389,12 @@ impl<'a> Reader<'a> {
         Ok(Carrier::Tcp { control, marks, content: content_of(&stream, false) })
     }
 
-    /// The settings of both ends of a connection of ours.
-    fn ours(&self, name: &str, section: Section<'_, 'a>) -> Result<Config, ScenarioError> {
+    /// The settings of both ends of a connection of ours: all keys of the section, except those in `but`.
+    fn ours(&self, name: &str, section: Section<'_, 'a>, but: &[&str]) -> Result<Config, ScenarioError> {
         let table = self.table(name, section)?;
         let mut config = Config::builder();
         for of_profile in [true, false] {
-            let but = [&FLOW_KEYS[..], &CONTENT_KEYS].concat();
-            self.texts(name, table, &but, |key, text| {
+            self.texts(name, table, but, |key, text| {
                 if (key == "profile") == of_profile { set_end(&mut config, key, text) } else { Ok(()) }
             })?;
         }

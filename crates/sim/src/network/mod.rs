@@ -36,7 +36,7 @@ use crate::pair::{BEGINNING, End};
 use crate::series::Series;
 
 pub use file::{Described, read};
-pub use plan::{Carrier, Content, Control, FlowPlan, Plan};
+pub use plan::{Carrier, Content, Control, FlowPlan, Plan, TunnelPlan};
 pub use report::{FlowReport, LinkReport, LinkSample, Report, jitter, watched};
 
 /// Maximum number of steps at one time. More mean that two ends answer each other without end over links
@@ -60,8 +60,9 @@ impl Network {
     /// Starts a plan. Nothing has arrived yet.
     ///
     /// # Panics
-    /// Panics if the plan has a flow that the simulator lacks; see [`Plan::not_simulated`].
+    /// Panics if the plan has a flow that the simulator lacks (see [`Plan::not_simulated`]), or a tunnel.
     pub fn new(plan: &Plan) -> Self {
+        assert!(plan.tunnels.is_empty(), "the simulator has no tunnels");
         let routes = plan.topology.routes();
         let agent =
             |(index, flow)| agent::start(plan, index, flow, plan.topology.round_trip(&routes, flow.from, flow.to));

@@ -25,8 +25,25 @@ pub struct Plan {
     pub sample: Duration,
     /// Nodes and links.
     pub topology: Topology,
+    /// The tunnels.
+    pub tunnels: Vec<TunnelPlan>,
     /// The flows.
     pub flows: Vec<FlowPlan>,
+}
+
+/// A tunnel between two nodes. Flows through it see one link between its ends.
+#[derive(Clone, Debug)]
+pub struct TunnelPlan {
+    /// Its name.
+    pub name: String,
+    /// Number of the node that connects.
+    pub from: usize,
+    /// Number of the node that listens.
+    pub to: usize,
+    /// The settings of both ends.
+    pub config: Box<Config>,
+    /// The same settings as the file has them: pairs of a key and its text.
+    pub settings: Vec<(String, String)>,
 }
 
 /// One flow between two nodes.
@@ -38,6 +55,8 @@ pub struct FlowPlan {
     pub from: usize,
     /// Number of the node that receives.
     pub to: usize,
+    /// Number of the tunnel that carries its packets. Its ends are those of the flow, in either order.
+    pub through: Option<usize>,
     /// When it starts. Streams of ours have their own start, after the connection was made.
     pub start: Duration,
     /// What carries it.
@@ -117,7 +136,7 @@ pub(super) const DEFAULT_SAMPLE: Duration = Duration::from_millis(100);
 impl Plan {
     /// A plan without flows.
     pub fn new(seed: u64, topology: Topology) -> Self {
-        Self { seed, time: None, sample: DEFAULT_SAMPLE, topology, flows: Vec::new() }
+        Self { seed, time: None, sample: DEFAULT_SAMPLE, topology, tunnels: Vec::new(), flows: Vec::new() }
     }
 
     /// When the run ends at the latest.
@@ -153,7 +172,7 @@ impl From<&Scenario> for Plan {
         let topology = Topology { nodes: vec![node("near"), node("far")], links: vec![link] };
         let ends = [scenario.near.clone(), scenario.far.clone()];
         let carrier = Carrier::Ours { ends: Box::new(ends), streams: scenario.flows.clone() };
-        let flow = FlowPlan { name: "1".to_owned(), from: 0, to: 1, start: Duration::ZERO, carrier };
+        let flow = FlowPlan { name: "1".to_owned(), from: 0, to: 1, through: None, start: Duration::ZERO, carrier };
         Self { flows: vec![flow], ..Self::new(scenario.seed, topology) }
     }
 }

@@ -267,7 +267,7 @@ fn refusals_name_the_line_and_say_what_to_write() {
         ("[[link]]\nfrom = \"a\"", "net.toml:2: link.from: there is no node \"a\""),
         (
             "[[node]]\nname = \"a\"\n[far]",
-            "net.toml:3: far: no such key (allowed: seed, time, sample, node, link, flow)",
+            "net.toml:3: far: no such key (allowed: seed, time, sample, node, link, tunnel, flow)",
         ),
         ("node = \"a\"", "net.toml:1: node: a network has a list of these: write [[node]] for each"),
         ("time = \"0s\"\n[[node]]\nname = \"a\"", "net.toml:1: time: this takes no time"),
@@ -288,6 +288,86 @@ fn refusals_name_the_line_and_say_what_to_write() {
     assert!(apart.contains("there is no way from a to b: add a link, or write role = \"router\""), "{apart}");
     let ends = Scenario::parse(&base, Path::new("net.toml")).unwrap_err().to_string();
     assert!(ends.contains("this file describes a network"), "{ends}");
+}
+
+#[test]
+fn a_tunnel_has_the_settings_of_a_flow_and_carries_flows_between_its_ends() {
+    let tunnels = r#"
+        [[tunnel]]
+        from = "a"
+        to = "s"
+        [[tunnel]]
+        name = "t"
+        latency = "80ms"
+        deliver = "95%"
+        profile = "arq"
+        from = "b"
+        to = "a"
+        [[flow]]
+        kind = "cubic"
+        through = "t"
+        from = "a"
+        to = "b"
+        [[flow]]
+        kind = "udp"
+        rate = "1mbit"
+        from = "b"
+        to = "a"
+        through = "t"
+        [[flow]]
+        kind = "udp"
+        rate = "1mbit"
+        from = "b"
+        to = "a"
+    "#;
+    let plan = with_flows("rate = \"10mbit\"", "time = \"1s\"", tunnels);
+    let [first, second] = &plan.tunnels[..] else { panic!("{:?}", plan.tunnels) };
+    assert_eq!((first.name.as_str(), first.from, first.to, first.settings.len()), ("1", 0, 2, 0));
+    assert_eq!((second.name.as_str(), second.from, second.to), ("t", 3, 0));
+    let keys: Vec<_> = second.settings.iter().map(|(key, text)| (key.as_str(), text.as_str())).collect();
+    assert!(keys.len() == 3 && keys.contains(&("deliver", "95%")) && keys.contains(&("profile", "arq")), "{keys:?}");
+    assert_eq!(second.config.latency(), Some(Duration::from_millis(80)));
+    assert_ne!(second.config.profile(), first.config.profile(), "the profile comes first, wherever it stands");
+    assert_eq!(plan.flows.iter().map(|flow| flow.through).collect::<Vec<_>>(), [Some(1), Some(1), None]);
+}
+
+#[test]
+fn refusals_of_tunnels_name_the_line_and_say_what_to_write() {
+    let tunnel = |name: &str, to: &str| format!("[[tunnel]]\nname = \"{name}\"\nfrom = \"a\"\nto = \"{to}\"\n");
+    let base = format!("{}{}", line("rate = \"10mbit\"", "time = \"1s\""), tunnel("t", "b"));
+    let lines = base.lines().count();
+    let refused = |text: &str, at: usize, says: &str| {
+        let message = Plan::parse(&format!("{base}{text}"), Path::new("net.toml")).unwrap_err().to_string();
+        let begins = format!("net.toml:{}: {says}", lines + at);
+        assert!(message.starts_with(&begins), "{message}\nis not\n{begins}");
+    };
+    refused(&tunnel("t", "s"), 2, "tunnel.name: there is another \"t\": choose a name of its own");
+    refused(&tunnel("t.1", "s"), 2, "tunnel.name: \"t.1\" is no name: write 1 to 16 letters, digits and -");
+    refused(&tunnel("u", "c"), 4, "tunnel.to: there is no node \"c\"; did you mean \"a\"?");
+    refused(&tunnel("u", "a"), 1, "tunnel.to: name two different nodes");
+    refused("[[tunnel]]\nfrom = \"a\"", 1, "tunnel.to: this key is missing: write to = \"a\", the name of a node");
+    refused(&format!("{}rate = \"1mbit\"", tunnel("u", "s")), 5, "tunnel.rate: no such key");
+    refused(&format!("{}latency = \"80\"", tunnel("u", "s")), 5, "tunnel.latency: \"80\" has no unit");
+    refused(&format!("{}deliver = \"90%\"", tunnel("u", "s")), 5, "tunnel.deliver: this is the share that keeps");
+    let flow = |kind: &str, to: &str, through: &str| {
+        format!("[[flow]]\nkind = \"{kind}\"\nfrom = \"a\"\nto = \"{to}\"\nthrough = \"{through}\"\n")
+    };
+    refused(&flow("cubic", "b", "s"), 5, "flow.through: there is no tunnel \"s\"");
+    refused(&flow("tidewire", "b", "t"), 5, "flow.through: a connection of ours does not go through a tunnel: write");
+    refused(
+        &flow("cubic", "s", "t"),
+        5,
+        "flow.through: the ends of this tunnel are \"a\" and \"b\": write these as from and to of the flow",
+    );
+    let alone = format!("{}{}", line("rate = \"10mbit\"", "time = \"1s\""), flow("udp", "b", "t"));
+    let message = Plan::parse(&alone.replace("udp", "cubic"), Path::new("net.toml")).unwrap_err().to_string();
+    assert!(
+        message.ends_with("flow.through: there is no tunnel \"t\": write a [[tunnel]] with this name"),
+        "{message}"
+    );
+    let hosts = base.replace("router", "host");
+    let message = Plan::parse(&hosts, Path::new("net.toml")).unwrap_err().to_string();
+    assert!(message.contains("tunnel.to: there is no way from a to b: add a link"), "{message}");
 }
 
 #[test]
