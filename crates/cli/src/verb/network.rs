@@ -1,15 +1,16 @@
-//! What `sim` and `lab run` print about a network: a line for each flow and each direction of a link, or the
-//! events of `--json`.
+//! What `sim` and `lab run` print about a network: a line for each flow, each end of a tunnel and each
+//! direction of a link, or the events of `--json`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
-use tidewire_lab::distribution::Distribution;
+use tidewire_lab::distribution::{Distribution, milliseconds};
 use tidewire_proto::Time;
 use tidewire_proto::stats::DelayHistogram;
-use tidewire_sim::network::{FlowReport, LinkReport, LinkSample, Report};
+use tidewire_sim::network::{DROPS, FlowReport, LinkReport, LinkSample, Report, TunnelEnd, TunnelReport};
 
 use super::lab::{LinkCounts, counts};
 use super::sim::{playback, video_rows};
@@ -53,6 +54,17 @@ enum Event<'a> {
         /// bytes.
         window: Vec<[f64; 2]>,
     },
+    /// What one tunnel of a network did.
+    NetworkTunnel {
+        /// Its name.
+        name: &'a str,
+        /// The node that connected.
+        from: &'a str,
+        /// The node that listened.
+        to: &'a str,
+        /// The end at `from`, and the end at `to`.
+        ends: [EndOfTunnel; 2],
+    },
     /// What one link of a network did.
     NetworkLink {
         /// Its name.
@@ -68,6 +80,33 @@ enum Event<'a> {
     },
 }
 
+/// What one end of a tunnel did with packets.
+#[derive(Serialize)]
+struct EndOfTunnel {
+    /// Smoothed round trip in milliseconds.
+    rtt_ms: Option<f64>,
+    /// Share of its datagrams that were lost lately.
+    loss: Option<f64>,
+    /// Datagrams with source symbols.
+    source: u64,
+    /// Datagrams with repairs sent before a loss was known.
+    repair: u64,
+    /// Datagrams sent because of a reported loss.
+    feedback_repair: u64,
+    /// Packets given to the transport.
+    sent_packets: u64,
+    /// Their bytes.
+    sent_bytes: u64,
+    /// Packets that came from the other end.
+    received_packets: u64,
+    /// Their bytes.
+    received_bytes: u64,
+    /// Packets that its queue marked.
+    marked: u64,
+    /// Packets that it dropped, by reason.
+    dropped: BTreeMap<&'static str, u64>,
+}
+
 /// Prints a report, and draws it into the file `svg`. Fails if a flow had a wrong byte, or did not arrive
 /// whole.
 ///
@@ -80,6 +119,7 @@ pub(in crate::verb) fn conclude(report: &Report, console: &Console, svg: Option<
         })?;
     }
     report.flows.iter().for_each(|flow| console.event(&event_of_flow(flow)));
+    report.tunnels.iter().for_each(|tunnel| console.event(&event_of_tunnel(tunnel)));
     report.links.iter().for_each(|link| console.event(&event_of_link(link)));
     let seen = report.flows.iter().zip(1..).filter_map(|(flow, number)| Some((number, flow.watched.clone()?)));
     let videos: Vec<_> = seen.collect();
@@ -123,6 +163,24 @@ fn event_of_flow(flow: &FlowReport) -> Event<'_> {
         damaged: flow.damaged,
         window: flow.window.iter().map(|&(at, window)| [seconds(at), window]).collect(),
     }
+}
+
+fn event_of_tunnel(tunnel: &TunnelReport) -> Event<'_> {
+    let end = |end: &TunnelEnd| EndOfTunnel {
+        rtt_ms: end.rtt.map(milliseconds),
+        loss: end.loss,
+        source: end.source,
+        repair: end.repair,
+        feedback_repair: end.feedback_repair,
+        sent_packets: end.sent[0],
+        sent_bytes: end.sent[1],
+        received_packets: end.received[0],
+        received_bytes: end.received[1],
+        marked: end.marked,
+        dropped: DROPS.into_iter().zip(end.dropped).collect(),
+    };
+    let ends = tunnel.ends.each_ref().map(end);
+    Event::NetworkTunnel { name: &tunnel.name, from: &tunnel.from, to: &tunnel.to, ends }
 }
 
 fn event_of_link(link: &LinkReport) -> Event<'_> {
@@ -192,6 +250,7 @@ fn table(report: &Report) -> String {
             flow.repeated
         );
     }
+    out += &table_of_tunnels(&report.tunnels);
     let _ = writeln!(
         out,
         "{:<20} {:>9} {:>9} {:>7} {:>8} {:>7} {:>7} {:>9} {:>9}",
@@ -212,6 +271,40 @@ fn table(report: &Report) -> String {
                 stats.attempts_repeated(),
                 wait(stats.mean_queueing()),
                 wait(stats.max_queueing())
+            );
+        }
+    }
+    out
+}
+
+/// A line for each end of each tunnel; nothing without tunnels.
+fn table_of_tunnels(tunnels: &[TunnelReport]) -> String {
+    let mut out = String::new();
+    if !tunnels.is_empty() {
+        let _ = writeln!(
+            out,
+            "{:<20} {:>8} {:>7} {:>9} {:>9} {:>7} {:>9} {:>9} {:>7}  dropped",
+            "tunnel", "RTT ms", "loss", "source", "repair", "asked", "sent", "received", "marked"
+        );
+    }
+    for tunnel in tunnels {
+        for (end, node) in tunnel.ends.iter().zip([&tunnel.from, &tunnel.to]) {
+            let known = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.1}"));
+            let dropped = DROPS.iter().zip(end.dropped).filter(|(_, count)| *count > 0);
+            let dropped: Vec<_> = dropped.map(|(reason, count)| format!("{count} {reason}")).collect();
+            let _ = writeln!(
+                out,
+                "{:<20} {:>8} {:>7} {:>9} {:>9} {:>7} {:>9} {:>9} {:>7}  {}",
+                format!("{} at {node}", tunnel.name),
+                known(end.rtt.map(milliseconds)),
+                known(end.loss.map(|loss| 100.0 * loss)) + " %",
+                end.source,
+                end.repair,
+                end.feedback_repair,
+                end.sent[0],
+                end.received[0],
+                end.marked,
+                if dropped.is_empty() { "-".to_owned() } else { dropped.join(", ") }
             );
         }
     }

@@ -37,7 +37,7 @@ use crate::series::Series;
 
 pub use file::{Described, read};
 pub use plan::{Carrier, Content, Control, FlowPlan, Plan, TunnelPlan};
-pub use report::{FlowReport, LinkReport, LinkSample, Report, jitter, watched};
+pub use report::{DROPS, FlowReport, LinkReport, LinkSample, Report, TunnelEnd, TunnelReport, jitter, watched};
 
 /// Maximum number of steps at one time. More mean that two ends answer each other without end over links
 /// without delay.
@@ -170,6 +170,7 @@ impl Network {
         Report {
             links: links.collect(),
             flows,
+            tunnels: Vec::new(),
             seconds: now.since(Time::ZERO).as_secs_f64(),
             fingerprint: self.fingerprint,
         }

@@ -1,4 +1,4 @@
-//! What came out of a network: its flows, and its links over time.
+//! What came out of a network: its flows, its tunnels, and its links over time.
 
 use core::time::Duration;
 
@@ -13,6 +13,8 @@ use crate::video::{Playback, Watched};
 pub struct Report {
     /// The flows in the order of the plan.
     pub flows: Vec<FlowReport>,
+    /// The tunnels in the order of the plan.
+    pub tunnels: Vec<TunnelReport>,
     /// The links in the order of the topology.
     pub links: Vec<LinkReport>,
     /// Virtual time of the whole run.
@@ -93,6 +95,45 @@ impl Latencies {
 pub fn jitter(last: Duration, latency: Duration) -> Duration {
     last.abs_diff(latency)
 }
+
+/// The result of a tunnel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TunnelReport {
+    /// Its name.
+    pub name: String,
+    /// The node that connected.
+    pub from: String,
+    /// The node that listened.
+    pub to: String,
+    /// The end at `from`, and the end at `to`.
+    pub ends: [TunnelEnd; 2],
+}
+
+/// What one end of a tunnel did with packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TunnelEnd {
+    /// Smoothed round trip of its connection at the end of the run; `None` if there was no connection.
+    pub rtt: Option<Duration>,
+    /// Share of its datagrams that were lost lately; `None` if there was no connection.
+    pub loss: Option<f64>,
+    /// Datagrams with source symbols.
+    pub source: u64,
+    /// Datagrams with repair symbols that were sent before a loss was known.
+    pub repair: u64,
+    /// Datagrams sent because of a reported loss.
+    pub feedback_repair: u64,
+    /// Packets that it gave to the transport, and their bytes.
+    pub sent: [u64; 2],
+    /// Packets that came from the other end, and their bytes.
+    pub received: [u64; 2],
+    /// Packets that its queue marked.
+    pub marked: u64,
+    /// Packets that it dropped, in the order of [`DROPS`].
+    pub dropped: [u64; DROPS.len()],
+}
+
+/// Why an end of a tunnel drops packets. `docs/tunnel.md` says what each means.
+pub const DROPS: [&str; 8] = ["malformed", "no_peer", "spoofed", "too_long", "refused", "late", "overflow", "expired"];
 
 /// The result of a link.
 #[derive(Clone, Debug)]
