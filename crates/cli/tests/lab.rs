@@ -317,6 +317,48 @@ fn kernels_and_ours_share_a_network() {
     assert!(middle["forward"]["lost"].as_u64() > Some(0) && middle["forward_queue"].as_array().unwrap().len() > 20);
 }
 
+/// Flows of the kernel through a tunnel across a router, beside one outside of it: their packets are in the
+/// tunnel, and the two ends say what they did.
+#[test]
+fn flows_of_the_kernel_cross_a_tunnel() {
+    if !has_lab() {
+        return;
+    }
+    let flow = |kind: &str, from: &str, to: &str, rest: &str| {
+        format!("[[flow]]\nkind = \"{kind}\"\nfrom = \"{from}\"\nto = \"{to}\"\n{rest}\n")
+    };
+    let text = [
+        "time = \"4s\"\n[[node]]\nname = \"a\"\n[[node]]\nname = \"r\"\nrole = \"router\"\n[[node]]\nname = \"b\"\n",
+        "[[link]]\nfrom = \"a\"\nto = \"r\"\nrate = \"20mbit\"\ndelay = \"5ms\"\nloss = \"5%\"\n",
+        "[[link]]\nfrom = \"r\"\nto = \"b\"\ndelay = \"5ms\"\n",
+        "[[tunnel]]\nname = \"t\"\nfrom = \"a\"\nto = \"b\"\nmax_overhead = \"30%\"\n",
+        &flow("cubic", "a", "b", "through = \"t\""),
+        &flow("udp", "b", "a", "through = \"t\"\nrate = \"1mbit\""),
+        &flow("newreno", "a", "b", "bytes = \"20kB\""),
+    ]
+    .concat();
+    let file = scenario(&text);
+    let output = tidewire(&["lab", "run", "--json", file.path.to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = schema::lines(&output.stdout);
+    let number = |value: &serde_json::Value| value.as_u64().unwrap_or_else(|| panic!("{value} is no number"));
+    let bytes: Vec<_> = lines[..3].iter().map(|line| number(&line["bytes"])).collect();
+    assert!(bytes[0] > 500_000 && bytes[1] > 200_000 && bytes[2] == 20_000, "{bytes:?}");
+    let tunnel = &lines[3];
+    assert_eq!([&tunnel["event"], &tunnel["name"], &tunnel["from"], &tunnel["to"]], ["network_tunnel", "t", "a", "b"]);
+    let [near, far] = [0, 1].map(|end| tunnel["ends"][end].clone());
+    println!("{near}\n{far}");
+    // What the applications read crossed the tunnel with its headers.
+    assert!(number(&far["received_bytes"]) > bytes[0] && number(&near["received_bytes"]) > bytes[1], "{tunnel}");
+    assert!(number(&near["sent_packets"]) > bytes[0] / 1_420 && number(&near["repair"]) > 0, "{tunnel}");
+    for end in [&near, &far] {
+        assert!(end["rtt_ms"].as_f64() >= Some(20.0) && end["loss"].is_number(), "{tunnel}");
+        for reason in ["malformed", "no_peer", "spoofed", "too_long", "refused"] {
+            assert_eq!(end["dropped"][reason], 0, "{reason}: {tunnel}");
+        }
+    }
+}
+
 /// The nodes of a network reach each other across kernels that forward, in both directions.
 #[test]
 fn the_nodes_of_a_network_reach_each_other() {

@@ -1,15 +1,16 @@
-//! What `sim` and `lab run` print about a network: a line for each flow and each direction of tunnels and
-//! links, or the events of `--json`.
+//! What `sim` and `lab run` print about a network: a line for each flow, each end of a tunnel and each
+//! direction of a link, or the events of `--json`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
-use tidewire_lab::distribution::Distribution;
+use tidewire_lab::distribution::{Distribution, milliseconds};
 use tidewire_proto::Time;
 use tidewire_proto::stats::DelayHistogram;
-use tidewire_sim::network::{FlowReport, LinkReport, LinkSample, Report, TunnelCounts, TunnelReport};
+use tidewire_sim::network::{DROPS, FlowReport, LinkReport, LinkSample, Report, TunnelEnd, TunnelReport};
 
 use super::lab::{LinkCounts, counts};
 use super::sim::{playback, video_rows};
@@ -20,6 +21,7 @@ use crate::report::{Console, Delay, rate};
 /// The events of a network.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[expect(clippy::enum_variant_names, reason = "the names are those of the events")]
 enum Event<'a> {
     /// What one flow of a network had.
     NetworkFlow {
@@ -57,14 +59,12 @@ enum Event<'a> {
     NetworkTunnel {
         /// Its name.
         name: &'a str,
-        /// The node that connects.
+        /// The node that connected.
         from: &'a str,
-        /// The node that listens.
+        /// The node that listened.
         to: &'a str,
-        /// Packets from its first to its second node.
-        forward: TunnelWay,
-        /// Packets from its second to its first node.
-        back: TunnelWay,
+        /// The end at `from`, and the end at `to`.
+        ends: [EndOfTunnel; 2],
     },
     /// What one link of a network did.
     NetworkLink {
@@ -81,39 +81,31 @@ enum Event<'a> {
     },
 }
 
-/// Packets of flows in one direction of a tunnel, and what the connection that carries them sent.
+/// What one end of a tunnel did with packets.
 #[derive(Serialize)]
-struct TunnelWay {
-    /// Packets that flows sent.
-    offered: u64,
-    /// Longer than the tunnel takes.
-    too_long: u64,
-    /// Dropped because they waited too long for the path (CoDel).
-    late: u64,
-    /// Dropped because the queue was full.
-    overflow: u64,
-    /// Marked instead of dropped.
-    marked: u64,
-    /// In the queue at the end.
-    waiting: u64,
-    /// Given to the transport.
-    sent: u64,
-    /// Arrived at the other end.
-    arrived: u64,
-    /// Given up because their lifetime ended. Some have arrived.
-    expired: u64,
-    /// Packets of the connection with a new source symbol.
+struct EndOfTunnel {
+    /// Smoothed round trip in milliseconds.
+    rtt_ms: Option<f64>,
+    /// Share of its datagrams that were lost lately.
+    loss: Option<f64>,
+    /// Datagrams with source symbols.
     source: u64,
-    /// Packets of the connection with a repair or a retransmission.
-    repairs: u64,
-}
-
-impl From<&TunnelCounts> for TunnelWay {
-    fn from(counts: &TunnelCounts) -> Self {
-        let &TunnelCounts { offered, too_long, late, overflow, marked, waiting, sent, .. } = counts;
-        let &TunnelCounts { arrived, expired, source, repairs, .. } = counts;
-        Self { offered, too_long, late, overflow, marked, waiting, sent, arrived, expired, source, repairs }
-    }
+    /// Datagrams with repairs sent before a loss was known.
+    repair: u64,
+    /// Datagrams sent because of a reported loss.
+    feedback_repair: u64,
+    /// Packets given to the transport.
+    sent_packets: u64,
+    /// Their bytes.
+    sent_bytes: u64,
+    /// Packets that came from the other end.
+    received_packets: u64,
+    /// Their bytes.
+    received_bytes: u64,
+    /// Packets that its queue marked.
+    marked: u64,
+    /// Packets that it dropped, by reason.
+    dropped: BTreeMap<&'static str, u64>,
 }
 
 /// Prints a report, and draws it into the file `svg`. Fails if a flow had a wrong byte, or did not arrive
@@ -176,8 +168,21 @@ fn event_of_flow(flow: &FlowReport) -> Event<'_> {
 }
 
 fn event_of_tunnel(tunnel: &TunnelReport) -> Event<'_> {
-    let TunnelReport { name, from, to, ways: [forward, back], .. } = tunnel;
-    Event::NetworkTunnel { name, from, to, forward: forward.into(), back: back.into() }
+    let end = |end: &TunnelEnd| EndOfTunnel {
+        rtt_ms: end.rtt.map(milliseconds),
+        loss: end.loss,
+        source: end.source,
+        repair: end.repair,
+        feedback_repair: end.feedback_repair,
+        sent_packets: end.sent[0],
+        sent_bytes: end.sent[1],
+        received_packets: end.received[0],
+        received_bytes: end.received[1],
+        marked: end.marked,
+        dropped: DROPS.into_iter().zip(end.dropped).collect(),
+    };
+    let ends = tunnel.ends.each_ref().map(end);
+    Event::NetworkTunnel { name: &tunnel.name, from: &tunnel.from, to: &tunnel.to, ends }
 }
 
 fn event_of_link(link: &LinkReport) -> Event<'_> {
@@ -247,7 +252,7 @@ fn table(report: &Report) -> String {
             flow.repeated
         );
     }
-    rows_of_tunnels(&report.tunnels, &mut out);
+    out += &table_of_tunnels(&report.tunnels);
     let _ = writeln!(
         out,
         "{:<20} {:>9} {:>9} {:>7} {:>8} {:>7} {:>7} {:>9} {:>9}",
@@ -274,25 +279,36 @@ fn table(report: &Report) -> String {
     out
 }
 
-fn rows_of_tunnels(tunnels: &[TunnelReport], out: &mut String) {
-    let mut row = |name: &str, cells: [&str; 7]| {
-        let [offered, arrived, dropped, marked, expired, source, repairs] = cells;
+/// A line for each end of each tunnel; nothing without tunnels.
+fn table_of_tunnels(tunnels: &[TunnelReport]) -> String {
+    let mut out = String::new();
+    if !tunnels.is_empty() {
         let _ = writeln!(
             out,
-            "{name:<20} {offered:>9} {arrived:>9} {dropped:>8} {marked:>7} {expired:>8} {source:>8} {repairs:>8}"
+            "{:<20} {:>8} {:>7} {:>9} {:>9} {:>7} {:>9} {:>9} {:>7}  dropped",
+            "tunnel", "RTT ms", "loss", "source", "repair", "asked", "sent", "received", "marked"
         );
-    };
-    if !tunnels.is_empty() {
-        row("tunnel", ["offered", "arrived", "dropped", "marked", "expired", "source", "repairs"]);
     }
     for tunnel in tunnels {
-        for (counts, way) in tunnel.ways.iter().zip(["", " back"]) {
-            let dropped = counts.too_long + counts.late + counts.overflow;
-            let cells = [counts.offered, counts.arrived, dropped, counts.marked, counts.expired, counts.source];
-            let [offered, arrived, dropped, marked, expired, source] = cells.map(|count| count.to_string());
-            let repairs = counts.repairs.to_string();
-            let cells = [&offered, &arrived, &dropped, &marked, &expired, &source, &repairs];
-            row(&format!("{}{way}", tunnel.name), cells.map(String::as_str));
+        for (end, node) in tunnel.ends.iter().zip([&tunnel.from, &tunnel.to]) {
+            let known = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.1}"));
+            let dropped = DROPS.iter().zip(end.dropped).filter(|(_, count)| *count > 0);
+            let dropped: Vec<_> = dropped.map(|(reason, count)| format!("{count} {reason}")).collect();
+            let _ = writeln!(
+                out,
+                "{:<20} {:>8} {:>7} {:>9} {:>9} {:>7} {:>9} {:>9} {:>7}  {}",
+                format!("{} at {node}", tunnel.name),
+                known(end.rtt.map(milliseconds)),
+                known(end.loss.map(|loss| 100.0 * loss)) + " %",
+                end.source,
+                end.repair,
+                end.feedback_repair,
+                end.sent[0],
+                end.received[0],
+                end.marked,
+                if dropped.is_empty() { "-".to_owned() } else { dropped.join(", ") }
+            );
         }
     }
+    out
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tidewire_sim::load::fill;
 use tidewire_sim::network::{Content, FlowReport};
 
-use super::Flow;
 use super::content::{Run, pause};
+use super::{Flow, Place};
 use crate::nodes::Nodes;
 
 /// Bytes of a datagram's number. A shorter datagram has a part of it, and is not checked further.
@@ -86,16 +86,16 @@ impl Datagrams {
     /// Makes both sockets. The flow begins `start` after the beginning of the run.
     pub(super) fn start(
         nodes: &Nodes,
-        [from, to]: [usize; 2],
+        [from, to]: [Place; 2],
         content: &Content,
         start: Duration,
         seed: u64,
         run: &Arc<Run>,
     ) -> anyhow::Result<Self> {
-        let [source, target] = [from, to].map(|node| (nodes.address(node), 0));
-        let receiver = nodes.inside(to, || UdpSocket::bind(target))??;
+        let [source, target] = [from, to].map(|place| (place.address, 0));
+        let receiver = nodes.inside(to.node, || UdpSocket::bind(target))??;
         receiver.set_read_timeout(Some(STEP))?;
-        let sender = nodes.inside(from, || UdpSocket::bind(source))??;
+        let sender = nodes.inside(from.node, || UdpSocket::bind(source))??;
         sender.connect(receiver.local_addr()?)?;
         let (sent, taken) = (Arc::<Mutex<Vec<_>>>::default(), Arc::<Mutex<Taken>>::default());
         let schedule = Schedule { content: content.clone(), start, next: 0, number: 0 };

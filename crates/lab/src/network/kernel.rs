@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::Context;
 use tidewire_sim::network::{Content, Control, FlowReport};
 
-use super::Flow;
 use super::content::{Next, Run, Sink, Source, pause};
+use super::{Flow, Place};
 use crate::nodes::Nodes;
 use crate::tcp::set_control;
 
@@ -37,7 +37,7 @@ impl Kernel {
     /// Connects. The flow begins `start` after the beginning of the run.
     pub(super) fn start(
         nodes: &Nodes,
-        [from, to]: [usize; 2],
+        [from, to]: [Place; 2],
         (control, marks): (Control, bool),
         content: &Content,
         start: Duration,
@@ -50,14 +50,14 @@ impl Kernel {
             Control::Bbr => ("bbr", "bbr"),
         };
         // These settings count when a connection is made. The flows connect one after the other.
-        nodes.set(from, "ipv4/tcp_sack", if control == Control::NewReno { "0" } else { "1" })?;
-        nodes.set(from, "ipv4/tcp_ecn", if marks { "1" } else { "2" })?;
+        nodes.set(from.node, "ipv4/tcp_sack", if control == Control::NewReno { "0" } else { "1" })?;
+        nodes.set(from.node, "ipv4/tcp_ecn", if marks { "1" } else { "2" })?;
         // A connection that begins with BBR is paced for the rest of its life.
-        nodes.set(from, "ipv4/tcp_congestion_control", "reno")?;
-        let address = (nodes.address(to), 0);
-        let listener = nodes.inside(to, || TcpListener::bind(address))??;
+        nodes.set(from.node, "ipv4/tcp_congestion_control", "reno")?;
+        let address = (to.address, 0);
+        let listener = nodes.inside(to.node, || TcpListener::bind(address))??;
         let target = listener.local_addr()?;
-        let source = nodes.inside(from, || TcpStream::connect(target))?.context("no TCP across the network")?;
+        let source = nodes.inside(from.node, || TcpStream::connect(target))?.context("no TCP across the network")?;
         set_control(&source, name)?;
         let is_paced = !matches!(content, Content::Bulk { .. });
         source.set_nodelay(is_paced)?;
@@ -69,7 +69,7 @@ impl Kernel {
             std::thread::spawn(move || send(source, feed, &sending)),
             std::thread::spawn(move || accept(&listener, &other, &taking, &reading)),
         ];
-        Ok(Self { kind, node: from, port, sink, run: Arc::clone(run), own, accepted, threads })
+        Ok(Self { kind, node: from.node, port, sink, run: Arc::clone(run), own, accepted, threads })
     }
 }
 

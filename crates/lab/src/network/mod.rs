@@ -2,27 +2,31 @@
 //! over real sockets.
 //!
 //! `lab run` calls [`run`] with a scenario of a network, and gets the same report as from the simulator. All
-//! flows connect first, one after the other; then the time of the plan begins. A flow of TCP is the kernel's
-//! (`kernel`), a connection of ours is of the library (`ours`), UDP is a socket (`datagrams`). All ends are
-//! in this process, so latencies are of one clock. Invariant: every byte that arrives is compared with the
+//! tunnels and flows connect first, one after the other; then the time of the plan begins. A flow of TCP is the
+//! kernel's (`kernel`), a connection of ours is of the library (`ours`), UDP is a socket (`datagrams`). All
+//! ends of flows are in this process, so latencies are of one clock. A tunnel is two processes (`tunnel`). Invariant: every byte that arrives is compared with the
 //! one that was sent.
 
 mod content;
 mod datagrams;
 mod kernel;
 mod ours;
+mod tunnel;
 mod window;
 
+use std::net::Ipv4Addr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidewire_proto::Time;
-use tidewire_sim::network::{Carrier, FlowReport, LinkReport, Plan, Report};
+use tidewire_sim::network::{Carrier, FlowPlan, FlowReport, LinkReport, Plan, Report};
 
 use self::content::Run;
 use self::datagrams::Datagrams;
 use self::kernel::Kernel;
 use self::ours::Ours;
+pub use self::tunnel::Tunnels;
 use self::window::Windows;
 use crate::emulator::{Counts, Emulator};
 use crate::nodes::Nodes;
@@ -41,6 +45,15 @@ pub struct Outcome {
     pub unread: u64,
 }
 
+/// An end of a flow.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// The node.
+    node: usize,
+    /// Its address for this flow: of a link, or of a tunnel.
+    address: Ipv4Addr,
+}
+
 /// A flow with its two ends.
 trait Flow {
     /// Whether all its bytes arrived.
@@ -53,18 +66,25 @@ trait Flow {
     }
 }
 
-/// Runs a plan in real time.
+/// Runs a plan in real time. `program` is the command `tidewire`, which runs the ends of tunnels.
 ///
 /// # Errors
-/// Fails if the nodes cannot be made, or a flow cannot connect.
-pub fn run(plan: &Plan) -> anyhow::Result<Outcome> {
+/// Fails if the nodes cannot be made, or a tunnel or a flow cannot connect, or an end of a tunnel fails.
+pub fn run(plan: &Plan, program: &Path) -> anyhow::Result<Outcome> {
     let nodes = Nodes::start(&plan.topology)?;
     let links = &plan.topology.links;
     let devices = nodes.devices(links.len())?;
     let emulator =
         Emulator::start_all(devices.into_iter().zip(links.iter().map(|link| &link.config)), Some(plan.sample))?;
+    let tunnels = Tunnels::start(&nodes, plan, program)?;
     let shared = Arc::new(Run::default());
-    let flows: anyhow::Result<Vec<_>> = (0..plan.flows.len()).map(|n| start(plan, n, &nodes, &shared)).collect();
+    let place = |flow: &FlowPlan, node: usize| {
+        let address = flow.through.map_or_else(|| nodes.address(node), |tunnel| tunnels.address(tunnel, node));
+        Place { node, address }
+    };
+    let start =
+        |(n, flow): (usize, &FlowPlan)| start(plan, n, [place(flow, flow.from), place(flow, flow.to)], &nodes, &shared);
+    let flows: anyhow::Result<Vec<_>> = plan.flows.iter().enumerate().map(start).collect();
     let flows = flows?;
     let zero = shared.begin();
     let began = zero.saturating_duration_since(emulator.start_time());
@@ -86,21 +106,16 @@ pub fn run(plan: &Plan) -> anyhow::Result<Outcome> {
         }
         reports.push(report);
     }
+    let tunnels = tunnels.end()?;
     let unread = nodes.all_unread()?;
     let counts = emulator.stop()?;
-    let report = Report {
-        flows: reports,
-        tunnels: Vec::new(),
-        links: reports_of_links(plan, &counts, began),
-        seconds,
-        fingerprint: 0,
-    };
+    let links = reports_of_links(plan, &counts, began);
+    let report = Report { flows: reports, tunnels, links, seconds, fingerprint: 0 };
     Ok(Outcome { report, counts, unread })
 }
 
-fn start(plan: &Plan, n: usize, nodes: &Nodes, run: &Arc<Run>) -> anyhow::Result<Box<dyn Flow>> {
+fn start(plan: &Plan, n: usize, ends: [Place; 2], nodes: &Nodes, run: &Arc<Run>) -> anyhow::Result<Box<dyn Flow>> {
     let flow = &plan.flows[n];
-    let ends = [flow.from, flow.to];
     let seed = plan.seed.wrapping_add(n as u64);
     Ok(match &flow.carrier {
         Carrier::Ours { ends: configs, streams } => {

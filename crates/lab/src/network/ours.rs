@@ -13,8 +13,8 @@ use tidewire_sim::load::Flow as Stream;
 use tidewire_sim::network::{Content, FlowReport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::Flow;
 use super::content::{Next, Run, Sink, Source};
+use super::{Flow, Place};
 use crate::nodes::Nodes;
 
 /// Bytes per read.
@@ -37,7 +37,7 @@ impl Ours {
     /// Connects. The stream begins `start` after the beginning of the run.
     pub(super) fn start(
         nodes: &Nodes,
-        [from, to]: [usize; 2],
+        [from, to]: [Place; 2],
         [near, far]: &[Config; 2],
         streams: &[Stream],
         limit: Duration,
@@ -51,19 +51,19 @@ impl Ours {
         let source = Source::new(&content, stream.start, seed);
         let (tell, told) = channel();
         let (ready, is_ready) = channel();
-        let listen = SocketAddr::from((nodes.address(to), 0));
+        let listen = SocketAddr::from((to.address, 0));
         let spawn_far = {
             let (secret, config, sink, run) = (Arc::clone(&secret), far.clone(), Arc::clone(&sink), Arc::clone(run));
             move || std::thread::spawn(move || alone(receive(listen, &secret, config, tell, &sink, &run)))
         };
         // A thread inherits the namespace of the one that makes it.
-        let far = nodes.inside(to, spawn_far)?;
-        let own = SocketAddr::from((nodes.address(from), 0));
+        let far = nodes.inside(to.node, spawn_far)?;
+        let own = SocketAddr::from((from.address, 0));
         let spawn_near = {
             let (config, run) = (near.clone(), Arc::clone(run));
             move || std::thread::spawn(move || alone(send((own, told), &secret, config, ready, source, limit, &run)))
         };
-        let near = nodes.inside(from, spawn_near)?;
+        let near = nodes.inside(from.node, spawn_near)?;
         if is_ready.recv_timeout(PATIENCE).is_err() {
             run.end();
             match near.join() {

@@ -40,7 +40,7 @@ use crate::series::Series;
 
 pub use file::{Described, read};
 pub use plan::{Carrier, Content, Control, FlowPlan, Plan, TunnelPlan};
-pub use report::{FlowReport, LinkReport, LinkSample, Report, TunnelCounts, TunnelReport, jitter, watched};
+pub use report::{DROPS, FlowReport, LinkReport, LinkSample, Report, TunnelEnd, TunnelReport, jitter, watched};
 
 /// Maximum number of steps at one time. More mean that two ends answer each other without end over links
 /// without delay.
@@ -64,7 +64,7 @@ impl Network {
     /// Starts a plan. Nothing has arrived yet.
     ///
     /// # Panics
-    /// Panics if the plan has a flow that the simulator lacks; see [`Plan::not_simulated`].
+    /// Panics if the plan has a flow that the simulator lacks (see [`Plan::not_simulated`]).
     pub fn new(plan: &Plan) -> Self {
         let routes = plan.topology.routes();
         let agent =

@@ -1,4 +1,4 @@
-//! What came out of a network: its flows and tunnels, and its links over time.
+//! What came out of a network: its flows, its tunnels, and its links over time.
 
 use core::time::Duration;
 
@@ -97,48 +97,61 @@ pub fn jitter(last: Duration, latency: Duration) -> Duration {
 }
 
 /// The result of a tunnel.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TunnelReport {
     /// Its name.
     pub name: String,
-    /// The node that connects.
+    /// The node that connected.
     pub from: String,
-    /// The node that listens.
+    /// The node that listened.
     pub to: String,
-    /// Counts of the packets from the first to the second node, and back.
-    pub ways: [TunnelCounts; 2],
+    /// The end at `from`, and the end at `to`.
+    pub ends: [TunnelEnd; 2],
     /// Errors that were found; empty if all is well.
     pub errors: Vec<String>,
 }
 
-/// Packets of flows in one direction of a tunnel, and the packets of the connection that carries them:
-/// `offered = too_long + late + overflow + waiting + sent`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TunnelCounts {
-    /// Packets that flows sent.
-    pub offered: u64,
-    /// Packets longer than the tunnel takes.
-    pub too_long: u64,
-    /// Packets that the queue dropped because they waited too long for the path (CoDel).
-    pub late: u64,
-    /// Packets that the queue dropped because it was full.
-    pub overflow: u64,
-    /// Packets that the queue marked instead of dropping them.
-    pub marked: u64,
-    /// Packets that wait in the queue.
-    pub waiting: u64,
-    /// Packets that the transport took.
-    pub sent: u64,
-    /// Packets that arrived at the other end.
-    pub arrived: u64,
-    /// Packets that were given up because their lifetime ended before the peer was known to have them. Some
-    /// of them have arrived.
-    pub expired: u64,
-    /// Packets of the connection with a new source symbol.
+/// What one end of a tunnel did with packets: those that flows gave to it were sent, dropped before that
+/// (`too_long`, `late`, `overflow`), or wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TunnelEnd {
+    /// Smoothed round trip of its connection at the end of the run; `None` if there was no connection.
+    pub rtt: Option<Duration>,
+    /// Share of its datagrams that were lost lately; `None` if there was no connection.
+    pub loss: Option<f64>,
+    /// Datagrams with source symbols.
     pub source: u64,
-    /// Packets of the connection with a repair or a retransmission.
-    pub repairs: u64,
+    /// Datagrams with repair symbols that were sent before a loss was known.
+    pub repair: u64,
+    /// Datagrams sent because of a reported loss.
+    pub feedback_repair: u64,
+    /// Packets in its queue at the end of the run; zero in the lab.
+    pub waiting: u64,
+    /// Packets that it gave to the transport, and their bytes.
+    pub sent: [u64; 2],
+    /// Packets that came from the other end, and their bytes.
+    pub received: [u64; 2],
+    /// Packets that its queue marked.
+    pub marked: u64,
+    /// Packets that it dropped, in the order of [`DROPS`].
+    pub dropped: [u64; DROPS.len()],
 }
+
+impl TunnelEnd {
+    /// Packets dropped for one of the [`DROPS`]; zero for another reason.
+    pub fn dropped(&self, reason: &str) -> u64 {
+        DROPS.iter().zip(self.dropped).filter(|(name, _)| **name == reason).map(|(_, count)| count).sum()
+    }
+
+    /// Repairs of both kinds.
+    pub fn repairs(&self) -> u64 {
+        self.repair + self.feedback_repair
+    }
+}
+
+/// Why an end of a tunnel drops packets. `expired` counts packets that were sent and given up before the
+/// other end was known to have them; some have arrived. `docs/tunnel.md` says what each means.
+pub const DROPS: [&str; 8] = ["malformed", "no_peer", "spoofed", "too_long", "refused", "late", "overflow", "expired"];
 
 /// The result of a link.
 #[derive(Clone, Debug)]

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 use tidewire_lab::distribution::Distribution;
 use tidewire_lab::emulator::Emulator;
+use tidewire_lab::network::Tunnels;
 use tidewire_lab::nodes::Nodes;
 use tidewire_sim::network::{self, Described, Plan};
 
@@ -50,6 +51,9 @@ pub(super) async fn up(plan: &Plan, console: &Console) -> Result<(), Failure> {
         console.say(&format!("{} {address}: ip netns exec {namespace} COMMAND", node.name));
         console.event(&Event::Node { name: &node.name, namespace, address });
     }
+    let program = std::env::current_exe().or_exit(Exit::LocalIo)?;
+    let tunnels = Tunnels::start(&nodes, plan, &program).or_exit(Exit::LocalIo)?;
+    tunnels.describe().for_each(|sentence| console.say(&sentence));
     console.say("Ctrl-C removes them and ends what runs there");
     let ended = unless_interrupted(async {
         let mut ticks = tokio::time::interval(REPORT_PERIOD);
@@ -59,6 +63,7 @@ pub(super) async fn up(plan: &Plan, console: &Console) -> Result<(), Failure> {
         Ok(())
     })
     .await;
+    drop(tunnels);
     console.say(&late(&emulator.stop().or_exit(Exit::LocalIo)?.late.distribution()));
     session::quietly(ended)
 }
@@ -69,7 +74,8 @@ pub(super) fn run(scenario: &Path, seed: Option<u64>, svg: Option<&Path>, consol
         let text = "the flows of two ends run in the simulator only: name a command behind --, or --peer, or a network";
         return Err(Failure::message(Exit::Usage, text));
     };
-    let outcome = tidewire_lab::network::run(&plan).or_exit(Exit::LocalIo)?;
+    let program = std::env::current_exe().or_exit(Exit::LocalIo)?;
+    let outcome = tidewire_lab::network::run(&plan, &program).or_exit(Exit::LocalIo)?;
     console.say(&late(&outcome.counts.late.distribution()));
     if outcome.unread > 0 {
         console.say(&format!("the emulator missed {} packets: the figures are void", outcome.unread));

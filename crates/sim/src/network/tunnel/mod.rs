@@ -22,7 +22,7 @@ use tidewire_proto::tunnel::{self, DEFAULT_MTU, Queue, RoundTrip};
 
 use super::agent::{Cargo, Sent};
 use super::plan::TunnelPlan;
-use super::report::{TunnelCounts, TunnelReport};
+use super::report::{DROPS, TunnelEnd, TunnelReport};
 use crate::duplex::DuplexConfig;
 use crate::link::{Corruption, Delivery};
 use crate::pair::{Application, End, Pair};
@@ -94,27 +94,21 @@ impl Tunnel {
 
     /// What came out so far. The owner adds the names.
     pub fn report(&mut self) -> TunnelReport {
-        let ways = [End::Near, End::Far].map(|end| {
+        let mut errors = self.courier.errors.clone();
+        let ends = [End::Near, End::Far].map(|end| {
             let side = &self.courier.sides[end as usize];
             let live = side.connection.and_then(|(handle, _)| self.pair.endpoint(end).connection(handle));
-            let stats = live.map(Connection::stats).or_else(|| side.last_stats.clone()).unwrap_or_default();
-            let (fates, arrived) = (side.queue.fates(), self.courier.sides[end.other() as usize].arrived);
-            TunnelCounts {
-                offered: side.offered,
-                too_long: side.too_long,
-                late: fates.late,
-                overflow: fates.overflow,
-                marked: fates.marked,
-                waiting: side.queue.waiting() as u64,
-                sent: stats.messages.sent,
-                arrived,
-                expired: stats.messages.expired,
-                source: stats.packets.source,
-                repairs: stats.packets.repair + stats.packets.feedback_repair,
-            }
+            let stats = live.map(Connection::stats).or_else(|| side.last_stats.clone());
+            side.report(&stats.unwrap_or_default())
         });
+        for (end, side) in ends.iter().zip(&self.courier.sides) {
+            let dropped: u64 = ["too_long", "late", "overflow"].map(|reason| end.dropped(reason)).iter().sum();
+            if side.offered != dropped + end.waiting + end.sent[0] {
+                errors.push(format!("{} packets were offered: {end:?}", side.offered));
+            }
+        }
         let (name, from, to) = Default::default();
-        TunnelReport { name, from, to, ways, errors: self.courier.errors.clone() }
+        TunnelReport { name, from, to, ends, errors }
     }
 }
 
@@ -134,11 +128,36 @@ struct Side {
     connection: Option<(ConnectionHandle, LaneId)>,
     rtt: RoundTrip,
     last_stats: Option<Stats>,
-    /// Packets of flows, and of these the ones that were too long.
+    /// Packets of flows, of these the ones that were too long, and the bytes that left the queue.
     offered: u64,
     too_long: u64,
-    /// Packets that arrived at this end.
-    arrived: u64,
+    sent_bytes: u64,
+    /// Packets that arrived at this end, and their bytes.
+    received: [u64; 2],
+}
+
+impl Side {
+    fn report(&self, stats: &Stats) -> TunnelEnd {
+        let fates = self.queue.fates();
+        TunnelEnd {
+            rtt: Some(stats.rtt.latest),
+            loss: Some(stats.loss.recent),
+            source: stats.packets.source,
+            repair: stats.packets.repair,
+            feedback_repair: stats.packets.feedback_repair,
+            waiting: self.queue.waiting() as u64,
+            sent: [stats.messages.sent, self.sent_bytes],
+            received: self.received,
+            marked: fates.marked,
+            dropped: DROPS.map(|reason| match reason {
+                "too_long" => self.too_long,
+                "late" => fates.late,
+                "overflow" => fates.overflow,
+                "expired" => stats.messages.expired,
+                _ => 0,
+            }),
+        }
+    }
 }
 
 impl Courier {
@@ -150,7 +169,8 @@ impl Courier {
             last_stats: None,
             offered: 0,
             too_long: 0,
-            arrived: 0,
+            sent_bytes: 0,
+            received: [0; 2],
         };
         Self { sides: [End::Near, End::Far].map(side), arrived: VecDeque::new(), errors: Vec::new(), seed }
     }
@@ -186,7 +206,8 @@ impl Courier {
                 while let Some(message) = connection.take_message() {
                     match Inner::from_bytes(&message.data, self.seed) {
                         Some(inner) => {
-                            self.sides[end as usize].arrived += 1;
+                            let received = &mut self.sides[end as usize].received;
+                            *received = [received[0] + 1, received[1] + tunnel::Packet::bytes(&inner) as u64];
                             self.arrived.push_back(inner);
                         }
                         None => self.error(format!("a packet arrived at {end:?} that was not sent")),
@@ -210,6 +231,7 @@ impl Courier {
         let (rtt, seed) = (side.rtt.at(now, || connection.rtt()), self.seed);
         let filled = connection.fill_lane(now, lane, MTU, || {
             let inner = side.queue.pop(now, rtt)?;
+            side.sent_bytes += tunnel::Packet::bytes(&inner) as u64;
             let delivery = inner.delivery();
             Some(Outgoing { data: inner.to_bytes(seed), lifetime: tunnel::lifetime(rtt, delivery), delivery })
         });

@@ -1,7 +1,7 @@
 use core::time::Duration;
 use std::path::Path;
 
-use crate::network::{Network, Plan, Report, TunnelCounts};
+use crate::network::{Network, Plan, Report};
 
 /// Two nodes with one link of 25 Mbit/s and 60 ms, and a tunnel.
 fn plan(link: &str, flows: &str) -> Plan {
@@ -39,13 +39,13 @@ fn run(plan: &Plan) -> Report {
     }
     for tunnel in &report.tunnels {
         assert!(tunnel.errors.is_empty(), "{:?}", tunnel.errors);
-        for way in &tunnel.ways {
-            let &TunnelCounts { too_long, late, overflow, waiting, sent, arrived, expired, .. } = way;
-            assert_eq!(way.offered, too_long + late + overflow + waiting + sent, "{way:?}");
+        let [near, far] = &tunnel.ends;
+        for (end, other) in [(near, far), (far, near)] {
             // What did not arrive was given up, or is on its way: at most 25 Mbit/s in 200 ms.
-            assert!((arrived..=arrived + expired + 450).contains(&sent), "{way:?}");
+            let (sent, arrived) = (end.sent[0], other.received[0]);
+            assert!((arrived..=arrived + end.dropped("expired") + 450).contains(&sent), "{end:?} {other:?}");
             // One packet is one symbol, but the first few are cut: the path's MTU is not known yet.
-            assert!(way.source <= way.sent + 20, "{way:?}");
+            assert!(end.source <= sent + 20, "{end:?}");
         }
     }
     report
@@ -66,20 +66,20 @@ fn losses_that_stop_newreno_hardly_touch_it_in_a_tunnel() {
         let ((alone, _), (carried, report)) = (share(percent, ""), share(percent, "through = \"t\""));
         // The square-root law (Mathis and others, 1997) lets NewReno have 1.6 and 1.1 Mbit/s.
         assert!(alone < 0.1 && carried > 0.6, "{percent} %: {alone} of the link, {carried} in a tunnel");
-        let [there, back] = &report.tunnels[0].ways;
-        let repairs = there.repairs as f64 / there.source as f64;
+        let [there, back] = &report.tunnels[0].ends;
+        let repairs = there.repairs() as f64 / there.source as f64;
         assert!((percent / 100.0..0.3).contains(&repairs), "{percent} %: {there:?}");
-        assert!(back.repairs < 10 && back.arrived > 1_000, "acknowledgements meet no loss: {back:?}");
+        assert!(back.repairs() < 10 && there.received[0] > 1_000, "acknowledgements meet no loss: {back:?}");
     }
     // The headers inside count: a segment of 1,368 bytes is a packet of 1,420, and the
     // transport's follow. Reports about the acknowledgements go the same way.
     let (_, report) = share(0.0, "through = \"t\"");
-    let (there, link) = (report.tunnels[0].ways[0], report.links[0].stats[0]);
+    let ([there, back], link) = (report.tunnels[0].ends, report.links[0].stats[0]);
     let each = link.offered_bytes as f64 / there.source as f64;
     assert!((1_440.0..1_550.0).contains(&each), "{each} bytes of the link for each segment");
-    assert!(report.flows[0].bytes <= 1_368 * there.arrived, "{there:?}");
+    assert!(report.flows[0].bytes <= 1_368 * back.received[0], "{there:?}");
     // What CoDel drops is what keeps the queue short. Nothing else is lost.
-    assert!((1..100).contains(&there.late) && there.overflow == 0, "{there:?}");
+    assert!((1..100).contains(&there.dropped("late")) && there.dropped("overflow") == 0, "{there:?}");
 }
 
 #[test]
@@ -104,9 +104,9 @@ fn flows_of_all_kinds_share_a_tunnel_in_both_directions() {
         assert!(arrived > 0.98 && quick < Duration::from_millis(70), "{arrived} {quick:?}");
         assert!(datagrams.latencies.latency.max() < Duration::from_millis(400), "{datagrams:?}");
     }
-    let [there, back] = &report.tunnels[0].ways;
+    let [there, back] = &report.tunnels[0].ends;
     assert!(there.marked > 5 && first.repeated < there.marked, "marks and no drops: {there:?} {first:?}");
-    assert!(back.marked == 0 && back.late > 5, "{back:?}");
+    assert!(back.marked == 0 && back.dropped("late") > 5, "{back:?}");
     // The same again is the same, another seed is not.
     assert_eq!(run(&plan).fingerprint, report.fingerprint);
     assert_ne!(run(&plan.clone().with_seed(4)).fingerprint, report.fingerprint);
@@ -117,14 +117,14 @@ fn packets_that_are_too_long_or_too_old_are_counted() {
     let udp =
         |record: &str| flow("udp", ["a", "b"], &format!("through = \"t\"\nrate = \"1mbit\"\nrecord = \"{record}\""));
     let report = run(&plan("", &[udp("1392B"), udp("1393B")].concat()));
-    let (whole, counts) = (&report.flows[0], report.tunnels[0].ways[0]);
-    assert_eq!((counts.too_long, report.flows[1].bytes), (report.flows[1].packets, 0));
-    assert!(counts.arrived + 10 > whole.packets && whole.bytes == 1_392 * counts.arrived, "{counts:?}");
+    let (whole, [counts, far]) = (&report.flows[0], report.tunnels[0].ends);
+    assert_eq!((counts.dropped("too_long"), report.flows[1].bytes), (report.flows[1].packets, 0));
+    assert!(far.received[0] + 10 > whole.packets && whole.bytes == 1_392 * far.received[0], "{counts:?}");
     // An outage of three seconds: what waited for more than one is dropped, and later packets pass.
     let report = run(&plan("blackout = \"5s..8s\"", &udp("1000B")));
-    let counts = report.tunnels[0].ways[0];
-    let lost = report.flows[0].packets - counts.arrived;
-    assert!(counts.late > 100 && counts.late + counts.expired >= lost, "{counts:?}");
+    let [counts, far] = report.tunnels[0].ends;
+    let lost = report.flows[0].packets - far.received[0];
+    assert!(counts.dropped("late") > 100 && counts.dropped("late") + counts.dropped("expired") >= lost, "{counts:?}");
     assert!((125..500).contains(&lost), "1 to 4 s of 125 packets: {lost}");
 }
 
