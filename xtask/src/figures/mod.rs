@@ -7,7 +7,7 @@
 //! a goal holds only if every run of its row succeeded, and every printed figure was measured in this call.
 
 mod delay;
-mod emulator;
+pub mod emulator;
 mod forward;
 mod goal;
 mod goodput;
@@ -15,7 +15,7 @@ mod lateness;
 mod machine;
 mod measured;
 mod options;
-mod process;
+pub mod process;
 
 use crate::context::Context;
 pub use machine::Machine;

@@ -1,12 +1,14 @@
 //! `cargo xtask lab`: checks the namespace lab, and uses it to measure peers on the same links, the share
-//! that our rate control leaves to kernel TCP, and how close the simulator's TCP is to the kernel's.
+//! that our rate control leaves to kernel TCP, how close the simulator's TCP is to the kernel's, and the
+//! tunnel.
 //!
 //! A person runs this command as root on a quiet machine; no step does, because the times depend on the load
-//! of the machine. Each of its four parts can be run alone. With `--write` the tables of a part replace the
-//! text between its two marks in `docs/lab.md`. Invariant: every printed figure was measured in this call.
+//! of the machine. Each of its parts can be run alone. With `--write` the tables of a part replace the text
+//! between its two marks in its document. Invariant: every printed figure was measured in this call.
 
 mod contests;
 mod peers;
+mod tunnel;
 
 use crate::context::Context;
 use crate::figures::Machine;
@@ -15,15 +17,29 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 /// The line of `cargo xtask`'s help.
-pub const ABOUT: &str = "the namespace lab (as root): self-check, peers, flows beside kernel TCP, the simulator's TCP; `check`, `peers`, `contests`, `tcp`: one part; \
-     `--full`: all rows and three seeds, hours; `--write`: into docs/lab.md";
+pub const ABOUT: &str = "the namespace lab (as root): self-check, peers, flows beside kernel TCP, the simulator's TCP, the tunnel; `check`, `peers`, `contests`, `tcp`, `tunnel`, `tunnel-share` ...: some parts; \
+     `--full`: all rows and three seeds, hours; `--write`: into docs/lab.md and docs/tunnel.md";
 
 /// Measures a part. Returns Markdown, and whether its goals hold. `full` asks for all rows.
 type Measure = fn(context: &Context, binary: &Path, full: bool) -> Result<(String, bool), String>;
 
-/// The parts, in the order of the document.
-const PARTS: [(&str, Measure); 4] =
-    [("check", check), ("peers", peers::measure), ("contests", contests::measure), ("tcp", tcp)];
+/// A part: its name, its document, and what measures it.
+type Part = (&'static str, &'static str, Measure);
+
+/// The parts, in the order of their documents. A word on the command line chooses the part of this name, or
+/// those whose names begin with it and `-`.
+const PARTS: [Part; 8] = [
+    ("check", LAB, check),
+    ("peers", LAB, peers::measure),
+    ("contests", LAB, contests::measure),
+    ("tcp", LAB, tcp),
+    ("tunnel-share", TUNNEL, tunnel::share::measure),
+    ("tunnel-delay", TUNNEL, tunnel::delay::measure),
+    ("tunnel-crowd", TUNNEL, tunnel::crowd::measure),
+    ("tunnel-kill", TUNNEL, tunnel::kill::measure),
+];
+const LAB: &str = "docs/lab.md";
+const TUNNEL: &str = "docs/tunnel.md";
 /// The exit code of a command whose figures missed their bounds.
 const MISSED: i32 = 8;
 /// The end of each part in the document.
@@ -31,7 +47,7 @@ const END: &str = "<!-- end -->\n";
 
 /// The parsed command line.
 struct Options {
-    parts: Vec<(&'static str, Measure)>,
+    parts: Vec<Part>,
     full: bool,
     write: bool,
 }
@@ -43,7 +59,16 @@ impl Options {
             match argument.as_str() {
                 "--full" => options.full = true,
                 "--write" => options.write = true,
-                name => options.parts.push(*PARTS.iter().find(|(part, _)| *part == name)?),
+                name => {
+                    let is_meant = |part: &str| {
+                        part.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+                    };
+                    let before = options.parts.len();
+                    options.parts.extend(PARTS.iter().filter(|(part, ..)| is_meant(part)));
+                    if options.parts.len() == before {
+                        return None;
+                    }
+                }
             }
         }
         if options.parts.is_empty() {
@@ -57,7 +82,9 @@ impl Options {
 /// every goal holds.
 pub fn main(arguments: &[String]) -> ExitCode {
     let Some(options) = Options::parse(arguments) else {
-        eprintln!("cargo xtask lab [check] [peers] [contests] [tcp] [--full] [--write]   {ABOUT}");
+        eprintln!(
+            "cargo xtask lab [check] [peers] [contests] [tcp] [tunnel] [tunnel-share] ... [--full] [--write]   {ABOUT}"
+        );
         return ExitCode::from(2);
     };
     match measure(&options) {
@@ -76,17 +103,18 @@ fn measure(options: &Options) -> Result<bool, String> {
     context.run("cargo build --release --package tidewire-cli")?;
     let binary = context.target.join("release/tidewire");
     let mut all_hold = true;
-    for (name, part) in &options.parts {
+    for (name, document, part) in &options.parts {
         let machine = Machine::look(&context);
         let (text, holds) = part(&context, &binary, options.full)?;
         let text = format!("{machine}\n\n{text}");
         println!("\n{text}");
         all_hold &= holds;
         if options.write {
-            let path = context.root.join("docs/lab.md");
+            let path = context.root.join(document);
             let in_file = |problem: std::io::Error| format!("{}: {problem}", path.display());
-            let document = std::fs::read_to_string(&path).map_err(in_file)?;
-            std::fs::write(&path, between_marks(&document, name, &text)?).map_err(in_file)?;
+            let old = std::fs::read_to_string(&path).map_err(in_file)?;
+            let new = between_marks(&old, name, &text).map_err(|problem| format!("{document}: {problem}"))?;
+            std::fs::write(&path, new).map_err(in_file)?;
         }
     }
     Ok(all_hold)
@@ -159,7 +187,7 @@ fn with_scenario<T>(text: &str, job: impl FnOnce(&Path) -> Result<T, String>) ->
 /// Returns the document with `text` between the marks of a part.
 fn between_marks(document: &str, part: &str, text: &str) -> Result<String, String> {
     let begin = format!("<!-- begin: cargo xtask lab {part} --write -->\n");
-    let lacks = || format!("docs/lab.md lacks its marks {begin}{END}");
+    let lacks = || format!("it lacks its marks {begin}{END}");
     let (before, rest) = document.split_once(&begin).ok_or_else(lacks)?;
     let (_, after) = rest.split_once(END).ok_or_else(lacks)?;
     Ok(format!("{before}{begin}\n{text}\n{END}{after}"))
@@ -177,8 +205,10 @@ mod tests {
         assert_eq!(written, document.replace("old\n", "\nnew\n\n"));
         assert_eq!(between_marks(&written, "check", "new\n").unwrap(), written);
         assert!(between_marks(&document, "contests", "new").is_err());
-        let document = include_str!("../../../docs/lab.md");
-        assert!(PARTS.iter().all(|(part, _)| between_marks(document, part, "").is_ok()));
+        for (part, document, _) in PARTS {
+            let path = format!("{}/../{document}", env!("CARGO_MANIFEST_DIR"));
+            assert!(between_marks(&std::fs::read_to_string(path).unwrap(), part, "").is_ok(), "{part}");
+        }
     }
 
     #[test]
@@ -187,8 +217,10 @@ mod tests {
             let arguments: Vec<String> = line.split_whitespace().map(String::from).collect();
             Options::parse(&arguments).map(|options| (options.parts.len(), options.full, options.write))
         };
-        assert_eq!(parse(""), Some((4, false, false)));
+        assert_eq!(parse(""), Some((8, false, false)));
         assert_eq!(parse("peers --full --write"), Some((1, true, true)));
-        assert_eq!(parse("peer"), None);
+        assert_eq!(parse("tunnel"), Some((4, false, false)));
+        assert_eq!(parse("tunnel-share check"), Some((2, false, false)));
+        assert_eq!((parse("peer"), parse("tunnel-")), (None, None));
     }
 }
