@@ -57,7 +57,7 @@ pub fn steady_share(
             oldest: Duration::ZERO,
             path: PathState { loss: path.loss, rtt: path.rtt, saturated: path.saturated },
             flow: FlowState { backlog: path.saturated, interval, last: now },
-            limits: CodingLimits { max_span: DEFAULT_SPAN, max_overhead, target, code: Code::Rlc },
+            limits: CodingLimits { max_span: DEFAULT_SPAN, max_overhead, target, code: Code::Rlc, is_withheld: false },
             planned: &Planned::NONE,
         };
         policies.on_source_sent(&context);

@@ -13,7 +13,7 @@ use crate::Time;
 use crate::redundancy::answer::is_sparing;
 use crate::redundancy::plan::more_than;
 use crate::redundancy::tuning::CLEAN_BOUND;
-use crate::redundancy::tuning::{MAX_DEBT, MOST_DUE, TAIL_FRACTION, TAIL_RISK};
+use crate::redundancy::tuning::{MAX_DEBT, MOST_DUE, TAIL_RISK};
 use crate::redundancy::{CodingContext, Repair};
 
 /// Sends the share of repair that the planner computes; see the module.
@@ -85,8 +85,7 @@ impl Adaptive {
         }
         let tail = self.unprotected.min(u32::from(cx.limits.max_span));
         let risk = cx.limits.target.map_or(TAIL_RISK, |target| TAIL_RISK.min(1.0 - target.deliver));
-        let wait = (cx.path.rtt / TAIL_FRACTION).max(cx.flow.interval * 5 / 4).min(cx.path.rtt / 2);
-        let wait = cx.limits.target.map_or(wait, |target| wait.min(target.latency / 4));
+        let wait = cx.limits.target.map_or(cx.pause(), |target| cx.pause().min(target.latency / 4));
         (self.tail_sent < tail_repairs(cx.path.loss.rate, tail, risk)).then(|| cx.flow.last + wait)
     }
 }
