@@ -26,12 +26,13 @@ pub struct Coding {
     /// lt:C,DELTA or semi-random-lt:DEGREE. Overrides the profile's choice
     #[arg(long, value_name = "NAME", value_parser = parse_code)]
     pub code: Option<Code>,
-    /// When to send repair symbols: none, every:L (one after each L-1 source symbols), adaptive, and in
-    /// generations block:K,R, sphinx:K or rcdp:K. Overrides the profile's choice
+    /// When to send repair symbols: none, every:L (one after each L-1 source symbols), pipeline:G,R,
+    /// adaptive, and in generations block:K,R, sphinx:K or rcdp:K. Overrides the profile's choice
     #[arg(long, value_name = "POLICY")]
     pub redundancy: Option<Redundancy>,
     /// Rate control: bbr (the default, does not take random loss for congestion), cubic, newreno,
-    /// aimd:PACKETS,PERCENT (falls at congestion marks), train (packet trains), fixed:RATE
+    /// aimd:PACKETS,PERCENT (falls at congestion marks), train (packet trains), fixed:RATE, and in a tunnel
+    /// open (no limit: for flows that control their rate themselves)
     #[arg(long, value_name = "NAME")]
     pub rate_control: Option<RateControl>,
     /// Never send faster than this rate in bits per second [example: 20mbit]
@@ -56,15 +57,17 @@ impl Coding {
     /// Builds the transport's configuration. The query of `link` can set the latency and limit the rate.
     ///
     /// # Errors
-    /// A value in the link's query that is not understood, or choices that exclude each other.
+    /// A value in the link's query that is not understood, choices that exclude each other, or no rate
+    /// control: streams have no other.
     pub fn config(&self, link: Option<&Link>) -> Result<Config, CodingError> {
-        self.over(&Config::default(), link)
+        let config = self.over(&Config::default(), link)?;
+        if config.rate_control() == RateControl::Open { Err(CodingError::NoControl) } else { Ok(config) }
     }
 
     /// Replaces the choices of `config` by those made here or in the query of `link`.
     ///
     /// # Errors
-    /// The same as [`config`](Self::config).
+    /// A value in the link's query that is not understood, or choices that exclude each other.
     pub fn over(&self, config: &Config, link: Option<&Link>) -> Result<Config, CodingError> {
         let mut changed = config.to_builder().workers(self.workers);
         if let Some(profile) = self.profile {
@@ -123,6 +126,8 @@ pub enum CodingError {
     Link(LinkError),
     /// A value is out of range, or choices exclude each other.
     Config(ConfigError),
+    /// The rate control is `open`, and the verb carries streams.
+    NoControl,
 }
 
 impl fmt::Display for CodingError {
@@ -130,6 +135,10 @@ impl fmt::Display for CodingError {
         match self {
             Self::Link(error) => error.fmt(f),
             Self::Config(error) => error.fmt(f),
+            Self::NoControl => f.write_str(
+                "rate control open would flood the path: it is for the verb tunnel, whose flows control their rate \
+                 themselves; take the rate control bbr",
+            ),
         }
     }
 }

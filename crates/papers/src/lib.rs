@@ -24,6 +24,7 @@
 
 #[cfg(target_os = "linux")]
 pub mod conditions;
+pub mod fairness;
 #[cfg(target_os = "linux")]
 pub mod lab;
 pub mod rcdp;
@@ -38,7 +39,7 @@ use std::thread;
 use row::Row;
 
 /// All papers.
-pub const PAPERS: [Paper; 3] = [streaming_code::PAPER, sphinx::PAPER, rcdp::PAPER];
+pub const PAPERS: [Paper; 4] = [streaming_code::PAPER, sphinx::PAPER, rcdp::PAPER, fairness::PAPER];
 
 /// A paper that can be reproduced.
 #[derive(Clone, Copy, Debug)]

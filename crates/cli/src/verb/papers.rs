@@ -80,6 +80,10 @@ fn reproduce(paper: &Paper, args: &Args, console: &Console) -> Result<(), Failur
 #[cfg(target_os = "linux")]
 fn measure(paper: &Paper, args: &Args, console: &Console) -> Result<(), Failure> {
     let folder = args.folder(paper, "lab");
+    if paper.lab.is_empty() {
+        let text = format!("no part of `{}` is measured in real time: leave out --lab", paper.name);
+        return Err(Failure::message(Exit::Usage, text));
+    }
     let wanted = args.wanted(paper.lab, |experiment| experiment.name)?;
     // A lab that cannot start must fail now, not after minutes of measurements.
     drop(Hosts::start().or_exit(Exit::Other)?);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use ipnet::IpNet;
-use tidewire::Endpoint;
 use tidewire::link::Link;
+use tidewire::{Config, Endpoint};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -88,7 +88,8 @@ pub async fn run(command: Command, console: Console) -> Result<(), Failure> {
 
 async fn dial(args: &Args, console: &Console) -> Result<(), Failure> {
     let link = link::given(args.link.as_deref()).or_exit(Exit::Usage)?;
-    let config = configure(&args.coding.config(Some(&link)).or_exit(Exit::Usage)?).or_exit(Exit::Other)?;
+    let config =
+        configure(&args.coding.over(&Config::default(), Some(&link)).or_exit(Exit::Usage)?).or_exit(Exit::Other)?;
     let credentials = keys::to_open(&link, args.naming.key.as_deref(), console)?;
     let peer = only_peer(&args.address, &args.route);
     refuse_own_path(&peer.networks, &link)?;
@@ -99,7 +100,7 @@ async fn dial(args: &Args, console: &Console) -> Result<(), Failure> {
 }
 
 async fn listen(args: &Args, address: SocketAddr, console: &Console) -> Result<(), Failure> {
-    let config = configure(&args.coding.config(None).or_exit(Exit::Usage)?).or_exit(Exit::Other)?;
+    let config = configure(&args.coding.over(&Config::default(), None).or_exit(Exit::Usage)?).or_exit(Exit::Other)?;
     let peers = match args.naming.authorized_keys() {
         Some(path) => read_peers(path).or_exit(Exit::Usage)?,
         None => vec![only_peer(&args.address, &args.route)],

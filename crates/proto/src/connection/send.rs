@@ -285,17 +285,20 @@ impl Connection {
         }
     }
 
-    /// Under a code that is not systematic, gives the next source symbol to the policies and not to the peer.
-    /// Returns whether it did.
+    /// If repairs replace the source symbols of the lane, gives the next one to the policies and not to the
+    /// peer. Returns whether it did.
     fn withhold_source(&mut self, now: Time, lane: u32) -> bool {
-        let profile = &self.agreed.profile;
+        let is_systematic = self.agreed.profile.code.is_systematic();
         let Some(of) = self.lanes.get_mut(lane) else { return false };
-        if profile.code.is_systematic() || of.sender.layout() != Layout::Generations {
+        let layout = of.sender.layout();
+        if (is_systematic || layout == Layout::Sliding) && !of.policies.withholds_sources() {
             return false;
         }
         let Some(id) = of.sender.withhold_source(now) else { return false };
         self.on_source_sent(now, lane);
-        if let Some(of) = self.lanes.get_mut(lane) {
+        if let Some(of) = self.lanes.get_mut(lane)
+            && layout == Layout::Generations
+        {
             of.policies.on_source_settled(id, false);
         }
         true
@@ -336,6 +339,9 @@ impl Connection {
             if is_possible || limit < BASE_SIZE {
                 lane.deferred = Some(repair);
                 return ControlFlow::Break(None);
+            }
+            if let Repair::Coded { first, count, .. } = repair {
+                lane.sender.lose_withheld(first, count);
             }
             if let Some(slot) = self.slice_lost(id) {
                 return ControlFlow::Break(Some(slot));
@@ -411,6 +417,7 @@ impl Connection {
                 protects_lone: self.config.repair.max_overhead.is_none(),
                 target: self.config.target(),
                 code: self.agreed.profile.code,
+                is_withheld: policies.withholds_sources() && sender.layout() == Layout::Sliding,
             },
             planned: &Planned::NONE,
         };

@@ -259,7 +259,7 @@ impl LaneReceiver {
         if innovative {
             self.set_origin(id, if again { Origin::Resent } else { Origin::Direct });
             if !again && let Ok((header, _)) = SymbolFrames::new(symbol) {
-                self.clock.observe(now, header.time);
+                self.clock.observe_direct(now, header.time);
             }
         }
         let decoded = self.deliver(now, delivery)?;
@@ -385,7 +385,10 @@ impl LaneReceiver {
                 self.set_origin(decoded.id, Origin::Repaired);
             }
             let Some(symbol) = self.store.symbol(decoded.id) else { continue };
-            let (_, frames) = SymbolFrames::new(symbol).map_err(|_| CloseCode::Malformed)?;
+            let (header, frames) = SymbolFrames::new(symbol).map_err(|_| CloseCode::Malformed)?;
+            if decoded.repaired {
+                self.clock.observe_repaired(now, header.time);
+            }
             delivery.on_symbol(decoded.id, frames, &self.store)?;
         }
         while self.edge < self.store.edge() {
@@ -518,9 +521,25 @@ struct OneWayClock {
     least: i32,
     next_least: i32,
     turned: Time,
+    /// Whether a source symbol came in its first transmission.
+    has_direct: bool,
 }
 
 impl OneWayClock {
+    /// A source symbol came in its first transmission.
+    fn observe_direct(&mut self, now: Time, sent: u32) {
+        self.has_direct = true;
+        self.observe(now, sent);
+    }
+
+    /// A repaired symbol became known. It counts on a lane whose source symbols are not sent: there, the
+    /// first repair over a symbol may reveal it at once.
+    fn observe_repaired(&mut self, now: Time, sent: u32) {
+        if !self.has_direct {
+            self.observe(now, sent);
+        }
+    }
+
     /// One-way time of a symbol sent at `sent`, relative to the reference.
     fn relative(&self, now: Time, sent: u32) -> i32 {
         let offset = send_time(now).wrapping_sub(sent).wrapping_sub(self.reference.unwrap_or(0)) % SEND_TIME_MODULUS;
@@ -558,9 +577,11 @@ mod tests {
         for skew in [0_u64, 5_000, 300_000] {
             let mut clock = OneWayClock::default();
             let sent = |ms: u64| send_time(Time::from_millis(ms + skew));
-            clock.observe(Time::from_millis(130), sent(100));
-            clock.observe(Time::from_millis(141), sent(111));
-            assert_eq!(clock.delay(Time::from_millis(200), sent(120)).as_millis(), 50, "{skew}");
+            clock.observe_repaired(Time::from_millis(130), sent(100));
+            assert_eq!(clock.delay(Time::from_millis(190), sent(120)).as_millis(), 40, "{skew}");
+            clock.observe_direct(Time::from_millis(141), sent(116));
+            clock.observe_repaired(Time::from_millis(141), sent(126));
+            assert_eq!(clock.delay(Time::from_millis(200), sent(120)).as_millis(), 55, "{skew}");
         }
     }
 }

@@ -12,6 +12,7 @@ mod in_flight;
 mod repairs;
 mod slices;
 mod window;
+mod withheld;
 
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -44,6 +45,10 @@ enum Source {
     Lost,
     /// Lost and retransmitted. The retransmission is not known to be received or lost yet.
     Again,
+    /// Not sent itself. The fate of the first repair over it is not known yet.
+    Withheld,
+    /// Not sent itself. The fate of the first repair over it is known.
+    Mixed,
 }
 
 #[derive(Debug)]
@@ -192,15 +197,6 @@ impl LaneSender {
         self.symbol(id).map(|symbol| (id, symbol))
     }
 
-    /// As [`Self::send_source`], for a symbol that no packet carries because the code replaces all source
-    /// symbols by repairs. It counts as lost: if its repairs no longer fit the path, it is sent in parts.
-    pub fn withhold_source(&mut self, now: Time) -> Option<SourceId> {
-        let id = self.date_source(now, Source::Lost)?;
-        self.lost.push(Reverse(id));
-        self.advance();
-        Some(id)
-    }
-
     fn date_source(&mut self, now: Time, state: Source) -> Option<SourceId> {
         let id = self.ids.sent;
         let symbol = self.window.symbol_mut(id)?;
@@ -260,6 +256,7 @@ impl LaneSender {
     /// Called when the repair in packet `packet` is known to be received or lost. Returns that repair.
     pub fn on_repair_settled(&mut self, packet: u64, arrived: bool) -> Option<RepairInFlight> {
         let repair = self.repairs.settle(packet)?;
+        self.settle_mixed(packet);
         if repair.count == 1
             && let Some(index) = self.index(repair.first)
         {
@@ -334,7 +331,7 @@ impl LaneSender {
         self.ahead.release_before(self.ids.base);
         self.ids.settled = self.ids.settled.max(self.ids.base);
         while let Some(index) = self.index(self.ids.settled) {
-            if self.sources[index] == Source::Open && !self.is_decoded(self.ids.settled) {
+            if matches!(self.sources[index], Source::Open | Source::Withheld) && !self.is_decoded(self.ids.settled) {
                 break;
             }
             self.ids.settled = SourceId(self.ids.settled.0 + 1);

@@ -10,6 +10,7 @@ pub(super) const NAMED: Named = Named {
     name: "arq",
     summary: "No repair before a loss is reported",
     example: "arq",
+    range: "",
     parse: |parameters| parameters.is_empty().then_some(ARQ),
 };
 

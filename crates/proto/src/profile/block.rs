@@ -14,6 +14,7 @@ pub(super) const NAMED: Named = Named {
     name: "block",
     summary: "Blocks of K source symbols with R repair symbols each, 32 and 8 unless given (block:K,R)",
     example: "block:32,8",
+    range: "",
     parse: |parameters| match parameters {
         "" => Some(block(32, 8)),
         parameters => parse_block(parameters).map(|(k, r)| block(k, r)),

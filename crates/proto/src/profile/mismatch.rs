@@ -9,7 +9,7 @@ use core::fmt;
 use tidewire_codec::Code;
 
 use super::{Layout, Profile};
-use crate::redundancy::{Answer, Proactive, RcdpBlocks, Redundancy, SphinxBlocks};
+use crate::redundancy::{Answer, PipelineBlocks, Proactive, RcdpBlocks, Redundancy, SphinxBlocks};
 use crate::wire::code_name;
 
 /// Maximum number of source and repair symbols in a generation under a Cauchy code over GF(2^8): its 256
@@ -26,6 +26,8 @@ pub enum Mismatch {
     NeedsSliding(Proactive),
     /// The answer mixes any adjacent symbols, but the lane is in generations.
     AnswerNeedsSliding(Answer),
+    /// The answer sends lost source symbols again, but the redundancy sends combinations instead of them.
+    AnswerNeedsSources(Answer, Proactive),
     /// The answer is for the blocks of `sphinx`.
     AnswerNeedsBlocks(Answer),
     /// The code has rows for closed generations only, but the lane slides.
@@ -63,6 +65,11 @@ impl fmt::Display for Mismatch {
                 f,
                 "the answer {answer} needs a sliding window, but this profile is in generations: take the answer open \
                  or resend"
+            ),
+            Self::AnswerNeedsSources(answer, proactive) => write!(
+                f,
+                "the answer {answer} sends lost source symbols again, and the redundancy {proactive} sends none: take the \
+                 answer deficit or open, or append ,systematic"
             ),
             Self::AnswerNeedsBlocks(answer) => {
                 write!(f, "the answer {answer} is for the blocks of sphinx: take the profile sphinx")
@@ -141,13 +148,18 @@ impl Profile {
                 Answer::Icm(_) => Err(Mismatch::AnswerNeedsBlocks(answer)),
                 answer => Err(Mismatch::AnswerNeedsSliding(answer)),
             },
-            (Layout::Generations, Proactive::Every { .. } | Proactive::Adaptive) => {
+            (Layout::Generations, Proactive::Every { .. } | Proactive::Pipeline(_) | Proactive::Adaptive) => {
                 Err(Mismatch::NeedsSliding(proactive))
             }
             (Layout::Sliding, Proactive::Block { .. } | Proactive::Sphinx(_) | Proactive::Rcdp(_)) => {
                 Err(Mismatch::NeedsGenerations(proactive))
             }
             (_, Proactive::Custom(_)) => Ok(()),
+            (Layout::Sliding, Proactive::Pipeline(PipelineBlocks { systematic: false, .. }))
+                if answer == Answer::Resend =>
+            {
+                Err(Mismatch::AnswerNeedsSources(answer, proactive))
+            }
             (Layout::Sliding, _) if matches!(answer, Answer::Icm(_)) => Err(Mismatch::AnswerNeedsBlocks(answer)),
             (Layout::Sliding, _) => Ok(()),
         }
@@ -166,6 +178,7 @@ mod tests {
     #[test]
     fn what_does_not_go_together_is_named_with_what_does() {
         let every = Redundancy::every(5.0);
+        let pipeline: Redundancy = "pipeline:16,1.25".parse().expect("a redundancy");
         let refused = |profile: Profile| profile.check().expect_err("a mismatch").to_string();
         for (profile, words) in [
             (Profile { redundancy: every, ..block(32, 8) }, ["redundancy every:5 needs a sliding", "stream"]),
@@ -181,6 +194,12 @@ mod tests {
             (Profile { code: LT, ..rcdp(84) }, ["code lt", "sphinx:K"]),
             (Profile { code: Code::SemiRandomLt { degree: 9 }, ..rcdp_basic(84) }, ["sends only repairs", "rlc"]),
             (Profile { code: Code::Cauchy, ..rcdp(255) }, ["255 with 1 are 256", "rlc16"]),
+            (Profile { redundancy: pipeline, ..block(32, 8) }, ["pipeline:16,1.25 needs a sliding", "stream"]),
+            (
+                Profile { redundancy: Redundancy { answer: Answer::Resend, ..pipeline }, ..STREAM },
+                ["the answer resend", "deficit or open"],
+            ),
+            (Profile { redundancy: Redundancy { answer: ICM, ..pipeline }, ..STREAM }, ["icm", "sphinx"]),
             (
                 Profile { redundancy: Redundancy { answer: ICM, ..every }, ..STREAM },
                 ["the answer icm", "profile sphinx"],
@@ -199,6 +218,9 @@ mod tests {
         }
         for code in [Code::Rlc, Code::Cauchy, Code::Rlc16] {
             assert_eq!(Profile { code, ..block(247, 8) }.check(), Ok(()));
+        }
+        for text in ["pipeline:16,1.25,open", "pipeline:16,1.25,planned", "pipeline:16,1.25,systematic,resend"] {
+            assert_eq!(Profile { redundancy: text.parse().expect(text), ..STREAM }.check(), Ok(()), "{text}");
         }
         assert_eq!(block(1_024, 1_024).check(), Ok(()));
         for code in [Code::Rlc, Code::Rlc16, Code::RsFft, Code::RaptorQ, Code::Cauchy] {

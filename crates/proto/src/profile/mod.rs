@@ -8,6 +8,7 @@
 mod arq;
 mod block;
 mod mismatch;
+mod pipeline;
 mod policy;
 mod rcdp;
 mod sphinx;
@@ -22,6 +23,7 @@ pub use tidewire_codec::Elimination;
 pub use arq::ARQ;
 pub use block::block;
 pub use mismatch::Mismatch;
+pub use pipeline::pipeline;
 pub(crate) use policy::Bounds;
 pub use rcdp::{rcdp, rcdp_basic};
 pub use sphinx::{SPHINX_PRINTED, sphinx};
@@ -69,13 +71,15 @@ pub struct Named {
     pub summary: &'static str,
     /// An example with parameters, or the name alone if there are none.
     pub example: &'static str,
+    /// What the parameters may be, for an error about them. Empty if the example says it.
+    pub range: &'static str,
     /// Parses the parameters after the colon, empty if there are none. Returns `None` if they are invalid.
     parse: fn(parameters: &str) -> Option<Profile>,
 }
 
 impl Profile {
     /// All profiles. A new one is added only here.
-    pub const NAMED: &[Named] = &[stream::NAMED, arq::NAMED, block::NAMED, sphinx::NAMED, rcdp::NAMED];
+    pub const NAMED: &[Named] = &[stream::NAMED, arq::NAMED, block::NAMED, sphinx::NAMED, rcdp::NAMED, pipeline::NAMED];
 }
 
 impl Default for Profile {
@@ -92,7 +96,8 @@ impl fmt::Display for BadProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.0.split(':').next().unwrap_or_default();
         match Profile::NAMED.iter().find(|named| named.name == name) {
-            Some(named) => write!(f, "bad profile {:?}; write it like {}", self.0, named.example),
+            Some(Named { example, range: "", .. }) => write!(f, "bad profile {:?}; write it like {example}", self.0),
+            Some(Named { range, .. }) => write!(f, "bad profile {:?}; {range}", self.0),
             None => {
                 let names: Vec<_> = Profile::NAMED.iter().map(|named| named.name).collect();
                 write!(f, "unknown profile {:?}{}", self.0, nearest(name, &names))
@@ -131,6 +136,9 @@ mod tests {
         let unknown = "unknown profile \"steam\"; did you mean \"stream\"? (allowed: stream, arq, block";
         assert!(refused("steam").starts_with(unknown), "{}", refused("steam"));
         assert_eq!(refused("block:3000,1"), "bad profile \"block:3000,1\"; write it like block:32,8");
+        for bad in ["pipeline:0,1.25", "pipeline:65,1.25", "pipeline:16,0.9"] {
+            assert_eq!(refused(bad), format!("bad profile {bad:?}; {}", crate::redundancy::PIPELINE_RANGE));
+        }
         assert!(refused("arq:3").starts_with("bad profile") && refused("").starts_with("unknown profile"));
     }
 }

@@ -7,7 +7,7 @@
 use tidewire_codec::Code;
 
 use super::{Layout, Profile};
-use crate::redundancy::{Proactive, Redundancy};
+use crate::redundancy::{PipelineBlocks, Proactive, Ratio, Redundancy};
 use crate::wire::{CodeName, CodeSet, MAX_TEXT, parse_code};
 
 /// Layouts by their names.
@@ -59,11 +59,20 @@ impl Profile {
             Proactive::None | Proactive::Adaptive => 0.0,
             Proactive::Every { spacing } => 1.0 / (spacing - 1.0),
             Proactive::Block { k, r } if k <= bounds.max_span => f64::from(r) / f64::from(k),
+            Proactive::Pipeline(PipelineBlocks { symbols, ratio, .. }) if symbols <= bounds.max_span => match ratio {
+                Ratio::Fixed(ratio) => ratio - 1.0,
+                Ratio::Least | Ratio::Combo | Ratio::Planned => 0.0,
+                Ratio::ComboPrinted => return None,
+            },
             // These keep to this end's own bound of overhead.
             Proactive::Sphinx(blocks) if blocks.symbols <= bounds.max_span => 0.0,
             Proactive::Rcdp(blocks) if blocks.symbols <= bounds.max_span && !blocks.basic => 0.0,
             // The basic form sends repairs without a bound until the initiator reports a block as recovered.
-            Proactive::Block { .. } | Proactive::Sphinx(_) | Proactive::Rcdp(_) | Proactive::Custom(_) => return None,
+            Proactive::Block { .. }
+            | Proactive::Sphinx(_)
+            | Proactive::Rcdp(_)
+            | Proactive::Pipeline(_)
+            | Proactive::Custom(_) => return None,
         };
         (share <= bounds.max_overhead && bounds.codes.contains(asked.code)).then_some(asked)
     }
@@ -77,6 +86,10 @@ mod tests {
 
     const BOUNDS: Bounds = Bounds { codes: CodeSet(0b100_1011), max_overhead: 0.5, max_span: 256 };
 
+    fn profile(text: &str) -> Profile {
+        text.parse().expect("a profile")
+    }
+
     #[test]
     fn a_profile_is_granted_as_it_was_asked_for() {
         let open = Redundancy { answer: Answer::Open, ..Redundancy::every(5.0) };
@@ -87,6 +100,8 @@ mod tests {
             (Profile { code: Code::Rlc16, ..block(200, 100) }, "generations rlc16 block:200,100"),
             (Profile { code: Code::Rlc, ..rcdp(84) }, "generations rlc rcdp:84"),
             (rcdp(84), "generations raptorq rcdp:84"),
+            (profile("pipeline"), "sliding rlc pipeline:16,1.25"),
+            (profile("pipeline:64,combo,systematic"), "sliding rlc pipeline:64,combo,systematic"),
         ] {
             assert_eq!(profile.policy_text().as_deref(), Some(text));
             let granted = STREAM.granted(text, BOUNDS).expect(text);
@@ -126,6 +141,12 @@ mod tests {
             "generations rlc rcdp:257",
             "generations rlc rcdp:84,basic",
             "sliding rlc rcdp:84",
+            "sliding rlc pipeline:0,1",
+            "sliding rlc pipeline:65,1",
+            "sliding rlc pipeline:16,1.6",
+            "sliding rlc pipeline:16,combo-printed",
+            "sliding rlc pipeline:16,1.25,resend",
+            "generations rlc pipeline:16,1.25",
             "every:5",
             "\u{1b}[2J",
         ] {

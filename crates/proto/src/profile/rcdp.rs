@@ -14,6 +14,7 @@ pub(super) const NAMED: Named = Named {
     name: "rcdp",
     summary: "Blocks of K source symbols, and repairs until a block is recovered, 84 unless given (rcdp:K)",
     example: "rcdp:84",
+    range: "",
     parse: |parameters| match parameters {
         "" => Some(rcdp(SYMBOLS)),
         "basic" => Some(rcdp_basic(SYMBOLS)),

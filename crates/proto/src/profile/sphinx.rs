@@ -18,6 +18,7 @@ pub(super) const NAMED: Named = Named {
     name: "sphinx",
     summary: "Blocks of K source symbols with as much repair as the loss needs, 100 unless given (sphinx:K)",
     example: "sphinx:100",
+    range: "",
     parse: |parameters| match parameters {
         "" => Some(sphinx(SYMBOLS)),
         "printed" => Some(SPHINX_PRINTED),

@@ -11,6 +11,7 @@ pub(super) const NAMED: Named = Named {
     name: "stream",
     summary: "Sliding window code whose redundancy follows the loss",
     example: "stream",
+    range: "",
     parse: |parameters| parameters.is_empty().then_some(STREAM),
 };
 

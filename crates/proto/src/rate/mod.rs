@@ -10,6 +10,7 @@ mod cubic;
 mod fixed;
 mod hystart;
 mod newreno;
+mod open;
 mod train;
 mod window;
 #[cfg(test)]
@@ -24,6 +25,7 @@ pub use bbr::Bbr;
 pub use cubic::Cubic;
 pub use fixed::Fixed;
 pub use newreno::NewReno;
+pub use open::Open;
 pub use train::{Train, TrainSteps};
 
 use crate::Custom;
@@ -73,13 +75,16 @@ pub enum RateControl {
         /// Bits per second, IP headers included.
         bits_per_second: u64,
     },
+    /// No limit. For messages alone, whose senders control their rate themselves: a stream has no other
+    /// control.
+    Open,
     /// A controller from outside this crate.
     Custom(Custom<dyn RateController>),
 }
 
 impl RateControl {
     /// Names that a user can write.
-    const NAMES: [&'static str; 6] = ["bbr", "cubic", "newreno", "aimd:1,80", "train", "fixed:25mbit"];
+    const NAMES: [&'static str; 7] = ["bbr", "cubic", "newreno", "aimd:1,80", "train", "fixed:25mbit", "open"];
 
     pub(crate) fn build(self) -> Box<dyn RateController> {
         match self {
@@ -89,6 +94,7 @@ impl RateControl {
             Self::Aimd(steps) => Box::new(Aimd::new(steps)),
             Self::Train(steps) => Box::new(Train::new(steps)),
             Self::Fixed { bits_per_second } => Box::new(Fixed::new(bits_per_second)),
+            Self::Open => Box::new(Open),
             Self::Custom(custom) => custom.build(),
         }
     }
@@ -103,6 +109,7 @@ impl fmt::Display for RateControl {
             Self::Aimd(steps) => steps.fmt(f),
             Self::Train(steps) => steps.fmt(f),
             Self::Fixed { bits_per_second } => write!(f, "fixed:{bits_per_second}bit"),
+            Self::Open => f.write_str("open"),
             Self::Custom(custom) => custom.fmt(f),
         }
     }
@@ -129,7 +136,11 @@ impl fmt::Display for BadRateControl {
         match self {
             Self::Name(name) => {
                 let allowed = nearest(name, &RateControl::NAMES);
-                write!(f, "unknown rate control {name:?}{allowed}; fixed is a rate that the path must carry")
+                write!(
+                    f,
+                    "unknown rate control {name:?}{allowed}; fixed is a rate that the path must carry, and \
+                     open limits nothing"
+                )
             }
             Self::Steps(text) => write!(
                 f,
@@ -162,6 +173,7 @@ impl FromStr for RateControl {
                 let bad = || BadRateControl::Steps(steps.to_owned());
                 AimdSteps::parse(steps).map(Self::Aimd).ok_or_else(bad)
             }
+            ("open", _) => Ok(Self::Open),
             ("train", _) => Ok(Self::Train(TrainSteps::CHOSEN)),
             (_, Some(("train", steps))) => {
                 let bad = || BadRateControl::Train(steps.to_owned());
@@ -186,9 +198,12 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        for (name, control) in
-            [("bbr", RateControl::Bbr), ("cubic", RateControl::Cubic), ("newreno", RateControl::NewReno)]
-        {
+        for (name, control) in [
+            ("bbr", RateControl::Bbr),
+            ("cubic", RateControl::Cubic),
+            ("newreno", RateControl::NewReno),
+            ("open", RateControl::Open),
+        ] {
             assert_eq!((name.parse(), control.to_string().as_str()), (Ok(control), name));
         }
         let aimd = RateControl::Aimd(AimdSteps::PRINTED);

@@ -7,7 +7,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use super::proactive::FLOOR;
-use super::{Answer, Proactive, RcdpBlocks, SphinxBlocks, Trigger};
+use super::{Answer, PIPELINE_RANGE, PipelineBlocks, Proactive, Ratio, RcdpBlocks, SphinxBlocks, Trigger};
 use crate::model::sphinx::{self, Rounding};
 
 /// A pair of policies: proactive repair and answers to feedback. Every combination is valid.
@@ -34,7 +34,7 @@ impl Redundancy {
             Proactive::Block { .. } | Proactive::Rcdp(_) => Answer::Open,
             Proactive::Sphinx(SphinxBlocks { threshold: None, .. }) => Answer::Icm(Trigger::Settled),
             Proactive::Sphinx(_) => Answer::Icm(Trigger::PRINTED),
-            Proactive::Every { .. } | Proactive::Custom(_) => Answer::Deficit,
+            Proactive::Every { .. } | Proactive::Pipeline(_) | Proactive::Custom(_) => Answer::Deficit,
         };
         Self { proactive, answer }
     }
@@ -46,7 +46,11 @@ impl Redundancy {
     }
 
     pub(super) fn needs_plan(self) -> bool {
-        self.proactive == Proactive::Adaptive || self.answer == Answer::Planned
+        let is_planned = match self.proactive {
+            Proactive::Pipeline(blocks) => blocks.ratio == Ratio::Planned,
+            proactive => proactive == Proactive::Adaptive,
+        };
+        is_planned || self.answer == Answer::Planned
     }
 }
 
@@ -69,10 +73,13 @@ pub struct BadRedundancy(String);
 
 impl fmt::Display for BadRedundancy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.split([':', ',']).next() == Some("pipeline") {
+            return write!(f, "bad redundancy {:?}; {PIPELINE_RANGE}", self.0);
+        }
         write!(
             f,
-            "bad redundancy {:?}; known: none, every:5 (one packet in 5 is repair; above 1), adaptive, and block:32,8, \
-             sphinx:100, sphinx:100,0.5, rcdp:84 or rcdp:84,basic in generations; each may be followed by what \
+            "bad redundancy {:?}; known: none, every:5 (one packet in 5 is repair; above 1), pipeline:16,1.25, adaptive, \
+             and block:32,8, sphinx:100, sphinx:100,0.5, rcdp:84 or rcdp:84,basic in generations; each may be followed by what \
              answers a loss: ,open (nothing), ,resend, ,deficit or ,planned, and after sphinx ,icm, ,icm:2/3 or \
              ,block-sack",
             self.0
@@ -106,6 +113,7 @@ fn parse_proactive(text: &str) -> Option<Proactive> {
         "block" => parse_block(rest).map(|(k, r)| Proactive::Block { k, r }),
         "sphinx" => parse_sphinx(rest).map(Proactive::Sphinx),
         "rcdp" => parse_rcdp(rest).map(Proactive::Rcdp),
+        "pipeline" => PipelineBlocks::parse(rest).map(Proactive::Pipeline),
         _ => None,
     }
 }
@@ -162,6 +170,13 @@ mod tests {
             "sphinx:256,0.5,floor",
             "rcdp:84",
             "rcdp:1024,basic",
+            "pipeline:16,1.25",
+            "pipeline:1,1",
+            "pipeline:64,4,systematic",
+            "pipeline:64,min",
+            "pipeline:64,combo",
+            "pipeline:64,combo-printed,systematic",
+            "pipeline:32,adaptive",
         ] {
             let usual: Redundancy = proactive.parse().expect(proactive);
             assert_eq!(usual.to_string(), proactive);
@@ -200,6 +215,21 @@ mod tests {
             "open",
         ] {
             assert!(bad.parse::<Redundancy>().is_err(), "{bad}");
+        }
+        for bad in [
+            "pipeline",
+            "pipeline:16",
+            "pipeline:0,1.25",
+            "pipeline:65,1.25",
+            "pipeline:16,0.99",
+            "pipeline:16,4.01",
+            "pipeline:16,nan",
+            "pipeline:16,most",
+            "pipeline:16,1.25,basic",
+            "pipeline:16,1.25,systematic,systematic",
+        ] {
+            let error = bad.parse::<Redundancy>().expect_err(bad).to_string();
+            assert!(error.contains("G from 1 to 64 symbols, and R from 1 to 4"), "{error}");
         }
     }
 }

@@ -24,12 +24,14 @@ use tidewire_codec::{Code, SourceId};
 
 use crate::Time;
 use crate::path::LossEstimate;
+use tuning::TAIL_FRACTION;
 
 pub use answer::{Answer, AnswerPolicy, Trigger};
 pub use choice::{BadRedundancy, Redundancy};
 pub(crate) use choice::{parse_block, parse_rcdp, parse_sphinx};
 pub use plan::{Plan, Planned, Planner, Target};
-pub use proactive::{Closed, Proactive, ProactivePolicy, RcdpBlocks, SphinxBlocks};
+pub(crate) use proactive::PIPELINE_RANGE;
+pub use proactive::{Closed, PipelineBlocks, Proactive, ProactivePolicy, Ratio, RcdpBlocks, SphinxBlocks};
 pub use report::Report;
 pub(crate) use report::{MAX_REGIONS, MAX_RUNS};
 
@@ -175,6 +177,10 @@ pub struct CodingLimits {
     pub target: Option<Target>,
     /// The code of the lane's profile, for the repairs of a generation.
     pub code: Code,
+    /// Whether the lane slides and its source symbols are not sent themselves
+    /// ([`ProactivePolicy::withholds_sources`]). Such a symbol is settled when the fate of the first repair
+    /// over it is known, and never lost.
+    pub is_withheld: bool,
 }
 
 impl CodingContext<'_> {
@@ -192,6 +198,12 @@ impl CodingContext<'_> {
         count as u16
     }
 
+    /// Source symbols that pause for so long have ended for now: an eighth of a round trip, or a quarter
+    /// longer than usual where they are slow, at most half a round trip.
+    pub fn pause(&self) -> Duration {
+        (self.path.rtt / TAIL_FRACTION).max(self.flow.interval * 5 / 4).min(self.path.rtt / 2)
+    }
+
     /// Number of source symbols in flight: about the number sent in one round trip.
     pub fn flying(&self) -> u64 {
         self.sent.0.saturating_sub(self.settled.0)
@@ -201,21 +213,28 @@ impl CodingContext<'_> {
     /// cover it, and retransmitted symbols of the span.
     ///
     /// An answer counts in full. A proactive repair also mixes newer source symbols, some of which will be
-    /// lost. Proactive repairs therefore count only as far as they exceed these expected losses.
+    /// lost. Proactive repairs therefore count only as far as they exceed these expected losses. If source
+    /// symbols are withheld, each newer symbol takes one of the proactive repairs.
     pub fn under_way_for(&self, span: Range<SourceId>) -> u64 {
         let covering = self
             .in_flight
             .iter()
             .filter(|repair| repair.covers(span.start) || (repair.count == 1 && span.contains(&repair.first)));
-        let (answers, proactive) =
-            covering.fold(
-                (0, 0),
-                |(answers, proactive), repair| {
-                    if repair.on_feedback { (answers + 1, proactive) } else { (answers, proactive + 1) }
-                },
-            );
-        let open = self.flying() as f64;
-        let surplus = f64::from(proactive) * (1.0 - self.path.loss.rate) - open * self.path.loss.rate;
+        let (mut answers, mut proactive, mut end) = (0, 0, self.settled);
+        for repair in covering {
+            if repair.on_feedback {
+                answers += 1;
+            } else {
+                proactive += 1;
+                end = end.max(repair.first.plus(repair.count.into()));
+            }
+        }
+        let open = if self.limits.is_withheld {
+            end.since(self.settled) as f64
+        } else {
+            self.flying() as f64 * self.path.loss.rate
+        };
+        let surplus = f64::from(proactive) * (1.0 - self.path.loss.rate) - open;
         answers + surplus.max(0.0) as u64
     }
 }
@@ -236,6 +255,11 @@ impl Policies {
             proactive: redundancy.proactive.build(),
             answer: redundancy.answer.build(),
         }
+    }
+
+    /// Whether source symbols are not sent themselves.
+    pub fn withholds_sources(&self) -> bool {
+        self.proactive.withholds_sources()
     }
 
     /// Called when the source symbol `cx.sent - 1` was sent for the first time.
@@ -335,6 +359,7 @@ pub(crate) fn context(report: &Report, rate: f64, burst: f64, saturated: bool) -
             protects_lone: true,
             target: None,
             code: Code::Cauchy,
+            is_withheld: false,
         },
         planned: &Planned::NONE,
     }

@@ -12,6 +12,7 @@ mod keys;
 mod longfat;
 mod messages;
 mod mtu;
+mod pipeline;
 mod policy;
 mod queues;
 mod rcdp;

@@ -226,6 +226,32 @@ fn with_time_for_a_repair_nearly_all_come_and_without_loss_all_do() {
     }
 }
 
+/// Combinations instead of the symbols of messages, with answers and without: what is too late is given up,
+/// and what comes is whole.
+#[test]
+fn messages_leave_as_combinations() {
+    for seed in 0..if std::env::var_os("TIDEWIRE_QUICK").is_some() { 4 } else { 40 } {
+        let redundancies =
+            ["pipeline:16,1.25", "pipeline:16,1.25,open", "pipeline:64,min,open", "pipeline:8,1.5,systematic"];
+        let lanes: Vec<_> = redundancies.iter().map(|text| lane(seed % 8 < 4, Some(text))).collect();
+        let mut feed = Feed::new(seed, lanes);
+        feed.mean = [300, 2_000, 6_000][seed as usize % 3];
+        feed.lifetime = Duration::from_millis([60, 200][seed as usize / 3 % 2]);
+        let loss = ["0%", "3%", "10%", "30%"][seed as usize % 4];
+        let settings = [(Direction::Both, "loss", loss), (Direction::Both, "reorder", "3%,8ms")];
+        let stats = run(&mut feed, &settings, seed);
+        settle(&feed, &stats, LATE, &format!("seed {seed}, {loss} lost"));
+        let came = |lane: usize| {
+            let came = feed.came.range((lane, 0)..(lane + 1, 0)).count();
+            came as f64 / feed.sent[lane].len() as f64
+        };
+        let shares = [0, 1, 2, 3].map(came);
+        println!("seed {seed}, {loss}, {:?}: {shares:.3?}", feed.lifetime);
+        let least = [0.999, 0.9, 0.6, 0.05][seed as usize % 4];
+        assert!(shares[0] >= least && shares[1] >= least - 0.1, "seed {seed}, {loss}: {shares:.3?}");
+    }
+}
+
 #[test]
 fn more_than_the_link_carries_is_given_up_and_bulk_keeps_its_half() {
     // 40 Mbit/s of messages and bulk on a link of 25.

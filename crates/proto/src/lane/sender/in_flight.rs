@@ -5,6 +5,7 @@
 //! cheap. A settled entry stays in its place as a placeholder (blank) until blanks are the majority; one pass
 //! then removes them. Settling costs a binary search and an amortised constant.
 
+use super::withheld::FirstMixed;
 use crate::redundancy::RepairInFlight;
 
 /// The list of repairs in flight; see the module. Bound: the number of packets that a path remembers
@@ -14,6 +15,8 @@ pub(super) struct InFlight {
     /// Sorted by packet number.
     repairs: Vec<RepairInFlight>,
     blanks: usize,
+    /// Those that were the first over some symbols.
+    pub mixed: FirstMixed,
 }
 
 impl InFlight {

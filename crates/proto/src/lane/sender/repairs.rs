@@ -50,6 +50,7 @@ impl LaneSender {
     ) -> Result<usize, EncodeError> {
         let RepairId { first, count, key } = id;
         let in_flight = RepairInFlight { packet, first, count, key, on_feedback };
+        self.on_mixed(packet, first, count);
         if let Some(len) = self.ahead.take(code, id, out) {
             self.repairs.push(in_flight);
             return Ok(len);

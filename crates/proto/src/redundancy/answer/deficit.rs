@@ -28,11 +28,26 @@ const OUTAGE: u64 = 32;
 /// Retransmits source symbols that were lost in an outage, or that lie beyond everything the peer has seen.
 /// No reported deficit covers the latter. When a whole run is lost, retransmitted symbols deliver data
 /// earlier than combinations do.
+///
+/// If source symbols are withheld, none is lost: then combinations of the symbols that the peer has not seen
+/// are sent again.
 pub fn resend_unseen(cx: &CodingContext<'_>) -> Option<Repair> {
+    if cx.limits.is_withheld {
+        return combine_unseen(cx);
+    }
     let lost = cx.lost?;
     let run = cx.report.undecoded.iter().find(|run| run.contains(&lost));
     let outage = run.is_some_and(|run| run.end.0 - run.start.0 >= OUTAGE);
     (outage || lost >= cx.report.seen()).then_some(Repair::Resend(lost))
+}
+
+/// Returns a combination of settled symbols beyond everything that the peer has seen, if fewer packets are
+/// under way for them than there are symbols.
+fn combine_unseen(cx: &CodingContext<'_>) -> Option<Repair> {
+    let first = cx.report.seen().max(cx.base);
+    let count = cx.settled.since(first).min(cx.limits.max_span.into());
+    let is_short = count > 0 && cx.under_way_for(first..first.plus(count)) < count;
+    is_short.then_some(Repair::Coded { first, count: count as u16, row: None, on_feedback: true })
 }
 
 /// Returns a repair if the settled part of the window needs more symbols than the packets in flight will

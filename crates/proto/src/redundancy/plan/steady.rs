@@ -63,6 +63,7 @@ pub fn steady_share(
                 protects_lone: false,
                 target,
                 code: Code::Rlc,
+                is_withheld: false,
             },
             planned: &Planned::NONE,
         };

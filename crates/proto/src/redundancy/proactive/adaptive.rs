@@ -16,8 +16,8 @@ use crate::Time;
 use crate::redundancy::answer::is_sparing;
 use crate::redundancy::plan::more_than;
 use crate::redundancy::tuning::CLEAN_BOUND;
-use crate::redundancy::tuning::{LONE_FRACTION, LONE_PER_SECOND, LONE_REPAIRS};
-use crate::redundancy::tuning::{MAX_DEBT, MOST_DUE, TAIL_FRACTION, TAIL_RISK};
+use crate::redundancy::tuning::{LONE_FRACTION, LONE_PER_SECOND, LONE_REPAIRS, MAX_DEBT, MOST_DUE};
+use crate::redundancy::tuning::{TAIL_FRACTION, TAIL_RISK};
 use crate::redundancy::{CodingContext, Repair};
 
 /// Sends the share of repair that the planner computes; see the module.
@@ -92,8 +92,7 @@ impl Adaptive {
         let lacking = u32::try_from(cx.sent.0 - cx.base.0).unwrap_or(u32::MAX).min(cx.limits.max_span.into());
         let tail = self.unprotected.min(lacking);
         let risk = cx.limits.target.map_or(TAIL_RISK, |target| TAIL_RISK.min(1.0 - target.deliver));
-        let soon = cx.path.rtt / TAIL_FRACTION;
-        let wait = if is_lone(cx) { soon } else { soon.max(cx.flow.interval * 5 / 4).min(cx.path.rtt / 2) };
+        let wait = if is_lone(cx) { cx.path.rtt / TAIL_FRACTION } else { cx.pause() };
         let wait = cx.limits.target.map_or(wait, |target| wait.min(target.latency / 4));
         let (loss, most) = if is_lone(cx) { (cx.path.loss.upper, LONE_REPAIRS) } else { (cx.path.loss.rate, tail) };
         (self.tail_sent < tail_repairs(loss, tail, most, risk)).then(|| cx.flow.last + wait)

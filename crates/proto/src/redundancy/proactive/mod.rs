@@ -5,6 +5,7 @@ mod block;
 mod cap;
 mod every;
 mod none;
+mod pipeline;
 mod rcdp;
 mod sphinx;
 
@@ -19,6 +20,8 @@ pub use adaptive::Adaptive;
 pub use block::Block;
 pub use every::Every;
 pub use none::NoRepair;
+pub(crate) use pipeline::PIPELINE_RANGE;
+pub use pipeline::{Pipeline, PipelineBlocks, Ratio};
 pub use rcdp::{Rcdp, RcdpBlocks};
 pub(in crate::redundancy) use sphinx::FLOOR;
 pub use sphinx::{Sphinx, SphinxBlocks};
@@ -38,6 +41,11 @@ pub struct Closed {
 
 /// Decides when to send proactive repairs, and over which span.
 pub trait ProactivePolicy: Send + fmt::Debug {
+    /// Whether source symbols are not sent themselves, because repairs replace them. Each symbol must then be
+    /// in the span of a repair of its own. Always the same for a policy.
+    fn withholds_sources(&self) -> bool {
+        false
+    }
     /// Called when the source symbol `cx.sent - 1` was sent for the first time.
     fn on_source_sent(&mut self, _cx: &CodingContext<'_>) {}
     /// Called when the first transmission of a source symbol is known to be received or lost. A symbol that
@@ -84,6 +92,8 @@ pub enum Proactive {
     Sphinx(SphinxBlocks),
     /// Blocks whose repairs are sent until the peer has recovered them. This policy sends its own answers.
     Rcdp(RcdpBlocks),
+    /// Generations that are coded while they grow: each source symbol leaves as a combination.
+    Pipeline(PipelineBlocks),
     /// As much repair as the planner computes.
     Adaptive,
     /// A policy from outside this crate.
@@ -98,6 +108,7 @@ impl Proactive {
             Self::Block { k, r } => Box::new(Block::new(k, r)),
             Self::Sphinx(blocks) => Box::new(Sphinx::new(blocks)),
             Self::Rcdp(blocks) => Box::new(Rcdp::new(blocks)),
+            Self::Pipeline(blocks) => Box::new(Pipeline::new(blocks)),
             Self::Adaptive => Box::new(Adaptive::default()),
             Self::Custom(custom) => custom.build(),
         }
@@ -112,6 +123,7 @@ impl fmt::Display for Proactive {
             Self::Block { k, r } => write!(f, "block:{k},{r}"),
             Self::Sphinx(blocks) => blocks.fmt(f),
             Self::Rcdp(blocks) => blocks.fmt(f),
+            Self::Pipeline(blocks) => blocks.fmt(f),
             Self::Adaptive => f.write_str("adaptive"),
             Self::Custom(custom) => custom.fmt(f),
         }

@@ -1,0 +1,184 @@
+//! Runs of the paper's flows over its networks, in virtual time. The experiments of this folder call it.
+//! Invariant: the arguments of a run determine its result.
+
+use std::time::Duration;
+
+use tidewire_proto::config::Config;
+use tidewire_proto::model::fairness::{Allocation, NoFairShare, jain};
+use tidewire_proto::profile::{Profile, STREAM, pipeline};
+use tidewire_proto::rate::RateControl;
+use tidewire_proto::redundancy::{Answer, PipelineBlocks, Ratio, Redundancy};
+use tidewire_sim::duplex::DuplexConfig;
+use tidewire_sim::link::{Capacity, Loss, Queue};
+use tidewire_sim::network::topology::{Joint, Node, Role, Topology};
+use tidewire_sim::network::{Carrier, Content, Control, FlowPlan, Network, Plan, Report, TunnelPlan};
+use tidewire_units::{Probability, Rate};
+
+/// What carries the coded flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum System {
+    /// The paper's: a code below TCP without a rate control of its own, and no answer to losses.
+    Paper,
+    /// The same redundancy in a tunnel with its usual rate control.
+    Controlled,
+    /// The tunnel as it is by default. The redundancy of the figure does not apply.
+    Default,
+}
+
+/// Flows over a network: the first `coded` ones run through a tunnel each.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    pub flows: usize,
+    pub coded: usize,
+    pub system: System,
+    /// g: symbols of a generation.
+    pub generation: u16,
+    /// R: packets sent for each source packet.
+    pub redundancy: f64,
+    /// p: the share of the packets that the bottleneck loses, in both directions.
+    pub loss: f64,
+    /// Rate of each link, which the paper does not state.
+    pub mbit: u64,
+    /// The queue of each link in packets of 1,500 bytes, which the paper does not state.
+    pub queue: u64,
+    pub seconds: u64,
+}
+
+/// Delay of each link, in the caption of Figure 3.
+const DELAY: Duration = Duration::from_millis(1);
+/// Seeds of each point, whose mean is taken.
+const SEEDS: [u64; 3] = [1, 2, 3];
+
+/// The mean throughputs of a setting over all seeds, in Mbit/s.
+#[derive(Clone, Debug)]
+pub(super) struct Measured {
+    /// Of each flow.
+    pub flows: Vec<f64>,
+    /// Of a flow if none is coded, x'.
+    pub alone: f64,
+    coded: usize,
+}
+
+impl Measured {
+    /// Runs a setting, and the same one without coded flows.
+    pub fn of(setting: Setting) -> Self {
+        let (mut flows, mut alone) = (vec![0.0; setting.flows], 0.0);
+        for seed in SEEDS {
+            let with = throughputs(&cross(setting, seed));
+            flows.iter_mut().zip(with).for_each(|(sum, one)| *sum += one / SEEDS.len() as f64);
+            let without = throughputs(&cross(Setting { coded: 0, ..setting }, seed));
+            alone += without.iter().sum::<f64>() / (setting.flows * SEEDS.len()) as f64;
+        }
+        Self { flows, alone, coded: setting.coded }
+    }
+
+    /// Mean of the coded flows.
+    pub fn coded(&self) -> f64 {
+        self.flows[..self.coded].iter().sum::<f64>() / self.coded as f64
+    }
+
+    /// Mean of the others.
+    pub fn uncoded(&self) -> f64 {
+        self.flows[self.coded..].iter().sum::<f64>() / (self.flows.len() - self.coded) as f64
+    }
+
+    /// All flows together.
+    pub fn total(&self) -> f64 {
+        self.flows.iter().sum()
+    }
+
+    /// Jain's index.
+    pub fn jain(&self) -> f64 {
+        jain(&self.flows).unwrap_or_default()
+    }
+
+    /// The throughputs beside the fair ones.
+    pub fn allocation(&self) -> Result<Allocation, NoFairShare> {
+        Allocation::new(&self.flows, self.coded, self.alone)
+    }
+}
+
+fn throughputs(plan: &Plan) -> Vec<f64> {
+    Network::new(plan).run().flows.iter().map(|flow| flow.goodput_bps() / 1e6).collect()
+}
+
+/// One flow for the time of the setting over the line of Figure 1, coded or not, without losses.
+pub(super) fn on_a_line(setting: Setting) -> Report {
+    let names = [("a", Role::Host), ("r", Role::Router), ("q", Role::Router), ("b", Role::Host)];
+    let fast = Setting { mbit: 10 * setting.mbit, ..setting };
+    let links = [(0, 1, fast), (1, 2, setting), (2, 3, fast)];
+    let mut plan = plan(SEEDS[0], &names, &links, setting.seconds);
+    plan.sample = Duration::from_millis(50);
+    add_flow(&mut plan, setting, [0, 3], setting.coded > 0);
+    Network::new(&plan).run()
+}
+
+/// The cross of Figure 3: two sources and two destinations, and one link between both routers, which all
+/// flows share. The coded flows have the first source and destination. In the paper every link loses packets
+/// and every node codes again, so that each link has the redundancy R for its own losses. Here nodes forward
+/// only, so one link loses packets.
+fn cross(setting: Setting, seed: u64) -> Plan {
+    let host = Role::Host;
+    let names = [("s1", host), ("s2", host), ("r", Role::Router), ("q", Role::Router), ("d1", host), ("d2", host)];
+    let clean = Setting { loss: 0.0, ..setting };
+    let links = [(0, 2, clean), (1, 2, clean), (2, 3, setting), (3, 4, clean), (3, 5, clean)];
+    let mut plan = plan(seed, &names, &links, setting.seconds);
+    // Half of the flows have each source, in the run without code too.
+    for flow in 0..setting.flows {
+        let ends = if 2 * flow < setting.flows { [0, 4] } else { [1, 5] };
+        add_flow(&mut plan, setting, ends, flow < setting.coded);
+    }
+    plan
+}
+
+fn plan(seed: u64, names: &[(&str, Role)], links: &[(usize, usize, Setting)], seconds: u64) -> Plan {
+    let nodes = names.iter().map(|&(name, role)| Node { name: name.to_owned(), role }).collect();
+    let link = |&(from, to, setting): &(usize, usize, Setting)| {
+        let name = format!("{}-{}", names[from].0, names[to].0);
+        Joint { name, nodes: [from, to], config: duplex(setting) }
+    };
+    let topology = Topology { nodes, links: links.iter().map(link).collect() };
+    let mut plan = Plan::new(seed, topology).with_seed(seed);
+    plan.time = Some(Duration::from_secs(seconds));
+    plan
+}
+
+fn duplex(setting: Setting) -> DuplexConfig {
+    let mut duplex = DuplexConfig::default();
+    for side in [&mut duplex.forward, &mut duplex.back] {
+        side.delay = DELAY;
+        // No rate of the figures is 0.
+        let rate = Rate::from_bits_per_second(setting.mbit * 1_000_000);
+        side.capacity = rate.map_or(Capacity::Unlimited, Capacity::Fixed);
+        side.queue = Some(Queue::Bytes(setting.queue * 1_500));
+        side.loss = Probability::new(setting.loss).filter(|_| setting.loss > 0.0).map_or(Loss::None, Loss::Iid);
+    }
+    duplex
+}
+
+/// Adds a flow of NewReno without end, in a tunnel of its own if it is coded.
+fn add_flow(plan: &mut Plan, setting: Setting, [from, to]: [usize; 2], is_coded: bool) {
+    if is_coded {
+        // The settings of the figures fit together; if some did not, the rows would be those of the default.
+        let config = Config::builder().profile(coding(setting)).build().unwrap_or_default();
+        let (name, settings) = (format!("{}", plan.tunnels.len() + 1), Vec::new());
+        plan.tunnels.push(TunnelPlan { name, from, to, config: Box::new(config), settings });
+    }
+    let through = is_coded.then(|| plan.tunnels.len() - 1);
+    let (name, start) = (format!("{}", plan.flows.len() + 1), Duration::ZERO);
+    let content = Content::Bulk { bytes: None };
+    let carrier = Carrier::Tcp { control: Control::NewReno, marks: false, content };
+    plan.flows.push(FlowPlan { name, from, to, through, start, carrier });
+}
+
+/// The code of a coded flow. Nothing answers a loss: what a generation lacks is lost for TCP.
+fn coding(setting: Setting) -> Profile {
+    let ratio = Ratio::Fixed(setting.redundancy);
+    let coded = pipeline(PipelineBlocks { symbols: setting.generation, ratio, systematic: false });
+    let coded = Profile { redundancy: Redundancy { answer: Answer::Open, ..coded.redundancy }, ..coded };
+    match setting.system {
+        System::Paper => Profile { rate_control: RateControl::Open, ..coded },
+        System::Controlled => coded,
+        System::Default => STREAM,
+    }
+}
