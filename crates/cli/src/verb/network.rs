@@ -21,6 +21,7 @@ use crate::report::{Console, Delay, rate};
 /// The events of a network.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[expect(clippy::enum_variant_names, reason = "these are the names of the events")]
 enum Event<'a> {
     /// What one flow of a network had.
     NetworkFlow {
