@@ -27,7 +27,8 @@ pub struct Coding {
     #[arg(long, value_name = "NAME", value_parser = parse_code)]
     pub code: Option<Code>,
     /// When to send repair symbols: none, every:L (one after each L-1 source symbols), pipeline:G,R,
-    /// adaptive, and in generations block:K,R, sphinx:K or rcdp:K. Overrides the profile's choice
+    /// adaptive, and in generations block:K,R, sphinx:K, rcdp:K or bucket:CAP,GAMMA. Overrides the
+    /// profile's choice
     #[arg(long, value_name = "POLICY")]
     pub redundancy: Option<Redundancy>,
     /// Rate control: bbr (the default, does not take random loss for congestion), cubic, newreno,

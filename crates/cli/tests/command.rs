@@ -100,6 +100,10 @@ fn choices_that_do_not_go_together_end_with_2_and_what_to_choose() {
         let options = ["--profile", "block:250,10", "--code", "cauchy"];
         refused(&[job, &options].concat(), &["250 with 10 are 260", "rlc16"]);
         refused(&[job, &["--redundancy", "block:32,8"]].concat(), &["block:32,8 needs generations"]);
+        refused(&[job, &["--profile", "pipeline:65,1.25"]].concat(), &["G from 1 to 64 symbols, and R from 1 to 4"]);
+        refused(&[job, &["--profile", "bucket:15,0.9"]].concat(), &["GAMMA from 1 to 1.5"]);
+        refused(&[job, &["--redundancy", "pipeline:16,1.25,resend"]].concat(), &["the answer resend", "deficit"]);
+        refused(&[job, &["--profile", "pipeline", "--rate-control", "open"]].concat(), &["flood the path", "bbr"]);
         refused(
             &[job, &["--profile", "block", "--redundancy", "every:5"]].concat(),
             &["every:5 needs a sliding window"],

@@ -166,6 +166,29 @@ fn tcp_crosses_losses_in_both_families() {
     }
 }
 
+/// Combinations instead of packets, for TCP that controls its rate itself.
+#[test]
+fn tcp_crosses_losses_as_combinations_without_another_rate_control() {
+    if !has_lab() {
+        return;
+    }
+    let hosts = Hosts::new("rate = \"50mbit\"\nrtt = \"20ms\"\nqueue = \"20ms\"\nloss = \"2%\"");
+    for options in [
+        &["--profile", "pipeline", "--redundancy", "pipeline:16,1.25,open", "--rate-control", "open"][..],
+        &["--profile", "bucket"],
+    ] {
+        let (listener, link) = hosts.listener(options);
+        let dialer = hosts.dialer(&link, options);
+        let _server = server(&hosts.far, "10.77.0.1");
+        python(&hosts.near, CLIENT, &["10.77.0.1", "3000000"]);
+        for counts in [counts(dialer), counts(listener)] {
+            for reason in ["malformed", "spoofed", "too_long", "refused"] {
+                assert_eq!(counts["dropped"][reason], 0, "{reason}: {counts}");
+            }
+        }
+    }
+}
+
 /// A packet whose source belongs to nobody or to us, and one whose destination no peer has.
 #[test]
 fn spoofed_and_homeless_packets_are_dropped_and_counted() {

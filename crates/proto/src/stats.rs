@@ -23,6 +23,9 @@ pub struct PacketStats {
     pub feedback_repair: u64,
     /// Sent with control frames only.
     pub control: u64,
+    /// Empty source symbols that filled blocks of the redundancy `bucket:CAP,GAMMA,fixed`. No packet carries
+    /// one by itself.
+    pub empty_symbols: u64,
     /// Authentic packets received.
     pub received: u64,
     /// Received symbols that did not raise the decoder's rank.

@@ -2,6 +2,7 @@
 #![cfg(unix)]
 
 mod bench;
+mod combinations;
 mod crowd;
 mod files;
 mod forward;

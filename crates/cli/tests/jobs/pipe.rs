@@ -51,10 +51,15 @@ fn bytes(seed: &[u8], length: usize) -> Vec<u8> {
 
 #[test]
 fn both_ways_at_once_across_losses_every_byte_arrives() {
+    both_ways_at_once(&[]);
+}
+
+/// Bytes cross a lossy link in both directions, if the connecting end has these options.
+pub fn both_ways_at_once(options: &[&str]) {
     let (mut listener, direct) = End::listen();
     let (_proxy, link) =
         lossy_link(&direct, &["--rate", "50mbit", "--rtt", "20ms", "--loss", "10%", "--back-loss", "10%"]);
-    let mut connector = End::start(&[&link]);
+    let mut connector = End::start(&[&[link.as_str()], options].concat());
     let (there, back) = (bytes(b"there", 1_500_000), bytes(b"back", 2_000_000));
     let write = |stdin: Option<ChildStdin>, bytes: &'static [u8]| {
         thread::spawn(move || stdin.unwrap().write_all(bytes).unwrap())

@@ -25,6 +25,7 @@ mod slices;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod tests;
 mod timers;
+mod withheld;
 
 use core::net::SocketAddr;
 use core::time::Duration;

@@ -285,25 +285,6 @@ impl Connection {
         }
     }
 
-    /// If repairs replace the source symbols of the lane, gives the next one to the policies and not to the
-    /// peer. Returns whether it did.
-    fn withhold_source(&mut self, now: Time, lane: u32) -> bool {
-        let is_systematic = self.agreed.profile.code.is_systematic();
-        let Some(of) = self.lanes.get_mut(lane) else { return false };
-        let layout = of.sender.layout();
-        if (is_systematic || layout == Layout::Sliding) && !of.policies.withholds_sources() {
-            return false;
-        }
-        let Some(id) = of.sender.withhold_source(now) else { return false };
-        self.on_source_sent(now, lane);
-        if let Some(of) = self.lanes.get_mut(lane)
-            && layout == Layout::Generations
-        {
-            of.policies.on_source_settled(id, false);
-        }
-        true
-    }
-
     /// The slot that policies and source symbols of the lane offer.
     fn offered_slot(&mut self, now: Time, id: u32, limit: usize) -> ControlFlow<Option<Slot>> {
         let Some(lane) = self.lanes.get_mut(id) else { return ControlFlow::Continue(()) };
@@ -318,6 +299,7 @@ impl Connection {
         let deferred = lane.deferred.take().filter(|repair| repair.end() > base);
         let repair = deferred.or_else(|| {
             let repair = self.ask_policies(now, id, |policies, cx| policies.next(cx))?;
+            self.fill_span(now, id, repair.as_ref());
             self.make_ahead(id);
             repair
         });
@@ -404,9 +386,16 @@ impl Connection {
             } else {
                 Duration::ZERO
             },
-            path: PathState { loss: path.losses.estimator.estimate(), rtt: path.rtt.smoothed(), saturated },
+            path: PathState {
+                loss: path.losses.estimator.estimate(),
+                rtt: path.rtt.smoothed(),
+                saturated,
+                room: path.room(),
+                is_silent: path.silence.probes > 0,
+            },
             flow: FlowState {
                 backlog: sender.has_source() || waiting,
+                credit: sender.credit(),
                 interval: sender.source_interval(),
                 last: sender.last_source(),
                 in_order: lane == STREAMS || sender.is_in_order(now),
@@ -490,7 +479,7 @@ impl Connection {
 
     /// Tells the policies of a lane that a source symbol was sent for the first time, and what follows from
     /// it.
-    fn on_source_sent(&mut self, now: Time, lane: u32) {
+    pub(super) fn on_source_sent(&mut self, now: Time, lane: u32) {
         let changed = self.ask_policies(now, lane, |policies, cx| {
             let before = policies.planned();
             policies.on_source_sent(cx);

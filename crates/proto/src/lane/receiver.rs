@@ -386,9 +386,7 @@ impl LaneReceiver {
             }
             let Some(symbol) = self.store.symbol(decoded.id) else { continue };
             let (header, frames) = SymbolFrames::new(symbol).map_err(|_| CloseCode::Malformed)?;
-            if decoded.repaired {
-                self.clock.observe_repaired(now, header.time);
-            }
+            self.clock.observe_decoded(now, header.time);
             delivery.on_symbol(decoded.id, frames, &self.store)?;
         }
         while self.edge < self.store.edge() {
@@ -532,9 +530,9 @@ impl OneWayClock {
         self.observe(now, sent);
     }
 
-    /// A repaired symbol became known. It counts on a lane whose source symbols are not sent: there, the
-    /// first repair over a symbol may reveal it at once.
-    fn observe_repaired(&mut self, now: Time, sent: u32) {
+    /// A symbol became known, in whatever way. It counts on a lane whose source symbols are not sent: there,
+    /// the first repair over a symbol may reveal it at once.
+    fn observe_decoded(&mut self, now: Time, sent: u32) {
         if !self.has_direct {
             self.observe(now, sent);
         }
@@ -577,10 +575,10 @@ mod tests {
         for skew in [0_u64, 5_000, 300_000] {
             let mut clock = OneWayClock::default();
             let sent = |ms: u64| send_time(Time::from_millis(ms + skew));
-            clock.observe_repaired(Time::from_millis(130), sent(100));
+            clock.observe_decoded(Time::from_millis(130), sent(100));
             assert_eq!(clock.delay(Time::from_millis(190), sent(120)).as_millis(), 40, "{skew}");
             clock.observe_direct(Time::from_millis(141), sent(116));
-            clock.observe_repaired(Time::from_millis(141), sent(126));
+            clock.observe_decoded(Time::from_millis(141), sent(126));
             assert_eq!(clock.delay(Time::from_millis(200), sent(120)).as_millis(), 55, "{skew}");
         }
     }

@@ -85,6 +85,12 @@ impl<T: Copy> Path<T> {
         self.flight.is_empty() || self.flight.bytes() + (len + IP_UDP_HEADER) as u64 <= self.rate.budget().window
     }
 
+    /// Full packets for which the window has room.
+    pub fn room(&self) -> u64 {
+        let room = self.rate.budget().window.saturating_sub(self.flight.bytes());
+        room / u64::from(self.mtu.current()).saturating_add(IP_UDP_HEADER as u64)
+    }
+
     /// A packet is sent. Its number is the flight's next number.
     pub fn on_sent(&mut self, now: Time, bytes: u32, carried: Carried<T>, elicits: bool) {
         let (alone, app_limited) = (self.flight.is_empty(), !self.usage.is_saturated());

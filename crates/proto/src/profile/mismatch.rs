@@ -53,7 +53,7 @@ impl fmt::Display for Mismatch {
                 write!(
                     f,
                     "redundancy {proactive} needs generations, but this profile slides: take the profile \
-                     block:K,R, sphinx or rcdp"
+                     block:K,R, sphinx, rcdp or bucket"
                 )
             }
             Self::NeedsSliding(proactive) => write!(
@@ -64,12 +64,12 @@ impl fmt::Display for Mismatch {
             Self::AnswerNeedsSliding(answer) => write!(
                 f,
                 "the answer {answer} needs a sliding window, but this profile is in generations: take the answer open \
-                 or resend"
+                 or resend, or deficit with bucket"
             ),
             Self::AnswerNeedsSources(answer, proactive) => write!(
                 f,
                 "the answer {answer} sends lost source symbols again, and the redundancy {proactive} sends none: take the \
-                 answer deficit or open, or append ,systematic"
+                 answer deficit or open"
             ),
             Self::AnswerNeedsBlocks(answer) => {
                 write!(f, "the answer {answer} is for the blocks of sphinx: take the profile sphinx")
@@ -86,7 +86,7 @@ impl fmt::Display for Mismatch {
             ),
             Self::CodeNeedsAnswers(code) => write!(
                 f,
-                "code {} needs source symbols that are sent again, and the redundancy rcdp sends only repairs: take the \
+                "code {} needs source symbols that are sent again, and this redundancy sends only repairs: take the \
                  code rlc, or the redundancy sphinx:K",
                 code_name(*code)
             ),
@@ -120,7 +120,9 @@ impl Profile {
             (Layout::Generations, code, Proactive::None) if !code.is_systematic() => {
                 Err(Mismatch::CodeNeedsBlocks(code))
             }
-            (Layout::Generations, code, Proactive::Rcdp(_)) if !code.is_systematic() || code.is_sparse() => {
+            (Layout::Generations, code, Proactive::Rcdp(_) | Proactive::Bucket(_))
+                if !code.is_systematic() || code.is_sparse() =>
+            {
                 Err(Mismatch::CodeNeedsAnswers(code))
             }
             (Layout::Generations, Code::Cauchy, Proactive::Block { k, r }) if k.saturating_add(r) > MOST_CAUCHY => {
@@ -148,12 +150,19 @@ impl Profile {
                 Answer::Icm(_) => Err(Mismatch::AnswerNeedsBlocks(answer)),
                 answer => Err(Mismatch::AnswerNeedsSliding(answer)),
             },
+            (Layout::Generations, Proactive::Bucket(_)) => match answer {
+                Answer::Open | Answer::Deficit | Answer::Custom(_) => Ok(()),
+                Answer::Resend => Err(Mismatch::AnswerNeedsSources(answer, proactive)),
+                Answer::Icm(_) => Err(Mismatch::AnswerNeedsBlocks(answer)),
+                answer => Err(Mismatch::AnswerNeedsSliding(answer)),
+            },
             (Layout::Generations, Proactive::Every { .. } | Proactive::Pipeline(_) | Proactive::Adaptive) => {
                 Err(Mismatch::NeedsSliding(proactive))
             }
-            (Layout::Sliding, Proactive::Block { .. } | Proactive::Sphinx(_) | Proactive::Rcdp(_)) => {
-                Err(Mismatch::NeedsGenerations(proactive))
-            }
+            (
+                Layout::Sliding,
+                Proactive::Block { .. } | Proactive::Sphinx(_) | Proactive::Rcdp(_) | Proactive::Bucket(_),
+            ) => Err(Mismatch::NeedsGenerations(proactive)),
             (_, Proactive::Custom(_)) => Ok(()),
             (Layout::Sliding, Proactive::Pipeline(PipelineBlocks { systematic: false, .. }))
                 if answer == Answer::Resend =>
@@ -178,6 +187,7 @@ mod tests {
     #[test]
     fn what_does_not_go_together_is_named_with_what_does() {
         let every = Redundancy::every(5.0);
+        let bucket: Profile = "bucket".parse().expect("a profile");
         let pipeline: Redundancy = "pipeline:16,1.25".parse().expect("a redundancy");
         let refused = |profile: Profile| profile.check().expect_err("a mismatch").to_string();
         for (profile, words) in [
@@ -189,11 +199,22 @@ mod tests {
             (Profile { code: Code::Cauchy, ..block(250, 6) }, ["250 with 6 are 256", "rlc16"]),
             (Profile { code: Code::Cauchy, ..sphinx(255) }, ["255 with 1 are 256", "rlc16"]),
             (Profile { code: LT, redundancy: Redundancy::ARQ, ..block(32, 8) }, ["code lt sends repairs", "sphinx:K"]),
-            (Profile { redundancy: sphinx(9).redundancy, ..STREAM }, ["sphinx:9 needs generations", "sphinx or"]),
-            (Profile { redundancy: rcdp(9).redundancy, ..STREAM }, ["rcdp:9 needs generations", "or rcdp"]),
+            (Profile { redundancy: sphinx(9).redundancy, ..STREAM }, ["sphinx:9 needs generations", "sphinx, rcdp"]),
+            (Profile { redundancy: rcdp(9).redundancy, ..STREAM }, ["rcdp:9 needs generations", "rcdp or"]),
             (Profile { code: LT, ..rcdp(84) }, ["code lt", "sphinx:K"]),
             (Profile { code: Code::SemiRandomLt { degree: 9 }, ..rcdp_basic(84) }, ["sends only repairs", "rlc"]),
             (Profile { code: Code::Cauchy, ..rcdp(255) }, ["255 with 1 are 256", "rlc16"]),
+            (Profile { redundancy: bucket.redundancy, ..STREAM }, ["bucket:15,1.25 needs generations", "or bucket"]),
+            (Profile { code: LT, ..bucket }, ["code lt", "sphinx:K"]),
+            (
+                Profile { redundancy: Redundancy { answer: Answer::Resend, ..bucket.redundancy }, ..bucket },
+                ["the answer resend", "deficit or open"],
+            ),
+            (
+                Profile { redundancy: Redundancy { answer: Answer::Planned, ..bucket.redundancy }, ..bucket },
+                ["the answer planned", "bucket"],
+            ),
+            (Profile { redundancy: Redundancy { answer: ICM, ..bucket.redundancy }, ..bucket }, ["icm", "sphinx"]),
             (Profile { redundancy: pipeline, ..block(32, 8) }, ["pipeline:16,1.25 needs a sliding", "stream"]),
             (
                 Profile { redundancy: Redundancy { answer: Answer::Resend, ..pipeline }, ..STREAM },
@@ -221,6 +242,11 @@ mod tests {
         }
         for text in ["pipeline:16,1.25,open", "pipeline:16,1.25,planned", "pipeline:16,1.25,systematic,resend"] {
             assert_eq!(Profile { redundancy: text.parse().expect(text), ..STREAM }.check(), Ok(()), "{text}");
+        }
+        for code in [Code::Rlc, Code::Rlc16, Code::RsFft, Code::RaptorQ, Code::Cauchy] {
+            let open = Redundancy { answer: Answer::Open, ..bucket.redundancy };
+            assert_eq!(Profile { code, ..bucket }.check(), Ok(()));
+            assert_eq!(Profile { code, redundancy: open, ..bucket }.check(), Ok(()));
         }
         assert_eq!(block(1_024, 1_024).check(), Ok(()));
         for code in [Code::Rlc, Code::Rlc16, Code::RsFft, Code::RaptorQ, Code::Cauchy] {

@@ -7,6 +7,7 @@
 
 mod arq;
 mod block;
+mod bucket;
 mod mismatch;
 mod pipeline;
 mod policy;
@@ -22,6 +23,7 @@ pub use tidewire_codec::Elimination;
 
 pub use arq::ARQ;
 pub use block::block;
+pub use bucket::bucket;
 pub use mismatch::Mismatch;
 pub use pipeline::pipeline;
 pub(crate) use policy::Bounds;
@@ -79,7 +81,8 @@ pub struct Named {
 
 impl Profile {
     /// All profiles. A new one is added only here.
-    pub const NAMED: &[Named] = &[stream::NAMED, arq::NAMED, block::NAMED, sphinx::NAMED, rcdp::NAMED, pipeline::NAMED];
+    pub const NAMED: &[Named] =
+        &[stream::NAMED, arq::NAMED, block::NAMED, sphinx::NAMED, rcdp::NAMED, pipeline::NAMED, bucket::NAMED];
 }
 
 impl Default for Profile {

@@ -7,7 +7,7 @@
 use tidewire_codec::Code;
 
 use super::{Layout, Profile};
-use crate::redundancy::{PipelineBlocks, Proactive, Ratio, Redundancy};
+use crate::redundancy::{BucketBlocks, PipelineBlocks, Proactive, Ratio, Redundancy};
 use crate::wire::{CodeName, CodeSet, MAX_TEXT, parse_code};
 
 /// Layouts by their names.
@@ -64,14 +64,17 @@ impl Profile {
                 Ratio::Least | Ratio::Combo | Ratio::Planned => 0.0,
                 Ratio::ComboPrinted => return None,
             },
+            Proactive::Bucket(BucketBlocks { cap, gamma, is_fixed: false }) if cap <= bounds.max_span => gamma - 1.0,
             // These keep to this end's own bound of overhead.
             Proactive::Sphinx(blocks) if blocks.symbols <= bounds.max_span => 0.0,
             Proactive::Rcdp(blocks) if blocks.symbols <= bounds.max_span && !blocks.basic => 0.0,
-            // The basic form sends repairs without a bound until the initiator reports a block as recovered.
+            // The basic form of rcdp sends repairs without a bound until the initiator reports a block as
+            // recovered. The fixed form of bucket fills a block for each symbol.
             Proactive::Block { .. }
             | Proactive::Sphinx(_)
             | Proactive::Rcdp(_)
             | Proactive::Pipeline(_)
+            | Proactive::Bucket(_)
             | Proactive::Custom(_) => return None,
         };
         (share <= bounds.max_overhead && bounds.codes.contains(asked.code)).then_some(asked)
@@ -100,6 +103,7 @@ mod tests {
             (Profile { code: Code::Rlc16, ..block(200, 100) }, "generations rlc16 block:200,100"),
             (Profile { code: Code::Rlc, ..rcdp(84) }, "generations rlc rcdp:84"),
             (rcdp(84), "generations raptorq rcdp:84"),
+            (profile("bucket"), "generations rlc16 bucket:15,1.25"),
             (profile("pipeline"), "sliding rlc pipeline:16,1.25"),
             (profile("pipeline:64,combo,systematic"), "sliding rlc pipeline:64,combo,systematic"),
         ] {
@@ -147,6 +151,10 @@ mod tests {
             "sliding rlc pipeline:16,combo-printed",
             "sliding rlc pipeline:16,1.25,resend",
             "generations rlc pipeline:16,1.25",
+            "sliding rlc bucket:15,1.25",
+            "generations rlc bucket:15,1.6",
+            "generations rlc bucket:15,1.25,fixed",
+            "generations rlc bucket:15,1.25,resend",
             "every:5",
             "\u{1b}[2J",
         ] {

@@ -7,7 +7,10 @@ use core::fmt;
 use core::str::FromStr;
 
 use super::proactive::FLOOR;
-use super::{Answer, PIPELINE_RANGE, PipelineBlocks, Proactive, Ratio, RcdpBlocks, SphinxBlocks, Trigger};
+use super::{
+    Answer, BUCKET_RANGE, BucketBlocks, PIPELINE_RANGE, PipelineBlocks, Proactive, Ratio, RcdpBlocks, SphinxBlocks,
+    Trigger,
+};
 use crate::model::sphinx::{self, Rounding};
 
 /// A pair of policies: proactive repair and answers to feedback. Every combination is valid.
@@ -34,7 +37,9 @@ impl Redundancy {
             Proactive::Block { .. } | Proactive::Rcdp(_) => Answer::Open,
             Proactive::Sphinx(SphinxBlocks { threshold: None, .. }) => Answer::Icm(Trigger::Settled),
             Proactive::Sphinx(_) => Answer::Icm(Trigger::PRINTED),
-            Proactive::Every { .. } | Proactive::Pipeline(_) | Proactive::Custom(_) => Answer::Deficit,
+            Proactive::Every { .. } | Proactive::Pipeline(_) | Proactive::Bucket(_) | Proactive::Custom(_) => {
+                Answer::Deficit
+            }
         };
         Self { proactive, answer }
     }
@@ -73,13 +78,18 @@ pub struct BadRedundancy(String);
 
 impl fmt::Display for BadRedundancy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.split([':', ',']).next() == Some("pipeline") {
-            return write!(f, "bad redundancy {:?}; {PIPELINE_RANGE}", self.0);
+        let range = match self.0.split([':', ',']).next() {
+            Some("pipeline") => Some(PIPELINE_RANGE),
+            Some("bucket") => Some(BUCKET_RANGE),
+            _ => None,
+        };
+        if let Some(range) = range {
+            return write!(f, "bad redundancy {:?}; {range}", self.0);
         }
         write!(
             f,
             "bad redundancy {:?}; known: none, every:5 (one packet in 5 is repair; above 1), pipeline:16,1.25, adaptive, \
-             and block:32,8, sphinx:100, sphinx:100,0.5, rcdp:84 or rcdp:84,basic in generations; each may be followed by what \
+             and block:32,8, sphinx:100, sphinx:100,0.5, rcdp:84, rcdp:84,basic or bucket:15,1.25 in generations; each may be followed by what \
              answers a loss: ,open (nothing), ,resend, ,deficit or ,planned, and after sphinx ,icm, ,icm:2/3 or \
              ,block-sack",
             self.0
@@ -113,6 +123,7 @@ fn parse_proactive(text: &str) -> Option<Proactive> {
         "block" => parse_block(rest).map(|(k, r)| Proactive::Block { k, r }),
         "sphinx" => parse_sphinx(rest).map(Proactive::Sphinx),
         "rcdp" => parse_rcdp(rest).map(Proactive::Rcdp),
+        "bucket" => BucketBlocks::parse(rest).map(Proactive::Bucket),
         "pipeline" => PipelineBlocks::parse(rest).map(Proactive::Pipeline),
         _ => None,
     }
@@ -177,6 +188,8 @@ mod tests {
             "pipeline:64,combo",
             "pipeline:64,combo-printed,systematic",
             "pipeline:32,adaptive",
+            "bucket:15,1.25",
+            "bucket:64,1,fixed",
         ] {
             let usual: Redundancy = proactive.parse().expect(proactive);
             assert_eq!(usual.to_string(), proactive);
@@ -230,6 +243,10 @@ mod tests {
         ] {
             let error = bad.parse::<Redundancy>().expect_err(bad).to_string();
             assert!(error.contains("G from 1 to 64 symbols, and R from 1 to 4"), "{error}");
+        }
+        for bad in ["bucket", "bucket:0,1", "bucket:65,1", "bucket:15,0.9", "bucket:15,1.51", "bucket:15,1,loose"] {
+            let error = bad.parse::<Redundancy>().expect_err(bad).to_string();
+            assert!(error.contains("CAP from 1 to 64 symbols, and GAMMA from 1 to 1.5"), "{error}");
         }
     }
 }

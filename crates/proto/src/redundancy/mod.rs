@@ -30,8 +30,10 @@ pub use answer::{Answer, AnswerPolicy, Trigger};
 pub use choice::{BadRedundancy, Redundancy};
 pub(crate) use choice::{parse_block, parse_rcdp, parse_sphinx};
 pub use plan::{Plan, Planned, Planner, Target};
-pub(crate) use proactive::PIPELINE_RANGE;
-pub use proactive::{Closed, PipelineBlocks, Proactive, ProactivePolicy, Ratio, RcdpBlocks, SphinxBlocks};
+pub(crate) use proactive::{BUCKET_RANGE, PIPELINE_RANGE};
+pub use proactive::{
+    BucketBlocks, Closed, PipelineBlocks, Proactive, ProactivePolicy, Ratio, RcdpBlocks, SphinxBlocks,
+};
 pub use report::Report;
 pub(crate) use report::{MAX_REGIONS, MAX_RUNS};
 
@@ -45,7 +47,8 @@ pub const DEFAULT_SPAN: u16 = 256;
 pub enum Repair {
     /// Send the source symbol again.
     Resend(SourceId),
-    /// Send a combination of `count` source symbols that starts at `first`.
+    /// Send a combination of `count` source symbols that starts at `first`. If it ends beyond the newest
+    /// source symbol, the lane first adds empty ones, which are not sent themselves.
     Coded {
         /// First source symbol of the span.
         first: SourceId,
@@ -148,6 +151,10 @@ pub struct PathState {
     pub rtt: Duration,
     /// True if the path, rather than the application, has limited the sender for the last round trip.
     pub saturated: bool,
+    /// Full packets for which the window has room.
+    pub room: u64,
+    /// True if a probe timeout passed since the last acknowledgement.
+    pub is_silent: bool,
 }
 
 /// How the application sends on a lane.
@@ -155,6 +162,8 @@ pub struct PathState {
 pub struct FlowState {
     /// True if source symbols are waiting to be sent.
     pub backlog: bool,
+    /// Further source symbols that the lane and the peer take now.
+    pub credit: u64,
     /// Mean time between source symbols.
     pub interval: Duration,
     /// When the newest source symbol was sent.
@@ -346,9 +355,12 @@ pub(crate) fn context(report: &Report, rate: f64, burst: f64, saturated: bool) -
             loss: LossEstimate { upper: rate * 1.2, weight: 512.0, ..LossEstimate::settled(rate, burst) },
             rtt: Duration::from_millis(60),
             saturated,
+            room: 100,
+            is_silent: false,
         },
         flow: FlowState {
             backlog: false,
+            credit: 1_000,
             interval: Duration::from_micros(960),
             last: Time::from_millis(1_000),
             in_order: true,

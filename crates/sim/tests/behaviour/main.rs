@@ -1,6 +1,7 @@
 //! One behaviour of a connected pair per file, in virtual time.
 
 mod ahead;
+mod bucket;
 mod capacity;
 mod close;
 mod crowd;

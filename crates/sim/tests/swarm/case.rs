@@ -23,7 +23,7 @@ use tidewire_sim::rebinding::{Rebinding, Rebound};
 use tidewire_sim::report::Trial;
 use tidewire_units::{Probability, Rate};
 
-use super::{blocks, changing};
+use super::{blocks, changing, combinations};
 
 /// Handshake and idle timeouts, longer than any fault.
 const GIVE_UP: Duration = Duration::from_secs(600);
@@ -46,6 +46,8 @@ pub enum Generator {
     Fourth,
     /// Like the fourth. A third of the ends send blocks after RCDP.
     Fifth,
+    /// Like the fifth. A third of the ends send combinations instead of source symbols.
+    Sixth,
 }
 
 /// The name of a case, in text `GENERATOR:NUMBER`; a number alone is one of the first generator.
@@ -62,6 +64,7 @@ impl Seed {
             Generator::Third => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0003_0000_0000_0000,
             Generator::Fourth => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0004_0000_0000_0000,
             Generator::Fifth => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0005_0000_0000_0000,
+            Generator::Sixth => self.1.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ 0x0006_0000_0000_0000,
         }
     }
 }
@@ -80,6 +83,7 @@ impl FromStr for Seed {
             Some(("3", number)) => Ok(Self(Generator::Third, number.parse()?)),
             Some(("4", number)) => Ok(Self(Generator::Fourth, number.parse()?)),
             Some(("5", number)) => Ok(Self(Generator::Fifth, number.parse()?)),
+            Some(("6", number)) => Ok(Self(Generator::Sixth, number.parse()?)),
             Some(("2", number)) => Ok(Self(Generator::Second, number.parse()?)),
             Some(("1", number)) => Ok(Self(Generator::First, number.parse()?)),
             _ => Ok(Self(Generator::First, text.parse()?)),
@@ -174,6 +178,9 @@ impl Case {
         }
         if seed.0 >= Generator::Fifth {
             blocks::choose_rcdp(draw, &mut trial, (rate / 8.0 * rtt.as_secs_f64() + queue) / LEAST_PACKET);
+        }
+        if seed.0 >= Generator::Sixth {
+            combinations::choose(draw, &mut trial);
         }
         // The credit of a lane continues when the result of a job is there.
         let late = trial.jobs.unwrap_or_default();

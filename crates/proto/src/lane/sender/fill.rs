@@ -128,6 +128,18 @@ impl LaneSender {
         first
     }
 
+    /// Further symbols that this end and the peer take now.
+    pub fn credit(&self) -> u64 {
+        let end = self.window.ids().end;
+        let most = if self.may_grow() { self.max_capacity } else { self.window.capacity() };
+        (most.saturating_sub(self.held()) as u64).min(self.ids.peer_limit.since(end))
+    }
+
+    /// Opens a symbol to which nothing is written. Returns whether there was room.
+    pub(super) fn open_empty(&mut self) -> bool {
+        self.ensure_open(SYMBOL_HEADER_LEN, usize::MAX)
+    }
+
     fn ensure_open(&mut self, symbol_len: usize, allowance: usize) -> bool {
         if self.open.is_some() {
             return true;

@@ -274,9 +274,10 @@ impl Kept {
         Code::Rlc.check(RepairId { first, count, key: 0 })?;
         let outside =
             EncodeError::OutsideWindow { first, count, base: SourceId(self.first), next: SourceId(self.next()) };
-        let index = self.index(first).ok_or(outside)?;
+        let index =
+            self.index(first).filter(|index| index + usize::from(count) <= self.symbols.len()).ok_or(outside)?;
         let is_forgotten = self.symbols.range(index..).take(count.into()).any(|symbol| symbol.is_empty());
-        if index + usize::from(count) > self.symbols.len() || is_forgotten {
+        if is_forgotten {
             return Err(outside);
         }
         Ok(self.symbols.range(index..index + usize::from(count)))

@@ -69,6 +69,14 @@ impl LaneSender {
         Some(id)
     }
 
+    /// Adds an empty symbol and withholds it. Returns false if a symbol is waiting, or there is no room.
+    pub fn withhold_empty(&mut self, now: Time) -> bool {
+        if self.queued() > 0 || self.credit() == 0 || !self.open_empty() {
+            return false;
+        }
+        self.next_source().is_some() && self.withhold_source(now).is_some()
+    }
+
     /// A repair over `count` symbols from `first` is sent as packet `packet`.
     pub(super) fn on_mixed(&mut self, packet: u64, first: SourceId, count: u16) {
         // In generations, withheld symbols are settled already.

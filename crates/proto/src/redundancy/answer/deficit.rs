@@ -1,23 +1,47 @@
-//! Answers each reported deficit with the same number of repairs (paper K, K-A2).
+//! Answers each reported deficit with the same number of repairs (paper K, K-A2). In generations, it answers
+//! what each block lacks ([`BlockAnswers`]).
 //!
 //! The two rules below are public, so policies outside this crate can use them too.
 
 use tidewire_codec::SourceId;
 
+use super::blocks::BlockAnswers;
 use super::{AnswerPolicy, RegionAnswers};
-use crate::redundancy::{CodingContext, Repair};
+use crate::redundancy::{Closed, CodingContext, Repair, RepairInFlight};
 
 /// Sends as many repairs as the deficit.
 #[derive(Debug, Default)]
 pub struct Deficit {
     regions: RegionAnswers,
+    /// In a sliding lane no block is ever closed.
+    blocks: Option<BlockAnswers>,
 }
 
 impl AnswerPolicy for Deficit {
+    fn on_source_settled(&mut self, id: SourceId, arrived: bool) {
+        self.on_resent_settled(id, arrived);
+    }
+
+    fn on_resent_settled(&mut self, id: SourceId, arrived: bool) {
+        self.blocks.iter_mut().filter(|_| arrived).for_each(|blocks| blocks.on_source_arrived(id));
+    }
+
+    fn on_closed(&mut self, closed: &Closed) {
+        self.blocks.get_or_insert_default().on_closed(closed);
+    }
+
+    fn on_repair_settled(&mut self, repair: &RepairInFlight, arrived: bool) {
+        self.blocks.iter_mut().for_each(|blocks| blocks.on_repair_settled(repair, arrived));
+    }
+
     fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
+        if let Some(blocks) = &mut self.blocks {
+            return blocks.next(cx);
+        }
         resend_unseen(cx)
             .or_else(|| answer_deficit(cx, |missing| missing))
             .or_else(|| self.regions.next(cx, |missing| missing))
+            .or_else(|| combine_unseen(cx))
     }
 }
 
@@ -28,22 +52,20 @@ const OUTAGE: u64 = 32;
 /// Retransmits source symbols that were lost in an outage, or that lie beyond everything the peer has seen.
 /// No reported deficit covers the latter. When a whole run is lost, retransmitted symbols deliver data
 /// earlier than combinations do.
-///
-/// If source symbols are withheld, none is lost: then combinations of the symbols that the peer has not seen
-/// are sent again.
 pub fn resend_unseen(cx: &CodingContext<'_>) -> Option<Repair> {
-    if cx.limits.is_withheld {
-        return combine_unseen(cx);
-    }
     let lost = cx.lost?;
     let run = cx.report.undecoded.iter().find(|run| run.contains(&lost));
     let outage = run.is_some_and(|run| run.end.0 - run.start.0 >= OUTAGE);
     (outage || lost >= cx.report.seen()).then_some(Repair::Resend(lost))
 }
 
-/// Returns a combination of settled symbols beyond everything that the peer has seen, if fewer packets are
-/// under way for them than there are symbols.
-fn combine_unseen(cx: &CodingContext<'_>) -> Option<Repair> {
+/// If source symbols are withheld, none is lost, and no reported deficit covers those beyond everything that
+/// the peer has seen. Returns a combination of them, if fewer packets are under way for them than there are
+/// symbols. Ask this last: a peer whose matrix is full of lower symbols refuses it.
+pub fn combine_unseen(cx: &CodingContext<'_>) -> Option<Repair> {
+    if !cx.limits.is_withheld {
+        return None;
+    }
     let first = cx.report.seen().max(cx.base);
     let count = cx.settled.since(first).min(cx.limits.max_span.into());
     let is_short = count > 0 && cx.under_way_for(first..first.plus(count)) < count;

@@ -1,5 +1,6 @@
 //! Answer policies: the repairs that a lane sends for losses the peer reported. One file for each policy.
 
+mod blocks;
 mod deficit;
 mod icm;
 mod open;
@@ -14,7 +15,7 @@ use tidewire_codec::SourceId;
 use super::{Closed, CodingContext, Repair, RepairInFlight};
 use crate::{Custom, Time};
 
-pub use deficit::{Deficit, answer_deficit, resend_unseen};
+pub use deficit::{Deficit, answer_deficit, combine_unseen, resend_unseen};
 pub use icm::{Icm, Trigger};
 pub use open::Open;
 pub use planned::AsPlanned;

@@ -7,7 +7,7 @@
 
 use tidewire_codec::SourceId;
 
-use super::{AnswerPolicy, RegionAnswers, answer_deficit, resend_unseen};
+use super::{AnswerPolicy, RegionAnswers, answer_deficit, combine_unseen, resend_unseen};
 use crate::redundancy::plan::{is_dear, taken};
 use crate::redundancy::tuning::{ANSWER_LONG, ANSWER_LOOKS, ANSWER_SURE};
 use crate::redundancy::{CodingContext, Repair, Report};
@@ -49,7 +49,10 @@ impl Situation {
 
 impl AnswerPolicy for AsPlanned {
     fn next(&mut self, cx: &CodingContext<'_>) -> Option<Repair> {
-        resend_unseen(cx).or_else(|| self.answer_if_due(cx)).or_else(|| self.answer_region(cx))
+        resend_unseen(cx)
+            .or_else(|| self.answer_if_due(cx))
+            .or_else(|| self.answer_region(cx))
+            .or_else(|| combine_unseen(cx))
     }
 }
 

@@ -55,8 +55,14 @@ pub fn steady_share(
             lost: None,
             in_flight: &[],
             oldest: Duration::ZERO,
-            path: PathState { loss: path.loss, rtt: path.rtt, saturated: path.saturated },
-            flow: FlowState { backlog: path.saturated, interval, last: now, in_order: true },
+            path: PathState {
+                loss: path.loss,
+                rtt: path.rtt,
+                saturated: path.saturated,
+                room: u64::MAX,
+                is_silent: false,
+            },
+            flow: FlowState { backlog: path.saturated, credit: u64::MAX, interval, last: now, in_order: true },
             limits: CodingLimits {
                 max_span: DEFAULT_SPAN,
                 max_overhead,
@@ -72,7 +78,9 @@ pub fn steady_share(
             repairs += 1;
         }
     }
-    (repairs as f64 / SYMBOLS as f64, policies.plan().copied())
+    // Repairs that replace source symbols are no overhead.
+    let replacing = if policies.withholds_sources() { SYMBOLS } else { 0 };
+    (repairs.saturating_sub(replacing) as f64 / SYMBOLS as f64, policies.plan().copied())
 }
 
 /// Number of source symbols simulated: enough for a share exact to a thousandth.

@@ -2,6 +2,7 @@
 
 mod adaptive;
 mod block;
+mod bucket;
 mod cap;
 mod every;
 mod none;
@@ -18,6 +19,8 @@ use crate::{Custom, Time};
 
 pub use adaptive::Adaptive;
 pub use block::Block;
+pub(crate) use bucket::BUCKET_RANGE;
+pub use bucket::{Bucket, BucketBlocks};
 pub use every::Every;
 pub use none::NoRepair;
 pub(crate) use pipeline::PIPELINE_RANGE;
@@ -94,6 +97,8 @@ pub enum Proactive {
     Rcdp(RcdpBlocks),
     /// Generations that are coded while they grow: each source symbol leaves as a combination.
     Pipeline(PipelineBlocks),
+    /// Blocks of what is ready to be sent, as combinations.
+    Bucket(BucketBlocks),
     /// As much repair as the planner computes.
     Adaptive,
     /// A policy from outside this crate.
@@ -109,6 +114,7 @@ impl Proactive {
             Self::Sphinx(blocks) => Box::new(Sphinx::new(blocks)),
             Self::Rcdp(blocks) => Box::new(Rcdp::new(blocks)),
             Self::Pipeline(blocks) => Box::new(Pipeline::new(blocks)),
+            Self::Bucket(blocks) => Box::new(Bucket::new(blocks)),
             Self::Adaptive => Box::new(Adaptive::default()),
             Self::Custom(custom) => custom.build(),
         }
@@ -124,6 +130,7 @@ impl fmt::Display for Proactive {
             Self::Sphinx(blocks) => blocks.fmt(f),
             Self::Rcdp(blocks) => blocks.fmt(f),
             Self::Pipeline(blocks) => blocks.fmt(f),
+            Self::Bucket(blocks) => blocks.fmt(f),
             Self::Adaptive => f.write_str("adaptive"),
             Self::Custom(custom) => custom.fmt(f),
         }
