@@ -294,6 +294,14 @@ impl Connection {
         if let Some(slice) = lane.sender.owed_slice() {
             return ControlFlow::Break((limit >= BASE_SIZE).then_some(Slot::Slice(id, slice)));
         }
+        if lane.policies.withholds_sources() && lane.sender.has_withheld_lost() {
+            // A combination of a new symbol and of one that no longer fits would not fit either, so no new
+            // one may join before the lost ones are on their way in parts.
+            return match self.slice_lost(id).filter(|_| limit >= BASE_SIZE) {
+                Some(slot) => ControlFlow::Break(Some(slot)),
+                None => ControlFlow::Continue(()),
+            };
+        }
         // The peer may have decoded the symbols of a deferred repair in the meantime.
         let base = lane.sender.base();
         let deferred = lane.deferred.take().filter(|repair| repair.end() > base);
@@ -325,8 +333,14 @@ impl Connection {
             if let Repair::Coded { first, count, .. } = repair {
                 lane.sender.lose_withheld(first, count);
             }
+            let withholds = lane.policies.withholds_sources() && lane.sender.layout() == Layout::Sliding;
             if let Some(slot) = self.slice_lost(id) {
                 return ControlFlow::Break(Some(slot));
+            }
+            if withholds {
+                // The symbols that the repair is for are on their way in parts. A new symbol would be withheld
+                // and ask for the same repair.
+                return ControlFlow::Continue(());
             }
         }
         let may_leave = self.may_leave(now, id, limit);

@@ -100,6 +100,14 @@ const KEPT_SEEDS: &[Seed] = &[
     Seed(Fourth, 50_603),
     // Probes of a silent path put off ICM's answer to the last blocks.
     Seed(Fourth, 1_881),
+    // A path that became narrower while a lane sent combinations only: an answer that no longer fitted was asked for again
+    // for each new symbol, until the whole queue was withheld and nothing was sent.
+    Seed(Sixth, 1604),
+    Seed(Sixth, 1800),
+    Seed(Sixth, 1327),
+    // An empty symbol at the end of a padded block.
+    Seed(Sixth, 1471),
+    Seed(Sixth, 1752),
 ];
 
 /// The result of a seed.
