@@ -19,6 +19,7 @@ LINEAR = {
     "streaming-code-5g": {"figure-1"},
     "sphinx": {"figure-7", "figure-9", "figure-9-200", "figure-9-lab", "figure-11", "pairs"},
     "rcdp": {"figure-4", "figure-5", "figure-6", "estimator", "wire-rate"},
+    "fairness": {"figure-4", "figure-5", "figure-6", "figure-8", "figure-9", "four-flows", "four-flows-loss", "links"},
 }
 # With more curves than this the legend stands beside the axes, and colours are of the longer palette.
 CROWD = 20
@@ -52,7 +53,18 @@ RCDP = {
     "wire-rate": ("parameter", "time [s]", "rate on the wire [Mbit/s]"),
     "estimator": ("parameter", "constant rate beside it, share of the link", "rate, share of the link"),
 }
-AXES = {"streaming-code-5g": STREAMING_CODE, "sphinx": SPHINX, "rcdp": RCDP}
+FAIRNESS = {
+    "figure-2": ("parameter", "time [s]", "window [segments], drops of the queue since 10 s"),
+    "figure-4": ("parameter", "redundancy R", "goodput [Mbit/s]"),
+    "figure-5": ("parameter", "generation g [symbols]", "goodput [Mbit/s]"),
+    "figure-6": ("loss", "loss rate p", "goodput [Mbit/s]"),
+    "figure-8": ("parameter", "redundancy R", "index, or lambda"),
+    "figure-9": ("loss", "loss rate p", "index, or lambda"),
+    "four-flows": ("parameter", "redundancy R", "goodput [Mbit/s], or index"),
+    "four-flows-loss": ("loss", "loss rate p", "goodput [Mbit/s], or index"),
+    "links": ("parameter", "queue [packets]", "goodput without code, share of x'"),
+}
+AXES = {"streaming-code-5g": STREAMING_CODE, "sphinx": SPHINX, "rcdp": RCDP, "fairness": FAIRNESS}
 # The loss of these figures is in the abscissa too, so it does not tell curves apart.
 LOSS_IS_PARAMETER = {("rcdp", "figure-5")}
 

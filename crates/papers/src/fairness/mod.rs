@@ -43,7 +43,7 @@ const TWO: Setting = Setting {
     loss: 0.01,
     mbit: 50,
     queue: 100,
-    seconds: 60,
+    seconds: 30,
 };
 const FOUR: Setting = Setting { flows: 4, coded: 2, ..TWO };
 /// Values of R. At p = 1 % the least that replaces the losses is 1.0101.
@@ -163,25 +163,27 @@ fn four_flows_loss(full: bool) -> Vec<Case> {
     cases(over_loss(FOUR, full), both)
 }
 
-/// The window in segments over time, and the drops of the queue so far, on the line of Figure 1 without
-/// losses, g = 64: twenty seconds after the first ten.
+/// The window in segments over time, and the drops of the queue, on the line of Figure 1 without losses,
+/// g = 64: twenty seconds after the first ten.
 fn figure_2(_: bool) -> Vec<Case> {
+    const SHOWN: core::ops::RangeInclusive<f64> = 10.0..=30.0;
     cases([("coded", 1), ("without code", 0)], |&(name, coded)| {
         let report = on_a_line(Setting { coded, generation: 64, loss: 0.0, seconds: 30, ..TWO });
-        let shown = |seconds: f64| (10.0..=30.0).contains(&seconds);
-        let row = |name: String, at: f64, value: f64| shown(at).then(|| Row::new(name, How::Code, 0.0, at, value));
-        let windows = report.flows[0].window.iter();
-        let windows = windows.filter_map(|&(at, window)| row(name.to_owned(), at.as_secs_f64(), window));
-        let drops = report.links[1].samples[0].iter();
-        let drops =
-            drops.filter_map(|sample| row(format!("drops ({name})"), sample.at.as_secs_f64(), sample.dropped as f64));
-        windows.chain(drops).collect()
+        let windows = report.flows[0].window.iter().map(|&(at, window)| (at.as_secs_f64(), window));
+        let windows: Vec<_> = windows.filter(|(at, _)| SHOWN.contains(at)).collect();
+        let drops = report.links[1].samples[0].iter().map(|sample| (sample.at.as_secs_f64(), sample.dropped as f64));
+        let drops: Vec<_> = drops.filter(|(at, _)| SHOWN.contains(at)).collect();
+        let before = drops.first().map_or(0.0, |&(_, dropped)| dropped);
+        let row = |name: &str, at, value| Row::new(name, How::Code, 0.0, at, value);
+        let windows = windows.iter().map(|&(at, window)| row(name, at, window));
+        let dropped = format!("drops ({name})");
+        windows.chain(drops.iter().map(|&(at, drops)| row(&dropped, at, drops - before))).collect()
     })
 }
 
 /// What the flow without code keeps of x', over rates and queues in packets. `rate` is J', if it exists.
 fn links(full: bool) -> Vec<Case> {
-    let rates = [5, 10, 20, 50, 100].into_iter().flat_map(|mbit| CODED.map(|system| (mbit, system)));
+    let rates = [10, 25, 50, 100].into_iter().flat_map(|mbit| CODED.map(|system| (mbit, system)));
     let settings = rates.flat_map(|(mbit, system)| [25, 50, 100, 200].map(|queue| (mbit, system, queue)));
     let seconds = if full { 600 } else { TWO.seconds };
     let settings = settings.map(move |point| (point, seconds));
