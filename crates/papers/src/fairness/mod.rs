@@ -32,8 +32,8 @@ pub const PAPER: Paper = Paper {
     lab: &[],
 };
 
-/// Two flows, one of them coded. The paper states neither rate nor queue. Chosen: a rate that two flows without
-/// code do not fill at 1 %, as in the paper's example, and a queue of 100 packets.
+/// Two flows, one of them coded. The paper states neither rate nor queue. Chosen: a rate that two flows
+/// without code do not fill at 1 %, as in the paper's example, and a queue of 100 packets.
 const TWO: Setting = Setting {
     flows: 2,
     coded: 1,
@@ -45,7 +45,8 @@ const TWO: Setting = Setting {
     queue: 100,
     seconds: 30,
 };
-const FOUR: Setting = Setting { flows: 4, coded: 2, ..TWO };
+/// Four flows, two of them coded, at twice the rate, so that flows without code do not fill the link either.
+const FOUR: Setting = Setting { flows: 4, coded: 2, mbit: 100, seconds: 20, ..TWO };
 /// Values of R. At p = 1 % the least that replaces the losses is 1.0101.
 const REDUNDANCIES: [f64; 10] = [1.0, 1.005, 1.01, 1.02, 1.05, 1.1, 1.15, 1.25, 1.35, 1.5];
 const LOSSES: [f64; 8] = [0.0, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1];
