@@ -23,7 +23,7 @@ const CRATES: [&[&str]; 6] = [
 ];
 
 /// Rooms, the lowest first. A file beside the folders is a room too.
-const ROOMS: [&str; 22] = [
+const ROOMS: [&str; 24] = [
     "time",
     "codel",
     "counts",
@@ -42,10 +42,12 @@ const ROOMS: [&str; 22] = [
     "stats",
     "trace",
     "lane",
+    "recode",
     "profile",
     "config",
     "connection",
     "endpoint",
+    "relay",
 ];
 
 /// Rooms that handle packets and not symbols: they must not use the codec.
