@@ -86,11 +86,11 @@ fn connecting_address(hop: usize) -> SocketAddr {
 }
 
 impl Chain {
-    /// A path over these links. `hop` is the configuration of all hops, `relaying` how they recode, `session`
-    /// that of the end-to-end session. All randomness is derived from `seed` and the seeds of the links.
-    pub fn new(links: &[DuplexConfig], hop: &Config, relaying: Relaying, session: &Config, seed: u64) -> Self {
-        let hop = hop.to_builder().relaying(Some(relaying)).build().expect("settings of a hop");
-        let session = end_to_end(session).expect("settings of an end-to-end session");
+    /// A path over these links. All hops recode by `relaying`; the datagrams of the end-to-end session are at
+    /// most `datagram` bytes long. All randomness is derived from `seed` and the seeds of the links.
+    pub fn new(links: &[DuplexConfig], relaying: Relaying, datagram: u16, seed: u64) -> Self {
+        let hop = Config::builder().relaying(Some(relaying)).build().expect("settings of a hop");
+        let session = end_to_end(&Config::default(), datagram).expect("settings of an end-to-end session");
         let endpoint = |connection: &Config, secret: u8, listen, number: usize| {
             let (credentials, provider) = (Secret::new([secret; 32]).into(), Arc::new(AwsLc));
             let mut bytes = [number as u8; 32];

@@ -15,13 +15,15 @@ use crate::wire::{MAX_GENERATION, MAX_GENERATIONS};
 pub(crate) use receiver::Receiver;
 pub(crate) use sender::Sender;
 
-/// Longest datagram of the end-to-end session: the least that every path carries, so that it fits a hop's
-/// packet with coefficients (docs/wire.md section 8.1).
-pub const RELAYED_DATAGRAM: usize = 1_200;
+/// Usual length of the longest datagram of the end-to-end session: the least that a session may have.
+pub const RELAYED_DATAGRAM: u16 = 1_200;
+/// Maximum length of a datagram of the end-to-end session. With 32 coefficients it fits an Ethernet frame
+/// (docs/wire.md section 8.1).
+pub const MAX_RELAYED_DATAGRAM: u16 = 1_400;
 /// Bytes of a symbol before its datagram: the length.
 pub const RELAYED_HEADER: usize = 2;
 /// Longest symbol of the relayed lane.
-pub const RELAYED_SYMBOL: usize = RELAYED_HEADER + RELAYED_DATAGRAM;
+pub const RELAYED_SYMBOL: usize = RELAYED_HEADER + MAX_RELAYED_DATAGRAM as usize;
 /// Generations that a sender may begin before it has heard from the receiver. Chosen: 128 symbols of the
 /// usual length, half of a lane's first credit.
 const FIRST_ROOM: u64 = 4;

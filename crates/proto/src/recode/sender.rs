@@ -26,6 +26,8 @@ pub(crate) struct Sender {
     /// Number of the first of `kept`. The receiver has completed all generations below.
     base: u64,
     kept: VecDeque<Kept>,
+    /// Part of a proactive packet that the rows so far are worth.
+    carry: f64,
     spare: Vec<Recoder>,
     /// The receiver accepts generations below this one.
     limit: u64,
@@ -43,8 +45,8 @@ pub(crate) struct Sender {
 struct Kept {
     /// `None` until the first row comes.
     rows: Option<Recoder>,
-    /// Packets that the redundancy still allows beyond one for each row.
-    surplus: f64,
+    /// Proactive packets that may still be sent, beyond one for each row.
+    surplus: u32,
     in_flight: u32,
     /// The rank that the receiver reported.
     reported: u16,
@@ -62,7 +64,7 @@ impl Kept {
 
     /// Whether a packet beyond the needed ones may be sent.
     fn is_generous(&self) -> bool {
-        self.surplus >= 1.0 && self.rank() > self.reported
+        self.surplus > 0 && self.rank() > self.reported
     }
 }
 
@@ -74,6 +76,7 @@ impl Sender {
             relays: 0,
             base: 0,
             kept: VecDeque::new(),
+            carry: 0.0,
             spare: Vec::new(),
             limit: FIRST_ROOM,
             newest: None,
@@ -144,7 +147,11 @@ impl Sender {
         let taken = rows.receive_recoded(first, vector, symbol) == Ok(Reception::Innovative);
         if taken {
             let loss = loss.clamp(0.0, MOST_LOSS);
-            kept.surplus += self.relaying.redundancy.map_or(loss / (1.0 - loss), |redundancy| redundancy - 1.0);
+            self.carry += self.relaying.redundancy.map_or(loss / (1.0 - loss), |redundancy| redundancy - 1.0);
+            if self.carry >= 1.0 {
+                self.carry -= 1.0;
+                kept.surplus += 1;
+            }
         }
         taken
     }
@@ -193,7 +200,7 @@ impl Sender {
         let frame = Recoded { relays, generation, length, vector: &vector[..count], symbol: &symbol[..len] };
         Frame::Recoded(frame).emit(w)?;
         if kept.needs() == 0 {
-            kept.surplus = (kept.surplus - 1.0).max(0.0);
+            kept.surplus = kept.surplus.saturating_sub(1);
         }
         kept.in_flight += 1;
         self.sent += 1;

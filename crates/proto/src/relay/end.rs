@@ -14,7 +14,7 @@ use crate::connection::{CloseCode, Connection, Received};
 use crate::crypto::PublicKey;
 use crate::endpoint::Endpoint;
 use crate::rate::RateControl;
-use crate::recode::{RELAYED_DATAGRAM, RELAYED_HEADER, RELAYED_SYMBOL};
+use crate::recode::{MAX_RELAYED_DATAGRAM, RELAYED_DATAGRAM, RELAYED_HEADER, RELAYED_SYMBOL};
 use crate::redundancy::Redundancy;
 use crate::wire::Recoded;
 
@@ -24,12 +24,15 @@ pub const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 
 const UNLIMITED: u64 = 1 << 40;
 
 /// The configuration of an end-to-end session, from one of ordinary sessions: no repairs and no rate control
-/// of its own, because the hops have both, and datagrams that fit a symbol.
+/// of its own, because the hops have both. Its datagrams are at most `datagram` bytes long, from
+/// [`RELAYED_DATAGRAM`] to [`MAX_RELAYED_DATAGRAM`]; every hop must carry 103 bytes more.
 ///
 /// # Errors
 /// A choice of `config` does not fit these.
-pub fn end_to_end(config: &Config) -> Result<Config, ConfigError> {
-    let builder = config.to_builder().max_datagram(RELAYED_DATAGRAM as u16).probe_size(false).relaying(None);
+pub fn end_to_end(config: &Config, datagram: u16) -> Result<Config, ConfigError> {
+    let datagram = datagram.clamp(RELAYED_DATAGRAM, MAX_RELAYED_DATAGRAM);
+    let probe = datagram > RELAYED_DATAGRAM;
+    let builder = config.to_builder().max_datagram(datagram).probe_size(probe).relaying(None);
     builder.redundancy(Redundancy::ARQ).rate_control(RateControl::Fixed { bits_per_second: UNLIMITED }).build()
 }
 
