@@ -239,10 +239,14 @@ impl Chain {
             let last = self.hops.len() - 1;
             let mut busy = self.terminals[0].drive(self.now, Side::Near, &mut self.hops[0].ends[0], application);
             busy |= self.terminals[1].drive(self.now, Side::Far, &mut self.hops[last].ends[1], application);
-            for hop in &mut self.hops {
+            for (number, hop) in self.hops.iter_mut().enumerate() {
                 let Hop { ends: [left, right], link } = hop;
-                for (endpoint, link) in [(left, &mut link.forward), (right, &mut link.back)] {
+                let ways =
+                    [(left, &mut link.forward, address(number)), (right, &mut link.back, connecting_address(number))];
+                for (endpoint, link, to) in ways {
                     if let Some(transmit) = endpoint.poll_transmit(self.now, 1, &mut self.buffer) {
+                        // No end and no relay sends to a host that it was not configured for.
+                        assert_eq!(transmit.destination, to, "a datagram of hop {number}");
                         let mut bytes = self.spare.pop().unwrap_or_default();
                         bytes.clear();
                         bytes.extend_from_slice(&self.buffer[..transmit.len]);

@@ -65,12 +65,13 @@ impl Relay {
             match event {
                 Event::Connected => self.begin(now, handle, near, far),
                 Event::Closed(_) => self.end(now, |pair| pair.near == handle, near, far),
-                _ => {}
+                event => refuse(now, near, handle, &event),
             }
         }
         while let Some((handle, event)) = far.poll_event() {
-            if let Event::Closed(_) = event {
-                self.end(now, |pair| pair.far == handle, near, far);
+            match event {
+                Event::Closed(_) => self.end(now, |pair| pair.far == handle, near, far),
+                event => refuse(now, far, handle, &event),
             }
         }
         for &Pair { near: a, far: b } in &self.pairs {
@@ -102,6 +103,15 @@ impl Relay {
                 hop.close(now, CloseCode::Refused, "another hop of the path is over");
             }
         }
+    }
+}
+
+/// Closes a hop whose peer sends a stream or a message to the relay itself, which would keep it unread.
+fn refuse(now: Time, endpoint: &mut Endpoint, handle: ConnectionHandle, event: &Event) {
+    if let Event::StreamOpened(_) | Event::MessageReadable = event
+        && let Some(hop) = endpoint.connection_mut(handle)
+    {
+        hop.close(now, CloseCode::Refused, "a relay takes no streams and no messages");
     }
 }
 

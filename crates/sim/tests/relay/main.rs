@@ -54,8 +54,8 @@ fn is_whole(stats: &RelayStats) -> bool {
     stats.received == parts
 }
 
-/// Any number of relays, generations of any length, hops that lose, reorder and repeat packets, and streams in
-/// both directions.
+/// Any number of relays, generations of any length, hops that lose, reorder and repeat packets, and streams
+/// in both directions.
 #[test]
 fn every_byte_arrives_over_any_path() {
     for seed in seeds(200) {
