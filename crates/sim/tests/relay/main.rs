@@ -73,9 +73,7 @@ fn every_byte_arrives_over_any_path() {
         };
         let links: Vec<_> = (0..hops).map(link).collect();
         let recoding = relaying([1, 7, 32, 64][(seed / 3 % 4) as usize], [4, 64, 128][(seed % 3) as usize]);
-        // Longer generations leave less room in the packets of 1,472 bytes.
-        let datagram = if recoding.length > 32 { RELAYED_DATAGRAM } else { [1_200, 1_400][(seed / 5 % 2) as usize] };
-        let mut chain = Chain::new(&links, recoding, datagram, seed);
+        let mut chain = Chain::new(&links, recoding, RELAYED_DATAGRAM, seed);
         let mut load = Load::new(&[Flow::bulk(Side::Near, 300_000), Flow::bulk(Side::Far, 100_000)], seed);
         chain.connect();
         let done = chain.run(&mut load, MINUTE, |load, _| load.is_over());
