@@ -87,8 +87,10 @@ fn every_byte_arrives_over_any_path() {
     }
 }
 
+type MakeTamper = fn() -> Tamper;
+
 /// Changes to a row that a polluting relay may make.
-fn tampers() -> [(&'static str, fn() -> Tamper); 4] {
+fn tampers() -> [(&'static str, MakeTamper); 4] {
     fn late(mut change: impl FnMut(&mut Vec<u8>, &mut Vec<u8>) + 'static) -> Tamper {
         // The handshake passes, so that the relay reaches a session.
         let mut rows = 0;
