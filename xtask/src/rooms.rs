@@ -23,7 +23,7 @@ const CRATES: [&[&str]; 6] = [
 ];
 
 /// Rooms, the lowest first. A file beside the folders is a room too.
-const ROOMS: [&str; 23] = [
+const ROOMS: [&str; 25] = [
     "time",
     "codel",
     "counts",
@@ -42,11 +42,13 @@ const ROOMS: [&str; 23] = [
     "stats",
     "trace",
     "lane",
+    "recode",
     "profile",
     "config",
     "connection",
     "tunnel",
     "endpoint",
+    "relay",
 ];
 
 /// Rooms that handle packets and not symbols: they must not use the codec.

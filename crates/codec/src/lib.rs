@@ -83,7 +83,7 @@
 //! assert_eq!(decoder.symbol(SourceId(0)), Some(&b"high"[..]));
 //! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
-//! `examples/relay.rs` sends through two relays, over three hops that each lose packets.
+//! An [`Echelon`] keeps only the coding vectors: it says which symbols are innovative, without their bytes.
 //! `examples/relay.rs` sends through two relays over three hops that all lose packets.
 //!
 //! # What holds everywhere
@@ -104,6 +104,7 @@ extern crate alloc;
 
 mod code;
 mod decoder;
+mod echelon;
 mod encoder;
 mod error;
 pub mod field;
@@ -125,6 +126,7 @@ mod tinymt;
 
 pub use code::{Code, Row};
 pub use decoder::{Decoded, Decoder, Limits, Reception};
+pub use echelon::Echelon;
 pub use encoder::Encoder;
 pub use error::{DecodeError, EncodeError, RecodeError, SpanError};
 pub use generation::{

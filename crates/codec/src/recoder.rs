@@ -8,21 +8,16 @@
 //! `examples/relay.rs`.
 //!
 //! Invariants: slot i of `symbols` and of `vectors` holds the i-th innovative symbol and its coding vector as
-//! received. Row p of `echelon`, where `is_pivot[p]`, is 0 before column p and 1 there. Both sets of vectors
-//! span the same space, so a symbol is innovative if the echelon does not reduce its vector to 0. Payloads
-//! are copied in once, and only [`write_recoded`](Recoder::write_recoded) reads them.
+//! received. The vectors span the space of the [`Echelon`], which says whether the next one is innovative.
+//! Payloads are copied in once, and only [`write_recoded`](Recoder::write_recoded) reads them.
 
-use alloc::vec;
-use alloc::vec::Vec;
 use core::iter;
 use core::ops::Range;
 
 use crate::code::multipliers;
-use crate::field::gf256;
 use crate::id::span;
-use crate::kernel::Kernel;
 use crate::ring::SymbolRing;
-use crate::{Code, Reception, RecodeError, RepairId, SourceId, SpanError};
+use crate::{Code, Echelon, Reception, RecodeError, RepairId, SourceId, SpanError};
 
 /// The symbols that a relay holds of one generation, and the source of its recoded symbols.
 ///
@@ -55,13 +50,9 @@ pub struct Recoder {
     max_count: u16,
     first: u64,
     count: u16,
-    rank: u16,
     symbols: SymbolRing,
     vectors: SymbolRing,
-    echelon: SymbolRing,
-    is_pivot: Vec<bool>,
-    /// The coding vector being reduced.
-    candidate: Vec<u8>,
+    echelon: Echelon,
 }
 
 impl core::fmt::Debug for Recoder {
@@ -87,12 +78,9 @@ impl Recoder {
             max_count,
             first: 0,
             count: 0,
-            rank: 0,
             symbols: SymbolRing::with_all_slots(slot_len, count),
             vectors: SymbolRing::with_all_slots(count, count),
-            echelon: SymbolRing::with_all_slots(count, count),
-            is_pivot: vec![false; count],
-            candidate: Vec::with_capacity(count),
+            echelon: Echelon::new(max_count),
         }
     }
 
@@ -106,9 +94,8 @@ impl Recoder {
         if count > self.max_count {
             return Err(RecodeError::GenerationTooLong { count, limit: self.max_count });
         }
-        (self.first, self.count, self.rank) = (first.0, count, 0);
-        self.is_pivot.fill(false);
-        self.candidate.resize(count.into(), 0);
+        (self.first, self.count) = (first.0, count);
+        self.echelon.begin(count);
         Ok(())
     }
 
@@ -120,7 +107,12 @@ impl Recoder {
     /// Number of independent symbols held: how much of the generation a receiver can decode from this relay's
     /// symbols.
     pub fn rank(&self) -> u16 {
-        self.rank
+        self.echelon.rank()
+    }
+
+    /// Bytes of memory held.
+    pub fn memory(&self) -> usize {
+        self.symbols.memory() + self.vectors.memory() + self.echelon.memory()
     }
 
     /// Takes a source symbol.
@@ -162,7 +154,7 @@ impl Recoder {
 
     /// Length of the next recoded symbol in bytes: that of the longest symbol held, or 0 if none is held.
     pub fn recoded_len(&self) -> usize {
-        (0..self.rank.into()).map(|slot| self.symbols.len(slot)).max().unwrap_or(0)
+        (0..self.rank().into()).map(|slot| self.symbols.len(slot)).max().unwrap_or(0)
     }
 
     /// Writes a random combination of all symbols held to the front of `symbol` and returns its length, which
@@ -177,7 +169,7 @@ impl Recoder {
     /// Nothing is held, the length of `coefficients` is not that of the generation, or `symbol` is too short.
     /// Neither is changed then.
     pub fn write_recoded(&self, key: u64, coefficients: &mut [u8], symbol: &mut [u8]) -> Result<usize, RecodeError> {
-        if self.rank == 0 {
+        if self.rank() == 0 {
             return Err(RecodeError::NothingHeld);
         }
         if coefficients.len() != usize::from(self.count) {
@@ -186,7 +178,7 @@ impl Recoder {
         let (len, needed) = (symbol.len(), self.recoded_len());
         let symbol = symbol.get_mut(..needed).ok_or(RecodeError::OutputTooShort { len, needed })?;
         // The vectors are independent and no multiplier is 0, so the sum is not 0 either.
-        let terms = || (0..self.rank.into()).zip(multipliers(key));
+        let terms = || (0..self.rank().into()).zip(multipliers(key));
         coefficients.fill(0);
         self.vectors.mix(coefficients, terms());
         symbol.fill(0);
@@ -209,18 +201,12 @@ impl Recoder {
         if len > limit {
             return Err(RecodeError::SymbolTooLong { len, limit });
         }
-        if self.rank == self.count {
+        let slot = u64::from(self.rank());
+        if !self.echelon.insert(at, row) {
             return Ok(Reception::Redundant);
         }
-        let slot = u64::from(self.rank);
-        self.candidate.fill(0);
-        self.candidate[at..].iter_mut().zip(row).for_each(|(coefficient, value)| *coefficient = value);
-        self.vectors.write(slot, &self.candidate);
-        if !self.reduce() {
-            return Ok(Reception::Redundant);
-        }
+        self.vectors.write(slot, self.echelon.inserted());
         self.symbols.write(slot, symbol);
-        self.rank += 1;
         Ok(Reception::Innovative)
     }
 
@@ -235,24 +221,5 @@ impl Recoder {
             (Some(at), Some(room)) if count <= room => Ok(at),
             _ => Err(RecodeError::OutsideGeneration { first, count, generation: self.generation() }),
         }
-    }
-
-    /// Reduces the candidate by the echelon and makes what is left of it a row. Whether something was.
-    fn reduce(&mut self) -> bool {
-        let kernel = Kernel::active();
-        for column in 0..self.candidate.len() {
-            let factor = self.candidate[column];
-            if factor == 0 {
-                continue;
-            }
-            if !self.is_pivot[column] {
-                kernel.scale(&mut self.candidate, gf256::inv(factor));
-                self.echelon.write(column as u64, &self.candidate);
-                self.is_pivot[column] = true;
-                return true;
-            }
-            kernel.mul_add(&mut self.candidate, factor, self.echelon.symbol(column as u64));
-        }
-        false
     }
 }

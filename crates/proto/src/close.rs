@@ -21,6 +21,8 @@ pub enum CloseCode {
     Internal,
     /// The application does not want the connection.
     Refused,
+    /// A relay changed symbols.
+    Polluted,
     /// The application's own code, from 256 up.
     Application(u64),
 }
@@ -35,6 +37,7 @@ impl CloseCode {
             Self::TooManyStreams => 5,
             Self::Internal => 6,
             Self::Refused => 7,
+            Self::Polluted => 8,
             Self::Application(code) => code.max(256),
         }
     }
@@ -47,6 +50,7 @@ impl CloseCode {
             5 => Self::TooManyStreams,
             6 => Self::Internal,
             7 => Self::Refused,
+            8 => Self::Polluted,
             256.. => Self::Application(code),
             _ => Self::Protocol,
         }

@@ -10,6 +10,7 @@ use crate::crypto::MAX_SEALED;
 use crate::lane::{INITIAL_CREDIT, MESSAGE_RING};
 use crate::profile::{Delivery, Layout, Mismatch, Profile};
 use crate::rate::RateControl;
+use crate::recode::Relaying;
 use crate::redundancy::{DEFAULT_SPAN, Redundancy, Target};
 use crate::trace::Trace;
 
@@ -62,6 +63,7 @@ pub struct Config {
     pub(crate) follows_peer: bool,
     pub(crate) max_rate: Option<u64>,
     pub(crate) trace: Option<Arc<dyn Trace>>,
+    pub(crate) relaying: Option<Relaying>,
     pub(crate) repair: RepairSettings,
     pub(crate) jobs: JobsSettings,
     pub(crate) packets: PacketsSettings,
@@ -123,6 +125,7 @@ impl Default for Config {
             follows_peer: true,
             max_rate: None,
             trace: None,
+            relaying: None,
             repair: RepairSettings { max_overhead: None, latency: None, deliver: 0.99, max_span: DEFAULT_SPAN },
             jobs: JobsSettings { workers: 0, inline_products: INLINE_PRODUCTS },
             packets: PacketsSettings { max_datagram: 1_472, probe_size: true, packets_per_key: PACKETS_PER_KEY },
@@ -245,6 +248,9 @@ settings! {
     max_memory: usize = limits.max_memory;
     /// Receives what happens on all connections of the endpoint. Off by default.
     trace: Option<Arc<dyn Trace>> = trace;
+    /// Makes each connection of the endpoint a hop of a path with relays (docs/wire.md section 8). Off by
+    /// default: then a peer that sends on the relayed lane breaks the protocol.
+    relaying: Option<Relaying> = relaying;
 }
 
 /// An invalid setting.
@@ -311,6 +317,8 @@ impl ConfigBuilder {
         check(limits.ring_memory >= least_ring, "ring_memory", "at least 1 MiB, and 256 datagrams")?;
         check(limits.max_connections >= 1, "max_connections", "at least 1")?;
         check(limits.max_memory >= LEAST_MEMORY, "max_memory", "at least 1 MiB")?;
+        let relaying = self.0.relaying.is_none_or(|relaying| relaying.is_valid());
+        check(relaying, "relaying", "generations of 1 to 64 symbols, 4 to 128 generations, redundancy from 1 to 2")?;
         check(limits.max_streams <= 4_096, "max_streams", "at most 4096")?;
         check(limits.stream_window >= 2_048, "stream_window", "at least 2048 bytes")
     }

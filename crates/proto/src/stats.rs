@@ -12,7 +12,7 @@ use crate::redundancy::Plan;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PacketStats {
-    /// Packets sent: `source + repair + feedback_repair + control`.
+    /// Packets sent: `source + repair + feedback_repair + recoded + control`.
     pub sent: u64,
     /// Sent with a source symbol for the first time, or with a part of a symbol that is longer than the path
     /// MTU allows.
@@ -21,6 +21,8 @@ pub struct PacketStats {
     pub repair: u64,
     /// Sent in answer to a deficit or a loss: a repair, or a retransmitted source symbol.
     pub feedback_repair: u64,
+    /// Sent with a combination of the relayed lane.
+    pub recoded: u64,
     /// Sent with control frames only.
     pub control: u64,
     /// Empty source symbols that filled blocks of the redundancy `bucket:CAP,GAMMA,fixed`. No packet carries
@@ -38,6 +40,8 @@ pub struct PacketStats {
     pub refused: u64,
     /// Datagrams for this connection that were not authentic, or were duplicates.
     pub dropped: u64,
+    /// Those of `dropped` that looked like packets of this session, and were forged or repeated.
+    pub refused_tags: u64,
     /// Received packets that arrived after a packet that was sent later (RFC 4737 section 3.3).
     pub reordered: u64,
     /// Largest reordering, in packet numbers: the packet threshold that a sender needs to tolerate it (RFC

@@ -145,6 +145,11 @@ pub enum PacketContent {
         /// Whether it answers a reported deficit.
         on_feedback: bool,
     },
+    /// A combination of the relayed lane.
+    Recoded {
+        /// Number of the generation.
+        generation: u64,
+    },
 }
 
 /// How a source symbol became known to the receiver.

@@ -65,8 +65,19 @@ fn written(len: usize, write: impl FnOnce(&mut Writer<'_>) -> Result<(), Full>) 
 const TRAIN_REPORT: TrainReport =
     TrainReport { first: 70_000, distance: 299, arrival: 0xfedc_ba98, span: Duration::from_micros(3_840) };
 
+const SYMBOL: &[u8] = b"\x00\x0e\x01\x02\x03\x0b\x04\x45tide!!!";
+
+/// The frames of the relayed lane.
+fn relayed() -> [(&'static str, Frame<'static>); 2] {
+    let (vector, symbol) = (&[7, 0, 0xfe], SYMBOL);
+    [
+        ("ranks", Frame::Ranks(Ranks { edge: 300, room: 64, ranks: &[32, 31, 0, 7] })),
+        ("recoded", Frame::Recoded(Recoded { relays: 1, generation: 300, length: 32, vector, symbol })),
+    ]
+}
+
 fn frames() -> Vec<(&'static str, Frame<'static>)> {
-    let symbol = b"\x00\x0e\x01\x02\x03\x0b\x04\x45tide!!!";
+    let symbol = SYMBOL;
     let id = RepairId { first: SourceId(16_000), count: 200, key: 0xabcd };
     vec![
         ("ping", Frame::Ping),
@@ -215,7 +226,8 @@ fn feedbacks() -> Vec<(&'static str, Vec<u8>)> {
 
 #[test]
 fn frames_as_bytes() {
-    let mut list: Vec<_> = frames().iter().map(|(name, frame)| (*name, written(300, |w| frame.emit(w)))).collect();
+    let all = || frames().into_iter().chain(relayed());
+    let mut list: Vec<_> = all().map(|(name, frame)| (name, written(300, |w| frame.emit(w)))).collect();
     list.extend(feedbacks());
     list.push(("grease", written(100, |w| write_grease(w, 0x1234, b"grease"))));
     list.push((
@@ -232,7 +244,7 @@ fn frames_as_bytes() {
         assert!(parsed.is_ok(), "{name}: {parsed:?}");
         mangle(bytes, |mangled| Frames::new(mangled).for_each(drop));
     }
-    for (name, frame) in frames() {
+    for (name, frame) in all() {
         let bytes = &list.iter().find(|(other, _)| *other == name).unwrap().1;
         assert_eq!(Frames::new(bytes).next(), Some(Ok(frame)));
     }
@@ -266,8 +278,9 @@ fn truncated_frames_are_errors() {
 
 #[test]
 fn malformed_frames_are_named() {
-    let cases: [(&[u8], usize, Malformed); 26] = [
-        (&[0x0e], 0, Malformed::UnknownType),
+    let cases: [(&[u8], usize, Malformed); 27] = [
+        (&[0x0f], 0, Malformed::UnknownType),
+        (&[0x0e, 0, 0, 0x40, 0x81], 0, Malformed::Field("ranks")),
         (&[0x0c, 1], 0, Malformed::Field("packets")),
         (&[0x0c, 0x44, 1], 0, Malformed::Field("packets")),
         (&[0x0d, 5, 0, 0, 0, 0, 0, 9], 0, Malformed::Field("distance")),

@@ -55,8 +55,8 @@ impl Parts {
     }
 }
 
-/// Every frame except FEEDBACK, which has its own test, built from `p`. SRC and REPAIR come last because they
-/// end the packet.
+/// Every frame except FEEDBACK, which has its own test, built from `p`. RECODED, SRC and REPAIR come last
+/// because they end the packet.
 fn frames(p: &Parts) -> Vec<Frame<'_>> {
     let [a, b, c] = p.numbers;
     let first = a.min(VARINT_MAX - 1024);
@@ -83,6 +83,14 @@ fn frames(p: &Parts) -> Vec<Frame<'_>> {
             distance: (b % u64::from(MAX_TRAIN - 1)) as u16 + 1,
             arrival: p.lane,
             span: Duration::from_micros(c),
+        }),
+        Frame::Ranks(Ranks { edge: a, room: b, ranks: &p.bytes[..p.bytes.len().min(128)] }),
+        Frame::Recoded(Recoded {
+            relays: p.eight[0],
+            generation: a,
+            length: p.eight[1],
+            vector: &p.bytes[..p.bytes.len().min(64)],
+            symbol: &p.bytes,
         }),
         Frame::Source {
             lane: p.lane,
@@ -188,8 +196,8 @@ proptest! {
     #[test]
     fn every_frame_in_one_packet(p in parts(), q in parts(), grease in any::<u16>()) {
         let mut list = frames(&p);
-        list.truncate(list.len() - 2);
-        let last = if q.flag { list.len() } else { list.len() + 1 };
+        list.truncate(list.len() - 3);
+        let last = list.len() + usize::from(q.eight[2] % 3);
         list.push(frames(&q)[last]);
         let mut buffer = vec![0; 4000];
         let mut w = Writer::new(&mut buffer);

@@ -9,6 +9,7 @@
 //! - [`nonces`]: an oracle that detects when a key seals twice under one nonce.
 //! - [`grid`]: redundancy policies over many links, compared with the best of all policies.
 //! - [`tcp`]: flows of TCP, alone or beside ours.
+//! - [`chain`]: a path with relays that recode.
 //! - [`network`]: nodes, links and routers, and flows of every kind between the nodes.
 //! - [`ideal`]: the papers' codes without a protocol, packet by packet.
 //! - [`rebinding`]: gives one of the ends another address from time to time.
@@ -54,6 +55,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod chain;
 pub mod duplex;
 pub mod grid;
 pub mod ideal;

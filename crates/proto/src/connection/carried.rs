@@ -16,6 +16,8 @@ pub(super) enum Data {
     Source { lane: u32, id: SourceId, again: bool },
     /// Part of a source symbol of a lane. `again` means that the whole symbol was sent before.
     Slice { lane: u32, id: SourceId, part: u16, again: bool },
+    /// A combination of a generation of the relayed lane.
+    Recoded { generation: u64 },
     /// A repair symbol over `count` source symbols from `first`.
     Repair { lane: u32, first: SourceId, count: u16, on_feedback: bool },
 }
@@ -29,6 +31,7 @@ pub(super) fn content(carried: Carried) -> PacketContent {
         Carried::Data(Data::Source { lane, id, again } | Data::Slice { lane, id, again, .. }) => {
             PacketContent::Source { lane: LaneId(lane), id, again }
         }
+        Carried::Data(Data::Recoded { generation }) => PacketContent::Recoded { generation },
         Carried::Data(Data::Repair { lane, first, count, on_feedback }) => {
             PacketContent::Repair { lane: LaneId(lane), first, count, on_feedback }
         }

@@ -185,6 +185,12 @@ impl Connection {
                     policies.on_repair_settled(&repair, arrived);
                 }
             }
+            Carried::Data(Data::Recoded { generation }) => {
+                // A packet that arrives after it was declared lost was settled then.
+                if !arrived || !matches!(sent.fate, Fate::Lost { .. }) {
+                    self.on_recoded_settled(generation);
+                }
+            }
             Carried::Data(Data::Slice { lane, id, part, .. }) => {
                 let Some(Lane { sender, .. }) = self.lanes.get_mut(lane) else { return };
                 sender.on_slice_settled(Slice { id, part }, n, arrived);
@@ -226,7 +232,7 @@ impl Connection {
         let received = self.path.received.ranges();
         let delay = self.path.received.delay(now);
         let mut frame = FeedbackRepr { received, delay, ecn, stream_credit: None, lanes, elicits };
-        let most = w.remaining().min(MAX_FEEDBACK);
+        let most = w.remaining().saturating_sub(self.ranks_len()).min(MAX_FEEDBACK);
         let mut credit_len = 0;
         if credit {
             // Include as many limits as fit beside the mandatory part. A FEEDBACK that does not fit would

@@ -12,6 +12,7 @@ use tidewire_codec::SourceId;
 use crate::Time;
 use crate::config::Config;
 use crate::lane::{Arrival, LaneReceiver, LaneSender, MAX_LANES, Messages, STREAMS};
+use crate::recode::Recoding;
 use crate::redundancy::{Policies, Redundancy, Repair};
 
 use super::{CloseCode, Connection, Event, LaneId};
@@ -52,12 +53,14 @@ pub(super) struct Lanes {
     pub streams: Lane,
     /// The lanes from 1 up.
     pub messages: Vec<Lane>,
+    /// The relayed lane, if this connection is a hop of a path with relays.
+    pub recoding: Option<Box<Recoding>>,
     clock: u64,
 }
 
 impl Lanes {
     pub fn new(streams: LaneSender, redundancy: Redundancy) -> Self {
-        Self { streams: Lane::new(streams, redundancy, true), messages: Vec::new(), clock: 0 }
+        Self { streams: Lane::new(streams, redundancy, true), messages: Vec::new(), recoding: None, clock: 0 }
     }
 
     pub fn get(&self, lane: u32) -> Option<&Lane> {
@@ -101,6 +104,7 @@ impl Lanes {
     /// Whether the peer may lack a symbol that was sent, or may not know a base.
     pub fn is_lacking(&self) -> bool {
         self.iter().any(|(_, lane)| lane.sender.base() < lane.sender.sent() || lane.sender.is_base_news())
+            || self.recoding.as_ref().is_some_and(|recoding| recoding.sender.lacking().is_some())
     }
 
     /// When the newest source symbol of any lane was given to its policies for the first time.
@@ -117,12 +121,18 @@ impl Lanes {
 
     /// Whether something may be sent or retransmitted.
     pub fn has_work(&self) -> bool {
-        self.is_lacking() || self.iter().any(|(_, lane)| lane.sender.has_source())
+        self.is_lacking() || self.next_recoded().is_some() || self.iter().any(|(_, lane)| lane.sender.has_source())
     }
 
     /// Whether symbols wait for the peer's credit.
     pub fn is_blocked(&self) -> bool {
         self.iter().any(|(_, lane)| lane.sender.is_blocked())
+            || self.recoding.as_ref().is_some_and(|recoding| recoding.sender.is_blocked())
+    }
+
+    /// The generation of the relayed lane that the next packet serves.
+    pub fn next_recoded(&self) -> Option<u64> {
+        self.recoding.as_ref()?.sender.next()
     }
 }
 

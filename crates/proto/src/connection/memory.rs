@@ -31,7 +31,8 @@ impl Connection {
         let outbound = self.lanes.iter().map(|(_, lane)| lane.sender.memory());
         let inbound =
             self.receiving.inbound.values().map(|inbound| receiving(&inbound.receiver) + inbound.messages.memory());
-        receiving(&self.receiving.receiver) + self.streams.memory() + outbound.chain(inbound).sum::<usize>()
+        let recoding = self.lanes.recoding.as_ref().map_or(0, |recoding| recoding.memory());
+        receiving(&self.receiving.receiver) + self.streams.memory() + recoding + outbound.chain(inbound).sum::<usize>()
     }
 
     /// Allows the connection to use `spare` bytes more.

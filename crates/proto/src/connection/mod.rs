@@ -4,8 +4,9 @@
 //! [`Connection::poll_event`], then read [`Connection::poll_timeout`]; only then wait. Each concern has a
 //! file: `receive` (incoming frames), `feedback` (FEEDBACK in both directions), `send` (filling a slot),
 //! `lanes` (which lane fills it), `timers`, `slices` (symbols longer than the path MTU), `app` (streams),
-//! `messages`, `memory`, `moving` (addresses and ids), `keys`, `exchange` (fresh keys), `policy` (how the
-//! peer should code), `driving` (types that the driver passes in and gets back).
+//! `messages`, `relayed` (the relayed lane of a hop), `memory`, `moving` (addresses and ids), `keys`,
+//! `exchange` (fresh keys), `policy` (how the peer should code), `driving` (types that the driver passes in
+//! and gets back).
 
 mod app;
 mod carried;
@@ -20,6 +21,7 @@ mod messages;
 mod moving;
 mod policy;
 mod receive;
+mod relayed;
 mod send;
 mod slices;
 #[cfg(all(test, feature = "aws-lc-rs"))]
@@ -50,6 +52,7 @@ use crate::ids::ConnectionHandle;
 use crate::lane::{LaneReceiver, LaneSender, STREAMS, Streams};
 use crate::path::{FeedbackClock, MtuProber, OurIds, Path, Validation};
 use crate::profile::Profile;
+use crate::recode::Recoding;
 use crate::stats::Stats;
 use crate::trace::{TraceEvent, Tracer};
 use crate::wire::{ConnectionId, code_name};
@@ -216,6 +219,8 @@ impl Connection {
         let (memory, span) = (config.limits.ring_memory, config.repair.max_span);
         let sender = LaneSender::new(config.profile.layout, span, slot_len, memory, 0);
         let limits = &config.limits;
+        let mut lanes = Lanes::new(sender, config.profile.redundancy);
+        lanes.recoding = config.relaying.map(|relaying| Box::new(Recoding::new(relaying, grease)));
         Self {
             agreed: Agreed {
                 profile: config.profile,
@@ -236,7 +241,7 @@ impl Connection {
             security: Security { keys: None, exchange: Exchange::new(now), peer_key: None },
             contact: Contact { last_heard: now, last_asked: now, inquiry_owed: false },
             path,
-            lanes: Lanes::new(sender, config.profile.redundancy),
+            lanes,
             receiving: Receiving {
                 receiver: lane_receiver(&config, STREAMS, memory),
                 inbound: BTreeMap::new(),
@@ -271,7 +276,9 @@ impl Connection {
             self.config.limits.ring_memory,
             self.agreed.lane_credit,
         );
+        let recoding = self.lanes.recoding.take();
         self.lanes = Lanes::new(sender, self.agreed.profile.redundancy);
+        self.lanes.recoding = recoding;
         self.agreed.symbol_limit = self.agreed.symbol_limit.min(peer.max_symbol.into());
         self.streams.set_peer_limits(peer.streams.into(), peer.stream_credit.into());
         if peer.idle_timeout_ms > 0 {
@@ -363,6 +370,11 @@ impl Connection {
     /// is over.
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.security.peer_key
+    }
+
+    /// Datagrams that looked like packets of this session and were forged or repeated.
+    pub fn refused_tags(&self) -> u64 {
+        self.stats.packets.refused_tags
     }
 
     /// Whether keys are agreed and the peer has proved that it has them.

@@ -106,10 +106,14 @@ impl Connection {
         match keys.opening.open(0, datagram) {
             Ok(opened) => Some((opened, destination)),
             Err(OpenError::Forged) => {
+                self.stats.packets.refused_tags += 1;
                 self.on_forged(now);
                 None
             }
-            Err(_) => None,
+            Err(error) => {
+                self.stats.packets.refused_tags += u64::from(error == OpenError::Replayed);
+                None
+            }
         }
     }
 
@@ -209,6 +213,8 @@ impl Connection {
                     return Err(CloseCode::Protocol);
                 }
             }
+            Frame::Ranks(ref ranks) => self.on_ranks(number, ranks)?,
+            Frame::Recoded(ref recoded) => self.on_recoded(recoded)?,
             Frame::Ping => {}
         }
         Ok(())

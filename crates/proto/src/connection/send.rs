@@ -54,6 +54,8 @@ pub(super) enum Slot {
     Slice(u32, Slice),
     /// The base of a lane that has no symbol to carry it.
     Base(u32),
+    /// A combination of this generation of the relayed lane.
+    Recoded(u64),
 }
 
 impl Connection {
@@ -140,6 +142,7 @@ impl Connection {
                 let _ = Frame::TrainReport(report).emit(&mut w);
             }
             elicits |= self.write_feedback(now, number, &mut w).unwrap_or(false);
+            self.write_ranks(&mut w);
             if self.scratch.grease.is_multiple_of(GREASE_RATE) {
                 // It may be left out if it does not fit.
                 let _ = write_grease(&mut w, (self.scratch.grease >> 16) as u16, &self.scratch.grease.to_be_bytes());
@@ -167,6 +170,9 @@ impl Connection {
             self.path.usage.on_data(now, self.path.rtt.smoothed());
             self.lanes.charge(lane, bytes);
         }
+        if let Carried::Data(Data::Recoded { .. }) = carried {
+            self.path.usage.on_data(now, self.path.rtt.smoothed());
+        }
         let number = self.path.flight.next_number();
         self.tracer.record(now, || TraceEvent::PacketSent { number, bytes, content: content(carried) });
         self.path.on_sent(now, bytes, carried, elicits);
@@ -180,6 +186,7 @@ impl Connection {
                 | Data::Repair { on_feedback: true, .. },
             ) => packets.feedback_repair += 1,
             Carried::Data(Data::Repair { on_feedback: false, .. }) => packets.repair += 1,
+            Carried::Data(Data::Recoded { .. }) => packets.recoded += 1,
             Carried::Control | Carried::SizeProbe | Carried::Data(Data::Base { .. }) => packets.control += 1,
         }
         self.stats.bytes.wire_sent += u64::from(bytes);
@@ -212,6 +219,9 @@ impl Connection {
         }
         if let Some(size) = self.path.mtu.poll(now) {
             return Some(Slot::SizeProbe(size));
+        }
+        if let ControlFlow::Break(slot) = self.recoded_slot(limit) {
+            return slot;
         }
         let mut tried = 0;
         while let Some(lane) = self.lanes.next(tried) {
@@ -253,6 +263,9 @@ impl Connection {
         }
         if let Some((id, _)) = self.lanes.iter().find(|(_, lane)| lane.sender.is_base_news()) {
             return Some(Slot::Base(id));
+        }
+        if let Some(generation) = self.lacking_recoded(limit) {
+            return Some(Slot::Recoded(generation));
         }
         let mut tried = 0;
         while let Some(lane) = self.lanes.next(tried) {
@@ -486,6 +499,7 @@ impl Connection {
                 self.on_source_sent(now, *lane);
                 Some(carried)
             }
+            Slot::Recoded(generation) => self.write_recoded(*generation, w),
             Slot::Slice(lane, slice) => self.write_slice(*lane, *slice, number, w),
             Slot::Repair(lane, repair) => self.write_repair(*lane, *repair, number, w),
         }

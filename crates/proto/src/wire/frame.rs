@@ -12,6 +12,7 @@ use super::bytes::{Full, Reader, Truncated, VARINT_MAX, Writer, varint_len};
 use super::code::{code_len, read_code, write_code};
 use super::feedback::Feedback;
 use super::header::ConnectionId;
+use super::recoded::{Ranks, Recoded};
 use super::train::{self, TrainReport};
 
 /// Maximum length of the reason of a CLOSE and of the text of a POLICY, in bytes.
@@ -42,10 +43,12 @@ mod kind {
     pub const SLICE_OF_GENERATIONS: u8 = 0x0b;
     pub const TRAIN: u8 = 0x0c;
     pub const TRAIN_REPORT: u8 = 0x0d;
+    pub const RANKS: u8 = 0x0e;
     pub const SOURCE: u8 = 0x10;
     pub const SOURCE_AGAIN: u8 = 0x11;
     pub const REPAIR: u8 = 0x12;
     pub const REPAIR_ON_FEEDBACK: u8 = 0x13;
+    pub const RECODED: u8 = 0x18;
     /// Added to the four types above for a lane in generations.
     pub const OF_GENERATIONS: u8 = 0x04;
 }
@@ -194,6 +197,10 @@ pub enum Frame<'a> {
     Train(u16),
     /// Arrival times of a train.
     TrainReport(TrainReport),
+    /// What arrived on the relayed lane.
+    Ranks(Ranks<'a>),
+    /// A combination of symbols of the relayed lane.
+    Recoded(Recoded<'a>),
     /// A source symbol, sent unmixed.
     Source {
         /// The symbol's lane.
@@ -233,7 +240,7 @@ impl<'a> Frame<'a> {
     pub fn elicits_ack(&self) -> bool {
         match self {
             Self::Feedback(feedback) => feedback.elicits(),
-            Self::Close { .. } | Self::Train(_) | Self::TrainReport(_) => false,
+            Self::Close { .. } | Self::Train(_) | Self::TrainReport(_) | Self::Ranks(_) => false,
             _ => true,
         }
     }
@@ -253,6 +260,8 @@ impl<'a> Frame<'a> {
             kind::REKEY => rekey(r)?,
             kind::TRAIN => Self::Train(train::parse_packets(r)?),
             kind::TRAIN_REPORT => Self::TrainReport(TrainReport::parse(r)?),
+            kind::RANKS => Self::Ranks(Ranks::parse(r)?),
+            kind::RECODED => Self::Recoded(Recoded::parse(r)),
             _ => match kind & !kind::OF_GENERATIONS {
                 kind::SOURCE | kind::SOURCE_AGAIN => source(kind, r)?,
                 kind::REPAIR | kind::REPAIR_ON_FEEDBACK => repair(kind, r)?,
@@ -325,6 +334,8 @@ impl<'a> Frame<'a> {
                 w.u8(kind::TRAIN_REPORT)?;
                 report.emit(w)
             }
+            Self::Ranks(ranks) => w.u8(kind::RANKS).and_then(|()| ranks.emit(w)),
+            Self::Recoded(recoded) => w.u8(kind::RECODED).and_then(|()| recoded.emit(w)),
             Self::Source { lane, layout, id, base, again, symbol } => {
                 write_source_header(w, lane, layout, id, base, again)?;
                 w.bytes(symbol)

@@ -20,6 +20,7 @@ mod feedback;
 mod feedback_repr;
 mod frame;
 mod header;
+mod recoded;
 mod symbol;
 mod train;
 
@@ -41,6 +42,7 @@ pub use header::{
     LongKind, LongRepr, MAC_LEN, PACKET_NUMBER_AT, REPLY_MAX, SHORT_HEADER_LEN, Suite, TAG_LEN, VERSION,
     write_short_header,
 };
+pub use recoded::{MAX_GENERATION, MAX_GENERATIONS, Ranks, Recoded};
 pub use symbol::{
     OpenStream, SEND_TIME_MODULUS, SYMBOL_HEADER_LEN, SymbolFrame, SymbolFrames, SymbolHeader, message_room,
 };

@@ -17,5 +17,6 @@ mod memory;
 mod meter;
 mod peer;
 mod pieces;
+mod relayed;
 mod replay;
 mod timers;
