@@ -33,9 +33,9 @@ impl Default for CodelConfig {
 
 impl CodelConfig {
     /// Settings for a path whose round trip is known. The interval has to be longer than a sender takes to
-    /// respond (RFC 8289 section 4.3). TCP learns of a drop after one round trip and spreads its reduction over the
-    /// next one (RFC 6937), so it is three of them, and at least the default. The target is a twentieth of the
-    /// interval, as in the default.
+    /// respond (RFC 8289 section 4.3). TCP learns of a drop after one round trip and spreads its
+    /// reduction over the next one (RFC 6937), so it is three of them, and at least the default. The
+    /// target is a twentieth of the interval, as in the default.
     pub fn of_round_trip(rtt: Duration) -> Self {
         let usual = Self::default();
         let interval = usual.interval.max(rtt * 3);

@@ -326,8 +326,8 @@ impl ConfigBuilder {
 
 impl ConfigBuilder {
     /// Upper limit of proactive repair as a fraction of source bytes, 0 to 1. The default is 0.5, and single
-    /// symbols with long pauses between them are exempt from the default: their repairs are few bytes. It does
-    /// not bound the redundancy `rcdp:K,basic`, which sends repairs until the peer reports a block.
+    /// symbols with long pauses between them are exempt from the default: their repairs are few bytes. It
+    /// does not bound the redundancy `rcdp:K,basic`, which sends repairs until the peer reports a block.
     pub fn max_overhead(mut self, max_overhead: f64) -> Self {
         self.0.repair.max_overhead = Some(max_overhead);
         self

@@ -25,9 +25,6 @@ pub struct PacketStats {
     pub recoded: u64,
     /// Sent with control frames only.
     pub control: u64,
-    /// Empty source symbols that filled blocks of the redundancy `bucket:CAP,GAMMA,fixed`. No packet carries
-    /// one by itself.
-    pub empty_symbols: u64,
     /// Authentic packets received.
     pub received: u64,
     /// Received symbols that did not raise the decoder's rank.
@@ -64,9 +61,11 @@ pub struct SymbolStats {
     pub resent: u64,
     /// Given up because their deadline passed.
     pub expired: u64,
+    /// Empty symbols that this end sent to fill blocks of a fixed length.
+    pub padding: u64,
 }
 
-add_counts!(SymbolStats { delivered, direct, repaired, resent, expired });
+add_counts!(SymbolStats { delivered, direct, repaired, resent, expired, padding });
 
 /// Messages with deadlines, both ours and the peer's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

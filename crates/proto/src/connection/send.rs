@@ -286,20 +286,8 @@ impl Connection {
         len.is_some_and(|len| len <= limit || (len > size && limit >= BASE_SIZE && sender.may_slice()))
     }
 
-    /// Chooses what a lane puts in a slot of `limit` bytes. `Break(None)` means that it must wait for the
-    /// next batch.
-    fn lane_slot(&mut self, now: Time, id: u32, limit: usize) -> ControlFlow<Option<Slot>> {
-        loop {
-            let slot = self.offered_slot(now, id, limit);
-            let is_source = matches!(slot, ControlFlow::Break(Some(Slot::Source(_))));
-            if !is_source || !self.withhold_source(now, id) {
-                return slot;
-            }
-        }
-    }
-
     /// The slot that policies and source symbols of the lane offer.
-    fn offered_slot(&mut self, now: Time, id: u32, limit: usize) -> ControlFlow<Option<Slot>> {
+    pub(super) fn offered_slot(&mut self, now: Time, id: u32, limit: usize) -> ControlFlow<Option<Slot>> {
         let Some(lane) = self.lanes.get_mut(id) else { return ControlFlow::Continue(()) };
         if lane.sender.owes_base() && !lane.sender.has_source() {
             return ControlFlow::Break(Some(Slot::Base(id)));
@@ -307,24 +295,26 @@ impl Connection {
         if let Some(slice) = lane.sender.owed_slice() {
             return ControlFlow::Break((limit >= BASE_SIZE).then_some(Slot::Slice(id, slice)));
         }
-        if lane.policies.withholds_sources() && lane.sender.has_withheld_lost() {
-            // A combination of a new symbol and of one that no longer fits would not fit either, so no new
-            // one may join before the lost ones are on their way in parts.
-            return match self.slice_lost(id).filter(|_| limit >= BASE_SIZE) {
-                Some(slot) => ControlFlow::Break(Some(slot)),
-                None => ControlFlow::Continue(()),
-            };
+        if let Some(slot) = self.withheld_lost_slot(id, limit) {
+            return slot;
         }
+        let Some(lane) = self.lanes.get_mut(id) else { return ControlFlow::Continue(()) };
         // The peer may have decoded the symbols of a deferred repair in the meantime.
         let base = lane.sender.base();
         let deferred = lane.deferred.take().filter(|repair| repair.end() > base);
         let repair = deferred.or_else(|| {
             let repair = self.ask_policies(now, id, |policies, cx| policies.next(cx))?;
-            self.fill_span(now, id, repair.as_ref());
             self.make_ahead(id);
             repair
         });
+        let is_whole = repair.is_none_or(|repair| self.fill_span(now, id, repair.end()));
         let Some(lane) = self.lanes.get_mut(id) else { return ControlFlow::Continue(()) };
+        if !is_whole {
+            // The bytes of a symbol are final when it was sent or withheld. Credit or room are missing
+            // for that.
+            lane.deferred = repair;
+            return ControlFlow::Continue(());
+        }
         if let Some(repair) = repair.filter(|repair| lane.sender.keeps(repair)) {
             let len = packet_len(id, &lane.sender, &repair);
             if len <= limit {
@@ -351,8 +341,8 @@ impl Connection {
                 return ControlFlow::Break(Some(slot));
             }
             if withholds {
-                // The symbols that the repair is for are on their way in parts. A new symbol would be withheld
-                // and ask for the same repair.
+                // The symbols that the repair is for are on their way in parts. A new symbol would be
+                // withheld and ask for the same repair.
                 return ControlFlow::Continue(());
             }
         }

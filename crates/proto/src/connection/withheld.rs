@@ -1,16 +1,33 @@
 //! Source symbols that repairs replace: the lane gives them to its policies, and no packet carries them.
 //!
-//! `send` calls this before a source symbol would fill a slot, and before a repair does. Invariant: a symbol
-//! that was withheld is in the span of a repair, unless the policies break their contract.
+//! `send` calls this before a source symbol would fill a slot, and before a repair does. Invariant: a
+//! symbol that was withheld is in the span of a repair, unless the policies break their contract.
+
+use core::ops::ControlFlow;
+
+use tidewire_codec::SourceId;
 
 use super::Connection;
+use super::send::Slot;
+use super::slices::BASE_SIZE;
 use crate::Time;
-use crate::redundancy::Repair;
 use crate::wire::Layout;
 
 impl Connection {
-    /// If repairs replace the source symbols of the lane, gives the next one to the policies and not to the
-    /// peer. Returns whether it did.
+    /// Chooses what a lane puts in a slot of `limit` bytes. `Break(None)` means that it must wait for the
+    /// next batch.
+    pub(super) fn lane_slot(&mut self, now: Time, id: u32, limit: usize) -> ControlFlow<Option<Slot>> {
+        loop {
+            let slot = self.offered_slot(now, id, limit);
+            let is_source = matches!(slot, ControlFlow::Break(Some(Slot::Source(_))));
+            if !is_source || !self.withhold_source(now, id) {
+                return slot;
+            }
+        }
+    }
+
+    /// If repairs replace the source symbols of the lane, gives the next one to the policies and not to
+    /// the peer. Returns whether it did.
     pub(super) fn withhold_source(&mut self, now: Time, lane: u32) -> bool {
         let is_systematic = self.agreed.profile.code.is_systematic();
         let Some(of) = self.lanes.get_mut(lane) else { return false };
@@ -28,12 +45,31 @@ impl Connection {
         true
     }
 
-    /// Adds empty symbols to the lane up to the end of the span of `repair`.
-    pub(super) fn fill_span(&mut self, now: Time, lane: u32, repair: Option<&Repair>) {
-        let Some(repair) = repair else { return };
-        let Some(of) = self.lanes.get_mut(lane) else { return };
-        while of.sender.sent() < repair.end() && of.sender.withhold_empty(now) {
-            self.stats.packets.empty_symbols += 1;
+    /// The slot of a lane that sends no source symbols and has withheld some whose repairs no longer
+    /// fit. They leave in parts. A combination of a new symbol and of one of them would not fit either,
+    /// so no new one may join before.
+    pub(super) fn withheld_lost_slot(&mut self, lane: u32, limit: usize) -> Option<ControlFlow<Option<Slot>>> {
+        let of = self.lanes.get_mut(lane)?;
+        if !of.policies.withholds_sources() || !of.sender.has_withheld_lost() {
+            return None;
         }
+        let slot = self.slice_lost(lane).filter(|_| limit >= BASE_SIZE);
+        Some(slot.map_or(ControlFlow::Continue(()), |slot| ControlFlow::Break(Some(slot))))
+    }
+
+    /// Withholds symbols up to `end`, the end of the span of a repair: those that wait, and empty ones.
+    /// Returns whether all are there.
+    pub(super) fn fill_span(&mut self, now: Time, lane: u32, end: SourceId) -> bool {
+        while let Some(of) = self.lanes.get_mut(lane)
+            && of.policies.withholds_sources()
+            && of.sender.sent() < end
+        {
+            if of.sender.withhold_empty(now) {
+                self.stats.symbols.padding += 1;
+            } else if !self.withhold_source(now, lane) {
+                return false;
+            }
+        }
+        true
     }
 }

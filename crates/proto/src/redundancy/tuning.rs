@@ -114,8 +114,8 @@ pub const TAIL_FRACTION: u32 = 8;
 /// *lone* symbol. Nothing that follows would reveal its loss in time. Chosen: a tail waits at most half a
 /// round trip for another symbol.
 pub const LONE_FRACTION: u32 = 2;
-/// Maximum number of repairs of a lone symbol. At 10 % loss two leave one in 1,000 undecoded, at 30 % four one
-/// in 400. A burst may take them all, so more would not help much.
+/// Maximum number of repairs of a lone symbol. At 10 % loss two leave one in 1,000 undecoded, at 30 %
+/// four one in 400. A burst may take them all, so more would not help much.
 pub const LONE_REPAIRS: u32 = 4;
 /// Repairs of lone symbols that may exceed the default cap in any second. Chosen: a fast typist sends ten
 /// symbols a second, and 20 repairs are at most 240 kbit/s, those of key strokes 16 kbit/s.

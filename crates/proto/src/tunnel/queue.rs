@@ -61,8 +61,8 @@ pub struct Fates {
 }
 
 /// The queue for one peer: FQ-CoDel (RFC 8290). Flows take turns by bytes, and a flow whose packets wait
-/// longer than 5 ms for 100 ms gets congestion marks or loses packets; both times grow with round trips above 33 ms. It holds at most 4 MiB, and drops what
-/// waited for more than a second.
+/// longer than 5 ms for 100 ms gets congestion marks or loses packets; both times grow with round trips
+/// above 33 ms. It holds at most 4 MiB, and drops what waited for more than a second.
 #[derive(Debug)]
 pub struct Queue<P, S> {
     flows: Vec<Flow<P>>,

@@ -60,12 +60,7 @@ fn every_byte_arrives_and_no_source_symbol_leaves() {
             // A probe carries a symbol as it is. The combination of a single symbol is the symbol.
             assert!(packets.source + symbols.resent < 40, "{name}: {packets:?} {symbols:?}");
             let is_fixed = profile.redundancy.to_string().ends_with("fixed");
-            assert_eq!(
-                report.near.packets.empty_symbols > 0,
-                is_fixed,
-                "{name}: {} empty",
-                report.near.packets.empty_symbols
-            );
+            assert_eq!(report.near.symbols.padding > 0, is_fixed, "{name}: {} empty", report.near.symbols.padding);
         }
     }
 }
@@ -91,7 +86,7 @@ fn the_fixed_form_pays_for_empty_symbols() {
         let report =
             trial(profile(text), "1%", Flow { record: 1_200, ..Flow::paced(End::Near, 600_000, 60_000) }, 1).run();
         whole(&report);
-        (report.near.packets.empty_symbols, report.near.bytes.wire_sent, report.delay().mean())
+        (report.near.symbols.padding, report.near.bytes.wire_sent, report.delay().mean())
     });
     println!("{variable:?} {fixed:?}");
     assert!(variable.0 == 0 && fixed.0 > 5_000, "{variable:?} {fixed:?}");

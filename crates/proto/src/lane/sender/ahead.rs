@@ -1,9 +1,9 @@
 //! Repairs that are computed before the policy asks for them.
 //!
-//! When a policy closes a generation, it says how many repairs it will want. The lane makes a job for them, a
-//! worker runs the job, and the repairs wait here until the policy asks for their rows. Invariants: the
-//! repairs that wait here or are being computed are no more than the longest span; a job shares the symbols
-//! of the window and does not copy them.
+//! When a policy closes a generation, it says how many repairs it will want. The lane makes a job for
+//! them, a worker runs the job, and the repairs wait here until the policy asks for their rows.
+//! Invariants: the repairs that wait here or are being computed are no more than the longest span; a
+//! job shares the symbols of the window and does not copy them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -90,6 +90,11 @@ impl LaneSender {
         let repairs = repairs.min(u16::try_from(room).unwrap_or(u16::MAX));
         let Ok(len) = self.window.repair_len(first, count) else { return };
         let products = usize::from(count) * usize::from(repairs) * len;
+        // A block that is not yet full gets its last symbols when its first repair leaves: their bytes
+        // are not final before.
+        if first.plus(count.into()) > self.ids.sent {
+            return;
+        }
         // The repair of a single symbol is the symbol itself.
         if products <= inline || count < 2 || self.ahead.batches.contains_key(&first.0) {
             return;
@@ -124,8 +129,8 @@ impl LaneSender {
         }
     }
 
-    /// Whether a proactive repair should wait until a worker has computed it. An answer never waits, because
-    /// the peer needs it now.
+    /// Whether a proactive repair should wait until a worker has computed it. An answer never waits,
+    /// because the peer needs it now.
     pub fn is_coming(&self, repair: &Repair) -> bool {
         match *repair {
             Repair::Coded { first, count, row: Some(row), on_feedback: false } => {

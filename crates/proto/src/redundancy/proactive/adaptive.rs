@@ -5,10 +5,11 @@
 //! decodable with high probability. While answers are sparing, each answer cancels one proactive repair as
 //! soon as the peer has no deficit, because both are paid from one budget.
 //!
-//! A *lone* symbol has long pauses on both sides. It is a tail of its own, so its repairs come soon, and are copies of it.
-//! They may exceed the default cap, because a flow of lone symbols has few bytes.
+//! A *lone* symbol has long pauses on both sides. It is a tail of its own, so its repairs come soon, and
+//! are copies of it. They may exceed the default cap, because a flow of lone symbols has few bytes.
 //!
-//! In every second, all other proactive repairs are at most `max_overhead` times the source symbols ([`super::cap`]).
+//! In every second, all other proactive repairs are at most `max_overhead` times the source symbols
+//! ([`super::cap`]).
 
 use super::ProactivePolicy;
 use super::cap::Cap;
