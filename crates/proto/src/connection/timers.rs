@@ -22,7 +22,7 @@ const SLOWEST_PROBES: Duration = Duration::from_secs(1);
 /// A peer that was silent for this long, and for [`SUSPICIOUS_TIMEOUTS`] probe timeouts, may have been
 /// restarted. Chosen: TCP inside a tunnel repeats for the third time after about 1.5 s, and for the fourth
 /// after 3 s. A new connection should be there before the third.
-const SUSPICIOUS: Duration = Duration::from_secs(1);
+const SUSPICIOUS: Duration = Duration::from_millis(1_500);
 const SUSPICIOUS_TIMEOUTS: u32 = 3;
 /// For this long after that, every probe asks whether the peer still knows the connection, so that the answer
 /// arrives within 3 s and a round trip (docs/survival.md S1). Later, every second probe asks.

@@ -184,5 +184,5 @@ fn the_memory_of_a_relay_is_bounded() {
         let held = chain.memory(0)[1] + chain.memory(1)[0];
         assert!(held <= bound, "{held} bytes held after {second} s, bound {bound}");
     }
-    assert!(load.errors.is_empty() && load.closed == [None, None], "{:?}", load.errors);
+    assert!(load.errors.is_empty() && load.closed == [None, None], "{:?} {:?}", load.errors, load.closed);
 }
