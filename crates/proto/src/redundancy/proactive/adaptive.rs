@@ -38,7 +38,8 @@ pub struct Adaptive {
 impl ProactivePolicy for Adaptive {
     fn on_source_sent(&mut self, cx: &CodingContext<'_>) {
         self.cap.on_source(cx.now, cx.limits.max_overhead);
-        self.due = (self.due + cx.planned.share).min(MOST_DUE);
+        // The repairs of a lone symbol are those of its tail.
+        self.due = if is_lone(cx) { 0.0 } else { (self.due + cx.planned.share).min(MOST_DUE) };
         self.unprotected = self.unprotected.saturating_add(1);
         (self.tail_sent, self.tail_refused) = (0, false);
     }
