@@ -16,7 +16,7 @@ use crate::endpoint::Endpoint;
 use crate::rate::RateControl;
 use crate::recode::{MAX_RELAYED_DATAGRAM, RELAYED_DATAGRAM, RELAYED_HEADER, RELAYED_SYMBOL};
 use crate::redundancy::Redundancy;
-use crate::wire::Recoded;
+use crate::wire::{Datagram, Recoded};
 
 /// The address of the other end in the end-to-end session, which has no address of its own.
 pub const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
@@ -140,6 +140,9 @@ impl End {
             rest.get_mut(..length)
         });
         let Some(datagram) = datagram else { return !is_established };
+        // An end that heard nothing for long asks by a handshake (docs/wire.md section 3), and its answer may
+        // come when nobody waits for it any more.
+        let is_established = is_established && !matches!(Datagram::parse(datagram), Ok(Datagram::Long(_)));
         self.session.handle_datagram(Received { at: now, from: PEER, to: None, ecn: None, datagram });
         !is_established || self.refused() == before
     }

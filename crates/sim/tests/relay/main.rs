@@ -171,6 +171,21 @@ fn rows_that_are_repeated_count_as_redundant_and_are_not_kept() {
     assert!(chain.relay_stats(1)[0].sent < 1_000, "{:?}", chain.relay_stats(1));
 }
 
+/// In an outage the ends ask whether their peer still knows them. The answers come late, and are no sign of changed
+/// symbols.
+#[test]
+fn nobody_is_accused_after_an_outage() {
+    for seed in 0..10 {
+        let outage = [("blackout", "2s..7s")];
+        let links = [hop(&LOSSY, 100 * seed), hop(&[&LOSSY[..], &outage].concat(), 100 * seed + 1)];
+        let mut chain = Chain::new(&links, relaying(32, 16), RELAYED_DATAGRAM, seed);
+        let mut load = Load::new(&[Flow::bulk(Side::Near, 8_000_000)], seed);
+        chain.connect();
+        chain.run(&mut load, MINUTE, |load, _| load.is_over());
+        assert!(load.errors.is_empty() && load.is_over(), "seed {seed}: {:?} {:?}", load.errors, load.closed);
+    }
+}
+
 /// A reader that reads nothing stops the sender; a relay holds no more than its generations.
 #[test]
 fn the_memory_of_a_relay_is_bounded() {
