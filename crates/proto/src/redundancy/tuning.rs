@@ -114,6 +114,9 @@ pub const TAIL_FRACTION: u32 = 8;
 /// *lone* symbol. Nothing that follows would reveal its loss in time. Chosen: a tail waits at most half a
 /// round trip for another symbol.
 pub const LONE_FRACTION: u32 = 2;
+/// Symbols that are closer than this are never lone. Chosen: twice the interval that a flow is assumed to have
+/// before it is known.
+pub const LONE_LEAST: Duration = Duration::from_millis(20);
 /// Maximum number of repairs of a lone symbol. At 10 % loss two leave one in 1,000 undecoded, at 30 %
 /// four one in 400. A burst may take them all, so more would not help much.
 pub const LONE_REPAIRS: u32 = 4;

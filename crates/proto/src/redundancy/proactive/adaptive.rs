@@ -17,7 +17,7 @@ use crate::Time;
 use crate::redundancy::answer::is_sparing;
 use crate::redundancy::plan::more_than;
 use crate::redundancy::tuning::CLEAN_BOUND;
-use crate::redundancy::tuning::{LONE_FRACTION, LONE_PER_SECOND, LONE_REPAIRS, MAX_DEBT, MOST_DUE};
+use crate::redundancy::tuning::{LONE_FRACTION, LONE_LEAST, LONE_PER_SECOND, LONE_REPAIRS, MAX_DEBT, MOST_DUE};
 use crate::redundancy::tuning::{TAIL_FRACTION, TAIL_RISK};
 use crate::redundancy::{CodingContext, Repair};
 
@@ -103,7 +103,7 @@ impl Adaptive {
 
 /// Whether no other symbol is expected while a tail waits for its repairs.
 fn is_lone(cx: &CodingContext<'_>) -> bool {
-    cx.flow.interval > cx.path.rtt / LONE_FRACTION
+    cx.flow.interval > (cx.path.rtt / LONE_FRACTION).max(LONE_LEAST)
 }
 
 /// The least `m`, at most `most`, such that more than `m` losses among the `tail + m` packets are less likely
