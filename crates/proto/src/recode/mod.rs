@@ -1,7 +1,7 @@
 //! The relayed lane of a hop: symbols that a relay mixes again without decoding (docs/wire.md section 8).
 //!
-//! A [`Connection`](crate::connection::Connection) that is set up for relaying has one [`Recoding`]: a
-//! [`Sender`] that holds rows and mixes them, and a [`Receiver`] that counts ranks. An end puts its symbols
+//! A [`Connection`](crate::connection::Connection) that is set up for relaying has one `Recoding`: a
+//! `Sender` that holds rows and mixes them, and a `Receiver` that counts ranks. An end puts its symbols
 //! into the sender and takes what the receiver got; a relay passes rows from the receiver of one hop to the
 //! sender of the next (the room `relay`). Neither decodes. Invariants: all memory is bounded by
 //! [`Relaying::generations`]; the sender keeps a generation until the next hop has completed it.
