@@ -343,4 +343,11 @@ mod tests {
             assert_eq!(codel.judge(Time::from_millis(tick), long), Verdict::Pass);
         }
     }
+
+    #[test]
+    fn settings_grow_with_round_trips_above_a_third_of_the_usual_interval() {
+        let ms = Duration::from_millis;
+        assert_eq!(CodelConfig::of_round_trip(ms(33)), CodelConfig::default());
+        assert_eq!(CodelConfig::of_round_trip(ms(60)), CodelConfig::new(ms(9), ms(180)));
+    }
 }

@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::lane::{Arrival, LaneReceiver, LaneSender, MAX_LANES, Messages, STREAMS};
 use crate::recode::Recoding;
 use crate::redundancy::{Policies, Redundancy, Repair};
+use crate::wire::Layout;
 
 use super::{CloseCode, Connection, Event, LaneId};
 
@@ -38,6 +39,11 @@ impl Lane {
     pub fn new(sender: LaneSender, redundancy: Redundancy, in_order: bool) -> Self {
         let policies = Policies::new(redundancy);
         Self { sender, policies, deferred: None, in_order, queue: None, blocked: false, served: 0 }
+    }
+
+    /// Whether the lane slides and its policies send combinations in place of source symbols.
+    pub fn slides_without_sources(&self) -> bool {
+        self.policies.withholds_sources() && self.sender.layout() == Layout::Sliding
     }
 
     /// Whether nothing of the lane is waiting, in flight or possibly missing at the peer.

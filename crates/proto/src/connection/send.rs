@@ -336,7 +336,7 @@ impl Connection {
             if let Repair::Coded { first, count, .. } = repair {
                 lane.sender.lose_withheld(first, count);
             }
-            let withholds = lane.policies.withholds_sources() && lane.sender.layout() == Layout::Sliding;
+            let withholds = lane.slides_without_sources();
             if let Some(slot) = self.slice_lost(id) {
                 return ControlFlow::Break(Some(slot));
             }

@@ -50,7 +50,7 @@ impl Connection {
     /// so no new one may join before.
     pub(super) fn withheld_lost_slot(&mut self, lane: u32, limit: usize) -> Option<ControlFlow<Option<Slot>>> {
         let of = self.lanes.get_mut(lane)?;
-        if !of.policies.withholds_sources() || !of.sender.has_withheld_lost() {
+        if !of.slides_without_sources() || of.sender.first_lost().is_none() {
             return None;
         }
         let slot = self.slice_lost(lane).filter(|_| limit >= BASE_SIZE);

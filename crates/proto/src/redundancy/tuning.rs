@@ -45,7 +45,8 @@ pub const TARGET_FLOOR: Duration = Duration::from_millis(5);
 /// at every loss rate from 1 % to 20 %, in bursts or not.
 pub const TARGET_PER_LOSS: f64 = 2.0;
 /// The same for messages that are delivered as soon as each is complete, in round trips, and its quantile of
-/// the delay in order. docs/tunnel.md section 4 has the measurements from which they were chosen.
+/// the delay in order. Chosen among the targets of docs/tunnel.md section 4, which single runs hardly tell
+/// apart.
 pub const COMPLETE_TARGET: f64 = 1.0;
 pub const COMPLETE_QUANTILE: f64 = 0.97;
 /// If symbols are far apart, the default target is at least this many symbol intervals, up to the time an
@@ -114,8 +115,8 @@ pub const TAIL_FRACTION: u32 = 8;
 /// *lone* symbol. Nothing that follows would reveal its loss in time. Chosen: a tail waits at most half a
 /// round trip for another symbol.
 pub const LONE_FRACTION: u32 = 2;
-/// Symbols that are closer than this are never lone. Chosen: twice the interval that a flow is assumed to have
-/// before it is known.
+/// Symbols that are closer than this are never lone. Chosen: twice the interval that a flow is assumed to
+/// have before it is known.
 pub const LONE_LEAST: Duration = Duration::from_millis(20);
 /// Maximum number of repairs of a lone symbol. At 10 % loss two leave one in 1,000 undecoded, at 30 %
 /// four one in 400. A burst may take them all, so more would not help much.

@@ -171,8 +171,7 @@ fn rows_that_are_repeated_count_as_redundant_and_are_not_kept() {
     assert!(chain.relay_stats(1)[0].sent < 1_000, "{:?}", chain.relay_stats(1));
 }
 
-/// In an outage the ends ask whether their peer still knows them. The answers come late, and are no sign of
-/// changed symbols.
+/// An outage of five seconds on one hop: all bytes arrive, and no relay is named.
 #[test]
 fn nobody_is_accused_after_an_outage() {
     for seed in 0..10 {

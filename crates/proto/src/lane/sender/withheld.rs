@@ -102,11 +102,6 @@ impl LaneSender {
         }
     }
 
-    /// Whether a withheld symbol of a sliding lane waits to be sent in parts.
-    pub fn has_withheld_lost(&mut self) -> bool {
-        self.layout() == Layout::Sliding && self.first_lost().is_some()
-    }
-
     /// Repairs over `count` symbols from `first` no longer fit the path. From now on, those of the symbols
     /// that were not sent themselves count as lost.
     pub fn lose_withheld(&mut self, first: SourceId, count: u16) {

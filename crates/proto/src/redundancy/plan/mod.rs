@@ -138,8 +138,8 @@ fn default_target(cx: &CodingContext<'_>) -> Target {
 }
 
 /// The target of a lane whose messages are delivered as soon as each is complete, if the user states none.
-/// Only lost symbols wait there, about a tenth of those that would wait in order. A repair helps if it comes
-/// before the answer of the peer's feedback, which takes a round trip.
+/// Only lost symbols wait there, and no symbols behind them. A repair helps if it comes before the answer to
+/// the peer's feedback, which takes a round trip.
 fn complete_target(cx: &CodingContext<'_>) -> Target {
     let latency = cx.path.rtt.mul_f64(COMPLETE_TARGET).max(TARGET_FLOOR);
     Target { latency, deliver: COMPLETE_QUANTILE, max_overhead: cx.limits.max_overhead }
@@ -188,6 +188,22 @@ mod tests {
         assert_eq!(of(0.0, 1.0), 0.0);
         let (low, high, bursty) = (of(0.02, 1.0), of(0.1, 1.0), of(0.1, 4.0));
         assert!(0.0 < low && low < high && high < bursty && bursty <= 0.5, "{low} {high} {bursty}");
+    }
+
+    #[test]
+    fn delivery_as_complete_needs_less_and_a_change_of_order_makes_another_plan() {
+        let report = Report::default();
+        for (rate, burst) in [(0.02, 1.0), (0.05, 1.0), (0.1, 1.0), (0.05, 4.0)] {
+            let mut cx = context(&report, rate, burst, false);
+            let mut planner = Planner::default();
+            let mut review = |in_order| {
+                (cx.flow.in_order, cx.now) = (in_order, cx.now + PLAN_LIFE);
+                (0..REVIEW).for_each(|_| planner.on_source_sent(&cx));
+                planner.planned().share
+            };
+            let (first, complete, again) = (review(true), review(false), review(true));
+            assert!(rate < complete && complete < first && first == again, "{rate}: {first} {complete} {again}");
+        }
     }
 
     #[test]

@@ -148,10 +148,10 @@ mod tests {
         let report = Report::default();
         let mut cx = context(&report, 0.1, 1.0, false);
         cx.flow.interval = Duration::from_millis(200);
-        let repairs = |cx: &mut CodingContext<'_>| {
+        let repairs = |cx: &mut CodingContext<'_>, symbols| {
             let mut policy = Adaptive::default();
             let mut sent = 0;
-            for _ in 0..10 {
+            for _ in 0..symbols {
                 (cx.now, cx.flow.last) = (cx.now + cx.flow.interval, cx.now + cx.flow.interval);
                 (cx.base, cx.sent) = (cx.sent, cx.sent.next());
                 policy.on_source_sent(cx);
@@ -163,11 +163,11 @@ mod tests {
             }
             sent
         };
-        assert_eq!(repairs(&mut cx), 20, "two for each of ten");
+        assert_eq!(repairs(&mut cx, 10), 20, "two for each of ten");
         cx.limits.protects_lone = false;
-        assert!(repairs(&mut cx) <= 5, "the cap of 0.5 that the user stated");
-        cx.limits = crate::redundancy::CodingLimits { protects_lone: true, ..cx.limits };
+        assert!(repairs(&mut cx, 10) <= 5, "the cap of 0.5 that the user stated");
+        cx.limits.protects_lone = true;
         cx.flow.interval = Duration::from_millis(31);
-        assert!(repairs(&mut cx) <= 20, "no second has more");
+        assert_eq!(repairs(&mut cx, 25), LONE_PER_SECOND, "25 symbols in less than a second want 50");
     }
 }
