@@ -9,26 +9,8 @@ use tidewire_proto::endpoint::ConnectionHandle;
 use tidewire_proto::profile::Profile;
 use tidewire_proto::trace::{PacketContent, Trace, TraceEvent};
 
+use super::profiles::{half_load, profile, trial};
 use super::*;
-
-fn profile(text: &str) -> Profile {
-    text.parse().expect(text)
-}
-
-/// Both ends send with this profile. `loss` holds in both directions.
-fn trial(profile: Profile, loss: &str, flow: Flow, seed: u64) -> Trial {
-    let mut link = link(&[(Direction::Both, "loss", loss), (Direction::Both, "queue", "60ms")]);
-    link.set_seed(seed);
-    let mut trial = Trial::new(link, vec![flow], seed);
-    trial.near = Config::builder().profile(profile).build().expect("in range");
-    trial.far = trial.near.clone();
-    trial
-}
-
-/// Records of 1,200 bytes at half of the link's rate.
-fn half_load(bytes: u64) -> Flow {
-    Flow { record: 1_200, ..Flow::paced(End::Near, bytes, 12_500_000 / 8) }
-}
 
 /// Pictures of 6,000 bytes at 12.5 Mbit/s.
 fn pictures(bytes: u64) -> Flow {

@@ -15,6 +15,7 @@ mod messages;
 mod mtu;
 mod pipeline;
 mod policy;
+mod profiles;
 mod queues;
 mod rcdp;
 mod records;

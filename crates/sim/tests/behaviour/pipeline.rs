@@ -6,28 +6,10 @@ use tidewire_proto::profile::{Profile, STREAM};
 use tidewire_proto::rate::RateControl;
 use tidewire_proto::stats::Stats;
 
+use super::profiles::{half_load, profile, trial};
 use super::*;
 
 const QUICK: &str = "TIDEWIRE_QUICK";
-
-fn profile(text: &str) -> Profile {
-    text.parse().expect(text)
-}
-
-/// Both ends send with this profile. `loss` holds in both directions.
-fn trial(profile: Profile, loss: &str, flow: Flow, seed: u64) -> Trial {
-    let mut link = link(&[(Direction::Both, "loss", loss), (Direction::Both, "queue", "60ms")]);
-    link.set_seed(seed);
-    let mut trial = Trial::new(link, vec![flow], seed);
-    trial.near = Config::builder().profile(profile).build().expect("in range");
-    trial.far = trial.near.clone();
-    trial
-}
-
-/// Records of 1,200 bytes at half of the link's rate.
-fn half_load(bytes: u64) -> Flow {
-    Flow { record: 1_200, ..Flow::paced(End::Near, bytes, 12_500_000 / 8) }
-}
 
 /// Bytes arrive whole whatever is lost, reordered and doubled. No source symbol leaves, except by the probe
 /// of a silent path.

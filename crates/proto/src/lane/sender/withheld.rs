@@ -79,9 +79,11 @@ impl LaneSender {
 
     /// A repair over `count` symbols from `first` is sent as packet `packet`.
     pub(super) fn on_mixed(&mut self, packet: u64, first: SourceId, count: u16) {
-        // In generations, withheld symbols are settled already.
-        if self.layout() == Layout::Sliding {
-            self.repairs.mixed.add(packet, first, first.plus(count.into()));
+        // In generations, withheld symbols are settled already, and other lanes withhold none.
+        let end = first.plus(count.into());
+        let newest = self.index(SourceId(end.0.saturating_sub(1)));
+        if newest.is_some_and(|index| self.sources[index] == Source::Withheld) {
+            self.repairs.mixed.add(packet, first, end);
         }
     }
 
