@@ -110,7 +110,8 @@ fn step(host: &mut Host, peer: &mut Peer, input: &mut Unstructured<'_>) -> arbit
             host.hear(peer, |w| w.bytes(frames).expect("room"));
         }
         1..=4 => {
-            let (relays, generation, length) = (input.arbitrary()?, input.int_in_range(0..=9)?, input.int_in_range(0..=65)?);
+            let (relays, generation, length) =
+                (input.arbitrary()?, input.int_in_range(0..=9)?, input.int_in_range(0..=65)?);
             let count = input.int_in_range(0..=66)?.min(input.len());
             let vector = input.bytes(count)?;
             let len = input.int_in_range(0..=80)?.min(input.len());
