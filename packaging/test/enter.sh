@@ -33,6 +33,11 @@ for device in null zero full random urandom tty; do
     touch "dev/$device"
     mount --bind "/dev/$device" "dev/$device"
 done
+if [ -c /dev/net/tun ]; then
+    mkdir dev/net
+    touch dev/net/tun
+    mount --bind /dev/net/tun dev/net/tun
+fi
 mkdir dev/pts dev/shm
 ln -s /proc/self/fd dev/fd
 ln -s pts/ptmx dev/ptmx

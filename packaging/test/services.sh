@@ -61,6 +61,8 @@ dpkg --install /mnt/packages/tidewire_*.deb
 [ "$(systemctl is-active tidewire-serve.service)" = active ]
 [ "$(systemctl show --property MainPID --value tidewire-serve.service)" != "$before" ]
 
+if [ -c /dev/net/tun ]; then bash /mnt/scripts/tunnel.sh; else echo "SKIPPED: no /dev/net/tun for the tunnel"; fi
+
 systemctl stop tidewire-serve.service
 [ "$(systemctl show --property Result --value tidewire-serve.service)" = success ]
 systemctl enable tidewire-receive.service

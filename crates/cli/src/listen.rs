@@ -13,7 +13,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 use tidewire::link::{Link, Peer};
-use tidewire::{Config, Credentials, Endpoint, KeyCredentials, new_secret};
+use tidewire::{Config, Credentials, Endpoint, KeyCredentials, PublicKey, new_secret};
 use tidewire_units::parse_size;
 
 use crate::exit::{Exit, Failure, OrExit};
@@ -135,10 +135,21 @@ pub fn announce(link: &str, what_to_do: &str, console: &Console) {
 /// Runs `job`. Meanwhile, follows changes of the file of authorized keys, and reports each peer whose key it
 /// lacks.
 pub async fn guarding<T>(endpoint: &Endpoint, naming: &Naming, console: &Console, job: impl Future<Output = T>) -> T {
+    guarding_by(endpoint, naming, console, async |path: &Path| keys::read_authorized(path), job).await
+}
+
+/// The same for a verb whose file says more than keys: `read` takes that, and returns the keys.
+pub async fn guarding_by<T>(
+    endpoint: &Endpoint,
+    naming: &Naming,
+    console: &Console,
+    read: impl AsyncFnMut(&Path) -> anyhow::Result<BTreeSet<PublicKey>>,
+    job: impl Future<Output = T>,
+) -> T {
     tokio::select! {
         ended = job => ended,
         never = tell_refused(endpoint, console) => never,
-        never = keep_list(endpoint, naming.authorized_keys.as_deref(), console) => never,
+        never = keep_list(endpoint, naming.authorized_keys.as_deref(), read, console) => never,
     }
 }
 
@@ -159,7 +170,12 @@ async fn tell_refused<T>(endpoint: &Endpoint, console: &Console) -> T {
 /// Reads `--authorized-keys` again whenever the file changes. Peers with an added key get in while they still
 /// send HELLOs. Peers with a removed key are disconnected. A file that is wrong or missing is reported and
 /// changes nothing.
-async fn keep_list<T>(endpoint: &Endpoint, file: Option<&Path>, console: &Console) -> T {
+async fn keep_list<T>(
+    endpoint: &Endpoint,
+    file: Option<&Path>,
+    mut read: impl AsyncFnMut(&Path) -> anyhow::Result<BTreeSet<PublicKey>>,
+    console: &Console,
+) -> T {
     let Some(path) = file else { return std::future::pending().await };
     let version = || std::fs::metadata(path).ok().map(|file| (file.modified().ok(), file.len()));
     let (mut last, mut ticks) = (None, tokio::time::interval(LIST_CHECK));
@@ -171,7 +187,7 @@ async fn keep_list<T>(endpoint: &Endpoint, file: Option<&Path>, console: &Consol
         }
         // Between the start and the first check, the file may have changed.
         let first = std::mem::replace(&mut last, now).is_none();
-        match keys::read_authorized(path) {
+        match read(path).await {
             Ok(keys) => {
                 if !first {
                     console.say(&format!("`{}` was read again: {} keys", path.display(), keys.len()));

@@ -65,15 +65,37 @@ pub async fn connect(
     config: Config,
     console: &Console,
 ) -> Result<(Endpoint, Connection), Failure> {
-    let addresses = link.resolve().map_err(|error| {
-        Failure::message(
-            Exit::Unreachable,
-            format_args!("cannot find an address of `{}`: {error}; check the host in the link", link.host),
-        )
-    })?;
-    let mut last =
-        Failure::message(Exit::Unreachable, format_args!("`{}` has no address; check the host in the link", link.host));
-    for address in addresses {
+    connect_in_turn(&addresses(link)?, link, credentials, &config, console).await
+}
+
+/// The addresses of the host of `link`, at least one.
+///
+/// # Errors
+/// [`Exit::Unreachable`] if the name has no address.
+pub fn addresses(link: &Link) -> Result<Vec<SocketAddr>, Failure> {
+    let no_address = |why: &dyn std::fmt::Display| {
+        Failure::message(Exit::Unreachable, format_args!("{why}; check the host in the link"))
+    };
+    match link.resolve() {
+        Ok(addresses) if !addresses.is_empty() => Ok(addresses),
+        Ok(_) => Err(no_address(&format_args!("`{}` has no address", link.host))),
+        Err(error) => Err(no_address(&format_args!("cannot find an address of `{}`: {error}", link.host))),
+    }
+}
+
+/// Connects to the first of `addresses` that answers. The listener is the one of `link`.
+///
+/// # Errors
+/// [`Exit::Unreachable`] if nothing answers.
+pub async fn connect_in_turn(
+    addresses: &[SocketAddr],
+    link: &Link,
+    credentials: &Credentials,
+    config: &Config,
+    console: &Console,
+) -> Result<(Endpoint, Connection), Failure> {
+    let mut last = Failure::message(Exit::Unreachable, format_args!("`{}` has no address", link.host));
+    for &address in addresses {
         match connect_to(address, credentials.clone(), link.peer.key(), config.clone(), console).await {
             Ok(connected) => return Ok(connected),
             Err(failure) => last = failure,

@@ -400,4 +400,40 @@ fn no_node_of_a_network_is_left() {
     assert!(!namespaces.iter().any(|namespace| is_left(namespace)));
 }
 
+/// Commands run on the nodes that are named, with the addresses of all, and their failure is ours.
+#[test]
+fn nodes_of_a_network_run_commands() {
+    if !has_lab() {
+        return;
+    }
+    let _turn = turn();
+    let file = scenario(LINE);
+    let run = ["lab", "run", file.path.to_str().unwrap()];
+    // Three nodes: b waits for two connections, s and a make one each.
+    let server = "b=python3 -c \"import socket; s = socket.create_server(('0.0.0.0', 7000))
+c, d = s.accept(), s.accept(); [e.sendall(('served %s' % sorted([c[1][0], d[1][0]])).encode()) for e, _ in (c, d)]\"";
+    let client = "import os, socket, time
+while True:
+    try: c = socket.create_connection((os.environ['ADDRESS_B'], 7000)); break
+    except ConnectionRefusedError: time.sleep(0.1)
+print(c.recv(100).decode(), os.environ['ADDRESS_A'], os.environ['ADDRESS_S'])";
+    let other = format!("s=python3 -c \"{client}\" > /dev/null");
+    let arguments = ["--at", "a", "--other", server, "--other", &other, "--", "python3", "-c", client];
+    let output = tidewire(&[&run[..], &arguments].concat()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said} {}", String::from_utf8_lossy(&output.stderr));
+    // The addresses are those of the first link of each node.
+    assert_eq!(said.trim(), "served ['10.99.0.1', '10.99.0.9'] 10.99.0.1 10.99.0.6");
+    for (arguments, code, wanted) in [
+        (&["--at", "b", "--", "false"][..], 1, "the command ended with"),
+        (&["--at", "x", "--", "true"], 2, "no node `x`; there are: a, r, s, b"),
+        (&["--other", "iperf3 -s", "--", "true"], 2, "write NODE=COMMAND"),
+        (&["--other", "y=true", "--", "true"], 2, "no node `y`"),
+    ] {
+        let output = tidewire(&[&run[..], arguments].concat()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(code) && said.contains(wanted), "{arguments:?}: {said}");
+    }
+}
+
 const LINE: &str = include_str!("../../lab/src/line.toml");

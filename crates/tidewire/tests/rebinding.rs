@@ -91,6 +91,7 @@ async fn an_endpoint_goes_over_to_another_socket_under_way() {
     let (ours, theirs) = within(async { tokio::join!(client.connect(server.local_addr()), server.accept()) }).await;
     let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
     let before = client.local_addr();
+    assert_eq!((theirs.remote(), theirs.current_remote()), (before, before));
     let moves = async {
         while theirs.stats().bytes.app_received < 200_000 {
             tokio::task::yield_now().await;
@@ -100,6 +101,7 @@ async fn an_endpoint_goes_over_to_another_socket_under_way() {
     tokio::join!(there_and_back(&ours, &theirs), moves);
     assert_ne!(client.local_addr(), before);
     assert_eq!(theirs.stats().moves, 1);
+    assert_eq!((theirs.remote(), theirs.current_remote()), (before, client.local_addr()));
     let error = client.rebind("[::1]:0".parse().unwrap()).unwrap_err();
     assert!(matches!(error.kind(), std::io::ErrorKind::InvalidInput | std::io::ErrorKind::AddrNotAvailable), "{error}");
 }

@@ -28,12 +28,13 @@ type Part = (&'static str, &'static str, Measure);
 
 /// The parts, in the order of their documents. A word on the command line chooses the part of this name, or
 /// those whose names begin with it and `-`.
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     ("check", LAB, check),
     ("peers", LAB, peers::measure),
     ("contests", LAB, contests::measure),
     ("tcp", LAB, tcp),
     ("tunnel-share", TUNNEL, tunnel::share::measure),
+    ("tunnel-added", TUNNEL, added),
     ("tunnel-delay", TUNNEL, tunnel::delay::measure),
     ("tunnel-crowd", TUNNEL, tunnel::crowd::measure),
     ("tunnel-kill", TUNNEL, tunnel::kill::measure),
@@ -144,22 +145,32 @@ fn check(_: &Context, binary: &Path, _: bool) -> Result<(String, bool), String> 
 /// Compares the simulator's TCP with the kernel's: an example of the lab runs both. The full run has more
 /// seeds, and CUBIC too.
 fn tcp(context: &Context, _: &Path, full: bool) -> Result<(String, bool), String> {
-    context.run("cargo build --release --package tidewire-lab --example newreno")?;
     let (seeds, controls): (_, &[_]) = if full { ("20", &["reno", "cubic"]) } else { ("5", &["reno"]) };
     let (mut text, mut holds) = (String::new(), true);
     for control in controls {
-        let mut command = Command::new(context.target.join("release/examples/newreno"));
-        command.args(["30", seeds, control]);
-        let output = command.stderr(Stdio::inherit()).output().map_err(|e| format!("{command:?}: {e}"))?;
-        let table = String::from_utf8_lossy(&output.stdout);
-        if !matches!(output.status.code(), Some(0 | MISSED)) {
-            return Err(format!("{command:?} ended with {}: {table}", output.status));
-        }
-        holds &= output.status.success();
+        let (table, held) = example(context, "newreno", &["30", seeds, control])?;
+        holds &= held;
         // One head for all.
         text.extend(table.lines().skip(if text.is_empty() { 0 } else { 2 }).map(|line| format!("{line}\n")));
     }
     Ok((text, holds))
+}
+
+/// Measures the round trips that the tunnel adds, and what one flow reaches: an example of the lab does.
+fn added(context: &Context, binary: &Path, full: bool) -> Result<(String, bool), String> {
+    example(context, "tunnel", &[&binary.display().to_string(), if full { "60" } else { "15" }])
+}
+
+/// Runs an example of the lab. Returns the table that it prints, and whether its goals hold.
+fn example(context: &Context, name: &str, arguments: &[&str]) -> Result<(String, bool), String> {
+    context.run(&format!("cargo build --release --package tidewire-lab --example {name}"))?;
+    let mut command = Command::new(context.target.join("release/examples").join(name));
+    let output = command.args(arguments).stderr(Stdio::inherit()).output().map_err(|e| format!("{command:?}: {e}"))?;
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    match output.status.code() {
+        Some(0 | MISSED) => Ok((table, output.status.success())),
+        _ => Err(format!("{command:?} ended with {}: {table}", output.status)),
+    }
 }
 
 /// Runs `command` and returns its `--json` lines of this `event`, or all lines if `event` is empty. Exit code
@@ -217,9 +228,9 @@ mod tests {
             let arguments: Vec<String> = line.split_whitespace().map(String::from).collect();
             Options::parse(&arguments).map(|options| (options.parts.len(), options.full, options.write))
         };
-        assert_eq!(parse(""), Some((8, false, false)));
+        assert_eq!(parse(""), Some((9, false, false)));
         assert_eq!(parse("peers --full --write"), Some((1, true, true)));
-        assert_eq!(parse("tunnel"), Some((4, false, false)));
+        assert_eq!(parse("tunnel"), Some((5, false, false)));
         assert_eq!(parse("tunnel-share check"), Some((2, false, false)));
         assert_eq!((parse("peer"), parse("tunnel-")), (None, None));
     }

@@ -15,6 +15,8 @@ pub struct Counters {
     spoofed: AtomicU64,
     too_long: AtomicU64,
     refused: AtomicU64,
+    /// Expired messages of connections that have ended.
+    expired: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -115,7 +117,12 @@ impl Counters {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The counts so far, with those of the queues and of the transport.
+    /// A connection ended, of which so many messages expired.
+    pub fn expired(&self, messages: u64) {
+        self.expired.fetch_add(messages, Ordering::Relaxed);
+    }
+
+    /// The counts so far, with those of the queues and `expired` messages of the connections that there are.
     pub fn read(&self, fates: Fates, expired: u64) -> Counts {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
@@ -130,7 +137,7 @@ impl Counters {
                 refused: of(&self.refused),
                 late: fates.late,
                 overflow: fates.overflow,
-                expired,
+                expired: of(&self.expired) + expired,
             },
         }
     }

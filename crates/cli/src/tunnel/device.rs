@@ -6,11 +6,9 @@
 //! ends.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Context, anyhow, bail};
 use ipnet::IpNet;
-use rtnetlink::{RouteMessageBuilder, new_connection};
 use tun_rs::{AsyncDevice, DeviceBuilder, GROTable, VIRTIO_NET_HDR_LEN};
 
 /// Bytes of the longest read: the largest IP packet, and the header with its offloads.
@@ -72,32 +70,12 @@ impl Device {
         &self.name
     }
 
-    /// Leads networks into the device.
+    /// The kernel's number of the device.
     ///
     /// # Errors
-    /// The kernel refuses a route, mostly because it has one for the same network.
-    pub async fn route(&self, networks: &[IpNet]) -> anyhow::Result<()> {
-        let index = self.tun.if_index().context("the device has no number")?;
-        let (connection, handle, _) = new_connection().context("cannot talk to the kernel's routing (netlink)")?;
-        let serving = tokio::spawn(connection);
-        for network in networks {
-            let route = match network {
-                IpNet::V4(v4) => RouteMessageBuilder::<Ipv4Addr>::new()
-                    .destination_prefix(v4.network(), v4.prefix_len())
-                    .output_interface(index)
-                    .build(),
-                IpNet::V6(v6) => RouteMessageBuilder::<Ipv6Addr>::new()
-                    .destination_prefix(v6.network(), v6.prefix_len())
-                    .output_interface(index)
-                    .build(),
-            };
-            let added = handle.route().add(route).execute();
-            added
-                .await
-                .map_err(|error| anyhow!("cannot add the route {network}: {error}; does `ip route` show one?"))?;
-        }
-        serving.abort();
-        Ok(())
+    /// The device is gone.
+    pub fn index(&self) -> anyhow::Result<u32> {
+        self.tun.if_index().context("the device has no number")
     }
 
     /// Waits for packets and hands each to `take`. What cannot be divided is handed on as an empty packet.

@@ -1,25 +1,30 @@
 //! The end of a tunnel that has a link: it connects, and connects again whenever the connection is lost.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire::link::Link;
 use tidewire::{CloseReason, Config, Connection, Credentials};
 use tokio::io::AsyncWriteExt;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, oneshot, watch};
 use tokio::time::timeout;
 
 use super::REPLACED;
 use super::greeting::{Answer, read_answer, write_greeting};
 use super::hub::Hub;
+use super::routes::{Outer, Routes};
 use super::state::Event;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, OrExit};
 use crate::live::{Attempts, Live};
 use crate::report::Console;
 use crate::session;
 
 /// Time for the answer to the greeting, beyond its round trip and repair.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+/// Time to find the far side's addresses again, before the known ones are tried. Chosen: most names take less,
+/// and a resolver behind a tunnel that is down does not answer.
+const RESOLVER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The end with the link.
 pub struct Dialer {
@@ -27,16 +32,43 @@ pub struct Dialer {
     credentials: Credentials,
     config: Config,
     hub: Arc<Hub>,
+    way: Mutex<Way>,
     console: Console,
     /// The latest connection.
     latest: watch::Sender<Option<Arc<Live>>>,
 }
 
+/// The way to the far side.
+struct Way {
+    /// Its addresses, as far as known.
+    addresses: Vec<SocketAddr>,
+    routes: Routes,
+}
+
+/// The far side, as the link names it.
+pub struct Far {
+    /// The link.
+    pub link: Link,
+    /// The credentials for it.
+    pub credentials: Credentials,
+    /// Its addresses when the tunnel began.
+    pub addresses: Vec<SocketAddr>,
+}
+
+impl Far {
+    /// Our datagrams to it.
+    pub fn outer(addresses: &[SocketAddr]) -> Vec<Outer> {
+        addresses.iter().copied().map(Outer::To).collect()
+    }
+}
+
 impl Dialer {
-    /// An end that will connect to the host of `link`. The only peer of `hub` is the listener.
-    pub fn new(link: Link, credentials: Credentials, config: Config, hub: &Arc<Hub>, console: &Console) -> Self {
+    /// An end that will connect to `far`. The only peer of `hub` is the listener.
+    pub fn new(far: Far, config: Config, hub: &Arc<Hub>, routes: Routes, console: &Console) -> Self {
+        let Far { link, credentials, addresses } = far;
         let (hub, console) = (Arc::clone(hub), console.clone());
-        Self { link, credentials, config, hub, console, latest: watch::Sender::new(None) }
+        let way = Mutex::new(Way { addresses, routes });
+        Self { link, credentials, config, hub, way, console, latest: watch::Sender::new(None) }
     }
 
     /// Carries packets while it is polled. The first attempt to connect must succeed.
@@ -45,10 +77,12 @@ impl Dialer {
     /// [`Exit::Unreachable`] if nothing answers at first, [`Exit::Authentication`] if the listener has no
     /// networks for our key, [`Exit::Other`] if another end took over with the same key or secret.
     pub async fn run(&self) -> Result<(), Failure> {
+        let listener = self.hub.peers().with_key(None).map(|listed| Arc::clone(&listed.peer));
+        let listener = listener.ok_or_else(|| Failure::message(Exit::Other, "the tunnel has no peer"))?;
         let (mut live, mut mtu) = self.connect().await?;
         let mut attempts = Attempts::default();
         loop {
-            let reason = self.hub.carry(0, &live.connection, mtu).await;
+            let reason = self.hub.carry(&listener, &live.connection, mtu).await;
             let peer = live.connection.remote().to_string();
             self.console.event(&Event::Lost { peer: &peer, reason: reason.to_string() });
             if matches!(&reason, CloseReason::Peer { code: REPLACED, .. }) {
@@ -64,14 +98,30 @@ impl Dialer {
 
     /// Connects and greets. Returns the connection, and the listener's longest packet.
     async fn connect(&self) -> Result<(Arc<Live>, u16), Failure> {
-        let (endpoint, connection) =
-            session::connect(&self.link, &self.credentials, self.config.clone(), &self.console).await?;
+        let addresses = self.find().await?;
+        let Self { link, credentials, config, console, .. } = self;
+        let (endpoint, connection) = session::connect_in_turn(&addresses, link, credentials, config, console).await?;
         let mtu = self.greet(&connection).await?;
         let most = mtu.min(self.hub.mtu());
         self.console.say(&format!("connected to {}; packets of at most {most} bytes", connection.remote()));
         let live = Arc::new(Live::begin(endpoint, connection, &self.console));
         self.latest.send_replace(Some(Arc::clone(&live)));
         Ok((live, mtu))
+    }
+
+    /// The far side's addresses. Those known before count if its name is not resolved in time.
+    async fn find(&self) -> Result<Vec<SocketAddr>, Failure> {
+        let (tell, told) = oneshot::channel();
+        let link = self.link.clone();
+        // A thread of its own: the runtime would wait for one of its own before the program ends.
+        std::thread::spawn(move || tell.send(link.resolve().unwrap_or_default()));
+        let found = timeout(RESOLVER_PATIENCE, told).await.ok().and_then(Result::ok).unwrap_or_default();
+        let mut way = self.way.lock().await;
+        if !found.is_empty() {
+            way.routes.pass(Far::outer(&found)).await.or_exit(Exit::LocalIo)?;
+            way.addresses = found;
+        }
+        Ok(way.addresses.clone())
     }
 
     /// Greets, and returns the listener's longest packet.
@@ -94,11 +144,12 @@ impl Dialer {
         }
     }
 
-    /// Closes the connection, if there is one, and reports its summary as the last line.
+    /// Closes the connection, if there is one, takes the routes back, and reports the summary as the last line.
     ///
     /// # Errors
     /// The failure in `ended`.
     pub async fn close(&self, ended: Result<(), Failure>) -> Result<(), Failure> {
+        self.way.lock().await.routes.close().await;
         match self.latest.send_replace(None) {
             Some(live) => live.close(&self.console, ended).await,
             None => ended,

@@ -5,52 +5,35 @@
 //! ([`Hub::carry`]). Invariant: a packet leaves the device only if the peer that sent it has its source
 //! address, and enters the transport only for the peer that has its destination.
 
-use std::hash::RandomState;
 use std::io;
-use std::net::IpAddr;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
 use ipnet::IpNet;
 use tidewire::{CloseReason, Connection, LaneId, MessageError, Outgoing, Time};
-use tidewire_proto::tunnel::{Fates, Queue, RoundTrip, lane, lifetime};
-use tokio::sync::{Notify, watch};
+use tidewire_proto::tunnel::{Fates, RoundTrip, lane, lifetime};
 
 use super::REPLACED;
-use super::addresses::{Entry, Overlap, Table};
+use super::addresses::{Entry, Overlap};
 use super::counts::{Counters, Counts, Reason};
 use super::device::{Device, Inbox, Outbox};
 use super::icmp::{self, Refusal};
 use super::packet::Packet;
+use super::peers::{Peer, Peers};
 
 /// The device, and the peers; see the module.
 pub struct Hub {
     device: Device,
     own: Vec<IpNet>,
     mtu: u16,
-    peers: Vec<Peer>,
-    table: Table,
+    /// Replaced as a whole when the list of peers changes.
+    peers: RwLock<Arc<Peers>>,
     counters: Counters,
+    /// What the queues of peers did that are not listed any more.
+    gone: Mutex<Fates>,
     /// The origin of the times that the queues get.
     start: Instant,
-}
-
-/// A peer, connected or not.
-pub struct Peer {
-    /// Its key and networks.
-    pub entry: Entry,
-    /// The key that spreads its flows is secret.
-    queue: Mutex<Queue<Packet, RandomState>>,
-    filled: Notify,
-    /// Its longest packet.
-    mtu: AtomicU16,
-    /// Its connection, and the number of that connection.
-    current: watch::Sender<Option<(u64, Connection)>>,
-    /// Number of connections so far.
-    connections: AtomicU64,
-    /// Expired messages of its earlier connections.
-    expired: AtomicU64,
 }
 
 impl Hub {
@@ -59,18 +42,9 @@ impl Hub {
     /// # Errors
     /// Networks of two peers overlap.
     pub fn new(device: Device, own: Vec<IpNet>, mtu: u16, entries: Vec<Entry>) -> Result<Self, Overlap> {
-        let table = Table::new(entries.iter().map(|entry| &entry.networks[..]))?;
-        let peer = |entry| Peer {
-            entry,
-            queue: Mutex::new(Queue::new(mtu.into(), RandomState::new())),
-            filled: Notify::new(),
-            mtu: AtomicU16::new(mtu),
-            current: watch::Sender::new(None),
-            connections: AtomicU64::new(0),
-            expired: AtomicU64::new(0),
-        };
-        let peers = entries.into_iter().map(peer).collect();
-        Ok(Self { device, own, mtu, peers, table, counters: Counters::default(), start: Instant::now() })
+        let peers = RwLock::new(Arc::new(Peers::default().replaced_by(entries, mtu)?));
+        let (counters, gone) = (Counters::default(), Mutex::default());
+        Ok(Self { device, own, mtu, peers, counters, gone, start: Instant::now() })
     }
 
     /// The device.
@@ -83,27 +57,32 @@ impl Hub {
         self.mtu
     }
 
-    /// The peers.
-    pub fn peers(&self) -> &[Peer] {
-        &self.peers
+    /// The peers now.
+    pub fn peers(&self) -> Arc<Peers> {
+        Arc::clone(&self.peers.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The peer that has an address.
-    pub fn peer_of(&self, address: IpAddr) -> Option<usize> {
-        self.table.peer(address)
+    /// Carries packets for these peers from now on. A peer that stays keeps its connection and its queue. The
+    /// caller ends the connections of the others.
+    ///
+    /// # Errors
+    /// Networks of two peers overlap; nothing changes.
+    pub fn replace_peers(&self, entries: Vec<Entry>) -> Result<(), Overlap> {
+        let mut peers = self.peers.write().unwrap_or_else(PoisonError::into_inner);
+        let before = Arc::clone(&peers);
+        *peers = Arc::new(before.replaced_by(entries, self.mtu)?);
+        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        before.left_by(&peers).for_each(|peer| add(&mut gone, peer.queue().fates()));
+        Ok(())
     }
 
     /// What happened to packets so far.
     pub fn counts(&self) -> Counts {
-        let mut fates = Fates::default();
+        let mut fates = *self.gone.lock().unwrap_or_else(PoisonError::into_inner);
         let mut expired = 0;
-        for peer in &self.peers {
-            let of = peer.queue().fates();
-            fates.late += of.late;
-            fates.marked += of.marked;
-            fates.overflow += of.overflow;
-            expired += peer.expired.load(Ordering::Relaxed);
-            expired += peer.connection().map_or(0, |connection| connection.stats().messages.expired);
+        for listed in self.peers().listed() {
+            add(&mut fates, listed.peer.queue().fates());
+            expired += listed.peer.connection().map_or(0, |connection| connection.stats().messages.expired);
         }
         self.counters.read(fates, expired)
     }
@@ -115,14 +94,16 @@ impl Hub {
     pub async fn read_device(&self) -> io::Result<()> {
         let (mut inbox, mut answers, mut filled) = (Inbox::new(self.mtu), Outbox::default(), Vec::new());
         loop {
+            // Those at the time of the first packet, for all packets of a read.
+            let mut peers = None;
             self.device
-                .read(&mut inbox, |bytes| match self.admit(bytes) {
+                .read(&mut inbox, |bytes| match self.admit(bytes, peers.get_or_insert_with(|| self.peers())) {
                     Ok(peer) => filled.push(peer),
                     Err(answer) => answer.iter().for_each(|answer| answers.push(answer)),
                 })
                 .await?;
-            filled.dedup();
-            filled.drain(..).for_each(|peer| self.peers[peer].filled.notify_one());
+            filled.dedup_by(|a, b| Arc::ptr_eq(a, b));
+            filled.drain(..).for_each(|peer: Arc<Peer>| peer.filled.notify_one());
             if !answers.is_empty() {
                 // An answer that the kernel refuses is like one that got lost.
                 self.device.write(&mut answers).await;
@@ -131,16 +112,15 @@ impl Hub {
     }
 
     /// Queues a packet of the device for its peer. The error is the answer to its sender, if there is one.
-    fn admit(&self, bytes: Vec<u8>) -> Result<usize, Option<Vec<u8>>> {
+    fn admit(&self, bytes: Vec<u8>, peers: &Peers) -> Result<Arc<Peer>, Option<Vec<u8>>> {
         let Some(mut packet) = Packet::parse(bytes) else {
             self.counters.dropped(Reason::Malformed);
             return Err(None);
         };
-        let Some(index) = self.table.peer(packet.destination()) else {
+        let Some(peer) = peers.at(packet.destination()) else {
             self.counters.dropped(Reason::NoPeer);
             return Err(icmp::answer(&packet, Refusal::NoPeer));
         };
-        let peer = &self.peers[index];
         let mtu = peer.mtu.load(Ordering::Relaxed);
         if packet.len() > mtu.into() {
             self.counters.dropped(Reason::TooLong);
@@ -148,13 +128,12 @@ impl Hub {
         }
         packet.clamp_mss(mtu.into());
         peer.queue().push(packet, self.now());
-        Ok(index)
+        Ok(Arc::clone(peer))
     }
 
     /// Carries packets over a connection of a peer that takes packets of at most `mtu` bytes, until the
     /// connection ends. An earlier connection of the peer is closed.
-    pub async fn carry(&self, index: usize, connection: &Connection, mtu: u16) -> CloseReason {
-        let peer = &self.peers[index];
+    pub async fn carry(&self, peer: &Arc<Peer>, connection: &Connection, mtu: u16) -> CloseReason {
         peer.mtu.store(mtu.min(self.mtu), Ordering::Relaxed);
         let number = peer.connections.fetch_add(1, Ordering::Relaxed);
         if let Some((_, before)) = peer.current.send_replace(Some((number, connection.clone()))) {
@@ -162,12 +141,12 @@ impl Hub {
         }
         if let Ok(lane) = connection.open_lane(&lane()) {
             // Both end only with the connection.
-            let _ = tokio::join!(self.send(peer, connection, lane), self.receive(index, connection));
+            let _ = tokio::join!(self.send(peer, connection, lane), self.receive(peer, connection));
         }
         let reason = connection.closed().await;
         // A packet of which this connection was told may still wait.
         peer.filled.notify_one();
-        peer.expired.fetch_add(connection.stats().messages.expired, Ordering::Relaxed);
+        self.counters.expired(connection.stats().messages.expired);
         peer.current.send_if_modified(|current| {
             let is_ours = current.as_ref().is_some_and(|(current, _)| *current == number);
             if is_ours {
@@ -208,16 +187,18 @@ impl Hub {
     }
 
     /// Writes packets of a peer to the device.
-    async fn receive(&self, index: usize, connection: &Connection) {
+    async fn receive(&self, peer: &Arc<Peer>, connection: &Connection) {
         let (mut messages, mut outbox) = (Vec::new(), Outbox::default());
         while connection.receive_messages(&mut messages).await.is_ok() {
+            let peers = self.peers();
             for message in messages.drain(..) {
                 let Some(mut packet) = Packet::parse(message.data) else {
                     self.counters.dropped(Reason::Malformed);
                     continue;
                 };
                 let is_own = self.own.iter().any(|own| own.addr() == packet.source());
-                if is_own || self.table.peer(packet.source()) != Some(index) {
+                let has_source = peers.at(packet.source()).is_some_and(|owner| Arc::ptr_eq(owner, peer));
+                if is_own || !has_source {
                     self.counters.dropped(Reason::Spoofed);
                     continue;
                 }
@@ -232,13 +213,8 @@ impl Hub {
     }
 }
 
-impl Peer {
-    /// The connection, if there is one.
-    pub fn connection(&self) -> Option<Connection> {
-        self.current.borrow().as_ref().map(|(_, connection)| connection.clone())
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue<Packet, RandomState>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn add(sum: &mut Fates, of: Fates) {
+    sum.late += of.late;
+    sum.marked += of.marked;
+    sum.overflow += of.overflow;
 }

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::greeting::{Answer, read_greeting, write_answer};
 use super::hub::Hub;
+use super::peers::{Listed, Peer};
 use super::state::Event;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::report::{Console, Event as Common};
@@ -63,14 +64,15 @@ async fn carry(connection: &Connection, hub: &Hub, console: &Console) -> String 
         let mut stream = connection.accept().await?;
         let greeting = read_greeting(&mut stream).await?;
         let found = greeting.and_then(|mtu| Ok((find(connection, hub).ok_or(Answer::NoPeer)?, mtu)));
-        write_answer(&mut stream, found.err().unwrap_or(Answer::Ready { mtu: hub.mtu() })).await?;
+        let answer = found.as_ref().err().copied().unwrap_or(Answer::Ready { mtu: hub.mtu() });
+        write_answer(&mut stream, answer).await?;
         let _ = stream.shutdown().await;
         Ok(found)
     };
     match timeout(GREETING_PATIENCE, greeted).await {
         Ok(Ok(Ok((peer, mtu)))) => {
             console.say(&format!("{from} is connected"));
-            hub.carry(peer, connection, mtu).await.to_string()
+            hub.carry(&peer, connection, mtu).await.to_string()
         }
         Ok(Ok(Err(answer))) => {
             console.warn(&format!("refused {from}: {}", reason(answer)));
@@ -97,9 +99,10 @@ fn reason(answer: Answer) -> &'static str {
 }
 
 /// The peer of a connection. A peer whose own address is in its networks is none: the packets of its
-/// connection would go into the tunnel.
-fn find(connection: &Connection, hub: &Hub) -> Option<usize> {
-    let key = connection.peer_key();
-    let peer = hub.peers().iter().position(|peer| peer.entry.key == key)?;
-    (hub.peer_of(connection.remote().ip()) != Some(peer)).then_some(peer)
+/// connection would go into the tunnel. They do not if the network is the default route (`super::routes`).
+fn find(connection: &Connection, hub: &Hub) -> Option<Arc<Peer>> {
+    let (peers, from) = (hub.peers(), connection.remote().ip().to_canonical());
+    let Listed { entry, peer } = peers.with_key(connection.peer_key())?;
+    let leads_back = entry.networks.iter().any(|network| network.prefix_len() > 0 && network.contains(&from));
+    (!leads_back).then(|| Arc::clone(peer))
 }

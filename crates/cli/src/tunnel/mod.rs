@@ -15,6 +15,8 @@ pub mod hub;
 mod icmp;
 pub mod listener;
 mod packet;
+pub mod peers;
+pub mod routes;
 pub mod state;
 
 use tidewire::{CloseCode, Config, ConfigError};

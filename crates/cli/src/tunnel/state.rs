@@ -6,7 +6,8 @@ use serde::Serialize;
 use tidewire_lab::distribution::milliseconds;
 
 use super::counts::Counts;
-use super::hub::{Hub, Peer};
+use super::hub::Hub;
+use super::peers::Listed;
 use crate::report::Console;
 
 /// Time between two reports of the state with `--json`.
@@ -48,7 +49,7 @@ pub struct PeerState {
     key: Option<String>,
     /// Its networks.
     networks: Vec<String>,
-    /// Its address; null if it is not connected.
+    /// Its address now, also after it moved; null if it is not connected.
     peer: Option<String>,
     /// Smoothed round trip in milliseconds.
     rtt_ms: Option<f64>,
@@ -58,18 +59,18 @@ pub struct PeerState {
     pace_bps: Option<u64>,
 }
 
-impl From<&Peer> for PeerState {
-    fn from(peer: &Peer) -> Self {
+impl From<&Listed> for PeerState {
+    fn from(Listed { entry, peer }: &Listed) -> Self {
         let connection = peer.connection();
         let stats = connection.as_ref().map(|connection| connection.stats());
         let rtt = connection.as_ref().map(|connection| connection.rtt()).filter(|rtt| !rtt.is_zero());
         Self {
-            key: peer.entry.key.map(|key| key.to_string()),
-            networks: peer.entry.networks.iter().map(ToString::to_string).collect(),
+            key: entry.key.map(|key| key.to_string()),
+            networks: entry.networks.iter().map(ToString::to_string).collect(),
             rtt_ms: rtt.map(milliseconds),
             loss: stats.as_ref().map(|stats| stats.loss.rate),
             pace_bps: stats.as_ref().map(|stats| stats.pacing_bps),
-            peer: connection.map(|connection| connection.remote().to_string()),
+            peer: connection.map(|connection| connection.current_remote().to_string()),
         }
     }
 }
@@ -85,5 +86,5 @@ pub async fn report<T>(hub: &Hub, console: &Console) -> T {
 
 /// The state now.
 pub fn state(hub: &Hub) -> Event<'static> {
-    Event::State { peers: hub.peers().iter().map(PeerState::from).collect(), packets: hub.counts() }
+    Event::State { peers: hub.peers().listed().iter().map(PeerState::from).collect(), packets: hub.counts() }
 }

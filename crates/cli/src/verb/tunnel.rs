@@ -1,13 +1,14 @@
 //! `tidewire tunnel up LINK` and `tidewire tunnel up --listen ADDRESS:PORT`: carries the IP packets of a TUN
 //! device.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 
 use clap::Subcommand;
 use ipnet::IpNet;
-use tidewire::link::Link;
-use tidewire::{Config, Endpoint};
+use tidewire::{Config, PublicKey};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -20,8 +21,9 @@ use crate::report::Console;
 use crate::session::{self, unless_interrupted};
 use crate::tunnel::addresses::{Entry, only_peer, parse_address, parse_network, read_peers};
 use crate::tunnel::device::Device;
-use crate::tunnel::dialer::Dialer;
+use crate::tunnel::dialer::{Dialer, Far};
 use crate::tunnel::hub::Hub;
+use crate::tunnel::routes::{Outer, Routes};
 use crate::tunnel::state::{self, Event};
 use crate::tunnel::{DEFAULT_MTU, MTUS, configure, listener};
 
@@ -46,8 +48,8 @@ pub struct Args {
     /// an IPv6 address [example: 10.77.0.1/24]
     #[arg(long, value_name = "ADDRESS/LENGTH", required = true, value_parser = parse_address)]
     address: Vec<IpNet>,
-    /// Network that is reached through the tunnel, besides those of --address. Repeat the option for more
-    /// [example: 192.168.7.0/24]
+    /// Network that is reached through the tunnel, besides those of --address; 0.0.0.0/0 and ::/0 for
+    /// everything. Repeat the option for more [example: 192.168.7.0/24]
     #[arg(long, value_name = "NETWORK", value_parser = parse_network, conflicts_with = "authorized_keys")]
     route: Vec<IpNet>,
     /// Name of the TUN device
@@ -92,9 +94,11 @@ async fn dial(args: &Args, console: &Console) -> Result<(), Failure> {
         configure(&args.coding.over(&Config::default(), Some(&link)).or_exit(Exit::Usage)?).or_exit(Exit::Other)?;
     let credentials = keys::to_open(&link, args.naming.key.as_deref(), console)?;
     let peer = only_peer(&args.address, &args.route);
-    refuse_own_path(&peer.networks, &link)?;
-    let hub = up(args, vec![peer], console).await?;
-    let dialer = Dialer::new(link, credentials, config, &hub, console);
+    // Before any route leads into the tunnel.
+    let addresses = session::addresses(&link)?;
+    refuse_own_path(&peer.networks, &addresses)?;
+    let (hub, routes) = up(args, vec![peer], Far::outer(&addresses), console).await?;
+    let dialer = Dialer::new(Far { link, credentials, addresses }, config, &hub, routes, console);
     let ended = carrying(&hub, console, dialer.run()).await;
     dialer.close(session::quietly(ended)).await
 }
@@ -106,13 +110,16 @@ async fn listen(args: &Args, address: SocketAddr, console: &Console) -> Result<(
         None => vec![only_peer(&args.address, &args.route)],
     };
     let (endpoint, link) = listen::open(address, &args.naming, &config, console).await?;
-    let hub = up(args, peers, console).await?;
+    let (hub, mut routes) = up(args, peers, vec![Outer::From(endpoint.local_addr().port())], console).await?;
     let link = link.reveal();
     let route = "--address ADDRESS/LENGTH";
     listen::announce(&link, &format!("waiting; on the other machine: tidewire tunnel up '{link}' {route}"), console);
     let (stop, mut serving) = (watch::Sender::new(()), JoinSet::new());
-    let accepting = accept(&endpoint, args, &hub, console, &stop, &mut serving);
-    let ended = carrying(&hub, console, accepting).await;
+    let accepting = listener::serve(&endpoint, &hub, console, &stop, &mut serving);
+    let read = async |path: &Path| follow(path, &hub, &mut routes).await;
+    let guarded = listen::guarding_by(&endpoint, &args.naming, console, read, accepting);
+    let ended = carrying(&hub, console, guarded).await;
+    routes.close().await;
     // Each connection writes its summary before it ends, including those that are cut off here.
     drop(stop);
     while serving.join_next().await.is_some() {}
@@ -120,30 +127,35 @@ async fn listen(args: &Args, address: SocketAddr, console: &Console) -> Result<(
     session::quietly(ended)
 }
 
-async fn accept(
-    endpoint: &Endpoint,
-    args: &Args,
-    hub: &Arc<Hub>,
-    console: &Console,
-    stop: &watch::Sender<()>,
-    serving: &mut JoinSet<()>,
-) -> Result<(), Failure> {
-    let accepting = listener::serve(endpoint, hub, console, stop, serving);
-    listen::guarding(endpoint, &args.naming, console, accepting).await
+/// Reads the list of peers again, and returns their keys. A list that is wrong changes nothing.
+async fn follow(path: &Path, hub: &Hub, routes: &mut Routes) -> anyhow::Result<BTreeSet<PublicKey>> {
+    let entries = read_peers(path)?;
+    let keys = entries.iter().filter_map(|entry| entry.key).collect();
+    // In this order, no packet comes before its peer is known, and no key is let in before it has networks.
+    routes.follow(entries.iter().flat_map(|entry| &entry.networks).copied()).await?;
+    hub.replace_peers(entries)?;
+    Ok(keys)
 }
 
-/// Makes the device with its routes.
-async fn up(args: &Args, peers: Vec<Entry>, console: &Console) -> Result<Arc<Hub>, Failure> {
+/// Makes the device with its routes, past which `outer` goes.
+async fn up(
+    args: &Args,
+    peers: Vec<Entry>,
+    outer: Vec<Outer>,
+    console: &Console,
+) -> Result<(Arc<Hub>, Routes), Failure> {
     let device = Device::create(&args.interface, &args.address, args.mtu).or_exit(Exit::LocalIo)?;
-    let is_reached = |network: &IpNet| args.address.iter().any(|own| own.trunc().contains(network));
-    let routes: Vec<_> = peers.iter().flat_map(|peer| &peer.networks).copied().filter(|net| !is_reached(net)).collect();
-    device.route(&routes).await.or_exit(Exit::LocalIo)?;
+    let mut routes = Routes::new(&device, &args.address, outer).or_exit(Exit::LocalIo)?;
     let hub = Hub::new(device, args.address.clone(), args.mtu, peers).or_exit(Exit::Usage)?;
+    if let Err(error) = routes.follow(hub.peers().networks()).await {
+        routes.close().await;
+        return Err(error).or_exit(Exit::LocalIo);
+    }
     let (interface, mtu) = (hub.device().name(), args.mtu);
     let addresses: Vec<_> = args.address.iter().map(ToString::to_string).collect();
     console.say(&format!("{interface} is up with {}", addresses.join(" and ")));
     console.event(&Event::Tunnel { interface, addresses, mtu });
-    Ok(Arc::new(hub))
+    Ok((Arc::new(hub), routes))
 }
 
 /// Runs `job` and moves packets meanwhile.
@@ -163,17 +175,18 @@ async fn carrying(hub: &Hub, console: &Console, job: impl Future<Output = Result
     ended
 }
 
-/// Refuses routes that would lead the tunnel's own datagrams into the tunnel.
-fn refuse_own_path(networks: &[IpNet], link: &Link) -> Result<(), Failure> {
-    // A name that cannot be resolved now is reported when we connect.
-    let outer = link.resolve().into_iter().flatten().map(|address| address.ip().to_canonical());
-    let within =
-        |address: IpAddr| networks.iter().find(|network| network.contains(&address)).map(|net| (address, *net));
+/// Refuses routes that would lead the tunnel's own datagrams into the tunnel. They pass a default route.
+fn refuse_own_path(networks: &[IpNet], outer: &[SocketAddr]) -> Result<(), Failure> {
+    let outer = outer.iter().map(|address| address.ip().to_canonical());
+    let within = |address: IpAddr| {
+        let contains = |network: &&IpNet| network.prefix_len() > 0 && network.contains(&address);
+        networks.iter().find(contains).map(|network| (address, *network))
+    };
     outer.filter_map(within).next().map_or(Ok(()), |(address, network)| {
         Err(Failure::message(
             Exit::Usage,
             format_args!(
-                "{network} contains {address}, the address of the far side: the datagrams of the tunnel would go into the tunnel. Give networks that do not contain it"
+                "{network} contains {address}, the address of the far side: the datagrams of the tunnel would go into the tunnel. Give networks that do not contain it, or 0.0.0.0/0 and ::/0 for everything"
             ),
         ))
     })

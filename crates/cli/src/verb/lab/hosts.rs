@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use clap::ValueEnum;
 use serde::Serialize;
 use tidewire_lab::emulator::{Counts, Emulator};
 use tidewire_lab::hosts::Hosts;
@@ -69,14 +68,16 @@ pub struct RunArgs {
     /// Seed of all random numbers, in place of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Host that runs COMMAND
-    #[arg(long, value_name = "HOST", default_value = "near")]
-    at: Host,
-    /// Shell command for the other host, started first and stopped last [example: "iperf3 -s"]
+    /// Host that runs COMMAND, near or far, or node of a network [default: near, or the first node]
+    #[arg(long, value_name = "HOST")]
+    at: Option<String>,
+    /// Shell command for the other host, started first and stopped last [example: "iperf3 -s"]. For a node of
+    /// a network: NODE=COMMAND; repeat the option for more nodes [example: "server=iperf3 -s"]
     #[arg(long, value_name = "COMMAND")]
-    other: Option<OsString>,
-    /// Command to run, with its arguments. The near host has address 10.99.0.1, the far host 10.99.0.2.
-    /// Without a command, the flows of a network run
+    other: Vec<String>,
+    /// Command to run, with its arguments. The near host has address 10.99.0.1, the far host 10.99.0.2. In a
+    /// network, the variable ADDRESS_NAME has the address of the node NAME. Without a command, the flows of a
+    /// network run
     #[arg(last = true)]
     command: Vec<OsString>,
     #[command(flatten)]
@@ -98,21 +99,12 @@ impl RunArgs {
     }
 }
 
-/// One of the two hosts.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Host {
-    /// The host whose packets go forward
-    Near,
-    /// The host whose packets go back
-    Far,
-}
-
-impl From<Host> for End {
-    fn from(host: Host) -> Self {
-        match host {
-            Host::Near => Self::Near,
-            Host::Far => Self::Far,
-        }
+/// The host of this name.
+fn end_named(name: Option<&str>) -> Result<End, Failure> {
+    match name {
+        None | Some("near") => Ok(End::Near),
+        Some("far") => Ok(End::Far),
+        Some(other) => Err(Failure::message(Exit::Usage, format_args!("--at {other}: two hosts are near and far"))),
     }
 }
 
@@ -151,12 +143,23 @@ pub async fn run(args: RunArgs, console: Console) -> Result<(), Failure> {
     if args.measures() {
         return peers::run(&args.peers, &args.scenario, args.seed, &console);
     }
-    if args.command.is_empty() {
-        return network::run(&args.scenario, args.seed, args.peers.svg.as_deref(), &console);
+    if let Some(plan) = network::plan_of(&args.scenario, args.seed)? {
+        if args.command.is_empty() {
+            return network::run(&plan, args.peers.svg.as_deref(), &console);
+        }
+        let commands = network::Commands { at: args.at.as_deref(), others: &args.other, command: &args.command };
+        return network::run_command(&plan, &commands, &console).await;
     }
-    let at = End::from(args.at);
+    if args.command.is_empty() {
+        let text = "the flows of two ends run in the simulator only: name a command behind --, or --peer, or a network";
+        return Err(Failure::message(Exit::Usage, text));
+    }
+    let at = end_named(args.at.as_deref())?;
+    if args.other.len() > 1 {
+        return Err(Failure::message(Exit::Usage, "--other stands once: two hosts have one other host"));
+    }
     let (hosts, emulator) = start(&args.scenario, args.seed, &console)?;
-    if let Some(other) = &args.other {
+    if let Some(other) = args.other.first() {
         // The process that guards the hosts stops this command when they are removed.
         hosts.command(at.other(), "sh").arg("-c").arg(other).stdin(Stdio::null()).spawn().or_exit(Exit::LocalIo)?;
     }
@@ -167,7 +170,7 @@ pub async fn run(args: RunArgs, console: Console) -> Result<(), Failure> {
     ended
 }
 
-async fn to_its_end(command: Command) -> Result<(), Failure> {
+pub(super) async fn to_its_end(command: Command) -> Result<(), Failure> {
     let status = tokio::process::Command::from(command).kill_on_drop(true).status().await.or_exit(Exit::LocalIo)?;
     match status.success() {
         true => Ok(()),

@@ -1,143 +1,24 @@
-//! `tidewire tunnel up` between two hosts of the lab: real devices, kernel TCP and lost packets. Tests that
-//! need root and TUN say so and pass where these are missing.
+//! `tidewire tunnel up` between hosts of the lab: real devices, kernel TCP and lost packets. Tests that need
+//! root and TUN say so and pass where these are missing.
 #![cfg(target_os = "linux")]
 
-#[path = "process/mod.rs"]
+mod default_route;
+mod hosts;
+mod peers;
+#[path = "../process/mod.rs"]
 mod process;
-#[path = "schema/mod.rs"]
+#[path = "../schema/mod.rs"]
 mod schema;
 
-use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
+use hosts::{CLIENT, ECHO, HEARTBEAT, Hosts, counts, has_lab, on, python, server};
 use process::{Running, tidewire};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-
-/// Whether this machine and user can have a lab. If not, prints why.
-fn has_lab() -> bool {
-    let tun = || fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").is_ok();
-    let tools = || ["ip", "python3"].iter().all(|tool| Command::new(tool).arg("-V").output().is_ok());
-    let has = rustix::process::geteuid().is_root() && tun() && tools();
-    if !has {
-        eprintln!("skipped: a tunnel needs root, /dev/net/tun, iproute2 and python3");
-    }
-    has
-}
-
-/// Two hosts joined by an emulated link.
-struct Hosts {
-    _lab: Running,
-    near: String,
-    far: String,
-    far_address: String,
-    folder: tempfile::TempDir,
-    _turn: MutexGuard<'static, ()>,
-}
-
-impl Hosts {
-    fn new(link: &str) -> Self {
-        static TURN: Mutex<()> = Mutex::new(());
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let folder = tempfile::tempdir().unwrap();
-        let scenario = folder.path().join("link.toml");
-        fs::write(&scenario, format!("[link]\n{link}\n")).unwrap();
-        let mut lab = Running::start(&["lab", "up", "--json", scenario.to_str().unwrap()]);
-        let hosts = lab.line();
-        let name = |key: &str| hosts[key].as_str().unwrap_or_else(|| panic!("{hosts}")).to_owned();
-        let (near, far, far_address) = (name("near"), name("far"), name("far_address"));
-        Self { _lab: lab, near, far, far_address, folder, _turn: turn }
-    }
-
-    fn file(&self, name: &str, text: &str) -> String {
-        let path = self.folder.path().join(name);
-        fs::write(&path, text).unwrap();
-        let path = path.to_str().unwrap().to_owned();
-        assert!(Command::new("chmod").args(["600", &path]).status().unwrap().success());
-        path
-    }
-
-    /// Starts `tunnel up` on a host.
-    fn tunnel(&self, host: &str, arguments: &[&str]) -> Running {
-        let mut command = on(host, cargo_bin("tidewire").as_path());
-        command.args(["tunnel", "up", "--json"]).args(arguments);
-        command.env_remove("TIDEWIRE_LINK").env("TIDEWIRE_CONFIG", "/dev/null");
-        Running::spawn(&mut command)
-    }
-
-    /// Starts a listener on the far host with the address 10.77.0.1, and returns its link.
-    fn listener(&self, arguments: &[&str]) -> (Running, String) {
-        let address = format!("{}:7700", self.far_address);
-        let own = ["--listen", &address, "--address", "10.77.0.1/24"];
-        let mut listener = self.tunnel(&self.far, &[&own[..], arguments].concat());
-        let link = listener.wait_for("link")["link"].as_str().unwrap().to_owned();
-        (listener, link)
-    }
-
-    /// Connects the near host with the address 10.77.0.2.
-    fn dialer(&self, link: &str, arguments: &[&str]) -> Running {
-        let own = [link, "--address", "10.77.0.2/24"];
-        let mut dialer = self.tunnel(&self.near, &[&own[..], arguments].concat());
-        dialer.wait_for("connected");
-        dialer
-    }
-}
-
-fn on(host: &str, program: &Path) -> Command {
-    let mut command = Command::new("ip");
-    command.args(["netns", "exec", host]).arg(program).stdin(Stdio::null());
-    command
-}
-
-/// Runs a Python program on a host, and returns what it printed.
-fn python(host: &str, program: &str, arguments: &[&str]) -> String {
-    let output = on(host, Path::new("python3")).arg("-c").arg(program).args(arguments).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    text(&output.stdout)
-}
-
-/// Counts of the last state that a tunnel reported.
-fn counts(tunnel: Running) -> Value {
-    tunnel.interrupt();
-    let (code, lines) = tunnel.end();
-    assert_eq!(code, Some(130));
-    lines.iter().rfind(|line| line["event"] == "state").expect("a state at the end")["packets"].clone()
-}
-
-/// A TCP server on port 5000 that answers each connection with the digest of what it got.
-const SERVER: &str = "
-import socket, hashlib, threading, sys
-s = socket.create_server((sys.argv[1], 5000), family=socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET)
-print('ready', flush=True)
-def serve(c):
-    h = hashlib.sha256()
-    while (d := c.recv(65536)): h.update(d)
-    c.sendall(h.hexdigest().encode()); c.close()
-while True: threading.Thread(target=serve, args=(s.accept()[0],)).start()
-";
-
-/// Sends bytes to the server and compares its digest. Prints the largest segment that the kernel used.
-const CLIENT: &str = "
-import socket, hashlib, os, sys
-c = socket.create_connection((sys.argv[1], 5000), timeout=60)
-d = os.urandom(int(sys.argv[2])); c.sendall(d)
-mss = c.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
-c.shutdown(socket.SHUT_WR); r = b''
-while (x := c.recv(100)): r += x
-assert r.decode() == hashlib.sha256(d).hexdigest(), r
-print(mss)
-";
-
-fn server(host: &str, address: &str) -> Running {
-    let mut server = Running::spawn(on(host, Path::new("python3")).arg("-c").arg(SERVER).arg(address));
-    assert_eq!(server.text(), "ready");
-    server
-}
 
 #[test]
 fn tcp_crosses_losses_in_both_families() {
@@ -248,25 +129,6 @@ print(s.getsockopt(socket.IPPROTO_IP, IP_MTU))
     assert!(counts(dialer)["dropped"]["too_long"].as_u64().unwrap() >= 1);
 }
 
-/// A connection that writes a line ten times a second, and prints the longest time without an echo.
-const HEARTBEAT: &str = "
-import socket, time, sys
-c = socket.create_connection((sys.argv[1], 5001), timeout=60); longest = 0; end = time.time() + float(sys.argv[2])
-print('ready', flush=True)
-while time.time() < end:
-    begun = time.time(); c.sendall(b'x'); assert c.recv(1) == b'x'
-    longest = max(longest, time.time() - begun); time.sleep(0.1)
-print('%.2f' % longest)
-";
-
-const ECHO: &str = "
-import socket, threading
-s = socket.create_server(('0.0.0.0', 5001)); print('ready', flush=True)
-def serve(c):
-    while (d := c.recv(1000)): c.sendall(d)
-while True: threading.Thread(target=serve, args=(s.accept()[0],)).start()
-";
-
 #[test]
 fn flows_go_on_after_either_end_was_killed() {
     if !has_lab() {
@@ -300,62 +162,6 @@ fn flows_go_on_after_either_end_was_killed() {
         // Measured 0.2 to 3.5 s: then the timer of the TCP inside decides, which doubles.
         assert!(longest < 8.0, "{longest} s without an echo after a kill, far {kill_far}");
     }
-}
-
-#[test]
-fn each_peer_has_its_networks() {
-    if !has_lab() {
-        return;
-    }
-    let hosts = Hosts::new("rtt = \"4ms\"");
-    let pair = |name: &str| {
-        let path = hosts.folder.path().join(name);
-        let output = tidewire(&["keygen", "--pair", "-o", path.to_str().unwrap()]).output().unwrap();
-        assert!(output.status.success());
-        let public = String::from_utf8(output.stdout).unwrap();
-        (
-            path.to_str().unwrap().to_owned(),
-            public.split_whitespace().find(|word| word.starts_with("twp")).unwrap().to_owned(),
-        )
-    };
-    let ((far, _), (ann, ann_public), (bob, bob_public), (eve, eve_public)) =
-        (pair("far"), pair("ann"), pair("bob"), pair("eve"));
-    let peers = hosts.file("peers", &format!("{ann_public} 10.77.0.2/32 ann\n{bob_public} 10.77.0.3/32\n"));
-    let (_listener, link) = hosts.listener(&["--key", &far, "--authorized-keys", &peers]);
-    let dial = |key: &str, arguments: &[&str]| {
-        let mut dialer = hosts.tunnel(&hosts.near, &[&[link.as_str(), "--key", key], arguments].concat());
-        dialer.wait_for("connected");
-        dialer
-    };
-    let _ann = dial(&ann, &["--address", "10.77.0.2/24", "--interface", "tw1"]);
-    let bob = dial(&bob, &["--address", "10.77.0.3/32", "--route", "10.77.0.1/32", "--interface", "tw2"]);
-    let _server = server(&hosts.far, "10.77.0.1");
-    // Each peer reaches the listener from its own address, and bob not from ann's.
-    let reach = "
-import socket, sys, subprocess
-subprocess.run(['ip', 'route', 'replace', '10.77.0.1/32', 'dev', sys.argv[1], 'src', sys.argv[2]], check=True)
-try: socket.create_connection(('10.77.0.1', 5000), timeout=3, source_address=(sys.argv[2], 0)); print('reached')
-except OSError: print('not reached')
-";
-    let reaches = |device: &str, source: &str| python(&hosts.near, reach, &[device, source]);
-    assert_eq!(reaches("tw1", "10.77.0.2"), "reached");
-    assert_eq!(reaches("tw2", "10.77.0.3"), "reached");
-    assert_eq!(reaches("tw2", "10.77.0.2"), "not reached");
-    drop(bob);
-    // A key that is added later is let in, but has no networks here.
-    let text = fs::read_to_string(&peers).unwrap();
-    fs::write(&peers, format!("{text}{eve_public} 10.77.0.4/32\n")).unwrap();
-    std::thread::sleep(Duration::from_millis(2_500));
-    let arguments = [link.as_str(), "--key", &eve, "--address", "10.77.0.4/32", "--interface", "tw3"];
-    let (code, lines) = hosts.tunnel(&hosts.near, &arguments).end();
-    let said = lines.iter().rfind(|line| line["event"] == "error").unwrap();
-    assert!(code == Some(4) && said["message"].as_str().unwrap().contains("no networks for our key"), "{said}");
-    let overlapping = hosts.file("overlapping", &format!("{text}\n{eve_public} 10.77.0.0/24\n"));
-    let refused =
-        ["--listen", "127.0.0.1:0", "--address", "10.77.0.1/24", "--key", &eve, "--authorized-keys", &overlapping];
-    let output = tidewire(&[&["tunnel", "up"], &refused[..]].concat()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(2) && said.contains("overlapping:4: 10.77.0.0/24 and 10.77.0."), "{said}");
 }
 
 /// Two machines with one secret would take the tunnel from each other for ever.
