@@ -5,10 +5,10 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The source of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum How {
     /// A formula.
@@ -27,7 +27,7 @@ pub enum How {
 
 /// A point. A value that does not apply is `None`: empty in CSV, absent in JSON. Delays are in milliseconds,
 /// unless the paper's axis is slots.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// Curve of the figure.
     pub curve: String,
@@ -36,20 +36,20 @@ pub struct Row {
     /// Loss rate.
     pub loss: f64,
     /// Mean burst of Gilbert losses; `None` for independent losses.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<f64>,
     /// Parameter of the figure: block size, spacing, or the lower end of a bin of a histogram.
     pub parameter: f64,
     /// Source symbols per packet; for kernel TCP, bytes delivered per byte sent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     /// The figure's ordinate: mean in-order delay, operations, or fraction of symbols.
     pub value: f64,
     /// Quantiles of the delay.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50: Option<f64>,
     /// See [`Self::p50`].
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99: Option<f64>,
 }
 
