@@ -90,9 +90,14 @@ pub(crate) fn csv(rows: &[Row]) -> String {
         let number = |value: Option<f64>| value.map_or_else(String::new, |value| short(value).to_string());
         let numbers = [Some(row.loss), row.burst, Some(row.parameter), row.rate, Some(row.value), row.p50, row.p99];
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{},{how},{}", row.curve, numbers.map(number).join(","));
+        let _ = writeln!(text, "{},{how},{}", field(&row.curve), numbers.map(number).join(","));
     }
     text
+}
+
+/// A field of CSV, quoted if it has to be (RFC 4180 section 2). No curve has quotation marks.
+fn field(text: &str) -> String {
+    if text.contains(',') { format!("\"{text}\"") } else { text.to_owned() }
 }
 
 /// Rounds to six digits, so that rounding differences between machines do not show.
@@ -108,5 +113,7 @@ mod tests {
     fn what_does_not_apply_is_empty() {
         let row = Row { rate: Some(0.8), ..Row::new("streaming", How::Code, 0.1, 5.0, 1.234_567_89) };
         assert_eq!(csv(&[row]).lines().nth(1), Some("streaming,code,0.1,,5,0.8,1.23457,,"));
+        let row = Row::new("block:32,8", How::Model, 0.0, 1.0, 2.0);
+        assert_eq!(csv(&[row]).lines().nth(1), Some("\"block:32,8\",model,0,,1,,2,,"));
     }
 }
