@@ -19,7 +19,10 @@ LINEAR = {
     "streaming-code-5g": {"figure-1"},
     "sphinx": {"figure-7", "figure-9", "figure-9-200", "figure-9-lab", "figure-11", "pairs"},
     "rcdp": {"figure-4", "figure-5", "figure-6", "estimator", "wire-rate"},
-    "fairness": {"figure-4", "figure-5", "figure-6", "figure-8", "figure-9", "four-flows", "four-flows-loss", "links"},
+    "fairness": {
+        *("figure-4", "figure-5", "figure-6", "figure-8", "figure-9", "four-flows", "four-flows-loss", "links"),
+        *("rules", "cost", "cost-cubic", "cost-wide"),
+    },
 }
 # With more curves than this the legend stands beside the axes, and colours are of the longer palette.
 CROWD = 20
@@ -63,7 +66,13 @@ FAIRNESS = {
     "four-flows": ("parameter", "redundancy R", "goodput [Mbit/s], or index"),
     "four-flows-loss": ("loss", "loss rate p", "goodput [Mbit/s], or index"),
     "links": ("parameter", "queue [packets]", "goodput without code, share of x'"),
+    "rules": ("loss", "loss rate p", "J'"),
+    "cost": ("loss", "loss rate p", "goodput of NewReno, share of x'"),
+    "cost-cubic": ("loss", "loss rate p", "goodput of CUBIC, share of x'"),
+    "cost-wide": ("loss", "loss rate p", "goodput of TCP, share of x'"),
 }
+# Only the curves whose names begin with this are drawn.
+PREFIXES = {"rules": "J' ", "cost": "kept", "cost-cubic": "kept", "cost-wide": "kept"}
 AXES = {"streaming-code-5g": STREAMING_CODE, "sphinx": SPHINX, "rcdp": RCDP, "fairness": FAIRNESS}
 # The loss of these figures is in the abscissa too, so it does not tell curves apart.
 LOSS_IS_PARAMETER = {("rcdp", "figure-5")}
@@ -73,14 +82,14 @@ BOTH = {"figure-9-lab": "value", "figure-10-lab": "p99"}
 ROUND_TRIP = " 10 ms"
 
 
-def curves(paths, abscissa, ordinate, ending, is_loss):
-    """Points by (curve, how, loss, burst) of the curves with this ending; a curve of one point is a level.
-    `is_loss` says that the abscissa is the loss, which then does not tell curves apart."""
+def curves(paths, abscissa, ordinate, prefix, ending, is_loss):
+    """Points by (curve, how, loss, burst) of the curves with this prefix and ending; a curve of one point is a
+    level. `is_loss` says that the abscissa is the loss, which then does not tell curves apart."""
     found = defaultdict(list)
     for path in paths:
         with open(path, newline="") as file:
             for row in csv.DictReader(file):
-                if not row["curve"].endswith(ending):
+                if not (row["curve"].startswith(prefix) and row["curve"].endswith(ending)):
                     continue
                 loss = None if is_loss else float(row["loss"])
                 key = (row["curve"], row["how"], loss, row["burst"])
@@ -102,8 +111,9 @@ def draw(folder, stem, target):
     paper = folder.name
     abscissa, below, beside = AXES[paper][stem]
     ending = ROUND_TRIP if stem in BOTH else ""
+    prefix = PREFIXES.get(stem, "") if paper == "fairness" else ""
     is_loss = abscissa == "loss" or (paper, stem) in LOSS_IS_PARAMETER
-    found = curves(sources(folder, stem), abscissa, BOTH.get(stem, "value"), ending, is_loss)
+    found = curves(sources(folder, stem), abscissa, BOTH.get(stem, "value"), prefix, ending, is_loss)
     crowded = len(found) > CROWD
     palette = plt.get_cmap("tab20" if crowded else "tab10").colors
     figure, axes = plt.subplots(figsize=(10, 5) if crowded else (7, 4.5))
@@ -133,6 +143,10 @@ def draw(folder, stem, target):
         axes.legend(fontsize=6, loc="center left", bbox_to_anchor=(1, 0.5))
     else:
         axes.legend(fontsize=5, ncol=2)
+    save(figure, stem, target)
+
+
+def save(figure, stem, target):
     figure.tight_layout()
     # No date, no random ids: equal data, equal files.
     matplotlib.rcParams["svg.hashsalt"] = stem
@@ -140,10 +154,61 @@ def draw(folder, stem, target):
     plt.close(figure)
 
 
+def draw_use(folder, target):
+    """Figure 7 of `fairness`: what two flows use of the link, as bars."""
+    figure, axes = plt.subplots(figsize=(5, 4))
+    bottom = defaultdict(float)
+    colours = {"flow 1": "tab:blue", "flow 2": "tab:orange", "not used": "lightgrey"}
+    with open(folder / "data" / "figure-7.csv", newline="") as file:
+        for row in csv.DictReader(file):
+            bar, mbit, name = float(row["parameter"]), float(row["value"]), row["curve"]
+            label = name if bar == 1 else None
+            axes.bar(bar, mbit, bottom=bottom[bar], color=colours[name], label=label, width=0.6)
+            bottom[bar] += mbit
+    axes.set_xticks([1, 2], ["flow 1 coded", "none coded"])
+    axes.set(ylabel="goodput [Mbit/s]")
+    axes.legend(fontsize=7)
+    save(figure, "figure-7", target)
+
+
+# The measures of `compare`: the end of their curves, the column, the label, and whether the axis is a logarithm.
+COMPARED = [
+    ("goodput", "rate", "file: share of what\nthe link delivers", False),
+    ("records", "p99", "records: delay p99 [ms]", True),
+    ("cost", "value", "file: bytes sent per byte", True),
+    ("tunnel", "rate", "CUBIC in a tunnel: share", False),
+]
+
+
+def draw_compared(folder, target):
+    """Every profile on every link of `compare`: one panel for each measure."""
+    with open(folder / "data" / "profiles.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    names = list(dict.fromkeys(row["curve"].split(" ")[0] for row in rows))
+    figure, panels = plt.subplots(len(COMPARED), 1, figsize=(9, 10), sharex=True)
+    for axes, (ending, column, label, is_log) in zip(panels, COMPARED):
+        for n, name in enumerate(names):
+            points = [(float(row["parameter"]), row[column]) for row in rows if row["curve"] == f"{name} {ending}"]
+            points = [(x + 0.09 * (n - len(names) / 2), float(y)) for x, y in points if y]
+            if points:
+                axes.plot(*zip(*points), "o", markersize=5, label=name, color=plt.get_cmap("tab10").colors[n])
+        if is_log:
+            axes.set_yscale("log")
+        axes.set(ylabel=label)
+        axes.grid(alpha=0.3)
+    panels[-1].set(xlabel="link, as numbered in the table")
+    panels[-1].legend(fontsize=7, ncol=len(names))
+    save(figure, "profiles", target)
+
+
 def main():
     folder = Path(sys.argv[1]).resolve()
     plots = folder / "plots"
     plots.mkdir(exist_ok=True)
+    if folder.name == "compare":
+        return draw_compared(folder, plots / "profiles.svg")
+    if folder.name == "fairness":
+        draw_use(folder, plots / "figure-7.svg")
     for stem in AXES[folder.name]:
         draw(folder, stem, plots / f"{stem}.svg")
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tidewire_lab::contest::{Contest, Outcome};
 use tidewire_lab::distribution::{Distribution, milliseconds};
+use tidewire_lab::network;
 use tidewire_lab::pair::{Carried, carry};
 use tidewire_lab::peer::Table;
 use tidewire_lab::processor::Look;
@@ -18,6 +19,7 @@ use tidewire_lab::trial::{Measured, Traffic, Trial};
 use tidewire_lab::video::{Showing, Shown};
 use tidewire_proto::config::Config;
 use tidewire_sim::duplex::DuplexConfig;
+use tidewire_sim::network::{FlowReport, Plan};
 
 use crate::conditions::Conditions;
 use crate::row::{self, Row};
@@ -37,7 +39,8 @@ pub struct Run {
     pub name: String,
     /// Loss rate of the link, from 0 to 1.
     pub loss: f64,
-    /// Mean in-order delay in milliseconds; of a contest and of a video the mean time in the link's queue.
+    /// Mean in-order delay in milliseconds; of a contest, of a video and of a
+    /// network the mean time in the queue of the link, which is the narrowest one of a network.
     pub mean_delay_ms: f64,
     /// Bits per second that arrived.
     pub goodput_bps: f64,
@@ -160,6 +163,25 @@ impl<'a> Runs<'a> {
             stolen: stolen_since(before),
         });
         Some(shown)
+    }
+
+    /// Runs a network's plan; `None` if it failed. Its goodput is that of all flows, and the time in queues is
+    /// that of the link number `narrow`.
+    pub fn network(&mut self, name: &str, loss: f64, plan: &Plan, narrow: usize) -> Option<network::Outcome> {
+        let before = Look::now();
+        let outcome = network::run(plan, self.program);
+        let outcome = outcome.map_err(|problem| self.fail(name, loss, &problem)).ok()?;
+        let queueing = outcome.report.links.get(narrow).map(|link| link.stats[0].mean_queueing());
+        self.note(Run {
+            name: name.to_owned(),
+            loss,
+            mean_delay_ms: milliseconds(queueing.unwrap_or_default()),
+            goodput_bps: outcome.report.flows.iter().map(FlowReport::goodput_bps).sum(),
+            late_p95_ms: late_p95(&outcome.counts.late.distribution()),
+            unread: outcome.unread,
+            stolen: stolen_since(before),
+        });
+        Some(outcome)
     }
 
     fn note(&mut self, run: Run) {

@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod compare;
 #[cfg(target_os = "linux")]
 pub mod conditions;
 pub mod fairness;
@@ -38,8 +39,8 @@ use std::thread;
 
 use row::Row;
 
-/// All papers.
-pub const PAPERS: [Paper; 4] = [streaming_code::PAPER, sphinx::PAPER, rcdp::PAPER, fairness::PAPER];
+/// All papers, and the comparison of all profiles.
+pub const PAPERS: [Paper; 5] = [streaming_code::PAPER, sphinx::PAPER, rcdp::PAPER, fairness::PAPER, compare::PAPER];
 
 /// A paper that can be reproduced.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +85,13 @@ pub type Case = Box<dyn Fn() -> Vec<Row> + Send + Sync>;
 /// The same in real time. It tells the [`Runs`](lab::Runs) what ran and what failed.
 #[cfg(target_os = "linux")]
 pub type LabCase = Box<dyn Fn(&mut lab::Runs<'_>) -> Vec<Row> + Send + Sync>;
+
+impl Paper {
+    /// The rows of an experiment as a table in Markdown, if the paper has one.
+    pub fn table(&self, rows: &[Row]) -> Option<String> {
+        (self.name == compare::PAPER.name).then(|| compare::table(rows))
+    }
+}
 
 impl Experiment {
     /// The rows of all cases, computed on as many threads as there are processors.

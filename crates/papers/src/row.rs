@@ -5,10 +5,10 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The source of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum How {
     /// A formula.
@@ -27,7 +27,7 @@ pub enum How {
 
 /// A point. A value that does not apply is `None`: empty in CSV, absent in JSON. Delays are in milliseconds,
 /// unless the paper's axis is slots.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// Curve of the figure.
     pub curve: String,
@@ -36,20 +36,20 @@ pub struct Row {
     /// Loss rate.
     pub loss: f64,
     /// Mean burst of Gilbert losses; `None` for independent losses.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<f64>,
     /// Parameter of the figure: block size, spacing, or the lower end of a bin of a histogram.
     pub parameter: f64,
     /// Source symbols per packet; for kernel TCP, bytes delivered per byte sent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     /// The figure's ordinate: mean in-order delay, operations, or fraction of symbols.
     pub value: f64,
     /// Quantiles of the delay.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50: Option<f64>,
     /// See [`Self::p50`].
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99: Option<f64>,
 }
 
@@ -90,9 +90,14 @@ pub(crate) fn csv(rows: &[Row]) -> String {
         let number = |value: Option<f64>| value.map_or_else(String::new, |value| short(value).to_string());
         let numbers = [Some(row.loss), row.burst, Some(row.parameter), row.rate, Some(row.value), row.p50, row.p99];
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{},{how},{}", row.curve, numbers.map(number).join(","));
+        let _ = writeln!(text, "{},{how},{}", field(&row.curve), numbers.map(number).join(","));
     }
     text
+}
+
+/// A field of CSV, quoted if it has to be (RFC 4180 section 2). No curve has quotation marks.
+fn field(text: &str) -> String {
+    if text.contains(',') { format!("\"{text}\"") } else { text.to_owned() }
 }
 
 /// Rounds to six digits, so that rounding differences between machines do not show.
@@ -108,5 +113,7 @@ mod tests {
     fn what_does_not_apply_is_empty() {
         let row = Row { rate: Some(0.8), ..Row::new("streaming", How::Code, 0.1, 5.0, 1.234_567_89) };
         assert_eq!(csv(&[row]).lines().nth(1), Some("streaming,code,0.1,,5,0.8,1.23457,,"));
+        let row = Row::new("block:32,8", How::Model, 0.0, 1.0, 2.0);
+        assert_eq!(csv(&[row]).lines().nth(1), Some("\"block:32,8\",model,0,,1,,2,,"));
     }
 }

@@ -1,12 +1,17 @@
 //! `tidewire papers [NAME]`: lists the papers, or computes the data of one paper's figures and tables.
+//!
+//! The rows go into files, and with `--json` also to stdout. Invariant: `--json` writes the rows of a figure
+//! after its files.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use serde::Serialize;
 #[cfg(target_os = "linux")]
 use tidewire_lab::hosts::Hosts;
-use tidewire_papers::{PAPERS, Paper, row};
+use tidewire_papers::row::{self, Row};
+use tidewire_papers::{PAPERS, Paper};
 #[cfg(target_os = "linux")]
 use tidewire_papers::{conditions::Conditions, lab::Runs, lab::Told};
 
@@ -37,6 +42,19 @@ pub struct Args {
     #[cfg(target_os = "linux")]
     #[arg(long, requires = "name", conflicts_with = "full")]
     lab: bool,
+}
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    /// A point of a figure, as in its files.
+    FigureRow {
+        paper: &'a str,
+        figure: &'a str,
+        #[serde(flatten)]
+        row: &'a Row,
+    },
 }
 
 /// Lists the papers, or runs one.
@@ -70,10 +88,19 @@ fn reproduce(paper: &Paper, args: &Args, console: &Console) -> Result<(), Failur
         let began = Instant::now();
         let rows = experiment.rows(args.full);
         row::write(&folder, experiment.name, &rows).map_err(|error| unwritten(&folder, &error))?;
+        show(paper, experiment.name, &rows, console);
         let seconds = began.elapsed().as_secs_f64();
         console.say(&format!("{}: {}, {} rows, {seconds:.1} s", experiment.name, experiment.title, rows.len()));
     }
     Ok(())
+}
+
+/// Prints the rows as events, or as the table of the paper, if it has one.
+fn show(paper: &Paper, figure: &str, rows: &[Row], console: &Console) {
+    rows.iter().for_each(|row| console.event(&Event::FigureRow { paper: paper.name, figure, row }));
+    if let Some(table) = paper.table(rows).filter(|_| !console.json()) {
+        table.lines().for_each(|line| console.print(line));
+    }
 }
 
 /// Runs the experiments of a paper that are measured in real time.
@@ -100,6 +127,7 @@ fn measure(paper: &Paper, args: &Args, console: &Console) -> Result<(), Failure>
             continue;
         }
         runs.write(&folder, experiment.name, &conditions, &rows).map_err(|error| unwritten(&folder, &error))?;
+        show(paper, experiment.name, &rows, console);
         console.say(&format!("{}: {} rows, {:.1} s", experiment.name, rows.len(), began.elapsed().as_secs_f64()));
     }
     if failed.is_empty() {

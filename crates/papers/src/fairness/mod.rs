@@ -1,13 +1,19 @@
-//! Ageneau, Boukhatem, Gerla: "Fairness Evaluation of Pipeline Coded and non Coded TCP Flows": Figures 2, 4
-//! to 6, 8 and 9, the same with four flows, and the rates and queues that the paper does not state.
+//! Ageneau, Boukhatem, Gerla: "Fairness Evaluation of Pipeline Coded and non Coded TCP Flows": Figures 2
+//! and 4 to 9, the same with four flows, and the rates and queues that the paper does not state.
 //!
 //! [`PAPERS`](crate::PAPERS) holds [`PAPER`]. `papers/fairness/README.md` says what the paper has and why the
 //! results differ; `docs/fairness.md` derives the index. Invariant: the arguments of a case determine its
 //! result.
 
+#[cfg(target_os = "linux")]
+mod lab;
+mod neighbours;
 mod runs;
 
+use std::time::Duration;
+
 use tidewire_proto::model::fairness::NoFairShare;
+use tidewire_sim::network::Control;
 
 use self::runs::{Measured, Setting, System, on_a_line};
 use crate::row::{How, Row};
@@ -22,18 +28,24 @@ pub const PAPER: Paper = Paper {
         Experiment { name: "figure-4", title: "Goodput of both flows against R", cases: figure_4 },
         Experiment { name: "figure-5", title: "Goodput of both flows against g", cases: figure_5 },
         Experiment { name: "figure-6", title: "Goodput of both flows against loss", cases: figure_6 },
+        Experiment { name: "figure-7", title: "Use of a lossy link, with a coded flow and without", cases: figure_7 },
         Experiment { name: "figure-8", title: "Fairness against R", cases: figure_8 },
         Experiment { name: "figure-9", title: "Fairness against loss", cases: figure_9 },
         Experiment { name: "four-flows", title: "Two coded flows of four against R", cases: four_flows },
         Experiment { name: "four-flows-loss", title: "Two coded flows of four against loss", cases: four_flows_loss },
         Experiment { name: "links", title: "Fairness over rates and queues", cases: links },
+        Experiment { name: "rules", title: "Fairness of each redundancy rule against loss", cases: neighbours::rules },
+        Experiment { name: "cost", title: "What a flow of ours costs NewReno", cases: neighbours::cost },
+        Experiment { name: "cost-cubic", title: "What a flow of ours costs CUBIC", cases: neighbours::cost_cubic },
+        Experiment { name: "cost-wide", title: "The same over 42 ms", cases: neighbours::cost_wide },
     ],
     #[cfg(target_os = "linux")]
-    lab: &[],
+    lab: &lab::EXPERIMENTS,
 };
 
 /// Two flows, one of them coded. The paper states neither rate nor queue. Chosen: a rate that two flows
-/// without code do not fill at 1 %, as in the paper's example, and a queue of 100 packets.
+/// without code do not fill at 1 %, as in the paper's example, and a queue of 100 packets. The delay is in
+/// the caption of Figure 3.
 const TWO: Setting = Setting {
     flows: 2,
     coded: 1,
@@ -42,8 +54,11 @@ const TWO: Setting = Setting {
     redundancy: 1.25,
     loss: 0.01,
     mbit: 50,
+    delay: Duration::from_millis(1),
     queue: 100,
     seconds: 30,
+    seeds: 3,
+    control: Control::NewReno,
 };
 /// Four flows, two of them coded, at twice the rate, so that flows without code do not fill the link either.
 const FOUR: Setting = Setting { flows: 4, coded: 2, mbit: 100, seconds: 20, ..TWO };
@@ -51,32 +66,37 @@ const FOUR: Setting = Setting { flows: 4, coded: 2, mbit: 100, seconds: 20, ..TW
 const REDUNDANCIES: [f64; 10] = [1.0, 1.005, 1.01, 1.02, 1.05, 1.1, 1.15, 1.25, 1.35, 1.5];
 const LOSSES: [f64; 8] = [0.0, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1];
 
-/// A setting, its abscissa, and the name of its system.
-#[derive(Clone, Copy)]
+/// A setting, its abscissa, and what the names of its curves end in.
 struct Point {
     setting: Setting,
     parameter: f64,
-    system: &'static str,
+    system: String,
 }
 
 /// The systems to which R applies, and what their curves are called.
 const CODED: [(&str, System); 2] = [("", System::Paper), (" (rate control)", System::Controlled)];
 const DEFAULT: (&str, System) = (" (default)", System::Default);
 
-/// Each system at each value that `at` makes a setting of. The paper's runs last ten minutes.
+/// The setting, or with `full` one run of ten minutes, as in the paper.
+const fn lasting(base: Setting, full: bool) -> Setting {
+    if full { Setting { seconds: 600, seeds: 1, ..base } } else { base }
+}
+
+/// Each system at each value that `at` makes a setting of.
 fn points(
     base: Setting,
     full: bool,
-    systems: &[(&'static str, System)],
+    systems: &[(&str, System)],
     values: &[f64],
     at: fn(Setting, f64) -> Setting,
 ) -> Vec<Point> {
-    let base = Setting { seconds: if full { 600 } else { base.seconds }, ..base };
-    let of = |&(system, kind): &(&'static str, System)| {
+    let base = lasting(base, full);
+    let of = |&(system, kind): &(&str, System)| {
+        let system = system.to_owned();
         values.iter().map(move |&parameter| Point {
             setting: at(Setting { system: kind, ..base }, parameter),
             parameter,
-            system,
+            system: system.clone(),
         })
     };
     systems.iter().flat_map(of).collect()
@@ -150,10 +170,28 @@ fn figure_9(full: bool) -> Vec<Case> {
     cases(over_loss(TWO, full), indices)
 }
 
+/// How two flows share what the link delivers: one of them coded (`parameter` 1), and none (2). The paper
+/// draws no scale. Here R = 1.1, where its index is best.
+fn figure_7(full: bool) -> Vec<Case> {
+    cases([lasting(Setting { redundancy: 1.1, ..TWO }, full)], |&setting| {
+        let measured = Measured::of(setting);
+        let delivers = setting.mbit as f64 * (1.0 - setting.loss);
+        let bars = [[measured.coded(), measured.uncoded()], [measured.alone; 2]];
+        let rows = (1..).zip(bars).flat_map(|(bar, [one, other])| {
+            let parts = [("flow 1", one), ("flow 2", other), ("not used", delivers - one - other)];
+            parts.map(|(name, mbit)| Row::new(name, How::Code, setting.loss, f64::from(bar), mbit))
+        });
+        rows.collect()
+    })
+}
+
 /// Goodputs and indices of four flows.
 fn both(point: &Point) -> Vec<Row> {
-    let measured = Measured::of(point.setting);
-    [goodputs_of(point, &measured), indices_of(point, &measured)].concat()
+    both_of(point, &Measured::of(point.setting))
+}
+
+fn both_of(point: &Point, measured: &Measured) -> Vec<Row> {
+    [goodputs_of(point, measured), indices_of(point, measured)].concat()
 }
 
 fn four_flows(full: bool) -> Vec<Case> {
@@ -186,10 +224,9 @@ fn figure_2(_: bool) -> Vec<Case> {
 fn links(full: bool) -> Vec<Case> {
     let rates = [10, 25, 50, 100].into_iter().flat_map(|mbit| CODED.map(|system| (mbit, system)));
     let settings = rates.flat_map(|(mbit, system)| [25, 50, 100, 200].map(|queue| (mbit, system, queue)));
-    let seconds = if full { 600 } else { TWO.seconds };
-    let settings = settings.map(move |point| (point, seconds));
-    cases(settings, |&((mbit, (name, system), queue), seconds)| {
-        let measured = Measured::of(Setting { mbit, queue, system, seconds, ..TWO });
+    let settings = settings.map(move |point| (point, lasting(TWO, full)));
+    cases(settings, |&((mbit, (name, system), queue), base)| {
+        let measured = Measured::of(Setting { mbit, queue, system, ..base });
         let curve = format!("{mbit} Mbit/s{name}");
         let kept = Row::new(curve, How::Code, TWO.loss, queue as f64, measured.uncoded() / measured.alone);
         vec![Row { rate: measured.allocation().ok().map(|shares| shares.index()), ..kept }]

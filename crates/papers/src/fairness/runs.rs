@@ -12,12 +12,14 @@ use tidewire_proto::rate::RateControl;
 use tidewire_proto::redundancy::{Answer, PipelineBlocks, Ratio, Redundancy};
 use tidewire_sim::duplex::DuplexConfig;
 use tidewire_sim::link::{Capacity, Loss, Queue};
+use tidewire_sim::load::Flow;
 use tidewire_sim::network::topology::{Joint, Node, Role, Topology};
 use tidewire_sim::network::{Carrier, Content, Control, FlowPlan, Network, Plan, Report, TunnelPlan};
+use tidewire_sim::pair::End;
 use tidewire_units::{Probability, Rate};
 
 /// What carries the coded flows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum System {
     /// The paper's: a code below TCP without a rate control of its own, and no answer to losses.
     Paper,
@@ -25,14 +27,21 @@ pub(super) enum System {
     Controlled,
     /// The tunnel as it is by default. The redundancy of the figure does not apply.
     Default,
+    /// The code of the paper with a rule that computes R from the measured loss, without or with the tunnel's
+    /// rate control.
+    Rule(Ratio, RateControl),
+    /// No TCP: a connection of ours with one stream. The generation and redundancy of the figure do not apply.
+    Ours(Profile),
 }
 
-/// Flows over a network: the first `coded` ones run through a tunnel each.
+/// Flows over a network: the first `coded` ones run through a tunnel each, or are connections of ours.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
     pub flows: usize,
     pub coded: usize,
     pub system: System,
+    /// Congestion control of all flows of TCP.
+    pub control: Control,
     /// g: symbols of a generation.
     pub generation: u16,
     /// R: packets sent for each source packet.
@@ -41,15 +50,27 @@ pub(super) struct Setting {
     pub loss: f64,
     /// Rate of each link, which the paper does not state.
     pub mbit: u64,
+    /// Delay of each link.
+    pub delay: Duration,
     /// The queue of each link in packets of 1,500 bytes, which the paper does not state.
     pub queue: u64,
     pub seconds: u64,
+    /// Runs whose mean is taken, each with a seed of its own.
+    pub seeds: u64,
 }
 
-/// Delay of each link, in the caption of Figure 3.
-const DELAY: Duration = Duration::from_millis(1);
-/// Seeds of each point, whose mean is taken.
-const SEEDS: [u64; 3] = [1, 2, 3];
+impl Setting {
+    /// The same network and flows, none of them coded. It is the same for all settings that differ in what
+    /// such flows do not depend on, so that it runs once.
+    pub fn without_code(self) -> Self {
+        Self { coded: 0, system: System::Default, generation: 1, redundancy: 1.0, ..self }
+    }
+}
+
+/// The seed of the first run.
+pub(super) const SEED: u64 = 1;
+/// More bytes than any run carries.
+const ENDLESS: u64 = 1 << 40;
 
 /// The mean throughputs of a setting over all seeds, in Mbit/s.
 #[derive(Clone, Debug)]
@@ -64,11 +85,13 @@ pub(super) struct Measured {
 impl Measured {
     /// Runs a setting, and the same one without coded flows.
     pub fn of(setting: Setting) -> Self {
-        // What the flows without code do not depend on is the same for all, so that they run once.
-        let none = Setting { coded: 0, system: System::Default, generation: 1, redundancy: 1.0, ..setting };
-        let without = mean(none);
+        Self::new(setting, mean(setting), &mean(setting.without_code()))
+    }
+
+    /// `flows` are the throughputs of the setting, and `without` those of [`Setting::without_code`].
+    pub fn new(setting: Setting, flows: Vec<f64>, without: &[f64]) -> Self {
         let alone = without.iter().sum::<f64>() / without.len() as f64;
-        Self { flows: mean(setting), alone, coded: setting.coded }
+        Self { flows, alone, coded: setting.coded }
     }
 
     /// Mean of the coded flows.
@@ -111,15 +134,22 @@ fn mean(setting: Setting) -> Vec<f64> {
         return known.clone();
     }
     let mut flows = vec![0.0; setting.flows];
-    for seed in SEEDS {
+    for seed in SEED..SEED + setting.seeds {
         let report = Network::new(&cross(setting, seed)).run();
         let errors: Vec<_> = report.tunnels.iter().flat_map(|tunnel| &tunnel.errors).collect();
         assert!(errors.is_empty(), "a fault of the simulated tunnel, {setting:?}: {errors:?}");
-        let throughputs = report.flows.iter().map(|flow| flow.goodput_bps() / 1e6);
-        flows.iter_mut().zip(throughputs).for_each(|(sum, one)| *sum += one / SEEDS.len() as f64);
+        let errors: Vec<_> = report.flows.iter().flat_map(|flow| &flow.errors).collect();
+        assert!(errors.is_empty(), "a fault of a simulated flow, {setting:?}: {errors:?}");
+        let throughputs = throughputs(&report);
+        flows.iter_mut().zip(throughputs).for_each(|(sum, one)| *sum += one / setting.seeds as f64);
     }
     ran().insert(key, flows.clone());
     flows
+}
+
+/// The goodput of each flow in Mbit/s.
+pub(super) fn throughputs(report: &Report) -> Vec<f64> {
+    report.flows.iter().map(|flow| flow.goodput_bps() / 1e6).collect()
 }
 
 /// One flow for the time of the setting over the line of Figure 1, coded or not, without losses.
@@ -127,7 +157,7 @@ pub(super) fn on_a_line(setting: Setting) -> Report {
     let names = [("a", Role::Host), ("r", Role::Router), ("q", Role::Router), ("b", Role::Host)];
     let fast = Setting { mbit: 10 * setting.mbit, ..setting };
     let links = [(0, 1, fast), (1, 2, setting), (2, 3, fast)];
-    let mut plan = plan(SEEDS[0], &names, &links, setting.seconds);
+    let mut plan = plan(SEED, &names, &links, setting.seconds);
     plan.sample = Duration::from_millis(50);
     add_flow(&mut plan, setting, [0, 3], setting.coded > 0);
     Network::new(&plan).run()
@@ -137,7 +167,7 @@ pub(super) fn on_a_line(setting: Setting) -> Report {
 /// flows share. The coded flows have the first source and destination. In the paper every link loses packets
 /// and every node codes again, so that each link has the redundancy R for its own losses. Here nodes forward
 /// only, so one link loses packets.
-fn cross(setting: Setting, seed: u64) -> Plan {
+pub(super) fn cross(setting: Setting, seed: u64) -> Plan {
     let host = Role::Host;
     let names = [("s1", host), ("s2", host), ("r", Role::Router), ("q", Role::Router), ("d1", host), ("d2", host)];
     let clean = Setting { loss: 0.0, ..setting };
@@ -166,7 +196,7 @@ fn plan(seed: u64, names: &[(&str, Role)], links: &[(usize, usize, Setting)], se
 fn duplex(setting: Setting) -> DuplexConfig {
     let mut duplex = DuplexConfig::default();
     for side in [&mut duplex.forward, &mut duplex.back] {
-        side.delay = DELAY;
+        side.delay = setting.delay;
         // No rate of the figures is 0.
         let rate = Rate::from_bits_per_second(setting.mbit * 1_000_000);
         side.capacity = rate.map_or(Capacity::Unlimited, Capacity::Fixed);
@@ -176,29 +206,48 @@ fn duplex(setting: Setting) -> DuplexConfig {
     duplex
 }
 
-/// Adds a flow of NewReno without end, in a tunnel of its own if it is coded.
+/// Adds a flow without end: of TCP, in a tunnel of its own if it is coded, or a connection of ours.
 fn add_flow(plan: &mut Plan, setting: Setting, [from, to]: [usize; 2], is_coded: bool) {
-    if is_coded {
-        // The settings of the figures fit together; if some did not, the rows would be those of the default.
-        let config = Config::builder().profile(coding(setting)).build().unwrap_or_default();
-        let (name, settings) = (format!("{}", plan.tunnels.len() + 1), Vec::new());
-        plan.tunnels.push(TunnelPlan { name, from, to, config: Box::new(config), settings });
+    let ours = if let System::Ours(profile) = setting.system { Some(profile) } else { None };
+    let carrier = if let Some(profile) = ours.filter(|_| is_coded) {
+        let end = || config(profile);
+        Carrier::Ours { ends: Box::new([end(), end()]), streams: vec![Flow::bulk(End::Near, ENDLESS)] }
+    } else {
+        let content = Content::Bulk { bytes: None };
+        Carrier::Tcp { control: setting.control, marks: false, content }
+    };
+    let is_inside = is_coded && ours.is_none();
+    if is_inside {
+        let coding = coding(setting);
+        let (name, config) = (format!("{}", plan.tunnels.len() + 1), Box::new(config(coding)));
+        plan.tunnels.push(TunnelPlan { name, from, to, config, settings: settings(coding) });
     }
-    let through = is_coded.then(|| plan.tunnels.len() - 1);
+    let through = is_inside.then(|| plan.tunnels.len() - 1);
     let (name, start) = (format!("{}", plan.flows.len() + 1), Duration::ZERO);
-    let content = Content::Bulk { bytes: None };
-    let carrier = Carrier::Tcp { control: Control::NewReno, marks: false, content };
     plan.flows.push(FlowPlan { name, from, to, through, start, carrier });
+}
+
+fn config(profile: Profile) -> Config {
+    // The settings of the figures fit together; if some did not, the rows would be those of the default.
+    Config::builder().profile(profile).build().unwrap_or_default()
+}
+
+/// The choices of a tunnel as options of the command, for the lab.
+fn settings(coding: Profile) -> Vec<(String, String)> {
+    let redundancy = ("redundancy".to_owned(), coding.redundancy.to_string());
+    vec![redundancy, ("rate_control".to_owned(), coding.rate_control.to_string())]
 }
 
 /// The code of a coded flow. Nothing answers a loss: what a generation lacks is lost for TCP.
 fn coding(setting: Setting) -> Profile {
-    let ratio = Ratio::Fixed(setting.redundancy);
+    let ratio = if let System::Rule(ratio, _) = setting.system { ratio } else { Ratio::Fixed(setting.redundancy) };
     let coded = pipeline(PipelineBlocks { symbols: setting.generation, ratio, systematic: false });
     let coded = Profile { redundancy: Redundancy { answer: Answer::Open, ..coded.redundancy }, ..coded };
     match setting.system {
         System::Paper => Profile { rate_control: RateControl::Open, ..coded },
+        System::Rule(_, rate_control) => Profile { rate_control, ..coded },
         System::Controlled => coded,
         System::Default => STREAM,
+        System::Ours(profile) => profile,
     }
 }
