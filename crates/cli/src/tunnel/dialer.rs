@@ -17,6 +17,7 @@ use crate::exit::{Exit, Failure};
 use crate::live::{Attempts, Live};
 use crate::report::Console;
 use crate::session;
+use crate::via::Through;
 
 /// Time for the answer to the greeting, beyond its round trip and repair.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
@@ -24,6 +25,7 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 /// The end with the link.
 pub struct Dialer {
     link: Link,
+    through: Option<Through>,
     credentials: Credentials,
     config: Config,
     hub: Arc<Hub>,
@@ -33,10 +35,17 @@ pub struct Dialer {
 }
 
 impl Dialer {
-    /// An end that will connect to the host of `link`. The only peer of `hub` is the listener.
-    pub fn new(link: Link, credentials: Credentials, config: Config, hub: &Arc<Hub>, console: &Console) -> Self {
+    /// An end that will connect to the host of `link`, or through a relay. The only peer of `hub` is the
+    /// listener.
+    pub fn new(
+        (link, through): (Link, Option<Through>),
+        credentials: Credentials,
+        config: Config,
+        hub: &Arc<Hub>,
+        console: &Console,
+    ) -> Self {
         let (hub, console) = (Arc::clone(hub), console.clone());
-        Self { link, credentials, config, hub, console, latest: watch::Sender::new(None) }
+        Self { link, through, credentials, config, hub, console, latest: watch::Sender::new(None) }
     }
 
     /// Carries packets while it is polled. The first attempt to connect must succeed.
@@ -65,7 +74,8 @@ impl Dialer {
     /// Connects and greets. Returns the connection, and the listener's longest packet.
     async fn connect(&self) -> Result<(Arc<Live>, u16), Failure> {
         let (endpoint, connection) =
-            session::connect(&self.link, &self.credentials, self.config.clone(), &self.console).await?;
+            session::connect(&self.link, self.through.as_ref(), &self.credentials, self.config.clone(), &self.console)
+                .await?;
         let mtu = self.greet(&connection).await?;
         let most = mtu.min(self.hub.mtu());
         self.console.say(&format!("connected to {}; packets of at most {most} bytes", connection.remote()));
