@@ -21,7 +21,7 @@ use tidewire_proto::connection::Received;
 use tidewire_proto::crypto::Secret;
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint, EndpointConfig};
 use tidewire_proto::recode::Relaying;
-use tidewire_proto::relay::{End, end_to_end};
+use tidewire_proto::relay::{End, PEER, end_to_end};
 use tidewire_proto::wire::{Frame, Ranks, Recoded, Writer};
 
 const DATAGRAM: usize = 1_472;
@@ -33,6 +33,7 @@ const MEMORY: usize = 2 * 8 * 64 * 1_700 + (1 << 20);
 struct Host {
     hop: Endpoint,
     end: End,
+    session: Endpoint,
     now: Time,
     handle: Option<ConnectionHandle>,
 }
@@ -48,7 +49,8 @@ impl Host {
         relaying.generations = GENERATIONS;
         let hop = Config::builder().ring_memory(1 << 20).relaying(Some(relaying)).build().expect("in range");
         let session = end_to_end(&Config::default(), 1_200).expect("in range");
-        Self { hop: endpoint(hop, 7), end: End::new(endpoint(session, 8)), now: Time::from_millis(1), handle: None }
+        let (end, session) = (End::new(PEER), endpoint(session, 8));
+        Self { hop: endpoint(hop, 7), end, session, now: Time::from_millis(1), handle: None }
     }
 
     fn meet(&mut self) -> Peer {
@@ -73,16 +75,16 @@ impl Host {
     fn turn(&mut self) {
         let mut out = [0; DATAGRAM];
         self.hop.handle_timeout(self.now);
-        self.end.endpoint_mut().handle_timeout(self.now);
+        self.session.handle_timeout(self.now);
         if let Some(hop) = self.handle.and_then(|handle| self.hop.connection_mut(handle)) {
-            self.end.drive(self.now, hop);
+            self.end.drive(self.now, hop, &mut self.session);
             let stats = hop.relay_stats();
             let parts = stats.innovative + stats.redundant + stats.zero + stats.misplaced + stats.malformed;
             assert_eq!(stats.received, parts + stats.overrun);
             assert!(hop.memory() <= MEMORY, "{} bytes", hop.memory());
         }
         while self.hop.poll_transmit(self.now, 1, &mut out).is_some() {}
-        while self.hop.poll_event().is_some() || self.end.endpoint_mut().poll_event().is_some() {}
+        while self.hop.poll_event().is_some() || self.session.poll_event().is_some() {}
         let due = self.hop.poll_timeout();
         assert!(due.is_none_or(|(at, _)| at > self.now), "{due:?} was served at {:?}", self.now);
     }

@@ -13,12 +13,15 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 use tidewire::link::{Link, Peer};
-use tidewire::{Config, Credentials, Endpoint, KeyCredentials, PublicKey, new_secret};
+use tidewire::{
+    Config, Credentials, Endpoint, EndpointEnded, KeyCredentials, PublicKey, Relay, Unauthorized, new_secret,
+};
 use tidewire_units::parse_size;
 
 use crate::exit::{Exit, Failure, OrExit};
 use crate::keys::{self, KeyFile};
 use crate::report::Console;
+use crate::via::Relayed;
 
 /// The events of a listener.
 #[derive(Serialize)]
@@ -26,6 +29,11 @@ use crate::report::Console;
 enum Event<'a> {
     /// The listener waits.
     Link {
+        /// The whole link with its secret.
+        link: &'a str,
+    },
+    /// The listener waits behind a relay, which needs this link.
+    HopLink {
         /// The whole link with its secret.
         link: &'a str,
     },
@@ -65,6 +73,8 @@ pub struct Naming {
     /// get no answer, and connections that hold more than an equal share get no more
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
     max_memory: u64,
+    #[command(flatten)]
+    relayed: Relayed,
 }
 
 impl Naming {
@@ -74,29 +84,65 @@ impl Naming {
     }
 
     /// Reads the credentials of this end, and returns them with the part of the link after `#`.
-    fn credentials(&self, console: &Console) -> Result<(Credentials, Peer), Failure> {
-        let file = self.key.as_deref().map(|path| keys::read(path, console)).transpose().or_exit(Exit::Usage)?;
-        let secret = match (file, &self.authorized_keys) {
-            (Some(KeyFile::Private(private)), Some(path)) => {
-                let authorized = Arc::new(keys::read_authorized(path).or_exit(Exit::Usage)?);
-                let peer = Peer::Key(private.public());
-                return Ok((Credentials::Key(KeyCredentials { authorized, ..KeyCredentials::new(private) }), peer));
-            }
-            (Some(KeyFile::Private(_)), None) => {
-                let wanted =
-                    "--key holds a private key: give the public keys that may connect with --authorized-keys FILE";
-                return Err(Failure::message(Exit::Usage, wanted));
-            }
-            (_, Some(_)) => {
-                let wanted =
-                    "--authorized-keys needs a private key: give one with --key (tidewire keygen --pair -o FILE)";
-                return Err(Failure::message(Exit::Usage, wanted));
-            }
-            (Some(KeyFile::Secret(secret)), None) => secret,
-            (None, None) => new_secret().or_exit(Exit::Other)?,
-        };
-        Ok((Credentials::Psk(secret.clone()), Peer::Secret(secret)))
+    ///
+    /// # Errors
+    /// See [`credentials`].
+    pub fn credentials(&self, console: &Console) -> Result<(Credentials, Peer), Failure> {
+        let files = (self.key.as_deref(), self.authorized_keys.as_deref());
+        credentials(files, ("--key", "--authorized-keys"), console)
     }
+
+    /// `config` with the limits of these options.
+    ///
+    /// # Errors
+    /// [`Exit::Usage`] if a limit is outside its range.
+    pub fn limits(&self, config: &Config) -> Result<Config, Failure> {
+        let builder = config
+            .to_builder()
+            .max_connections(usize::try_from(self.max_connections).unwrap_or(usize::MAX))
+            .max_memory(usize::try_from(self.max_memory).unwrap_or(usize::MAX));
+        builder.build().or_exit(Exit::Usage)
+    }
+
+    /// Whether to wait behind a relay.
+    pub fn is_relayed(&self) -> bool {
+        self.relayed.is_wanted()
+    }
+}
+
+/// Reads the credentials of a listener from the files of its key and of the keys that may connect, which the
+/// options of these names gave. Returns them with the part of the link after `#`.
+///
+/// # Errors
+/// [`Exit::Usage`] if a file is wrong, or one is missing beside the other.
+pub fn credentials(
+    (key, authorized): (Option<&Path>, Option<&Path>),
+    (key_option, authorized_option): (&str, &str),
+    console: &Console,
+) -> Result<(Credentials, Peer), Failure> {
+    let file = key.map(|path| keys::read(path, console)).transpose().or_exit(Exit::Usage)?;
+    let secret = match (file, authorized) {
+        (Some(KeyFile::Private(private)), Some(path)) => {
+            let authorized = Arc::new(keys::read_authorized(path).or_exit(Exit::Usage)?);
+            let peer = Peer::Key(private.public());
+            return Ok((Credentials::Key(KeyCredentials { authorized, ..KeyCredentials::new(private) }), peer));
+        }
+        (Some(KeyFile::Private(_)), None) => {
+            let wanted = format_args!(
+                "{key_option} holds a private key: give the public keys that may connect with {authorized_option} FILE"
+            );
+            return Err(Failure::message(Exit::Usage, wanted));
+        }
+        (_, Some(_)) => {
+            let wanted = format_args!(
+                "{authorized_option} needs a private key: give one with {key_option} (tidewire keygen --pair -o FILE)"
+            );
+            return Err(Failure::message(Exit::Usage, wanted));
+        }
+        (Some(KeyFile::Secret(secret)), None) => secret,
+        (None, None) => new_secret().or_exit(Exit::Other)?,
+    };
+    Ok((Credentials::Psk(secret.clone()), Peer::Secret(secret)))
 }
 
 /// Opens the socket, and returns the link that leads to it.
@@ -110,12 +156,13 @@ pub async fn open(
     console: &Console,
 ) -> Result<(Endpoint, Link), Failure> {
     let (credentials, peer) = naming.credentials(console)?;
-    let config = config
-        .to_builder()
-        .max_connections(usize::try_from(naming.max_connections).unwrap_or(usize::MAX))
-        .max_memory(usize::try_from(naming.max_memory).unwrap_or(usize::MAX))
-        .build()
-        .or_exit(Exit::Usage)?;
+    let config = naming.limits(config)?;
+    if naming.is_relayed() {
+        let (endpoint, hop) = naming.relayed.open(address, (credentials, &peer), &config, console)?;
+        announce_hop(&link(naming.host.as_deref(), endpoint.local_addr(), hop)?, console);
+        let link = link(naming.host.as_deref(), endpoint.local_addr(), peer)?;
+        return Ok((endpoint, link));
+    }
     let endpoint = Endpoint::bind(address, credentials, config).map_err(|error| {
         Failure::message(Exit::LocalIo, format_args!("cannot listen on {address}: {error}; try another --listen"))
     })?;
@@ -132,15 +179,56 @@ pub fn announce(link: &str, what_to_do: &str, console: &Console) {
     console.print(link);
 }
 
+/// Prints the link for the relay alone on a line.
+fn announce_hop(link: &Link, console: &Console) {
+    let link = link.reveal();
+    if console.json() {
+        return console.event(&Event::HopLink { link: &link });
+    }
+    console.say(&format!(
+        "behind a relay; on the relay: tidewire relay --to '{link}'; the other machine then also needs --via with the \
+         link that the relay prints"
+    ));
+    console.print(&link);
+}
+
+/// What peers connect to, if their keys are authorized.
+pub trait Door {
+    /// Waits for the next peer whose key is not authorized.
+    fn unauthorized(&self) -> impl Future<Output = Result<Unauthorized, EndpointEnded>> + Send;
+    /// From now on admits only these keys.
+    fn authorize(&self, keys: BTreeSet<PublicKey>);
+}
+
+impl Door for Endpoint {
+    async fn unauthorized(&self) -> Result<Unauthorized, EndpointEnded> {
+        self.unauthorized().await
+    }
+
+    fn authorize(&self, keys: BTreeSet<PublicKey>) {
+        self.authorize(keys);
+    }
+}
+
+impl Door for Relay {
+    async fn unauthorized(&self) -> Result<Unauthorized, EndpointEnded> {
+        self.unauthorized().await
+    }
+
+    fn authorize(&self, keys: BTreeSet<PublicKey>) {
+        self.authorize(keys);
+    }
+}
+
 /// Runs `job`. Meanwhile, follows changes of the file of authorized keys, and reports each peer whose key it
 /// lacks.
-pub async fn guarding<T>(endpoint: &Endpoint, naming: &Naming, console: &Console, job: impl Future<Output = T>) -> T {
-    guarding_by(endpoint, naming, console, async |path: &Path| keys::read_authorized(path), job).await
+pub async fn guarding<T>(door: &impl Door, naming: &Naming, console: &Console, job: impl Future<Output = T>) -> T {
+    guarding_by(door, naming, console, async |path: &Path| keys::read_authorized(path), job).await
 }
 
 /// The same for a verb whose file says more than keys: `read` takes that, and returns the keys.
 pub async fn guarding_by<T>(
-    endpoint: &Endpoint,
+    door: &impl Door,
     naming: &Naming,
     console: &Console,
     read: impl AsyncFnMut(&Path) -> anyhow::Result<BTreeSet<PublicKey>>,
@@ -148,16 +236,16 @@ pub async fn guarding_by<T>(
 ) -> T {
     tokio::select! {
         ended = job => ended,
-        never = tell_refused(endpoint, console) => never,
-        never = keep_list(endpoint, naming.authorized_keys.as_deref(), read, console) => never,
+        never = tell_refused(door, console) => never,
+        never = keep_list(door, naming.authorized_keys.as_deref(), read, console) => never,
     }
 }
 
 /// Reports each peer whose key is not authorized, once. The peer itself gets no answer, so its user will ask
 /// why.
-async fn tell_refused<T>(endpoint: &Endpoint, console: &Console) -> T {
+async fn tell_refused<T>(door: &impl Door, console: &Console) -> T {
     let mut told = BTreeSet::new();
-    while let Ok(refused) = endpoint.unauthorized().await {
+    while let Ok(refused) = door.unauthorized().await {
         if told.len() < MOST_REFUSED && told.insert(refused.key) {
             let (peer, key) = (refused.from.to_string(), refused.key.to_string());
             console.warn(&format!("refused {peer}: its key is not in --authorized-keys: {key}"));
@@ -171,7 +259,7 @@ async fn tell_refused<T>(endpoint: &Endpoint, console: &Console) -> T {
 /// send HELLOs. Peers with a removed key are disconnected. A file that is wrong or missing is reported and
 /// changes nothing.
 async fn keep_list<T>(
-    endpoint: &Endpoint,
+    door: &impl Door,
     file: Option<&Path>,
     mut read: impl AsyncFnMut(&Path) -> anyhow::Result<BTreeSet<PublicKey>>,
     console: &Console,
@@ -192,7 +280,7 @@ async fn keep_list<T>(
                 if !first {
                     console.say(&format!("`{}` was read again: {} keys", path.display(), keys.len()));
                 }
-                endpoint.authorize(keys);
+                door.authorize(keys);
             }
             Err(error) => console.warn(&format!("{error:#}; the keys read before stay authorized")),
         }
@@ -206,7 +294,11 @@ const LIST_CHECK: Duration = Duration::from_secs(1);
 /// Limit of reported keys, because anybody who knows our public key can send new ones.
 const MOST_REFUSED: usize = 100;
 
-fn link(host: Option<&str>, listening: SocketAddr, peer: Peer) -> Result<Link, Failure> {
+/// The link that leads to a socket. `host` is what the user wants to be named.
+///
+/// # Errors
+/// [`Exit::Usage`] if it cannot be parsed again, or this machine has no address to name.
+pub fn link(host: Option<&str>, listening: SocketAddr, peer: Peer) -> Result<Link, Failure> {
     if let Some(host) = host {
         // Parsing the link checks HOST and HOST:PORT, and refuses what could not be parsed again.
         let port =

@@ -16,6 +16,7 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::progress::Sample;
 use crate::report::{Console, Delay, Packets, Reordering, Rtt, Summary, Symbols};
 use crate::transfer::Outcome;
+use crate::via::Through;
 
 /// Close code of a finished job.
 pub const DONE: CloseCode = CloseCode::Done;
@@ -54,18 +55,48 @@ impl Role {
     }
 }
 
-/// Connects to the host of `link` with `credentials` (from [`crate::keys::to_open`]), and tries each of its
-/// addresses.
+/// Connects to the other end of a path with relays.
 ///
 /// # Errors
-/// [`Exit::Unreachable`] if the name has no address or nothing answers.
+/// [`Exit::Usage`] if choices of `config` have no use over relays, [`Exit::Unreachable`] if the relay or the
+/// other end does not answer.
+async fn connect_through(
+    through: &Through,
+    link: &Link,
+    credentials: &Credentials,
+    config: &Config,
+    console: &Console,
+) -> Result<(Endpoint, Connection), Failure> {
+    let endpoint = through.open(credentials.clone(), config)?;
+    let (host, port) = (&through.link().host, through.link().port);
+    let patience = config.handshake_timeout().as_secs();
+    let connected = naming_silence(endpoint.connect_via(link.peer.key()), || {
+        console.warn(&format!(
+            "no answer through the relay {host}:{port} yet: the relay, or the other side behind it, cannot be \
+             reached; trying for {patience} s"
+        ));
+    })
+    .await;
+    connected.map(|connection| (endpoint, connection)).map_err(|error| through.explain(error))
+}
+
+/// Connects to the host of `link` with `credentials` (from [`crate::keys::to_open`]), and tries each of its
+/// addresses. With `through`, connects through that relay, and the host of `link` has no use.
+///
+/// # Errors
+/// [`Exit::Unreachable`] if the name has no address or nothing answers; [`Exit::Usage`] if choices of
+/// `config` have no use over relays.
 pub async fn connect(
     link: &Link,
+    through: Option<&Through>,
     credentials: &Credentials,
     config: Config,
     console: &Console,
 ) -> Result<(Endpoint, Connection), Failure> {
-    connect_in_turn(&addresses(link)?, link, credentials, &config, console).await
+    match through {
+        Some(through) => connect_through(through, link, credentials, &config, console).await,
+        None => connect_in_turn(&addresses(link)?, link, credentials, &config, console).await,
+    }
 }
 
 /// The addresses of the host of `link`, at least one.
@@ -116,13 +147,13 @@ pub async fn connect_any(
     console: &Console,
 ) -> Result<(Endpoint, Connection), Failure> {
     if let [link] = links {
-        return connect(link, credentials, config.clone(), console).await;
+        return connect(link, None, credentials, config.clone(), console).await;
     }
     let mut attempts = JoinSet::new();
     for link in links {
         let (link, credentials) = (link.clone(), credentials.clone());
         let (config, console) = (config.clone(), console.clone());
-        attempts.spawn(async move { connect(&link, &credentials, config, &console).await });
+        attempts.spawn(async move { connect(&link, None, &credentials, config, &console).await });
     }
     let mut last = Failure::message(Exit::Unreachable, "no address to connect to");
     while let Some(ended) = attempts.join_next().await {

@@ -238,6 +238,7 @@ fn completions_and_manual_name_every_verb() {
         "forward",
         "serve",
         "pipe",
+        "relay",
         "bench",
         "probe",
         "lab link",

@@ -436,4 +436,53 @@ print(c.recv(100).decode(), os.environ['ADDRESS_A'], os.environ['ADDRESS_S'])";
     }
 }
 
+/// Real processes in the namespaces of three nodes: a file crosses a relay between two hops of 10 % loss.
+#[test]
+fn a_file_crosses_a_relay_between_two_lossy_hops_of_namespaces() {
+    if !has_lab() {
+        return;
+    }
+    let node = |name: &str, role: &str| format!("[[node]]\nname = \"{name}\"\nrole = \"{role}\"\n");
+    let link = |from: &str, to: &str| {
+        format!("[[link]]\nfrom = \"{from}\"\nto = \"{to}\"\nrate = \"50mbit\"\nrtt = \"10ms\"\nloss = \"10%\"\n")
+    };
+    let text = [node("a", "host"), node("r", "relay"), node("b", "host"), link("a", "r"), link("r", "b")].concat();
+    let file = scenario(&text);
+    let mut lab = Running::start(&["lab", "up", "--json", file.path.to_str().unwrap()]);
+    let nodes: Vec<_> = (0..3).map(|_| lab.line()).collect();
+    let on = |node: usize, arguments: &[&str]| {
+        let plain = tidewire(arguments);
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", nodes[node]["namespace"].as_str().unwrap()]);
+        command.arg(plain.get_program()).args(plain.get_args()).env("TIDEWIRE_CONFIG", "/dev/null");
+        command
+    };
+    let listen = |node: usize| format!("{}:7700", nodes[node]["address"].as_str().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let (source, into) = (folder.path().join("source"), folder.path().join("into"));
+    let mut content = vec![0; 5_000_000];
+    blake3::Hasher::new().finalize_xof().fill(&mut content);
+    fs::write(&source, &content).unwrap();
+    let receive = ["receive", "--json", "--once", "--relayed", "--listen", &listen(2), "--dir", into.to_str().unwrap()];
+    let mut receiver = Running::spawn(&mut on(2, &receive));
+    let hop = receiver.wait_for("hop_link")["link"].as_str().unwrap().to_owned();
+    let ends = receiver.wait_for("link")["link"].as_str().unwrap().to_owned();
+    let mut relay = Running::spawn(&mut on(1, &["relay", "--json", "--listen", &listen(1), "--to", &hop]));
+    let via = relay.wait_for("link")["link"].as_str().unwrap().to_owned();
+    let sent = on(0, &["send", source.to_str().unwrap(), "--via", &via, &ends]).output().unwrap();
+    assert_eq!(sent.status.code(), Some(0), "{}", String::from_utf8_lossy(&sent.stderr));
+    assert_eq!(receiver.end().0, Some(0));
+    assert!(fs::read(into.join("source")).unwrap() == content, "the bytes differ");
+    relay.interrupt();
+    let (code, lines) = relay.end();
+    let counts = lines.iter().rfind(|line| line["event"] == "relay").unwrap();
+    assert_eq!((code, &counts["suspects"]), (Some(130), &0.into()), "{counts}");
+    // A packet of ten is lost behind the relay, and one that brought something new makes at least one.
+    assert!(counts["sent"].as_u64() > counts["innovative"].as_u64(), "{counts}");
+    lab.interrupt();
+    let (_, lines) = lab.end();
+    let lost = |line: &serde_json::Value| line["forward"]["lost"].as_u64().is_some_and(|lost| lost > 0);
+    assert!(lines.iter().filter(|line| line["event"] == "lab_stats").all(lost), "{lines:?}");
+}
+
 const LINE: &str = include_str!("../../lab/src/line.toml");

@@ -82,6 +82,10 @@ pub enum CloseReason {
     UnknownCode(&'static str),
     /// The key sealed as many packets as it may.
     KeyExhausted,
+    /// A relay changed symbols on the way: who may have done it.
+    Polluted(String),
+    /// The connection ran over a hop to a relay or from one, which is over for this reason.
+    Hop(Box<CloseReason>),
 }
 
 impl fmt::Display for CloseReason {
@@ -100,6 +104,8 @@ impl fmt::Display for CloseReason {
             Self::KeyExhausted => {
                 f.write_str("the keys have sealed or refused as many packets as they may: connect again")
             }
+            Self::Polluted(suspects) => f.write_str(suspects),
+            Self::Hop(reason) => write!(f, "the hop to the relay is over: {reason}"),
         }
     }
 }

@@ -8,6 +8,7 @@ use tidewire_codec::Code;
 
 use crate::crypto::MAX_SEALED;
 use crate::lane::{INITIAL_CREDIT, MESSAGE_RING};
+use crate::path::BASE_DATAGRAM;
 use crate::profile::{Delivery, Layout, Mismatch, Profile};
 use crate::rate::RateControl;
 use crate::recode::Relaying;
@@ -91,6 +92,8 @@ pub(crate) struct JobsSettings {
 /// Settings of packets and of the keys that seal them.
 #[derive(Clone, Debug)]
 pub(crate) struct PacketsSettings {
+    /// Size of a datagram that needs no probe.
+    pub base: u16,
     pub max_datagram: u16,
     pub probe_size: bool,
     pub packets_per_key: u64,
@@ -128,7 +131,12 @@ impl Default for Config {
             relaying: None,
             repair: RepairSettings { max_overhead: None, latency: None, deliver: 0.99, max_span: DEFAULT_SPAN },
             jobs: JobsSettings { workers: 0, inline_products: INLINE_PRODUCTS },
-            packets: PacketsSettings { max_datagram: 1_472, probe_size: true, packets_per_key: PACKETS_PER_KEY },
+            packets: PacketsSettings {
+                base: BASE_DATAGRAM,
+                max_datagram: 1_472,
+                probe_size: true,
+                packets_per_key: PACKETS_PER_KEY,
+            },
             timing: TimingSettings {
                 idle_timeout: Duration::from_secs(60),
                 keep_alive: None,
@@ -348,6 +356,13 @@ impl Config {
     /// These settings, to be changed.
     pub fn to_builder(&self) -> ConfigBuilder {
         ConfigBuilder(self.clone())
+    }
+
+    /// The same settings with datagrams of at most `base` bytes until a longer one was probed.
+    #[must_use]
+    pub(crate) fn with_base(mut self, base: u16) -> Self {
+        self.packets.base = base.min(BASE_DATAGRAM);
+        self
     }
 
     /// The part of one of `shards` that share the limits of one endpoint.

@@ -14,7 +14,7 @@ use tidewire_proto::crypto::{AwsLc, Secret};
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint, EndpointConfig};
 use tidewire_proto::path::Ecn;
 use tidewire_proto::recode::{RelayStats, Relaying};
-use tidewire_proto::relay::{End, PEER, Relay, Suspects, end_to_end};
+use tidewire_proto::relay::{self, End, PEER, Relay, Suspects, end_to_end};
 use tidewire_proto::wire::Recoded;
 
 use crate::duplex::{DuplexConfig, DuplexLink};
@@ -28,10 +28,23 @@ const MOST_STEPS: u32 = 10_000;
 /// What a relay does to the rows that it passes on.
 pub type Tamper = Box<dyn FnMut(&mut Vec<u8>, &mut Vec<u8>)>;
 
+/// A datagram on the link of a hop.
 #[derive(Clone, Debug)]
-struct Parcel {
+pub struct Parcel {
     ecn: Option<Ecn>,
     bytes: Vec<u8>,
+}
+
+impl Parcel {
+    /// A value that depends on every bit of the datagram: its tag.
+    pub(crate) fn digest(&self) -> u64 {
+        self.bytes.last_chunk().map_or(0, |tag| u64::from_le_bytes(*tag))
+    }
+
+    /// The datagram, so that a network can change its bytes.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
 }
 
 /// One hop: the endpoint that connects, the endpoint that listens, and the link between them.
@@ -55,6 +68,7 @@ enum Node {
 /// An end, and the connection of its hop.
 struct Terminal {
     end: End,
+    session: Endpoint,
     hop: Option<ConnectionHandle>,
     closed: Option<CloseReason>,
     polluted: Option<Suspects>,
@@ -89,8 +103,27 @@ impl Chain {
     /// A path over these links. All hops recode by `relaying`; the datagrams of the end-to-end session are at
     /// most `datagram` bytes long. All randomness is derived from `seed` and the seeds of the links.
     pub fn new(links: &[DuplexConfig], relaying: Relaying, datagram: u16, seed: u64) -> Self {
-        let hop = Config::builder().relaying(Some(relaying)).build().expect("settings of a hop");
-        let session = end_to_end(&Config::default(), datagram).expect("settings of an end-to-end session");
+        let config = Config::builder().relaying(Some(relaying)).build().expect("settings of a hop");
+        Self::between(links, [&config; 3], datagram, seed)
+    }
+
+    /// The same between ends with these settings, over hops with open ends, which the caller has to serve
+    /// ([`crate::link::Link::open`]). Relays recode with their own settings, the default.
+    ///
+    /// # Panics
+    /// Panics if the settings have no use over relays ([`tidewire_proto::relay::relaying`]).
+    pub(crate) fn open(hops: usize, [near, far]: &[Config; 2], datagram: u16, seed: u64) -> Self {
+        let links = vec![DuplexConfig::default(); hops];
+        let mut chain = Self::between(&links, [near, &Config::default(), far], datagram, seed);
+        chain.hops.iter_mut().for_each(|hop| hop.link.open());
+        chain
+    }
+
+    /// A path over these links. `configs` are those of the near end, of the relays and of the far end.
+    fn between(links: &[DuplexConfig], configs: [&Config; 3], datagram: u16, seed: u64) -> Self {
+        let [near, relay, far] = configs.map(|config| relay::hop(config).expect("settings of a hop"));
+        let sessions =
+            [configs[0], configs[2]].map(|config| end_to_end(config, datagram).expect("settings of a session"));
         let endpoint = |connection: &Config, secret: u8, listen, number: usize| {
             let (credentials, provider) = (Secret::new([secret; 32]).into(), Arc::new(AwsLc));
             let mut bytes = [number as u8; 32];
@@ -98,13 +131,19 @@ impl Chain {
             Endpoint::new(EndpointConfig { credentials, listen, connection: connection.clone(), provider }, bytes)
         };
         let hops = links.iter().enumerate().map(|(number, link)| {
-            let ends =
-                [false, true].map(|listen| endpoint(&hop, number as u8, listen, 2 * number + usize::from(listen)));
+            let ends = [false, true].map(|listen| {
+                let config = match (listen, number) {
+                    (false, 0) => &near,
+                    (true, number) if number + 1 == links.len() => &far,
+                    _ => &relay,
+                };
+                endpoint(config, number as u8, listen, 2 * number + usize::from(listen))
+            });
             Hop { ends, link: DuplexLink::new(link) }
         });
         let terminal = |listen| {
-            let end = End::new(endpoint(&session, 200, listen, 200 + usize::from(listen)));
-            Terminal { end, hop: None, closed: None, polluted: None }
+            let session = endpoint(&sessions[usize::from(listen)], 200, listen, 200 + usize::from(listen));
+            Terminal { end: End::new(PEER), session, hop: None, closed: None, polluted: None }
         };
         let nodes = (1..links.len()).map(|next| Node::Honest(Relay::new(address(next), None)));
         Self {
@@ -131,6 +170,11 @@ impl Chain {
     pub fn link_stats(&self, hop: usize) -> [crate::link::LinkStats; 2] {
         let link = &self.hops[hop].link;
         [*link.forward.stats(), *link.back.stats()]
+    }
+
+    /// The link of a hop.
+    pub(crate) fn link_mut(&mut self, hop: usize) -> &mut DuplexLink<Parcel> {
+        &mut self.hops[hop].link
     }
 
     /// Counts of the relayed lane at the connecting and the listening end of a hop.
@@ -172,7 +216,7 @@ impl Chain {
         let hop = self.hops[0].ends[0].connect(self.now, address(0)).expect("both ends have a secret");
         let near = &mut self.terminals[0];
         near.hop = Some(hop);
-        near.end.endpoint_mut().connect(self.now, PEER).expect("both ends have a secret");
+        near.session.connect(self.now, PEER).expect("both ends have a secret");
     }
 
     /// Runs until `until`, or until nothing is left to happen, or `done` returns true before a step. Returns
@@ -195,14 +239,15 @@ impl Chain {
         }
     }
 
-    fn next_moment(&mut self, application: &dyn Application) -> Option<Time> {
+    /// When something happens next; `None` if nothing will.
+    pub(crate) fn next_moment(&mut self, application: &dyn Application) -> Option<Time> {
         let mut next = [Side::Near, Side::Far].map(|side| application.poll_timeout(side)).into_iter().flatten().min();
         let mut add = |at: Option<Time>| next = next.into_iter().chain(at).min();
         for hop in &mut self.hops {
             add(hop.link.poll_timeout());
             hop.ends.iter_mut().for_each(|end| add(end.poll_timeout().map(|(at, _)| at)));
         }
-        self.terminals.iter_mut().for_each(|terminal| add(terminal.end.poll_timeout()));
+        self.terminals.iter_mut().for_each(|terminal| add(terminal.end.poll_timeout(&mut terminal.session)));
         next
     }
 
@@ -223,13 +268,13 @@ impl Chain {
                 endpoint.handle_timeout(self.now);
             }
         }
-        self.terminals.iter_mut().for_each(|terminal| terminal.end.endpoint_mut().handle_timeout(self.now));
+        self.terminals.iter_mut().for_each(|terminal| terminal.session.handle_timeout(self.now));
     }
 
     /// Lets every node act until nothing changes at this time.
     fn settle<A: Application>(&mut self, application: &mut A) {
         for side in [Side::Near, Side::Far] {
-            application.run(self.now, side, self.terminals[side as usize].end.endpoint_mut(), None);
+            application.run(self.now, side, &mut self.terminals[side as usize].session, None);
         }
         loop {
             for (node, index) in self.nodes.iter_mut().zip(0..) {
@@ -275,11 +320,11 @@ impl Terminal {
             }
         }
         if let Some(connection) = self.hop.and_then(|handle| hop.connection_mut(handle)) {
-            self.end.drive(now, connection);
+            self.end.drive(now, connection, &mut self.session);
         }
         self.polluted = self.polluted.take().or_else(|| self.end.poll_polluted());
-        while let Some(event) = self.end.endpoint_mut().poll_event() {
-            application.run(now, side, self.end.endpoint_mut(), Some(event));
+        while let Some(event) = self.session.poll_event() {
+            application.run(now, side, &mut self.session, Some(event));
             busy = true;
         }
         busy

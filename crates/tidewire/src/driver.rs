@@ -11,40 +11,31 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tidewire_proto::Time;
-use tidewire_proto::connection::{Received, Transmit, WakeReason};
+use tidewire_proto::connection::{CloseReason, Received, WakeReason};
 
-use crate::arrival::Arrivals;
 use crate::clock::Timer;
 use crate::mail::Mail;
+use crate::port::Port;
 use crate::shared::{Shared, State};
-use crate::socket::{Inbox, Socket};
+use crate::socket::Socket;
 use crate::workers::Workers;
 
 /// Rounds of receiving and sending before other tasks get a turn.
-const ROUNDS: usize = 4;
+pub(crate) const ROUNDS: usize = 4;
 /// Maximum number of batches sent in a round. A batch is at most 0.5 ms of the pacing rate.
-const BATCHES: usize = 32;
+pub(crate) const BATCHES: usize = 32;
 /// Timers never wake the driver more often than this: a hundredth of the time that the pacer lets a late
 /// driver catch up.
-const LEAST_SLEEP: Duration = Duration::from_micros(20);
-/// Pause after the socket refused to receive, for example because the kernel has no memory.
-const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
+pub(crate) const LEAST_SLEEP: Duration = Duration::from_micros(20);
 
 /// The driver of one socket; see the module.
 pub(crate) struct Driver {
     shared: Arc<Shared>,
-    socket: Socket,
+    port: Port,
     timer: Timer,
-    inbox: Inbox,
-    arrivals: Arrivals,
     /// Set if there are other shards.
     mail: Option<Mail>,
     workers: Workers,
-    receive_from: Time,
-    /// A batch that waits for room in the socket, and its bytes.
-    pending: Option<Transmit>,
-    out: Vec<u8>,
-    largest: usize,
     wake: Vec<Waker>,
 }
 
@@ -71,23 +62,9 @@ impl Driver {
         largest: u16,
         workers: u16,
     ) -> io::Result<Self> {
-        let largest = usize::from(largest);
-        let out = vec![0; largest * socket.max_segments(largest)];
-        let arrivals = Arrivals::new(&shared.clock);
-        Ok(Self {
-            workers: Workers::start(workers, &shared)?,
-            shared,
-            socket,
-            timer,
-            inbox: Inbox::new(),
-            arrivals,
-            mail,
-            receive_from: Time::ZERO,
-            pending: None,
-            out,
-            largest,
-            wake: Vec::new(),
-        })
+        let workers = Workers::start(workers, &shared)?;
+        let port = Port::new(socket, &shared.clock, largest);
+        Ok(Self { shared, port, timer, mail, workers, wake: Vec::new() })
     }
 
     pub fn shared(&self) -> &Arc<Shared> {
@@ -123,51 +100,33 @@ impl Driver {
     /// more.
     fn receive(&mut self, cx: &mut Context<'_>) -> bool {
         let mail = self.mail.as_mut().is_some_and(|mail| mail.take(cx, &self.shared));
-        self.receive_from_socket(cx) || mail
-    }
-
-    fn receive_from_socket(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.shared.clock.now() < self.receive_from {
-            return false;
-        }
-        let Poll::Ready(received) = self.socket.poll_receive(cx, &mut self.inbox) else { return false };
-        let now = self.arrivals.begin(&self.shared.clock);
-        if received.is_err() {
-            self.receive_from = now + RECEIVE_PAUSE;
-            return false;
-        }
-        for train in self.inbox.trains() {
-            let at = self.arrivals.at(train.stamp);
-            let mut state = self.shared.lock();
+        let (shared, sorter) = (&self.shared, &self.mail);
+        let received = self.port.receive(cx, &shared.clock, |at, train| {
+            let mut state = shared.lock();
             for datagram in train.datagrams {
                 let received = Received { at, from: train.from, to: train.to, ecn: train.ecn, datagram };
-                match &self.mail {
+                match sorter {
                     None => state.endpoint.handle_datagram(received),
                     Some(mail) => mail.sort(&mut state, received),
                 }
             }
-        }
-        true
+        });
+        received || mail
     }
 
     /// Handles timers and sends everything that is due, then settles.
     fn send(&mut self, cx: &mut Context<'_>) -> Round {
         for batch in 0..BATCHES {
-            if let Some(transmit) = &self.pending {
-                let Poll::Ready(sent) = self.socket.poll_send(cx, transmit, &self.out[..transmit.len]) else {
-                    return self.wait_for_room(cx);
-                };
-                if let Err(failure) = sent {
-                    let now = self.shared.clock.now();
-                    self.shared.lock().endpoint.handle_send_failure(now, transmit, failure);
-                }
-                self.pending = None;
+            let Poll::Ready(refused) = self.port.flush(cx) else { return self.wait_for_room(cx) };
+            if let Some((transmit, failure)) = refused {
+                let now = self.shared.clock.now();
+                self.shared.lock().endpoint.handle_send_failure(now, &transmit, failure);
             }
             let shared = Arc::clone(&self.shared);
             let mut state = shared.lock();
             let now = shared.clock.now();
             if let Some(socket) = state.next_socket.take() {
-                self.socket = socket;
+                self.port.replace(socket);
                 state.endpoint.handle_address_change(now);
                 // The new socket is read in the next round.
                 return Round::More;
@@ -178,9 +137,7 @@ impl Driver {
             }
             // Received datagrams, and symbols closed by the last batch, may have made jobs.
             self.workers.feed(|| state.endpoint.poll_job());
-            let segments = self.socket.max_segments(self.largest);
-            self.pending = state.endpoint.poll_transmit(now, segments, &mut self.out);
-            if self.pending.is_none() {
+            if !self.port.fill(now, &mut state.endpoint) {
                 return self.settle(&mut state, now, cx);
             }
         }
@@ -202,7 +159,8 @@ impl Driver {
         let timeout = state.endpoint.poll_timeout();
         let due = timeout.map_or(Time::NEVER, |(at, _)| at);
         state.sleep(cx.waker(), due);
-        let due = if self.receive_from > now { due.min(self.receive_from) } else { due };
+        let receive_from = self.port.receive_from();
+        let due = if receive_from > now { due.min(receive_from) } else { due };
         let is_exact = timeout.is_some_and(|(at, reason)| at == due && reason == WakeReason::Train);
         Round::Until { at: due.max(now + LEAST_SLEEP), is_exact }
     }
@@ -221,7 +179,7 @@ impl Driver {
 impl Drop for Driver {
     /// Also runs when the runtime ends or something panicked, so that no task waits for ever.
     fn drop(&mut self) {
-        let wake = self.shared.lock().stop();
+        let wake = self.shared.lock().stop(&CloseReason::Local);
         self.shared.changed.notify_waiters();
         wake.into_iter().for_each(Waker::wake);
     }

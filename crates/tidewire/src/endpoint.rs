@@ -18,19 +18,22 @@ use tidewire_proto::connection::CloseReason;
 use tidewire_proto::crypto::{AwsLc, PublicKey};
 use tidewire_proto::endpoint::{EndpointConfig, EndpointStats, Shard};
 use tidewire_proto::handshake::{Credentials, PeerKeyError, Unauthorized};
+use tidewire_proto::recode::RelayStats;
 
 use crate::clock::{Clock, Timer};
 use crate::connection::{Connection, EndpointEnded};
 use crate::driver::Driver;
 use crate::log::Log;
 use crate::mail::Mail;
+use crate::relay::end::Hops;
+use crate::relay::{self, Hop};
 use crate::shared::{Shared, State};
 use crate::socket::Socket;
 use crate::sync::Notify;
 
 /// Maximum time that [`Endpoint::close`] waits. Closing takes three probe timeouts: 3 s if no round trip was
 /// measured.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Maximum number of shards. Chosen: more cores than any present machine can spare for sockets.
 const MAX_SHARDS: usize = 256;
@@ -42,6 +45,8 @@ const MAX_SHARDS: usize = 256;
 pub struct Endpoint {
     /// At least one.
     pub(crate) shards: Box<[Arc<Shared>]>,
+    /// The hops of an end of a path with relays.
+    hops: Option<Arc<Hops>>,
     /// Shared by all shards.
     changed: Arc<Notify>,
     /// The shard that is asked first.
@@ -110,7 +115,56 @@ impl Endpoint {
         for driver in drivers {
             tokio::spawn(driver.run());
         }
-        Ok(Self { shards, changed, turn: AtomicUsize::new(0) })
+        Ok(Self { shards, hops: None, changed, turn: AtomicUsize::new(0) })
+    }
+
+    /// An end of a path with relays that connects: opens a hop to the relay, over which
+    /// [`Self::connect_via`] connects to the other end. `credentials` are those of the ends, and must not be
+    /// those of the hop. [`Config::relaying`] says how the hop recodes, and the rate control of `config`
+    /// applies to the hop. Code and redundancy of `config` have no use: each hop repairs its own losses.
+    ///
+    /// # Errors
+    /// Errors of the socket and of the system's random source; [`io::ErrorKind::InvalidInput`] if choices of
+    /// the configuration or the credentials do not fit.
+    ///
+    /// # Panics
+    /// The same as [`Self::bind`].
+    pub fn via(hop: Hop, credentials: impl Into<Credentials>, config: &Config) -> io::Result<Self> {
+        let changed = Arc::<Notify>::default();
+        Ok(Self::relayed(relay::end::connect(hop, credentials.into(), config, &changed)?, changed))
+    }
+
+    /// An end of a path with relays that listens: relays that know `hop` open hops to `address`, and other
+    /// ends that know `credentials` connect over them. At most 64 hops are open at once. See [`Self::via`].
+    ///
+    /// # Errors
+    /// The same as [`Self::via`].
+    ///
+    /// # Panics
+    /// The same as [`Self::bind`].
+    pub fn behind(
+        address: SocketAddr,
+        hop: impl Into<Credentials>,
+        credentials: impl Into<Credentials>,
+        config: &Config,
+    ) -> io::Result<Self> {
+        let changed = Arc::<Notify>::default();
+        Ok(Self::relayed(relay::end::listen(address, hop.into(), credentials.into(), config, &changed)?, changed))
+    }
+
+    fn relayed((hops, first): (Arc<Hops>, Arc<Shared>), changed: Arc<Notify>) -> Self {
+        Self { shards: [first].into(), hops: Some(hops), changed, turn: AtomicUsize::new(0) }
+    }
+
+    /// All shards, and the sessions over accepted hops.
+    fn all(&self) -> Vec<Arc<Shared>> {
+        let over_hops = self.hops.iter().flat_map(|hops| hops.accepted());
+        self.shards.iter().cloned().chain(over_hops).collect()
+    }
+
+    /// Counts of the relayed lanes of the hops, if this is an end of a path with relays.
+    pub fn relay_stats(&self) -> Option<RelayStats> {
+        self.hops.as_ref().map(|hops| hops.counts())
     }
 
     /// The address of the socket. If the requested port was 0, it has the port that the system chose.
@@ -125,8 +179,12 @@ impl Endpoint {
     ///
     /// # Errors
     /// Errors of the socket; [`io::ErrorKind::InvalidInput`] if the address family differs, because the peers
-    /// cannot be reached from the other family.
+    /// cannot be reached from the other family; [`io::ErrorKind::Unsupported`] for [`Self::via`] and
+    /// [`Self::behind`].
     pub fn rebind(&self, address: SocketAddr) -> io::Result<()> {
+        if self.hops.is_some() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "an end of a path with relays has a fixed socket"));
+        }
         let sockets = Socket::bind_group(address, self.shards.len())?;
         let (local, before) = (sockets[0].local_addr()?, self.local_addr());
         if local.is_ipv4() != before.is_ipv4() {
@@ -159,8 +217,26 @@ impl Endpoint {
         self.begin(remote, Some(peer)).await
     }
 
+    /// Connects to the other end of a path with relays; `peer` is its public key, if the credentials of this
+    /// endpoint are a key pair. The connection names the relay as its remote address.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub async fn connect_via(&self, peer: Option<&PublicKey>) -> Result<Connection, ConnectError> {
+        let (Some(hops), Some(relay)) = (&self.hops, self.hops.as_ref().and_then(|hops| hops.relay())) else {
+            return Err(ConnectError::Endpoint(self.shards[0].lock().ended.unwrap_or(EndpointEnded::DriverStopped)));
+        };
+        self.start(relay, peer).await.map_err(|error| match error {
+            ConnectError::NoAnswer if !hops.is_connected() => ConnectError::Lost(hop_silent()),
+            error => error,
+        })
+    }
+
     async fn begin(&self, remote: SocketAddr, peer: Option<&PublicKey>) -> Result<Connection, ConnectError> {
-        let remote = self.reachable(remote)?;
+        self.start(self.reachable(remote)?, peer).await
+    }
+
+    async fn start(&self, remote: SocketAddr, peer: Option<&PublicKey>) -> Result<Connection, ConnectError> {
         let shared = &self.shards[self.turn.fetch_add(1, Ordering::Relaxed) % self.shards.len()];
         let connection = {
             let mut state = shared.lock();
@@ -215,7 +291,8 @@ impl Endpoint {
     /// closed. Has no effect if the credentials are a secret.
     pub fn authorize(&self, keys: BTreeSet<PublicKey>) {
         let keys = Arc::new(keys);
-        for shared in &self.shards {
+        self.hops.iter().for_each(|hops| hops.authorize(&keys));
+        for shared in &self.all() {
             shared.lock().endpoint.authorize(shared.clock.now(), Arc::clone(&keys));
             shared.wake_driver();
         }
@@ -224,7 +301,7 @@ impl Endpoint {
     /// Counts of datagrams that reached no connection, by reason, over all shards.
     pub fn stats(&self) -> EndpointStats {
         let mut sum = EndpointStats::default();
-        for shared in &self.shards {
+        for shared in &self.all() {
             let state = shared.lock();
             sum += state.endpoint.stats();
             (sum.passed_on, sum.overrun) = (sum.passed_on + state.passed_on, sum.overrun + state.overrun);
@@ -234,7 +311,8 @@ impl Endpoint {
 
     /// Closes all connections, accepts no more, and waits until the peers were told, at most 5 s.
     pub async fn close(&self) {
-        for shared in &self.shards {
+        let shards = self.all();
+        for shared in &shards {
             let mut state = shared.lock();
             let now = shared.clock.now();
             state.shut(now);
@@ -244,7 +322,8 @@ impl Endpoint {
         }
         self.changed.notify_waiters();
         let over = |state: &State| state.stopped || state.endpoint.connections().next().is_none();
-        let ended = self.wait_for(|| self.shards.iter().all(|shared| over(&shared.lock())).then_some(()));
+        let hops_over = || self.hops.as_ref().is_none_or(|hops| hops.is_over());
+        let ended = self.wait_for(|| (shards.iter().all(|shared| over(&shared.lock())) && hops_over()).then_some(()));
         // Peers of the connections that have not ended by then were told as well.
         let _ = tokio::time::timeout(CLOSE_PATIENCE, ended).await;
     }
@@ -252,8 +331,9 @@ impl Endpoint {
     /// Waits for the next value that `take` finds in a shard. The shards take turns in being asked first.
     async fn next<R>(&self, mut take: impl FnMut(&mut State) -> Option<R>) -> Result<(Arc<Shared>, R), EndpointEnded> {
         self.wait_for(|| {
-            let first = self.turn.fetch_add(1, Ordering::Relaxed) % self.shards.len();
-            let (before, from) = self.shards.split_at(first);
+            let shards = self.all();
+            let first = self.turn.fetch_add(1, Ordering::Relaxed) % shards.len();
+            let (before, from) = shards.split_at(first);
             let mut all_ended = Some(EndpointEnded::Closed);
             for shared in from.iter().chain(before) {
                 let mut state = shared.lock();
@@ -281,7 +361,7 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        for shared in &self.shards {
+        for shared in &self.all() {
             let mut state = shared.lock();
             state.shut(shared.clock.now());
             state.abandoned = true;
@@ -295,6 +375,11 @@ impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint").field("local", &self.local_addr()).finish_non_exhaustive()
     }
+}
+
+/// A relay that does not answer.
+fn hop_silent() -> CloseReason {
+    CloseReason::Hop(Box::new(CloseReason::NoAnswer))
 }
 
 /// Why a connection cannot be made.

@@ -92,6 +92,8 @@ mod endpoint;
 pub mod link;
 mod log;
 mod mail;
+mod port;
+mod relay;
 mod shared;
 mod socket;
 mod stream;
@@ -105,6 +107,7 @@ use std::io;
 pub use connection::{Connection, ConnectionLost, EndpointEnded};
 pub use endpoint::{ConnectError, Endpoint};
 pub use log::Log;
+pub use relay::{Hop, Relay, RelayCounts};
 pub use stream::{ReadHalf, Stream, StreamError, WriteHalf};
 pub use tidewire_codec::{Code, SourceId};
 pub use tidewire_proto::config::{Config, ConfigBuilder, ConfigError};
@@ -116,8 +119,10 @@ pub use tidewire_proto::endpoint::EndpointStats;
 pub use tidewire_proto::handshake::{Credentials, KeyCredentials, PeerKeyError, ResponderStats, Unauthorized};
 pub use tidewire_proto::profile::{BadProfile, Delivery, Layout, Mismatch, Profile};
 pub use tidewire_proto::rate::{self, RateControl};
+pub use tidewire_proto::recode::{RelayStats, Relaying};
 pub use tidewire_proto::redundancy::plan::{Nearest, Plan, Target};
 pub use tidewire_proto::redundancy::{self, Redundancy};
+pub use tidewire_proto::relay::Report;
 pub use tidewire_proto::stats::{
     ByteStats, DelayHistogram, LossRuns, LossStats, MessageStats, PacketStats, RttStats, Stats, SymbolStats,
 };

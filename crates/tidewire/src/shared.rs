@@ -27,7 +27,7 @@ use crate::sync::{Mutex, MutexGuard, Notify};
 const MAX_WAITING: usize = 4_096;
 
 /// Maximum number of refused peers that wait to be reported.
-const MAX_UNAUTHORIZED: usize = 16;
+pub(crate) const MAX_UNAUTHORIZED: usize = 16;
 
 /// The shared state of one shard; see the module.
 pub(crate) struct Shared {
@@ -417,18 +417,22 @@ impl State {
         }
     }
 
-    /// Called when nothing will happen any more. Returns all waiting tasks, so that they learn it.
-    pub fn stop(&mut self) -> Vec<Waker> {
+    /// Called when nothing will happen any more, for this reason. Returns all waiting tasks, so that they
+    /// learn it.
+    pub fn stop(&mut self, reason: &CloseReason) -> Vec<Waker> {
         self.stopped = true;
         self.ended.get_or_insert(EndpointEnded::DriverStopped);
         self.waiting.clear();
-        let mut wake = Vec::new();
+        self.lose(reason);
+        self.slots.values_mut().flat_map(Slot::wakers).collect()
+    }
+
+    /// Names the reason why all connections will end, before they do.
+    pub fn lose(&mut self, reason: &CloseReason) {
         for slot in self.slots.values_mut() {
-            slot.closed.get_or_insert(CloseReason::Local);
-            wake.extend(slot.wakers());
+            slot.closed.get_or_insert_with(|| reason.clone());
             slot.changed.notify_waiters();
         }
-        wake
     }
 }
 

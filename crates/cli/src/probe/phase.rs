@@ -80,7 +80,7 @@ pub async fn measure(load: Pressure, probe: &Probe<'_>) -> Result<(Phase, Summar
         config = config.redundancy(Redundancy::ARQ);
     }
     let config = config.build().or_exit(Exit::Usage)?;
-    let connecting = session::connect(probe.link, probe.credentials, config, probe.console);
+    let connecting = session::connect(probe.link, None, probe.credentials, config, probe.console);
     let (endpoint, connection) = unless_interrupted(connecting).await?;
     let mut seen = Seen::default();
     let plan = load.plan(length);

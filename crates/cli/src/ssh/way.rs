@@ -13,6 +13,7 @@ use super::host::Host;
 use crate::exit::{Exit, Failure};
 use crate::report::Console;
 use crate::session;
+use crate::via::Through;
 
 /// The way to the far side.
 #[derive(Debug)]
@@ -20,6 +21,7 @@ pub struct Way {
     first: Link,
     others: Vec<Link>,
     started: Option<Started>,
+    through: Option<Through>,
 }
 
 /// A far end that ssh started.
@@ -32,7 +34,7 @@ struct Started {
 
 impl From<Link> for Way {
     fn from(link: Link) -> Self {
-        Self { first: link, others: Vec::new(), started: None }
+        Self { first: link, others: Vec::new(), started: None, through: None }
     }
 }
 
@@ -40,7 +42,12 @@ impl Way {
     /// The way to a far end that ends after `silence` without a packet. It is reached by `first`, or by one
     /// of `others`.
     pub(super) fn started((first, others): (Link, Vec<Link>), host: Host, silence: Duration) -> Self {
-        Self { first, others, started: Some(Started { host, silence }) }
+        Self { first, others, started: Some(Started { host, silence }), through: None }
+    }
+
+    /// The same way, through a relay.
+    pub fn through(self, through: Option<Through>) -> Self {
+        Self { through, ..self }
     }
 
     /// A link to the far side. The others differ only in their host.
@@ -63,6 +70,9 @@ impl Way {
         config: &Config,
         console: &Console,
     ) -> Result<(Endpoint, Connection), Failure> {
+        if self.through.is_some() {
+            return session::connect(&self.first, self.through.as_ref(), credentials, config.clone(), console).await;
+        }
         let links: Vec<_> = [&self.first].into_iter().chain(&self.others).cloned().collect();
         session::connect_any(&links, credentials, config, console).await.map_err(|failure| self.explain(failure))
     }

@@ -19,6 +19,7 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::live::{Attempts, Live};
 use crate::report::Console;
 use crate::session;
+use crate::via::Through;
 
 /// Time for the answer to the greeting, beyond its round trip and repair.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
@@ -29,6 +30,7 @@ const RESOLVER_PATIENCE: Duration = Duration::from_secs(2);
 /// The end with the link.
 pub struct Dialer {
     link: Link,
+    through: Option<Through>,
     credentials: Credentials,
     config: Config,
     hub: Arc<Hub>,
@@ -38,9 +40,9 @@ pub struct Dialer {
     latest: watch::Sender<Option<Arc<Live>>>,
 }
 
-/// The way to the far side.
+/// The way of our datagrams.
 struct Way {
-    /// Its addresses, as far as known.
+    /// Addresses of the far side, or of the relay before it, as far as known.
     addresses: Vec<SocketAddr>,
     routes: Routes,
 }
@@ -49,9 +51,11 @@ struct Way {
 pub struct Far {
     /// The link.
     pub link: Link,
+    /// The relay on the way to it, if there is one.
+    pub through: Option<Through>,
     /// The credentials for it.
     pub credentials: Credentials,
-    /// Its addresses when the tunnel began.
+    /// Where our datagrams go: its addresses, or those of the relay, when the tunnel began.
     pub addresses: Vec<SocketAddr>,
 }
 
@@ -65,10 +69,10 @@ impl Far {
 impl Dialer {
     /// An end that will connect to `far`. The only peer of `hub` is the listener.
     pub fn new(far: Far, config: Config, hub: &Arc<Hub>, routes: Routes, console: &Console) -> Self {
-        let Far { link, credentials, addresses } = far;
+        let Far { link, through, credentials, addresses } = far;
         let (hub, console) = (Arc::clone(hub), console.clone());
         let way = Mutex::new(Way { addresses, routes });
-        Self { link, credentials, config, hub, way, console, latest: watch::Sender::new(None) }
+        Self { link, through, credentials, config, hub, way, console, latest: watch::Sender::new(None) }
     }
 
     /// Carries packets while it is polled. The first attempt to connect must succeed.
@@ -100,7 +104,10 @@ impl Dialer {
     async fn connect(&self) -> Result<(Arc<Live>, u16), Failure> {
         let addresses = self.find().await?;
         let Self { link, credentials, config, console, .. } = self;
-        let (endpoint, connection) = session::connect_in_turn(&addresses, link, credentials, config, console).await?;
+        let (endpoint, connection) = match &self.through {
+            Some(through) => session::connect(link, Some(through), credentials, config.clone(), console).await?,
+            None => session::connect_in_turn(&addresses, link, credentials, config, console).await?,
+        };
         let mtu = self.greet(&connection).await?;
         let most = mtu.min(self.hub.mtu());
         self.console.say(&format!("connected to {}; packets of at most {most} bytes", connection.remote()));
@@ -109,10 +116,11 @@ impl Dialer {
         Ok((live, mtu))
     }
 
-    /// The far side's addresses. Those known before count if its name is not resolved in time.
+    /// The addresses of the far side, or of the relay before it. Those known before count if the name is not
+    /// resolved in time.
     async fn find(&self) -> Result<Vec<SocketAddr>, Failure> {
         let (tell, told) = oneshot::channel();
-        let link = self.link.clone();
+        let link = self.through.as_ref().map_or(&self.link, Through::link).clone();
         // A thread of its own: the runtime would wait for one of its own before the program ends.
         std::thread::spawn(move || tell.send(link.resolve().unwrap_or_default()));
         let found = timeout(RESOLVER_PATIENCE, told).await.ok().and_then(Result::ok).unwrap_or_default();

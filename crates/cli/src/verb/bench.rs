@@ -18,6 +18,7 @@ use crate::listen::{self, Listen, Naming};
 use crate::options::{Coding, Output};
 use crate::report::{self, Console, Summary, rate};
 use crate::session::{self, CLOSE_WAIT, CUT_OFF, DONE, unless_interrupted};
+use crate::via::Via;
 
 /// The event of `--require`.
 #[derive(Serialize)]
@@ -51,6 +52,8 @@ pub struct Args {
     listen: Listen,
     #[command(flatten)]
     naming: Naming,
+    #[command(flatten)]
+    via: Via,
     #[command(flatten)]
     load: Offered,
     /// Exit with code 8 unless these bounds hold. Figures: goodput, loss, overhead, and of the delay of
@@ -176,7 +179,9 @@ async fn measure(args: &Args, console: &Console) -> Result<(), Failure> {
         clock: clock_name(),
     };
     plan.check().map_err(|wrong| Failure::message(Exit::Usage, wrong))?;
-    let (endpoint, connection) = unless_interrupted(session::connect(&link, &credentials, config, console)).await?;
+    let through = args.via.through(&link, args.naming.key.as_deref(), console)?;
+    let connecting = session::connect(&link, through.as_ref(), &credentials, config, console);
+    let (endpoint, connection) = unless_interrupted(connecting).await?;
     console.event(&report::Event::Connected { peer: connection.remote().to_string() });
     let _explained = Watch::begin(connection.clone(), console.clone());
     let measured = unless_interrupted(client::run(&connection, &plan, console)).await;

@@ -13,6 +13,7 @@ use crate::options::{Coding, Output};
 use crate::report::Console;
 use crate::session::{self, unless_hung_up};
 use crate::ssh::{self, Host, Job, Ssh, Way};
+use crate::via::Via;
 
 /// Arguments of `forward`.
 #[derive(Debug, clap::Args)]
@@ -42,6 +43,8 @@ pub struct Args {
     ssh: Ssh,
     #[command(flatten)]
     own: Own,
+    #[command(flatten)]
+    via: Via,
     #[command(flatten)]
     coding: Coding,
     #[command(flatten)]
@@ -108,12 +111,18 @@ impl Args {
 /// answers, [`Exit::Authentication`] if a target or port is not allowed; [`Exit::Sigint`] after Ctrl-C.
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let goal = args.goal()?;
+    if goal.link().is_none() {
+        args.via.refuse_with_ssh()?;
+    }
     let config = args.coding.config(goal.link()).or_exit(Exit::Usage)?;
     let ports = Ports { local: args.local.clone(), socks: args.socks.clone(), remote: args.remote.clone() };
     // A port that is in use is found before a far end is started.
     let bound = ports.bind()?;
     let way = match goal {
-        Goal::Link(link) => (*link).into(),
+        Goal::Link(link) => {
+            let through = args.via.through(&link, args.own.key.as_deref(), &console)?;
+            Way::from(*link).through(through)
+        }
         Goal::Host(host) => unless_hung_up(args.start(&host, &console)).await?,
     };
     let credentials = keys::to_open(way.link(), args.own.key.as_deref(), &console)?;

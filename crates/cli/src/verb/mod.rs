@@ -13,6 +13,7 @@ mod papers;
 mod pipe;
 mod probe;
 mod receive;
+mod relay;
 mod send;
 mod serve;
 mod sim;
@@ -61,6 +62,8 @@ pub enum Command {
     Bench(Box<bench::Args>),
     /// Measure a path, predict the delay with coding, and tell whether plain TCP is good enough
     Probe(probe::Args),
+    /// Recode between two ends that a relay connects: forward to one configured host, and read nothing
+    Relay(Box<relay::Args>),
     /// Make a new secret or key pair
     Keygen(keygen::Args),
     /// Emulate a lossy link, and measure over it
@@ -117,6 +120,7 @@ pub fn main() -> ExitCode {
         Command::Pipe(args) => with(args.output.console().beside_data(), |console| block_on(pipe::run(args, console))),
         Command::Bench(args) => with(args.output.console(), |console| block_on(bench::run(*args, console))),
         Command::Probe(args) => with(args.output.console(), |console| block_on(probe::run(args, console))),
+        Command::Relay(args) => with(args.output.console(), |console| block_on(relay::run(*args, console))),
         Command::Keygen(args) => with(Console::new(false, false), |console| keygen::run(&args, &console)),
         Command::Lab(command) => lab::run(command),
         Command::Config(command) => with(Console::new(false, false), |_| config::run(&command)),

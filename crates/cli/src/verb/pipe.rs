@@ -16,19 +16,22 @@ use crate::options::{Coding, Output};
 use crate::pipe::{self, PipeEnd};
 use crate::report::{Console, Event};
 use crate::session::{self, Role, unless_interrupted};
+use crate::via::Via;
 
 /// Arguments of `pipe`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Link that `tidewire pipe --listen` printed (tidewire://...), or @FILE with the link. The default is
     /// TIDEWIRE_LINK
-    #[arg(value_name = "LINK", conflicts_with_all = ["listen", "host", "authorized_keys"])]
+    #[arg(value_name = "LINK", conflicts_with_all = ["listen", "host", "authorized_keys", "relayed"])]
     link: Option<String>,
     /// Wait for the other side on this address and UDP port, and print the link on stderr
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     #[command(flatten)]
     naming: Naming,
+    #[command(flatten)]
+    via: Via,
     #[command(flatten)]
     coding: Coding,
     #[command(flatten)]
@@ -60,7 +63,8 @@ async fn connect(args: &Args, console: &Console) -> Result<(Endpoint, Connection
         let config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
         let config = config.to_builder().keep_alive(Some(KEEP_ALIVE)).build().or_exit(Exit::Other)?;
         let credentials = keys::to_open(&link, args.naming.key.as_deref(), console)?;
-        let (endpoint, connection) = session::connect(&link, &credentials, config, console).await?;
+        let through = args.via.through(&link, args.naming.key.as_deref(), console)?;
+        let (endpoint, connection) = session::connect(&link, through.as_ref(), &credentials, config, console).await?;
         return Ok((endpoint, connection, PipeEnd::Connects));
     };
     let config = args.coding.config(None).or_exit(Exit::Usage)?;

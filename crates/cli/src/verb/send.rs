@@ -19,6 +19,7 @@ use crate::report::{Console, Event};
 use crate::session::{self, CUT_OFF, DONE, Role, unless_interrupted};
 use crate::ssh::{self, Host, Job, Ssh, Way, quote_path};
 use crate::transfer::{self, Found, Outcome, TransferError, scan};
+use crate::via::Via;
 
 /// How long to try to connect again after the connection is lost. Chosen: a router or a receiver that
 /// restarts is back by then.
@@ -40,6 +41,8 @@ pub struct Args {
     ssh: Ssh,
     #[command(flatten)]
     own: Own,
+    #[command(flatten)]
+    via: Via,
     #[command(flatten)]
     coding: Coding,
     #[command(flatten)]
@@ -63,7 +66,11 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
             "nothing to send: none of the named files and folders can be read",
         ));
     }
-    let way = unless_interrupted(goal.way(&args.ssh, &args.coding, &console)).await?;
+    let through = match goal.link() {
+        Some(link) => args.via.through(link, args.own.key.as_deref(), &console)?,
+        None => args.via.refuse_with_ssh().map(|()| None)?,
+    };
+    let way = unless_interrupted(goal.way(&args.ssh, &args.coding, &console)).await?.through(through);
     let mut begun = Instant::now();
     let credentials = keys::to_open(way.link(), args.own.key.as_deref(), &console)?;
     let mut connected = unless_interrupted(way.connect(&credentials, &config, &console)).await?;

@@ -26,6 +26,7 @@ use crate::tunnel::hub::Hub;
 use crate::tunnel::routes::{Outer, Routes};
 use crate::tunnel::state::{self, Event};
 use crate::tunnel::{DEFAULT_MTU, MTUS, configure, listener};
+use crate::via::{Through, Via};
 
 /// The subcommands of `tunnel`.
 #[derive(Debug, Subcommand)]
@@ -39,7 +40,7 @@ pub enum Command {
 pub struct Args {
     /// Link that `tidewire tunnel up --listen` printed (tidewire://...), or @FILE with the link. The default
     /// is TIDEWIRE_LINK
-    #[arg(value_name = "LINK", conflicts_with_all = ["listen", "host", "authorized_keys"])]
+    #[arg(value_name = "LINK", conflicts_with_all = ["listen", "host", "authorized_keys", "relayed"])]
     link: Option<String>,
     /// Wait for the other side on this address and UDP port, and print the link
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -60,6 +61,8 @@ pub struct Args {
     mtu: u16,
     #[command(flatten)]
     naming: Naming,
+    #[command(flatten)]
+    via: Via,
     #[command(flatten)]
     coding: Coding,
     #[command(flatten)]
@@ -94,11 +97,12 @@ async fn dial(args: &Args, console: &Console) -> Result<(), Failure> {
         configure(&args.coding.over(&Config::default(), Some(&link)).or_exit(Exit::Usage)?).or_exit(Exit::Other)?;
     let credentials = keys::to_open(&link, args.naming.key.as_deref(), console)?;
     let peer = only_peer(&args.address, &args.route);
+    let through = args.via.through(&link, args.naming.key.as_deref(), console)?;
     // Before any route leads into the tunnel.
-    let addresses = session::addresses(&link)?;
+    let addresses = session::addresses(through.as_ref().map_or(&link, Through::link))?;
     refuse_own_path(&peer.networks, &addresses)?;
     let (hub, routes) = up(args, vec![peer], Far::outer(&addresses), console).await?;
-    let dialer = Dialer::new(Far { link, credentials, addresses }, config, &hub, routes, console);
+    let dialer = Dialer::new(Far { link, through, credentials, addresses }, config, &hub, routes, console);
     let ended = carrying(&hub, console, dialer.run()).await;
     dialer.close(session::quietly(ended)).await
 }

@@ -13,6 +13,7 @@ mod pipe;
 mod probe;
 #[path = "../process/mod.rs"]
 mod process;
+mod relay;
 mod reverse;
 #[path = "../schema/mod.rs"]
 mod schema;

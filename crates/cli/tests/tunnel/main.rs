@@ -217,3 +217,29 @@ fn without_the_capability_it_names_what_is_missing_and_what_to_use() {
     assert!(said.contains("CAP_NET_ADMIN") && said.contains("tidewire forward"), "{said}");
     assert!(begun.elapsed() < Duration::from_secs(20));
 }
+
+/// A tunnel through a relay on the far host: one hop loses packets, and TCP inside sees none of it.
+#[test]
+fn tcp_crosses_a_tunnel_over_a_relay() {
+    if !has_lab() {
+        return;
+    }
+    let hosts = Hosts::new("rate = \"20mbit\"\nrtt = \"20ms\"\nloss = \"10%\"");
+    let address = format!("{}:7700", hosts.far_address);
+    let own = ["--relayed", "--listen", &address, "--address", "10.77.0.1/24"];
+    let mut listener = hosts.tunnel(&hosts.far, &own);
+    let hop = listener.wait_for("hop_link")["link"].as_str().unwrap().to_owned();
+    let link = listener.wait_for("link")["link"].as_str().unwrap().to_owned();
+    let mut command = on(&hosts.far, cargo_bin("tidewire").as_path());
+    command.args(["relay", "--json", "--to", &hop, "--listen", &format!("{}:7701", hosts.far_address)]);
+    let mut relay = Running::spawn(command.env("TIDEWIRE_CONFIG", "/dev/null"));
+    let via = relay.wait_for("link")["link"].as_str().unwrap().to_owned();
+    let dialer = hosts.dialer(&link, &["--via", &via]);
+    let _server = server(&hosts.far, "10.77.0.1");
+    python(&hosts.near, CLIENT, &["10.77.0.1", "2000000"]);
+    let (sent, received) = (counts(dialer), counts(listener));
+    let bytes = |counts: &Value, key: &str| counts[key]["bytes"].as_u64().unwrap();
+    assert!(bytes(&sent, "sent") > 2_000_000 && bytes(&received, "received") > 2_000_000, "{sent} {received}");
+    relay.interrupt();
+    assert_eq!(relay.end().0, Some(130));
+}

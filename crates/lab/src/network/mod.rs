@@ -3,14 +3,15 @@
 //!
 //! `lab run` calls [`run`] with a scenario of a network, and gets the same report as from the simulator. All
 //! tunnels and flows connect first, one after the other; then the time of the plan begins. A flow of TCP is
-//! the kernel's (`kernel`), a connection of ours is of the library (`ours`), UDP is a socket (`datagrams`).
-//! All ends of flows are in this process, so latencies are of one clock. A tunnel is two processes
-//! (`tunnel`). Invariant: every byte that arrives is compared with the one that was sent.
+//! the kernel's (`kernel`), a connection of ours is of the library (`ours`, with the relays of `relay`), UDP
+//! is a socket (`datagrams`). All ends of flows are in this process, so latencies are of one clock. A tunnel
+//! is two processes (`tunnel`). Invariant: every byte that arrives is compared with the one that was sent.
 
 mod content;
 mod datagrams;
 mod kernel;
 mod ours;
+mod relay;
 mod tunnel;
 mod window;
 
@@ -118,8 +119,9 @@ fn start(plan: &Plan, n: usize, ends: [Place; 2], nodes: &Nodes, run: &Arc<Run>)
     let flow = &plan.flows[n];
     let seed = plan.seed.wrapping_add(n as u64);
     Ok(match &flow.carrier {
-        Carrier::Ours { ends: configs, streams } => {
-            Box::new(Ours::start(nodes, ends, configs, streams, plan.limit(), seed, run)?)
+        Carrier::Ours { ends: configs, streams, via } => {
+            let relays: Vec<_> = via.iter().map(|&node| Place { node, address: nodes.address(node) }).collect();
+            Box::new(Ours::start(nodes, (ends, &relays), configs, streams, plan.limit(), seed, run)?)
         }
         Carrier::Tcp { control, marks, content } => {
             Box::new(Kernel::start(nodes, ends, (*control, *marks), content, flow.start, seed, run)?)

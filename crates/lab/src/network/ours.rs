@@ -3,24 +3,24 @@
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use tidewire::{CloseCode, Config, Connection, Endpoint, Secret, Stats, new_secret};
+use tidewire::{CloseCode, Config, Connection, Endpoint, Hop, Secret, Stats, new_secret};
 use tidewire_sim::load::Flow as Stream;
 use tidewire_sim::network::{Content, FlowReport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::content::{Next, Run, Sink, Source};
-use super::{Flow, Place};
+use super::{Flow, Place, relay};
 use crate::nodes::Nodes;
 
 /// Bytes per read.
 const BLOCK: usize = 64 << 10;
 /// Longest time for a handshake.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// How often an end looks whether the run has ended.
 const STEP: Duration = Duration::from_millis(20);
 
@@ -34,10 +34,11 @@ pub(super) struct Ours {
 }
 
 impl Ours {
-    /// Connects. The stream begins `start` after the beginning of the run.
+    /// Connects, across the relays if there are any. The stream begins `start` after the beginning of the
+    /// run.
     pub(super) fn start(
         nodes: &Nodes,
-        [from, to]: [Place; 2],
+        ([from, to], relays): ([Place; 2], &[Place]),
         [near, far]: &[Config; 2],
         streams: &[Stream],
         limit: Duration,
@@ -47,6 +48,7 @@ impl Ours {
         let [stream] = streams else { bail!("a connection in the lab has one stream: write more flows") };
         let content = Content::of_stream(stream);
         let secret = Arc::new(new_secret()?);
+        let hop = (!relays.is_empty()).then(new_secret).transpose()?;
         let sink = Arc::new(Sink::new(&content, stream.start, seed));
         let source = Source::new(&content, stream.start, seed);
         let (tell, told) = channel();
@@ -54,14 +56,18 @@ impl Ours {
         let listen = SocketAddr::from((to.address, 0));
         let spawn_far = {
             let (secret, config, sink, run) = (Arc::clone(&secret), far.clone(), Arc::clone(&sink), Arc::clone(run));
-            move || std::thread::spawn(move || alone(receive(listen, &secret, config, tell, &sink, &run)))
+            let secrets = (secret, hop.clone());
+            move || std::thread::spawn(move || alone(receive(listen, secrets, config, tell, &sink, &run)))
         };
         // A thread inherits the namespace of the one that makes it.
         let far = nodes.inside(to.node, spawn_far)?;
+        let address = told.recv_timeout(PATIENCE).context("the far end does not listen")?;
+        let hop = hop.map(|secret| relay::start(nodes, relays, (address, secret), run)).transpose()?;
         let own = SocketAddr::from((from.address, 0));
         let spawn_near = {
             let (config, run) = (near.clone(), Arc::clone(run));
-            move || std::thread::spawn(move || alone(send((own, told), &secret, config, ready, source, limit, &run)))
+            let ends = (own, address, hop);
+            move || std::thread::spawn(move || alone(send(ends, &secret, config, ready, source, limit, &run)))
         };
         let near = nodes.inside(from.node, spawn_near)?;
         if is_ready.recv_timeout(PATIENCE).is_err() {
@@ -91,20 +97,23 @@ impl Flow for Ours {
     }
 }
 
-/// Runs one end on this thread.
-fn alone<T>(end: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+/// Runs one end or relay on this thread.
+pub(super) fn alone<T>(end: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(end)
 }
 
 async fn receive(
     listen: SocketAddr,
-    secret: &Secret,
+    (secret, hop): (Arc<Secret>, Option<Secret>),
     config: Config,
     tell: Sender<SocketAddr>,
     sink: &Sink,
     run: &Run,
 ) -> anyhow::Result<()> {
-    let endpoint = Endpoint::bind(listen, secret, config)?;
+    let endpoint = match hop {
+        Some(hop) => Endpoint::behind(listen, hop, &*secret, &config)?,
+        None => Endpoint::bind(listen, &*secret, config)?,
+    };
     tell.send(endpoint.local_addr())?;
     let reading = async {
         let connection = endpoint.accept().await.context("the socket failed")?;
@@ -124,7 +133,7 @@ async fn receive(
 }
 
 async fn send(
-    (own, told): (SocketAddr, Receiver<SocketAddr>),
+    (own, far, hop): (SocketAddr, SocketAddr, Option<Hop>),
     secret: &Secret,
     config: Config,
     ready: Sender<()>,
@@ -132,9 +141,14 @@ async fn send(
     limit: Duration,
     run: &Run,
 ) -> anyhow::Result<Stats> {
-    let far = told.recv().context("the far end does not listen")?;
-    let endpoint = Endpoint::bind(own, secret, config)?;
-    let connection = endpoint.connect(far).await?;
+    let endpoint = match &hop {
+        Some(hop) => Endpoint::via(hop.clone(), secret, &config)?,
+        None => Endpoint::bind(own, secret, config)?,
+    };
+    let connection = match hop {
+        Some(_) => endpoint.connect_via(None).await?,
+        None => endpoint.connect(far).await?,
+    };
     ready.send(())?;
     while run.zero().is_none() && !run.has_ended() {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -185,7 +199,7 @@ async fn or_ended<T>(run: &Run, work: impl Future<Output = T>) -> Option<T> {
 }
 
 /// Waits for the end of the run.
-async fn ended(run: &Run) {
+pub(super) async fn ended(run: &Run) {
     while !run.has_ended() {
         tokio::time::sleep(STEP).await;
     }

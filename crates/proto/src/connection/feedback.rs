@@ -196,7 +196,10 @@ impl Connection {
                 sender.on_slice_settled(Slice { id, part }, n, arrived);
             }
             Carried::SizeProbe if arrived => self.path.mtu.on_acked(sent.at, udp),
-            Carried::SizeProbe => self.path.mtu.on_lost(sent.at, udp, now, self.path.rtt.smoothed()),
+            Carried::SizeProbe => {
+                self.path.mtu.on_lost(sent.at, udp, now, self.path.rtt.smoothed());
+                self.look_for_size();
+            }
             Carried::Control => {
                 self.agreed.asking.on_fate(n, arrived);
                 self.addresses.ids.on_fate(n, arrived);

@@ -211,7 +211,7 @@ impl Connection {
         grease: u64,
     ) -> Self {
         let slot_len = config.slot_len();
-        let mtu = MtuProber::new(config.packets.max_datagram, config.packets.probe_size);
+        let mtu = MtuProber::new(config.packets.base, config.packets.max_datagram, config.packets.probe_size);
         // Only the initiator repeats its last FEEDBACK: its address may change unnoticed, the responder's
         // does not.
         let feedback = FeedbackClock::new(side == Side::Initiator);

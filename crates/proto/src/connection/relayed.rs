@@ -41,13 +41,17 @@ impl Connection {
     /// [`Self::has_relayed_room`].
     pub fn push_relayed(&mut self, symbol: &[u8]) -> bool {
         let loss = self.hop_loss();
-        self.lanes.recoding.as_mut().is_some_and(|recoding| recoding.sender.push(symbol, loss))
+        let taken = self.lanes.recoding.as_mut().is_some_and(|recoding| recoding.sender.push(symbol, loss));
+        self.look_for_size();
+        taken
     }
 
     /// Puts a row of the hop before into the relayed lane, at a relay. Returns whether it was kept.
     pub fn forward_recoded(&mut self, row: Recoded<'_>) -> bool {
         let loss = self.hop_loss();
-        self.lanes.recoding.as_mut().is_some_and(|recoding| recoding.sender.forward(row, loss))
+        let taken = self.lanes.recoding.as_mut().is_some_and(|recoding| recoding.sender.forward(row, loss));
+        self.look_for_size();
+        taken
     }
 
     /// Passes the innovative rows that came since the last call to `take`.
@@ -77,6 +81,16 @@ impl Connection {
     pub fn release_recoded(&mut self, now: Time, generation: u64) {
         if self.lanes.recoding.as_mut().is_some_and(|recoding| recoding.receiver.release(generation)) {
             self.path.feedback.request(now);
+        }
+    }
+
+    /// Searches for a larger packet if the next row does not fit: it cannot be sent in parts, and a search
+    /// may have lost its probes by chance.
+    pub(super) fn look_for_size(&mut self) {
+        let sender = self.lanes.recoding.as_ref().map(|recoding| &recoding.sender);
+        let needed = sender.and_then(|sender| Some(PACKET_OVERHEAD + sender.frame_len(sender.next()?)));
+        if needed.is_some_and(|needed| needed > usize::from(self.path.mtu.current())) {
+            self.path.mtu.search_soon();
         }
     }
 

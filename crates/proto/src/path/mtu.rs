@@ -1,4 +1,6 @@
 //! The largest datagram that the path carries, found by probing up from 1,200 bytes (RFC 8899, DPLPMTUD).
+//! An end-to-end session over hops begins lower, so that its datagrams fit into theirs (docs/wire.md section
+//! 8.1).
 //!
 //! A probe is a padded PING. Its loss affects only the search. The largest useful size is tried first, since
 //! nearly every path carries it. If it fails, the search halves the interval until it is narrower than
@@ -58,6 +60,8 @@ struct Suspicion {
 /// State of the search.
 #[derive(Debug)]
 pub(crate) struct MtuProber {
+    /// The size that needs no probe.
+    base: u16,
     current: u16,
     limit: u16,
     too_large: u16,
@@ -65,6 +69,8 @@ pub(crate) struct MtuProber {
     tries: u8,
     /// Time at which the next probe may be sent.
     next: Time,
+    /// When the last search ended; `None` during a search.
+    ended: Option<Time>,
     enabled: bool,
     suspicion: Suspicion,
     /// Packets sent until this time say nothing about the path as it is now.
@@ -72,31 +78,33 @@ pub(crate) struct MtuProber {
 }
 
 impl MtuProber {
-    /// Starts at 1,200 bytes of UDP payload. The size never exceeds `limit`.
-    pub fn new(limit: u16, enabled: bool) -> Self {
-        let limit = limit.max(BASE);
+    /// Starts at `base` bytes of UDP payload, at most [`BASE`]. The size never exceeds `limit`.
+    pub fn new(base: u16, limit: u16, enabled: bool) -> Self {
+        let limit = limit.max(base);
         Self {
-            current: BASE,
+            base,
+            current: base,
             limit,
             too_large: limit + 1,
             probing: false,
             tries: 0,
             next: Time::ZERO,
+            ended: None,
             enabled,
             suspicion: Suspicion::default(),
             since: Time::ZERO,
         }
     }
 
-    /// Restarts at 1,200 bytes, because the path is new or its MTU fell. The first probe is sent after
+    /// Restarts at the base, because the path is new or its MTU fell. The first probe is sent after
     /// `after`.
     pub fn restart(&mut self, now: Time, after: Duration) {
-        *self = Self { next: now + after, since: now, ..Self::new(self.limit, self.enabled) };
+        *self = Self { next: now + after, since: now, ..Self::new(self.base, self.limit, self.enabled) };
     }
 
     /// Whether packets are longer than the minimum that every path carries.
     pub fn is_raised(&self) -> bool {
-        self.current > BASE
+        self.current > self.base
     }
 
     /// Takes the fate of a packet of `size` bytes, sent at `left`, that was not a probe, in the order of
@@ -108,7 +116,7 @@ impl MtuProber {
         }
         let seen = &mut self.suspicion;
         if lost {
-            if size > BASE {
+            if size > self.base {
                 if seen.lost == 0 {
                     (seen.shortest, seen.enough) = (size, enough(loss));
                 }
@@ -139,7 +147,7 @@ impl MtuProber {
         }
         // A refused packet counts as lost later. It must not affect the search again then.
         (self.probing, self.tries, self.since) = (false, 0, now);
-        self.too_large = self.too_large.min(size.max(BASE + 1));
+        self.too_large = self.too_large.min(size.max(self.base + 1));
         self.end_search(now);
         narrower
     }
@@ -151,7 +159,7 @@ impl MtuProber {
 
     /// The peer accepts at most `peer` bytes.
     pub fn limit_to(&mut self, peer: u16) {
-        self.limit = self.limit.min(peer.max(BASE));
+        self.limit = self.limit.min(peer.max(self.base));
         self.too_large = self.too_large.min(self.limit + 1);
     }
 
@@ -173,6 +181,15 @@ impl MtuProber {
     /// A probe was sent.
     pub fn on_probe_sent(&mut self) {
         self.probing = true;
+        self.ended = None;
+    }
+
+    /// Something waits that does not fit the path. A search that ended below may have lost its probes by
+    /// chance, so the next one does not wait for the timer.
+    pub fn search_soon(&mut self) {
+        if let Some(ended) = self.ended {
+            self.next = self.next.min(ended + SEARCH_AFTER);
+        }
     }
 
     /// Time of the next probe, if there is one to send.
@@ -210,6 +227,7 @@ impl MtuProber {
         if self.poll(self.next).is_none() {
             self.too_large = self.limit + 1;
             self.next = now + RAISE_AFTER;
+            self.ended = Some(now);
         }
     }
 }
@@ -227,7 +245,7 @@ mod tests {
     /// Runs the search on a path that carries `truth` bytes. Returns the resulting size and the number of
     /// probes.
     fn search(truth: u16, limit: u16) -> (u16, u32) {
-        let mut prober = MtuProber::new(limit, true);
+        let mut prober = MtuProber::new(BASE, limit, true);
         let (mut now, mut probes) = (Time::ZERO, 0);
         while now < Time::from_millis(60_000) {
             now += Duration::from_millis(60);
@@ -252,7 +270,7 @@ mod tests {
 
     /// A prober on a path that carried 1,472 bytes.
     fn raised() -> MtuProber {
-        let mut prober = MtuProber::new(1_472, true);
+        let mut prober = MtuProber::new(BASE, 1_472, true);
         prober.on_probe_sent();
         prober.on_acked(Time::from_millis(1), 1_472);
         assert!(prober.is_raised());
@@ -288,7 +306,7 @@ mod tests {
         assert_eq!(black_hole(&mut raised(), "llllSSSSllllss"), None, "a burst takes the short ones too");
         assert_eq!(black_hole(&mut raised(), "llllSllSlllLlllSlllS"), None, "one arrived");
         assert_eq!(black_hole(&mut raised(), "lSlSlSlSlSlSl"), None);
-        assert_eq!(black_hole(&mut MtuProber::new(1_472, true), "llSllSllSllSS"), None, "nothing long is sent");
+        assert_eq!(black_hole(&mut MtuProber::new(BASE, 1_472, true), "llSllSllSllSS"), None, "nothing long is sent");
     }
 
     #[test]
@@ -315,6 +333,32 @@ mod tests {
         assert!(!prober.on_refused(now, size), "a probe");
         prober.on_lost(now, size, now + RTT, RTT);
         assert!(prober.poll(now).is_some_and(|next| next < size), "{:?}", prober.poll(now));
+    }
+
+    /// Four lost probes end the search at 1,452 bytes of 1,472, as on a path that loses a quarter.
+    #[test]
+    fn a_search_that_ended_too_low_begins_again_when_something_does_not_fit() {
+        let (mut prober, mut now) = (MtuProber::new(BASE, 1_472, true), Time::ZERO);
+        let mut lost = 0;
+        while prober.poll(now).is_some() {
+            let size = prober.poll(now).expect("a probe");
+            prober.on_probe_sent();
+            now += RTT;
+            if size > 1_460 {
+                prober.on_lost(now, size, now, Duration::ZERO);
+                lost += 1;
+            } else {
+                prober.on_acked(now, size);
+            }
+        }
+        assert!(lost >= TRIES && prober.current() < 1_460, "{prober:?}");
+        assert_eq!(prober.poll(now + SEARCH_AFTER), None, "by itself it waits ten minutes");
+        prober.search_soon();
+        assert_eq!((prober.poll(now), prober.poll(now + SEARCH_AFTER)), (None, Some(1_472)));
+        prober.on_probe_sent();
+        prober.search_soon();
+        prober.on_acked(now + SEARCH_AFTER, 1_472);
+        assert_eq!(prober.current(), 1_472);
     }
 
     #[test]

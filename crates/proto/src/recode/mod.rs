@@ -15,8 +15,9 @@ use crate::wire::{MAX_GENERATION, MAX_GENERATIONS};
 pub(crate) use receiver::Receiver;
 pub(crate) use sender::Sender;
 
-/// Usual length of the longest datagram of the end-to-end session: the least that a session may have.
-pub const RELAYED_DATAGRAM: u16 = 1_200;
+/// Usual length of the longest datagram of the end-to-end session. With 64 coefficients it fits a datagram of
+/// 1,200 bytes, which every hop carries (docs/wire.md section 8.1).
+pub const RELAYED_DATAGRAM: u16 = 1_096;
 /// Maximum length of a datagram of the end-to-end session. With 32 coefficients it fits an Ethernet frame
 /// (docs/wire.md section 8.1).
 pub const MAX_RELAYED_DATAGRAM: u16 = 1_400;
@@ -33,6 +34,9 @@ const MOST_WAITING: u64 = 16;
 /// Received rows that wait to be taken. Each datagram brings at most one, and a driver takes them after each
 /// datagram or batch of datagrams. Chosen.
 const MOST_PENDING: usize = 64;
+
+/// Most packets for each row that can be asked for. Chosen: they replace a loss of half of the packets.
+pub const MOST_REDUNDANCY: f64 = 2.0;
 
 /// How a connection relays.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,7 +63,7 @@ impl Relaying {
     pub fn is_valid(&self) -> bool {
         (1..=MAX_GENERATION).contains(&self.length)
             && (FIRST_ROOM..=MAX_GENERATIONS).contains(&self.generations)
-            && self.redundancy.is_none_or(|redundancy| (1.0..=2.0).contains(&redundancy))
+            && self.redundancy.is_none_or(|redundancy| (1.0..=MOST_REDUNDANCY).contains(&redundancy))
     }
 }
 

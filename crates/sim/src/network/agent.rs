@@ -1,7 +1,8 @@
 //! A flow in a network: both of its ends, and the oracle that checks what arrives.
 //!
 //! [`Network`](super::Network) holds one [`Agent`] for each flow. It hands over packets, wakes the agent at
-//! its time, and takes what the agent sends. Three kinds of flows are agents: `ours`, `tcp` and `datagrams`.
+//! its time, and takes what the agent sends. Four kinds of flows are agents: `ours`, `relayed`, `tcp` and
+//! `datagrams`.
 
 use core::fmt;
 use core::time::Duration;
@@ -11,8 +12,10 @@ use tidewire_proto::Time;
 use super::datagrams::Datagrams;
 use super::ours::Ours;
 use super::plan::{Carrier, FlowPlan, Plan};
+use super::relayed::Relayed;
 use super::report::FlowReport;
 use super::tcp::Tcp;
+use crate::chain;
 use crate::link::Corruption;
 use crate::pair::{End, Parcel};
 use crate::tcp as model;
@@ -39,6 +42,8 @@ pub(super) enum Addressee {
 pub(super) enum Cargo {
     /// A datagram of our protocol.
     Ours(Parcel),
+    /// A datagram of a hop of a path with relays, with the number of the hop.
+    Hop { number: usize, parcel: chain::Parcel },
     /// A segment or an acknowledgement of TCP.
     Tcp(model::Packet),
     /// A datagram without control, with its number and its bytes.
@@ -50,6 +55,7 @@ impl Cargo {
     pub(super) fn digest(&self) -> u64 {
         match self {
             Self::Ours(parcel) => parcel.digest(),
+            Self::Hop { number, parcel } => parcel.digest() ^ *number as u64,
             Self::Tcp(model::Packet::Segment(segment)) => segment.digest ^ segment.stamp.0,
             Self::Tcp(model::Packet::Ack(ack)) => ack.next ^ ack.echo.0,
             Self::Datagram { number, .. } => *number,
@@ -91,7 +97,10 @@ pub(super) fn start(plan: &Plan, index: usize, flow: &FlowPlan, round_trip: Dura
     // The first flow has the seed of the plan, so that a plan with one connection is a scenario of two ends.
     let seed = plan.seed.wrapping_add((index as u64).wrapping_mul(super::FOLD));
     match &flow.carrier {
-        Carrier::Ours { ends, streams } => {
+        Carrier::Ours { ends, streams, via } if !via.is_empty() => {
+            Box::new(Relayed::start(via.len() + 1, ends, streams, plan.limit(), seed))
+        }
+        Carrier::Ours { ends, streams, .. } => {
             assert!(flow.through.is_none(), "flow {} of ours through a tunnel: tunnels carry TCP and UDP", flow.name);
             Box::new(Ours::start(ends, streams, plan.limit(), seed))
         }

@@ -3,6 +3,7 @@
 //! [`read`] takes both forms, that of two ends ([`crate::scenario`]) and this one. Every refusal names file,
 //! line and key, and says what to write. Invariant: a plan that is returned can be run.
 
+mod relay;
 mod tunnel;
 
 use core::time::Duration;
@@ -60,7 +61,7 @@ const NODE_KEYS: [&str; 2] = ["name", "role"];
 /// Keys of a link beside its settings.
 const LINK_KEYS: [&str; 5] = ["name", "from", "to", "forward", "back"];
 /// Keys of a flow beside those of its content.
-const FLOW_KEYS: [&str; 6] = ["name", "kind", "from", "to", "through", "ecn"];
+const FLOW_KEYS: [&str; 7] = ["name", "kind", "from", "to", "through", "via", "ecn"];
 /// Keys of the content of a flow.
 const CONTENT_KEYS: [&str; 10] =
     ["bytes", "rate", "record", "reads", "deaf", "start", "video", "pace", "startup", "resume"];
@@ -185,12 +186,10 @@ impl<'a> Reader<'a> {
             Some(value) => match value.get_ref().as_str() {
                 Some("host") => Role::Host,
                 Some("router") => Role::Router,
-                Some("relay") => {
-                    let text = "a relay that recodes does not exist yet: write \"router\", which forwards";
-                    return Err(self.refused(value, "node.role", text.to_owned()));
-                }
+                Some("relay") => Role::Relay,
                 other => {
-                    let text = format!("\"{}\" is no role: write \"host\" or \"router\"", other.unwrap_or_default());
+                    let other = other.unwrap_or_default();
+                    let text = format!("\"{other}\" is no role: write \"host\", \"router\" or \"relay\"");
                     return Err(self.refused(value, "node.role", text));
                 }
             },
@@ -274,6 +273,17 @@ impl<'a> Reader<'a> {
     fn joined(&self, section: Section<'_, 'a>, name: &str, topology: &Topology) -> Result<[usize; 2], ScenarioError> {
         let nodes = [self.node_of(section, name, "from", topology)?, self.node_of(section, name, "to", topology)?];
         self.different(section, name, nodes)?;
+        self.has_way(section, name, topology, nodes)
+    }
+
+    /// The same nodes, if they have a way between them.
+    fn has_way(
+        &self,
+        section: Section<'_, 'a>,
+        name: &str,
+        topology: &Topology,
+        nodes: [usize; 2],
+    ) -> Result<[usize; 2], ScenarioError> {
         let [from, to] = nodes;
         if topology.way(&topology.routes(), from, to).is_none() {
             let [a, b] = nodes.map(|node| &topology.nodes[node].name);
@@ -285,7 +295,7 @@ impl<'a> Reader<'a> {
     }
 
     fn flow_between(&self, name: &str, section: Section<'_, 'a>, plan: &Plan) -> Result<FlowPlan, ScenarioError> {
-        let nodes = self.joined(section, name, &plan.topology)?;
+        let (nodes, via) = self.ends(name, section, &plan.topology)?;
         let table = self.table(name, section)?;
         let kind = match table.get("kind") {
             None => KINDS[0],
@@ -309,7 +319,7 @@ impl<'a> Reader<'a> {
         };
         let through = self.through(name, section, plan, (nodes, kind))?;
         let ([from, to], start) = (nodes, stream.start);
-        let carrier = self.carrier(name, section, kind, stream)?;
+        let carrier = self.carrier(name, section, kind, stream, via)?;
         Ok(FlowPlan { name: own, from, to, through, start, carrier })
     }
 
@@ -334,6 +344,8 @@ impl<'a> Reader<'a> {
             } else if kind == "udp" && VIDEO_KEYS.contains(&text) {
                 let text = "frames over UDP are always live, and are not played: remove the key";
                 ScenarioProblem::Setting(SettingError::Refused(text.to_owned()))
+            } else if text == "via" && kind != KINDS[0] {
+                ScenarioProblem::Setting(SettingError::Refused("only kind = \"tidewire\" crosses relays".to_owned()))
             } else if text == "ecn" && !["newreno", "cubic", "bbr"].contains(&kind) {
                 ScenarioProblem::Setting(SettingError::Refused("this key is for the kinds of TCP only".to_owned()))
             } else {
@@ -367,12 +379,16 @@ impl<'a> Reader<'a> {
         section: Section<'_, 'a>,
         kind: &str,
         stream: Flow,
+        via: Vec<usize>,
     ) -> Result<Carrier, ScenarioError> {
         let table = self.table(name, section)?;
         let control = match kind {
             "tidewire" => {
                 let config = self.ours(name, section, &[&FLOW_KEYS[..], &CONTENT_KEYS].concat())?;
-                return Ok(Carrier::Ours { ends: Box::new([config.clone(), config]), streams: vec![stream] });
+                if !via.is_empty() {
+                    self.recodes(name, section, &config)?;
+                }
+                return Ok(Carrier::Ours { ends: Box::new([config.clone(), config]), streams: vec![stream], via });
             }
             "udp" => return Ok(Carrier::Datagrams { content: content_of(&stream, true) }),
             "newreno" => Control::NewReno,

@@ -7,7 +7,8 @@
 //! - [`topology`]: nodes, links, and the ways between nodes.
 //! - [`fabric`]: the links in operation, and the forwarding of routers.
 //! - `plan` and `file`: what runs, and the scenario file that describes it (`docs/networks.md`).
-//! - `agent`: one flow, with both ends: ours ([`Run`](crate::report::Run)), TCP
+//! - `agent`: one flow, with both ends: ours ([`Run`](crate::report::Run)), ours over relays
+//!   ([`Chain`](crate::chain::Chain)), TCP
 //!   ([`TcpPair`](crate::tcp::TcpPair)), or datagrams without any control.
 //! - `tunnel`: a connection of ours that carries the packets of TCP and datagrams.
 //! - `report`: what came out, over time too.
@@ -20,6 +21,7 @@ pub mod fabric;
 mod file;
 mod ours;
 mod plan;
+mod relayed;
 mod report;
 mod tcp;
 pub mod topology;
@@ -30,7 +32,7 @@ mod tests;
 
 use tidewire_proto::Time;
 
-use agent::{Addressee, Agent, Letter, Sent};
+use agent::{Addressee, Agent, Cargo, Letter, Sent};
 use fabric::{Fabric, Packet};
 use tunnel::{Inner, Tunnel};
 
@@ -157,6 +159,10 @@ impl Network {
             // A tunnel and the flows inside have the same ends, in either order.
             let through = plan.through.map(|tunnel| (tunnel, self.plan.tunnels[tunnel].from == plan.from));
             while let Some(sent) = self.agents[flow].poll_departure() {
+                let ways = match sent.cargo {
+                    Cargo::Hop { number, .. } => self.plan.flows[flow].hop(number),
+                    _ => ways,
+                };
                 match through {
                     None => self.send(Addressee::Flow(flow), ways, sent),
                     Some((tunnel, is_same)) => {

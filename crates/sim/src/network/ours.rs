@@ -9,7 +9,7 @@ use super::agent::{Agent, Cargo, Sent};
 use super::report::{FlowReport, Latencies};
 use crate::duplex::DuplexConfig;
 use crate::link::{Corruption, Delivery};
-use crate::load::Flow;
+use crate::load::{Flow, Load};
 use crate::pair::End;
 use crate::report::{Run, Trial};
 use crate::series::Series;
@@ -18,8 +18,7 @@ use crate::series::Series;
 #[derive(Debug)]
 pub(super) struct Ours {
     run: Run,
-    bytes: u64,
-    start: Duration,
+    streams: Vec<Flow>,
     window: Series<(Time, f64)>,
 }
 
@@ -33,9 +32,7 @@ impl Ours {
     pub(super) fn start([near, far]: &[Config; 2], streams: &[Flow], limit: Duration, seed: u64) -> Self {
         let trial = Trial::new(DuplexConfig::default(), streams.to_vec(), seed);
         let trial = Trial { near: near.clone(), far: far.clone(), limit, ..trial };
-        let start = streams.iter().map(|flow| flow.start).min().unwrap_or_default();
-        let bytes = streams.iter().map(|flow| flow.bytes).sum();
-        Self { run: trial.start_open(), bytes, start, window: Series::new(SAMPLE) }
+        Self { run: trial.start_open(), streams: streams.to_vec(), window: Series::new(SAMPLE) }
     }
 }
 
@@ -71,31 +68,39 @@ impl Agent for Ours {
 
     fn outcome(&mut self, now: Time) -> FlowReport {
         let stats = self.run.stats(End::Near);
-        let load = &self.run.load;
-        let mut latencies = Latencies::default();
-        load.arrivals().iter().for_each(|arrival| latencies.add(arrival.delay()));
-        let ended = if load.is_done() { self.run.pair.now() } else { now };
-        let whole = (self.bytes < super::plan::ENDLESS).then_some(load.read() == self.bytes);
-        // A network's file has one stream for each connection.
-        let watched = load.watched(0, ended).map(|seen| {
-            let left = if whole == Some(true) { seen.buffered() } else { Duration::ZERO };
-            load.watched(0, ended + left).unwrap_or(seen)
-        });
-        let began = load.began().unwrap_or(Time::ZERO) + self.start;
-        let mut errors = load.errors.clone();
-        errors.extend(load.closed[0].iter().filter(|_| !load.is_done()).map(|reason| format!("closed: {reason}")));
+        let ended = if self.run.load.is_done() { self.run.pair.now() } else { now };
         FlowReport {
-            kind: "tidewire",
-            bytes: load.read(),
-            whole,
-            seconds: ended.since(began).as_secs_f64(),
-            latencies,
             packets: stats.packets.sent,
             repeated: stats.packets.repair,
             window: self.window.samples().to_vec(),
-            watched,
-            errors,
-            ..FlowReport::default()
+            ..outcome(&self.run.load, &self.streams, ended)
         }
+    }
+}
+
+/// What came out of the streams of a connection that was over, or was looked at, at `ended`.
+pub(super) fn outcome(load: &Load, streams: &[Flow], ended: Time) -> FlowReport {
+    let start = streams.iter().map(|flow| flow.start).min().unwrap_or_default();
+    let bytes: u64 = streams.iter().map(|flow| flow.bytes).sum();
+    let mut latencies = Latencies::default();
+    load.arrivals().iter().for_each(|arrival| latencies.add(arrival.delay()));
+    let whole = (bytes < super::plan::ENDLESS).then_some(load.read() == bytes);
+    // A network's file has one stream for each connection.
+    let watched = load.watched(0, ended).map(|seen| {
+        let left = if whole == Some(true) { seen.buffered() } else { Duration::ZERO };
+        load.watched(0, ended + left).unwrap_or(seen)
+    });
+    let began = load.began().unwrap_or(Time::ZERO) + start;
+    let mut errors = load.errors.clone();
+    errors.extend(load.closed[0].iter().filter(|_| !load.is_done()).map(|reason| format!("closed: {reason}")));
+    FlowReport {
+        kind: "tidewire",
+        bytes: load.read(),
+        whole,
+        seconds: ended.since(began).as_secs_f64(),
+        latencies,
+        watched,
+        errors,
+        ..FlowReport::default()
     }
 }

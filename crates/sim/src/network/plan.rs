@@ -72,6 +72,8 @@ pub enum Carrier {
         ends: Box<[Config; 2]>,
         /// The streams. [`End::Near`](crate::pair::End::Near) is the end at `from`.
         streams: Vec<Flow>,
+        /// The nodes of the relays that recode between the ends, in their order; empty without any.
+        via: Vec<usize>,
     },
     /// TCP.
     Tcp {
@@ -159,6 +161,23 @@ impl Plan {
     }
 }
 
+impl FlowPlan {
+    /// The nodes at which a packet of the flow ends or is made anew: both ends, and the relays between them.
+    pub fn stations(&self) -> Vec<usize> {
+        let via = match &self.carrier {
+            Carrier::Ours { via, .. } => &via[..],
+            _ => &[],
+        };
+        [&[self.from][..], via, &[self.to]].concat()
+    }
+
+    /// The two nodes of hop `number`, from 0.
+    pub(super) fn hop(&self, number: usize) -> [usize; 2] {
+        let stations = self.stations();
+        [stations[number], stations[number + 1]]
+    }
+}
+
 /// The seed of link number `n`. The first one has that of the plan.
 pub(super) fn seed_of_link(seed: u64, n: usize) -> u64 {
     seed.wrapping_add((n as u64).wrapping_mul(super::FOLD))
@@ -171,7 +190,7 @@ impl From<&Scenario> for Plan {
         let link = Joint { name: "link".to_owned(), nodes: [0, 1], config: scenario.link.clone() };
         let topology = Topology { nodes: vec![node("near"), node("far")], links: vec![link] };
         let ends = [scenario.near.clone(), scenario.far.clone()];
-        let carrier = Carrier::Ours { ends: Box::new(ends), streams: scenario.flows.clone() };
+        let carrier = Carrier::Ours { ends: Box::new(ends), streams: scenario.flows.clone(), via: Vec::new() };
         let flow = FlowPlan { name: "1".to_owned(), from: 0, to: 1, through: None, start: Duration::ZERO, carrier };
         Self { flows: vec![flow], ..Self::new(scenario.seed, topology) }
     }

@@ -258,10 +258,9 @@ fn refusals_name_the_line_and_say_what_to_write() {
     for (text, says) in [
         ("[[node]]\nname = \"a\"\n[[node]]\nname = \"a\"", "net.toml:4: node.name: there is another \"a\": choose"),
         ("[[node]]\nname = \"a b\"", "net.toml:2: node.name: \"a b\" is no name: write 1 to 16 letters, digits and -"),
-        ("[[node]]\nname = \"a\"\nrole = \"relay\"", "net.toml:3: node.role: a relay that recodes does not exist yet"),
         (
             "[[node]]\nname = \"a\"\nrole = \"switch\"",
-            "net.toml:3: node.role: \"switch\" is no role: write \"host\" or",
+            "net.toml:3: node.role: \"switch\" is no role: write \"host\", \"router\" or \"relay\"",
         ),
         ("[[node]]\nnme = \"a\"", "net.toml:2: node.nme: no such key; did you mean \"name\"?"),
         ("[[link]]\nfrom = \"a\"", "net.toml:2: link.from: there is no node \"a\""),
@@ -385,5 +384,39 @@ fn a_video_is_watched_over_ours_and_over_tcp() {
         let start = watched.first_start.unwrap().as_secs_f64();
         assert!((0.98..1.1).contains(&start) && flow.window.len() > 100, "{start}");
         assert_eq!(flow.latencies.latency.count(), 150);
+    }
+}
+
+/// Two hops of 10 % loss and a relay between them, beside the same hops with a router.
+#[test]
+fn a_flow_crosses_a_relay_that_recodes() {
+    let text = |role: &str, via: &str| {
+        let node = |name: &str, role: &str| format!("[[node]]\nname = \"{name}\"\nrole = \"{role}\"\n");
+        let link = |from: &str, to: &str| {
+            format!("[[link]]\nfrom = \"{from}\"\nto = \"{to}\"\nrate = \"20mbit\"\nrtt = \"20ms\"\nloss = \"10%\"\n")
+        };
+        let flow = format!("[[flow]]\nfrom = \"a\"\nto = \"b\"\nbytes = \"2MB\"\n{via}");
+        [node("a", "host"), node("r", role), node("b", "host"), link("a", "r"), link("r", "b"), flow].concat()
+    };
+    let relay = text("relay", "via = \"r\"\nprofile = \"pipeline:32,1.1\"\n");
+    let plan = Plan::parse(&relay, Path::new("net.toml")).unwrap();
+    assert_eq!(plan.flows[0].stations(), [0, 1, 2]);
+    let (first, again) = (Network::new(&plan).run(), Network::new(&plan).run());
+    assert_eq!(first.fingerprint, again.fingerprint);
+    let flow = &first.flows[0];
+    assert!(flow.whole == Some(true) && flow.errors.is_empty(), "{flow:?}");
+    assert!(flow.repeated > 100 && flow.packets > 1_900, "{flow:?}");
+    // 18 Mbit/s arrive at best, and the first second finds the rate.
+    assert!(flow.seconds < 3.0, "{flow:?}");
+    for (text, says) in [
+        (text("relay", ""), "there is no way from a to b"),
+        (text("router", "via = \"r\"\n"), "there is no relay \"r\": write role = \"relay\""),
+        (text("relay", "via = \"q\"\n"), "there is no relay \"q\""),
+        (text("relay", "via = \"r, r\"\n"), "name each once"),
+        (text("relay", "via = \"r\"\nkind = \"cubic\"\n"), "only kind = \"tidewire\" crosses relays"),
+        (text("relay", "via = \"r\"\nprofile = \"block:32,8\"\n"), "pipeline:G,R"),
+    ] {
+        let message = Plan::parse(&text, Path::new("net.toml")).unwrap_err().to_string();
+        assert!(message.contains(says), "{message}\nis not\n{says}");
     }
 }

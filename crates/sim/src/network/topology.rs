@@ -17,6 +17,8 @@ pub enum Role {
     Host,
     /// It forwards. It can have flows too.
     Router,
+    /// It recodes for the flows that name it (`docs/relay.md`), and forwards nothing else.
+    Relay,
 }
 
 /// A node of a network.
@@ -80,7 +82,7 @@ impl Topology {
         for (to, _) in self.nodes.iter().enumerate() {
             let mut line = VecDeque::from([to]);
             while let Some(node) = line.pop_front() {
-                if node != to && self.nodes[node].role == Role::Host {
+                if node != to && self.nodes[node].role != Role::Router {
                     continue;
                 }
                 for (link, joint) in self.links.iter().enumerate() {

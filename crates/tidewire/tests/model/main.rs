@@ -16,6 +16,8 @@ mod connection;
 mod driver;
 #[path = "../../src/mail.rs"]
 mod mail;
+#[path = "../../src/port.rs"]
+mod port;
 #[allow(dead_code, reason = "the model uses a part of it")]
 #[path = "../../src/shared.rs"]
 mod shared;

@@ -53,7 +53,9 @@ impl Inner {
         out.extend((self.flow as u32).to_be_bytes());
         out.push(self.to as u8);
         match &self.cargo {
-            Cargo::Ours(_) => unreachable!("a connection of ours does not go through a tunnel"),
+            Cargo::Ours(_) | Cargo::Hop { .. } => {
+                unreachable!("a connection of ours does not go through a tunnel")
+            }
             Cargo::Tcp(tcp::Packet::Segment(segment)) => {
                 out.extend([SEGMENT, marks | flag(segment.reduced, 2)]);
                 [segment.start, segment.digest, segment.stamp.0].iter().for_each(|word| out.extend(word.to_be_bytes()));
@@ -122,7 +124,9 @@ impl tunnel::Packet for Inner {
 
     fn bytes(&self) -> usize {
         match &self.cargo {
-            Cargo::Ours(_) => unreachable!("a connection of ours does not go through a tunnel"),
+            Cargo::Ours(_) | Cargo::Hop { .. } => {
+                unreachable!("a connection of ours does not go through a tunnel")
+            }
             Cargo::Tcp(tcp::Packet::Segment(segment)) => segment.ip_bytes(),
             Cargo::Tcp(tcp::Packet::Ack(ack)) => ack.ip_bytes(),
             Cargo::Datagram { bytes, .. } => IPV4_UDP_HEADERS + bytes.len(),
