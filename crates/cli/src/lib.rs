@@ -16,6 +16,7 @@ pub mod chart;
 pub mod exit;
 pub mod explain;
 pub mod forward;
+pub mod keylog;
 pub mod keys;
 pub mod link;
 pub mod listen;
