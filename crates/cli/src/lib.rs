@@ -7,7 +7,7 @@
 //! several verbs have), [`report`] and [`progress`] (output), [`chart`] (pictures of delays), [`terminal`]
 //! (text of a peer made safe to print), [`transfer`] (files over one stream), [`forward`] (TCP connections
 //! over streams), [`pipe`](mod@pipe), [`bench`](mod@bench), [`probe`] (the state of a path) and [`explain`]
-//! (plans in words), and [`ssh`] (the far end of a verb, started over ssh). Emulated links are in
+//! (plans in words), [`watch`] (recordings and displays of what connections do), and [`ssh`] (the far end of a verb, started over ssh). Emulated links are in
 //! [`tidewire_lab`], the experiments of papers in [`tidewire_papers`]. This is a library only so that tests
 //! and the binary use the same code. Its interface may change at any time.
 
@@ -35,3 +35,4 @@ pub mod transfer;
 #[cfg(target_os = "linux")]
 pub mod tunnel;
 pub mod verb;
+pub mod watch;

@@ -13,6 +13,7 @@ use crate::options::{Coding, Output};
 use crate::report::Console;
 use crate::session::{self, unless_hung_up};
 use crate::ssh::{self, Host, Job, Ssh, Way};
+use crate::watch::WatchArgs;
 
 /// Arguments of `forward`.
 #[derive(Debug, clap::Args)]
@@ -44,6 +45,8 @@ pub struct Args {
     own: Own,
     #[command(flatten)]
     coding: Coding,
+    #[command(flatten)]
+    watch: WatchArgs,
     #[command(flatten)]
     output: Output,
 }
@@ -121,6 +124,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let keep_alive = way.silence().map_or(KEEP_ALIVE, |silence| KEEP_ALIVE.min(silence / 3));
     let config =
         config.to_builder().keep_alive(Some(keep_alive)).max_streams(MAX_STREAMS).build().or_exit(Exit::Other)?;
+    let (config, _watching) = args.watch.begin("forward", config, &console)?;
     let client = Client::new(way, credentials, config, &console);
     let ended = match &args.single {
         Some(target) => unless_hung_up(client.run_single(target)).await,

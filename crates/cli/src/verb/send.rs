@@ -19,6 +19,7 @@ use crate::report::{Console, Event};
 use crate::session::{self, CUT_OFF, DONE, Role, unless_interrupted};
 use crate::ssh::{self, Host, Job, Ssh, Way, quote_path};
 use crate::transfer::{self, Found, Outcome, TransferError, scan};
+use crate::watch::WatchArgs;
 
 /// How long to try to connect again after the connection is lost. Chosen: a router or a receiver that
 /// restarts is back by then.
@@ -43,6 +44,8 @@ pub struct Args {
     #[command(flatten)]
     coding: Coding,
     #[command(flatten)]
+    watch: WatchArgs,
+    #[command(flatten)]
     pub(super) output: Output,
 }
 
@@ -63,6 +66,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
             "nothing to send: none of the named files and folders can be read",
         ));
     }
+    let (config, _watching) = args.watch.begin("send", config, &console)?;
     let way = unless_interrupted(goal.way(&args.ssh, &args.coding, &console)).await?;
     let mut begun = Instant::now();
     let credentials = keys::to_open(way.link(), args.own.key.as_deref(), &console)?;

@@ -24,6 +24,7 @@ use crate::tunnel::dialer::Dialer;
 use crate::tunnel::hub::Hub;
 use crate::tunnel::state::{self, Event};
 use crate::tunnel::{DEFAULT_MTU, MTUS, configure, listener};
+use crate::watch::WatchArgs;
 
 /// The subcommands of `tunnel`.
 #[derive(Debug, Subcommand)]
@@ -61,6 +62,8 @@ pub struct Args {
     #[command(flatten)]
     coding: Coding,
     #[command(flatten)]
+    watch: WatchArgs,
+    #[command(flatten)]
     output: Output,
 }
 
@@ -94,6 +97,7 @@ async fn dial(args: &Args, console: &Console) -> Result<(), Failure> {
     let peer = only_peer(&args.address, &args.route);
     refuse_own_path(&peer.networks, &link)?;
     let hub = up(args, vec![peer], console).await?;
+    let (config, _watching) = args.watch.begin("tunnel", config, console)?;
     let dialer = Dialer::new(link, credentials, config, &hub, console);
     let ended = carrying(&hub, console, dialer.run()).await;
     dialer.close(session::quietly(ended)).await
@@ -105,6 +109,7 @@ async fn listen(args: &Args, address: SocketAddr, console: &Console) -> Result<(
         Some(path) => read_peers(path).or_exit(Exit::Usage)?,
         None => vec![only_peer(&args.address, &args.route)],
     };
+    let (config, _watching) = args.watch.begin("tunnel", config, console)?;
     let (endpoint, link) = listen::open(address, &args.naming, &config, console).await?;
     let hub = up(args, peers, console).await?;
     let link = link.reveal();
