@@ -29,8 +29,8 @@ local by_id = {}
 local directions = {}
 -- What the first pass found out about each frame of the capture, by its number.
 local seen = {}
--- How much of the key log was read, and whose.
-local read_file, read_bytes = nil, 0
+-- The key log that was read, how much of it, and how long it was then.
+local read_file, read_bytes, read_size = nil, 0, 0
 
 local function raw(hex)
     return (hex:gsub("%x%x", function(digits) return char(tonumber(digits, 16)) end))
@@ -60,19 +60,24 @@ local function learn_key(line)
     keys[session][sealer][tonumber(phase)] = entry
 end
 
--- Reads what was added to the key log since the last call: during a live capture it grows.
+-- Reads the whole lines that were added to the key log since the last call: during a live capture it grows.
 local function read_keys()
     local name = tidewire.prefs.keylog
     if read_file ~= name then
-        read_file, read_bytes = name, 0
+        read_file, read_bytes, read_size = name, 0, 0
     end
     local file = name ~= "" and io.open(name, "rb")
     if not file then
         return
     end
-    if file:seek("end") > read_bytes then
+    local size = file:seek("end")
+    if size ~= read_size then
+        read_size = size
         file:seek("set", read_bytes)
-        for line in file:read("*a"):gmatch("([^\n]*\n)") do
+        for line in function() return file:read("*L") end do
+            if line:sub(-1) ~= "\n" then
+                break
+            end
             read_bytes = read_bytes + #line
             learn_key(line)
         end
@@ -81,7 +86,7 @@ local function read_keys()
 end
 
 function tidewire.init()
-    keys, by_id, directions, seen, read_file, read_bytes = {}, {}, {}, {}, nil, 0
+    keys, by_id, directions, seen, read_file = {}, {}, {}, {}, nil
     read_keys()
 end
 

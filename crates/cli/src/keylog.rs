@@ -37,6 +37,11 @@ impl KeyLogging {
     /// [`Exit::Usage`] if the file cannot be opened, or others can read it.
     pub fn open(&self, console: &Console) -> Result<Option<Arc<dyn KeyLog>>, Failure> {
         let Some(path) = &self.keylog else { return Ok(None) };
+        // A settings file can name one option without the other, which the command line refuses by itself.
+        if !self.insecure_keylog {
+            let text = "--keylog gives up the secrecy of the connections: confirm that by --insecure-keylog";
+            return Err(Failure::message(Exit::Usage, text));
+        }
         let log = KeyLogFile::open(path, console).or_exit(Exit::Usage)?;
         console.warn(&format!(
             "writing keys to `{}`: who reads this file reads and forges all traffic of these connections; delete it \
@@ -113,6 +118,19 @@ mod tests {
 
     fn refused(path: &Path) -> String {
         format!("{:#}", KeyLogFile::open(path, &Console::new(false, true)).map(|_| ()).unwrap_err())
+    }
+
+    #[test]
+    fn a_settings_file_cannot_leave_out_the_confirmation() {
+        let folder = tempfile::tempdir().unwrap();
+        let keylog = Some(folder.path().join("keys"));
+        let console = Console::new(false, true);
+        let alone = KeyLogging { keylog: keylog.clone(), insecure_keylog: false };
+        let failure = alone.open(&console).map(|_| ()).unwrap_err();
+        assert_eq!(failure.exit, Exit::Usage);
+        assert!(failure.to_string().contains("--insecure-keylog") && !keylog.as_ref().unwrap().exists());
+        assert!(KeyLogging { keylog, insecure_keylog: true }.open(&console).unwrap().is_some());
+        assert!(KeyLogging::default().open(&console).unwrap().is_none());
     }
 
     #[test]

@@ -1,9 +1,11 @@
-//! What other programs make of a job: Debian's tshark of its packets. Tests that need a program that the
-//! machine lacks say so and pass.
+//! What other programs make of a job: Debian's tshark of its packets, Debian's Prometheus of its figures, and
+//! readers of qlog. Tests that need a program that the machine lacks say so and pass.
 #![cfg(target_os = "linux")]
 
 #[path = "../process/mod.rs"]
 mod process;
+mod prometheus;
+mod qlog;
 #[path = "../schema/mod.rs"]
 mod schema;
 mod wireshark;

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::process::tidewire;
+use crate::process::{Running, tidewire};
 use crate::{has, repository, schema};
 
 /// What tshark prints with the dissector and these arguments. Fails if a script failed.
@@ -110,17 +112,13 @@ fn changed_bytes_and_wrong_keys_are_malformed_and_no_script_fails() {
     let (pcap, keys, _) = simulated(folder.path(), "20kB");
     let whole = fs::read(&pcap).unwrap();
     let changed = folder.path().join("changed.pcap");
-    // Every 13th byte behind the IP and UDP headers of each packet, by another value each round.
-    for round in 1..4_u8 {
+    // Changes of the header, of the bytes from which header protection comes, and of frames alone.
+    for (from, step) in [(0, 15), (13, 14), (30, 3)] {
         let (mut bytes, mut at) = (whole.clone(), 24);
         while at < bytes.len() {
             let len = u32::from_le_bytes(bytes[at + 8..at + 12].try_into().unwrap()) as usize;
             let payload = &mut bytes[at + 16 + 28..at + 16 + len];
-            payload
-                .iter_mut()
-                .skip(usize::from(round) * 2)
-                .step_by(13 + usize::from(round))
-                .for_each(|byte| *byte ^= round * 37);
+            payload.iter_mut().skip(from).step_by(step).for_each(|byte| *byte ^= 0x95);
             at += 16 + len;
         }
         fs::write(&changed, &bytes).unwrap();
@@ -131,9 +129,10 @@ fn changed_bytes_and_wrong_keys_are_malformed_and_no_script_fails() {
     let text = format!("{text}\nTIDEWIRE_KEY 00 11 I x\nTIDEWIRE_KEY\n\u{fffd}\n{}", "f".repeat(100_000));
     fs::write(&keys, text).unwrap();
     let packets = fields(&pcap, Some(&keys), &["sealer", "frame", "malformed"]);
-    let short = packets.iter().filter(|packet| !packet[0].is_empty());
-    let wrong = short.clone().filter(|packet| !packet[2].is_empty()).count();
-    assert!(wrong * 10 > short.count() * 9, "{wrong} malformed");
+    // A wrong key phase has no key; nearly all others are malformed.
+    let short: Vec<_> = packets.iter().filter(|packet| !packet[0].is_empty()).collect();
+    let readable = short.iter().filter(|packet| !packet[1].is_empty() && packet[2].is_empty()).count();
+    assert!(readable * 20 < short.len(), "{readable} of {}", short.len());
 }
 
 #[test]
@@ -150,4 +149,71 @@ fn the_ciphers_give_the_values_of_their_specifications() {
         Command::new("tshark").args(["-X", &format!("lua_script:{script}"), "-r"]).arg(&empty).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(said.trim(), "6 vectors hold", "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The command on a host of the lab.
+fn on(host: &str, arguments: &[&str]) -> Command {
+    let plain = tidewire(arguments);
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", host]).arg(plain.get_program()).args(plain.get_args());
+    command.env_remove("TIDEWIRE_LINK").env("TIDEWIRE_CONFIG", "/dev/null");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Whether this machine and user can have a lab. If not, prints why.
+fn has_lab() -> bool {
+    let tun = || fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").is_ok();
+    let ip = || Command::new("ip").arg("netns").output().is_ok_and(|output| output.status.success());
+    let has = rustix::process::geteuid().is_root() && tun() && ip();
+    if !has {
+        eprintln!("SKIPPED: the lab needs root, /dev/net/tun and iproute2");
+    }
+    has
+}
+
+#[test]
+fn a_capture_of_the_lab_with_the_key_log_of_a_job_shows_what_the_job_sent() {
+    if !has("tshark") || !has("dumpcap") || !has_lab() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let [scenario, pcap, keys] = ["link.toml", "lab.pcap", "keys"].map(|name| folder.path().join(name));
+    fs::write(&scenario, LINK).unwrap();
+    let mut lab = Running::start(&["lab", "up", "--json", scenario.to_str().unwrap()]);
+    let hosts = lab.line();
+    let [near, far, address] = ["near", "far", "far_address"].map(|name| hosts[name].as_str().unwrap().to_owned());
+
+    let mut dumpcap = Command::new("ip");
+    dumpcap.args(["netns", "exec", &near, "dumpcap", "-q", "-i", "any", "-f", "udp", "-w"]).arg(&pcap);
+    let mut dumpcap = dumpcap.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    // Kept to the end, so that dumpcap can write there.
+    let mut errors = BufReader::new(dumpcap.stderr.take().unwrap()).lines().map_while(Result::ok);
+    // It names its file when it captures.
+    assert!(errors.any(|line| line.starts_with("File:")), "dumpcap does not capture");
+
+    let listen = format!("{address}:7700");
+    let mut server = Running::spawn(&mut on(&far, &["bench", "-s", "-1", "--json", "--listen", &listen]));
+    let link = server.wait_for("link")["link"].as_str().unwrap().to_owned();
+    let load = ["bench", "--json", "-c", &link, "-b", "2mbit", "-t", "1s"];
+    let keylog = ["--keylog", keys.to_str().unwrap()];
+    let refused = on(&near, &[&load[..], &keylog].concat()).output().unwrap();
+    assert!(refused.status.code() == Some(2) && !keys.exists(), "a key log was written without --insecure-keylog");
+    let client = on(&near, &[&load[..], &keylog, &["--insecure-keylog"]].concat()).output().unwrap();
+    let said = String::from_utf8_lossy(&client.stderr).into_owned();
+    assert!(client.status.success() && said.contains("who reads this file reads and forges all traffic"), "{said}");
+    let summary = schema::lines(&client.stdout).pop().unwrap();
+    server.end();
+    kill_process(Pid::from_child(&dumpcap), Signal::INT).unwrap();
+    assert!(dumpcap.wait().unwrap().success());
+
+    let packets = fields(&pcap, Some(&keys), &["sealer", "frame", "malformed"]);
+    assert!(packets.iter().all(|packet| packet[2].is_empty()), "a packet is malformed");
+    assert_eq!(count(&packets, &[0x10, 0x11]), summary["packets"]["source"].as_u64().unwrap());
+    let repairs = ["repair", "feedback_repair"].map(|kind| summary["packets"][kind].as_u64().unwrap());
+    assert!(repairs.iter().sum::<u64>() > 0);
+    assert_eq!(count(&packets, &[0x12, 0x13]), repairs.iter().sum::<u64>());
+    // Fields of symbols too: the lane of streams, and streams.
+    let inside = fields(&pcap, Some(&keys), &["symbol_frame", "stream"]);
+    assert!(inside.iter().any(|packet| !packet[0].is_empty() && !packet[1].is_empty()));
 }
