@@ -126,7 +126,7 @@ struct Moves {
 }
 
 /// Called with each datagram that an end sends or receives.
-pub type Tap = Box<dyn FnMut(Time, &Captured<'_>)>;
+pub type Tap = Box<dyn FnMut(Time, &Captured<'_>) + Send>;
 
 /// Datagrams that are handed over more than once, or to somebody else too.
 struct Copying {

@@ -57,6 +57,14 @@ fn count(packets: &[Vec<String>], wanted: &[u64]) -> u64 {
     of_initiator.flat_map(|packet| types(&packet[1])).filter(|frame| wanted.contains(frame)).count() as u64
 }
 
+/// The frames of the initiator are those that its summary counts. A source symbol that is sent again answers
+/// feedback.
+fn check_counts(packets: &[Vec<String>], summary: &Value) {
+    for (name, frames) in [("source", &[0x10][..]), ("repair", &[0x12]), ("feedback_repair", &[0x11, 0x13])] {
+        assert_eq!(count(packets, frames), summary["packets"][name].as_u64().unwrap(), "{name}: {summary}");
+    }
+}
+
 #[test]
 fn with_the_key_log_every_packet_and_every_byte_of_a_run_is_shown() {
     if !has("tshark") {
@@ -67,10 +75,8 @@ fn with_the_key_log_every_packet_and_every_byte_of_a_run_is_shown() {
     let names = ["sealer", "frame", "number", "malformed", "length", "data", "symbol_frame", "long"];
     let packets = fields(&pcap, Some(&keys), &names);
     assert!(packets.iter().all(|packet| packet[3].is_empty()), "a packet is malformed");
-    assert_eq!(count(&packets, &[0x10, 0x11]), summary["packets"]["source"].as_u64().unwrap());
-    let repairs = ["repair", "feedback_repair"].map(|kind| summary["packets"][kind].as_u64().unwrap());
-    assert_eq!(count(&packets, &[0x12, 0x13]), repairs.iter().sum::<u64>());
-    assert!(repairs[0] > 0 && count(&packets, &[0x13]) == repairs[1], "{repairs:?}");
+    check_counts(&packets, &summary);
+    assert!(count(&packets, &[0x13]) > 0);
     // Numbers of the initiator are never used twice.
     let short: Vec<_> = packets.iter().filter(|packet| packet[0] == "initiator").collect();
     let numbers: BTreeSet<_> = short.iter().map(|packet| packet[2].parse::<u64>().unwrap()).collect();
@@ -209,10 +215,7 @@ fn a_capture_of_the_lab_with_the_key_log_of_a_job_shows_what_the_job_sent() {
 
     let packets = fields(&pcap, Some(&keys), &["sealer", "frame", "malformed"]);
     assert!(packets.iter().all(|packet| packet[2].is_empty()), "a packet is malformed");
-    assert_eq!(count(&packets, &[0x10, 0x11]), summary["packets"]["source"].as_u64().unwrap());
-    let repairs = ["repair", "feedback_repair"].map(|kind| summary["packets"][kind].as_u64().unwrap());
-    assert!(repairs.iter().sum::<u64>() > 0);
-    assert_eq!(count(&packets, &[0x12, 0x13]), repairs.iter().sum::<u64>());
+    check_counts(&packets, &summary);
     // Fields of symbols too: the lane of streams, and streams.
     let inside = fields(&pcap, Some(&keys), &["symbol_frame", "stream"]);
     assert!(inside.iter().any(|packet| !packet[0].is_empty() && !packet[1].is_empty()));
