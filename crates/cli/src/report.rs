@@ -40,6 +40,11 @@ pub enum Event<'a> {
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         far: bool,
     },
+    /// The figures of the job are served.
+    Metrics {
+        /// Where they are.
+        url: String,
+    },
     /// The reason why the program ends early.
     Error {
         /// The exit code.

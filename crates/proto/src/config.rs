@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidewire_codec::Code;
 
-use crate::crypto::MAX_SEALED;
+use crate::crypto::{KeyLog, MAX_SEALED};
 use crate::lane::{INITIAL_CREDIT, MESSAGE_RING};
 use crate::path::BASE_DATAGRAM;
 use crate::profile::{Delivery, Layout, Mismatch, Profile};
@@ -64,6 +64,7 @@ pub struct Config {
     pub(crate) follows_peer: bool,
     pub(crate) max_rate: Option<u64>,
     pub(crate) trace: Option<Arc<dyn Trace>>,
+    pub(crate) key_log: Option<Arc<dyn KeyLog>>,
     pub(crate) relaying: Option<Relaying>,
     pub(crate) repair: RepairSettings,
     pub(crate) jobs: JobsSettings,
@@ -128,6 +129,7 @@ impl Default for Config {
             follows_peer: true,
             max_rate: None,
             trace: None,
+            key_log: None,
             relaying: None,
             repair: RepairSettings { max_overhead: None, latency: None, deliver: 0.99, max_span: DEFAULT_SPAN },
             jobs: JobsSettings { workers: 0, inline_products: INLINE_PRODUCTS },
@@ -256,6 +258,9 @@ settings! {
     max_memory: usize = limits.max_memory;
     /// Receives what happens on all connections of the endpoint. Off by default.
     trace: Option<Arc<dyn Trace>> = trace;
+    /// Receives the keys of all connections of the endpoint, with which everything they send can be read and
+    /// forged: for a person who looks at its own packets (docs/wireshark.md). Off by default.
+    key_log: Option<Arc<dyn KeyLog>> = key_log;
     /// Makes each connection of the endpoint a hop of a path with relays (docs/wire.md section 8). Off by
     /// default: then a peer that sends on the relayed lane breaks the protocol.
     relaying: Option<Relaying> = relaying;

@@ -24,7 +24,7 @@ use crate::connection::{
     CloseCode, Connection, Event, Job, JobDone, Received, SendFailure, Side, Transmit, WakeReason,
 };
 use crate::counts::add_counts;
-use crate::crypto::{Provider, PublicKey};
+use crate::crypto::{Provider, PublicKey, Sealer};
 use crate::handshake::{
     Credentials, Initiator, Parameters, PeerKeyError, Renewal, Responder, ResponderStats, Route, Terms, Unauthorized,
 };
@@ -244,7 +244,8 @@ impl Endpoint {
         let exchange_keys = keys.clone();
         let (id, seed, provider) = (self.fresh_id(), self.fresh_seed(), Arc::clone(&self.provider));
         let initiator = Initiator::new(keys, id, &self.parameters, provider, seed, now)
-            .give_up_after(self.config.timing.handshake_timeout);
+            .give_up_after(self.config.timing.handshake_timeout)
+            .log_keys(self.config.key_log.clone());
         let grease = self.rng.next_u64();
         let mut connection = Connection::connect(Arc::clone(&self.config), initiator, id, remote, now, grease);
         connection.seed(self.fresh_seed());
@@ -309,7 +310,7 @@ impl Endpoint {
             self.stats.unknown += 1;
             return;
         }
-        let session = accepted.session(&self.provider);
+        let session = accepted.logged_session(&self.provider, Sealer::Responder, self.config.key_log.as_ref());
         let grease = self.rng.next_u64();
         // A peer with the keys received the REPLY. If the REPLY was sent to one address only, a packet from
         // that address validates it.

@@ -6,7 +6,8 @@
 //!
 //! Invariants: a trace sees every packet once as sent, and then once as acknowledged or lost; a packet that
 //! was declared lost and arrives after all is acknowledged too. The time of what a datagram caused is
-//! that of its arrival. A driver that is late may have recorded later times before.
+//! that of its arrival. A driver that is late may have recorded later times before. At the receiver, what a
+//! packet causes is recorded after its [`TraceEvent::PacketReceived`].
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -17,7 +18,8 @@ use tidewire_codec::SourceId;
 
 use crate::Time;
 use crate::close::CloseReason;
-use crate::ids::{ConnectionHandle, LaneId};
+use crate::ids::{ConnectionHandle, LaneId, Side, StreamId};
+use crate::profile::Profile;
 use crate::redundancy::Planned;
 
 /// Receives what happens on connections. All connections of an endpoint share one.
@@ -27,6 +29,14 @@ use crate::redundancy::Planned;
 pub trait Trace: fmt::Debug + Send + Sync {
     /// Called once for each event, in the order in which the connection handles them.
     fn record(&self, now: Time, connection: ConnectionHandle, event: &TraceEvent);
+
+    /// Returns the trace for the connections of one endpoint, if it is not this one. A driver calls it once
+    /// for each endpoint, or shard of one, when the clock of that endpoint shows `now`. Endpoints number
+    /// their connections independently, and each has a clock of its own.
+    fn of_endpoint(&self, now: Time) -> Option<Arc<dyn Trace>> {
+        let _ = now;
+        None
+    }
 }
 
 /// Something that happened on a connection.
@@ -37,7 +47,12 @@ pub enum TraceEvent {
     Connected {
         /// Address of the peer.
         remote: SocketAddr,
+        /// Which end this is.
+        side: Side,
     },
+    /// How this end codes and paces what it sends: after [`Self::Connected`], and again when it follows the
+    /// peer's POLICY.
+    Agreed(Choices),
     /// The connection ended.
     Closed(CloseReason),
     /// A packet was sent.
@@ -67,6 +82,23 @@ pub enum TraceEvent {
         number: u64,
         /// Length in bytes, IP and UDP headers included.
         bytes: u32,
+        /// What it carries. A probe of the packet size is [`PacketContent::Control`] here.
+        content: PacketContent,
+    },
+    /// A packet of the peer told a lane nothing new: its symbol was known, or its repair was not needed.
+    PacketRedundant {
+        /// Packet number.
+        number: u64,
+    },
+    /// A repair made a lost source symbol known.
+    SymbolRepaired {
+        /// Lane of the peer.
+        lane: LaneId,
+        /// The symbol.
+        id: SourceId,
+        /// The packet that completed it. If a worker solved for the symbol, it is the newest packet of the
+        /// lane by then.
+        packet: u64,
     },
     /// The receiver's edge passed a source symbol: all symbols of the lane up to it are known or given up.
     SymbolPassed {
@@ -89,8 +121,13 @@ pub enum TraceEvent {
         pacing_bps: u64,
         /// Smoothed round trip.
         rtt: Duration,
+        /// The newest round trip, less the time that the peer waited before it answered.
+        latest_rtt: Duration,
         /// Least round trip of the path.
         least_rtt: Duration,
+        /// Estimate of the time that packets wait in queues of the path: the newest round trip beyond the
+        /// least.
+        queueing: Duration,
         /// Estimated loss rate of about the last 512 packets.
         loss: f64,
     },
@@ -101,6 +138,52 @@ pub enum TraceEvent {
         /// The decision.
         planned: Planned,
     },
+    /// FEEDBACK of the peer arrived. Fates of packets and [`Self::LaneReported`] follow.
+    FeedbackReceived {
+        /// The packet of the peer that carries it.
+        packet: u64,
+        /// Time from the arrival of the newest packet at the peer until the FEEDBACK left.
+        delay: Duration,
+    },
+    /// What FEEDBACK says about a lane of ours.
+    LaneReported {
+        /// The lane.
+        lane: LaneId,
+        /// All lower symbols are known to the peer or given up.
+        edge: SourceId,
+        /// End of what the peer has heard of.
+        end: SourceId,
+        /// Number of independent symbols that the peer needs to decode all below `end`.
+        deficit: u64,
+    },
+    /// FEEDBACK was written.
+    FeedbackSent {
+        /// The packet that carries it.
+        packet: u64,
+        /// Sum of the deficits that it reports.
+        deficit: u64,
+    },
+    /// The application wrote to a stream. Several writes to one stream between two looks of the driver are
+    /// one event. Its time is that of the second look, or of the first if the list of streams is full.
+    StreamWritten {
+        /// The stream.
+        stream: StreamId,
+        /// Number of bytes that were taken.
+        bytes: u64,
+        /// Whether the stream ends after them.
+        end: bool,
+    },
+    /// The application sent a message.
+    MessageWritten {
+        /// The lane.
+        lane: LaneId,
+        /// Its length in bytes.
+        bytes: u32,
+        /// How long it is useful to the peer.
+        lifetime: Duration,
+        /// Whether the peer delivers it after all earlier messages of the lane.
+        in_order: bool,
+    },
     /// Our key was renewed.
     KeyUpdated,
     /// Both ends took fresh keys into use.
@@ -110,6 +193,22 @@ pub enum TraceEvent {
         /// The new address.
         remote: SocketAddr,
     },
+}
+
+/// How an end codes and paces what it sends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(clippy::exhaustive_structs)]
+pub struct Choices {
+    /// The profile in use.
+    pub profile: Profile,
+    /// Target for the delay beyond the one-way time of the path, if the user stated one.
+    pub latency: Option<Duration>,
+    /// Fraction of the symbols that must meet the target.
+    pub deliver: f64,
+    /// Upper limit of proactive repairs per source symbol.
+    pub max_overhead: f64,
+    /// Upper limit of the rate, in bits per second.
+    pub max_rate: Option<u64>,
 }
 
 /// What a packet carries besides control frames.
@@ -166,6 +265,46 @@ pub enum SymbolOrigin {
     GivenUp,
 }
 
+/// The trace of what a lane receives, and the packet that it handles.
+#[derive(Debug)]
+pub(crate) struct LaneTracer {
+    tracer: Tracer,
+    lane: LaneId,
+    packet: u64,
+}
+
+impl LaneTracer {
+    pub fn new(lane: LaneId) -> Self {
+        Self { tracer: Tracer::default(), lane, packet: 0 }
+    }
+
+    /// Sets the trace of the connection.
+    pub fn trace_with(&mut self, tracer: &Tracer) {
+        self.tracer = tracer.clone();
+    }
+
+    /// Packet `number` of the peer is the cause of what follows.
+    pub fn on_packet(&mut self, number: u64) {
+        self.packet = number;
+    }
+
+    /// The packet told nothing new.
+    pub fn redundant(&self, now: Time) {
+        self.tracer.record(now, || TraceEvent::PacketRedundant { number: self.packet });
+    }
+
+    /// A lost symbol became known.
+    pub fn repaired(&self, now: Time, id: SourceId) {
+        self.tracer.record(now, || TraceEvent::SymbolRepaired { lane: self.lane, id, packet: self.packet });
+    }
+
+    /// The edge passed a symbol. There is no delay if the symbol was given up.
+    pub fn passed(&self, now: Time, id: SourceId, origin: SymbolOrigin, delay: Option<Duration>) {
+        let delay = delay.unwrap_or_default();
+        self.tracer.record(now, || TraceEvent::SymbolPassed { lane: self.lane, id, origin, delay });
+    }
+}
+
 /// The trace of one connection, or none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tracer {
@@ -176,6 +315,11 @@ pub(crate) struct Tracer {
 impl Tracer {
     pub fn new(trace: Option<Arc<dyn Trace>>, connection: ConnectionHandle) -> Self {
         Self { trace, connection }
+    }
+
+    /// Whether there is a trace.
+    pub fn is_on(&self) -> bool {
+        self.trace.is_some()
     }
 
     /// Records the event that `make` returns, if there is a trace.

@@ -66,6 +66,7 @@ pub mod load;
 pub mod network;
 pub mod nonces;
 pub mod pair;
+pub mod pcap;
 pub mod rebinding;
 pub mod report;
 pub mod scenario;

@@ -21,6 +21,7 @@ use crate::duplex::{DuplexConfig, DuplexLink};
 use crate::jobs::Jobs;
 use crate::ledger::Ledger;
 use crate::nonces::{Recorder, Sealed};
+use crate::pcap::Captured;
 use crate::rebinding::{Rebinding, Rebound};
 
 /// One of the two ends.
@@ -124,12 +125,25 @@ struct Moves {
     done: u16,
 }
 
-/// Datagrams that are handed over more than once.
+/// Called with each datagram that an end sends or receives.
+pub type Tap = Box<dyn FnMut(Time, &Captured<'_>) + Send>;
+
+/// Datagrams that are handed over more than once, or to somebody else too.
 struct Copying {
     /// Number of copies of each datagram.
     copies: usize,
     /// Address of an attacker that sends the far end a copy of every datagram.
     thief: Option<SocketAddr>,
+    /// Who watches the datagrams of one end.
+    tap: Option<(End, Tap)>,
+}
+
+impl Copying {
+    fn show(&mut self, at: Time, end: End, captured: &Captured<'_>) {
+        if let Some((_, tap)) = self.tap.as_mut().filter(|(tapped, _)| *tapped == end) {
+            tap(at, captured);
+        }
+    }
 }
 
 /// Two endpoints and their link; see the module.
@@ -203,7 +217,7 @@ impl Pair {
             exchanged: Exchanged::default(),
             counted: Counted::default(),
             steps: 0,
-            copying: Copying { copies: 1, thief: None },
+            copying: Copying { copies: 1, thief: None, tap: None },
             ledger: Ledger::default(),
             jobs: None,
             turns: None,
@@ -240,6 +254,12 @@ impl Pair {
     /// are dropped.
     pub fn copied_by(&mut self, thief: Option<SocketAddr>) {
         self.copying.thief = thief;
+    }
+
+    /// From now on `tap` gets each datagram that `end` sends, and each that arrives there, before the end
+    /// handles it.
+    pub fn tap(&mut self, end: End, tap: Tap) {
+        self.copying.tap = Some((end, tap));
     }
 
     /// From now on the result of each coding job arrives after a random time of at most `most`. Without this
@@ -419,6 +439,7 @@ impl Pair {
             if let Some(corruption) = delivery.corruption {
                 corruption.apply(&mut bytes);
             }
+            self.copying.show(at, end, &Captured { from, to, ecn, datagram: &bytes });
             if from == near {
                 self.exchanged.received += bytes.len() as u64;
             }
@@ -514,6 +535,7 @@ impl Pair {
             if to == self.near.address {
                 self.exchanged.sent += transmit.len as u64;
             }
+            self.copying.show(self.now, end, &Captured { from, to, ecn: transmit.ecn, datagram: &bytes });
             let parcel = Parcel { from, to, ecn: transmit.ecn, bytes };
             link.send_from(self.now, transmit.len, transmit.ecn.is_some(), parcel);
         }

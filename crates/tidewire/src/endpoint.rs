@@ -106,7 +106,11 @@ impl Endpoint {
         let (clock, changed) = (Clock::start(), Arc::<Notify>::default());
         let mut drivers = Vec::with_capacity(sockets.len());
         for (index, socket) in (0..count.get()).zip(sockets) {
-            let endpoint = tidewire_proto::endpoint::Endpoint::new(config.clone(), crate::random()?)
+            let mut config = config.clone();
+            if let Some(trace) = config.connection.trace().and_then(|trace| trace.of_endpoint(clock.now())) {
+                config.connection = config.connection.with_trace(trace);
+            }
+            let endpoint = tidewire_proto::endpoint::Endpoint::new(config, crate::random()?)
                 .with_shard(Shard::new(index, count).unwrap_or(Shard::ALONE));
             let shared = Arc::new(Shared::new(endpoint, socket.local_addr()?, clock, Arc::clone(&changed)));
             drivers.push(Driver::new(shared, socket, Timer::new(clock), mail.next(), largest, workers)?);

@@ -114,7 +114,9 @@ pub use tidewire_proto::config::{Config, ConfigBuilder, ConfigError};
 pub use tidewire_proto::connection::{
     CloseCode, CloseReason, LaneConfig, LaneError, LaneId, Message, MessageError, Outgoing,
 };
-pub use tidewire_proto::crypto::{PrivateKey, PublicKey, Secret, TextError, TextFault, TextKind};
+pub use tidewire_proto::crypto::{
+    Aead, KeyLog, LoggedKey, PrivateKey, PublicKey, Sealer, Secret, TextError, TextFault, TextKind,
+};
 pub use tidewire_proto::endpoint::EndpointStats;
 pub use tidewire_proto::handshake::{Credentials, KeyCredentials, PeerKeyError, ResponderStats, Unauthorized};
 pub use tidewire_proto::profile::{BadProfile, Delivery, Layout, Mismatch, Profile};

@@ -4,7 +4,7 @@
 //! moves, keys and plans are logged at level DEBUG, packets, symbols and rates at TRACE.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tidewire_proto::Time;
 use tidewire_proto::endpoint::ConnectionHandle;
@@ -21,7 +21,7 @@ pub struct Log {
 
 impl Log {
     /// Whether a subscriber wants any of the events.
-    pub(crate) fn is_wanted() -> bool {
+    pub fn is_wanted() -> bool {
         LevelFilter::current() >= LevelFilter::DEBUG
     }
 
@@ -29,7 +29,7 @@ impl Log {
     fn span(&self, connection: ConnectionHandle, event: &TraceEvent) -> Span {
         let mut spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
-            TraceEvent::Connected { remote } => {
+            TraceEvent::Connected { remote, .. } => {
                 let span = debug_span!("connection", id = connection.0, %remote);
                 spans.insert(connection, span.clone());
                 span
@@ -41,17 +41,23 @@ impl Log {
 }
 
 impl Trace for Log {
+    fn of_endpoint(&self, _now: Time) -> Option<Arc<dyn Trace>> {
+        // Another endpoint has other connections with the same handles.
+        Some(Arc::<Self>::default())
+    }
+
     fn record(&self, _now: Time, connection: ConnectionHandle, event: &TraceEvent) {
-        let is_detail = matches!(
+        let is_rare = matches!(
             event,
-            TraceEvent::PacketSent { .. }
-                | TraceEvent::PacketAcked { .. }
-                | TraceEvent::PacketLost { .. }
-                | TraceEvent::PacketReceived { .. }
-                | TraceEvent::SymbolPassed { .. }
-                | TraceEvent::Rate { .. }
+            TraceEvent::Connected { .. }
+                | TraceEvent::Agreed(_)
+                | TraceEvent::Closed(_)
+                | TraceEvent::Planned { .. }
+                | TraceEvent::KeyUpdated
+                | TraceEvent::FreshKeys
+                | TraceEvent::Moved { .. }
         );
-        if is_detail && LevelFilter::current() < LevelFilter::TRACE {
+        if !is_rare && LevelFilter::current() < LevelFilter::TRACE {
             return;
         }
         let _entered = self.span(connection, event).entered();
@@ -61,12 +67,14 @@ impl Trace for Log {
             TraceEvent::PacketSent { number, bytes, content } => trace!(number, bytes, ?content, "packet sent"),
             TraceEvent::PacketAcked { number, was_lost } => trace!(number, was_lost, "packet acknowledged"),
             TraceEvent::PacketLost { number } => trace!(number, "packet lost"),
-            TraceEvent::PacketReceived { number, bytes } => trace!(number, bytes, "packet received"),
+            TraceEvent::PacketReceived { number, bytes, content } => {
+                trace!(number, bytes, ?content, "packet received");
+            }
             TraceEvent::SymbolPassed { lane, id, origin, delay } => {
                 trace!(lane = lane.0, id = id.0, ?origin, ?delay, "symbol passed");
             }
-            TraceEvent::Rate { window, in_flight, pacing_bps, rtt, least_rtt, loss } => {
-                trace!(window, in_flight, pacing_bps, ?rtt, ?least_rtt, loss, "rate");
+            TraceEvent::Rate { window, in_flight, pacing_bps, rtt, least_rtt, queueing, loss, .. } => {
+                trace!(window, in_flight, pacing_bps, ?rtt, ?least_rtt, ?queueing, loss, "rate");
             }
             TraceEvent::Planned { lane, planned } => {
                 debug!(lane = lane.0, share = planned.share, saturated = planned.saturated, "planned");
@@ -74,7 +82,8 @@ impl Trace for Log {
             TraceEvent::KeyUpdated => debug!("key updated"),
             TraceEvent::FreshKeys => debug!("fresh keys"),
             TraceEvent::Moved { remote } => debug!(%remote, "moved"),
-            other => debug!(event = ?other, "event"),
+            TraceEvent::Agreed(choices) => debug!(profile = ?choices.profile, latency = ?choices.latency, "agreed"),
+            other => trace!(event = ?other, "event"),
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::options::{Coding, Output};
 use crate::report::{self, Console, Summary, rate};
 use crate::session::{self, CLOSE_WAIT, CUT_OFF, DONE, unless_interrupted};
 use crate::via::Via;
+use crate::watch::WatchArgs;
 
 /// The event of `--require`.
 #[derive(Serialize)]
@@ -62,6 +63,8 @@ pub struct Args {
     require: Vec<Requirement>,
     #[command(flatten)]
     coding: Coding,
+    #[command(flatten)]
+    watch: WatchArgs,
     #[command(flatten)]
     pub(super) output: Output,
 }
@@ -122,6 +125,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
 
 async fn serve(args: &Args, console: &Console) -> Result<(), Failure> {
     let config = args.coding.config(None).or_exit(Exit::Usage)?;
+    let (config, _watching) = args.watch.begin("bench", config, console)?;
     let (endpoint, link) = listen::open(args.listen.listen, &args.naming, &config, console).await?;
     let link = link.reveal();
     listen::announce(&link, &format!("waiting; on the other machine: tidewire bench -c '{link}'"), console);
@@ -179,6 +183,7 @@ async fn measure(args: &Args, console: &Console) -> Result<(), Failure> {
         clock: clock_name(),
     };
     plan.check().map_err(|wrong| Failure::message(Exit::Usage, wrong))?;
+    let (config, _watching) = args.watch.begin("bench", config, console)?;
     let through = args.via.through(&link, args.naming.key.as_deref(), console)?;
     let connecting = session::connect(&link, through.as_ref(), &credentials, config, console);
     let (endpoint, connection) = unless_interrupted(connecting).await?;

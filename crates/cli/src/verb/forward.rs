@@ -14,6 +14,7 @@ use crate::report::Console;
 use crate::session::{self, unless_hung_up};
 use crate::ssh::{self, Host, Job, Ssh, Way};
 use crate::via::Via;
+use crate::watch::WatchArgs;
 
 /// Arguments of `forward`.
 #[derive(Debug, clap::Args)]
@@ -47,6 +48,8 @@ pub struct Args {
     via: Via,
     #[command(flatten)]
     coding: Coding,
+    #[command(flatten)]
+    watch: WatchArgs,
     #[command(flatten)]
     output: Output,
 }
@@ -130,6 +133,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     let keep_alive = way.silence().map_or(KEEP_ALIVE, |silence| KEEP_ALIVE.min(silence / 3));
     let config =
         config.to_builder().keep_alive(Some(keep_alive)).max_streams(MAX_STREAMS).build().or_exit(Exit::Other)?;
+    let (config, _watching) = args.watch.begin("forward", config, &console)?;
     let client = Client::new(way, credentials, config, &console);
     let ended = match &args.single {
         Some(target) => unless_hung_up(client.run_single(target)).await,

@@ -17,6 +17,7 @@ mod relay;
 mod send;
 mod serve;
 mod sim;
+mod top;
 #[cfg(target_os = "linux")]
 mod tunnel;
 
@@ -71,6 +72,8 @@ pub enum Command {
     Lab(lab::Command),
     /// Run a scenario in virtual time
     Sim(sim::Args),
+    /// Show the figures of a running job in a terminal
+    Top(top::Args),
     /// Reproduce the figures and tables of a paper as data
     Papers(papers::Args),
     /// Check or show the settings from files and the environment
@@ -133,6 +136,7 @@ pub fn main() -> ExitCode {
             Ok(())
         }),
         Command::Papers(args) => with(Console::new(false, false), |console| papers::run(&args, &console)),
+        Command::Top(args) => with(Console::new(false, false), |_| top::run(&args)),
         Command::Sim(args) => with(args.output.console(), |console| sim::run(&args, &console)),
     };
     match ended {

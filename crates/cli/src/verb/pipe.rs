@@ -4,7 +4,8 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use tidewire::{Connection, Endpoint};
+use tidewire::link::Link;
+use tidewire::{Config, Connection, Endpoint};
 use tidewire_proto::config::KEEP_ALIVE;
 
 use crate::exit::{Exit, Failure, OrExit};
@@ -17,6 +18,7 @@ use crate::pipe::{self, PipeEnd};
 use crate::report::{Console, Event};
 use crate::session::{self, Role, unless_interrupted};
 use crate::via::Via;
+use crate::watch::WatchArgs;
 
 /// Arguments of `pipe`.
 #[derive(Debug, clap::Args)]
@@ -35,6 +37,8 @@ pub struct Args {
     #[command(flatten)]
     coding: Coding,
     #[command(flatten)]
+    watch: WatchArgs,
+    #[command(flatten)]
     pub(super) output: Output,
 }
 
@@ -44,7 +48,14 @@ pub struct Args {
 /// [`Exit::Usage`] for a wrong link, [`Exit::Unreachable`] if nothing answers or the connection is lost,
 /// [`Exit::LocalIo`] if standard output is closed.
 pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
-    let (endpoint, connection, side) = unless_interrupted(connect(&args, &console)).await?;
+    let goal = match args.listen {
+        Some(address) => Goal::Listen(address),
+        None => Goal::Link(Box::new(link::given(args.link.as_deref()).or_exit(Exit::Usage)?)),
+    };
+    let config = args.coding.config(goal.link()).or_exit(Exit::Usage)?;
+    let (config, _watching) = args.watch.begin("pipe", config, &console)?;
+    let connecting = connect(&args, goal, config, &console);
+    let (endpoint, connection, side) = unless_interrupted(connecting).await?;
     let begun = Instant::now();
     console.event(&Event::Connected { peer: connection.remote().to_string() });
     let _explained = Watch::begin(connection.clone(), console.clone());
@@ -57,17 +68,39 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
     console.conclude(&session::summary(&stats, Role::Both, bytes, elapsed), ended.map(|_| ()))
 }
 
-async fn connect(args: &Args, console: &Console) -> Result<(Endpoint, Connection, PipeEnd), Failure> {
-    let Some(address) = args.listen else {
-        let link = link::given(args.link.as_deref()).or_exit(Exit::Usage)?;
-        let config = args.coding.config(Some(&link)).or_exit(Exit::Usage)?;
-        let config = config.to_builder().keep_alive(Some(KEEP_ALIVE)).build().or_exit(Exit::Other)?;
-        let credentials = keys::to_open(&link, args.naming.key.as_deref(), console)?;
-        let through = args.via.through(&link, args.naming.key.as_deref(), console)?;
-        let (endpoint, connection) = session::connect(&link, through.as_ref(), &credentials, config, console).await?;
-        return Ok((endpoint, connection, PipeEnd::Connects));
+/// The other side: a listener, or whoever connects to this address.
+enum Goal {
+    Link(Box<Link>),
+    Listen(SocketAddr),
+}
+
+impl Goal {
+    /// The link, if the user gave one.
+    fn link(&self) -> Option<&Link> {
+        match self {
+            Self::Link(link) => Some(link),
+            Self::Listen(_) => None,
+        }
+    }
+}
+
+async fn connect(
+    args: &Args,
+    goal: Goal,
+    config: Config,
+    console: &Console,
+) -> Result<(Endpoint, Connection, PipeEnd), Failure> {
+    let address = match goal {
+        Goal::Listen(address) => address,
+        Goal::Link(link) => {
+            let config = config.to_builder().keep_alive(Some(KEEP_ALIVE)).build().or_exit(Exit::Other)?;
+            let credentials = keys::to_open(&link, args.naming.key.as_deref(), console)?;
+            let through = args.via.through(&link, args.naming.key.as_deref(), console)?;
+            let (endpoint, connection) =
+                session::connect(&link, through.as_ref(), &credentials, config, console).await?;
+            return Ok((endpoint, connection, PipeEnd::Connects));
+        }
     };
-    let config = args.coding.config(None).or_exit(Exit::Usage)?;
     let (endpoint, link) = listen::open(address, &args.naming, &config, console).await?;
     let link = link.reveal();
     listen::announce(&link, &format!("waiting; on the other machine: tidewire pipe '{link}'"), console);

@@ -18,6 +18,7 @@ use crate::session::{self, CLOSE_WAIT, CUT_OFF, DONE, Role, unless_interrupted};
 use crate::ssh::Job;
 use crate::ssh::detach::{Detach, Vigil};
 use crate::transfer::{self, Destination, Limits};
+use crate::watch::WatchArgs;
 
 use super::send::{cut_off, judge};
 
@@ -46,6 +47,8 @@ pub struct Args {
     #[command(flatten)]
     coding: Coding,
     #[command(flatten)]
+    watch: WatchArgs,
+    #[command(flatten)]
     pub(super) output: Output,
 }
 
@@ -69,6 +72,7 @@ pub async fn run(mut args: Args, console: Console) -> Result<(), Failure> {
     let limits = Limits { bytes: args.max_bytes, files: args.max_files };
     let destination = Arc::new(destination.limited(limits));
     let config = args.detach.config(args.coding.config(None).or_exit(Exit::Usage)?)?;
+    let (config, _watching) = args.watch.begin("receive", config, &console)?;
     let (endpoint, link) = listen::open(args.listen.listen, &args.naming, &config, &console).await?;
     if args.detach.is_detached() {
         args.detach.hand_over(Job::Receive, &link)?;

@@ -20,6 +20,7 @@ use crate::session::{self, CUT_OFF, DONE, Role, unless_interrupted};
 use crate::ssh::{self, Host, Job, Ssh, Way, quote_path};
 use crate::transfer::{self, Found, Outcome, TransferError, scan};
 use crate::via::Via;
+use crate::watch::WatchArgs;
 
 /// How long to try to connect again after the connection is lost. Chosen: a router or a receiver that
 /// restarts is back by then.
@@ -46,6 +47,8 @@ pub struct Args {
     #[command(flatten)]
     coding: Coding,
     #[command(flatten)]
+    watch: WatchArgs,
+    #[command(flatten)]
     pub(super) output: Output,
 }
 
@@ -66,6 +69,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
             "nothing to send: none of the named files and folders can be read",
         ));
     }
+    let (config, _watching) = args.watch.begin("send", config, &console)?;
     let through = match goal.link() {
         Some(link) => args.via.through(link, args.own.key.as_deref(), &console)?,
         None => args.via.refuse_with_ssh().map(|()| None)?,

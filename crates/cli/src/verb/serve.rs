@@ -16,6 +16,7 @@ use crate::report::{Console, Event};
 use crate::session::{self, Role, unless_interrupted};
 use crate::ssh::Job;
 use crate::ssh::detach::{Detach, Vigil};
+use crate::watch::WatchArgs;
 
 /// Arguments of `serve`.
 #[derive(Debug, clap::Args)]
@@ -35,6 +36,8 @@ pub struct Args {
     #[command(flatten)]
     coding: Coding,
     #[command(flatten)]
+    watch: WatchArgs,
+    #[command(flatten)]
     pub(super) output: Output,
 }
 
@@ -49,6 +52,7 @@ pub async fn run(mut args: Args, console: Console) -> Result<(), Failure> {
     args.detach.prepare(&mut args.listen, &mut args.naming)?;
     let config = args.detach.config(args.coding.config(None).or_exit(Exit::Usage)?)?;
     let config = config.to_builder().max_streams(MAX_STREAMS).build().or_exit(Exit::Other)?;
+    let (config, _watching) = args.watch.begin("serve", config, &console)?;
     let (endpoint, link) = listen::open(args.listen.listen, &args.naming, &config, &console).await?;
     if args.detach.is_detached() {
         args.detach.hand_over(Job::Serve, &link)?;

@@ -3,10 +3,13 @@
 //! figures on every machine. Records of flows with a rate are measured in the same way as by `bench`. Videos
 //! are played to their end. A scenario of a network runs all of its flows at once.
 
-use std::io::Write;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use anyhow::Context;
 use serde::Serialize;
 use tidewire_lab::distribution::milliseconds;
 use tidewire_proto::Time;
@@ -15,6 +18,7 @@ use tidewire_proto::stats::Stats;
 use tidewire_sim::load::{Flow, Load};
 use tidewire_sim::network::{self, Carrier, Described, Network, Plan};
 use tidewire_sim::pair::{End, Pair};
+use tidewire_sim::pcap::Capture;
 use tidewire_sim::scenario::Scenario;
 use tidewire_sim::video::Watched;
 use tidewire_units::parse_size;
@@ -23,6 +27,7 @@ use super::lab::{Event as LinkEvent, counts as link_counts};
 use crate::bench::Records;
 use crate::bench::tally::Tally;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::keylog::KeyLogFile;
 use crate::options::{Coding, Output};
 use crate::report::{Console, Summary, rate};
 use crate::session::{self, Role};
@@ -42,9 +47,23 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     #[command(flatten)]
+    capture: Capturing,
+    #[command(flatten)]
     coding: Coding,
     #[command(flatten)]
     pub(super) output: Output,
+}
+
+/// What to write of the packets.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Capture")]
+struct Capturing {
+    /// Write what the near end sends and receives into FILE, for Wireshark (docs/wireshark.md)
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// Append the keys of the near end to FILE, so that Wireshark can decrypt --pcap
+    #[arg(long, value_name = "FILE", requires = "pcap")]
+    keylog: Option<PathBuf>,
 }
 
 /// The event of a video.
@@ -84,6 +103,10 @@ pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
 
 /// Runs the flows of a network together.
 fn run_network(args: &Args, mut plan: Plan, console: &Console) -> Result<(), Failure> {
+    if args.capture.pcap.is_some() {
+        let text = "--pcap captures the scenario of two ends only: leave it out, or take a scenario without nodes";
+        return Err(Failure::message(Exit::Usage, text));
+    }
     if let Some(flow) = plan.not_simulated() {
         let text = format!("flow {}: the simulator has no BBR: write newreno or cubic, or use `lab run`", flow.name);
         return Err(Failure::message(Exit::Usage, text));
@@ -109,13 +132,22 @@ fn run_ends(args: &Args, scenario: &Scenario, console: &Console) -> Result<(), F
     // policy.
     let over = |config: &Config| args.coding.over(config, None).or_exit(Exit::Usage);
     let (near, far) = (over(&scenario.near)?, over(&scenario.far)?);
-    let near = near.to_builder().asks_peer(false).build().or_exit(Exit::Usage)?;
+    let mut near = near.to_builder().asks_peer(false);
+    if let Some(path) = &args.capture.keylog {
+        // These keys protect nothing.
+        near = near.key_log(Some(Arc::new(KeyLogFile::open(path, console).or_exit(Exit::Usage)?)));
+    }
+    let near = near.build().or_exit(Exit::Usage)?;
     let mut pair = Pair::new(near, far, &scenario.link, scenario.seed);
+    let captured = args.capture.pcap.as_deref().map(|path| capture(&mut pair, path)).transpose()?;
     let bulk = [Flow::bulk(End::Near, args.bytes)];
     let flows = if scenario.flows.is_empty() { &bulk[..] } else { &scenario.flows };
     let mut load = Load::new(flows, scenario.seed);
     pair.connect(&mut load);
     let done = pair.run(&mut load, Time::ZERO + args.limit, Load::is_done);
+    if let Some(captured) = captured {
+        captured.lock().unwrap_or_else(PoisonError::into_inner).finish().or_exit(Exit::LocalIo)?;
+    }
     let elapsed = pair.now().since(Time::ZERO);
     let (near, far) = (stats(&mut pair, &load, End::Near), stats(&mut pair, &load, End::Far));
     let mut summary = session::summary(&near, Role::Sender, load.read(), elapsed);
@@ -134,6 +166,35 @@ fn run_ends(args: &Args, scenario: &Scenario, console: &Console) -> Result<(), F
         let _ = write!(std::io::stdout().lock(), "{}{}", table(&summary, queueing), video_rows(&videos));
     }
     console.conclude(&summary, judge(done, &load))
+}
+
+/// A capture until it fails.
+struct Captured {
+    capture: Capture<BufWriter<File>>,
+    failed: io::Result<()>,
+}
+
+impl Captured {
+    /// Flushes the file, and returns the first error.
+    fn finish(&mut self) -> io::Result<()> {
+        std::mem::replace(&mut self.failed, Ok(())).and_then(|()| self.capture.flush())
+    }
+}
+
+/// Begins a capture at the near end.
+fn capture(pair: &mut Pair, path: &Path) -> Result<Arc<Mutex<Captured>>, Failure> {
+    let begin = || Capture::new(BufWriter::new(File::create(path)?));
+    let capture = begin().with_context(|| format!("cannot write the capture `{}`", path.display()));
+    let captured = Arc::new(Mutex::new(Captured { capture: capture.or_exit(Exit::LocalIo)?, failed: Ok(()) }));
+    let shared = Arc::clone(&captured);
+    let tap = move |at, datagram: &tidewire_sim::pcap::Captured<'_>| {
+        let Captured { capture, failed } = &mut *shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if failed.is_ok() {
+            *failed = capture.write(at, datagram);
+        }
+    };
+    pair.tap(End::Near, Box::new(tap));
+    Ok(captured)
 }
 
 /// Measures the records of all flows with a rate, if there are any. Their length is taken from the first such

@@ -27,6 +27,7 @@ use crate::tunnel::routes::{Outer, Routes};
 use crate::tunnel::state::{self, Event};
 use crate::tunnel::{DEFAULT_MTU, MTUS, configure, listener};
 use crate::via::{Through, Via};
+use crate::watch::WatchArgs;
 
 /// The subcommands of `tunnel`.
 #[derive(Debug, Subcommand)]
@@ -66,6 +67,8 @@ pub struct Args {
     #[command(flatten)]
     coding: Coding,
     #[command(flatten)]
+    watch: WatchArgs,
+    #[command(flatten)]
     output: Output,
 }
 
@@ -102,6 +105,7 @@ async fn dial(args: &Args, console: &Console) -> Result<(), Failure> {
     let addresses = session::addresses(through.as_ref().map_or(&link, Through::link))?;
     refuse_own_path(&peer.networks, &addresses)?;
     let (hub, routes) = up(args, vec![peer], Far::outer(&addresses), console).await?;
+    let (config, _watching) = args.watch.begin("tunnel", config, console)?;
     let dialer = Dialer::new(Far { link, through, credentials, addresses }, config, &hub, routes, console);
     let ended = carrying(&hub, console, dialer.run()).await;
     dialer.close(session::quietly(ended)).await
@@ -113,6 +117,7 @@ async fn listen(args: &Args, address: SocketAddr, console: &Console) -> Result<(
         Some(path) => read_peers(path).or_exit(Exit::Usage)?,
         None => vec![only_peer(&args.address, &args.route)],
     };
+    let (config, _watching) = args.watch.begin("tunnel", config, console)?;
     let (endpoint, link) = listen::open(address, &args.naming, &config, console).await?;
     let (hub, mut routes) = up(args, peers, vec![Outer::From(endpoint.local_addr().port())], console).await?;
     let link = link.reveal();

@@ -211,7 +211,7 @@ fn add_flow(plan: &mut Plan, setting: Setting, [from, to]: [usize; 2], is_coded:
     let ours = if let System::Ours(profile) = setting.system { Some(profile) } else { None };
     let carrier = if let Some(profile) = ours.filter(|_| is_coded) {
         let end = || config(profile);
-        Carrier::Ours { ends: Box::new([end(), end()]), streams: vec![Flow::bulk(End::Near, ENDLESS)] }
+        Carrier::Ours { ends: Box::new([end(), end()]), streams: vec![Flow::bulk(End::Near, ENDLESS)], via: Vec::new() }
     } else {
         let content = Content::Bulk { bytes: None };
         Carrier::Tcp { control: setting.control, marks: false, content }

@@ -158,6 +158,7 @@ impl Connection {
             }
         }
         self.stats.bytes.app_sent += taken as u64;
+        self.note_written(id, taken, ended);
         Ok((taken, ended))
     }
 

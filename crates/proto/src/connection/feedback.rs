@@ -11,10 +11,11 @@ use super::carried::{Carried, Data};
 use super::lanes::{Inbound, Lane};
 use super::{CloseCode, Connection};
 use crate::Time;
+use crate::ids::LaneId;
 use crate::lane::{LaneReceiver, MAX_LANES, STREAMS, Slice};
 use crate::path::{AckSample, EcnTally, Fate, LossSample, MAX_FEEDBACK_DELAY, Sent, is_persistent};
 use crate::trace::TraceEvent;
-use crate::wire::{EcnCounts, Feedback, FeedbackRepr, LaneRepr, StreamCreditRepr, Writer};
+use crate::wire::{EcnCounts, Feedback, FeedbackRepr, LaneReport, LaneRepr, StreamCreditRepr, Writer};
 
 /// Upper limit of FEEDBACK bytes per byte received. Chosen.
 const RETURN_SHARE: f64 = 0.04;
@@ -25,12 +26,15 @@ const LEAST_FEEDBACK: usize = 64;
 impl Connection {
     /// Handles the peer's FEEDBACK in packet `number`.
     pub(super) fn on_feedback(&mut self, now: Time, number: u64, feedback: &Feedback<'_>) -> Result<(), CloseCode> {
+        self.tracer.record(now, || TraceEvent::FeedbackReceived { packet: number, delay: feedback.delay() });
         let oldest = self.settle_acked(now, feedback)?;
         for report in feedback.lanes() {
             let lane = self.lanes.get_mut(report.lane).ok_or(CloseCode::Protocol)?;
             if !lane.sender.on_report(number, &report) {
                 return Err(CloseCode::Protocol);
             }
+            let LaneReport { lane, edge, end, deficit, .. } = report;
+            self.tracer.record(now, || TraceEvent::LaneReported { lane: LaneId(lane), edge, end, deficit });
         }
         if let Some((streams, limits)) = feedback.stream_credit() {
             self.streams.on_credit(streams, limits);
@@ -102,7 +106,9 @@ impl Connection {
             in_flight: self.path.flight.bytes(),
             pacing_bps: self.pacing().saturating_mul(8),
             rtt: self.path.rtt.smoothed(),
+            latest_rtt: self.path.rtt.latest(),
             least_rtt: self.path.rtt.least_or_zero(),
+            queueing: self.path.rtt.latest().saturating_sub(self.path.rtt.min()),
             loss: self.path.losses.estimator.estimate().rate,
         }
     }
@@ -251,6 +257,10 @@ impl Connection {
         let mut inner = Writer::new(scratch.get_mut(..room)?);
         frame.emit(&mut inner).ok()?;
         w.bytes(inner.written()).ok()?;
+        self.tracer.record(now, || TraceEvent::FeedbackSent {
+            packet: number,
+            deficit: lanes.iter().map(|report| report.deficit).sum(),
+        });
         if credit {
             self.streams.on_credit_sent(number);
         }

@@ -156,26 +156,30 @@ pub(super) struct Inbound {
 }
 
 impl Connection {
-    /// Handles an arrival on a lane. Returns whether the peer should get FEEDBACK soon.
+    /// Handles an arrival on a lane, in packet `number`. Returns whether the peer should get FEEDBACK soon.
     pub(super) fn on_arrival(
         &mut self,
         now: Time,
+        number: u64,
         lane: u32,
         base: SourceId,
         arrival: Arrival<'_>,
     ) -> Result<bool, CloseCode> {
         self.receiving.heard_symbol = Some(now);
         if lane == STREAMS {
+            self.receiving.receiver.trace.on_packet(number);
             return self.receiving.receiver.receive(now, base, arrival, &mut self.streams);
         }
         if lane as usize >= MAX_LANES {
             return Err(CloseCode::Protocol);
         }
         let memory = self.config.message_ring();
-        let inbound = self.receiving.inbound.entry(lane).or_insert_with(|| Inbound {
-            receiver: lane_receiver(&self.config, lane, memory),
-            messages: Messages::new(lane),
+        let inbound = self.receiving.inbound.entry(lane).or_insert_with(|| {
+            let mut receiver = lane_receiver(&self.config, lane, memory);
+            receiver.trace.trace_with(&self.tracer);
+            Inbound { receiver, messages: Messages::new(lane) }
         });
+        inbound.receiver.trace.on_packet(number);
         let urgent = inbound.receiver.receive(now, base, arrival, &mut inbound.messages)?;
         self.tell_messages(lane);
         Ok(urgent)

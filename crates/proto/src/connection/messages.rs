@@ -10,6 +10,7 @@ use crate::lane::{LaneSender, MAX_LANES, MAX_MESSAGE, STREAMS};
 use crate::profile::{Delivery, Layout, Profile};
 use crate::redundancy::Redundancy;
 use crate::stats::MessageStats;
+use crate::trace::TraceEvent;
 
 /// Configuration of a message lane. A field that is `None` follows the connection's profile.
 #[derive(Clone, Debug, Default)]
@@ -165,6 +166,12 @@ impl Connection {
         }
         self.stats.messages.sent += 1;
         self.stats.bytes.app_sent += data.len() as u64;
+        self.tracer.record(now, || TraceEvent::MessageWritten {
+            lane: LaneId(lane),
+            bytes: data.len() as u32,
+            lifetime,
+            in_order: delivery == Delivery::InOrder,
+        });
         Ok(())
     }
 

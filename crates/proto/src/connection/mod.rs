@@ -27,6 +27,7 @@ mod slices;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod tests;
 mod timers;
+mod traced;
 mod withheld;
 
 use core::net::SocketAddr;
@@ -61,6 +62,7 @@ use exchange::Exchange;
 use keys::SessionKeys;
 use lanes::{Inbound, Lanes, lane_receiver};
 use policy::{Asking, Hearing};
+use traced::Written;
 
 /// State of a connection.
 #[derive(Debug)]
@@ -157,6 +159,8 @@ struct Scratch {
     lost: Vec<u64>,
     /// Bits for greasing. Any sequence will do.
     grease: u64,
+    /// What the application wrote since the driver last looked, for the trace.
+    written: Vec<Written>,
 }
 
 /// A connection to one peer.
@@ -252,7 +256,7 @@ impl Connection {
             },
             streams: Streams::new(side, limits.max_streams, limits.stream_window, limits.max_stream_window),
             events: VecDeque::new(),
-            scratch: Scratch { acked: Vec::new(), lost: Vec::with_capacity(LOST_AT_ONCE), grease },
+            scratch: Scratch { acked: Vec::new(), lost: Vec::with_capacity(LOST_AT_ONCE), grease, written: Vec::new() },
             stats: Stats::default(),
             tracer: Tracer::default(),
             config,
@@ -314,6 +318,7 @@ impl Connection {
     ///
     /// `out` must hold `max_segments` of the largest datagram ([`Config::max_datagram`]).
     pub fn poll_transmit(&mut self, now: Time, max_segments: usize, out: &mut [u8]) -> Option<Transmit> {
+        self.tell_written(now);
         self.transmit(now, max_segments, out)
     }
 
@@ -421,7 +426,8 @@ impl Connection {
 
     fn tell_connected(&mut self, now: Time) {
         self.events.push_back(Event::Connected);
-        self.tracer.record(now, || TraceEvent::Connected { remote: self.path.remote });
+        self.tracer.record(now, || TraceEvent::Connected { remote: self.path.remote, side: self.side });
+        self.tracer.record(now, || self.choices());
     }
 
     fn tell_closed(&mut self, now: Time, reason: CloseReason) {
@@ -432,7 +438,7 @@ impl Connection {
     /// Sets the trace of this connection. Called before the connection handles anything.
     pub(crate) fn trace_as(&mut self, handle: ConnectionHandle) {
         self.tracer = Tracer::new(self.config.trace.clone(), handle);
-        self.receiving.receiver.trace_with(&self.tracer);
+        self.receiving.receiver.trace.trace_with(&self.tracer);
     }
 
     /// The pacing rate in bytes per second.

@@ -8,6 +8,7 @@
 use tidewire_codec::SourceId;
 
 use super::{Connection, Side};
+use crate::Time;
 use crate::lane::LaneSender;
 use crate::profile::Bounds;
 use crate::redundancy::Policies;
@@ -83,7 +84,7 @@ impl Connection {
     }
 
     /// Handles the peer's POLICY, which may be any text.
-    pub(super) fn on_policy(&mut self, text: &str) {
+    pub(super) fn on_policy(&mut self, now: Time, text: &str) {
         let Hearing::Open(codes) = core::mem::replace(&mut self.agreed.hearing, Hearing::Over) else { return };
         let bounds = Bounds { codes, max_overhead: self.config.max_overhead(), max_span: self.agreed.max_span };
         let Some(granted) = self.agreed.profile.granted(text, bounds) else { return };
@@ -102,5 +103,6 @@ impl Connection {
         self.lanes.streams.policies = Policies::new(granted.redundancy);
         self.lanes.streams.deferred = None;
         self.stats.policy_followed = true;
+        self.tracer.record(now, || self.choices());
     }
 }

@@ -15,7 +15,6 @@ use crate::Time;
 use crate::crypto::{OpenError, Opened};
 use crate::lane::Arrival;
 use crate::path::{Ecn, IP_UDP_HEADER};
-use crate::trace::TraceEvent;
 use crate::wire::{ConnectionId, Datagram, Frame, Frames};
 
 /// What the frames of one packet request.
@@ -65,7 +64,8 @@ impl Connection {
             self.tell_connected(now);
         }
         let number = opened.number;
-        self.tracer.record(now, || TraceEvent::PacketReceived { number, bytes: (len + IP_UDP_HEADER) as u32 });
+        let payload = datagram.get(opened.payload.clone()).unwrap_or_default();
+        self.trace_received(now, number, (len + IP_UDP_HEADER) as u32, payload);
         self.on_phase(now, opened.phase);
         self.on_origin(now, Origin { from, to, len, highest: opened.highest });
         let gap = self.path.received.insert(opened.number, now, ecn);
@@ -170,12 +170,14 @@ impl Connection {
     ) -> Result<(), CloseCode> {
         match *frame {
             Frame::Source { lane, layout, id, base, again, symbol } => {
-                asked.urgent |= self.on_arrival(now, lane, base, Arrival::Source { layout, id, again, symbol })?;
+                asked.urgent |=
+                    self.on_arrival(now, number, lane, base, Arrival::Source { layout, id, again, symbol })?;
             }
             Frame::Repair { lane, layout, code, id, base, on_feedback: _, symbol } => {
-                asked.urgent |= self.on_arrival(now, lane, base, Arrival::Repair { layout, code, id, symbol })?;
+                asked.urgent |=
+                    self.on_arrival(now, number, lane, base, Arrival::Repair { layout, code, id, symbol })?;
             }
-            Frame::Base { lane, base } => asked.urgent |= self.on_arrival(now, lane, base, Arrival::Nothing)?,
+            Frame::Base { lane, base } => asked.urgent |= self.on_arrival(now, number, lane, base, Arrival::Nothing)?,
             Frame::Feedback(ref feedback) => {
                 if core::mem::replace(&mut asked.feedback, true) {
                     return Err(CloseCode::Protocol);
@@ -200,9 +202,9 @@ impl Connection {
             Frame::Rekey { number, message } => self.on_rekey(now, number, message)?,
             Frame::Slice { lane, layout, id, offset, total, bytes } => {
                 let slice = Arrival::Slice { layout, id, offset, total, bytes };
-                asked.urgent |= self.on_arrival(now, lane, SourceId(0), slice)?;
+                asked.urgent |= self.on_arrival(now, number, lane, SourceId(0), slice)?;
             }
-            Frame::Policy(text) => self.on_policy(text),
+            Frame::Policy(text) => self.on_policy(now, text),
             Frame::Train(packets) => {
                 if self.path.received.train.on_train(now, number, packets) {
                     self.path.feedback.request(now);

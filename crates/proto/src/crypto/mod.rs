@@ -10,6 +10,7 @@
 
 #[cfg(feature = "aws-lc-rs")]
 mod aws_lc;
+mod key_log;
 mod keys;
 mod mac;
 mod packet;
@@ -20,6 +21,8 @@ mod text;
 
 #[cfg(feature = "aws-lc-rs")]
 pub use aws_lc::AwsLc;
+pub(crate) use key_log::SessionLog;
+pub use key_log::{KeyLog, LoggedKey, Sealer};
 pub use keys::{PrivateKey, PublicKey};
 pub use mac::MacKey;
 pub use packet::{MAX_SEALED, NotConfirmed, OpenError, Opened, OpeningKey, SealError, SealingKey};

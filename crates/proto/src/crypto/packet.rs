@@ -13,6 +13,7 @@ use core::fmt;
 use core::ops::Range;
 use std::sync::Arc;
 
+use super::key_log::{Sealer, SessionLog};
 use super::replay::{REPLAY_WIDTH, REPLAY_WORDS, ReplayWindow, Stale};
 use super::schedule::{PhaseKey, Schedule};
 use super::{Aead, HeaderKey, Provider};
@@ -71,7 +72,17 @@ pub struct SealingKey {
 impl SealingKey {
     /// Keys from the chaining key of this direction, the output of Noise's Split.
     pub fn new(provider: Arc<dyn Provider>, aead: Aead, chaining_key: &[u8; 32]) -> Self {
-        let schedule = Schedule::new(provider, aead, chaining_key);
+        Self::logged(provider, aead, chaining_key, None)
+    }
+
+    /// The same, and reports each key when it is taken into use.
+    pub(crate) fn logged(
+        provider: Arc<dyn Provider>,
+        aead: Aead,
+        chaining_key: &[u8; 32],
+        log: Option<(SessionLog, Sealer)>,
+    ) -> Self {
+        let schedule = Schedule::new(provider, aead, chaining_key).logged(log);
         let (header, key) = (schedule.header_key(), schedule.phase_key());
         Self { schedule, header, key, phase: 0, phase_start: 0, confirmed: false, next: 0, sealed: 0 }
     }
@@ -236,7 +247,17 @@ enum Turn {
 impl OpeningKey {
     /// Keys from the chaining key of the other direction, the output of Noise's Split.
     pub fn new(provider: Arc<dyn Provider>, aead: Aead, chaining_key: &[u8; 32]) -> Self {
-        let mut schedule = Schedule::new(provider, aead, chaining_key);
+        Self::logged(provider, aead, chaining_key, None)
+    }
+
+    /// The same, and reports each key when it is derived, one phase ahead.
+    pub(crate) fn logged(
+        provider: Arc<dyn Provider>,
+        aead: Aead,
+        chaining_key: &[u8; 32],
+        log: Option<(SessionLog, Sealer)>,
+    ) -> Self {
+        let mut schedule = Schedule::new(provider, aead, chaining_key).logged(log);
         let (header, key) = (schedule.header_key(), schedule.phase_key());
         schedule.advance();
         let next = schedule.phase_key();

@@ -6,6 +6,7 @@ use hkdf::Hkdf;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
+use super::key_log::{DirectionLog, Sealer, SessionLog};
 use super::{Aead, HeaderKey, PacketKey, Provider};
 
 /// The keys that seal or open the packets of one key phase.
@@ -31,12 +32,22 @@ pub(super) struct Schedule {
     provider: Arc<dyn Provider>,
     aead: Aead,
     secret: Zeroizing<[u8; 32]>,
+    phase: u64,
+    log: Option<Box<DirectionLog>>,
 }
 
 impl Schedule {
     /// A schedule at phase 0. `chaining_key` is this direction's output of Noise's Split.
     pub(super) fn new(provider: Arc<dyn Provider>, aead: Aead, chaining_key: &[u8; 32]) -> Self {
-        Self { provider, aead, secret: Zeroizing::new(*chaining_key) }
+        Self { provider, aead, secret: Zeroizing::new(*chaining_key), phase: 0, log: None }
+    }
+
+    /// The same schedule, at phase 0, which reports every key that it derives.
+    pub(super) fn logged(mut self, log: Option<(SessionLog, Sealer)>) -> Self {
+        self.log = log.map(|(session, sealer)| {
+            Box::new(DirectionLog::new(session, sealer, self.aead, self.expand("tidewire 1 hp")))
+        });
+        self
     }
 
     /// The header key. It is the same in all phases and must be taken at phase 0.
@@ -46,13 +57,17 @@ impl Schedule {
 
     /// The key of the current phase.
     pub(super) fn phase_key(&self) -> PhaseKey {
-        let key = self.expand::<32>("tidewire 1 key");
-        PhaseKey { packet: self.provider.packet_key(self.aead, &key), iv: *self.expand("tidewire 1 iv") }
+        let (key, iv) = (self.expand::<32>("tidewire 1 key"), self.expand::<12>("tidewire 1 iv"));
+        if let Some(log) = &self.log {
+            log.record(self.phase, &key, &iv);
+        }
+        PhaseKey { packet: self.provider.packet_key(self.aead, &key), iv: *iv }
     }
 
     /// Advances to the next phase and deletes the secret of the current one.
     pub(super) fn advance(&mut self) {
         self.secret = self.expand("tidewire 1 update");
+        self.phase += 1;
     }
 
     #[cfg(test)]

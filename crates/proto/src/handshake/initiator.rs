@@ -18,7 +18,7 @@ use super::noise::{self, Role};
 use super::parameters::{Grease, HelloPayload, Offer, ParameterError, Parameters, ReplyPayload};
 use super::{Accepted, Keys, Session, cookie};
 use crate::Time;
-use crate::crypto::{MacKey, Provider, PublicKey};
+use crate::crypto::{KeyLog, MacKey, Provider, PublicKey, Sealer};
 use crate::wire::{
     ConnectionId, Datagram, HELLO_LEN, LONG_HEADER_LEN, LongHeader, LongKind, LongRepr, MAC_LEN, REPLY_MAX, Suite,
     Writer,
@@ -77,6 +77,7 @@ pub struct Initiator {
     flights: Flights,
     finished: bool,
     known: bool,
+    key_log: Option<Arc<dyn KeyLog>>,
 }
 
 impl Initiator {
@@ -165,7 +166,15 @@ impl Initiator {
             flights: Flights::new(rng, now),
             finished: false,
             known: false,
+            key_log: None,
         }
+    }
+
+    /// Reports the keys of the session to `log`, if there is one.
+    #[must_use]
+    pub(crate) fn log_keys(mut self, log: Option<Arc<dyn KeyLog>>) -> Self {
+        self.key_log = log;
+        self
     }
 
     /// Sets the time from construction after which the handshake gives up. The default is 30 s.
@@ -275,7 +284,7 @@ impl Initiator {
                     local: self.source,
                     remote: reply.source,
                 };
-                Ok(accepted.session(&self.provider))
+                Ok(accepted.logged_session(&self.provider, Sealer::Initiator, self.key_log.as_ref()))
             }
             Err(error) => {
                 self.rewind();

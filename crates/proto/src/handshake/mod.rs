@@ -37,7 +37,7 @@ pub use parameters::{Fault, ParameterError, Parameters};
 pub(crate) use renewal::{Fresh, Renewal, finish as finish_renewal};
 pub use responder::{Responder, ResponderStats, Terms, Unauthorized};
 
-use crate::crypto::{Aead, OpeningKey, Provider, PublicKey, SealingKey};
+use crate::crypto::{Aead, KeyLog, OpeningKey, Provider, PublicKey, Sealer, SealingKey, SessionLog};
 use crate::wire::ConnectionId;
 
 /// Time between the two copies of a flight.
@@ -111,9 +111,27 @@ pub struct Accepted {
 impl Accepted {
     /// Derives the keys of both directions.
     pub fn session(&self, provider: &Arc<dyn Provider>) -> Session {
+        self.logged_session(provider, Sealer::Initiator, None)
+    }
+
+    /// Derives the keys of both directions and reports them to `log`, if there is one. `own` is our part in
+    /// the handshake.
+    pub(crate) fn logged_session(
+        &self,
+        provider: &Arc<dyn Provider>,
+        own: Sealer,
+        log: Option<&Arc<dyn KeyLog>>,
+    ) -> Session {
+        let (initiator, responder, peer) = match own {
+            Sealer::Initiator => (self.local, self.remote, Sealer::Responder),
+            Sealer::Responder => (self.remote, self.local, Sealer::Initiator),
+        };
+        let log = log.map(|log| SessionLog { log: Arc::clone(log), initiator, responder });
+        let ours = log.clone().map(|log| (log, own));
+        let theirs = log.map(|log| (log, peer));
         Session {
-            sealing: SealingKey::new(Arc::clone(provider), self.aead, &self.ours),
-            opening: OpeningKey::new(Arc::clone(provider), self.aead, &self.theirs),
+            sealing: SealingKey::logged(Arc::clone(provider), self.aead, &self.ours, ours),
+            opening: OpeningKey::logged(Arc::clone(provider), self.aead, &self.theirs, theirs),
             peer: self.peer,
             peer_key: self.peer_key,
             remote: self.remote,

@@ -24,7 +24,7 @@ use crate::close::CloseCode;
 use crate::ids::LaneId;
 use crate::redundancy::{MAX_REGIONS, MAX_RUNS};
 use crate::stats::{DelayHistogram, SymbolStats};
-use crate::trace::{SymbolOrigin, TraceEvent, Tracer};
+use crate::trace::{LaneTracer, SymbolOrigin};
 use crate::wire::{LaneRepr, Layout, SEND_TIME_MODULUS, SymbolFrames};
 
 /// The credit doubles when more symbols than this fraction of it were received within a round trip, or are
@@ -103,13 +103,6 @@ struct Missing {
     region_len: u64,
 }
 
-/// The trace, and the lane that it is told.
-#[derive(Debug)]
-struct LaneTrace {
-    tracer: Tracer,
-    lane: LaneId,
-}
-
 /// The receiving half of a lane; see the module.
 #[derive(Debug)]
 pub(crate) struct LaneReceiver {
@@ -123,7 +116,7 @@ pub(crate) struct LaneReceiver {
     clock: OneWayClock,
     missing: Missing,
     pub delay: DelayHistogram,
-    trace: LaneTrace,
+    pub trace: LaneTracer,
     pub symbols: SymbolStats,
     /// Receptions that did not raise the rank, refused ones included.
     pub redundant: u64,
@@ -160,18 +153,13 @@ impl LaneReceiver {
             clock: OneWayClock::default(),
             missing: Missing { region_len: max_span.max(1).into(), ..Missing::default() },
             delay: DelayHistogram::default(),
-            trace: LaneTrace { tracer: Tracer::default(), lane },
+            trace: LaneTracer::new(lane),
             symbols: SymbolStats::default(),
             redundant: 0,
             round: (Time::ZERO, 0),
             news: false,
             inline,
         }
-    }
-
-    /// Sets the trace of the connection.
-    pub fn trace_with(&mut self, tracer: &Tracer) {
-        self.trace.tracer = tracer.clone();
     }
 
     /// Allows the memory to grow by `bytes` for a higher credit.
@@ -233,7 +221,7 @@ impl LaneReceiver {
         let is_known = |id| store.is_decoded(id);
         self.partials.forget(is_known);
         if is_known(id) {
-            self.redundant += 1;
+            self.count_redundant(now);
             return Ok(false);
         }
         match self.partials.insert(id, offset, total, part)? {
@@ -263,7 +251,9 @@ impl LaneReceiver {
             }
         }
         let decoded = self.deliver(now, delivery)?;
-        self.redundant += u64::from(!innovative);
+        if !innovative {
+            self.count_redundant(now);
+        }
         Ok(decoded != u64::from(innovative) || id != end)
     }
 
@@ -277,7 +267,9 @@ impl LaneReceiver {
     ) -> Result<bool, CloseCode> {
         let reception = self.store.receive_repair(code, id, symbol)?;
         let innovative = reception == Some(Reception::Innovative);
-        self.redundant += u64::from(!innovative);
+        if !innovative {
+            self.count_redundant(now);
+        }
         let decoded = self.deliver(now, delivery)?;
         // The repairs of a generation come last. If it needs more, the sender has to know soon.
         Ok(decoded > 0 || (innovative && self.store.is_in_generations()))
@@ -363,6 +355,11 @@ impl LaneReceiver {
         self.raise_credit(u64::try_from(per_round).unwrap_or(u64::MAX));
     }
 
+    fn count_redundant(&mut self, now: Time) {
+        self.redundant += 1;
+        self.trace.redundant(now);
+    }
+
     fn set_origin(&mut self, id: SourceId, origin: Origin) {
         let Some(index) = id.0.checked_sub(self.edge.0) else { return };
         let index = index as usize;
@@ -383,6 +380,7 @@ impl LaneReceiver {
             count += 1;
             if decoded.repaired {
                 self.set_origin(decoded.id, Origin::Repaired);
+                self.trace.repaired(now, decoded.id);
             }
             let Some(symbol) = self.store.symbol(decoded.id) else { continue };
             let (header, frames) = SymbolFrames::new(symbol).map_err(|_| CloseCode::Malformed)?;
@@ -400,7 +398,7 @@ impl LaneReceiver {
     /// Moves the edge past one symbol, which was delivered in order or skipped.
     fn pass(&mut self, now: Time) {
         let origin = self.origins.pop_front().unwrap_or(Origin::Unknown);
-        let (lane, id, symbol) = (self.trace.lane, self.edge, self.store.symbol(self.edge));
+        let (id, symbol) = (self.edge, self.store.symbol(self.edge));
         self.edge = SourceId(self.edge.0 + 1);
         let origin = match origin {
             Origin::Unknown if symbol.is_none() => SymbolOrigin::GivenUp,
@@ -420,10 +418,7 @@ impl LaneReceiver {
         if let Some(delay) = delay {
             self.delay.record(delay);
         }
-        self.trace.tracer.record(now, || {
-            let delay = delay.unwrap_or_default();
-            TraceEvent::SymbolPassed { lane, id, origin, delay }
-        });
+        self.trace.passed(now, id, origin, delay);
     }
 
     /// Collects the missing ids for [`Self::report`].

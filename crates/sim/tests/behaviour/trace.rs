@@ -73,8 +73,43 @@ fn every_packet_and_symbol_is_traced_once_with_its_fate() {
         assert_eq!(origins, [stats.symbols.direct, stats.symbols.repaired, stats.symbols.resent]);
     }
     let near = ends[0].0.lock().unwrap();
+    let of_feedback = |event: &TraceEvent| matches!(event, TraceEvent::FeedbackReceived { .. });
+    let reported = near.iter().filter(|(_, event)| of_feedback(event)).count();
+    assert!(reported > 100, "{reported} FEEDBACKs");
+    let far = ends[1].0.lock().unwrap();
+    let written: u64 = near.iter().map(|(_, event)| written(event)).sum();
+    assert_eq!(written, report.near.bytes.app_sent);
+    let of_repairs = repaired(&far);
+    assert_eq!(of_repairs, report.far.symbols.repaired);
+    let redundant = far.iter().filter(|(_, event)| matches!(event, TraceEvent::PacketRedundant { .. })).count();
+    assert_eq!(redundant as u64, report.far.packets.redundant);
     let planned = near.iter().filter(|(_, event)| matches!(event, TraceEvent::Planned { .. })).count();
     let rates = near.iter().filter(|(_, event)| matches!(event, TraceEvent::Rate { .. })).count();
     assert!(planned > 1 && rates > 100, "{planned} plans, {rates} rates");
     assert_eq!(report.sender, End::Near);
+}
+
+fn written(event: &TraceEvent) -> u64 {
+    match event {
+        TraceEvent::StreamWritten { bytes, .. } => *bytes,
+        _ => 0,
+    }
+}
+
+/// Number of repaired symbols. Each names the packet that was handled last, and that carried no such symbol.
+fn repaired(events: &[(Time, TraceEvent)]) -> u64 {
+    let (mut latest, mut count) = (None, 0);
+    for (_, event) in events {
+        match *event {
+            TraceEvent::PacketReceived { number, content, .. } => latest = Some((number, content)),
+            TraceEvent::SymbolRepaired { id, packet, .. } => {
+                let (number, content) = latest.expect("a packet caused it");
+                assert_eq!(packet, number);
+                assert!(!matches!(content, PacketContent::Source { id: own, .. } if own == id), "{id:?} came itself");
+                count += 1;
+            }
+            _ => {}
+        }
+    }
+    count
 }

@@ -1,0 +1,103 @@
+//! `tidewire top [ADDR]`: the figures of a running job in a terminal, for machines without a browser.
+
+use std::io::{IsTerminal, Write};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
+
+use crate::exit::{Exit, Failure, OrExit};
+use crate::top::Figures;
+use crate::top::scrape::{Scrape, ScrapeError};
+use crate::top::view::Shown;
+use crate::watch::METRICS_PORT;
+
+/// Least time between two looks. Chosen: the figures of a job change fifty times a second.
+const LEAST_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Arguments of `top`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Where a job on this or another machine serves its figures (--metrics)
+    #[arg(value_name = "ADDR", default_value_t = SocketAddr::from(([127, 0, 0, 1], METRICS_PORT)))]
+    address: SocketAddr,
+    /// Time between two looks
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = tidewire_units::parse_duration)]
+    interval: Duration,
+    /// Print one picture as text after one interval, and exit
+    #[arg(long)]
+    once: bool,
+}
+
+/// Shows the figures until the user ends it.
+///
+/// # Errors
+/// [`Exit::Unreachable`] if no job answers, [`Exit::Usage`] without a terminal.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let interval = args.interval.max(LEAST_INTERVAL);
+    let first = Scrape::fetch(args.address).map_err(|error| unanswered(args.address, &error))?;
+    let mut figures = Figures::new(first);
+    let source = args.address.to_string();
+    if args.once {
+        std::thread::sleep(interval);
+        let second = Scrape::fetch(args.address).map_err(|error| unanswered(args.address, &error))?;
+        figures.push(begun.elapsed(), second);
+        let text = Shown { figures: &figures, source: &source, fault: None }.plain();
+        // A reader that closed the pipe is not a failure.
+        let _ = std::io::stdout().lock().write_all(text.as_bytes());
+        return Ok(());
+    }
+    if !std::io::stdout().is_terminal() {
+        return Err(Failure::message(Exit::Usage, "`top` needs a terminal; `top --once` prints one picture"));
+    }
+    let mut terminal = ratatui::try_init().or_exit(Exit::Other)?;
+    let ended = show(args.address, interval, &mut terminal, figures, begun);
+    ratatui::restore();
+    ended
+}
+
+fn show(
+    address: SocketAddr,
+    interval: Duration,
+    terminal: &mut ratatui::DefaultTerminal,
+    mut figures: Figures,
+    begun: Instant,
+) -> Result<(), Failure> {
+    let (source, mut fault) = (address.to_string(), None);
+    let mut due = Instant::now() + interval;
+    loop {
+        let shown = Shown { figures: &figures, source: &source, fault: fault.as_deref() };
+        terminal.draw(|frame| shown.draw(frame)).or_exit(Exit::Other)?;
+        if event::poll(due.saturating_duration_since(Instant::now())).or_exit(Exit::Other)? {
+            if is_end(&event::read().or_exit(Exit::Other)?) {
+                return Ok(());
+            }
+            continue;
+        }
+        // Asked at most once an interval, however long an answer takes.
+        match Scrape::fetch(address) {
+            Ok(scrape) => {
+                figures.push(begun.elapsed(), scrape);
+                fault = None;
+            }
+            Err(error) => fault = Some(error.to_string()),
+        }
+        due = Instant::now() + interval;
+    }
+}
+
+/// Whether the user ends the display. A terminal in raw mode gives Ctrl-C as a key.
+fn is_end(event: &Event) -> bool {
+    let Event::Key(KeyEvent { code, modifiers, .. }) = event else { return false };
+    match code {
+        KeyCode::Char('q') | KeyCode::Esc => true,
+        KeyCode::Char('c') => modifiers.contains(KeyModifiers::CONTROL),
+        _ => false,
+    }
+}
+
+fn unanswered(address: SocketAddr, error: &ScrapeError) -> Failure {
+    let text = format!("no job answers at {address}: {error}; start it with --metrics {address}");
+    Failure::message(Exit::Unreachable, text)
+}

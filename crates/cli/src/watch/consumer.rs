@@ -1,0 +1,54 @@
+//! What a consumer is given, and what it promises.
+
+use std::time::Duration;
+
+use tidewire::TraceEvent;
+use tidewire_proto::endpoint::ConnectionHandle;
+
+/// An event of a connection, as the job sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    /// Time since the job began. Events of one connection come in the order in which it handled them, and the
+    /// time of an arrival may be a little earlier than that of the event before.
+    pub at: Duration,
+    /// The endpoint, or shard of one, from 0 up: a verb that connects again makes a new one.
+    pub endpoint: u32,
+    /// The connection. Handles are unique within an endpoint.
+    pub connection: ConnectionHandle,
+    /// What happened.
+    pub event: TraceEvent,
+}
+
+/// What happened within a few milliseconds.
+#[derive(Debug)]
+pub struct Batch {
+    /// Time since the job began, when the batch was made. At least the time of every event before.
+    pub now: Duration,
+    /// The events. There may be none: batches come at least ten times a second.
+    pub events: Vec<Observed>,
+    /// Number of events since the batch before that found the queue of the fan-out full.
+    pub dropped: u64,
+}
+
+/// Turns events into something that people or programs read. Each consumer has a thread of its own, so it may
+/// block. Batches that find its queue full are dropped and counted.
+pub trait Consumer: Send {
+    /// Names the consumer in warnings, as "the recording".
+    fn name(&self) -> &'static str;
+
+    /// Takes a batch. `missed` is the number of events that this consumer has missed since the batch before,
+    /// those of [`Batch::dropped`] included.
+    ///
+    /// # Errors
+    /// The reason why the consumer ends, as a sentence without a full stop. The user is told once, and the
+    /// job goes on.
+    fn take(&mut self, batch: &Batch, missed: u64) -> Result<(), String>;
+
+    /// Called once, after the last batch, when the job is over.
+    ///
+    /// # Errors
+    /// The same as for [`Self::take`].
+    fn end(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+}
