@@ -255,9 +255,9 @@ async fn tell_refused<T>(door: &impl Door, console: &Console) -> T {
     std::future::pending().await
 }
 
-/// Reads `--authorized-keys` again whenever the file changes. Peers with an added key get in while they still
-/// send HELLOs. Peers with a removed key are disconnected. A file that is wrong or missing is reported and
-/// changes nothing.
+/// Reads `--authorized-keys` again whenever the file has changed and then stayed as it is for a check. Peers
+/// with an added key get in while they still send HELLOs. Peers with a removed key are disconnected. A file
+/// that is wrong or missing is reported and changes nothing.
 async fn keep_list<T>(
     door: &impl Door,
     file: Option<&Path>,
@@ -266,11 +266,13 @@ async fn keep_list<T>(
 ) -> T {
     let Some(path) = file else { return std::future::pending().await };
     let version = || std::fs::metadata(path).ok().map(|file| (file.modified().ok(), file.len()));
-    let (mut last, mut ticks) = (None, tokio::time::interval(LIST_CHECK));
+    let (mut last, mut seen, mut ticks) = (None, None, tokio::time::interval(LIST_CHECK));
     loop {
         ticks.tick().await;
         let now = Some(version());
-        if now == last {
+        // Many programs empty a file before they write it: what they write has to stand for a while.
+        let is_settled = std::mem::replace(&mut seen, now) == now;
+        if now == last || (last.is_some() && !is_settled) {
             continue;
         }
         // Between the start and the first check, the file may have changed.

@@ -485,4 +485,56 @@ fn a_file_crosses_a_relay_between_two_lossy_hops_of_namespaces() {
     assert!(lines.iter().filter(|line| line["event"] == "lab_stats").all(lost), "{lines:?}");
 }
 
+/// A relay of datagrams: from an address to another one.
+const RELAY: &str = "
+import socket, sys
+at = lambda text: (text.rsplit(':', 1)[0], int(text.rsplit(':', 1)[1]))
+s, o = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]; s.bind(at(sys.argv[1]))
+while True: o.sendto(s.recv(2000), at(sys.argv[2]))
+";
+
+/// Peers of the table carry flows between two nodes: a stream through our own command, and datagrams.
+#[test]
+fn peers_carry_flows_of_a_network() {
+    if !has_lab() {
+        return;
+    }
+    let _turn = turn();
+    let nodes = LINE.split("[[flow]]").next().unwrap();
+    let ends = "from = \"a\"\nto = \"b\"";
+    let stream = format!("[[flow]]\nkind = \"peer\"\npeer = \"tidewire\"\nname = \"s\"\n{ends}\nbytes = \"1MB\"\n");
+    let datagrams = format!(
+        "[[flow]]\nkind = \"peer\"\npeer = \"relay\"\nname = \"d\"\n{ends}\nrate = \"0.5mbit\"\nbytes = \"200kB\"\n"
+    );
+    let file = scenario(&format!("{nodes}{stream}{datagrams}"));
+    let relay = file.path.with_file_name("relay.py");
+    fs::write(&relay, RELAY).unwrap();
+    let program = format!("python3 {}", relay.display());
+    let lines =
+        format!("far = \"{program} {{far}}:{{wire}} {{sink}}\"\nnear = \"{program} {{entry}} {{far}}:{{wire}}\"");
+    let table = file.path.with_file_name("peers.toml");
+    fs::write(&table, format!("[relay]\nkind = \"datagrams\"\n{lines}\n")).unwrap();
+    let path = file.path.to_str().unwrap();
+    let output = tidewire(&["lab", "run", "--json", path, "--peers", table.to_str().unwrap()]).output().unwrap();
+    let lines = schema::lines(&output.stdout);
+    let flow = |name: &str| lines.iter().find(|line| line["event"] == "network_flow" && line["name"] == name).unwrap();
+    assert!(flow("s")["kind"] == "peer" && flow("s")["whole"] == true, "{}", flow("s"));
+    // The links lose 8 % of what is not repaired, and the relay sends nothing again.
+    let (bytes, damaged) = (flow("d")["bytes"].as_u64().unwrap(), &flow("d")["damaged"]);
+    assert!((120_000..200_000).contains(&bytes) && *damaged == 0, "{}", flow("d"));
+    assert!(flow("d")["latency_ms"]["p50"].as_f64() >= Some(10.0), "{}", flow("d"));
+    for (peer, wanted) in [
+        ("nobody", "flow s: no peer `nobody`"),
+        ("tcp-cubic", "write kind = \"cubic\""),
+        ("iperf3-bbr", "makes its own load"),
+    ] {
+        fs::write(&file.path, format!("{nodes}{}", stream.replace("\"tidewire\"", &format!("\"{peer}\"")))).unwrap();
+        let output = tidewire(&["lab", "run", path]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains(wanted), "{peer}: {said}");
+    }
+    let simulated = tidewire(&["sim", path]).output().unwrap();
+    assert!(String::from_utf8_lossy(&simulated.stderr).contains("the simulator has no peers"));
+}
+
 const LINE: &str = include_str!("../../lab/src/line.toml");

@@ -32,6 +32,11 @@ impl Hosts {
         Nodes::start(&Topology { nodes, links }).map(Self)
     }
 
+    /// The hosts as nodes: an [`End`] is the number of its node.
+    pub(crate) fn nodes(&self) -> &Nodes {
+        &self.0
+    }
+
     /// Name of a host: that of its namespace, for `ip netns exec`, and of its device.
     pub fn name(&self, end: End) -> &str {
         self.0.name(end as usize)

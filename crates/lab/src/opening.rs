@@ -1,7 +1,8 @@
 //! The two sockets of a run: where records enter at the near host, and where they leave at the far one.
 //!
-//! [`Trial`](crate::trial::Trial) opens them after the peer's programs were started. Invariant: the returned
-//! sockets have carried data from one end to the other, so no record waits until a connection is made.
+//! [`Trial`](crate::trial::Trial) and the flows of networks open them after the peer's programs were started.
+//! Invariant: the returned sockets have carried data from one end to the other, so no record waits until a
+//! connection is made.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
@@ -9,9 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
-use tidewire_sim::pair::End;
 
-use crate::hosts::Hosts;
+use crate::nodes::Nodes;
 use crate::records::Way;
 
 /// Longest time for a peer to connect. Chosen: a dozen retries of a handshake.
@@ -35,27 +35,27 @@ pub(crate) enum Sink {
 }
 
 impl Sink {
-    /// Waits at `port` of the far host, on all its addresses, for a stream or for datagrams.
-    pub(crate) fn open(hosts: &Hosts, port: u16, is_stream: bool) -> anyhow::Result<Self> {
+    /// Waits at `port` of the node `far`, on all its addresses, for a stream or for datagrams.
+    pub(crate) fn open(nodes: &Nodes, far: usize, port: u16, is_stream: bool) -> anyhow::Result<Self> {
         let at = (Ipv4Addr::UNSPECIFIED, port);
         if is_stream {
-            let listener = hosts.inside(End::Far, || TcpListener::bind(at))??;
+            let listener = nodes.inside(far, || TcpListener::bind(at))??;
             listener.set_nonblocking(true)?;
             return Ok(Self::Stream(listener));
         }
-        let socket = hosts.inside(End::Far, || UdpSocket::bind(at))??;
+        let socket = nodes.inside(far, || UdpSocket::bind(at))??;
         // Best effort: the kernel grants what its limits allow.
         let _ = set_socket_recv_buffer_size(&socket, SOCKET_BUFFER);
         socket.set_read_timeout(Some(TRY))?;
         Ok(Self::Datagrams(socket))
     }
 
-    /// Sends data to `entry` from the near host until it arrives here. Returns the near and the far end.
-    pub(crate) fn meet(self, hosts: &Hosts, entry: SocketAddrV4) -> anyhow::Result<(Way, Way)> {
+    /// Sends data to `entry` from the node `near` until it arrives here. Returns the near and the far end.
+    pub(crate) fn meet(self, nodes: &Nodes, near: usize, entry: SocketAddrV4) -> anyhow::Result<(Way, Way)> {
         let deadline = Instant::now() + OPENING;
         match self {
             Self::Stream(listener) => {
-                let mut near = hosts.inside(End::Near, || until(deadline, || TcpStream::connect(entry).ok()))?;
+                let mut near = nodes.inside(near, || until(deadline, || TcpStream::connect(entry).ok()))?;
                 let near_end = near.as_mut().with_context(|| format!("nobody listens at {entry} of the near host"))?;
                 near_end.write_all(&HELLO)?;
                 let accepted = until(deadline, || listener.accept().ok()).context("nothing came to the far host")?;
@@ -68,7 +68,7 @@ impl Sink {
                 Ok((Way::Stream(near), Way::Stream(far)))
             }
             Self::Datagrams(far) => {
-                let near = hosts.inside(End::Near, || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))??;
+                let near = nodes.inside(near, || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))??;
                 near.connect(entry)?;
                 let mut hello = HELLO;
                 while far.recv(&mut hello).is_err() {
@@ -84,15 +84,15 @@ impl Sink {
     }
 }
 
-/// Waits until a program listens at `port` of the far host.
-pub(crate) fn await_listener(hosts: &Hosts, port: u16) -> anyhow::Result<()> {
+/// Waits until a program listens at `port` of the node `far`.
+pub(crate) fn await_listener(nodes: &Nodes, far: usize, port: u16) -> anyhow::Result<()> {
     let deadline = Instant::now() + OPENING;
     let listens = || {
         let tables = ["/proc/thread-self/net/udp", "/proc/thread-self/net/tcp"];
         tables.iter().any(|table| has_port(&std::fs::read_to_string(table).unwrap_or_default(), port)).then_some(())
     };
-    hosts
-        .inside(End::Far, || until(deadline, listens))?
+    nodes
+        .inside(far, || until(deadline, listens))?
         .with_context(|| format!("nobody listens at port {port} of the far host"))
 }
 

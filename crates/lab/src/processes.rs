@@ -1,8 +1,8 @@
 //! The programs of a peer, one on each host.
 //!
-//! [`Trial`](crate::trial::Trial) starts them. Their output goes into files of the trial's folder, and is
-//! quoted when they fail. Invariant: both have ended when this value is dropped. If this process is killed,
-//! the caretaker of the hosts ends them.
+//! [`Trial`](crate::trial::Trial) and the flows of networks start them. Their output goes into files of a
+//! folder of the run, and is quoted when they fail. Invariant: both have ended when this value is dropped. If
+//! this process is killed, the caretaker of the hosts ends them.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -12,9 +12,8 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use tidewire_sim::pair::End;
 
-use crate::hosts::Hosts;
+use crate::nodes::Nodes;
 use crate::opening::await_listener;
 use crate::peer::{Programs, Surroundings};
 use crate::processor::processor_time;
@@ -43,23 +42,25 @@ pub struct Processes {
 
 impl Processes {
     /// Starts the far program, then the near one, which gets the first line of the far one if it wants it.
+    /// `at` are the nodes of the near and the far one.
     ///
     /// # Errors
     /// Fails if a program cannot be started, or the far one does not print its line.
     pub fn start(
-        hosts: &Hosts,
+        nodes: &Nodes,
+        at: [usize; 2],
         programs: &Programs,
         setting: &Surroundings<'_>,
         folder: &Path,
     ) -> anyhow::Result<Self> {
         let words = setting.fill(&programs.far, "")?;
-        let mut far = Process::start(hosts, End::Far, &words, folder, programs.tells())?;
+        let mut far = Process::start(nodes, (at[1], "far"), &words, folder, programs.tells())?;
         let told = if programs.tells() { far.first_line()? } else { String::new() };
         if programs.far.contains("{wire}") {
-            await_listener(hosts, setting.wire).with_context(|| far.last_words())?;
+            await_listener(nodes, at[1], setting.wire).with_context(|| far.last_words())?;
         }
         let words = setting.fill(&programs.near, &told)?;
-        let near = Process::start(hosts, End::Near, &words, folder, false)?;
+        let near = Process::start(nodes, (at[0], "near"), &words, folder, false)?;
         Ok(Self { far, near })
     }
 
@@ -97,10 +98,15 @@ struct Process {
 }
 
 impl Process {
-    fn start(hosts: &Hosts, end: End, words: &[String], folder: &Path, tells: bool) -> anyhow::Result<Self> {
-        let host = if end == End::Near { "near" } else { "far" };
+    fn start(
+        nodes: &Nodes,
+        (node, host): (usize, &str),
+        words: &[String],
+        folder: &Path,
+        tells: bool,
+    ) -> anyhow::Result<Self> {
         let (printed, said) = (folder.join(format!("{host}.out")), folder.join(format!("{host}.err")));
-        let mut command = hosts.command(end, &words[0]);
+        let mut command = nodes.command(node, &words[0]);
         command.args(&words[1..]).current_dir(folder);
         // Our program uses defaults, whatever this user has configured.
         command.env("TIDEWIRE_CONFIG", "/dev/null").env_remove("TIDEWIRE_LINK");

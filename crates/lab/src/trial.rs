@@ -40,6 +40,8 @@ const GRACE: Duration = Duration::from_secs(1);
 const NOTSENT: &str = "ipv4/tcp_notsent_lowat";
 /// Whether the kernel's TCP offers SACK. Both ends have to.
 const SACK: &str = "ipv4/tcp_sack";
+/// The nodes of the hosts.
+const ENDS: [usize; 2] = [End::Near as usize, End::Far as usize];
 /// Ports. The hosts are new, so these are free.
 const ENTRY: u16 = 4_000;
 const SINK: u16 = 4_001;
@@ -146,7 +148,7 @@ impl Trial<'_> {
         }
         let emulator = Emulator::start(hosts.device(End::Near)?, hosts.device(End::Far)?, &self.link)?;
         let setting = self.setting(&hosts);
-        let processes = |programs| Processes::start(&hosts, programs, &setting, folder.path());
+        let processes = |programs| Processes::start(hosts.nodes(), ENDS, programs, &setting, folder.path());
         let (is_stream, processes) = match &self.peer.kind {
             Kind::Kernel(_) => (true, None),
             Kind::Stream(programs) => (true, Some(processes(programs)?)),
@@ -161,8 +163,8 @@ impl Trial<'_> {
         let plan = self.plan(bytes)?;
         let entry = processes.as_ref().map_or(SocketAddrV4::new(setting.far, SINK), |_| setting.entry);
         let said = || processes.as_ref().map_or("no answer".into(), Processes::last_words);
-        let sink = Sink::open(&hosts, SINK, is_stream)?;
-        let (near, far) = sink.meet(&hosts, entry).with_context(said)?;
+        let sink = Sink::open(hosts.nodes(), ENDS[1], SINK, is_stream)?;
+        let (near, far) = sink.meet(hosts.nodes(), ENDS[0], entry).with_context(said)?;
         if let (Kind::Kernel(KernelTcp { control, .. }), Way::Stream(near)) = (&self.peer.kind, &near) {
             set_control(near, control)?;
         }

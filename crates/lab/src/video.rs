@@ -109,8 +109,9 @@ impl Showing {
         let viewer = match &self.transport {
             Transport::Ours(configs) => self.over_ours(&hosts, configs)?,
             Transport::Kernel(control) => {
-                let sink = Sink::open(&hosts, PORT, true)?;
-                let (near, far) = sink.meet(&hosts, SocketAddrV4::new(hosts.address(End::Far), PORT))?;
+                let sink = Sink::open(hosts.nodes(), End::Far as usize, PORT, true)?;
+                let (near, far) =
+                    sink.meet(hosts.nodes(), End::Near as usize, SocketAddrV4::new(hosts.address(End::Far), PORT))?;
                 if let Way::Stream(near) = &near {
                     set_control(near, control)?;
                 }

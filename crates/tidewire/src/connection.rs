@@ -257,8 +257,8 @@ impl Connection {
         self.0.remote
     }
 
-    /// Address of the peer now: packets to it go there. It is another one than [`Self::remote`] after the peer
-    /// moved. The last one if the connection is over.
+    /// Address of the peer now: packets to it go there. It differs from [`Self::remote`] after a move.
+    /// The last one if the connection is over.
     pub fn current_remote(&self) -> SocketAddr {
         self.0.shared.lock().connection(self.0.id).map_or(self.0.remote, |connection| connection.remote())
     }

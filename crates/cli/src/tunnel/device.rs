@@ -54,13 +54,21 @@ impl Device {
             );
         }
         let mut builder = DeviceBuilder::new().name(name).mtu(mtu).offload(true);
+        let mut v4 = addresses.iter().filter_map(|network| if let IpNet::V4(v4) = network { Some(v4) } else { None });
+        if let Some(first) = v4.next() {
+            builder = builder.ipv4(first.addr(), first.prefix_len(), None);
+        }
         for network in addresses {
-            builder = match network {
-                IpNet::V4(v4) => builder.ipv4(v4.addr(), v4.prefix_len(), None),
-                IpNet::V6(v6) => builder.ipv6(v6.addr(), v6.prefix_len()),
-            };
+            if let IpNet::V6(v6) = network {
+                builder = builder.ipv6(v6.addr(), v6.prefix_len());
+            }
         }
         let tun = builder.build_async().map_err(|error| cause(&error, name))?;
+        // The builder keeps one address of IPv4 only.
+        for network in v4 {
+            let added = tun.add_address_v4(network.addr(), network.prefix_len());
+            added.with_context(|| format!("cannot give {name} the address {network}"))?;
+        }
         let name = tun.name().context("the device has no name")?;
         Ok(Self { tun, name })
     }

@@ -23,8 +23,8 @@ use crate::via::Through;
 
 /// Time for the answer to the greeting, beyond its round trip and repair.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
-/// Time to find the far side's addresses again, before the known ones are tried. Chosen: most names take less,
-/// and a resolver behind a tunnel that is down does not answer.
+/// Time to find the far side's addresses again, before the known ones are tried. Chosen: most names take
+/// less, and a resolver behind a tunnel that is down does not answer.
 const RESOLVER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The end with the link.
@@ -152,7 +152,8 @@ impl Dialer {
         }
     }
 
-    /// Closes the connection, if there is one, takes the routes back, and reports the summary as the last line.
+    /// Takes the routes back, closes the connection, if there is one, and reports its summary as the last
+    /// line.
     ///
     /// # Errors
     /// The failure in `ended`.

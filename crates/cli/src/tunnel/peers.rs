@@ -1,8 +1,8 @@
 //! The peers of a tunnel at one time: who is listed, and which of them has an address.
 //!
-//! [`super::hub`] asks it for each packet. When the list changes, the hub replaces the whole value, so packets
-//! that are under way see the list before or the list after. Invariant: a peer that stays listed stays the
-//! same [`Peer`], with its queue and its connection.
+//! [`super::hub`] asks it for each packet. When the list changes, the hub replaces the whole value, so
+//! packets that are under way see the list before or the list after. Invariant: a peer that stays listed
+//! stays the same [`Peer`], with its queue and its connection.
 
 use std::hash::RandomState;
 use std::net::IpAddr;

@@ -1,10 +1,10 @@
 //! The kernel's routes into the device of a tunnel, and the way of the tunnel's own datagrams past them.
 //!
-//! The verb gives it the networks of the peers, at the start and whenever they change. A network is a route of
-//! the main table, which the kernel removes with the device. The default route of a family is in a table of
-//! its own, which rules ask behind the main one (`docs/tunnel.md` section 5). Invariant: while a default route
-//! leads into the device, the tunnel's own datagrams pass it. Rules that a killed process left are harmless:
-//! their table is empty. The next default route replaces them.
+//! The verb gives it the networks of the peers, at the start and whenever they change. A network is a route
+//! of the main table, which the kernel removes with the device. The default route of a family is in a table
+//! of its own, which rules ask behind the main one (`docs/tunnel.md` section 5). Invariant: while a default
+//! route leads into the device, the tunnel's own datagrams pass it. Rules that a killed process left are
+//! harmless: their table is empty. The next default route replaces them.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};

@@ -108,7 +108,8 @@ fn run_network(args: &Args, mut plan: Plan, console: &Console) -> Result<(), Fai
         return Err(Failure::message(Exit::Usage, text));
     }
     if let Some(flow) = plan.not_simulated() {
-        let text = format!("flow {}: the simulator has no BBR: write newreno or cubic, or use `lab run`", flow.name);
+        let what = if matches!(flow.carrier, Carrier::Peer { .. }) { "peers" } else { "BBR" };
+        let text = format!("flow {}: the simulator has no {what}: write newreno or cubic, or use `lab run`", flow.name);
         return Err(Failure::message(Exit::Usage, text));
     }
     for flow in &mut plan.flows {

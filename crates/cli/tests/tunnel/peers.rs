@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -96,13 +97,19 @@ fn peers_come_and_go_while_the_listener_runs() {
         let printed = on(host, Path::new("ip")).args(["route", "show", "dev", "tidewire0"]).output().unwrap();
         String::from_utf8(printed.stdout).unwrap()
     };
+    // Some editors empty the file before they write it. No key may lose its connection by that.
+    let rewrite = |text: &str| {
+        fs::write(&peers, "").unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        fs::write(&peers, text).unwrap();
+    };
     assert!(goes_on() && !routes(&hosts.far).contains("192.168.9.0/24"));
 
     // The key gets in while its end still tries.
     let arguments = [link.as_str(), "--key", &eve, "--address", "10.78.0.4/24", "--interface", "tw3"];
     let mut eve = hosts.tunnel(&hosts.near, &arguments);
     listener.wait_for("refused");
-    fs::write(&peers, format!("{of_ann}{eve_public} 10.78.0.4/32 192.168.9.0/24\n")).unwrap();
+    rewrite(&format!("{of_ann}{eve_public} 10.78.0.4/32 192.168.9.0/24\n"));
     eve.wait_for("connected");
     assert!(routes(&hosts.far).contains("192.168.9.0/24"));
     let state = state_with(&mut listener, |peers| peers.len() == 2);
@@ -111,12 +118,12 @@ fn peers_come_and_go_while_the_listener_runs() {
     assert!(goes_on());
 
     // A wrong list changes nothing. The file is looked at more often than the state is reported.
-    fs::write(&peers, format!("{of_ann}{eve_public} 10.77.0.2/31\n")).unwrap();
+    rewrite(&format!("{of_ann}{eve_public} 10.77.0.2/31\n"));
     for _ in 0..2 {
         listener.wait_for("state");
     }
     assert_eq!(state_with(&mut listener, |_| true).len(), 2);
-    fs::write(&peers, &of_ann).unwrap();
+    rewrite(&of_ann);
     eve.wait_for("lost");
     assert!(!routes(&hosts.far).contains("192.168.9.0/24"), "the route of the key is gone");
     assert!(goes_on());

@@ -74,6 +74,7 @@ struct Taken {
 /// A running flow. Its threads end with the run.
 #[derive(Debug)]
 pub(super) struct Datagrams {
+    kind: &'static str,
     content: Content,
     start: Duration,
     sent: Arc<Mutex<Vec<Planned>>>,
@@ -94,9 +95,21 @@ impl Datagrams {
     ) -> anyhow::Result<Self> {
         let [source, target] = [from, to].map(|place| (place.address, 0));
         let receiver = nodes.inside(to.node, || UdpSocket::bind(target))??;
-        receiver.set_read_timeout(Some(STEP))?;
         let sender = nodes.inside(from.node, || UdpSocket::bind(source))??;
         sender.connect(receiver.local_addr()?)?;
+        Self::carry("udp", (sender, receiver), content, start, seed, run)
+    }
+
+    /// Sends a content from one socket, which is connected, until it arrives at the other.
+    pub(super) fn carry(
+        kind: &'static str,
+        (sender, receiver): (UdpSocket, UdpSocket),
+        content: &Content,
+        start: Duration,
+        seed: u64,
+        run: &Arc<Run>,
+    ) -> anyhow::Result<Self> {
+        receiver.set_read_timeout(Some(STEP))?;
         let (sent, taken) = (Arc::<Mutex<Vec<_>>>::default(), Arc::<Mutex<Taken>>::default());
         let schedule = Schedule { content: content.clone(), start, next: 0, number: 0 };
         let (sending, planned) = (Arc::clone(run), Arc::clone(&sent));
@@ -105,7 +118,7 @@ impl Datagrams {
             std::thread::spawn(move || send(&sender, schedule, seed, &sending, &planned)),
             std::thread::spawn(move || receive(&receiver, seed, &reading, &plans, &taking)),
         ];
-        Ok(Self { content: content.clone(), start, sent, taken, run: Arc::clone(run), threads })
+        Ok(Self { kind, content: content.clone(), start, sent, taken, run: Arc::clone(run), threads })
     }
 }
 
@@ -125,7 +138,7 @@ impl Flow for Datagrams {
             self.content.bytes().is_some_and(|bytes| self.content.produced(age.saturating_sub(self.start)) >= bytes);
         let ended = if sent { taken.last } else { age };
         Ok(FlowReport {
-            kind: "udp",
+            kind: self.kind,
             whole: self.content.bytes().map(|bytes| taken.report.bytes == bytes),
             seconds: ended.saturating_sub(self.start).as_secs_f64(),
             packets,

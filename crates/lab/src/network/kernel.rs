@@ -19,6 +19,15 @@ const BLOCK: usize = 64 << 10;
 /// Time between two looks whether the connection is there. Chosen: below any delay of interest.
 const STEP: Duration = Duration::from_millis(1);
 
+/// The far end of a connection.
+#[derive(Debug)]
+pub(super) enum Far {
+    /// Its side has it.
+    Connected(TcpStream),
+    /// Its side waits for it.
+    Listens(TcpListener),
+}
+
 /// A running flow. Its threads end with it.
 #[derive(Debug)]
 pub(super) struct Kernel {
@@ -61,15 +70,29 @@ impl Kernel {
         set_control(&source, name)?;
         let is_paced = !matches!(content, Content::Bulk { .. });
         source.set_nodelay(is_paced)?;
+        let far = Far::Listens(listener);
+        Self::carry(kind, from.node, (source, far), content, start, seed, run)
+    }
+
+    /// Carries a content over a connection whose near end is at `node`.
+    pub(super) fn carry(
+        kind: &'static str,
+        node: usize,
+        (source, far): (TcpStream, Far),
+        content: &Content,
+        start: Duration,
+        seed: u64,
+        run: &Arc<Run>,
+    ) -> anyhow::Result<Self> {
         let (port, own, accepted) = (source.local_addr()?.port(), source.try_clone()?, Arc::<OnceLock<_>>::default());
         let sink = Arc::new(Sink::new(content, start, seed));
         let (feed, sending) = (Source::new(content, start, seed), Arc::clone(run));
         let (taking, reading, other) = (Arc::clone(&sink), Arc::clone(run), Arc::clone(&accepted));
         let threads = vec![
             std::thread::spawn(move || send(source, feed, &sending)),
-            std::thread::spawn(move || accept(&listener, &other, &taking, &reading)),
+            std::thread::spawn(move || accept(far, &other, &taking, &reading)),
         ];
-        Ok(Self { kind, node: from.node, port, sink, run: Arc::clone(run), own, accepted, threads })
+        Ok(Self { kind, node, port, sink, run: Arc::clone(run), own, accepted, threads })
     }
 }
 
@@ -115,15 +138,20 @@ fn send(mut socket: TcpStream, mut source: Source, run: &Run) {
 }
 
 /// Waits for the connection, and reads from it.
-fn accept(listener: &TcpListener, other: &OnceLock<TcpStream>, sink: &Sink, run: &Run) {
-    if listener.set_nonblocking(true).is_err() {
-        return;
-    }
-    let socket = loop {
-        match listener.accept() {
-            Ok((socket, _)) => break socket,
-            Err(_) if run.has_ended() => return,
-            Err(_) => pause(STEP),
+fn accept(far: Far, other: &OnceLock<TcpStream>, sink: &Sink, run: &Run) {
+    let socket = match far {
+        Far::Connected(socket) => socket,
+        Far::Listens(listener) => {
+            if listener.set_nonblocking(true).is_err() {
+                return;
+            }
+            loop {
+                match listener.accept() {
+                    Ok((socket, _)) => break socket,
+                    Err(_) if run.has_ended() => return,
+                    Err(_) => pause(STEP),
+                }
+            }
         }
     };
     if let (Ok(()), Ok(own)) = (socket.set_nonblocking(false), socket.try_clone()) {

@@ -11,6 +11,7 @@ mod content;
 mod datagrams;
 mod kernel;
 mod ours;
+mod peer;
 mod relay;
 mod tunnel;
 mod window;
@@ -20,6 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use tidewire_proto::Time;
 use tidewire_sim::network::{Carrier, FlowPlan, FlowReport, LinkReport, Plan, Report};
 
@@ -27,10 +29,12 @@ use self::content::Run;
 use self::datagrams::Datagrams;
 use self::kernel::Kernel;
 use self::ours::Ours;
+use self::peer::{PeerFlow, Programs};
 pub use self::tunnel::Tunnels;
 use self::window::Windows;
 use crate::emulator::{Counts, Emulator};
 use crate::nodes::Nodes;
+use crate::peer::Table;
 
 /// How often it looks whether all flows have ended.
 const LOOK: Duration = Duration::from_millis(20);
@@ -67,11 +71,25 @@ trait Flow {
     }
 }
 
-/// Runs a plan in real time. `program` is the command `tidewire`, which runs the ends of tunnels.
+/// Checks that flows can use the peers that they name.
+///
+/// # Errors
+/// A peer is unknown, carries no flow, or its program is missing.
+pub fn check_peers(plan: &Plan, table: &Table) -> anyhow::Result<()> {
+    for flow in &plan.flows {
+        if let Carrier::Peer { peer, .. } = &flow.carrier {
+            peer::usable(table, peer).with_context(|| format!("flow {}", flow.name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs a plan in real time. `program` is the command `tidewire`, which runs the ends of tunnels, and `table`
+/// has the peers that flows name.
 ///
 /// # Errors
 /// Fails if the nodes cannot be made, or a tunnel or a flow cannot connect, or an end of a tunnel fails.
-pub fn run(plan: &Plan, program: &Path) -> anyhow::Result<Outcome> {
+pub fn run(plan: &Plan, program: &Path, table: &Table) -> anyhow::Result<Outcome> {
     let nodes = Nodes::start(&plan.topology)?;
     let links = &plan.topology.links;
     let devices = nodes.devices(links.len())?;
@@ -83,8 +101,11 @@ pub fn run(plan: &Plan, program: &Path) -> anyhow::Result<Outcome> {
         let address = flow.through.map_or_else(|| nodes.address(node), |tunnel| tunnels.address(tunnel, node));
         Place { node, address }
     };
-    let start =
-        |(n, flow): (usize, &FlowPlan)| start(plan, n, [place(flow, flow.from), place(flow, flow.to)], &nodes, &shared);
+    let programs = Programs { table, program };
+    let start = |(n, flow): (usize, &FlowPlan)| {
+        let ends = [place(flow, flow.from), place(flow, flow.to)];
+        start(plan, n, ends, &nodes, programs, &shared).with_context(|| format!("flow {}", flow.name))
+    };
     let flows: anyhow::Result<Vec<_>> = plan.flows.iter().enumerate().map(start).collect();
     let flows = flows?;
     let zero = shared.begin();
@@ -115,7 +136,14 @@ pub fn run(plan: &Plan, program: &Path) -> anyhow::Result<Outcome> {
     Ok(Outcome { report, counts, unread })
 }
 
-fn start(plan: &Plan, n: usize, ends: [Place; 2], nodes: &Nodes, run: &Arc<Run>) -> anyhow::Result<Box<dyn Flow>> {
+fn start(
+    plan: &Plan,
+    n: usize,
+    ends: [Place; 2],
+    nodes: &Nodes,
+    programs: Programs<'_>,
+    run: &Arc<Run>,
+) -> anyhow::Result<Box<dyn Flow>> {
     let flow = &plan.flows[n];
     let seed = plan.seed.wrapping_add(n as u64);
     Ok(match &flow.carrier {
@@ -125,6 +153,9 @@ fn start(plan: &Plan, n: usize, ends: [Place; 2], nodes: &Nodes, run: &Arc<Run>)
         }
         Carrier::Tcp { control, marks, content } => {
             Box::new(Kernel::start(nodes, ends, (*control, *marks), content, flow.start, seed, run)?)
+        }
+        Carrier::Peer { peer, content } => {
+            Box::new(PeerFlow::start(nodes, ends, (plan, n), (peer, content), programs, seed, run)?)
         }
         Carrier::Datagrams { content } => Box::new(Datagrams::start(nodes, ends, content, flow.start, seed, run)?),
     })

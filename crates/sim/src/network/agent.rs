@@ -92,7 +92,7 @@ pub(super) trait Agent: fmt::Debug {
 /// Starts flow number `index` over a way with this round trip.
 ///
 /// # Panics
-/// Panics if the flow is one of ours through a tunnel, which does not exist.
+/// Panics if the flow is one of ours through a tunnel, which does not exist, or a peer of the lab.
 pub(super) fn start(plan: &Plan, index: usize, flow: &FlowPlan, round_trip: Duration) -> Box<dyn Agent> {
     // The first flow has the seed of the plan, so that a plan with one connection is a scenario of two ends.
     let seed = plan.seed.wrapping_add((index as u64).wrapping_mul(super::FOLD));
@@ -108,6 +108,7 @@ pub(super) fn start(plan: &Plan, index: usize, flow: &FlowPlan, round_trip: Dura
             let longest = flow.through.map(|_| super::tunnel::MTU);
             Box::new(Tcp::start((*control, *marks, longest), content, flow.start, round_trip))
         }
+        Carrier::Peer { peer, .. } => panic!("flow {}: the simulator has no peer {peer}", flow.name),
         Carrier::Datagrams { content } => Box::new(Datagrams::start(content, flow.start, seed)),
     }
 }

@@ -61,14 +61,14 @@ const NODE_KEYS: [&str; 2] = ["name", "role"];
 /// Keys of a link beside its settings.
 const LINK_KEYS: [&str; 5] = ["name", "from", "to", "forward", "back"];
 /// Keys of a flow beside those of its content.
-const FLOW_KEYS: [&str; 7] = ["name", "kind", "from", "to", "through", "via", "ecn"];
+const FLOW_KEYS: [&str; 8] = ["name", "kind", "from", "to", "through", "via", "ecn", "peer"];
 /// Keys of the content of a flow.
 const CONTENT_KEYS: [&str; 10] =
     ["bytes", "rate", "record", "reads", "deaf", "start", "video", "pace", "startup", "resume"];
 /// Keys that only a connection of ours has.
 const ONLY_OURS: [&str; 2] = ["reads", "deaf"];
 /// The kinds of flows.
-const KINDS: [&str; 5] = ["tidewire", "newreno", "cubic", "bbr", "udp"];
+const KINDS: [&str; 6] = ["tidewire", "newreno", "cubic", "bbr", "udp", "peer"];
 /// Longest name of a node. Chosen: the lab names a namespace after it.
 const LONGEST_NAME: usize = 16;
 
@@ -346,6 +346,8 @@ impl<'a> Reader<'a> {
                 ScenarioProblem::Setting(SettingError::Refused(text.to_owned()))
             } else if text == "via" && kind != KINDS[0] {
                 ScenarioProblem::Setting(SettingError::Refused("only kind = \"tidewire\" crosses relays".to_owned()))
+            } else if text == "peer" && kind != "peer" {
+                ScenarioProblem::Setting(SettingError::Refused("this key is for kind = \"peer\" only".to_owned()))
             } else if text == "ecn" && !["newreno", "cubic", "bbr"].contains(&kind) {
                 ScenarioProblem::Setting(SettingError::Refused("this key is for the kinds of TCP only".to_owned()))
             } else {
@@ -391,6 +393,11 @@ impl<'a> Reader<'a> {
                 return Ok(Carrier::Ours { ends: Box::new([config.clone(), config]), streams: vec![stream], via });
             }
             "udp" => return Ok(Carrier::Datagrams { content: content_of(&stream, true) }),
+            "peer" => {
+                let example = "peer = \"kcptun-fast3\", a name of the lab's table of peers";
+                let peer = self.needed(section, name, "peer", example)?.1.to_owned();
+                return Ok(Carrier::Peer { peer, content: content_of(&stream, false) });
+            }
             "newreno" => Control::NewReno,
             "cubic" => Control::Cubic,
             _ => Control::Bbr,

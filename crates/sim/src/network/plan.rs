@@ -89,6 +89,13 @@ pub enum Carrier {
         /// What the application sends. It has a rate, or frames.
         content: Content,
     },
+    /// Programs of the lab's table of peers, which only the lab has.
+    Peer {
+        /// The peer's name in the table.
+        peer: String,
+        /// What the application sends.
+        content: Content,
+    },
 }
 
 /// A congestion control of TCP.
@@ -157,7 +164,9 @@ impl Plan {
 
     /// The first flow that only the lab can run, if there is one.
     pub fn not_simulated(&self) -> Option<&FlowPlan> {
-        self.flows.iter().find(|flow| matches!(flow.carrier, Carrier::Tcp { control: Control::Bbr, .. }))
+        let is_real =
+            |carrier: &Carrier| matches!(carrier, Carrier::Tcp { control: Control::Bbr, .. } | Carrier::Peer { .. });
+        self.flows.iter().find(|flow| is_real(&flow.carrier))
     }
 }
 

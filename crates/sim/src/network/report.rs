@@ -30,7 +30,7 @@ pub struct Report {
 pub struct FlowReport {
     /// Its name.
     pub name: String,
-    /// What carried it: `tidewire`, `newreno`, `cubic`, `bbr` or `udp`.
+    /// What carried it: `tidewire`, `newreno`, `cubic`, `bbr`, `udp`, `peer` or `peer-udp`.
     pub kind: &'static str,
     /// The node that sent.
     pub from: String,

@@ -251,6 +251,12 @@ fn refusals_name_the_line_and_say_what_to_write() {
         4,
         "flow.ecn: this key is for the kinds of TCP only",
     );
+    let peer = "from = \"a\"\nto = \"b\"\nbytes = \"1MB\"\nkind";
+    flow(&format!("{peer} = \"peer\""), 1, "flow.peer: this key is missing: write peer = \"kcptun-fast3\"");
+    flow(&format!("{peer} = \"cubic\"\npeer = \"x\""), 6, "flow.peer: this key is for kind = \"peer\" only");
+    let plan =
+        Plan::parse(&format!("{base}[[flow]]\n{peer} = \"peer\"\npeer = \"x\"\n"), Path::new("net.toml")).unwrap();
+    assert!(plan.not_simulated().is_some(), "only the lab runs peers");
     flow("from = \"a\"\nto = \"b\"\nvideo = \"1mbit,1s\"\nbytes = \"1MB\"", 5, "flow.bytes: the video decides this");
     let live = "from = \"a\"\nto = \"b\"\nkind = \"udp\"\nvideo = \"1mbit,1s\"\npace = \"live\"";
     flow(live, 6, "flow.pace: frames over UDP are always live, and are not played: remove the key");

@@ -145,7 +145,7 @@ pub async fn run(args: RunArgs, console: Console) -> Result<(), Failure> {
     }
     if let Some(plan) = network::plan_of(&args.scenario, args.seed)? {
         if args.command.is_empty() {
-            return network::run(&plan, args.peers.svg.as_deref(), &console);
+            return network::run(&plan, args.peers.peers.as_deref(), args.peers.svg.as_deref(), &console);
         }
         let commands = network::Commands { at: args.at.as_deref(), others: &args.other, command: &args.command };
         return network::run_command(&plan, &commands, &console).await;

@@ -10,6 +10,7 @@ use tidewire_lab::distribution::Distribution;
 use tidewire_lab::emulator::Emulator;
 use tidewire_lab::network::Tunnels;
 use tidewire_lab::nodes::Nodes;
+use tidewire_lab::peer::Table;
 use tidewire_sim::network::topology::Node;
 use tidewire_sim::network::{self, Described, Plan};
 
@@ -147,10 +148,12 @@ fn node_named(plan: &Plan, name: &str) -> Result<usize, Failure> {
     })
 }
 
-/// Runs the flows of a network.
-pub(super) fn run(plan: &Plan, svg: Option<&Path>, console: &Console) -> Result<(), Failure> {
+/// Runs the flows of a network. `peers` is a file with more peers.
+pub(super) fn run(plan: &Plan, peers: Option<&Path>, svg: Option<&Path>, console: &Console) -> Result<(), Failure> {
     let program = std::env::current_exe().or_exit(Exit::LocalIo)?;
-    let outcome = tidewire_lab::network::run(plan, &program).or_exit(Exit::LocalIo)?;
+    let table = Table::read(peers).or_exit(Exit::Usage)?;
+    tidewire_lab::network::check_peers(plan, &table).or_exit(Exit::Usage)?;
+    let outcome = tidewire_lab::network::run(plan, &program, &table).or_exit(Exit::LocalIo)?;
     console.say(&late(&outcome.counts.late.distribution()));
     if outcome.unread > 0 {
         console.say(&format!("the emulator missed {} packets: the figures are void", outcome.unread));

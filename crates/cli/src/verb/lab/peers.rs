@@ -86,7 +86,7 @@ pub struct Args {
     pub(super) peer: Vec<String>,
     /// File with more peers, in the format of crates/lab/src/peers.toml
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
-    peers: Option<PathBuf>,
+    pub(super) peers: Option<PathBuf>,
     /// Rate of the records: a fraction of the link's rate, a rate, or `full` for as fast as the peer takes
     /// them
     #[arg(long, value_name = "LOAD", default_value = "50%", conflicts_with = "command")]
