@@ -47,6 +47,24 @@ fn the_data_that_is_kept_comes_out_again() {
     }
 }
 
+#[test]
+fn the_rows_are_printed_as_they_are_written() {
+    let made = tempfile::tempdir().unwrap();
+    let out = made.path().to_str().unwrap();
+    let arguments = ["papers", "streaming-code-5g", "--only", "table-1", "--json", "--out", out];
+    let output = tidewire(&arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let lines = schema::lines(&output.stdout);
+    let written: serde_json::Value =
+        serde_json::from_slice(&fs::read(made.path().join("table-1.json")).unwrap()).unwrap();
+    let written = written.as_array().unwrap();
+    assert!(lines.len() == written.len() && lines.len() > 2);
+    for (line, row) in lines.iter().zip(written) {
+        assert_eq!((&line["event"], &line["figure"]), (&"figure_row".into(), &"table-1".into()));
+        assert!(row.as_object().unwrap().iter().all(|(key, value)| line[key] == *value), "{line}");
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn what_the_lab_does_not_measure_is_refused_before_it_begins() {

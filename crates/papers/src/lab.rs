@@ -165,8 +165,8 @@ impl<'a> Runs<'a> {
         Some(shown)
     }
 
-    /// Runs a network's plan; `None` if it failed. Its goodput is that of all flows, and the time in queues is
-    /// that of the link number `narrow`.
+    /// Runs a network's plan; `None` if it failed. Its goodput is that of all flows, and the time in queues
+    /// is that of the link number `narrow`.
     pub fn network(&mut self, name: &str, loss: f64, plan: &Plan, narrow: usize) -> Option<network::Outcome> {
         let before = Look::now();
         let outcome = network::run(plan, self.program);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use tidewire_papers::row::Row;
 use tidewire_papers::{Experiment, PAPERS};
+use tidewire_proto::profile::Profile;
 
 fn experiment(name: &str) -> Experiment {
     let paper = PAPERS.iter().find(|paper| paper.name == "fairness").unwrap();
@@ -55,4 +56,36 @@ fn a_code_hides_drops_of_the_queue_from_tcp() {
     };
     let [coded, without] = [&rows[0], &rows[1]].map(|rows| drops(rows));
     assert!(without >= 1.0 && coded > 10.0 * without, "{coded} drops, {without} without code");
+}
+
+#[test]
+fn a_flow_of_ours_beside_newreno_is_nearly_fair() {
+    // The default profile at p = 1 %, behind the four points of the tunnel.
+    let points = values("cost", &[5]);
+    let point = &points[0];
+    let of = |curve: &str| point[curve].value;
+    assert!((point["J' (stream)"].loss - 0.01).abs() < 1e-9 && of("J' (stream)") >= 0.95, "{point:?}");
+    assert!(of("kept (stream)") > 0.6 && of("coded (stream)") > of("without code (stream)"), "{point:?}");
+}
+
+#[test]
+fn every_profile_and_every_rule_has_its_points() {
+    let curves = |name: &str| (experiment(name).cases)(false).len();
+    // The tunnel, each profile, and the default with four other controllers; four loss rates.
+    assert_eq!(curves("cost"), 4 * (1 + Profile::NAMED.len() + 4));
+    assert_eq!(curves("cost-cubic"), curves("cost"));
+    // Four rules, without and with a rate control, and the default.
+    assert_eq!((curves("rules"), curves("cost-wide")), (4 * 9, 4 * 4));
+}
+
+#[test]
+fn the_bars_of_figure_7_are_what_the_link_delivers() {
+    let rows = (experiment("figure-7").cases)(false)[0]();
+    for bar in [1.0, 2.0] {
+        let parts = rows.iter().filter(|row| row.parameter == bar);
+        let sum: f64 = parts.map(|row| row.value).sum();
+        assert!((sum / (50.0 * 0.99) - 1.0).abs() < 1e-9, "{rows:?}");
+    }
+    let unused = |bar: f64| rows.iter().find(|row| row.curve == "not used" && row.parameter == bar).unwrap().value;
+    assert!(unused(1.0) < unused(2.0), "a coded flow uses more of a lossy link: {rows:?}");
 }

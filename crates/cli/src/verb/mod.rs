@@ -135,7 +135,7 @@ pub fn main() -> ExitCode {
             man::run();
             Ok(())
         }),
-        Command::Papers(args) => with(Console::new(false, false), |console| papers::run(&args, &console)),
+        Command::Papers(args) => with(args.output.console(), |console| papers::run(&args, &console)),
         Command::Top(args) => with(Console::new(false, false), |_| top::run(&args)),
         Command::Sim(args) => with(args.output.console(), |console| sim::run(&args, &console)),
     };

@@ -18,6 +18,7 @@ use tidewire_papers::{conditions::Conditions, lab::Runs, lab::Told};
 #[cfg(target_os = "linux")]
 use crate::exit::OrExit;
 use crate::exit::{Exit, Failure};
+use crate::options::Output;
 use crate::report::Console;
 #[cfg(target_os = "linux")]
 use crate::report::rate;
@@ -42,6 +43,8 @@ pub struct Args {
     #[cfg(target_os = "linux")]
     #[arg(long, requires = "name", conflicts_with = "full")]
     lab: bool,
+    #[command(flatten)]
+    pub(super) output: Output,
 }
 
 /// What `--json` prints.

@@ -1,8 +1,8 @@
 //! Every profile on the same links: goodput of a file, delay of records, what both cost, and TCP in a tunnel.
 //!
-//! [`PAPERS`](crate::PAPERS) holds [`PAPER`], which belongs to no paper. `papers/compare/README.md` says which
-//! profile to use when. Invariants: the arguments of a case determine its result; a profile that is added to
-//! the list of profiles is compared without a change here.
+//! [`PAPERS`](crate::PAPERS) holds [`PAPER`], which belongs to no paper. `papers/compare/README.md` says
+//! which profile to use when. Invariants: the arguments of a case determine its result; a profile that is
+//! added to the list of profiles is compared without a change here.
 
 mod links;
 mod runs;
@@ -38,8 +38,8 @@ const WITHOUT: &str = "without";
 ///
 /// - `PROFILE goodput`: Mbit/s of a file; `rate` is its share of what the link delivers.
 /// - `PROFILE cost`: IP bytes sent for each byte of the file.
-/// - `PROFILE records`: delays of records at half of the link's rate: mean of those that arrived (`value`), and
-///   quantiles of all; `rate` is the share that arrived.
+/// - `PROFILE records`: delays of records at half of the link's rate: mean of those that arrived (`value`),
+///   and quantiles of all; `rate` is the share that arrived.
 /// - `PROFILE records cost`: IP bytes sent for each byte of the records.
 /// - `PROFILE tunnel`, `without tunnel`: Mbit/s of CUBIC; `rate` as of a file.
 fn profiles(full: bool) -> Vec<Case> {

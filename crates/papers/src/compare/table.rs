@@ -1,8 +1,8 @@
 //! The rows of the comparison as one table in Markdown: a line for each measure and link, a column for each
 //! profile.
 //!
-//! The verb prints it, and `papers/compare/README.md` has it; a test compares both. Invariant: a value that is
-//! missing is a dash.
+//! The verb prints it, and `papers/compare/README.md` has it; a test compares both. Invariant: a value that
+//! is missing is a dash.
 
 use tidewire_proto::profile::Profile;
 

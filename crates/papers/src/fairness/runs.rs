@@ -30,7 +30,8 @@ pub(super) enum System {
     /// The code of the paper with a rule that computes R from the measured loss, without or with the tunnel's
     /// rate control.
     Rule(Ratio, RateControl),
-    /// No TCP: a connection of ours with one stream. The generation and redundancy of the figure do not apply.
+    /// No TCP: a connection of ours with one stream. The generation and redundancy of the figure do not
+    /// apply.
     Ours(Profile),
 }
 

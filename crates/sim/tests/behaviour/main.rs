@@ -6,6 +6,7 @@ mod capacity;
 mod close;
 mod crowd;
 mod ecn;
+mod every;
 mod handshake;
 mod hostile;
 mod jobs;

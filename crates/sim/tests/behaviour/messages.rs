@@ -8,7 +8,7 @@ use tidewire_proto::Time;
 use tidewire_proto::config::Config;
 use tidewire_proto::connection::{Connection, Event, LaneConfig, LaneId};
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
-use tidewire_proto::profile::Delivery;
+use tidewire_proto::profile::{Delivery, Profile};
 use tidewire_proto::redundancy::Redundancy;
 use tidewire_proto::stats::Stats;
 use tidewire_sim::pair::{Application, End, Pair};
@@ -161,9 +161,13 @@ fn lane(in_order: bool, redundancy: Option<&str>) -> LaneConfig {
 
 /// Runs for ten seconds of messages and two more. Returns the statistics of both ends.
 fn run(feed: &mut Feed, settings: &[(Direction, &str, &str)], seed: u64) -> [Stats; 2] {
+    run_with(feed, &Config::default(), settings, seed)
+}
+
+fn run_with(feed: &mut Feed, config: &Config, settings: &[(Direction, &str, &str)], seed: u64) -> [Stats; 2] {
     let mut link = link(settings);
     link.set_seed(seed);
-    let mut pair = Pair::new(Config::default(), Config::default(), &link, seed);
+    let mut pair = Pair::new(config.clone(), config.clone(), &link, seed);
     pair.connect(feed);
     let until = pair.now() + Duration::from_secs(14);
     pair.run(feed, until, |_| false);
@@ -223,6 +227,23 @@ fn with_time_for_a_repair_nearly_all_come_and_without_loss_all_do() {
         let share = feed.came.len() as f64 / sent as f64;
         println!("{loss}: {share:.4} of {sent} came");
         assert!(sent > 1_900 && share >= least, "{loss}: {share:.4} of {sent}");
+    }
+}
+
+/// Each profile carries messages in both orders of delivery, and gives up what is late.
+#[test]
+fn every_profile_carries_messages() {
+    for named in Profile::NAMED {
+        let profile: Profile = named.name.parse().expect(named.name);
+        let config = Config::builder().profile(profile).build().expect("a named profile");
+        let mut feed = Feed::new(5, vec![lane(true, None), lane(false, None)]);
+        (feed.mean, feed.lifetime) = (1_500, Duration::from_millis(400));
+        let stats = run_with(&mut feed, &config, &[(Direction::Both, "loss", "5%")], 5);
+        settle(&feed, &stats, LATE, named.name);
+        let sent: usize = feed.sent.iter().map(Vec::len).sum();
+        let share = feed.came.len() as f64 / sent as f64;
+        println!("{}: {share:.4} of {sent} came", named.name);
+        assert!(sent > 1_900 && share >= 0.95, "{}: {share:.4} of {sent}", named.name);
     }
 }
 
