@@ -17,31 +17,33 @@ use crate::link;
 use crate::listen;
 use crate::report::Console;
 
+/// The heading of these options in `--help`. It is set for each, because the heading of a group of options
+/// would also hold for those that a verb names after the group.
+const RELAYS: &str = "Relays";
+
 /// The relay option of the verbs that connect.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Relays")]
 pub struct Via {
     /// Reach the other side, which listens with --relayed, through a relay: the link that `tidewire relay`
     /// printed, or @FILE with it. A link with a public key needs --key
-    #[arg(long, value_name = "LINK")]
+    #[arg(long, value_name = "LINK", help_heading = RELAYS)]
     via: Option<String>,
 }
 
 /// The relay options of the verbs that listen.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Relays")]
 pub struct Relayed {
     /// Wait behind a relay, and print first the link for `tidewire relay --to`, and then the link for the
     /// other side, which needs --via as well
-    #[arg(long)]
+    #[arg(long, help_heading = RELAYS)]
     relayed: bool,
     /// File with the secret or private key of the hop to the relay, which must not be that of --key. Without
     /// it, each start makes a new secret
-    #[arg(long, value_name = "FILE", requires = "relayed")]
+    #[arg(long, value_name = "FILE", requires = "relayed", help_heading = RELAYS)]
     hop_key: Option<PathBuf>,
     /// File with the public keys of the relays that may open hops, one a line. It is required with a private
     /// key in --hop-key
-    #[arg(long, value_name = "FILE", requires = "relayed")]
+    #[arg(long, value_name = "FILE", requires = "relayed", help_heading = RELAYS)]
     authorized_relays: Option<PathBuf>,
 }
 

@@ -21,8 +21,11 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// Interval of packets that keep idle hops alive, as for `tunnel` and `forward`.
 const KEEP_ALIVE: Duration = tidewire_proto::config::KEEP_ALIVE;
 
-/// Arguments of `relay`.
+/// Arguments of `relay`. Those of an end that waits behind a relay have no use here.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("relayed", |arg| arg.hide(true)))]
+#[command(mut_arg("hop_key", |arg| arg.hide(true)))]
+#[command(mut_arg("authorized_relays", |arg| arg.hide(true)))]
 pub struct Args {
     /// Link of the next hop, or @FILE with it: what a listener with --relayed printed first, or what the next
     /// relay printed. Nothing is forwarded to any other host. A link with a public key needs a private key in

@@ -201,9 +201,11 @@ impl Connection {
                 let Some(Lane { sender, .. }) = self.lanes.get_mut(lane) else { return };
                 sender.on_slice_settled(Slice { id, part }, n, arrived);
             }
-            Carried::SizeProbe if arrived => self.path.mtu.on_acked(sent.at, udp),
             Carried::SizeProbe => {
-                self.path.mtu.on_lost(sent.at, udp, now, self.path.rtt.smoothed());
+                match arrived {
+                    true => self.path.mtu.on_acked(sent.at, udp, now),
+                    false => self.path.mtu.on_lost(sent.at, udp, now, self.path.rtt.smoothed()),
+                }
                 self.look_for_size();
             }
             Carried::Control => {

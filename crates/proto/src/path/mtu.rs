@@ -198,13 +198,14 @@ impl MtuProber {
     }
 
     /// A probe of `size`, sent at `left`, arrived.
-    pub fn on_acked(&mut self, left: Time, size: u16) {
+    pub fn on_acked(&mut self, left: Time, size: u16, now: Time) {
         if left <= self.since {
             return;
         }
         self.current = self.current.max(size.min(self.limit));
         self.probing = false;
         self.tries = 0;
+        self.end_search(now);
     }
 
     /// A probe of `size`, sent at `left`, was lost.
@@ -253,7 +254,7 @@ mod tests {
             probes += 1;
             prober.on_probe_sent();
             if size <= truth {
-                prober.on_acked(now, size);
+                prober.on_acked(now, size, now);
             } else {
                 prober.on_lost(now, size, now, Duration::from_millis(60));
             }
@@ -272,7 +273,7 @@ mod tests {
     fn raised() -> MtuProber {
         let mut prober = MtuProber::new(BASE, 1_472, true);
         prober.on_probe_sent();
-        prober.on_acked(Time::from_millis(1), 1_472);
+        prober.on_acked(Time::from_millis(1), 1_472, Time::from_millis(1));
         assert!(prober.is_raised());
         prober
     }
@@ -314,11 +315,11 @@ mod tests {
         let (mut prober, now) = (raised(), Time::from_millis(1_000));
         assert!(black_hole(&mut prober, "llSllSllSllS").is_some());
         assert_eq!((prober.current(), prober.poll(now)), (BASE, None));
-        prober.on_acked(now - RTT, 1_472);
+        prober.on_acked(now - RTT, 1_472, now);
         assert_eq!(prober.current(), BASE, "a probe of before");
         assert_eq!(prober.poll(now + SEARCH_AFTER), Some(1_472));
         prober.on_probe_sent();
-        prober.on_acked(now + SEARCH_AFTER, 1_472);
+        prober.on_acked(now + SEARCH_AFTER, 1_472, now + SEARCH_AFTER);
         assert_eq!(prober.current(), 1_472);
     }
 
@@ -335,7 +336,7 @@ mod tests {
         assert!(prober.poll(now).is_some_and(|next| next < size), "{:?}", prober.poll(now));
     }
 
-    /// Four lost probes end the search at 1,452 bytes of 1,472, as on a path that loses a quarter.
+    /// Four lost probes of 1,472 bytes lead the search to a lower size, where the last probe arrives.
     #[test]
     fn a_search_that_ended_too_low_begins_again_when_something_does_not_fit() {
         let (mut prober, mut now) = (MtuProber::new(BASE, 1_472, true), Time::ZERO);
@@ -348,16 +349,17 @@ mod tests {
                 prober.on_lost(now, size, now, Duration::ZERO);
                 lost += 1;
             } else {
-                prober.on_acked(now, size);
+                prober.on_acked(now, size, now);
             }
         }
         assert!(lost >= TRIES && prober.current() < 1_460, "{prober:?}");
         assert_eq!(prober.poll(now + SEARCH_AFTER), None, "by itself it waits ten minutes");
+        assert_eq!(prober.next_probe(), Some(now + RAISE_AFTER), "and not for ever");
         prober.search_soon();
         assert_eq!((prober.poll(now), prober.poll(now + SEARCH_AFTER)), (None, Some(1_472)));
         prober.on_probe_sent();
         prober.search_soon();
-        prober.on_acked(now + SEARCH_AFTER, 1_472);
+        prober.on_acked(now + SEARCH_AFTER, 1_472, now + SEARCH_AFTER);
         assert_eq!(prober.current(), 1_472);
     }
 

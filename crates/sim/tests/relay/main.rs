@@ -64,7 +64,7 @@ fn every_byte_arrives_over_any_path() {
 }
 
 /// Four probes of the packet size were lost by chance on a hop, so its search ended at 1,455 bytes, where
-/// rows of the longest datagrams need 1,468. Nothing asked for another search for ten minutes.
+/// rows of the longest datagrams need 1,468. It never began again.
 #[test]
 fn issue_19_a_search_for_the_packet_size_that_ended_too_low_stops_no_path() {
     every_byte_arrives(187, MAX_RELAYED_DATAGRAM);
