@@ -1,4 +1,4 @@
-//! What only the trace needs to know: the choices of this end, its writes, and what a received packet carries.
+//! What only the trace needs to know: choices of this end, its writes, and what a received packet carries.
 //!
 //! Nothing here has an effect or a cost without a trace.
 

@@ -244,7 +244,7 @@ impl Plan {
         u64::from(missing) + u64::from(spread.unwrap_or(missing + 8)).max(one_burst.clamp(0.0, 8.0).ceil() as u64)
     }
 
-    /// A plan that was made elsewhere or before, for example in a recording: it says the same as the original.
+    /// A plan that was made elsewhere or before, as one in a recording: it says the same as the original.
     pub fn restored(target: Target, conditions: Conditions, share: f64, late: f64, nearest: Option<Nearest>) -> Self {
         Self { target, stated: false, conditions, share, late, asking: 0.0, nearest }
     }
