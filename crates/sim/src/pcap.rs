@@ -1,9 +1,9 @@
 //! Captures of simulated datagrams, in the file format that packet analysers read.
 //!
 //! [`Pair::tap`](crate::pair::Pair::tap) hands over what one end sends and receives, as a capture on that
-//! host would. [`Capture`] writes it with the IP and UDP headers that the datagrams would have had. The format is
-//! pcap with nanoseconds (draft-ietf-opsawg-pcap) and packets that begin with their IP header. Invariant: a
-//! reader accepts every checksum.
+//! host would. [`Capture`] writes it with the IP and UDP headers that the datagrams would have had. The
+//! format is pcap with nanoseconds (draft-ietf-opsawg-pcap) and packets that begin with their IP header.
+//! Invariant: a reader accepts every checksum.
 
 use core::net::{IpAddr, SocketAddr};
 use std::io::{self, Write};

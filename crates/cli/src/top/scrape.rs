@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn other_servers_are_named_by_what_they_answer() {
         let foreign = |answer| Scrape::fetch(server(answer)).unwrap_err().to_string();
-        assert!(foreign("HTTP/1.0 404 Not Found\r\n\r\nno").contains("\"HTTP/1.0 404 Not Found\\r\""));
+        assert!(foreign("HTTP/1.0 404 Not Found\r\n\r\nno").contains("\"HTTP/1.0 404 Not Found\""));
         assert!(foreign("SSH-2.0-OpenSSH\r\n").contains("SSH-2.0"));
         assert!(foreign("HTTP/1.0 200 OK\r\n\r\nup 1\n# EOF\n").contains("not the figures of a job"));
     }

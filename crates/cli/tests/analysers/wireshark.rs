@@ -60,7 +60,7 @@ fn count(packets: &[Vec<String>], wanted: &[u64]) -> u64 {
 /// The frames of the initiator are those that its summary counts. A source symbol that is sent again answers
 /// feedback.
 fn check_counts(packets: &[Vec<String>], summary: &Value) {
-    for (name, frames) in [("source", &[0x10][..]), ("repair", &[0x12]), ("feedback_repair", &[0x11, 0x13])] {
+    for (name, frames) in [("source", &[0x10][..]), ("repair", &[0x12][..]), ("feedback_repair", &[0x11, 0x13][..])] {
         assert_eq!(count(packets, frames), summary["packets"][name].as_u64().unwrap(), "{name}: {summary}");
     }
 }
