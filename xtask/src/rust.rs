@@ -95,8 +95,13 @@ pub fn asan(context: &Context) -> Result<(), String> {
     run(command.env("CARGO_TARGET_DIR", context.target.join("asan")))
 }
 
-/// Tools that tests of the command use on Linux: for namespaces, address translation and failing system
-/// calls.
-const TEST_TOOLS: &[(&str, &str)] = &[("ip -V", "iproute2"), ("nft --version", "nftables"), ("strace -V", "strace")];
+/// Tools that tests of the command use on Linux: for namespaces, address translation, failing system calls
+/// and the dashboard's page.
+const TEST_TOOLS: &[(&str, &str)] = &[
+    ("ip -V", "iproute2"),
+    ("nft --version", "nftables"),
+    ("strace -V", "strace"),
+    ("chromium --version", "chromium"),
+];
 /// Tests of the command that the quick part leaves out: they start many processes and wait for real time.
 const SLOW_TESTS: [&str; 4] = ["end_to_end", "faults", "jobs", "lab"];

@@ -74,11 +74,16 @@ fn is_news(said: Option<&Plan>, plan: &Plan) -> bool {
     said.is_none_or(|said| !said.is_like(plan))
 }
 
-fn say(before: Option<&Plan>, plan: &Plan, console: &Console) {
-    let words = match before {
+/// Describes a plan, and what changed since the plan `before` that was described last.
+pub fn words(before: Option<&Plan>, plan: &Plan) -> String {
+    match before {
         Some(before) if plan.nearest.is_none() => format!("{}; {plan}", change(before, plan)),
         _ => plan.to_string(),
-    };
+    }
+}
+
+fn say(before: Option<&Plan>, plan: &Plan, console: &Console) {
+    let words = words(before, plan);
     console.event(&Event::Explain {
         repair: plan.share,
         late: plan.late,

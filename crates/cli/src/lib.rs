@@ -7,14 +7,15 @@
 //! several verbs have), [`report`] and [`progress`] (output), [`chart`] (pictures of delays), [`terminal`]
 //! (text of a peer made safe to print), [`transfer`] (files over one stream), [`forward`] (TCP connections
 //! over streams), [`pipe`](mod@pipe), [`bench`](mod@bench), [`probe`] (the state of a path) and [`explain`]
-//! (plans in words), [`watch`] (recordings and displays of what connections do), [`top`] (figures of a job in
-//! a terminal), [`keylog`] (keys for Wireshark), [`ssh`] (the far end of a verb, started over ssh), and
-//! [`via`] (ends of a path with relays). Emulated links are in [`tidewire_lab`], the experiments of papers in
-//! [`tidewire_papers`]. This is a library only so that tests and the binary use the same code. Its interface
-//! may change at any time.
+//! (plans in words), [`watch`] (recordings and displays of what connections do), [`dash`] (the page in a
+//! browser), [`top`] (figures of a job in a terminal), [`keylog`] (keys for Wireshark), [`ssh`] (the far end
+//! of a verb, started over ssh), and [`via`] (ends of a path with relays). Emulated links are in
+//! [`tidewire_lab`], the experiments of papers in [`tidewire_papers`]. This is a library only so that tests
+//! and the binary use the same code. Its interface may change at any time.
 
 pub mod bench;
 pub mod chart;
+pub mod dash;
 pub mod exit;
 pub mod explain;
 pub mod forward;

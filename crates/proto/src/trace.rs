@@ -184,6 +184,18 @@ pub enum TraceEvent {
         /// Whether the peer delivers it after all earlier messages of the lane.
         in_order: bool,
     },
+    /// The application used bytes of a stream of the peer.
+    StreamRead {
+        /// The stream.
+        stream: StreamId,
+        /// Their number.
+        bytes: u64,
+    },
+    /// The application took a message of the peer.
+    MessageRead {
+        /// Its length in bytes.
+        bytes: u32,
+    },
     /// Our key was renewed.
     KeyUpdated,
     /// Both ends took fresh keys into use.

@@ -1,6 +1,7 @@
 //! The output of a verb: lines for programs and for people, made safe for a terminal ([`crate::terminal`]).
 
 use std::io::{IsTerminal, Write};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use indicatif::MultiProgress;
 use serde::Serialize;
@@ -17,6 +18,8 @@ pub struct Console {
     /// Stdout carries the job's own bytes, so JSON and links go to stderr.
     stdout_is_data: bool,
     bars: Option<MultiProgress>,
+    /// The newest summary as JSON, for those who show the job.
+    summary: Arc<Mutex<Option<String>>>,
 }
 
 impl Console {
@@ -24,7 +27,7 @@ impl Console {
     /// stderr.
     pub fn new(json: bool, quiet: bool) -> Self {
         let people = !json && !quiet && std::io::stderr().is_terminal();
-        Self { json, quiet, stdout_is_data: false, bars: people.then(MultiProgress::new) }
+        Self { json, quiet, stdout_is_data: false, bars: people.then(MultiProgress::new), summary: Arc::default() }
     }
 
     /// The same output, with everything on stderr, because stdout carries the job's own bytes.
@@ -123,8 +126,14 @@ impl Console {
         ended
     }
 
+    /// Takes the newest summary that was reported since the last call, as JSON.
+    pub fn take_summary(&self) -> Option<String> {
+        self.summary.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// Reports the summary of a job.
     pub fn summary(&self, summary: &Summary) {
+        *self.summary.lock().unwrap_or_else(PoisonError::into_inner) = serde_json::to_string(summary).ok();
         self.event(&Event::Summary(summary));
         self.say(&summary.sentence());
     }

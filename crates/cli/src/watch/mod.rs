@@ -22,6 +22,7 @@ pub use consumer::{Batch, Consumer, Observed};
 use hub::Hub;
 pub use hub::Watching;
 
+use crate::dash;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::keylog::KeyLogging;
 use crate::report::Console;
@@ -33,6 +34,16 @@ pub const METRICS_PORT: u16 = 7_780;
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Watching")]
 pub struct WatchArgs {
+    /// Show the job in a browser, at this address [example: 127.0.0.1:8080]. The default is a free port of
+    /// this machine; the command prints the address with its secret part (docs/dashboard.md)
+    #[arg(
+        long,
+        value_name = "ADDR",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "127.0.0.1:0"
+    )]
+    dashboard: Option<SocketAddr>,
     /// Serve figures for Prometheus and `tidewire top` at ADDR [example: 127.0.0.1:7780]
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
@@ -72,6 +83,9 @@ impl WatchArgs {
     /// The consumers that the options ask for. Each option adds one here.
     fn consumers(&self, job: &Job) -> Result<Vec<Box<dyn Consumer>>, Failure> {
         let mut consumers: Vec<Box<dyn Consumer>> = Vec::new();
+        if let Some(address) = self.dashboard {
+            consumers.push(dash::watch(address, job.verb, &job.console)?);
+        }
         if let Some(address) = self.metrics {
             consumers.push(Box::new(metrics::open(address, job)?));
         }

@@ -4,6 +4,7 @@
 mod bench;
 mod combinations;
 mod crowd;
+mod dash;
 mod files;
 mod forward;
 mod hostile;

@@ -6,6 +6,7 @@ use core::time::Duration;
 use super::{Connection, State, StreamId};
 use crate::Time;
 use crate::lane::{STREAMS, Sending};
+use crate::trace::TraceEvent;
 use crate::wire::VARINT_MAX;
 
 /// Data that may wait in the lane for its first transmission, as time at the pacing rate. Chosen: long enough
@@ -299,6 +300,9 @@ impl Connection {
     pub fn consume(&mut self, now: Time, stream: StreamId, n: usize) {
         self.streams.consume(stream, n);
         self.stats.bytes.app_received += n as u64;
+        if n > 0 {
+            self.tracer.record(now, || TraceEvent::StreamRead { stream, bytes: n as u64 });
+        }
         let moved = self.streams.update_limit(stream, now, self.path.rtt.smoothed());
         if moved || self.streams.forget_if_done(stream) {
             self.path.feedback.request(now);

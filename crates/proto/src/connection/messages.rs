@@ -219,7 +219,12 @@ impl Connection {
     pub fn take_message(&mut self) -> Option<Message> {
         let message = self.receiving.inbound.values_mut().find_map(|inbound| inbound.messages.take());
         self.receiving.told_message &= message.is_some();
-        self.stats.bytes.app_received += message.as_ref().map_or(0, |message| message.data.len() as u64);
+        if let Some(message) = &message {
+            let bytes = message.data.len();
+            self.stats.bytes.app_received += bytes as u64;
+            // The application takes messages without a clock.
+            self.tracer.record(self.contact.last_asked, || TraceEvent::MessageRead { bytes: bytes as u32 });
+        }
         message
     }
 

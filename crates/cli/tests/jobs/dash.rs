@@ -1,0 +1,224 @@
+//! `--dashboard` as a process: the page shows what the summary says, strangers get nothing, and no page
+//! harms the job.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
+use serde_json::Value;
+
+use crate::process::{Running, lossy_link, tidewire};
+use crate::schema;
+use crate::socks::has;
+
+const LOSSY: [&str; 8] = ["--rate", "25mbit", "--rtt", "20ms", "--loss", "5%", "--back-loss", "5%"];
+
+/// A bench server with a dashboard: the process, its link, and host and path of its page.
+fn server() -> (Running, String, String, String) {
+    let mut server = Running::start(&["bench", "-s", "--json", "--listen", "127.0.0.1:0", "--dashboard"]);
+    let url = server.wait_for("dashboard")["url"].as_str().unwrap().to_owned();
+    let link = server.wait_for("link")["link"].as_str().unwrap().to_owned();
+    let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    (server, link, host.to_owned(), format!("/{path}"))
+}
+
+/// A client that receives for `seconds`. Returns its summary.
+fn run_client(link: &str, seconds: &str) -> Value {
+    let client = tidewire(&["bench", "--json", "-R", "-b", "8mbit", "-t", seconds, "-c", link]).output().unwrap();
+    assert_eq!(client.status.code(), Some(0), "{client:?}");
+    schema::lines(&client.stdout).pop().unwrap()
+}
+
+/// Sends a request and returns the answer, or what came of it until the connection ended.
+fn ask(host: &str, line: &str, headers: &str) -> String {
+    let mut tcp = TcpStream::connect(host).unwrap();
+    let _ = write!(tcp, "{line} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n");
+    let mut answer = Vec::new();
+    let _ = tcp.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn status(answer: &str) -> &str {
+    answer.split(' ').nth(1).unwrap_or("none")
+}
+
+#[test]
+fn a_taken_port_ends_with_2_before_the_job_begins() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("--dashboard={}", taken.local_addr().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("new");
+    let dir = dir.to_str().unwrap();
+    let ended = tidewire(&["receive", "--json", "--listen", "127.0.0.1:0", "--dir", dir, &address]).output().unwrap();
+    assert_eq!(ended.status.code(), Some(2), "{ended:?}");
+    let lines = schema::lines(&ended.stdout);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let message = lines[0]["message"].as_str().unwrap();
+    assert!(message.contains("cannot show a dashboard") && message.contains("0 for any"), "{message}");
+}
+
+#[test]
+fn strangers_get_nothing_and_the_page_has_strict_headers() {
+    let (_server, _, host, path) = server();
+    let own = format!("Host: {host}\r\n");
+    let page = ask(&host, &format!("GET {path}"), &own);
+    assert_eq!(status(&page), "200");
+    assert!(page.contains("<title>Tidewire</title>"), "{page}");
+    let lower = page.to_lowercase();
+    for header in ["default-src 'none'; script-src 'self'", "referrer-policy: no-referrer", "nosniff", "no-store"] {
+        assert!(lower.contains(header), "{header}: {page}");
+    }
+    let script = ask(&host, &format!("GET {path}main.js"), &own);
+    assert!(script.contains("text/javascript"), "{script}");
+    let wrong = format!("/{}/", "0".repeat(path.len() - 2));
+    let longer = format!("{}0/", path.trim_end_matches('/'));
+    for (line, headers, wanted) in [
+        ("GET /".to_owned(), own.clone(), "404"),
+        (format!("GET {wrong}"), own.clone(), "404"),
+        (format!("GET {wrong}stream"), own.clone(), "404"),
+        (format!("GET {longer}"), own.clone(), "404"),
+        (format!("GET {path}nothing.js"), own.clone(), "404"),
+        (format!("GET {path}..%2f..%2fmod.rs"), own.clone(), "404"),
+        (format!("POST {path}"), own.clone(), "404"),
+        // A name that an attacker points at this machine.
+        (format!("GET {path}"), "Host: rebound.example\r\n".to_owned(), "403"),
+        (format!("GET {path}stream"), format!("{own}Origin: http://evil.example\r\n"), "403"),
+        (format!("GET {path}stream"), format!("{own}Sec-Fetch-Site: cross-site\r\n"), "403"),
+        (format!("GET {path}"), String::new(), "400"),
+    ] {
+        let answer = ask(&host, &line, &headers);
+        // A request without a host is refused by the parser or by us.
+        let refused = status(&answer) == wanted || (wanted == "400" && status(&answer) == "403");
+        assert!(refused && !answer.contains("<title>"), "{line} {headers}: {answer}");
+    }
+}
+
+/// A thousand clients that stall, a page that never reads and garbage: the job runs as without them.
+#[test]
+fn clients_of_every_kind_do_not_harm_the_job() {
+    let (mut server, direct, host, path) = server();
+    let (_proxy, link) = lossy_link(&direct, &LOSSY);
+    let own = format!("Host: {host}\r\n");
+    // Never read: their queues fill, and steps are dropped.
+    let stalled: Vec<TcpStream> = (0..10)
+        .map(|_| {
+            let mut tcp = TcpStream::connect(&host).unwrap();
+            write!(tcp, "GET {path}stream HTTP/1.1\r\n{own}\r\n").unwrap();
+            tcp
+        })
+        .collect();
+    let mut crowd: Vec<TcpStream> = Vec::new();
+    for n in 0..1_000u32 {
+        let Ok(mut tcp) = TcpStream::connect(&host) else { continue };
+        let garbage = [&b"GET /"[..], b"\0\xff\xfe\r\n\r\n", b"GET / HTTP/1.1\r\nX: ", b""][n as usize % 4];
+        let _ = tcp.write_all(garbage);
+        crowd.push(tcp);
+    }
+    let summary = run_client(&link, "2");
+    assert_eq!(summary["records"]["delivered"], 1_666, "{summary}");
+    // All but a bounded number are closed already.
+    let mut open = 0;
+    for tcp in &mut crowd {
+        tcp.set_nonblocking(true).unwrap();
+        let mut rest = Vec::new();
+        open += usize::from(matches!(tcp.read_to_end(&mut rest), Err(error) if error.kind() == ErrorKind::WouldBlock));
+    }
+    assert!(open <= 48, "{open} connections are open");
+    drop(crowd);
+    server.interrupt();
+    while server.wait_for("summary")["packets"]["sent"].as_u64().unwrap() == 0 {}
+    let (code, _) = server.end();
+    assert_eq!(code, Some(130));
+    drop(stalled);
+}
+
+/// A port that hands on to `host`, and tells when a browser asks for the channel of a page.
+fn listening_in(host: &str, told: Sender<()>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let host = host.to_owned();
+    thread::spawn(move || {
+        for browser in listener.incoming().map_while(Result::ok) {
+            let (host, told) = (host.clone(), told.clone());
+            thread::spawn(move || hand_on(browser, &host, &told));
+        }
+    });
+    address
+}
+
+fn hand_on(mut browser: TcpStream, host: &str, told: &Sender<()>) -> std::io::Result<()> {
+    let mut server = TcpStream::connect(host)?;
+    let (mut from, mut to) = (server.try_clone()?, browser.try_clone()?);
+    thread::spawn(move || {
+        let _ = std::io::copy(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Write);
+    });
+    let mut piece = [0; 65_536];
+    loop {
+        let count = browser.read(&mut piece)?;
+        if count == 0 {
+            return server.shutdown(Shutdown::Write);
+        }
+        server.write_all(&piece[..count])?;
+        if String::from_utf8_lossy(&piece[..count]).contains("/stream HTTP") {
+            let _ = told.send(());
+        }
+    }
+}
+
+/// The text of an attribute of the page.
+fn attribute(dom: &str, name: &str) -> String {
+    let value = dom.split(&format!(" {name}=\"")).nth(1).unwrap_or_else(|| panic!("no {name} in {dom}"));
+    value.split('"').next().unwrap().replace("&quot;", "\"").replace("&amp;", "&")
+}
+
+#[test]
+fn a_browser_shows_the_figures_of_the_summary() {
+    if !has("chromium", "--version") {
+        return;
+    }
+    let (mut server, direct, host, path) = server();
+    let (_proxy, link) = lossy_link(&direct, &LOSSY);
+    run_client(&link, "3");
+    let summary = server.wait_for("summary");
+    let (told, asked) = channel();
+    let port = listening_in(&host, told);
+    let profile = tempfile::tempdir().unwrap();
+    let browser = Command::new("chromium")
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic"])
+        .args(["--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        // Time stands still while the page waits for the channel, which ends with the job.
+        .args(["--virtual-time-budget=3000", "--dump-dom", &format!("http://{port}{path}")])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    asked.recv().unwrap();
+    server.interrupt();
+    assert_eq!(server.end().0, Some(130));
+    let ended = browser.wait_with_output().unwrap();
+    let dom = String::from_utf8_lossy(&ended.stdout);
+    let shown: Value = serde_json::from_str(&attribute(&dom, "data-counts")).unwrap();
+    for name in ["sent", "source", "repair", "feedback_repair", "received", "redundant"] {
+        assert_eq!(shown["packets"][name], summary["packets"][name], "{name}: {shown}\n{summary}");
+    }
+    for name in ["delivered", "direct", "repaired", "resent", "expired"] {
+        assert_eq!(shown["symbols"][name], summary["symbols"][name], "{name}: {shown}\n{summary}");
+    }
+    // The handshake's own packets are in the sum of the summary only.
+    let rest = summary["wire_bytes"].as_u64().unwrap() - shown["wire"][0].as_u64().unwrap();
+    assert!(rest < 10_000, "{shown}\n{summary}");
+    assert_eq!(attribute(&dom, "data-channel"), "ended");
+    // Each packet that was sent has its mark, and links lose some.
+    let marks: u64 = serde_json::from_str(&attribute(&dom, "data-marks")).unwrap();
+    assert_eq!(summary["packets"]["sent"], marks, "{summary}");
+    let losses: u64 = serde_json::from_str(&attribute(&dom, "data-losses")).unwrap();
+    assert_eq!(shown["packets"]["lost"], losses, "{shown}");
+    assert!(losses > 0, "{shown}");
+    // The browser refused nothing of the page, and no script failed.
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    assert!(!errors.contains("Content Security Policy") && !errors.contains("Uncaught"), "{errors}");
+}
