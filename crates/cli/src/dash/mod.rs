@@ -1,7 +1,8 @@
 //! The dashboard: a page that shows what a job or a recording does (`docs/dashboard.md`).
 //!
 //! `--dashboard` of every job calls [`watch`], whose consumer turns the events of the job into frames for the
-//! pages that are open; [`show`] does the same for recordings. The server has a thread of its own. Invariant: no page, however slow, delays the consumer, and no consumer delays a connection.
+//! pages that are open; [`show`] does the same for recordings. The server has a thread of its own. Invariant:
+//! no page, however slow, delays the consumer, and no consumer delays a connection.
 
 mod channel;
 mod gate;
