@@ -169,7 +169,8 @@ impl<'a> Runs<'a> {
     /// is that of the link number `narrow`.
     pub fn network(&mut self, name: &str, loss: f64, plan: &Plan, narrow: usize) -> Option<network::Outcome> {
         let before = Look::now();
-        let outcome = network::run(plan, self.program);
+        // No plan of a figure has peers.
+        let outcome = Table::read(None).and_then(|table| network::run(plan, self.program, &table));
         let outcome = outcome.map_err(|problem| self.fail(name, loss, &problem)).ok()?;
         let queueing = outcome.report.links.get(narrow).map(|link| link.stats[0].mean_queueing());
         self.note(Run {

@@ -107,7 +107,7 @@ pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
 /// Whether the connection was lost, rather than closed by one of the two programs.
 async fn is_lost(connection: &Connection) -> bool {
     let ended = timeout(Duration::ZERO, connection.closed()).await;
-    matches!(ended, Ok(CloseReason::Idle | CloseReason::Forgotten | CloseReason::KeyExhausted))
+    matches!(ended, Ok(CloseReason::Idle | CloseReason::Forgotten | CloseReason::KeyExhausted | CloseReason::Hop(_)))
 }
 
 async fn connect_again(

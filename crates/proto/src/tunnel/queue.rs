@@ -99,9 +99,9 @@ pub struct Queue<P, S> {
 }
 
 impl<P: Packet, S: BuildHasher> Queue<P, S> {
-    /// An empty queue for packets of at most `mtu` bytes, before a lane whose connection has this rate control.
-    /// `hasher` spreads the flows: where packets come from
-    /// others its key is secret, so that nobody can choose packets that share another's turn.
+    /// An empty queue for packets of at most `mtu` bytes, before a lane whose connection has this rate
+    /// control. `hasher` spreads the flows: where packets come from others its key is secret, so that nobody
+    /// can choose packets that share another's turn.
     pub fn new(mtu: usize, control: RateControl, hasher: S) -> Self {
         let codel = CodelConfig { packet_bytes: (mtu + PER_PACKET) as u64, ..CodelConfig::default() };
         let flow =
