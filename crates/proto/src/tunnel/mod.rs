@@ -53,10 +53,10 @@ pub fn lane() -> LaneConfig {
 ///
 /// The packets of such a flow wait in the queue. Those of TCP that come ahead of a lost one are delivered at
 /// once, which TCP tolerates since RACK (RFC 8985): in order, its acknowledgements would come in bursts, and
-/// each burst would fill the queue again. A flow whose packets do not wait sends less than the path takes. TCP
-/// that gets packets out of order would only slow down without a reason. Other protocols keep their order:
-/// QUIC takes a packet for lost after three later ones (RFC 9002 section 6.1.1). `docs/tunnel.md` section 4
-/// has the measurement.
+/// each burst would fill the queue again. A flow whose packets do not wait sends less than the path takes.
+/// TCP that gets packets out of order would only slow down without a reason. Other protocols keep their
+/// order: QUIC takes a packet for lost after three later ones (RFC 9002 section 6.1.1). `docs/tunnel.md`
+/// section 4 has the measurement.
 fn delivery(is_tcp: bool, fills: bool) -> Delivery {
     if is_tcp && fills { Delivery::AsComplete } else { Delivery::InOrder }
 }
