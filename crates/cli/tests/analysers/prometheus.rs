@@ -177,6 +177,13 @@ fn prometheus_scrapes_a_job_and_evaluates_rules_and_dashboard() {
     let folder = tempfile::tempdir().unwrap();
     let (_server, target, link) = server();
     let (_prometheus, address) = prometheus(folder.path(), &target);
+    // Prometheus begins to scrape some seconds after its start, and the state of a connection is there only
+    // while it is open.
+    let begun = Instant::now();
+    while query(&address, "up").is_none_or(|up| up["data"]["result"][0]["value"][1] != "1") {
+        assert!(begun.elapsed() < PATIENCE, "Prometheus does not scrape");
+        std::thread::yield_now();
+    }
     let (_proxy, lossy) = lossy_link(&link, &["--rate", "25mbit", "--rtt", "20ms", "--loss", "5%"]);
     let delivered = measure(&lossy, "3s")["records"]["delivered"].as_f64().unwrap();
     let begun = Instant::now();

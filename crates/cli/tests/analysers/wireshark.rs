@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -178,6 +179,19 @@ fn has_lab() -> bool {
     has
 }
 
+/// Sends a datagram behind everything else, and waits until it is in the capture: what dumpcap has not read
+/// when it is stopped is lost.
+fn wait_for_marker(host: &str, address: &str, pcap: &Path) {
+    let marker = "the end of the capture";
+    let send = format!("echo {marker} > /dev/udp/{address}/9");
+    assert!(Command::new("ip").args(["netns", "exec", host, "bash", "-c", &send]).status().unwrap().success());
+    let begun = Instant::now();
+    while !fs::read(pcap).unwrap().windows(marker.len()).any(|bytes| bytes == marker.as_bytes()) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "dumpcap does not write the last packet");
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn a_capture_of_the_lab_with_the_key_log_of_a_job_shows_what_the_job_sent() {
     if !has("tshark") || !has("dumpcap") || !has_lab() {
@@ -210,6 +224,7 @@ fn a_capture_of_the_lab_with_the_key_log_of_a_job_shows_what_the_job_sent() {
     assert!(client.status.success() && said.contains("who reads this file reads and forges all traffic"), "{said}");
     let summary = schema::lines(&client.stdout).pop().unwrap();
     server.end();
+    wait_for_marker(&near, &address, &pcap);
     kill_process(Pid::from_child(&dumpcap), Signal::INT).unwrap();
     assert!(dumpcap.wait().unwrap().success());
 
