@@ -7,11 +7,11 @@
 //! several verbs have), [`report`] and [`progress`] (output), [`chart`] (pictures of delays), [`terminal`]
 //! (text of a peer made safe to print), [`transfer`] (files over one stream), [`forward`] (TCP connections
 //! over streams), [`pipe`](mod@pipe), [`bench`](mod@bench), [`probe`] (the state of a path) and [`explain`]
-//! (plans in words), [`watch`] (recordings and displays of what connections do), [`dash`] (the page in a
-//! browser), [`top`] (figures of a job in a terminal), [`keylog`] (keys for Wireshark), [`ssh`] (the far end
-//! of a verb, started over ssh), and [`via`] (ends of a path with relays). Emulated links are in
-//! [`tidewire_lab`], the experiments of papers in [`tidewire_papers`]. This is a library only so that tests
-//! and the binary use the same code. Its interface may change at any time.
+//! (plans in words), [`watch`] (recordings and displays of what connections do), [`recording`] (its files),
+//! [`dash`] (the page in a browser), [`top`] (figures of a job in a terminal), [`keylog`] (keys for
+//! Wireshark), [`ssh`] (the far end of a verb, started over ssh), and [`via`] (ends of a path with relays).
+//! Emulated links are in [`tidewire_lab`], the experiments of papers in [`tidewire_papers`]. This is a
+//! library only so that tests and the binary use the same code. Its interface may change at any time.
 
 pub mod bench;
 pub mod chart;
@@ -29,6 +29,7 @@ pub mod options;
 pub mod pipe;
 pub mod probe;
 pub mod progress;
+pub mod recording;
 pub mod report;
 pub mod session;
 pub mod settings;

@@ -2,22 +2,7 @@
 
 use std::time::Duration;
 
-use tidewire::TraceEvent;
-use tidewire_proto::endpoint::ConnectionHandle;
-
-/// An event of a connection, as the job sees it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Observed {
-    /// Time since the job began. Events of one connection come in the order in which it handled them, and the
-    /// time of an arrival may be a little earlier than that of the event before.
-    pub at: Duration,
-    /// The endpoint, or shard of one, from 0 up: a verb that connects again makes a new one.
-    pub endpoint: u32,
-    /// The connection. Handles are unique within an endpoint.
-    pub connection: ConnectionHandle,
-    /// What happened.
-    pub event: TraceEvent,
-}
+pub use crate::recording::Entry as Observed;
 
 /// What happened within a few milliseconds.
 #[derive(Debug)]

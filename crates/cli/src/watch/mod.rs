@@ -10,6 +10,7 @@ mod consumer;
 mod hub;
 mod metrics;
 mod qlog;
+mod record;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,10 +18,12 @@ use std::sync::Arc;
 
 use clap::Args;
 use tidewire::Config;
+use tidewire_units::parse_size;
 
 pub use consumer::{Batch, Consumer, Observed};
 use hub::Hub;
 pub use hub::Watching;
+use record::Recorder;
 
 use crate::dash;
 use crate::exit::{Exit, Failure, OrExit};
@@ -52,6 +55,12 @@ pub struct WatchArgs {
     qlog: Option<PathBuf>,
     #[command(flatten)]
     keylog: KeyLogging,
+    /// Record what the connections do into FILE (docs/recording.md). A file of this name is replaced
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// End the recording at this size, and go on with the job [default: 1GiB]
+    #[arg(long, value_name = "SIZE", requires = "record", value_parser = parse_size)]
+    pub record_limit: Option<u64>,
 }
 
 /// What a consumer may want to know about the job.
@@ -91,6 +100,9 @@ impl WatchArgs {
         }
         if let Some(path) = &self.qlog {
             consumers.push(Box::new(qlog::Qlog::create(path, job)?));
+        }
+        if let Some(path) = &self.record {
+            consumers.push(Box::new(Recorder::create(path, self.record_limit, job)?));
         }
         Ok(consumers)
     }

@@ -14,6 +14,7 @@ mod pipe;
 mod probe;
 #[path = "../process/mod.rs"]
 mod process;
+mod record;
 mod relay;
 mod reverse;
 #[path = "../schema/mod.rs"]

@@ -1,0 +1,73 @@
+//! The recording: a consumer that writes its batches into a file.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::{Batch, Consumer, Job};
+use crate::exit::{Exit, Failure};
+use crate::recording::{Header, WriteError, Writer};
+
+/// Greatest length of a recording if the user gives none. Chosen: hours of most jobs, and little of a disk.
+const LIMIT: u64 = 1 << 30;
+
+/// Writes a recording.
+#[derive(Debug)]
+pub struct Recorder {
+    path: PathBuf,
+    /// `None` when the recording has ended.
+    writer: Option<Writer<File>>,
+    now: Duration,
+}
+
+impl Recorder {
+    /// Creates the file.
+    ///
+    /// # Errors
+    /// [`Exit::LocalIo`] if the file cannot be written.
+    pub fn create(path: &Path, limit: Option<u64>, job: &Job) -> Result<Self, Failure> {
+        let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let began = u64::try_from(began.as_millis()).unwrap_or(u64::MAX);
+        let header = Header::new(env!("CARGO_PKG_VERSION"), job.verb, began);
+        let writer = File::create(path)
+            .map_err(WriteError::from)
+            .and_then(|file| Writer::new(file, &header, limit.unwrap_or(LIMIT)));
+        let writer = writer.map_err(|error| {
+            let name = path.display();
+            Failure::message(
+                Exit::LocalIo,
+                format_args!("cannot record into `{name}`: {error}; name another file with --record"),
+            )
+        })?;
+        Ok(Self { path: path.to_owned(), writer: Some(writer), now: Duration::ZERO })
+    }
+
+    fn named(&self, error: &WriteError) -> String {
+        format!("`{}`: {error}", self.path.display())
+    }
+}
+
+impl Consumer for Recorder {
+    fn name(&self) -> &'static str {
+        "the recording"
+    }
+
+    fn take(&mut self, batch: &Batch, missed: u64) -> Result<(), String> {
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let mut write = || {
+            if missed > 0 {
+                writer.missed(self.now, missed)?;
+            }
+            batch.events.iter().try_for_each(|event| writer.push(event))?;
+            writer.tick(batch.now)
+        };
+        let written = write();
+        self.now = batch.now;
+        written.map_err(|error| self.named(&error))
+    }
+
+    fn end(&mut self) -> Result<(), String> {
+        let ended = self.writer.take().map_or(Ok(()), |writer| writer.end().map(drop));
+        ended.map_err(|error| self.named(&error))
+    }
+}

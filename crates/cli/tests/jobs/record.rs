@@ -1,0 +1,139 @@
+//! `--record` with real processes: what is in the file after the job, after a kill and on a full disk.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use tidewire_cli::recording::{Item, ReadError, Reader};
+use tidewire_proto::trace::TraceEvent;
+
+use crate::process::{Running, lossy_link, tidewire};
+use crate::schema;
+
+const LINK: [&str; 6] = ["--rate", "25mbit", "--rtt", "40ms", "--loss", "5%"];
+
+fn read(path: &Path) -> (Vec<Item>, Option<ReadError>) {
+    Reader::open(File::open(path).unwrap()).unwrap().read_all()
+}
+
+fn events(items: &[Item]) -> impl Iterator<Item = &TraceEvent> {
+    items.iter().filter_map(|item| match item {
+        Item::Event(entry) => Some(&entry.event),
+        _ => None,
+    })
+}
+
+fn count(items: &[Item], is_counted: impl Fn(&TraceEvent) -> bool) -> u64 {
+    events(items).filter(|event| is_counted(event)).count() as u64
+}
+
+fn server(arguments: &[&str]) -> (Running, String) {
+    let mut server = Running::start(&[&["bench", "-s", "--json", "--listen", "127.0.0.1:0"], arguments].concat());
+    let link = server.line()["link"].as_str().unwrap().to_owned();
+    (server, link)
+}
+
+#[test]
+fn both_ends_record_every_packet() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let [near, far] = ["near.rec", "far.rec"].map(|name| path(name).to_str().unwrap().to_owned());
+    let (mut server, direct) = server(&["--once", "--record", &far]);
+    let (_proxy, link) = lossy_link(&direct, &LINK);
+    let client = ["bench", "--json", "-c", &link, "-b", "4mbit", "-t", "3", "-l", "1000", "--record", &near];
+    let client = tidewire(&client).output().unwrap();
+    assert_eq!(client.status.code(), Some(0));
+    let summary = schema::lines(&client.stdout).pop().unwrap();
+    server.wait_for("summary");
+    assert_eq!(server.end().0, Some(0));
+
+    let (items, error) = read(&path("near.rec"));
+    assert!(error.is_none(), "{error:?}");
+    let sent = count(&items, |event| matches!(event, TraceEvent::PacketSent { .. }));
+    // The packets of closing leave after the summary.
+    let counted = summary["packets"]["sent"].as_u64().unwrap();
+    assert!((counted..counted + 20).contains(&sent), "{sent} recorded, {counted} counted");
+    let missed = items.iter().filter(|item| matches!(item, Item::Missed { .. })).count();
+    assert_eq!(missed, 0);
+    let (items, error) = read(&path("far.rec"));
+    assert!(error.is_none(), "{error:?}");
+    let repaired = count(&items, |event| matches!(event, TraceEvent::SymbolRepaired { .. }));
+    assert_eq!(Some(repaired), summary["symbols"]["repaired"].as_u64());
+}
+
+#[test]
+fn a_killed_job_leaves_its_recording_up_to_the_last_second() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("killed.rec");
+    let (_server, link) = server(&[]);
+    let record = path.to_str().unwrap();
+    let mut client =
+        Running::start(&["bench", "--json", "-c", &link, "-b", "1mbit", "-t", "60", "-i", "500ms", "--record", record]);
+    let mut until = 0.0;
+    while until < 2.0 {
+        until = client.wait_for("interval")["to_seconds"].as_f64().unwrap();
+    }
+    client.child.kill().unwrap();
+    client.child.wait().unwrap();
+    let (items, error) = read(&path);
+    assert!(matches!(error, Some(ReadError::Truncated { .. })), "{error:?}");
+    let last = items.iter().rev().find_map(|item| match item {
+        Item::Event(entry) => Some(entry.at),
+        _ => None,
+    });
+    assert!(last.unwrap() >= Duration::from_secs_f64(until - 1.0), "{last:?} of {until} s");
+}
+
+#[test]
+fn a_disk_that_is_full_ends_the_recording_and_not_the_job() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("full.rec");
+    let (_server, link) = server(&[]);
+    let client = tidewire(&[
+        "bench",
+        "--json",
+        "-c",
+        &link,
+        "-b",
+        "8mbit",
+        "-t",
+        "3",
+        "-l",
+        "1000",
+        "--record",
+        path.to_str().unwrap(),
+    ]);
+    // A limit of the length of files stands for a full disk; the signal that comes with it is ignored.
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 32; exec \"$0\" \"$@\""]).arg(client.get_program());
+    let ended = limited.args(client.get_args()).env("TIDEWIRE_CONFIG", "/dev/null").output().unwrap();
+    assert_eq!(ended.status.code(), Some(0));
+    let warned = String::from_utf8_lossy(&ended.stderr);
+    let expected = format!("tidewire: the recording ends here: `{}`: the file cannot be written", path.display());
+    assert_eq!(warned.lines().filter(|line| line.starts_with(&expected)).count(), 1, "{warned}");
+    assert_eq!(schema::lines(&ended.stdout).last().unwrap()["bytes"], 3_000_000);
+    let (items, error) = read(&path);
+    assert!(!items.is_empty() && matches!(error, Some(ReadError::Truncated { .. })), "{error:?}");
+}
+
+#[test]
+fn files_and_pipes_are_recorded_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("file"), vec![7; 100_000]).unwrap();
+    let (into, far, near) = (path("into"), path("far.rec"), path("near.rec"));
+    let mut receiver =
+        Running::start(&["receive", "--json", "--once", "--dir", &into, "--listen", "127.0.0.1:0", "--record", &far]);
+    let link = receiver.line()["link"].as_str().unwrap().to_owned();
+    let sender = tidewire(&["send", "--json", "--record", &near, &path("file"), &link]).output().unwrap();
+    assert_eq!((sender.status.code(), receiver.end().0), (Some(0), Some(0)));
+    for recording in [near, far] {
+        let (items, error) = read(Path::new(&recording));
+        assert!(error.is_none(), "{error:?}");
+        assert!(events(&items).any(|event| matches!(event, TraceEvent::Closed(_))), "{recording}");
+        assert_eq!(count(&items, |event| matches!(event, TraceEvent::Agreed(_))), 1);
+    }
+    let wrong = tidewire(&["send", "--record", "/nowhere/file", &path("file"), &link]).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(7));
+}
