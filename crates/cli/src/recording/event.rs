@@ -67,6 +67,8 @@ pub(crate) fn tag(event: &TraceEvent) -> Option<u8> {
         TraceEvent::KeyUpdated => 19,
         TraceEvent::FreshKeys => 20,
         TraceEvent::Moved { .. } => 21,
+        TraceEvent::StreamRead { .. } => 22,
+        TraceEvent::MessageRead { .. } => 23,
         _ => return None,
     })
 }
@@ -111,6 +113,8 @@ fn blank(tag: u8) -> Option<TraceEvent> {
         19 => TraceEvent::KeyUpdated,
         20 => TraceEvent::FreshKeys,
         21 => TraceEvent::Moved { remote },
+        22 => TraceEvent::StreamRead { stream: StreamId(0), bytes: 0 },
+        23 => TraceEvent::MessageRead { bytes: 0 },
         _ => return None,
     })
 }
@@ -144,6 +148,11 @@ fn visit<P: Pass>(event: &mut TraceEvent, pass: &mut P) -> Result<(), Corrupt> {
             pass.time(lifetime)?;
             pass.flag(in_order)
         }
+        TraceEvent::StreamRead { stream, bytes } => {
+            pass.follow(STREAM, &mut stream.0)?;
+            pass.number(bytes)
+        }
+        TraceEvent::MessageRead { bytes } => short(bytes, "bytes", pass),
         TraceEvent::SymbolRepaired { lane, id, packet } => {
             visit_lane(lane, pass)?;
             pass.follow(REPAIRED, &mut id.0)?;
@@ -364,6 +373,19 @@ fn visit_code<P: Pass>(code: &mut CloseCode, pass: &mut P) -> Result<(), Corrupt
 }
 
 fn visit_reason<P: Pass>(reason: &mut CloseReason, pass: &mut P) -> Result<(), Corrupt> {
+    let mut is_of_hop = matches!(reason, CloseReason::Hop(_));
+    pass.flag(&mut is_of_hop)?;
+    if !is_of_hop {
+        return visit_own_reason(reason, pass);
+    }
+    // A hop itself runs over no other.
+    let mut inner = if let CloseReason::Hop(inner) = reason { (**inner).clone() } else { CloseReason::Local };
+    visit_own_reason(&mut inner, pass)?;
+    *reason = CloseReason::Hop(Box::new(inner));
+    Ok(())
+}
+
+fn visit_own_reason<P: Pass>(reason: &mut CloseReason, pass: &mut P) -> Result<(), Corrupt> {
     let mut kind = match reason {
         CloseReason::Peer { .. } => 1,
         CloseReason::Fault(_) => 2,
@@ -372,6 +394,7 @@ fn visit_reason<P: Pass>(reason: &mut CloseReason, pass: &mut P) -> Result<(), C
         CloseReason::NoAnswer => 5,
         CloseReason::UnknownCode(_) => 6,
         CloseReason::KeyExhausted => 7,
+        CloseReason::Polluted(_) => 8,
         _ => 0,
     };
     pass.byte(&mut kind)?;
@@ -379,12 +402,13 @@ fn visit_reason<P: Pass>(reason: &mut CloseReason, pass: &mut P) -> Result<(), C
         CloseReason::Peer { code, reason } => (*code, reason.clone()),
         CloseReason::Fault(code) => (*code, String::new()),
         CloseReason::UnknownCode(name) => (CloseCode::Done, (*name).to_owned()),
+        CloseReason::Polluted(suspects) => (CloseCode::Done, suspects.clone()),
         _ => (CloseCode::Done, String::new()),
     };
     if matches!(kind, 1 | 2) {
         visit_code(&mut code, pass)?;
     }
-    if matches!(kind, 1 | 6) {
+    if matches!(kind, 1 | 6 | 8) {
         pass.text(&mut text)?;
     }
     *reason = match kind {
@@ -396,6 +420,7 @@ fn visit_reason<P: Pass>(reason: &mut CloseReason, pass: &mut P) -> Result<(), C
         5 => CloseReason::NoAnswer,
         6 => CloseReason::UnknownCode(axes::code_named(&text)),
         7 => CloseReason::KeyExhausted,
+        8 => CloseReason::Polluted(text),
         _ => return Err(Corrupt::Value("close reason")),
     };
     Ok(())

@@ -68,7 +68,13 @@ fn plan() -> impl Strategy<Value = Plan> {
 }
 
 fn reason() -> impl Strategy<Value = CloseReason> {
+    let reason = own_reason().boxed();
+    prop_oneof![4 => reason.clone(), 1 => reason.prop_map(|reason| CloseReason::Hop(Box::new(reason)))]
+}
+
+fn own_reason() -> impl Strategy<Value = CloseReason> {
     prop_oneof![
+        ".{0,200}".prop_map(CloseReason::Polluted),
         Just(CloseReason::Local),
         (256..u64::MAX, ".{0,200}")
             .prop_map(|(code, reason)| CloseReason::Peer { code: CloseCode::Application(code), reason }),
@@ -115,6 +121,9 @@ fn connection_event() -> impl Strategy<Value = TraceEvent> {
             bytes,
             end
         }),
+        (any::<u64>(), any::<u64>())
+            .prop_map(|(stream, bytes)| TraceEvent::StreamRead { stream: StreamId(stream), bytes }),
+        any::<u32>().prop_map(|bytes| TraceEvent::MessageRead { bytes }),
         (lane(), any::<u32>(), micros(), any::<bool>()).prop_map(|(lane, bytes, lifetime, in_order)| {
             TraceEvent::MessageWritten { lane, bytes, lifetime, in_order }
         }),

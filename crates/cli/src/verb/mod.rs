@@ -3,6 +3,7 @@
 mod bench;
 mod completions;
 mod config;
+mod dash;
 mod demo;
 mod forward;
 mod keygen;
@@ -72,6 +73,8 @@ pub enum Command {
     Lab(lab::Command),
     /// Run a scenario in virtual time
     Sim(sim::Args),
+    /// Show recordings of --record in a browser, packet by packet
+    Dash(dash::Args),
     /// Show the figures of a running job in a terminal
     Top(top::Args),
     /// Reproduce the figures and tables of a paper as data
@@ -136,6 +139,7 @@ pub fn main() -> ExitCode {
             Ok(())
         }),
         Command::Papers(args) => with(args.output.console(), |console| papers::run(&args, &console)),
+        Command::Dash(args) => with(args.output.console(), |console| block_on(dash::run(args, console))),
         Command::Top(args) => with(Console::new(false, false), |_| top::run(&args)),
         Command::Sim(args) => with(args.output.console(), |console| sim::run(&args, &console)),
     };

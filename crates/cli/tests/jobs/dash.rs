@@ -95,6 +95,78 @@ fn strangers_get_nothing_and_the_page_has_strict_headers() {
     }
 }
 
+/// The frames of a channel that has ended: their kinds and payloads. The answer has no length, so its body
+/// comes in chunks (RFC 9112 section 7.1).
+fn frames(answer: &[u8]) -> Vec<(u8, Vec<u8>)> {
+    let head = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap() + 4;
+    assert!(String::from_utf8_lossy(&answer[..head]).to_lowercase().contains("chunked"));
+    let (mut body, mut rest) = (Vec::new(), &answer[head..]);
+    while let Some(end) = rest.windows(2).position(|bytes| bytes == b"\r\n") {
+        let len = usize::from_str_radix(std::str::from_utf8(&rest[..end]).unwrap(), 16).unwrap();
+        body.extend_from_slice(&rest[end + 2..end + 2 + len]);
+        rest = &rest[end + 4 + len..];
+    }
+    let (mut frames, mut body) = (Vec::new(), &body[..]);
+    while let Some((head, rest)) = body.split_at_checked(5) {
+        let (payload, rest) = rest.split_at(u32::from_le_bytes(head[..4].try_into().unwrap()) as usize);
+        frames.push((head[4], payload.to_vec()));
+        body = rest;
+    }
+    frames
+}
+
+/// Kinds of frames (docs/dashboard.md section 3).
+const HELLO: u8 = 1;
+const SAMPLE: u8 = 3;
+const MARKS: u8 = 4;
+const END: u8 = 7;
+
+#[test]
+fn recordings_are_shown_as_the_job_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("near.rec");
+    let record = path.to_str().unwrap();
+    let (_server, direct, ..) = server();
+    let (_proxy, link) = lossy_link(&direct, &LOSSY);
+    let job = ["bench", "--json", "-b", "8mbit", "-t", "2", "--record", record, "-c", &link];
+    let job = tidewire(&job).output().unwrap();
+    let summary = schema::lines(&job.stdout).pop().unwrap();
+    let cut = folder.path().join("cut.rec");
+    let file = std::fs::read(&path).unwrap();
+    std::fs::write(&cut, &file[..file.len() / 2]).unwrap();
+
+    let show = |path: &std::path::Path| {
+        let mut dash = Running::start(&["dash", "--json", path.to_str().unwrap()]);
+        let url = dash.wait_for("dashboard")["url"].as_str().unwrap().to_owned();
+        let (host, token) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+        let mut tcp = TcpStream::connect(host).unwrap();
+        write!(tcp, "GET /{token}stream HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        tcp.read_to_end(&mut answer).unwrap();
+        dash.interrupt();
+        assert_eq!(dash.end().0, Some(130));
+        frames(&answer)
+    };
+    let whole = show(&path);
+    let hello: Value = serde_json::from_slice(&whole[0].1).unwrap();
+    assert_eq!((whole[0].0, &hello["live"]), (HELLO, &false.into()));
+    let sample = &whole.iter().rfind(|(kind, _)| *kind == SAMPLE).unwrap().1;
+    let sample: Value = serde_json::from_slice(sample).unwrap();
+    // The packets of closing leave after the summary.
+    let (shown, counted) = (sample["sent"].as_u64().unwrap(), summary["packets"]["sent"].as_u64().unwrap());
+    assert!((counted..counted + 20).contains(&shown), "{shown} shown, {counted} counted: {sample}");
+    let marks: usize = whole.iter().filter(|(kind, _)| *kind == MARKS).map(|(_, marks)| marks.len() / 32).sum();
+    assert!(marks as u64 >= shown, "{marks} marks");
+    assert_eq!(whole.last().unwrap(), &(END, Vec::new()));
+
+    // A recording that was cut off is shown up to there, and says so.
+    let (kind, why) = show(&cut).pop().unwrap();
+    let why = String::from_utf8(why).unwrap();
+    assert!(kind == END && why.contains("cut.rec"), "{why}");
+    let refused = tidewire(&["dash", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+}
+
 /// A thousand clients that stall, a page that never reads and garbage: the job runs as without them.
 #[test]
 fn clients_of_every_kind_do_not_harm_the_job() {

@@ -53,7 +53,9 @@ print(run('-4', '-o', 'address', 'show', 'dev', uplinks[int(sys.argv[1])]).split
 /// Prints the protocol and destination of every IP packet that is not UDP to or from port 7700, until it is
 /// interrupted.
 const SNIFF: &str = "
-import socket
+import signal, socket
+# A test that runs in the background of a shell has the signal ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 s = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
 print('ready', flush=True)
 try:
