@@ -157,6 +157,9 @@ fn start(
         Carrier::Peer { peer, content } => {
             Box::new(PeerFlow::start(nodes, ends, (plan, n), (peer, content), programs, seed, run)?)
         }
+        Carrier::Bucket { .. } => {
+            anyhow::bail!("flow {} is coded below TCP, which only the simulator can do", flow.name)
+        }
         Carrier::Datagrams { content } => Box::new(Datagrams::start(nodes, ends, content, flow.start, seed, run)?),
     })
 }

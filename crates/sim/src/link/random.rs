@@ -23,6 +23,8 @@ pub(crate) enum Purpose {
     Job = 7,
     /// Sizes of the frames of a computed video; not part of a link.
     Video = 8,
+    /// Scenes of a computed video, and pauses of a source; not part of a link.
+    Scenes = 9,
 }
 
 /// A sequence of independent draws, addressed by index.

@@ -1,14 +1,15 @@
 //! A flow in a network: both of its ends, and the oracle that checks what arrives.
 //!
 //! [`Network`](super::Network) holds one [`Agent`] for each flow. It hands over packets, wakes the agent at
-//! its time, and takes what the agent sends. Four kinds of flows are agents: `ours`, `relayed`, `tcp` and
-//! `datagrams`.
+//! its time, and takes what the agent sends. Five kinds of flows are agents: `ours`, `relayed`, `tcp`,
+//! `bucket` and `datagrams`.
 
 use core::fmt;
 use core::time::Duration;
 
 use tidewire_proto::Time;
 
+use super::bucket::Buckets;
 use super::datagrams::Datagrams;
 use super::ours::Ours;
 use super::plan::{Carrier, FlowPlan, Plan};
@@ -19,6 +20,7 @@ use crate::chain;
 use crate::link::Corruption;
 use crate::pair::{End, Parcel};
 use crate::tcp as model;
+use crate::tcp::bucket::{Combination, DegreeAck};
 
 /// A packet of a flow or tunnel, with the end that it goes to.
 #[derive(Clone, Debug)]
@@ -46,8 +48,14 @@ pub(super) enum Cargo {
     Hop { number: usize, parcel: chain::Parcel },
     /// A segment or an acknowledgement of TCP.
     Tcp(model::Packet),
+    /// A combination of a bucket of segments, or its acknowledgement.
+    Combination(Combination),
+    Degrees(DegreeAck),
     /// A datagram without control, with its number and its bytes.
-    Datagram { number: u64, bytes: Vec<u8> },
+    Datagram {
+        number: u64,
+        bytes: Vec<u8>,
+    },
 }
 
 impl Cargo {
@@ -58,6 +66,8 @@ impl Cargo {
             Self::Hop { number, parcel } => parcel.digest() ^ *number as u64,
             Self::Tcp(model::Packet::Segment(segment)) => segment.digest ^ segment.stamp.0,
             Self::Tcp(model::Packet::Ack(ack)) => ack.next ^ ack.echo.0,
+            Self::Combination(packet) => packet.bucket ^ u64::from(packet.seed).rotate_right(16) ^ packet.stamp.0,
+            Self::Degrees(ack) => ack.degrees ^ ack.echo.0,
             Self::Datagram { number, .. } => *number,
         }
     }
@@ -92,7 +102,8 @@ pub(super) trait Agent: fmt::Debug {
 /// Starts flow number `index` over a way with this round trip.
 ///
 /// # Panics
-/// Panics if the flow is one of ours through a tunnel, which does not exist, or a peer of the lab.
+/// Panics if the flow is one of ours or of buckets through a tunnel, which does not exist, or a peer of the
+/// lab.
 pub(super) fn start(plan: &Plan, index: usize, flow: &FlowPlan, round_trip: Duration) -> Box<dyn Agent> {
     // The first flow has the seed of the plan, so that a plan with one connection is a scenario of two ends.
     let seed = plan.seed.wrapping_add((index as u64).wrapping_mul(super::FOLD));
@@ -109,6 +120,14 @@ pub(super) fn start(plan: &Plan, index: usize, flow: &FlowPlan, round_trip: Dura
             Box::new(Tcp::start((*control, *marks, longest), content, flow.start, round_trip))
         }
         Carrier::Peer { peer, .. } => panic!("flow {}: the simulator has no peer {peer}", flow.name),
+        Carrier::Bucket { coding, content } => {
+            assert!(
+                flow.through.is_none(),
+                "flow {} of buckets through a tunnel: tunnels carry TCP and UDP",
+                flow.name
+            );
+            Box::new(Buckets::start(*coding, content, flow.start, round_trip, seed))
+        }
         Carrier::Datagrams { content } => Box::new(Datagrams::start(content, flow.start, seed)),
     }
 }

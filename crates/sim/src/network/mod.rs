@@ -8,14 +8,15 @@
 //! - [`fabric`]: the links in operation, and the forwarding of routers.
 //! - `plan` and `file`: what runs, and the scenario file that describes it (`docs/networks.md`).
 //! - `agent`: one flow, with both ends: ours ([`Run`](crate::report::Run)), ours over relays
-//!   ([`Chain`](crate::chain::Chain)), TCP
-//!   ([`TcpPair`](crate::tcp::TcpPair)), or datagrams without any control.
+//!   ([`Chain`](crate::chain::Chain)), TCP ([`TcpPair`](crate::tcp::TcpPair)), TCP over buckets
+//!   ([`bucket`](crate::tcp::bucket)), or datagrams without any control.
 //! - `tunnel`: a connection of ours that carries the packets of TCP and datagrams.
 //! - `report`: what came out, over time too.
 //!
 //! Invariant: a run follows from its plan and seed alone; equal runs have equal fingerprints.
 
 mod agent;
+mod bucket;
 mod datagrams;
 pub mod fabric;
 mod file;
@@ -42,7 +43,9 @@ use crate::series::Series;
 
 pub use file::{Described, read};
 pub use plan::{Carrier, Content, Control, FlowPlan, Plan, TunnelPlan};
-pub use report::{DROPS, FlowReport, LinkReport, LinkSample, Report, TunnelEnd, TunnelReport, jitter, watched};
+pub use report::{
+    Arrival, Buckets, DROPS, FlowReport, LinkReport, LinkSample, Report, TunnelEnd, TunnelReport, jitter, watched,
+};
 
 /// Maximum number of steps at one time. More mean that two ends answer each other without end over links
 /// without delay.

@@ -11,6 +11,7 @@ use tidewire_proto::config::Config;
 use super::topology::{Joint, Node, Role, Topology};
 use crate::load::Flow;
 use crate::scenario::Scenario;
+use crate::tcp::bucket::Coding;
 use crate::video::{Pace, Playback, Video};
 
 /// A network and its flows.
@@ -81,6 +82,13 @@ pub enum Carrier {
         control: Control,
         /// Whether it supports congestion marks (RFC 3168).
         marks: bool,
+        /// What the application sends.
+        content: Content,
+    },
+    /// NewReno over buckets. Only the simulator has it, and no scenario file.
+    Bucket {
+        /// The code.
+        coding: Coding,
         /// What the application sends.
         content: Content,
     },

@@ -6,6 +6,8 @@ use tidewire_proto::Time;
 use tidewire_proto::stats::DelayHistogram;
 
 use crate::link::{Link, LinkStats};
+use crate::tcp::SenderStats;
+use crate::tcp::bucket::{CoderStats, DecoderStats};
 use crate::video::{Playback, Watched};
 
 /// The result of a run.
@@ -52,6 +54,8 @@ pub struct FlowReport {
     pub damaged: u64,
     /// The congestion window over time: of TCP in segments, of ours in packets of 1,500 bytes.
     pub window: Vec<(Time, f64)>,
+    /// What the code below TCP did, of flows of buckets.
+    pub buckets: Option<Box<Buckets>>,
     /// What the viewer of a video saw, since the flow started. None of UDP, whose frames are not played.
     pub watched: Option<Watched>,
     /// Errors that the oracle found; empty if all is well.
@@ -65,15 +69,42 @@ impl FlowReport {
     }
 }
 
+/// What the code of a flow of buckets did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Buckets {
+    /// What its sender counted.
+    pub sender: CoderStats,
+    /// What its receiver counted.
+    pub receiver: DecoderStats,
+    /// What TCP above it counted.
+    pub tcp: SenderStats,
+    /// Zero-payload packets sent so far, over time.
+    pub empty: Vec<(Time, u64)>,
+}
+
 /// What the viewer of a video has seen when the flow is `age` old. A whole video is played to its end.
 pub fn watched(playback: &Playback, age: Duration, is_whole: bool) -> Watched {
     let now = playback.watched(age);
     if is_whole { playback.watched(age + now.buffered()) } else { now }
 }
 
+/// What arrived, and when it had been made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// When the application had it, since the start of the flow.
+    pub made: Duration,
+    /// From then to its arrival.
+    pub latency: Duration,
+}
+
+/// Arrivals that are kept. Chosen: an hour of 72 a second.
+const MOST_ARRIVALS: usize = 1 << 18;
+
 /// Latencies of what arrived, in the order of arrival.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
+    /// The first 262,144 arrivals one by one, of flows of TCP in the simulator.
+    pub arrivals: Vec<Arrival>,
     /// The latencies.
     pub latency: DelayHistogram,
     /// The jitter: differences between the latencies of two that arrived one after the other, without sign.
@@ -82,6 +113,14 @@ pub struct Latencies {
 }
 
 impl Latencies {
+    /// Adds the next arrival, and keeps it.
+    pub fn keep(&mut self, arrival: Arrival) {
+        if self.arrivals.len() < MOST_ARRIVALS {
+            self.arrivals.push(arrival);
+        }
+        self.add(arrival.latency);
+    }
+
     /// Adds the latency of the next arrival.
     pub fn add(&mut self, latency: Duration) {
         self.latency.record(latency);

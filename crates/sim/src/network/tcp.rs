@@ -6,7 +6,7 @@ use tidewire_proto::Time;
 
 use super::agent::{Agent, Cargo, Sent};
 use super::plan::{Content, Control};
-use super::report::{FlowReport, Latencies, watched};
+use super::report::{Arrival, FlowReport, Latencies, watched};
 use crate::duplex::DuplexConfig;
 use crate::link::{Corruption, Delivery};
 use crate::pair::End;
@@ -61,14 +61,15 @@ impl Tcp {
             let age = now.since(self.start);
             self.playback.iter_mut().for_each(|playback| playback.on_bytes(age, delivered - before));
             for record in self.content.completed(before, delivered) {
-                self.latencies.add(now.since(self.start + self.content.made(record)));
+                let made = self.content.made(record);
+                self.latencies.keep(Arrival { made, latency: now.since(self.start + made) });
             }
         }
     }
 }
 
 /// What the application above TCP does.
-fn source(content: &Content) -> Source {
+pub(super) fn source(content: &Content) -> Source {
     match content {
         Content::Bulk { bytes: None } => Source::Bulk,
         Content::Bulk { bytes: Some(bytes) } => Source::Bytes(*bytes),

@@ -68,6 +68,8 @@ pub(super) struct Board {
     pub again: u32,
     /// Duplicate ACKs that mean a loss.
     pub reordering: u32,
+    /// Packets in the network that carry no segment: zero-payload packets of a code below.
+    pub padding: u32,
     /// Segments that left the network by arriving, and segments ever taken for lost, in total.
     pub delivered: u64,
     pub losses: u64,
@@ -83,6 +85,7 @@ impl Board {
             lost: 0,
             again: 0,
             reordering: REORDERING,
+            padding: 0,
             delivered: 0,
             losses: 0,
         }
@@ -95,7 +98,7 @@ impl Board {
 
     /// Segments in the network (`tcp_packets_in_flight`).
     pub(super) fn flight(&self) -> u32 {
-        (self.out() + self.again).saturating_sub(self.arrived + self.lost)
+        (self.out() + self.again).saturating_sub(self.arrived + self.lost) + self.padding
     }
 
     /// Appends a new segment.

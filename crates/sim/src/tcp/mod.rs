@@ -15,6 +15,7 @@
 //! idle times.
 
 mod board;
+pub mod bucket;
 mod control;
 mod cubic;
 mod flow;

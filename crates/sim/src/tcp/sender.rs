@@ -176,6 +176,21 @@ impl Sender {
         }
     }
 
+    /// Largest payload of a segment.
+    pub fn segment_bytes(&self) -> u32 {
+        self.config.segment_bytes
+    }
+
+    /// Bytes that the application has produced and that were not sent yet.
+    pub fn unsent(&self, now: Time) -> u64 {
+        self.source.produced(now.since(self.edges.start)).saturating_sub(self.board.next)
+    }
+
+    /// Packets without data that share the window with the segments, because a code below needs them.
+    pub(super) fn set_padding(&mut self, packets: u32) {
+        self.board.padding = packets;
+    }
+
     /// Takes an acknowledgement that arrived (`tcp_ack`).
     pub fn handle_ack(&mut self, now: Time, ack: &Ack) {
         if ack.next > self.board.next || ack.next < self.board.acked {
@@ -331,6 +346,19 @@ impl Sender {
             self.usage.held_back = true;
             return None;
         }
+        Some(self.push(now, bytes))
+    }
+
+    /// New data although the window has no room: for a code below that does not ask for any.
+    pub(super) fn poll_beyond(&mut self, now: Time) -> Option<Segment> {
+        let bytes = self.sendable(now);
+        (bytes > 0).then(|| {
+            let sent = self.push(now, bytes);
+            self.segment(now, sent, true)
+        })
+    }
+
+    fn push(&mut self, now: Time, bytes: u32) -> Sent {
         let was_empty = self.board.out() == 0;
         let sent = self.board.push(now, bytes);
         self.usage.sent = true;
@@ -338,7 +366,7 @@ impl Sender {
             self.arm(now);
         }
         self.count_reduced();
-        Some(sent)
+        sent
     }
 
     /// Counts a segment that was sent while the window is reduced (`prr_out`).

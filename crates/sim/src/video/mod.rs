@@ -1,6 +1,7 @@
 //! Video as a load: frames with sizes and times, and the playback buffer of their receiver.
 //!
-//! - [`FrameTrace`]: the frames, read from a text or computed by [`Synthetic`].
+//! - [`FrameTrace`]: the frames, read from a text or computed: by [`Synthetic`] at a rate, by [`Matched`]
+//!   with stated sizes, by [`OnOff`] as packets of a source that pauses.
 //! - [`Video`]: a trace, how its sender paces it, and the rules of its playback.
 //! - [`Playback`]: the receiver's buffer, in seconds of content.
 //!
@@ -14,10 +15,14 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
+mod matched;
+mod on_off;
 mod playback;
 mod synthetic;
 mod trace;
 
+pub use matched::Matched;
+pub use on_off::OnOff;
 pub use playback::{Content, MOST_SAMPLES, Playback, PlaybackRules, Sample, Watched};
 pub use synthetic::{Synthetic, SyntheticError};
 pub use trace::{Frame, FrameTrace, FrameTraceError, LARGEST_FRAME, LATEST_FRAME, LONGEST_TEXT, MOST_FRAMES};

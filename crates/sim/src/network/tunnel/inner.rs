@@ -43,8 +43,8 @@ impl Inner {
         out.extend((self.flow as u32).to_be_bytes());
         out.push(self.to as u8);
         match &self.cargo {
-            Cargo::Ours(_) | Cargo::Hop { .. } => {
-                unreachable!("a connection of ours does not go through a tunnel")
+            Cargo::Ours(_) | Cargo::Hop { .. } | Cargo::Combination(_) | Cargo::Degrees(_) => {
+                unreachable!("a connection of ours or a flow of buckets does not go through a tunnel")
             }
             Cargo::Tcp(tcp::Packet::Segment(segment)) => {
                 out.extend([SEGMENT, marks | flag(segment.reduced, 2)]);
@@ -114,8 +114,8 @@ impl tunnel::Packet for Inner {
 
     fn bytes(&self) -> usize {
         match &self.cargo {
-            Cargo::Ours(_) | Cargo::Hop { .. } => {
-                unreachable!("a connection of ours does not go through a tunnel")
+            Cargo::Ours(_) | Cargo::Hop { .. } | Cargo::Combination(_) | Cargo::Degrees(_) => {
+                unreachable!("a connection of ours or a flow of buckets does not go through a tunnel")
             }
             Cargo::Tcp(tcp::Packet::Segment(segment)) => segment.ip_bytes(),
             Cargo::Tcp(tcp::Packet::Ack(ack)) => ack.ip_bytes(),
