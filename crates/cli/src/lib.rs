@@ -9,9 +9,10 @@
 //! over streams), [`pipe`](mod@pipe), [`bench`](mod@bench), [`probe`] (the state of a path) and [`explain`]
 //! (plans in words), [`watch`] (recordings and displays of what connections do), [`recording`] (its files),
 //! [`dash`] (the page in a browser), [`top`] (figures of a job in a terminal), [`keylog`] (keys for
-//! Wireshark), [`ssh`] (the far end of a verb, started over ssh), and [`via`] (ends of a path with relays).
-//! Emulated links are in [`tidewire_lab`], the experiments of papers in [`tidewire_papers`]. This is a
-//! library only so that tests and the binary use the same code. Its interface may change at any time.
+//! Wireshark), [`ssh`] (the far end of a verb, started over ssh), [`via`] (ends of a path with relays), and
+//! [`media`] (live video with a deadline; [`live`] is a connection that verbs keep). Emulated links are in
+//! [`tidewire_lab`], the experiments of papers in [`tidewire_papers`]. This is a library only so that tests
+//! and the binary use the same code. Its interface may change at any time.
 
 pub mod bench;
 pub mod chart;
@@ -25,6 +26,7 @@ pub mod link;
 pub mod listen;
 pub mod live;
 pub mod log;
+pub mod media;
 pub mod options;
 pub mod pipe;
 pub mod probe;

@@ -1,7 +1,8 @@
-//! A connection that a verb keeps for as long as it runs, and makes anew when it is lost.
+//! A connection that a verb keeps for as long as it runs, and makes anew when it is lost. The verb `live` is
+//! another thing: its room is [`crate::media`].
 //!
-//! `forward` and `tunnel` call it. Invariant: attempts to connect come ever more rarely while they fail, or
-//! while connections end soon.
+//! `forward`, `tunnel` and `live` call it. Invariant: attempts to connect come ever more rarely while they
+//! fail, or while connections end soon.
 
 use std::future::Future;
 use std::time::{Duration, Instant};

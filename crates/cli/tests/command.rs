@@ -239,6 +239,7 @@ fn completions_and_manual_name_every_verb() {
         "serve",
         "pipe",
         "relay",
+        "live",
         "bench",
         "probe",
         "lab link",

@@ -10,7 +10,7 @@
 mod alarm;
 pub mod client;
 mod control;
-mod delays;
+pub(crate) mod delays;
 mod records;
 pub mod require;
 pub mod server;

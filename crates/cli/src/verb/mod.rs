@@ -8,6 +8,7 @@ mod demo;
 mod forward;
 mod keygen;
 mod lab;
+mod live;
 mod man;
 mod network;
 mod papers;
@@ -60,6 +61,8 @@ pub enum Command {
     Tunnel(tunnel::Command),
     /// Connect standard input and output to those of `pipe` on another machine, like netcat
     Pipe(pipe::Args),
+    /// Send live video, or play it out a constant time later: datagrams of encoders to players
+    Live(Box<live::Args>),
     /// Measure goodput, delay and overhead between two machines, with the option letters of iperf3
     Bench(Box<bench::Args>),
     /// Measure a path, predict the delay with coding, and tell whether plain TCP is good enough
@@ -124,6 +127,7 @@ pub fn main() -> ExitCode {
         #[cfg(target_os = "linux")]
         Command::Tunnel(command) => with(command.console(), |console| block_on(tunnel::run(command, console))),
         Command::Pipe(args) => with(args.output.console().beside_data(), |console| block_on(pipe::run(args, console))),
+        Command::Live(args) => with(args.console(), |console| block_on(live::run(*args, console))),
         Command::Bench(args) => with(args.output.console(), |console| block_on(bench::run(*args, console))),
         Command::Probe(args) => with(args.output.console(), |console| block_on(probe::run(args, console))),
         Command::Relay(args) => with(args.output.console(), |console| block_on(relay::run(*args, console))),

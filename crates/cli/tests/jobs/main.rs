@@ -9,6 +9,7 @@ mod files;
 mod forward;
 mod hostile;
 mod keys;
+mod live;
 mod memory;
 mod pipe;
 mod probe;

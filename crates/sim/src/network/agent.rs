@@ -45,7 +45,10 @@ pub(super) enum Cargo {
     /// A datagram of our protocol.
     Ours(Parcel),
     /// A datagram of a hop of a path with relays, with the number of the hop.
-    Hop { number: usize, parcel: chain::Parcel },
+    Hop {
+        number: usize,
+        parcel: chain::Parcel,
+    },
     /// A segment or an acknowledgement of TCP.
     Tcp(model::Packet),
     /// A combination of a bucket of segments, or its acknowledgement.

@@ -118,7 +118,7 @@ impl Agent for Buckets {
                 self.coder.handle_ack(now, &ack);
                 self.send(now);
             }
-            Cargo::Ours(_) | Cargo::Tcp(_) | Cargo::Datagram { .. } => {}
+            Cargo::Ours(_) | Cargo::Hop { .. } | Cargo::Tcp(_) | Cargo::Datagram { .. } => {}
         }
     }
 

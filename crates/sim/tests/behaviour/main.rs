@@ -5,6 +5,7 @@ mod bucket;
 mod capacity;
 mod close;
 mod crowd;
+mod deadlines;
 mod ecn;
 mod every;
 mod handshake;

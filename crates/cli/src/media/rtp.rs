@@ -1,0 +1,160 @@
+//! What `live` reads of RTP packets (RFC 3550): when they were meant to leave, and which are missing already.
+//!
+//! [`super::input`] asks it about each datagram of `rtp://`. The packets themselves stay as they are.
+//! Invariant: any bytes are taken; those that are no RTP packet are named, and a stamp is never in the
+//! future.
+
+use std::collections::BTreeMap;
+
+use super::offset::Offset;
+use super::wire::unwrap;
+
+/// Length of the fixed header (RFC 3550 section 5.1).
+const HEADER: usize = 12;
+/// Payload type of MPEG transport streams (RFC 3551 section 6). Only there is the timestamp the time at which
+/// the packet was meant to leave (RFC 2250 section 2); elsewhere all packets of a picture have one timestamp.
+const TRANSPORT_STREAM: u8 = 33;
+/// Sources that are followed at a time. Chosen: a mixer sends a few.
+const MOST_SOURCES: usize = 16;
+/// Jitter of an input that is removed, in microseconds. What is later has a timestamp of another clock.
+const MOST_JITTER: i64 = 1_000_000;
+/// Sequence numbers that jump by more than this begin a new sequence (`MAX_DROPOUT` of RFC 3550 appendix
+/// A.1).
+const MOST_GAP: u16 = 3_000;
+
+/// One source of an input.
+#[derive(Debug)]
+struct Source {
+    offset: Offset,
+    sequence: u16,
+    timestamp: i64,
+}
+
+/// What a packet says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// When it was meant to leave, in microseconds of the clock that gave `now`.
+    pub stamp: i64,
+    /// Packets before it that did not come.
+    pub gap: u64,
+}
+
+/// The sources of an input; see the module.
+#[derive(Debug)]
+pub struct Timeline {
+    clock: i64,
+    sources: BTreeMap<u32, Source>,
+}
+
+impl Timeline {
+    /// A timeline of timestamps with a clock of so many hertz.
+    pub fn new(clock: u32) -> Self {
+        Self { clock: clock.max(1).into(), sources: BTreeMap::new() }
+    }
+
+    /// Reads a packet that came at `now`; `None` if it is no RTP packet.
+    pub fn read(&mut self, now: i64, packet: &[u8]) -> Option<Read> {
+        let &[first, second, s0, s1, t0, t1, t2, t3, r0, r1, r2, r3] = packet.first_chunk::<HEADER>()?;
+        if first >> 6 != 2 {
+            return None;
+        }
+        let (sequence, timestamp) = (u16::from_be_bytes([s0, s1]), u32::from_be_bytes([t0, t1, t2, t3]));
+        let name = u32::from_be_bytes([r0, r1, r2, r3]);
+        if self.sources.len() >= MOST_SOURCES && !self.sources.contains_key(&name) {
+            // Sources that have ended make room.
+            self.sources.clear();
+        }
+        let source = self.sources.entry(name).or_insert_with(|| Source {
+            offset: Offset::new(MOST_JITTER),
+            sequence: sequence.wrapping_sub(1),
+            timestamp: timestamp.into(),
+        });
+        let gap = sequence.wrapping_sub(source.sequence).wrapping_sub(1);
+        // A packet out of order fills a gap that was counted, so it does not move the sequence back.
+        let is_old = gap > u16::MAX / 2;
+        if !is_old || gap < u16::MAX - MOST_GAP {
+            source.sequence = sequence;
+        }
+        let gap = if gap <= MOST_GAP { gap.into() } else { 0 };
+        let stamp = if second & 0x7f == TRANSPORT_STREAM { source.stamp(now, timestamp, self.clock) } else { now };
+        Some(Read { stamp, gap })
+    }
+}
+
+impl Source {
+    fn stamp(&mut self, now: i64, timestamp: u32, clock: i64) -> i64 {
+        self.timestamp = unwrap(self.timestamp, timestamp);
+        let sent = self.timestamp * 1_000_000 / clock;
+        self.offset.on_arrival(now, now - sent);
+        let stamp = sent + self.offset.current();
+        // Beyond these limits the clock has jumped, and the offset follows within a second.
+        if (now - MOST_JITTER..=now).contains(&stamp) { stamp } else { now }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(source: u32, sequence: u16, timestamp: u32, payload_type: u8) -> Vec<u8> {
+        let mut packet = vec![0x80, payload_type];
+        packet.extend(sequence.to_be_bytes());
+        packet.extend(timestamp.to_be_bytes());
+        packet.extend(source.to_be_bytes());
+        packet.extend([0x47; 188]);
+        packet
+    }
+
+    #[test]
+    fn jitter_of_a_transport_stream_is_removed_and_timestamps_wrap() {
+        let mut timeline = Timeline::new(90_000);
+        for n in 0..3_000_i64 {
+            // A packet each 2 ms, up to 1.5 ms late; the first of all has no delay.
+            let (sent, late) = (2_000 * n, n % 4 * 500);
+            let timestamp = (u32::MAX - 90_000).wrapping_add(180 * n as u32);
+            let read = timeline.read(sent + late, &packet(7, n as u16, timestamp, 33)).expect("RTP");
+            assert!((read.stamp - sent).abs() <= 1 && read.gap == 0, "{n}: {read:?}");
+        }
+    }
+
+    #[test]
+    fn pictures_are_stamped_as_they_come_and_sources_are_apart() {
+        let mut timeline = Timeline::new(90_000);
+        for n in 0..100_i64 {
+            for source in [1, 2] {
+                let packet = packet(source, 10 * source as u16 + n as u16, 3_000, 96);
+                assert_eq!(timeline.read(1_000 * n, &packet), Some(Read { stamp: 1_000 * n, gap: 0 }));
+            }
+        }
+    }
+
+    #[test]
+    fn gaps_are_counted_and_jumps_begin_anew() {
+        let mut timeline = Timeline::new(90_000);
+        let mut gap = |sequence| timeline.read(0, &packet(1, sequence, 0, 96)).map(|read| read.gap);
+        let gaps = [65_534, 65_535, 2, 1, 3, 20_003, 20_004, 19_000, 20_005].map(&mut gap);
+        assert_eq!(gaps, [0, 0, 2, 0, 0, 0, 0, 0, 0].map(Some));
+    }
+
+    #[test]
+    fn a_clock_that_jumps_makes_no_stamp_of_another_time() {
+        let mut timeline = Timeline::new(90_000);
+        for n in 0..4_000_i64 {
+            let jump = if n < 1_000 { 0 } else { 900_000_000 };
+            let packet = packet(7, n as u16, (90 * n + jump) as u32, 33);
+            let read = timeline.read(1_000 * n, &packet).expect("RTP");
+            assert!((1_000 * n - read.stamp).abs() <= 1, "{n}: {read:?}");
+        }
+    }
+
+    #[test]
+    fn other_bytes_are_no_packet_and_many_sources_are_bounded() {
+        let mut timeline = Timeline::new(90_000);
+        assert_eq!(timeline.read(0, &[0x47; 188]), None);
+        assert_eq!(timeline.read(0, &packet(1, 0, 0, 33)[..11]), None);
+        (0..1_000).for_each(|source| {
+            timeline.read(0, &packet(source, 0, 0, 33)).expect("RTP");
+        });
+        assert!(timeline.sources.len() <= MOST_SOURCES);
+    }
+}

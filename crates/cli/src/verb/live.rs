@@ -1,0 +1,195 @@
+//! `tidewire live IN... LINK` and `tidewire live LINK OUT...`: live video with a deadline.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use tidewire::Config;
+use tidewire::link::Link;
+
+use crate::exit::{Exit, Failure, OrExit};
+use crate::keys;
+use crate::link::is_link;
+use crate::listen::{self, Naming};
+use crate::media::address::Place;
+use crate::media::configure;
+use crate::media::dialer::Dialer;
+use crate::media::output::Output as Sinks;
+use crate::media::receiver::Receiver;
+use crate::media::sender::Sender;
+use crate::media::state::Event;
+use crate::options::{Coding, Output};
+use crate::report::Console;
+use crate::session::{self, unless_interrupted};
+use crate::watch::WatchArgs;
+
+/// Time between two reports.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// Most places: as many programs as a number of one byte counts, and the other end.
+const MOST_PLACES: usize = 256;
+
+/// Arguments of `live`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Where the datagrams come from, then where they go: udp://ADDRESS:PORT, rtp://ADDRESS:PORT (also of
+    /// multicast groups), file:PATH or `-`. One end of tidewire is among them, first or
+    /// last: the link that the other side printed (tidewire://...), @FILE with the link, or
+    /// tidewire://ADDRESS:PORT to print a link and wait. Several inputs are several programs, which arrive at
+    /// as many outputs
+    // A text, because an error about an argument repeats it, and this may hold a secret.
+    #[arg(value_name = "PLACE", required = true, num_args = 2..=MOST_PLACES)]
+    places: Vec<String>,
+    /// End when the first sender has no more
+    #[arg(long)]
+    once: bool,
+    #[command(flatten)]
+    naming: Naming,
+    #[command(flatten)]
+    coding: Coding,
+    #[command(flatten)]
+    watch: WatchArgs,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Args {
+    /// The output. Standard output may carry the video.
+    pub(super) fn console(&self) -> Console {
+        let console = self.output.console();
+        let plays = self.places.first().is_some_and(|place| is_link(place));
+        if plays && self.places.iter().any(|place| place == "-") { console.beside_data() } else { console }
+    }
+}
+
+/// Sends or plays out until the inputs end, or until Ctrl-C.
+///
+/// # Errors
+/// [`Exit::Usage`] for wrong places, [`Exit::LocalIo`] if an input or output fails, [`Exit::Unreachable`] if
+/// nothing answers at first; [`Exit::Sigint`] after Ctrl-C.
+pub async fn run(args: Args, console: Console) -> Result<(), Failure> {
+    let places: Vec<Place> =
+        args.places.iter().map(|text| text.parse()).collect::<Result<_, _>>().or_exit(Exit::Usage)?;
+    let one = places.iter().filter(|place| place.is_tidewire()).count() == 1;
+    let ended = match &places[..] {
+        [inputs @ .., far] if one && far.is_tidewire() => send(&args, inputs, far, &console).await,
+        [far, outputs @ ..] if one && far.is_tidewire() => play(&args, outputs, far, &console).await,
+        _ => {
+            let wanted = "exactly one place is the other end of tidewire (tidewire://...): the first at the end that \
+                          plays out, the last at the end that has the input";
+            Err(Failure::message(Exit::Usage, wanted))
+        }
+    };
+    session::quietly(ended)
+}
+
+async fn send(args: &Args, inputs: &[Place], far: &Place, console: &Console) -> Result<(), Failure> {
+    let (config, _watching) = args.watch.begin("live", config(args, far)?, console)?;
+    let inputs = Sender::open(inputs)?;
+    let way = way(args, far, &config, console, "udp://ADDRESS:PORT").await?;
+    let sender = Sender::start(inputs, console)?;
+    let (event, stop) = (|| sender.event(), || sender.stop());
+    match way {
+        Way::Dials(dialer) => reporting(console, event, stop, sender.dial(&dialer)).await,
+        Way::Listens(endpoint) => {
+            let serving = listen::guarding(&endpoint, &args.naming, console, sender.listen(&endpoint, &config));
+            let ended = reporting(console, event, stop, serving).await;
+            session::close(&endpoint).await;
+            ended
+        }
+    }
+}
+
+async fn play(args: &Args, outputs: &[Place], far: &Place, console: &Console) -> Result<(), Failure> {
+    let (config, _watching) = args.watch.begin("live", config(args, far)?, console)?;
+    let output = Sinks::open(outputs).or_exit(Exit::LocalIo)?;
+    let way = way(args, far, &config, console, "udp://:PORT").await?;
+    let receiver = Receiver::new(output.clone(), console);
+    let (event, stop) = (|| receiver.event(), || receiver.stop());
+    let failing = async { Err(Failure::new(Exit::LocalIo, output.failed().await)) };
+    match way {
+        Way::Dials(dialer) => reporting(console, event, stop, either(receiver.dial(&dialer), failing)).await,
+        Way::Listens(endpoint) => {
+            let playing = either(receiver.listen(&endpoint, &config, args.once), failing);
+            let playing = listen::guarding(&endpoint, &args.naming, console, playing);
+            let ended = reporting(console, event, stop, playing).await;
+            session::close(&endpoint).await;
+            ended
+        }
+    }
+}
+
+/// How this end meets the other.
+enum Way {
+    Dials(Box<Dialer>),
+    Listens(tidewire::Endpoint),
+}
+
+/// Opens the way to the other end. A listener prints its link, and what to do with it.
+async fn way(args: &Args, far: &Place, config: &Config, console: &Console, place: &str) -> Result<Way, Failure> {
+    match far {
+        Place::Link(link) => {
+            let credentials = keys::to_open(link, args.naming.key.as_deref(), console)?;
+            let (link, config, console) = (Link::clone(link), config.clone(), console.clone());
+            Ok(Way::Dials(Box::new(Dialer { link, credentials, config, console })))
+        }
+        Place::Listen(address) => {
+            let (endpoint, link) = listen::open(*address, &args.naming, config, console).await?;
+            let link = link.reveal();
+            // The other end does what this one does not.
+            let line = if place.contains("//:") { format!("{place} '{link}'") } else { format!("'{link}' {place}") };
+            listen::announce(&link, &format!("waiting; on the other machine: tidewire live {line}"), console);
+            Ok(Way::Listens(endpoint))
+        }
+        _ => Err(Failure::message(Exit::Usage, format_args!("{far} is not the other end"))),
+    }
+}
+
+fn config(args: &Args, far: &Place) -> Result<Config, Failure> {
+    let link = if let Place::Link(link) = far { Some(&**link) } else { None };
+    let config = args.coding.config(link).or_exit(Exit::Usage)?;
+    configure(&config, args.coding.deliver.is_some()).or_exit(Exit::Usage)
+}
+
+async fn either(
+    job: impl Future<Output = Result<(), Failure>>,
+    other: impl Future<Output = Result<(), Failure>>,
+) -> Result<(), Failure> {
+    tokio::select! {
+        ended = job => ended,
+        ended = other => ended,
+    }
+}
+
+/// Runs `job` and reports meanwhile. Ctrl-C calls `stop`, after which the job ends by itself.
+async fn reporting(
+    console: &Console,
+    event: impl Fn() -> Event<'static>,
+    stop: impl Fn(),
+    job: impl Future<Output = Result<(), Failure>>,
+) -> Result<(), Failure> {
+    let mut job = pin!(job);
+    let ended = unless_interrupted(async {
+        tokio::select! {
+            ended = &mut job => Ok(ended),
+            never = report(console, event) => never,
+        }
+    })
+    .await;
+    match ended {
+        Ok(ended) => ended,
+        Err(interrupted) => {
+            stop();
+            job.await?;
+            Err(interrupted)
+        }
+    }
+}
+
+/// Reports from time to time, for ever.
+async fn report<T>(console: &Console, event: impl Fn() -> Event<'static>) -> T {
+    let mut ticks = tokio::time::interval(INTERVAL);
+    ticks.tick().await;
+    loop {
+        ticks.tick().await;
+        console.event(&event());
+    }
+}
