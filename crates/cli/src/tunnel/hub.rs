@@ -12,8 +12,7 @@ use std::time::Instant;
 
 use ipnet::IpNet;
 use tidewire::{CloseReason, Connection, LaneId, MessageError, Outgoing, Time};
-use tidewire_proto::rate::RateControl;
-use tidewire_proto::tunnel::{Fates, Leaving, RoundTrip, lane};
+use tidewire_proto::tunnel::{Fates, RoundTrip, lane, lifetime};
 
 use super::REPLACED;
 use super::addresses::{Entry, Overlap};
@@ -28,8 +27,6 @@ pub struct Hub {
     device: Device,
     own: Vec<IpNet>,
     mtu: u16,
-    /// That of the connections.
-    control: RateControl,
     /// Replaced as a whole when the list of peers changes.
     peers: RwLock<Arc<Peers>>,
     counters: Counters,
@@ -40,21 +37,14 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// A tunnel between a device for packets of at most `mtu` bytes with these addresses, and these peers,
-    /// over connections with this rate control.
+    /// A tunnel between a device for packets of at most `mtu` bytes with these addresses, and these peers.
     ///
     /// # Errors
     /// Networks of two peers overlap.
-    pub fn new(
-        device: Device,
-        own: Vec<IpNet>,
-        mtu: u16,
-        control: RateControl,
-        entries: Vec<Entry>,
-    ) -> Result<Self, Overlap> {
-        let peers = RwLock::new(Arc::new(Peers::default().replaced_by(entries, (mtu, control))?));
+    pub fn new(device: Device, own: Vec<IpNet>, mtu: u16, entries: Vec<Entry>) -> Result<Self, Overlap> {
+        let peers = RwLock::new(Arc::new(Peers::default().replaced_by(entries, mtu)?));
         let (counters, gone) = (Counters::default(), Mutex::default());
-        Ok(Self { device, own, mtu, control, peers, counters, gone, start: Instant::now() })
+        Ok(Self { device, own, mtu, peers, counters, gone, start: Instant::now() })
     }
 
     /// The device.
@@ -80,7 +70,7 @@ impl Hub {
     pub fn replace_peers(&self, entries: Vec<Entry>) -> Result<(), Overlap> {
         let mut peers = self.peers.write().unwrap_or_else(PoisonError::into_inner);
         let before = Arc::clone(&peers);
-        *peers = Arc::new(before.replaced_by(entries, (self.mtu, self.control))?);
+        *peers = Arc::new(before.replaced_by(entries, self.mtu)?);
         let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
         before.left_by(&peers).for_each(|peer| add(&mut gone, peer.queue().fates()));
         Ok(())
@@ -180,10 +170,10 @@ impl Hub {
             let now = self.now();
             let rtt = rtt.at(now, || connection.rtt());
             connection.fill_lane(lane, most, || {
-                let leaving = peer.queue().pop(now, rtt)?;
-                self.counters.sent(leaving.packet.len());
-                let Leaving { packet, delivery, lifetime, .. } = leaving;
-                Some(Outgoing { delivery, data: packet.into_bytes(), lifetime })
+                let packet = peer.queue().pop(now, rtt)?;
+                self.counters.sent(packet.len());
+                let delivery = packet.delivery();
+                Some(Outgoing { delivery, data: packet.into_bytes(), lifetime: lifetime(rtt, delivery) })
             })?;
             if !peer.queue().is_empty() {
                 peer.filled.notify_one();

@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 
 use etherparse::{IpNumber, IpSlice, TcpSlice, ip_number};
+use tidewire::Delivery;
 use tidewire_proto::tunnel;
 
 /// ECN field of a packet that met congestion (RFC 3168 section 5).
@@ -85,6 +86,11 @@ impl Packet {
     /// The address of the receiver.
     pub fn destination(&self) -> IpAddr {
         self.key.destination
+    }
+
+    /// How the far end delivers the packet.
+    pub fn delivery(&self) -> Delivery {
+        tunnel::delivery(self.key.protocol)
     }
 
     /// Whether an ICMP error may answer the packet: not an ICMP error, a later fragment, or a packet to or
@@ -167,10 +173,6 @@ impl tunnel::Packet for Packet {
 
     fn mark(&mut self) {
         self.set_ecn(CE);
-    }
-
-    fn is_tcp(&self) -> bool {
-        self.key.protocol == ip_number::TCP.0
     }
 }
 

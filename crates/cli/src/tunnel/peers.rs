@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ipnet::IpNet;
 use tidewire::{Connection, PublicKey};
-use tidewire_proto::rate::RateControl;
 use tidewire_proto::tunnel::Queue;
 use tokio::sync::{Notify, watch};
 
@@ -48,16 +47,15 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// The same with these entries. A peer whose key was listed before is the same. Others take packets of at
-    /// most this length, over connections with this rate control.
+    /// The same with these entries. A peer whose key was listed before is the same.
     ///
     /// # Errors
     /// Networks of two peers overlap.
-    pub fn replaced_by(&self, entries: Vec<Entry>, new: (u16, RateControl)) -> Result<Self, Overlap> {
+    pub fn replaced_by(&self, entries: Vec<Entry>, mtu: u16) -> Result<Self, Overlap> {
         let table = Table::new(entries.iter().map(|entry| &entry.networks[..]))?;
         let list = |entry: Entry| {
             let known = self.with_key(entry.key).map(|listed| Arc::clone(&listed.peer));
-            Listed { peer: known.unwrap_or_else(|| Arc::new(Peer::new(new))), entry }
+            Listed { peer: known.unwrap_or_else(|| Arc::new(Peer::new(mtu))), entry }
         };
         Ok(Self { listed: entries.into_iter().map(list).collect(), table })
     }
@@ -90,9 +88,9 @@ impl Peers {
 }
 
 impl Peer {
-    fn new((mtu, control): (u16, RateControl)) -> Self {
+    fn new(mtu: u16) -> Self {
         Self {
-            queue: Mutex::new(Queue::new(mtu.into(), control, RandomState::new())),
+            queue: Mutex::new(Queue::new(mtu.into(), RandomState::new())),
             filled: Notify::new(),
             mtu: AtomicU16::new(mtu),
             current: watch::Sender::new(None),
@@ -117,15 +115,13 @@ mod tests {
 
     use super::*;
 
-    const NEW: (u16, RateControl) = (1_420, RateControl::Bbr);
-
     #[test]
     fn a_peer_that_stays_listed_stays_the_same_with_its_new_networks() {
         let entry = |n: u8, network: &str| Entry {
             key: Some(PrivateKey::new([n; 32]).public()),
             networks: vec![network.parse().unwrap()],
         };
-        let peers = |before: &Peers, entries: &[Entry]| before.replaced_by(entries.to_vec(), NEW).unwrap();
+        let peers = |before: &Peers, entries: &[Entry]| before.replaced_by(entries.to_vec(), 1_420).unwrap();
         let ip = |text: &str| text.parse().unwrap();
         let before = peers(&Peers::default(), &[entry(1, "10.0.0.1/32"), entry(2, "10.0.0.2/32")]);
         let after = peers(&before, &[entry(3, "10.0.0.3/32"), entry(2, "10.0.0.9/32")]);
@@ -134,7 +130,7 @@ mod tests {
         assert!(after.at(ip("10.0.0.3")).is_some());
         let left: Vec<_> = before.left_by(&after).collect();
         assert!(left.len() == 1 && std::ptr::eq(left[0], &**before.at(ip("10.0.0.1")).unwrap()));
-        assert!(after.replaced_by(vec![entry(1, "10.0.0.0/24"), entry(2, "10.0.0.9/32")], NEW).is_err());
+        assert!(after.replaced_by(vec![entry(1, "10.0.0.0/24"), entry(2, "10.0.0.9/32")], 1_420).is_err());
         // A key that comes back is a new peer: its connection was ended.
         let again = peers(&after, &[entry(1, "10.0.0.1/32")]);
         assert!(!Arc::ptr_eq(before.at(ip("10.0.0.1")).unwrap(), again.at(ip("10.0.0.1")).unwrap()));

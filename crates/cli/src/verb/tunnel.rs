@@ -104,7 +104,7 @@ async fn dial(args: &Args, console: &Console) -> Result<(), Failure> {
     // Before any route leads into the tunnel.
     let addresses = session::addresses(through.as_ref().map_or(&link, Through::link))?;
     refuse_own_path(&peer.networks, &addresses)?;
-    let (hub, routes) = up(args, vec![peer], &config, Far::outer(&addresses), console).await?;
+    let (hub, routes) = up(args, vec![peer], Far::outer(&addresses), console).await?;
     let (config, _watching) = args.watch.begin("tunnel", config, console)?;
     let dialer = Dialer::new(Far { link, through, credentials, addresses }, config, &hub, routes, console);
     let ended = carrying(&hub, console, dialer.run()).await;
@@ -119,7 +119,7 @@ async fn listen(args: &Args, address: SocketAddr, console: &Console) -> Result<(
     };
     let (config, _watching) = args.watch.begin("tunnel", config, console)?;
     let (endpoint, link) = listen::open(address, &args.naming, &config, console).await?;
-    let (hub, mut routes) = up(args, peers, &config, vec![Outer::From(endpoint.local_addr().port())], console).await?;
+    let (hub, mut routes) = up(args, peers, vec![Outer::From(endpoint.local_addr().port())], console).await?;
     let link = link.reveal();
     let route = "--address ADDRESS/LENGTH";
     listen::announce(&link, &format!("waiting; on the other machine: tidewire tunnel up '{link}' {route}"), console);
@@ -150,13 +150,12 @@ async fn follow(path: &Path, hub: &Hub, routes: &mut Routes) -> anyhow::Result<B
 async fn up(
     args: &Args,
     peers: Vec<Entry>,
-    config: &Config,
     outer: Vec<Outer>,
     console: &Console,
 ) -> Result<(Arc<Hub>, Routes), Failure> {
     let device = Device::create(&args.interface, &args.address, args.mtu).or_exit(Exit::LocalIo)?;
     let mut routes = Routes::new(&device, &args.address, outer).or_exit(Exit::LocalIo)?;
-    let hub = Hub::new(device, args.address.clone(), args.mtu, config.rate_control(), peers).or_exit(Exit::Usage)?;
+    let hub = Hub::new(device, args.address.clone(), args.mtu, peers).or_exit(Exit::Usage)?;
     if let Err(error) = routes.follow(hub.peers().networks()).await {
         routes.close().await;
         return Err(error).or_exit(Exit::LocalIo);

@@ -14,7 +14,7 @@ use crate::config::ConfigBuilder;
 use crate::connection::LaneConfig;
 use crate::profile::Delivery;
 
-pub use queue::{Fates, Leaving, Packet, Queue};
+pub use queue::{Fates, Packet, Queue};
 
 /// Default of the longest packet. One packet and its headers then fit into a datagram of 1,472 bytes, the
 /// payload of UDP over Ethernet.
@@ -35,9 +35,8 @@ const LIFETIME_OF_TCP: u32 = 6;
 const LEAST_LIFETIME: Duration = Duration::from_millis(50);
 /// The round trip is read again after this time. Chosen: it changes within a few of them.
 const RTT_CHECK: Duration = Duration::from_millis(100);
-/// A flow whose packets wait this long in the queue fills the path. Measured: with 3 ms in its place, CUBIC
-/// lost up to a tenth of its share (`docs/tunnel.md` section 4).
-const FILLS_THE_PATH: Duration = Duration::from_millis(1);
+/// IP protocol number of TCP.
+const TCP: u8 = 6;
 
 /// The transport's settings for a tunnel, on top of the user's.
 pub fn configure(config: ConfigBuilder) -> ConfigBuilder {
@@ -49,21 +48,17 @@ pub fn lane() -> LaneConfig {
     LaneConfig { queue: Some(LANE_QUEUE), ..LaneConfig::default() }
 }
 
-/// How the far end delivers a packet. `fills` is true if its flow may fill the path.
-///
-/// The packets of such a flow wait in the queue. Those of TCP that come ahead of a lost one are delivered at
-/// once, which TCP tolerates since RACK (RFC 8985): in order, its acknowledgements would come in bursts, and
-/// each burst would fill the queue again. A flow whose packets do not wait sends less than the path takes.
-/// TCP that gets packets out of order would only slow down without a reason. Other protocols keep their
-/// order: QUIC takes a packet for lost after three later ones (RFC 9002 section 6.1.1). `docs/tunnel.md`
-/// section 4 has the measurement.
-fn delivery(is_tcp: bool, fills: bool) -> Delivery {
-    if is_tcp && fills { Delivery::AsComplete } else { Delivery::InOrder }
+/// How the far end delivers packets of an IP protocol. TCP has tolerated reordering since RACK (RFC 8985),
+/// and a packet that waits for an earlier one only makes its acknowledgements come in bursts. Other flows
+/// keep their order: QUIC takes a packet for lost after three later ones (RFC 9002 section 6.1.1).
+pub fn delivery(protocol: u8) -> Delivery {
+    if protocol == TCP { Delivery::AsComplete } else { Delivery::InOrder }
 }
 
 /// How long a packet is of use from the moment at which it leaves the queue, at this round trip.
-fn lifetime(is_tcp: bool, rtt: Duration) -> Duration {
-    (rtt * if is_tcp { LIFETIME_OF_TCP } else { LIFETIME }).max(LEAST_LIFETIME)
+pub fn lifetime(rtt: Duration, delivery: Delivery) -> Duration {
+    let round_trips = if delivery == Delivery::AsComplete { LIFETIME_OF_TCP } else { LIFETIME };
+    (rtt * round_trips).max(LEAST_LIFETIME)
 }
 
 /// The round trip of the connection of a tunnel, read every 100 ms.
@@ -99,13 +94,7 @@ mod tests {
         assert_eq!(rtt.at(Time::from_millis(99), || panic!("too early")), ms(60));
         assert_eq!(rtt.at(Time::from_millis(100), || ms(10)), ms(10));
         assert_eq!(rtt.at(Time::from_millis(199), || panic!("too early")), ms(10));
-        assert_eq!((lifetime(true, ms(60)), lifetime(false, ms(60))), (ms(360), ms(180)));
-        assert_eq!(lifetime(false, ms(10)), ms(50));
-    }
-
-    #[test]
-    fn only_tcp_that_fills_the_path_is_delivered_as_complete() {
-        assert_eq!([false, true].map(|fills| delivery(false, fills)), [Delivery::InOrder; 2]);
-        assert_eq!([false, true].map(|fills| delivery(true, fills)), [Delivery::InOrder, Delivery::AsComplete]);
+        assert_eq!((lifetime(ms(60), delivery(6)), lifetime(ms(60), delivery(17))), (ms(360), ms(180)));
+        assert_eq!(lifetime(ms(10), Delivery::InOrder), ms(50));
     }
 }

@@ -11,10 +11,6 @@ use std::collections::VecDeque;
 
 use crate::Time;
 use crate::codel::{Codel, CodelConfig, Head, Verdict};
-use crate::profile::Delivery;
-use crate::rate::RateControl;
-
-use super::{FILLS_THE_PATH, delivery, lifetime};
 
 /// Number of flows (RFC 8290 section 4.1.4, default).
 const FLOWS: usize = 1_024;
@@ -38,20 +34,6 @@ pub trait Packet {
     fn supports_marks(&self) -> bool;
     /// Marks the packet as having met congestion.
     fn mark(&mut self);
-    /// Whether the packet is one of TCP.
-    fn is_tcp(&self) -> bool;
-}
-
-/// A packet that leaves the queue, and how the lane carries it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Leaving<P> {
-    /// The packet.
-    pub packet: P,
-    /// How the far end delivers it.
-    pub delivery: Delivery,
-    /// How long it is of use.
-    pub lifetime: Duration,
 }
 
 #[derive(Debug)]
@@ -86,8 +68,6 @@ pub struct Queue<P, S> {
     flows: Vec<Flow<P>>,
     /// Spreads the flows.
     hasher: S,
-    /// Whether packets wait here while the path is full. Without rate control none ever does.
-    is_paced: bool,
     codel: CodelConfig,
     /// Flows that have just begun to wait come before those that waited.
     new: VecDeque<usize>,
@@ -99,17 +79,15 @@ pub struct Queue<P, S> {
 }
 
 impl<P: Packet, S: BuildHasher> Queue<P, S> {
-    /// An empty queue for packets of at most `mtu` bytes, before a lane whose connection has this rate
-    /// control. `hasher` spreads the flows: where packets come from others its key is secret, so that nobody
-    /// can choose packets that share another's turn.
-    pub fn new(mtu: usize, control: RateControl, hasher: S) -> Self {
+    /// An empty queue for packets of at most `mtu` bytes. `hasher` spreads the flows: where packets come from
+    /// others its key is secret, so that nobody can choose packets that share another's turn.
+    pub fn new(mtu: usize, hasher: S) -> Self {
         let codel = CodelConfig { packet_bytes: (mtu + PER_PACKET) as u64, ..CodelConfig::default() };
         let flow =
             |_| Flow { packets: VecDeque::new(), bytes: 0, credit: 0, codel: Codel::new(codel), is_listed: false };
         let flows = (0..FLOWS).map(flow).collect();
         let (new, old) = (VecDeque::new(), VecDeque::new());
-        let (quantum, is_paced) = (mtu as isize, !matches!(control, RateControl::Open));
-        Self { flows, hasher, is_paced, codel, new, old, bytes: 0, quantum, fates: Fates::default() }
+        Self { flows, hasher, codel, new, old, bytes: 0, quantum: mtu as isize, fates: Fates::default() }
     }
 
     /// Adds a packet. If the queue is full, the longest flow loses its oldest packet.
@@ -134,7 +112,7 @@ impl<P: Packet, S: BuildHasher> Queue<P, S> {
     }
 
     /// Removes and returns the next packet. `rtt` is the round trip of the path to the peer.
-    pub fn pop(&mut self, now: Time, rtt: Duration) -> Option<Leaving<P>> {
+    pub fn pop(&mut self, now: Time, rtt: Duration) -> Option<P> {
         let packet_bytes = self.codel.packet_bytes;
         self.codel = CodelConfig { packet_bytes, ..CodelConfig::of_round_trip(rtt) };
         loop {
@@ -146,7 +124,7 @@ impl<P: Packet, S: BuildHasher> Queue<P, S> {
                 self.end_turn(is_new, Some(index));
                 continue;
             }
-            let Some((packet, waited)) = self.pop_from(index, now) else {
+            let Some(packet) = self.pop_from(index, now) else {
                 // A new flow that is empty goes round once more, so that it cannot always be new (RFC 8290
                 // section 4.2).
                 let stays = is_new && !self.old.is_empty();
@@ -155,9 +133,7 @@ impl<P: Packet, S: BuildHasher> Queue<P, S> {
                 continue;
             };
             self.flows[index].credit -= packet.bytes() as isize;
-            let is_tcp = packet.is_tcp();
-            let delivery = delivery(is_tcp, !self.is_paced || waited >= FILLS_THE_PATH);
-            return Some(Leaving { packet, delivery, lifetime: lifetime(is_tcp, rtt) });
+            return Some(packet);
         }
     }
 
@@ -186,8 +162,8 @@ impl<P: Packet, S: BuildHasher> Queue<P, S> {
         self.old.extend(again);
     }
 
-    /// The next packet of a flow that CoDel does not drop, and how long it waited.
-    fn pop_from(&mut self, index: usize, now: Time) -> Option<(P, Duration)> {
+    /// The next packet of a flow that CoDel does not drop.
+    fn pop_from(&mut self, index: usize, now: Time) -> Option<P> {
         loop {
             let Some((mut packet, came)) = self.take(index) else {
                 self.flows[index].codel.on_empty();
@@ -198,11 +174,11 @@ impl<P: Packet, S: BuildHasher> Queue<P, S> {
             flow.codel.configure(self.codel);
             match flow.codel.judge(now, head) {
                 _ if waited > MOST_WAIT => self.fates.late += 1,
-                Verdict::Pass => return Some((packet, waited)),
+                Verdict::Pass => return Some(packet),
                 Verdict::Mark => {
                     packet.mark();
                     self.fates.marked += 1;
-                    return Some((packet, waited));
+                    return Some(packet);
                 }
                 Verdict::Drop => self.fates.late += 1,
             }
@@ -253,15 +229,12 @@ mod tests {
         fn mark(&mut self) {
             self.is_marked = true;
         }
-        fn is_tcp(&self) -> bool {
-            self.supports_marks
-        }
     }
 
     type Tested = Queue<Numbered, BuildHasherDefault<DefaultHasher>>;
 
     fn empty() -> (Tested, Time) {
-        (Queue::new(1_400, RateControl::default(), BuildHasherDefault::default()), Time::from_millis(1))
+        (Queue::new(1_400, BuildHasherDefault::default()), Time::from_millis(1))
     }
 
     fn udp(port: u16, number: u16, bytes: usize) -> Numbered {
@@ -282,10 +255,10 @@ mod tests {
             queue.push(udp(1, n, 1_400), now);
         }
         // A flow with one packet passes the long one.
-        assert_eq!(queue.pop(now, RTT).unwrap().packet, udp(1, 0, 1_400));
+        assert_eq!(queue.pop(now, RTT).unwrap(), udp(1, 0, 1_400));
         queue.push(udp(two, 0, 100), now);
-        assert_eq!(queue.pop(now, RTT).unwrap().packet, udp(two, 0, 100));
-        let rest: Vec<_> = std::iter::from_fn(|| queue.pop(now, RTT)).map(|leaving| leaving.packet).collect();
+        assert_eq!(queue.pop(now, RTT).unwrap(), udp(two, 0, 100));
+        let rest: Vec<_> = std::iter::from_fn(|| queue.pop(now, RTT)).collect();
         assert!(rest.iter().zip(1..).all(|(packet, n)| *packet == udp(1, n, 1_400)));
         assert!(rest.len() == 99 && queue.is_empty() && queue.fates() == Fates::default());
     }
@@ -298,8 +271,7 @@ mod tests {
             queue.push(udp(1, n, 1_400), now);
             (0..2).for_each(|m| queue.push(udp(two, 2 * n + m, 700), now));
         }
-        let first: usize =
-            (0..300).filter_map(|_| queue.pop(now, RTT)).filter(|leaving| leaving.packet.bytes == 1_400).count();
+        let first: usize = (0..300).filter_map(|_| queue.pop(now, RTT)).filter(|packet| packet.bytes == 1_400).count();
         assert!((98..=102).contains(&first), "{first} long packets of 300, so as many bytes of both");
     }
 
@@ -312,7 +284,7 @@ mod tests {
             queue.push(udp(1, n, 1_400), now);
         }
         assert!((50..=51).contains(&queue.fates().overflow), "{:?}", queue.fates());
-        let left: Vec<_> = std::iter::from_fn(|| queue.pop(now, RTT)).map(|leaving| leaving.packet).collect();
+        let left: Vec<_> = std::iter::from_fn(|| queue.pop(now, RTT)).collect();
         assert!(left.iter().any(|packet| packet.bytes == 100) && queue.bytes == 0);
     }
 
@@ -322,7 +294,7 @@ mod tests {
         (0..10).for_each(|n| queue.push(udp(1, n, 500), now));
         let later = now + MOST_WAIT + MS;
         queue.push(udp(1, 10, 500), later);
-        assert_eq!(queue.pop(later, RTT).unwrap().packet, udp(1, 10, 500));
+        assert_eq!(queue.pop(later, RTT).unwrap(), udp(1, 10, 500));
         assert!(queue.pop(later, RTT).is_none() && queue.fates().late == 10);
     }
 
@@ -336,7 +308,7 @@ mod tests {
                 for m in 0..2 {
                     queue.push(Numbered { supports_marks: ecn, ..udp(1, (2 * n + m) as u16, 1_000) }, now);
                 }
-                let packet = queue.pop(now, RTT).unwrap().packet;
+                let packet = queue.pop(now, RTT).unwrap();
                 (marked, left) = (marked + u64::from(packet.is_marked), left + 1);
             }
             let fates = queue.fates();

@@ -7,6 +7,7 @@
 //! the bytes of datagrams.
 
 use tidewire_proto::Time;
+use tidewire_proto::profile::Delivery;
 use tidewire_proto::tunnel;
 
 use super::super::agent::{Cargo, Sent};
@@ -14,6 +15,10 @@ use crate::link::IPV4_UDP_HEADERS;
 use crate::load::fill;
 use crate::pair::End;
 use crate::tcp::{self, Ack, Segment};
+
+/// IP protocol numbers of TCP and UDP.
+const TCP: u8 = 6;
+const UDP: u8 = 17;
 
 /// A packet of a flow on its way through a tunnel.
 #[derive(Clone, Debug)]
@@ -33,6 +38,11 @@ impl Inner {
     pub fn new(flow: usize, sent: Sent) -> Self {
         let Sent { from, supports_marks, cargo, .. } = sent;
         Self { flow, to: from.other(), supports_marks, marked: false, cargo }
+    }
+
+    /// How the far end of the tunnel delivers it.
+    pub fn delivery(&self) -> Delivery {
+        tunnel::delivery(if matches!(self.cargo, Cargo::Datagram { .. }) { UDP } else { TCP })
     }
 
     /// The bytes of the packet. `seed` decides those of its payload.
@@ -129,10 +139,6 @@ impl tunnel::Packet for Inner {
 
     fn mark(&mut self) {
         self.marked = true;
-    }
-
-    fn is_tcp(&self) -> bool {
-        !matches!(self.cargo, Cargo::Datagram { .. })
     }
 }
 

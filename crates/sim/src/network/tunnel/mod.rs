@@ -17,9 +17,8 @@ use std::collections::VecDeque;
 use tidewire_proto::Time;
 use tidewire_proto::connection::{Connection, Event, LaneId, Outgoing};
 use tidewire_proto::endpoint::{ConnectionHandle, Endpoint};
-use tidewire_proto::rate::RateControl;
 use tidewire_proto::stats::Stats;
-use tidewire_proto::tunnel::{self, DEFAULT_MTU, Leaving, Queue, RoundTrip};
+use tidewire_proto::tunnel::{self, DEFAULT_MTU, Queue, RoundTrip};
 
 use super::agent::{Cargo, Sent};
 use super::plan::TunnelPlan;
@@ -47,10 +46,9 @@ impl Tunnel {
     pub fn start(plan: &TunnelPlan, seed: u64) -> Self {
         let config = tunnel::configure(plan.config.to_builder());
         let config = config.build().expect("the tunnel's own settings are valid with any checked ones");
-        let control = config.rate_control();
         let mut pair = Pair::new(config.clone(), config, &DuplexConfig::default(), seed);
         pair.link_mut().open();
-        let mut courier = Courier::new(control, seed);
+        let mut courier = Courier::new(seed);
         pair.connect(&mut courier);
         Self { pair, courier }
     }
@@ -163,9 +161,9 @@ impl Side {
 }
 
 impl Courier {
-    fn new(control: RateControl, seed: u64) -> Self {
+    fn new(seed: u64) -> Self {
         let side = |_| Side {
-            queue: Queue::new(MTU, control, BuildHasherDefault::default()),
+            queue: Queue::new(MTU, BuildHasherDefault::default()),
             connection: None,
             rtt: RoundTrip::new(Time::ZERO, core::time::Duration::ZERO),
             last_stats: None,
@@ -232,9 +230,10 @@ impl Courier {
         let Some(connection) = endpoint.connection_mut(handle) else { return };
         let (rtt, seed) = (side.rtt.at(now, || connection.rtt()), self.seed);
         let filled = connection.fill_lane(now, lane, MTU, || {
-            let Leaving { packet, delivery, lifetime, .. } = side.queue.pop(now, rtt)?;
-            side.sent_bytes += tunnel::Packet::bytes(&packet) as u64;
-            Some(Outgoing { data: packet.to_bytes(seed), lifetime, delivery })
+            let inner = side.queue.pop(now, rtt)?;
+            side.sent_bytes += tunnel::Packet::bytes(&inner) as u64;
+            let delivery = inner.delivery();
+            Some(Outgoing { data: inner.to_bytes(seed), lifetime: tunnel::lifetime(rtt, delivery), delivery })
         });
         if let Err(error) = filled {
             self.error(format!("no message at {end:?}: {error}"));
