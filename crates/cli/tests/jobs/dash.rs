@@ -6,6 +6,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -206,7 +207,8 @@ fn clients_of_every_kind_do_not_harm_the_job() {
     drop(stalled);
 }
 
-/// A port that hands on to `host`, and tells when a browser asks for the channel of a page.
+/// A port that hands on to `host`, and tells when a browser has the summary, which comes behind all packets
+/// so far.
 fn listening_in(host: &str, told: Sender<()>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -214,29 +216,34 @@ fn listening_in(host: &str, told: Sender<()>) -> String {
     thread::spawn(move || {
         for browser in listener.incoming().map_while(Result::ok) {
             let (host, told) = (host.clone(), told.clone());
-            thread::spawn(move || hand_on(browser, &host, &told));
+            thread::spawn(move || hand_on(browser, &host, told));
         }
     });
     address
 }
 
-fn hand_on(mut browser: TcpStream, host: &str, told: &Sender<()>) -> std::io::Result<()> {
+fn hand_on(mut browser: TcpStream, host: &str, told: Sender<()>) -> std::io::Result<()> {
     let mut server = TcpStream::connect(host)?;
-    let (mut from, mut to) = (server.try_clone()?, browser.try_clone()?);
-    thread::spawn(move || {
-        let _ = std::io::copy(&mut from, &mut to);
-        let _ = to.shutdown(Shutdown::Write);
-    });
-    let mut piece = [0; 65_536];
+    let (from, to) = (server.try_clone()?, browser.try_clone()?);
+    thread::spawn(move || answer(from, to, &told));
+    std::io::copy(&mut browser, &mut server)?;
+    server.shutdown(Shutdown::Write)
+}
+
+fn answer(mut server: TcpStream, mut browser: TcpStream, told: &Sender<()>) -> std::io::Result<()> {
+    const SUMMARY: &[u8] = b"\"wire_bytes\":";
+    let (mut piece, mut tail) = ([0; 65_536], Vec::new());
     loop {
-        let count = browser.read(&mut piece)?;
+        let count = server.read(&mut piece)?;
         if count == 0 {
-            return server.shutdown(Shutdown::Write);
+            return browser.shutdown(Shutdown::Write);
         }
-        server.write_all(&piece[..count])?;
-        if String::from_utf8_lossy(&piece[..count]).contains("/stream HTTP") {
+        browser.write_all(&piece[..count])?;
+        tail.extend_from_slice(&piece[..count]);
+        if tail.windows(SUMMARY.len()).any(|bytes| bytes == SUMMARY) {
             let _ = told.send(());
         }
+        tail.drain(..tail.len().saturating_sub(SUMMARY.len() - 1));
     }
 }
 
@@ -262,7 +269,7 @@ fn a_browser_shows_the_figures_of_the_summary() {
     let (_proxy, link) = lossy_link(&direct, &LOSSY);
     run_client(&link, "3");
     let summary = server.wait_for("summary");
-    let (told, asked) = channel();
+    let (told, read) = channel();
     let port = listening_in(&host, told);
     let profile = tempfile::tempdir().unwrap();
     let browser = Command::new("chromium")
@@ -275,7 +282,7 @@ fn a_browser_shows_the_figures_of_the_summary() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    asked.recv().unwrap();
+    read.recv_timeout(Duration::from_secs(60)).expect("the page gets no summary");
     server.interrupt();
     assert_eq!(server.end().0, Some(130));
     let ended = browser.wait_with_output().unwrap();
