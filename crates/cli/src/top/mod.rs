@@ -60,9 +60,8 @@ impl Figures {
         })
     }
 
-    /// A quantile of a histogram over the last [`DELAY_SPAN`] answers, with values spread evenly within a
-    /// bucket, as Prometheus has it. `None` if nothing was observed. Values above the highest bound count as
-    /// that bound.
+    /// A quantile of a histogram over the last ten answers, with values spread evenly within a bucket, as
+    /// Prometheus has it. `None` if nothing was observed. Values above the highest bound count as that bound.
     pub fn quantile(&self, metric: &str, quantile: f64) -> Option<f64> {
         let first = self.answers.len().saturating_sub(DELAY_SPAN + 1);
         let old = self.answers[first].1.buckets(metric);
