@@ -87,9 +87,12 @@ pub fn run(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("`{line}` ended with {status}")) }
 }
 
+/// How much of a picked line is repeated, in characters: enough for a message and the figures in it.
+const LONGEST_LINE: usize = 1_000;
+
 /// Like [`run`], for a long output. The error also repeats the lines that `matters` picks, because the log of
 /// a machine may keep only its end.
-pub fn run_and_repeat(command: &mut Command, matters: fn(&str) -> bool) -> Result<(), String> {
+pub fn run_and_repeat(command: &mut Command, mut matters: impl FnMut(&str) -> bool) -> Result<(), String> {
     let line = describe(command);
     println!("$ {line}");
     let cannot = |e| format!("cannot start `{line}`: {e}");
@@ -100,7 +103,8 @@ pub fn run_and_repeat(command: &mut Command, matters: fn(&str) -> bool) -> Resul
         let said = String::from_utf8_lossy(&said);
         println!("{said}");
         if matters(&said) {
-            picked = format!("{picked}\n{said}");
+            picked.push('\n');
+            picked.extend(said.chars().take(LONGEST_LINE));
         }
     }
     let status = child.wait().map_err(cannot)?;

@@ -44,7 +44,12 @@ pub fn test(context: &Context) -> Result<(), String> {
     if context.quick {
         command.env("TIDEWIRE_QUICK", "1");
     }
-    let tests = run_and_repeat(&mut command, |line| line.ends_with(" ... FAILED") || line.contains("SIM_SEED="));
+    let mut panicked = false;
+    let tests = run_and_repeat(&mut command, |line| {
+        // The line after the place of a panic is its message.
+        let message = std::mem::replace(&mut panicked, line.contains("' panicked at "));
+        message || panicked || line.ends_with(" ... FAILED") || line.contains("SIM_SEED=")
+    });
     // In the profile in which the task runner itself was built.
     let own = context.run("cargo test -p xtask");
     tests.and(own)
