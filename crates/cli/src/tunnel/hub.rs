@@ -21,6 +21,7 @@ use super::device::{Device, Inbox, Outbox};
 use super::icmp::{self, Refusal};
 use super::packet::Packet;
 use super::peers::{Peer, Peers};
+use super::unheard::Unheard;
 
 /// The device, and the peers; see the module.
 pub struct Hub {
@@ -139,11 +140,14 @@ impl Hub {
         if let Some((_, before)) = peer.current.send_replace(Some((number, connection.clone()))) {
             before.close(REPLACED, "the same peer connected again");
         }
+        let mut unheard = Unheard::new(connection.stats().packets.received);
         if let Ok(lane) = connection.open_lane(&lane()) {
             // Both end only with the connection.
-            let _ = tokio::join!(self.send(peer, connection, lane), self.receive(peer, connection));
+            let _ = tokio::join!(self.send(peer, connection, lane, &mut unheard), self.receive(peer, connection));
         }
         let reason = connection.closed().await;
+        let now = self.now();
+        unheard.into_packets(now).for_each(|packet| peer.queue().push(packet, now));
         // A packet of which this connection was told may still wait.
         peer.filled.notify_one();
         self.counters.expired(connection.stats().messages.expired);
@@ -158,7 +162,13 @@ impl Hub {
     }
 
     /// Moves packets from the queue of a peer to the lane.
-    async fn send(&self, peer: &Peer, connection: &Connection, lane: LaneId) -> Result<(), MessageError> {
+    async fn send(
+        &self,
+        peer: &Peer,
+        connection: &Connection,
+        lane: LaneId,
+        unheard: &mut Unheard,
+    ) -> Result<(), MessageError> {
         let most = usize::from(self.mtu);
         let mut rtt = RoundTrip::new(self.now(), connection.rtt());
         loop {
@@ -168,9 +178,13 @@ impl Hub {
                 _ = connection.closed() => return Err(MessageError::NotConnected),
             }
             let now = self.now();
-            let rtt = rtt.at(now, || connection.rtt());
+            let rtt = rtt.at(now, || {
+                unheard.look(connection.stats().packets.received);
+                connection.rtt()
+            });
             connection.fill_lane(lane, most, || {
                 let packet = peer.queue().pop(now, rtt)?;
+                unheard.take(&packet, now);
                 self.counters.sent(packet.len());
                 let delivery = packet.delivery();
                 Some(Outgoing { delivery, data: packet.into_bytes(), lifetime: lifetime(rtt, delivery) })

@@ -18,6 +18,7 @@ mod packet;
 pub mod peers;
 pub mod routes;
 pub mod state;
+mod unheard;
 
 use tidewire::{CloseCode, Config, ConfigError};
 use tidewire_proto::tunnel;

@@ -2,6 +2,7 @@
 #![cfg(unix)]
 
 mod bench;
+mod browser;
 mod combinations;
 mod crowd;
 mod dash;
