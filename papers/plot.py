@@ -23,6 +23,7 @@ LINEAR = {
         *("figure-4", "figure-5", "figure-6", "figure-8", "figure-9", "four-flows", "four-flows-loss", "links"),
         *("rules", "cost", "cost-cubic", "cost-wide"),
     },
+    "variable-bucket": {"links", "bound"},
 }
 # With more curves than this the legend stands beside the axes, and colours are of the longer palette.
 CROWD = 20
@@ -73,7 +74,25 @@ FAIRNESS = {
 }
 # Only the curves whose names begin with this are drawn.
 PREFIXES = {"rules": "J' ", "cost": "kept", "cost-cubic": "kept", "cost-wide": "kept"}
-AXES = {"streaming-code-5g": STREAMING_CODE, "sphinx": SPHINX, "rcdp": RCDP, "fairness": FAIRNESS}
+VARIABLE_BUCKET = {
+    "figure-3": ("parameter", "time [s]", "largest latency of a second [ms], packets"),
+    "figure-6": ("parameter", "time [s]", "zero-payload packets, window [segments]"),
+    "figure-7": ("parameter", "time [s]", "zero-payload packets, window [segments]"),
+    "figure-8": ("parameter", "time [s]", "largest latency of a second [ms]"),
+    "figure-9": ("parameter", "time [s]", "largest latency of a second [ms]"),
+    "figure-10": ("parameter", "time [s]", "largest jitter of a second [ms]"),
+    "links": ("loss", "loss rate of a hop", "share saved of the 95th percentile"),
+    "gamma": ("parameter", "Gamma", "95th percentile [ms]"),
+    "cap": ("parameter", "cap of the bucket [segments]", "95th percentile [ms], or count"),
+    "bound": ("parameter", "segments that wait", "best bucket [segments]"),
+}
+AXES = {
+    "streaming-code-5g": STREAMING_CODE,
+    "sphinx": SPHINX,
+    "rcdp": RCDP,
+    "fairness": FAIRNESS,
+    "variable-bucket": VARIABLE_BUCKET,
+}
 # The loss of these figures is in the abscissa too, so it does not tell curves apart.
 LOSS_IS_PARAMETER = {("rcdp", "figure-5")}
 

@@ -32,6 +32,7 @@ pub mod rcdp;
 pub mod row;
 pub mod sphinx;
 pub mod streaming_code;
+pub mod variable_bucket;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,7 +41,8 @@ use std::thread;
 use row::Row;
 
 /// All papers, and the comparison of all profiles.
-pub const PAPERS: [Paper; 5] = [streaming_code::PAPER, sphinx::PAPER, rcdp::PAPER, fairness::PAPER, compare::PAPER];
+pub const PAPERS: [Paper; 6] =
+    [streaming_code::PAPER, sphinx::PAPER, rcdp::PAPER, fairness::PAPER, variable_bucket::PAPER, compare::PAPER];
 
 /// A paper that can be reproduced.
 #[derive(Clone, Copy, Debug)]
