@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::nodes::Place;
 use super::runs::{Load, Outcome, SEEDS, Setting, System, fixed, ms, quantile, run, variable};
-use super::tables::{BASE, GAMMA, TCP};
+use super::tables::{self, GAMMA, TCP};
 use crate::row::{How, Row};
 use crate::{Case, cases};
 
@@ -26,7 +26,7 @@ fn curve(name: &str, setting: Setting) -> Curve {
 
 /// The setting over the paper's time.
 fn long(place: Place, system: System) -> Setting {
-    Setting { place, system, seconds: PAPER_SECONDS, ..BASE }
+    Setting { system, seconds: PAPER_SECONDS, ..tables::over(place) }
 }
 
 /// A row of a figure.

@@ -39,7 +39,7 @@ pub(super) enum Load {
     OnOff,
     /// Frames with the figures of Table 3.
     Trace,
-    /// A large picture each second: 70 segments at once.
+    /// 25 small pictures a second, and in place of one of them every three seconds a large one of 70 segments.
     Pictures,
 }
 
@@ -74,8 +74,9 @@ pub(super) const START: Duration = Duration::from_secs(5);
 
 /// Largest packet of the application (Table 1).
 const PACKET: u32 = 1_472;
-/// Bytes of a large picture: 70 segments, more than the largest cap.
+/// Bytes of a large picture: 70 segments, more than the largest cap. And of a small one: one segment.
 const PICTURE: u32 = 100_000;
+const SMALL_PICTURE: u32 = 500;
 
 /// The variable bucket of the paper, with this Gamma.
 pub(super) fn variable(gamma: f64) -> System {
@@ -185,8 +186,9 @@ fn trace(setting: Setting, seed: u64) -> FrameTrace {
                 .trace(frames_per_second * setting.seconds as u32)
         }
         Load::Pictures => {
-            let picture = |second| Frame { at: Duration::from_secs(second), bytes: PICTURE };
-            FrameTrace::new((0..setting.seconds).map(picture))
+            let bytes = |number| if number % (3 * 25) == 0 { PICTURE } else { SMALL_PICTURE };
+            let picture = |number| Frame { at: Duration::from_millis(40) * number, bytes: bytes(number) };
+            FrameTrace::new((0..25 * setting.seconds as u32).map(picture))
         }
     };
     trace.unwrap_or_else(|error| panic!("no trace of {setting:?}: {error}"))
