@@ -1,9 +1,9 @@
 //! Decoded video: frames of `tidewire live`, SRT and UDP compared with those of the source.
 //!
-//! This is a part of `cargo xtask lab`. `ffmpeg` makes a transport stream of constant rate, which each carrier
-//! carries at once over a link of its own, and decodes what came. A frame is lost if its time is not among
-//! the decoded ones, and damaged if its picture differs in any bit. Invariant: all carriers have the same
-//! stream, loss and seed.
+//! This is a part of `cargo xtask lab`. `ffmpeg` makes a transport stream of constant rate. All carriers carry
+//! it at once, each over a link of its own, and `ffmpeg` decodes what came. A frame is lost if its time is
+//! not among the decoded ones, and damaged if its picture differs in any bit. Invariant: all carriers have
+//! the same stream, loss and seed.
 
 use super::carrier::Carrier;
 use super::stream::{DATAGRAM, Player, send};
@@ -24,7 +24,7 @@ const VIDEO: &str = "3M";
 const LOSS: &str = "5%";
 const BUDGET_MS: u64 = 80;
 /// Lengths of the video in seconds: usual and full.
-const SECONDS: [u32; 2] = [30, 600];
+const SECONDS: [u32; 2] = [120, 600];
 
 /// A decoded frame by its time: a sum over its picture.
 type Frames = BTreeMap<String, String>;

@@ -3,9 +3,9 @@
 //!
 //! [`super::Planner`] calls it. Such a lane differs from one in order in two ways. A symbol that arrived does
 //! not wait for others, so only lost symbols can be late: among those that wait, at most as many as repairs
-//! arrive. And a target a little longer than a round trip
-//! leaves time for one answer, on which the plan can count: few symbols then need the answer (*answered*), or
-//! the answer alone repairs the losses, with many spare repairs (*asking*). It is pure, as [`super::plan`] is.
+//! arrive. And a target a little longer than a round trip leaves time for one answer, on which the plan can
+//! count: few symbols then need the answer (*answered*), or the answer alone repairs the losses, with many
+//! spare repairs (*asking*). It is pure, as [`super::plan`] is.
 
 use core::time::Duration;
 
