@@ -17,12 +17,22 @@ impl Emulator {
     /// through it.
     pub fn start(binary: &Path, arguments: &[&str], link: &str, deadline: Instant) -> Result<(Self, String), String> {
         let target = host(link).ok_or_else(|| format!("the listener printed no link: {link}"))?;
+        let (emulator, listening) = Self::before(binary, arguments, target, deadline)?;
+        Ok((emulator, link.replacen(target, &listening, 1)))
+    }
+
+    /// Starts the emulator in front of a UDP socket. Returns it with the address that leads through it.
+    pub fn before(
+        binary: &Path,
+        arguments: &[&str],
+        target: &str,
+        deadline: Instant,
+    ) -> Result<(Self, String), String> {
         let mut lab = Command::new(binary);
         lab.args(["lab", "link", "--json", "--listen", "127.0.0.1:0", "--to", target]).args(arguments);
         let mut process = Process::start("the link", &mut lab)?;
-        let listening = process.wait_for("listening", deadline)?;
-        let through = link.replacen(target, listening.text("/listening")?, 1);
-        Ok((Self(process), through))
+        let listening = process.wait_for("listening", deadline)?.text("/listening")?.to_owned();
+        Ok((Self(process), listening))
     }
 
     /// Stops it, and returns every line it printed.

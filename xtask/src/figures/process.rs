@@ -74,6 +74,13 @@ impl Process {
         Err(format!("{} ended without its event `{event}`; its last line: {}", self.name, self.last()))
     }
 
+    /// The newest line with this event among those that came since the last call. Does not wait.
+    pub fn newest(&mut self, event: &str) -> Option<Line> {
+        let came: Vec<Line> = self.incoming.try_iter().collect();
+        self.lines.extend(came.iter().cloned());
+        came.into_iter().rfind(|line| line.is(event))
+    }
+
     /// Asks it to stop by SIGTERM, which it treats like Ctrl-C. SIGINT would not do: a shell that starts a
     /// command in the background makes it ignore that signal.
     pub fn interrupt(&self) -> Result<(), String> {

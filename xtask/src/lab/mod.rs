@@ -1,12 +1,13 @@
 //! `cargo xtask lab`: checks the namespace lab, and uses it to measure peers on the same links, the share
-//! that our rate control leaves to kernel TCP, how close the simulator's TCP is to the kernel's, and the
-//! tunnel.
+//! that our rate control leaves to kernel TCP, how close the simulator's TCP is to the kernel's, the tunnel,
+//! and live video beside its peers.
 //!
 //! A person runs this command as root on a quiet machine; no step does, because the times depend on the load
 //! of the machine. Each of its parts can be run alone. With `--write` the tables of a part replace the text
 //! between its two marks in its document. Invariant: every printed figure was measured in this call.
 
 mod contests;
+mod live;
 mod peers;
 mod tunnel;
 
@@ -17,8 +18,8 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 /// The line of `cargo xtask`'s help.
-pub const ABOUT: &str = "the namespace lab (as root): self-check, peers, flows beside kernel TCP, the simulator's TCP, the tunnel; `check`, `peers`, `contests`, `tcp`, `tunnel`, `tunnel-share` ...: some parts; \
-     `--full`: all rows and three seeds, hours; `--write`: into docs/lab.md and docs/tunnel.md";
+pub const ABOUT: &str = "the namespace lab (as root): self-check, peers, flows beside kernel TCP, the simulator's TCP, the tunnel, live video; `check`, `peers`, `contests`, `tcp`, `tunnel`, `live`, `tunnel-share` ...: some parts; \
+     `--full`: all rows and three seeds, hours; `--write`: into docs/lab.md, docs/tunnel.md and docs/live.md";
 
 /// Measures a part. Returns Markdown, and whether its goals hold. `full` asks for all rows.
 type Measure = fn(context: &Context, binary: &Path, full: bool) -> Result<(String, bool), String>;
@@ -28,7 +29,7 @@ type Part = (&'static str, &'static str, Measure);
 
 /// The parts, in the order of their documents. A word on the command line chooses the part of this name, or
 /// those whose names begin with it and `-`.
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 15] = [
     ("check", LAB, check),
     ("peers", LAB, peers::measure),
     ("contests", LAB, contests::measure),
@@ -38,9 +39,16 @@ const PARTS: [Part; 9] = [
     ("tunnel-delay", TUNNEL, tunnel::delay::measure),
     ("tunnel-crowd", TUNNEL, tunnel::crowd::measure),
     ("tunnel-kill", TUNNEL, tunnel::kill::measure),
+    ("live-5", LIVE, live::five),
+    ("live-10", LIVE, live::ten),
+    ("live-runs", LIVE, live::runs),
+    ("live-short", LIVE, live::short),
+    ("live-frames", LIVE, live::frames),
+    ("live-fall", LIVE, live::fall),
 ];
 const LAB: &str = "docs/lab.md";
 const TUNNEL: &str = "docs/tunnel.md";
+const LIVE: &str = "docs/live.md";
 /// The exit code of a command whose figures missed their bounds.
 const MISSED: i32 = 8;
 /// The end of each part in the document.
@@ -84,7 +92,7 @@ impl Options {
 pub fn main(arguments: &[String]) -> ExitCode {
     let Some(options) = Options::parse(arguments) else {
         eprintln!(
-            "cargo xtask lab [check] [peers] [contests] [tcp] [tunnel] [tunnel-share] ... [--full] [--write]   {ABOUT}"
+            "cargo xtask lab [check] [peers] [contests] [tcp] [tunnel] [live] [tunnel-share] ... [--full] [--write]   {ABOUT}"
         );
         return ExitCode::from(2);
     };
@@ -228,7 +236,7 @@ mod tests {
             let arguments: Vec<String> = line.split_whitespace().map(String::from).collect();
             Options::parse(&arguments).map(|options| (options.parts.len(), options.full, options.write))
         };
-        assert_eq!(parse(""), Some((9, false, false)));
+        assert_eq!(parse(""), Some((15, false, false)));
         assert_eq!(parse("peers --full --write"), Some((1, true, true)));
         assert_eq!(parse("tunnel"), Some((5, false, false)));
         assert_eq!(parse("tunnel-share check"), Some((2, false, false)));

@@ -17,6 +17,7 @@ pub mod receiver;
 mod rtp;
 pub mod sender;
 pub mod state;
+mod target;
 mod ts;
 mod wire;
 

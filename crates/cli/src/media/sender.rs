@@ -19,6 +19,7 @@ use super::feed::Feed;
 use super::input::Input;
 use super::meeting;
 use super::state::{Event, Sent};
+use super::target::{REVIEW, Target};
 use super::wire::{Played, Side, read_played, write_end};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::report::{Console, Event as Common};
@@ -144,7 +145,13 @@ impl Sender {
         let peer = connection.remote().to_string();
         self.console.say(&format!("sending to {peer}, which plays out {} ms later", latency.as_millis()));
         self.console.event(&Event::Session { peer: &peer, latency_ms: 1e3 * latency.as_secs_f64() });
-        let lost = unless(&self.over, connection.closed()).await;
+        let lost = unless(&self.over, async {
+            tokio::select! {
+                reason = connection.closed() => reason,
+                never = self.advise(connection, &peer) => never,
+            }
+        })
+        .await;
         let sent = self.feed.detach(name);
         let report = match lost {
             None => timeout(latency + CLOSE_WAIT, finish(&mut stream, &sent)).await.ok().and_then(Result::ok),
@@ -155,6 +162,19 @@ impl Sender {
             Some(reason) => Err(reason.to_string()),
             None if report.is_none() => Err("it did not report what it played out".into()),
             None => Ok(()),
+        }
+    }
+
+    /// Reports the bitrate that an encoder may have for this receiver, for ever.
+    async fn advise<T>(&self, connection: &Connection, peer: &str) -> T {
+        let (mut target, mut ticks) = (Target::default(), tokio::time::interval(REVIEW));
+        loop {
+            ticks.tick().await;
+            let stats = connection.stats();
+            let bytes = &stats.bytes;
+            if let Some(bitrate_bps) = target.review(stats.pacing_bps, bytes.wire_sent, bytes.app_sent) {
+                self.console.event(&Event::Target { peer, bitrate_bps });
+            }
         }
     }
 

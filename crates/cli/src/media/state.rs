@@ -24,6 +24,13 @@ pub enum Event<'a> {
         /// Why.
         reason: String,
     },
+    /// The bitrate that an encoder may have, when it has changed.
+    Target {
+        /// The receiver's address.
+        peer: &'a str,
+        /// Bits of the stream in each second, without what repair and headers take.
+        bitrate_bps: u64,
+    },
     /// What the sender took in and sent, every five seconds and at the end.
     Sent(Sent),
     /// What the receiver played out, every five seconds and at the end.

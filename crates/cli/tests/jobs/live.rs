@@ -1,6 +1,8 @@
 //! `live` at both ends: datagrams leave whole, in order, once and at most as often as they were sent, and
 //! both ends agree about what is missing.
 
+mod inputs;
+
 use std::fs;
 use std::io::Write;
 use std::net::UdpSocket;

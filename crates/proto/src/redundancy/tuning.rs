@@ -87,6 +87,8 @@ pub const ASKED_SYMBOLS: f64 = 3.0;
 /// queue, and gaps that are detected late. Measured at half load with 2 and 10 % loss: 0.2 %, and 1.6 % in
 /// runs of 4 (`crates/sim/tests/behaviour/target.rs`). It scales with [`correlation`].
 pub const ASKED_LATE: f64 = 0.003;
+/// Most repairs of an answer that are there because one run of losses may take them. Chosen.
+pub const SPARE: f64 = 8.0;
 /// Maximum number of rounds of feedback repair that a nearest target may assume. The strictest fraction needs
 /// four if losses come in runs of 10.
 pub const MOST_ROUNDS: u32 = 8;
@@ -101,6 +103,28 @@ pub const TRIALS: usize = 20;
 pub const LEAST_RISK: f64 = 1e-4;
 /// Upper limit of the probability that an answer falls short, so that one answer usually suffices.
 pub const MOST_RISK: f64 = 0.1;
+
+// The plan for messages with a deadline (`plan/complete.rs`). These move what `docs/live.md` states
+// (`sim/tests/behaviour/deadlines.rs`, on links of both kinds).
+
+/// Symbol intervals between a lost message of a lane without order and the packets that reveal the loss,
+/// beyond [`SETTLED`] round trips. Chosen: the next packet, and one that may be lost too.
+pub const ANSWERED_SYMBOLS: f64 = 2.0;
+/// Fraction of symbols that are late although an answer was in time for them, if a plan leaves few symbols to
+/// answers. Chosen: twice [`ASKED_LATE`].
+pub const ANSWER_SHORT: f64 = 2.0 * ASKED_LATE;
+/// Probability that an answer of such a plan falls short, from which its spare repairs follow. With ten times
+/// as much, up to 2.5 in 10,000 datagrams were missing at a target of 1.
+pub const ANSWER_RISK: f64 = 1e-3;
+/// Round trips from the packet behind a run of losses to the arrival of the answer to the run, beyond the
+/// one-way time: FEEDBACK leaves a sixteenth later. By then the run is older than the eighth for reordering.
+pub const REVEALED: f64 = 1.0 + 1.0 / 16.0;
+/// Repairs per source symbol that a plan without proactive repair must save. Chosen: such a plan depends on
+/// FEEDBACK that arrives.
+pub const ANSWER_SAVES: f64 = 0.05;
+/// The limit [`SPARE`] of a plan without proactive repair. Chosen: one run in 100 of mean length 4 takes
+/// them all, and at 25 Mbit/s they take 8 ms.
+pub const MOST_SPARE: f64 = 16.0;
 
 // The policy that spends the share (`proactive/adaptive.rs`). These move the delay of the last symbols
 // before a pause (`sim/tests/behaviour/records.rs`).

@@ -11,6 +11,7 @@
 //! `super::Policies` owns the planner, because `adaptive` and `planned` read the same decision, and a plan
 //! takes a millisecond to compute.
 
+mod complete;
 mod steady;
 mod target;
 
@@ -23,6 +24,7 @@ use crate::redundancy::tuning::{
     PLAN_LIFE, QUANTILE, REVIEW, SETTLED, SHORT, SLOW, SPARING_EXCESS, STEP, STEP_LIFE, TARGET, TARGET_FLOOR,
     TARGET_PER_LOSS, UNKNOWN,
 };
+pub use complete::plan_complete;
 pub use steady::{SteadyPath, steady_share};
 use target::plan_default;
 pub use target::{Conditions, Nearest, Plan, Target, plan};
@@ -100,10 +102,11 @@ impl Planner {
             (differ <= DRIFT && self.in_order == cx.flow.in_order) || cx.now.since(self.made) < life
         };
         if !self.planned.plan.as_ref().is_some_and(holds) {
+            let stated = if cx.flow.in_order { plan } else { plan_complete };
             let plan = cx
                 .limits
                 .target
-                .map_or_else(|| plan_default(default_target(cx), conditions), |target| plan(target, conditions));
+                .map_or_else(|| plan_default(default_target(cx), conditions), |target| stated(target, conditions));
             (self.planned.plan, self.made, self.in_order) = (Some(plan), cx.now, cx.flow.in_order);
         }
         self.planned.plan.map_or(0.0, |plan| plan.share)

@@ -11,7 +11,9 @@ use core::time::Duration;
 
 use crate::model::gilbert::{self, Gilbert};
 use crate::path::{LossEstimate, correlation};
-use crate::redundancy::tuning::{ASKED, ASKED_LATE, ASKED_SYMBOLS, LEAST_RISK, MOST_RISK, MOST_ROUNDS, NEAR, TRIALS};
+use crate::redundancy::tuning::{
+    ASKED, ASKED_LATE, ASKED_SYMBOLS, LEAST_RISK, MOST_RISK, MOST_ROUNDS, NEAR, SPARE, TRIALS,
+};
 
 /// A latency target.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,6 +56,8 @@ pub struct Plan {
     /// Fraction of symbols that are waiting when an answer arrives. If the answer falls short, these symbols
     /// are late by another round trip.
     asking: f64,
+    /// Most repairs of an answer that are there because one run of losses may take them.
+    pub(super) spare: f64,
     /// The nearest feasible targets, if the target is not feasible.
     pub nearest: Option<Nearest>,
 }
@@ -123,7 +127,7 @@ impl Conditions {
 
     /// Fraction of symbols that are waiting when an answer arrives: those behind a gap, but at most those
     /// that the code alone would deliver later.
-    fn asking(&self, share: f64) -> f64 {
+    pub(super) fn asking(&self, share: f64) -> f64 {
         let asked = self.asked();
         let behind_gaps = self.behind_gaps(asked);
         if share > 0.0 { behind_gaps.min(self.late(share, asked)) } else { behind_gaps }
@@ -135,7 +139,7 @@ impl Conditions {
     }
 
     /// Fraction of symbols later than `latency` if no loss is answered. Takes about 0.1 ms to compute.
-    fn late(&self, share: f64, latency: Duration) -> f64 {
+    pub(super) fn late(&self, share: f64, latency: Duration) -> f64 {
         gilbert::late(self.loss, self.burst, 1.0 + 1.0 / share.max(1e-9), latency.as_secs_f64() / self.slot(share))
     }
 }
@@ -162,7 +166,7 @@ pub(super) fn plan_default(target: Target, conditions: Conditions) -> Plan {
 /// A plan without proactive repair: every loss is repaired by an answer.
 fn asking_plan(target: Target, conditions: Conditions) -> Plan {
     let (late, asking) = (conditions.asked_late(target.latency), conditions.asking(0.0));
-    Plan { target, stated: false, conditions, share: 0.0, late, asking, nearest: None }
+    Plan { target, stated: false, conditions, share: 0.0, late, asking, spare: SPARE, nearest: None }
 }
 
 fn least_plan(target: Target, conditions: Conditions) -> Plan {
@@ -202,7 +206,7 @@ fn nearest(target: &Target, conditions: &Conditions, at_cap: f64) -> Nearest {
 /// `high` is one that does not, each with its late fraction. Returns a share and its late fraction. The late
 /// fraction falls about exponentially with the share, so the search interpolates its logarithm (regula falsi
 /// with the Illinois rule: an end that stays twice is given half its weight).
-fn least(low: (f64, f64), high: (f64, f64), allowed: f64, late: impl Fn(f64) -> f64) -> (f64, f64) {
+pub(super) fn least(low: (f64, f64), high: (f64, f64), allowed: f64, late: impl Fn(f64) -> f64) -> (f64, f64) {
     let excess = |late: f64| (late.max(f64::MIN_POSITIVE) / allowed).ln() + NEAR / 2.0;
     let (mut low, mut above, mut best, mut below) = (low.0, excess(low.1), high, excess(high.1));
     let mut last_was_enough = None;
@@ -225,6 +229,12 @@ fn least(low: (f64, f64), high: (f64, f64), allowed: f64, late: impl Fn(f64) -> 
 }
 
 impl Plan {
+    /// A plan of [`super::complete`] for a stated target. `asking` is the fraction of symbols that wait when
+    /// an answer arrives.
+    pub(super) fn complete(target: Target, conditions: Conditions, share: f64, late: f64, asking: f64) -> Self {
+        Self { target, stated: true, conditions, share, late, asking, spare: SPARE, nearest: None }
+    }
+
     /// The number of repairs that should be in flight for `missing` symbols, the oldest of which has waited
     /// for `waited`. It is the smallest number that falls short no more often than the target allows.
     ///
@@ -241,12 +251,13 @@ impl Plan {
         let spread = (0..=missing + 8).find(|&more| super::more_than(more, missing + more, loss) <= risk);
         // All repairs that are sent together may be lost in one burst.
         let one_burst = if burst > 1.0 / (1.0 - loss) { (risk / loss).ln() / (1.0 - 1.0 / burst).ln() } else { 0.0 };
-        u64::from(missing) + u64::from(spread.unwrap_or(missing + 8)).max(one_burst.clamp(0.0, 8.0).ceil() as u64)
+        u64::from(missing)
+            + u64::from(spread.unwrap_or(missing + 8)).max(one_burst.clamp(0.0, self.spare).ceil() as u64)
     }
 
     /// A plan that was made elsewhere or before, as one in a recording: it says the same as the original.
     pub fn restored(target: Target, conditions: Conditions, share: f64, late: f64, nearest: Option<Nearest>) -> Self {
-        Self { target, stated: false, conditions, share, late, asking: 0.0, nearest }
+        Self { target, stated: false, conditions, share, late, asking: 0.0, spare: SPARE, nearest }
     }
 
     /// Whether two plans send about the same repair.
@@ -291,6 +302,14 @@ impl fmt::Display for Plan {
             }
             None if self.share == 0.0 && loss <= (1.0 - deliver) / 2.0 => {
                 write!(f, "no proactive repair: {path}, so few losses that it would cost more than it gains")
+            }
+            None if self.spare > SPARE => {
+                write!(
+                    f,
+                    "no proactive repair: {path}; retransmissions with many spare repairs bring {} within {}",
+                    percent(1.0 - self.late),
+                    ms(latency)
+                )
             }
             None if self.share == 0.0 => {
                 write!(f, "no proactive repair: {path}, and a retransmission takes less than {}", ms(latency))
