@@ -10,17 +10,18 @@ use serde::Serialize;
 use tidewire::{Config, Redundancy};
 use tidewire_lab::distribution::{Distribution, milliseconds};
 use tidewire_proto::endpoint::ConnectionHandle;
+use tidewire_proto::profile::{Named, Profile};
 use tidewire_proto::stats::DelayHistogram;
 use tidewire_sim::replay::{Gather, Recorded, Replayed};
 
 use crate::chart::runs;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::options::{Coding, Output};
-use crate::recording::{Item, Reader};
+use crate::recording::{Item, ReadError, Reader};
 use crate::report::{Console, Delay};
 
-/// Redundancies that are tried if the user names no choice: from none to a third.
-const TRIED: [&str; 5] = ["none", "every:20", "every:10", "every:5", "every:4"];
+/// Redundancies that are tried if the user names no choice: from none to a third, and the default.
+const TRIED: [&str; 6] = ["none", "every:20", "every:10", "every:5", "every:4", "adaptive"];
 /// Most connections of a recording that are looked at. Chosen: memory for the packets of each.
 const MOST_CONNECTIONS: usize = 1_000;
 
@@ -75,8 +76,8 @@ struct Row {
 /// Replays the flow.
 ///
 /// # Errors
-/// [`Exit::Usage`] for a file that is no recording, or choices that exclude each other; [`Exit::LocalIo`] if
-/// a file cannot be read or written.
+/// [`Exit::Usage`] for a file that is no recording, is damaged or has no flow, or choices that exclude each
+/// other; [`Exit::LocalIo`] if a file cannot be read or written.
 pub fn run(args: &Args, console: &Console) -> Result<(), Failure> {
     refuse_rate(&args.coding)?;
     let mut recorded = gather(&args.file, console)?.finish().map_err(|error| named(&args.file, &error))?;
@@ -123,7 +124,8 @@ fn named(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     Failure::message(Exit::Usage, format_args!("`{}`: {error}", path.display()))
 }
 
-/// Passes all items of a recording to `take`. A recording that is cut off is used as far as it goes.
+/// Passes all items of a recording to `take`. A recording that was cut off, because its job was killed, is
+/// used as far as it goes. A damaged one is refused.
 fn read(path: &Path, console: &Console, mut take: impl FnMut(Item)) -> Result<(), Failure> {
     let file = File::open(path)
         .map_err(|error| Failure::message(Exit::LocalIo, format_args!("cannot read `{}`: {error}", path.display())))?;
@@ -135,10 +137,11 @@ fn read(path: &Path, console: &Console, mut take: impl FnMut(Item)) -> Result<()
         match next {
             Ok(true) => {}
             Ok(false) => return Ok(()),
-            Err(error) => {
+            Err(error @ ReadError::Truncated { .. }) => {
                 console.warn(&format!("tidewire: `{}`: {error}; what precedes it is used", path.display()));
                 return Ok(());
             }
+            Err(error) => return Err(named(path, &error)),
         }
     }
 }
@@ -196,7 +199,9 @@ fn choices(recorded: &Recorded, coding: &Coding) -> Result<Vec<(String, Config)>
         for name in TRIED {
             let redundancy: Redundancy = name.parse().or_exit(Exit::Other)?;
             // A profile in generations takes no spans of a sliding window.
-            if let Ok(config) = same.to_builder().redundancy(redundancy).build() {
+            if redundancy != recorded.choices.profile.redundancy
+                && let Ok(config) = same.to_builder().redundancy(redundancy).build()
+            {
                 all.push((format!("--redundancy {name}"), config));
             }
         }
@@ -210,7 +215,9 @@ fn choices(recorded: &Recorded, coding: &Coding) -> Result<Vec<(String, Config)>
 fn asked(coding: &Coding) -> String {
     let mut words = Vec::new();
     if let Some(profile) = coding.profile {
-        words.push(format!("--profile with {}", profile.redundancy));
+        let is_it = |named: &&Named| named.example.parse::<Profile>().is_ok_and(|other| other == profile);
+        let name = Profile::NAMED.iter().find(is_it).map(|named| named.example);
+        words.push(name.map_or(format!("a profile with {}", profile.redundancy), |name| format!("--profile {name}")));
     }
     if let Some(code) = coding.code {
         words.push(format!("--code {}", tidewire_proto::wire::CodeName(code)));

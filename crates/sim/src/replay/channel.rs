@@ -2,41 +2,79 @@
 
 use core::time::Duration;
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tidewire_proto::Time;
+use tidewire_proto::endpoint::ConnectionHandle;
+use tidewire_proto::trace::{PacketContent, Trace, TraceEvent};
 
-use super::{NEAR, Recorded, Sent};
+use super::fates::Fates;
+use super::gather::HEADERS;
+use super::process::Process;
+use super::{Recorded, Sent};
 use crate::duplex::DuplexLink;
 use crate::link::Delivery;
+use crate::link::random::{Purpose, Stream};
 use crate::pair::Parcel;
 
-/// Recorded fates, taken in their order.
-#[derive(Debug)]
-pub(super) struct Fates<'a> {
-    all: &'a [Sent],
-    next: usize,
+/// Tells what the packets carry that the near end sends: its trace.
+#[derive(Debug, Default)]
+pub(super) struct Contents(Mutex<VecDeque<(u64, PacketContent)>>);
+
+impl Trace for Contents {
+    fn record(&self, _: Time, _: ConnectionHandle, event: &TraceEvent) {
+        if let TraceEvent::PacketSent { bytes, content, .. } = *event {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back((u64::from(bytes), content));
+        }
+    }
 }
 
-impl<'a> Fates<'a> {
-    pub fn new(all: &'a [Sent]) -> Self {
-        Self { all, next: 0 }
+impl Contents {
+    /// What the next datagram carries, which has a payload of `len` bytes. Datagrams of the handshake have no
+    /// event.
+    fn next(&self, len: usize) -> PacketContent {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_next = told.front().is_some_and(|(bytes, _)| *bytes == len as u64 + HEADERS);
+        if is_next { told.pop_front().map_or(PacketContent::Control, |told| told.1) } else { PacketContent::Control }
+    }
+}
+
+/// Fates of the peer's packets, by the time at which they arrived or would have arrived. A packet meets the
+/// fate that is nearest in time and was not met before; if there is none within the mean gap, it is lost as
+/// [`Process`] says.
+#[derive(Debug)]
+struct Back<'a> {
+    all: &'a [Sent],
+    process: Process,
+    next: usize,
+    draws: Stream,
+    drawn: u64,
+}
+
+impl<'a> Back<'a> {
+    fn new(all: &'a [Sent], seed: u64) -> Self {
+        let draws = Stream::new(!seed, Purpose::Loss);
+        Self { all, process: Process::of(all), next: 0, draws, drawn: 0 }
     }
 
-    /// Whether a packet is lost that is sent this long after the connection was made.
-    pub fn take(&mut self, since: Duration) -> bool {
-        let from = self.all.partition_point(|sent| sent.at + NEAR < since);
-        let to = self.all.partition_point(|sent| sent.at <= since + NEAR);
-        if from >= to {
-            // Nothing was sent then, so nothing is known. The fate of the packet before is the best guess.
-            return from.checked_sub(1).and_then(|last| self.all.get(last)).is_some_and(|sent| sent.lost);
+    fn take(&mut self, at: Duration) -> bool {
+        let away = |sent: &Sent| sent.at.abs_diff(at);
+        while let [this, next, ..] = self.all.get(self.next..).unwrap_or_default()
+            && away(next) < away(this)
+        {
+            self.next += 1;
         }
-        // Behind the end, the fates nearby are met again.
-        if self.next < from || self.next >= to {
-            self.next = from;
+        let nearest = self.all.get(self.next).filter(|sent| away(sent) <= self.process.gap());
+        if let Some(sent) = nearest {
+            self.next += 1;
+            return sent.lost;
         }
-        let lost = self.all[self.next].lost;
-        self.next += 1;
-        lost
+        let after = self.all.partition_point(|sent| sent.at <= at);
+        let to = |sent: &Sent| (away(sent), sent.lost);
+        let before = after.checked_sub(1).and_then(|before| self.all.get(before));
+        let chance = self.process.chance(before.map(to), self.all.get(after).map(to));
+        self.drawn += 1;
+        self.draws.unit(self.drawn) < chance
     }
 }
 
@@ -44,7 +82,8 @@ impl<'a> Fates<'a> {
 #[derive(Debug)]
 pub(super) struct Channel<'a> {
     forward: Fates<'a>,
-    back: Fates<'a>,
+    contents: Arc<Contents>,
+    back: Back<'a>,
     queueing: &'a [(Duration, Duration)],
     one_way: Duration,
     /// In order of arrival, toward the far and the near end.
@@ -53,10 +92,12 @@ pub(super) struct Channel<'a> {
 }
 
 impl<'a> Channel<'a> {
-    pub fn new(recorded: &'a Recorded) -> Self {
+    /// The recorded path. `contents` is the trace of the near end.
+    pub fn new(recorded: &'a Recorded, contents: Arc<Contents>, seed: u64) -> Self {
         Self {
-            forward: Fates::new(&recorded.fates),
-            back: Fates::new(&recorded.back),
+            forward: Fates::new(&recorded.packets, &recorded.known, seed),
+            contents,
+            back: Back::new(&recorded.back, seed),
             queueing: &recorded.queueing,
             one_way: recorded.least_rtt / 2,
             under_way: [VecDeque::new(), VecDeque::new()],
@@ -87,7 +128,8 @@ impl<'a> Channel<'a> {
     /// Takes what was sent at `now`. Before the connection is made, nothing is lost and no queue is long.
     pub fn collect(&mut self, now: Time, since: Option<Duration>, link: &mut DuplexLink<Parcel>) {
         while let Some(sent) = link.forward.poll_departure() {
-            if since.is_some_and(|since| self.forward.take(since)) {
+            let content = self.contents.next(sent.len);
+            if since.is_some_and(|since| self.forward.take(since, content)) {
                 self.lost += 1;
                 continue;
             }
@@ -95,7 +137,7 @@ impl<'a> Channel<'a> {
             launch(&mut self.under_way[0], at, sent.payload);
         }
         while let Some(sent) = link.back.poll_departure() {
-            if !since.is_some_and(|since| self.back.take(since)) {
+            if !since.is_some_and(|since| self.back.take(since + self.one_way)) {
                 launch(&mut self.under_way[1], now + self.one_way, sent.payload);
             }
         }
@@ -126,20 +168,13 @@ fn launch(way: &mut VecDeque<Delivery<Parcel>>, at: Time, payload: Parcel) {
 mod tests {
     use super::*;
 
-    fn sent(all: &[(u64, bool)]) -> Vec<Sent> {
-        all.iter().map(|&(ms, lost)| Sent { at: Duration::from_millis(ms), lost }).collect()
-    }
-
     #[test]
-    fn fates_come_in_their_order_and_from_nearby() {
-        let all = sent(&[(0, false), (1, true), (2, true), (500, false), (501, true)]);
-        let mut fates = Fates::new(&all);
-        let mut take = |ms| fates.take(Duration::from_millis(ms));
-        // Three near the start, and then the same again.
-        assert_eq!([0, 0, 0, 1, 1, 1].map(&mut take), [false, true, true, false, true, true]);
-        // An outage keeps its place whatever was sent before.
-        assert_eq!([500, 501, 502].map(&mut take), [false, true, false]);
-        // In between nothing was sent: as the packet before.
-        assert!(take(300) && !Fates::new(&[]).take(Duration::ZERO));
+    fn each_packet_of_the_peer_meets_the_nearest_fate_once() {
+        let ms = Duration::from_millis;
+        let all: Vec<_> = (0..100).map(|n| Sent { at: ms(10 * n), lost: n % 4 == 1 }).collect();
+        let mut back = Back::new(&all, 1);
+        // 3 ms late, and one packet left out.
+        assert_eq!([3, 13, 33, 43, 53].map(|at| back.take(ms(at))), [false, true, false, false, true]);
+        assert!(!Back::new(&[], 1).take(ms(5)));
     }
 }

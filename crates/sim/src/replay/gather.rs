@@ -15,14 +15,21 @@ use tidewire_proto::profile::Profile;
 use tidewire_proto::stats::DelayHistogram;
 use tidewire_proto::trace::{Choices, PacketContent, SymbolOrigin, TraceEvent};
 
-use super::{Allowed, Recorded, Sent};
+use super::{Allowed, Recorded, Sent, fates};
 
 /// Lanes that are followed: all that a connection may have.
 const LANES: u32 = 16;
 /// IP and UDP headers, which the sizes of events include.
-const HEADERS: u64 = 28;
+pub(super) const HEADERS: u64 = 28;
 /// Smallest datagram that every path carries (docs/wire.md section 1): a flow below it sent no full one.
 const SMALLEST: u16 = 1_200;
+/// An end that reads this many times as many bytes as it writes only receives. Chosen: far more than requests
+/// are beside answers, and far less than data is beside control.
+const READS: u64 = 100;
+/// Longest flow that is replayed. Chosen: longer than any recording of 1 GiB that has data all the time.
+const LONGEST: Duration = Duration::from_secs(365 * 86_400);
+/// Packets of the peer that can be missing before one. Chosen: more than a long outage leaves.
+const MOST_MISSING: u64 = 1_000;
 /// Symbols that wait for a report. Chosen: more than any ring holds, so only a hostile file has more.
 const MOST_WAITING: usize = 1 << 20;
 
@@ -33,7 +40,7 @@ struct Packet {
     at: Duration,
     bytes: u32,
     symbol: Option<(u32, u64)>,
-    is_probe: bool,
+    content: PacketContent,
     lost: bool,
     acked: bool,
 }
@@ -72,17 +79,37 @@ pub enum NoReplay {
     NoConnection,
     /// The recorded end wrote nothing.
     NothingWritten,
+    /// The recorded end wrote hardly anything beside what it read: the flow went in the other direction.
+    Receiver {
+        /// Bytes that the application wrote.
+        written: u64,
+        /// Bytes that it read.
+        read: u64,
+    },
     /// No FEEDBACK was recorded, so no fate is known.
     NoFeedback,
+    /// A time is further than [`LONGEST`] from the beginning of the connection, so the file is not genuine.
+    Time {
+        /// The time since the connection was made.
+        at: Duration,
+    },
 }
 
 impl fmt::Display for NoReplay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoConnection => "the recording has no connection",
-            Self::NothingWritten => "this end wrote nothing: give the recording of the end that sends",
-            Self::NoFeedback => "the recording ends before the first FEEDBACK, so no fate of a packet is known",
-        })
+        match self {
+            Self::NoConnection => f.write_str("the recording has no connection"),
+            Self::NothingWritten => f.write_str("this end wrote nothing: give the recording of the end that sends"),
+            Self::Receiver { written, read } => {
+                write!(f, "this end wrote {written} bytes and read {read}: give the recording of the end that sends")
+            }
+            Self::NoFeedback => {
+                f.write_str("the recording ends before the first FEEDBACK, so no fate of a packet is known")
+            }
+            Self::Time { at } => {
+                write!(f, "an event is said to be {} days after its connection was made", at.as_secs() / 86_400)
+            }
+        }
     }
 }
 
@@ -106,12 +133,16 @@ pub struct Gather {
     /// In-order delays in microseconds, the round trip included.
     delays: Vec<u32>,
     received: DelayHistogram,
+    /// Bytes that the application read.
+    read: u64,
+    /// The latest time.
+    latest: Duration,
 }
 
 impl Gather {
     /// Bytes that the application wrote so far.
     pub fn written(&self) -> u64 {
-        self.writes.iter().map(|write| write.1).sum()
+        self.writes.iter().fold(0, |sum, write| sum.saturating_add(write.1))
     }
 
     /// In-order delays of what this end received.
@@ -126,6 +157,7 @@ impl Gather {
         }
         let Some(began) = self.began else { return };
         let at = at.saturating_sub(began);
+        self.latest = self.latest.max(at);
         match *event {
             TraceEvent::Agreed(choices) => self.choices = Some(choices),
             TraceEvent::PacketSent { number, bytes, content } => self.on_sent(at, number, bytes, content),
@@ -149,6 +181,8 @@ impl Gather {
                 self.writes.push((at, bytes.into()));
                 self.message_bytes += u64::from(bytes);
             }
+            TraceEvent::StreamRead { bytes, .. } => self.read = self.read.saturating_add(bytes),
+            TraceEvent::MessageRead { bytes } => self.read = self.read.saturating_add(bytes.into()),
             TraceEvent::SymbolPassed { origin, delay, .. } if origin != SymbolOrigin::GivenUp => {
                 self.received.record(delay);
             }
@@ -177,8 +211,7 @@ impl Gather {
                 symbol = Some((lane.0, id.0));
             }
         }
-        let is_probe = content == PacketContent::SizeProbe;
-        self.packets.push(Packet { number, at, bytes, symbol, is_probe, lost: false, acked: false });
+        self.packets.push(Packet { number, at, bytes, symbol, content, lost: false, acked: false });
     }
 
     fn on_acked(&mut self, number: u64) {
@@ -225,9 +258,11 @@ impl Gather {
 
     /// Notes which packets of the peer are missing before this one.
     fn on_received(&mut self, at: Duration, number: u64) {
-        let missing = number.saturating_sub(self.back_next).min(1_000);
-        if number >= self.back_next && self.back_next > 0 {
-            self.back.extend((0..missing).map(|_| Sent { at, lost: true }));
+        // A number that the peer skipped on purpose counts as lost: one in some hundred.
+        let missing = number.saturating_sub(self.back_next).min(MOST_MISSING) as u32;
+        if let Some(last) = self.back.last().copied() {
+            let apart = at.saturating_sub(last.at) / (missing + 1);
+            self.back.extend((1..=missing).map(|n| Sent { at: last.at + n * apart, lost: true }));
         }
         self.back.push(Sent { at, lost: false });
         self.back_next = self.back_next.max(number.saturating_add(1));
@@ -243,13 +278,19 @@ impl Gather {
         if app_bytes == 0 {
             return Err(NoReplay::NothingWritten);
         }
+        if app_bytes < self.read / READS {
+            return Err(NoReplay::Receiver { written: app_bytes, read: self.read });
+        }
+        if self.latest > LONGEST {
+            return Err(NoReplay::Time { at: self.latest });
+        }
         let least_rtt = self.rounds.iter().map(|round| round.1).min().ok_or(NoReplay::NoFeedback)?;
         let mut delay = DelayHistogram::default();
         let delays = self.delays.iter().map(|&micros| Duration::from_micros(micros.into()));
         delays.for_each(|each| delay.record(each.saturating_sub(least_rtt)));
-        let settled = self.packets.iter().filter(|packet| !packet.is_probe && (packet.lost || packet.acked));
-        let mut fates: Vec<_> =
-            settled.map(|packet| Sent { at: packet.at, lost: packet.lost && !packet.acked }).collect();
+        let packets: Vec<_> = self.packets.iter().map(Packet::recorded).collect();
+        let known = packets.iter().filter_map(|packet| Some(Sent { at: packet.at, lost: packet.lost? }));
+        let known: Vec<_> = known.collect();
         let largest = self.packets.iter().filter(|packet| packet.acked).map(|packet| u64::from(packet.bytes)).max();
         let largest = u16::try_from(largest.unwrap_or(0).saturating_sub(HEADERS)).unwrap_or(u16::MAX);
         let mut queueing: Vec<_> =
@@ -260,7 +301,6 @@ impl Gather {
         writes.sort_by_key(|&(at, _)| at);
         allowed.sort_by_key(|step| step.at);
         back.sort_by_key(|sent| sent.at);
-        fates.sort_by_key(|sent| sent.at);
         Ok(Recorded {
             choices: self.choices.unwrap_or(Choices {
                 profile: Profile::default(),
@@ -272,16 +312,25 @@ impl Gather {
             least_rtt,
             app_bytes,
             wire_bytes: self.packets.iter().map(|packet| u64::from(packet.bytes)).sum(),
-            lost: (fates.iter().filter(|sent| sent.lost).count() as u64, fates.len() as u64),
+            lost: (known.iter().filter(|sent| sent.lost).count() as u64, known.len() as u64),
             delay,
             message_bytes: self.message_bytes,
             queueing,
             writes,
-            fates,
+            packets,
+            known,
             back,
             allowed,
             largest: largest.max(SMALLEST),
         })
+    }
+}
+
+impl Packet {
+    /// A probe of the packet size can be too large for the path, so its loss says nothing.
+    fn recorded(&self) -> fates::Packet {
+        let is_known = (self.lost || self.acked) && self.content != PacketContent::SizeProbe;
+        fates::Packet { at: self.at, content: self.content, lost: is_known.then_some(!self.acked) }
     }
 }
 

@@ -5,8 +5,9 @@
 //! runs the real protocol with these inputs. `tidewire replay` and the dashboard call it.
 //!
 //! The path of a replay is the recorded one, not a model of it:
-//! - Packets meet the recorded fates in their order, and never fates from further than [`NEAR`] in time. So
-//!   bursts keep their length in packets, and outages their place.
+//! - A packet that was sent in the recording too meets the fate that it met there, if that is not further than
+//!   [`NEAR`] away in time. A packet that is added is lost as the recorded packets around it suggest
+//!   (`fates.rs`). So bursts and outages keep their places.
 //! - Each packet takes half of the least round trip, and the queueing delay that was measured at its time.
 //! - The sender may send what it was allowed at that time. A choice that needs more packets than that waits,
 //!   as it would have then. It does not lengthen the queue of the path, which it would have.
@@ -14,9 +15,12 @@
 
 mod budget;
 mod channel;
+mod fates;
 mod gather;
+mod process;
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use tidewire_proto::config::{Config, ConfigError};
 use tidewire_proto::stats::{DelayHistogram, SymbolStats};
@@ -28,6 +32,7 @@ use crate::pair::End;
 use crate::report::{Run, Trial};
 use crate::video::{Frame, FrameTrace, MOST_FRAMES, Video};
 
+use fates::Packet;
 pub use gather::{Gather, NoReplay};
 
 /// A packet never meets a fate that was recorded earlier or later than this beside it. Chosen: longer than
@@ -35,7 +40,7 @@ pub use gather::{Gather, NoReplay};
 pub const NEAR: Duration = Duration::from_millis(100);
 /// Time for what is still missing when the recorded writes end. Chosen: the idle timeout.
 const AFTERWARDS: Duration = Duration::from_secs(30);
-/// Source of the randomness of endpoints and bytes. Fates and delays are recorded, so it hardly matters.
+/// Source of the randomness of endpoints and bytes, and of the fates of packets that were not recorded.
 const SEED: u64 = 20;
 
 /// A recorded packet that was sent: when, and whether it was lost.
@@ -73,7 +78,11 @@ pub struct Recorded {
     /// Bytes of messages among `app_bytes`. A replay carries them in a stream.
     pub message_bytes: u64,
     writes: Vec<(Duration, u64)>,
-    fates: Vec<Sent>,
+    /// In the order of their numbers, and so of their times.
+    packets: Vec<Packet>,
+    /// Those whose fates are known.
+    known: Vec<Sent>,
+    /// When packets of the peer arrived, or would have arrived.
     back: Vec<Sent>,
     /// Time of sending, and queueing delay.
     queueing: Vec<(Duration, Duration)>,
@@ -145,14 +154,16 @@ impl Recorded {
     /// The configuration excludes a recorded value.
     pub fn replay(&self, config: &Config) -> Result<Replayed, ConfigError> {
         let sized = |config: &Config| config.to_builder().max_datagram(self.largest);
-        let near = sized(config).asks_peer(false).follows_peer(false).rate_control(budget::control());
+        let near = sized(config).asks_peer(false).follows_peer(false).rate_control(budget::control()).build()?;
+        let contents = Arc::<channel::Contents>::default();
         let flow = self.flow();
         let limit = flow.start + self.length() + AFTERWARDS;
         let trial = Trial::new(DuplexConfig::default(), vec![flow], SEED);
-        let trial = Trial { near: near.build()?, far: sized(&Config::default()).build()?, limit, ..trial };
+        let trial =
+            Trial { near: near.with_trace(contents.clone()), far: sized(&Config::default()).build()?, limit, ..trial };
         budget::follow(&self.allowed);
         let mut run = trial.start_open();
-        let lost = self.drive(&mut run, limit);
+        let lost = self.drive(&mut run, limit, contents);
         let (near, far) = (run.stats(End::Near), run.stats(End::Far));
         Ok(Replayed {
             delay: far.delay,
@@ -194,8 +205,8 @@ impl Recorded {
 
     /// Moves datagrams between the two ends until the flow is over. Returns the number of packets of the near
     /// end that were lost.
-    fn drive(&self, run: &mut Run, limit: Duration) -> u64 {
-        let mut channel = channel::Channel::new(self);
+    fn drive(&self, run: &mut Run, limit: Duration, contents: Arc<channel::Contents>) -> u64 {
+        let mut channel = channel::Channel::new(self, contents, SEED);
         let until = run.began() + limit;
         loop {
             let next = [run.pair.next_moment(), channel.poll_timeout()].into_iter().flatten().min();

@@ -7,7 +7,7 @@ use core::time::Duration;
 use tidewire_proto::Time;
 use tidewire_proto::config::Config;
 use tidewire_proto::endpoint::ConnectionHandle;
-use tidewire_proto::profile::{ARQ, Profile};
+use tidewire_proto::profile::{ARQ, Profile, STREAM};
 use tidewire_proto::stats::DelayHistogram;
 use tidewire_proto::trace::{Trace, TraceEvent};
 use tidewire_sim::load::Flow;
@@ -28,10 +28,12 @@ impl Trace for Recorder {
 }
 
 /// Runs the flow, and returns what its sender recorded.
-fn run(flow: Flow, profile: Profile, link: &[(Direction, &str, &str)]) -> (Recorded, Report) {
+fn run(flow: Flow, profile: Profile, link: &[(Direction, &str, &str)], seed: u64) -> (Recorded, Report) {
     let recorder = Arc::<Recorder>::default();
     let mut trial = bulk(1, link);
     trial.flows = vec![flow];
+    trial.seed = seed;
+    trial.link.set_seed(seed);
     trial.near = Config::builder().profile(profile).build().unwrap().with_trace(recorder.clone());
     let report = trial.run();
     whole(&report);
@@ -39,43 +41,70 @@ fn run(flow: Flow, profile: Profile, link: &[(Direction, &str, &str)]) -> (Recor
     (gather.finish().unwrap(), report)
 }
 
-/// Whether two distributions agree within 15 %, or half a millisecond where a delay is short.
-fn agrees(name: &str, measured: &DelayHistogram, other: &DelayHistogram) -> bool {
+/// Where two distributions differ by more than 15 %, or a millisecond where a delay is short.
+fn differ(measured: &DelayHistogram, other: &DelayHistogram) -> Vec<(f64, Duration, Duration)> {
     let rows = [0.5, 0.95, 0.99].map(|q| (q, measured.quantile(q), other.quantile(q)));
-    println!("{name}: {rows:?}");
-    rows.into_iter().all(|(_, a, b)| {
-        let (a, b) = (a.as_secs_f64(), b.as_secs_f64());
-        (a - b).abs() <= (0.15 * a).max(0.0005)
-    })
+    let differ = |(_, a, b): &(f64, Duration, Duration)| a.abs_diff(*b) > a.mul_f64(0.15).max(Duration::from_millis(1));
+    rows.into_iter().filter(differ).collect()
 }
 
-const LINK: [(Direction, &str, &str); 3] = [
-    (Direction::Both, "rate", "25mbit"),
-    (Direction::Both, "rtt", "60ms"),
-    (Direction::Forward, "loss", "gilbert:5%,3"),
-];
+const BURSTS: (Direction, &str, &str) = (Direction::Forward, "loss", "gilbert:5%,3");
+const SINGLE: (Direction, &str, &str) = (Direction::Forward, "loss", "5%");
+const BACK: (Direction, &str, &str) = (Direction::Back, "loss", "5%");
+const QUEUE: (Direction, &str, &str) = (Direction::Forward, "queue", "60ms");
+const JITTER: (Direction, &str, &str) = (Direction::Forward, "jitter", "5ms");
+
+/// Replays with the same choices, over several seeds, and returns what differs.
+fn replay_all(links: &[(&str, &[(Direction, &str, &str)])], flows: &[(&str, Flow)], profiles: &[(&str, Profile)]) {
+    let quick = std::env::var_os("TIDEWIRE_QUICK").is_some();
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for seed in 1..=if quick { 1 } else { 5 } {
+        for ((link_name, link), (flow_name, flow), (profile_name, profile)) in links.iter().flat_map(|link| {
+            flows.iter().flat_map(move |flow| profiles.iter().map(move |profile| (*link, flow.clone(), *profile)))
+        }) {
+            let name = format!("seed {seed}, {link_name}, {flow_name}, {profile_name}");
+            let (recorded, report) = run(flow, profile, link, seed);
+            let replayed = recorded.replay(&Recorded::config(&recorded.choices).unwrap()).unwrap();
+            assert!(replayed.done && replayed.app_bytes == recorded.app_bytes, "{name}");
+            for (what, delay) in [("estimated", &recorded.delay), ("replayed", &replayed.delay)] {
+                let rows = differ(report.delay(), delay);
+                if !rows.is_empty() {
+                    wrong.push(format!("{name}, {what}: {rows:?}"));
+                }
+            }
+            let overheads = (recorded.overhead(), replayed.overhead());
+            if (overheads.0 - overheads.1).abs() > 0.03 {
+                wrong.push(format!("{name}, overhead: {overheads:?}"));
+            }
+            count += 1;
+        }
+    }
+    assert!(wrong.is_empty(), "{} differences in {count} runs:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+const PROFILES: [(&str, Profile); 2] = [("default", STREAM), ("arq", ARQ)];
 
 #[test]
-fn the_same_choices_give_the_recorded_delays() {
-    let paced = Flow::paced(End::Near, 30_000_000, 1_500_000);
-    for (name, flow, profile, link) in [
-        ("half load", paced.clone(), Profile::default(), &LINK[..]),
-        ("half load, retransmission", paced, ARQ, &LINK[..]),
-        ("full load", Flow::bulk(End::Near, 40_000_000), Profile::default(), &LINK[..]),
-    ] {
-        let (recorded, report) = run(flow, profile, link);
-        let replayed = recorded.replay(&Recorded::config(&recorded.choices).unwrap()).unwrap();
-        assert!(replayed.done && replayed.app_bytes == recorded.app_bytes, "{name}");
-        assert!(agrees(&format!("{name}, estimated"), report.delay(), &recorded.delay), "{name}");
-        assert!(agrees(&format!("{name}, replayed"), report.delay(), &replayed.delay), "{name}");
-        let overheads = (recorded.overhead(), replayed.overhead());
-        assert!((overheads.0 - overheads.1).abs() < 0.03, "{name}: {overheads:?}");
-    }
+fn the_same_choices_give_the_recorded_delays_at_half_load() {
+    let links: [(&str, &[_]); 4] = [
+        ("bursts", &[BURSTS]),
+        ("single losses", &[SINGLE]),
+        ("losses both ways", &[SINGLE, BACK]),
+        ("bursts and jitter", &[BURSTS, JITTER]),
+    ];
+    replay_all(&links, &[("half load", Flow::paced(End::Near, 15_000_000, 1_500_000))], &PROFILES);
+}
+
+#[test]
+fn the_same_choices_give_the_recorded_delays_at_full_load() {
+    let links: [(&str, &[_]); 3] = [("bursts", &[BURSTS]), ("single losses", &[SINGLE]), ("queue", &[QUEUE])];
+    replay_all(&links, &[("full load", Flow::bulk(End::Near, 20_000_000))], &PROFILES);
 }
 
 #[test]
 fn other_choices_give_other_delays() {
-    let (recorded, _) = run(Flow::paced(End::Near, 15_000_000, 1_500_000), ARQ, &LINK);
+    let (recorded, _) = run(Flow::paced(End::Near, 15_000_000, 1_500_000), ARQ, &[BURSTS], 7);
     let mut choices = recorded.choices;
     let same = recorded.replay(&Recorded::config(&choices).unwrap()).unwrap();
     choices.profile = Profile::default();
@@ -89,7 +118,7 @@ fn other_choices_give_other_delays() {
 fn a_recording_without_a_flow_says_why_it_cannot_be_replayed() {
     assert!(matches!(Gather::default().finish(), Err(NoReplay::NoConnection)));
     let recorder = Arc::<Recorder>::default();
-    let mut trial = bulk(100_000, &LINK);
+    let mut trial = bulk(100_000, &[BURSTS]);
     trial.far = trial.far.with_trace(recorder.clone());
     whole(&trial.run());
     let receiver = std::mem::take(&mut *recorder.0.lock().unwrap());
