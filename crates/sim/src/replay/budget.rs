@@ -26,7 +26,7 @@ thread_local! {
 
 /// The controller, for a configuration.
 pub(super) fn control() -> RateControl {
-    let build = |_: f64| Box::new(Recorded { step: 0, budget: FIRST }) as Box<dyn RateController>;
+    let build = |_: f64| Box::new(Recorded { step: 0, budget: FIRST, is_congested: false }) as Box<dyn RateController>;
     RateControl::Custom(Custom { name: "recorded", build, parameter: 0.0 })
 }
 
@@ -45,6 +45,7 @@ struct Recorded {
     /// Number of steps that have come.
     step: usize,
     budget: Budget,
+    is_congested: bool,
 }
 
 impl Recorded {
@@ -54,6 +55,7 @@ impl Recorded {
             // The first step is what the handshake led to, which was allowed before it was told.
             while let Some(step) = steps.get(self.step).filter(|step| self.step == 0 || step.at <= since) {
                 self.budget = Budget { window: step.window, pacing: step.pacing_bps / 8 };
+                self.is_congested = step.is_congested;
                 self.step += 1;
             }
         });
@@ -71,5 +73,9 @@ impl RateController for Recorded {
 
     fn budget(&self) -> Budget {
         self.budget
+    }
+
+    fn is_congested(&self) -> bool {
+        self.is_congested
     }
 }

@@ -5,7 +5,9 @@
 //! retransmission, and a repair that ends at the same symbol. So a replay with the recorded choices loses
 //! the same packets, also where its timers or the machine of the recording were some milliseconds off. A
 //! packet without a counterpart is lost as [`Process`] says, between the recorded packets around it and the
-//! packets that were added before.
+//! packets that were added before. Where a plan moved a repair by some symbols, its draw is coupled to the
+//! repair nearby that was recorded ([`Fates::draw`]): both have the same fate, unless one of them lies in a
+//! burst and the other beside it.
 //!
 //! Invariant: a counterpart was sent at most [`NEAR`] earlier or later. A choice that delays the flow by more
 //! than that meets what the path did at that time.
@@ -26,6 +28,10 @@ pub(crate) struct Packet {
     pub content: PacketContent,
     pub lost: Option<bool>,
 }
+
+/// A repair has a counterpart if one was recorded that ends within this many symbols. Chosen: the distance of
+/// repairs at an overhead of 6 %.
+const MOVED: u64 = 16;
 
 /// Lane and number of a source symbol.
 type Symbol = (u32, u64);
@@ -95,12 +101,15 @@ impl<'a> Fates<'a> {
 
     /// Whether a packet is lost that is sent this long after the connection was made.
     pub fn take(&mut self, since: Duration, content: PacketContent) -> bool {
-        let counterpart = match role(content) {
-            Some((None, symbol)) if !self.counterparts.contains_key(&symbol) => self.first(since, symbol),
-            Some((Some(role), symbol)) => self.other(since, role, symbol),
-            _ => None,
+        let (same, moved) = match role(content) {
+            Some((None, symbol)) if !self.counterparts.contains_key(&symbol) => (self.first(since, symbol), None),
+            Some((Some(role), symbol)) => match self.other(since, role, symbol) {
+                Some((place, true)) => (Some(place), None),
+                moved => (None, moved.map(|moved| moved.0)),
+            },
+            _ => (None, None),
         };
-        counterpart.and_then(|place| self.packets[place].lost).unwrap_or_else(|| self.add(since))
+        same.and_then(|place| self.packets[place].lost).unwrap_or_else(|| self.add(since, moved))
     }
 
     /// The counterpart of the first transmission of a symbol: the next one of the recording.
@@ -118,16 +127,26 @@ impl<'a> Fates<'a> {
         Some(place)
     }
 
-    /// The counterpart of a packet with this role.
-    fn other(&mut self, since: Duration, role: Role, symbol: Symbol) -> Option<usize> {
-        let places = self.others.get_mut(&(role, *self.counterparts.get(&symbol)?))?;
-        let place = *places.front().filter(|&&place| self.packets[place].at.abs_diff(since) <= NEAR)?;
-        places.pop_front();
-        Some(place)
+    /// The counterpart of a packet with this role, and whether it is for the same symbol.
+    fn other(&mut self, since: Duration, role: Role, symbol: Symbol) -> Option<(usize, bool)> {
+        let (lane, id) = *self.counterparts.get(&symbol)?;
+        let far = if role == Role::Again { 0 } else { MOVED };
+        let around = (role, (lane, id.saturating_sub(far)))..=(role, (lane, id.saturating_add(far)));
+        let is_near = |places: &VecDeque<usize>| {
+            places.front().is_some_and(|&place| self.packets[place].at.abs_diff(since) <= NEAR)
+        };
+        let near = self.others.range(around).filter(|(_, places)| is_near(places));
+        let key = *near.min_by_key(|((_, (_, other)), _)| other.abs_diff(id))?.0;
+        let places = self.others.get_mut(&key)?;
+        let place = places.pop_front()?;
+        if places.is_empty() {
+            self.others.remove(&key);
+        }
+        Some((place, key.1.1 == id))
     }
 
-    /// The fate of a packet without a counterpart.
-    fn add(&mut self, since: Duration) -> bool {
+    /// The fate of a packet that was not recorded, but perhaps another instead of it.
+    fn add(&mut self, since: Duration, instead: Option<usize>) -> bool {
         let at = (since + self.ahead.ahead).saturating_sub(self.ahead.behind);
         let after = self.known.partition_point(|sent| sent.at <= at);
         let before = after.checked_sub(1).and_then(|before| self.known.get(before)).copied();
@@ -135,10 +154,23 @@ impl<'a> Fates<'a> {
         let before = [before, self.added].into_iter().flatten().filter(|sent| sent.at <= at).max_by_key(|sent| sent.at);
         let to = |sent: Sent| (sent.at.abs_diff(at), sent.lost);
         let chance = self.process.chance(before.map(to), self.known.get(after).copied().map(to));
-        let lost = self.draws.unit(self.drawn) < chance;
-        self.drawn += 1;
+        let lost = self.draw(instead) < chance;
         self.added = Some(Sent { at, lost });
         lost
+    }
+
+    /// A number from 0 to 1, below which the chance of a loss must not be. It is uniform. With a recorded
+    /// packet it is one of those that would have given that packet its fate.
+    fn draw(&mut self, like: Option<usize>) -> f64 {
+        let draw = self.draws.unit(self.drawn);
+        self.drawn += 1;
+        let Some(Packet { at, lost: Some(lost), .. }) = like.map(|place| self.packets[place]) else { return draw };
+        let to = |sent: &Sent| (sent.at.abs_diff(at), sent.lost);
+        let before = self.known.partition_point(|sent| sent.at < at).checked_sub(1);
+        let after = self.known.partition_point(|sent| sent.at <= at);
+        let before = before.and_then(|before| self.known.get(before));
+        let chance = self.process.chance(before.map(to), self.known.get(after).map(to));
+        if lost { draw * chance } else { chance + draw * (1.0 - chance) }
     }
 }
 
@@ -205,10 +237,43 @@ mod tests {
         assert_eq!(lost, [3]);
         assert!(fates.take(ms(29), repair(10)));
         assert!(fates.take(ms(70), source(3, true)) && !fates.take(ms(130), source(3, true)));
-        // Symbol 103 was sent three times, so the next time is nobody's counterpart.
+        // Symbol 103 was sent three times, so the next time has no counterpart.
         assert!(fates.added.is_none());
         fates.take(ms(160), source(3, true));
         assert!(fates.added.is_some_and(|added| added.at == ms(140)));
+    }
+
+    /// Records a symbol each ms and a repair after eight, and replays it with repairs two symbols later.
+    /// Returns for each of these repairs its number and whether it was lost.
+    fn moved(symbol_lost: impl Fn(u64) -> bool, repair_lost: impl Fn(u64) -> bool) -> Vec<(u64, bool)> {
+        let mut packets = Vec::new();
+        for n in 0..4_000 {
+            packets.push(Packet { at: ms(n), content: source(n, false), lost: Some(symbol_lost(n)) });
+            if n % 8 == 7 {
+                packets.push(Packet { at: ms(n), content: repair(n + 1), lost: Some(repair_lost(n / 8)) });
+            }
+        }
+        let known: Vec<_> = packets.iter().map(|p| Sent { at: p.at, lost: p.lost == Some(true) }).collect();
+        let mut fates = Fates::new(&packets, &known, 1);
+        let mut lost = Vec::new();
+        for n in 0..4_000 {
+            fates.take(ms(n), source(n, false));
+            if n > 8 && n % 8 == 1 {
+                lost.push((n / 8 - 1, fates.take(ms(n), repair(n + 1))));
+            }
+        }
+        lost
+    }
+
+    #[test]
+    fn a_repair_that_moved_keeps_its_fate_unless_it_moved_into_a_burst() {
+        // Single losses: every tenth symbol and every third repair.
+        let single = moved(|n| n % 10 == 3, |n| n % 3 == 0);
+        assert!(single.iter().all(|(n, lost)| *lost == (n % 3 == 0)), "{single:?}");
+        // Bursts of four symbols between the recorded repairs, to where the repairs move.
+        let bursts = moved(|n| n % 80 < 4, |_| false);
+        let lost = |wanted: bool| bursts.iter().filter(|(n, lost)| *lost && (n % 10 == 9) == wanted).count();
+        assert!(lost(true) > 35 && lost(false) < 5, "{} of 49 in bursts, {} beside them", lost(true), lost(false));
     }
 
     #[test]

@@ -23,6 +23,9 @@ const LANES: u32 = 16;
 pub(super) const HEADERS: u64 = 28;
 /// Smallest datagram that every path carries (docs/wire.md section 1): a flow below it sent no full one.
 const SMALLEST: u16 = 1_200;
+/// A queue longer than this and than a quarter of the least round trip drops packets: so the protocol's
+/// controllers tell congestion from other losses.
+const LONG_QUEUE: Duration = Duration::from_millis(10);
 /// An end that reads this many times as many bytes as it writes only receives. Chosen: far more than requests
 /// are beside answers, and far less than data is beside control.
 const READS: u64 = 100;
@@ -171,8 +174,9 @@ impl Gather {
             TraceEvent::FeedbackReceived { delay, .. } => {
                 self.report = Report { at: at.saturating_sub(delay), newest: None };
             }
-            TraceEvent::Rate { window, pacing_bps, .. } => {
-                self.allowed.push(Allowed { at, window, pacing_bps });
+            TraceEvent::Rate { window, pacing_bps, queueing, least_rtt, .. } => {
+                let is_congested = queueing > (least_rtt / 4).max(LONG_QUEUE);
+                self.allowed.push(Allowed { at, window, pacing_bps, is_congested });
                 self.on_round();
             }
             TraceEvent::LaneReported { lane, edge, .. } => self.on_reported(lane.0, edge.0),

@@ -57,6 +57,8 @@ pub(crate) struct Allowed {
     pub window: u64,
     /// Bits per second.
     pub pacing_bps: u64,
+    /// Whether losses were taken for drops of a full queue.
+    pub is_congested: bool,
 }
 
 /// A flow of one recorded connection. All times count from when the connection was made.
