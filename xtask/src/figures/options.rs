@@ -111,7 +111,7 @@ cargo xtask figures delay [OPTIONS]     delay of records, `tidewire bench`, and 
 cargo xtask figures recording [OPTIONS] what --record and --dashboard cost, and the size of a recording
 
 Measures with real processes on this machine, through `tidewire lab link`, and compares the figures with the goals. Close
-all other programs first. The four take ten, eight, seven and five minutes.
+all other programs first. The four take ten, eight, seven and fifteen minutes.
 
   --seeds N          runs of each row; the tables show medians [default: 3]
   --only SUBSTRING   only rows whose name contains this, without spaces [examples: iid10%, gilbert, crowd, L3]

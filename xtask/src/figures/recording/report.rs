@@ -6,7 +6,7 @@ use super::super::Session;
 use super::super::goal::{Figure, Goal, heading};
 use super::super::measured::Measured;
 use super::super::options::Options;
-use super::run::{Figures, SCALE, Size};
+use super::run::{Figures, Size};
 use super::{Costs, SIZE};
 
 /// Goodput with both options, in percent of the goodput without them.
@@ -49,8 +49,8 @@ impl Costs {
 fn sizes(size: &Measured<Size>) -> [[Figure; 2]; 2] {
     [0, 1].map(|end: usize| {
         [
-            Figure::new(SCALE * size.median(|run| run.megabytes[end]), 1, Some(MEGABYTES)),
-            Figure::new(SCALE * size.median(|run| run.open_seconds[end]), 2, Some(OPEN_SECONDS)),
+            Figure::new(size.median(|run| run.megabytes[end]), 1, Some(MEGABYTES)),
+            Figure::new(size.median(|run| run.open_seconds[end]), 2, Some(OPEN_SECONDS)),
         ]
     })
 }
@@ -112,8 +112,8 @@ impl fmt::Display for Text<'_> {
         if let Some(size) = self.size {
             writeln!(
                 f,
-                "25 Mbit/s over a link of 50 Mbit/s, 40 ms and 5 % loss for 60 s. The size, and the time until the page in headless Chromium has\n\
-                 read the recording and drawn, are scaled to ten minutes.\n"
+                "25 Mbit/s over a link of 50 Mbit/s, 40 ms and 5 % loss for ten minutes: the size, and the time until the page in headless\n\
+                 Chromium has read the recording and drawn.\n"
             )?;
             heading(f, &["recording of", "MB", "s to open"])?;
             for (end, [megabytes, seconds]) in ["the sender", "the receiver"].into_iter().zip(sizes(size)) {
@@ -150,7 +150,7 @@ mod tests {
             Text { session: &session, costs: &costs, size: Some(&runs_of(size)) }.missed()
         };
         let on = Figures { goodput: 78.5, delay: [1.0, 5.9], processor: [22.0, 33.0] };
-        let size = Size { megabytes: [5.0, 6.0], open_seconds: [0.2, 0.3] };
+        let size = Size { megabytes: [15.0, 60.0], open_seconds: [2.0, 3.0] };
         assert_eq!(missed(on, size), 0);
         for wrong in [
             Figures { goodput: 78.0, ..on },
@@ -160,8 +160,8 @@ mod tests {
         ] {
             assert_eq!(missed(wrong, size), 1);
         }
-        assert_eq!(missed(on, Size { megabytes: [5.0, 6.1], ..size }), 1);
-        assert_eq!(missed(on, Size { open_seconds: [0.31, 0.3], ..size }), 1);
+        assert_eq!(missed(on, Size { megabytes: [15.0, 60.1], ..size }), 1);
+        assert_eq!(missed(on, Size { open_seconds: [3.1, 3.0], ..size }), 1);
     }
 
     fn runs_of(size: Size) -> Measured<Size> {
