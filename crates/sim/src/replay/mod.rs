@@ -5,7 +5,7 @@
 //! runs the real protocol with these inputs. `tidewire replay` and the dashboard call it.
 //!
 //! The path of a replay is the recorded one, not a model of it:
-//! - A packet that was sent in the recording too meets the fate that it met there, if that is not further than
+//! - A packet that was sent in the recording too meets the fate that it met there, if that is at most
 //!   [`NEAR`] away in time. A packet that is added is lost as the recorded packets around it suggest
 //!   (`fates.rs`). So bursts and outages keep their places.
 //! - Each packet takes half of the least round trip, and the queueing delay that was measured at its time.
