@@ -2,7 +2,7 @@
 //!
 //! [`Recorded`] gathers from the recording of a sending end what its application wrote, which packets were
 //! lost and when, the queueing delay of its path, and what its rate control allowed. [`Recorded::replay`]
-//! runs the real protocol with these inputs. `tidewire replay` and the dashboard call it.
+//! runs the real protocol with these inputs. `tidewire replay` calls it.
 //!
 //! The path of a replay is the recorded one, not a model of it:
 //! - A packet that was sent in the recording too meets the fate that it met there, if that is at most
