@@ -12,6 +12,7 @@
 //! - [`chain`]: a path with relays that recode.
 //! - [`network`]: nodes, links and routers, and flows of every kind between the nodes.
 //! - [`ideal`]: the papers' codes without a protocol, packet by packet.
+//! - [`replay`]: a recorded flow over its recorded path, with other choices.
 //! - [`rebinding`]: gives one of the ends another address from time to time.
 //!
 //! The caller owns the clock, virtual or real. After every [`Link::send`](link::Link::send) ask
@@ -68,6 +69,7 @@ pub mod nonces;
 pub mod pair;
 pub mod pcap;
 pub mod rebinding;
+pub mod replay;
 pub mod report;
 pub mod scenario;
 pub mod series;

@@ -16,6 +16,7 @@ mod machine;
 mod measured;
 mod options;
 pub mod process;
+mod recording;
 
 use crate::context::Context;
 pub use machine::Machine;
@@ -45,7 +46,7 @@ pub struct Subject {
 }
 
 /// All subjects. The first one is the default.
-static SUBJECTS: [Subject; 3] = [goodput::SUBJECT, forward::SUBJECT, delay::SUBJECT];
+static SUBJECTS: [Subject; 4] = [goodput::SUBJECT, forward::SUBJECT, delay::SUBJECT, recording::SUBJECT];
 
 /// What every measurement is given.
 struct Session<'a> {

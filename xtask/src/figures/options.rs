@@ -108,16 +108,18 @@ pub const HELP: &str = "\
 cargo xtask figures [OPTIONS]           goodput of whole files: the README's figures
 cargo xtask figures forward [OPTIONS]   delay of TCP connections through `tidewire forward`
 cargo xtask figures delay [OPTIONS]     delay of records, `tidewire bench`, and the same in the simulator
+cargo xtask figures recording [OPTIONS] what --record and --dashboard cost, and the size of a recording
 
 Measures with real processes on this machine, through `tidewire lab link`, and compares the figures with the goals. Close
-all other programs first. The three take ten, eight and seven minutes.
+all other programs first. The four take ten, eight, seven and fifteen minutes.
 
   --seeds N          runs of each row; the tables show medians [default: 3]
   --only SUBSTRING   only rows whose name contains this, without spaces [examples: iid10%, gilbert, crowd, L3]
-  --write            replace the report: docs/figures.md, docs/figures-forward.md, docs/figures-delay.md
+  --write            replace the report: docs/figures.md, docs/figures-forward.md, docs/figures-delay.md,
+                     docs/figures-recording.md
   --bytes LENGTH     files: length of the file [default: 48MB; the goals are stated for it]
   --redundancy P     files: redundancy policy of `send` [default: its own; examples: none, every:5]
-  --seconds N        forward, delay: length of a run [default: 12, 15]
+  --seconds N        forward, delay, recording: length of a run [default: 12, 15, 12]
   --alone            delay: run the seeds of a row one after the other
 
 Exit code: 0 if every goal holds, 1 if one is missed or a run failed, 2 for a wrong command line.

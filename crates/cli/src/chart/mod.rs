@@ -2,9 +2,10 @@
 //!
 //! `demo` draws both from its measurements, `lab run --peer` the second. Both share one axis, whose ends come
 //! from the data, so that no curve is cut off. [`over_time`] has windows and queues over time. [`tradeoff`]
-//! has the pictures of delay against overhead that `probe` draws.
+//! has the pictures of delay against overhead that `probe` draws, and [`runs`] those of `replay`.
 
 pub mod over_time;
+pub mod runs;
 pub mod svg;
 pub mod terminal;
 pub mod tradeoff;

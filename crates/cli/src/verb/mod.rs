@@ -16,6 +16,7 @@ mod pipe;
 mod probe;
 mod receive;
 mod relay;
+mod replay;
 mod send;
 mod serve;
 mod sim;
@@ -78,6 +79,8 @@ pub enum Command {
     Sim(sim::Args),
     /// Show recordings of --record in a browser, packet by packet
     Dash(dash::Args),
+    /// Run a recorded flow again over its recorded path, with other choices
+    Replay(replay::Args),
     /// Show the figures of a running job in a terminal
     Top(top::Args),
     /// Reproduce the figures and tables of a paper as data
@@ -145,6 +148,7 @@ pub fn main() -> ExitCode {
         Command::Papers(args) => with(args.output.console(), |console| papers::run(&args, &console)),
         Command::Dash(args) => with(args.output.console(), |console| block_on(dash::run(args, console))),
         Command::Top(args) => with(Console::new(false, false), |_| top::run(&args)),
+        Command::Replay(args) => with(args.output.console(), |console| replay::run(&args, &console)),
         Command::Sim(args) => with(args.output.console(), |console| sim::run(&args, &console)),
     };
     match ended {

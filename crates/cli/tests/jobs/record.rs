@@ -1,4 +1,5 @@
-//! `--record` with real processes: what is in the file after the job, after a kill and on a full disk.
+//! `--record` with real processes: what is in the file after the job, after a kill and on a full disk,
+//! and its replay.
 
 use std::fs::File;
 use std::path::Path;
@@ -62,6 +63,60 @@ fn both_ends_record_every_packet() {
     assert_eq!(Some(repaired), summary["symbols"]["repaired"].as_u64());
 }
 
+/// Replays a recorded bench with the same choices, and compares the delays with those of its receiver.
+fn replay_of_a_bench(profile: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (near, far, svg) = (path("near.rec"), path("far.rec"), path("replay.svg"));
+    let (mut server, direct) = server(&["--once", "--record", &far]);
+    let (_proxy, link) = lossy_link(&direct, &LINK);
+    let client = ["bench", "--json", "-c", &link, "-b", "8mbit", "-t", "6", "-l", "1000", "--record", &near];
+    let client = tidewire(&[&client[..], profile].concat()).output().unwrap();
+    assert_eq!(client.status.code(), Some(0));
+    server.wait_for("summary");
+    assert_eq!(server.end().0, Some(0));
+
+    let replay = tidewire(&["replay", "--json", &near, "--peer", &far, "--svg", &svg]).output().unwrap();
+    assert_eq!(replay.status.code(), Some(0), "{}", String::from_utf8_lossy(&replay.stderr));
+    let lines = schema::lines(&replay.stdout);
+    let names: Vec<_> = lines.iter().map(|line| line["name"].as_str().unwrap()).collect();
+    assert_eq!(names[..2], ["recorded", "same choices"]);
+    assert!(names.len() > 5 && lines[1]["done"] == true, "{lines:?}");
+    assert!(lines.iter().all(|line| line["bytes"] == lines[0]["bytes"]), "{lines:?}");
+    for quantile in ["p50", "p95", "p99"] {
+        let [recorded, replayed] = [0, 1].map(|line: usize| lines[line]["delay_ms"][quantile].as_f64().unwrap());
+        let allowed = (0.15 * recorded).max(2.0);
+        assert!((recorded - replayed).abs() <= allowed, "{quantile} was {recorded} ms, and {replayed} in the replay");
+    }
+    let [recorded, replayed] = [0, 1].map(|line: usize| lines[line]["overhead"].as_f64().unwrap());
+    assert!((recorded - replayed).abs() < 0.03, "{recorded} was the overhead, and {replayed} in the replay");
+    assert!(std::fs::read_to_string(svg).unwrap().contains("same choices"));
+
+    let wrong = tidewire(&["replay", &far]).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("give the recording of the end that sends"));
+    let wrong = tidewire(&["replay", "--rate-control", "bbr", &near]).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+    // A byte that changed on the disk.
+    let mut bytes = std::fs::read(&near).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&near, bytes).unwrap();
+    let wrong = tidewire(&["replay", &near]).output().unwrap();
+    let said = String::from_utf8_lossy(&wrong.stderr);
+    assert!(wrong.status.code() == Some(2) && said.contains("the block at byte"), "{said}");
+}
+
+#[test]
+fn a_replay_of_a_coded_bench_gives_its_delays() {
+    replay_of_a_bench(&[]);
+}
+
+#[test]
+fn a_replay_of_a_bench_with_retransmissions_gives_its_delays() {
+    replay_of_a_bench(&["--profile", "arq"]);
+}
+
 #[test]
 fn a_killed_job_leaves_its_recording_up_to_the_last_second() {
     let folder = tempfile::tempdir().unwrap();
@@ -83,6 +138,11 @@ fn a_killed_job_leaves_its_recording_up_to_the_last_second() {
         _ => None,
     });
     assert!(last.unwrap() >= Duration::from_secs_f64(until - 1.0), "{last:?} of {until} s");
+    // What there is can be replayed, with a warning.
+    let replay = tidewire(&["replay", "--json", "--redundancy", "none", record]).output().unwrap();
+    assert_eq!(replay.status.code(), Some(0));
+    let warned = String::from_utf8_lossy(&replay.stderr);
+    assert!(warned.contains("the recording is cut off at byte"), "{warned}");
 }
 
 #[test]
@@ -136,4 +196,7 @@ fn files_and_pipes_are_recorded_too() {
     }
     let wrong = tidewire(&["send", "--record", "/nowhere/file", &path("file"), &link]).output().unwrap();
     assert_eq!(wrong.status.code(), Some(7));
+    let wrong = tidewire(&["replay", &path("file")]).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("not a recording"));
 }

@@ -21,6 +21,7 @@ mod profiles;
 mod queues;
 mod rcdp;
 mod records;
+mod replay;
 mod resets;
 mod silence;
 mod small;
