@@ -10,8 +10,8 @@ fn experiment(name: &str) -> Experiment {
     *paper.experiments.iter().find(|experiment| experiment.name == name).unwrap()
 }
 
-/// The rows of the cases whose first curve ends so, by curve. Cases of the headline stand in pairs, without and
-/// with CoDel.
+/// The rows of the cases whose first curve ends so, by curve. Cases of the headline stand in pairs, without
+/// and with CoDel.
 fn headline(place: &str, load: &str, system: &str, codel: bool) -> BTreeMap<String, Row> {
     let systems = ["TCP", "variable", "fixed 2", "fixed 4", "fixed 15"];
     let number = |all: &[&str], one: &str| all.iter().position(|name| *name == one).unwrap();

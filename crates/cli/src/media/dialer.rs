@@ -35,8 +35,8 @@ impl Dialer {
     /// before the summary of each connection. The first attempt to connect must succeed.
     ///
     /// # Errors
-    /// [`crate::exit::Exit::Unreachable`] if nothing answers at first, [`crate::exit::Exit::Other`] if the far end
-    /// plays the same part or is no `tidewire live`.
+    /// [`crate::exit::Exit::Unreachable`] if nothing answers at first, [`crate::exit::Exit::Other`] if the
+    /// far end plays the same part or is no `tidewire live`.
     pub async fn run(
         &self,
         side: Side,

@@ -1,5 +1,5 @@
-//! Headless Chromium, steered over its DevTools pipe: a page is looked at when it shows what a test waits for,
-//! however slow the machine is. Called by the tests of the dashboard.
+//! Headless Chromium, steered over its DevTools pipe: a page is looked at when it shows what a test waits
+//! for, however slow the machine is. Called by the tests of the dashboard.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -50,8 +50,8 @@ impl Browser {
         browser
     }
 
-    /// The value of a script of the page; of a promise, what it resolves to. An error if the script throws, or
-    /// if the page was loaded anew meanwhile.
+    /// The value of a script of the page; of a promise, what it resolves to. An error if the script throws,
+    /// or if the page was loaded anew meanwhile.
     fn evaluate(&mut self, script: &str) -> Result<Value, Value> {
         let parameters = json!({ "expression": script, "awaitPromise": true, "returnByValue": true });
         let mut answer = self.call("Runtime.evaluate", &parameters)?;

@@ -39,7 +39,8 @@ pub(super) enum Load {
     OnOff,
     /// Frames with the figures of Table 3.
     Trace,
-    /// 25 small pictures a second, and in place of one of them every three seconds a large one of 70 segments.
+    /// 25 small pictures a second, and in place of one of them every three seconds a large one of 70
+    /// segments.
     Pictures,
 }
 
